@@ -26,8 +26,7 @@ FROM_HERE = {
 
 OUTPUT = (
     "The output of this row is the sum of the values of these words, each times its weight. Below are the weighted "
-    "values, a row for each word and a column for each of their numbers, and at the end their sum. Blue is above 0, "
-    "orange below; the stronger the color, the further from 0."
+    "values, a row for each word and a column for each of their numbers, and at the end their sum."
 )
 ROW_HEAD = ("key", "q · k", "weight")
 HIDE = "Hide the future (causal mask)"
