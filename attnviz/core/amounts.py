@@ -47,6 +47,13 @@ def digits(value: float) -> str:
     return (f"{value + 0.0:.4f}" if plain else f"{value:.2e}").replace("-", "−")
 
 
+def rounding(apart: float) -> str:
+    """How far numbers differ that should be alike: "4.2e−07"; "0" where they do not."""
+    if not math.isfinite(apart):
+        return _odd(apart)
+    return f"{apart:.1e}".replace("-", "−") if apart else "0"
+
+
 def in_cell(value: float, short: bool = False) -> str:
     """Three digits, for the inside of a cell; two where it is narrow."""
     value = float(value)

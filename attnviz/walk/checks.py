@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from attnviz.core.amounts import rounding
 from attnviz.core.edits import Site
 from attnviz.core.origin import Origin
 from attnviz.core.record import Record, Step
@@ -163,5 +164,5 @@ def _cannot(call: _Compared, origin: Origin | None) -> str | None:
 
 def _said(call: _Compared, what: str, output: float, weights: Tensor, how: str) -> Against:
     apart = call.difference(call.weights[:, :, call.columns], weights)
-    says = f"{what}{how}: outputs differ by at most {output:.1e}, weights by at most {apart:.1e}.{call.left_out}"
-    return Against(what, output, apart, says)
+    differ = f"outputs differ by at most {rounding(output)}, weights by at most {rounding(apart)}"
+    return Against(what, output, apart, f"{what}{how}: {differ}.{call.left_out}")

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from attnviz.core import attention
+from attnviz.core.amounts import rounding
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError
 from attnviz.core.record import Record, Step
@@ -153,10 +154,9 @@ def _rules(step: Step, head: int, rows: slice, columns: slice, sentence: int) ->
 def _digits(step: Step, recorded: Tensor, difference: float) -> str:
     made = str(recorded.dtype).removeprefix("torch.")
     given = str(step.query.dtype).removeprefix("torch.")
-    apart = "NaN" if math.isnan(difference) else f"{difference:.1e}"
     return (
         f"Worked with 16 digits (float64) from the {given} numbers of the model. "
-        f"The {made} weights of its run differ by at most {apart}."
+        f"The {made} weights of its run differ by at most {rounding(difference)}."
     )
 
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from attnviz.core.amounts import counted, decimals, in_cell, percent, short, size
+from attnviz.core.amounts import counted, decimals, in_cell, percent, rounding, short, size
 
 
 @pytest.mark.parametrize(
@@ -53,6 +53,10 @@ def test_what_is_not_quite_nothing_does_not_read_as_nothing():
         "1.00",
         "NaN",
     ]
+
+
+def test_numbers_that_are_alike_differ_by_nothing():
+    assert [rounding(apart) for apart in (0.0, 4.2e-7, 1.0, math.nan)] == ["0", "4.2e−07", "1.0e+00", "NaN"]
 
 
 def test_one_thing_stands_in_the_singular():
