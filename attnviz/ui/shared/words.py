@@ -353,7 +353,7 @@ TERMS = {
     "layer": "One round of attention. Each layer has several heads and reads what the layer before wrote.",
     "encoder": "Reads a whole text at once: every token may look at every other one.",
     "decoder": "Writes a text token by token: a token looks at itself and at those before it.",
-    "end of text": "<eos>: a model that predicts it ends its text there. <sos> is the start of one.",
+    "end of text": "A model ends its text by predicting <eos>. <sos> is the start of one.",
     "cross": "A decoder's tokens (rows) look at the encoder's tokens (columns): two texts in one map.",
     "mask": "Which keys a query may look at. Blocked cells get weight 0.",
     "first token": (
