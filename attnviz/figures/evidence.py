@@ -12,10 +12,8 @@ from attnviz.figures.states import Grid
 MOST = 512
 """Queries and keys drawn at most."""
 
-DIFFERS = dict.fromkeys(("deviation", "near-miss"), "Cells that differ")
-"""Titles of findings whose rule is no name of what is seen."""
-
-MARKED = State("evidence", "leak", "cross")
+MARKED, DIFFERS = State("evidence", "leak", "cross"), State("differs", "leak", "cross")
+"""The cells of a finding; of those whose rule holds them against a known mask."""
 OPEN = {
     "mask": State("may attend", "open", "dot"),
     "weights": State("weight", "ramp", legend=""),
@@ -49,8 +47,9 @@ def evidence(array: np.ndarray | Tensor, report: Report, finding: Finding) -> Gr
         for axis, size in zip(AXES[:2], report.shape, strict=False)
         if axis in named and size > 1
     ]
-    title = DIFFERS.get(finding.rule) or f"Evidence of {finding.rule.replace('-', ' ')}"
-    return _grid(array, report, where, marked, title, some)
+    if finding.rule in ("deviation", "near-miss"):
+        return _grid(array, report, where, marked, "Cells that differ", some, DIFFERS)
+    return _grid(array, report, where, marked, f"Evidence of {finding.rule.replace('-', ' ')}", some)
 
 
 def as_checked(array: np.ndarray | Tensor, report: Report) -> Grid:
@@ -65,7 +64,13 @@ def as_checked(array: np.ndarray | Tensor, report: Report) -> Grid:
 
 
 def _grid(
-    array: np.ndarray | Tensor, report: Report, where: tuple[int, int], marked: np.ndarray, title: str, some: list[str]
+    array: np.ndarray | Tensor,
+    report: Report,
+    where: tuple[int, int],
+    marked: np.ndarray,
+    title: str,
+    some: list[str],
+    mark: State = MARKED,
 ) -> Grid:
     """One sentence and head of an array with the cells that are marked; weights in their colors, blocked is hatched."""
     values = _given(array).reshape(report.shape)[where][:MOST, :MOST]
@@ -74,7 +79,7 @@ def _grid(
     return Grid(
         title=title,
         states=np.where(marked[:MOST, :MOST], 2, plain),
-        kinds=(OPEN[report.kind], BLOCKED[report.kind], MARKED),
+        kinds=(OPEN[report.kind], BLOCKED[report.kind], mark),
         rows=tuple(map(str, range(values.shape[0]))),
         columns=tuple(map(str, range(values.shape[1]))),
         lines=(", ".join(some),) if some else (),

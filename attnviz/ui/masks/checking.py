@@ -82,7 +82,10 @@ def _given(lab: Lab, what: str) -> tuple[str, Array, float] | None:
         return "mask", lab.mask.grid(*lab.lengths, sentence=lab.masked), 0.0
     if what == FILE:
         file = st.file_uploader(words.UPLOAD, [end[1:] for end in reading.ENDINGS], key="file")
-        return None if file is None else _chosen(reading.read_file(clean(file.name), file.getvalue()))
+        if file is None:
+            quiet(words.NO_FILE)
+            return None
+        return _chosen(reading.read_file(clean(file.name), file.getvalue()))
     with st.container(gap=None, key="numbers box"):
         typed = control(st.text_area, words.TYPE_NUMBERS, TYPED, height=140 if look.room() else 240)
         st.button(words.CHECK_NUMBERS, key="check numbers", type="primary")  # a click ends the typing, which applies it

@@ -109,7 +109,7 @@ DIALECTS = {
 }
 """What each dialect is called on a button, and so in the link."""
 SAME_MASK, ALIGN = "The same mask for", "Queries are aligned"
-DIALECT_SAYS, CANNOT_SAY = "{dialect}: {says}.", "{dialect} cannot express this mask. {why}"
+DIALECT_SAYS, CANNOT_SAY = "{dialect}: {says}.", "{dialect} cannot express this mask. {why} Choose another one above."
 FIRST_TOKENS = "The grid and the printed tensor are of the first {most} tokens; the code is for any number."
 CODE, PRINTED = "Code to copy", "The mask as a printed tensor"
 MASK_ALONE = "This is the mask alone. The bias is added to the scores as well: an additive mask can hold both."
@@ -175,6 +175,7 @@ TOO_MANY_CELLS = (
     "The map has {queries:,} × {keys:,} cells; at most {most:,} cells are checked at once. Shorten the text, or check "
     "a part of it from Python."
 )
+NO_FILE = "Press Upload, or drop a file on it: it is checked at once."
 UPLOAD, TYPE_NUMBERS = "A mask, weights or scores", "Rows, nested lists or a printed tensor"
 CHECK_NUMBERS = "Check"
 WHICH_ARRAY = "Which array"
@@ -187,5 +188,5 @@ FUTURE_BLOCKED = "The future must be blocked"
 FITS, FITS_MEANS = "for the scores of this page", "How it broadcasts to (B, H, Q, K) = {shape} is then explained."
 FINDING, FIX, EVIDENCE = "{severity}: {says}", "Fix: {fix}", "The cells"
 RULE_IS, WHERE = "Rule: {rule}.", "Rule: {rule}. Where: {places}."
-REPORT, AS_TEXT, CHECKED_ARRAY = "The report", "Text", "What was checked"
+REPORT, AS_TEXT, CHECKED_ARRAY = "The report", "TXT", "What was checked"
 IN_SHELL = "The same check in the shell: exit status 1 if there is an error"
