@@ -100,7 +100,7 @@ def test_texts_bear_out_what_the_head_is_said_to_do():
     likely = re.findall(r"<i>weight \d\.\d\d; predicts (.*?)</i>", said)
 
     assert sum(bool(re.search(r"\b(he|she|it) \d|^(henry|maria) ", words)) for words in likely) == 10
-    assert "&lt;eos&gt;: end of a text." in said
+    assert "&lt;eos&gt;: end of a text. At an underlined full stop the model predicts how" in said
     assert "The model reads and predicts without capitals: " in said
 
 

@@ -273,7 +273,7 @@ def test_many_texts_give_means_and_spreads_beside_the_text_at_hand():
 def test_many_texts_are_listed_where_measuring_takes_long(monkeypatch):
     monkeypatch.setattr("attnviz.ui.shared.budget.SILENT", -1.0)
     app = opened(overview_page, model="induction", panel="Over many texts")
-    assert list(app.dataframe[0].value["Text"]) == list(texts.shipped(api.load("induction")))
+    assert list(app.dataframe[0].value["Texts"]) == list(texts.shipped(api.load("induction")))
     app.button(key="measure texts").click().run(timeout=60)
 
     assert not app.exception

@@ -28,9 +28,6 @@ EXAMPLES = choice("atlas-of", KINDS)
 COUNT, ON_A_PHONE = 10, 5
 """Texts of a head, and those of them that are not folded on a phone."""
 
-NO_WORD = r"\W*|<.*>|\[.*\]"
-"""A full stop and other marks, <sos>, [CLS]."""
-
 PREDICTED, LEAST = 3, 0.01
 """Words that are named as predicted at most, and the probability of all but the first at least."""
 
@@ -79,12 +76,14 @@ def _texts(at: Look, rows: list[dict], by: str) -> None:
 
 
 def _marks(at: Look, rows: list[dict], records: list[Record]) -> list[str]:
-    """What <sos> and <eos> mean where a text has them, and that a model knows no capitals where a word shows it."""
+    """What <sos>, <eos> and a full stop do where a text shows them, and that a model knows no capitals."""
     said = {token.text for record in records for token in record.tokens(at.site)[1]}
     every = list(zip(records, rows, strict=True))
     next_words = {word for record, row in every for word, _ in _predicted(record, at, _cell(record, at, row)[0])}
     notes = [means for mark, means in words.MARKS.items() if mark in said | next_words]
     small = sorted(word for word in next_words if word not in said and word.capitalize() in said)
+    if any(row.get("query_token") == "." for row in rows):
+        notes.append(words.FULL_STOP_PREDICTS if next_words else words.FULL_STOP)
     return notes + [words.NO_CAPITALS.format(word=word, typed=word.capitalize()) for word in small[:1]]
 
 
@@ -104,10 +103,8 @@ def _complete(at: Look, found: Atlas) -> str:
 
 
 def _pairs(at: Look, found: Atlas) -> pd.DataFrame:
-    """The strongest pair of each text: of two words, and where there are few of these, of other tokens after them."""
-    pairs = found.table("pairs", at.site, at.number)
-    others = pairs[["query_token", "key_token"]].apply(lambda part: part.str.fullmatch(NO_WORD)).any(axis=1)
-    pairs = pairs.iloc[others.argsort(kind="stable")].drop_duplicates(["file", "line"]).head(COUNT)
+    """The strongest pair of each text."""
+    pairs = found.table("pairs", at.site, at.number).drop_duplicates(["file", "line"]).head(COUNT)
     return pairs.assign(text=list(map(found.text, pairs["file"], pairs["line"])))
 
 

@@ -31,13 +31,12 @@ APART_MEANS = "Apart: how far their means over texts differ, in all shares from 
 LARGEST, OPEN, WEIGHT, NUMBER = "Ten texts with the largest", "Open", "weight", "{name} {number:.2f}"
 PAIRS, PAIRS_IN_LINKS = "Weight between two words", "strongest pairs of tokens"
 NO_NUMBER = "The atlas has none: the head has no such number."
-WHATEVER = (
-    "These are its largest weights between two words, then those at full stops and the like, whether or not it does "
-    "here what it is known for."
-)
+WHATEVER = "These are its largest weights, whether or not it does here what it is known for."
 SHADED = "The underlined word attends to the shaded ones: the stronger, the more."
 SHADED_CROSS = "The word before the arrow attends to the shaded ones: the stronger, the more."
 PREDICTS, MORE_TEXTS = "; predicts {words}", "{count} more texts"
 MARKS = {"<sos>": "<sos>: start of a text.", "<eos>": "<eos>: end of a text."}
+FULL_STOP_PREDICTS = "At an underlined full stop the model predicts how the next sentence begins."
+FULL_STOP = "A full stop is a token, too: it attends as words do."
 NO_CAPITALS = "The model reads and predicts without capitals: {word} is {typed}."
 COMPLETE = "Of every two words there is one place. Below {weight:.2f} some may be missing."

@@ -27,7 +27,7 @@ ABOUT_THE_MODEL = """<style>[data-testid="stLayoutWrapper"]:has(> .st-key-where)
 .stApp .st-key-line {display: none;}
 @media (max-width: 640px) {[data-testid="stLayoutWrapper"]:has(> .st-key-row-two) {min-height: 0;}}</style>"""
 """A card is of the model as it is: no layer, head, mask or change is chosen above it."""
-OF_NO_TEXT = """<style>.stElementContainer:has(> .stHtml > .unknown) {display: none;}
+OF_NO_TEXT = """<style>.stElementContainer:has(> .stHtml > .note > .unknown) {display: none;}
 :is([data-testid="stLayoutWrapper"]:has(> .st-key-box), .st-key-example) {visibility: hidden;}
 @media (max-width: 640px) {:is([data-testid="stLayoutWrapper"]:has(> .st-key-box), .st-key-example) {display: none;}}
 </style>"""

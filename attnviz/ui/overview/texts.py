@@ -84,7 +84,7 @@ def _measured(at: Look, lines: tuple[str, ...]) -> pd.DataFrame | None:
     if asked(MEASURED, key, cost := _cost(*key), title, **button):
         with runs.beside():
             return cache.worked(_over, *key, cost=cost, unit=words.TEXTS)
-    st.dataframe({words.TEXT: lines}, height=460)
+    st.dataframe({words.UPLOAD: lines}, height=460)
     return None
 
 

@@ -158,4 +158,4 @@ def unknown_words(unknown: dict[str, tuple[str, ...]], read_as: str = "<unk>", w
     listed = words.AND.format(most=", ".join(most), last=last) if most else last
     text = {1: words.UNKNOWN_WORD, 2: words.UNKNOWN_BOTH}.get(len(unknown), words.UNKNOWN_WORDS)
     mark = words.QUESTION_MARK if read_as == "<unk>" else shown(read_as)
-    note(text.format(who=who, words=listed, mark=mark), "notice unknown")
+    note(Markup(f'<span class="unknown">{plain(text.format(who=who, words=listed, mark=mark))}</span>'), "notice")
