@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from attnviz.charts.picture import Table
+from attnviz.charts.frame import KINDS
+from attnviz.charts.picture import Table, stacked
 
 
 class Shown(NamedTuple):
@@ -26,8 +27,36 @@ class Shown(NamedTuple):
 def shown(spec: dict[str, Any], data: Table | None) -> Shown:
     """A screen's specification and data with Arrow in place of columns; what is Arrow already stays."""
     if "datasets" in spec:
+        spec = _joined(spec)
         spec = spec | {"datasets": {name: _bytes(table) for name, table in spec["datasets"].items()}}
     return Shown(spec, pa.table(data) if isinstance(data, dict) else data)
+
+
+AROUND = "around"
+"""The table of all that stands around a picture."""
+
+
+def _joined(spec: dict[str, Any]) -> dict[str, Any]:
+    """One table of what stands around a picture, not one of each kind: a browser reads each by itself, empty or not."""
+    tables, layers = spec["datasets"], spec.get("layer", ())
+    kinds = [kind for kind in KINDS if kind in tables and any(_draws(layer, kind) for layer in layers)]
+    if not kinds:
+        return spec
+    names = dict.fromkeys(name for kind in kinds for name in tables[kind])
+    parts = [{"kind": [kind] * len(tables[kind]["x"])} | tables[kind] for kind in kinds]
+    rest = {name: table for name, table in tables.items() if name not in kinds}
+    drawn = [_of_kind(layer) if any(_draws(layer, kind) for kind in kinds) else layer for layer in layers]
+    return spec | {"layer": drawn, "datasets": rest | {AROUND: stacked(("kind", *names), parts)}}
+
+
+def _draws(layer: dict[str, Any], kind: str) -> bool:
+    return layer.get("data") == {"name": kind}
+
+
+def _of_kind(layer: dict[str, Any]) -> dict[str, Any]:
+    """A layer that finds its rows in the one table."""
+    only = {"filter": f"datum.kind === '{layer['data']['name']}'"}
+    return layer | {"data": {"name": AROUND}, "transform": [only, *layer.get("transform", ())]}
 
 
 def _bytes(table: Table | bytes) -> bytes:
