@@ -113,6 +113,8 @@ class _Browser:
 
     async def _draw(self, message: Message, said: ForwardMsg) -> None:
         path = tuple(said.metadata.delta_path)
+        if said.ref_hash and not self._has_container(path):
+            return
         before, now = self._stands.get(path), self._shown(said)
         has_effect = said.delta.new_element.has_one_shot_effect and self._is_given(said.delta.new_element)
         self._drawn[path] = now
@@ -127,6 +129,13 @@ class _Browser:
             self._stands[path] = now
             self._untold += len(message["bytes"])
             await self._pass(message)
+
+    def _has_container(self, path: tuple[int, ...]) -> bool:
+        """Whether something stands around a place: to a place in nothing the browser answers by ending the page.
+
+        Of a run of a part that the next one cuts short Streamlit drops what is not sent yet, but not what is named.
+        """
+        return len(path) <= 2 or path[:-1] in self._drawn or path[:-1] in self._stands
 
     def _is_given(self, element: Element) -> bool:
         """Whether an effect is more than a widget that is given the value that it holds."""

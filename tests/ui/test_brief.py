@@ -177,6 +177,18 @@ def test_a_picture_that_the_browser_keeps_is_named():
     assert told_of_second(first, back) == []
 
 
+def test_what_is_named_is_dropped_with_its_container():
+    """Of a run that is cut short Streamlit drops a container that was not sent, but not the picture named in it."""
+    lost, kept = _delta("a map", 0, 6, 2, 1), _delta("another", 0, 6, 1, 0)
+    within = _delta("columns", 0, 6, 1)
+    within.delta.add_block.id = "columns"
+    cut = run(drawn(0, within=(0, 6)), within, known(kept), known(lost), how=EARLY)
+    sent = told(*cut, *run(drawn(0, within=(0, 6)), within, known(kept)))
+
+    assert known(lost) not in sent
+    assert known(kept) in sent
+
+
 @pytest.mark.parametrize(
     "after",
     [
