@@ -85,7 +85,7 @@ def test_words_are_explained_where_they_stand_and_a_view_is_saved_under_a_name(s
     expect(story.get_by_role("tooltip")).to_contain_text("one column of the map")
     expect(story.get_by_role("tooltip")).to_have_css("background-color", "rgb(27, 30, 36)")
 
-    own = story.locator("svg.marks text", has_text="keys").first.bounding_box()
+    own = story.locator("svg.marks text", has_text="cat").first.bounding_box()
     story.mouse.move(own["x"] + 10, own["y"] + 5)
     story.wait_for_timeout(700)
 

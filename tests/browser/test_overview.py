@@ -52,12 +52,12 @@ def test_the_head_that_matters_most_is_two_clicks_away(page, server):
 
 def test_a_head_opens_with_its_model_and_heads_are_framed_with_the_keyboard(page, server):
     """From each page that leads to it; the link holds the model. In a table: by arrow keys; to reach it frames none."""
-    for path, button in some([("overview", "Open this head"), ("model", "Head 1 of decoder layer 1")], 1):
+    for path, button, head in some([("overview", "Open this head", 0), ("model", "Head 1 of decoder layer 1", 1)], 1):
         driver.open_page(page, f"{server}/{path}?model=story")
         page.get_by_role("button", name=button).first.click()
 
-        expect(picture(page, "head")).to_contain_text("Head 1 of decoder layer 1 · story")
-        expect(page).to_have_url(re.compile(r"/\?model=story&site=d1&show=1$"))
+        expect(picture(page, "head")).to_contain_text(f"Head {head} of decoder layer 1 · story")
+        expect(page).to_have_url(re.compile(rf"/\?model=story&site=d1&show={head}$"))
 
     driver.open_page(page, f"{server}/overview?model=translator&panel=Table")
     expect(picture(page, "scatter")).to_be_visible()

@@ -62,7 +62,7 @@ def test_the_card_says_what_is_measured(found):
     """Up to the error of a sample, and down to the head it opens with."""
     stated = card("story")
 
-    assert (stated.opens[0].layer, stated.opens[1]) == found.needed("verb", 1)
+    assert (stated.opens[0].layer, stated.opens[1]) == found.needed("pronoun", 1)
     values = [value for kind in KINDS for value in (found.right[kind], found.pairs[kind], found.silent[kind])]
     for measured, value in zip(stated.measured, values, strict=True):
         assert near(value, measured.value), measured.what

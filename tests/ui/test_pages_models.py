@@ -82,12 +82,12 @@ def test_with_a_change_what_a_head_does_is_said_of_the_original_model():
     assert "of cases, in the original model." in html(opened(model="translator", off="e0.0"))
 
 
-def test_a_link_without_a_model_means_the_translator():
-    """As ever: it is the first of the sources, and the link stays as short as it was."""
+def test_a_link_without_a_model_and_with_more_than_a_text_means_the_translator():
+    """As ever: it is the first of the sources. The link that the page writes says so."""
     app = opened(model=None, colors="logarithmic")
 
     assert app.selectbox(key="model").value == api.DEFAULT == "translator"
-    assert set(app.query_params) == {"colors"}
+    assert set(app.query_params) == {"model", "colors"}
     assert f"Head {HEAD} of {SITE}" in html(app)
 
 

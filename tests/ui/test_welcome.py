@@ -7,7 +7,6 @@ from attnviz import api
 from attnviz.core.edits import Site
 from attnviz.ui import settings
 from attnviz.ui.shared import cache, look, state, welcome
-from attnviz.ui.shared.examples import TEXT
 from attnviz.ui.shared.setting import PROBLEMS, read
 
 
@@ -29,7 +28,8 @@ def test_an_empty_link_opens_as_if_another_had_been_followed(page):
 def test_the_first_picture_shows_what_it_is_about():
     """The selected cell is the largest of its row: "because", which predicts "it", looks at "cat"."""
     state = read(welcome.FIRST, settings.LINKED)
-    record = cache.record(cache.source("story"), (state[TEXT],))
+    source = cache.source("story")
+    record = cache.record(source, (source.card.examples[0],))
     query, key = state[look.CELL]
     tokens = [token.text for token in record.read[0].tokens]
     weights = record.step(state[look.SITE]).weights(state[look.SHOW])[query]
@@ -197,6 +197,17 @@ def test_what_nobody_chose_has_a_link_of_its_own():
 
     assert app.query_params == linked(state.NOTHING) == {"model": api.DEFAULT}
     assert welcome.CLAIM not in html(app)
+
+
+def test_a_first_visit_its_model_alone_and_a_text_alone_open_in_one_model():
+    """The model by its name has the sentence and the head of a first visit; each link says which model it is of."""
+    first, named, typed = opened(model=None), opened(model="story"), opened(model=None, text="the dog ran")
+
+    assert named.text_area(key="text").value == first.text_area(key="text").value == welcome.words.BECAUSE
+    assert named.selectbox(key="site").value == first.selectbox(key="site").value
+    assert named.selectbox(key="show").value == first.selectbox(key="show").value
+    assert typed.query_params == {"model": "story", "text": "the dog ran"}
+    assert welcome.CLAIM not in html(typed)
 
 
 def test_a_link_to_a_part_of_a_page_alone_opens_what_an_empty_one_does():

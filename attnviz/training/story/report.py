@@ -13,8 +13,8 @@ GOAL = 0.98
 NEAR = 0.02
 """Difference of two shares within which one is as good as the other."""
 EXAMPLES = (
+    "The cat sat on the mat because it was tired",
     "The keys to the cabinet",
-    "The cat sat on the mat because it was tired.",
     "Anna saw the dog in the garden because",
     "The dog near the girls slept because",
     "The boys near the table laughed because they",
@@ -34,7 +34,7 @@ TESTED = {
 def card(model: LanguageModel, found: Measured, *, name: str, steps: int, batch: int) -> dict[str, Any]:
     """The card as `attnviz.sources.cards` reads it."""
     learning = json.loads((trained.folder(name) / "learning.json").read_text(encoding="utf-8"))
-    layer, head = found.needed("verb", model.config.num_layers - 1)
+    layer, head = found.needed("pronoun", model.config.num_layers - 1)
     ours, pairs = found.perplexity
     return {
         "name": name,

@@ -36,7 +36,7 @@ DRAWN: Setting[Mapping[str, tuple[int, Any]]] = kept("drawn in menus", {})
 _IN_MENU: ContextVar[bool] = ContextVar("in menu", default=False)
 
 NOTHING: Link = {"model": ["translator"]}
-"""The link where nothing was chosen."""
+"""The link where nothing was chosen. Every link names its model: one without is opened as a first visit is."""
 PLACES = {"tab", "panel", "part", "checked", "tested"}
 """Settings that name a part of a page: a link with no others says nothing of what is looked at there."""
 
@@ -234,9 +234,8 @@ def drop_missing(of: str, there: Any) -> bool:
 
 
 def link() -> Link:
-    """The link that holds the state; never one that says nothing of what is looked at, which is a first visit's."""
-    written = now().link()
-    return NOTHING | written if written.keys() <= PLACES else written
+    """The link that holds the state."""
+    return NOTHING | now().link()
 
 
 def write() -> None:

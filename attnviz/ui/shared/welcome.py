@@ -14,8 +14,9 @@ from attnviz.ui.shared.setting import Link, Setting, State, kept, read
 from attnviz.ui.shared.text import plain
 
 CLAIM = words.CLAIM
-FIRST: Link = {"model": ["story"], "text": [words.BECAUSE], "site": ["d1"], "show": ["0"], "cell": ["7.2"]}
-"""The link that an empty one stands for: where "because", which predicts "it", looks at "cat"."""
+FIRST: Link = {"model": ["story"], "site": ["d1"], "show": ["0"], "cell": ["7.2"]}
+"""The link that an empty one stands for: where "because", which predicts "it", looks at "cat" in what that model opens
+with. A text alone is opened in that model, too."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ CARDS = {
         "grid_on",
     ),
     words.HIDE_THE_FUTURE: Card(
-        {"text": [words.TIRED], "site": ["e0"], "show": ["0"], "mask": ["subsequent"]},
+        {"model": ["translator"], "text": [words.TIRED], "site": ["e0"], "show": ["0"], "mask": ["subsequent"]},
         words.ASK_FUTURE,
         ".st-key-mask-menu",
         "visibility_off",
@@ -130,10 +131,13 @@ FRAMED = "outline: 3px solid light-dark(#a8380b, #fb923c); outline-offset: 3px; 
 
 
 def arrive(settings: Mapping[str, Setting]) -> None:
-    """Take the state from the link; of a first visit, which says at most which part of a page, also from `FIRST`."""
-    first = not state.get(state.BEGUN) and state.address().keys() <= state.PLACES
-    state.arrive(settings, FIRST | state.address() if first else None)
-    if first:
+    """Take the state from the link; of one that says at most a text and which part of a page also from `FIRST`."""
+    link = state.address()
+    begins, first = not state.get(state.BEGUN), link.keys() <= state.PLACES
+    bare = link.keys() <= {TYPED.name, *state.PLACES}
+    opened = FIRST if first else {MODEL.name: FIRST[MODEL.name]}
+    state.arrive(settings, opened | link if begins and bare else None)
+    if begins and first:
         state.put(WELCOME, CLAIM)
 
 
@@ -147,7 +151,7 @@ def cards(settings: Mapping[str, Setting], source: Source | None, *, here: bool 
         here: whether this is the page that they speak of; elsewhere there is the way back to them alone.
     """
     shown, now = state.get(WELCOME), state.now()
-    link = now.link()
+    link = state.link()
     own = not any(one.is_of(link) for one in CARDS.values())
     if own and (source is None or source.read_only or source.alone):
         return
@@ -178,7 +182,7 @@ def _on_its_own(now: State, settings: Mapping[str, Setting]) -> tuple[str, str, 
     """The card that is chosen, what is said, and what is framed; the claim and nothing else where none is."""
     changes = [name for name, one in settings.items() if "edits" in one.of.split()]
     card = CARDS.get(now[WELCOME])
-    says = card.says(now.link(), changes) if card else CLAIM
+    says = card.says(state.link(), changes) if card else CLAIM
     return (now[WELCOME], says, card.frame) if card and says == card.question else ("", says, "")
 
 
