@@ -70,6 +70,7 @@ class _Browser:
         self._large: dict[str, _Shown] = {}  # by hash: what the browser keeps, which is named from then on
         self._parts: tuple[str, ...] = ()  # that run; none is the whole page
         self._held: list[Message] = []
+        self._is_told = False  # of a run that has not ended
         self._untold = 0
         self._later: asyncio.Task | None = None
         self._runs: Message | None = None  # what says that the app runs
@@ -100,7 +101,9 @@ class _Browser:
 
     async def _begin(self, message: Message, parts: tuple[str, ...]) -> None:
         is_untold = self.forget()
-        self._parts, self._drawn, self._held = parts, {}, [message]
+        if self._is_told:  # its end is lost where the session took another runner: nobody knows what stands
+            self._stands = {}
+        self._parts, self._drawn, self._held, self._is_told = parts, {}, [message], False
         is_known = parts and any(self._is_redrawn(one) for one in self._stands.values())
         if self._untold > MOST_UNTOLD or not is_known:
             await self._tell()
@@ -113,7 +116,7 @@ class _Browser:
 
     async def _draw(self, message: Message, said: ForwardMsg) -> None:
         path = tuple(said.metadata.delta_path)
-        if said.ref_hash and not self._has_container(path):
+        if said.ref_hash and self._is_lost(path):
             return
         before, now = self._stands.get(path), self._shown(said)
         has_effect = said.delta.new_element.has_one_shot_effect and self._is_given(said.delta.new_element)
@@ -130,12 +133,16 @@ class _Browser:
             self._untold += len(message["bytes"])
             await self._pass(message)
 
-    def _has_container(self, path: tuple[int, ...]) -> bool:
-        """Whether something stands around a place: to a place in nothing the browser answers by ending the page.
+    def _is_lost(self, path: tuple[int, ...]) -> bool:
+        """Whether what it stands in, or next to, was not sent: the browser would answer by ending the page.
 
-        Of a run of a part that the next one cuts short Streamlit drops what is not sent yet, but not what is named.
+        Of a run of a part that the next one cuts short Streamlit drops what is not sent yet, but not what is named. All
+        that a run draws stands in a container that it draws.
         """
-        return len(path) <= 2 or path[:-1] in self._drawn or path[:-1] in self._stands
+        parent, at = path[:-1], path[-1]
+        if all(path[:n] not in self._drawn for n in range(1, len(path))) and (self._parts or len(path) <= 2):
+            return False
+        return parent not in self._drawn or (at > 0 and (*parent, at - 1) not in self._drawn)
 
     def _is_given(self, element: Element) -> bool:
         """Whether an effect is more than a widget that is given the value that it holds."""
@@ -167,7 +174,7 @@ class _Browser:
         if not self._held:
             self._stands = stands if is_whole and all(one.part is not None for one in stands.values()) else {}
             await self._pass(message)
-        self._held = []
+        self._held, self._is_told = [], False
 
     async def _clear(self, gone: set, stands: dict) -> None:
         """Let nothing stand where nothing was drawn.
@@ -202,6 +209,7 @@ class _Browser:
     async def _tell(self) -> None:
         """Say all that is held."""
         held, self._held, self._untold = self._held, [], 0
+        self._is_told |= bool(held)
         for message in held:
             await self._pass(message)
 

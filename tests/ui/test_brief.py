@@ -81,9 +81,9 @@ def reports(**values: bool) -> Callable[[list[bytes]], BackMsg]:
     return lambda sent: message
 
 
-def box(place: int, kind: str) -> ForwardMsg:
+def box(place: int, kind: str, *within: int) -> ForwardMsg:
     """A container."""
-    message = _delta(kind, place)
+    message = _delta(kind, *within, place)
     message.delta.add_block.id = kind
     return message
 
@@ -177,16 +177,17 @@ def test_a_picture_that_the_browser_keeps_is_named():
     assert told_of_second(first, back) == []
 
 
-def test_what_is_named_is_dropped_with_its_container():
-    """Of a run that is cut short Streamlit drops a container that was not sent, but not the picture named in it."""
-    lost, kept = _delta("a map", 0, 6, 2, 1), _delta("another", 0, 6, 1, 0)
-    within = _delta("columns", 0, 6, 1)
-    within.delta.add_block.id = "columns"
-    cut = run(drawn(0, within=(0, 6)), within, known(kept), known(lost), how=EARLY)
-    sent = told(*cut, *run(drawn(0, within=(0, 6)), within, known(kept)))
+@pytest.mark.parametrize("part", ["body", ""])
+def test_what_is_named_is_dropped_with_its_container_and_with_the_one_before_it(part):
+    """Of a run that is cut short Streamlit drops what was not sent, but not what is named in it: the page was white."""
+    row, first, second = box(0, "row"), box(0, "column", 0), box(1, "column", 0)
+    kept, in_lost, after_lost = (known(_delta("a map", *path)) for path in [(0, 0, 0), (0, 1, 0), (0, 2)])
 
-    assert known(lost) not in sent
-    assert known(kept) in sent
+    def sent(*drawn: ForwardMsg) -> list[ForwardMsg]:
+        return [one for one in told(*run(*drawn, part=part, how=EARLY)) if one in drawn]
+
+    assert sent(row, first, kept, second, in_lost, after_lost) == [row, first, kept, second, in_lost, after_lost]
+    assert sent(row, first, kept, in_lost, after_lost) == [row, first, kept]
 
 
 @pytest.mark.parametrize(
@@ -307,11 +308,12 @@ PARTS = {"body": range(3), "side": range(3, 5), "": range(5)}
 """Which places the parts draw at; the page all."""
 
 
-def _run(part: str, bodies: str, pause: float, how: int) -> list[ForwardMsg | float]:
-    """A run that draws one thing at each place of a part, "-" nothing."""
+def _run(part: str, bodies: str, pause: float, how: int | None) -> list[ForwardMsg | float]:
+    """A run that draws one thing at each place of a part, "-" nothing; its end may be lost."""
     owner = {at: name for name in ("body", "side") for at in PARTS[name]}
     elements = [drawn(at, body, part=owner[at]) for at, body in zip(PARTS[part], bodies, strict=False) if body != "-"]
-    return run(*elements, *[pause] * bool(pause), part=part, how=how)
+    whole = run(*elements, *[pause] * bool(pause), part=part, how=how or DONE)
+    return whole if how is not None else whole[:-2]
 
 
 SOME_RUNS = some.lists(
@@ -320,7 +322,7 @@ SOME_RUNS = some.lists(
         some.sampled_from(list(PARTS)),
         some.text("ab-", min_size=5, max_size=5),
         some.sampled_from([0.0, 0.0, 0.002, 0.01]),
-        some.sampled_from([DONE, DONE, EARLY]),
+        some.sampled_from([DONE, DONE, EARLY, None]),
     ),
     min_size=2,
     max_size=5,

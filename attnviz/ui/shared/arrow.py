@@ -55,7 +55,7 @@ def _draws(layer: dict[str, Any], kind: str) -> bool:
 
 def _of_kind(layer: dict[str, Any]) -> dict[str, Any]:
     """A layer that finds its rows in the one table."""
-    only = {"filter": f"datum.kind === '{layer['data']['name']}'"}
+    only = {"filter": {"field": "kind", "equal": layer["data"]["name"]}}
     return layer | {"data": {"name": AROUND}, "transform": [only, *layer.get("transform", ())]}
 
 
