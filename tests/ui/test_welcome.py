@@ -203,7 +203,9 @@ def test_a_first_visit_its_model_alone_and_a_text_alone_open_in_one_model():
     """The model by its name has the sentence and the head of a first visit; each link says which model it is of."""
     first, named, typed = opened(model=None), opened(model="story"), opened(model=None, text="the dog ran")
 
-    assert named.text_area(key="text").value == first.text_area(key="text").value == welcome.words.BECAUSE
+    assert (
+        named.text_area(key="text").value == first.text_area(key="text").value == cache.source("story").card.examples[0]
+    )
     assert named.selectbox(key="site").value == first.selectbox(key="site").value
     assert named.selectbox(key="show").value == first.selectbox(key="show").value
     assert typed.query_params == {"model": "story", "text": "the dog ran"}

@@ -290,7 +290,6 @@ MANY_CELLS = "'{part}' paints too many cells, or none; up to {most:,} may be pai
 CLAIM = "See where each attention head looks, and what breaks when you change it."
 LEARN = "Course"
 READ_A_MAP, HIDE_THE_FUTURE, SWITCH_OFF = "Read a map", "Hide the future", "Switch off a head"
-BECAUSE = "The cat sat on the mat because it was tired"
 ASK_BECAUSE = "Row “because”: to predict “it”, the head looks most at “cat”. Where does it look in row “was”?"
 TIRED = "The mouse sat on the mat because it was tired."
 ASK_FUTURE = "In this translator each English word now sees only those before it. Which French words change?"
@@ -304,8 +303,8 @@ READ_HERE = "Each row is a word that looks. The outlined cell is read in words: 
 FUTURE_HERE = "Each word now sees only itself and the words before it. What changes? Undo takes it back."
 FUTURE_ELSEWHERE = "Your model hides the future by itself; in the translator it is hidden now. What changes?"
 OFF_HERE = "This head is off now. What changes? Its eye switches it on again."
-OPENED = (BECAUSE, TIRED, GIVEN)
-"""Texts that nobody typed."""
+OPENED = (TIRED, GIVEN)
+"""Texts that nobody typed, beside the examples of a model."""
 UNDO_CARD = ' <button class="undo-card" title="Opened: {what}.">Back to my text</button>'
 UNDO_TAKEN = ' <button class="undo-card">Back to my model</button>'
 OPENED_MODEL, OPENED_TEXT = "model {model}", "another text"
