@@ -1,5 +1,6 @@
 """All that is known of a rule stands in its own file, and every rule is known everywhere."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from rules import of
 import attnviz
 from attnviz.cli import rules as shell
 from attnviz.core import masks
+from attnviz.core.errors import InputError
 from attnviz.core.masks import RULES
 from attnviz.core.masks.symbols import Symbol
 
@@ -39,7 +41,7 @@ def test_no_file_of_a_rule_is_left_out():
 @pytest.mark.parametrize("rule", SAYABLE, ids=lambda rule: rule.rule)
 @given(data=st.data())
 def test_the_shell_says_any_mask_of_a_rule(rule, data):
-    """Its numbers in order, or by their names."""
+    """Its numbers in order, or by their names; with less than a control offers it takes JSON, as that is a slip."""
     mask = data.draw(of(rule))
     values = [(one, getattr(mask, one.name)) for one in rule.parameters()]
     listed = [", ".join(map(str, value)) for one, value in values if one.kind == "numbers" and value]
@@ -47,6 +49,11 @@ def test_the_shell_says_any_mask_of_a_rule(rule, data):
     if any(one.kind == "numbers" and not value for one, value in values):
         return
     text = "=".join(filter(None, [rule.rule, ",".join([*listed, *named])]))
+    if any(one.kind == "number" and value is not None and value < one.least for one, value in values):
+        assert shell.read(json.dumps(mask.to_json())) == mask
+        with pytest.raises(InputError, match="it must be"):
+            shell.read(text)
+        return
 
     assert shell.read(text) == mask
     assert shell.read(f"~{text} & subsequent | full") == ((~mask & masks.Subsequent()) | masks.Full())

@@ -169,7 +169,7 @@ def test_b_is_another_sentence_another_head_the_untouched_model_or_another_step(
 
     assert len({words for words, _ in found.values()}) == 4
     assert not any(words.startswith("Nothing differs") for words, _ in found.values())
-    assert [link for _, link in found.values()] == ["head-d1.0", "untouched", "step-0", f"sentence-{SHE}"]
+    assert [link for _, link in found.values()] == ["head-d1.1", "untouched", "step-0", f"sentence-{SHE}"]
 
 
 def test_two_heads_of_one_run_share_their_prediction():
@@ -198,7 +198,7 @@ def test_another_model_is_compared_where_it_reads_the_same_text():
     app = compare(b="model-translator")
 
     assert (
-        "B is head 1 of encoder layer 1, which reads this text; decoder layer 1 of translator reads what it writes."
+        "B is head 0 of encoder layer 1, which reads this text; decoder layer 1 of translator reads what it writes."
         in html(app)
     )
     assert "cannot be subtracted" not in html(app)

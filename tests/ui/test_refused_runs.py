@@ -5,8 +5,8 @@ from test_hostile_pages import compare_page, overview_page, steps_page
 from test_pages import button, heads_page, html, masks_page, opened
 from test_pages_models import model_page
 
-from attnviz import api
 from attnviz.core.errors import AttnvizError
+from attnviz.sources.scratch import Scratch
 
 WHY = "This model takes one sentence at a time: it has no token for padding."
 
@@ -14,14 +14,14 @@ WHY = "This model takes one sentence at a time: it has no token for padding."
 @pytest.fixture
 def refusing(monkeypatch):
     """Every run of a model of two sentences ends with an error, as that of a GPT-2 classifier without a pad token."""
-    run = api.analyze
+    run = Scratch.run
 
-    def analyze(lines, *args, **kwargs):
-        if len(lines) > 1:
+    def refuse(source, tokens, *args, **kwargs):
+        if len(tokens) > 1:
             raise AttnvizError(WHY)
-        return run(lines, *args, **kwargs)
+        return run(source, tokens, *args, **kwargs)
 
-    monkeypatch.setattr(api, "analyze", analyze)
+    monkeypatch.setattr(Scratch, "run", refuse)
 
 
 @pytest.mark.parametrize("page", [heads_page, overview_page, masks_page, steps_page, compare_page])
