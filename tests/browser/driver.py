@@ -190,7 +190,7 @@ def settled(page: Page) -> None:
 
 SHOWN = (
     "[class*=st-key-picture] .marks, .facts, .st-key-told, .st-key-tab, .st-key-panel, .st-key-first-examples,"
-    " .st-key-atlas-texts, .words, [data-testid=stCode]:visible, [role=alert]"
+    " .st-key-atlas-texts, .words, .role, [data-testid=stCode]:visible, [role=alert]"
 )
 
 
