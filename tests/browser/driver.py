@@ -190,7 +190,7 @@ def settled(page: Page) -> None:
 
 SHOWN = (
     "[class*=st-key-picture] .marks, .facts, .st-key-told, .st-key-tab, .st-key-panel, .st-key-first-examples,"
-    " .st-key-atlas-texts, .words, .role, [data-testid=stCode]:visible, [role=alert]"
+    " .st-key-atlas-texts, .words, .role, [data-testid=stCode], [role=alert]"
 )
 
 
@@ -226,7 +226,7 @@ def open_page(page: Page, address: str) -> None:
         settled(page)
     else:
         page.goto(address)
-    page.wait_for_selector(SHOWN, timeout=LOADING)
+    page.locator(SHOWN).filter(visible=True).first.wait_for(timeout=LOADING)
     settled(page)
 
 
