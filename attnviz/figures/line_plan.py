@@ -101,8 +101,9 @@ class Plan:
     @property
     def notes(self) -> list[str]:
         joined = any(token.joined for part in self.sides for token in part.tokens[1:])
-        led = [] if self.led is None else [f"those from {named(self.sides[0], self.led)} stand out"]
-        return led + [axes.JOINED] * joined
+        if self.led is None:
+            return [axes.JOINED] * joined
+        return [f"those from {named(self.sides[0], self.led)} in full strength, others faint", *[axes.JOINED] * joined]
 
     @property
     def led(self) -> int | None:
