@@ -51,7 +51,7 @@ def quoted(value: object, most: int = 40) -> str:
 
 
 def did_you_mean(typed: str, known: Iterable[str]) -> str:
-    """Of what there is, the one that is spelled nearly so, as a sentence to stand after another; empty if none is."""
+    """The known word that is spelled most like it, as a sentence after another one; empty if none is close."""
     near = get_close_matches(typed[:40].lower(), known, 1)
     return f" Did you mean {quoted(near[0])}?" if near else ""
 

@@ -118,7 +118,8 @@ def test_every_setting_takes_or_refuses_any_text(name, text):
 
 
 @pytest.mark.parametrize(
-    ("name", "meant"), [("sit", 'Did you mean "site"?'), ("layer", 'Did you mean "site"?'), ("zzz", words.COPY_A_LINK)]
+    ("name", "meant"),
+    [("sit", "Did you mean 'site'?"), ("layer", "Did you mean 'site'?"), ("zzz", words.COPY_A_LINK.strip())],
 )
 def test_a_setting_that_there_is_not_is_answered_with_the_one_that_may_be_meant(name, meant):
     """A slip of a letter, a name from elsewhere, or where all names are seen."""

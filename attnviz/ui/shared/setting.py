@@ -3,11 +3,10 @@
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from attnviz.core.errors import AttnvizError, InputError
+from attnviz.core.errors import AttnvizError, InputError, did_you_mean
 from attnviz.ui.shared import words
 
 T = TypeVar("T")
@@ -218,6 +217,5 @@ def read(link: Link, settings: Mapping[str, Setting]) -> State:
 
 def _unknown(name: str, settings: Iterable[str]) -> str:
     """That there is no such setting, and which one may be meant."""
-    near = [words.SETTING_NAMES[name]] if name in words.SETTING_NAMES else get_close_matches(name[:40], settings, 1)
-    meant = words.MEANT_SETTING.format(near=near[0]) if near else words.COPY_A_LINK
-    return f"{words.UNKNOWN_SETTING.format(name=name[:40])} {meant}"
+    meant = did_you_mean(words.SETTING_NAMES.get(name, name), settings) or words.COPY_A_LINK
+    return f"{words.UNKNOWN_SETTING.format(name=name[:40])}{meant}"

@@ -261,7 +261,7 @@ NOWHERE, PLACE, FIRST_PLACES = "nowhere", "place", "{places}, the first {most}"
 # Links
 
 UNKNOWN_SETTING, IGNORED = 'Ignored unknown link setting "{name}".', 'Ignored link setting "{name}": {why}'
-MEANT_SETTING, COPY_A_LINK = 'Did you mean "{near}"?', "“Copy link” writes those that there are."
+COPY_A_LINK = " “Copy link” writes those that there are."
 SETTING_NAMES = {"layer": "site", "kind": "site", "head": "show", "heads_off": "off", "temperature": "tuned"}
 """What settings are called elsewhere, and in a link."""
 MORE_PROBLEMS = "And {count} more."
