@@ -340,7 +340,7 @@ def compared_cell(both: Beside, row: int, column: int) -> str:
     """One cell of two maps as a sentence; the places are those of their grid."""
     one = both.part(slice(row, row + 1), slice(column, column + 1))
     more = float(one.difference[0, 0])
-    digits = _digits_of(*(float(weights[0, 0]) for weights, _ in one.maps), more)
+    digits = int(digits_of(*(weights[0, 0] for weights, _ in one.maps), one.difference[0, 0]))
     each = [_gives(one, end, digits) for end in range(2)]
     much = f": higher in {'A' if more > 0 else 'B'} by {decimals(abs(more), digits)}" if more == more and more else ""
     if None in each:
@@ -352,10 +352,11 @@ def compared_cell(both: Beside, row: int, column: int) -> str:
     return f"{each[0]} in A, and in B {each[1]}{much}."
 
 
-def _digits_of(a: float, b: float, more: float) -> int:
-    """With how many digits two weights and their difference are read, so that the rounded ones agree, too."""
-    few = (digits for digits in (2, 3) if abs(round(a, digits) - round(b, digits) - round(more, digits)) < 1e-9)
-    return 4 if 0 < abs(more) < FINE else next(few, 4) if more == more else 2
+def digits_of(a: np.ndarray, b: np.ndarray, more: np.ndarray) -> np.ndarray:
+    """With how many digits weights and their differences are read, so that the rounded ones agree, too; of each cell."""
+    agree = [np.abs(np.round(a, n) - np.round(b, n) - np.round(more, n)) < 1e-9 for n in (2, 3)]
+    unseen = (0 < np.abs(more)) & (np.abs(more) < FINE)
+    return np.select([unseen, np.isnan(more) | agree[0], agree[1]], [4, 2, 3], 4)
 
 
 def _tokens(one: Beside, end: int) -> tuple[str, str]:

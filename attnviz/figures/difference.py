@@ -19,7 +19,7 @@ from attnviz.charts.size import NARROWEST as SMALLEST
 from attnviz.charts.size import STRIDES, Size, size_beside, within
 from attnviz.charts.style import Style
 from attnviz.charts.theme import LINE, TITLE_CHARACTER, WORD_CHARACTER, Theme
-from attnviz.core.amounts import digits
+from attnviz.core.amounts import decimals, digits
 from attnviz.core.display import file_stem, in_title, shown
 from attnviz.core.tokens import Token
 from attnviz.figures.figure import Drawn, Figure, edited, subtitles, text_array
@@ -79,20 +79,24 @@ class ComparedPanel(Panel):
     Attributes:
         states: of its cells; those of `metrics.cells` and `BLANK`.
         ends: what is said behind a negative and a positive number; "" for nothing.
+        places: how many digits each is read with; None for four.
     """
 
     states: np.ndarray
     ends: tuple[str, str] = ("", "")
+    places: np.ndarray | None = None
 
     def texts(self) -> list[str]:
         said = {BLOCKED: "blocked", BLANK: "blank"}
-        every = zip(self.values.ravel().tolist(), self.states.ravel().tolist(), strict=True)
-        return [said.get(state) or self._text(value) for value, state in every]
+        places = np.full(self.values.shape, 4) if self.places is None else self.places
+        every = zip(*(each.ravel().tolist() for each in (self.values, self.states, places)), strict=True)
+        return [said.get(state) or self._text(value, places) for value, state, places in every]
 
-    def _text(self, value: float) -> str:
+    def _text(self, value: float, places: int) -> str:
         end = self.ends[value > 0] if value and value == value else ""
-        sign = "+" if value > 0 and self.signed else ""
-        return f"{sign}{digits(value)}{f'  {end}' if end else ''}".replace(" ", "\N{NO-BREAK SPACE}")
+        sign = "+" if value > 0 and self.signed else "−" if value < 0 else ""
+        number = digits(value).removeprefix("−") if places == 4 else decimals(abs(value), places)
+        return f"{sign}{number}{f'  {end}' if end else ''}".replace(" ", "\N{NO-BREAK SPACE}")
 
     def kinds(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         hatched = np.select([self.states == BLOCKED, self.states == BLANK], [1, 1 + NO_TOKEN])
@@ -390,6 +394,7 @@ class _Plan:
             beside=number,
             states=states,
             ends=MORE if end == 2 else ("", ""),
+            places=self.places,
             gray=end < 2 and self._is_off(self.sides[end]),
         )
 
@@ -401,6 +406,11 @@ class _Plan:
     def tiled(self) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
         """Numbers and states of the squares of A, B and their difference."""
         return self.found.tiled(self.size.tile)
+
+    @cached_property
+    def places(self) -> np.ndarray | None:
+        """With how many digits each cell is read, the same in A, in B and in their difference; None for squares."""
+        return None if self.size.tile > 1 else words.digits_of(*(numbers for numbers, _ in self.tiled))
 
     @cached_property
     def scale(self) -> Domain:
@@ -461,7 +471,7 @@ class _Plan:
         under all where that is too narrow."""
         limit, colors, wide = maps[2].limit, self.colors, {"width": self.size.width, "colors": self.colors}
         top = self.size.height + 14
-        ends = ((0, f"{MORE[0]} {limit:.2g}"), (0.5, "0"), (1, f"{limit:.2g} {MORE[1]}"))
+        ends = ((0, f"−{limit:.2g} {MORE[0]}"), (0.5, "0"), (1, f"+{limit:.2g} {MORE[1]}"))
         caption = self.differing.ending or "difference, from −1 to 1"
         caption = f"colors end at {LEAST:g}" if panels.limit_of(maps[2].values) < LEAST else caption
         signed = Ramp(caption, pixels.ramp_uri(panels.ground(True, colors)), ends)

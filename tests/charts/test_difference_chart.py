@@ -77,8 +77,21 @@ def test_zero_is_the_middle_of_the_scale_and_its_ends_are_those_of_every_two_map
         assert text.replace("\N{NO-BREAK SPACE}", " ").endswith(ends)
         assert " " not in text
     drawn_words = json.dumps([item["text"] for item in drawing(figures.difference(cat_and_dog())).frame.ticks])
-    assert "higher in A" in drawn_words
-    assert "higher in B" in drawn_words
+    assert "+1 higher in A" in drawn_words
+    assert "\\u22121 higher in B" in drawn_words
+
+
+def test_what_is_read_of_a_cell_in_a_in_b_and_in_their_difference_adds_up():
+    """All three have the same digits, as many as it takes, where a digit more would not change what is seen."""
+    read = [panel.texts() for panel in drawing(figures.difference(cat_and_dog())).panels]
+    numbers = [[text.partition("\N{NO-BREAK SPACE}")[0].replace("−", "-") for text in texts] for texts in read]
+    whole = [each for each in zip(*numbers, strict=True) if "blank" not in each and not any("<" in one for one in each)]
+
+    assert len(whole) > 10
+    assert {len(one.partition(".")[2]) for each in whole for one in each} <= {2, 3, 4}
+    for a, b, more in whole:
+        assert len({len(one.partition(".")[2]) for one in (a, b, more)}) == 1
+        assert abs(float(a) - float(b) - float(more)) < (1e-9 if len(a) < 6 else 2e-4)
 
 
 def test_small_differences_do_not_look_large():
