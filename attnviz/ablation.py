@@ -9,6 +9,7 @@ Many heads are measured in one run: a sentence is repeated, and in each copy ano
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from math import exp
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from attnviz.core.amounts import decimals
+from attnviz.core.amounts import decimals, percent
 from attnviz.core.edits import EachOff, Edits, Site
 from attnviz.core.errors import AttnvizError, Canceled, InputError
 from attnviz.core.record import Record
@@ -33,7 +34,7 @@ OnProgress = Callable[[int, int], bool | None]
 EFFECTS = {
     "output": "how far the final vectors move, ‖after − before‖ / ‖before‖, the mean over tokens; 0 is not at all",
     "divergence": "how far the predicted probabilities move, KL(before ‖ after) in nats, the mean over predictions; "
-    "0 is not at all (Conmy et al. 2023)",
+    "0 is not at all, 0.1 as if a sure word fell to 90%, 0.7 to 50% (Conmy et al. 2023)",
     "said": "the probability of what it said before, after minus before, the mean over where it says something",
     "loss": "the loss of the next token of the text, after minus before, in nats, the mean over tokens",
     "rewritten": "the share of the sentences for which the model writes another text",
@@ -83,7 +84,7 @@ class Sweep:
         heavy, strong = self._largest("confidence"), self._largest(self.by)
         name, weight = self._name(strong).capitalize(), f"{self.table['confidence'][heavy]:.2f} on average"
         most = f"{name} matters most here: switched off, it changes {self._changed(strong)} on average"
-        most += f"{self._then_writes(strong)}."
+        most += f"{self._as_much(strong)}{self._then_writes(strong)}."
         if heavy == strong:
             return most, f"{name} also has the largest weights, {weight}."
         return most, (
@@ -97,6 +98,10 @@ class Sweep:
         if self.by == "output":
             return f"the output vectors by {change:.1%} of their length"
         return f"the predictions by {decimals(change, 3)} nats"
+
+    def _as_much(self, at: int) -> str:
+        """What a change of the predictions is like: KL from a word of probability 1 to one of p is ln(1/p)."""
+        return "" if self.by == "output" else f", as if a sure word fell to {percent(exp(-self.table[self.by][at]), 0)}"
 
     def _then_writes(self, strong: int) -> str:
         """Whether a model that writes then writes another text."""

@@ -353,9 +353,9 @@ def compared_cell(both: Beside, row: int, column: int) -> str:
 
 
 def digits_of(a: np.ndarray, b: np.ndarray, more: np.ndarray) -> np.ndarray:
-    """With how many digits weights and their differences are read, so that the rounded ones agree, too; of each cell."""
+    """With how many digits two weights and their difference are read, so that the rounded ones agree; of each cell."""
     agree = [np.abs(np.round(a, n) - np.round(b, n) - np.round(more, n)) < 1e-9 for n in (2, 3)]
-    unseen = (0 < np.abs(more)) & (np.abs(more) < FINE)
+    unseen = (np.abs(more) > 0) & (np.abs(more) < FINE)
     return np.select([unseen, np.isnan(more) | agree[0], agree[1]], [4, 2, 3], 4)
 
 

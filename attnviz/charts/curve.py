@@ -74,8 +74,8 @@ def _panel(
     y = alt.Y(f"{field}:Q", scale=alt.Scale(domain=domain, nice=False), axis=axis)
     color = colors.dot if field == "score" else colors.accent
     base = alt.Chart(table.dropna(subset=[field])).encode(x, y)
-    line = base.mark_line(color=color, strokeWidth=2, interpolate="monotone")
-    under = base.mark_area(color=color, opacity=0.08, interpolate="monotone")
+    line = base.mark_line(color=color, strokeWidth=2)
+    under = base.mark_area(color=color, opacity=0.08)
     # What was kept before the first mean of the loss has no place on its curve.
     moments = pd.DataFrame({"step": list(kept)}, dtype=int).merge(table, on="step").dropna(subset=[field])
     tooltip = [alt.Tooltip("step:Q", format=",d"), alt.Tooltip(f"{field}:Q", title=title, format=format or ".3f")]

@@ -33,13 +33,17 @@ class Site:
     def head(self, *numbers: int) -> str:
         """What heads of the site are called in words: "head 0 of decoder layer 1", "heads 0, 2 of decoder layer 1".
 
-        Wherever a person reads of a head, in a sentence, a title, a list or a file, it has this name; where there is
-        no room for it, beside a mark or over a small map, that of `short`, and the picture says how that is read.
+        Wherever a person reads of a head, in a sentence, a title or a file, it has this name; where there is no room
+        for it, in a table or over a small map, that of `brief`, and beside a mark that of `short`: it is said there.
         """
         return f"head{'s' * (len(numbers) != 1)} {', '.join(map(str, numbers))} of {self}"
 
+    def brief(self, head: int) -> str:
+        """What a head is called where there is little room: "decoder 1.0" is head 0 of decoder layer 1."""
+        return f"{self.kind} {self.short(head)}"
+
     def short(self, head: int) -> str:
-        """What a head is called where there is little room: "1.0" is head 0 of layer 1."""
+        """What a head is called where its kind is known: "1.0" is head 0 of layer 1."""
         return f"{self.layer}.{head}"
 
 

@@ -292,7 +292,7 @@ class _Plan:
     def _title(self, end: int, name: str, longest: int) -> str:
         """A name that has room: a head's short one, or the beginning of another."""
         if len(name) > longest and end < 2 and isinstance(head := (side := self.sides[end]).head, int):
-            name = name.replace(side.site.head(head), f"head {side.site.short(head)}")
+            name = name.replace(side.site.head(head), side.site.brief(head))
         return name if len(name) <= longest else f"{name[: longest - 1]}…"
 
     @property

@@ -137,7 +137,7 @@ def _in_order(order: tuple[Head, ...], captions: tuple[str, ...], width: int, co
     places, said = [], []
     for i, (site, head) in enumerate(order):
         x, y = i % columns * step, i // columns * (step + above)
-        said.append(frame.words(x, y + LABEL / 2, f"{site.kind} {site.short(head)}", colors.quiet))
+        said.append(frame.words(x, y + LABEL / 2, site.brief(head), colors.quiet))
         if captions:
             said.append(frame.words(x, y + LABEL + LINE / 2 - 3, captions[i], colors.text))
         places.append(_thumbnail(site, head, x, y + above))

@@ -396,4 +396,4 @@ def test_two_heads_of_a_layer_are_told_apart_on_a_phone():
     found = beside(Side(record, SITE, 0), Side(record, SITE, 1))
     drawn = drawing_of(found, Style(room=358, on_screen=True))
 
-    assert [title["text"] for title in drawn.frame.titles] == ["A: head 0.0", "B: head 0.1", "Difference A − B"]
+    assert [title["text"] for title in drawn.frame.titles] == ["A: encoder 0.0", "B: encoder 0.1", "Difference A − B"]

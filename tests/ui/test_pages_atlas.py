@@ -13,7 +13,7 @@ from attnviz.training.texts import TEXTS
 from attnviz.ui.atlas.built import FOLDERS
 from attnviz.ui.atlas.examples import PAIRS
 
-CHECKED, ASKED = ":material/check:", ":material/search:"
+CHECKED = ":material/check:"
 
 
 def atlas_page():
@@ -28,19 +28,20 @@ def examples(app):
 
 
 def test_from_agreement_to_ten_examples_in_three_clicks(monkeypatch):
-    """The page, the question, an example: it opens on Heads with the text and the cell."""
+    """The page, the role, an example: it opens on Heads with the text and the cell."""
     from attnviz.ui.shared import pages
 
     gone = []
     monkeypatch.setattr(pages, "go_to", gone.append)
     app = opened(atlas_page, model="story", site="d0", show="0")
     does = 'looks back at the subject where a verb comes next, or at the "that" of its clause'
-    next(one for one in app.button if one.label == f"Which head {does}?").click().run()
+    role = "Subject of the next verb *head 1 of decoder layer 1*"
+    next(one for one in app.button if one.label == role).click().run()
 
     assert f"Head 1 of decoder layer 1 {does}." in html(app).replace("&quot;", '"')
     icons = {one.label: one.icon for one in app.button if (one.key or "").startswith("find")}
-    assert icons.pop(f"Which head {does}?") == CHECKED
-    assert [*icons.values()] == [ASKED] * 3
+    assert icons.pop(role) == CHECKED
+    assert [*icons.values()] == [""] * 3
     assert len(examples(app)) == 10
     examples(app)[2].click().run()
     assert gone == ["Heads"]
@@ -111,7 +112,7 @@ def test_a_model_without_an_atlas_says_how_to_build_one(tmp_path, monkeypatch):
     assert "An atlas shows what each head does over many texts" in html(app)
     app.button(key="atlas of translator").click().run()
     assert app.query_params["model"] == "translator"
-    assert "this atlas holds every head over 50 texts" in html(app)
+    assert "What each head of translator does over 50 texts" in html(app)
     app = opened(atlas_page, model="story", step="100")
     assert "attnviz atlas build story --step 100 texts.txt" in app.code[0].value
 

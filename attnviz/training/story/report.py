@@ -25,9 +25,9 @@ EXAMPLES = (
 ROLE = {"verb": "subject of the next verb", "pronoun": "subject of the next pronoun", "name": "second of two names"}
 """Where a head looks before such a word, in a few words."""
 TESTED = {
-    "pronoun": "he, she, it or they is right although the noun before asks for another one",
-    "verb": "the verb agrees with its subject although the noun before has the other number",
-    "name": "the name that must come again is the most probable of all names",
+    "pronoun": "pronouns right (he, she, it, they) where the nearest noun misleads",
+    "verb": "verbs right (singular, plural) where the nearest noun misleads",
+    "name": "names right where one of two must come again",
 }
 
 

@@ -49,21 +49,18 @@ def of_head(at: Look, found: Atlas, role: str) -> None:
         return
     if rows.empty:
         quiet(words.NO_NUMBER)
-    _texts(at, rows.to_dict("records"), by)
-    if by == PAIRS:
-        quiet(_complete(at, found))
+    _texts(at, found, rows.to_dict("records"), by)
 
 
-def _texts(at: Look, rows: list[dict], by: str) -> None:
-    """Texts below each other, on a phone some of them folded; before them how to read them.
+def _texts(at: Look, found: Atlas, rows: list[dict], by: str) -> None:
+    """Texts below each other, on a phone some of them folded; how to read the shades before them, the rest after.
 
     Args:
         by: of `KINDS`, what they are the largest of.
     """
     named = words.WEIGHT if by == PAIRS else next(one.title for one in METRICS if one.name == by)
     records = [cache.record(at.source, (row["text"],)) for row in rows]
-    lead = [words.SHADED_CROSS if at.site.kind == "cross" else words.SHADED, *[words.WHATEVER] * (by == PAIRS)]
-    quiet(" ".join([*lead, *_marks(at, rows, records)]))
+    quiet(words.SHADED_CROSS if at.site.kind == "cross" else words.SHADED)
     seen = ON_A_PHONE if look.room() else COUNT
     with st.container(gap="xsmall", key="atlas-texts"):
         for i, (row, record) in enumerate(zip(rows[:seen], records, strict=False)):
@@ -73,6 +70,8 @@ def _texts(at: Look, rows: list[dict], by: str) -> None:
         with folded as is_open, st.container(gap="xsmall", key="atlas-texts-more"):
             for i in range(seen, len(rows)) if is_open else ():
                 _example(at, rows[i], records[i], i, named)
+    notes = [words.WHATEVER, _complete(at, found)] if by == PAIRS else []
+    quiet(" ".join([*notes, *_marks(at, rows, records)]))
 
 
 def _marks(at: Look, rows: list[dict], records: list[Record]) -> list[str]:

@@ -19,7 +19,8 @@ from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.pretrained import MODEL
 from attnviz.ui.shared.setting import Setting, choice
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import heading, large, quiet, table
+from attnviz.ui.shared.text import heading, large, quiet, table, title
+from attnviz.ui.shared.toolbar import Bar
 
 TITLES = {one.name: one.title for one in METRICS}
 X, Y = choice("atlas-x", TITLES), choice("atlas-y", TITLES)
@@ -37,12 +38,20 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
     if found is None:
         _none_of(source)
         return
+    known = _clearest(source)
+    title(words.TITLE.format(model=source.name, texts=found.texts))
+    choose = words.CHOOSE_ROLE if known else words.CHOOSE_HEAD
+    quiet(words.CHOOSE.format(texts=found.texts, tokens=found.tokens) + choose)
+    _found(bar, found, known)
+
+
+def _found(bar: Bar, found: Atlas, known: tuple[Behavior, ...]) -> None:
+    """The known roles, the head at hand, texts that show it, and its numbers."""
     heads = found.heads()
     row = heads[(heads["site"] == str(bar.at.site)) & (heads["head"] == bar.at.head)]
-    quiet(words.HOLDS.format(texts=found.texts, tokens=found.tokens))
     answer, asked, texts, more = _places()
     with asked:
-        known = _behaviors(bar.at)
+        _roles(bar.at, known)
     if row.empty:
         quiet(words.NO_HEAD)
         return
@@ -89,25 +98,29 @@ def _places() -> tuple[DeltaGenerator, DeltaGenerator, DeltaGenerator, DeltaGene
         return chosen.container(), beside.container(), chosen.container(), beside.container()
 
 
-def _behaviors(at: Look) -> bool:
-    """What heads of the model are known to do, if anything; a click leads to the head and its examples."""
-    every = at.source.card.behaviors if at.source.card and at.source.step is None else ()
+def _clearest(source: Source) -> tuple[Behavior, ...]:
+    """What heads of the model are known to do, each by the head that does it most clearly."""
+    every = source.card.behaviors if source.card and source.step is None else ()
     rising = sorted(every, key=lambda one: max((*one.rates, *one.shares), default=0))
-    clearest = {one.does: one for one in every} | {one.does: one for one in rising}
-    if every:
-        folded = pictures.part(words.QUESTIONS, "all questions", titled=False)
-        with folded as is_open, st.container(gap="xsmall", key="questions"):
-            for i, does in enumerate(clearest if is_open else ()):
-                _behavior(at, clearest[does], i)
-    return bool(every)
+    return tuple(({one.does: one for one in every} | {one.does: one for one in rising}).values())
 
 
-def _behavior(at: Look, one: Behavior, i: int) -> None:
-    """A question; it is marked where the head at hand is its answer."""
-    answered = one.does in {known.does for known in at.source.card.behaviors_of(at.site, at.head)}
-    options = {"icon": f":material/{'check' if answered else 'search'}:", "key": f"find {i}"}
-    does = one.does.rstrip(". ")
-    st.button(words.WHICH_HEAD.format(does=does), on_click=look.look_at, args=(one.site, one.heads[0]), **options)
+def _roles(at: Look, known: tuple[Behavior, ...]) -> None:
+    """Each known role with its head; a click leads to it and its examples."""
+    if not known:
+        return
+    with pictures.part(words.ROLES, "all roles", opened=True) as is_open, st.container(gap="xsmall", key="questions"):
+        for i, one in enumerate(known if is_open else ()):
+            _role(at, one, i)
+
+
+def _role(at: Look, one: Behavior, i: int) -> None:
+    """A role and its head; it is marked where that is the head at hand."""
+    here = one.does in {known.does for known in at.source.card.behaviors_of(at.site, at.head)}
+    site, head = (at.site, at.head) if here else (one.site, one.heads[0])
+    marked = {"type": "primary", "icon": ":material/check:"} if here else {}
+    label = words.ROLE_OF.format(role=f"{one.role[:1].upper()}{one.role[1:]}", head=site.head(head))
+    st.button(label, key=f"find {i}", width="stretch", on_click=look.look_at, args=(site, head), **marked)
 
 
 def _map(at: Look, found: Atlas, heads: pd.DataFrame) -> None:

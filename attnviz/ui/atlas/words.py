@@ -9,9 +9,12 @@ STEP, COMMANDS = (
     " --step {step}",
     "attnviz atlas build {model}{step} texts.txt -o atlas/\n{variable}=atlas/ attnviz app",
 )
-HOLDS = "One text can mislead: this atlas holds every head over {texts:,} texts, {tokens:,} tokens in all."
-QUESTIONS = "Which head does what?"
-WHICH_HEAD, ANSWER = "Which head {does}?", "{head} {does}."
+TITLE = "What each head of {model} does over {texts:,} texts"
+CHOOSE = "One text can mislead, so all heads were measured on {texts:,} texts ({tokens:,} tokens). "
+CHOOSE_ROLE = "Choose a role: the texts show its head at work."
+CHOOSE_HEAD = "Choose a head above: the texts show it at work."
+ROLES, ROLE_OF = "Known roles", "{role} *{head}*"
+ANSWER = "{head} {does}."
 ALL_HEADS = "All heads, by any two numbers"
 
 # The card of a head
@@ -31,12 +34,12 @@ APART_MEANS = "Apart: how far their means over texts differ, in all shares from 
 LARGEST, OPEN, WEIGHT, NUMBER = "Ten texts with the largest", "Open", "weight", "{name} {number:.2f}"
 PAIRS, PAIRS_IN_LINKS = "Weight between two words", "strongest pairs of tokens"
 NO_NUMBER = "The atlas has none: the head has no such number."
-WHATEVER = "These are its largest weights, whether or not it does here what it is known for."
-SHADED = "The underlined word attends to the shaded ones: the stronger, the more."
-SHADED_CROSS = "The word before the arrow attends to the shaded ones: the stronger, the more."
+WHATEVER = "Ordered by weight alone: not every text must show its role."
+SHADED = "The underlined word looks at the shaded ones: the stronger, the more."
+SHADED_CROSS = "The word before the arrow looks at the shaded ones: the stronger, the more."
 PREDICTS, MORE_TEXTS = "; predicts {words}", "{count} more texts"
 MARKS = {"<sos>": "<sos>: start of a text.", "<eos>": "<eos>: end of a text."}
 FULL_STOP_PREDICTS = "At an underlined full stop the model predicts how the next sentence begins."
 FULL_STOP = "A full stop is a token, too: it attends as words do."
 NO_CAPITALS = "The model reads and predicts without capitals: {word} is {typed}."
-COMPLETE = "Of every two words there is one place. Below {weight:.2f} some may be missing."
+COMPLETE = "Each pair of words is listed once. Below {weight:.2f} some may be missing."

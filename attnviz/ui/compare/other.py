@@ -217,7 +217,7 @@ def _head(a: Look, other: Other, own: DeltaGenerator) -> Side:
     if chosen not in every:
         chosen = _another_head(a)
         note(words.NO_HEAD.format(missing=_named(other.value), instead=_named(chosen)), "notice")
-    options = {"format_func": _in_short, "width": 180}
+    options = {"format_func": _brief if look.room() else _named, "width": 230}
     _ask(own, st.selectbox, words.HEAD, "head", chosen, every, **options)
     return replace(side_of(a), site=chosen[0], head=chosen[1])
 
@@ -226,9 +226,8 @@ def _named(place: Place) -> str:
     return place[0].head(place[1])
 
 
-def _in_short(place: Place) -> str:
-    """A head in few words: a phone shows all of them."""
-    return words.HEAD_IN_SHORT.format(kind=place[0].kind, layer=place[0].layer, head=place[1])
+def _brief(place: Place) -> str:
+    return place[0].brief(place[1])
 
 
 def _another_head(a: Look) -> tuple[Site, int]:

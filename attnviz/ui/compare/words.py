@@ -12,7 +12,6 @@ OTHERS = {
 }
 """By what of B differs from A."""
 SENTENCE, HEAD, MODEL, STEP = "The sentence of B", "The head of B", "The model of B", "The training step of B"
-HEAD_IN_SHORT = "{kind} {layer} · head {head}"
 
 MISSING = {
     "step": "{model} has no other training steps. B is {other}.",

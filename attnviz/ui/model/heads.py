@@ -22,7 +22,8 @@ def table_of(card: Card) -> None:
     columns = [name for name in words.COLUMNS if any(name in numbers for numbers in every)]
     kind = {1: "role one", 2: "role two"}.get(len(columns), "role")
     with st.container(gap=None, key="roles"):
-        st.html(f'<div class="{kind} top"><b>{common.ROLE}</b>{"".join(f"<b>{name}</b>" for name in columns)}</div>')
+        titles = "".join(f"<b>{name}</b>" for name in (common.ROLE, *columns, common.HEAD))
+        st.html(f'<div class="{kind} top">{titles}</div>')
         for found, i in rows:
             with st.container(horizontal=True, vertical_alignment="center", gap="small"):
                 _head(found.site, found.heads[i], found.role)

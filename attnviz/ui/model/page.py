@@ -123,8 +123,6 @@ def _pretrained(source: Source, at: Look) -> None:
 def _card(source: Source, card: Card) -> None:
     """What it does, how well, which head does what; then what few look for, which is folded on a phone."""
     large(card.does)
-    if card.measured:
-        large(f"{percent(card.measured[0].value)} · {card.measured[0].what}")
     heading(words.HEADS_DO)
     heads.table_of(card)
     with st.container(horizontal=True, gap="large"):

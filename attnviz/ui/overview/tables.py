@@ -42,8 +42,8 @@ BAR = theme(dark=False).ramp[5]
 FAINT = 0.1
 """Of a column whose numbers are all below it, one more digit is read."""
 
-NARROW, WIDE = 106, 340
-"""Pixels of the column of roles."""
+NARROW, ON_A_PHONE, WIDE = 106, 142, 340
+"""Pixels of the column of roles at least, and at most."""
 
 SIDE_BY_SIDE = 30
 """Characters of names of columns that a phone shows beside each other."""
@@ -73,11 +73,12 @@ def _all_heads(at: Look, known: Numbers, order: Order) -> None:
     first = TESTED if any(name in known.names for name in OFF) else FIRST
     names = dict.fromkeys((*first, state.get(SORT), *(known.names if state.get(MORE) else ())))
     names = [name for name in names if name in known.names]
-    found = found.assign(role=_roles(at, found))
+    found = found.assign(role=(roles := _roles(at, found)))
     choosing(at, found, (names[0], "role", *names[1:]) if look.room() else ("role", *names), key="table of heads")
+    guessed = [words.GUESSED] * any(role and role.endswith("?") for role in roles)
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         control(st.toggle, words.ALL_OF_THEM.format(count=len(known.names)), MORE)
-        quiet(words.DASH)
+        quiet(" ".join((words.DASH, *guessed)))
 
 
 def choosing(at: Look, found: pd.DataFrame, names: Sequence[str], *, key: str, high: int = HIGH, **columns) -> None:
@@ -112,20 +113,21 @@ def choosing(at: Look, found: pd.DataFrame, names: Sequence[str], *, key: str, h
 
 
 def _role_column(roles: pd.Series) -> tuple[st.column_config.Column, int | None]:
-    """As wide as the longest role, or one that is wrapped, in rows that are higher than two lines."""
+    """As wide as the longest role, or one that is wrapped, in rows that are higher than two lines; not on a phone."""
     longest = int(roles.fillna("").str.len().max())
     needed = 18 + 32 * longest // 5
-    wide = NARROW if look.room() else min(WIDE, max(NARROW, needed))
-    high = max(62, 26 + 14 * (longest // (wide // 9))) if needed > wide else None
+    wide = min(ON_A_PHONE if look.room() else WIDE, max(NARROW, needed))
+    high = max(62, 26 + 14 * (longest // (wide // 9))) if needed > wide and not look.room() else None
     return st.column_config.TextColumn(common.ROLE, help=words.ROLE_MEANS, width=wide), high
 
 
 def _marked(found: pd.DataFrame, rows: list[int], at: Look) -> Styler:
-    """With the row of a head in the color in which it is framed."""
-    accent = theme(at.dark).accent
-    css = f"color:{accent};background-color:{accent}22"
+    """With the row of a head on the color in which it is framed, and every name as dark as the numbers."""
+    colors = theme(at.dark)
     shares = found.assign(output=100 * found["output"]) if "output" in found else found
-    return shares.style.map(lambda _: css, subset=pd.IndexSlice[rows, :])
+    styled = shares.style.map(lambda _: f"color:{colors.text}", subset=["place"])
+    styled = styled.map(lambda _: f"background-color:{colors.accent}22", subset=pd.IndexSlice[rows, :])
+    return styled.map(lambda _: f"color:{colors.accent}", subset=["mark"])
 
 
 def _ordered(found: pd.DataFrame, order: Order) -> pd.DataFrame:
@@ -139,12 +141,14 @@ def _ordered(found: pd.DataFrame, order: Order) -> pd.DataFrame:
 def _column(name: str, values: pd.Series) -> st.column_config.Column:
     """A number; a share, and a change when off, is a bar, too, where there is room. Its meaning is read at its name."""
     percent, most = name == "output", 1 if name in SHARES else float(values.max()) or 1
-    options = {"label": words.OFF_IN_PERCENT if percent else words.OFF_SHORT.get(name, TITLES[name])}
+    options = {"label": (words.OFF_ON_A_PHONE if look.room() else words.OFF_TITLES).get(name, TITLES[name])}
     options |= {"help": meant(name), "format": "%.1f" if percent else "%.4f" if most < FAINT else "%.3f"}
     if look.room() or name not in (*SHARES, *OFF):
         return st.column_config.NumberColumn(**options)
     most = 100 * most if percent else most
-    return st.column_config.ProgressColumn(**options, min_value=0, max_value=most, color=BAR, width=126)
+    return st.column_config.ProgressColumn(
+        **options, min_value=0, max_value=most, color=BAR, width=182 if name == "divergence" else 126
+    )
 
 
 def _roles(at: Look, found: pd.DataFrame) -> list[str | None]:
@@ -156,7 +160,7 @@ def _roles(at: Look, found: pd.DataFrame) -> list[str | None]:
 
 def short_names(found: pd.DataFrame) -> list[str]:
     """Each head in one column, for a phone: "decoder 1.0"."""
-    return [f"{site.kind} {site.short(head)}" for site, head in heads_of(found)]
+    return [site.brief(head) for site, head in heads_of(found)]
 
 
 def height(rows: pd.DataFrame, high: int = HIGH) -> int | str:

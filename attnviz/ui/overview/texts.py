@@ -1,8 +1,6 @@
 """The numbers of all heads over many texts: their mean and spread, beside those of the text at hand."""
 
 from functools import partial
-from itertools import groupby
-from operator import itemgetter
 
 import pandas as pd
 import streamlit as st
@@ -15,7 +13,7 @@ from attnviz.sources.base import Source
 from attnviz.ui.overview import tables, words
 from attnviz.ui.overview.card import meant
 from attnviz.ui.overview.every import select
-from attnviz.ui.overview.numbers import TITLES, asked, heads_of, numbers
+from attnviz.ui.overview.numbers import TITLES, asked, numbers
 from attnviz.ui.shared import cache, cores, everything, look, pictures, runs, state
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.setting import Setting, kept
@@ -53,10 +51,8 @@ def over_many_texts(bar: Bar) -> None:
         options = {"shown": state.one_of(NUMBER, there), "format_func": TITLES.__getitem__, "width": 260}
         name = control(st.selectbox, words.NUMBER, NUMBER, there, lead=words.NUMBER, **options)
     table = _beside(at, found, name)
-    number = f"{TITLES[name][:1].lower()}{TITLES[name][1:]}"
-    in_words(_of_all(table, number, len(lines)))
-    quiet(_said(at, table, number, len(lines)))
-    marks = _shown(at, table, name, len(lines))
+    in_words(_of_all(table, TITLES[name], len(lines)))
+    marks = _shown(at, table, name, lines)
     with bar.export:
         pictures.take_away(marks, "over texts", more=partial(_more, at, marks, found))
 
@@ -84,7 +80,7 @@ def _measured(at: Look, lines: tuple[str, ...]) -> pd.DataFrame | None:
     if asked(MEASURED, key, cost := _cost(*key), title, **button):
         with runs.beside():
             return cache.worked(_over, *key, cost=cost, unit=words.TEXTS)
-    st.dataframe({words.UPLOAD: lines}, height=460)
+    _texts(lines)
     return None
 
 
@@ -101,23 +97,22 @@ def _beside(at: Look, found: pd.DataFrame, name: str) -> pd.DataFrame:
     here = numbers(at).table.reindex(columns=[*PLACES, name]).rename(columns={name: "here"})
     many = {name: "mean", f"{name}_spread": "spread", f"{name}_texts": "texts"}
     found = found[[*PLACES, *many]].rename(columns=many)
-    return found.merge(here, on=PLACES, how="left").sort_values("mean", ascending=False, na_position="last")
+    found = found.merge(here, on=PLACES, how="left").sort_values("mean", ascending=False, na_position="last")
+    return found.assign(typical=[_is_typical(one) for one in found.itertuples()])
+
+
+def _is_typical(one: object) -> str | None:
+    """What a head's number here is beside those on other texts; None where one of them is not known."""
+    if pd.isna([one.here, one.mean, one.spread]).any():
+        return None
+    return words.LIKE if texts.is_typical(one.here, one.mean, one.spread) else words.UNLIKE
 
 
 def _of_all(table: pd.DataFrame, number: str, count: int) -> str:
     """How many heads do on this text what they do on others, and which do not."""
-    known = table.dropna(subset=["here", "mean", "spread"])
-    unlike = sorted(
-        place
-        for place, one in zip(heads_of(known), known.itertuples(), strict=True)
-        if not texts.is_typical(one.here, one.mean, one.spread)
-    )
-    heads = len(known)
-    if not unlike:
-        return words.ALL_ALIKE.format(number=number, heads=heads, count=count)
-    by_site = groupby(unlike, key=itemgetter(0))
-    alike, named = heads - len(unlike), "; ".join(site.head(*(head for _, head in every)) for site, every in by_site)
-    return words.SOME_UNLIKE.format(number=number, alike=alike, heads=heads, count=count, named=named)
+    heads, unlike = table["typical"].notna().sum(), (table["typical"] == words.UNLIKE).sum()
+    said = words.SOME_UNLIKE if unlike else words.ALL_ALIKE
+    return said.format(number=number, heads=heads, unlike=unlike, count=count)
 
 
 def _said(at: Look, table: pd.DataFrame, number: str, count: int) -> str:
@@ -125,17 +120,16 @@ def _said(at: Look, table: pd.DataFrame, number: str, count: int) -> str:
     framed = (table["kind"] == at.site.kind) & (table["layer"] == at.site.layer) & (table["head"] == at.number)
     row = table[framed].iloc[0]
     head = at.site.head(at.number).capitalize()
-    if row[["here", "mean", "spread"]].isna().any():
+    if row["typical"] is None:
         return words.NOT_KNOWN.format(head=head, number=number)
-    near = texts.is_typical(row["here"], row["mean"], row["spread"])
     here, mean, spread = row["here"], row["mean"], row["spread"]
     compared = words.HERE_AND_THERE.format(head=head, number=number, here=here, count=count, mean=mean, spread=spread)
-    return f"{compared} {words.LIKE_MOST if near else words.UNUSUAL}"
+    return f"{compared} {words.LIKE_MOST if row['typical'] == words.LIKE else words.UNUSUAL}"
 
 
-def _shown(at: Look, table: pd.DataFrame, name: str, count: int) -> figures.Figure:
+def _shown(at: Look, table: pd.DataFrame, name: str, lines: tuple[str, ...]) -> figures.Figure:
     """Every head by its number here and its mean, as marks, which are given, and as a table; both choose a head."""
-    title = TITLES[name]
+    title, count = TITLES[name], len(lines)
     titles = {"here": words.ON_THIS.format(number=title), "mean": words.OVER_TEXTS.format(number=title, count=count)}
     drawn = {"titles": titles, "spread": ("spread", texts.TYPICAL), "dark": at.dark}
     drawn |= {"room": look.room(), "focused": (at.site, at.head), "rev": look.rev("every")}
@@ -145,7 +139,16 @@ def _shown(at: Look, table: pd.DataFrame, name: str, count: int) -> figures.Figu
             pictures.picture(marks, "over texts", select="head", on_select=select)
         columns = {one: st.column_config.NumberColumn(head, format="%.3f") for one, head in words.COLUMNS.items()}
         columns["texts"] = st.column_config.NumberColumn(words.COLUMNS["texts"])
+        columns["typical"] = st.column_config.TextColumn(words.COLUMNS["typical"])
         with st.container(width="stretch", key="over-texts"):
             tables.choosing(at, table, tuple(words.COLUMNS), key="table over texts", high=HIGH, **columns)
-            quiet(words.NUMBER_MEANS.format(number=title, means=meant(name)))
+            number = f"{title[:1].lower()}{title[1:]}"
+            quiet(_said(at, table, number, count), words.NUMBER_MEANS.format(number=title, means=meant(name)))
+            with pictures.folded(words.THE_TEXTS.format(count=count), "the texts") as is_open:
+                if is_open:
+                    _texts(lines)
     return marks
+
+
+def _texts(lines: tuple[str, ...]) -> None:
+    st.dataframe({words.UPLOAD: lines}, height=460)

@@ -27,7 +27,9 @@ OFF = {
 }
 """What changes when a head is off; what matters first."""
 OFF_SHORT = {"divergence": "Prediction change", "output": "Output change", "turned": "Vector turn"}
-OFF_IN_PERCENT = "Output change (%)"
+OFF_TITLES = {"divergence": "Prediction change (nats)", "output": "Output change (%)", "turned": "Vector turn"}
+OFF_ON_A_PHONE = {"divergence": "Change (nats)", "output": "Output (%)", "turned": "Turn"}
+"""What the same is called over a column."""
 OFF_IN_LINKS = {
     "output": "Change of the output when off",
     "divergence": "Change of what it says when off (nats)",
@@ -50,7 +52,8 @@ MEASURE, WEIGHTS = "Measure all heads", "weights"
 MEANINGS, COUNT = "What the numbers mean", "Number of heads"
 ROLE_MEANS = "What was measured of the head before; with a question mark, a guess by its weights on this text alone."
 GUESS = "{role}?"
-ALL_OF_THEM, DASH = "All {count} numbers", "–: no clear role, or nothing to measure there. ?: a guess by the weights."
+ALL_OF_THEM, DASH = "All {count} numbers", "–: no clear role, or nothing to measure there."
+GUESSED = "?: a guess by the weights."
 MEANS = "{means} From {range}. Source: {source}"
 MEANING = "**{title}** &ensp; $\\displaystyle {formula}$\\\n{means}"
 MEANING_OFF = "**{title}**\\\n{means}"
@@ -63,12 +66,14 @@ MEASURE_ON, TEXTS = "Measure on {count} texts", "texts"
 OWN_TEXTS = "Use my own texts"
 OWN_TEXTS_MEAN = "A .txt file with a text on each line. Without it: fifty texts that ship with attnviz."
 UPLOAD, NUMBER, ALL_NUMBERS = "Texts", "Number", "CSV of all numbers"
-COLUMNS = {"here": "Here", "mean": "Mean", "spread": "Std. dev.", "texts": "Texts"}
+COLUMNS = {"here": "This text", "typical": "It is", "mean": "Mean", "spread": "Std. dev.", "texts": "Texts"}
 NOT_KNOWN = "{head}: {number} is not known of this head, or of one text alone."
 NUMBER_MEANS = "{number}: {means}"
 HEAD_NAMES = "decoder 1.0 is head 0 of decoder layer 1."
-ALL_ALIKE = "In {number}, all {heads} heads are here as on most of the {count} texts."
-SOME_UNLIKE = "In {number}, {alike} of {heads} heads are here as on most of the {count} texts. Unusual here: {named}."
+ALL_ALIKE = "{number}: all {heads} heads are as usual on this text, compared with {count} texts."
+SOME_UNLIKE = "{number}: {unlike} of {heads} heads are unusual on this text, compared with {count} texts."
+LIKE, UNLIKE = "usual", "unusual"
+THE_TEXTS = "The {count} texts"
 HERE_AND_THERE = (
     "{head}: {number} is {here:.2f} on this text. Over {count} texts its mean is {mean:.2f} and its standard deviation "
     "{spread:.2f}."
