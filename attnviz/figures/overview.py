@@ -27,6 +27,9 @@ HIGH = 480
 LARGE, LARGEST, SMALLEST, GAP = 190, 96, 26, 10
 """Pixels: sides of a thumbnail of few heads, of many and of very many, and between two."""
 
+FEW, ORDERED = 4, 170
+"""Heads that are large on every screen, and pixels of their sides at most where they have names and captions."""
+
 NAMED = "named by layer.head"
 """Where names are short."""
 
@@ -127,13 +130,16 @@ def _side(record: Record, most: int, width: int) -> int:
     wide, high = LEFT + most * (LARGE + GAP) - GAP, KIND + max(layers.values(), default=1) * (LARGE + GAP)
     if high * -(-len(layers) // max(1, width // wide)) <= HIGH and wide <= width:
         return LARGE
-    return max(SMALLEST, min(LARGEST, int((width - LEFT + GAP) / max(1, most)) - GAP))
+    largest = LARGE if most * len(record.steps) <= FEW else LARGEST
+    return max(SMALLEST, min(largest, int((width - LEFT + GAP) / max(1, most)) - GAP))
 
 
 def _in_order(order: tuple[Head, ...], captions: tuple[str, ...], width: int, colors: Theme) -> Mosaic:
     """Row after row, the name and the caption of each head above it."""
-    columns = max(1, min(len(order), width // (LARGEST + GAP)))
-    step, above = LARGEST + GAP, LABEL + (LINE if captions else 0)
+    few = len(order) <= FEW
+    columns = max(1, min(len(order), 2 if few else width // (LARGEST + GAP)))
+    side = min(ORDERED, (width + GAP) // 2 - GAP) if few else LARGEST
+    step, above = side + GAP, LABEL + (LINE if captions else 0)
     places, said = [], []
     for i, (site, head) in enumerate(order):
         x, y = i % columns * step, i // columns * (step + above)
@@ -143,5 +149,5 @@ def _in_order(order: tuple[Head, ...], captions: tuple[str, ...], width: int, co
         places.append(_thumbnail(site, head, x, y + above))
     bottom = -(-len(order) // columns) * (step + above)
     return Mosaic(
-        places, Frame(words=tuple(said)), LARGEST, LARGEST, columns * step - GAP, bottom, min(width, frame.NARROWEST)
+        places, Frame(words=tuple(said)), side, side, columns * step - GAP, bottom, min(width, frame.NARROWEST)
     )

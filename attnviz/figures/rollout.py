@@ -20,6 +20,9 @@ from attnviz.metrics.beside import tiles
 from attnviz.metrics.rollout import Mixed
 from attnviz.views import groups
 
+SHORT, LONG = 150, 480
+"""Pixels of the longest bar, and of all of a row on a wide screen."""
+
 MOST_BARS, PADDING = 40, 30
 """Tokens drawn at most, those with the largest shares; the table holds all."""
 
@@ -166,7 +169,8 @@ def row_picture(traced: Traced, numbers: dict[str, np.ndarray], title: str, styl
     said = [f"the {MOST_BARS} tokens with the largest shares of {len(shares)}"] if len(shares) > MOST_BARS else []
     left_out = [] if style.on_screen else traced.left_out()
     lines = [*said, *left_out, *subtitles(traced.record, style)]
-    return bars.picture([traced.called(i) for i in kept.tolist()], columns, title, lines, style.colors, length=150)
+    length = LONG // len(columns) if style.on_screen and not style.room else SHORT
+    return bars.picture([traced.called(i) for i in kept.tolist()], columns, title, lines, style.colors, length=length)
 
 
 NAMES = {"rollout": "share by rollout", "flow": "largest flow"}

@@ -1,6 +1,7 @@
 """Every head off in turn: one run over copies measures what a run per head would."""
 
 from dataclasses import replace
+from math import exp
 
 import numpy as np
 import pytest
@@ -180,6 +181,9 @@ def test_what_matters_is_the_prediction_where_there_is_one():
 
         assert found.by == "divergence"
         assert found.strongest == found.heads[most]
-        changes = f"it changes the predictions by {found.table['divergence'][most]:.3f} nats on average"
+        nats = found.table["divergence"][most]
+        changes = (
+            f"it changes the predictions by {nats:.3f} nats on average, as if a sure word fell to {exp(-nats):.0%}"
+        )
         assert found.sentences()[0] == f"{site.head(head).capitalize()} matters most here: switched off, {changes}."
     assert agreed == {True, False}

@@ -260,7 +260,14 @@ def test_many_texts_give_means_and_spreads_beside_the_text_at_hand():
     assert not app.exception
     source, table = api.load("induction"), app.dataframe[0].value
     many = texts.over_texts(source, texts.shipped(source)).set_index(["kind", "layer", "head"])
-    assert table["mean"].tolist() == pytest.approx(sorted(many["confidence"], reverse=True))
+    assert sorted(table["mean"]) == pytest.approx(sorted(many["confidence"]))
+    assert table["typical"].tolist() == sorted(
+        "usual" if texts.is_typical(row.here, row.mean, row.spread) else "unusual" for row in table.itertuples()
+    )
+    for _, alike in table.groupby("typical"):
+        assert alike["mean"].is_monotonic_decreasing
+    unusual = f"{(table['typical'] == 'unusual').sum()} of 4 heads are unusual on this text, compared with 50 texts."
+    assert unusual in html(app) or "all 4 heads are as usual" in html(app)
     assert (table["texts"] == 50).all()
     said = [
         f"Head {head} of {kind} layer {layer}: confidence is {row.here:.2f} on this text. Over 50 texts "

@@ -138,19 +138,21 @@ def _flow(record: Record, kind: str, sentence: int, layers: int, position: int) 
 
 
 def _draw(bar: Bar, traced: Traced, position: int) -> None:
-    """The map, one of its rows, and beside it the flow, the row's numbers and how they are computed."""
+    """The map, and beside it one of its rows, the flow, the row's numbers and how they are computed."""
     at, tile = bar.at, traced.tile
     clicked = look.clicks("reach", lambda point: state.put(QUERY, int(point["query"]) * tile))
     with st.container(horizontal=True, gap="large"):
         with st.container(width="content"):
             whole = figures.rollout(traced, selected=position, rev=look.rev("reach"), **at.styled)
             pictures.show(whole, "reach", menu=bar.export, select="cell", on_select=clicked)
-        place = st.container(width="content")
         with st.container(width="stretch", key="about-row"):
-            row = figures.rollout_row(traced, position, _asked_flow(at, traced, position), dark=at.dark)
+            place = st.container()
+            with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+                flow = _asked_flow(at, traced, position)
+                row = figures.rollout_row(traced, position, flow, dark=at.dark, room=look.room())
+                pictures.take_away(row, "reached", words.THIS_POSITION)
             with place:
                 pictures.picture(row, "reached")
-            pictures.take_away(row, "reached", words.THIS_POSITION)
             pictures.numbers(row, "reached")
             with pictures.folded(common.HOW_COMPUTED, key="how rollout") as is_open:
                 if is_open:

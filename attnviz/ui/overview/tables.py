@@ -45,8 +45,8 @@ FAINT = 0.1
 NARROW, ON_A_PHONE, WIDE = 106, 142, 340
 """Pixels of the column of roles at least, and at most."""
 
-SIDE_BY_SIDE = 30
-"""Characters of names of columns that a phone shows beside each other."""
+SIDE_BY_SIDE, ON_A_SCREEN = 26, 120
+"""Characters of names of columns that a phone, and a wide screen, shows beside each other."""
 
 MOST, HIGH = 12, 433
 """Rows of a table that are all shown, and the pixels of one with more of them."""
@@ -100,16 +100,23 @@ def choosing(at: Look, found: pd.DataFrame, names: Sequence[str], *, key: str, h
     found = found.assign(place=short_names(found), mark="")[["mark", "place", *names]].reset_index(drop=True)
     marked = [i for i, head in enumerate(every) if head == (at.site, at.number)]
     found.loc[marked, "mark"] = words.CHOSEN
-    named = {"mark": st.column_config.TextColumn("", pinned=True, width=26)}
-    named |= {"place": st.column_config.Column(common.HEAD, pinned=True, help=words.HEAD_NAMES)}
-    named |= {name: _column(name, found[name]) for name in names if name in TITLES} | columns
+    columns = {name: _column(name, found[name]) for name in names if name in TITLES} | columns
     options = {"on_select": chosen, "selection_mode": "single-cell", "hide_index": True, "placeholder": "–"}
     options |= {"height": height(found, high)}
     if "role" in names:
-        named["role"], options["row_height"] = _role_column(found["role"])
-    if look.room() and sum(len(one["label"] or "") for one in named.values()) > SIDE_BY_SIDE:
+        columns["role"], options["row_height"] = _role_column(found["role"])
+    st.dataframe(_marked(found, marked, at), key=key, column_config=_first_columns(columns) | columns, **options)
+
+
+def _first_columns(others: dict) -> dict:
+    """The mark and the name of a head, which stays where the others are too many to be seen at once; that is said."""
+    sideways = sum(len(one["label"]) for one in others.values()) > (SIDE_BY_SIDE if look.room() else ON_A_SCREEN)
+    if look.room() and sideways:
         quiet(words.SIDEWAYS)
-    st.dataframe(_marked(found, marked, at), key=key, column_config=named, **options)
+    return {
+        "mark": st.column_config.TextColumn("", pinned=True, width=26),
+        "place": st.column_config.Column(common.HEAD, pinned=sideways, help=words.HEAD_NAMES),
+    }
 
 
 def _role_column(roles: pd.Series) -> tuple[st.column_config.Column, int | None]:
@@ -122,12 +129,11 @@ def _role_column(roles: pd.Series) -> tuple[st.column_config.Column, int | None]
 
 
 def _marked(found: pd.DataFrame, rows: list[int], at: Look) -> Styler:
-    """With the row of a head on the color in which it is framed, and every name as dark as the numbers."""
-    colors = theme(at.dark)
+    """With the row of a head on the color in which it is framed."""
+    accent = theme(at.dark).accent
     shares = found.assign(output=100 * found["output"]) if "output" in found else found
-    styled = shares.style.map(lambda _: f"color:{colors.text}", subset=["place"])
-    styled = styled.map(lambda _: f"background-color:{colors.accent}22", subset=pd.IndexSlice[rows, :])
-    return styled.map(lambda _: f"color:{colors.accent}", subset=["mark"])
+    styled = shares.style.map(lambda _: f"background-color:{accent}22", subset=pd.IndexSlice[rows, :])
+    return styled.map(lambda _: f"color:{accent}", subset=pd.IndexSlice[rows, "mark"])
 
 
 def _ordered(found: pd.DataFrame, order: Order) -> pd.DataFrame:

@@ -25,6 +25,9 @@ MEASURED: Setting[tuple | None] = kept("over texts", None)
 """Of which model, texts and edits the numbers were asked for."""
 NUMBER = kept("number over texts", "confidence")
 
+AT_ONCE = 100
+"""Texts that are listed unasked."""
+
 HIGH = 510
 """Pixels of a table beside its picture."""
 
@@ -97,8 +100,9 @@ def _beside(at: Look, found: pd.DataFrame, name: str) -> pd.DataFrame:
     here = numbers(at).table.reindex(columns=[*PLACES, name]).rename(columns={name: "here"})
     many = {name: "mean", f"{name}_spread": "spread", f"{name}_texts": "texts"}
     found = found[[*PLACES, *many]].rename(columns=many)
-    found = found.merge(here, on=PLACES, how="left").sort_values("mean", ascending=False, na_position="last")
-    return found.assign(typical=[_is_typical(one) for one in found.itertuples()])
+    found = found.merge(here, on=PLACES, how="left")
+    found["typical"] = [_is_typical(one) for one in found.itertuples()]
+    return found.sort_values(["typical", "mean"], ascending=[words.UNLIKE < words.LIKE, False], na_position="last")
 
 
 def _is_typical(one: object) -> str | None:
@@ -144,11 +148,12 @@ def _shown(at: Look, table: pd.DataFrame, name: str, lines: tuple[str, ...]) -> 
             tables.choosing(at, table, tuple(words.COLUMNS), key="table over texts", high=HIGH, **columns)
             number = f"{title[:1].lower()}{title[1:]}"
             quiet(_said(at, table, number, count), words.NUMBER_MEANS.format(number=title, means=meant(name)))
-            with pictures.folded(words.THE_TEXTS.format(count=count), "the texts") as is_open:
+            opened = look.room() is None and count <= AT_ONCE
+            with pictures.folded(words.THE_TEXTS.format(count=count), "the texts", opened) as is_open:
                 if is_open:
-                    _texts(lines)
+                    _texts(lines, 230)
     return marks
 
 
-def _texts(lines: tuple[str, ...]) -> None:
-    st.dataframe({words.UPLOAD: lines}, height=460)
+def _texts(lines: tuple[str, ...], high: int = 460) -> None:
+    st.dataframe({words.UPLOAD: lines}, height=high)
