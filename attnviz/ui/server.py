@@ -170,7 +170,7 @@ def warm() -> None:
     from attnviz.core.masks import Subsequent
     from attnviz.ui import settings
     from attnviz.ui.shared import budget, cache, cores, look, says, welcome
-    from attnviz.ui.shared.examples import TEXT
+    from attnviz.ui.shared.examples import of_model
     from attnviz.ui.shared.pretrained import MODEL
     from attnviz.ui.shared.setting import read
 
@@ -179,7 +179,8 @@ def warm() -> None:
         cache.KEPT.most_bytes = budget.memory()
     first = read(welcome.FIRST, settings.LINKED)
     source, _ = cache.loadable(first[MODEL])
-    lines, site, head = cache.texts(first[TEXT]), first[look.SITE], first[look.SHOW]
+    lines = cache.texts(next(iter(of_model(source).values())))
+    site, head = first[look.SITE], first[look.SHOW]
     before, after = (cache.record(source, lines, edits) for edits in (Edits(), Edits(Subsequent())))
     for run in (before, after):
         for figure in (figures.heads(run, site), figures.head(run, site, head)):

@@ -14,7 +14,10 @@ from streamlit.proto.ClientState_pb2 import ClientState
 from streamlit.proto.NewSession_pb2 import Config
 from streamlit.runtime import RuntimeState, app_session
 
+from attnviz import export
 from attnviz.ui import server
+from attnviz.ui.shared import cache, welcome
+from attnviz.ui.shared.examples import of_model
 from attnviz.ui.shared.text import SCRIPTS
 
 PATIENCE = 60
@@ -114,6 +117,22 @@ def test_a_session_that_was_open_as_the_server_warmed_up_goes_once_nobody_is_the
         gc.unfreeze()
         gc.collect()
         gc.freeze()
+
+
+def test_as_the_server_warms_up_what_a_first_visit_shows_is_made_and_frozen(monkeypatch):
+    """And what exports: nobody hears of an error there, but every click waits for collections of all that is there."""
+    done = []
+    monkeypatch.setattr(gc, "freeze", lambda: done.append("frozen"))
+    monkeypatch.setattr(export, "warm", lambda: done.append("export"))
+    cache.KEPT.clear()
+
+    server.warm()
+
+    assert done == ["frozen", "export"]
+    model, *_ = welcome.FIRST["model"]
+    keys = cache.KEPT.keys()
+    texts = {key[2] for key in keys if key[0] == "record"}
+    assert texts == {tuple(next(iter(of_model(cache.source(model)).values())).splitlines())}
 
 
 def test_the_scripts_of_the_page_reach_it():
