@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from attnviz.core.amounts import counted
 from attnviz.core.attention import masked, normalize, scaled_dot_product_attention
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttentionWarning, AttnvizError, EmptyRowError, MaskError, ShapeError, quoted
@@ -253,7 +254,8 @@ def _empty(scores: Tensor, weights: Tensor, near: float, how: str) -> str:
 
 
 def _spread_words(empty: Tensor, layers: list[Tensor]) -> str:
-    positions = empty.numel()
     counts = [int(layer.sum()) for layer in layers]
-    after = ", ".join(f"{count} after layer {number}" for number, count in enumerate(counts))
-    return f"{int(empty.sum())} of {positions} queries have no key left; NaN: {after}."
+    changes = [number for number, count in enumerate(counts) if number == 0 or count != counts[number - 1]]
+    after = ", in ".join(f"{counted(counts[number], 'row')} after layer {number}" for number in changes)
+    left = f"{int(empty.sum())} of {empty.numel()} rows have no key left."
+    return f"{left} If the softmax gives them NaN, NaN is in {after}."

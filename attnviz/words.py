@@ -30,15 +30,16 @@ OFF = ", but this head is off: its output is not used."
 
 def quoted_token(text: str, position: int | str) -> str:
     """A token as it stands in a sentence: in quotes, with its position, or of a word the first and the last."""
-    return f"{_in_quotes(text)} ({position}{f', {END}' * (text in ENDS)})"
+    return f"{in_quotes(text)} ({position}{f', {END}' * (text in ENDS)})"
 
 
 def quoted(text: str) -> str:
     """A token or a word as it stands in a sentence: in quotes; of one that ends a text that is said."""
-    return _in_quotes(text) + f" ({END})" * (text in ENDS)
+    return in_quotes(text) + f" ({END})" * (text in ENDS)
 
 
-def _in_quotes(text: str) -> str:
+def in_quotes(text: str) -> str:
+    """A token or a word in quotes alone, for where there is little room."""
     return isolated(f"'{shown(text)}'")
 
 

@@ -25,6 +25,8 @@ MOST_NOTES = 12
 
 
 NEXT = "each row: where it looks to predict the next word"
+TARGETS = "each row: what it may read to predict its target"
+PREDICTS, TARGET = "predicts", "target"
 NEXT_OF = "row {token}: where it looks to predict {word}"
 IN_PLACE = "right: the word predicted in place of a blank"
 """What is said over a map whose rows predict; short enough for one line on a phone."""
@@ -38,10 +40,12 @@ def predictions(
     colors: Theme,
     chosen: int | None = None,
     changed: frozenset[int] = frozenset(),
+    title: str = PREDICTS,
 ) -> Frame:
     """The word that each row predicts, (queries,); an empty one is left out, and the caption where all are empty.
 
     Args:
+        title: what the caption calls these words.
         chosen: the row whose word stands out.
         changed: the rows whose words are underlined.
     """
@@ -53,7 +57,7 @@ def predictions(
     ends = [(word, 2 * CHARACTER, text_width(word["text"])) for i, word in said.items() if i in changed]
     ends += [(word, 0.0, text_width(CHANGED, WORD_CHARACTER)) for word in legend]
     return Frame(
-        words=(*([words(x, CAPTION, "predicts", colors.quiet)] if any(predicted) else []), *legend),
+        words=(*([words(x, CAPTION, title, colors.quiet)] if any(predicted) else []), *legend),
         tokens=tuple(word | {"color": marked.get(i, colors.text)} for i, word in said.items()),
         boxes=tuple(_underline(*end) for end in ends),
     )

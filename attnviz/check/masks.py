@@ -84,7 +84,7 @@ def _future(judged: Judged, causal: bool | None) -> tuple[bool, tuple[str, ...]]
             known += f" {BOTTOM_RIGHT if found[0].reading.seen.first else TOP_LEFT}"
         return judged.hides_future if causal is None else causal, () if found[0].mistake else (known,)
     if causal is None and looks_causal(judged.may_attend):
-        return True, ("It is taken to be causal.",)
+        return True, ("It looks causal, so an open cell of the future counts as a leak.",)
     return bool(causal), ()
 
 

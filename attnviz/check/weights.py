@@ -41,7 +41,8 @@ def check_weights(laid: Laid, causal: bool | None, meant: Intent | None) -> Repo
         findings += leaks(laid, telling if causal is None else open_cells, stated=causal is not None)
     findings += heads.check_heads(laid, known, dead)
     leak = any(found.rule == "future-leak" for found in findings)  # which says how much of the future is open
-    taken = f"They are taken to be causal{'' if leak else f': {in_numbers(telling)}'}."
+    follows = ", so an open cell of the future counts as a leak" if leak else f": {in_numbers(telling)}"
+    taken = f"They look causal{follows}."
     return laid.report("weights", None, hides, (taken,) if hides and causal is None else (), findings)
 
 

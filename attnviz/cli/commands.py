@@ -92,11 +92,11 @@ def _mask(options: Namespace, source: Source, texts: list[str]) -> list[str]:
     drawn = _drawn(options, record)
     number = drawn["sentence"]
     queries, keys = record.tokens(site, sentence=number)
-    predicted = record.predicted(site, sentence=number)
-    if "sos" in source.settings():
+    predicted, targets = record.predicted(site, sentence=number), "sos" in source.settings()
+    if targets:
         predicted = api.predicted(record.sentences[number])
     mask = record.step(site).mask or Full()
-    return write(figures.mask(mask, queries, keys, predicted=predicted, **drawn), options)
+    return write(figures.mask(mask, queries, keys, predicted=predicted, targets=targets, **drawn), options)
 
 
 def _change(options: Namespace, source: Source, texts: list[str]) -> list[str]:

@@ -104,6 +104,12 @@ class LeakTest:
         """The (query, key) of each leak, row by row."""
         return tuple((query, key) for query, key in self.leaks.nonzero().tolist())
 
+    @property
+    def strongest(self) -> tuple[tuple[int, int], ...]:
+        """The (query, key) of each output that moved: leaks before the rest, and of each what moved most."""
+        cells = ((query, key) for query, key in self.saw.nonzero().tolist())
+        return tuple(sorted(cells, key=lambda cell: (bool(self.promised[cell]), -float(self.moved[cell]))))
+
 
 def leak_test_function(
     attend: Callable[[Tensor, Tensor, Tensor, Any], Any],

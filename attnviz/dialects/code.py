@@ -87,7 +87,7 @@ def huggingface(mask: Mask, queries: int, keys: int) -> str:
 
 def zero_is_masked(mask: Mask, queries: int, keys: int) -> str:
     lines, may_attend = _grid(mask, queries, keys)
-    lines.append(f"mask = {may_attend.called}.long()  # 0 = masked")
+    lines += ["# 0 = masked", f"mask = {may_attend.called}.long()"]
     return _code(TORCH, HEADED, *lines, SCORES, "weights = scores.masked_fill(mask == 0, -1e9).softmax(-1)", OUTPUT)
 
 

@@ -120,7 +120,7 @@ def _reading(seen: Seen, style: Style) -> str:
         return ""
     row = seen.queries.at(style.selected[0]) if style.selected else None
     if row is not None and seen.predicted[row] and not metrics.fills_in(seen.record):
-        token, word = words.quoted(seen.queries.labels[row]), words.quoted(seen.predicted[row])
+        token, word = words.in_quotes(seen.queries.labels[row]), words.in_quotes(seen.predicted[row])
         return ends.NEXT_OF.format(token=token, word=word)
     return ends.IN_PLACE if metrics.fills_in(seen.record) else ends.NEXT
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Unpack
 
 import numpy as np
@@ -15,7 +16,7 @@ from attnviz.charts.size import Size, size_of
 from attnviz.charts.state import State, blocked_by
 from attnviz.charts.style import Style
 from attnviz.core.display import file_stem, isolated, shown
-from attnviz.core.masks import Mask
+from attnviz.core.masks import Full, Mask
 from attnviz.core.record import ALL
 from attnviz.core.tokens import Token
 from attnviz.figures.figure import Drawn, Figure, text_array
@@ -41,6 +42,7 @@ def mask(
     keys: Tokens | None = None,
     *,
     predicted: Tokens | None = None,
+    targets: bool = False,
     sentence: int = 0,
     view: View = View(),
     rows: slice | None = None,
@@ -59,6 +61,7 @@ def mask(
         keys: of each column; the queries if none are given.
         rows, columns: the part that is seen; all if none is given.
         predicted: the token that each row predicts, or ""; it is written at the end of its row.
+        targets: whether these tokens are the right answers, not what a model says.
         counted: whether each row says how many keys it has left; through a view, none does.
         brush: whether a drag on the screen selects cells, where each is a rectangle, under the name "drag", as lists of
             query_band and key_band.
@@ -68,16 +71,22 @@ def mask(
     window = {"rows": rows or ALL, "columns": columns or ALL}
     seen = views.see_mask(mask, *tokens, sentence=sentence, view=view, **window)
     said = [token.text for token in views.as_tokens(predicted or ())]
+    named = ends.TARGET if targets else ends.PREDICTS
     counted &= view == View()
     return Figure(
         name=file_stem("mask", str(mask), " ".join(token.text for token in tokens[0]), end=view.in_short()),
-        title=" · ".join(filter(None, [f"Mask: {mask}", seen.window])),
+        title=" · ".join(filter(None, [title_of(mask), seen.window])),
         style=Style(**drawn),
-        draw=lambda style: drawing_of(seen, tokens, said if any(said) else None, style, counted, brush, beside),
+        draw=lambda style: drawing_of(seen, tokens, said if any(said) else None, style, counted, brush, beside, named),
         describe=lambda: words.mask(seen),
         tabulate=lambda: tables.mask_table(seen),
         collect=lambda: arrays_of(seen),
     )
+
+
+def title_of(mask: Mask) -> str:
+    """Which mask is drawn; one that blocks nothing is none."""
+    return f"Mask: {'none' if isinstance(mask, Full) else mask}"
 
 
 def arrays_of(seen: SeenMask) -> dict[str, np.ndarray]:
@@ -98,15 +107,18 @@ def drawing_of(
     counted: bool = False,
     brush: bool = False,
     beside: bool = False,
+    named: str = ends.PREDICTS,
 ) -> Map:
     """The mask as a map, with what its rows predict and how many keys each has left."""
-    size = size_within(seen.queries, seen.keys, style, lambda size: _at_ends(seen, predicted, counted, size, style))
+    at_ends = partial(_at_ends, seen, predicted, counted, style, named)
+    size = size_within(seen.queries, seen.keys, style, at_ends)
     if brush and style.room and size.form == "rectangles":
         size = replace(size, cell=float(max(size.cell, TOUCHED)))
     reasons, blocked = seen.blocked(size.tile)
+    reading = (ends.NEXT if named == ends.PREDICTS else ends.TARGETS) if predicted else ALONE
     return Map(
-        title=f"Mask: {seen.mask}",
-        lines=["" if predicted and not beside else ALONE, ends.NEXT if predicted else "", seen.window, *seen.notes],
+        title=title_of(seen.mask),
+        lines=[*([ALONE, COUNTED if counted else ends.NEXT] if beside else [reading]), seen.window, *seen.notes],
         rows=seen.queries,
         columns=seen.keys,
         size=size,
@@ -114,19 +126,21 @@ def drawing_of(
         kinds=[State(MAY_ATTEND, "open", "dot"), *blocked_by(reasons)],
         style=style,
         predicted=seen.queries.last(predicted) if predicted is not None else (),
-        ends=_at_ends(seen, predicted, counted, size, style),
-        below=[_example(seen, tokens, predicted, style.selected), COUNTED if counted else ""],
+        ends=at_ends(size),
+        below=[_example(seen, tokens, predicted, style.selected), COUNTED if counted and not beside else ""],
         tiles="an open square has an open cell among its",
         brush=brush and style.on_screen,
     )
 
 
-def _at_ends(seen: SeenMask, predicted: Sequence[str] | None, counted: bool, size: Size, style: Style) -> Frame:
+def _at_ends(
+    seen: SeenMask, predicted: Sequence[str] | None, counted: bool, style: Style, named: str, size: Size
+) -> Frame:
     """What each row predicts, how many keys it has left, and which has none."""
     beside, colors = Frame(), style.colors
     if predicted is not None:
         chosen = None if style.selected is None else seen.queries.at(style.selected[0])
-        beside += ends.predictions(seen.queries.last(predicted), size, colors, chosen)
+        beside += ends.predictions(seen.queries.last(predicted), size, colors, chosen, title=named)
     if counted:
         beside += ends.counts(seen.left[seen.queries.starts].tolist(), beside, size, colors)
     empty = seen.queries.merge(seen.left == 0, 0, np.logical_and)

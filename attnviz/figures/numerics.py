@@ -25,13 +25,13 @@ def spread(empty: Tensor, layers: Sequence[Tensor], tokens: Tokens, *, sentence:
     at = sentence if sentence < len(empty) else 0
     states = torch.stack([empty[at].long(), *(2 * layer[at].long() for layer in layers)])
     return Grid(
-        title="NaN: how it spreads",
+        title="How NaN spreads through layers",
         states=states.numpy(),
         kinds=SPREAD,
         rows=("mask", *map(str, range(len(layers)))),
         columns=tokens,
         titles=("After layer", "Position"),
-        lines=("0 times NaN is NaN: who may not attend to it gets it, too",),
+        lines=("0 × NaN is NaN: rows that may not look at it get it, too",),
         name="nan spreads",
     )
 
@@ -54,13 +54,13 @@ def policies(found: Mapping[str, Tensor | None], query: int, tokens: Tokens) -> 
     rows = [_row(weights, query, len(tokens)) for weights in found.values()]
     weights, states = (np.stack(part) for part in zip(*rows, strict=True))
     return Grid(
-        title=f"Row {query}, fully masked",
+        title=f"What a fully masked row gets: row {query}",
         states=states,
         kinds=POLICY,
         rows=tuple(found),
         columns=tokens,
         titles=("Policy", "Key"),
-        lines=("its weights, by what is chosen for such rows",),
+        lines=("its weights, by what the code does with such rows",),
         name="fully masked rows",
         weights=weights,
     )

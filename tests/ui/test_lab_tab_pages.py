@@ -166,13 +166,14 @@ def test_empty_rows_are_caused_by_one_click_and_measured():
     """Left padding with a causal mask leaves queries without a key; the table says what each fill makes of them."""
     app = lab("Empty rows")
 
-    assert "This mask leaves every query a key." in html(app)
+    assert "leaves each row a key" in html(app)
 
     app.session_state["fills"] = True
     app.button(key="left padding").click().run()
 
     assert not app.exception
-    assert "This mask fully masks 2 of 7 rows" in html(app)
+    assert "2 of 7 rows have no key left. If the softmax gives them NaN, NaN is in 2 rows" in html(app)
+    assert "leaves each row a key" not in html(app)
     assert "uniform over masked keys" in html(app)
 
 
@@ -278,7 +279,7 @@ def test_what_a_pasted_mask_is_meant_to_be_settles_what_it_is():
     app.text_area(key="pasted").set_value("\n".join(rows)).run()
 
     assert "It is exactly a causal mask that looks some keys ahead" in html(app) + captions(app)
-    assert "future-leak" not in html(app)
+    assert "Rule: future-leak" not in html(app)
 
     unfold(app)
     app.selectbox(key="meant said").set_value("causal").run()

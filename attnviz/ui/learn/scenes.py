@@ -177,7 +177,7 @@ def _answers(at: Look) -> None:
         for mask, key in ((Subsequent(), "answers hidden"), (Full(), "answers seen")):
             drawn = side | {"selected": (ROW, ROW + 1)} | at.styled
             with st.container(width="content"):
-                pictures.picture(figures.mask(mask, tokens, predicted=answers, **drawn), key)
+                pictures.picture(figures.mask(mask, tokens, predicted=answers, targets=True, **drawn), key)
 
 
 FILLING = ({"heads"}, {"map", "prediction"}, {"peeking"}, {"bugs"})

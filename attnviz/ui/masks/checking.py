@@ -11,7 +11,7 @@ import streamlit as st
 from torch import Tensor
 
 from attnviz import figures
-from attnviz.check import CONVENTIONS, KINDS, MEANT, MOST_CELLS, NOT_SURE, Finding, Report, check, reading
+from attnviz.check import CHECKS, CONVENTIONS, KINDS, MEANT, MOST_CELLS, NOT_SURE, Finding, Report, check, reading
 from attnviz.core.amounts import counted
 from attnviz.core.errors import AttnvizError
 from attnviz.figures.evidence import as_checked, evidence
@@ -21,7 +21,7 @@ from attnviz.ui.masks.lab import WITH_WORDS, Lab
 from attnviz.ui.shared import cache, look, pictures, state
 from attnviz.ui.shared.setting import Setting, choice, kept
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import clean, in_words, label, note, quiet
+from attnviz.ui.shared.text import clean, details_html, in_words, label, note, quiet, table_html
 
 WEIGHTS, MASK, FILE, PASTED = CHECKED = (words.OF_HEAD, words.OF_PAGE, words.OF_FILE, words.PASTED)
 """What can be checked."""
@@ -130,6 +130,8 @@ def _check(lab: Lab, what: str, name: str, array: Array, rounding: float) -> Non
                 if is_open:
                     _ways_to_read(lab, what)
             _take_away(what, name, array, report, said)
+            rules = table_html([*CHECKS.items()], rows_named=True)
+            st.html(details_html(words.RULES.format(count=len(CHECKS)), rules))
 
 
 def _has_cells(found: Finding) -> bool:

@@ -5,7 +5,7 @@ from typing import Any
 
 import streamlit as st
 
-from attnviz import api, figures, metrics
+from attnviz import figures
 from attnviz.core.masks import ALIGNMENTS
 from attnviz.ui.masks import added, boxes, explain, painting, rulelist, words
 from attnviz.ui.masks.lab import Lab
@@ -33,38 +33,40 @@ def tab(lab: Lab, bar: Bar) -> None:
     part = zoom.part(lab, shown["view"])
     told = pictures.told(lab, shown["view"], **part)
     drawn = lab.drawn | {"selected": told}
-    phone = look.room() is not None
-    if phone:
+    if phone := look.room() is not None:
         rulelist.known(lab)
     zoom.crumbs(lab)
     with st.container(horizontal=True, gap="small", key="compose"):
         if not phone:
-            _rules(lab)
+            with st.container(width=248, gap="small", key="list"):
+                rulelist.known(lab)
+                _rules(lab)
+                _in_words(lab, shown["view"], told)
         with st.container(horizontal=True, gap="small", key="maps"):
+            first = st.container(width="content") if phone and not paint else None  # weights show what is blocked, too
             with st.container(width="content"):
                 grid = _other_grid(lab, *lengths) if lengths else _grid(lab, drawn, paint, shown["view"], part)
-            leads_to(words.LEADS_TO)
-            with st.container(width="content"):
-                seen = {"side": SIDE, "zooms": True} | drawn | shown | part
-                head = cache.drawn(figures.head, lab.record, lab.site, lab.head, cost=lab.cost(**part), **seen)
-                pictures.picture(head, "head", select="cell", on_select=look.select, on_zoom=zoom.asked)
+            if first is None:
+                leads_to(words.LEADS_TO)
+            with first or st.container(width="content"):
+                head = _weights(lab, part, {"side": SIDE, "zooms": True} | drawn | shown | part)
+                if phone:
+                    _in_words(lab, shown["view"], told)
+    _under(lab, grid, head, told, bar)
+
+
+def _under(lab: Lab, grid: figures.Figure, head: figures.Figure, told: Cell | None, bar: Bar) -> None:
+    """What stands under both pictures, and the menu that saves them."""
+    saved = {words.WEIGHTS: (head, "head"), words.MASK: (grid, "mask")}
     with bar.export:
-        pictures.take_away(head, "head", more=partial(everything.button, lab, (grid, head)))
-    _in_words(lab, grid, shown["view"], told)
-    if phone:
-        _rules(lab)
+        pictures.take_one(saved, "head", more=partial(everything.button, lab, (grid, head)))
+    if look.room():
+        with st.container(gap="small", key="list"):
+            _rules(lab)
     explain.explained(lab, told)
     added.shown(lab)
     boxes.table(lab)
-    _numbers(grid, head)
-
-
-def _numbers(grid: figures.Figure, head: figures.Figure) -> None:
-    left, right = st.columns(2)
-    with left:
-        pictures.numbers(grid, "mask", words.MASK)
-    with right:
-        pictures.numbers(head, "head", words.WEIGHTS)
+    pictures.numbers_of_one(saved, "compose")
 
 
 def _view(lab: Lab) -> tuple[bool, tuple[int, str] | None, dict[str, object]]:
@@ -78,34 +80,34 @@ def _view(lab: Lab) -> tuple[bool, tuple[int, str] | None, dict[str, object]]:
 
 def _rules(lab: Lab) -> None:
     """What the mask is made of; on a phone, after the maps."""
-    phone = look.room() is not None
-    with st.container(width="stretch" if phone else 248, gap="small", key="list"):
-        if not phone:
-            rulelist.known(lab)
-        rulelist.rules(lab)
-        added.controls(lab)
+    rulelist.rules(lab)
+    added.controls(lab)
 
 
-def _in_words(lab: Lab, grid: figures.Figure, view: View, told: Cell | None) -> None:
-    """What the outlined cell says, and which rule blocks it."""
+def _in_words(lab: Lab, view: View, told: Cell | None) -> None:
+    """What the outlined cell says, which rule blocks it, and what a click does."""
     pictures.cell_in_words(lab, view, told)
-    if told is not None:
-        quiet(explain.blamed(lab, told))
-    with st.container(horizontal=True, vertical_alignment="center"):
-        pictures.how_to_select(lab.cell is not None, outlined=told is not None)
-        pictures.take_away(grid, "mask", words.MASK)
+    blamed = [] if told is None else [explain.blamed(lab, told)]
+    quiet(*blamed, pictures.selecting(lab.cell is not None, told is not None))
 
 
 def _grid(lab: Lab, drawn: dict[str, Any], paint: bool, view: View, part: dict[str, slice]) -> figures.Figure:
     """The mask as a picture, on which cells can be painted."""
     brush = paint and view == View()
-    shown = {"predicted": _predicted(lab), "view": view, "counted": not look.room(), "brush": brush, "side": SIDE}
-    shown["beside"] = lab.record.prediction is not None
+    shown = {"view": view, "counted": not look.room(), "brush": brush, "side": SIDE}
+    shown["beside"] = lab.record.prediction is not None and not look.room()
     grid = figures.mask(lab.mask, *lab.tokens, zooms=True, **drawn, **shown, **part)
     first = (part["rows"].start, part["columns"].start) if part else (0, 0)
     chosen = _painting(lab, first) if paint else look.select
     pictures.picture(grid, "mask", select="cell", on_select=chosen, brush=brush, on_zoom=zoom.asked)
     return grid
+
+
+def _weights(lab: Lab, part: dict[str, slice], seen: dict[str, Any]) -> figures.Figure:
+    """What becomes of the weights, as a picture."""
+    head = cache.drawn(figures.head, lab.record, lab.site, lab.head, cost=lab.cost(**part), **seen)
+    pictures.picture(head, "head", select="cell", on_select=look.select, on_zoom=zoom.asked)
+    return head
 
 
 def _other_grid(lab: Lab, count: int, alignment: str) -> figures.Figure:
@@ -154,14 +156,3 @@ def _other_lengths(lab: Lab) -> tuple[int, str] | None:
         options = {"disabled": not other, "help": words.FIRST_QUERY_MEANS}
         alignment = control(st.segmented_control, words.FIRST_QUERY, ALIGNMENT, ALIGNMENTS, **options)
     return (count, alignment) if other else None
-
-
-def _predicted(lab: Lab):
-    """What each row predicts: what the model says; of random weights the next token; None where it is not known."""
-    if lab.record.vectors is not None or lab.record.labels is not None or metrics.fills_in(lab.record):
-        return None
-    if look.room():  # so that its cells are as large as those of the weights below
-        return None
-    if lab.record.prediction is None:  # of random weights, as in a decoder; of a file nothing is known
-        return api.predicted(lab.record.sentences[lab.sentence]) if "sos" in lab.source.settings() else None
-    return lab.record.predicted(lab.site, sentence=lab.sentence)

@@ -51,7 +51,7 @@ MOST_ROWS = 4
 def tab(lab: Lab, bar: Bar) -> None:
     queries, keys = lab.lengths
     one_of = st.selectbox if look.room() else st.pills  # on a phone the pills are five rows
-    name = control(one_of, words.SAME_MASK, DIALECT_SHOWN, DIALECT, format_func=words.DIALECTS.get, lead="")
+    name = control(one_of, words.SAME_MASK, DIALECT_SHOWN, DIALECT, format_func=words.BUTTONS.get, lead="")
     aligned = lab.mask
     if queries != keys:  # with more keys than queries: where the first query stands
         alignment = control(st.segmented_control, words.ALIGN, ALIGNMENT, ALIGNMENTS)
@@ -73,7 +73,7 @@ def _dialect(lab: Lab, mask: Mask, name: str, bar: Bar) -> None:
     if lengths != lab.lengths:
         quiet(words.FIRST_TOKENS.format(most=MOST_DRAWN))
     if why := known.refuses(mask, *lengths):
-        note(words.CANNOT_SAY.format(dialect=words.DIALECTS[name], why=why), "notice")
+        note(words.CANNOT_SAY.format(dialect=words.BUTTONS[name], why=why), "notice")
         with bar.export:
             everything.menu(lab)
         return
@@ -97,7 +97,7 @@ def _code(lab: Lab, mask: Mask, known: Dialect) -> None:
     """The code to copy, first on a phone."""
     label(words.CODE)
     try:
-        st.code(known.code(mask, *lab.lengths), "python", wrap_lines=True)
+        st.code(known.code(mask, *lab.lengths), "python", wrap_lines=look.room() is None)
     except AttnvizError as error:
         note(str(error), "notice")
     if lab.edits.bias:
@@ -116,7 +116,7 @@ def _picture(lab: Lab, grid: Grid, key: str, **drawn: Any) -> figures.Figure:
 def _wrong_reader(lab: Lab, mask: Mask) -> None:
     """Two choices, and what becomes of the mask between them."""
     writers = [name for name in READER if not dialect(name).refuses(mask, *lab.lengths)]
-    options = {"format_func": words.DIALECTS.get, "width": 300}
+    options = {"format_func": words.BUTTONS.get, "width": 300}
     with st.container(horizontal=True, gap="medium"):
         written = state.one_of(WRITTEN, writers)
         control(st.selectbox, words.WRITTEN_FOR, WRITTEN, writers, shown=written, **options)

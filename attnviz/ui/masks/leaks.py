@@ -1,5 +1,6 @@
 """The tab of the leak test: one token changed, the model run again, and whose output moved though it must not."""
 
+import math
 from dataclasses import replace
 
 import streamlit as st
@@ -7,9 +8,10 @@ import streamlit as st
 from attnviz import figures
 from attnviz import words as sentences
 from attnviz.core import progress
+from attnviz.core.amounts import percent
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError
-from attnviz.core.leaks import MOST, LeakTest
+from attnviz.core.leaks import MOST, STATES, LeakTest
 from attnviz.core.masks import Full, Mask, Subsequent
 from attnviz.core.stack import Stack
 from attnviz.figures.leaks import measured
@@ -23,7 +25,7 @@ from attnviz.ui.shared.edits import OWN_MASK
 from attnviz.ui.shared.mask import MASK
 from attnviz.ui.shared.setting import Setting, State, choice, coded, kept
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import in_words, label, large, note, quiet
+from attnviz.ui.shared.text import in_words, label, large, note, quiet, table
 from attnviz.ui.shared.toolbar import Bar
 
 WHOLE, LAYER, EXHIBIT = TESTED = (words.TEST_WHOLE, words.TEST_LAYER, words.TEST_BUG)
@@ -42,6 +44,9 @@ APPLIED = choice("applied", tuple(mistakes.EXHIBITS), RIGHT)
 PROMISE = choice("promise", PROMISES)
 ASKED: Setting[tuple] = kept("leaks asked", ())
 """The test that takes long and was asked for."""
+
+MOST_MOVED = 6
+"""Outputs that are named with how far they moved."""
 
 QUICK = 1.5
 """Seconds that a test may take without being asked for."""
@@ -69,6 +74,22 @@ def tab(lab: Lab, bar: Bar) -> None:
     else:
         with bar.export:
             everything.menu(lab)
+
+
+def _strongest(test: LeakTest) -> None:
+    """Which outputs moved most, and when what was changed."""
+    rows = [
+        (
+            sentences.quoted_token(test.queries[query].text, query),
+            sentences.quoted_token(test.keys[key].text, key),
+            percent(float(test.moved[query, key])) if test.moved[query, key] < math.inf else words.BECAME_NAN,
+            STATES[test.states[query, key]],
+        )
+        for query, key in test.strongest[:MOST_MOVED]
+    ]
+    if rows:
+        label(words.MOVED_MOST)
+        table(rows, words.MOVED_AS, css="facts moved", numbers=(2,))
 
 
 def _choice(title: str, options: tuple[str, ...], setting: Setting[str], **behavior) -> str:
@@ -158,4 +179,5 @@ def _result(lab: Lab, test: LeakTest, says: str, bar: Bar) -> None:
                 large(f"{said[0].upper()}{said[1:]}.")
             pictures.how_to_select(cell is not None)
             quiet(says, *(f"{one[0].upper()}{one[1:]}." for one in measured(test)))
+            _strongest(test)
     pictures.numbers(figure, "leaks")

@@ -1,5 +1,7 @@
 """The tab of empty rows and dtypes: what becomes of a fully masked row, and of a fill in each type of number."""
 
+from functools import partial
+
 import streamlit as st
 
 from attnviz import figures, numerics
@@ -12,41 +14,57 @@ from attnviz.ui.masks import words
 from attnviz.ui.masks.lab import MOST_LAYERS, Lab
 from attnviz.ui.masks.presets import LEFT_PADDING, PRESETS
 from attnviz.ui.masks.rulelist import shorter, sizes
-from attnviz.ui.shared import cache, mask, pictures, state
+from attnviz.ui.shared import cache, everything, look, mask, pictures, state
 from attnviz.ui.shared import words as common
-from attnviz.ui.shared.text import Markup, block_html, details_html, heading, in_words, plain, quiet, table, table_html
+from attnviz.ui.shared.text import Markup, in_words, plain, quiet, table
+from attnviz.ui.shared.toolbar import Bar
 
 MOST = 128
 """Queries and keys that are measured at most."""
 
 
-def tab(lab: Lab) -> None:
-    queries, keys = lab.lengths
-    if max(queries, keys) > MOST:
+def tab(lab: Lab, bar: Bar) -> None:
+    keys = lab.lengths[1]
+    drawn = {}
+    if max(lab.lengths) > MOST:
         quiet(words.TOO_LONG.format(most=MOST))
-        return
-    shown, empty = lab.mask, _empty(lab.mask, lab)
-    with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
-        options = {"on_click": state.change, "args": (mask.put, PRESETS[LEFT_PADDING](*sizes(lab)))}
-        options |= {"icon": ":material/format_align_right:", "disabled": bool(lab.source.read_only)}
-        st.button(words.USE_PRESET.format(mask=LEFT_PADDING), key="left padding", **options)
-        if empty:
-            rows = ", ".join(map(str, empty[:8])) + ("…" if len(empty) > 8 else "")
-            quiet(words.MASKED_ROWS.format(count=len(empty), queries=queries, rows=rows))
+    else:
+        own = _empty(lab.mask, lab)
+        shown = lab.mask if own else PRESETS[LEFT_PADDING](keys, (shorter(keys),)).mask()
+        drawn = _pictures(lab, shown, own)
+        with pictures.folded(words.FILLS, "fills") as is_open:
+            if is_open:
+                _types(lab, shown)
+    with bar.export:
+        if drawn:
+            made = tuple(figure for figure, _ in drawn.values())
+            pictures.take_one(drawn, "empty rows", more=partial(everything.button, lab, made))
         else:
-            shown = PRESETS[LEFT_PADDING](keys, (shorter(keys),)).mask()
-            empty = _empty(shown, lab)
-            quiet(words.NO_MASKED_ROW.format(mask=LEFT_PADDING))
+            everything.menu(lab)
+
+
+def _pictures(lab: Lab, shown: Mask, own: list[int]) -> dict[str, tuple[figures.Figure, str]]:
+    """What follows from a mask, said first, and both pictures; gives them by their names, as `take_one` takes them."""
+    (queries, keys), empty = lab.lengths, own or _empty(shown, lab)
+    found = _spread(shown, queries, layers=min(lab.depth, MOST_LAYERS)) if queries == keys else None
+    with st.container(horizontal=True, vertical_alignment="center", gap="medium", key="what follows"):
+        in_words(found.says if found else words.MASKED_ROWS.format(count=len(empty), queries=queries))
+        options = {"on_click": state.change, "args": (mask.put, PRESETS[LEFT_PADDING](*sizes(lab)))}
+        used = options["args"][1] == lab.stack
+        options |= {"icon": ":material/format_align_right:", "disabled": used or bool(lab.source.read_only)}
+        st.button(words.USE_PRESET.format(mask=LEFT_PADDING), key="left padding", **options)
+    if not own:
+        quiet(words.EXAMPLE.format(mask=LEFT_PADDING))
     left, right = st.columns(2, gap="large")
     with left:
-        heading(words.MASKED_ROW_GETS)
-        _rows(lab, shown, empty)
-    with right, pictures.part(words.SPREADS, "nan layers") as is_open:
-        if is_open:
-            _layers(lab, shown)
-    with pictures.folded(words.FILLS, "fills") as is_open:
-        if is_open:
-            _types(lab, shown)
+        row = _rows(lab, shown, empty)
+    with right:
+        spread = _layers(lab, found)
+    if row is not None:
+        with left if look.room() else st.container():
+            table([*words.POLICIES.items()], rows_named=True)
+    drawn = {words.ROW_PICTURE: (row, "policies"), words.NAN_PICTURE: (spread, "spread")}
+    return {name: one for name, one in drawn.items() if one[0] is not None}
 
 
 def _of_sentence(mask: Mask, sentence: int) -> int:
@@ -60,33 +78,26 @@ def _empty(mask: Mask, lab: Lab) -> list[int]:
     return (left == 0).nonzero().flatten().tolist()
 
 
-def _rows(lab: Lab, mask: Mask, empty: list[int]) -> None:
+def _rows(lab: Lab, mask: Mask, empty: list[int]) -> figures.Figure | None:
     """A fully masked row, under each policy."""
-    if not empty:
-        quiet(words.NONE_ALONE)
-        return
-    if lab.record.read_only:
-        quiet(words.NOTHING_TO_COMPUTE)
-        return
+    if not empty or lab.record.read_only:
+        quiet(words.NOTHING_TO_COMPUTE if empty else words.NONE_ALONE)
+        return None
     found = {one.name: one.weights for one in _policies(lab.record, lab.site, lab.number, lab.sentence, mask)}
-    pictures.show(figures.states(charts.policies(found, empty[0], lab.tokens[1]), **lab.styled), "policies")
-    said = table_html([(name, words.POLICIES[name]) for name in found], rows_named=True)
-    code = "".join(block_html(one, "quiet") for one in words.IN_CODE)
-    st.html(said + details_html(words.WHERE_IN_CODE, code))
+    figure = figures.states(charts.policies(found, empty[0], lab.tokens[1]), **lab.styled)
+    pictures.picture(figure, "policies")
+    return figure
 
 
-def _layers(lab: Lab, mask: Mask) -> None:
+def _layers(lab: Lab, found: numerics.Spread | None) -> figures.Figure | None:
     """How NaN spreads, where queries and keys are of one text."""
-    queries, keys = lab.lengths
-    if queries != keys:
+    if found is None:
         quiet(words.TWO_TEXTS)
-        return
-    found = _spread(mask, queries, layers=min(lab.depth, MOST_LAYERS))
+        return None
     grid = charts.spread(found.empty, found.layers, lab.tokens[0], sentence=lab.sentence)
     figure = figures.states(grid, **lab.styled)
     pictures.picture(figure, "spread")
-    in_words(found.says if mask is lab.mask else words.IN_EXAMPLE.format(says=found.says))
-    pictures.take_away(figure, "spread")
+    return figure
 
 
 def _types(lab: Lab, mask: Mask) -> None:

@@ -12,7 +12,7 @@ from attnviz.sources.base import Source
 from attnviz.ui.masks import checking, compose, conventions, leaks, numerics, words
 from attnviz.ui.masks.lab import TAB, TABS, Lab
 from attnviz.ui.masks.presets import CAUSAL
-from attnviz.ui.shared import everything, mask, state, toolbar
+from attnviz.ui.shared import everything, look, mask, state, toolbar
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.setting import flag
 from attnviz.ui.shared.state import control, tabs
@@ -25,9 +25,12 @@ SOS = flag("sos", True)
 def page(source: Source, lines: tuple[str, ...]) -> None:
     begins = "sos" in source.settings()  # a trained model knows itself how to begin
     source = replace(source, sos=state.get(SOS)) if begins else source
-    decoder = next((site for site in source.sites if site.kind == "decoder"), None)  # it has a mask of its own to show
-    opening = Stack() if decoder else CAUSAL
-    bar = toolbar.bar(source, lines, combined=True, site=decoder or source.sites[0], mask=opening)
+    opens = look.opening_site(source)
+    decoder = replace(opens, kind="decoder")  # it has a mask of its own to show
+    own_mask = decoder in source.sites
+    bar = toolbar.bar(
+        source, lines, combined=True, site=decoder if own_mask else opens, mask=Stack() if own_mask else CAUSAL
+    )
     at = bar.at
     if begins:
         with bar.view:
@@ -35,7 +38,7 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
     bar.predict()
     stack, _ = mask.fitting(mask.current(), len(lines))
     lab = Lab(*at.run, at.sentence, at.site, at.head, at.dark, stack=stack, mask=_mask(at, stack))
-    made = (compose.tab, conventions.tab, _with_menu(numerics.tab), leaks.tab, _with_menu(checking.tab))
+    made = (compose.tab, conventions.tab, numerics.tab, leaks.tab, _with_menu(checking.tab))
     tabs(TAB, {name: partial(_tab, *each, lab, bar) for name, *each in zip(TABS, words.ASKS, made, strict=True)})
 
 

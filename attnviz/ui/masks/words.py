@@ -107,7 +107,13 @@ DIALECTS = {
     "zero_is_masked": "mask == 0",
     "true_is_masked": "mask == True",
 }
-"""What each dialect is called on a button, and so in the link."""
+"""What each dialect is called in the link and, if nothing else is said, on a button."""
+BUTTONS = DIALECTS | {
+    "sdpa": "SDPA, bool",
+    "zero_is_masked": "masked_fill(mask == 0)",
+    "true_is_masked": "masked_fill(mask)",
+}
+"""What each dialect is called on a button: by the code in which a reader meets it."""
 SAME_MASK, ALIGN = "The same mask for", "Queries are aligned"
 DIALECT_SAYS, CANNOT_SAY = "{dialect}: {says}.", "{dialect} cannot express this mask. {why} Choose another one above."
 FIRST_TOKENS = "The grid and the printed tensor are of the first {most} tokens; the code is for any number."
@@ -127,24 +133,20 @@ MISTAKE_MEANS = "The page takes the mask that the reader saw, and the leak test 
 # Empty rows
 
 USE_PRESET = "Use {mask}"
-MASKED_ROWS = "This mask fully masks {count} of {queries} rows: {rows}."
-NO_MASKED_ROW = "This mask leaves every query a key. The example below is {mask}."
-MASKED_ROW_GETS, NONE_ALONE = "What a fully masked row gets", "With a single token there is none."
+MASKED_ROWS = "{count} of {queries} rows have no key left."
+EXAMPLE = "Example, as this page's mask leaves each row a key: {mask}."
+NONE_ALONE = "With a single token there is none."
 POLICIES = {
-    "zero": "All weights are 0: the row adds nothing, and its token goes on as it is.",
-    "nan": "Its weights are not numbers (NaN), and NaN spreads to other rows.",
-    "uniform": "The same weight for every key, though all of them are masked.",
+    "zero": "All weights are 0: the row adds nothing, and its token goes on as it is. "
+    "The default here and in F.scaled_dot_product_attention.",
+    "nan": "Its weights are not numbers (NaN), and NaN spreads to other rows. "
+    "A softmax of −inf alone, as in nn.MultiheadAttention.",
+    "uniform": "The same weight for every key, though all of them are masked. Code that fills in −1e9 instead of −inf.",
     "error": "Nothing is computed; the error names the row.",
 }
-WHERE_IN_CODE = "Which code does this"
-IN_CODE = (
-    "zero: the default here and in F.scaled_dot_product_attention.",
-    "nan: a softmax of -inf alone, as in nn.MultiheadAttention.",
-    "uniform: -1e9 in the place of -inf.",
-)
-IN_EXAMPLE = "In the example {says}"
 NOTHING_TO_COMPUTE = "This model does not show its queries and keys, so there is nothing to compute."
-SPREADS, TWO_TEXTS = "How one NaN row spreads to the next layers", "Queries and keys are of different texts here."
+TWO_TEXTS = "Queries and keys are of different texts here: NaN does not spread from one to the other."
+ROW_PICTURE, NAN_PICTURE = "fully masked row", "how NaN spreads"
 FILLS, FILLS_TABLE, FILL, FILLED = "Fills and types, measured", "Fills and types", "fill", "{fill}, {how}"
 NOTHING_TO_MEASURE = "This model does not show its scores, so there is nothing to measure."
 FILLS_MEAN = (
@@ -164,6 +166,8 @@ LEAKING = "{count}: outputs move with words that are hidden from them."
 HOW = "A row whose output moves when the word of a column is changed has seen that word, in whatever way."
 MISTAKE, UNDO_MISTAKE = "The mask of this page is a mistake on purpose.", "Undo the mistake"
 TAKES_LONG = "Each of {tokens} tokens is changed and the model run again: that takes a while here."
+BECAME_NAN = "not a number"
+MOVED_MOST, MOVED_AS = "Outputs that moved most", ("output at", "when this changed", "moved by", "")
 TEST, TOKENS_CHANGED = "Test for leaks", "tokens changed"
 
 # Check
@@ -177,11 +181,11 @@ TOO_MANY_CELLS = (
 )
 NO_FILE = "Press Upload, or drop a file on it: it is checked at once."
 UPLOAD, TYPE_NUMBERS = "A mask, weights or scores", "Rows, nested lists or a printed tensor"
-CHECK_NUMBERS = "Check"
+CHECK_NUMBERS, RULES = "Check", "All {count} rules of the check"
 WHICH_ARRAY = "Which array"
 SHAPE = "{sentences}, {heads}, {queries:,} queries × {keys:,} keys."
 READ_IN = "It is read as '{convention}' ({meaning})."
-SAY_OTHERWISE, TYPE, CONVENTION = "Say what it is", "Type", "Convention of a mask"
+SAY_OTHERWISE, TYPE, CONVENTION = "Read it another way", "Type", "Convention of a mask"
 MEANT, MEANT_PAGE, MEANT_IS = "Meant to be", "the mask of this page", "{mask}: {meaning}"
 MEANT_MEANS = "A kind with any numbers and any padding, or this page's mask cell by cell. What differs is an error."
 FUTURE_BLOCKED = "The future must be blocked"
