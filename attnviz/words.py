@@ -24,6 +24,9 @@ MOST_NAMED = 3
 ENDS, END = ("<eos>", "</s>"), "end of text"
 """The tokens by which models end a text, and what they mean."""
 
+MEANS = dict.fromkeys(ENDS, END) | {".": "period", ",": "comma", ":": "colon", ";": "semicolon", "'": "apostrophe"}
+"""What is read beside a prediction that is no word, or hardly seen."""
+
 OFF = ", but this head is off: its output is not used."
 """The end of a sentence about a cell of a head that is off."""
 
@@ -34,8 +37,13 @@ def quoted_token(text: str, position: int | str) -> str:
 
 
 def quoted(text: str) -> str:
-    """A token or a word as it stands in a sentence: in quotes; of one that ends a text that is said."""
-    return in_quotes(text) + f" ({END})" * (text in ENDS)
+    """A token or a word as it stands in a sentence: in quotes; of what is no word it is said what it is."""
+    return in_quotes(text) + (f" ({MEANS[text]})" if text in MEANS else "")
+
+
+def blocked_by(reason: str) -> str:
+    """What blocks a cell; a rule that is called by one word is said to be a mask."""
+    return f"blocked by {reason}{' mask' * reason.split()[-1].isalpha() * (not reason.endswith('mask'))}"
 
 
 def in_quotes(text: str) -> str:
@@ -69,7 +77,7 @@ def _cell(record: Record, site: Site, head: int | str, query: int, key: int, sen
     if state == metrics.EMPTY:
         return f"{looker} has no key left to look at; its weights are {FILLED[step.scoring.empty_rows]}."
     if state == metrics.BLOCKED:
-        return f"{looked} may not be looked at by {looker}: blocked by {found.reasons[found.blocked[0, 0] - 1]}."
+        return f"{looked} may not be looked at by {looker}: {blocked_by(found.reasons[found.blocked[0, 0] - 1])}."
     if state == metrics.NAN:
         return f"The weight that {looker} gives to {looked} is not a number."
     of = "its attention" if isinstance(head, int) else f"its attention ({head} of {all_heads(step)})"

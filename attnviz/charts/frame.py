@@ -28,7 +28,7 @@ from attnviz.charts.theme import (
 NARROWEST = 400
 """Pixels in which titles and legends are broken if the map is narrower."""
 
-RAMP_WIDTH, RAMP_HEIGHT, SWATCH = 180, 10, 18
+RAMP_WIDTH, RAMP_HEIGHT, SWATCH = 160, 10, 18
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ def legend(
         )
         y += 2 * LINE + RAMP_HEIGHT + 12
     x, high = 0.0, SWATCH + 8
-    right = RAMP_WIDTH + SWATCH + 4
+    right = RAMP_WIDTH + 12
     if low and ramp and len(entries) == 1 and right + 26 + text_width(entries[0].text, WORD_CHARACTER) <= width:
         x, y, width = right, y - LINE - RAMP_HEIGHT - 14, width + 20  # nothing stands after it
     for entry in entries:

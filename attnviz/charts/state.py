@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from attnviz import words
 from attnviz.charts import hatch
 from attnviz.charts.frame import SWATCH, Entry
 from attnviz.charts.theme import Theme
@@ -80,7 +81,7 @@ class State:
 
 def blocked_by(reasons: Sequence[str]) -> list[State]:
     """A state for each reason, with strokes of its own."""
-    return [State(f"blocked by {reason}", "blocked", "hatch", i) for i, reason in enumerate(reasons)]
+    return [State(words.blocked_by(reason), "blocked", "hatch", i) for i, reason in enumerate(reasons)]
 
 
 def entries(states: Sequence[State], colors: Theme) -> list[Entry]:

@@ -354,7 +354,7 @@ function word(part, i) {  // a token as a button, on the color of its weight and
 // Words
 
 function stateOf([q, k]) {  // the weight of a cell, and why it is what it is
-  const of = cells(), i = q * of.columns + k, rule = of.rules[i] && `blocked by ${site().reasons[of.rules[i] - 1]}`;
+  const of = cells(), i = q * of.columns + k, rule = of.rules[i] && site().reasons[of.rules[i] - 1];
   const empty = of.head.empty.has(q) && data.policies[site().policy], nan = of.levels[i] === NAN;
   const why = [nan && "NaN: not a number", empty, rule].filter(Boolean).join(", ") || "may attend";
   return nan ? why : `${data.bits === 8 ? "about " : ""}${of.values[of.levels[i]].toFixed(DIGITS)} · ${why}`;
@@ -364,7 +364,7 @@ function sentence([q, k]) {
   const of = cells(), i = q * of.columns + k, from = quoted("q", q), to = quoted("k", k), rule = of.rules[i];
   const off = of.head.off ? ", but this head is off: its output is not used." : ".";
   if (of.head.empty.has(q)) return `${from} has no key left to look at; its weights are ${data.filled[site().policy]}${off}`;
-  if (rule) return `${to} may not be looked at by ${from}: blocked by ${site().reasons[rule - 1]}${off}`;
+  if (rule) return `${to} may not be looked at by ${from}: ${site().reasons[rule - 1]}${off}`;
   if (of.levels[i] === NAN) return `The weight that ${from} gives to ${to} is not a number${off}`;
   const what = data.predicted.where === "after" ? "the next word" : "in its place";
   const says = predictedAt(q) ? `To predict ${what} ${isolated(`'${predictedAt(q)}'`)}, ` : "";
@@ -406,7 +406,7 @@ function legend() {
   ramp.style.background = `linear-gradient(to right, ${[...colors].map(color => `rgb(${parts(color)})`)})`;
   const opacity = [`the stronger a line, the larger the weight; drawn: ${drawn.lines?.shown.length}`];
   const items = [state.as === "lines" ? opacity : [ends[0], ramp, ends[1], make("span", caption)]];
-  items.push(...rules.slice(0, 12).map(rule => [swatch(rule), `blocked by ${site().reasons[rule - 1]}`]));
+  items.push(...rules.slice(0, 12).map(rule => [swatch(rule), site().reasons[rule - 1]]));
   if (rules.length > 12) items.push([`${rules.length - 12} more combinations of rules: each cell names its own`]);
   if (of.levels.includes(NAN)) items.push([make("b", "×"), "NaN: not a number"]);
   if (of.head.empty.size) items.push([make("b", "▭"), data.policies[site().policy]]);

@@ -192,7 +192,9 @@ def _head(step: Step, head: int, cells: metrics.Cells, seen: views.Seen, grids: 
 
 
 def _reasons(reasons: Sequence[str]) -> list[str]:
-    return [*reasons[:MOST_RULES], OTHER_RULES] if len(reasons) > MOST_RULES else [*reasons]
+    """What blocks a cell, in words."""
+    others = [f"blocked by {OTHER_RULES}"] * (len(reasons) > MOST_RULES)
+    return [*map(words.blocked_by, reasons[:MOST_RULES]), *others]
 
 
 def levels(weights: np.ndarray, top: float = 1.0) -> np.ndarray:

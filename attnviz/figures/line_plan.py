@@ -22,7 +22,7 @@ from attnviz.words import named
 GAP, NARROWEST, NUMBER = 230, 80, 44
 """Pixels between the two columns of tokens, at least on a phone, and of the weights beside one of them."""
 
-HIGHEST, LOWEST, HEIGHT = 38, 15, 420
+HIGHEST, LOWEST, HEIGHT = 38, 15, 360
 """Pixels of a token at most and at least, and of all of them where that allows it."""
 
 WIDE, LARGER = 380, 1.2
@@ -103,7 +103,7 @@ class Plan:
         joined = any(token.joined for part in self.sides for token in part.tokens[1:])
         if self.led is None:
             return [axes.JOINED] * joined
-        return [f"those from {named(self.sides[0], self.led)} in full strength, others faint", *[axes.JOINED] * joined]
+        return [f"strong: those from {named(self.sides[0], self.led)}", *[axes.JOINED] * joined]
 
     @property
     def led(self) -> int | None:

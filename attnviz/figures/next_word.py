@@ -27,7 +27,7 @@ LEAST = 0.01
 LENGTH, SHORT = 190, 140
 """Pixels of the longest bar with one number at its right, and with two."""
 
-CHANGED_FIRST = "hollow bar: before; largest change first"
+HOLLOW = "hollow bar: before the change"
 LEFT_OUT = "{count} more under {least:.0%} before and after"
 
 ONE_LABEL = "the model gives one number: the logistic function of it is drawn"
@@ -85,13 +85,13 @@ def labels(record: Record, *, before: Record | None = None, sentence: int = 0, *
 
 
 def probabilities(found: Sequence[NextWord], title: str, lines: Sequence[str], style: Style) -> Picture:
-    """Words and their bars under a title and lines; where it is known, with what was before, largest change first."""
+    """Words and their bars under a title and lines; where it is known, with what was before, by the larger of both."""
     lines, texts = [NO_NUMBERS, *lines] if not found else lines, ()
     if _before(found):
-        ranked = sorted(found, key=lambda next: abs(np.nan_to_num(next.probability - next.before)), reverse=True)
+        ranked = sorted(found, key=lambda next: np.nan_to_num([next.probability, next.before]).max(), reverse=True)
         found = [next for next in ranked if not (next.probability < LEAST and next.before < LEAST)] or ranked
         few = len(ranked) - len(found)
-        lines = [CHANGED_FIRST, *[LEFT_OUT.format(count=few, least=LEAST)] * (few > 0), *lines]
+        lines = [HOLLOW, *[LEFT_OUT.format(count=few, least=LEAST)] * (few > 0), *lines]
         texts = [f"{percent(next.before)} → {percent(next.probability)}" for next in found]
     column = bars.Column([next.probability for next in found], texts, hollow_values=_before(found))
     names = [shown(next.word, axes.LONGEST_LABEL) for next in found]

@@ -28,7 +28,7 @@ from attnviz.figures.head import called
 from attnviz.figures.shade import Shade, shade_of
 from attnviz.metrics import BLOCKED, EMPTY
 from attnviz.views import Groups
-from attnviz.words import named
+from attnviz.words import blocked_by, named
 
 WIDTH, WIDER, EDGE = 560, 620, 8
 """Pixels in which the sentence is broken into lines, and on a screen that is no phone's."""
@@ -113,7 +113,7 @@ def state_of(shade: Shade, i: int) -> str:
         return POLICIES[shade.seen.step.scoring.empty_rows]
     if np.isnan(shade.weights[i]):
         return NOT_A_NUMBER
-    return f"blocked by {shade.reasons[shade.blocked[i] - 1]}" if shade.states[i] == BLOCKED else MAY_ATTEND
+    return blocked_by(shade.reasons[shade.blocked[i] - 1]) if shade.states[i] == BLOCKED else MAY_ATTEND
 
 
 def balanced(wides: Sequence[float], gaps: Sequence[float], most: float) -> list[tuple[float, int]]:

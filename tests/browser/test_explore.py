@@ -118,7 +118,9 @@ def test_in_a_frame_without_rights_a_finger_reads_weights(chromium, tmp_path):
     )
     expect(frame.locator("#text [aria-pressed=true]")).to_have_text(re.compile("^it"))
     frame.get_by_text("To", exact=True).tap()
-    expect(frame.locator("#text button").nth(0)).to_have_attribute("aria-label", "the (0): 0.0000 · blocked by causal")
+    expect(frame.locator("#text button").nth(0)).to_have_attribute(
+        "aria-label", "the (0): 0.0000 · blocked by causal mask"
+    )
     assert frame.locator("html").evaluate("page => page.scrollWidth <= page.clientWidth")
     context.close()
     assert problems == []

@@ -89,7 +89,7 @@ def test_clicks_and_drags_paint_and_are_taken_back(page, server):
     By keyboard, Space turns the checkbox around that the arrows lead to.
     """
     open_app(page, server, "masks")
-    for text in ("blocked by causal", "<sos>", "may attend"):
+    for text in ("blocked by causal mask", "<sos>", "may attend"):
         expect(picture(page, "mask")).to_contain_text(text)
     paint(page)
     page.mouse.click(*cell(page, 5, 1))

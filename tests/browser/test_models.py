@@ -103,7 +103,7 @@ def test_a_model_is_changed_and_asked(page, server):
 
     open_page(page, server, "masks")
 
-    expect(picture(page, "mask")).to_contain_text("blocked by causal")
+    expect(picture(page, "mask")).to_contain_text("blocked by causal mask")
 
     page.get_by_role("button", name="Mask", exact=True).click()
     page.get_by_text("Built-in mask of the decoder: causal", exact=True).click()
@@ -112,7 +112,7 @@ def test_a_model_is_changed_and_asked(page, server):
 
     page.get_by_role("button", name="built-in causal mask off").click()
 
-    expect(picture(page, "mask")).to_contain_text("blocked by causal")
+    expect(picture(page, "mask")).to_contain_text("blocked by causal mask")
 
     found = CARD.behaviors[-1]
     open_page(page, server, "model")

@@ -108,16 +108,23 @@ def test_on_a_phone_a_map_of_24_tokens_fits_and_a_tap_hits(page, server):
     open_app(page, server, f"?text={text}+more+and+more")
     expect(page.locator("[data-wide]")).to_have_count(1)
     cell = picture(page, "head").locator('[stroke-width="2.5"]').bounding_box()
-    assert 0 < cell["x"] < 390 - cell["width"]  # what is outlined is scrolled into sight
-
     wide = page.locator("[data-wide]")
+    around = wide.bounding_box()
+    assert 0 < cell["x"] < 390 - cell["width"]  # what is outlined is scrolled into sight
+    assert around["y"] < cell["y"] < around["y"] + around["height"] - cell["height"]
+
+    cells = picture(page, "head").locator(".mark-rect").first
+    for down in (0, 300):  # so are the names of columns; cells end where they stand
+        wide.evaluate("(one, to) => { one.scrollTop = to; }", down)
+        header = wide.locator("svg text").filter(has_text=re.compile("^w9$")).first
+        expect(cells).to_have_attribute("style", re.compile("inset" if down else "^(?!.*inset)"))
+        assert around["y"] <= header.bounding_box()["y"] < around["y"] + 160
+    wide.evaluate("one => { one.scrollTop = 0; }")
     for column in (0, 90):  # rows are called by their names wherever it is scrolled to, and these are clicked there
         wide.evaluate("(one, to) => { one.scrollLeft = to; }", column)
         label = wide.locator('svg text[text-anchor="end"]').filter(has_text=re.compile("^w7$"))
         area = wide.locator('path[d^="M-"][opacity="0"]').nth(7)
-        expect(label).to_have_class(re.compile("over")) if column else expect(label).not_to_have_class(
-            re.compile("over")
-        )
+        expect(cells).to_have_attribute("style", re.compile("inset" if column else "^(?!.*inset)"))
         left, under = label.bounding_box(), area.bounding_box()
         assert 10 < left["x"] < 100
         assert abs(left["x"] + left["width"] - under["x"] - under["width"]) < 8

@@ -151,7 +151,7 @@ def test_beside_thumbnails_the_legend_of_a_map_stands_right_of_its_title(count):
     widths = {"titles": TITLE_CHARACTER, "words": WORD_CHARACTER}
     left = [(word, wide) for kind, wide in widths.items() for word in getattr(around, kind) if word["x"] < ramp["x"]]
 
-    assert ramp["y"] < max(word["y"] for word in around.words if word["text"] == "blocked by causal") < 0
+    assert ramp["y"] < max(word["y"] for word in around.words if word["text"] == "blocked by causal mask") < 0
     assert all(word["x"] + text_width(word["text"], wide) < ramp["x"] for word, wide in left if word["y"] < 0)
     for style in (figure.style, replace(figure.style, on_screen=True, room=358)):
         assert figure.draw(style).frame.images[0]["y"] > 0

@@ -9,7 +9,7 @@ from pictures import HOSTILE, bars, data, draw, labels, labels_of, names, record
 from attnviz import figures, metrics
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError
-from attnviz.figures.next_word import CHANGED_FIRST, MOST_LABELS, NO_NUMBERS, ONE_LABEL
+from attnviz.figures.next_word import HOLLOW, MOST_LABELS, NO_NUMBERS, ONE_LABEL
 
 TEXT = ["not", "bad"]
 BEFORE, AFTER = labels_of(TEXT, [0.0, 0.0, math.log(2)]), labels_of(TEXT, [math.log(6), 0.0, 0.0])
@@ -31,7 +31,7 @@ def test_before_and_after_a_change_each_class_has_both_shares():
 
     assert names(chart)[0] == "bad"
     assert {"25.0% → 75.0%", "50.0% → 12.5%"} <= set(texts(chart, "bars"))
-    assert CHANGED_FIRST in texts(chart)
+    assert HOLLOW in texts(chart)
     assert without_data(chart) == without_data(labels(BEFORE))
 
 

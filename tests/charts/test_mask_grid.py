@@ -19,7 +19,7 @@ def test_a_grid_says_who_may_look_at_whom_and_which_rule_forbids_it():
     cells = data(mask_grid(Subsequent(), READ), "cells")
 
     assert [cell["ground"] == LIGHT.open for cell in cells] == [key <= query for query in range(4) for key in range(4)]
-    assert {cell["says"] for cell in cells} == {"may attend", "blocked by causal"}
+    assert {cell["says"] for cell in cells} == {"may attend", "blocked by causal mask"}
     assert len({cell["path"] for cell in cells}) == 2
 
 

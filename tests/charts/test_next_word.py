@@ -23,7 +23,7 @@ from attnviz import figures
 from attnviz.charts.theme import LIGHT
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError
-from attnviz.figures.next_word import CHANGED_FIRST, LEAST, LEFT_OUT, NO_NUMBERS
+from attnviz.figures.next_word import HOLLOW, LEAST, LEFT_OUT, NO_NUMBERS
 from attnviz.words import OTHER_WORDS
 
 KEYS = ["the", "keys"]
@@ -47,7 +47,7 @@ def test_the_most_probable_words_have_bars_as_long_as_they_are_probable():
     assert names(chart) == ["is", "are"]
     assert bars(chart) == pytest.approx([0.88, 0.1])
     assert texts(chart, "bars") == ["88.0%", "10.0%"]
-    assert CHANGED_FIRST not in texts(chart)
+    assert HOLLOW not in texts(chart)
 
 
 def test_before_and_after_a_change_each_word_has_a_bar_in_a_hollow_one():
@@ -63,7 +63,7 @@ def test_before_and_after_a_change_each_word_has_a_bar_in_a_hollow_one():
         for share, fill in zip(shares, fills, strict=True)
     ]
     assert [text for text in texts(chart, "bars") if text] == ["88.0% → 20.0%", "10.0% → 75.0%"]
-    assert CHANGED_FIRST in texts(chart)
+    assert HOLLOW in texts(chart)
 
 
 def test_words_that_nobody_would_see_before_or_after_are_counted_and_left_out():
@@ -91,7 +91,7 @@ def test_a_run_that_had_read_other_words_is_not_compared():
 
     for position, alike in ((0, True), (1, True), (2, False), (3, False)):
         chart = next_word(after, position, before=before)
-        assert (CHANGED_FIRST in texts(chart)) == alike
+        assert (HOLLOW in texts(chart)) == alike
         assert (OTHER_WORDS in " ".join(texts(chart))) == (not alike)
 
 

@@ -127,7 +127,7 @@ def test_what_is_blocked_has_no_shade_and_no_number():
 
     assert [token["fill"] == LIGHT.blocked for token in data(chart, TABLE)] == [False, False, True, True, True]
     assert numbers(chart)[2:] == ["–"] * 3
-    assert "blocked by causal" in [row["text"] for row in data(chart, "words")]
+    assert "blocked by causal mask" in [row["text"] for row in data(chart, "words")]
 
 
 @pytest.mark.parametrize(("policy", "words"), [("zero", "zeros"), ("nan", "NaN")])

@@ -73,7 +73,7 @@ def test_a_finding_is_told_of_the_head_that_does_it(found):
     stated = card("story")
     for kind, clause in (
         ("verb", "a verb comes next"),
-        ("pronoun", "he, she, it or they may come next, also after a full stop"),
+        ("pronoun", "he, she, it or they may come next"),
         ("name", "second of two names"),
     ):
         layer, head = found.needed(kind, 1)

@@ -322,7 +322,7 @@ def test_a_read_only_model_says_why_nothing_can_be_changed(closed, page):
     assert found["toggles"] == [True]
     assert page is masks_page or (found["Mask"] == found["Active heads"] == [True] and len(found["buttons"]) == 3)
     assert 'class="note' not in html(app)
-    assert "blocked by causal" not in "".join(specs(app))
+    assert "blocked by causal mask" not in "".join(specs(app))
 
 
 def test_what_a_link_changes_in_a_read_only_model_is_named_as_left_out(closed):

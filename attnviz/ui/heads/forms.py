@@ -50,10 +50,12 @@ SIDE = choice("side", SIDES, SIDES[0], "tab")
 
 
 def form(at: Look) -> str:
-    """How the head is shown; as a picture where its positions are patches of one."""
+    """How the head is shown; as a picture where its positions are patches of one. On a phone it is chosen of a list."""
     there = [form for form in KEYS if form != "picture" or figures.on_grid(at.record, at.site)]
-    chosen = state.one_of(FORM, there)
-    return control(st.segmented_control, words.SHOWN_AS, FORM, there, shown=chosen, lead="")
+    options = {"shown": state.one_of(FORM, there), "lead": ""}
+    if look.room():
+        return control(st.selectbox, words.SHOWN_AS, FORM, there, at="listed", **options)
+    return control(st.segmented_control, words.SHOWN_AS, FORM, there, **options)
 
 
 def whole_map() -> bool:
@@ -81,7 +83,8 @@ def _of_lines(at: Look) -> None:
     if others:
         drawn = [head for head in state.get(ALSO) if head in others]
         options = {"shown": drawn, "lead": words.ALSO_SHOW, "read": lambda heads: tuple(sorted(heads))}
-        if len(others) < MOST_PILLS:
+        options["format_func"] = lambda head: words.HEAD.format(head=head)
+        if len(others) < MOST_PILLS // 2:
             control(st.pills, words.ALSO_SHOW, ALSO, others, selection_mode="multi", **options)
         else:
             control(st.multiselect, words.ALSO_SHOW, ALSO, others, max_selections=MOST_BESIDE, width=300, **options)

@@ -22,8 +22,9 @@ from attnviz.ui.shared.text import label
 def page(source: Source, lines: tuple[str, ...]) -> None:
     bar = toolbar.bar(source, lines, combined=True, first=_tiles if forms.whole_map() else None)
     at = bar.at
-    with bar.view:
+    with bar.where if look.room() else bar.view:
         form = forms.form(at)
+    with bar.view:
         shown = look.display(at, form)
         if form == "map":
             zoom.ways(at)

@@ -4,7 +4,7 @@ SHOWN_AS = "Shown as"
 
 # Lines
 
-ALSO_SHOW = "Also show heads"
+ALSO_SHOW, HEAD = "Also show", "head {head}"
 MINIMUM, NO_MINIMUM = "Minimum weight", "none"
 CLEAR_TOKENS = "Clear tokens"
 POINT_AT_TOKEN = "Point at a token to see its lines alone, click it to pick it. Click a line to read it in words."

@@ -330,7 +330,7 @@ def _chip(label: str, undo: Callable[..., State], *args: object, key: str = "") 
 
 
 def _reset_button(title: str) -> None:
-    st.button(title, key="reset", on_click=state.change, args=(_reset,), type="tertiary", wrap=False)
+    st.button(title, key="reset", on_click=state.change, args=(_reset,), wrap=False)
 
 
 def _reset(now: State) -> State:

@@ -64,8 +64,9 @@ if (!window.attnvizWalk) {
     return [...picture.querySelectorAll('[class*="readout"] text')].map((text) => text.textContent.trim()).filter(Boolean).join(", ");
   };
   const inside = (picture, [x, y]) => {  // scrolled there, if need be; how far
-    const {left, right} = picture.getBoundingClientRect(), main = document.querySelector('[data-testid="stMain"]');
+    const {left, right, top, bottom} = picture.getBoundingClientRect(), main = document.querySelector('[data-testid="stMain"]');
     if (x < left + 8 || x > right - 8) picture.scrollLeft += x - (left + right) / 2;
+    if (y < top + 8 || y > bottom - 8) picture.scrollTop += y - (top + bottom) / 2;
     if (main && (y < 160 || y > innerHeight - 24)) main.scrollTop += y - innerHeight / 2;
   };
   const origin = (picture) => picture.querySelector("svg").getBoundingClientRect();
@@ -153,25 +154,44 @@ if (!window.attnvizWalk) {
     const cell = picture.hasAttribute("data-wide") && picture.querySelector('svg [stroke-width="2.5"]');
     const key = cell && cell.getAttribute("transform") + cell.getAttribute("d");
     if (!key || picture.revealed === key) return;
-    const hidden = () => cell.getBoundingClientRect().right + 16 - picture.getBoundingClientRect().right;
-    if (hidden() > 0) picture.scrollLeft += hidden();
-    if (hidden() < 1) picture.revealed = key;  // else it is still being laid out
+    const frame = picture.getBoundingClientRect(), hidden = () => {
+      const {right, bottom} = cell.getBoundingClientRect();
+      return [right + 16 - frame.right, bottom + 16 - frame.bottom];
+    };
+    const [across, down] = hidden();
+    if (across > 0) picture.scrollLeft += across;
+    if (down > 0) picture.scrollTop += down + frame.height / 3;
+    if (hidden().every((much) => much < 1)) picture.revealed = key;  // else it is still being laid out
   };
-  const ABOVE = -20, APART = -4;  // in pixels from a picture's corner: titles end above, what is clicked of rows left of it
-  const stay = (picture) => {  // these, and what rows are called, are read wherever the picture is scrolled to
-    const place = (text) => text.getAttribute("transform")?.match(/-?[\d.]+/g)?.map(Number) ?? [];
-    const texts = [...picture.querySelectorAll("svg text")], title = texts.find((one) => one.getAttribute("font-weight") === "600");
-    const [left] = title ? place(title) : [];
-    const by = picture.scrollLeft, move = (one, by) => { one.style.translate = `${by}px`; };
-    texts.filter((one) => place(one)[0] === left && place(one)[1] < ABOVE).forEach((one) => move(one, by));
-    const isFirst = (one) => Math.abs(one.parentNode.getCTM().e - title?.parentNode.getCTM().e) < 2;  // of several maps
-    const isRow = (one) => one.getAttribute("text-anchor") === "end" && place(one).length === 2 && place(one)[0] < 0;
-    const rows = texts.filter((one) => isRow(one) && isFirst(one));
-    const begin = Math.min(...rows.map((one) => place(one)[0] - one.getComputedTextLength())), over = Math.max(0, by - begin + left);
-    const end = (path) => { const [x, , width] = path.getAttribute("d").match(/-?[\d.]+/g).map(Number); return x + width; };
-    const areas = [...picture.querySelectorAll('svg path[d^="M-"]')].filter((one) => end(one) === APART);
-    [...rows, ...areas].forEach((one) => move(one, over));
-    rows.forEach((one) => one.classList.toggle("over", over > 0));
+  const drawnAt = (one) => {  // in pixels from a map's corner, as if nothing were scrolled
+    const {x, y, width, height} = one.getBBox(), {a, b, c, d, e, f} = one.transform.baseVal.consolidate()?.matrix ?? {a: 1, b: 0, c: 0, d: 1, e: 0, f: 0};
+    const xs = [a * x + c * y + e, a * (x + width) + c * (y + height) + e], ys = [b * x + d * y + f, b * (x + width) + d * (y + height) + f];
+    return {left: Math.min(...xs), right: Math.max(...xs), top: Math.min(...ys), bottom: Math.max(...ys)};
+  };
+  const ABOVE = -20, NEAR = -12, HINT = 21, MOST = 300;  // pixels: titles end above, labels after; the hint; marks looked at one by one
+  const stay = (picture) => {  // titles, labels and legend are read wherever a picture is scrolled to; cells end at the labels
+    const svg = picture.querySelector("svg.marks"), title = svg?.querySelector('text[font-weight="600"]');
+    if (!title) return;
+    const base = title.parentNode.getCTM(), groups = [...svg.querySelectorAll('[class*="mark-"]:not(.mark-group)')]
+      .filter((one) => Math.abs(one.getCTM().e - base.e) < 2 && Math.abs(one.getCTM().f - base.f) < 2);  // of several maps the first
+    const {left} = drawnAt(title), high = Number(svg.querySelector("path.background").getAttribute("d").match(/v([\d.]+)/)?.[1] ?? Infinity);
+    const parts = groups.filter((one) => one.childElementCount < MOST).flatMap((one) => [...one.children]).map((one) => ({one, ...drawnAt(one)}));
+    const isTitle = (part) => part.one.matches("text") && Math.abs(part.left - left) < 2 && part.bottom < ABOVE;
+    const labels = parts.filter(({one}) => one.matches("text"));
+    const {scrollLeft: by, scrollTop: down} = picture;
+    const first = Math.min(...labels.filter(({right}) => right < 0 && right > NEAR).map((one) => one.left));
+    const highest = Math.min(...labels.filter(({bottom}) => bottom < 0 && bottom > NEAR).map((one) => one.top));
+    const above = svg.getBoundingClientRect().top - picture.getBoundingClientRect().top + down + base.f;
+    const over = by && Math.max(0, by - first + left), under = down && Math.max(0, down - highest - above + HINT);
+    const clip = over || under ? `inset(${under}px 0 0 ${over}px) view-box` : "";
+    for (const part of parts) {
+      const {style} = part.one;
+      const isRow = part.right < 1, isColumn = part.bottom < 1, isAside = isTitle(part) || part.top > high + 2;
+      style.translate = isAside ? `${by}px` : isRow ? `${over}px` : isColumn ? `0 ${under}px` : "";
+      if (!isAside && isRow !== isColumn) style.visibility = (isRow ? under && part.top < under - 4 : over && part.left < over - 4) ? "hidden" : "";
+      if (!isAside && !isRow && !isColumn) style.clipPath = part.one.hasAttribute("transform") ? "" : clip;
+    }
+    groups.filter((one) => one.childElementCount >= MOST).forEach((one) => { one.style.clipPath = clip; });
   };
   document.addEventListener("scroll", ({target}) => target.matches?.(PICTURES) && stay(target), true);
   const sizes = new ResizeObserver((changes) => {  // once it is laid out: to ask sooner would cost a tenth of each click
@@ -179,7 +199,7 @@ if (!window.attnvizWalk) {
       if (!picture) return;
       picture.toggleAttribute("data-wide", picture.scrollWidth > picture.clientWidth + 2);
       reveal(picture);
-      if (picture.scrollLeft) stay(picture);
+      if (picture.scrollLeft || picture.scrollTop) stay(picture);
       name(picture);
     });
     lead();
@@ -231,13 +251,12 @@ if (!window.attnvizWalk) {
       one.closest("[data-testid]").dataset.lines = "";
     });
   };
-  const rows = document.getElementsByClassName("st-key-row-one");
-  const text = new ResizeObserver(([{contentRect}]) => {  // the second row stays in view under a text of any height
-    document.documentElement.style.setProperty("--row-one", `${contentRect.height}px`);
-  });
-  let row;
+  const TALL = {"--row-one": document.getElementsByClassName("st-key-row-one"), "--changes": document.getElementsByClassName("st-key-changes")};
+  const tall = new ResizeObserver((seen) => seen.forEach(({target, contentRect}) => {  // what stands beside them keeps in view
+    document.documentElement.style.setProperty(target.tall, `${contentRect.height}px`);
+  }));
   const ready = () => {
-    if (rows[0] && row !== rows[0]) text.observe(row = rows[0]);
+    for (const [name, [one]] of Object.entries(TALL)) if (one && !one.tall) tall.observe(Object.assign(one, {tall: name}));
     document.body.append(...(spoken.isConnected ? [] : [spoken]));
     document.querySelectorAll("section[role=presentation][aria-label]").forEach((place) => place.setAttribute("role", "group"));
     [...charts].forEach((chart) => {

@@ -33,6 +33,7 @@ class Bar:
     """What is looked at, and the places where a page adds to the toolbar.
 
     Attributes:
+        where: layer, head and sentence, which a phone shows always.
         view: how the picture is shown.
         actions: undo, redo and the link.
         export: what can be exported.
@@ -40,6 +41,7 @@ class Bar:
     """
 
     at: Look
+    where: DeltaGenerator
     view: DeltaGenerator
     actions: DeltaGenerator
     export: DeltaGenerator
@@ -75,7 +77,8 @@ def bar(
     """
     _open_on_the_clearest(source, lines)
     with st.container(**ROW, key="row-two"):
-        with st.container(**ROW, width="content", key="where"):
+        where = st.container(**ROW, width="content", key="where")
+        with where:
             chosen = look.site(source, site)
             head = look.focus(source, combined=combined)
             sentence = look.sentence(lines)
@@ -95,7 +98,7 @@ def bar(
         prediction = st.container(key="said")
     edits.notices(source, lines, changed)
     at = Look(source, lines, Edits() if source.read_only else changed, sentence, chosen, head)
-    return Bar(at, view, actions, export, prediction)
+    return Bar(at, where, view, actions, export, prediction)
 
 
 def _open_on_the_clearest(source: Source, lines: tuple[str, ...]) -> None:

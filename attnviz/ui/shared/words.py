@@ -399,7 +399,8 @@ TOUCH = (
     ("Tap a cell", "read its weight in words"),
     ("Tap a small map", "see that head large"),
     ("Tap an eye", "switch that head off or on"),
-    ("Settings", "choose model and example, hide the future, see lines or text"),
+    ("Layer, head, map", "choose which head is seen, and how: as a map, lines or text"),
+    ("Settings", "choose model and example, hide the future"),
     ("At the top", "copy a link, undo, redo, export"),
 )
 """What a finger does, and where things are on a phone."""
