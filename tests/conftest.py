@@ -1,5 +1,6 @@
 """What all tests share."""
 
+import gc
 import os
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # no test asks another host for anything
@@ -15,6 +16,17 @@ settings.register_profile(
 )
 settings.register_profile("sweep", settings.get_profile("attnviz"), derandomize=False, max_examples=50 * USUAL)
 settings.load_profile("attnviz")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """What is collected stays: garbage is looked for neither meanwhile nor, later, in it."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(autouse=True)

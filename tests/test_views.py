@@ -6,18 +6,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 from allocations import Held
 from hypothesis import given
 from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
-from pictures import CROSS, SITE, record_of, story_of, translation_of
+from pictures import CROSS, SITE, record_of, story_of, translation_of, with_sink
 
 from attnviz import figures, metrics, tables, views, words
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Painted, Subsequent, Window
-from attnviz.core.tap import Tap
 from attnviz.core.tokens import Token
 from attnviz.metrics import stream
 from attnviz.views import MERGED, PAIRS, READ_ONLY, SPECIAL, View, groups
@@ -121,6 +119,13 @@ def test_parts_have_as_many_tokens_each_and_weigh_what_by_part_says(record, head
     assert merged.queries.labels[0].startswith("0–")
     assert merged.queries.labels[-1].endswith("100%")
     np.testing.assert_allclose(found, metrics.by_part(step, head, tuple(merged.queries.starts.tolist())), atol=1e-5)
+
+
+def test_a_hidden_token_is_in_no_part():
+    """Those before and after it are not joined over it."""
+    found = groups(tokens_of(["a", "<s>", "b"], special={1}), View(parts=1, special="hide"))
+
+    assert (found.starts.tolist(), found.stops.tolist()) == ([0, 2], [1, 3])
 
 
 def test_the_weights_of_groups_are_gone_through_once(monkeypatch):
@@ -455,13 +460,6 @@ def test_a_sink_is_a_special_token():
     assert (hidden.arrays["weights"] == figure.arrays["weights"][:, :3]).all()
     assert figures.heads(record, SITE, view=View(special="hide")).chart
     assert "'sink' (3)" in words.cell(record, SITE, 0, 1, 3)
-
-
-def with_sink(pieces):
-    tap, generator, n = Tap(), torch.Generator().manual_seed(5), len(pieces)
-    query, key, value = (torch.randn(1, 2, n, 5, generator=generator) for _ in range(3))
-    tap.attend(query, key, value, site=SITE, sinks=torch.randn(2, generator=generator))
-    return replace(record_of(pieces), steps=tuple(tap.steps))
 
 
 def test_a_model_that_is_read_only_has_no_scores():

@@ -397,8 +397,8 @@ def test_a_worker_holds_no_more_after_many_shards():
         tracemalloc.stop()
         return most, sum(type(one) is torch.Tensor for one in gc.get_objects())
 
-    held(range(2))
-    (few, tensors), (many, as_many) = held(range(2, 4)), held(range(4, 10))
+    held(range(1))
+    (few, tensors), (many, as_many) = held(range(1, 2)), held(range(2, 5))
 
     assert many <= few * 9 / 8
     assert as_many == tensors

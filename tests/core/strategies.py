@@ -36,10 +36,10 @@ def randoms(longest=11):
     )
 
 
-def masks(batch=B):
-    """A tree of named rules."""
+def masks(batch=B, *more):
+    """A tree of named rules; `more` of them are drawn as often as all others."""
     return st.recursive(
-        rules(batch),
+        st.one_of(rules(batch), *more),
         lambda inner: st.one_of(
             st.lists(inner, min_size=1, max_size=3).map(And),
             st.lists(inner, min_size=1, max_size=3).map(Or),

@@ -74,6 +74,7 @@ def test_nothing_is_open_outside_of_its_span(mask, queries, size, sentence):
     grid = mask.grid(3 * Q, 3 * K, sentence=sentence)[list(queries)]
 
     assert set(grid.any(0).nonzero().flatten().tolist()) <= set(span)
+    assert not mask.span(range(0), keys, size)
 
 
 FAR = [

@@ -8,6 +8,7 @@ import torch
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from rules import of
 from strategies import B, K, Q, hostile_json, masks, randoms, slices
 
 from attnviz.core.conventions import (
@@ -644,7 +645,7 @@ def test_a_rule_that_is_itself_a_combination_stands_in_parentheses():
     assert set(mask.reasons(3, 3)[0]) == {group, "padding", f"{group} and padding"}
 
 
-@given(mask=masks(), sentence=st.integers(0, B - 1))
+@given(mask=masks(B, of(Padding, B)), sentence=st.integers(0, B - 1))
 def test_a_mask_of_one_sentence_is_that_of_the_batch(mask, sentence):
     """Whatever it is joined of."""
     alone = mask.of_sentence(sentence)

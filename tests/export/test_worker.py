@@ -39,7 +39,7 @@ def svg(word: str) -> dict:
     return {"what": "svg", "picture": text(word)}
 
 
-def ask(workers: Workers, word: str, deadline: float = 20.0) -> bytes:
+def ask(workers: Workers, word: str, deadline: float = PATIENCE) -> bytes:
     return workers.ask(svg(word), deadline)
 
 
@@ -48,7 +48,7 @@ def alive(pid: int) -> bool:
     return status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
-def gone(pid: int, seconds: float = 10) -> bool:
+def gone(pid: int, seconds: float = PATIENCE) -> bool:
     end = time.monotonic() + seconds
     while alive(pid) and time.monotonic() < end:
         time.sleep(0.05)
@@ -88,13 +88,14 @@ def hanging(workers: Workers, begun: Queue, pool: ThreadPoolExecutor, deadline: 
 
 
 @pytest.mark.parametrize("word", some(["\x01", "\x1b", "\uffff"], 1))
-def test_a_character_that_ends_the_worker_is_one_sentence_and_the_next_picture_comes(workers, word):
+def test_a_character_that_ends_the_worker_is_one_sentence_and_the_next_picture_comes(workers, begun, word):
     """vl-convert aborts on it, so nothing is gained by trying again."""
     with pytest.raises(
         ExportError, match=r"^The picture could not be drawn: vl-convert, which draws it, crashed \(SIGABRT"
     ):
         ask(workers, word)
 
+    assert begun.qsize() == 1
     assert b"cat" in ask(workers, "cat")
 
 
@@ -103,7 +104,7 @@ def test_a_picture_that_is_none_is_one_sentence_and_the_worker_stays(workers):
     before = workers.pids
 
     with pytest.raises(ExportError, match=r"^The picture could not be drawn: [^\n]+\.$"):
-        workers.ask({"what": "svg", "picture": '{"mark": "nonsense"}'}, 20)
+        workers.ask({"what": "svg", "picture": '{"mark": "nonsense"}'}, PATIENCE)
     assert b"cat" in ask(workers, "cat")
     assert workers.pids == before
 
@@ -219,6 +220,16 @@ def test_no_worker_outlives_the_process_that_started_it(end):
 
 
 @ON_POSIX
+def test_a_process_that_was_forked_draws_by_a_worker_of_its_own(workers, monkeypatch):
+    ask(workers, "cat")
+    before = workers.pids
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+
+    assert b"mat" in ask(workers, "mat")
+    assert not {*before} & {*workers.pids}
+
+
+@ON_POSIX
 def test_workers_that_nobody_refers_to_end():
     others = Workers()
     ask(others, "cat")
@@ -246,7 +257,7 @@ def test_tokens_are_drawn_on_a_machine_without_fonts(workers, tmp_path, monkeypa
     empty.mkdir()
     (tmp_path / "fonts.conf").write_text(f'<?xml version="1.0"?><fontconfig><dir>{empty}</dir></fontconfig>')
     monkeypatch.setenv("FONTCONFIG_FILE", str(tmp_path / "fonts.conf"))
-    pdf = workers.ask({"what": "pdf", "picture": text("cat кот γάτα ␣", "Nowhere, monospace")}, 20)
+    pdf = workers.ask({"what": "pdf", "picture": text("cat кот γάτα ␣", "Nowhere, monospace")}, PATIENCE)
 
     assert "cat кот γάτα ␣" in PdfReader(io.BytesIO(pdf)).pages[0].extract_text()
 
@@ -293,7 +304,7 @@ def test_the_app_survives_a_text_that_was_not_cleaned(figure, monkeypatch):
 def test_warming_up_starts_a_worker_in_the_background():
     drawing.WORKERS.stop()
     drawing.warm()
-    end = time.monotonic() + 20
+    end = time.monotonic() + PATIENCE
     while not drawing.WORKERS.pids and time.monotonic() < end:
         time.sleep(0.05)
 

@@ -14,7 +14,7 @@ from pictures import SITE, record_of
 from attnviz import api
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError, ShapeError
-from attnviz.core.masks import Painted, Subsequent
+from attnviz.core.masks import Full, Painted, Subsequent
 from attnviz.metrics.alike import Divergences, divergences, map2d, tree
 from attnviz.metrics.compare import Side, align, compare, first_moved, jensen_shannon, total_variation
 
@@ -62,6 +62,10 @@ def test_every_token_is_paired_or_said_to_be_alone(before, after):
     assert sorted(j for _, j in found.pairs) == [j for _, j in found.pairs]
     assert {(i, j) for i, j in found.pairs if before[i] != after[j]} == set(found.changed)
     assert found.same == (before == after)
+
+
+def test_a_word_that_stands_often_is_paired_in_a_long_text():
+    assert align(["a"] * 300, ["b", *["a"] * 300]).only_after == (0,)
 
 
 def test_one_word_changed_stands_where_the_other_stood():
@@ -230,6 +234,7 @@ def test_a_head_that_is_off_moves_the_weights_of_later_layers_alone():
     assert moved[head] == max(moved) > 0
     assert first_moved(before, first, least=1.0) is None
     assert first_moved(before, last) is None
+    assert first_moved(before, api.analyze("the cat sat", "story", Edits(~Full())))[0] == Site("decoder", 0)
 
 
 def test_another_text_that_was_written_is_a_change():

@@ -6,7 +6,7 @@ import torch
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from pictures import SITE, record_of
+from pictures import SITE, record_of, with_sink
 
 from attnviz import api
 from attnviz.core.edits import Edits
@@ -95,6 +95,14 @@ def test_a_row_with_nothing_to_mix_is_followed_as_in_the_table(policy, heads):
 
     torch.testing.assert_close(followed, rollout(mixed(record, heads=heads))[-1], rtol=0, atol=1e-6)
     assert found.left_out == mixed(record, heads=heads).left_out
+
+
+@pytest.mark.parametrize("heads", ["mean", 0])
+def test_a_sink_takes_no_part_in_what_is_followed(heads):
+    record = with_sink("a b c".split())
+
+    torch.testing.assert_close(rows(record, range(3), heads=heads)[1], mixed(record, heads=heads).layers[0])
+    torch.testing.assert_close(mixed(record, heads=heads).layers[0].sum(1), torch.ones(3).double())
 
 
 def test_flow_by_hand():

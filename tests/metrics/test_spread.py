@@ -121,16 +121,15 @@ def test_links_are_the_largest_weights_in_order(step, head, sentence, block, cou
 
 def test_equal_links_come_in_the_order_of_the_text(monkeypatch):
     """However the map is cut; a window has links of its own cells, by their positions."""
-    weights = np.zeros((9, 9))
-    weights[:, 0] = 1
-    step = from_arrays(weights=weights).steps[0]
+    step = from_arrays(weights=np.full((9, 9), 1 / 9)).steps[0]
     for side in (2, 100):
         monkeypatch.setattr(stream, "HEIGHT", side)
-        found = metrics.links(step, 0, 4, rows=slice(2, None))
+        monkeypatch.setattr(stream, "WIDTH", side)
+        found = metrics.links(step, 0, 12, rows=slice(2, None))
 
-        assert found["query"].tolist() == [2, 3, 4, 5]
-        assert found["key"].tolist() == [0] * 4
-        assert found["weight"].tolist() == pytest.approx([1] * 4)
+        assert found["query"].tolist() == [2] * 9 + [3] * 3
+        assert found["key"].tolist() == [*range(9), 0, 1, 2]
+        assert found["weight"].tolist() == pytest.approx([1 / 9] * 12)
 
 
 @given(step=steps, head=heads, sentence=st.integers(0, B - 1), block=sides, window=st.tuples(windows, windows))

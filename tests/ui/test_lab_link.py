@@ -99,6 +99,7 @@ def test_any_other_text_is_refused_with_a_sentence(text):
         "documents-3_x",
         "painted-5_5_0_0",
         "painted-0_0_99999_99999",
+        "painted-0_0_90_90-100_100_190_190",
         "random-9-2",
         "and",
         "nonsense",

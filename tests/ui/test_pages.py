@@ -3,7 +3,7 @@
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from attnviz.ui.shared import cache, words
+from attnviz.ui.shared import cache, state, words
 from attnviz.ui.shared.mask import MASK
 
 CAUSAL = "Causal (hide the future) · all layers"
@@ -120,6 +120,15 @@ def test_what_a_browser_says_before_it_has_the_new_link_takes_nothing_back():
     assert app.text_area(key="text").value == "three"
     assert app.query_params["text"] == "three"
     assert "off" not in app.query_params
+
+
+def test_the_states_of_the_latest_addresses_are_kept_for_back(monkeypatch):
+    monkeypatch.setattr(state, "MOST_SEEN", 2)
+    app = opened(text="one")
+    for text in ("two", "three", "four"):
+        app.text_area(key="text").set_value(text).run()
+
+    assert [dict(link)["text"] for link in app.session_state["state"][state.SEEN]] == [("two",), ("three",), ("four",)]
 
 
 def test_a_head_that_is_off_is_named_and_can_be_put_back():

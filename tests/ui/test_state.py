@@ -166,6 +166,10 @@ def test_a_text_too_long_for_a_link_is_left_out():
     assert State().put(TEXT, "").link() == {"text": [""]}
 
 
+def test_an_empty_text_of_a_link_names_none_of_several():
+    assert read({"kinds": [""]}, settings.LINKED) == State().put(PROBLEMS, ())
+
+
 def test_of_a_model_and_of_a_text_are_let_go_of_with_it():
     """Where one setting is about another it goes with it, and no other does."""
     chosen = read({name: [text] for name, text in LINKS.items()}, settings.LINKED).linked()
