@@ -178,7 +178,7 @@ def called(side: Side) -> str:
 def _step(side: Side) -> str:
     """Of a model trained here: how long it was trained."""
     _, _, step = side.record.source.partition(AFTER)
-    return f"after step {step}" if step.strip("0") else "untrained" if step else "trained"
+    return f"step {step}" if step.strip("0") else "untrained" if step else "trained"
 
 
 def _edits(side: Side) -> str:

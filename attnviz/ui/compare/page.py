@@ -49,7 +49,7 @@ def _compared(bar: Bar, a: Side, b: Side, maps: DeltaGenerator) -> None:
         whole = _measured(at, beside(a, reads, _apart))
     except AttnvizError as error:
         note(words.SIDE_BY_SIDE.format(why=error), "notice")
-        _side_by_side(a, b)
+        _side_by_side(bar, a, b)
         said.both(a, b, None, None)
         return
     found = _measured(at, _seen(at, whole))
@@ -183,7 +183,9 @@ def _select(lent: Callable[[], Beside], point: dict) -> None:
         look.toggle_cell((query, key))
 
 
-def _side_by_side(a: Side, b: Side) -> None:
+def _side_by_side(bar: Bar, a: Side, b: Side) -> None:
+    with bar.export:
+        everything.menu(bar.at)
     for column, name, side in zip(st.columns(2), "AB", (a, b), strict=True):
         with column:
             heading(name)

@@ -1,6 +1,7 @@
 """The numbers of all heads: as a table, two of them against each other, and the chosen head."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import pandas as pd
 import streamlit as st
@@ -59,12 +60,14 @@ def panel(bar: Bar) -> None:
     known = numbers(bar.at)
     with bar.view:
         order, _ = ordered(known)
-    with bar.export:
-        everything.menu(bar.at)
     if not known.names:  # not asked for yet
+        with bar.export:
+            everything.menu(bar.at)
         return
     _all_heads(bar.at, known, order)
-    _against(bar.at, known)
+    scatter = _against(bar.at, known)
+    with bar.export:
+        pictures.take_away(scatter, "scatter", more=partial(everything.button, bar.at, (scatter,)))
 
 
 def _all_heads(at: Look, known: Numbers, order: Order) -> None:
@@ -81,11 +84,14 @@ def _all_heads(at: Look, known: Numbers, order: Order) -> None:
         quiet(" ".join((words.DASH, *guessed)))
 
 
-def choosing(at: Look, found: pd.DataFrame, names: Sequence[str], *, key: str, high: int = HIGH, **columns) -> None:
+def choosing(
+    at: Look, found: pd.DataFrame, names: Sequence[str], *, key: str, high: int = HIGH, brief: bool = False, **columns
+) -> None:
     """A row for each head, as "decoder 1.0", that of `at` marked: a cell of another frames it, reached by keys too.
 
     Args:
         names: the columns after the head.
+        brief: whether changes have short names, as on a phone.
         columns: how those are drawn that hold no number of a head.
     """
     every = heads_of(found)
@@ -100,7 +106,7 @@ def choosing(at: Look, found: pd.DataFrame, names: Sequence[str], *, key: str, h
     found = found.assign(place=short_names(found), mark="")[["mark", "place", *names]].reset_index(drop=True)
     marked = [i for i, head in enumerate(every) if head == (at.site, at.number)]
     found.loc[marked, "mark"] = words.CHOSEN
-    columns = {name: _column(name, found[name]) for name in names if name in TITLES} | columns
+    columns = {name: _column(name, found[name], brief) for name in names if name in TITLES} | columns
     options = {"on_select": chosen, "selection_mode": "single-cell", "hide_index": True, "placeholder": "–"}
     options |= {"height": height(found, high)}
     if "role" in names:
@@ -120,11 +126,11 @@ def _first_columns(others: dict) -> dict:
 
 
 def _role_column(roles: pd.Series) -> tuple[st.column_config.Column, int | None]:
-    """As wide as the longest role, or one that is wrapped, in rows that are higher than two lines; not on a phone."""
+    """As wide as the longest role, or one that is wrapped, in rows that are higher than two lines."""
     longest = int(roles.fillna("").str.len().max())
-    needed = 18 + 32 * longest // 5
+    needed = 14 + 32 * longest // 5
     wide = min(ON_A_PHONE if look.room() else WIDE, max(NARROW, needed))
-    high = max(62, 26 + 14 * (longest // (wide // 9))) if needed > wide and not look.room() else None
+    high = max(62, 26 + 14 * (longest // (wide // 9))) if needed > wide else None
     return st.column_config.TextColumn(common.ROLE, help=words.ROLE_MEANS, width=wide), high
 
 
@@ -144,17 +150,17 @@ def _ordered(found: pd.DataFrame, order: Order) -> pd.DataFrame:
     return found.assign(place=[ranks.get(head) for head in heads_of(found)]).dropna(subset="place").sort_values("place")
 
 
-def _column(name: str, values: pd.Series) -> st.column_config.Column:
+def _column(name: str, values: pd.Series, brief: bool) -> st.column_config.Column:
     """A number; a share, and a change when off, is a bar, too, where there is room. Its meaning is read at its name."""
     percent, most = name == "output", 1 if name in SHARES else float(values.max()) or 1
-    options = {"label": (words.OFF_ON_A_PHONE if look.room() else words.OFF_TITLES).get(name, TITLES[name])}
+    label = (words.OFF_IN_SHORT if brief or look.room() else words.OFF_TITLES).get(name, TITLES[name])
+    options = {"label": label}
     options |= {"help": meant(name), "format": "%.1f" if percent else "%.4f" if most < FAINT else "%.3f"}
     if look.room() or name not in (*SHARES, *OFF):
         return st.column_config.NumberColumn(**options)
     most = 100 * most if percent else most
-    return st.column_config.ProgressColumn(
-        **options, min_value=0, max_value=most, color=BAR, width=182 if name == "divergence" else 126
-    )
+    wide = max(108, 16 + 67 * len(label) // 10)
+    return st.column_config.ProgressColumn(**options, min_value=0, max_value=most, color=BAR, width=wide)
 
 
 def _roles(at: Look, found: pd.DataFrame) -> list[str | None]:
@@ -185,8 +191,8 @@ def _meaning(name: str) -> str:
     return text.format(title=metric.title, formula=metric.formula, where=metric.where, means=means)
 
 
-def _against(at: Look, known: Numbers) -> None:
-    """Two numbers against each other, or one alone, beside what they mean."""
+def _against(at: Look, known: Numbers) -> figures.Figure:
+    """Two numbers against each other, or one alone, which is given, beside what they mean."""
     up = "distance" if known.table["distance"].notna().all() else "output_share"
     drawn = {"titles": TITLES, "dark": at.dark, "room": look.room()}
     drawn |= {"focused": (at.site, at.head), "rev": look.rev("every")}
@@ -197,12 +203,13 @@ def _against(at: Look, known: Numbers) -> None:
             y = _number((*known.names, COUNT), common.Y_AXIS, UP, up)
         with place:
             scatter = figures.scatter(at.record, known.table, x, None if y == COUNT else y, **drawn)
-            pictures.show(scatter, "scatter", select="head", on_select=select)
+            pictures.picture(scatter, "scatter", select="head", on_select=select)
         with beside:
             named(at)
             st.markdown("\n\n".join(_meaning(name) for name in dict.fromkeys((x, y)) if name != COUNT))
             with st.expander(words.MEANINGS):
                 st.markdown("\n\n".join([ROWS, *map(_meaning, known.names)]))
+    return scatter
 
 
 def _number(names: tuple[str, ...], title: str, setting: Setting[str], opening: str) -> str:

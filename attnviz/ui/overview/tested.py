@@ -6,6 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from attnviz.ablation import Sweep
+from attnviz.figures.overview import FEW
 from attnviz.ui.overview import card, every, tables, words
 from attnviz.ui.overview.numbers import OFF, TITLES, Numbers, switched_off
 from attnviz.ui.shared import look
@@ -48,5 +49,6 @@ def _table(at: Look, known: Numbers, *, by: str, names: tuple[str, ...]) -> None
     change, changes = known.row((at.site, at.number))[by], known.table[by]
     rank, count = 1 + int((changes > change).sum()), int(changes.notna().sum())
     card.named(at, rank="" if pd.isna(change) else words.RANK.format(rank=rank, count=count))
-    tables.choosing(at, known.table.sort_values(by, ascending=False, kind="stable"), names, key="tested")
+    ranked = known.table.sort_values(by, ascending=False, kind="stable")
+    tables.choosing(at, ranked, names, key="tested", brief=len(ranked) > FEW)
     quiet(*(words.NUMBER_MEANS.format(number=TITLES[name], means=card.meant(name)) for name in names))

@@ -28,7 +28,7 @@ OFF = {
 """What changes when a head is off; what matters first."""
 OFF_SHORT = {"divergence": "Prediction change", "output": "Output change", "turned": "Vector turn"}
 OFF_TITLES = {"divergence": "Prediction change (nats)", "output": "Output change (%)", "turned": "Vector turn"}
-OFF_ON_A_PHONE = {"divergence": "Change (nats)", "output": "Output (%)", "turned": "Turn"}
+OFF_IN_SHORT = {"divergence": "Change (nats)", "output": "Output (%)", "turned": "Turn"}
 """What the same is called over a column."""
 OFF_IN_LINKS = {
     "output": "Change of the output when off",
