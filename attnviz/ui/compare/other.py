@@ -217,7 +217,7 @@ def _head(a: Look, other: Other, own: DeltaGenerator) -> Side:
     if chosen not in every:
         chosen = _another_head(a)
         note(words.NO_HEAD.format(missing=_named(other.value), instead=_named(chosen)), "notice")
-    options = {"format_func": _brief if look.room() else _named, "width": 230}
+    options = {"format_func": _brief, "width": 180}
     _ask(own, st.selectbox, words.HEAD, "head", chosen, every, **options)
     return replace(side_of(a), site=chosen[0], head=chosen[1])
 
