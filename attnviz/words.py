@@ -10,6 +10,7 @@ from attnviz.core.amounts import counted, decimals, percent
 from attnviz.core.display import as_sentence, in_title, isolated, shown
 from attnviz.core.edits import Site
 from attnviz.core.leaks import LeakTest
+from attnviz.core.masks import Full
 from attnviz.core.record import ALL, Record, Step
 from attnviz.core.tokens import Token
 from attnviz.metrics.alike import Divergences
@@ -169,7 +170,8 @@ def mask(seen: SeenMask) -> str:
     open_keys = seen.open_keys.tolist()
     cells = f"{sum(open_keys)} of {rows * columns} cells may attend."
     last = rows and f"The last query, {named(seen.queries, rows - 1)}, may look at {counted(open_keys[-1], 'key')}."
-    text = f"Mask '{seen.mask}', {_size(seen)}: {cells}"
+    named_mask = "No mask" if isinstance(seen.mask, Full) else f"Mask '{seen.mask}'"
+    text = f"{named_mask}, {_size(seen)}: {cells}"
     parts = [text, "" if seen.notes else last, *map(as_sentence, filter(None, [seen.window, *seen.notes]))]
     return " ".join(filter(None, parts))
 

@@ -60,7 +60,7 @@ def leaks(laid: Laid, may_attend: Tensor, *, stated: bool) -> Iterator[Finding]:
     says = f"{rows} {see} {after} after {it}: position {query} saw position {key}. In all, {in_numbers(may_attend)}."
     fix = "Block them: tril(diagonal=0) is open, triu(diagonal=1) blocked."
     if not stated:
-        fix += " If they are meant, say that it is not causal."
+        fix += " If they are meant to be open, check it again as not causal."
     yield laid.finding("future-leak", "error" if stated else "warning", says, fix, open_ahead)
 
 

@@ -327,12 +327,12 @@ def test_the_masks_page_shows_the_mask_of_the_decoder():
     app = opened(masks_page, model="translator")
 
     assert "Mask &#x27;causal&#x27;" in html(app)
-    assert "decoder layer 0" in html(app)
+    assert "decoder layer 1" in html(app)
     assert "Original model" in captions(app)
 
     app.toggle(key="own_mask").set_value(False).run()
 
-    assert "Mask &#x27;full&#x27;" in html(app)
+    assert "No mask, " in html(app)
     assert button(app, "built-in causal mask off")
 
 

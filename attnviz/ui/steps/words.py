@@ -83,7 +83,7 @@ TOO_MANY_NUMBERS = "{most} numbers can be set by hand in a link; let go of some 
 CHECK = "Check against PyTorch"
 CHECK_MEANS = (
     "All heads of this call, on the same tensors. Rounding alone makes about 1e−7 of numbers near 1, and more of "
-    "larger ones."
+    "larger ones: so small a difference means that both compute the same."
 )
 COST = "Cost of this call, one sentence"
 COST_HEAD = ("tokens", "FLOPs of Q Kᵀ", "FLOPs of weights V", "bytes of scores")
