@@ -57,7 +57,7 @@ def tab(lab: Lab) -> None:
     left = right = st.container()
     if what in (FILE, PASTED):
         with left, st.container(horizontal=True, gap="large"):
-            left = st.container(width="stretch" if look.room() else {FILE: 460, PASTED: 340}[what], key="given")
+            left = st.container(width="stretch" if look.room() else {FILE: 720, PASTED: 340}[what], key="given")
             right = st.container(key="found")
     try:
         with left:
@@ -83,7 +83,8 @@ def _given(lab: Lab, what: str) -> tuple[str, Array, float] | None:
     if what == FILE:
         file = st.file_uploader(words.UPLOAD, [end[1:] for end in reading.ENDINGS], key="file")
         if file is None:
-            quiet(words.NO_FILE)
+            quiet(words.NO_FILE.format(kinds=", ".join(end[1:].upper() for end in reading.ENDINGS)))
+            _rules(opened=not look.room())
             return None
         return _chosen(reading.read_file(clean(file.name), file.getvalue()))
     with st.container(gap=None, key="numbers box"):
@@ -130,8 +131,15 @@ def _check(lab: Lab, what: str, name: str, array: Array, rounding: float) -> Non
                 if is_open:
                     _ways_to_read(lab, what)
             _take_away(what, name, array, report, said)
-            rules = table_html([*CHECKS.items()], rows_named=True)
-            st.html(details_html(words.RULES.format(count=len(CHECKS)), rules))
+            _rules()
+
+
+def _rules(*, opened: bool = False) -> None:
+    """What is checked, and when each rule speaks."""
+    title, rules = words.RULES.format(count=len(CHECKS)), table_html([*CHECKS.items()], rows_named=True)
+    if opened:
+        label(title)
+    st.html(rules if opened else details_html(title, rules))
 
 
 def _has_cells(found: Finding) -> bool:

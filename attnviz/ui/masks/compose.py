@@ -40,8 +40,8 @@ def tab(lab: Lab, bar: Bar) -> None:
         if not phone:
             with st.container(width=248, gap="small", key="list"):
                 rulelist.known(lab)
-                _rules(lab)
                 _in_words(lab, shown["view"], told)
+                _rules(lab)
         with st.container(horizontal=True, gap="small", key="maps"):
             first = st.container(width="content") if phone and not paint else None  # weights show what is blocked, too
             with st.container(width="content"):
