@@ -259,6 +259,7 @@ if (!window.attnvizWalk) {
     for (const [name, [one]] of Object.entries(TALL)) if (one && !one.tall) tall.observe(Object.assign(one, {tall: name}));
     document.body.append(...(spoken.isConnected ? [] : [spoken]));
     document.querySelectorAll("section[role=presentation][aria-label]").forEach((place) => place.setAttribute("role", "group"));
+    document.querySelectorAll('.stCode pre:has(code[style*="white-space: pre;"])').forEach((code) => { code.tabIndex = 0; });  // it scrolls
     [...charts].forEach((chart) => {
       const picture = chart.closest(PICTURES), painted = picture && chart.querySelector(".marks")?.parentElement;
       if (!painted) return;
