@@ -157,8 +157,7 @@ class Map:
 
     def _legend(self, title: float) -> Frame:
         """The legend of what occurs, under the map; if it is short, right of the title."""
-        occurs = np.flatnonzero(np.bincount(self.states.ravel(), minlength=len(self.kinds))).tolist()
-        lines = state.entries([self.kinds[i] for i in occurs], self.style.colors)
+        lines = state.entries([self.kinds[i] for i in self.occurring], self.style.colors)
         if not self.style.is_paired:
             return self._below(lines, self.ramp)
         wide = {"width": ASIDE, "narrowest": ASIDE, "colors": self.style.colors}
@@ -224,6 +223,11 @@ class Map:
         return np.where(on_ramp, pixels.shades(self.shade), ground)
 
     @cached_property
+    def occurring(self) -> list[int]:
+        """Which of the kinds occur."""
+        return np.flatnonzero(np.bincount(self.states.ravel())).tolist()
+
+    @cached_property
     def labels(self) -> list[dict]:
         """What of the labels can be clicked."""
         return labels.clicked(self, upright=self._room.upright)
@@ -233,11 +237,11 @@ class Map:
         return pixels.palette(self.style.colors, gray=self.gray)
 
     def uri(self, *, scale: int) -> str:
-        """The map as an image, `scale` times as large as on the screen."""
-        zoom = max(1, round(scale * self.size.cell))
-        strokes = [kind.stroke() for kind in self.kinds]
-        marks = {stroke: [i for i, other in enumerate(strokes) if other == stroke] for stroke in strokes if stroke}
+        """The map as an image, `scale` times its size on the screen; there a pixel a cell if none is drawn on."""
+        strokes = {i: stroke for i in self.occurring if (stroke := self.kinds[i].stroke())}
+        marks = {stroke: [i for i, other in strokes.items() if other == stroke] for stroke in strokes.values()}
         drawn = [(sign, np.isin(self.states, kinds), color) for (sign, color), kinds in marks.items()]
+        zoom = max(1, round(scale * self.size.cell)) if drawn or scale > 1 else 1
         image = pixels.paint(self.ground, drawn, height=self.size.rows * zoom, width=self.size.columns * zoom)
         return pixels.data_uri(image, self._palette)
 

@@ -1,12 +1,14 @@
 """Large maps on the screen: one image, and what lies under the pointer in words. The one full-Vega specification.
 
-Vega-Lite cannot turn a pointer into a row and a column of an image. Here two signals do; the numbers of a row travel as
-bytes and only the cell under the pointer is read. All that changes stands in one table, so the
-browser can replace it in place; no text of a user stands in the specification.
+Vega-Lite cannot turn a pointer into a row and a column of an image. Here two signals do. All that changes stands in one
+table, so the browser can replace it in place; no text of a user stands in the specification. What is read of the cells
+is a file that the browser asks for, as the picture need not wait for it.
 """
 
+import json
 from collections.abc import Sequence
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
+from hashlib import blake2b
 from typing import Protocol
 
 import numpy as np
@@ -30,6 +32,9 @@ HINT = "Point at a square to read it, click to keep it{}."
 LOOKS_AT = "looks at"
 """What a query does to a key, in a readout."""
 
+NO_CELLS = "data:application/json,[]"
+"""Where what is read of the cells is found before there is a picture."""
+
 FAR = 6
 """Pixels from which on a pointer that is held down drags."""
 
@@ -46,6 +51,7 @@ class Readable(Protocol):
     frame: frame.Frame
     names: tuple[list[str], list[str]]
     labels: list[dict]
+    occurring: list[int]
     positions: tuple[np.ndarray, np.ndarray]
     lasts: tuple[np.ndarray, np.ndarray]
 
@@ -56,7 +62,8 @@ class Readable(Protocol):
 def screen(drawing: Readable) -> tuple[dict, Table]:
     """A Vega specification of a map, and the table that it draws.
 
-    The table must be given beside the specification, as the data named "source". A click sets the signal "cell" to what
+    The table must be given beside the specification, as the data named "source", with an address in the place of the
+    `Cells` in its column "read", where their `json` is found. A click sets the signal "cell" to what
     a Vega-Lite point selection would give: [{"query": ..., "key": ..., "rev": ...}]. Of a map that zooms, a drag sets
     the signal "zoom" in the same way to the first and last positions of what it went over, with the fields top, bottom,
     left and right; the wheel with Ctrl to half of what is seen, around the pointer, or to {"out": 1}.
@@ -83,26 +90,28 @@ def page(width: float, height: float, select: Sequence[str], colors: Theme) -> d
 
 @lru_cache(maxsize=64)
 def _spec(size: Size, numbers: tuple[str, ...], tile: int, zooms: bool, hint: str, colors: Theme) -> dict:
+    drawn = {"data": [*parts("map", "label", *frame.KINDS), _cells(size)], "signals": _read(size, numbers, tile)}
     return page(size.width, size.height, ["cell", "zoom"] if zooms else ["cell"], colors) | {
-        "signals": _signals(size.rows, size.columns, size.cell, numbers, tile, zooms, hint),
-        "marks": [{"type": "group", "data": parts("map", "label", *frame.KINDS), "marks": _marks(size, zooms, colors)}],
+        "signals": _signals(size.rows, size.columns, size.cell, tile, zooms, hint),
+        "marks": [{"type": "group", "marks": _marks(size, zooms, colors)} | drawn],
     }
 
 
 def table(drawing: Readable) -> Table:
     """Rows first, then columns, the map and its sayings, then everything that is drawn, told apart by `kind`."""
-    sayings, packed = pack(drawing)
+    sayings, cells = pack(drawing)
     ends = zip(("row", "column"), drawing.positions, drawing.lasts, drawing.names, strict=True)
     rows, columns = (
         {"kind": [kind] * len(names), "position": first.tolist(), "last": last.tolist(), "name": names}
         for kind, first, last, names in ends
     )
     counts = {"rows": drawing.size.rows, "columns": drawing.size.columns}
-    drawn = [{"kind": "map", "uri": drawing.uri(scale=1), "position": drawing.style.rev} | counts]
+    drawn = [{"kind": "map", "uri": drawing.uri(scale=1), "position": drawing.style.rev, "read": cells} | counts]
+    drawn[0]["offset"] = None if drawing.offsets is None else _digits(_shortest(drawing.offsets, drawing.size.tile**2))
     drawn += [{"kind": "saying", "name": saying} for saying in sayings]
     drawn += [{"kind": "label", "position": one["query"], "last": one["key"]} | one for one in drawing.labels]
     rest = picture.columns(_COLUMNS, [*drawn, *around(drawing.frame)])
-    return picture.stacked(_COLUMNS, [rows | packed, columns, rest])
+    return picture.stacked(_COLUMNS, [rows, columns, rest])
 
 
 def around(drawn: frame.Frame) -> list[dict]:
@@ -111,25 +120,54 @@ def around(drawn: frame.Frame) -> list[dict]:
 
 
 _COLUMNS = (
-    "kind", "position", "last", "name", "weight", "score", "saying", "offset", "rows", "columns",
+    "kind", "position", "last", "name", "read", "offset", "rows", "columns",
     "x", "y", "x2", "y2", "text", "color", "fill", "stroke", "width", "path", "size", "uri",
 )  # fmt: skip
 
 
-def pack(drawing: Readable) -> tuple[list[str], dict[str, list[bytes]]]:
-    """The sayings that occur, and the cells of each row as bytes, by name.
+class Cells:
+    """What is read of each cell, as arrays of big-endian numbers by name, (rows, columns).
 
-    A cell's weight and score are the four bytes of a float32, exact to its last bit; its saying is a number among
-    those that occur, in as many bytes as all of them need, and so is where in its tile the largest weight stands.
+    Weight and score are float32, exact to the last bit; the saying is a number among those that occur.
     """
-    used = np.flatnonzero(np.bincount(drawing.states.ravel()))
-    shortest = np.min_scalar_type(max(0, len(used) - 1)).newbyteorder(">")
-    codes = np.searchsorted(used, drawing.states).astype(shortest)
+
+    def __init__(self, arrays: dict[str, np.ndarray]):
+        self.arrays = arrays
+
+    @property
+    def nbytes(self) -> int:
+        return sum(array.nbytes for array in self.arrays.values())
+
+    @cached_property
+    def name(self) -> str:
+        """The same for the same cells, and for no others."""
+        content = blake2b(digest_size=20)
+        for name, array in self.arrays.items():
+            content.update(f"{name} {array.dtype} {array.shape} ".encode())
+            content.update(array)
+        return content.hexdigest()
+
+    def json(self, of: str) -> bytes:
+        """One row: the address that it is found at, and of all cells, row by row, equally many hexadecimal digits."""
+        digits = {name: _digits(array) for name, array in self.arrays.items()}
+        return json.dumps([{"of": of} | digits]).encode()
+
+
+def pack(drawing: Readable) -> tuple[list[str], Cells]:
+    """The sayings that occur, and what is read of the cells."""
+    used = drawing.occurring
+    codes = _shortest(np.searchsorted(used, drawing.states), len(used))
     arrays = {name: _float32(values) for name, (values, _) in drawing.numbers.items()} | {"saying": codes}
-    if drawing.offsets is not None:
-        arrays["offset"] = drawing.offsets.astype(np.min_scalar_type(drawing.size.tile**2 - 1).newbyteorder(">"))
-    packed = {name: [row.tobytes() for row in array] for name, array in arrays.items()}
-    return [drawing.kinds[i].says for i in used.tolist()], packed
+    return [drawing.kinds[i].says for i in used], Cells(arrays)
+
+
+def _shortest(codes: np.ndarray, count: int) -> np.ndarray:
+    """Codes below a count, in as few bytes as all of them need."""
+    return codes.astype(np.min_scalar_type(max(0, count - 1)).newbyteorder(">"))
+
+
+def _digits(array: np.ndarray) -> str:
+    return array.tobytes().hex()
 
 
 def _float32(values: np.ndarray) -> np.ndarray:
@@ -146,36 +184,63 @@ def number_of(bits: str, form: str) -> str:
     return f"({exponent} === 255 ? {others} : format({finite}, '{form}'))"
 
 
-def _signals(
-    rows: int, columns: int, cell: float, numbers: tuple[str, ...], tile: int, zooms: bool, hint: str
-) -> list[dict]:
-    """From the pointer to a cell, and from a cell to words. `at` counts cells row by row; -1 is none."""
+def _signals(rows: int, columns: int, cell: float, tile: int, zooms: bool, hint: str) -> list[dict]:
+    """From the pointer to a cell. `at` counts cells row by row; -1 is none."""
     place = f"clamp(floor(y() / {cell}), 0, {rows - 1}) * {columns} + clamp(floor(x() / {cell}), 0, {columns - 1})"
     row, column = f"data('source')[floor(at / {columns})]", f"data('source')[{rows} + at % {columns}]"
-    drawn = f"data('source')[{rows + columns}]"
-    query, key = f"{row}.position", f"{column}.position"
-    if tile > 1:
-        query, key = f"{query} + floor(offset / {tile})", f"{key} + offset % {tile}"
+    drawn = _map(rows, columns)
+    query, key = _tiled(f"{row}.position", f"{column}.position", tile)
     clicked = f"{{query: {query}, key: {key}, rev: {drawn}.position}}"
     labeled = f"{{query: datum.position, key: datum.last, rev: {drawn}.position}}"
-    packed = (*numbers, "saying", *(["offset"] if tile > 1 else []))
-    words = [
-        *(f"'{name} ' + {number_of(name, FORMS[name])}" for name in numbers),
-        *([f"'from query ' + ({query}) + ' to key ' + ({key})"] if tile > 1 else []),
-        f"data('source')[{rows + columns + 1} + saying].name",
-    ]
+    offset = {"name": "offset", "update": code_of(f"{drawn}.offset", rows * columns, "at < 0")}
     selected = f"{'far ? cell : ' * zooms}{_point(clicked)}"
+    who = f"{row}.name + ' {LOOKS_AT} ' + {column}.name"
     return [
         {
             "name": "at",
             "value": -1,
             "on": [{"events": "@cells:pointermove", "update": place}, {"events": "@cells:pointerout", "update": "-1"}],
         },
-        *({"name": name, "update": cell_of(f"{row}.{name}", columns)} for name in packed),
+        *([offset] if tile > 1 else ()),
         *(_zoom(rows, columns, cell) if zooms else ()),
-        *_readout(f"{row}.name + ' {LOOKS_AT} ' + {column}.name", words, hint),
+        {"name": "who", "update": f"at < 0 ? '{hint}' : {who}"},
         _selected(selected, _point(labeled)),
     ]
+
+
+def _map(rows: int, columns: int) -> str:
+    """The row of the table that is the map."""
+    return f"data('source')[{rows + columns}]"
+
+
+def _tiled(query: str, key: str, tile: int) -> tuple[str, str]:
+    """The positions of what is read of a tile, from those where it begins."""
+    return (f"{query} + floor(offset / {tile})", f"{key} + offset % {tile}") if tile > 1 else (query, key)
+
+
+def _cells(size: Size) -> dict:
+    """The data of what is read of the cells; a picture is drawn without waiting for it."""
+    url = f"length(data('source')) ? {_map(size.rows, size.columns)}.read : '{NO_CELLS}'"
+    return {"name": "read", "url": {"signal": url}, "format": {"type": "json"}, "async": True}
+
+
+def _read(size: Size, numbers: tuple[str, ...], tile: int) -> list[dict]:
+    """What is read of the cell that is pointed at, in words; "…" while that is on its way."""
+    rows, columns = size.rows, size.columns
+    query, key = _tiled(
+        f"data('source')[floor(at / {columns})].position", f"data('source')[{rows} + at % {columns}].position", tile
+    )
+    there = f"length(data('read')) && data('read')[0].of === {_map(rows, columns)}.read"
+    words = [
+        *(f"'{name} ' + {number_of(name, FORMS[name])}" for name in numbers),
+        *([f"'from query ' + ({query}) + ' to key ' + ({key})"] if tile > 1 else []),
+        f"data('source')[{rows + columns + 1} + saying].name",
+    ]
+    none = f"at < 0 || !({there})"
+    fields = ((name, code_of(f"data('read')[0].{name}", rows * columns, none)) for name in (*numbers, "saying"))
+    said = " + '   ·   ' + ".join(words)
+    what = f"at < 0 ? '' : {there} ? {said} : '…'"
+    return [*({"name": name, "update": how} for name, how in fields), {"name": "what", "update": what}]
 
 
 def _selected(by_cell: str, by_label: str) -> dict:
@@ -183,15 +248,6 @@ def _selected(by_cell: str, by_label: str) -> dict:
     clicks = [{"events": "@cells:click", "update": by_cell}, {"events": "@labels:click", "update": by_label}]
     escape = {"events": "window:keydown[event.key === 'Escape']", "update": "null"}
     return {"name": "cell", "value": None, "on": [*clicks, escape]}
-
-
-def _readout(who: str, words: list[str], hint: str) -> list[dict]:
-    """The two lines under a map."""
-    what = " + '   ·   ' + ".join(words)
-    return [
-        {"name": "who", "update": f"at < 0 ? '{hint}' : {who}"},
-        {"name": "what", "update": f"at < 0 ? '' : {what}"},
-    ]
 
 
 def _point(fields: str) -> str:
@@ -245,12 +301,10 @@ def _held(rev: str) -> str:
     return f"held && far && begun[2] === {rev}"
 
 
-def cell_of(cells: str, columns: int) -> str:
-    """The number of the cell that is pointed at, of the equally long numbers of a row; how long, the row tells."""
-    long = f"length({cells}) / {columns}"
-    last = f"{long} * (at % {columns} + 1) - 1"
-    parts = (f"({i} < {long} ? {cells}[{last} - {i}] * {256**i} : 0)" for i in range(4))
-    return f"at < 0 ? 0 : {' + '.join(parts)}"
+def code_of(cells: str, count: int, none: str) -> str:
+    """The number of the cell that is pointed at, of the equally many hexadecimal digits of each of a count."""
+    long = f"length({cells}) / {count}"
+    return f"{none} ? 0 : toNumber('0x' + slice({cells}, at * {long}, (at + 1) * {long}))"
 
 
 def parts(*kinds: str) -> list[dict]:

@@ -15,6 +15,7 @@ from types import ModuleType
 
 import streamlit
 from starlette.middleware import Middleware
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from streamlit import config, runtime
 from streamlit.runtime import RuntimeState
@@ -79,7 +80,27 @@ class SecurityHeaders:
         await self.app(scope, receive, send_with_headers)
 
 
-middleware = [Middleware(SecurityHeaders), Middleware(BriefRuns)]
+class ReadCells:
+    """Answers what is read of the cells of a picture, which a browser asks for once it has the picture."""
+
+    def __init__(self, app: ASGIApp):
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        asked = scope["type"] == "http" and re.search(r"cells/\w+\.json$", scope["path"])
+        await (_read(asked[0]) if asked else self.app)(scope, receive, send)
+
+
+def _read(address: str) -> ASGIApp:
+    from attnviz.ui.shared.arrow import CELLS
+
+    if (cells := CELLS.get(address)) is None:  # its picture is gone; an error would be one of the page
+        return Response(b"[]", media_type="application/json", headers={"cache-control": "no-store"})
+    kept = {"cache-control": "private, max-age=86400, immutable"}  # the address says what there is
+    return Response(cells.json(address), media_type="application/json", headers=kept)
+
+
+middleware = [Middleware(SecurityHeaders), Middleware(BriefRuns), Middleware(ReadCells)]
 
 
 def set_options() -> None:

@@ -1,6 +1,9 @@
 """Tables on their way to the browser."""
 
+import asyncio
+import gc
 import io
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pytest
@@ -10,6 +13,7 @@ from pictures import SITE, record_of
 from attnviz import figures
 from attnviz.charts.picture import records
 from attnviz.core.edits import Edits
+from attnviz.ui import server
 from attnviz.ui.shared import arrow
 
 RECORD = record_of(["cat", "<b>", "שלום", "was"], edits=Edits(heads_off=frozenset({(SITE, 1)})))
@@ -37,3 +41,38 @@ def test_one_table_of_what_stands_around_a_picture_draws_what_many_do(name):
 
     assert len(few) < len(many)
     assert drawn(sent, few) == drawn(spec, many)
+
+
+def answered(path: str) -> bytes:
+    """What a server says to a browser that asks for a path."""
+    sent = []
+
+    async def send(message):
+        sent.append(message)
+
+    asked = server.ReadCells(None)({"type": "http", "method": "GET", "path": path}, None, send)
+    with ThreadPoolExecutor(1) as own:  # in a thread of its own: another test may run a loop in this one
+        own.submit(asyncio.run, asked).result()
+    assert sent[0]["status"] == 200
+    return sent[-1]["body"]
+
+
+def test_what_is_read_of_cells_is_found_as_long_as_a_picture_of_them_is_kept():
+    """At one address, whatever else the pictures show; from any page, and behind any path."""
+    record = record_of(["w"] * 60)
+    first, other = (
+        arrow.shown(*figures.head(record, SITE, 0, selected=cell).drawn_for_screen()) for cell in (None, (2, 1))
+    )
+    (address,) = set(first.data["read"].to_pylist()) - {None}
+    content = first.cells.json(address)
+
+    assert {*other.data["read"].to_pylist()} == {address, None}
+    assert answered(f"/{address}") == answered(f"/behind/{address}") == content
+    assert first.nbytes > first.cells.nbytes == 60 * 60 * 9
+
+    del first
+    gc.collect()
+    assert answered(f"/{address}") == content
+    del other
+    gc.collect()
+    assert answered(f"/{address}") == b"[]"

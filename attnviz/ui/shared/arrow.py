@@ -4,24 +4,30 @@ By way of pandas that took a third of the time of a click.
 """
 
 from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
 import pyarrow as pa
 
 from attnviz.charts.frame import KINDS
 from attnviz.charts.picture import Table, stacked
+from attnviz.charts.screen import Cells
+
+CELLS: WeakValueDictionary[str, Cells] = WeakValueDictionary()
+"""What is read of the cells of pictures that are kept, by the address that a browser asks for it at."""
 
 
 class Shown(NamedTuple):
-    """A specification whose tables are Arrow, and the table beside it."""
+    """A specification whose tables are Arrow, the table beside it, and what is read of its cells."""
 
     spec: dict[str, Any]
     data: pa.Table | None
+    cells: Cells | None = None
 
     @property
     def nbytes(self) -> int:
         """Of the tables; all else of a specification is one form's, and built once for all."""
         tables = self.spec.get("datasets", {}).values()
-        return sum(map(len, tables)) + (0 if self.data is None else self.data.nbytes)
+        return sum(map(len, tables)) + sum(one.nbytes for one in (self.data, self.cells) if one is not None)
 
 
 def shown(spec: dict[str, Any], data: Table | None) -> Shown:
@@ -29,7 +35,14 @@ def shown(spec: dict[str, Any], data: Table | None) -> Shown:
     if "datasets" in spec:
         spec = _joined(spec)
         spec = spec | {"datasets": {name: _bytes(table) for name, table in spec["datasets"].items()}}
-    return Shown(spec, pa.table(data) if isinstance(data, dict) else data)
+    if not isinstance(data, dict):
+        return Shown(spec, data)
+    cells = next(filter(None, data.get("read", ())), None)
+    if cells is not None:
+        address = f"cells/{cells.name}.json"
+        cells = CELLS.setdefault(address, cells)
+        data = data | {"read": [one and address for one in data["read"]]}
+    return Shown(spec, pa.table(data), cells)
 
 
 AROUND = "around"

@@ -83,7 +83,11 @@ if (!window.attnvizWalk) {
     to = {...to, at: [picture.walked[0] + now.left, picture.walked[1] + now.top]};
     picture.pointed = to.one;
     send(to, "pointerover", "pointermove");
-    requestAnimationFrame(() => requestAnimationFrame(() => { spoken.textContent = readout(picture, to); }));
+    const speak = () => { spoken.textContent = readout(picture, to); };
+    requestAnimationFrame(() => requestAnimationFrame(() => {
+      speak();
+      if (spoken.textContent.endsWith("…")) setTimeout(speak, 400);  // numbers are on their way
+    }));
   };
   const press = (picture) => {
     const {left, top} = origin(picture), [x, y] = picture.walked;

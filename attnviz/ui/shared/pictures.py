@@ -82,8 +82,10 @@ def picture(
         on_zoom: called with what a drag asked to see, if the chart zooms; gives whether that was new.
         brush: whether `on_select` is also given what a drag went over, a dict of lists that is empty without one.
     """
-    spec, data = arrow.shown(figure.screen, figure.screen_data)
-    form = "pixels" if "marks" in spec else "brush" if brush else "marks"
+    shown = arrow.shown(figure.screen, figure.screen_data)
+    if shown.cells is not None:  # nothing else keeps what is asked for after the run
+        lent(shown, f"{key} cells")
+    form = "pixels" if "marks" in shown.spec else "brush" if brush else "marks"
 
     def clicked() -> None:
         selection = state.event(f"{key} {form}")["selection"]
@@ -100,7 +102,7 @@ def picture(
         modes = [select, *["drag"] * (form == "brush"), *["zoom"] * (form == "pixels" and on_zoom is not None)]
         options |= {"on_select": clicked, "selection_mode": modes}
     with st.container(key=f"picture {key}", width="content"):
-        st.vega_lite_chart(data, spec, **options)
+        st.vega_lite_chart(shown.data, shown.spec, **options)
         unseen(figure.description)
 
 
