@@ -221,6 +221,19 @@ class Leaky(Scratch):
         return replace(record, output=output + self.noise * torch.randn_like(output))
 
 
+def test_what_moved_most_is_named_first_and_leaks_before_it():
+    """A word that moves its own output is no news."""
+    test = probed(SMALL, promised=Subsequent())
+    leaks = [cell in test.pairs for cell in test.strongest]
+
+    assert leaks == sorted(leaks, reverse=True)
+    assert sum(leaks) == len(test.pairs) > 0
+    for kind in (True, False):
+        moved = [float(test.moved[cell]) for cell, leak in zip(test.strongest, leaks, strict=True) if leak is kind]
+        assert moved == sorted(moved, reverse=True)
+    assert set(test.strongest) == {(i, j) for i, j in test.saw.nonzero().tolist() if i != j}
+
+
 def test_a_leak_that_is_not_in_the_attention_is_found():
     test = probed(Leaky(d_model=12, num_heads=3, num_layers=1), edits=Edits(Subsequent()))
 

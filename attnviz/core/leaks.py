@@ -106,8 +106,12 @@ class LeakTest:
 
     @property
     def strongest(self) -> tuple[tuple[int, int], ...]:
-        """The (query, key) of each output that moved: leaks before the rest, and of each what moved most."""
-        cells = ((query, key) for query, key in self.saw.nonzero().tolist())
+        """The (query, key) of each output that moved: leaks before the rest, and of each what moved most.
+
+        That a word moves its own output, as it may, is no news and is left out.
+        """
+        own = self.promised.float().tril().triu() > 0 if self.queries == self.keys else torch.zeros_like(self.promised)
+        cells = ((query, key) for query, key in (self.saw & ~own).nonzero().tolist())
         return tuple(sorted(cells, key=lambda cell: (bool(self.promised[cell]), -float(self.moved[cell]))))
 
 
