@@ -1,5 +1,6 @@
 """What happens once per server: imports and a first picture in the background, and headers on every response."""
 
+import asyncio
 import ctypes
 import gc
 import os
@@ -80,6 +81,10 @@ class SecurityHeaders:
         await self.app(scope, receive, send_with_headers)
 
 
+AFTER = 0.25
+"""Seconds after which what is read of cells is sent: what else a click changes is to be painted before."""
+
+
 class ReadCells:
     """Answers what is read of the cells of a picture, which a browser asks for once it has the picture."""
 
@@ -88,6 +93,8 @@ class ReadCells:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         asked = scope["type"] == "http" and re.search(r"cells/\w+\.json$", scope["path"])
+        if asked:
+            await asyncio.sleep(AFTER)
         await (_read(asked[0]) if asked else self.app)(scope, receive, send)
 
 

@@ -57,8 +57,9 @@ def answered(path: str) -> bytes:
     return sent[-1]["body"]
 
 
-def test_what_is_read_of_cells_is_found_as_long_as_a_picture_of_them_is_kept():
+def test_what_is_read_of_cells_is_found_as_long_as_a_picture_of_them_is_kept(monkeypatch):
     """At one address, whatever else the pictures show; from any page, and behind any path."""
+    monkeypatch.setattr(server, "AFTER", 0)
     record = record_of(["w"] * 60)
     first, other = (
         arrow.shown(*figures.head(record, SITE, 0, selected=cell).drawn_for_screen()) for cell in (None, (2, 1))

@@ -83,11 +83,11 @@ if (!window.attnvizWalk) {
     to = {...to, at: [picture.walked[0] + now.left, picture.walked[1] + now.top]};
     picture.pointed = to.one;
     send(to, "pointerover", "pointermove");
-    const speak = () => { spoken.textContent = readout(picture, to); };
-    requestAnimationFrame(() => requestAnimationFrame(() => {
-      speak();
-      if (spoken.textContent.endsWith("…")) setTimeout(speak, 400);  // numbers are on their way
-    }));
+    const speak = (again) => {
+      spoken.textContent = readout(picture, to);
+      if (again && spoken.textContent.endsWith("…")) setTimeout(speak, 200, again - 1);  // numbers are on their way
+    };
+    requestAnimationFrame(() => requestAnimationFrame(() => speak(20)));
   };
   const press = (picture) => {
     const {left, top} = origin(picture), [x, y] = picture.walked;
