@@ -23,6 +23,9 @@ PAINT = kept("paint", False)
 OTHER, QUERIES = kept("other lengths", False), kept("number of queries", None)
 ALIGNMENT = kept("alignment of the grid", ALIGNMENTS[0])
 
+MOST_BESIDE = 31
+"""Tokens up to which both maps may stand side by side; of more the weights stand over the mask."""
+
 SIDE = 304
 """Pixels of a map, so that both stand side by side, right of the rules, on a screen of 1440 pixels."""
 
@@ -43,7 +46,8 @@ def tab(lab: Lab, bar: Bar) -> None:
                 _in_words(lab, shown["view"], told)
                 _rules(lab)
         with st.container(horizontal=True, gap="small", key="maps"):
-            first = st.container(width="content") if phone and not paint else None  # weights show what is blocked, too
+            stacked = (phone or max(lab.lengths) > MOST_BESIDE) and not paint
+            first = st.container(width="content") if stacked else None  # the weights show what is blocked, too
             with st.container(width="content"):
                 grid = _other_grid(lab, *lengths) if lengths else _grid(lab, drawn, paint, shown["view"], part)
             if first is None:
