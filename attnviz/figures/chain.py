@@ -34,9 +34,6 @@ MAIN = {"embedding": "words_query", "position": "embedded_query", "project": "q_
 MAIN |= {"mask": "masked"}
 """Which table of a stage stands for it, where it is not the first."""
 
-SCORES = ("products", "scaled", "capped", "biased", "tempered", "masked")
-"""Tables that share one scale, so that it is seen what makes them larger and smaller."""
-
 
 def chain(
     record: Record,
@@ -85,7 +82,6 @@ def drawing_of(
 ) -> Panels:
     """The thumbnails one under the other; a screen says elsewhere what they are."""
     colors, mains = style.colors, [main(stage) for stage in stages]
-    shared = panels.limit_of(*(m.values.double().numpy() for m in mains if m is not None and m.key in SCORES))
     made, areas, around, y = [], [], Frame(), 0.0
     for i, (stage, matrix) in enumerate(zip(stages, mains, strict=True)):
         chosen, goes_on = stage.key == current, mains[i + 1 : i + 2] == [None]
@@ -98,7 +94,7 @@ def drawing_of(
         areas.append({"x": -10, "y": y - 1, "x2": WIDTH - 10, "y2": y + HIGH + 1, "position": i})
         if chosen:
             around += Frame(boxes=(box(-10, y - GAP / 2 + 1, -6, y + HIGH + GAP / 2 - 1, fill=colors.accent, width=0),))
-        made.append(panel := _thumbnail(i, stage, matrix, y, shared))
+        made.append(panel := _thumbnail(i, stage, matrix, y))
         around += Frame(boxes=(box(panel.x, y, panel.x + panel.width, y + panel.height, stroke=colors.line),))
         around += _said(i, stage, y, colors, chosen=chosen)
         y += HIGH + (2 if goes_on else GAP)
@@ -108,11 +104,12 @@ def drawing_of(
     return Panels(tuple(made), around, style, rest, *called(tokens), readout=(0.0, -14.0), **more)
 
 
-def _thumbnail(i: int, stage: Stage, matrix: Matrix, y: float, shared: float) -> Panel:
+def _thumbnail(i: int, stage: Stage, matrix: Matrix, y: float) -> Panel:
+    """A table on a scale of its own: what makes it larger or smaller is said by the number beside it."""
     of_tokens = set(matrix.axes) == {"query", "key"}
     seen = None if of_tokens else SEEN
     values, weights = matrix.values[:, :seen].double().numpy(), are_weights(stage, matrix)
-    limit = shared if matrix.key in SCORES and not weights else panels.limit_of(values)
+    limit = panels.limit_of(values)
     rows, columns = values.shape
     width = min(WIDE, HIGH * columns / max(1, rows)) if of_tokens else WIDE
     sides, beside = (0.0, y, max(12.0, width), HIGH), (NUMBER, y + 8.0)
