@@ -150,7 +150,7 @@ def test_every_number_of_every_stage_is_the_librarys(name):
 @pytest.mark.parametrize("name", MODELS)
 def test_measures_check_and_cost_are_the_librarys(name):
     """The knobs' table before and after, the sentences of the check, and the cost now and of long texts."""
-    app = page_of(name, part="PyTorch and cost", **CHANGED)
+    app = page_of(name, part="PyTorch", **CHANGED)  # as the tab is called on the page
     source, record = run_of(name)
     _, before = run_of(name, replace(EDITS, temperature=1.0))
     _, site, head = LINKS[name]

@@ -114,10 +114,10 @@ def coded(
 
 
 def choice(name: str, options: Iterable[str] | Mapping[T, str], default: T | None = None, of: str = "") -> Setting[T]:
-    """One of some options; of a mapping, the link writes the values."""
+    """One of some options; of a mapping, the link writes the values, and holds a key just as well."""
     written = dict(options) if isinstance(options, Mapping) else {option: option for option in options}
-    read = {text: option for option, text in written.items()}
-    refused = partial(words.NOT_ONE_OF.format, options=", ".join(read))
+    read = {str(option): option for option in written} | {text: option for option, text in written.items()}
+    refused = partial(words.NOT_ONE_OF.format, options=", ".join(written.values()))
 
     def decode(values: Sequence[str]) -> T:
         return read[_all(values, read.__contains__, refused)[-1]]
