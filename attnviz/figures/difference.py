@@ -62,7 +62,9 @@ NAMES = "A", "B", "Difference A − B"
 MORE = "higher in B", "higher in A"
 """What a negative and what a positive difference mean."""
 
-PER_ROW = "per row"
+PER_ROW = "difference per row", "per row"
+"""What stands over the bars, on a wide screen and on a phone."""
+
 MEASURE = (
     "difference per row: total variation, half the sum of the sizes of its differences, from 0 (alike) to 1 (apart)"
 )
@@ -456,7 +458,7 @@ class _Plan:
         size, colors = self.size, self.colors
         moved = tiles(self.found.variation[:, None], size.tile)[:, 0]
         boxes = [box(-0.5, 0, 0.5, size.height, fill=colors.line, width=0)]
-        said = [frame.words(0, -axes.PADDING - LINE / 2, PER_ROW, colors.quiet)]
+        said = [frame.words(0, -axes.PADDING - LINE / 2, PER_ROW[bool(self.room)], colors.quiet)]
         half = size.cell / 2 if size.cell < THIN else max(0.5, min(6.0, size.cell / 2 - 2))
         for i, value in enumerate(moved.tolist()):
             y, end = (i + 0.5) * size.cell, 0 if np.isnan(value) else value * self.bar
