@@ -29,7 +29,7 @@ def box(page: Page):
 
 @pytest.mark.parametrize("link", some(["?model=story&mask=window-2&off=d0.1", "?model=translator"], 1))
 def test_every_page_has_the_same_controls_at_the_same_places_which_stay_in_view(page, server, link):
-    """At 1440 x 900; the picture begins above y = 240, also with something changed.
+    """At 1440 x 900; the picture begins above y = 240, also with something changed, and nobody is shut out.
 
     Far down a page both rows stand under the header, one under the other, also with a text of several lines. They cut
     no message that stands in the place of a page.
@@ -37,6 +37,8 @@ def test_every_page_has_the_same_controls_at_the_same_places_which_stay_in_view(
     places, tops = {}, {}
     for name in PAGES:
         driver.open_page(page, f"{server}/{name}{link}")
+        assert driver.serious(page) == [], name
+        assert driver.is_as_wide_as(page, 1440), name
         places[name] = page.evaluate(PLACES, list(OF_MODEL if name == "model" else CONTROLS))
         if name not in ("atlas", "model"):
             tops[name] = page.evaluate(TITLE)

@@ -97,7 +97,7 @@ def _code(lab: Lab, mask: Mask, known: Dialect) -> None:
     """The code to copy, first on a phone."""
     label(words.CODE)
     try:
-        st.code(known.code(mask, *lab.lengths), "python", wrap_lines=look.room() is None)
+        st.code(known.code(mask, *lab.lengths), "python", wrap_lines=True)
     except AttnvizError as error:
         note(str(error), "notice")
     if lab.edits.bias:
