@@ -44,6 +44,7 @@ class Recorded:
             Route("/_stcore/health", lambda _: PlainTextResponse("ok")),
             Route("/_stcore/host-config", lambda _: JSONResponse(config)),
             WebSocketRoute("/_stcore/stream", self._answer),
+            Route("/cells/{name}", lambda _: JSONResponse([])),
             Mount("/", StaticFiles(directory=Path(streamlit.__file__).parent / "static", html=True)),
         ]
         options = uvicorn.Config(Starlette(routes=routes), port=self._port, log_level="error")
