@@ -298,9 +298,7 @@ def similarity(record: Record, *, before: Record | None = None) -> str:
         return text
     moved = metrics.shift(before, record).tolist()
     order = sorted(range(len(moved)), key=lambda i: -np.nan_to_num(moved[i], nan=np.inf))[:MOST_NAMED]
-    return (
-        f"{text} Moved by the change, 1 less the cosine: {', '.join(f'{texts[i]} {turned(moved[i])}' for i in order)}."
-    )
+    return f"{text} Moved by the change, 1 − cosine: {', '.join(f'{texts[i]} {turned(moved[i])}' for i in order)}."
 
 
 def turned(moved: float) -> str:

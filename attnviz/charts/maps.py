@@ -150,23 +150,26 @@ class Map:
         wide = {"width": size.width - self._room.left, "narrowest": self._narrowest(0), "colors": colors}
         wide |= {"width": self._beside_title - APART - self._room.left} if self.style.is_paired else {}
         around = frame.heading(self.title, lines, left=self._room.left, top=self._room.top - 8, **wide)
-        title = min((word["y"] for word in around.titles), default=0.0)
+        title = min((word["y"] for word in around.titles), default=0.0) - LINE / 2
+        legend, top = self._legend(title)
+        around = around.moved(0.0, top - title)
         if size.form != "rectangles":
             around += axes.drawn(self.titles, *self.bands, size, self._room, colors)
-        return around + axes.ties(*both, size, colors) + self.ends + self._outline() + self._legend(title - LINE / 2)
+        return around + axes.ties(*both, size, colors) + self.ends + self._outline() + legend
 
-    def _legend(self, title: float) -> Frame:
-        """The legend of what occurs, under the map; if it is short, right of the title."""
+    def _legend(self, title: float) -> tuple[Frame, float]:
+        """The legend of what occurs, under the map; if it is short, right of the title, and where both begin."""
         lines = state.entries([self.kinds[i] for i in self.occurring], self.style.colors)
         if not self.style.is_paired:
-            return self._below(lines, self.ramp)
+            return self._below(lines, self.ramp), title
         wide = {"width": ASIDE, "narrowest": ASIDE, "colors": self.style.colors}
         above = self._room.top + axes.TITLE_PADDING  # of the labels of the columns
         over = frame.legend(lines, self.ramp, top=0.0, **wide)
         under = Frame(boxes=(box(0, self.size.height, 0, self.size.height + SAID_BELOW),))  # where a change is named
         if title + frame.bottom(over) > above + 2 * LINE:  # it would push the title down by more than that
             over, under = frame.legend([], self.ramp, top=0.0, **wide), self._below(lines, None)
-        return under + over.moved(self._beside_title, min(title, above - frame.bottom(over)))
+        top = min(title, above - frame.bottom(over))
+        return under + over.moved(self._beside_title, top), top
 
     def _below(self, lines: Sequence[Entry], ramp: Ramp | None) -> Frame:
         """A legend, and lines under it."""

@@ -108,8 +108,7 @@ def _label(seen: Seen, head: int, x: float, y: float, style: Style) -> dict:
     """A thumbnail's number; a head that is off says so, on a page by the button beside it."""
     off, colors = head in seen.step.heads_off, style.colors
     color = colors.accent if head == style.focused else colors.quiet if off else colors.text
-    said = f"{head}" if style.on_screen and style.room else f"head {head}"  # beside it stands a button
-    return frame.words(x, y, f"{said}{' · off' if off and not style.on_screen else ''}", color)
+    return frame.words(x, y, f"head {head}{' · off' if off and not style.on_screen else ''}", color)
 
 
 def _arrays(seen: Seen) -> dict[str, np.ndarray]:

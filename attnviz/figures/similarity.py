@@ -26,7 +26,7 @@ LONGEST_SENTENCE = 32
 """Code points of a sentence shown beside its row."""
 
 MEASURE = "cosine of the sentences' vectors; 1: the same direction"
-MOVED = "moved: 1 less the cosine of a sentence's vector before the change and after it"
+MOVED = "moved: 1 − cosine of a sentence's vector before the change and after it"
 SCALE = "cosine, from 0 to 1; below 0 looks like 0"
 
 

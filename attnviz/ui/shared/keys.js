@@ -170,32 +170,39 @@ if (!window.attnvizWalk) {
   const drawnAt = (one) => {  // in pixels from a map's corner, as if nothing were scrolled
     const {x, y, width, height} = one.getBBox(), {a, b, c, d, e, f} = one.transform.baseVal.consolidate()?.matrix ?? {a: 1, b: 0, c: 0, d: 1, e: 0, f: 0};
     const xs = [a * x + c * y + e, a * (x + width) + c * (y + height) + e], ys = [b * x + d * y + f, b * (x + width) + d * (y + height) + f];
-    return {left: Math.min(...xs), right: Math.max(...xs), top: Math.min(...ys), bottom: Math.max(...ys)};
+    return {left: Math.min(...xs), right: Math.max(...xs), top: Math.min(...ys), bottom: Math.max(...ys), e, f};
   };
-  const ABOVE = -20, NEAR = -12, HINT = 21, MOST = 300;  // pixels: titles end above, labels after; the hint; marks looked at one by one
+  const ABOVE = -20, NEAR = -12, HINT = 21, MAP = 40, MOST = 300;  // pixels: titles end above, columns' labels after; the hint; a map at least; marks looked at singly
   const stay = (picture) => {  // titles, labels and legend are read wherever a picture is scrolled to; cells end at the labels
     const svg = picture.querySelector("svg.marks"), title = svg?.querySelector('text[font-weight="600"]');
     if (!title) return;
-    const base = title.parentNode.getCTM(), groups = [...svg.querySelectorAll('[class*="mark-"]:not(.mark-group)')]
-      .filter((one) => Math.abs(one.getCTM().e - base.e) < 2 && Math.abs(one.getCTM().f - base.f) < 2);  // of several maps the first
-    const {left} = drawnAt(title), high = Number(svg.querySelector("path.background").getAttribute("d").match(/v([\d.]+)/)?.[1] ?? Infinity);
-    const parts = groups.filter((one) => one.childElementCount < MOST).flatMap((one) => [...one.children]).map((one) => ({one, ...drawnAt(one)}));
+    const base = title.parentNode.getCTM(), {left} = drawnAt(title);
+    const groups = [...svg.querySelectorAll('[class*="mark-"]:not(.mark-group)')].filter((one) => Math.abs(one.getCTM().e - base.e) < 2);  // of several maps the first
+    const bottom = (group) => {  // of the cells
+      const map = group.closest(".mark-group:not(.role-axis)"), box = (map.querySelector(".cells") ?? map.querySelector("path.background")).getBBox();
+      return box.y + box.height;
+    };
+    const parts = groups.filter((one) => one.childElementCount < MOST).flatMap((group) => {
+      const high = bottom(group);
+      return [...group.children].map((one) => ({one, high, ...drawnAt(one)}));
+    });
     const isTitle = (part) => part.one.matches("text") && Math.abs(part.left - left) < 2 && part.bottom < ABOVE;
     const labels = parts.filter(({one}) => one.matches("text"));
-    const {scrollLeft: by, scrollTop: down} = picture;
-    const first = Math.min(...labels.filter(({right}) => right < 0 && right > NEAR).map((one) => one.left));
+    const {scrollLeft: by, scrollTop: down} = picture, alone = picture.matches(".st-key-picture-head, .st-key-picture-mask");
+    const first = Math.min(...labels.filter(({one, right}) => right < 0 && one.getAttribute("text-anchor") === "end").map((one) => one.left));
     const highest = Math.min(...labels.filter(({bottom}) => bottom < 0 && bottom > NEAR).map((one) => one.top));
     const above = svg.getBoundingClientRect().top - picture.getBoundingClientRect().top + down + base.f;
     const over = by && Math.max(0, by - first + left), under = down && Math.max(0, down - highest - above + HINT);
-    const clip = over || under ? `inset(${under}px 0 0 ${over}px) view-box` : "";
+    const clip = (e = 0, f = 0) => over || under ? `inset(${under - f}px 0 0 ${over - e}px) view-box` : "";
     for (const part of parts) {
       const {style} = part.one;
-      const isRow = part.right < 1, isColumn = part.bottom < 1, isAside = isTitle(part) || part.top > high + 2;
+      const isRow = part.right < 1, isColumn = part.bottom < 1, isAside = isTitle(part) || (alone && part.top > part.high + 2);
       style.translate = isAside ? `${by}px` : isRow ? `${over}px` : isColumn ? `0 ${under}px` : "";
       if (!isAside && isRow !== isColumn) style.visibility = (isRow ? under && part.top < under - 4 : over && part.left < over - 4) ? "hidden" : "";
-      if (!isAside && !isRow && !isColumn) style.clipPath = part.one.hasAttribute("transform") ? "" : clip;
+      const ends = alone || (part.one.matches("image") && part.bottom - part.top > MAP);
+      if (ends && !isAside && !isRow && !isColumn) style.clipPath = clip(part.e, part.f);
     }
-    groups.filter((one) => one.childElementCount >= MOST).forEach((one) => { one.style.clipPath = clip; });
+    groups.filter((one) => one.childElementCount >= MOST).forEach((one) => { one.style.clipPath = clip(); });
   };
   document.addEventListener("scroll", ({target}) => target.matches?.(PICTURES) && stay(target), true);
   const sizes = new ResizeObserver((changes) => {  // once it is laid out: to ask sooner would cost a tenth of each click

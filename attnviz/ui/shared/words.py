@@ -196,8 +196,8 @@ NO_BLANK = "There is no blank in the sentence for the model to fill in."
 PREDICTED, PREDICTED_BY = "{title}:", "{run}: {title}:"
 PREDICTED_BEFORE, AS_BEFORE = "before:", "{title}, as before:"
 NONE_BY, NO_BLANK_BY = "{run}: no prediction.", "{run}: there is no blank in the sentence to fill in."
-VECTORS_APART = "The vectors of A and B are apart by {value} (1 less the cosine)"
-VECTOR_MOVED = "The vector of the sentence moved by {value} (1 less the cosine)"
+VECTORS_APART = "The vectors of A and B are apart by {value} (1 − cosine)"
+VECTOR_MOVED = "The vector of the sentence moved by {value} (1 − cosine)"
 MOST_ALIKE, BOTH_ALIKE = (
     "Most alike of {count} sentences: {first} and {second} {value}",
     "Similarity of both sentences {value}",
