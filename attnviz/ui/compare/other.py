@@ -247,7 +247,7 @@ def _model(a: Look, other: Other, own: DeltaGenerator) -> Side:
     if name not in names:
         note(words.NO_MODEL.format(missing=quoted(str(name)), instead=quoted(names[0])), "notice")
         name = names[0]
-    width = 140 if look.room() else 260
+    width = 140 if look.room() else 230
     _ask(own, st.selectbox, words.MODEL, "model", name, names, format_func=files.title, width=width)
     source = _source(name)
     lines = source.one_run or cache.texts(clean(_text(a)))
