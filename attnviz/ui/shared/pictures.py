@@ -84,7 +84,7 @@ def picture(
     """
     shown = arrow.shown(figure.screen, figure.screen_data)
     if shown.cells is not None:  # nothing else keeps what is asked for after the run
-        lent(shown, f"{key} cells")
+        lent(shown, f"{key}-cells")
     form = "pixels" if "marks" in shown.spec else "brush" if brush else "marks"
 
     def clicked() -> None:
