@@ -127,7 +127,8 @@ def _what(a: Look) -> Other:
         )
     else:
         shown["format_func"] = words.OTHERS.__getitem__
-        control(st.pills, words.COMPARE_WITH, B, options, lead=words.COMPARE_WITH, **shown)
+        lead = "" if a.before is not None else words.COMPARE_WITH  # beside what is changed there is no room for it
+        control(st.pills, words.COMPARE_WITH, B, options, lead=lead, **shown)
     return chosen
 
 
