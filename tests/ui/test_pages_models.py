@@ -246,7 +246,7 @@ def test_a_language_model_says_the_next_word(model):
 
     assert f"({last})" in said(app)
     assert percent(probability) in said(app)
-    assert f">&#x27;{escape(word)}&#x27;<" in said(app)
+    assert f">&#x27;{escape(word)}&#x27;" in said(app)
 
     app = opened(model=model, cell="2.1", off="d0.0")
 
