@@ -15,6 +15,7 @@ from test_pages import button, html
 
 import attnviz
 from attnviz import Edits, Site, cases, files
+from attnviz.charts.ends import TARGETS
 from attnviz.ui.shared import cache
 from attnviz.ui.shared import files as opened
 from attnviz.ui.shared.state import _KEY
@@ -80,8 +81,8 @@ def test_a_run_without_predictions_predicts_nothing_on_the_page_of_masks():
     one = files.saved(replace(attnviz.analyze(TEXT, "scratch"), prediction=None))
     app = drop(page("masks"), ("one.attn", one))
 
-    assert "predicts" not in texts_of(app)
-    assert "predicts" in texts_of(page("masks", model="scratch"))
+    assert TARGETS not in texts_of(app)
+    assert TARGETS in texts_of(page("masks", model="scratch"))
 
 
 def texts_of(app) -> str:

@@ -21,7 +21,6 @@ import fake_hub
 from huggingface_hub import constants
 
 from attnviz import api, metrics
-from attnviz.charts.ends import NEXT
 from attnviz.core.amounts import percent
 from attnviz.core.edits import Edits, Site
 from attnviz.metrics.roles import Role
@@ -160,8 +159,9 @@ def test_the_mask_of_a_model_that_predicts_nothing_foretells_nothing(folder):
     """Beside the rows stands a next word only where a model says one."""
     masks = {kind: "".join(specs(pretrained(folder(kind), masks_page, text=CAT))) for kind in KINDS}
 
-    foretell = {kind for kind, drawn in masks.items() if NEXT in drawn}
+    foretell = {kind for kind, drawn in masks.items() if "where it looks to predict" in drawn}
     assert foretell == {"LlamaForCausalLM", "BartForConditionalGeneration"}
+    assert {kind for kind, drawn in masks.items() if "while predicting" in drawn} == foretell
 
 
 # What a model says, before and after

@@ -5,7 +5,7 @@ from typing import Any
 
 import streamlit as st
 
-from attnviz import figures
+from attnviz import api, figures, metrics
 from attnviz.core.masks import ALIGNMENTS
 from attnviz.ui.masks import added, boxes, explain, painting, rulelist, words
 from attnviz.ui.masks.lab import Lab
@@ -98,8 +98,9 @@ def _in_words(lab: Lab, view: View, told: Cell | None) -> None:
 def _grid(lab: Lab, drawn: dict[str, Any], paint: bool, view: View, part: dict[str, slice]) -> figures.Figure:
     """The mask as a picture, on which cells can be painted."""
     brush = paint and view == View()
-    shown = {"view": view, "counted": not look.room(), "brush": brush, "side": SIDE}
-    shown["beside"] = lab.record.prediction is not None and not look.room()
+    shown = {"predicted": _predicted(lab), "view": view, "counted": not look.room(), "brush": brush, "side": SIDE}
+    says = lab.record.prediction is not None
+    shown |= {"targets": not says, "beside": says and not look.room()}
     grid = figures.mask(lab.mask, *lab.tokens, zooms=True, **drawn, **shown, **part)
     first = (part["rows"].start, part["columns"].start) if part else (0, 0)
     chosen = _painting(lab, first) if paint else look.select
@@ -160,3 +161,14 @@ def _other_lengths(lab: Lab) -> tuple[int, str] | None:
         options = {"disabled": not other, "help": words.FIRST_QUERY_MEANS}
         alignment = control(st.segmented_control, words.FIRST_QUERY, ALIGNMENT, ALIGNMENTS, **options)
     return (count, alignment) if other else None
+
+
+def _predicted(lab: Lab):
+    """What each row predicts: what the model says; of random weights the next token; None where it is not known."""
+    if lab.record.vectors is not None or lab.record.labels is not None or metrics.fills_in(lab.record):
+        return None
+    if look.room():  # so that its cells are as large as those of the weights
+        return None
+    if lab.record.prediction is None:  # of random weights, as in a decoder; of a file nothing is known
+        return api.predicted(lab.record.sentences[lab.sentence]) if "sos" in lab.source.settings() else None
+    return lab.record.predicted(lab.site, sentence=lab.sentence)
