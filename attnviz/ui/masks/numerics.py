@@ -47,14 +47,14 @@ def _pictures(lab: Lab, shown: Mask, own: list[int]) -> dict[str, tuple[figures.
     """What follows from a mask, said first, and both pictures; gives them by their names, as `take_one` takes them."""
     (queries, keys), empty = lab.lengths, own or _empty(shown, lab)
     found = _spread(shown, queries, layers=min(lab.depth, MOST_LAYERS)) if queries == keys else None
+    if not own:
+        quiet(words.EXAMPLE.format(mask=LEFT_PADDING))
     with st.container(horizontal=True, vertical_alignment="center", gap="medium", key="what follows"):
         in_words(found.says if found else words.MASKED_ROWS.format(count=len(empty), queries=queries))
         options = {"on_click": state.change, "args": (mask.put, PRESETS[LEFT_PADDING](*sizes(lab)))}
         used = options["args"][1] == lab.stack
         options |= {"icon": ":material/format_align_right:", "disabled": used or bool(lab.source.read_only)}
         st.button(words.USE_PRESET.format(mask=LEFT_PADDING), key="left padding", **options)
-    if not own:
-        quiet(words.EXAMPLE.format(mask=LEFT_PADDING))
     left, right = st.columns(2, gap="large")
     with left:
         row = _rows(lab, shown, empty)

@@ -134,7 +134,7 @@ MISTAKE_MEANS = "The page takes the mask that the reader saw, and the leak test 
 
 USE_PRESET = "Use {mask}"
 MASKED_ROWS = "{count} of {queries} rows have no key left."
-EXAMPLE = "Example, as this page's mask leaves each row a key: {mask}."
+EXAMPLE = "The mask of this page leaves each row a key. Shown here instead: {mask}."
 NONE_ALONE = "With a single token there is none."
 POLICIES = {
     "zero": "All weights are 0: the row adds nothing, and its token goes on as it is. "
