@@ -147,17 +147,13 @@ if (!window.attnvizLinks) {
     const link = linkOf(event);
     if (link) link.search = location.search;
   };
-  let typing = false;  // what a press ends is sent once React has drawn it, with the page that is left: it goes first
-  document.addEventListener("pointerdown", () => { typing = !!document.activeElement.matches("textarea, input"); }, true);
   document.addEventListener("pointerover", complete);
   document.addEventListener("focusin", complete);
   document.addEventListener("click", (event) => {
     const link = linkOf(event);
     if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
     event.preventDefault();
-    if (link.pathname === location.pathname) return;
-    if (typing) requestAnimationFrame(() => setTimeout(() => follow(link.pathname)));
-    else follow(link.pathname);
+    if (link.pathname !== location.pathname) follow(link.pathname);
   });
 
   document.addEventListener("click", ({target}) => {
