@@ -102,7 +102,8 @@ def _beside(at: Look, found: pd.DataFrame, name: str) -> pd.DataFrame:
     found = found[[*PLACES, *many]].rename(columns=many)
     found = found.merge(here, on=PLACES, how="left")
     found["typical"] = [_is_typical(one) for one in found.itertuples()]
-    return found.sort_values(["typical", "mean"], ascending=[words.UNLIKE < words.LIKE, False], na_position="last")
+    ordered = found.sort_values("mean", ascending=False, na_position="last")
+    return ordered.sort_values("typical", key=lambda said: said != words.UNLIKE, kind="stable")
 
 
 def _is_typical(one: object) -> str | None:
