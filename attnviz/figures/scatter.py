@@ -29,10 +29,13 @@ AROUND = 52
 BINS, TALLEST = 24, 12
 """Places for stacks; dots of a stack that fill the height."""
 
-MOST_NAMED, AWAY, REACH = 24, 8, 5
+MOST_NAMED, AWAY, REACH = 24, 7, 5
 """Heads that are named at most; pixels from the middle of a mark to its name, and to its own edge."""
 
 BARS = "bar: mean ± {times} std. dev.; dashed: equal on both axes"
+
+SHORT = {"encoder": "enc", "decoder": "dec", "cross": "cross"}
+"""Kinds where heads of several have their names."""
 
 SHAPES = ("circle", "triangle-up", "diamond")
 """What tells the `KINDS` apart."""
@@ -96,7 +99,8 @@ def drawing_of(
     data = data.sort_values("chosen", kind="stable")  # the chosen one is above all
     far = known[spread[0]].astype(float) * spread[1] if spread else 0.0
     data["low"], data["high"] = data["up"] - far, data["up"] + far
-    side = LARGE if spread else LOW if style.on_screen else SIDE
+    kinds = tuple(kind for kind in KINDS if (known["kind"] == kind).any())
+    side = LARGE if spread or len(kinds) > 1 else LOW if style.on_screen else SIDE
     side = min(side, style.room - LEFT - AROUND) if style.room and style.on_screen else side
     ends = data[["at", "low", "high"]].stack() if spread else None
     data = data.assign(**_names(data, side, y is None, ends))
@@ -106,7 +110,6 @@ def drawing_of(
     narrowest = style.room - 2 * MARGIN if style.room and style.on_screen else LEFT + side
     wide = {"left": -LEFT, "width": LEFT + side, "narrowest": narrowest}
     around = frame.heading(title, [*lines, *said], top=-10, **wide, colors=colors)
-    kinds = tuple(kind for kind in KINDS if (known["kind"] == kind).any())
     form = _form(tuple(titles[name] for name in names), kinds, side, colors, bool(spread))
     line = {"line": {"end": [] if ends.empty else [ends.min(), ends.max()]}} if spread else {}
     return Picture(form, {"heads": data.to_dict("list")} | line | frame.tables(around))
@@ -123,35 +126,45 @@ def _stacked(values: pd.Series) -> tuple[pd.Series, pd.Series]:
 def _names(data: pd.DataFrame, side: int, stacked: bool, ends: pd.Series | None) -> dict[str, list]:
     """The short name of each of few heads, and how far from its mark it begins; none where it would cover another.
 
+    The chosen one has its name always.
+
     Args:
         ends: the numbers from whose least to whose largest both axes go; None if each goes through its own.
     """
     across, up = (_pixels(data[name], side, data[name] if ends is None else ends) for name in ("at", "up"))
     down = STACK * (1 - data["up"] / max(TALLEST, data["up"].max())) if stacked else side - up
     limits, texts = (side, STACK if stacked else side), data["layer"].astype(str) + "." + data["head"].astype(str)
+    texts = data["kind"].map(SHORT) + " " + texts if data["kind"].nunique() > 1 else texts
     marks = list(zip(across, down, strict=True))
     taken = [(x - REACH, y - REACH, x + REACH, y + REACH) for x, y in marks]
     each = list(zip(marks, texts, strict=True))
-    found = [_beside(mark, text, taken, limits) for mark, text in reversed(each)][::-1]  # the chosen one, last, first
-    if len(data) > MOST_NAMED or (stacked and ("", 0.0, 0.0) in found):  # a stack is named whole or not at all
-        found = [("", 0.0, 0.0)] * len(data)
+    every = reversed(list(zip(each, data["chosen"], strict=True)))  # the chosen one, last, first
+    found = [_beside(mark, text, taken, limits, chosen) for (mark, text), chosen in every][::-1]
+    if len(data) > MOST_NAMED or (stacked and NAMELESS in found):  # a stack is named whole or not at all
+        found = [one if chosen else NAMELESS for one, chosen in zip(found, data["chosen"], strict=True)]
     return {name: [one[i] for one in found] for i, name in enumerate(("label", "right", "down"))}
 
 
+NAMELESS = "", 0.0, 0.0
 Box = tuple[float, float, float, float]
 
 
 def _beside(
-    mark: tuple[float, float], text: str, taken: list[Box], limits: tuple[int, int]
+    mark: tuple[float, float], text: str, taken: list[Box], limits: tuple[int, int], always: bool
 ) -> tuple[str, float, float]:
-    """A name at the first free side of its mark, which is then taken; empty if there is none."""
+    """A name at the first free side of its mark, which is then taken; empty if there is none, or over another mark."""
     wide, half = frame.text_width(text), LINE / 2.5
-    for dx, dy in ((AWAY, 0.0), (-AWAY - wide, 0.0), (-wide / 2, -AWAY - half), (-wide / 2, AWAY + half)):
+    over = [(dx, dy) for dx in (-wide / 2, 0.0, -wide) for dy in (-AWAY - half, AWAY + half)]
+    for dx, dy in ((AWAY, 0.0), (-AWAY - wide, 0.0), *over):
         x, y = mark[0] + dx, mark[1] + dy
         if _is_free(box := (x, y - half, x + wide, y + half), taken, limits):
             taken.append(box)
             return text, dx, dy
-    return "", 0.0, 0.0
+    if not always:
+        return NAMELESS
+    dx = AWAY if mark[0] < wide + AWAY else -AWAY - wide
+    taken.append((mark[0] + dx, mark[1] - half, mark[0] + dx + wide, mark[1] + half))
+    return text, dx, 0.0
 
 
 def _is_free(box: Box, taken: list[Box], limits: tuple[int, int]) -> bool:

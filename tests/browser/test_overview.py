@@ -59,7 +59,7 @@ def test_a_head_opens_with_its_model_and_heads_are_framed_with_the_keyboard(page
         expect(picture(page, "head")).to_contain_text(f"Head {head} of decoder layer 1 · story")
         expect(page).to_have_url(re.compile(rf"/\?model=story&site=d1&show={head}$"))
 
-    driver.open_page(page, f"{server}/overview?model=translator&panel=Table")
+    driver.open_page(page, f"{server}/overview?model=translator&panel=Table&sort=by+layer")
     expect(picture(page, "scatter")).to_be_visible()
     driver.settled(page)
     page.get_by_test_id("stDataFrame").first.locator("canvas").first.focus()

@@ -106,17 +106,22 @@ def test_few_heads_are_named_and_no_name_covers_another(record):
     rows = [row for row in data(marks(record, "entropy", "previous", known), "heads") if row["label"]]
     many = pd.concat([table, table])
 
-    assert {row["label"] for row in rows} <= {f"{layer}.{head}" for layer in (0, 1) for head in range(4)}
+    assert {row["label"] for row in rows} <= {
+        f"{kind} {layer}.{head}" for kind in ("enc", "dec", "cross") for layer in (0, 1) for head in range(4)
+    }
+    assert len({row["label"] for row in rows}) == len(rows)
     assert len(rows) > 8
 
     def pixel(value, numbers):
-        return 20 + (value - numbers.min()) / (numbers.max() - numbers.min()) * 290
+        return 20 + (value - numbers.min()) / (numbers.max() - numbers.min()) * 350
 
     across = [pixel(row["at"], known["entropy"]) + row["right"] for row in rows]
-    down = [330 - pixel(row["up"], known["previous"]) + row["down"] for row in rows]
+    down = [390 - pixel(row["up"], known["previous"]) + row["down"] for row in rows]
     places = list(zip(across, down, strict=True))
-    assert all(abs(a[0] - b[0]) > 15 or abs(a[1] - b[1]) > 12 for i, a in enumerate(places) for b in places[:i])
+    assert all(abs(a[0] - b[0]) > 35 or abs(a[1] - b[1]) > 12 for i, a in enumerate(places) for b in places[:i])
     assert not any(row["label"] for row in data(marks(record, "entropy", "previous", table=many), "heads"))
+    one = marks(record, "entropy", "previous", table=many[3:], focused=(Site("encoder", 0), 2))
+    assert [row["label"] for row in data(one, "heads") if row["label"]] == ["enc 0.2"]
 
 
 def test_heads_with_the_same_number_stand_on_each_other(record):
@@ -136,7 +141,7 @@ def test_the_chosen_head_is_above_all_others(record):
     focused = {"focused": (Site("encoder", 0), 0)}
     rows = data(marks(record, "entropy", "previous", table=close, **focused), "heads")
 
-    assert rows[-1]["label"] == "0.0"
+    assert rows[-1]["label"] == "enc 0.0"
     assert not all(row["label"] for row in rows)
 
     rows = data(marks(record, "entropy", "previous", **focused), "heads")

@@ -30,13 +30,17 @@ def shown(app) -> list[tuple[str, int, int]]:
     return [(one[1], int(one[2]), int(one[3])) for one in named]
 
 
-def test_it_opens_with_every_head_in_the_order_of_the_model():
+def test_it_opens_with_every_head_and_the_one_that_matters_most_is_first_in_the_table():
     """The head that the model opens with is framed, and what is known of it is said."""
     app = opened(overview_page, model="translator", panel="Table")
 
     record = api.analyze("the cat", "translator")
     heads = [(s.site.kind, s.site.layer, h) for s in record.steps for h in range(s.num_heads)]
-    assert shown(app) == heads
+    assert sorted(shown(app)) == sorted(heads)
+    assert app.dataframe[0].value["divergence"].is_monotonic_decreasing
+    row = 1 + shown(app).index(("cross", 1, 3))
+    assert f"●: head 3 of cross layer 1, row {row} of 24." in html(app)
+    assert shown(opened(overview_page, model="translator", panel="Table", sort=LAYER)) == heads
     app = opened(overview_page, model="translator")
     assert "Head 3 of cross layer 1" in html(app)
     assert "looks at the English word" in html(app)
@@ -54,22 +58,20 @@ def test_with_every_head_off_or_all_but_one_each_tab_stands(panel, off):
 
 
 def test_on_a_phone_the_table_begins_with_what_matters():
-    """The change of the prediction, then the role, which is wrapped; roles that are missing among them."""
+    """The role, which is wrapped, then the change of the prediction; roles that are missing among them."""
     app = opened(overview_page, model="story", panel="Table")
     app.checkbox(key="narrow").check().run()
 
     assert not app.exception
-    assert [*app.dataframe[0].value][:4] == ["mark", "place", "divergence", "role"]
+    assert [*app.dataframe[0].value][:4] == ["mark", "place", "role", "divergence"]
 
 
 @pytest.mark.parametrize("panel", ["Table", "Switch-off test", "Over many texts"])
 def test_the_framed_head_is_marked_in_every_table(panel):
     """By a sign and by the color of its frame; where it is filtered out, no head is."""
     app = opened(overview_page, model="story", panel=panel, site="d0", show="1")
-    table, colored = (
-        app.dataframe[0].value,
-        set(re.findall(r"row(\d+)_", app.dataframe[0].proto.arrow_data.styler.styles)),
-    )
+    table, styles = app.dataframe[0].value, app.dataframe[0].proto.arrow_data.styler.styles
+    colored = {row for rule in styles.split("}") if "background" in rule for row in re.findall(r"row(\d+)_", rule)}
 
     (marked,) = table.index[table["mark"] != ""]
     assert table["place"][marked] == "decoder 0.1"

@@ -107,7 +107,9 @@ def _let_paint(run: tuple) -> None:
 def _asks_for_no_number(at: Look) -> bool:
     """Whether all heads are shown in the order of the model."""
     by, kinds, role = (state.get(setting) for setting in (SORT, KIND, ROLE))
-    return by == LAYER and not role and (not kinds or len(kinds) == len({site.kind for site in at.record.sites}))
+    return (
+        by in (LAYER, None) and not role and (not kinds or len(kinds) == len({site.kind for site in at.record.sites}))
+    )
 
 
 def _short(name: str) -> str:
@@ -115,10 +117,12 @@ def _short(name: str) -> str:
     return words.OFF_SHORT.get(name) or TITLES.get(name, name).partition(" (")[0]
 
 
-def ordered(known: Numbers, among: tuple[str, ...] = ()) -> tuple[Order, tuple[str, ...] | None]:
-    """The heads to show, in which order, and what is said of each."""
+def ordered(
+    known: Numbers, among: tuple[str, ...] = (), opening: str | None = None
+) -> tuple[Order, tuple[str, ...] | None]:
+    """The heads to show, in which order, and what is said of each; `opening` is the order where nobody chose one."""
     numbers = among or (LAYER, *known.names)
-    by = state.one_of(SORT, numbers)
+    by = state.one_of(SORT, numbers, opening or numbers[0])
     options = {"shown": by, "format_func": lambda name: words.ORDER_IS.format(number=_short(name)), "width": 225}
     control(st.selectbox, words.ORDER, SORT, numbers, lead="", **options)
     there = [kind for kind in KINDS if (known.table["kind"] == kind).any()]

@@ -36,7 +36,7 @@ TITLES = {metric.name: metric.title for metric in METRICS} | OFF
 NAMES = TITLES | words.OFF_IN_LINKS
 """The numbers as links call them."""
 
-SORT = choice("sort", {LAYER: LAYER} | NAMES, LAYER)
+SORT = choice("sort", {LAYER: LAYER} | NAMES)
 AT_ONCE = 2**26
 """Weights of all heads that are measured unasked: 8 heads of 2,900 tokens."""
 

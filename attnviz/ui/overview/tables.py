@@ -59,7 +59,7 @@ def panel(bar: Bar) -> None:
     switched_off(bar.at, ask=False)
     known = numbers(bar.at)
     with bar.view:
-        order, _ = ordered(known)
+        order, _ = ordered(known, opening=next((name for name in OFF if name in known.names), None))
     if not known.names:  # not asked for yet
         with bar.export:
             everything.menu(bar.at)
@@ -77,11 +77,14 @@ def _all_heads(at: Look, known: Numbers, order: Order) -> None:
     names = dict.fromkeys((*first, state.get(SORT), *(known.names if state.get(MORE) else ())))
     names = [name for name in names if name in known.names]
     found = found.assign(role=(roles := _roles(at, found)))
-    choosing(at, found, (names[0], "role", *names[1:]) if look.room() else ("role", *names), key="table of heads")
+    choosing(at, found, ("role", *names), key="table of heads")
+    every, chosen = heads_of(found), (at.site, at.number)
+    where = [i for i, head in enumerate(every, 1) if head == chosen]
+    marked = [words.MARKED.format(head=at.site.head(at.number), row=row, rows=len(every)) for row in where]
     guessed = [words.GUESSED] * any(role and role.endswith("?") for role in roles)
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         control(st.toggle, words.ALL_OF_THEM.format(count=len(known.names)), MORE)
-        quiet(" ".join((words.DASH, *guessed)))
+        quiet(" ".join((*marked, words.DASH, *guessed)))
 
 
 def choosing(
@@ -139,6 +142,8 @@ def _marked(found: pd.DataFrame, rows: list[int], at: Look) -> Styler:
     accent = theme(at.dark).accent
     shares = found.assign(output=100 * found["output"]) if "output" in found else found
     styled = shares.style.map(lambda _: f"background-color:{accent}22", subset=pd.IndexSlice[rows, :])
+    strong = f"color:{theme(at.dark).text};font-weight:600"  # a browser dims what is pinned
+    styled = styled.map(lambda _: strong, subset=["place"])
     return styled.map(lambda _: f"color:{accent}", subset=pd.IndexSlice[rows, "mark"])
 
 

@@ -46,6 +46,7 @@ TIME = "About {seconds} on this machine."
 
 ROWS = "Every head in numbers. Click a row to choose a head, the name of a column to sort by it."
 CHOSEN = "●"
+MARKED = "●: {head}, row {row} of {rows}."
 SIDEWAYS = "Scroll the table sideways for more numbers."
 MANY_WEIGHTS = "{weights:,} weights are too many to be measured unasked: about {seconds} on this machine."
 MEASURE, WEIGHTS = "Measure all heads", "weights"
