@@ -35,19 +35,20 @@ def shape(reason: int, side: float) -> str:
     """The strokes of a reason, counted from 0, as an SVG path in a box from -1 to 1, drawn `side` pixels wide."""
     count = max(1, round(side / (PERIOD * 1.4)))
     upright = max(1, round(side / PERIOD))
-    down, up = _diagonals(count), _diagonals(count, mirrored=True)
+    down, dense = _diagonals(count), _diagonals(2 * count)  # of one direction, so that neighbors make no chevrons
     vertical, level = _lines(upright), _lines(upright, level=True)
-    return (down, up, vertical, level, down + up, vertical + level)[reason % PATTERNS]
+    crossed = down + _diagonals(count, mirrored=True)
+    return (down, dense, vertical, level, crossed, vertical + level)[reason % PATTERNS]
 
 
 @lru_cache(maxsize=8)
 def strokes(reason: int, height: int, width: int, *, period: int = PERIOD, thick: int = 1) -> np.ndarray:
     """Where the pattern of a reason has a stroke in an image, boolean (height, width)."""
     y, x = np.ogrid[:height, :width]
-    slanted = int(period * 1.4)
-    down, up = (x + y) % slanted < thick, (x - y) % slanted < thick
+    half = max(2, round(period * 0.7))
+    down, dense, up = ((x + way * y) % apart < thick for way, apart in ((1, 2 * half), (1, half), (-1, 2 * half)))
     upright, level = (x + 0 * y) % period < thick, (y + 0 * x) % period < thick
-    return (down, up, upright, level, down | up, upright | level)[reason % PATTERNS]
+    return (down, dense, upright, level, down | up, upright | level)[reason % PATTERNS]
 
 
 def _diagonals(count: int, mirrored: bool = False) -> str:

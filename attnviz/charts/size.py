@@ -87,16 +87,17 @@ def size_of(queries: int, keys: int, side: int | None = None) -> Size:
     """Decide how to draw `queries` x `keys` cells.
 
     Args:
-        side: pixels of the map at most, where cells stay large enough for their labels; None for as large as is good.
+        side: pixels of the map at most, where labels do not stand on each other; None for as large as is good.
     """
     most = max(queries, keys)
     if most <= RECTANGLES:
         cell = max(THINNEST, min(LARGEST, READABLE // max(1, most)))
-        cell = cell if side is None else max(THINNEST, min(cell, side // max(1, most)))
+        cell = cell if side is None else max(THINNEST - 1, min(cell, side // max(1, most)))
         return Size("rectangles", cell, queries, keys)
     tile = -(-most // PIXELS)
     rows, columns = -(-queries // tile), -(-keys // tile)
     most = max(rows, columns)
     cell = max(THINNEST, READABLE // most) if most <= LABELED else max(1, SIDE // most)
+    cell = cell if side is None else max(1, min(cell, side // most))
     every = next(n for n in STRIDES if n * cell >= THINNEST)
     return Size("tiles" if tile > 1 else "pixels", cell, rows, columns, tile, every)

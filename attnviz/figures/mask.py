@@ -115,7 +115,7 @@ def drawing_of(
     if brush and style.room and size.form == "rectangles":
         size = replace(size, cell=float(max(size.cell, TOUCHED)))
     reasons, blocked = seen.blocked(size.tile)
-    reading = (ends.NEXT if named == ends.PREDICTS else ends.TARGETS) if predicted else ALONE
+    reading = (READS if named == ends.PREDICTS else ends.TARGETS) if predicted else ALONE
     second = COUNTED if counted else ends.NEXT if predicted else ""
     return Map(
         title=title_of(seen.mask),
@@ -149,7 +149,7 @@ def _at_ends(
     return beside + ends.empty_rows(empty, said, beside, size, colors)
 
 
-ALONE = "what each row may look at"
+ALONE, READS = "what each row may look at", "each row: what it may read to predict the next word"
 
 
 def _example(seen: SeenMask, tokens: Sequence[Sequence[Token]], predicted: Sequence[str] | None, selected) -> str:

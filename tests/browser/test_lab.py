@@ -35,8 +35,8 @@ def paint(page: Page) -> None:
 def test_a_rule_is_switched_off_undone_and_linked(page, server):
     """The grid follows each click, and the link opens the same. What is pointed at is marked in the weights, too.
 
-    These stand right of the mask, where its arrow points. A phone shows them first, as they show what is blocked, too,
-    and the rules last; to paint, first the mask, with cells that a finger hits.
+    These stand right of the mask, where its arrow points. A phone shows the mask in the upper half, the weights
+    under it and the rules last; to paint, the mask has cells that a finger hits.
     """
     open_app(page, server, "masks?mask=subsequent.window-1")
     expect(picture(page, "mask")).to_contain_text("blocked by window (1 before, 0 after)")
@@ -71,10 +71,11 @@ def test_a_rule_is_switched_off_undone_and_linked(page, server):
 
     page.set_viewport_size({"width": 390, "height": 844})
     open_app(page, server, "masks?mask=subsequent.prefix-3.not-window-1.off-padding-5-7.painted-6_0")
-    order = (".st-key-picture-head", ".st-key-picture-mask", ".st-key-list")
+    order = (".st-key-picture-mask", ".leads-to", ".st-key-picture-head", ".st-key-list")
     tops = [page.locator(name).bounding_box()["y"] for name in order]
 
     assert tops == sorted(tops)
+    assert tops[0] < 422
 
     page.get_by_text("Settings", exact=True).click()
     paint(page)

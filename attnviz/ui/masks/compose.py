@@ -23,11 +23,9 @@ PAINT = kept("paint", False)
 OTHER, QUERIES = kept("other lengths", False), kept("number of queries", None)
 ALIGNMENT = kept("alignment of the grid", ALIGNMENTS[0])
 
-MOST_BESIDE = 31
-"""Tokens up to which both maps may stand side by side; of more the weights stand over the mask."""
-
-SIDE = 304
-"""Pixels of a map, so that both stand side by side, right of the rules, on a screen of 1440 pixels."""
+SIDE, ABOVE = 360, 200
+"""Pixels of a map, so that both stand side by side, right of the rules, on a screen of 1440 pixels; and of the mask on
+a phone, so that the weights begin under it on the first screen."""
 
 
 def tab(lab: Lab, bar: Bar) -> None:
@@ -46,13 +44,10 @@ def tab(lab: Lab, bar: Bar) -> None:
                 _in_words(lab, shown["view"], told)
                 _rules(lab)
         with st.container(horizontal=True, gap="small", key="maps"):
-            stacked = (phone or max(lab.lengths) > MOST_BESIDE) and not paint
-            first = st.container(width="content") if stacked else None  # the weights show what is blocked, too
             with st.container(width="content"):
                 grid = _other_grid(lab, *lengths) if lengths else _grid(lab, drawn, paint, shown["view"], part)
-            if first is None:
-                leads_to(words.LEADS_TO)
-            with first or st.container(width="content"):
+            leads_to(words.LEADS_TO)
+            with st.container(width="content"):
                 head = _weights(lab, part, {"side": SIDE, "zooms": True} | drawn | shown | part)
                 if phone:
                     _in_words(lab, shown["view"], told)
@@ -98,7 +93,8 @@ def _in_words(lab: Lab, view: View, told: Cell | None) -> None:
 def _grid(lab: Lab, drawn: dict[str, Any], paint: bool, view: View, part: dict[str, slice]) -> figures.Figure:
     """The mask as a picture, on which cells can be painted."""
     brush = paint and view == View()
-    shown = {"predicted": _predicted(lab), "view": view, "counted": not look.room(), "brush": brush, "side": SIDE}
+    shown = {"predicted": _predicted(lab), "view": view, "counted": not look.room(), "brush": brush}
+    shown["side"] = ABOVE if look.room() else SIDE
     says = lab.record.prediction is not None
     shown |= {"targets": not says, "beside": says and not look.room()}
     grid = figures.mask(lab.mask, *lab.tokens, zooms=True, **drawn, **shown, **part)
@@ -166,8 +162,6 @@ def _other_lengths(lab: Lab) -> tuple[int, str] | None:
 def _predicted(lab: Lab):
     """What each row predicts: what the model says; of random weights the next token; None where it is not known."""
     if lab.record.vectors is not None or lab.record.labels is not None or metrics.fills_in(lab.record):
-        return None
-    if look.room():  # so that its cells are as large as those of the weights
         return None
     if lab.record.prediction is None:  # of random weights, as in a decoder; of a file nothing is known
         return api.predicted(lab.record.sentences[lab.sentence]) if "sos" in lab.source.settings() else None
