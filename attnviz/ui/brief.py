@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from google.protobuf.message import DecodeError
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from streamlit.proto.BackMsg_pb2 import BackMsg
+from streamlit.proto.ClientState_pb2 import ClientState
 from streamlit.proto.Element_pb2 import Element
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
@@ -75,6 +76,7 @@ class _Browser:
         self._later: asyncio.Task | None = None
         self._runs: Message | None = None  # what says that the app runs
         self._shows_run = False
+        self._opens = ""  # the page that was asked for last, until the browser speaks of it
 
     async def receive(self) -> Message:
         message = await self._hear()
@@ -82,7 +84,23 @@ class _Browser:
             asked = BackMsg.FromString(message.get("bytes") or b"")
             for one in asked.rerun_script.widget_states.widgets:
                 self._holds[one.id] = [_values(getattr(one, one.WhichOneof("value") or "id"))]
+            if self._is_of_page_left(asked.rerun_script):
+                asked.rerun_script.page_script_hash, asked.rerun_script.fragment_id = self._opens, ""
+                return message | {"bytes": asked.SerializeToString()}
         return message
+
+    def _is_of_page_left(self, asked: ClientState) -> bool:
+        """Whether a run is asked for as if the page were still the one before.
+
+        Where a tap ends the typing in a box and opens another page, the browser asks for that page first, and then says
+        what was typed.
+        """
+        page = asked.page_script_hash
+        if asked.is_history_navigation:  # as all our links are
+            self._opens = page
+        elif page == self._opens:
+            self._opens = ""
+        return bool(page and self._opens and page != self._opens)
 
     async def send(self, message: Message) -> None:
         said = ForwardMsg.FromString(message.get("bytes") or b"")

@@ -4,37 +4,21 @@ It imports nothing heavy of its own, so that the frame of a page is there at onc
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib import import_module
 
 import streamlit as st
-from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from attnviz.core import assets
 from attnviz.core.errors import AttnvizError, EmptyRowError, TooLong
-from attnviz.ui.shared import arrivals, history, pages, state, words
+from attnviz.ui.shared import history, pages, state, words
 from attnviz.ui.shared.setting import kept
 from attnviz.ui.shared.text import SCRIPTS, STYLE, note
 
 Page = Callable[..., None]
 
 
-@dataclass
-class Way:
-    """From which page to which other one a session is on its way, by Streamlit's names for them.
-
-    It is not in the state of the session, at which a run may be ended before it is written.
-    """
-
-    shown: str = ""
-    asked: str = ""
-
-
 FIRST_VISIT = kept("first visit", False)
 """Whether the session began without a link. What it sees first is there as a file, until something is changed."""
-
-_ways: dict[str, Way] = {}
-"""By session; those of sessions that ended go when another one begins."""
 
 
 def app() -> None:
@@ -46,13 +30,8 @@ def app() -> None:
     def shown(title: str) -> Callable[[], None]:
         return lambda: body(import_module(f"attnviz.ui.{title.lower()}.page").page, chosen, title=title)
 
-    left = _left_for()  # first of all: whatever is drawn may be the end of this run
     st.set_page_config("attnviz", page_icon=str(assets.path("icon.png")), layout="wide")
-    every = [pages.page(title, shown(title)) for title in pages.TITLES]
-    page = st.navigation(every, position="hidden")
-    for other in every:
-        if other._script_hash == left:
-            st.switch_page(other, query_params=state.link())
+    page = st.navigation([pages.page(title, shown(title)) for title in pages.TITLES], position="hidden")
     st.html(STYLE)
     st.html("".join(f"<script>{script}</script>" for script in SCRIPTS), unsafe_allow_javascript=True)
     st.logo(str(assets.path("logo.svg")), size="large")
@@ -66,22 +45,6 @@ def app() -> None:
         st.empty()
     chosen = given(bar=page.title not in pages.WITHOUT_BAR)
     page.run()
-
-
-def _left_for() -> str:
-    """The page that this run is to lead to, if it is of one that was left; else nothing.
-
-    Where a tap ends the typing in a box and opens another page, the browser asks for that page first, and then says
-    what was typed, as if the page were still the one before.
-    """
-    context = get_script_run_ctx()
-    if context.session_id not in _ways:
-        for ended in [session for session in tuple(_ways) if not arrivals.is_there(session)]:
-            _ways.pop(ended, None)
-    way, page = _ways.setdefault(context.session_id, Way()), context.page_script_hash
-    if page != way.shown or context.is_history_navigation:
-        way.asked = page
-    return way.asked if way.asked != page else ""
 
 
 def given(*, bar: bool = True) -> tuple | None:
@@ -105,8 +68,6 @@ def body(page: Page, chosen: tuple | None, *, title: str = pages.TITLES[0]):
     from attnviz.ui import settings
     from attnviz.ui.shared import cache, lengths, runs, welcome
 
-    context = get_script_run_ctx()
-    _ways[context.session_id] = Way(context.page_script_hash, context.page_script_hash)
     if title not in pages.WITHOUT_BAR:
         welcome.cards(settings.LINKED, chosen and chosen[0], here=title == pages.TITLES[0])
     try:

@@ -126,7 +126,7 @@ def test_what_is_typed_and_not_applied_goes_along(page, server, start):
 
 
 def test_a_tap_loses_nothing_that_is_typed(page, server):
-    """A tap ends the typing and asks for another page at once, in either order: the text is there, and nothing else."""
+    """A tap ends the typing and asks for another page at once, in either order: both come, and nothing else."""
     open_page(page, server, "Heads", OPENED)
     for word, name in zip(("boy", "girl", "dog"), ("Overview", "Steps", "Masks"), strict=True):
         text = f"the {word} gave her the book"
@@ -134,7 +134,8 @@ def test_a_tap_loses_nothing_that_is_typed(page, server):
         page.keyboard.press("Control+A")
         page.keyboard.type(text)
         page.get_by_role("link", name=name, exact=True).click()
-        expect_state(page, "Heads", OPENED | {"text": text})
+        arrived(page, name)
+        expect_state(page, name, OPENED | {"text": text})
 
 
 @pytest.mark.parametrize("start", some(["Steps", "Heads"], 1))

@@ -338,6 +338,40 @@ def test_a_browser_shows_what_it_would_show_if_it_were_told_all(script):
     assert shows(told(*everything)) == shows([one for one in everything if not isinstance(one, float)])
 
 
+def asks(page: str, opens: bool = False) -> BackMsg:
+    """A browser that asks for a run of a page, or for another page."""
+    message = BackMsg()
+    message.rerun_script.page_script_hash, message.rerun_script.is_history_navigation = page, opens
+    return message
+
+
+def asked(*messages: BackMsg) -> list[str]:
+    """The pages that the app is asked for."""
+    heard: list[str] = []
+
+    async def app(scope, receive, send):
+        heard.extend([BackMsg.FromString((await receive())["bytes"]).rerun_script.page_script_hash for _ in messages])
+
+    async def listen():
+        waiting = iter(messages)
+
+        async def receive():
+            return {"type": "websocket.receive", "bytes": next(waiting).SerializeToString()}
+
+        await brief.BriefRuns(app)({"type": "websocket"}, receive, receive)
+
+    with ThreadPoolExecutor(1) as own:
+        own.submit(asyncio.run, listen()).result()
+    return heard
+
+
+def test_what_is_said_of_a_page_that_was_left_does_not_lead_back_to_it():
+    """Until the browser speaks of the page that it asked for; from then on the app may lead anywhere."""
+    assert asked(asks("heads"), asks("masks", opens=True), asks("heads"), asks("heads")) == ["heads", *["masks"] * 3]
+    assert asked(asks("masks", opens=True), asks("masks"), asks("steps")) == ["masks", "masks", "steps"]
+    assert asked(asks("masks", opens=True), asks("heads", opens=True), asks("masks")) == ["masks", "heads", "heads"]
+
+
 class Person:
     """Somebody who turns widgets, at a browser that sees late what the app sent."""
 

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from streamlit.runtime.scriptrunner import RerunData, RerunException
+from streamlit.runtime.state import SafeSessionState, SessionState, session_state_proxy
 
 import attnviz.ui
 from attnviz.core.edits import KINDS, Site
@@ -15,7 +17,7 @@ from attnviz.core.origin import MATRICES, Change
 from attnviz.ui import settings
 from attnviz.ui.compare.other import B, Other
 from attnviz.ui.heads.forms import ALSO
-from attnviz.ui.shared import words
+from attnviz.ui.shared import state, words
 from attnviz.ui.shared.changes import CHANGES
 from attnviz.ui.shared.edits import ADDED, OFF, TUNED, Added, Tuned
 from attnviz.ui.shared.examples import TEXT
@@ -191,6 +193,20 @@ def test_nothing_but_the_state_is_kept_in_a_session():
 
     assert keeps == ["state.py"]
     assert binds == []
+
+
+def test_a_run_that_is_asked_for_meanwhile_does_not_end_what_a_widget_reports(monkeypatch):
+    """Streamlit ends a run at each look at its `session_state`, also within a report."""
+
+    def ends() -> None:
+        raise RerunException(RerunData())
+
+    session = SafeSessionState(SessionState(), ends)
+    for module in (state, session_state_proxy):
+        monkeypatch.setattr(module, "get_session_state", lambda: session, raising=False)
+    state.put(TEXT, "typed")
+
+    assert state.get(TEXT) == "typed"
 
 
 DECLARED_BY = ("coded", "choice", "several", "flag", "whole", "kept")

@@ -5,12 +5,14 @@ what it reports becomes a part of the state.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
+from streamlit.runtime.state import get_session_state
+from streamlit.runtime.state.session_state import SessionState
 
 from attnviz.ui.shared import words
 from attnviz.ui.shared.setting import PROBLEMS, Link, Part, Setting, State, kept, read
@@ -49,9 +51,18 @@ def session() -> str:
     return context.session_id if context else ""
 
 
+def store() -> SessionState:
+    """What Streamlit keeps of this session.
+
+    Not `st.session_state`: where another run is asked for, each look at it ends this one, also in the midst of what a
+    widget reports, which is lost then.
+    """
+    return get_session_state()._state
+
+
 def now() -> State:
     """The state of this session."""
-    return st.session_state.get(_KEY) or State()
+    return event(_KEY) or State()
 
 
 def get(setting: Setting[T] | Part[T]) -> T:
@@ -64,7 +75,7 @@ def put(setting: Setting[T] | Part[T], value: T) -> None:
 
 def change(step: Callable[..., State], *args: object) -> None:
     """One step, from the state to the next."""
-    st.session_state[_KEY] = step(now(), *args)
+    store()[_KEY] = step(now(), *args)
 
 
 def one_of(setting: Setting[T], options: Iterable[T], other: T = _OWN) -> T:
@@ -103,7 +114,7 @@ def control(
     if _IN_MENU.get():
         key = _identity(plain, shown)
     # always: on another page it is another widget, which would begin with its first option
-    st.session_state[key] = shown
+    store()[key] = shown
     step = step or (lambda now, reported: now.put(setting, read(reported)))
     name = widget.__name__
     if name in ("pills", "segmented_control") and "selection_mode" not in options:
@@ -146,11 +157,11 @@ def _same(a: object, b: object) -> bool:
 
 def _report(key: str, plain: str, shown: object, step: Callable[[State, Any], State], whole_page: bool) -> None:
     """A step, if somebody chose: a page that comes back reports what it shows, and one that was left has no widgets."""
-    if key not in st.session_state or st.session_state[key] == shown:
+    if key not in store() or (reported := store()[key]) == shown:
         return
     if plain in get(DRAWN):
-        put(DRAWN, {**get(DRAWN), plain: (get(DRAWN)[plain][0], st.session_state[key])})
-    change(step, st.session_state[key])
+        put(DRAWN, {**get(DRAWN), plain: (get(DRAWN)[plain][0], reported)})
+    change(step, reported)
     if whole_page:
         st.rerun()
 
@@ -173,7 +184,9 @@ def tabs(setting: Setting[str | None], parts: Mapping[str, Callable[[], T]], ope
 
 def event(key: str) -> Any:
     """What a widget without a setting reports, such as a selection; None if it is not there."""
-    return st.session_state.get(key)
+    with suppress(KeyError):
+        return store()[key]
+    return None
 
 
 def arrive(settings: Mapping[str, Setting], first: Link | None = None) -> None:
