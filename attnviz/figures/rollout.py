@@ -111,13 +111,15 @@ def drawing_of(traced: Traced, style: Style) -> Panels:
     room, names = axes.edges(bands, bands, size, upright=True), axes.names(every, size.tile)
     values = tiles(traced.shares, size.tile)
     limit, side, below = panels.limit_of(values), range(size.rows), size.height + 14
-    sides, read = (0.0, 0.0, size.width, size.height), (frame.RAMP_WIDTH + 30.0, below + 26)
-    panel = Panel(("query", "key"), side, side, values, *sides, limit, signed=False, beside=read, blocked=values == 0)
+    sides = (0.0, 0.0, size.width, size.height)
+    blocked = values == 0
+    read = (0.0, below + 66 + 26 * bool(blocked.any()))
+    panel = Panel(("query", "key"), side, side, values, *sides, limit, signed=False, beside=read, blocked=blocked)
     around = axes.drawn((f"Position after layer {traced.layer}", "Token"), bands, bands, size, room, colors)
     around += axes.ties(every, every, size, colors) + Frame(boxes=(box(*sides, stroke=colors.line),))
     ticks = tuple((at, f"{at * limit:.3g}") for at in (0, 0.5, 1))
     ramp = Ramp("share, from 0 to the largest of this map", pixels.ramp_uri(colors), ticks)
-    no_path = [Entry("no path", hatch.shape(0, SWATCH), colors.hatch, 1.0, colors.blocked)] * bool(panel.blocked.any())
+    no_path = [Entry("no path", hatch.shape(0, SWATCH), colors.hatch, 1.0, colors.blocked)] * bool(blocked.any())
     around += frame.legend(no_path, ramp, top=below, width=size.width, colors=colors)
     wide = {
         "left": room.left,
@@ -130,9 +132,7 @@ def drawing_of(traced: Traced, style: Style) -> Panels:
         title_of(traced, on_screen=style.on_screen), [*lines_of(traced, style), *axes.notes_on(size)], **wide
     )
     row = -1 if style.selected is None else style.selected // size.tile
-    return Panels(
-        (panel,), around, style, (row, -1), names, names, readout=(0, below + 66 + 26 * len(no_path)), verb="comes from"
-    )
+    return Panels((panel,), around, style, (row, -1), names, names, verb="comes from")
 
 
 # One row
@@ -167,10 +167,10 @@ def row_picture(traced: Traced, numbers: dict[str, np.ndarray], title: str, styl
         for name, values in numbers.items()
     ]
     said = [f"the {MOST_BARS} tokens with the largest shares of {len(shares)}"] if len(shares) > MOST_BARS else []
-    left_out = [] if style.on_screen else traced.left_out()
-    lines = [*said, *left_out, *subtitles(traced.record, style)]
+    if not style.on_screen or isinstance(traced.shares, Mapping):  # else the map beside it says that
+        said += [*traced.left_out(), *subtitles(traced.record, style)]
     length = LONG // len(columns) if style.on_screen and not style.room else SHORT
-    return bars.picture([traced.called(i) for i in kept.tolist()], columns, title, lines, style.colors, length=length)
+    return bars.picture([traced.called(i) for i in kept.tolist()], columns, title, said, style.colors, length=length)
 
 
 NAMES = {"rollout": "share by rollout", "flow": "largest flow"}

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from attnviz import figures
 from attnviz import words as sentences
+from attnviz.core.edits import KINDS, Site
 from attnviz.core.errors import AttnvizError, TooLong
 from attnviz.core.record import Record
 from attnviz.core.tokens import Token
@@ -20,7 +20,7 @@ from attnviz.ui.shared import budget, cache, look, pictures, state
 from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import QUERY, Look
 from attnviz.ui.shared.setting import Setting, choice, kept, whole
-from attnviz.ui.shared.state import pick
+from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import in_words, lead, note, quiet
 from attnviz.ui.shared.toolbar import Bar
 
@@ -28,6 +28,13 @@ STACK = choice("stack", ("encoder", "decoder"))
 AFTER = whole("after", None, 0, 999)
 FOLLOWED: Setting[tuple] = kept("follow asked", ())
 ASKED_FLOW: Setting[tuple] = kept("flow asked", ())
+
+IN_PLACE = """<style>.st-key-where > :is(.st-key-site, .st-key-show) {display: none;}
+@media (max-width: 640px) {.stApp .st-key-where > .st-key-after {flex: 1 0 160px;}}</style>"""
+"""A stack and a position stand where other pages have a layer and a head, which rollout does not ask for."""
+
+FEW = 16
+"""Tokens whose numbers are not folded on a wide screen."""
 
 MOST = 2**18
 """Numbers of all layers, 12 of about 147 tokens: more are followed when somebody asks for it."""
@@ -37,43 +44,48 @@ def reach(bar: Bar) -> None:
     """Rollout of a stack after one of its layers as a map, and one row of it as bars, beside the flow if asked for."""
     at = bar.at
     lead(words.ROLLOUT)
-    kinds = [kind for kind in ("encoder", "decoder") if any(site.kind == kind for site in at.record.sites)]
-    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        kind = _last_of(STACK, words.STACK, kinds)
-        place = st.container(horizontal=True, vertical_alignment="center", gap="small", key="after-layer")
+    st.html(IN_PLACE)
+    with bar.where:
+        last = _last(at)
     if _is_long(at):
-        _one(bar, kind, place)
+        _one(bar, last)
         return
     if not _wanted(at):
         return
     try:
-        found, shares = _followed(at.record, kind, at.sentence)
+        found, shares = _followed(at.record, last and last.kind, at.sentence)
     except AttnvizError as error:
         quiet(str(error))
         return
-    with place:
-        layers = sorted(site.layer for site in at.record.sites if site.kind == found.kind)
-        layer = _last_of(AFTER, words.AFTER_LAYER, layers)
-        traced = Traced(at.record, found, layer, shares[layers.index(layer)])
+    traced = Traced(at.record, found, last.layer, shares[_layers(at, last).index(last.layer)])
+    with bar.where:
         position = _position(at, found.kind, found.tokens)
-    in_words(sentences.reached(traced.shares[position], traced.texts, position))
     _draw(bar, traced, position)
 
 
 def _position(at: Look, kind: str, tokens: tuple[Token, ...]) -> int:
     """The row that is followed; nobody chose one: that of the selected cell, if it is of this stack."""
     chosen = at.cell[0] if at.cell and (at.site.kind == "encoder") == (kind == "encoder") else None
-    with st.container(horizontal=True, vertical_alignment="center", gap="small", width="content"):
-        return look.query(words.POSITION, tokens, opening=chosen)
+    return look.query(words.POSITION, tokens, opening=chosen, lead="" if look.room() else words.POSITION)
 
 
-def _last_of(setting: Setting, title: str, options: list):
-    """One of several, the last if nobody chose; None if there is none."""
-    chosen = state.one_of(setting, options, options[-1] if options else None)
-    if len(options) > 1:
-        with st.container(horizontal=True, vertical_alignment="center", gap="small", width="content"):
-            pick(title, setting, options, shown=chosen, lead=title)
-    return chosen
+def _layers(at: Look, last: Site) -> list[int]:
+    """Of the stack of a site."""
+    return sorted(site.layer for site in at.record.sites if site.kind == last.kind)
+
+
+def _last(at: Look) -> Site | None:
+    """The stack that is followed and its last layer, those at the end if nobody chose; None if there is none."""
+    sites = [site for kind in KINDS[:2] for site in at.record.sites if site.kind == kind]
+    if not sites:
+        return None
+    kind = state.one_of(STACK, [site.kind for site in sites], sites[-1].kind)
+    layers = _layers(at, Site(kind, 0))
+    last = Site(kind, state.one_of(AFTER, layers, layers[-1]))
+    options = {"shown": last, "lead": "", "width": 205, "format_func": words.AFTER_LAYER.format}
+    options["step"] = lambda now, site: now.put(STACK, site.kind).put(AFTER, site.layer)
+    control(st.selectbox, words.STACK, AFTER, sites, **options)
+    return last
 
 
 def _numbers(at: Look) -> int:
@@ -86,15 +98,13 @@ def _is_long(at: Look) -> bool:
     return _numbers(at) > metric.MOST_CELLS
 
 
-def _one(bar: Bar, kind: str | None, place: DeltaGenerator) -> None:
+def _one(bar: Bar, last: Site) -> None:
     """One position of a long text; what that costs is said before."""
-    at, steps = bar.at, [step for step in bar.at.record.steps if step.site.kind == kind]
-    with place:
-        layers = [step.site.layer for step in steps]
-        layer = _last_of(AFTER, words.AFTER_LAYER, layers)
-        position = _position(at, kind, at.record.tokens(steps[0].site, sentence=at.sentence)[0])
-    below = layers.index(layer)
-    cost, key = estimate.of_maps(steps[0], below * steps[0].num_heads), (*at.run, at.sentence, kind, layer, position)
+    at, kind, step = bar.at, last.kind, bar.at.record.step(last)
+    with bar.where:
+        position = _position(at, kind, at.record.tokens(last, sentence=at.sentence)[0])
+    below = _layers(at, last).index(last.layer)
+    cost, key = estimate.of_maps(step, below * step.num_heads), (*at.run, at.sentence, kind, last.layer, position)
     if cost.seconds > budget.SILENT and state.get(FOLLOWED) != key:
         quiet(words.ONE_POSITION.format(cost=cost))
         icon = {"icon": ":material/route:", "key": "follow", "on_click": state.put, "args": (FOLLOWED, key)}
@@ -108,7 +118,7 @@ def _one(bar: Bar, kind: str | None, place: DeltaGenerator) -> None:
     except AttnvizError as error:
         quiet(str(error))
         return
-    traced = Traced(at.record, found, layer, {position: rows[0].numpy()})
+    traced = Traced(at.record, found, last.layer, {position: rows[0].numpy()})
     in_words(sentences.reached(traced.shares[position], traced.texts, position))
     pictures.show(figures.rollout_row(traced, position, dark=at.dark), "reached", menu=bar.export, table=True)
 
@@ -141,11 +151,16 @@ def _draw(bar: Bar, traced: Traced, position: int) -> None:
     """The map, and beside it one of its rows, the flow, the row's numbers and how they are computed."""
     at, tile = bar.at, traced.tile
     clicked = look.clicks("reach", lambda point: state.put(QUERY, int(point["query"]) * tile))
+    said = sentences.reached(traced.shares[position], traced.texts, position)
+    if look.room():
+        in_words(said)
     with st.container(horizontal=True, gap="large"):
         with st.container(width="content"):
             whole = figures.rollout(traced, selected=position, rev=look.rev("reach"), **at.styled)
             pictures.show(whole, "reach", menu=bar.export, select="cell", on_select=clicked)
         with st.container(width="stretch", key="about-row"):
+            if not look.room():
+                in_words(said)
             place = st.container()
             with st.container(horizontal=True, vertical_alignment="center", gap="small"):
                 flow = _asked_flow(at, traced, position)
@@ -153,16 +168,16 @@ def _draw(bar: Bar, traced: Traced, position: int) -> None:
                 pictures.take_away(row, "reached", words.THIS_POSITION)
             with place:
                 pictures.picture(row, "reached")
-            pictures.numbers(row, "reached")
-            with pictures.folded(common.HOW_COMPUTED, key="how rollout") as is_open:
+            with pictures.part(common.HOW_COMPUTED, "how rollout", titled=False) as is_open:
                 if is_open:
                     quiet(words.ROLLOUT_IS)
+            pictures.numbers(row, "reached", opened=not look.room() and len(traced.texts) <= FEW)
 
 
 def _asked_flow(at: Look, traced: Traced, position: int) -> np.ndarray | None:
     """The flow to each token of this row, once it was asked for: of a long text it takes seconds."""
     kind = traced.found.kind
-    layers = 1 + sorted(site.layer for site in at.record.sites if site.kind == kind).index(traced.layer)
+    layers = 1 + _layers(at, Site(kind, 0)).index(traced.layer)
     key = (*at.run, at.sentence, kind, layers, position)
     place = st.empty()
     if state.get(ASKED_FLOW) != key:

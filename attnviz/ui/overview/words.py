@@ -93,7 +93,8 @@ ROLLOUT_IS = (
     "brings (the mean of its heads, also those that are off). Values and feed-forward networks are ignored: it shows "
     "where content can go, not what is used. Source: Abnar and Zuidema 2020."
 )
-STACK, AFTER_LAYER, POSITION, THIS_POSITION = "Stack", "After layer", "Position", "this position"
+STACK, AFTER_LAYER = "Stack and layer", "{0.kind} after layer {0.layer}"
+POSITION, THIS_POSITION = "Position", "this position"
 ONE_POSITION = "The table of all positions is too large, so one of them is followed. It goes through {cost}."
 FOLLOW, FOLLOW_ALL = "Follow this position", "Follow all layers"
 ADD_FLOW, SEEKING_FLOW = "Add the largest flow from each token", "Looking for the largest flow to each token…"

@@ -389,7 +389,7 @@ def query(
     opening = (typed[-1] if typed else 0) if opening is None else opening
     chosen = cell[0] if cell else state.one_of(QUERY, range(len(tokens)), opening)
     names = [f"{i} · {shown(token.text)}" for i, token in enumerate(tokens)]
-    behavior |= {"shown": chosen, "lead": title}
+    behavior = {"lead": title} | behavior | {"shown": chosen}
     if len(tokens) <= MOST_LISTED:
         control(st.selectbox, title, QUERY, range(len(tokens)), format_func=names.__getitem__, width=170, **behavior)
     else:

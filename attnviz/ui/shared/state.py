@@ -166,13 +166,6 @@ def _report(key: str, plain: str, shown: object, step: Callable[[State, Any], St
         st.rerun()
 
 
-def pick(title: str, setting: Setting[T], options: list, **behavior: Any) -> Any:
-    """One of some options, as pills; of many, from a list."""
-    if len(options) > MOST_PILLS:
-        return control(st.selectbox, title, setting, options, width=110, **behavior)
-    return control(st.pills, title, setting, options, **behavior)
-
-
 def tabs(setting: Setting[str | None], parts: Mapping[str, Callable[[], T]], opening: str | None = None) -> T:
     """Names in a row, and what belongs to the chosen one, which stands in the link; `opening` where nobody chose.
 
