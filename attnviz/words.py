@@ -423,7 +423,8 @@ def alike(divergences: Divergences, site: Site, head: int) -> str:
     listed = ", ".join(f"{place.head(number)} ({how_far:.3f})" for place, number, how_far in near[:MOST_NAMED])
     place, number, how_far = near[-1]
     least = f" Least alike: {place.head(number)} ({how_far:.3f})." if len(near) > MOST_NAMED else ""
-    return f"Heads that look most like {site.head(head)} on this text: {listed}.{least}"
+    scale = "by divergence, from 0 (alike) to 0.69 (apart)"
+    return f"Heads that look most like {site.head(head)} on this text, {scale}: {listed}.{least}"
 
 
 def reaches(shares: np.ndarray, texts: Sequence[str]) -> str:

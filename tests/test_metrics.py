@@ -184,3 +184,12 @@ def test_next_words_are_those_of_either_run():
         pytest.approx(pair, abs=1e-6) for pair in ((0.7, 0.1), (0.1, 0.6))
     ]
     assert [next.before for next in metrics.next_words(after, 0, count=9)] == [None] * 3
+
+
+def test_the_most_changed_prediction_is_the_one_whose_words_moved_most():
+    """By total variation, of positions at which both had read the same; where no number moved there is none."""
+    before = story_of(["the", "cat", "sat"], {"a": 0.6, "b": 0.4}, {"a": 0.5, "b": 0.5}, {"a": 0.1, "b": 0.9})
+    after = story_of(["the", "cat", "ran"], {"a": 0.5, "b": 0.5}, {"a": 0.2, "b": 0.8}, {"a": 0.9, "b": 0.1})
+
+    assert metrics.most_changed(before, after) == 1
+    assert metrics.most_changed(before, before) is None

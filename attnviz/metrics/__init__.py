@@ -20,6 +20,7 @@ from attnviz.metrics.predictions import (
     PredictedWord,
     fills_in,
     labels,
+    most_changed,
     next_words,
     predicted_words,
     predicting,

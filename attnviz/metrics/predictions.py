@@ -48,6 +48,10 @@ NOT_A_NUMBER = "NaN"
 """Stands for a word where the probabilities are no numbers."""
 
 
+SAME = 1e-6
+"""Total variation up to this is that of rounding."""
+
+
 @dataclass(frozen=True)
 class PredictedWord:
     """What a model has just read at a position, and the word it holds most probable then, with its probability.
@@ -109,6 +113,23 @@ def next_words(
     either = dict.fromkeys([*_largest(after, count), *_largest(old, count)])
     ranked = sorted(either, key=(old if after.isnan().any() else after).__getitem__, reverse=True)
     return tuple(NextWord(vocabulary[i], float(after[i]), float(old[i])) for i in ranked)
+
+
+def most_changed(before: Record, after: Record, *, sentence: int = 0) -> int | None:
+    """After which token a change moved the prediction most, by total variation, NaN first; None where no number moved.
+
+    Of a model that fills in, in place of which blank. A position at which both had read other tokens is left aside.
+
+    Raises:
+        InputError: if the model predicts no words.
+    """
+    blanks, most = predicting(after).blanks, {}
+    for position in range(after.read[sentence].length) if blanks is None else blanks[sentence]:
+        if read_alike(before, after, position, sentence=sentence):
+            old, new = (_probabilities(record, position, sentence) for record in (before, after))
+            most[position] = float((new - old).abs().sum()) / 2
+    place = max(most, key=lambda at: (isnan(most[at]), most[at]), default=None)
+    return None if place is None or most[place] <= SAME else place
 
 
 def _probabilities(record: Record, position: int, sentence: int) -> Tensor:

@@ -116,30 +116,44 @@ def test_the_page_opens_on_a_comparison_that_shows_something(link, opens):
     assert app.button_group(key="b what").value == opens
     assert said(app).startswith("The row that differs most is ")
     options = app.button_group(key="b what").options
-    assert ("original model" in options) == (opens == "untouched")
+    waiting = [button for button in app.button if button.key == "b waits"]
+    assert ("original model" in options) == (opens == "untouched") == (not waiting)
+    assert all(button.disabled and "nothing is changed yet" in button.label for button in waiting)
 
 
 def test_a_head_that_is_off_leads_to_the_first_weights_that_it_moves():
-    """Those of its own layer stay, which is said; one click compares those that moved."""
+    """Its own layer's weights stay: the prediction that changes most is told, and one click compares what moved."""
     app = compare(off="d0.0", site="d0", show="0")
 
-    assert said(app).startswith("A head that is off looks where it looked before")
-    assert "The first weights that move are those of decoder layer 1." in said(app)
+    assert said(app) == "Most changed prediction, after 'on' (4): 'the' goes from 99.9% in B to 53.0% in A."
+    assert "A, filled bars: head 0 of decoder layer 0 off. B, hollow bars: original model." in html(app)
+    assert "A head that is off looks where it looked before" in html(app)
+    assert "The first weights that move are those of decoder layer 1." in html(app)
+    assert charts(app) == 4
 
     app.button(key="see moved").click().run()
 
     assert app.query_params["site"] == "d1"
     assert said(app).startswith("The row that differs most is ")
 
-    app = compare(off="d1.0", site="d1", show="0")
+    app = compare(off="d1.0", site="d1", show="0", cell="5.2")
 
-    assert "No weight of any layer moves. The predictions:" in said(app)
+    assert said(app) == "Prediction after 'the' (5): 'mat' goes from 9.3% in B to 25.5% in A."
+    assert "No weight of any layer moves: only what the model predicts." in html(app)
+
+
+def test_random_weights_predict_nothing_and_show_whose_output_moves():
+    app = compare(model="scratch", off="e0.0", site="e0", show="0")
+
+    assert said(app).startswith("How far the output vector of each of ")
+    assert "hollow bars" not in html(app)
 
 
 def test_a_mask_that_is_built_in_already_is_said_to_change_nothing():
     app = compare(mask="subsequent")
 
-    assert said(app).endswith("No weight of any layer moves. It blocks nothing that is not blocked already.")
+    assert said(app) == "A and B predict the same."
+    assert "No weight of any layer moves. It blocks nothing that is not blocked already." in html(app)
 
 
 def test_two_training_steps_are_subtracted_over_the_same_words():
@@ -219,7 +233,10 @@ def test_models_that_read_other_tokens_stand_side_by_side():
         ("step-17", "Step 17 was not kept"),
         ("model-no/such-model", "B cannot be the model"),
         ("model-story", "B cannot be the model"),
-        ("untouched", "Nothing is changed, so A is the original model. B is another training step."),
+        (
+            "untouched",
+            "Nothing is changed yet: switch off a head on the page Heads, or choose a mask.",
+        ),
         ("<script>alert(1)</script>", "cannot be read; it should look like sentence-"),
     ],
 )

@@ -88,8 +88,8 @@ def side_of(at: Look) -> Side:
 
 def side(a: Look, place: DeltaGenerator) -> Side | AttnvizError:
     """The controls of B in one row at a place, and B; or why there is none."""
-    with place, st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        other = _what(a)
+    with place, st.container(horizontal=True, vertical_alignment="center", gap="small", key="compare with"):
+        other = _what(a, place)
         below = other.what == "sentence" and look.room() is not None  # where all of it can be read
         wide = "stretch" if other.what == "sentence" else "content"
         row = {"horizontal": True, "vertical_alignment": "center", "gap": "small", "width": wide}
@@ -101,7 +101,7 @@ def side(a: Look, place: DeltaGenerator) -> Side | AttnvizError:
         return error
 
 
-def _what(a: Look) -> Other:
+def _what(a: Look, place: DeltaGenerator) -> Other:
     """In what B differs. What was chosen before in the same way is there again."""
     missing = _missing(a)
     chosen, options = state.get(B), [what for what in words.OTHERS if what not in missing]
@@ -113,23 +113,32 @@ def _what(a: Look) -> Other:
         begins = opening(a)
         if chosen is not None:
             reason = words.MISSING[chosen.what].format(model=quoted(a.source.name), other=words.OTHERS[begins.what])
-            note(reason, "notice")
+            with place:  # below the row
+                note(reason, "notice")
         chosen = begins
+
+    _chosen_from(a, chosen.what, options)
+    return chosen
+
+
+def _chosen_from(a: Look, what: str, options: list[str]) -> None:
+    """In what B differs, as a row of names, on a phone as a list; what waits for a change is there, disabled."""
 
     def choose(now: State, what: str) -> State:
         return now.put(B, now[KEPT].get(what) or _begins(a, what))
 
-    shown = {"shown": chosen.what, "at": "what", "step": choose}
+    shown = {"shown": what, "at": "what", "step": choose}
+    waits = a.edits == Edits() and not (a.source.read_only or a.source.alone)
     if look.room():
-        shown["format_func"] = lambda what: words.B_WITH.format(other=words.OTHERS[what])
-        control(
-            st.selectbox, words.COMPARE_WITH, B, options, lead="", width=156 if chosen.what == "head" else 204, **shown
-        )
-    else:
-        shown["format_func"] = words.OTHERS.__getitem__
-        lead = "" if a.before is not None else words.COMPARE_WITH  # beside what is changed there is no room for it
-        control(st.pills, words.COMPARE_WITH, B, options, lead=lead, **shown)
-    return chosen
+        names = words.OTHERS | ({"untouched": words.NOTHING_CHANGED} if waits else {})
+        options = [*options, *["untouched"] * waits]  # no entry of a list can be disabled: chosen, it is told why
+        shown["format_func"] = lambda what: words.B_WITH.format(other=names[what])
+        control(st.selectbox, words.COMPARE_WITH, B, options, lead="", width=156 if what == "head" else 204, **shown)
+        return
+    shown["format_func"] = words.OTHERS.__getitem__
+    control(st.pills, words.COMPARE_WITH, B, options, lead=words.COMPARE_WITH, **shown)
+    if waits:
+        st.button(words.NOTHING_CHANGED, key="b waits", disabled=True, help=words.CHANGE_FIRST)
 
 
 def _missing(a: Look) -> set[str]:
@@ -193,7 +202,7 @@ def _ask(own: DeltaGenerator, widget: Callable, title: str, what: str, value: ob
     read: Callable[[Any], object] = options.pop("read", lambda value: value)
     options |= {"shown": value, "at": what, "read": lambda value: Other(what, read(value))}
     with own:
-        control(widget, title, B, *args, lead="" if look.room() else words.B, **options)
+        control(widget, title, B, *args, lead="", **options)
 
 
 def _sentence(a: Look, other: Other, own: DeltaGenerator) -> Side:

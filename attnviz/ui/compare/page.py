@@ -58,7 +58,6 @@ def _compared(bar: Bar, a: Side, b: Side, maps: DeltaGenerator) -> None:
     with maps:
         if still:
             unmoved.explained(at)
-            said.both(a, b, found, cell)
             with pictures.folded(words.SAME_MAPS, key="same maps") as is_open:
                 figure = _drawn(bar, found, cell, shown=is_open)
         else:

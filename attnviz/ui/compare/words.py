@@ -2,7 +2,7 @@
 
 # In what B differs
 
-COMPARE_WITH, B, B_WITH = "Compare with", "B", "B: {other}"
+COMPARE_WITH, B_WITH = "Compare with", "B: {other}"
 OTHERS = {
     "sentence": "another sentence",
     "head": "another head",
@@ -11,12 +11,16 @@ OTHERS = {
     "untouched": "original model",
 }
 """By what of B differs from A."""
+NOTHING_CHANGED = "original model (nothing is changed yet)"
+CHANGE_FIRST = (
+    "Switch off a head on the page Heads, or choose a mask above: then A can be compared with the original model."
+)
 SENTENCE, HEAD, MODEL, STEP = "The sentence of B", "The head of B", "The model of B", "The training step of B"
 
 MISSING = {
     "step": "{model} has no other training steps. B is {other}.",
     "sentence": "{model} is one run and reads no other sentence. B is {other}.",
-    "untouched": "Nothing is changed, so A is the original model. B is {other}.",
+    "untouched": "Nothing is changed yet: switch off a head on the page Heads, or choose a mask. B is {other}.",
 }
 """By what cannot be chosen here, why, and what B is instead."""
 NO_HEAD = "There is no {missing}, so B is {instead}."
@@ -37,7 +41,20 @@ MAP = "map {side}"
 OWN_LAYER = "A head that is off looks where it looked before, but what it finds is not passed on."
 UNMOVED = "The change leaves the weights of {site} as they are."
 BLOCKS_NOTHING = "{why} No weight of any layer moves. It blocks nothing that is not blocked already."
-NO_WEIGHT_MOVES = "{why} No weight of any layer moves. The predictions:"
+NO_WEIGHT_MOVES = "{why} No weight of any layer moves: only what the model predicts."
+AFTER = (
+    "Prediction after {token}: {word} goes from {before} in B to {now} in A.",
+    "Most changed prediction, after {token}: {word} goes from {before} in B to {now} in A.",
+)
+"""Of the selected token, and of the one after which it changes most."""
+IN_PLACE = (
+    "Prediction in place of {token}: {word} goes from {before} in B to {now} in A.",
+    "Most changed prediction, in place of {token}: {word} goes from {before} in B to {now} in A.",
+)
+BARS = "A, filled bars: {changes}. B, hollow bars: original model."
+EXPORT_BARS = "Export predictions"
+SAME_PREDICTIONS = "A and B predict the same."
+HARDLY = "A and B predict nearly the same."
 MOVED_AT, COMPARE_HEAD = "{why} The first weights that move are those of {site}.", "Compare {head}"
 
 PREDICTIONS, HOW_PROBABLE, FIGURE_OF = "Predictions", "How probable each prediction is", "{figure} of {side}"
