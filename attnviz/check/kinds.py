@@ -40,8 +40,9 @@ def kind_of(array: Tensor, stated: str | None, convention: str | None) -> tuple[
         return "mask", ("It is read as an additive mask: it holds 0 and negative numbers that block, and no other.",)
     if of_ones(array):
         return "mask", ("It is read as an additive mask: it holds 1 and negative numbers that block, and no other.",)
-    if bool((known < 0).any()) or bool(known.isinf().any()):
-        return "scores", ("It is read as scores: numbers below 0 are among many others.",)
+    for what, holds in (("numbers below 0 are among many others", known < 0), ("it holds +inf", known.isinf())):
+        if bool(holds.any()):
+            return "scores", (f"It is read as scores: {what}.",)
     sums = array.double().nansum(-1).flatten()
     if float(sums.median()) <= 2:
         return "weights", ("It is read as weights: no number is below 0, and the middle row sums to at most 2.",)

@@ -202,7 +202,7 @@ def read_text(text: str, name: str = "") -> Given:
     called, name = (quoted(name), name) if name else ("The text", "the text")
     if len(text) > MOST_TEXT:
         raise InputError(f"{called} has {len(text):,} characters; at most {MOST_TEXT:,} are read.")
-    text = text.removeprefix("\ufeff").strip()
+    text = text.removeprefix("\ufeff").replace("−", "-").strip()
     if not text:
         raise InputError(f"{called} is empty.")
     if text.startswith("{") and (given := _object(called, text)):

@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import pickle
 import tracemalloc
 import zipfile
@@ -108,6 +109,14 @@ def test_what_pytorch_and_numpy_print_can_be_pasted(tensor, printed):
     assert only(given_back).shape == tuple(tensor.shape)
     assert np.allclose(only(given_back), tensor.numpy(), rtol=0, atol=given_back.rounding + 1e-12)
     assert given_back.rounding < 1e-3
+
+
+def test_numbers_as_they_are_printed_on_paper_are_read():
+    """With the minus sign of print, as the pictures here have it; and what is infinite is no number below 0."""
+    given_back = reading.read_text("0 −inf\n0 0")
+
+    assert only(given_back).tolist() == [[0, -math.inf], [0, 0]]
+    assert "+inf" in check(only(reading.read_text("1e400 0\n0 2"))).reasons[0]
 
 
 def test_printed_weights_pass_the_check_of_row_sums():

@@ -21,7 +21,7 @@ from attnviz.ui.masks.lab import WITH_WORDS, Lab
 from attnviz.ui.shared import cache, look, pictures, state
 from attnviz.ui.shared.setting import Setting, choice, kept
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import clean, details_html, in_words, label, note, quiet, table_html
+from attnviz.ui.shared.text import clean, details_html, label, note, quiet, table_html, verdict
 
 WEIGHTS, MASK, FILE, PASTED = CHECKED = (words.OF_HEAD, words.OF_PAGE, words.OF_FILE, words.PASTED)
 """What can be checked."""
@@ -117,7 +117,8 @@ def _check(lab: Lab, what: str, name: str, array: Array, rounding: float) -> Non
     else:
         close = next((i for i in rest if report.findings[i].rule == NEAR), None)
         told = [report.verdict, *_known(report)]
-        in_words(" ".join(told if close is None else [report.findings[rest.pop(rest.index(close))].says, *told]))
+        told = told if close is None else [report.findings[rest.pop(rest.index(close))].says, *told]
+        verdict(" ".join(told), "unsure" if report.verdict == NOT_SURE else "right")
     with st.container(horizontal=True, gap="large"):
         with st.container(width="content"):
             _picture(lab, what, array, report, None if drawn is None else grids[drawn])
@@ -228,7 +229,8 @@ def _finding(lab: Lab, found: Finding, place: str, grid: Grid | None = None) -> 
             note(found.says, "remark")
             quiet(*filter(None, [found.fix]))
             return
-        note(words.FINDING.format(severity=found.severity.capitalize(), says=found.says), kind)
+        says = verdict if place == "verdict" else note
+        says(words.FINDING.format(severity=found.severity.capitalize(), says=found.says), kind)
         quiet(
             words.FIX.format(fix=found.fix),
             (words.WHERE if found.cells else words.RULE_IS).format(rule=found.rule, places=found.places()),

@@ -25,7 +25,7 @@ from attnviz.ui.shared.edits import OWN_MASK
 from attnviz.ui.shared.mask import MASK
 from attnviz.ui.shared.setting import Setting, State, choice, coded, kept
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import in_words, label, large, note, quiet, table
+from attnviz.ui.shared.text import label, large, note, quiet, table, verdict
 from attnviz.ui.shared.toolbar import Bar
 
 WHOLE, LAYER, EXHIBIT = TESTED = (words.TEST_WHOLE, words.TEST_LAYER, words.TEST_BUG)
@@ -45,7 +45,7 @@ PROMISE = choice("promise", PROMISES)
 ASKED: Setting[tuple] = kept("leaks asked", ())
 """The test that takes long and was asked for."""
 
-MOST_MOVED = 6
+MOST_MOVED = 8
 """Outputs that are named with how far they moved."""
 
 QUICK = 1.5
@@ -168,7 +168,10 @@ def _result(lab: Lab, test: LeakTest, says: str, bar: Bar) -> None:
     """How many leaks there are, the grid, and the selected cell in words."""
     cell = lab.cell if lab.cell and all(i < n for i, n in zip(lab.cell, test.moved.shape, strict=True)) else None
     figure = figures.leaks(test, selected=cell, rev=look.rev("cell"), **lab.styled, **WITH_WORDS)
-    in_words(words.LEAKING.format(count=sentences.count_of_leaks(test)) if test.pairs else words.NO_LEAK)
+    if test.pairs:
+        verdict(words.LEAKING.format(count=sentences.count_of_leaks(test)), "error")
+    else:
+        verdict(words.NO_LEAK, "right")
     with st.container(horizontal=True, gap="large"):
         with st.container(width="content"):
             pictures.picture(figure, "leaks", select="cell", on_select=look.select)
@@ -178,6 +181,7 @@ def _result(lab: Lab, test: LeakTest, says: str, bar: Bar) -> None:
                 said = sentences.leak(test, *(cell or test.pairs[0]))
                 large(f"{said[0].upper()}{said[1:]}.")
             pictures.how_to_select(cell is not None)
-            quiet(says, *(f"{one[0].upper()}{one[1:]}." for one in measured(test)))
+            quiet(says)
             _strongest(test)
+            quiet(*(f"{one[0].upper()}{one[1:]}." for one in measured(test)))
     pictures.numbers(figure, "leaks")

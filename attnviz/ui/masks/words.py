@@ -167,7 +167,7 @@ HOW = "A row whose output moves when the word of a column is changed has seen th
 MISTAKE, UNDO_MISTAKE = "The mask of this page is a mistake on purpose.", "Undo the mistake"
 TAKES_LONG = "Each of {tokens} tokens is changed and the model run again: that takes a while here."
 BECAME_NAN = "not a number"
-MOVED_MOST, MOVED_AS = "Outputs that moved most", ("output at", "when this changed", "moved by", "")
+MOVED_MOST, MOVED_AS = "Outputs that moved most", ("output at", "when this changed", "moved by", "verdict")
 TEST, TOKENS_CHANGED = "Test for leaks", "tokens changed"
 
 # Check
@@ -185,7 +185,7 @@ CHECK_NUMBERS, RULES = "Check", "All {count} rules of the check"
 WHICH_ARRAY = "Which array"
 SHAPE = "{sentences}, {heads}, {queries:,} queries × {keys:,} keys."
 READ_IN = "It is read as '{convention}' ({meaning})."
-SAY_OTHERWISE, TYPE, CONVENTION = "Read it another way", "Type", "Convention of a mask"
+SAY_OTHERWISE, TYPE, CONVENTION = "Read wrongly? Say what it is", "Type", "Convention of a mask"
 MEANT, MEANT_PAGE, MEANT_IS = "Meant to be", "the mask of this page", "{mask}: {meaning}"
 MEANT_MEANS = "A kind with any numbers and any padding, or this page's mask cell by cell. What differs is an error."
 FUTURE_BLOCKED = "The future must be blocked"

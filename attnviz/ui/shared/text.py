@@ -53,6 +53,11 @@ def note(text: str, kind: str = "error") -> None:
     block(text, css=f"note {kind}", role="alert" if kind == "error" else "status")
 
 
+def verdict(text: str, kind: str) -> None:
+    """What a test found, with a sign of its own: "right", "unsure", "notice" or "error"."""
+    block(text, css=f"note verdict {kind}", role="alert" if kind == "error" else "status")
+
+
 def in_words(text: str) -> None:
     """The sentence about what is selected."""
     block(text, "words", role="status")
