@@ -24,6 +24,9 @@ def atlas_page():
 
 
 def examples(app):
+    """Those that are folded, too."""
+    app.session_state["more texts"] = True
+    app.run()
     return [button for button in app.button if (button.key or "").startswith("open example")]
 
 
@@ -85,23 +88,31 @@ def test_texts_of_a_metric_are_shaded_and_open(model):
 
     assert not app.exception
     assert len(examples(app)) == 10
+    assert "stronger, the more" in html(app)
     assert html(app).count('class="shaded"') == len(re.findall(r"<i>Confidence \d\.\d\d; predicts ", html(app))) == 10
 
 
 def test_texts_bear_out_what_the_head_is_said_to_do():
     """A head that looks at itself begins with texts where it does; of one that looks for a pronoun's subject the
-    pronoun is among the words that may come next, and <eos> and a word without its capital are explained."""
+    pronoun is among the words that may come next, and a full stop and a word without its capital are explained."""
     app = opened(atlas_page, model="translator", site="e0", show="0")
+    assert len(examples(app)) == 10
     looks = re.findall(r"--weight: (\d+)%\"><u>", html(app))
 
     assert len(looks) == 10
     assert min(map(int, looks)) > 60
 
-    said = html(opened(atlas_page, model="story", site="d1", show="0"))
-    likely = re.findall(r"<i>weight \d\.\d\d; predicts (.*?)</i>", said)
+    app = opened(atlas_page, model="story", site="d1", show="0")
+    assert html(app).count('class="shaded"') == 5
+    assert len(examples(app)) == 10
+    said = html(app)
+    likely = re.findall(r"<i>predicts (.*?)</i>", said)
+    row = atlas.open(assets.path("atlas/story")).table("pairs", "decoder layer 1", 0).drop_duplicates("line").iloc[9]
 
     assert sum(bool(re.search(r"\b(he|she|it) \d|^(henry|maria) ", words)) for words in likely) == 10
-    assert "&lt;eos&gt;: end of a text. At an underlined full stop the model predicts how" in said
+    assert likely[0].startswith("end of text ")
+    assert f"The darkest gets {math.floor(1000 * row['value']) / 10}% or more of its attention." in said
+    assert "At an underlined full stop the model predicts how" in said
     assert "The model reads and predicts without capitals: " in said
 
 

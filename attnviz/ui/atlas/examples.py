@@ -1,7 +1,7 @@
 """The texts behind the numbers of a head, each with the weights of one query as shades; a click opens it on Heads."""
 
 from html import escape
-from math import ceil
+from math import ceil, floor
 
 import pandas as pd
 import streamlit as st
@@ -14,19 +14,19 @@ from attnviz.core.errors import AttnvizError
 from attnviz.core.record import Record
 from attnviz.metrics.heads import METRICS
 from attnviz.ui.atlas import words
-from attnviz.ui.shared import cache, look, pages, pictures, state
+from attnviz.ui.shared import cache, pages, pictures, state
 from attnviz.ui.shared.examples import TEXT
 from attnviz.ui.shared.look import CELL, SHOW, SITE, Cell, Look
 from attnviz.ui.shared.setting import choice
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import note, quiet
+from attnviz.ui.shared.text import block_html, details_html, note, quiet
 
 PAIRS = words.PAIRS_IN_LINKS
 KINDS = {PAIRS: "pairs"} | {one.name: one.name for one in METRICS}
 EXAMPLES = choice("atlas-of", KINDS)
 
-COUNT, ON_A_PHONE = 10, 5
-"""Texts of a head, and those of them that are not folded on a phone."""
+COUNT, SEEN = 10, 5
+"""Texts of a head, and those of them that are not folded."""
 
 PREDICTED, LEAST = 3, 0.01
 """Words that are named as predicted at most, and the probability of all but the first at least."""
@@ -40,8 +40,9 @@ def of_head(at: Look, found: Atlas, role: str) -> None:
     """
     titles = {PAIRS: words.PAIRS} | {one.name: one.title for one in METRICS}
     begins = "self" if role == "itself" else PAIRS
-    options = {"format_func": titles.__getitem__, "width": 290, "shown": state.get(EXAMPLES) or begins}
-    by = control(st.selectbox, words.LARGEST, EXAMPLES, [*KINDS], **options)
+    options = {"format_func": titles.__getitem__, "width": 250, "shown": state.get(EXAMPLES) or begins}
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        by = control(st.selectbox, words.LARGEST, EXAMPLES, [*KINDS], lead=words.LARGEST, **options)
     try:
         rows = _pairs(at, found) if by == PAIRS else found.examples(at.site, at.number, by, COUNT)
     except AttnvizError as error:
@@ -53,25 +54,27 @@ def of_head(at: Look, found: Atlas, role: str) -> None:
 
 
 def _texts(at: Look, found: Atlas, rows: list[dict], by: str) -> None:
-    """Texts below each other, on a phone some of them folded; how to read the shades before them, the rest after.
+    """Texts below each other, some of them folded; how to read the shades before them, the rest after.
 
     Args:
         by: of `KINDS`, what they are the largest of.
     """
-    named = words.WEIGHT if by == PAIRS else next(one.title for one in METRICS if one.name == by)
+    named = "" if by == PAIRS else next(one.title for one in METRICS if one.name == by)
     records = [cache.record(at.source, (row["text"],)) for row in rows]
-    quiet(words.SHADED_CROSS if at.site.kind == "cross" else words.SHADED)
-    seen = ON_A_PHONE if look.room() else COUNT
+    weights = [row["value"] for row in rows] if by == PAIRS else []
+    largest = words.WEIGHTS.format(least=floor(1000 * min(weights)) / 10) if weights else words.STRONGER
+    quiet((words.SHADED_CROSS if at.site.kind == "cross" else words.SHADED) + largest)
     with st.container(gap="xsmall", key="atlas-texts"):
-        for i, (row, record) in enumerate(zip(rows[:seen], records, strict=False)):
+        for i, (row, record) in enumerate(zip(rows[:SEEN], records, strict=False)):
             _example(at, row, record, i, named)
-    if rows[seen:]:
-        folded = pictures.folded(words.MORE_TEXTS.format(count=len(rows) - seen), key="more texts")
+    if rows[SEEN:]:
+        folded = pictures.folded(words.MORE_TEXTS.format(count=len(rows) - SEEN), key="more texts")
         with folded as is_open, st.container(gap="xsmall", key="atlas-texts-more"):
-            for i in range(seen, len(rows)) if is_open else ():
+            for i in range(SEEN, len(rows)) if is_open else ():
                 _example(at, rows[i], records[i], i, named)
     notes = [words.WHATEVER, _complete(at, found)] if by == PAIRS else []
-    quiet(" ".join([*notes, *_marks(at, rows, records)]))
+    if notes := [*notes, *_marks(at, rows, records)]:
+        st.html(details_html(words.ABOUT_TEXTS, block_html(" ".join(notes), "quiet")))
 
 
 def _marks(at: Look, rows: list[dict], records: list[Record]) -> list[str]:
@@ -79,7 +82,7 @@ def _marks(at: Look, rows: list[dict], records: list[Record]) -> list[str]:
     said = {token.text for record in records for token in record.tokens(at.site)[1]}
     every = list(zip(records, rows, strict=True))
     next_words = {word for record, row in every for word, _ in _predicted(record, at, _cell(record, at, row)[0])}
-    notes = [means for mark, means in words.MARKS.items() if mark in said | next_words]
+    notes = [means for mark, means in words.MARKS.items() if mark in said]
     small = sorted(word for word in next_words if word not in said and word.capitalize() in said)
     if any(row.get("query_token") == "." for row in rows):
         notes.append(words.FULL_STOP_PREDICTS if next_words else words.FULL_STOP)
@@ -108,13 +111,13 @@ def _pairs(at: Look, found: Atlas) -> pd.DataFrame:
 
 
 def _example(at: Look, row: dict, record: Record, number: int, named: str) -> None:
-    """A text that opens, its weights, and its number under its name."""
+    """A text that opens, its weights, and its number under its name, if it has one."""
     cell = _cell(record, at, row)
     with st.container(horizontal=True, vertical_alignment="center", gap="small", wrap=False):
         behavior = {"type": "tertiary", "icon": ":material/arrow_forward:", "key": f"open example {number}"}
         if st.button(words.OPEN, on_click=_look_at, args=(at, row["text"], cell), **behavior):
             pages.go_to(pages.TITLES[0])
-        st.html(_shaded(record, at, cell, words.NUMBER.format(name=named, number=row["value"])))
+        st.html(_shaded(record, at, cell, words.NUMBER.format(name=named, number=row["value"]) if named else ""))
 
 
 def _look_at(at: Look, text: str, cell: Cell) -> None:
@@ -146,6 +149,9 @@ def _shaded(record: Record, at: Look, cell: Cell, number: str) -> str:
         is_query = at.site.kind != "cross" and i == cell[0]
         text = f"<u>{name}</u>" if is_query else escape(shown(token.text))
         parts.append(f'{space}<span style="--weight: {max(0.0, weight):.0%}">{text}</span>')
-    likely = [f"{escape(shown(word))} {percent(share, 0)}" for word, share in _predicted(record, at, cell[0])]
-    said = words.PREDICTS.format(words=", ".join(likely)) if likely else ""
-    return f'<div class="shaded">{query}{"".join(parts)} <i>{escape(number)}{said}</i></div>'
+    predicted = [
+        (words.END if word == "<eos>" else shown(word), share) for word, share in _predicted(record, at, cell[0])
+    ]
+    likely = [f"{escape(word)} {percent(share, 0)}" for word, share in predicted]
+    said = [escape(number)] * bool(number) + [words.PREDICTS.format(words=", ".join(likely))] * bool(likely)
+    return f'<div class="shaded">{query}{"".join(parts)} <i>{"; ".join(said)}</i></div>'

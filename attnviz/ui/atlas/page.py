@@ -61,9 +61,9 @@ def _found(bar: Bar, found: Atlas, known: tuple[Behavior, ...]) -> None:
         examples.of_head(bar.at, found, measured.role if measured else "")
         if measured:
             findings.evidence(measured)
+        _distance(bar.at, found)
     with more:
         _numbers(bar.at, row.iloc[0])
-        _distance(bar.at, found)
         with pictures.folded(words.ALL_HEADS, key="atlas map", opened=not known) as is_open:
             if is_open:
                 _map(bar.at, found, heads)

@@ -21,23 +21,26 @@ ALL_HEADS = "All heads, by any two numbers"
 
 LOOKS_LIKE = "Role by its weights alone: {role}."
 NO_HEAD = "The atlas does not hold this head."
-HEAD = ("", "Mean over texts", "This text", "Middle half of texts")
+HEAD = ("", "Mean ± 95% interval", "This text", "Middle half")
 MEAN, MIDDLE = "{mean:.2f} ± {half:.2f}", "{low:.2f} to {high:.2f}"
-COUNTED_THE_SAME = "Each text counts the same. ± is the 95% interval of the mean."
-MIDDLE_HALF = "A quarter of the texts is below the middle half, a quarter above."
+COUNTED_THE_SAME = "Each text counts the same. The interval is where the mean of all such texts lies, 19 times in 20."
+MIDDLE_HALF = "Middle half: a quarter of the texts is below it, a quarter above."
 MORE_NUMBERS = "{count} more numbers"
 ALIKE, OTHER_HEAD, APART = "Heads like this one, in other models too", "{model} · head {head} of {site}", "Apart"
 APART_MEANS = "Apart: how far their means over texts differ, in all shares from 0 to 1; 0 is the same."
 
 # Examples
 
-LARGEST, OPEN, WEIGHT, NUMBER = "Ten texts with the largest", "Open", "weight", "{name} {number:.2f}"
+LARGEST, OPEN, NUMBER = "Ten texts with the largest", "Open", "{name} {number:.2f}"
 PAIRS, PAIRS_IN_LINKS = "Weight between two words", "strongest pairs of tokens"
 NO_NUMBER = "The atlas has none: the head has no such number."
 WHATEVER = "Ordered by weight alone, so some of the texts may not show its role."
-SHADED = "The underlined word looks at the shaded ones: the stronger, the more."
-SHADED_CROSS = "The word before the arrow looks at the shaded ones: the stronger, the more."
-PREDICTS, MORE_TEXTS = "; predicts {words}", "{count} more texts"
+SHADED = "The underlined word looks at the shaded ones"
+SHADED_CROSS = "The word before the arrow looks at the shaded ones"
+STRONGER = ": the stronger, the more."
+WEIGHTS = ". The darkest gets {least}% or more of its attention."
+PREDICTS, MORE_TEXTS, ABOUT_TEXTS = "predicts {words}", "{count} more texts", "About these texts"
+END = "end of text"
 MARKS = {"<sos>": "<sos>: start of a text.", "<eos>": "<eos>: end of a text."}
 FULL_STOP_PREDICTS = "At an underlined full stop the model predicts how the next sentence begins."
 FULL_STOP = "A full stop is a token, too: it attends as words do."
