@@ -117,7 +117,8 @@ BUTTONS = DIALECTS | {
 SAME_MASK, ALIGN = "The same mask for", "Queries are aligned"
 DIALECT_SAYS, CANNOT_SAY = "{dialect}: {says}.", "{dialect} cannot express this mask. {why} Choose another one above."
 FIRST_TOKENS = "The grid and the printed tensor are of the first {most} tokens; the code is for any number."
-CODE, PRINTED = "Code to copy", "The mask as a printed tensor"
+CODE, CODE_SCROLLS = "Code to copy", "Code to copy, which scrolls sideways"
+PRINTED = "The mask as a printed tensor"
 MASK_ALONE = "This is the mask alone. The bias is added to the scores as well: an additive mask can hold both."
 AS_TENSOR, AS_TENSOR_SCROLLS = "The same as a tensor", "The same as a tensor, which scrolls sideways"
 
