@@ -15,8 +15,7 @@ from attnviz.charts import axes, frame, hatch, panels, pixels
 from attnviz.charts.domain import CROWDED, FAINT, NOT_A_NUMBER, Domain
 from attnviz.charts.frame import SWATCH, Entry, Frame, Ramp, box, text_width
 from attnviz.charts.panels import Panel, Panels
-from attnviz.charts.size import NARROWEST as SMALLEST
-from attnviz.charts.size import STRIDES, Size, size_beside, within
+from attnviz.charts.size import STRIDES, THINNEST, Size, size_beside, within
 from attnviz.charts.style import Style
 from attnviz.charts.theme import LINE, TITLE_CHARACTER, WORD_CHARACTER, Theme
 from attnviz.core.amounts import decimals, digits
@@ -61,6 +60,9 @@ NAMES = "A", "B", "Difference A − B"
 
 MORE = "higher in B", "higher in A"
 """What a negative and what a positive difference mean."""
+
+AXES = "query ↓", "key →"
+"""Left of the labels of the columns: what rows and columns are."""
 
 PER_ROW = "difference per row", "per row"
 """What stands over the bars, on a wide screen and on a phone."""
@@ -319,7 +321,7 @@ class _Plan:
 
     def _left(self, end: int) -> float:
         """Pixels left of a map for the labels of its rows."""
-        return max((text_width(text) for text, _ in self.labels(0, end)), default=0.0) + axes.PADDING
+        return max(map(text_width, [AXES[0], *(text for text, _ in self.labels(0, end))])) + axes.PADDING
 
     @property
     def left(self) -> float:
@@ -335,7 +337,7 @@ class _Plan:
         """Pixels over the maps for the labels of the columns and a caption."""
         ends = (2,) if self.room else range(3)
         names = (self.labels(1, end)[i][0] for end in ends for i in self.labeled(1, end))
-        return max(map(text_width, names)) + axes.PADDING + LINE + 14
+        return max([2 * LINE, *map(text_width, names)]) + axes.PADDING + LINE + 14
 
     @cached_property
     def sizes(self) -> tuple[Size, Size, Size]:
@@ -343,7 +345,7 @@ class _Plan:
         if not self.room:
             return self.size, self.size, self.size
         cell = min(self.size.cell, self.half / self.size.columns)
-        every = next((n for n in STRIDES if n * cell >= SMALLEST), 2 * STRIDES[-1])
+        every = next((n for n in STRIDES if n * cell >= THINNEST), 2 * STRIDES[-1])
         half = replace(self.size, cell=cell, every=every)
         return half, half, self.size
 
@@ -360,7 +362,8 @@ class _Plan:
     @property
     def small_above(self) -> float:
         """Pixels over A and B on a phone for the name, the number of a cell, and the labels of the columns."""
-        return 2 * LINE + axes.PADDING + max(text_width(text) for end in range(2) for text, _ in self.labels(1, end))
+        names = (text for end in range(2) for text, _ in self.labels(1, end))
+        return 2 * LINE + axes.PADDING + max([2 * LINE, *map(text_width, names)])
 
     def is_small(self, end: int) -> bool:
         """Whether a map is A or B on a phone."""
@@ -443,6 +446,9 @@ class _Plan:
         return Frame(
             titles=(frame.words(self.title_at(end), -above + LINE / 2, self.titles[end], self.colors.text),),
             rows=tuple(
+                frame.words(at, at - (i + 0.5) * LINE, name, colors[1]) for i, name in enumerate(AXES) if labeled
+            )
+            + tuple(
                 frame.words(at, (i + 0.5) * size.cell, rows[i][0], colors[rows[i][1]])
                 for i in (self.labeled(0, end) if labeled else ())
             ),

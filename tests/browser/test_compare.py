@@ -58,6 +58,8 @@ def test_a_phone_shows_a_and_b_and_their_difference_at_once(window, server):
     maps = [image.bounding_box() for image in picture(page, "difference").locator(".panels image").all()]
 
     assert len(maps) == 3
+    expect(page.locator(".words").first).to_contain_text("Largest difference in head 0 of decoder layer 1: 'was' (9)")
+    expect(picture(page, "difference")).to_contain_text("query ↓")
     assert max(box["y"] + box["height"] for box in maps) - min(box["y"] for box in maps) < 600
     assert page.locator(".st-key-picture-difference[data-wide]").count() == 0
     for width, in_a_row in ((1000, False), (1440, True)):

@@ -84,9 +84,15 @@ def _numbers(figure: figures.Figure) -> None:
 def _answered(found: Beside, cell: Cell | None) -> None:
     """On a phone the selected cell, or the one that differs most, is read before the maps are scrolled to their end."""
     at = found.most_cell if cell is None else cell
-    if look.room() is not None and at is not None:
-        nearly = cell is None and sentences.nearly_same(found)
-        in_words(sentences.compared(found) if nearly else sentences.compared_cell(found, *at))
+    if look.room() is None or at is None:
+        return
+    if cell is None and sentences.nearly_same(found):
+        in_words(sentences.compared(found))
+        return
+    said, a, b = sentences.compared_cell(found, *at), found.a, found.b
+    is_one = isinstance(a.head, int) and (a.site, a.head) == (b.site, b.head)
+    most = words.LARGEST_OF.format(head=a.site.head(a.head), cell=said) if is_one else words.LARGEST.format(cell=said)
+    in_words(most if cell is None else said)
 
 
 def _drawn(bar: Bar, found: Beside, cell: Cell | None, *, shown: bool = True) -> figures.Figure:

@@ -34,6 +34,7 @@ LACKS_HEAD = "{model} has no {head}: B is its {instead}."
 
 SAME_WORDS = "B reads the words that A wrote, so that each row is of the same word. What B writes by itself is below."
 MATCHED = "{measure} The same tokens of A and B are matched in their order."
+LARGEST, LARGEST_OF = "Largest difference: {cell}", "Largest difference in {head}: {cell}"
 SAME_MAPS = "The maps of A and B, which are the same"
 SIDE_BY_SIDE = "{why} Here they stand beside each other."
 MAP = "map {side}"
