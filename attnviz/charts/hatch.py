@@ -31,14 +31,17 @@ PATTERNS = 6
 """Number of strokes that look different; a seventh reason has those of the first."""
 
 
-def shape(reason: int, side: float) -> str:
-    """The strokes of a reason, counted from 0, as an SVG path in a box from -1 to 1, drawn `side` pixels wide."""
+def shape(reason: int, side: float, tall: float = 1.0) -> str:
+    """The strokes of a reason, counted from 0, as an SVG path in a box from -1 to 1, drawn `side` pixels wide.
+
+    Args:
+        tall: how high the box is, counted in its widths.
+    """
     count = max(1, round(side / (PERIOD * 1.4)))
     upright = max(1, round(side / PERIOD))
-    down, dense = _diagonals(count), _diagonals(2 * count)  # of one direction, so that neighbors make no chevrons
-    vertical, level = _lines(upright), _lines(upright, level=True)
-    crossed = down + _diagonals(count, mirrored=True)
-    return (down, dense, vertical, level, crossed, vertical + level)[reason % PATTERNS]
+    down, dense = _diagonals(count, tall), _diagonals(2 * count, tall)  # of one direction: neighbors make no chevrons
+    vertical, level = _lines(upright, tall), _lines(upright, tall, level=True)
+    return (down, dense, vertical, level, down + _diagonals(count, -tall), vertical + level)[reason % PATTERNS]
 
 
 @lru_cache(maxsize=8)
@@ -51,17 +54,16 @@ def strokes(reason: int, height: int, width: int, *, period: int = PERIOD, thick
     return (down, dense, upright, level, down | up, upright | level)[reason % PATTERNS]
 
 
-def _diagonals(count: int, mirrored: bool = False) -> str:
-    """Lines x + y = c through the box, `count` of them crossing each of its edges."""
+def _diagonals(count: int, tall: float) -> str:
+    """Lines x + y = c through the box, `count` of them crossing each of its edges; mirrored where it is below zero."""
     path = ""
     for i in range(1, 2 * count):
         c = -2 + 2 * i / count
         (x1, y1), (x2, y2) = (max(-1, c - 1), min(1, c + 1)), (min(1, c + 1), max(-1, c - 1))
-        flip = -1 if mirrored else 1
-        path += f"M{x1:g},{flip * y1:g}L{x2:g},{flip * y2:g}"
+        path += f"M{x1:g},{tall * y1:g}L{x2:g},{tall * y2:g}"
     return path
 
 
-def _lines(count: int, level: bool = False) -> str:
+def _lines(count: int, tall: float, level: bool = False) -> str:
     places = [-1 + (2 * i + 1) / count for i in range(count)]
-    return "".join(f"M-1,{p:g}L1,{p:g}" if level else f"M{p:g},-1L{p:g},1" for p in places)
+    return "".join(f"M-1,{tall * p:g}L1,{tall * p:g}" if level else f"M{p:g},{-tall:g}L{p:g},{tall:g}" for p in places)

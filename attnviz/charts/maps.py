@@ -6,7 +6,7 @@ Small maps are rectangles with tooltips, larger ones an image with a readout und
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import altair as alt
@@ -14,9 +14,9 @@ import numpy as np
 
 from attnviz.charts import axes, ends, frame, labels, pixels, screen, state
 from attnviz.charts.axes import KEY, QUERY
-from attnviz.charts.frame import Entry, Frame, Ramp, box
+from attnviz.charts.frame import Entry, Frame, Ramp, box, text_width
 from attnviz.charts.picture import Form, Picture, Table, columns, formed
-from attnviz.charts.size import Size, size_of, within
+from attnviz.charts.size import FITS, NARROWEST, THINNEST, Size, size_of, within
 from attnviz.charts.state import State
 from attnviz.charts.style import Style
 from attnviz.charts.theme import LINE, Theme
@@ -38,6 +38,10 @@ EDGE = 6
 
 BELOW, READOUT, ASIDE = 16, 2 * LINE + 18, 200
 """Pixels between a map and its legend, and with a readout between them; and the width of a legend right of a map."""
+
+LEAST, SPECIAL = 7.0, 2
+"""Pixels from a column to the next at least, of a map that fits a phone; and the special
+tokens that one of `FITS` columns may have besides."""
 
 APART, SAID_BELOW = 24, 22
 """Pixels between a title and a legend right of it, and of a line under a map."""
@@ -105,8 +109,9 @@ class Map:
         if self.size.form != "rectangles":
             table = {"x": [0.0], "y": [0.0], "uri": [self.uri(scale=2)]}
             return Picture(_image(self.size, colors), {"map": table} | frame.tables(self.frame))
-        drawn = self._room.upright, tuple(self.numbers), self.brush, self.style.on_screen
-        form = _rectangles(self.size, self.titles, *drawn, colors)
+        drawn = self._room.angle, tuple(self.numbers), self.brush, self.style.on_screen
+        titles = ("", self.titles[1]) if self.size.tall else self.titles
+        form = _rectangles(self.size, titles, *drawn, colors)
         met = {"labels": columns(labels.COLUMNS, self.labels)} if self.style.on_screen else {}
         return Picture(form, {"cells": self.table} | met | frame.tables(self.frame))
 
@@ -155,6 +160,8 @@ class Map:
         around = around.moved(0.0, top - title)
         if size.form != "rectangles":
             around += axes.drawn(self.titles, *self.bands, size, self._room, colors)
+        if size.tall:
+            around += axes.corner(self.titles[0], self._room, colors)
         return around + axes.ties(*both, size, colors) + self.ends + self._outline() + legend
 
     def _legend(self, title: float) -> tuple[Frame, float]:
@@ -204,14 +211,14 @@ class Map:
         row, column = (None, None) if cell is None else (self.rows.at(cell[0]), self.columns.at(cell[1]))
         if row is None or column is None:
             return Frame()
-        side, accent = self.size.cell, self.style.colors.accent
-        x, y = float(column // self.size.tile) * side, float(row // self.size.tile) * side
-        grow = max(0.0, (7 - side) / 2)
+        wide, high, accent = self.size.cell, self.size.row, self.style.colors.accent
+        x, y = float(column // self.size.tile) * wide, float(row // self.size.tile) * high
+        grow = max(0.0, (7 - wide) / 2)
         return Frame(
             boxes=(
-                box(-4, y - grow, -1.5, y + side + grow, fill=accent),
-                box(x - grow, -4, x + side + grow, -1.5, fill=accent),
-                box(x - grow, y - grow, x + side + grow, y + side + grow, stroke=accent, width=2.5),
+                box(-4, y - grow, -1.5, y + high + grow, fill=accent),
+                box(x - grow, -4, x + wide + grow, -1.5, fill=accent),
+                box(x - grow, y - grow, x + wide + grow, y + high + grow, stroke=accent, width=2.5),
             )
         )
 
@@ -233,7 +240,7 @@ class Map:
     @cached_property
     def labels(self) -> list[dict]:
         """What of the labels can be clicked."""
-        return labels.clicked(self, upright=self._room.upright)
+        return labels.clicked(self, angle=self._room.angle)
 
     @property
     def _palette(self) -> np.ndarray:
@@ -252,7 +259,8 @@ class Map:
     def table(self) -> Table:
         """One row per cell, row by row: where it is, what it says, what is drawn on it."""
         row, column = (index.ravel() for index in np.indices(self.states.shape))
-        drawn = [kind.drawn(self.size.cell, self.style.colors) for kind in self.kinds]
+        size, colors = self.size, self.style.colors
+        drawn = [kind.drawn(size.cell, colors, size.row / size.cell) for kind in self.kinds]
         path, stroke, width = (_pick([sign[part] for sign in drawn], self.states.ravel()) for part in range(3))
         table = {
             "query_band": _pick(self.bands[0], row),
@@ -279,14 +287,14 @@ class Map:
 def _rectangles(
     size: Size,
     titles: tuple[str, str],
-    upright: bool,
+    angle: int,
     numbers: tuple[str, ...],
     brush: bool,
     on_screen: bool,
     colors: Theme,
 ) -> Form:
     """A rectangle per cell, strokes on those that are no weight, the frame, and on a screen labels to be clicked."""
-    y, x = axes.encodings(titles, upright, colors)
+    y, x = axes.encodings(titles, angle, colors)
     fields = {field: name for field, name in TOOLTIP if not field.endswith("_text") or field[:-5] in numbers}
     base = alt.Chart(alt.NamedData("cells")).encode(y=y, x=x, tooltip=tooltip(fields))
     pointed = alt.selection_point(name="pointed", fields=["query", "key"], on="pointerover", clear="pointerout")
@@ -336,9 +344,18 @@ def size_within(
     size = size_of(len(rows), len(columns), style.side)
     if style.room is None:
         return size
-    labels = axes.edges(axes.bands(rows.tokens), axes.bands(columns.tokens), size).left
-    taken = ends.after(beside(size), size) - size.width - ends.GAP - labels + EDGE
-    return within(size, style.room - taken, always=not style.on_screen)
+    after = ends.after(beside(size), size) - size.width - ends.GAP
+    bands, is_narrow = axes.bands(columns.tokens), style.on_screen and size.form == "rectangles"
+    fitted = replace(size, tall=THINNEST) if is_narrow else size
+    pixels = style.room + axes.edges(axes.bands(rows.tokens), bands, fitted).left - EDGE
+    if not is_narrow:
+        return within(size, pixels - after, always=not style.on_screen)
+    leans = math.cos(math.radians(axes.LEANING))  # a label may reach the end of the room, and no further
+    most = [(pixels - text_width(band[5:]) * leans) / (i + 0.5) for i, band in enumerate(bands)]
+    cell = min(size.cell, (pixels - after) / max(1, len(bands)), *most)
+    if len(bands) > FITS + SPECIAL and cell < NARROWEST:
+        return size
+    return replace(fitted, cell=max(LEAST, cell), tall=max(THINNEST, cell))
 
 
 def pooled(states: np.ndarray, tile: int) -> np.ndarray:

@@ -36,6 +36,7 @@ class Size:
         rows, columns: squares drawn.
         tile: cells per side of a square; 1 unless the form is "tiles".
         every: each how many-th token is labeled.
+        tall: pixels of its height, where it is made narrow; None for those of its width.
     """
 
     form: Literal["rectangles", "pixels", "tiles"]
@@ -44,6 +45,12 @@ class Size:
     columns: int
     tile: int = 1
     every: int = 1
+    tall: float | None = None
+
+    @property
+    def row(self) -> float:
+        """Pixels from a row to the next."""
+        return self.tall or self.cell
 
     @property
     def width(self) -> float:
@@ -51,7 +58,7 @@ class Size:
 
     @property
     def height(self) -> float:
-        return self.cell * self.rows
+        return self.row * self.rows
 
 
 def within(size: Size, pixels: float, *, always: bool = False) -> Size:

@@ -49,12 +49,12 @@ class State:
     reason: int = 0
     legend: str | None = None
 
-    def drawn(self, side: float, colors: Theme) -> Sign:
-        """What is drawn on a cell of a side."""
+    def drawn(self, side: float, colors: Theme, tall: float = 1.0) -> Sign:
+        """What is drawn on a cell of a width, so many times as high as wide."""
         if not self.sign:
             return None, None, None
         if self.sign == "hatch":
-            return hatch.shape(self.reason, side), colors.hatch, 1.0
+            return hatch.shape(self.reason, side, tall), colors.hatch, 1.0
         widths = {
             ("dot", "open"): hatch.DOT_STROKE * side,
             ("ring", "open"): 1.5,

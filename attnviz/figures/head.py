@@ -1,5 +1,6 @@
 """One head as a map: rows are queries, columns are keys, the stronger the color the larger the weight."""
 
+from functools import partial
 from typing import Unpack
 
 import numpy as np
@@ -10,7 +11,7 @@ from attnviz.charts.axes import bands, edges
 from attnviz.charts.domain import MAY_ATTEND, MINUS_INFINITY, NOT_A_NUMBER, POLICIES, Domain, colored, domain_of
 from attnviz.charts.frame import Frame
 from attnviz.charts.maps import Map, size_within
-from attnviz.charts.size import Size, size_of
+from attnviz.charts.size import NARROWEST, Size, size_of
 from attnviz.charts.state import State, blocked_by
 from attnviz.charts.style import Style
 from attnviz.core.display import in_title
@@ -84,7 +85,11 @@ def _changed(seen: Seen, before: Record | None) -> frozenset[int]:
 
 def drawing_of(seen: Seen, head: int | str, style: Style, changed: frozenset[int] = frozenset()) -> Map:
     """The weights of a head as a map; `changed` are the rows whose predicted words are underlined."""
-    size = size_within(seen.queries, seen.keys, style, lambda size: _at_ends(seen, head, size, style))
+    at_ends = partial(_at_ends, seen, head, style, changed)
+    size = size_within(seen.queries, seen.keys, style, at_ends)
+    if size.tall and size.cell < NARROWEST:  # on a phone a readout says what a row predicts
+        at_ends = partial(at_ends, said=False)
+        size = size_within(seen.queries, seen.keys, style, at_ends)
     found = seen.cells([head], size.tile)[0]
     scale = domain_of(style.domain, seen, found)
     kinds, states = _states(found, POLICIES[seen.step.scoring.empty_rows])
@@ -105,7 +110,7 @@ def drawing_of(seen: Seen, head: int | str, style: Style, changed: frozenset[int
         numbers={"weight": (found.weights, ".4f")} | scores,
         offsets=_offsets(found),
         predicted=seen.predicted or (),
-        ends=_at_ends(seen, head, size, style, changed),
+        ends=at_ends(size),
     )
 
 
@@ -161,10 +166,12 @@ def _state(case: int, rule: State | None, policy: str) -> State:
     return State(says, ground, "hatch", rule.reason, legend=rule.says)
 
 
-def _at_ends(seen: Seen, head: int | str, size: Size, style: Style, changed: frozenset[int] = frozenset()) -> Frame:
+def _at_ends(
+    seen: Seen, head: int | str, style: Style, changed: frozenset[int], size: Size, *, said: bool = True
+) -> Frame:
     """What rows predict, if they do; their sums, if asked for; which have no key left, and what they got instead."""
     beside, colors = Frame(), style.colors
-    if seen.predicted is not None:
+    if said and seen.predicted is not None:
         chosen = None if style.selected is None else seen.queries.at(style.selected[0])
         beside += ends.predictions(seen.predicted, size, colors, chosen, changed)
     if style.row_sums:

@@ -113,7 +113,7 @@ def drawing_of(
     at_ends = partial(_at_ends, seen, None if beside else predicted, counted, style, named)
     size = size_within(seen.queries, seen.keys, style, at_ends)
     if brush and style.room and size.form == "rectangles":
-        size = replace(size, cell=float(max(size.cell, TOUCHED)))
+        size = replace(size, cell=float(max(size.cell, TOUCHED)), tall=None)
     reasons, blocked = seen.blocked(size.tile)
     reading = (READS if named == ends.PREDICTS else ends.TARGETS) if predicted else ALONE
     second = COUNTED if counted else ends.NEXT if predicted else ""

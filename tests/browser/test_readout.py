@@ -1,6 +1,7 @@
 """What a large map says of the cell under the pointer, in a real Chromium."""
 
 import re
+from itertools import pairwise
 
 import driver
 import pytest
@@ -93,7 +94,7 @@ def test_a_picture_is_one_stop_of_tab_and_its_cells_are_walked_and_pointed_at(pa
 
 
 def test_on_a_phone_a_map_of_24_tokens_fits_and_a_tap_hits(page, server):
-    """A longer one scrolls, and says so."""
+    """Its labels stand apart. A longer one scrolls, and says so; it begins at its start, or at a cell of the link."""
     page.set_viewport_size({"width": 390, "height": 844})
     text = "+".join(f"w{i}" for i in range(24))
     open_app(page, server, f"?text={text}")
@@ -104,8 +105,16 @@ def test_on_a_phone_a_map_of_24_tokens_fits_and_a_tap_hits(page, server):
     picture(page, "head").locator(".mark-rect > path[d]").nth(2 * 24 + 2).click()
     expect(page).to_have_url(re.compile(r"cell=2\.\d"))
     assert frame.evaluate("one => one.scrollWidth <= one.clientWidth + 2")
+    labels = page.locator(".st-key-picture-head .role-axis-label text")
+    tops = [one.bounding_box()["y"] for one in labels.all() if "rotate" not in (one.get_attribute("transform") or "")]
+    assert len(tops) == 24
+    assert all(lower - upper >= 12 for upper, lower in pairwise(tops))
+    assert page.locator('.st-key-picture-head .role-axis-label text[transform*="rotate(300)"]').count() == 24
 
     open_app(page, server, f"?text={text}+more+and+more")
+    expect(page.locator("[data-wide]")).to_have_count(1)
+    assert page.locator("[data-wide]").evaluate("one => one.scrollLeft + one.scrollTop") == 0
+    open_app(page, server, f"?text={text}+more+and+more&cell=25.26")
     expect(page.locator("[data-wide]")).to_have_count(1)
     cell = picture(page, "head").locator('[stroke-width="2.5"]').bounding_box()
     wide = page.locator("[data-wide]")
@@ -113,6 +122,7 @@ def test_on_a_phone_a_map_of_24_tokens_fits_and_a_tap_hits(page, server):
     assert 0 < cell["x"] < 390 - cell["width"]  # what is outlined is scrolled into sight
     assert around["y"] < cell["y"] < around["y"] + around["height"] - cell["height"]
 
+    wide.evaluate("one => one.scrollTo(0, 0)")
     cells = picture(page, "head").locator(".mark-rect").first
     for down in (0, 300):  # so are the names of columns; cells end where they stand
         wide.evaluate("(one, to) => { one.scrollTop = to; }", down)

@@ -154,8 +154,9 @@ if (!window.attnvizWalk) {
     if (target.matches?.(PICTURES) && target.pointed?.isConnected) send({one: target.pointed, at: [0, 0]}, "pointerout");
   });
 
-  const reveal = (picture) => {  // the outlined cell is scrolled into sight, once: the way back is the reader's
-    const cell = picture.hasAttribute("data-wide") && picture.querySelector('svg [stroke-width="2.5"]');
+  const reveal = (picture) => {  // the cell of the link is scrolled into sight, once: the way back is the reader's
+    const chosen = picture.hasAttribute("data-wide") && new URLSearchParams(location.search).has("cell");
+    const cell = chosen && picture.querySelector('svg [stroke-width="2.5"]');
     const key = cell && cell.getAttribute("transform") + cell.getAttribute("d");
     if (!key || picture.revealed === key) return;
     const frame = picture.getBoundingClientRect(), hidden = () => {
@@ -165,7 +166,7 @@ if (!window.attnvizWalk) {
     const [across, down] = hidden();
     if (across > 0) picture.scrollLeft += across;
     if (down > 0) picture.scrollTop += down + frame.height / 3;
-    if (hidden().every((much) => much < 1)) picture.revealed = key;  // else it is still being laid out
+    if (hidden().every((much) => much < 17)) picture.revealed = key;  // else it is still being laid out
   };
   const drawnAt = (one) => {  // in pixels from a map's corner, as if nothing were scrolled
     const {x, y, width, height} = one.getBBox(), {a, b, c, d, e, f} = one.transform.baseVal.consolidate()?.matrix ?? {a: 1, b: 0, c: 0, d: 1, e: 0, f: 0};
