@@ -17,10 +17,13 @@ from streamlit.proto.Element_pb2 import Element
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
 MOMENT = 0.1
-"""Seconds that a run may take before the browser shows that the app runs: what comes sooner feels instant."""
+"""Seconds that a run may take before keys.js is given a sign of it: what comes sooner feels instant."""
 
 LONG = 0.5
-"""Seconds after which it is told of the run as of any other: it then fades what is not drawn yet."""
+"""Seconds after which the browser is told of the run as of any other: it then fades what is not drawn yet."""
+
+RUNS, RESTS = "attnviz runs", "attnviz rests"
+"""The signs: names of fragments that are to be run no more, of which Streamlit has none."""
 
 MOST_UNTOLD = 20_000_000
 """Bytes of runs that a browser was not told of: it keeps what is large in them until it knows that a run ended."""
@@ -75,7 +78,7 @@ class _Browser:
         self._untold = 0
         self._later: asyncio.Task | None = None
         self._runs: Message | None = None  # what says that the app runs
-        self._shows_run = False
+        self._shows_run = self._has_sign = False
         self._opens = ""  # the page that was asked for last, until the browser speaks of it
 
     async def receive(self) -> Message:
@@ -122,6 +125,8 @@ class _Browser:
         if self._is_told:  # its end is lost where the session took another runner: nobody knows what stands
             self._stands = {}
         self._parts, self._drawn, self._held, self._is_told = parts, {}, [message], False
+        if not parts:
+            await self._sign(False)
         is_known = parts and any(self._is_redrawn(one) for one in self._stands.values())
         if self._untold > MOST_UNTOLD or not is_known:
             await self._tell()
@@ -209,20 +214,31 @@ class _Browser:
         self._stands = stands
 
     async def _run(self, message: Message, runs: bool) -> None:
+        is_untold = self.forget()
         if runs:
             self._runs = message
             self._later = asyncio.create_task(self._tell_later(message))
-        elif not self.forget():
+            return
+        await self._sign(False)
+        if not is_untold:
             await self._pass(message)
 
     async def _tell_later(self, message: Message) -> None:
         await asyncio.sleep(MOMENT)
         async with self._lock:
-            self._shows_run = True
-            await self._pass(message)
+            await self._sign(True)
         await asyncio.sleep(LONG - MOMENT)
         async with self._lock:
+            self._shows_run = True
+            await self._pass(message)
             await self._tell()
+
+    async def _sign(self, runs: bool) -> None:
+        """Show whether the app runs: told as Streamlit does it, the browser would render the page anew."""
+        if runs != self._has_sign:
+            self._has_sign = runs
+            message = ForwardMsg(stop_auto_rerun={"fragment_ids": [RUNS if runs else RESTS]})
+            await self._pass({"type": "websocket.send", "bytes": message.SerializeToString()})
 
     async def _tell(self) -> None:
         """Say all that is held."""

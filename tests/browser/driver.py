@@ -158,7 +158,7 @@ def watch(page: Page, problems: list[str] | None = None) -> list[str]:
 
 SETTLED = """quiet => {
     const app = document.querySelector('[data-testid=stApp]');
-    if (!app || app.dataset.testScriptState !== 'notRunning') return false;
+    if (!app || app.dataset.testScriptState !== 'notRunning' || app.closest('[data-runs]')) return false;
     const broken = app.querySelector('[data-testid=stException]');
     if (broken) throw new Error(broken.textContent);
     if (app.querySelector('[data-testid=stStatusWidget], [data-testid=stSkeleton], [data-stale=true]')) return false;

@@ -18,7 +18,7 @@ from attnviz.ui import brief
 
 DONE, EARLY = ForwardMsg.FINISHED_FRAGMENT_RUN_SUCCESSFULLY, ForwardMsg.FINISHED_EARLY_FOR_RERUN
 MOMENT, LONG = 0.04, 0.5
-"""Pauses after which the browser shows that the app runs, and after which it is told all."""
+"""Pauses after which there is a sign that the app runs, and after which the browser is told all."""
 
 
 def began(*fragments: str) -> ForwardMsg:
@@ -27,6 +27,11 @@ def began(*fragments: str) -> ForwardMsg:
     message.new_session.name = "attnviz"
     message.metadata.run.fragment_ids.extend(fragments)
     return message
+
+
+def sign(name: str) -> ForwardMsg:
+    """What keys.js is told, and Streamlit passes over."""
+    return ForwardMsg(stop_auto_rerun={"fragment_ids": [name]})
 
 
 def runs(now: bool) -> ForwardMsg:
@@ -243,18 +248,22 @@ def test_a_widget_is_given_the_value_that_it_does_not_show():
 
 
 def test_the_browser_shows_after_a_moment_that_the_app_runs():
-    first, second = run(drawn(), drawn(1)), run(drawn(body="new"), MOMENT, drawn(1))
-    _, runs_now, new, _, _, _, no_more = second
+    """Until the run ends, or the page is run, also where another run of a part cuts it short."""
+    first, second, cut = run(drawn(), drawn(1)), run(drawn(body="new"), MOMENT, drawn(1)), run(MOMENT)[:-2]
+    new = drawn(body="new")
 
-    assert told_of_second(first, second) == [new, runs_now, no_more]
+    assert told_of_second(first, second) == [new, sign(brief.RUNS), sign(brief.RESTS)]
+    assert told_of_second([*first, *cut], run(drawn(), drawn(1))) == [sign(brief.RESTS)]
+    assert told_of_second([*first, *cut], run(drawn(), part=""))[0] == sign(brief.RESTS)
 
 
 def test_a_long_run_is_told_whole():
     first, second = run(drawn(), drawn(1)), run(drawn(body="new"), LONG, drawn(1))
-    begin, runs_now, new, _, rest, *end = second
+    begin, runs_now, new, _, rest, done, no_more = second
+    end = [rest, done, sign(brief.RESTS), no_more]
 
-    assert told_of_second(first, second) == [new, runs_now, begin, new, rest, *end]
-    assert told(*second) == [begin, new, runs_now, rest, *end]
+    assert told_of_second(first, second) == [new, sign(brief.RUNS), runs_now, begin, new, *end]
+    assert told(*second) == [begin, new, sign(brief.RUNS), runs_now, *end]
 
 
 def test_a_run_of_the_whole_page_is_told_at_once():

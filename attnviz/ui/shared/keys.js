@@ -294,6 +294,20 @@ if (!window.attnvizWalk) {
       .some(({x, y}) => Math.hypot(x - marks.x, y - marks.y) < 2);
     if (there || ((marks || !shown) && document.querySelector('[data-test-script-state="notRunning"]'))) file.replaceChildren();
   };
+  const {send: ask} = WebSocket.prototype, heard = new WeakSet();  // what ui/brief.py says of a run, which Streamlit passes over
+  const runs = (now) => document.documentElement.toggleAttribute("data-runs", now);
+  const hear = ({data}) => {
+    const said = data.byteLength < 64 && new TextDecoder().decode(data).match(/attnviz (runs|rests)/);
+    if (said) runs(said[1] === "runs");
+  };
+  WebSocket.prototype.send = function (...message) {
+    if (!heard.has(this)) {
+      heard.add(this);
+      this.addEventListener("message", hear);
+      this.addEventListener("close", () => runs(false));
+    }
+    return ask.apply(this, message);
+  };
   let late;
   const busy = () => {  // what takes longer than 300 ms is spoken; the style sheet writes it over the old picture
     const stale = [...charts].some((chart) => chart.closest('[data-stale="true"]')), text = says("computing");
