@@ -21,11 +21,14 @@ from attnviz.metrics.heads import head_metrics
 WIDTH = 980
 """Pixels of the whole mosaic at most, where thumbnails of `SMALLEST` allow that; on a phone it has fewer."""
 
+FULL, FLAT = 1360, 320
+"""Pixels of a mosaic across a whole screen, and how high it is at most, so that there is room for words under it."""
+
 HIGH = 480
 """Pixels down to which all heads are to stand, where large thumbnails allow that."""
 
-LARGE, LARGEST, SMALLEST, GAP = 190, 96, 26, 10
-"""Pixels: sides of a thumbnail of few heads, of many and of very many, and between two."""
+LARGE, LARGEST, BANDED, SMALLEST, GAP = 190, 96, 72, 26, 10
+"""Pixels: sides of a thumbnail of few heads, of many, of kinds beside each other and of very many, and between two."""
 
 FEW, ORDERED = 4, 170
 """Heads that are large on every screen, and pixels of their sides at most where they have names and captions."""
@@ -83,13 +86,20 @@ def drawing_of(
     record: Record, order: tuple[Head, ...] | None, captions: tuple[str, ...], sentence: int, style: Style
 ) -> Picture:
     """The thumbnails, by layer or in the given order."""
-    width = style.room - AROUND if style.room and style.on_screen else WIDTH
+    full = FULL if style.is_large and order is None and is_flat(record) else WIDTH
+    width = style.room - AROUND if style.room and style.on_screen else full
     plan = _by_layer(record, width, style.colors) if order is None else _in_order(order, captions, width, style.colors)
     sites = dict.fromkeys(one.site for one in plan.thumbnails)
     seen = {site: views.see(record, site, sentence=sentence) for site in sites}
     lines = [*subtitles(record, style, sentence), *next(iter(seen.values())).notes] if seen else []
     lines += _pooled(seen.values(), plan) + [NAMED] * (order is not None)
     return plan.picture(seen, title_of(record, on_screen=style.on_screen), lines, style)
+
+
+def is_flat(record: Record) -> bool:
+    """Whether the kinds of all heads stand beside each other on a screen, so that there is room under them."""
+    drawn = _by_layer(record, FULL, Style().colors)
+    return drawn.width > WIDTH and drawn.bottom <= FLAT
 
 
 def _pooled(seen: Iterable[views.Seen], plan: Mosaic) -> list[str]:
@@ -131,6 +141,9 @@ def _side(record: Record, most: int, width: int) -> int:
     if high * -(-len(layers) // max(1, width // wide)) <= HIGH and wide <= width:
         return LARGE
     largest = LARGE if most * len(record.steps) <= FEW else LARGEST
+    kinds = len(layers) or 1
+    banded = int(((width - APART * (kinds - 1)) / kinds - LEFT + GAP) / max(1, most)) - GAP
+    largest = banded if kinds > 1 and BANDED <= banded < largest else largest
     return max(SMALLEST, min(largest, int((width - LEFT + GAP) / max(1, most)) - GAP))
 
 

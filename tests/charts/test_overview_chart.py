@@ -11,7 +11,7 @@ from attnviz import api
 from attnviz.charts.style import Style
 from attnviz.core.edits import Edits, Site
 from attnviz.figures import scatter
-from attnviz.figures.overview import GAP, LARGEST, SMALLEST, WIDTH, drawing_of
+from attnviz.figures.overview import FULL, GAP, LARGEST, SMALLEST, WIDTH, drawing_of, is_flat
 from attnviz.metrics.heads import head_metrics
 
 TITLES = {"entropy": "Entropy (nats)", "previous": "Previous token"}
@@ -50,6 +50,19 @@ def test_thumbnails_are_never_too_small_to_see(heads, layers):
     step = min((b - a for a, b in pairwise(xs)), default=LARGEST)
     assert step >= SMALLEST
     assert xs[-1] <= WIDTH or step <= SMALLEST + 10
+
+
+def test_kinds_that_fit_a_screen_stand_beside_each_other_across_it(record):
+    """In a file, which is narrower, and on a phone they do not; nor do more layers than leave room under them."""
+    large, file, phone = (
+        drawing_of(record, None, (), 0, style).tables["heads"]
+        for style in (Style(on_screen=True), Style(), Style(room=358, on_screen=True))
+    )
+
+    assert [len({*one["y"]}) for one in (large, file, phone)] == [2, 4, 6]
+    assert WIDTH < max(large["x"]) < FULL
+    assert is_flat(record)
+    assert not is_flat(api.analyze("the cat", "scratch", d_model=64, num_heads=8, num_layers=6))
 
 
 def test_an_order_and_what_is_said_of_each_head_are_kept(record):

@@ -10,6 +10,7 @@ from streamlit.delta_generator import DeltaGenerator
 from attnviz import figures
 from attnviz.core.edits import KINDS, Site
 from attnviz.core.record import Record
+from attnviz.figures.overview import is_flat
 from attnviz.metrics.roles import THRESHOLDS
 from attnviz.sources import estimate
 from attnviz.ui.overview import words
@@ -34,6 +35,11 @@ PAINTING = 0.08
 Order = tuple[Place, ...] | None
 """The heads that are shown; None for all of them in the order of the model."""
 
+UNDER = """<style>@media (min-width: 1001px) {.st-key-picture-every .marks {max-width: 100%; height: auto;}
+.st-key-beside {display: grid; grid-template-columns: 1fr 1fr; gap: .75rem 2.5rem; align-items: start;}
+.st-key-beside > .stElementContainer:has(.facts) {grid-column: 2; grid-row: 1 / span 9;}}</style>"""
+"""What is said of a head, in two columns under maps that are as wide as the page."""
+
 select = look.clicks("every", lambda point: look.look_at(*head_of(point)))
 
 
@@ -44,11 +50,14 @@ def panel(bar: Bar, beside: Callable[[Look, Numbers], None], among: tuple[str, .
         beside: draws what stands beside the maps.
         among: the numbers to order the heads by; all, and the order of the model, if none are given.
     """
-    at = bar.at
-    with st.container(horizontal=True, gap="medium"):
+    at, plain = bar.at, not among and _asks_for_no_number(bar.at)
+    under = plain and not look.room() and is_flat(at.record)
+    with st.container(horizontal=not under, gap="medium"):
+        if under:
+            st.html(UNDER)
         before = st.container() if among and look.room() else None  # numbers that rank come first on a phone
         place, right = st.container(width="content"), before or st.container(width="stretch", key="beside")
-    if plain := not among and _asks_for_no_number(at):
+    if plain:
         _draw(at, place, None, None)
         _let_paint(at.run)
     with right:
