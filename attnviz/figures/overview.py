@@ -33,6 +33,9 @@ LARGE, LARGEST, BANDED, SMALLEST, GAP = 190, 96, 72, 26, 10
 FEW, ORDERED = 4, 170
 """Heads that are large on every screen, and pixels of their sides at most where they have names and captions."""
 
+ACROSS = 8
+"""Heads in a row of those that are ordered: what is said of them stands beside them."""
+
 NAMED = "named by layer.head"
 """Where names are short."""
 
@@ -150,7 +153,7 @@ def _side(record: Record, most: int, width: int) -> int:
 def _in_order(order: tuple[Head, ...], captions: tuple[str, ...], width: int, colors: Theme) -> Mosaic:
     """Row after row, the name and the caption of each head above it."""
     few = len(order) <= FEW
-    columns = max(1, min(len(order), 2 if few else width // (LARGEST + GAP)))
+    columns = max(1, min(len(order), 2 if few else min(width // (LARGEST + GAP), ACROSS)))
     side = min(ORDERED, (width + GAP) // 2 - GAP) if few else LARGEST
     step, above = side + GAP, LABEL + (LINE if captions else 0)
     places, said = [], []

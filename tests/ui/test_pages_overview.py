@@ -188,7 +188,7 @@ def test_switching_each_head_off_adds_what_that_changes():
     assert ranked.value["divergence"].tolist() == sorted(swept.table["divergence"], reverse=True)
     assert [*ranked.value] == ["mark", "place", "divergence", "output"]
     site, head = swept.heads[int(swept.table["divergence"].argmax())]
-    assert f"{site.head(head).capitalize()}: rank 1 of 4" in html(app)
+    assert f"{site.head(head).capitalize()} ({site.brief(head)}): rank 1 of 4" in html(app)
     assert app.selectbox(key="sort").value == "divergence"
     assert {"Order: Output change", "Order: Prediction change"} >= set(app.selectbox(key="sort").options)
     assert app.get("vega_lite_chart")

@@ -39,6 +39,9 @@ UNDER = """<style>@media (min-width: 1001px) {.st-key-picture-every .marks {max-
 .st-key-beside {display: grid; grid-template-columns: 1fr 1fr; gap: .75rem 2.5rem; align-items: start;}
 .st-key-beside > .stElementContainer:has(.facts) {grid-column: 2; grid-row: 1 / span 9;}}</style>"""
 """What is said of a head, in two columns under maps that are as wide as the page."""
+BESIDE = """<style>@media (min-width: 1001px) {[data-testid="stLayoutWrapper"]:has(> .st-key-beside) {
+position: sticky; top: calc(3.75rem + max(48px, var(--row-one, 0px)) + 52px); align-self: flex-start;}}</style>"""
+"""Beside maps that go on below the screen it stays in view."""
 
 select = look.clicks("every", lambda point: look.look_at(*head_of(point)))
 
@@ -53,8 +56,7 @@ def panel(bar: Bar, beside: Callable[[Look, Numbers], None], among: tuple[str, .
     at, plain = bar.at, not among and _asks_for_no_number(bar.at)
     under = plain and not look.room() and is_flat(at.record)
     with st.container(horizontal=not under, gap="medium"):
-        if under:
-            st.html(UNDER)
+        st.html(UNDER if under else BESIDE)
         before = st.container() if among and look.room() else None  # numbers that rank come first on a phone
         place, right = st.container(width="content"), before or st.container(width="stretch", key="beside")
     if plain:

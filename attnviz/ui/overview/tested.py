@@ -19,36 +19,36 @@ def panel(bar: Bar) -> None:
     """Which head matters most, and all of them in that order, as maps and as a table."""
     lead(words.IN_TURN)
     found = switched_off(bar.at)
-    if found is not None:
-        _verdict(bar.at, found)
     if found is None or found.strongest is None:
+        if found:
+            _verdict(bar.at, found)
         every.panel(bar, lambda at, _: card.named(at))
         return
     among = (found.by, *(name for name in OFF if name != found.by and found.table[name].notna().any()))
-    every.panel(bar, partial(_table, by=found.by, names=among), among=among)
-    if look.room():
-        quiet(found.sentences()[1])
+    every.panel(bar, partial(_table, found=found, names=among), among=among)
 
 
 def _verdict(at: Look, found: Sweep) -> None:
-    """Which head matters most, and the way to it; what its weights would have said."""
-    verdict, weights = found.sentences()
-    wraps = look.room() is not None
-    with st.container(horizontal=True, vertical_alignment="center", gap="small", wrap=wraps, key="matters"):
-        large(verdict)
+    """Which head matters most, and the way to it."""
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="matters"):
+        large(found.sentences()[0])
         most = found.strongest
         if most and most != (at.site, at.head):
             options = {"key": "to what matters", "icon": ":material/arrow_forward:", "on_click": look.look_at}
             st.button(words.SHOW_MOST.format(head=most[0].head(most[1])), args=most, **options)
-    if not look.room():
-        quiet(weights)
 
 
-def _table(at: Look, known: Numbers, *, by: str, names: tuple[str, ...]) -> None:
-    """The framed head and its rank; every head, the one that matters most first; what is measured."""
+def _table(at: Look, known: Numbers, *, found: Sweep, names: tuple[str, ...]) -> None:
+    """Which head matters most; the framed one and its rank; every head, the one that matters most first; what that is.
+
+    What the weights would have said comes last.
+    """
+    by = found.by
+    _verdict(at, found)
     change, changes = known.row((at.site, at.number))[by], known.table[by]
-    rank, count = 1 + int((changes > change).sum()), int(changes.notna().sum())
-    card.named(at, rank="" if pd.isna(change) else words.RANK.format(rank=rank, count=count))
+    ranks = {"rank": 1 + int((changes > change).sum()), "count": int(changes.notna().sum())}
+    card.named(at, rank="" if pd.isna(change) else words.RANK.format(brief=at.site.brief(at.number), **ranks))
     ranked = known.table.sort_values(by, ascending=False, kind="stable")
     tables.choosing(at, ranked, names, key="tested", brief=len(ranked) > FEW)
-    quiet(*(words.NUMBER_MEANS.format(number=TITLES[name], means=card.meant(name)) for name in names))
+    means = (words.NUMBER_MEANS.format(number=TITLES[name], means=card.meant(name)) for name in names)
+    quiet(found.sentences()[1], *means)

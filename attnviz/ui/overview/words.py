@@ -36,7 +36,7 @@ OFF_IN_LINKS = {
     "turned": "Turn of the sentence's vector when off",
 }
 IN_TURN = "Which head matters most? Weights do not show it: each head is switched off in turn, to see what changes."
-RANK = ": rank {rank} of {count}"
+RANK = " ({brief}): rank {rank} of {count}"
 SWITCH_EACH_OFF, HEADS = "Switch each head off in turn", "heads"
 SHOW_MOST = "Show {head}"
 NOT_MEASURED = "What a head changes cannot be measured here. {why}"
