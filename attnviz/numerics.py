@@ -254,8 +254,9 @@ def _empty(scores: Tensor, weights: Tensor, near: float, how: str) -> str:
 
 
 def _spread_words(empty: Tensor, layers: list[Tensor]) -> str:
-    counts = [int(layer.sum()) for layer in layers]
-    changes = [number for number, count in enumerate(counts) if number == 0 or count != counts[number - 1]]
-    after = ", in ".join(f"{counted(counts[number], 'row')} after layer {number}" for number in changes)
-    left = f"{int(empty.sum())} of {empty.numel()} rows have no key left."
-    return f"{left} If the softmax gives them NaN, NaN is in {after}."
+    counts, rows = [int(layer.sum()) for layer in layers], empty.numel()
+    first, *changes = [number for number, count in enumerate(counts) if number == 0 or count != counts[number - 1]]
+    are = f"{counted(counts[first], 'row')} {'is' if counts[first] == 1 else 'are'} NaN after layer {first}"
+    more = (f"{'all ' * (counts[i] == rows)}{counts[i]:,} after layer {i}" for i in changes)
+    left = f"{int(empty.sum())} of {rows} rows {'has' if empty.sum() == 1 else 'have'} no key left."
+    return f"{left} If the softmax makes NaN of that, {', '.join([are, *more])}."

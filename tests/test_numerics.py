@@ -200,8 +200,8 @@ def test_the_spread_in_a_sentence_and_without_a_trace():
     found = spread(left_padded_causal((3, 5)), 5, layers=2)
 
     assert found.says == (
-        "2 of 10 rows have no key left. If the softmax gives them NaN, NaN is in 2 rows after layer 0, "
-        "in 5 rows after layer 1."
+        "2 of 10 rows have no key left. If the softmax makes NaN of that, 2 rows are NaN after layer 0, "
+        "5 after layer 1."
     )
     assert torch.random.get_rng_state().equal(state)
     with pytest.raises(EmptyRowError):

@@ -22,6 +22,9 @@ THINNEST = 13
 FITS, NARROWEST = 24, 11
 """Columns of a map that is made to fit a phone at most, and pixels of its cells at least."""
 
+SEEN = 3
+"""Pixels of a cell of an image that has little room, so that a single one is found."""
+
 STRIDES = (1, 2, 4, 5, 8, 10, 15, 20)
 """Every token is labeled, or every second, fourth, ..."""
 
@@ -105,6 +108,6 @@ def size_of(queries: int, keys: int, side: int | None = None) -> Size:
     rows, columns = -(-queries // tile), -(-keys // tile)
     most = max(rows, columns)
     cell = max(THINNEST, READABLE // most) if most <= LABELED else max(1, SIDE // most)
-    cell = cell if side is None else max(1, min(cell, side // most))
+    cell = cell if side is None else min(cell, max(SEEN, side // most))
     every = next(n for n in STRIDES if n * cell >= THINNEST)
     return Size("tiles" if tile > 1 else "pixels", cell, rows, columns, tile, every)

@@ -16,11 +16,14 @@ from attnviz.ui.masks.presets import LEFT_PADDING, PRESETS
 from attnviz.ui.masks.rulelist import shorter, sizes
 from attnviz.ui.shared import cache, everything, look, mask, pictures, state
 from attnviz.ui.shared import words as common
-from attnviz.ui.shared.text import Markup, in_words, plain, quiet, table
+from attnviz.ui.shared.text import Markup, label, plain, quiet, table, verdict
 from attnviz.ui.shared.toolbar import Bar
 
 MOST = 128
 """Queries and keys that are measured at most."""
+
+FEW, SIDE = 24, 360
+"""Tokens up to which a picture is so many pixels wide: what its rows mean is then seen under it on a large screen."""
 
 
 def tab(lab: Lab, bar: Bar) -> None:
@@ -48,13 +51,13 @@ def _pictures(lab: Lab, shown: Mask, own: list[int]) -> dict[str, tuple[figures.
     (queries, keys), empty = lab.lengths, own or _empty(shown, lab)
     found = _spread(shown, queries, layers=min(lab.depth, MOST_LAYERS)) if queries == keys else None
     if not own:
-        quiet(words.EXAMPLE.format(mask=LEFT_PADDING))
-    with st.container(horizontal=True, vertical_alignment="center", gap="medium", key="what follows"):
-        in_words(found.says if found else words.MASKED_ROWS.format(count=len(empty), queries=queries))
-        options = {"on_click": state.change, "args": (mask.put, PRESETS[LEFT_PADDING](*sizes(lab)))}
-        used = options["args"][1] == lab.stack
-        options |= {"icon": ":material/format_align_right:", "disabled": used or bool(lab.source.read_only)}
-        st.button(words.USE_PRESET.format(mask=LEFT_PADDING), key="left padding", **options)
+        with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
+            label(words.EXAMPLE.format(mask=LEFT_PADDING))
+            options = {"on_click": state.change, "args": (mask.put, PRESETS[LEFT_PADDING](*sizes(lab)))}
+            options |= {"icon": ":material/format_align_right:", "disabled": bool(lab.source.read_only)}
+            st.button(words.USE_EXAMPLE, key="left padding", **options)
+    says = found.says if found else words.MASKED_ROWS.format(count=len(empty), queries=queries)
+    verdict(says, "notice" if empty else "right")
     left, right = st.columns(2, gap="large")
     with left:
         row = _rows(lab, shown, empty)
@@ -84,7 +87,7 @@ def _rows(lab: Lab, mask: Mask, empty: list[int]) -> figures.Figure | None:
         quiet(words.NOTHING_TO_COMPUTE if empty else words.NONE_ALONE)
         return None
     found = {one.name: one.weights for one in _policies(lab.record, lab.site, lab.number, lab.sentence, mask)}
-    figure = figures.states(charts.policies(found, empty[0], lab.tokens[1]), **lab.styled)
+    figure = figures.states(charts.policies(found, empty[0], lab.tokens[1]), **_styled(lab))
     pictures.picture(figure, "policies")
     return figure
 
@@ -95,9 +98,13 @@ def _layers(lab: Lab, found: numerics.Spread | None) -> figures.Figure | None:
         quiet(words.TWO_TEXTS)
         return None
     grid = charts.spread(found.empty, found.layers, lab.tokens[0], sentence=lab.sentence)
-    figure = figures.states(grid, **lab.styled)
+    figure = figures.states(grid, **_styled(lab))
     pictures.picture(figure, "spread")
     return figure
+
+
+def _styled(lab: Lab) -> dict[str, object]:
+    return lab.styled | ({"side": SIDE} if max(lab.lengths) <= FEW else {})
 
 
 def _types(lab: Lab, mask: Mask) -> None:

@@ -133,9 +133,9 @@ MISTAKE_MEANS = "The page takes the mask that the reader saw, and the leak test 
 
 # Empty rows
 
-USE_PRESET = "Use {mask}"
+USE_EXAMPLE = "Use this mask"
 MASKED_ROWS = "{count} of {queries} rows have no key left."
-EXAMPLE = "The mask of this page leaves each row a key. Shown here instead: {mask}."
+EXAMPLE = "The mask of this page leaves each row a key. An example instead: {mask}."
 NONE_ALONE = "With a single token there is none."
 POLICIES = {
     "zero": "All weights are 0: the row adds nothing, and its token goes on as it is. "
