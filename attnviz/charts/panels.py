@@ -35,6 +35,7 @@ class Panel:
         limit: the number at the end of the scale.
         signed: whether the scale goes from -limit to limit; else from 0.
         beside: where the number under the pointer stands; None for nowhere.
+        right: whether the number ends there, rather than begins.
         index: what a click selects.
         blocked: cells that are hatched though they have a number, a weight of 0; None for none.
         gray: whether the ramp is without colors: of a head that is off.
@@ -54,6 +55,7 @@ class Panel:
     index: int = 0
     blocked: np.ndarray | None = None
     gray: bool = False
+    right: bool = False
 
     def place(self, value: float) -> float:
         """Where a number stands on the scale, 0 to 1."""
@@ -92,7 +94,13 @@ class Panel:
         counts = {"rows": len(self.rows), "columns": len(self.columns)}
         counts |= {"first_row": self.rows.start, "first_column": self.columns.start, "position": self.index}
         said = " ".join(self.texts()) if self.beside else ""
-        drawn = {"row_axis": self.axes[0], "column_axis": self.axes[1], "cells": said, "uri": self.image(colors)}
+        drawn = {
+            "text": "right" if self.right else "left",
+            "row_axis": self.axes[0],
+            "column_axis": self.axes[1],
+            "cells": said,
+            "uri": self.image(colors),
+        }
         return {"kind": "panel"} | where | counts | drawn
 
     def image(self, colors: Theme, *, scale: int = 1) -> str:
@@ -140,12 +148,13 @@ class Panels:
         }
         places = [(panel, *panel.at(self.rest)) for panel in self.panels]
         boxes = (panel.outline(row, column, colors) for panel, row, column in places if max(row, column) >= 0)
-        numbers = (
-            frame.words(*panel.beside, self._read(panel, row, column), colors.accent)
+        numbers = [
+            (panel.right, frame.words(*panel.beside, self._read(panel, row, column), colors.accent))
             for panel, row, column in places
             if panel.beside and min(row, column) >= 0
-        )
-        drawn = self.frame + Frame(boxes=tuple(boxes), tokens=tuple(numbers))
+        ]
+        right, left = (tuple(text for is_right, text in numbers if is_right == side) for side in (True, False))
+        drawn = self.frame + Frame(boxes=tuple(boxes), rows=right, tokens=left)
         sizes = tuple((panel.width, panel.height) for panel in self.panels)
         return Picture(_form(sizes, colors), tables | frame.tables(drawn)).chart
 
@@ -290,7 +299,7 @@ def _marks(verb: str, is_beside: bool, colors: Theme) -> list[dict]:
     outline = at(x="left", x2="right", y="top", y2="bottom") | values(stroke=colors.accent, strokeWidth=1.5)
     text = at(x="bx", y="by") | values(fontSize=TEXT_SIZE, baseline="middle")
     who = partial(_who, verb)
-    value = text | at(text="value") | values(fill=colors.accent, font=MONO)
+    value = text | at(text="value", align="text") | values(fill=colors.accent, font=MONO)
     if is_beside:
         here = who("datum.row_axis", "datum.r", "datum.column_axis", "datum.c")
         value |= signals(text=f"datum.value && ({here}) + ': ' + datum.value") | values(font=FONT)

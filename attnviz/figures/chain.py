@@ -24,8 +24,8 @@ HIGH, WIDE, MISSING = 36, 84, 24
 LINE_CHARACTER = 5.9
 """Pixels of a character of such a line."""
 
-GAP, NUMBER = 8, 258
-"""Pixels between two thumbnails, and from their left to the number under the pointer."""
+GAP, NUMBER = 8, 304
+"""Pixels between two thumbnails, and from their left to the end of the number under the pointer."""
 
 SEEN = 16
 """Dimensions of a vector that a thumbnail shows, the first: more could not be told apart."""
@@ -116,7 +116,17 @@ def _thumbnail(i: int, stage: Stage, matrix: Matrix, y: float) -> Panel:
     limit = max(1.0, limit) if weights else limit
     blocked = None if matrix.blocked is None else matrix.blocked[:, :seen].numpy()
     return Panel(
-        matrix.axes, matrix.rows, matrix.columns[:seen], values, *sides, limit, not weights, beside, i, blocked
+        matrix.axes,
+        matrix.rows,
+        matrix.columns[:seen],
+        values,
+        *sides,
+        limit,
+        not weights,
+        beside,
+        i,
+        blocked,
+        right=True,
     )
 
 

@@ -42,12 +42,18 @@ def parts(at: Walk) -> Figure | None:
     def tab(draw: Callable[[Walk], Figure | None]) -> Callable[[], Figure | None]:
         if at.source.read_only and draw not in (scale, order.order):
             return partial(elsewhere, at.source.read_only)
-        return partial(draw, at)
+        return partial(_tall, draw, at)
 
     heading(words.CLOSER)
     return tabs(
         PART, dict(zip(words.TABS, map(tab, (row, neurons, scale, order.order, numbers.edit, checks)), strict=True))
     )
+
+
+def _tall(draw: Callable[[Walk], Figure | None], at: Walk) -> Figure | None:
+    """What a tab has, as high as the window: so that a link can open it under the toolbar, and no other tab jumps."""
+    with st.container(key="closer"):
+        return draw(at)
 
 
 def asks(at: Walk) -> None:

@@ -88,8 +88,8 @@ CHECK_MEANS = (
 COST = "Cost of this call, one sentence"
 COST_HEAD = ("tokens", "FLOPs of Q Kᵀ", "FLOPs of weights V", "bytes of scores")
 COST_MEANS = (
-    "Both grow with the square of the tokens. The square must be computed, but need not be kept: kernels such as "
-    "FlashAttention work through it block by block."
+    "Operations (FLOPs) and bytes grow with the square of the tokens: ten times as many cost a hundred times as much. "
+    "All scores must be computed, but need not be kept: kernels such as FlashAttention work through them in blocks."
 )
 
 # Try changes
