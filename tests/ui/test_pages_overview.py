@@ -270,7 +270,7 @@ def test_many_texts_give_means_and_spreads_beside_the_text_at_hand():
         assert alike["mean"].is_monotonic_decreasing
     unusual = f"{(table['typical'] == 'unusual').sum()} of 4 heads are unusual on this text, compared with 50 texts."
     assert unusual in html(app) or "all 4 heads are as usual" in html(app)
-    assert (table["texts"] == 50).all()
+    assert "texts" not in table  # all are measured on each of them
     said = [
         f"Head {head} of {kind} layer {layer}: confidence is {row.here:.2f} on this text. Over 50 texts "
         f"its mean is {row.mean:.2f} and its standard deviation {row.spread:.2f}."
@@ -282,11 +282,11 @@ def test_many_texts_give_means_and_spreads_beside_the_text_at_hand():
 def test_many_texts_are_listed_where_measuring_takes_long(monkeypatch):
     monkeypatch.setattr("attnviz.ui.shared.budget.SILENT", -1.0)
     app = opened(overview_page, model="induction", panel="Over many texts")
-    assert list(app.dataframe[0].value["Texts"]) == list(texts.shipped(api.load("induction")))
+    assert all(f"<li>{escape(line)}</li>" in html(app) for line in texts.shipped(api.load("induction")))
     app.button(key="measure texts").click().run(timeout=60)
 
     assert not app.exception
-    assert (app.dataframe[0].value["texts"] == 50).all()
+    assert app.dataframe[0].value["mean"].notna().all()
 
 
 def test_rollout_goes_through_the_layers():

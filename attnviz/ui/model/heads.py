@@ -69,7 +69,10 @@ def _numbers(found: Behavior, i: int) -> dict[str, str]:
 def _row(found: Behavior, i: int, columns: list[str], kind: str) -> str:
     """Role and what was measured; below, folded, the evidence."""
     numbers = _numbers(found, i)
-    cells = "".join(f"<span><small>{name}</small>{escape(numbers.get(name, '–'))}</span>" for name in columns)
+    known = words.ACCURACY in numbers
+    bars = {words.ACCURACY: f'<i style="--on: {found.on:.1%}; --off: {found.off[i]:.1%}"></i>'} if known else {}
+    cells = (f"{escape(numbers.get(name, '–'))}{bars.get(name, '')}" for name in columns)
+    cells = "".join(f"<span><small>{name}</small>{cell}</span>" for name, cell in zip(columns, cells, strict=True))
     does = f"{found.does[:1].upper()}{found.does[1:].rstrip('. ')}"
     evidence = (
         f"<details><summary>{common.EVIDENCE}</summary><ul class='evidence'>{findings.points(found)}</ul></details>"

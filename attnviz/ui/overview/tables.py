@@ -123,7 +123,7 @@ def _first_columns(others: dict) -> dict:
     if look.room() and sideways:
         quiet(words.SIDEWAYS)
     return {
-        "mark": st.column_config.TextColumn("", pinned=True, width=26),
+        "mark": st.column_config.TextColumn("", pinned=True, width=21),
         "place": st.column_config.Column(common.HEAD, pinned=sideways, help=words.HEAD_NAMES),
     }
 

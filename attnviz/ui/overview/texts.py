@@ -18,7 +18,7 @@ from attnviz.ui.shared import cache, cores, everything, look, pictures, runs, st
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.setting import Setting, kept
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import in_words, lead, note, quiet
+from attnviz.ui.shared.text import in_words, lead, note, plain, quiet
 from attnviz.ui.shared.toolbar import Bar
 
 MEASURED: Setting[tuple | None] = kept("over texts", None)
@@ -30,6 +30,9 @@ AT_ONCE = 100
 
 HIGH = 510
 """Pixels of a table beside its picture."""
+
+FORMATS = dict.fromkeys(("here", "mean", "spread"), "%.3f")
+"""Of numbers of a head; the others count texts."""
 
 PLACES = ["kind", "layer", "head"]
 
@@ -54,7 +57,6 @@ def over_many_texts(bar: Bar) -> None:
         options = {"shown": state.one_of(NUMBER, there), "format_func": TITLES.__getitem__, "width": 260}
         name = control(st.selectbox, words.NUMBER, NUMBER, there, lead=words.NUMBER, **options)
     table = _beside(at, found, name)
-    in_words(_of_all(table, TITLES[name], len(lines)))
     marks = _shown(at, table, name, lines)
     with bar.export:
         pictures.take_away(marks, "over texts", more=partial(_more, at, marks, found))
@@ -138,23 +140,33 @@ def _shown(at: Look, table: pd.DataFrame, name: str, lines: tuple[str, ...]) -> 
     titles = {"here": words.ON_THIS.format(number=title), "mean": words.OVER_TEXTS.format(number=title, count=count)}
     drawn = {"titles": titles, "spread": ("spread", texts.TYPICAL), "dark": at.dark}
     drawn |= {"room": look.room(), "focused": (at.site, at.head), "rev": look.rev("every")}
+    of_all = _of_all(table, title, count)
+    if look.room():
+        in_words(of_all)
     with st.container(horizontal=True, gap="large"):
         with st.container(width="content"):
             marks = figures.scatter(at.record, table, "here", "mean", **drawn)
             pictures.picture(marks, "over texts", select="head", on_select=select)
-        columns = {one: st.column_config.NumberColumn(head, format="%.3f") for one, head in words.COLUMNS.items()}
-        columns["texts"] = st.column_config.NumberColumn(words.COLUMNS["texts"])
+        names = [name for name in words.COLUMNS if name != "texts" or (table["texts"] < count).any()]
+        columns = {one: st.column_config.NumberColumn(words.COLUMNS[one], format=FORMATS.get(one)) for one in names}
         columns["typical"] = st.column_config.TextColumn(words.COLUMNS["typical"])
         with st.container(width="stretch", key="over-texts"):
-            tables.choosing(at, table, tuple(words.COLUMNS), key="table over texts", high=HIGH, **columns)
+            if not look.room():
+                in_words(of_all)
+            tables.choosing(at, table, names, key="table over texts", high=HIGH, **columns)
             number = f"{title[:1].lower()}{title[1:]}"
             quiet(_said(at, table, number, count), words.NUMBER_MEANS.format(number=title, means=meant(name)))
             opened = look.room() is None and count <= AT_ONCE
             with pictures.folded(words.THE_TEXTS.format(count=count), "the texts", opened) as is_open:
                 if is_open:
-                    _texts(lines, 230)
+                    _texts(lines, 260)
     return marks
 
 
 def _texts(lines: tuple[str, ...], high: int = 460) -> None:
-    st.dataframe({words.UPLOAD: lines}, height=high)
+    """Whole texts below each other; of many a table, which draws those alone that are seen."""
+    if len(lines) > AT_ONCE:
+        st.dataframe({words.UPLOAD: lines}, height=high)
+        return
+    items, named = "".join(f"<li>{plain(line)}</li>" for line in lines), f'role="region" aria-label="{words.UPLOAD}"'
+    st.html(f'<div class="texts" {named} tabindex="0" style="max-height: {high}px"><ol>{items}</ol></div>')
