@@ -38,6 +38,7 @@ ACROSS = 8
 
 NAMED = "named by layer.head"
 """Where names are short."""
+CAPTIONS = "number: {by}"
 
 AROUND = 12
 """Pixels of a phone beside all thumbnails."""
@@ -52,6 +53,7 @@ def overview(
     *,
     order: Sequence[Head] | None = None,
     captions: Sequence[str] | None = None,
+    by: str = "",
     sentence: int = 0,
     **drawn: Unpack[Drawn],
 ) -> Figure:
@@ -60,6 +62,7 @@ def overview(
     Args:
         order: which heads, and in which order; None for all, a row for each layer.
         captions: a few characters about each head of `order`, such as a number by which they are sorted.
+        by: what that number is.
     """
     every = ((step.site, head) for step in record.steps for head in range(step.num_heads))
     heads, said = tuple(every if order is None else order), () if order is None else tuple(captions or ())
@@ -67,7 +70,7 @@ def overview(
         name=stem(record, "every head", sentence=sentence),
         title=titled(title_of(record), record),
         style=Style(**drawn),
-        draw=lambda style: drawing_of(record, None if order is None else heads, said, sentence, style),
+        draw=lambda style: drawing_of(record, None if order is None else heads, said, sentence, style, by),
         describe=lambda: _in_words(heads),
         tabulate=lambda: head_metrics(record, sentence).drop(columns="site"),
         collect=lambda: number_arrays(head_metrics(record, sentence)),
@@ -86,7 +89,7 @@ def _in_words(heads: Sequence[Head]) -> str:
 
 
 def drawing_of(
-    record: Record, order: tuple[Head, ...] | None, captions: tuple[str, ...], sentence: int, style: Style
+    record: Record, order: tuple[Head, ...] | None, captions: tuple[str, ...], sentence: int, style: Style, by: str = ""
 ) -> Picture:
     """The thumbnails, by layer or in the given order."""
     full = FULL if style.is_large and order is None and is_flat(record) else WIDTH
@@ -95,7 +98,7 @@ def drawing_of(
     sites = dict.fromkeys(one.site for one in plan.thumbnails)
     seen = {site: views.see(record, site, sentence=sentence) for site in sites}
     lines = [*subtitles(record, style, sentence), *next(iter(seen.values())).notes] if seen else []
-    lines += _pooled(seen.values(), plan) + [NAMED] * (order is not None)
+    lines += _pooled(seen.values(), plan) + [NAMED] * (order is not None) + [CAPTIONS.format(by=by)] * bool(by)
     return plan.picture(seen, title_of(record, on_screen=style.on_screen), lines, style)
 
 

@@ -66,7 +66,7 @@ def scatter(
     missing = int(table[columns].isna().any(axis=1).sum())
     said = f"Each of {len(table)} heads by {' and '.join(titles[name] for name in columns)}."
     return Figure(
-        name=file_stem(record.source, "heads by", " ".join(columns), end=edited(record.edits)),
+        name=file_stem(record.source, "heads by", " ".join(titles[name] for name in columns), end=edited(record.edits)),
         title=titled(title + model, record),
         style=Style(**drawn),
         draw=lambda style: drawing_of(

@@ -68,10 +68,11 @@ def test_kinds_that_fit_a_screen_stand_beside_each_other_across_it(record):
 def test_an_order_and_what_is_said_of_each_head_are_kept(record):
     """Heads that are not in it are not drawn."""
     order = [(Site("cross", 1), 3), (Site("encoder", 0), 2), (Site("decoder", 1), 0)]
-    chart = overview(record, order=order, captions=["0.9", "0.8", "–"])
+    chart = overview(record, order=order, captions=["0.9", "0.8", "–"], by="entropy (nats)")
 
     rows = data(chart, "heads")
     assert [(Site(row["kind"], row["layer"]), row["head"]) for row in rows] == order
+    assert "number: entropy (nats)" in {word["text"] for word in data(chart, "words")}
     assert {"cross 1.3", "0.9", "encoder 0.2", "0.8", "decoder 1.0", "–"} <= {w["text"] for w in data(chart, "words")}
 
 

@@ -2,7 +2,9 @@
 
 import re
 from html import escape
+from io import BytesIO
 
+import pandas as pd
 import pytest
 import streamlit as st
 from test_pages import html, opened
@@ -95,6 +97,24 @@ def test_every_tab_has_something_to_export(monkeypatch, panel):
 
     assert not app.exception
     assert "Export" in menus
+
+
+@pytest.mark.parametrize("panel", ["Table", "Switch-off test"])
+def test_what_was_measured_with_each_head_off_is_in_a_file(monkeypatch, panel):
+    """Of every head, beside its other numbers."""
+    files = {}
+    monkeypatch.setattr(st, "download_button", lambda label, **file: files.update({label: file}))
+    app = opened(overview_page, model="story", panel=panel)
+    app.session_state[{"Table": "take scatter", "Switch-off test": "take every"}[panel]] = True
+    app.run()
+
+    file = files["CSV of all numbers"]
+    table = pd.read_csv(BytesIO(file["data"]()))
+    source = api.load("story")
+    swept = ablation.sweep(source, source.tokenize([source.card.examples[0]])).table
+    assert file["file_name"].endswith("-numbers.csv")
+    assert table["divergence"].tolist() == pytest.approx(swept["divergence"].tolist(), abs=1e-5)
+    assert {"role", "confidence", "output"} <= {*table}
 
 
 def test_all_heads_lead_to_the_test_that_says_which_of_them_matter():

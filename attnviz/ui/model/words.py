@@ -30,7 +30,7 @@ MEANING = {
     OFTEN: "How often: in what share of the rows the head's largest weight is where its role says.",
     WEIGHT: "Weight there: the share of the head's weight that is where its role says.",
     CHANCE: "By chance: the same for a head that looks anywhere.",
-    ACCURACY: "Accuracy: what the model gets right with all heads on, and with this one off; its bar ends with what is lost.",
+    ACCURACY: "Accuracy: what is right with all heads on, and with this one off; its bar ends with what is lost.",
 }
 MOST_LOST = "The role whose head costs most when it is off comes first."
 CLICK_A_HEAD = "Click a head to open it on the page Heads."

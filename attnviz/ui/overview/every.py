@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -15,7 +16,7 @@ from attnviz.metrics.roles import THRESHOLDS
 from attnviz.sources import estimate
 from attnviz.ui.overview import words
 from attnviz.ui.overview.card import number
-from attnviz.ui.overview.numbers import LAYER, SORT, TITLES, Numbers, head_of, numbers
+from attnviz.ui.overview.numbers import LAYER, SORT, TITLES, Numbers, all_numbers, head_of, numbers
 from attnviz.ui.shared import cache, everything, look, pictures, state
 from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import Look, Place
@@ -60,21 +61,22 @@ def panel(bar: Bar, beside: Callable[[Look, Numbers], None], among: tuple[str, .
         before = st.container() if among and look.room() else None  # numbers that rank come first on a phone
         place, right = st.container(width="content"), before or st.container(width="stretch", key="beside")
     if plain:
-        _draw(at, place, None, None)
+        _draw(at, place, None, None, "")
         _let_paint(at.run)
     with right:
         known = numbers(at)
     with bar.view:
-        order, captions = ordered(known, among)
-    every = _figure(at, order, captions) if plain else _draw(at, place, order, captions)
+        order = ordered(known, among)
+    every = _figure(at, *order) if plain else _draw(at, place, *order)
     with bar.export:
-        pictures.take_away(every, "every", more=partial(_more, at, every))
+        pictures.take_away(every, "every", more=partial(_more, at, every, known))
     with right:
         beside(at, known)
 
 
-def _more(at: Look, every: figures.Figure) -> None:
+def _more(at: Look, every: figures.Figure, known: Numbers) -> None:
     _page_button(at, every.name)
+    all_numbers(known.table, every.name)
     everything.button(at, (every,))
 
 
@@ -92,14 +94,14 @@ def _page(runs: Callable[[], tuple[Record, Record | None]], sentence: int, site:
     return explore(record, before=before, sentence=sentence, site=site, head=head).encode()
 
 
-def _figure(at: Look, order: Order, captions: tuple[str, ...] | None) -> figures.Figure:
+def _figure(at: Look, order: Order, captions: tuple[str, ...] | None, by: str) -> figures.Figure:
     drawn = {"sentence": at.sentence, "dark": at.dark, "rev": look.rev("every"), "focused": (at.site, at.head)}
     drawn |= {"room": look.room(), "cost": estimate.of_all_maps(at.record)}
-    return cache.drawn(figures.overview, at.record, order=order, captions=captions, **drawn)
+    return cache.drawn(figures.overview, at.record, order=order, captions=captions, by=by, **drawn)
 
 
-def _draw(at: Look, place: DeltaGenerator, order: Order, captions: tuple[str, ...] | None) -> figures.Figure:
-    figure = _figure(at, order, captions)
+def _draw(at: Look, place: DeltaGenerator, *order: Any) -> figures.Figure:
+    figure = _figure(at, *order)
     with place:
         pictures.picture(figure, "every", select="head", on_select=select)
     return figure
@@ -130,8 +132,8 @@ def _short(name: str) -> str:
 
 def ordered(
     known: Numbers, among: tuple[str, ...] = (), opening: str | None = None
-) -> tuple[Order, tuple[str, ...] | None]:
-    """The heads to show, in which order, and what is said of each; `opening` is the order where nobody chose one."""
+) -> tuple[Order, tuple[str, ...] | None, str]:
+    """The heads to show, in which order, their numbers, and what these are; `opening` is the order nobody chose."""
     numbers = among or (LAYER, *known.names)
     by = state.one_of(SORT, numbers, opening or numbers[0])
     options = {"shown": by, "format_func": lambda name: words.ORDER_IS.format(number=_short(name)), "width": 225}
@@ -148,7 +150,8 @@ def ordered(
         options = {"index": None, "placeholder": words.ANY_ROLE, "width": 150}
         control(st.selectbox, common.ROLE, ROLE, names, shown=role, lead="", **options)
     if by == LAYER and not role and len(kinds) == len(there):
-        return None, None
+        return None, None, ""
     found = known.ordered(by, tuple(kinds), role)
     captions = tuple("–" if value is None else number(by, value) for _, value in found) if by != LAYER else None
-    return tuple(head for head, _ in found), captions
+    by = "" if captions is None else f"{TITLES[by][:1].lower()}{TITLES[by][1:]}"
+    return tuple(head for head, _ in found), captions, by

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -17,7 +18,7 @@ from attnviz.metrics.roles import roles
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate, in_time
 from attnviz.ui.overview import words
-from attnviz.ui.shared import budget, cache, cores, findings, runs, state
+from attnviz.ui.shared import budget, cache, cores, findings, pictures, runs, state
 from attnviz.ui.shared.budget import OverBudget
 from attnviz.ui.shared.look import Look, Place
 from attnviz.ui.shared.setting import Setting, choice, kept
@@ -186,6 +187,18 @@ def asked(setting: Setting, what: object, cost: Estimate, title: str, **button: 
         st.button(title, type="primary", on_click=state.put, args=(setting, what), **button)
         quiet(words.TIME.format(seconds=in_time(cost.seconds)))
     return False
+
+
+def all_numbers(table: pd.DataFrame, name: str) -> None:
+    """A button that saves all that is known of every head."""
+    options = {"key": "save all numbers", "help": words.ALL_NUMBERS_MEAN}
+    pictures.save(words.ALL_NUMBERS, partial(_csv, table), f"{name}-numbers.csv", "text/csv", **options)
+
+
+def _csv(table: pd.DataFrame) -> bytes:
+    from attnviz.export.data import csv
+
+    return csv(table)
 
 
 def head_of(point: Mapping[str, Any]) -> Place:

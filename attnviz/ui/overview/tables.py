@@ -9,11 +9,12 @@ from pandas.io.formats.style import Styler
 
 from attnviz import figures
 from attnviz.charts.theme import theme
+from attnviz.figures import figure
 from attnviz.metrics.heads import METRICS, ROWS
 from attnviz.ui.overview import words
 from attnviz.ui.overview.card import meant, named
 from attnviz.ui.overview.every import Order, ordered, select
-from attnviz.ui.overview.numbers import NAMES, OFF, SORT, TITLES, Numbers, heads_of, numbers, switched_off
+from attnviz.ui.overview.numbers import NAMES, OFF, SORT, TITLES, Numbers, all_numbers, heads_of, numbers, switched_off
 from attnviz.ui.shared import everything, findings, look, pictures, state
 from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import Look
@@ -59,7 +60,7 @@ def panel(bar: Bar) -> None:
     switched_off(bar.at, ask=False)
     known = numbers(bar.at)
     with bar.view:
-        order, _ = ordered(known, opening=next((name for name in OFF if name in known.names), None))
+        order, *_ = ordered(known, opening=next((name for name in OFF if name in known.names), None))
     if not known.names:  # not asked for yet
         with bar.export:
             everything.menu(bar.at)
@@ -67,7 +68,12 @@ def panel(bar: Bar) -> None:
     _all_heads(bar.at, known, order)
     scatter = _against(bar.at, known)
     with bar.export:
-        pictures.take_away(scatter, "scatter", more=partial(everything.button, bar.at, (scatter,)))
+        pictures.take_away(scatter, "scatter", more=partial(_more, bar.at, scatter, known))
+
+
+def _more(at: Look, scatter: figures.Figure, known: Numbers) -> None:
+    all_numbers(known.table, figure.stem(at.record, "heads", sentence=at.sentence))
+    everything.button(at, (scatter,))
 
 
 def _all_heads(at: Look, known: Numbers, order: Order) -> None:

@@ -13,7 +13,7 @@ from attnviz.sources.base import Source
 from attnviz.ui.overview import tables, words
 from attnviz.ui.overview.card import meant
 from attnviz.ui.overview.every import select
-from attnviz.ui.overview.numbers import TITLES, asked, numbers
+from attnviz.ui.overview.numbers import TITLES, all_numbers, asked, numbers
 from attnviz.ui.shared import cache, cores, everything, look, pictures, runs, state
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.setting import Setting, kept
@@ -64,9 +64,7 @@ def over_many_texts(bar: Bar) -> None:
 
 def _more(at: Look, marks: figures.Figure, found: pd.DataFrame) -> None:
     """Every number of every head, not only the one that is shown."""
-    data = found.drop(columns="site", errors="ignore").to_csv(index=False).encode()
-    options = {"key": "save over texts", "on_click": "ignore"}
-    st.download_button(words.ALL_NUMBERS, data, "heads-over-texts.csv", "text/csv", **options)
+    all_numbers(found.drop(columns="site", errors="ignore"), "heads-over-texts")
     everything.button(at, (marks,))
 
 

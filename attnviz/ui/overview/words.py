@@ -67,6 +67,7 @@ MEASURE_ON, TEXTS = "Measure on {count} texts", "texts"
 OWN_TEXTS = "Use my own texts"
 OWN_TEXTS_MEAN = "A .txt file with a text on each line. Without it: fifty texts that ship with attnviz."
 UPLOAD, NUMBER, ALL_NUMBERS = "Texts", "Number", "CSV of all numbers"
+ALL_NUMBERS_MEAN = "Every head with every number that was measured of it, also with it switched off"
 COLUMNS = {"here": "Here", "typical": "Compared", "mean": "Mean", "spread": "Std. dev.", "texts": "Texts"}
 NOT_KNOWN = "{head}: {number} is not known of this head, or of one text alone."
 NUMBER_MEANS = "{number}: {means}"
