@@ -36,8 +36,9 @@ TOOLTIP = (
 EDGE = 6
 """Pixels left and right of a picture in a room, together: a phone and a preset leave nearly none."""
 
-BELOW, READOUT, ASIDE = 16, 2 * LINE + 18, 200
-"""Pixels between a map and its legend, and with a readout between them; and the width of a legend right of a map."""
+BELOW, CLOSER, READOUT, ASIDE = 16, 10, 2 * LINE + 18, 200
+"""Pixels between a map and its legend, fewer on a phone, and with a readout between them; and the width of a legend
+right of a map."""
 
 LEAST, SPECIAL = 7.0, 2
 """Pixels from a column to the next at least, of a map that fits a phone; and the special
@@ -185,6 +186,7 @@ class Map:
         wide = {"width": size.width, "narrowest": self._narrowest(-self._room.left), "colors": colors}
         right, phone = 0.0, self.style.on_screen and self.style.room is not None
         if phone:  # from the left edge, where there is room for two things in a row
+            top -= CLOSER
             right, wide = self._room.left + EDGE, wide | {"narrowest": self._narrowest(EDGE)}
         if self.style.aside:
             top, right, wide = 0.0, ends.after(self.ends, size) + BELOW, wide | {"width": ASIDE, "narrowest": ASIDE}

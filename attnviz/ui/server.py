@@ -24,6 +24,7 @@ from streamlit.runtime import RuntimeState
 from attnviz.core.errors import AttnvizError
 from attnviz.ui import launch
 from attnviz.ui.brief import BriefRuns
+from attnviz.ui.shared.pages import TITLES
 from attnviz.ui.shared.text import SCRIPTS
 
 PAGE = Path(__file__).parent / "script" / "main.py"
@@ -107,7 +108,23 @@ def _read(address: str) -> ASGIApp:
     return Response(cells.json(address), media_type="application/json", headers=kept)
 
 
-middleware = [Middleware(SecurityHeaders), Middleware(BriefRuns), Middleware(ReadCells)]
+class NotHere:
+    """Tells Streamlit's own script, on a page opened by its address, that no server answers under the page's name.
+
+    It asks there first, and a browser writes each 404 into its console as an error; this status is none of both.
+    """
+
+    PROBED = re.compile(rf"/({'|'.join(title.lower() for title in TITLES)})/_stcore/(health|host-config)$")
+
+    def __init__(self, app: ASGIApp):
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_probe = scope["type"] == "http" and self.PROBED.search(scope["path"])
+        await (Response(status_code=300) if is_probe else self.app)(scope, receive, send)
+
+
+middleware = [Middleware(SecurityHeaders), Middleware(NotHere), Middleware(BriefRuns), Middleware(ReadCells)]
 
 
 def set_options() -> None:

@@ -28,9 +28,6 @@ FLAGS = [
 Nothing moves on its way, as a person may ask of a browser: no frames are painted that no test looks at.
 """
 
-ASKED_AT_EACH_LEVEL = ("/_stcore/health", "/_stcore/host-config")
-"""Where Streamlit looks for its server: below the page first, which is not found, then above."""
-
 LOADING = 120_000
 """Milliseconds in which a model comes, on a busy machine, to a server that has not loaded transformers yet."""
 
@@ -144,7 +141,7 @@ def watch(page: Page, problems: list[str] | None = None) -> list[str]:
             tell(f"asked another host: {request.url[:200]}")
 
     def hear(message):
-        if message.type == "error" and not message.location["url"].endswith(ASKED_AT_EACH_LEVEL):
+        if message.type == "error":
             tell(f"console: {message.text[:500]} ({message.location['url'][:200]})")
 
     def catch(error):

@@ -146,7 +146,7 @@ def _sentence(texts: dict[str, str], *, fixed: bool) -> str:
     with st.container(gap=None, key="box"):
         control(st.text_area, words.SENTENCE, TEXT, shown=clean(text) if fixed else text, lead="", **behavior)
         if not fixed:
-            st.button(words.ANALYZE, key="analyze", type="primary")
+            st.button(words.ANALYZE, key="analyze")
     return text
 
 

@@ -168,7 +168,10 @@ def cards(settings: Mapping[str, Setting], source: Source | None, *, here: bool 
         for name, one in CARDS.items():
             acts = own and (now[TYPED] or _can(name, source))
             act = (_try, (name, source, settings)) if acts else (_open, (name, settings))
-            drawn = {"icon": f":material/{one.icon}:", "type": "primary" if name == chosen else "secondary"}
+            drawn = {
+                "icon": f":material/{one.icon}:",
+                "type": "primary" if name == (chosen or words.READ_A_MAP) else "secondary",
+            }
             if st.button(name, key=f"card {name}", on_click=act[0], args=act[1], **drawn):
                 st.rerun()  # the model and the text stand above the page
         school = {"icon": ":material/school:", "type": "tertiary"}
