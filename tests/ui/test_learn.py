@@ -11,6 +11,7 @@ from attnviz.ui.learn import going as learn
 from attnviz.ui.learn import handout, words
 from attnviz.ui.shared import look
 from attnviz.ui.shared.setting import PROBLEMS, State, read
+from attnviz.ui.shared.welcome import FIRST
 
 STEPS = lessons.course().steps
 CHAPTERS = pytest.mark.parametrize("chapter", range(1, len(STEPS) + 1))
@@ -162,6 +163,8 @@ def test_what_was_open_on_another_page_waits():
     assert app.query_params["chapter"] == "1"
     assert f"1 · {STEPS[0].title}" in html(app)
     assert button(app, "Back to my text")
+    first_visit = opened(learn_page, **{name: values[0] for name, values in FIRST.items()})
+    assert "Back to my text" not in [one.label for one in first_visit.button]
 
 
 def test_both_models_are_trained_on_demand():

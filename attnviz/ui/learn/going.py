@@ -7,6 +7,7 @@ from attnviz.ui.settings import LINKED
 from attnviz.ui.shared.examples import TEXT
 from attnviz.ui.shared.pretrained import MODEL
 from attnviz.ui.shared.setting import Link, State, read
+from attnviz.ui.shared.welcome import FIRST
 
 
 def begun(step: Step) -> State:
@@ -34,7 +35,7 @@ def _is_alike(step: Step, now: State) -> bool:
 
 def worth_keeping(now: State, step: Step) -> State | None:
     """What was open before a step, if somebody chose another model or text; else nothing."""
-    chosen = now[TEXT] is not None or now[MODEL] != MODEL.default
+    chosen = (now[TEXT] is not None or now[MODEL] != MODEL.default) and now.linked() != read(FIRST, LINKED).linked()
     return now.linked() if chosen and not _is_alike(step, now) else None
 
 

@@ -108,7 +108,7 @@ def _chapters(lesson: Lesson, number: int) -> None:
     control(st.selectbox, words.CHAPTER, CHAPTER, there, format_func=titled, **options)
     if not look.room():
         after = words.COMES_NEXT.format(title=titled(number + 1)) if number + 1 in there else ""
-        quiet(words.OF_ALL.format(done=len(done & {*there}), all=len(lesson.steps)) + after)
+        quiet(words.OF_ALL.format(number=number, done=len(done & {*there}), all=len(lesson.steps)) + after)
 
 
 def _kept() -> None:

@@ -2,7 +2,7 @@
 
 # The steps of a lesson
 
-CHAPTER, OF_ALL, COMES_NEXT = "Chapter", "{done} of {all} done", ". Next: {title}"
+CHAPTER, OF_ALL, COMES_NEXT = "Chapter", "Chapter {number} of {all}, {done} done", ". After it: {title}"
 LESSON_HAS = "This lesson has chapters 1 to {chapters}."
 BACK_TO_TEXT = "Back to my text"
 READ_ON, DEFINITIONS = "Read on", "Definitions: {names}"
