@@ -83,7 +83,7 @@ def _numbers(array: Tensor | np.ndarray) -> Tensor:
         try:
             plain = np.asarray(array)
         except ValueError:
-            raise InputError("The array has rows of different lengths; fill them up.") from None
+            raise InputError("The array has rows of different lengths; make them equally long.") from None
         if plain.dtype.kind not in "biuf":
             raise InputError(f"The array holds {quoted(str(plain.dtype))}; it must hold booleans or real numbers.")
         if plain.dtype.kind in "uf" and plain.dtype.itemsize > 1:

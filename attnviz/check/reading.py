@@ -278,7 +278,9 @@ def _array(called: str, rows: Any) -> np.ndarray:
         lengths = {len(row) if isinstance(row, list) else None for row in flat}
         if lengths != {size}:
             found = " and ".join(sorted(str(length) for length in lengths if length is not None)[:2])
-            raise InputError(f"{called} has rows of different lengths ({found} on axis {depth}); fill them up.")
+            raise InputError(
+                f"{called} has rows of different lengths ({found} on axis {depth}); make them equally long."
+            )
         flat = [cell for row in flat for cell in row]
     kinds = {type(cell) for cell in flat}
     if not flat or not kinds <= {bool, int, float} or len(flat) > MOST_CELLS:

@@ -137,7 +137,8 @@ def _check(lab: Lab, what: str, name: str, array: Array, rounding: float) -> Non
 
 def _rules(*, opened: bool = False) -> None:
     """What is checked, and when each rule speaks."""
-    title, rules = words.RULES.format(count=len(CHECKS)), table_html([*CHECKS.items()], rows_named=True)
+    css = "facts rules" if opened else "facts"
+    title, rules = words.RULES.format(count=len(CHECKS)), table_html([*CHECKS.items()], rows_named=True, css=css)
     if opened:
         label(title)
     st.html(rules if opened else details_html(title, rules))
