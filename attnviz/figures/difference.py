@@ -212,13 +212,19 @@ APART = (
 """What A and B are called, by the first in which they differ: model, step of training, head, text, edits."""
 
 
+def told_apart(a: Side, b: Side) -> tuple[str, str] | None:
+    """What two sides are called, each by that in which they differ; None if they do not."""
+    each = ((say(a), say(b)) for say in APART)
+    apart = next((pair for pair in each if pair[0] != pair[1]), None)
+    if apart == (_text(a), _text(b)):
+        apart = _from_difference(*apart)
+    return apart and (in_title(apart[0]), in_title(apart[1]))
+
+
 def names_of(found: Beside) -> tuple[str, str, str]:
     """What stands over each map: "A: trained", "B: untrained"."""
-    each = ((say(found.a), say(found.b)) for say in APART)
-    apart = next((pair for pair in each if pair[0] != pair[1]), None)
-    if apart == (_text(found.a), _text(found.b)):
-        apart = _from_difference(*apart)
-    named = (f"{name}: {in_title(one)}" for name, one in zip(NAMES[:2], apart, strict=True)) if apart else NAMES[:2]
+    apart = told_apart(found.a, found.b)
+    named = (f"{name}: {one}" for name, one in zip(NAMES[:2], apart, strict=True)) if apart else NAMES[:2]
     return (*named, NAMES[2])
 
 

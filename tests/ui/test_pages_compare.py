@@ -196,6 +196,9 @@ def test_two_heads_of_one_run_share_their_prediction():
 
     app.button_group(key="b what").set_value("step").run()
 
+    assert re.search(
+        r"A \(trained\): Predicted next word after.*B \(untrained\): Predicted next word after", html(app), re.S
+    )
     assert html(app).count("Predicted next word after") == 2
     assert charts(app) == 5
 

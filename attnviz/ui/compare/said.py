@@ -2,6 +2,7 @@
 
 import streamlit as st
 
+from attnviz.figures.difference import told_apart
 from attnviz.metrics.beside import Beside, Side, vectors_apart
 from attnviz.ui.compare import words
 from attnviz.ui.shared import look, pictures, says
@@ -29,10 +30,12 @@ def both(a: Side, b: Side, found: Beside | None, cell: tuple[int, int] | None) -
     if a.record is b.record:
         quiet(words.ONE_RUN)
         sides, positions = [(words.A_AND_B, a)], positions[:1]
+    apart = told_apart(a, b) if len(sides) > 1 else None
     with st.container(horizontal=True, gap="large"):
-        for (name, side), (_, other), position in zip(sides, sides[::-1], positions, strict=True):
+        for i, ((name, side), (_, other), position) in enumerate(zip(sides, sides[::-1], positions, strict=True)):
             with st.container(width=560, key=f"said {name}"):
-                says.one(name, side.record, other.record, position, (side.sentence, other.sentence), positions)
+                called = words.SIDE.format(side=name, what=apart[i]) if apart else name
+                says.one(called, side.record, other.record, position, (side.sentence, other.sentence), positions)
     if options := _effects(a, b):
         with pictures.part(words.HOW_PROBABLE, "predictions", titled=False) as is_open:
             if is_open:
