@@ -12,6 +12,7 @@ from attnviz.charts.theme import LINE
 from attnviz.figures.line_plan import NUMBER, SAMPLES, Plan, shown_labels
 
 STRONGER = "the stronger a line, the larger its weight"
+UNLESS = "stronger line: larger weight; other rows are dimmed"
 
 
 def around(plan: Plan, title: str, said: Sequence[str]) -> Frame:
@@ -107,7 +108,7 @@ def _written(plan: Plan) -> Frame:
 def _legend(plan: Plan) -> Frame:
     y = plan.height + 40
     drawn = Frame(
-        words=(words(-plan.room, plan.height + 22, STRONGER, plan.colors.quiet),),
+        words=(words(-plan.room, plan.height + 22, STRONGER if plan.led is None else UNLESS, plan.colors.quiet),),
         ticks=tuple(
             words(x + 16, y + 15, f"{weight:g}", plan.colors.text)
             for x, weight in zip(plan.sample_places(), SAMPLES, strict=True)

@@ -17,6 +17,7 @@ from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Painted, Subsequent
 from attnviz.figures import lines as lines_figure
+from attnviz.figures.line_frame import UNLESS
 from attnviz.figures.line_plan import DASHES, styles_of
 from attnviz.figures.strands import MOST_LINES, MOST_TOKENS
 from attnviz.views import View
@@ -55,7 +56,8 @@ def test_the_lines_of_a_row_stand_out_until_a_token_is_picked():
 
     assert [row | {"faint": False} for row in drawn(led)] == drawn(plain)
     assert {row["query"] for row in drawn(led) if not row["faint"]} == {2}
-    assert "strong: those from 'sat' (2)" in said(led)
+    assert {"strong: those from 'sat' (2)", UNLESS} <= set(said(led))
+    assert UNLESS not in said(plain)
     assert data(lines(record, SITE, [0], row=2, pins={("key", 1)}), "lines") == data(
         lines(record, SITE, [0], pins={("key", 1)}), "lines"
     )

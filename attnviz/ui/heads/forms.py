@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import streamlit as st
 
-from attnviz import figures, views
+from attnviz import figures, metrics, views
 from attnviz.core.edits import Site
 from attnviz.figures import Figure
 from attnviz.figures import shade as shades
@@ -237,11 +237,14 @@ def _shade(form: str, at: Look, view: View, part: dict[str, slice]) -> shades.Sh
 
 
 def _arithmetic(at: Look, cell: Cell) -> None:
-    """A button that leads to how the number of a cell is computed."""
+    """A button that leads to how the number of a cell is computed; of a blocked one, to what made it 0."""
+    window = {"rows": slice(cell[0], cell[0] + 1), "columns": slice(cell[1], cell[1] + 1)}
+    found = views.see(at.record, at.site, sentence=at.sentence, **window).cells([at.head])[0]
+    is_blocked = found.states[0, 0] == metrics.BLOCKED
     icon = {"icon": ":material/calculate:", "type": "tertiary", "key": "arithmetic"}
-    if not st.button(words.ARITHMETIC, **icon):
+    if not st.button(words.WHY_NONE if is_blocked else words.ARITHMETIC, **icon):
         return
     look.look_at(at.site, at.head)
     state.put(CELL, cell)
-    state.put(STAGE, "softmax")  # the step that makes weights
+    state.put(STAGE, "mask" if is_blocked else "softmax")  # the step that makes weights, or that leaves none
     pages.go_to("Steps")

@@ -17,5 +17,5 @@ POINT_AT_PATCH = "Point at a patch to read its weight."
 
 # The sentence beside a map
 
-ARITHMETIC = "Show how this number is computed"
+ARITHMETIC, WHY_NONE = "Show how this number is computed", "Show why this weight is 0"
 ALL_HEADS, THIS_HEAD = "all heads", "this head"

@@ -1,6 +1,7 @@
 """What the model predicts, and what it predicted before anything was changed: in a line, and as a figure."""
 
 import math
+import re
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
@@ -18,6 +19,8 @@ from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import block, plain, quiet
 from attnviz.words import quoted, quoted_token, turned
 
+MOST_LARGE = 110
+"""Characters of a prediction that is written large: more take two lines in the place of one, so that nothing moves."""
 MOST_SAME = 4
 """Words in a row that both predictions have and a phone shows all of."""
 
@@ -68,7 +71,8 @@ def line(at: Look, position: int | None = None) -> None:
     """The text that the model wrote, a word, a label, or how alike sentences are; before the edits, too."""
     position = at.position if position is None else position
     if made := _line(at, position) if at.record.vectors is None or at.record.labels is not None else _vectors(at):
-        st.html(f'<div class="says" role="status">{made}</div>')
+        css = "says small" if len(re.sub("<[^>]*>", "", made)) > MOST_LARGE else "says"
+        st.html(f'<div class="{css}" role="status">{made}</div>')
 
 
 def _line(at: Look, position: int) -> str:
