@@ -93,8 +93,8 @@ def _places() -> tuple[DeltaGenerator, DeltaGenerator, DeltaGenerator, DeltaGene
     """For the head that answers, questions, texts, and numbers: on a phone in this order, else in two columns."""
     if look.room():
         return st.container(), st.container(), st.container(), st.container()
-    with st.container(horizontal=True, wrap=False, gap="large"):
-        beside, chosen = st.container(width=500), st.container(width="stretch")
+    with st.container(horizontal=True, gap="large"):
+        beside, chosen = st.container(width=500), st.container(width="stretch", key="over-corpus")
         return chosen.container(), beside.container(), chosen.container(), beside.container()
 
 

@@ -10,9 +10,9 @@ STEP, COMMANDS = (
     "attnviz atlas build {model}{step} texts.txt -o atlas/\n{variable}=atlas/ attnviz app",
 )
 TITLE = "What each head of {model} does over {texts:,} texts"
-CHOOSE = "One text can mislead, so all heads were measured on {texts:,} texts ({tokens:,} tokens). "
-CHOOSE_ROLE = "Choose a role: the texts show its head at work."
-CHOOSE_HEAD = "Choose a head above: the texts show it at work."
+CHOOSE = "One text can mislead: all heads were measured on {texts:,} ({tokens:,} tokens). "
+CHOOSE_ROLE = "Choose a role to see its head at work."
+CHOOSE_HEAD = "Choose a head above to see it at work."
 ROLES, ROLE_OF = "Known roles", "{role} *{head}*"
 ANSWER = "{head} {does}."
 ALL_HEADS = "All heads, by any two numbers"

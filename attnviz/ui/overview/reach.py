@@ -30,7 +30,8 @@ FOLLOWED: Setting[tuple] = kept("follow asked", ())
 ASKED_FLOW: Setting[tuple] = kept("flow asked", ())
 
 IN_PLACE = """<style>.st-key-where > :is(.st-key-site, .st-key-show) {display: none;}
-@media (max-width: 640px) {.stApp .st-key-where > .st-key-after {flex: 1 0 160px;}}</style>"""
+@media (max-width: 640px) {.stApp .st-key-where > .st-key-after {flex: 1 0 160px;}}
+.st-key-picture-reached .marks {max-width: 100%; height: auto;}</style>"""
 """A stack and a position stand where other pages have a layer and a head, which rollout does not ask for."""
 
 FEW = 16
