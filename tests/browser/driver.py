@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from axe_playwright_python.base import AXE_SCRIPT
-from playwright.sync_api import Browser, BrowserContext, Error, Locator, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Error, Locator, Page, sync_playwright
 
 ROOT = Path(__file__).parents[2]
 FLAGS = [
@@ -243,9 +243,12 @@ def link(page: Page) -> str:
 
 
 def expect_link(page: Page, *parts: str) -> None:
-    """The link comes to hold each of these, and the app to rest: a link is written at the end of a run."""
+    """The link comes to hold each of these, and the app to rest: a link is written at the end of a run.
+
+    Playwright's own expectation of an address reads the whole page aloud to itself each time that it is not there yet.
+    """
     for part in parts:
-        expect(page).to_have_url(re.compile(rf"[?&]{re.escape(part)}"))
+        page.wait_for_url(re.compile(rf"[?&]{re.escape(part)}"), wait_until="commit")
     settled(page)
 
 

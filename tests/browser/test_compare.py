@@ -63,7 +63,7 @@ def test_a_phone_shows_a_and_b_and_their_difference_at_once(window, server):
     assert max(box["y"] + box["height"] for box in maps) - min(box["y"] for box in maps) < 600
     assert page.locator(".st-key-picture-difference[data-wide]").count() == 0
     for width, in_a_row in ((1000, False), (1440, True)):
-        page.set_viewport_size({"width": width, "height": 844})
+        driver.resize(page, width, 844, "light")
         driver.settled(page)
         tops = [image.bounding_box()["y"] for image in picture(page, "difference").locator(".panels image").all()]
         assert (tops[0] == tops[2]) == in_a_row

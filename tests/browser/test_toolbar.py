@@ -190,7 +190,7 @@ def test_the_phone_folds_the_controls(window, server, context):
     driver.settled(page)
     page.emulate_media(color_scheme="light")
     expect(label).to_have_css("fill", light)
-    page.set_viewport_size({"width": 800, "height": 900})
+    driver.resize(page, 800, 900, "light")
     driver.settled(page)
 
     assert page.evaluate(TITLE) < 330

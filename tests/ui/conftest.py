@@ -5,9 +5,21 @@ from functools import cache
 
 import pytest
 from streamlit.components.v2 import manifest_scanner
+from streamlit.testing.v1 import local_script_runner
 
 manifest_scanner.scan_component_manifests = cache(manifest_scanner.scan_component_manifests)
 """Streamlit looks through all installed packages whenever a test runs a page: five times as long as the page takes."""
+
+_ended = local_script_runner.require_widgets_deltas
+
+
+def ended(runner, timeout: float) -> None:
+    """Wait for the end of a page's run; Streamlit asks a thousand times a second, which slows the run down."""
+    runner._script_thread.join(timeout)
+    _ended(runner, timeout)
+
+
+local_script_runner.require_widgets_deltas = ended
 
 
 @pytest.fixture(scope="module", autouse=True)
