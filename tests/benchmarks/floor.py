@@ -107,7 +107,13 @@ def script(what: str) -> Iterator[tuple[str, int, bool]]:
     """Clicks to states that were never seen: what to press, and whether it is one that counts."""
     if what == "mask":
         yield ".st-key-mask-menu button", 0, False
+    if what == "knob":
+        yield "text=Try changes", 0, False
     for i in range(ROUNDS + 2):
+        if what == "knob":  # of the page Steps, as `app.knobs` turns them
+            yield app.KNOB, (1, 3, 4)[app.gray(i, 3)], False
+            yield app.KNOB, 0, i > 1
+            continue
         yield app.EYE, app.gray(i, 8), what == "head" and i > 1
         if what == "mask":
             yield app.MASK, 0, i > 1
@@ -116,7 +122,8 @@ def script(what: str) -> Iterator[tuple[str, int, bool]]:
 def measured(browser: Browser, ours: tuple[str, int], bare: tuple[str, int], n: int, what: str) -> Iterator[list[str]]:
     """Clicks on a page, on a bare one, and on the page whose messages are sent again."""
     query = urlencode({"model": "scratch", "num_heads": "8", "text": f"{what} {app.sentence(n - 1)}"})
-    page, floor = Tab(browser, f"{ours[0]}/?{query}", ours[1]), Tab(browser, *bare)
+    path = f"steps?mask=subsequent&stage=softmax&{query}" if what == "knob" else f"?{query}"
+    page, floor = Tab(browser, f"{ours[0]}/{path}", ours[1]), Tab(browser, *bare)
     opening, answers = list(page.received), []
     for i, pressed in enumerate(script(what)):
         answers.append(page.press(*pressed))
@@ -125,7 +132,7 @@ def measured(browser: Browser, ours: tuple[str, int], bare: tuple[str, int], n: 
     config = json.load(urllib.request.urlopen(f"{ours[0]}/_stcore/host-config"))
     again = Recorded(opening, config)
     with again.running() as address:
-        tab = Tab(browser, f"{address}/?{query}")
+        tab = Tab(browser, f"{address}/{path.removeprefix('steps')}")
         for pressed, again.due in zip(script(what), answers, strict=True):
             tab.press(*pressed)
         tab.page.close()
@@ -142,7 +149,8 @@ def main(lengths: tuple[int, ...] = LENGTHS) -> None:
     try:
         with driver.chromium() as browser:
             ours, bare = ((address, process.pid) for address, process in running)
-            rows = [row for n in lengths for what in ("head", "mask") for row in measured(browser, ours, bare, n, what)]
+            clicks = [(n, what) for n in lengths for what in ("head", "mask", *["knob"] * (n < 64))]
+            rows = [row for click in clicks for row in measured(browser, ours, bare, *click)]
             table("A click, with its server and without", ["tokens", "what", "", "painted", "tab", "server"], rows)
     finally:
         for _, process in running:
