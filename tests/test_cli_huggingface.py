@@ -274,7 +274,7 @@ def test_a_server_names_the_models_that_it_lets_in(run, folder, monkeypatch):
         ("BertModel", ["head", CAT, "--step", "3"], "has no setting 'step'"),
         ("BertModel", ["head", CAT, "--head", "3"], "There is no head 3; there are 3, counted from 0."),
         ("BertModel", ["head", CAT, "--off", "d0.1"], "has no decoder layer 0. It has: encoder layer 0"),
-        ("BertModel", ["head", "the " * 20], "A sentence has 22 tokens;"),
+        ("BertModel", ["head", "the " * 20], "Line 1 has 22 tokens;"),
     ],
 )
 def test_a_mistake_is_answered_in_one_line(run, folder, tmp_path, kind, arguments, reason):

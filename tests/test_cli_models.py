@@ -327,7 +327,7 @@ def test_a_setting_of_random_weights_is_not_dropped_by_a_trained_model(run, flag
         (["head", CAT, "--off", "e0.3"], "There is no head 3 of encoder layer 0; there are 3"),
         (["head", CAT, "--off", "d5.0"], "'translator' has no decoder layer 5."),
         (["predict", CAT, "--model", "scratch"], "'scratch' says nothing, its weights are random"),
-        (["predict", "the " * 13], "A sentence has 14 tokens; 'translator' reads up to 13."),
+        (["predict", "the " * 13], "Line 1 has 14 tokens; 'translator' reads up to 13."),
         (["predict", CAT, "--json", "-o", "says.svg"], "Give --json or --output, not both."),
         (["change", CAT], "Nothing is changed; give --mask,"),
         (["tokens", CAT, "--kind", "encoder"], "Unrecognized arguments: --kind"),

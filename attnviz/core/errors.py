@@ -25,7 +25,7 @@ class InputError(AttnvizError):
 
 
 class TooLong(InputError):
-    """A sentence has more tokens than a model reads; the message names its line, if there are several.
+    """A sentence has more tokens than a model reads; the message names its line.
 
     Attributes:
         longest: how many tokens the model reads.
@@ -34,7 +34,7 @@ class TooLong(InputError):
     def __init__(self, lengths: Sequence[int], longest: int, reads: str):
         at, length = next((i, length) for i, length in enumerate(lengths, 1) if length > longest)
         self.longest = longest
-        super().__init__(f"{f'Line {at}' if len(lengths) > 1 else 'A sentence'} has {length:,} tokens; {reads}")
+        super().__init__(f"Line {at} has {length:,} tokens; {reads}")
 
 
 class Canceled(InputError):

@@ -498,7 +498,7 @@ def test_a_link_to_a_head_that_is_not_there_says_what_is(folder):
 def test_a_text_that_is_too_long_is_told_both_numbers(folder):
     app = pretrained(folder("BertModel"), text="the " * 20)
 
-    assert f"A sentence has 22 tokens; {folder('BertModel')} reads up to 16. Shorten it." in html(app)
+    assert f"Line 1 has 22 tokens; {folder('BertModel')} reads up to 16. Shorten it." in html(app)
     assert app.text_area(key="text").value == "the " * 20
 
 

@@ -142,6 +142,7 @@ if (!window.attnvizWalk) {
     ".st-key-icon-redo": says("redo"),
     "[class*=st-key-chip-]": says("undo change"),
     ".st-key-nearer": says("nearer"),
+    ".st-key-welcome:has([data-hides]) .st-key-card-Hide-the-future": says("hides"),
   };
   document.addEventListener("mouseover", ({target: box}) => {  // where the pointer rests: what is cut, and what an eye does
     if (box.matches?.("input[role=combobox]")) box.title = box.scrollWidth > box.clientWidth ? box.value : "";

@@ -164,14 +164,13 @@ def cards(settings: Mapping[str, Setting], source: Source | None, *, here: bool 
         undo = _way_back(now, own=own) if frame else ""
         framed = f"<style>{frame} {{{FRAMED}}}</style>" if frame else ""
         css = "guide" if frame or not own else "guide quiet"
-        st.html(f'<div class="{css}"><p>{plain(says)}{undo}</p>{framed}</div>')
+        hides = "" if source is None or _can(words.HIDE_THE_FUTURE, source) else " data-hides"
+        st.html(f'<div class="{css}"{hides}><p>{plain(says)}{undo}</p>{framed}</div>')
         for name, one in CARDS.items():
             acts = own and (now[TYPED] or _can(name, source))
             act = (_try, (name, source, settings)) if acts else (_open, (name, settings))
-            drawn = {
-                "icon": f":material/{one.icon}:",
-                "type": "primary" if name == (chosen or words.READ_A_MAP) else "secondary",
-            }
+            filled = name == (chosen or words.READ_A_MAP)
+            drawn = {"icon": f":material/{one.icon}:", "type": "primary" if filled else "secondary"}
             if st.button(name, key=f"card {name}", on_click=act[0], args=act[1], **drawn):
                 st.rerun()  # the model and the text stand above the page
         school = {"icon": ":material/school:", "type": "tertiary"}
