@@ -30,6 +30,9 @@ HIGH = 480
 LARGE, LARGEST, BANDED, SMALLEST, GAP = 190, 96, 72, 26, 10
 """Pixels: sides of a thumbnail of few heads, of many, of kinds beside each other and of very many, and between two."""
 
+FINGER = 44
+"""Pixels from a thumbnail to the next one on a phone where they are too many to be seen at once."""
+
 FEW, ORDERED = 4, 170
 """Heads that are large on every screen, and pixels of their sides at most where they have names and captions."""
 
@@ -150,7 +153,8 @@ def _side(record: Record, most: int, width: int) -> int:
     kinds = len(layers) or 1
     banded = int(((width - APART * (kinds - 1)) / kinds - LEFT + GAP) / max(1, most)) - GAP
     largest = banded if kinds > 1 and BANDED <= banded < largest else largest
-    return max(SMALLEST, min(largest, int((width - LEFT + GAP) / max(1, most)) - GAP))
+    fits = int((width - LEFT + GAP) / max(1, most)) - GAP
+    return FINGER - GAP if fits < SMALLEST and width < WIDTH else max(SMALLEST, min(largest, fits))
 
 
 def _in_order(order: tuple[Head, ...], captions: tuple[str, ...], width: int, colors: Theme) -> Mosaic:

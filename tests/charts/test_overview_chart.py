@@ -11,7 +11,7 @@ from attnviz import api
 from attnviz.charts.style import Style
 from attnviz.core.edits import Edits, Site
 from attnviz.figures import scatter
-from attnviz.figures.overview import FULL, GAP, LARGEST, SMALLEST, WIDTH, drawing_of, is_flat
+from attnviz.figures.overview import FINGER, FULL, GAP, LARGEST, SMALLEST, WIDTH, drawing_of, is_flat
 from attnviz.metrics.heads import head_metrics
 
 TITLES = {"entropy": "Entropy (nats)", "previous": "Previous token"}
@@ -216,9 +216,14 @@ def test_axes_go_from_the_least_number_to_the_largest(record):
     assert {row["at"] for row in rows} == {0.5}
 
 
-def test_on_a_phone_all_heads_of_a_layer_fit(record):
-    """Thumbnails get smaller, and kinds that stood beside each other one below the other."""
+def test_on_a_phone_all_heads_of_a_layer_fit_or_can_be_tapped(record):
+    """Thumbnails get smaller, and kinds that stood beside each other one below the other. More heads are scrolled, each
+    as large as a finger."""
     places = drawing_of(record, None, (), 0, Style(room=358, on_screen=True)).tables["heads"]
 
+    many = api.analyze("the cat", "scratch", d_model=64, num_heads=16, num_layers=2)
+    scrolled = drawing_of(many, None, (), 0, Style(room=358, on_screen=True)).tables["heads"]
+
+    assert scrolled["x"][1] - scrolled["x"][0] == FINGER
     assert len({*places["x"]}) == max(step.num_heads for step in record.steps)
     assert max(places["x"]) + (places["x"][1] - places["x"][0]) <= 358 + GAP
