@@ -70,7 +70,7 @@ def _row(found: Behavior, i: int, columns: list[str], kind: str) -> str:
     """Role and what was measured; below, folded, the evidence."""
     numbers = _numbers(found, i)
     known = words.ACCURACY in numbers
-    bars = {words.ACCURACY: f'<i style="--on: {found.on:.1%}; --off: {found.off[i]:.1%}"></i>'} if known else {}
+    bars = {words.ACCURACY: f'<i style="--on:{found.on:.1%};--off:{found.off[i]:.1%}"></i>'} if known else {}
     cells = (f"{escape(numbers.get(name, '–'))}{bars.get(name, '')}" for name in columns)
     cells = "".join(f"<span><small>{name}</small>{cell}</span>" for name, cell in zip(columns, cells, strict=True))
     does = f"{found.does[:1].upper()}{found.does[1:].rstrip('. ')}"

@@ -46,8 +46,8 @@ def _table(at: Look, known: Numbers, *, found: Sweep, names: tuple[str, ...]) ->
     by = found.by
     _verdict(at, found)
     change, changes = known.row((at.site, at.number))[by], known.table[by]
-    ranks = {"rank": 1 + int((changes > change).sum()), "count": int(changes.notna().sum())}
-    card.named(at, rank="" if pd.isna(change) else words.RANK.format(brief=at.site.brief(at.number), **ranks))
+    rank, count, brief = 1 + int((changes > change).sum()), int(changes.notna().sum()), at.site.brief(at.number)
+    card.named(at, rank="" if pd.isna(change) else words.RANK.format(brief=brief, rank=rank, count=count))
     ranked = known.table.sort_values(by, ascending=False, kind="stable")
     tables.choosing(at, ranked, names, key="tested", brief=len(ranked) > FEW)
     means = (words.NUMBER_MEANS.format(number=TITLES[name], means=card.meant(name)) for name in names)

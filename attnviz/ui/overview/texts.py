@@ -18,7 +18,7 @@ from attnviz.ui.shared import cache, cores, everything, look, pictures, runs, st
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.setting import Setting, kept
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import in_words, lead, note, plain, quiet
+from attnviz.ui.shared.text import Markup, block, in_words, lead, note, plain, quiet
 from attnviz.ui.shared.toolbar import Bar
 
 MEASURED: Setting[tuple | None] = kept("over texts", None)
@@ -166,5 +166,6 @@ def _texts(lines: tuple[str, ...], high: int = 460) -> None:
     if len(lines) > AT_ONCE:
         st.dataframe({words.UPLOAD: lines}, height=high)
         return
-    items, named = "".join(f"<li>{plain(line)}</li>" for line in lines), f'role="region" aria-label="{words.UPLOAD}"'
-    st.html(f'<div class="texts" {named} tabindex="0" style="max-height: {high}px"><ol>{items}</ol></div>')
+    listed = Markup(f"<ol>{''.join(f'<li>{plain(line)}</li>' for line in lines)}</ol>")
+    frame = {"role": "region", "tabindex": "0", "aria-label": words.UPLOAD, "style": f"max-height:{high}px"}
+    block(listed, "texts", **frame)

@@ -162,7 +162,7 @@ def part(title: str, key: str, opened: bool = False, *, titled: bool = True) -> 
 def numbers(figure: Figure, key: str, what: str = "", opened: bool = False) -> None:
     """The same numbers as a table, folded. Where a row is a cell, choosing it selects the cell: by keyboard, too."""
     title = words.NUMBERS_OF.format(what=what) if what else words.NUMBERS
-    with folded(title, f"numbers {key}{' open' * opened}", opened) as is_open:
+    with folded(title, key=f"numbers {key}{' open' * opened}", opened=opened) as is_open:
         if is_open:
             _table(figure, key)
 
