@@ -5,6 +5,7 @@ import torch
 from attnviz.charts.state import State
 from attnviz.core.masks import Mask
 from attnviz.dialects import Dialect, Handed
+from attnviz.figures.mask import title_of
 from attnviz.figures.states import Grid, Tokens
 
 VALUES = {
@@ -52,7 +53,7 @@ def convention(mask: Mask, dialect: Dialect, queries: Tokens, keys: Tokens, *, s
         rows=rows,
         columns=keys,
         titles=titles,
-        lines=(shape,),
+        lines=(title_of(mask), shape),
         name=f"mask {dialect.name} {mask}",
     )
 
