@@ -22,8 +22,8 @@ THINNEST = 13
 FITS, NARROWEST = 24, 11
 """Columns of a map that is made to fit a phone at most, and pixels of its cells at least."""
 
-SEEN = 3
-"""Pixels of a cell of an image that has little room, so that a single one is found."""
+SEEN = 2
+"""Pixels of a cell of an image that has little room at least."""
 
 STRIDES = (1, 2, 4, 5, 8, 10, 15, 20)
 """Every token is labeled, or every second, fourth, ..."""

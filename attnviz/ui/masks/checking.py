@@ -11,6 +11,7 @@ import streamlit as st
 from torch import Tensor
 
 from attnviz import figures
+from attnviz.charts.size import RECTANGLES
 from attnviz.check import CHECKS, CONVENTIONS, KINDS, MEANT, MOST_CELLS, NOT_SURE, Finding, Report, check, reading
 from attnviz.core.amounts import counted
 from attnviz.core.errors import AttnvizError
@@ -152,7 +153,8 @@ def _has_cells(found: Finding) -> bool:
 def _picture(lab: Lab, what: str, array: Array, report: Report, grid: Grid | None) -> None:
     """The cells of a finding; else what was checked."""
     if grid is not None:
-        pictures.show(figures.states(grid, **lab.styled, side=SIDE), key="evidence")
+        small = {"side": SIDE} if max(grid.states.shape) <= RECTANGLES else {}  # so that a single cell is found
+        pictures.show(figures.states(grid, **lab.styled, **small), key="evidence")
     elif what == WEIGHTS:
         drawn = lab.drawn | WITH_WORDS
         pictures.picture(cache.drawn(figures.head, lab.record, lab.site, lab.number, **drawn), "checked")
