@@ -33,6 +33,7 @@ def draw(what: str, picture: str = "", ppi: float = POINTS_PER_INCH, fits: list[
     svg = resized(to_svg(picture), *fits) if fits else to_svg(picture)
     if what == "svg":
         return (re.sub(_SIDES, r'width="\1pt" height="\2pt"', svg, count=1) if fits else svg).encode()
+    svg = with_signs(svg)
     if what == "pdf":
         return vl_convert.svg_to_pdf(svg)
     sides = re.search(_SIDES, svg).groups()
@@ -46,6 +47,17 @@ def draw(what: str, picture: str = "", ppi: float = POINTS_PER_INCH, fits: list[
 
 
 _SIDES = r'width="(\S+)" height="(\S+)"'
+
+
+def with_signs(svg: str) -> str:
+    """The SVG whose texts with arrows or signs of mathematics ask first for a font that has them.
+
+    Noto Sans has none: of a text with one of them the whole was drawn in any font that does, bold and slanted.
+    """
+    return re.sub(_SIGNED, r"\1DejaVu Sans, \2", svg)
+
+
+_SIGNED = r'(<text\b[^<>]*font-family=")([^"]*sans-serif"[^<>]*>(?:(?!</?text\b).)*[\u2190-\u22ff\u25a0-\u25ff])'
 
 
 def resized(svg: str, scale: float, narrow: float, wide: float, high: float) -> str:

@@ -1,6 +1,7 @@
 """PNG, SVG and PDF: open them and find the picture."""
 
 import io
+import re
 import xml.etree.ElementTree as ET
 from types import SimpleNamespace
 
@@ -13,6 +14,7 @@ from pypdf import PdfReader
 
 from attnviz.core.errors import InputError
 from attnviz.export import ExportError, render
+from attnviz.export.worker import with_signs
 
 TOKENS = ["The", "cat", "sat", "on", "the", "mat"]
 SVG = "{http://www.w3.org/2000/svg}"
@@ -148,3 +150,13 @@ def test_a_format_there_is_not_is_refused_with_those_there_are(figure):
         render(figure, "gif")
     with pytest.raises(InputError, match="no figure"):
         render(SimpleNamespace(), "png")
+
+
+def test_a_text_with_a_sign_asks_first_for_a_font_that_has_it():
+    """Noto Sans has no minus and no arrow: the whole text was drawn in any font with one, bold and slanted."""
+    tag, texts = '<text y="1" font-family="Noto Sans, sans-serif"', ["0.5", "A − B", "<tspan>1% → 2%</tspan>"]
+
+    signed = with_signs("".join([f"{tag}/>", *(f"{tag}>{text}</text>" for text in texts)]))
+
+    assert re.findall(r'"DejaVu Sans, [^>]*>(.*?)</text>', signed) == texts[1:]
+    assert signed.count("DejaVu Sans") == 2
