@@ -8,10 +8,11 @@ import math
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from textwrap import wrap
 
 import altair as alt
 
-from attnviz.charts.frame import Frame, balanced, box, text_width, words
+from attnviz.charts.frame import Frame, box, text_width, words
 from attnviz.charts.size import Size
 from attnviz.charts.theme import TEXT_SIZE, WORD_CHARACTER, Theme
 from attnviz.core.display import band_keys, isolated, shown
@@ -153,7 +154,7 @@ def band_axis(colors: Theme, **settings) -> alt.Axis:
 
 def corner(title: str, room: Edges, colors: Theme) -> Frame:
     """A title of the rows over their labels."""
-    said = balanced(title, int(CORNER / WORD_CHARACTER))
+    said = wrap(title, int(CORNER / WORD_CHARACTER), break_long_words=False)
     tops = (-PADDING - (len(said) - i - 0.5) * (TEXT_SIZE + 2) for i in range(len(said)))
     return Frame(words=tuple(words(room.left, y, line, colors.quiet) for y, line in zip(tops, said, strict=True)))
 
