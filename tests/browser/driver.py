@@ -112,7 +112,7 @@ def windows(context: BrowserContext) -> Iterator[Callable[..., Page]]:
             page.close()
         for event, listener in LISTENERS.pop(page):
             page.remove_listener(event, listener)
-    assert problems == []
+    assert problems == [], problems
 
 
 def resize(page: Page, width: int, height: int, scheme: str) -> None:

@@ -21,7 +21,7 @@ def open_app(page: Page, server: str, path: str = "") -> None:
 def type_sentence(page: Page, text: str) -> None:
     page.get_by_label("Sentence").first.fill(text)
     page.keyboard.press("Control+Enter")
-    page.wait_for_function("text => new URLSearchParams(location.search).get('text') === text", arg=text)
+    page.wait_for_function("text => new URLSearchParams(location.search).get('text') === text", arg=text, polling=50)
     driver.settled(page)
 
 

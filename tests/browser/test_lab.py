@@ -4,7 +4,7 @@ import re
 
 import driver
 import pytest
-from driver import picture
+from driver import expect_link, picture
 from playwright.sync_api import Page, expect
 from test_journeys import open_app
 
@@ -18,12 +18,6 @@ def cell(page: Page, query: int, key: int) -> tuple[float, float]:
     grid.scroll_into_view_if_needed()
     box = grid.locator(f"g.mark-rect:has(path:nth-child({N * N})) path").nth(query * N + key).bounding_box()
     return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
-
-
-def address(page: Page, what: str) -> None:
-    """Wait until the link says it."""
-    page.wait_for_function("what => location.search.includes(what)", arg=what)
-    driver.settled(page)
 
 
 def paint(page: Page) -> None:
@@ -41,12 +35,12 @@ def test_a_rule_is_switched_off_undone_and_linked(page, server):
     open_app(page, server, "masks?mask=subsequent.window-1")
     expect(picture(page, "mask")).to_contain_text("blocked by window (1 before, 0 after)")
     page.get_by_text("window", exact=True).click()
-    address(page, "off-window-1")
+    expect_link(page, "mask=subsequent.off-window-1")
 
     expect(picture(page, "mask")).not_to_contain_text("window")
 
     page.get_by_role("button", name="Undo", exact=False).first.click()
-    address(page, "mask=subsequent.window-1")
+    expect_link(page, "mask=subsequent.window-1")
 
     expect(picture(page, "mask")).to_contain_text("blocked by window (1 before, 0 after)")
 
@@ -94,7 +88,7 @@ def test_clicks_and_drags_paint_and_are_taken_back(page, server):
         expect(picture(page, "mask")).to_contain_text(text)
     paint(page)
     page.mouse.click(*cell(page, 5, 1))
-    address(page, "mask=subsequent.painted-5_1")
+    expect_link(page, "mask=subsequent.painted-5_1")
 
     expect(picture(page, "mask")).to_contain_text("blocked by painted")
 
@@ -102,7 +96,7 @@ def test_clicks_and_drags_paint_and_are_taken_back(page, server):
     expect(picture(page, "mask")).not_to_contain_text("painted")
     driver.settled(page)
     page.mouse.click(*cell(page, 1, 5))
-    address(page, "mask=subsequent.opened-1_5")
+    expect_link(page, "mask=subsequent.opened-1_5")
     page.get_by_role("button", name="Undo").first.click()
     expect(page).not_to_have_url(re.compile("opened"))
     driver.settled(page)
@@ -112,14 +106,14 @@ def test_clicks_and_drags_paint_and_are_taken_back(page, server):
     page.mouse.move(*cell(page, 5, 1), steps=4)
     page.mouse.move(*cell(page, 6, 2), steps=4)
     page.mouse.up()
-    address(page, "mask=subsequent.painted-4_0_6_2")
+    expect_link(page, "mask=subsequent.painted-4_0_6_2")
     expect(page.locator(".st-key-picture-mask .drag_brush path")).to_have_attribute("d", "M0,0h0v0h0Z")
     page.mouse.click(*cell(page, 5, 0))
-    address(page, "mask=subsequent.painted-4_0_4_2-5_1_5_2-6_0_6_2")
+    expect_link(page, "mask=subsequent.painted-4_0_4_2-5_1_5_2-6_0_6_2")
     for _ in range(2):
         page.get_by_role("button", name="Undo").first.click()
         driver.settled(page)
-    address(page, "mask=subsequent")
+    expect_link(page, "mask=subsequent")
 
     expect(picture(page, "mask")).not_to_contain_text("painted")
 
@@ -130,6 +124,6 @@ def test_clicks_and_drags_paint_and_are_taken_back(page, server):
     table.focus()
     for key in ("ArrowRight", "ArrowRight", "Space"):
         page.keyboard.press(key)
-    address(page, "mask=subsequent.painted-0_0")
+    expect_link(page, "mask=subsequent.painted-0_0")
 
     expect(picture(page, "mask")).to_contain_text("none")

@@ -49,8 +49,8 @@ MARKED = "name => document.querySelector('.st-key-pages [aria-current=page]')?.t
 
 def arrived(page: Page, name: str) -> None:
     path = "/" if name == "Heads" else f"/{name.lower()}"
-    page.wait_for_function("path => location.pathname === path", arg=path)
-    page.wait_for_function(MARKED, arg=name)
+    page.wait_for_function("path => location.pathname === path", arg=path, polling=50)
+    page.wait_for_function(MARKED, arg=name, polling=50)
     driver.settled(page)
 
 

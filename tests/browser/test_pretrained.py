@@ -123,5 +123,5 @@ def test_a_download_is_asked_for_shown_canceled_and_made(page, hub):
     fake.fault = None
     button.click()
 
-    expect(picture(page, "head")).to_contain_text(f"Head 0 of decoder layer 0 · {NAME}", timeout=LOADING)
+    expect(picture(page, "head")).to_contain_text("Head 0 of decoder layer 0 · story", timeout=LOADING)
     expect(page.locator(".note")).to_have_count(0)
