@@ -221,7 +221,7 @@ def test_a_long_name_of_a_module_is_cut_at_its_beginning():
 
 def told(app) -> str:
     """What is said of the prediction."""
-    return next(part for part in (one.proto.body for one in app.get("html")) if 'class="says"' in part)
+    return next(part for part in (one.proto.body for one in app.get("html")) if 'class="says' in part)
 
 
 def test_an_offered_source_is_one_more_model(monkeypatch):

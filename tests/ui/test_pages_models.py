@@ -36,7 +36,7 @@ def model_page():
 
 def said(app) -> str:
     """What the model says, with its marks."""
-    return next(part for part in (e.proto.body for e in app.get("html")) if 'class="says"' in part)
+    return next(part for part in (e.proto.body for e in app.get("html")) if 'class="says' in part)
 
 
 def chosen(app, model: str):
@@ -258,7 +258,7 @@ def test_random_weights_say_nothing():
     """There is no sentence about a word, no choice of figures, and no slider; but a caution."""
     app = opened(model="scratch")
 
-    assert 'class="says"' not in html(app)
+    assert 'class="says' not in html(app)
     assert not app.select_slider
     assert not [group for group in app.button_group if group.key == "effect shown"]
     assert "shows the mechanics, not meaning" in html(app)
