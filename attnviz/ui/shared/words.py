@@ -290,7 +290,6 @@ MANY_CELLS = "'{part}' paints too many cells, or none; up to {most:,} may be pai
 CLAIM = "See where each attention head looks, and what breaks when you change it."
 LEARN = "Course"
 READ_A_MAP, HIDE_THE_FUTURE, SWITCH_OFF = "Read a map", "Hide the future", "Switch off a head"
-HIDES_ITSELF = "This model hides the future by itself: opens one that does not"
 ASK_BECAUSE = "Row “because”: to predict “it”, the head looks most at “cat”. Where does it look in row “was”?"
 TIRED = "The mouse sat on the mat because it was tired."
 ASK_FUTURE = "In this translator each English word now sees only those before it. Which French words change?"
@@ -342,7 +341,7 @@ IN_BROWSER = {
     "touch": "On this screen",
     "first screen": "Open the first screen again",
     "guide": GUIDE,
-    "hides": HIDES_ITSELF,
+    "hides": "This model hides the future by itself: opens one that does not",
 }
 TERMS = {
     "query": "A token that looks: one row of the map. Its weights sum to 1.",
