@@ -125,8 +125,8 @@ def test_a_head_that_is_off_leads_to_the_first_weights_that_it_moves():
     """Its own layer's weights stay: the prediction that changes most is told, and one click compares what moved."""
     app = compare(off="d0.0", site="d0", show="0")
 
-    assert said(app) == "Most changed prediction, after 'on' (4): 'the' goes from 99.9% in B to 53.0% in A."
-    assert "A, filled bars: head 0 of decoder layer 0 off. B, hollow bars: original model." in html(app)
+    assert said(app) == "Most changed prediction, after 'on' (4): 'the' goes from 99.9% to 53.0%."
+    assert "From B, original model (hollow bars), to A, head 0 of decoder layer 0 off (filled bars)." in html(app)
     assert "A head that is off looks where it looked before" in html(app)
     assert "The first weights that move are those of decoder layer 1." in html(app)
     assert charts(app) == 4
@@ -138,7 +138,7 @@ def test_a_head_that_is_off_leads_to_the_first_weights_that_it_moves():
 
     app = compare(off="d1.0", site="d1", show="0", cell="5.2")
 
-    assert said(app) == "Prediction after 'the' (5): 'mat' goes from 9.3% in B to 25.5% in A."
+    assert said(app) == "Prediction after 'the' (5): 'mat' goes from 9.3% to 25.5%."
     assert "No weight of any layer moves: only what the model predicts." in html(app)
 
 

@@ -57,7 +57,7 @@ def _pictures(lab: Lab, shown: Mask, own: list[int]) -> dict[str, tuple[figures.
             options |= {"icon": ":material/format_align_right:", "disabled": bool(lab.source.read_only)}
             st.button(words.USE_EXAMPLE, key="left padding", **options)
     says = found.says if found else words.MASKED_ROWS.format(count=len(empty), queries=queries)
-    verdict(says, "notice" if empty else "right")
+    verdict(says if own else words.OF_EXAMPLE.format(says=says), "notice" if empty else "right")
     left, right = st.columns(2, gap="large")
     with left:
         row = _rows(lab, shown, empty)

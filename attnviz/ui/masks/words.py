@@ -136,6 +136,7 @@ MISTAKE_MEANS = "The page takes the mask that the reader saw, and the leak test 
 USE_EXAMPLE = "Use this mask"
 MASKED_ROWS = "{count} of {queries} rows have no key left."
 EXAMPLE = "The mask of this page leaves each row a key. An example instead: {mask}."
+OF_EXAMPLE = "In this example {says}"
 NONE_ALONE = "With a single token there is none."
 POLICIES = {
     "zero": "All weights are 0: the row adds nothing, and its token goes on as it is. "
@@ -168,7 +169,7 @@ HOW = "A row whose output moves when the word of a column is changed has seen th
 MISTAKE, UNDO_MISTAKE = "The mask of this page is a mistake on purpose.", "Undo the mistake"
 TAKES_LONG = "Each of {tokens} tokens is changed and the model run again: that takes a while here."
 BECAME_NAN = "not a number"
-MOVED_MOST, MOVED_AS = "Outputs that moved most", ("output at", "when this changed", "moved by", "verdict")
+MOVED_MOST, MOVED_AS = "Outputs that another word moved most", ("output at", "when this changed", "moved by", "verdict")
 TEST, TOKENS_CHANGED = "Test for leaks", "tokens changed"
 
 # Check

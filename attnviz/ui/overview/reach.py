@@ -120,8 +120,14 @@ def _one(bar: Bar, last: Site) -> None:
         quiet(str(error))
         return
     traced = Traced(at.record, found, last.layer, {position: rows[0].numpy()})
-    in_words(sentences.reached(traced.shares[position], traced.texts, position))
+    in_words(_said(traced, position))
     pictures.show(figures.rollout_row(traced, position, dark=at.dark), "reached", menu=bar.export, table=True)
+
+
+def _said(traced: Traced, position: int) -> str:
+    """What a position is mixed from; that it is of the decoder alone, where its cross-attention is left out."""
+    says = sentences.reached(traced.shares[position], traced.texts, position)
+    return words.DECODER_ALONE.format(says=says) if traced.found.note else says
 
 
 def _wanted(at: Look) -> bool:
@@ -152,7 +158,7 @@ def _draw(bar: Bar, traced: Traced, position: int) -> None:
     """The map, and beside it one of its rows, the flow, the row's numbers and how they are computed."""
     at, tile = bar.at, traced.tile
     clicked = look.clicks("reach", lambda point: state.put(QUERY, int(point["query"]) * tile))
-    said = sentences.reached(traced.shares[position], traced.texts, position)
+    said = _said(traced, position)
     if look.room():
         in_words(said)
     with st.container(horizontal=True, gap="large"):

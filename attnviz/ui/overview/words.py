@@ -94,6 +94,7 @@ ROLLOUT_IS = (
     "brings (the mean of its heads, also those that are off). Values and feed-forward networks are ignored: it shows "
     "where content can go, not what is used. Source: Abnar and Zuidema 2020."
 )
+DECODER_ALONE = "Within the decoder alone, {says}"
 STACK, AFTER_LAYER = "Stack and layer", "{0.kind} after layer {0.layer}"
 POSITION, THIS_POSITION = "Position", "this position"
 ONE_POSITION = "The table of all positions is too large, so one of them is followed. It goes through {cost}."
