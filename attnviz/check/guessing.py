@@ -20,13 +20,24 @@ def evidence(open_where: Judged, masked_where: Judged) -> tuple[int, tuple[str, 
     readings = [small(words.is_what(one.judgement)) for one in (open_where, masked_where) if one.judgement.found]
     if (open_where.is_right and masked_where.is_right) or (ours == theirs and len(readings) == 2):
         return 0, (f"Read so, {readings[0]}; read the other way, {readings[1]}.",)
-    if ours == theirs:
+    if ours == theirs or _far_fetched(open_where, masked_where) or _far_fetched(masked_where, open_where):
         return _marks(open_where.may_attend)
     better, worse = (open_where, masked_where) if ours < theirs else (masked_where, open_where)
     points = 4 if better.is_right and not worse.is_right else 2
     found = worse.judgement.found
     other = small(words.is_what(worse.judgement)) if found else "it is no mask that is known here"
     return points if ours < theirs else -points, (f"Read the other way, {other}.",)
+
+
+def _far_fetched(mistaken: Judged, other: Judged) -> bool:
+    """Whether a reading needs a mistake, and leaves a row no key, where in the other every query sees itself.
+
+    What may be a single slip of the other is then not called a known mask with more wrong in it.
+    """
+    leaves_none = ~mistaken.may_attend.any(-1)
+    own = other.may_attend.diagonal(max(0, other.may_attend.shape[3] - other.may_attend.shape[2]), 2, 3)
+    known = bool(mistaken.judgement.found), bool(other.judgement.found)
+    return bool(known == (True, False) and mistaken.judgement.mistake and leaves_none.any() and own.all())
 
 
 def _rank(judged: Judged) -> tuple[int, float]:

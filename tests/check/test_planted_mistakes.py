@@ -26,6 +26,19 @@ RANDOM = "BigBird"
 RIGHT = [(n, name, mask) for n in SIZES for name, mask in published.right(n)]
 
 
+@pytest.mark.parametrize("n", [3, 4, 5, 6])
+def test_one_open_cell_of_the_future_is_named_however_small_the_causal_mask(n):
+    """It is not taken for the slip of another mask, read the other way. Key 1 open to query 0 is a prefix of 2."""
+    for query, key in zip(*np.triu_indices(n, 1), strict=True):
+        mask = np.tril(np.ones((n, n), dtype=int))
+        mask[query, key] = 1
+        found = check(mask)
+
+        assert found.convention == "zero-is-masked"
+        assert found.rules("warning") == (set() if (query, key) == (0, 1) else {"future-leak"})
+        assert not found.rules("error")
+
+
 def planted(n, name, mask, mistake):
     """The mask with a mistake in it, or None where it cannot be made or leaves no trace."""
     square = mask.shape[0] == mask.shape[1]
