@@ -333,6 +333,7 @@ def test_rollout_begins_with_the_row_of_the_selected_cell(stack, row):
 
     assert not app.exception
     assert app.selectbox(key="query").value == row
+    assert ("Within the decoder alone, " in html(app)) == (stack == "decoder")  # its cross-attention is left out
     app.selectbox(key="query").set_value(3).run()
     assert app.selectbox(key="query").value == 3
 
