@@ -72,6 +72,14 @@ def test_each_floor_loads_no_more_than_it_needs():
     assert shipped & {"sympy", "mpmath"} == set()
 
 
+def test_the_frame_of_the_app_waits_for_nothing_heavy():
+    """A server answers, and its pages have their frame, before torch and what draws are imported beside it."""
+    code = "import sys; from attnviz.ui import frame, server; print(*sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+
+    assert set(ran.stdout.split()) & {"torch", "numpy", "pandas", "altair", "attnviz.metrics"} == set()
+
+
 def test_every_public_name_is_there():
     """What `attnviz.__all__` promises can be had, also where it is imported on demand."""
     assert attnviz.__all__

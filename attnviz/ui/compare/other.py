@@ -22,10 +22,11 @@ from attnviz.sources.base import Source
 from attnviz.ui.compare import words
 from attnviz.ui.shared import arrivals, cache, files, look, pretrained, state
 from attnviz.ui.shared.examples import KNOWN
+from attnviz.ui.shared.inputs import unknown_words
 from attnviz.ui.shared.look import PLACE, Look, Place, place_of, place_text
 from attnviz.ui.shared.setting import Setting, State, coded, kept, reader
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import clean, note, quiet, unknown_words
+from attnviz.ui.shared.text import clean, note, quiet
 
 LONGEST = 2_000
 """Characters of a sentence, and of the name of a model."""

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import streamlit as st
 
 from attnviz import api
+from attnviz.core.display import shown as shown_token
 from attnviz.core.errors import AttnvizError, TooLong
 from attnviz.sources.base import Source
 from attnviz.ui.shared import (
@@ -26,10 +27,14 @@ from attnviz.ui.shared.examples import KNOWN, LEFT_OUT, TEXT
 from attnviz.ui.shared.pretrained import MODEL
 from attnviz.ui.shared.setting import PROBLEMS, Setting
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import clean, note, unknown_words
+from attnviz.ui.shared.text import Markup, clean, note, plain
+from attnviz.words import quoted
 
 WHOLE, BEGINNING = 20_000, 1_000
 """Characters of a text that its box holds, and of the beginning of a longer one."""
+
+MOST_UNKNOWN = 4
+"""Unknown words that are named."""
 
 MOST_PROBLEMS = 3
 """Things that are said to be wrong with a link, at most."""
@@ -119,6 +124,23 @@ def _say_problems() -> None:
         more = len(problems) - MOST_PROBLEMS
         said = [*problems[:MOST_PROBLEMS], *([words.MORE_PROBLEMS.format(count=more)] if more > 0 else [])]
         note(" ".join(said), "notice")
+
+
+def unknown_words(unknown: dict[str, tuple[str, ...]], read_as: str = "<unk>", who: str = words.THIS_MODEL) -> None:
+    """Which words the model does not know, each with a known one that is spelled most like it."""
+    if not unknown:
+        return
+    named = [
+        words.DID_YOU_MEAN.format(word=quoted(word), near=near[0]) if near else quoted(word)
+        for word, near in unknown.items()
+    ]
+    if len(named) > MOST_UNKNOWN:
+        named[MOST_UNKNOWN:] = [words.MORE.format(count=len(named) - MOST_UNKNOWN)]
+    *most, last = named
+    listed = words.AND.format(most=", ".join(most), last=last) if most else last
+    text = {1: words.UNKNOWN_WORD, 2: words.UNKNOWN_BOTH}.get(len(unknown), words.UNKNOWN_WORDS)
+    mark = words.QUESTION_MARK if read_as == "<unk>" else shown_token(read_as)
+    note(Markup(f'<span class="unknown">{plain(text.format(who=who, words=listed, mark=mark))}</span>'), "notice")
 
 
 def _beginning(text: str, texts: dict[str, str]) -> None:

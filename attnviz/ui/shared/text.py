@@ -7,9 +7,8 @@ from pathlib import Path
 
 import streamlit as st
 
-from attnviz.core.display import shown, without_surrogates
+from attnviz.core.display import without_surrogates
 from attnviz.ui.shared import words
-from attnviz.words import quoted
 
 STYLE = Path(__file__).with_name("style.css")
 GLOSSARY = {"terms": words.TERMS, "names": words.ALSO_CALLED, "shortcuts": words.SHORTCUTS, "touch": words.TOUCH}
@@ -19,9 +18,6 @@ window.attnvizSays = (name, of = {{}}) =>
   ({json.dumps(words.IN_BROWSER)})[name].replace(/{{(\\w+)}}/g, (_, field) => of[field]);"""
 SCRIPTS = (WORDS, *(path.read_text(encoding="utf-8") for path in sorted(Path(__file__).parent.glob("*.js"))))
 """What the keyboard does beyond Streamlit. The server allows just this text, by its hash."""
-
-MOST_UNKNOWN = 4
-"""Unknown words that are named."""
 
 
 class Markup(str):
@@ -147,20 +143,3 @@ def table_html(
     return (
         f'<div class="scrolls" role="region" aria-label="{plain(named)}" tabindex="0">{made}</div>' if named else made
     )
-
-
-def unknown_words(unknown: dict[str, tuple[str, ...]], read_as: str = "<unk>", who: str = words.THIS_MODEL) -> None:
-    """Which words the model does not know, each with a known one that is spelled most like it."""
-    if not unknown:
-        return
-    named = [
-        words.DID_YOU_MEAN.format(word=quoted(word), near=near[0]) if near else quoted(word)
-        for word, near in unknown.items()
-    ]
-    if len(named) > MOST_UNKNOWN:
-        named[MOST_UNKNOWN:] = [words.MORE.format(count=len(named) - MOST_UNKNOWN)]
-    *most, last = named
-    listed = words.AND.format(most=", ".join(most), last=last) if most else last
-    text = {1: words.UNKNOWN_WORD, 2: words.UNKNOWN_BOTH}.get(len(unknown), words.UNKNOWN_WORDS)
-    mark = words.QUESTION_MARK if read_as == "<unk>" else shown(read_as)
-    note(Markup(f'<span class="unknown">{plain(text.format(who=who, words=listed, mark=mark))}</span>'), "notice")
