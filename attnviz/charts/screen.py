@@ -132,7 +132,7 @@ class Cells:
     """
 
     def __init__(self, arrays: dict[str, np.ndarray]):
-        self.arrays = arrays
+        self.arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
 
     @property
     def nbytes(self) -> int:

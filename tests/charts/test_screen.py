@@ -235,7 +235,8 @@ def test_cells_have_the_name_of_others_only_where_they_are_the_same(values, at):
     other.flat[at] = other.flat[at] + 1 if np.isfinite(other.flat[at]) else 0
     same = np.array_equal(values.view(np.uint32), other.view(np.uint32))
 
-    assert Cells({"weight": values}).name == Cells({"weight": values.copy()}).name
+    for alike in (values.copy(), np.asfortranarray(values)):
+        assert Cells({"weight": values}).name == Cells({"weight": alike}).name
     assert (Cells({"weight": values}).name == Cells({"weight": other}).name) == same
     assert (
         len({Cells({name: part}).name for name in ("weight", "score") for part in (values, values.reshape(5, 3))}) == 4
