@@ -23,7 +23,7 @@ def opened(tokens: int, spare: int, *links: str) -> subprocess.CompletedProcess:
     ("tokens", "spare", "links"),
     [
         pytest.param(8_192, 250_000_000, LINKS[:1], id="less than one float for each cell"),
-        pytest.param(24_576, 550_000_000, LINKS, id="less than one byte for each cell"),
+        pytest.param(24_576, 600_000_000, LINKS, id="less than one byte for each cell"),
     ],
 )
 def test_a_long_text_opens_without_memory_for_all_its_cells(tokens, spare, links):
