@@ -7,6 +7,7 @@ import os
 import re
 import sys
 import threading
+import time
 from base64 import b64encode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -188,7 +189,7 @@ def collect_garbage(ended: threading.Event) -> None:
 
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if os.name == "posix" else None
     while not ended.wait(PAUSE):
-        if any(gc.get_count()[1:]):
+        if gc.isenabled() and any(gc.get_count()[1:]):
             collect()
             cache.forget_the_dead()
             if trim is not None:
@@ -205,12 +206,32 @@ def collect() -> None:
         gc.freeze()
 
 
+LATER = 5.0
+"""Seconds after which what exports is made ready: it takes a core, which who comes first needs."""
+
+
 def warm() -> None:
     """Import what a picture needs, draw one, and take all of it out of the garbage collector's sight.
 
-    Collecting garbage would look at all of it each time; what is frozen here is looked at while nobody is there.
+    Collecting garbage would look at all of it each time, a quarter of the time that the imports take; what is frozen
+    here is looked at while nobody is there.
     """
-    from attnviz import export, figures
+    gc.disable()
+    try:
+        from attnviz import export
+
+        draw_first()
+    finally:
+        gc.enable()
+    gc.collect()
+    gc.freeze()
+    time.sleep(LATER)
+    export.warm()
+
+
+def draw_first() -> None:
+    """Import what a picture needs, and draw what a first visit sees."""
+    from attnviz import figures
     from attnviz.core.edits import Edits
     from attnviz.core.masks import Subsequent
     from attnviz.ui import settings
@@ -232,6 +253,3 @@ def warm() -> None:
             figure.screen  # noqa: B018 (its form is built now, and kept for all)
     for effect in says.choices(before):
         says.drawn(effect, before, before, 0).screen  # noqa: B018
-    gc.collect()
-    gc.freeze()
-    export.warm()

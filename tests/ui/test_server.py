@@ -122,13 +122,14 @@ def test_a_session_that_was_open_as_the_server_warmed_up_goes_once_nobody_is_the
 def test_as_the_server_warms_up_what_a_first_visit_shows_is_made_and_frozen(monkeypatch):
     """And what exports: nobody hears of an error there, but every click waits for collections of all that is there."""
     done = []
-    monkeypatch.setattr(gc, "freeze", lambda: done.append("frozen"))
+    monkeypatch.setattr(gc, "freeze", lambda: done.append(f"frozen, collected from now on: {gc.isenabled()}"))
+    monkeypatch.setattr(server, "LATER", 0)
     monkeypatch.setattr(export, "warm", lambda: done.append("export"))
     cache.KEPT.clear()
 
     server.warm()
 
-    assert done == ["frozen", "export"]
+    assert done == ["frozen, collected from now on: True", "export"]
     model, *_ = welcome.FIRST["model"]
     keys = cache.KEPT.keys()
     texts = {key[2] for key in keys if key[0] == "record"}
