@@ -11,7 +11,7 @@ import pytest
 from test_pages import button, html, opened
 
 from attnviz import api, walk
-from attnviz.core.amounts import digits
+from attnviz.core.amounts import digits, in_cell
 from attnviz.core.edits import Edits, Site
 from attnviz.core.masks import Subsequent
 from attnviz.core.origin import Change
@@ -324,6 +324,22 @@ def test_a_phone_shows_one_step_and_folds_the_rest():
     titles = [one.label for one in app.expander]
     assert {"All 16 steps", "Try changes", "Weighted values and their sum"} <= set(titles)
     assert "q · k" in html(app)
+
+    way = app.button_group(key="stage chain")
+    assert way.value == "softmax"
+    assert [name.split(" **")[0] for name in way.options] == ["Q, K, V", "q · k", "÷ √dₖ", "softmax", "× V"]
+    way.set_value("products").run()
+    assert app.query_params["stage"] == "products"
+
+
+def test_the_page_opens_at_the_step_that_makes_the_number_of_its_title():
+    _, record = run_of("scratch", Edits())
+    _, site, head = LINKS["scratch"]
+    weight = record.step(site).weights(head)[5].max()
+    app = page_of("scratch")
+
+    assert app.selectbox(key="stage chosen").value == 11  # the softmax, of 16 steps
+    assert f"gives {in_cell(weight)} of its attention" in unescape(html(app))
 
 
 def test_long_texts_are_shown_in_windows_that_are_said():

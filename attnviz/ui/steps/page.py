@@ -42,6 +42,8 @@ def _chain(bar: Bar, at: Walk) -> None:
         with st.container(width="stretch" if phone else 344, key="overview"):
             _all_steps(at, whole, every)
         with st.container(width="stretch", key="stage"):
+            if phone:
+                rail.strip(at, every, chosen)
             rail.turn(every, chosen)
             figure = rail.stage(at, every[chosen])
         with st.container(width="stretch" if phone else 316, key="play"):
