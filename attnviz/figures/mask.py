@@ -65,7 +65,7 @@ def mask(
         counted: whether each row says how many keys it has left; through a view, none does.
         brush: whether a drag on the screen selects cells, where each is a rectangle, under the name "drag", as lists of
             query_band and key_band.
-        beside: whether it stands beside the map of a head, which says what a row predicts; as many lines are above it.
+        beside: whether it stands beside the map of a head: as many lines are above it.
     """
     tokens = views.as_tokens(queries), views.as_tokens(queries if keys is None else keys)
     window = {"rows": rows or ALL, "columns": columns or ALL}
@@ -110,16 +110,15 @@ def drawing_of(
     named: str = ends.PREDICTS,
 ) -> Map:
     """The mask as a map, with what its rows predict and how many keys each has left."""
-    at_ends = partial(_at_ends, seen, None if beside else predicted, counted, style, named)
+    at_ends = partial(_at_ends, seen, predicted, counted, style, named)
     size = size_within(seen.queries, seen.keys, style, at_ends)
     if brush and style.room and size.form == "rectangles":
         size = replace(size, cell=float(max(size.cell, TOUCHED)), tall=None)
     reasons, blocked = seen.blocked(size.tile)
     reading = (READS if named == ends.PREDICTS else ends.TARGETS) if predicted else ALONE
-    second = COUNTED if counted else ends.NEXT if predicted else ""
     return Map(
         title=title_of(seen.mask),
-        lines=[*([ALONE, second] if beside else [reading]), seen.window, *seen.notes],
+        lines=[*([ALONE, COUNTED if counted else reading] if beside else [reading]), seen.window, *seen.notes],
         rows=seen.queries,
         columns=seen.keys,
         size=size,

@@ -8,6 +8,7 @@ from test_pages_steps import drawn
 from attnviz.core.amounts import digits
 from attnviz.core.masks import Painted, Subsequent
 from attnviz.core.stack import Entry, Stack
+from attnviz.ui.masks import words
 from attnviz.ui.masks.presets import PRESETS
 from attnviz.ui.shared import mask as masking
 from attnviz.ui.shared.mask import MASK
@@ -196,7 +197,7 @@ def test_the_selected_cell_says_which_rules_block_it():
     """By their places in the list and their names; and what is left to its query."""
     app = opened(masks_page, mask="subsequent.window-1", cell="3.0")
 
-    assert "Blocked by rule 2: window (1 before, 0 after). Query &#x27;sat&#x27; (3) has 2 of 7 keys left." in plain(
+    assert "Blocked by rule 2: window (1 before, 0 after). Row &#x27;sat&#x27; (3) may look at 2 of 7 tokens." in plain(
         app
     )
 
@@ -206,7 +207,7 @@ def test_the_selected_cell_says_which_rules_block_it():
 
     app = opened(masks_page, mask="subsequent.window-1", cell="3.2")
 
-    assert "No rule blocks it." in html(app)
+    assert "The mask allows it." in html(app)
 
 
 def plain(app) -> str:
@@ -227,12 +228,29 @@ def test_a_window_sees_farther_with_every_layer():
 
 
 def test_all_that_is_said_of_a_row_is_said_of_the_one_that_is_outlined():
-    """Also while none is selected: what it gives, how many keys it has left, and what it sees through layers."""
+    """Also while none is selected: what it gives, how many tokens it may look at, and what it sees through layers."""
     said = plain(opened(masks_page))
-    rows = re.findall(r"&#x27;[^&]+&#x27; \((\d+)\) (?:gives|has|sees)", said)
+    rows = re.findall(r"&#x27;[^&]+&#x27; \((\d+)\) (?:gives|may look|sees)", said)
 
     assert len(rows) == 3
     assert len(set(rows)) == 1
+
+
+def test_one_press_hides_something_and_the_next_one_shows_it_again():
+    """The future, where nothing is hidden; words far away, where the future is anyway. A rule is for the whole app."""
+    for link, title, named in (
+        ({"mask": "none"}, words.HIDE_FUTURE, "subsequent"),
+        ({"model": "story"}, words.HIDE_FAR, "window"),
+    ):
+        app = opened(masks_page, **link)
+        button(app, title).click().run()
+
+        assert app.query_params["mask"] == named
+
+        button(app, words.CLEAR).click().run()
+
+        assert app.query_params["mask"] == "none"
+        assert button(app, title)
 
 
 def test_the_cost_is_said_for_this_text_and_for_a_long_one():

@@ -1,11 +1,13 @@
 """The first tab: the rules, the mask they make, and the weights it causes."""
 
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import streamlit as st
 
 from attnviz import api, figures, metrics
+from attnviz.charts.axes import LONGEST_LABEL
 from attnviz.core.masks import ALIGNMENTS
 from attnviz.ui.masks import added, boxes, explain, painting, rulelist, words
 from attnviz.ui.masks.lab import Lab
@@ -15,17 +17,19 @@ from attnviz.ui.shared.setting import Setting, kept
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import leads_to, quiet
 from attnviz.ui.shared.toolbar import Bar
-from attnviz.views import View
+from attnviz.views import View, as_tokens
 
 DRAG: Setting[painting.Drag | None] = kept("drag", None)
 """The last drag, of which the browser may say more."""
 PAINT = kept("paint", False)
 OTHER, QUERIES = kept("other lengths", False), kept("number of queries", None)
 ALIGNMENT = kept("alignment of the grid", ALIGNMENTS[0])
+ON_PHONE = kept("map on a phone", words.PICTURES[0])
+"""Which of both maps stands in the one place that a phone has for them."""
 
-SIDE, ABOVE = 360, 200
-"""Pixels of a map, so that both stand side by side, right of the rules, on a screen of 1440 pixels; and of the mask on
-a phone, so that the weights begin under it on the first screen."""
+SIDE, LETTERS, LETTER = 350, 14, 8
+"""Pixels of a map, so that both stand side by side, right of the rules, on a screen of 1440 pixels; for how many
+letters of the longest token and the longest prediction together; and by how many each letter more narrows both."""
 
 
 def tab(lab: Lab, bar: Bar) -> None:
@@ -34,24 +38,41 @@ def tab(lab: Lab, bar: Bar) -> None:
     part = zoom.part(lab, shown["view"])
     told = pictures.told(lab, shown["view"], **part)
     drawn = lab.drawn | {"selected": told}
-    if phone := look.room() is not None:
+    phone, chosen = look.room() is not None, words.PICTURES
+    if phone:
         rulelist.known(lab)
+        chosen = (control(st.segmented_control, words.PICTURE, ON_PHONE, chosen, lead="", width="stretch"),)
     zoom.crumbs(lab)
     with st.container(horizontal=True, gap="small", key="compose"):
         if not phone:
-            with st.container(width=248, gap="small", key="list"):
+            with st.container(width=240, gap="small", key="list"):
                 rulelist.known(lab)
                 _in_words(lab, shown["view"], told)
                 _rules(lab)
         with st.container(horizontal=True, gap="small", key="maps"):
-            with st.container(width="content"):
-                grid = _other_grid(lab, *lengths) if lengths else _grid(lab, drawn, paint, shown["view"], part)
+            drawn |= {"side": _side(lab), "zooms": True}
+            grid = _other_grid(lab, *lengths) if lengths else _grid(lab, drawn, paint, shown["view"], part)
+            head = _weights(lab, part, drawn | shown | part)
+            _shown(dict(zip(words.PICTURES, (grid, head), strict=True)), chosen)
+            if phone:
+                _in_words(lab, shown["view"], told)
+    _under(lab, grid.figure, head.figure, told, bar)
+
+
+class Made(NamedTuple):
+    """A picture, and what puts it on the page."""
+
+    figure: figures.Figure
+    draw: Callable[[], None]
+
+
+def _shown(made: dict[str, Made], chosen: Sequence[str]) -> None:
+    """The chosen pictures, an arrow between them."""
+    for i, name in enumerate(chosen):
+        if i:
             leads_to(words.LEADS_TO)
-            with st.container(width="content"):
-                head = _weights(lab, part, {"side": SIDE, "zooms": True} | drawn | shown | part)
-                if phone:
-                    _in_words(lab, shown["view"], told)
-    _under(lab, grid, head, told, bar)
+        with st.container(width="content"):
+            made[name].draw()
 
 
 def _under(lab: Lab, grid: figures.Figure, head: figures.Figure, told: Cell | None, bar: Bar) -> None:
@@ -90,36 +111,38 @@ def _in_words(lab: Lab, view: View, told: Cell | None) -> None:
     quiet(*blamed, pictures.selecting(lab.cell is not None, told is not None))
 
 
-def _grid(lab: Lab, drawn: dict[str, Any], paint: bool, view: View, part: dict[str, slice]) -> figures.Figure:
+def _grid(lab: Lab, drawn: dict[str, Any], paint: bool, view: View, part: dict[str, slice]) -> Made:
     """The mask as a picture, on which cells can be painted."""
     brush = paint and view == View()
     shown = {"predicted": _predicted(lab), "view": view, "counted": not look.room(), "brush": brush}
-    shown["side"] = ABOVE if look.room() else SIDE
     says = lab.record.prediction is not None
     shown |= {"targets": not says, "beside": says and not look.room()}
-    grid = figures.mask(lab.mask, *lab.tokens, zooms=True, **drawn, **shown, **part)
+    grid = figures.mask(lab.mask, *lab.tokens, **drawn, **shown, **part)
     first = (part["rows"].start, part["columns"].start) if part else (0, 0)
     chosen = _painting(lab, first) if paint else look.select
-    pictures.picture(grid, "mask", select="cell", on_select=chosen, brush=brush, on_zoom=zoom.asked)
-    return grid
+    clicks = {"select": "cell", "on_select": chosen, "brush": brush, "on_zoom": zoom.asked}
+    return Made(grid, partial(pictures.picture, grid, "mask", **clicks))
 
 
-def _weights(lab: Lab, part: dict[str, slice], seen: dict[str, Any]) -> figures.Figure:
+def _weights(lab: Lab, part: dict[str, slice], seen: dict[str, Any]) -> Made:
     """What becomes of the weights, as a picture."""
     head = cache.drawn(figures.head, lab.record, lab.site, lab.head, cost=lab.cost(**part), **seen)
-    pictures.picture(head, "head", select="cell", on_select=look.select, on_zoom=zoom.asked)
-    return head
+    clicks = {"select": "cell", "on_select": look.select, "on_zoom": zoom.asked}
+    return Made(head, partial(pictures.picture, head, "head", **clicks))
 
 
-def _other_grid(lab: Lab, count: int, alignment: str) -> figures.Figure:
+def _other_grid(lab: Lab, count: int, alignment: str) -> Made:
     """The mask with another number of queries."""
     queries, keys = lab.tokens
     some = queries[:count] if alignment == ALIGNMENTS[0] else queries[len(queries) - count :]
     aligned = lab.mask.aligned(count, len(keys), alignment)
     grid = figures.mask(aligned, some, keys, sentence=lab.sentence, dark=lab.dark, counted=True)
-    pictures.picture(grid, "mask")
-    quiet(words.ALIGNED.format(queries=count, keys=len(keys), alignment=alignment))
-    return grid
+
+    def draw() -> None:
+        pictures.picture(grid, "mask")
+        quiet(words.ALIGNED.format(queries=count, keys=len(keys), alignment=alignment))
+
+    return Made(grid, draw)
 
 
 def _painting(lab: Lab, first: Cell):
@@ -157,6 +180,13 @@ def _other_lengths(lab: Lab) -> tuple[int, str] | None:
         options = {"disabled": not other, "help": words.FIRST_QUERY_MEANS}
         alignment = control(st.segmented_control, words.FIRST_QUERY, ALIGNMENT, ALIGNMENTS, **options)
     return (count, alignment) if other else None
+
+
+def _side(lab: Lab) -> int:
+    """Pixels of each map, by how much of the row its labels take."""
+    parts = lab.tokens[0], as_tokens(_predicted(lab) or ())
+    letters = sum(min(LONGEST_LABEL, max((len(token.text) for token in part), default=0)) for part in parts)
+    return SIDE - LETTER * max(0, letters - LETTERS)
 
 
 def _predicted(lab: Lab):

@@ -3,7 +3,7 @@
 TABS = ("Compose", "Conventions", "Empty rows", "Leak test", "Check")
 """Links name them, too."""
 ASKS = (
-    "Choose which words each row may look at, and see what becomes of the weights.",
+    "Hide words, and see how the weights change.",
     "Libraries write one and the same mask in different ways, some in opposite ones. Choose yours and copy its code.",
     "Padding can leave a row nothing to look at. In some code one such row turns every number after it into NaN.",
     "Does an output depend on a word that its mask hides? Each word is changed in turn, and the model runs again.",
@@ -15,7 +15,9 @@ TOO_LONG = "This is measured for up to {most} tokens. Shorten the text."
 
 # Compose: the rules
 
-KNOWN_MASK, ADD_RULE, RULE_MEANS = "Choose a known mask", "Add a rule", "{rule}: {meaning}"
+CLEAR, HIDE_FUTURE, HIDE_FAR = "Clear rules", "Hide the future", "Hide far words"
+FAR_MEANS = "Each row keeps itself and the two words before it. What is hidden can be changed."
+KNOWN_MASK, ADD_RULE, RULE_MEANS = "Known masks", "Add a rule", "{rule}: {meaning}"
 NO_RULE = "No rule yet. Choose a known mask, or add a rule."
 CHANGES_NOTHING = "The built-in mask blocks all of this already: these rules change nothing here."
 BLOCKS_NOTHING = "These rules block no cell here."
@@ -56,6 +58,7 @@ BIAS_PICTURE = "bias"
 # Compose: the grid
 
 PAINT, MASK, WEIGHTS = "Paint", "mask", "weights"
+PICTURE, PICTURES = "Picture", ("The mask", "The weights under it")
 LEADS_TO = "weights under this mask"
 PAINT_MEANS = (
     "A click blocks an open cell and opens a blocked one. A drag blocks cells; if all of them are, it opens them."
@@ -76,8 +79,8 @@ QUERY, KEYS_LEFT = "query", "keys left"
 # Compose: what the mask does
 
 BLOCKED_BY, RULE, RULE_NEGATED = "Blocked by {rules}.", "rule {number}: {rule}", "rule {number}: not {rule}"
-NOT_BLOCKED, BLOCKED_BUILT_IN = "No rule blocks it.", "No rule blocks it: the built-in mask does."
-QUERY_HAS = "Query {query} has {left} of {keys} keys left."
+NOT_BLOCKED, BLOCKED_BUILT_IN = "The mask allows it.", "Blocked by the built-in mask."
+QUERY_HAS = "Row {query} may look at {left} of {keys} tokens."
 THROUGH_LAYERS, LAYERS = "What a query sees through layers", "Layers"
 NOT_IN_CROSS = "In cross-attention queries and keys are different sentences: what is seen does not grow with layers."
 NOT_REACHED = "This is computed for up to {most:,} tokens, as many queries as keys."

@@ -217,7 +217,7 @@ if (!window.attnvizWalk) {
     });
     lead();
   });
-  const ARROW = 80;  // pixels between two maps in a row
+  const ARROW = 64;  // pixels between two maps in a row
   const lead = () => {  // the arrow from a map to the next one points to where that stands
     const arrow = document.querySelector(".st-key-maps .leads-to"), maps = arrow?.closest(".st-key-maps");
     const drawn = [...(maps?.children ?? [])].filter((one) => !one.contains(arrow));
