@@ -39,8 +39,10 @@ def spread(empty: Tensor, layers: Sequence[Tensor], tokens: Tokens, *, sentence:
 POLICY = (
     State("weight", "ramp", legend=""),
     State("not a number", "blocked", "cross"),
-    State("no weights: an error is raised", "blocked", "hatch"),
+    State("no weights: an error is raised", "blocked", "dash"),
 )
+NAMES = {"zero": "zeros", "nan": "NaN", "uniform": "equal", "error": "error"}
+"""What the weights of a fully masked row are, by the policy that makes them so."""
 
 
 def policies(found: Mapping[str, Tensor | None], query: int, tokens: Tokens) -> Grid:
@@ -57,10 +59,10 @@ def policies(found: Mapping[str, Tensor | None], query: int, tokens: Tokens) -> 
         title=f"What a fully masked row gets: row {query}",
         states=states,
         kinds=POLICY,
-        rows=tuple(found),
+        rows=tuple(NAMES[name] for name in found),
         columns=tokens,
-        titles=("Policy", "Key"),
-        lines=("its weights, by what the code does with such rows",),
+        titles=("Its weights", "Key"),
+        lines=("by what the code does with such rows",),
         name="fully masked rows",
         weights=weights,
     )

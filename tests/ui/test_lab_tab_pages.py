@@ -162,12 +162,22 @@ def test_each_dialect_gives_its_code_or_the_reason_why_it_cannot(known):
         assert dialect(known.name).code(Subsequent(), 7, 7).strip() in [code.strip() for code in shown]
 
 
+def test_padding_is_named_as_padding_in_empty_rows():
+    """A word that a rule takes for padding stands in no picture; those of an open key do."""
+    app = lab("Empty rows", text="The cat", mask="subsequent.padding-2-3")
+    pictures = [str(picture.proto.datasets) for picture in app.get("vega_lite_chart")]
+
+    assert len(pictures) == 2
+    for picture in pictures:
+        assert [name in picture for name in ("<pad>", "The", "<sos>")] == [True, True, False]
+
+
 def test_empty_rows_are_caused_by_one_click_and_measured():
     """Left padding with a causal mask leaves queries without a key; the table says what each fill makes of them."""
     app = lab("Empty rows")
 
     assert "leaves each row a key" in app.caption[-1].value
-    assert "In this example 2 of 7 rows have no key left." in html(app)
+    assert "For example, left padding with a causal mask: 2 of 7 rows have no key left." in html(app)
 
     app.session_state["fills"] = True
     app.button(key="left padding").click().run()
@@ -175,7 +185,7 @@ def test_empty_rows_are_caused_by_one_click_and_measured():
     assert not app.exception
     assert "2 of 7 rows have no key left. If the softmax makes NaN of that, 2 rows are NaN" in html(app)
     assert not any("leaves each row a key" in caption.value for caption in app.caption)
-    assert "In this example" not in html(app)
+    assert "For example, left padding" not in html(app)
     assert "uniform over masked keys" in html(app)
 
 

@@ -1,13 +1,17 @@
 """The tab of empty rows and dtypes: what becomes of a fully masked row, and of a fill in each type of number."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import streamlit as st
 
 from attnviz import figures, numerics
 from attnviz.core.edits import Site
-from attnviz.core.masks import Mask
+from attnviz.core.masks import Mask, Padding
 from attnviz.core.record import Record
+from attnviz.core.stack import Stack
+from attnviz.core.tokens import Token
 from attnviz.figures import numerics as charts
 from attnviz.numerics import Outcome, Policy
 from attnviz.ui.masks import words
@@ -33,8 +37,9 @@ def tab(lab: Lab, bar: Bar) -> None:
         quiet(words.TOO_LONG.format(most=MOST))
     else:
         own = _empty(lab.mask, lab)
-        shown = lab.mask if own else PRESETS[LEFT_PADDING](keys, (shorter(keys),)).mask()
-        drawn = _pictures(lab, shown, own)
+        stack = lab.stack if own else PRESETS[LEFT_PADDING](keys, (shorter(keys),))
+        shown = lab.mask if own else stack.mask()
+        drawn = _pictures(lab, shown, own, [_padded(stack, part, lab) for part in lab.tokens])
         with pictures.folded(words.FILLS, "fills") as is_open:
             if is_open:
                 _types(lab, shown)
@@ -46,26 +51,38 @@ def tab(lab: Lab, bar: Bar) -> None:
             everything.menu(lab)
 
 
-def _pictures(lab: Lab, shown: Mask, own: list[int]) -> dict[str, tuple[figures.Figure, str]]:
+def _padded(stack: Stack, tokens: Sequence[Token], lab: Lab) -> tuple[Token, ...]:
+    """The tokens, by the name of padding those that a rule takes for it."""
+    rules = [one.mask for one in stack.entries if one.on and not one.negated and isinstance(one.mask, Padding)]
+    kept = [rule.grid(1, len(tokens), sentence=_of_sentence(rule, lab.sentence))[0].tolist() for rule in rules]
+    kept = map(all, zip(*kept, strict=True)) if kept else [True] * len(tokens)
+    named = {"text": words.PADDED, "special": True, "joined": False}
+    return tuple(one if keeps else replace(one, **named) for one, keeps in zip(tokens, kept, strict=True))
+
+
+def _pictures(
+    lab: Lab, shown: Mask, own: list[int], tokens: Sequence[Sequence[Token]]
+) -> dict[str, tuple[figures.Figure, str]]:
     """What follows from a mask, said first, and both pictures; gives them by their names, as `take_one` takes them."""
     (queries, keys), empty = lab.lengths, own or _empty(shown, lab)
     found = _spread(shown, queries, layers=min(lab.depth, MOST_LAYERS)) if queries == keys else None
+    says = found.says if found else words.MASKED_ROWS.format(count=len(empty), queries=queries)
+    verdict(says if own else words.OF_EXAMPLE.format(mask=LEFT_PADDING, says=says), "notice" if empty else "right")
     if not own:
         with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
-            label(words.EXAMPLE.format(mask=LEFT_PADDING))
+            label(words.EXAMPLE)
             options = {"on_click": state.change, "args": (mask.put, PRESETS[LEFT_PADDING](*sizes(lab)))}
             options |= {"icon": ":material/format_align_right:", "disabled": bool(lab.source.read_only)}
             st.button(words.USE_EXAMPLE, key="left padding", **options)
-    says = found.says if found else words.MASKED_ROWS.format(count=len(empty), queries=queries)
-    verdict(says if own else words.OF_EXAMPLE.format(says=says), "notice" if empty else "right")
     left, right = st.columns(2, gap="large")
     with left:
-        row = _rows(lab, shown, empty)
+        row = _rows(lab, shown, empty, tokens[1])
     with right:
-        spread = _layers(lab, found)
+        spread = _layers(lab, found, tokens[0])
     if row is not None:
         with left if look.room() else st.container():
-            table([*words.POLICIES.items()], rows_named=True)
+            rows = [(charts.NAMES[name], name, says) for name, says in words.POLICIES.items()]
+            table(rows, words.POLICIES_HEAD, rows_named=True)
     drawn = {words.ROW_PICTURE: (row, "policies"), words.NAN_PICTURE: (spread, "spread")}
     return {name: one for name, one in drawn.items() if one[0] is not None}
 
@@ -81,23 +98,23 @@ def _empty(mask: Mask, lab: Lab) -> list[int]:
     return (left == 0).nonzero().flatten().tolist()
 
 
-def _rows(lab: Lab, mask: Mask, empty: list[int]) -> figures.Figure | None:
+def _rows(lab: Lab, mask: Mask, empty: list[int], keys: Sequence[Token]) -> figures.Figure | None:
     """A fully masked row, under each policy."""
     if not empty or lab.record.read_only:
         quiet(words.NOTHING_TO_COMPUTE if empty else words.NONE_ALONE)
         return None
     found = {one.name: one.weights for one in _policies(lab.record, lab.site, lab.number, lab.sentence, mask)}
-    figure = figures.states(charts.policies(found, empty[0], lab.tokens[1]), **_styled(lab))
+    figure = figures.states(charts.policies(found, empty[0], keys), **_styled(lab))
     pictures.picture(figure, "policies")
     return figure
 
 
-def _layers(lab: Lab, found: numerics.Spread | None) -> figures.Figure | None:
+def _layers(lab: Lab, found: numerics.Spread | None, tokens: Sequence[Token]) -> figures.Figure | None:
     """How NaN spreads, where queries and keys are of one text."""
     if found is None:
         quiet(words.TWO_TEXTS)
         return None
-    grid = charts.spread(found.empty, found.layers, lab.tokens[0], sentence=lab.sentence)
+    grid = charts.spread(found.empty, found.layers, tokens, sentence=lab.sentence)
     figure = figures.states(grid, **_styled(lab))
     pictures.picture(figure, "spread")
     return figure

@@ -136,11 +136,12 @@ MISTAKE_MEANS = "The page takes the mask that the reader saw, and the leak test 
 
 # Empty rows
 
-USE_EXAMPLE = "Use this mask"
+USE_EXAMPLE = "Use the example"
 MASKED_ROWS = "{count} of {queries} rows have no key left."
-EXAMPLE = "The mask of this page leaves each row a key. An example instead: {mask}."
-OF_EXAMPLE = "In this example {says}"
+EXAMPLE = "The mask of this page leaves each row a key: this is an example."
+OF_EXAMPLE = "For example, {mask}: {says}"
 NONE_ALONE = "With a single token there is none."
+POLICIES_HEAD = ("weights", "setting", "what follows")
 POLICIES = {
     "zero": "All weights are 0: the row adds nothing, and its token goes on as it is. "
     "The default here and in F.scaled_dot_product_attention.",
@@ -151,6 +152,7 @@ POLICIES = {
 }
 NOTHING_TO_COMPUTE = "This model does not show its queries and keys, so there is nothing to compute."
 TWO_TEXTS = "Queries and keys are of different texts here: NaN does not spread from one to the other."
+PADDED = "<pad>"
 ROW_PICTURE, NAN_PICTURE = "fully masked row", "how NaN spreads"
 FILLS, FILLS_TABLE, FILL, FILLED = "Fills and types, measured", "Fills and types", "fill", "{fill}, {how}"
 NOTHING_TO_MEASURE = "This model does not show its scores, so there is nothing to measure."
