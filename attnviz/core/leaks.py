@@ -86,6 +86,11 @@ class LeakTest:
         return self.saw & ~self.promised
 
     @property
+    def hidden(self) -> Tensor:
+        """What must not move and was tried, (Q, K), boolean."""
+        return ~self.promised & self.tested
+
+    @property
     def unused(self) -> Tensor:
         """What might have moved and did not, (Q, K), boolean: no mistake, as where a head looks elsewhere."""
         return self.promised & ~self.saw & self.tested

@@ -2,6 +2,7 @@
 
 import io
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -204,6 +205,15 @@ def test_the_leak_test_says_how_many_leaks_there_are(link, said):
     app = lab("Leak test", text="the cat sat on the mat .", **link)
 
     assert said in html(app)
+
+
+def test_a_test_that_finds_nothing_says_what_it_tried():
+    """Six words of seven tokens are changed: each is hidden from those before it, and none of these outputs moved."""
+    said = html(lab("Leak test", text="the cat sat on the mat"))
+    rows = re.findall(r'<tr><td>.{1,40}\((\d)\)</td><td class="number">(\d+)</td><td class="number">(\d+)</td>', said)
+
+    assert "Tried: 21 pairs." in said
+    assert rows == [(str(i), str(i), "0") for i in range(1, 7)]
 
 
 @pytest.mark.parametrize("what", [one for one in CHECKED if one != FILE])

@@ -4,11 +4,12 @@ import math
 from dataclasses import replace
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from attnviz import figures
 from attnviz import words as sentences
 from attnviz.core import progress
-from attnviz.core.amounts import percent
+from attnviz.core.amounts import counted, percent
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError
 from attnviz.core.leaks import MOST, STATES, LeakTest
@@ -45,8 +46,8 @@ PROMISE = choice("promise", PROMISES)
 ASKED: Setting[tuple] = kept("leaks asked", ())
 """The test that takes long and was asked for."""
 
-MOST_MOVED = 8
-"""Outputs that are named with how far they moved."""
+MOST_MOVED, MOST_TRIED = 8, 12
+"""Outputs that are named with how far they moved, and changed words that are named, where nothing leaks."""
 
 QUICK = 1.5
 """Seconds that a test may take without being asked for."""
@@ -54,6 +55,7 @@ QUICK = 1.5
 
 def tab(lab: Lab, bar: Bar) -> None:
     _mistaken()
+    answer = st.container()
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         tested = _choice(words.TESTED, TESTED, TEST, step=_to_test)
         if tested == EXHIBIT:
@@ -63,14 +65,14 @@ def tab(lab: Lab, bar: Bar) -> None:
     try:
         if tested == EXHIBIT:
             test = _exhibited(how, lab.mask, *lab.tokens, sentence=lab.masked)
-            _result(lab, test, mistakes.EXHIBITS[how].says, bar)
+            _result(lab, test, mistakes.EXHIBITS[how].says, bar, answer)
             return
         test = _model(lab, lab.site if tested == LAYER else lab.site.kind, promised)
     except AttnvizError as error:
         note(str(error), "notice")
         test = None
     if test is not None:
-        _result(lab, test, words.HOW, bar)
+        _result(lab, test, words.HOW, bar, answer)
     else:
         with bar.export:
             everything.menu(lab)
@@ -82,7 +84,7 @@ def _strongest(test: LeakTest) -> None:
         (
             sentences.quoted_token(test.queries[query].text, query),
             sentences.quoted_token(test.keys[key].text, key),
-            percent(float(test.moved[query, key])) if test.moved[query, key] < math.inf else words.BECAME_NAN,
+            _far(test, query, key),
             STATES[test.states[query, key]],
         )
         for query, key in test.strongest[:MOST_MOVED]
@@ -90,6 +92,39 @@ def _strongest(test: LeakTest) -> None:
     if rows:
         label(words.MOVED_MOST)
         table(rows, words.MOVED_AS, css="facts moved", numbers=(2,))
+
+
+def _tried(test: LeakTest) -> None:
+    """Where nothing leaks: which words were changed, for whom each is hidden, and what it moves otherwise."""
+    most = {key: query for query, key in reversed(test.strongest)}
+    changed = test.tested.nonzero().flatten().tolist()
+    label(words.TRIED)
+    table(
+        [_of_word(test, key, most.get(key)) for key in changed[:MOST_TRIED]],
+        words.TRIED_AS,
+        css="facts moved",
+        numbers=(1, 2),
+    )
+    if len(changed) > MOST_TRIED:
+        quiet(words.TRIED_MORE.format(count=len(changed) - MOST_TRIED))
+
+
+def _of_word(test: LeakTest, key: int, most: int | None) -> tuple[str, str, str, str]:
+    """A changed word: its name, how many outputs must not move and how many of them did, and what moved most."""
+    hidden, moved = (int(part[:, key].sum()) for part in (test.hidden, test.leaks))
+    named = (
+        words.NONE_MOVED
+        if most is None
+        else words.MOVED_BY.format(
+            query=sentences.quoted_token(test.queries[most].text, most), far=_far(test, most, key)
+        )
+    )
+    return sentences.quoted_token(test.keys[key].text, key), str(hidden), str(moved), named
+
+
+def _far(test: LeakTest, query: int, key: int) -> str:
+    far = float(test.moved[query, key])
+    return percent(far) if far < math.inf else words.BECAME_NAN
 
 
 def _choice(title: str, options: tuple[str, ...], setting: Setting[str], **behavior) -> str:
@@ -164,14 +199,16 @@ _exhibited = cache.kept(mistakes.leak_test_of_exhibit)
 """The test of one layer with random numbers, in which the mask is applied as it was chosen."""
 
 
-def _result(lab: Lab, test: LeakTest, says: str, bar: Bar) -> None:
+def _result(lab: Lab, test: LeakTest, says: str, bar: Bar, answer: DeltaGenerator) -> None:
     """How many leaks there are, the grid, and the selected cell in words."""
     cell = lab.cell if lab.cell and all(i < n for i, n in zip(lab.cell, test.moved.shape, strict=True)) else None
     figure = figures.leaks(test, selected=cell, rev=look.rev("cell"), **lab.styled, **WITH_WORDS)
-    if test.pairs:
-        verdict(words.LEAKING.format(count=sentences.count_of_leaks(test)), "error")
-    else:
-        verdict(words.NO_LEAK, "right")
+    tried = counted(int(test.hidden.sum()), words.PAIR)
+    with answer:
+        if test.pairs:
+            verdict(words.LEAKING.format(count=sentences.count_of_leaks(test)), "error")
+        else:
+            verdict(words.NO_LEAK.format(pairs=tried), "right")
     with st.container(horizontal=True, gap="large"):
         with st.container(width="content"):
             pictures.picture(figure, "leaks", select="cell", on_select=look.select)
@@ -182,6 +219,6 @@ def _result(lab: Lab, test: LeakTest, says: str, bar: Bar) -> None:
                 large(f"{said[0].upper()}{said[1:]}.")
             pictures.how_to_select(cell is not None)
             quiet(says)
-            _strongest(test)
+            (_strongest if test.pairs else _tried)(test)
             quiet(*(f"{one[0].upper()}{one[1:]}." for one in measured(test)))
     pictures.numbers(figure, "leaks")

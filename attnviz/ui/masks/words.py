@@ -168,7 +168,11 @@ TESTED, TEST_WHOLE, TEST_LAYER, TEST_BUG = "Tested", "the whole model", "this la
 EXPECTED, AS_MEANT, THIS_MASK, NO_FUTURE = "Expected", "what was meant", "this mask", "no future"
 """Links name them, too."""
 APPLIED = "The mask is applied"
-NO_LEAK = "No leak: no output moves with a word that is hidden from it."
+NO_LEAK = "No leak: no output moves with a word that is hidden from it. Tried: {pairs}."
+PAIR, TRIED = "pair", "Each changed word, and the outputs that it must not move"
+TRIED_AS = ("when this changed", "must not move", "moved", "moves most, as it may")
+TRIED_MORE = "And {count} more: all pairs are in Numbers."
+NONE_MOVED, MOVED_BY = "none", "{query} by {far}"
 LEAKING = "{count}: outputs move with words that are hidden from them."
 HOW = "A row whose output moves when the word of a column is changed has seen that word, in whatever way."
 MISTAKE, UNDO_MISTAKE = "The mask of this page is a mistake on purpose.", "Undo the mistake"
