@@ -94,11 +94,10 @@ def _dialect(lab: Lab, mask: Mask, name: str, bar: Bar) -> None:
 
 
 def _code(lab: Lab, mask: Mask, known: Dialect) -> None:
-    """The code to copy; first on a phone, where its lines are not broken but scroll."""
-    whole = look.room() is None
-    label(words.CODE if whole else words.CODE_SCROLLS)
+    """The code to copy; first on a phone."""
+    label(words.CODE)
     try:
-        st.code(known.code(mask, *lab.lengths), "python", wrap_lines=whole)
+        st.code(known.code(mask, *lab.lengths), "python", wrap_lines=True)
     except AttnvizError as error:
         note(str(error), "notice")
     if lab.edits.bias:
