@@ -84,8 +84,10 @@ def _given(lab: Lab, what: str) -> tuple[str, Array, float] | None:
     if what == FILE:
         file = st.file_uploader(words.UPLOAD, [end[1:] for end in reading.ENDINGS], key="file")
         if file is None:
-            quiet(words.NO_FILE.format(kinds=", ".join(end[1:].upper() for end in reading.ENDINGS)))
-            _rules(opened=not look.room())
+            kinds = words.KINDS.format(kinds=", ".join(end[1:].upper() for end in reading.ENDINGS))
+            phone = look.room() is not None  # where the box cuts what it takes
+            quiet(words.NO_FILE, *[kinds] * phone)
+            _rules(opened=not phone)
             return None
         return _chosen(reading.read_file(clean(file.name), file.getvalue()))
     with st.container(gap=None, key="numbers box"):
@@ -133,7 +135,7 @@ def _check(lab: Lab, what: str, name: str, array: Array, rounding: float) -> Non
                 if is_open:
                     _ways_to_read(lab, what)
             _take_away(what, name, array, report, said)
-            _rules()
+            _rules(opened=not rest and not look.room())
 
 
 def _rules(*, opened: bool = False) -> None:

@@ -190,7 +190,7 @@ TOO_MANY_CELLS = (
     "The map has {queries:,} × {keys:,} cells; at most {most:,} cells are checked at once. Shorten the text, or check "
     "a part of it from Python."
 )
-NO_FILE = "Press Upload, or drop a file on it: {kinds}. It is checked at once."
+NO_FILE, KINDS = "Press Upload, or drop a file on it: it is checked at once.", "It may be {kinds}."
 UPLOAD, TYPE_NUMBERS = "A mask, weights or scores", "Rows, nested lists or a printed tensor"
 CHECK_NUMBERS, RULES = "Check", "All {count} rules of the check"
 WHICH_ARRAY = "Which array"
