@@ -306,6 +306,7 @@ def test_the_slider_shows_the_head_forming():
 
     assert app.query_params["step"] == str(STEPS[0])
     assert app.select_slider(key="step").label == "Training step: 0 (untrained)"
+    assert not app.select_slider(key="step").proto.set_value  # or one turned on meanwhile would go back
     assert "Once trained, this head" in html(app)
     assert all("translator after step 0" in spec for spec in specs(app) if "head 1" not in spec)
 

@@ -35,6 +35,10 @@ CHECKED: Setting[tuple[str, ...]] = kept("link checked", (), of="link")
 
 DRAWN: Setting[Mapping[str, tuple[int, Any]]] = kept("drawn in menus", {})
 """Of each widget in a menu, by its key: the number of its identity, and the value that its browser knows."""
+PLACED: Setting[Mapping[str, str]] = kept("turned", {})
+"""The page that each of the widgets in `TURNED` was drawn on last, by its key."""
+TURNED = {"slider", "select_slider", "number_input"}
+"""Widgets that a held key turns further while the page is still drawn for the value before."""
 _IN_MENU: ContextVar[bool] = ContextVar("in menu", default=False)
 
 NOTHING: Link = {"model": ["translator"]}
@@ -113,10 +117,10 @@ def control(
     shown = get(setting) if shown is _OWN else shown
     if _IN_MENU.get():
         key = _identity(plain, shown)
-    # always: on another page it is another widget, which would begin with its first option
-    store()[key] = shown
-    step = step or (lambda now, reported: now.put(setting, read(reported)))
     name = widget.__name__
+    if name not in TURNED or not _is_there(key, shown):
+        store()[key] = shown
+    step = step or (lambda now, reported: now.put(setting, read(reported)))
     if name in ("pills", "segmented_control") and "selection_mode" not in options:
         options = {"required": True} | options
     if name == "pills":
@@ -148,6 +152,17 @@ def _identity(key: str, shown: object) -> str:
     number += not _same(known, shown)
     put(DRAWN, {**get(DRAWN), key: (number, shown)})
     return f"{key}-anew-{number}" if number else key
+
+
+def _is_there(key: str, shown: object) -> bool:
+    """Whether the browser has the widget with this value, or one that was turned on since: told it again, it goes back.
+
+    On another page it is another widget, which would begin with its first option.
+    """
+    page = get_script_run_ctx().page_script_hash
+    there = get(PLACED).get(key) == page and key in store() and store()[key] == shown
+    put(PLACED, {**get(PLACED), key: page})
+    return there
 
 
 def _same(a: object, b: object) -> bool:
