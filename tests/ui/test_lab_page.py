@@ -208,6 +208,7 @@ def test_the_selected_cell_says_which_rules_block_it():
     app = opened(masks_page, mask="subsequent.window-1", cell="3.2")
 
     assert "The mask allows it." in html(app)
+    assert "No mask hides it." in html(opened(masks_page, mask="none"))
 
 
 def plain(app) -> str:

@@ -178,7 +178,7 @@ def test_empty_rows_are_caused_by_one_click_and_measured():
     app = lab("Empty rows")
 
     assert "leaves each row a key" in app.caption[-1].value
-    assert "For example, left padding with a causal mask: 2 of 7 rows have no key left." in html(app)
+    assert "Example: 2 of 7 rows have no key left." in html(app)
 
     app.session_state["fills"] = True
     app.button(key="left padding").click().run()
@@ -186,7 +186,7 @@ def test_empty_rows_are_caused_by_one_click_and_measured():
     assert not app.exception
     assert "2 of 7 rows have no key left. If the softmax makes NaN of that, 2 rows are NaN" in html(app)
     assert not any("leaves each row a key" in caption.value for caption in app.caption)
-    assert "For example, left padding" not in html(app)
+    assert "Example:" not in html(app)
     assert "uniform over masked keys" in html(app)
 
 

@@ -7,6 +7,7 @@ import streamlit as st
 from attnviz.core.amounts import counted, percent, short
 from attnviz.core.cost import Amount, cost
 from attnviz.core.display import shown
+from attnviz.core.masks import Full
 from attnviz.core.reach import reach
 from attnviz.core.tokens import Token
 from attnviz.ui.masks import words
@@ -54,7 +55,8 @@ def blamed(lab: Lab, cell: Cell) -> str:
     found = lab.stack.blame(query, key, sentence=lab.sentence)
     named = [(words.RULE_NEGATED if lab.stack.entries[i].negated else words.RULE, i) for i in found]
     rules = [text.format(number=i + 1, rule=lab.stack.entries[i].mask) for text, i in named]
-    why = words.BLOCKED_BY.format(rules="; ".join(rules)) if rules else words.NOT_BLOCKED
+    allowed = words.NO_MASK if isinstance(lab.mask, Full) else words.NOT_BLOCKED
+    why = words.BLOCKED_BY.format(rules="; ".join(rules)) if rules else allowed
     if not rules and lab.mask.blocked_by(query, key, sentence=lab.sentence):
         why = words.BLOCKED_BUILT_IN
     return f"{why} {words.QUERY_HAS.format(query=token, left=left, keys=lab.lengths[1])}"

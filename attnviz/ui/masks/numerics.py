@@ -67,10 +67,10 @@ def _pictures(
     (queries, keys), empty = lab.lengths, own or _empty(shown, lab)
     found = _spread(shown, queries, layers=min(lab.depth, MOST_LAYERS)) if queries == keys else None
     says = found.says if found else words.MASKED_ROWS.format(count=len(empty), queries=queries)
-    verdict(says if own else words.OF_EXAMPLE.format(mask=LEFT_PADDING, says=says), "notice" if empty else "right")
+    verdict(says if own else words.OF_EXAMPLE.format(says=says), "notice" if empty else "right")
     if not own:
         with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
-            label(words.EXAMPLE)
+            label(words.EXAMPLE.format(mask=LEFT_PADDING))
             options = {"on_click": state.change, "args": (mask.put, PRESETS[LEFT_PADDING](*sizes(lab)))}
             options |= {"icon": ":material/format_align_right:", "disabled": bool(lab.source.read_only)}
             st.button(words.USE_EXAMPLE, key="left padding", **options)

@@ -4,10 +4,10 @@ TABS = ("Compose", "Conventions", "Empty rows", "Leak test", "Check")
 """Links name them, too."""
 ASKS = (
     "Hide words, and see how the weights change.",
-    "Libraries write one and the same mask in different ways, some in opposite ones. Choose yours and copy its code.",
-    "Padding can leave a row nothing to look at. In some code one such row turns every number after it into NaN.",
-    "Does an output depend on a word that its mask hides? Each word is changed in turn, and the model runs again.",
-    "Is anything wrong with a mask or with weights? Check this page's, a file, or numbers that you paste.",
+    "Libraries write one mask in different, even opposite ways. Choose yours, and copy its code.",
+    "Padding can leave a row nothing to look at; in some code every number then becomes NaN.",
+    "Does an output depend on a hidden word? Each word is changed, and the model runs again.",
+    "Is anything wrong with a mask or weights? Check this page's, a file, or pasted numbers.",
 )
 """What each tab answers."""
 WITH_SOS, SHIFT_RIGHT = "<sos>", "Begin with <sos>, so that each row predicts the next token."
@@ -79,7 +79,7 @@ QUERY, KEYS_LEFT = "query", "keys left"
 # Compose: what the mask does
 
 BLOCKED_BY, RULE, RULE_NEGATED = "Blocked by {rules}.", "rule {number}: {rule}", "rule {number}: not {rule}"
-NOT_BLOCKED, BLOCKED_BUILT_IN = "The mask allows it.", "Blocked by the built-in mask."
+NO_MASK, NOT_BLOCKED, BLOCKED_BUILT_IN = "No mask hides it.", "The mask allows it.", "Blocked by the built-in mask."
 QUERY_HAS = "Row {query} may look at {left} of {keys} tokens."
 THROUGH_LAYERS, LAYERS = "What a query sees through layers", "Layers"
 NOT_IN_CROSS = "In cross-attention queries and keys are different sentences: what is seen does not grow with layers."
@@ -138,8 +138,7 @@ MISTAKE_MEANS = "The page takes the mask that the reader saw, and the leak test 
 
 USE_EXAMPLE = "Use the example"
 MASKED_ROWS = "{count} of {queries} rows have no key left."
-EXAMPLE = "The mask of this page leaves each row a key: this is an example."
-OF_EXAMPLE = "For example, {mask}: {says}"
+EXAMPLE, OF_EXAMPLE = "This is {mask}: the mask of this page leaves each row a key.", "Example: {says}"
 NONE_ALONE = "With a single token there is none."
 POLICIES_HEAD = ("weights", "setting", "what follows")
 POLICIES = {
