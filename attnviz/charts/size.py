@@ -82,13 +82,13 @@ MOST_BESIDE = 256
 """Rows or columns of such a map without tiles: each number of three maps is read under the pointer."""
 
 
-def size_beside(queries: int, keys: int) -> Size:
-    """Decide how to draw each of three maps of `queries` x `keys` cells in a row."""
+def size_beside(queries: int, keys: int, side: int = BESIDE) -> Size:
+    """Decide how to draw each of some maps of `queries` x `keys` cells in a row, of so many pixels each."""
     most = max(queries, keys, 1)
     tile = -(-most // MOST_BESIDE)
     rows, columns = -(-queries // tile), -(-keys // tile)
     most = max(rows, columns)
-    cell = float(min(BESIDE_CELL, BESIDE // most)) if most <= BESIDE // THINNEST else max(BESIDE / most, 1.0)
+    cell = float(min(BESIDE_CELL, side // most)) if most <= side // THINNEST else max(side / most, 1.0)
     every = next(n for n in STRIDES if n * cell >= THINNEST)
     return Size("tiles" if tile > 1 else "pixels", cell, rows, columns, tile, every)
 

@@ -133,7 +133,12 @@ def _by_layer(record: Record, width: int, colors: Theme) -> Mosaic:
         steps, at, x = [step for step in record.steps if step.site.kind == kind], top + KIND / 2, left + LEFT
         said.append(frame.words(left, at, kind, colors.text))
         columns = range(max(step.num_heads for step in steps))
-        said += [frame.words(x + i * (side + GAP) + side / 2 - 4, at, str(i), colors.quiet) for i in columns]
+        names = [f"head {i}" if side > frame.text_width("head 00") else str(i) for i in columns]
+        middles = [x + i * (side + GAP) + side / 2 for i in columns]
+        said += [
+            frame.words(at_x - frame.text_width(name) / 2, at, name, colors.quiet)
+            for at_x, name in zip(middles, names, strict=True)
+        ]
         for row, step in enumerate(steps):
             down = top + KIND + row * (side + GAP)
             said.append(frame.words(left, down + side / 2, f"layer {step.site.layer}", colors.quiet))

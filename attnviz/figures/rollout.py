@@ -23,6 +23,9 @@ from attnviz.views import groups
 SHORT, LONG = 150, 480
 """Pixels of the longest bar, and of all of a row on a wide screen."""
 
+MAP = 440
+"""Pixels of the side of the map, which has one row of bars beside it."""
+
 MOST_BARS, PADDING = 40, 30
 """Tokens drawn at most, those with the largest shares; the table holds all."""
 
@@ -104,7 +107,7 @@ def lines_of(traced: Traced, style: Style = Style()) -> list[str]:
 def drawing_of(traced: Traced, style: Style) -> Panels:
     """Rows are positions after the layers, columns tokens; the color ends at the largest share."""
     colors, n = style.colors, len(traced.texts)
-    size, every = size_beside(n, n), groups(traced.found.tokens)
+    size, every = size_beside(n, n, MAP), groups(traced.found.tokens)
     bands, narrowest = axes.bands(every.tokens[:: size.tile]), frame.NARROWEST
     if style.room and style.on_screen:
         size, narrowest = within(size, style.room + axes.edges(bands, bands, size).left - PADDING), style.room

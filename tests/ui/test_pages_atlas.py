@@ -106,11 +106,12 @@ def test_texts_bear_out_what_the_head_is_said_to_do():
     assert html(app).count('class="shaded"') == 5
     assert len(examples(app)) == 10
     said = html(app)
-    likely = re.findall(r"<i>predicts (.*?)</i>", said)
+    likely = re.findall(r"<i>[^<]*?; predicts (.*?)</i>", said)
     row = atlas.open(assets.path("atlas/story")).table("pairs", "decoder layer 1", 0).drop_duplicates("line").iloc[9]
 
     assert sum(bool(re.search(r"\b(he|she|it) \d|^(henry|maria) ", words)) for words in likely) == 10
     assert likely[0].startswith("end of the text ")
+    assert ". → Ben >99%; predicts" in said
     assert f"The darkest gets {math.floor(1000 * row['value']) / 10}% or more of its attention." in said
     assert "At an underlined full stop the model predicts how" in said
     assert "The model reads and predicts without capitals: " in said

@@ -60,12 +60,17 @@ def test_with_every_head_off_or_all_but_one_each_tab_stands(panel, off):
 
 
 def test_on_a_phone_the_table_begins_with_what_matters():
-    """The role, which is wrapped, then the change of the prediction; roles that are missing among them."""
+    """The change of the prediction as a bar, then the role, which is wrapped; once asked for, every other number."""
     app = opened(overview_page, model="story", panel="Table")
     app.checkbox(key="narrow").check().run()
 
     assert not app.exception
-    assert [*app.dataframe[0].value][:4] == ["mark", "place", "role", "divergence"]
+    assert [*app.dataframe[0].value] == ["mark", "place", "divergence", "role"]
+    assert '"divergence": {"label": "Change (nats)"' in app.dataframe[0].proto.columns
+    assert '"type": "progress"' in app.dataframe[0].proto.columns.partition('"divergence"')[2]
+
+    app.toggle(key="all numbers").set_value(True).run()
+    assert len(app.dataframe[0].value.columns) == 3 + 18
 
 
 @pytest.mark.parametrize("panel", ["Table", "Switch-off test", "Over many texts"])

@@ -63,7 +63,8 @@ def _texts(at: Look, found: Atlas, rows: list[dict], by: str) -> None:
     records = [cache.record(at.source, (row["text"],)) for row in rows]
     weights = [row["value"] for row in rows] if by == PAIRS else []
     largest = words.WEIGHTS.format(least=floor(1000 * min(weights)) / 10) if weights else words.STRONGER
-    quiet((words.SHADED_CROSS if at.site.kind == "cross" else words.SHADED) + largest)
+    shaded = words.SHADED_CROSS if at.site.kind == "cross" else words.SHADED
+    quiet(f"{shaded}{largest}{f' {words.WHATEVER}' if weights else ''}")
     with st.container(gap="xsmall", key="atlas-texts"):
         for i, (row, record) in enumerate(zip(rows[:SEEN], records, strict=False)):
             _example(at, row, record, i, named)
@@ -72,7 +73,7 @@ def _texts(at: Look, found: Atlas, rows: list[dict], by: str) -> None:
         with folded as is_open, st.container(gap="xsmall", key="atlas-texts-more"):
             for i in range(SEEN, len(rows)) if is_open else ():
                 _example(at, rows[i], records[i], i, named)
-    notes = [words.WHATEVER, _complete(at, found)] if by == PAIRS else []
+    notes = [_complete(at, found)] if by == PAIRS else []
     if notes := [*notes, *_marks(at, rows, records)]:
         st.html(details_html(words.ABOUT_TEXTS, block_html(" ".join(notes), "quiet")))
 
@@ -153,5 +154,6 @@ def _shaded(record: Record, at: Look, cell: Cell, number: str) -> str:
         (words.END if word == "<eos>" else shown(word), share) for word, share in _predicted(record, at, cell[0])
     ]
     likely = [f"{escape(word)} {percent(share, 0)}" for word, share in predicted]
-    said = [escape(number)] * bool(number) + [words.PREDICTS.format(words=", ".join(likely))] * bool(likely)
+    pair = words.PAIR.format(query=name, key=escape(shown(seen[cell[1]].text)), weight=percent(weights[cell[1]], 0))
+    said = [escape(number) or pair] + [words.PREDICTS.format(words=", ".join(likely))] * bool(likely)
     return f'<div class="shaded">{query}{"".join(parts)} <i>{"; ".join(said)}</i></div>'

@@ -94,7 +94,7 @@ def _places() -> tuple[DeltaGenerator, DeltaGenerator, DeltaGenerator, DeltaGene
     if look.room():
         return st.container(), st.container(), st.container(), st.container()
     with st.container(horizontal=True, gap="large"):
-        beside, chosen = st.container(width=500), st.container(width="stretch", key="over-corpus")
+        beside, chosen = st.container(width=560), st.container(width="stretch", key="over-corpus")
         return chosen.container(), beside.container(), chosen.container(), beside.container()
 
 
@@ -164,15 +164,15 @@ def _numbers(at: Look, row: pd.Series) -> None:
     with pictures.part(common.NUMBERS, "atlas card") as is_open:
         if is_open:
             _table(few, row, here, at.number)
-            quiet(" ".join((words.COUNTED_THE_SAME, *([] if look.room() else [words.MIDDLE_HALF]))))
+            quiet(" ".join((words.COUNTED_THE_SAME, *([] if look.room() else [words.SPREAD]))))
     with pictures.folded(words.MORE_NUMBERS.format(count=len(more)), key="atlas numbers") as is_open:
         if is_open:
             _table(more, row, here, at.number)
 
 
 def _table(names: list[str], row: pd.Series, here: pd.DataFrame | None, head: int) -> None:
-    """On a phone without the last column."""
-    shown = 3 if look.room() else 4
+    """On a phone without how far texts are apart."""
+    shown = 3 if look.room() else len(words.HEAD)
     table([_cells(name, row, here, head)[:shown] for name in names], words.HEAD[:shown], numbers=range(1, shown))
 
 
@@ -197,8 +197,9 @@ def _alike(at: Look, found: Atlas) -> None:
 
 
 def _cells(name: str, row: pd.Series, here: pd.DataFrame | None, head: int) -> tuple[str, ...]:
-    """A line of the card: a number over the corpus with its interval and quarters, and on the text at hand."""
+    """A line of the card: a number over the corpus with its interval, on the text at hand, and how texts spread."""
     value = None if here is None else here[name].iloc[head]
     mean = words.MEAN.format(mean=row[name], half=(row[f"{name}_high"] - row[f"{name}_low"]) / 2)
     middle = words.MIDDLE.format(low=row[f"{name}_q25"], high=row[f"{name}_q75"])
-    return TITLES[name], mean, "–" if value is None or pd.isna(value) else f"{value:.2f}", middle
+    here = "–" if value is None or pd.isna(value) else f"{value:.2f}"
+    return TITLES[name], mean, here, f"{row[f'{name}_spread']:.2f}", middle

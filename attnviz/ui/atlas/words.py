@@ -21,10 +21,13 @@ ALL_HEADS = "All heads, by any two numbers"
 
 LOOKS_LIKE = "Role by its weights alone: {role}."
 NO_HEAD = "The atlas does not hold this head."
-HEAD = ("", "Mean ± 95% interval", "This text", "Middle half")
+HEAD = ("", "Mean ± 95% interval", "This text", "Std. dev.", "Middle half")
 MEAN, MIDDLE = "{mean:.2f} ± {half:.2f}", "{low:.2f} to {high:.2f}"
 COUNTED_THE_SAME = "Each text counts the same. The interval is where the mean of all such texts lies, 19 times in 20."
-MIDDLE_HALF = "Middle half: a quarter of the texts is below it, a quarter above."
+SPREAD = (
+    "Std. dev.: how far texts are from their mean, as on Overview's tab Over many texts. Middle half: a quarter of the "
+    "texts is below it, a quarter above."
+)
 MORE_NUMBERS = "{count} more numbers"
 ALIKE, OTHER_HEAD, APART = "Heads like this one, in other models too", "{model} · head {head} of {site}", "Apart"
 APART_MEANS = "Apart: how far their means over texts differ, in all shares from 0 to 1; 0 is the same."
@@ -34,9 +37,10 @@ APART_MEANS = "Apart: how far their means over texts differ, in all shares from 
 LARGEST, OPEN, NUMBER = "Ten texts with the largest", "Open", "{name} {number:.2f}"
 PAIRS, PAIRS_IN_LINKS = "Weight between two words", "strongest pairs of tokens"
 NO_NUMBER = "The atlas has none: the head has no such number."
-WHATEVER = "Ordered by weight alone, so some of the texts may not show its role."
+WHATEVER = "Ordered by weight alone: some may not show its role."
 SHADED = "The underlined word looks at the shaded ones"
 SHADED_CROSS = "The word before the arrow looks at the shaded ones"
+PAIR = "{query} → {key} {weight}"
 STRONGER = ": the stronger, the more."
 WEIGHTS = ". The darkest gets {least}% or more of its attention."
 PREDICTS, MORE_TEXTS, ABOUT_TEXTS = "predicts {words}", "{count} more texts", "About these texts"

@@ -22,7 +22,7 @@ def table_of(card: Card) -> None:
     columns = [name for name in words.COLUMNS if any(name in numbers for numbers in every)]
     kind = {1: "role one", 2: "role two"}.get(len(columns), "role")
     with st.container(gap=None, key="roles"):
-        titles = "".join(f"<b>{name}</b>" for name in (common.ROLE, *columns, common.HEAD))
+        titles = "".join(_title(name) for name in (common.ROLE, *columns, common.HEAD))
         st.html(f'<div class="{kind} top">{titles}</div>')
         for found, i in rows:
             with st.container(horizontal=True, vertical_alignment="center", gap="small"):
@@ -31,6 +31,12 @@ def table_of(card: Card) -> None:
     order = words.MOST_LOST if words.ACCURACY in columns else ""
     meaning = " ".join(words.MEANING[name] for name in columns if name in words.MEANING)
     quiet(meaning, f"{order} {words.CLICK_A_HEAD}".strip())
+
+
+def _title(name: str) -> str:
+    """Of a column; what it means is read at it where that is not plain."""
+    means = words.MEANING.get(name, "")
+    return f'<b><abbr title="{escape(means)}">{name}</abbr></b>' if means else f"<b>{name}</b>"
 
 
 def by_weights(at: Look) -> None:

@@ -34,9 +34,6 @@ IN_PLACE = """<style>.st-key-where > :is(.st-key-site, .st-key-show) {display: n
 .st-key-picture-reached .marks {max-width: 100%; height: auto;}</style>"""
 """A stack and a position stand where other pages have a layer and a head, which rollout does not ask for."""
 
-FEW = 16
-"""Tokens whose numbers are not folded on a wide screen."""
-
 MOST = 2**18
 """Numbers of all layers, 12 of about 147 tokens: more are followed when somebody asks for it."""
 
@@ -178,7 +175,7 @@ def _draw(bar: Bar, traced: Traced, position: int) -> None:
             with pictures.part(common.HOW_COMPUTED, "how rollout", titled=False) as is_open:
                 if is_open:
                     quiet(words.ROLLOUT_IS)
-            pictures.numbers(row, "reached", opened=not look.room() and len(traced.texts) <= FEW)
+            pictures.numbers(row, "reached")
 
 
 def _asked_flow(at: Look, traced: Traced, position: int) -> np.ndarray | None:

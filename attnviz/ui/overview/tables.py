@@ -14,7 +14,18 @@ from attnviz.metrics.heads import METRICS, ROWS
 from attnviz.ui.overview import words
 from attnviz.ui.overview.card import meant, named
 from attnviz.ui.overview.every import Order, ordered, select
-from attnviz.ui.overview.numbers import NAMES, OFF, SORT, TITLES, Numbers, all_numbers, heads_of, numbers, switched_off
+from attnviz.ui.overview.numbers import (
+    LAYER,
+    NAMES,
+    OFF,
+    SORT,
+    TITLES,
+    Numbers,
+    all_numbers,
+    heads_of,
+    numbers,
+    switched_off,
+)
 from attnviz.ui.shared import everything, findings, look, pictures, state
 from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import Look
@@ -44,8 +55,13 @@ BAR = theme(dark=False).ramp[5]
 FAINT = 0.1
 """Of a column whose numbers are all below it, one more digit is read."""
 
-NARROW, ON_A_PHONE, WIDE = 106, 142, 340
+MARK = 28
+"""Pixels of the column of marks; in a narrower one a browser breaks no line of the others."""
+NARROW, ON_A_PHONE, WIDE = 106, 148, 340
 """Pixels of the column of roles at least, and at most."""
+
+HEAD, BARS = 76, 96
+"""Pixels of the columns of a phone before it: of heads in two lines, and of a number with its bar."""
 
 SIDE_BY_SIDE, ON_A_SCREEN = 26, 120
 """Characters of names of columns that a phone, and a wide screen, shows beside each other."""
@@ -60,12 +76,14 @@ def panel(bar: Bar) -> None:
     switched_off(bar.at, ask=False)
     known = numbers(bar.at)
     with bar.view:
-        order, *_ = ordered(known, opening=next((name for name in OFF if name in known.names), None))
+        opening = next((name for name in OFF if name in known.names), None)
+        order, *_ = ordered(known, opening=opening)
+    by = state.one_of(SORT, (LAYER, *known.names), opening or LAYER)
     if not known.names:  # not asked for yet
         with bar.export:
             everything.menu(bar.at)
         return
-    _all_heads(bar.at, known, order)
+    _all_heads(bar.at, known, order, by)
     scatter = _against(bar.at, known)
     with bar.export:
         pictures.take_away(scatter, "scatter", more=partial(_more, bar.at, scatter, known))
@@ -76,14 +94,14 @@ def _more(at: Look, scatter: figures.Figure, known: Numbers) -> None:
     everything.button(at, (scatter,))
 
 
-def _all_heads(at: Look, known: Numbers, order: Order) -> None:
-    """What was measured of each head; few of its numbers, or all."""
+def _all_heads(at: Look, known: Numbers, order: Order, by: str) -> None:
+    """What was measured of each head; few of its numbers, or all; on a phone first the one they are sorted by."""
     found = _ordered(known.table, order)
     first = TESTED if any(name in known.names for name in OFF) else FIRST
     names = dict.fromkeys((*first, state.get(SORT), *(known.names if state.get(MORE) else ())))
     names = [name for name in names if name in known.names]
     found = found.assign(role=(roles := _roles(at, found)))
-    choosing(at, found, ("role", *names), key="table of heads")
+    choosing(at, found, _columns(names, by), key="table of heads")
     every, chosen = heads_of(found), (at.site, at.number)
     where = [i for i, head in enumerate(every, 1) if head == chosen]
     marked = [words.MARKED.format(head=at.site.head(at.number), row=row, rows=len(every)) for row in where]
@@ -91,6 +109,14 @@ def _all_heads(at: Look, known: Numbers, order: Order) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         control(st.toggle, words.ALL_OF_THEM.format(count=len(known.names)), MORE)
         quiet(" ".join((*marked, words.DASH, *guessed)))
+
+
+def _columns(names: list[str], by: str) -> list[str]:
+    """Of a table after its heads: a phone shows what they are sorted by as a bar, and all others once asked for."""
+    if not look.room():
+        return ["role", *names]
+    first = by if by in names else names[0]
+    return [first, "role", *(name for name in names if name != first and state.get(MORE))]
 
 
 def choosing(
@@ -120,17 +146,23 @@ def choosing(
     options |= {"height": height(found, high)}
     if "role" in names:
         columns["role"], options["row_height"] = _role_column(found["role"])
-    st.dataframe(_marked(found, marked, at), key=key, column_config=_first_columns(columns) | columns, **options)
+    st.dataframe(
+        _marked(found, marked, at),
+        key=key,
+        column_config=_first_columns(columns, high=bool(options.get("row_height"))) | columns,
+        **options,
+    )
 
 
-def _first_columns(others: dict) -> dict:
+def _first_columns(others: dict, *, high: bool) -> dict:
     """The mark and the name of a head, which stays where the others are too many to be seen at once; that is said."""
     sideways = sum(len(one["label"]) for one in others.values()) > (SIDE_BY_SIDE if look.room() else ON_A_SCREEN)
     if look.room() and sideways:
         quiet(words.SIDEWAYS)
+    wide = HEAD if look.room() and high else None
     return {
-        "mark": st.column_config.TextColumn("", pinned=True, width=21),
-        "place": st.column_config.Column(common.HEAD, pinned=sideways, help=words.HEAD_NAMES),
+        "mark": st.column_config.TextColumn("", pinned=True, width=MARK),
+        "place": st.column_config.Column(common.HEAD, pinned=sideways, help=words.HEAD_NAMES, width=wide),
     }
 
 
@@ -167,10 +199,10 @@ def _column(name: str, values: pd.Series, brief: bool) -> st.column_config.Colum
     label = (words.OFF_IN_SHORT if brief or look.room() else words.OFF_TITLES).get(name, TITLES[name])
     options = {"label": label}
     options |= {"help": meant(name), "format": "%.1f" if percent else "%.4f" if most < FAINT else "%.3f"}
-    if look.room() or name not in (*SHARES, *OFF):
+    if name not in (*SHARES, *OFF):
         return st.column_config.NumberColumn(**options)
     most = 100 * most if percent else most
-    wide = max(108, 16 + 67 * len(label) // 10)
+    wide = BARS if look.room() else max(108, 16 + 67 * len(label) // 10)
     return st.column_config.ProgressColumn(**options, min_value=0, max_value=most, color=BAR, width=wide)
 
 

@@ -1,7 +1,10 @@
 """What a head does and how that is known, in words."""
 
+from contextlib import nullcontext
+
 import pandas as pd
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from attnviz.charts.theme import CAUTIONS
 from attnviz.core.amounts import percent
@@ -39,11 +42,12 @@ def measured(source: Source, site: Site, head: int | str) -> Behavior | None:
     return source.card.behavior(site, head) if source.card and source.step is None else None
 
 
-def of_head(at: Look, *, role: bool = True) -> None:
+def of_head(at: Look, *, role: bool = True, place: DeltaGenerator | None = None) -> None:
     """What was found out about the head that is shown; where nothing was, which head to look at instead.
 
     Args:
         role: whether a pretrained head says what it looks like by its weights.
+        place: where the role stands, if not here.
     """
     source, site, head = at.source, at.site, at.head
     if source.facts:
@@ -61,10 +65,12 @@ def of_head(at: Look, *, role: bool = True) -> None:
         text = words.THIS_HEAD if source.step is None else words.ONCE_TRAINED
         often = words.OFTEN.format(rate=percent(found.rates[found.heads.index(head)])) if found.rates else ""
         often += words.IN_ORIGINAL if at.before is not None else ""
-        large(text.format(does=found.does.rstrip(". "), often=often))
+        with place or nullcontext():
+            large(text.format(does=found.does.rstrip(". "), often=often))
         evidence(found)
         return
-    quiet(words.OTHER_HEAD if isinstance(head, int) else words.OF_COMBINED)
+    with place or nullcontext():
+        quiet(words.OTHER_HEAD if isinstance(head, int) else words.OF_COMBINED)
     known = source.card.behaviors
     if known:
         link(next((found for found in known if found.site == site), known[0]), "instead")
