@@ -27,9 +27,10 @@ ALIGNMENT = kept("alignment of the grid", ALIGNMENTS[0])
 ON_PHONE = kept("map on a phone", words.PICTURES[0])
 """Which of both maps stands in the one place that a phone has for them."""
 
-SIDE, LETTERS, LETTER = 350, 14, 8
-"""Pixels of a map, so that both stand side by side, right of the rules, on a screen of 1440 pixels; for how many
-letters of the longest token and the longest prediction together; and by how many each letter more narrows both."""
+SIDE, LARGER, LETTERS, LETTER = 350, 390, 14, 8
+"""Pixels of a map, so that both stand side by side, right of the rules, on a screen of 1440 pixels, and one where the
+weights say no predictions; for how many letters of the longest token and the longest prediction together; and by how
+many pixels each letter more narrows both."""
 
 
 def tab(lab: Lab, bar: Bar) -> None:
@@ -186,7 +187,8 @@ def _side(lab: Lab) -> int:
     """Pixels of each map, by how much of the row its labels take."""
     parts = lab.tokens[0], as_tokens(_predicted(lab) or ())
     letters = sum(min(LONGEST_LABEL, max((len(token.text) for token in part), default=0)) for part in parts)
-    return SIDE - LETTER * max(0, letters - LETTERS)
+    side = LARGER if lab.record.prediction is None else SIDE
+    return side - LETTER * max(0, letters - LETTERS)
 
 
 def _predicted(lab: Lab):
