@@ -218,11 +218,12 @@ def test_a_test_that_finds_nothing_says_what_it_tried():
 
 @pytest.mark.parametrize("what", [one for one in CHECKED if one != FILE])
 def test_what_is_on_the_page_and_what_is_pasted_is_checked(what):
-    """A report with its command for the shell."""
+    """A report with its command for the shell; where nothing is wrong, with the rules that were tried."""
     app = lab("Check", checked=what)
 
     assert app.code[-1].value.startswith("python -m attnviz check")
     assert ("Nothing wrong was found" in html(app)) == (what != PASTED)
+    assert ('class="facts rules"' in html(app)) == (what != PASTED)
 
 
 def npy(array) -> bytes:
