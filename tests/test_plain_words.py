@@ -30,7 +30,7 @@ INSTEAD = {
     r"It holds: guessed": "Type: auto-detect",
     r"A is what is chosen above": "Compare with",
     r"^row moved|\b[AB] more\b": "difference per row, higher in A",
-    r"could not be read in full": "Ignored unknown link setting",
+    r"could not be read in full": "The page opens without the link setting",
     r"gives vectors": "sentence embeddings",
     r"^So many\b|\bof it, kept\b": "a noun with its unit",
 }

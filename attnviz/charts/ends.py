@@ -31,7 +31,9 @@ NEXT_OF = "row {token}: where it looks to predict {word}"
 IN_PLACE = "right: the word predicted in place of a blank"
 """What is said over a map whose rows predict; short enough for one line on a phone."""
 CHANGED = "new"
-"""What an underlined word is, at the end of the words: no wider than their caption, so that nothing moves."""
+"""What a marked word is, at the end of the words: no wider than their caption, so that nothing moves."""
+MARK = "29"
+"""Opacity of the ground of a marked word, in hexadecimal: its letters are read through it."""
 
 
 def predictions(
@@ -47,26 +49,26 @@ def predictions(
     Args:
         title: what the caption calls these words.
         chosen: the row whose word stands out.
-        changed: the rows whose words are underlined.
+        changed: the rows whose words are marked.
     """
     x, step = size.width + GAP, size.tile * size.every
     places = [i for i in range(0, len(predicted), step) if predicted[i]]
     marked = {place: colors.accent for place in places if chosen is not None and place <= chosen < place + size.tile}
     said = {i: words(x, _middle(i, size), f"▸ {shown(predicted[i], axes.LONGEST_LABEL)}", colors.text) for i in places}
-    legend = [words(x, size.height + TEXT_SIZE, CHANGED, colors.quiet)] if changed & said.keys() else []
+    legend = [words(x, size.height + TEXT_SIZE, CHANGED, colors.text)] if changed & said.keys() else []
     ends = [(word, 2 * CHARACTER, text_width(word["text"])) for i, word in said.items() if i in changed]
     ends += [(word, 0.0, text_width(CHANGED, WORD_CHARACTER)) for word in legend]
     return Frame(
         words=(*([words(x, CAPTION, title, colors.quiet)] if any(predicted) else []), *legend),
         tokens=tuple(word | {"color": marked.get(i, colors.text)} for i, word in said.items()),
-        boxes=tuple(_underline(*end) for end in ends),
+        boxes=tuple(_marked(*end, colors) for end in ends),
     )
 
 
-def _underline(word: dict, begin: float, end: float) -> dict:
-    """A line under a word, from so many pixels of it to so many."""
-    x, y = word["x"], word["y"] + TEXT_SIZE / 2 + 0.5
-    return box(x + begin, y, x + end, y + 1, fill=word["color"], width=0)
+def _marked(word: dict, begin: float, end: float, colors: Theme) -> dict:
+    """The ground of a word, from so many pixels of it to so many."""
+    x, y, half = word["x"], word["y"], TEXT_SIZE / 2 + 2
+    return box(x + begin - 3, y - half, x + end + 3, y + half, fill=f"{colors.accent}{MARK}", width=0)
 
 
 def sums(values: Sequence[float], beside: Frame, size: Size, colors: Theme, *, partial: bool = False) -> Frame:

@@ -35,7 +35,7 @@ def add(command: argparse.ArgumentParser) -> None:
     form.add_argument("--least", type=float, metavar="W", help="the weight from which on there are lines (strongest)")
     form.add_argument("--token", type=int, metavar="N", help="the attention from this token alone, counted from 0")
     form.add_argument("--to", action="store_true", help="the attention to the token instead")
-    form.add_argument("--before", action="store_true", help="underline words that are predicted since the change alone")
+    form.add_argument("--before", action="store_true", help="mark words that are predicted since the change alone")
     for side, what in (("queries", "rows"), ("keys", "columns")):
         form.add_argument(f"--{side}", type=_span, metavar="A-B", help=f"zoom in: the {what} A to B, counted from 0")
 

@@ -28,7 +28,7 @@ def head(
     """The map of one head, or of all heads combined by a name of `metrics.AGGREGATIONS`.
 
     A click selects a cell under the name "cell" with the fields query, key and rev. With a run `before` a change the
-    words that rows now predict instead of others are underlined.
+    words that rows now predict instead of others are marked.
     """
     seen, style = see(record, site, **shown)
     changed = _changed(seen, before)
@@ -84,7 +84,7 @@ def _changed(seen: Seen, before: Record | None) -> frozenset[int]:
 
 
 def drawing_of(seen: Seen, head: int | str, style: Style, changed: frozenset[int] = frozenset()) -> Map:
-    """The weights of a head as a map; `changed` are the rows whose predicted words are underlined."""
+    """The weights of a head as a map; `changed` are the rows whose predicted words are marked."""
     at_ends = partial(_at_ends, seen, head, style, changed)
     size = size_within(seen.queries, seen.keys, style, at_ends)
     if size.tall and size.cell < NARROWEST:  # on a phone a readout says what a row predicts

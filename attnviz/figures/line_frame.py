@@ -12,7 +12,7 @@ from attnviz.charts.theme import LINE
 from attnviz.figures.line_plan import NUMBER, SAMPLES, Plan, shown_labels
 
 STRONGER = "the stronger a line, the larger its weight"
-UNLESS = "stronger line: larger weight; other rows are dimmed"
+UNLESS = "stronger line: larger weight; gray: other rows"
 
 
 def around(plan: Plan, title: str, said: Sequence[str]) -> Frame:

@@ -103,7 +103,7 @@ class Plan:
         joined = any(token.joined for part in self.sides for token in part.tokens[1:])
         if self.led is None:
             return [axes.JOINED] * joined
-        return [f"strong: those from {named(self.sides[0], self.led)}", *[axes.JOINED] * joined]
+        return [f"in color: where {named(self.sides[0], self.led)} looks", *[axes.JOINED] * joined]
 
     @property
     def led(self) -> int | None:

@@ -136,8 +136,8 @@ _MEANT = (
 _STRONGER = alt.Opacity("weight:Q", legend=None, scale=alt.Scale(type="pow", exponent=0.6, domain=[0, 1], range=[0, 1]))
 """A power of the weight: a tenth is seen, and many that are nearly nothing are no fog."""
 
-FAINT = 0.15
-"""Factor of the opacity of lines before which others stand out."""
+FAINT = 0.3
+"""Factor of the opacity of gray lines, before which others stand out: pale and in color they would be small weights."""
 _FAINT = "datum.faint && !isValid(pointed.side)"
 
 _POINTED = f"isValid(pointed.side) && {_SIDE} === 'line' && datum.index === pointed.index[0]"
@@ -147,10 +147,10 @@ _POINTED = f"isValid(pointed.side) && {_SIDE} === 'line' && datum.index === poin
 def _form(gap: float, height: float, colors: Theme) -> Form:
     x, y = frame.pixels()
     ends = {"x": x, "y": y, "x2": "x2:Q", "y2": "y2:Q"}
-    return frame.form([_strokes(ends)], gap, height, colors, above=[_hits(ends)])
+    return frame.form([_strokes(ends, colors)], gap, height, colors, above=[_hits(ends)])
 
 
-def _strokes(ends: dict) -> alt.Chart:
+def _strokes(ends: dict, colors: Theme) -> alt.Chart:
     """The lines as they are seen."""
     dash = alt.when("datum.dash === 1").then(alt.value(list(DASHES[1])))
     for i in range(2, len(DASHES)):
@@ -160,7 +160,7 @@ def _strokes(ends: dict) -> alt.Chart:
         .mark_rule(aria=False, tooltip=None)
         .encode(
             **ends,
-            stroke=alt.Stroke("color:N", scale=None),
+            stroke=alt.when(_FAINT).then(alt.value(colors.quiet)).otherwise(alt.Stroke("color:N", scale=None)),
             opacity=alt.when(_MEANT).then(_STRONGER).otherwise(alt.value(0)),
             strokeOpacity=alt.when(_FAINT).then(alt.value(FAINT)).otherwise(alt.value(1)),
             strokeWidth=alt.when(_POINTED).then(alt.value(5)).otherwise(alt.StrokeWidth("width:Q", scale=None)),

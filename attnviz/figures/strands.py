@@ -62,8 +62,8 @@ class Strands:
         if not self.of:
             return f"no weight{ends} to draw"
         if count == self.of:
-            return f"all {self.of:,} weights{ends} are lines" if count > 1 else f"the one weight{ends} is a line"
-        what = f"{count:,} of {self.of:,} weights{ends} are lines"
+            return f"all {self.of:,} weights{ends} have a line" if count > 1 else f"the one weight{ends} has a line"
+        what = f"{count:,} of {self.of:,} weights{ends} have a line"
         if self.least is None or count == MOST_ASKED:
             return f"{what}: the strongest, from {self.weights[0]:.2g} on" if count else what
         return f"{what}: those of at least {self.least:g}"

@@ -33,7 +33,9 @@ def test_tokens_are_pointed_at_and_picked_and_a_cell_of_the_map_is_a_line_and_a_
     label(page, "lines", "down", 1).click(force=True)
 
     expect_link(page, "pins=q1-k3")
-    expect(page.locator(".st-key-picture-lines .marks")).to_contain_text("all 7 weights of the picked tokens are lines")
+    expect(page.locator(".st-key-picture-lines .marks")).to_contain_text(
+        "all 7 weights of the picked tokens have a line"
+    )
 
     label(page, "lines", "cat", 0).click(force=True)
 
@@ -41,7 +43,7 @@ def test_tokens_are_pointed_at_and_picked_and_a_cell_of_the_map_is_a_line_and_a_
 
     page.keyboard.press("Escape")
 
-    expect(page.locator(".st-key-picture-lines .marks")).to_contain_text("all 16 weights are lines")
+    expect(page.locator(".st-key-picture-lines .marks")).to_contain_text("all 16 weights have a line")
     expect(page).not_to_have_url(re.compile("[?&]pins="))
 
     driver.open_page(page, f"{server}/{LINES}&cell=2.0")

@@ -84,7 +84,7 @@ def test_the_first_screen_has_it_all_and_a_typed_sentence_is_translated(page, se
 
 
 def test_a_model_is_changed_and_asked(page, server):
-    """Heads off: translations before and after stand side by side, what differs is underlined; a reset takes it back.
+    """Heads off: translations before and after stand side by side, what differs is marked; a reset takes it back.
 
     On the page Masks the mask of the decoder is drawn; turned off, nothing is blocked, and a chip takes it back. A
     finding on the page Model opens its head. A click on a cell asks for the word after its query.
@@ -94,7 +94,7 @@ def test_a_model_is_changed_and_asked(page, server):
     turn(page, "0")
 
     expect(page.locator(".says")).to_contain_text("before")
-    expect(page.locator(".says u").first).to_have_css("text-decoration-line", "underline")
+    expect(page.locator(".says u").first).to_have_css("font-weight", "700")
     expect(picture(page, "steps")).to_contain_text("hollow bar: before the change")
 
     page.get_by_role("button", name="Reset all").click()

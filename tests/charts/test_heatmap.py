@@ -57,7 +57,7 @@ def test_a_label_on_a_screen_selects_the_strongest_cell_of_its_token(count):
     assert "labels" not in figure.chart.to_dict()["datasets"]
 
 
-def test_words_that_rows_predict_since_a_change_are_underlined():
+def test_words_that_rows_predict_since_a_change_are_marked():
     """Those and no others; without a change, or where all are as before, nothing is said of it."""
     text, last = "Anna and Tom went to the park. Anna gave the ball to", Site("decoder", 1)
     before, after = (api.analyze(text, "story", edits) for edits in (Edits(), Edits(heads_off={(last, 0)})))

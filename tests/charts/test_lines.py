@@ -46,7 +46,7 @@ def test_each_line_is_as_strong_as_its_weight():
     found = {(row["query"], row["key"]): row["weight"] for row in drawn(lines(record, SITE, [2]))}
 
     assert found == pytest.approx({(i, j): float(weights[i, j]) for i in range(5) for j in range(5)})
-    assert "all 25 weights are lines" in said(lines(record, SITE, [2]))
+    assert "all 25 weights have a line" in said(lines(record, SITE, [2]))
 
 
 def test_the_lines_of_a_row_stand_out_until_a_token_is_picked():
@@ -56,7 +56,7 @@ def test_the_lines_of_a_row_stand_out_until_a_token_is_picked():
 
     assert [row | {"faint": False} for row in drawn(led)] == drawn(plain)
     assert {row["query"] for row in drawn(led) if not row["faint"]} == {2}
-    assert {"strong: those from 'sat' (2)", UNLESS} <= set(said(led))
+    assert {"in color: where 'sat' (2) looks", UNLESS} <= set(said(led))
     assert UNLESS not in said(plain)
     assert data(lines(record, SITE, [0], row=2, pins={("key", 1)}), "lines") == data(
         lines(record, SITE, [0], pins={("key", 1)}), "lines"
@@ -86,7 +86,7 @@ def test_of_many_weights_the_strongest_are_drawn_and_the_picture_says_so():
 
     assert sorted((row["weight"] for row in drawn(chart)), reverse=True) == pytest.approx(weights[:MOST_LINES])
     notes = " ".join(said(chart))
-    assert f"400 of 900 weights are lines: the strongest, from {weights[MOST_LINES - 1]:.2g} on" in notes
+    assert f"400 of 900 weights have a line: the strongest, from {weights[MOST_LINES - 1]:.2g} on" in notes
 
 
 def test_a_blocked_cell_has_no_line():
@@ -94,7 +94,7 @@ def test_a_blocked_cell_has_no_line():
     chart = lines(record_of(WORDS, edits=Edits(mask=Subsequent())), SITE, [0])
 
     assert {(row["query"], row["key"]) for row in drawn(chart)} == {(i, j) for i in range(5) for j in range(i + 1)}
-    assert "all 15 weights are lines" in said(chart)
+    assert "all 15 weights have a line" in said(chart)
 
 
 @pytest.mark.parametrize(
@@ -302,7 +302,7 @@ def test_the_numbers_of_the_figure_are_the_lines_that_are_drawn():
     assert sorted(figure.table["weight"]) == pytest.approx(sorted(weights[weights >= 0.2]))
     assert figure.table["weight"].is_monotonic_decreasing
     assert set(figure.table["head"]) == {0, 1}
-    assert f"{len(figure.table)} of 50 weights are lines: those of at least 0.2." in figure.table.attrs["note"]
+    assert f"{len(figure.table)} of 50 weights have a line: those of at least 0.2." in figure.table.attrs["note"]
     assert (figure.arrays["line_weight"] == figure.table["weight"]).all()
     assert figure.name.startswith("test-encoder-layer-0-lines-1-0-The-cat")
     assert "2 " in figure.description

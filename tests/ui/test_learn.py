@@ -49,10 +49,10 @@ def test_a_chapter_opens_and_its_goal_is_not_reached_yet(chapter):
 
 def test_what_a_link_to_a_lesson_has_wrong_is_said():
     """Though the chapter opens with a state of its own."""
-    assert 'Ignored link setting "lesson"' in unescape(html(opened(learn_page, lesson="nope")))
+    assert 'The page opens without the link setting "lesson"' in unescape(html(opened(learn_page, lesson="nope")))
 
     app = opened(learn_page, chapter="99")
-    why = 'Ignored link setting "chapter": 99 does not exist. This lesson has chapters 1 to 12.'
+    why = 'The page opens without the link setting "chapter": 99 does not exist. This lesson has chapters 1 to 12.'
     assert why in unescape(html(app))
     assert STEPS[0].title in unescape(html(app))
 

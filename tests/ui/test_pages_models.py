@@ -213,7 +213,7 @@ def test_a_long_list_of_unknown_words_is_cut():
 
 
 def test_the_written_text_stands_beside_the_one_before_a_change():
-    """With all heads of a site off the translator writes something else; the words that differ are underlined."""
+    """With all heads of a site off the translator writes something else; the words that differ are marked."""
     heads = "-".join(f"c{layer}.{head}" for layer in range(2) for head in range(4))
     app = opened(model="translator", off=heads)
     now = cache.record(cache.source("translator"), (FIRST,)).prediction.written[0]

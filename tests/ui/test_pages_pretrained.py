@@ -211,7 +211,7 @@ def test_labels_before_and_after(folder):
 
 
 def test_the_written_text_before_and_after(folder):
-    """An encoder-decoder writes another text; the words that differ are underlined."""
+    """An encoder-decoder writes another text; the words that differ are marked."""
     model = folder("BartForConditionalGeneration")
     before, after = (one.prediction.written[0] for one in both("encoder", model, CAT))
     app = pretrained(model, text=CAT, off="e0.1")

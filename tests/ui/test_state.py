@@ -115,7 +115,9 @@ def test_every_setting_takes_or_refuses_any_text(name, text):
     after = read(before.link(), settings.LINKED)
 
     assert after.linked() == before.linked()
-    assert all(problem.startswith(f'Ignored link setting "{name}": ') for problem in before[PROBLEMS])
+    assert all(
+        problem.startswith(f'The page opens without the link setting "{name}": ') for problem in before[PROBLEMS]
+    )
     assert not before[PROBLEMS] or not before.linked().chosen
 
 
@@ -125,7 +127,9 @@ def test_every_setting_takes_or_refuses_any_text(name, text):
 )
 def test_a_setting_that_there_is_not_is_answered_with_the_one_that_may_be_meant(name, meant):
     """A slip of a letter, a name from elsewhere, or where all names are seen."""
-    assert read({name: ["1"]}, settings.LINKED)[PROBLEMS] == (f'Ignored unknown link setting "{name}". {meant}',)
+    assert read({name: ["1"]}, settings.LINKED)[PROBLEMS] == (
+        f'The page opens without "{name}", an unknown setting of its link. {meant}',
+    )
 
 
 def test_a_link_is_written_as_it_was_read():

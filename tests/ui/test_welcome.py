@@ -1,5 +1,7 @@
 """A first visit: an empty link, the claim, and three cards."""
 
+from html import unescape
+
 import pytest
 from test_pages import button, heads_page, html, masks_page, opened, press_eye
 
@@ -151,7 +153,7 @@ def test_what_the_cards_ask_has_an_answer():
     app.selectbox(key="site").set_value(Site("cross", 1)).run()
 
     assert "The mask does not act on cross layer 1." in html(app)
-    assert welcome.CLAIM in html(app)  # the question is about another layer
+    assert welcome.words.THREE_TO_TRY in html(app)  # the question is about another layer
 
     button(app, "See encoder layer 0").click().run()
 
@@ -167,16 +169,19 @@ def test_what_the_cards_ask_has_an_answer():
 
     assert "<u>&#x27;tom&#x27;</u>" in html(app)
     assert "To predict the next word &#x27;paul&#x27;, &#x27;to&#x27; (13) gives" in html(app)
+    changed = "Most changed prediction, after 'to' (13): 'paul' (17.5%) instead of 'tom' (99.0%)."
+    assert changed in unescape(html(app))
 
     press_eye(app, 0)
 
     assert welcome.CARDS["Switch off a head"].undone in html(app)
     assert welcome.FRAMED not in html(app)
     assert "<b>&#x27;tom&#x27;</b>" in html(app)
+    assert "Most changed" not in html(app)
 
     press_eye(app, 1)
 
-    assert welcome.CLAIM in html(app)
+    assert welcome.words.THREE_TO_TRY in html(app)
     assert app.query_params["show"] == "1"  # what was switched is what is shown
 
 
@@ -187,7 +192,7 @@ def test_another_text_lets_go_of_the_cell_and_of_the_question():
     app.text_area(key="text").set_value("Anna and Tom went to the park. Anna gave the ball to").run()
 
     assert "cell" not in app.query_params
-    assert welcome.CLAIM in html(app)
+    assert welcome.words.THREE_TO_TRY in html(app)
     assert "To predict the next word &#x27;tom&#x27;, &#x27;to&#x27; (13) gives" in html(app)
 
 

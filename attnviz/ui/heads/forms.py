@@ -13,7 +13,6 @@ from attnviz.figures import Figure
 from attnviz.figures import shade as shades
 from attnviz.ui.heads import words
 from attnviz.ui.shared import cache, look, pages, pictures, state, zoom
-from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import CELL, PINS, Cell, Look
 from attnviz.ui.shared.setting import Setting, State, choice, coded, each, reader
 from attnviz.ui.shared.state import MOST_PILLS, control
@@ -220,7 +219,7 @@ def said(form: str, at: Look, view: View) -> str:
     if form == "map":
         return pictures.selecting(at.cell is not None, cell is not None)
     if form == "lines":
-        return common.CELL_SELECTED if at.cell else words.POINT_AT_TOKEN
+        return pictures.selecting(True) if at.cell else words.POINT_AT_TOKEN
     return words.POINT_AT_PATCH if form == "picture" else ""
 
 

@@ -284,7 +284,7 @@ if (!window.attnvizWalk) {
       }
       name(picture);
       reveal(picture);
-      if (picture.hasAttribute("data-wide")) stay(picture);  // what is drawn anew
+      if (picture.scrollLeft || picture.scrollTop) stay(picture);  // what is drawn anew
     });
   };
   const opened = () => {  // the pictures of a first visit are a file until the true ones stand in their place

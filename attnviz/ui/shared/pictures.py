@@ -116,7 +116,8 @@ def told(at: Look, view: View, **part: slice) -> Cell | None:
 
 def cell_in_words(at: Look, view: View, cell: Cell | None) -> None:
     """What a cell says."""
-    in_words(sentences.cell(at.record, at.site, at.head, *cell, at.sentence, view=view) if cell else "")
+    text = sentences.cell(at.record, at.site, at.head, *cell, at.sentence, view=view) if cell else ""
+    in_words(text, picked=at.cell is not None)
 
 
 def how_to_select(selected: bool, outlined: bool = False) -> None:
@@ -126,7 +127,9 @@ def how_to_select(selected: bool, outlined: bool = False) -> None:
 
 def selecting(selected: bool, outlined: bool = False) -> str:
     """The same, as a text."""
-    return words.CELL_SELECTED if selected else words.CLICK_ANOTHER if outlined else words.CLICK_A_CELL
+    if selected:
+        return words.CELL_TAPPED if look.room() else words.CELL_SELECTED
+    return words.CLICK_ANOTHER if outlined else words.CLICK_A_CELL
 
 
 @contextmanager

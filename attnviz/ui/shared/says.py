@@ -23,6 +23,7 @@ MOST_LARGE = 110
 """Characters of a prediction that is written large: more take two lines in the place of one, so that nothing moves."""
 MOST_SAME = 4
 """Words in a row that both predictions have and a phone shows all of."""
+_most_changed = cache.kept(metrics.most_changed)
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ def _titled(one: Said, text: str, name: str = "") -> str:
 def one(
     name: str, record: Record, other: Record, position: int, sentences: tuple[int, int], positions: tuple[int, int]
 ) -> None:
-    """What one of two runs says, beginning with its name; what the other does not say is underlined.
+    """What one of two runs says, beginning with its name; what the other does not say is marked.
 
     Args:
         sentences: of this run's batch, and of the other's.
@@ -128,7 +129,7 @@ def _one(name: str, mine: Said | None, yours: Said | None) -> str:
 
 
 def _differing(before: str, after: str) -> tuple[str, str]:
-    """Both texts as HTML, with the words that are not in the other underlined and bold."""
+    """Both texts as HTML, with the words that are not in the other marked and bold."""
     old, new = before.split(), after.split()
     olds, news = [], []
     for same, a, b, c, d in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
@@ -146,7 +147,7 @@ def _words(some: list[str], *, same: bool) -> list[str]:
 
 
 def _word(word: str, same: bool) -> str:
-    """A word, underlined if it is not the same: without the stop after it."""
+    """A word, marked if it is not the same: without the stop after it."""
     bare = word.rstrip(".,;:!?") or word
     return plain(word) if same else f"<u>{plain(bare)}</u>{plain(word[len(bare) :])}"
 
@@ -213,6 +214,8 @@ def panel(at: Look, hint: str) -> dict[str, tuple[Figure, str]]:
         block(hint, "quiet choice")
     elif hint and not comes:
         quiet(hint)
+    if at.before is not None and at.record.prediction is not None:
+        block(most_changed(at), "large changed")
     if at.before is None and len(options) > 1:
         options.remove(OUTPUT)  # which has not moved
     effect = one_of(options, words.PREDICTION)
@@ -231,6 +234,28 @@ def panel(at: Look, hint: str) -> dict[str, tuple[Figure, str]]:
     if effect == OUTPUT:
         quiet(figure.description)
     return {effect: (figure, KEYS[effect])}
+
+
+def most_changed(at: Look) -> str:
+    """Which prediction a change moved most, and how: the word that comes first now, or how probable it was and is."""
+    position = _most_changed(at.before, at.record, sentence=at.sentence)
+    if position is None:
+        return words.SAME_PREDICTIONS
+    found = metrics.next_words(at.record, position, before=at.before, sentence=at.sentence)
+    token = quoted_token(metrics.token_at(at.record, position, sentence=at.sentence), position)
+    return words.MOST_CHANGED[metrics.fills_in(at.record)].format(token=token, change=_change(found))
+
+
+def _change(found: tuple[metrics.NextWord, ...]) -> str:
+    """How the words of a prediction have changed: another one comes first, or how probable one was and is."""
+    if not found or math.isnan(found[0].probability):
+        return words.NO_NUMBERS
+    new, old = found[0], max(found, key=lambda one: one.before)
+    if new is old:
+        new = old = max(found, key=lambda one: abs(one.probability - one.before))
+    text = words.OTHER_WORD if new is not old else words.SAME_WORD
+    before, now = percent(old.before), percent(new.probability)
+    return text.format(word=quoted(new.word), old=quoted(old.word), before=before, now=now)
 
 
 def choices(record: Record, sentence: int = 0) -> list[str]:

@@ -54,9 +54,9 @@ def verdict(text: str, kind: str) -> None:
     block(text, css=f"note verdict {kind}", role="alert" if kind == "error" else "status")
 
 
-def in_words(text: str) -> None:
-    """The sentence about what is selected."""
-    block(text, "words", role="status")
+def in_words(text: str, *, picked: bool = False) -> None:
+    """The sentence about what is selected; a phone keeps that of what somebody `picked` in view."""
+    block(text, f"words{' picked' * picked}", role="status")
 
 
 def large(text: str) -> None:

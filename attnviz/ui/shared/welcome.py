@@ -38,7 +38,7 @@ class Card:
         return all(now.get(name) == self.link.get(name) for name in ("model", "text"))
 
     def says(self, now: Link, changes: Iterable[str]) -> str:
-        """The question, or what is said once its change is taken back; the claim, once anything else is another.
+        """The question, or what is said once its change is taken back; what to try, once anything else is another.
 
         Args:
             changes: the names of all that can be changed of a model.
@@ -49,7 +49,7 @@ class Card:
         )
         seen = ("site",) if here else ("site", "show")
         if not self.is_of(now) or any(now.get(name) != self.link[name] for name in seen) or (there and here != there):
-            return CLAIM
+            return words.THREE_TO_TRY
         return self.question if here == there else self.undone
 
 
@@ -142,7 +142,7 @@ def arrive(settings: Mapping[str, Setting]) -> None:
 
 
 def cards(settings: Mapping[str, Setting], source: Source | None, *, here: bool = True) -> None:
-    """The claim or the question of the chosen card, and the cards; nothing once they are closed.
+    """The claim, the question of the chosen card, and the cards; nothing once they are closed.
 
     Beside a model or a text of one's own a card does what it is about with that.
 
@@ -163,9 +163,10 @@ def cards(settings: Mapping[str, Setting], source: Source | None, *, here: bool 
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", key="welcome"):
         undo = _way_back(now, own=own) if frame else ""
         framed = f"<style>{frame} {{{FRAMED}}}</style>" if frame else ""
-        css = "guide" if frame or not own else "guide quiet"
+        css = "guide quiet" if own and not frame else "guide rests" if says in words.RESTING else "guide"
+        claim = "" if own else f'<p class="claim">{plain(CLAIM)}</p>'
         hides = "" if source is None or _can(words.HIDE_THE_FUTURE, source) else " data-hides"
-        st.html(f'<div class="{css}"{hides}><p>{plain(says)}{undo}</p>{framed}</div>')
+        st.html(f'<div class="{css}"{hides}>{claim}<p>{plain(says)}{undo}</p>{framed}</div>')
         for name, one in CARDS.items():
             acts = own and (now[TYPED] or _can(name, source))
             act = (_try, (name, source, settings)) if acts else (_open, (name, settings))
@@ -181,10 +182,11 @@ def cards(settings: Mapping[str, Setting], source: Source | None, *, here: bool 
 
 
 def _on_its_own(now: State, settings: Mapping[str, Setting]) -> tuple[str, str, str]:
-    """The card that is chosen, what is said, and what is framed; the claim and nothing else where none is."""
+    """The card that is chosen, what is said, and what is framed; of none why a cell is outlined, or what to try."""
     changes = [name for name, one in settings.items() if "edits" in one.of.split()]
     card = CARDS.get(now[WELCOME])
-    says = card.says(state.link(), changes) if card else CLAIM
+    link = state.link()
+    says = card.says(link, changes) if card else words.WHY_BECAUSE if link == FIRST else words.THREE_TO_TRY
     return (now[WELCOME], says, card.frame) if card and says == card.question else ("", says, "")
 
 

@@ -207,6 +207,14 @@ PREDICTION = "Prediction"
 STEP_BY_STEP, NEXT_WORDS, VECTORS = "step by step", "next word", "output vectors"
 BLANKS, ONE_BLANK, LABELS, SIMILARITY = "blanks", "one blank", "labels", "similarity"
 """The figures of what a model says; links name them, too."""
+MOST_CHANGED = {
+    False: "Most changed prediction, after {token}: {change}.",
+    True: "Most changed prediction, in place of {token}: {change}.",
+}
+"""Of a model that goes on with a text, and of one that fills in blanks."""
+OTHER_WORD = "{word} ({now}) instead of {old} ({before})"
+SAME_WORD = "{word} goes from {before} to {now}"
+SAME_PREDICTIONS = "No prediction changes."
 FILE_ALONE = "No prediction after a change: the rest of the model is not in the file."
 ONE_RUN, UNCHANGED = "One run.", "Original model."
 TRY_A_CHANGE = "Switch a head off or set a mask to see output vectors move."
@@ -236,6 +244,7 @@ OF_COMBINED = "All heads combined. One that was measured:"
 PICTURE_ALT = "Chart, described in the text after it"
 CLICK_A_CELL, CLICK_ANOTHER = "Click a cell to read it in words.", "Cell outlined; click another to read it."
 CELL_SELECTED = "Selected cell outlined; Esc to clear."
+CELL_TAPPED = "Selected cell outlined; tap it again to clear."
 NUMBERS, NUMBERS_OF = "Numbers", "Numbers: {what}"
 EXPORT, EXPORT_OF, MADE_FOR, PNG_SIZE = "Export", "Export {what}", "Made for", "PNG size"
 FOR_PAPER = "a PDF for a paper: {how}"
@@ -260,7 +269,8 @@ NOWHERE, PLACE, FIRST_PLACES = "nowhere", "place", "{places}, the first {most}"
 
 # Links
 
-UNKNOWN_SETTING, IGNORED = 'Ignored unknown link setting "{name}".', 'Ignored link setting "{name}": {why}'
+UNKNOWN_SETTING = 'The page opens without the unknown link setting "{name}".'
+IGNORED = 'The page opens without the link setting "{name}": {why}'
 COPY_A_LINK = " “Copy link” writes those that there are."
 SETTING_NAMES = {"layer": "site", "kind": "site", "head": "show", "heads_off": "off", "temperature": "tuned"}
 """What settings are called elsewhere, and in a link."""
@@ -288,6 +298,10 @@ MANY_CELLS = "'{part}' paints too many cells, or none; up to {most:,} may be pai
 # The first visit
 
 CLAIM = "See where each attention head looks, and what breaks when you change it."
+WHY_BECAUSE = "Outlined: after “because” the model predicts “it”, and here looks back at “cat”."
+THREE_TO_TRY = "Three things to try:"
+RESTING = (WHY_BECAUSE, THREE_TO_TRY)
+"""What stands beside the cards where none of them asks anything: where there is little room, the claim stands there."""
 LEARN = "Course"
 READ_A_MAP, HIDE_THE_FUTURE, SWITCH_OFF = "Read a map", "Hide the future", "Switch off a head"
 ASK_BECAUSE = "Row “because”: to predict “it”, the head looks most at “cat”. Where does it look in row “was”?"
@@ -295,7 +309,7 @@ TIRED = "The mouse sat on the mat because it was tired."
 ASK_FUTURE = "In this translator each English word now sees only those before it. Which French words change?"
 NOTHING_HIDDEN = "Nothing is hidden now, and the translation is as before."
 GIVEN = "Anna and Tom went to the park. Anna gave the ball to"
-ASK_HEAD = "In this text head 0 is off. Who gets the ball now, and who got it before? Switch it on again."
+ASK_HEAD = "A new text, in which head 0 is off. Who gets the ball now, and who did before? Switch it on."
 HEAD_ON = "Head 0 is on again, and Tom gets the ball as before."
 CLOSE_GUIDE, GUIDE = "Close; ? brings it back", "Show the guide again"
 TRY_HERE = "Try it on this text:"
