@@ -102,6 +102,10 @@ def test_texts_bear_out_what_the_head_is_said_to_do():
     assert len(looks) == 10
     assert min(map(int, looks)) > 60
 
+    app = opened(atlas_page, model="story", site="d0", show="1")
+    queries = re.findall(r"--weight: [^>]*><u>(.*?)</u>", html(app))
+    assert {*queries} == {"the"}
+
     app = opened(atlas_page, model="story", site="d1", show="0")
     assert html(app).count('class="shaded"') == 5
     assert len(examples(app)) == 10

@@ -43,28 +43,30 @@ def of_head(at: Look, found: Atlas, role: str) -> None:
     options = {"format_func": titles.__getitem__, "width": 250, "shown": state.get(EXAMPLES) or begins}
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         by = control(st.selectbox, words.LARGEST, EXAMPLES, [*KINDS], lead=words.LARGEST, **options)
+    word = _word(role)
     try:
-        rows = _pairs(at, found) if by == PAIRS else found.examples(at.site, at.number, by, COUNT)
+        rows = _pairs(at, found, word) if by == PAIRS else found.examples(at.site, at.number, by, COUNT)
     except AttnvizError as error:
         note(str(error))
         return
     if rows.empty:
         quiet(words.NO_NUMBER)
-    _texts(at, found, rows.to_dict("records"), by)
+    _texts(at, found, rows.to_dict("records"), by, words.FROM_WORD.format(word=word) if word else words.WHATEVER)
 
 
-def _texts(at: Look, found: Atlas, rows: list[dict], by: str) -> None:
+def _texts(at: Look, found: Atlas, rows: list[dict], by: str, order: str) -> None:
     """Texts below each other, some of them folded; how to read the shades before them, the rest after.
 
     Args:
         by: of `KINDS`, what they are the largest of.
+        order: how pairs are ordered.
     """
     named = "" if by == PAIRS else next(one.title for one in METRICS if one.name == by)
     records = [cache.record(at.source, (row["text"],)) for row in rows]
     weights = [row["value"] for row in rows] if by == PAIRS else []
     largest = words.WEIGHTS.format(least=floor(1000 * min(weights)) / 10) if weights else words.STRONGER
     shaded = words.SHADED_CROSS if at.site.kind == "cross" else words.SHADED
-    quiet(f"{shaded}{largest}{f' {words.WHATEVER}' if weights else ''}")
+    quiet(f"{shaded}{largest}{f' {order}' if weights else ''}")
     with st.container(gap="xsmall", key="atlas-texts"):
         for i, (row, record) in enumerate(zip(rows[:SEEN], records, strict=False)):
             _example(at, row, record, i, named)
@@ -105,9 +107,17 @@ def _complete(at: Look, found: Atlas) -> str:
     return words.COMPLETE.format(weight=ceil(100 * above) / 100)
 
 
-def _pairs(at: Look, found: Atlas) -> pd.DataFrame:
-    """The strongest pair of each text."""
-    pairs = found.table("pairs", at.site, at.number).drop_duplicates(["file", "line"]).head(COUNT)
+def _word(role: str) -> str:
+    """The one word from which a role looks, such as "the"; "" if it looks from others, too."""
+    return role.partition('"')[2].partition('"')[0]
+
+
+def _pairs(at: Look, found: Atlas, word: str) -> pd.DataFrame:
+    """The strongest pair of each text, those from a word first, if one is given."""
+    pairs = found.table("pairs", at.site, at.number)
+    if word:
+        pairs = pairs.sort_values("query_token", key=lambda tokens: tokens.str.lower() != word, kind="stable")
+    pairs = pairs.drop_duplicates(["file", "line"]).head(COUNT)
     return pairs.assign(text=list(map(found.text, pairs["file"], pairs["line"])))
 
 

@@ -40,6 +40,7 @@ NO_NUMBER = "The atlas has none: the head has no such number."
 WHATEVER = "Ordered by weight alone: some may not show its role."
 SHADED = "The underlined word looks at the shaded ones"
 SHADED_CROSS = "The word before the arrow looks at the shaded ones"
+FROM_WORD = 'Pairs from "{word}", of which its role is, come first.'
 PAIR = "{query} → {key} {weight}"
 STRONGER = ": the stronger, the more."
 WEIGHTS = ". The darkest gets {least}% or more of its attention."
