@@ -11,6 +11,7 @@ from attnviz.core.stack import Entry, Stack
 from attnviz.ui.masks import words
 from attnviz.ui.masks.presets import PRESETS
 from attnviz.ui.shared import mask as masking
+from attnviz.ui.shared import words as common
 from attnviz.ui.shared.mask import MASK
 from attnviz.ui.shared.setting import State
 
@@ -240,7 +241,7 @@ def test_all_that_is_said_of_a_row_is_said_of_the_one_that_is_outlined():
 def test_one_press_hides_something_and_the_next_one_shows_it_again():
     """The future, where nothing is hidden; words far away, where the future is anyway. A rule is for the whole app."""
     for link, title, named in (
-        ({"mask": "none"}, words.HIDE_FUTURE, "subsequent"),
+        ({"mask": "none"}, common.HIDE_THE_FUTURE, "subsequent"),
         ({"model": "story"}, words.HIDE_FAR, "window"),
     ):
         app = opened(masks_page, **link)

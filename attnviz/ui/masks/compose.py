@@ -12,6 +12,7 @@ from attnviz.core.masks import ALIGNMENTS
 from attnviz.ui.masks import added, boxes, explain, painting, rulelist, words
 from attnviz.ui.masks.lab import Lab
 from attnviz.ui.shared import cache, everything, look, mask, pictures, state, toolbar, zoom
+from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import Cell
 from attnviz.ui.shared.setting import Setting, kept
 from attnviz.ui.shared.state import control
@@ -42,7 +43,7 @@ def tab(lab: Lab, bar: Bar) -> None:
     phone, chosen = look.room() is not None, words.PICTURES
     if phone:
         rulelist.known(lab)
-        chosen = (control(st.segmented_control, words.PICTURE, ON_PHONE, chosen, lead="", width="stretch"),)
+        chosen = (control(st.segmented_control, common.PICTURE, ON_PHONE, chosen, lead="", width="stretch"),)
     zoom.crumbs(lab)
     with st.container(horizontal=True, gap="small", key="compose"):
         if not phone:

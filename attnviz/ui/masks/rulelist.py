@@ -14,6 +14,7 @@ from attnviz.ui.masks import words
 from attnviz.ui.masks.lab import Lab
 from attnviz.ui.masks.presets import PRESETS
 from attnviz.ui.shared import look, mask, state
+from attnviz.ui.shared import words as common
 from attnviz.ui.shared.edits import TITLES, number
 from attnviz.ui.shared.mask import MASK
 from attnviz.ui.shared.mask_link import MOST_ITEMS, RULES
@@ -48,7 +49,7 @@ def _begin(lab: Lab, made: dict[str, Stack]) -> None:
     elif lab.site.kind == "cross" and not lab.edits.mask_cross:
         return  # no rule acts there
     else:
-        title, name = (words.HIDE_FAR, words.SLIDING) if _built_in(lab) else (words.HIDE_FUTURE, words.CAUSAL)
+        title, name = (words.HIDE_FAR, words.SLIDING) if _built_in(lab) else (common.HIDE_THE_FUTURE, words.CAUSAL)
         options = {"icon": ":material/visibility_off:", "type": "primary", "args": (mask.put, made[name])}
         options |= {"help": words.FAR_MEANS} if name == words.SLIDING else {}
     st.button(title, key="hide", width="content" if look.room() else "stretch", on_click=state.change, **options)

@@ -15,7 +15,7 @@ TOO_LONG = "This is measured for up to {most} tokens. Shorten the text."
 
 # Compose: the rules
 
-CLEAR, HIDE_FUTURE, HIDE_FAR = "Clear rules", "Hide the future", "Hide far words"
+CLEAR, HIDE_FAR = "Clear rules", "Hide far words"
 FAR_MEANS = "Each row keeps itself and the two words before it. What is hidden can be changed."
 KNOWN_MASK, ADD_RULE, RULE_MEANS = "Known masks", "Add a rule", "{rule}: {meaning}"
 NO_RULE = "No rule yet. Choose a known mask, or add a rule."
@@ -58,7 +58,7 @@ BIAS_PICTURE = "bias"
 # Compose: the grid
 
 PAINT, MASK, WEIGHTS = "Paint", "mask", "weights"
-PICTURE, PICTURES = "Picture", ("The mask", "The weights under it")
+PICTURES = ("The mask", "The weights under it")
 LEADS_TO = "weights under this mask"
 PAINT_MEANS = (
     "A click blocks an open cell and opens a blocked one. A drag blocks cells; if all of them are, it opens them."
