@@ -24,8 +24,8 @@ MOST_LABELS = 12
 LEAST = 0.01
 """A word that is less probable both before a change and after it has no bar."""
 
-LENGTH, SHORT = 190, 140
-"""Pixels of the longest bar with one number at its right, and with two."""
+LENGTH, SHORT, BESIDE = 190, 140, 220
+"""Pixels of the longest bar with one number at its right, and with two; and beside it where the room is known."""
 
 HOLLOW = "hollow bar: before the change"
 LEFT_OUT = "{count} more under {least:.0%} before and after"
@@ -95,7 +95,8 @@ def probabilities(found: Sequence[NextWord], title: str, lines: Sequence[str], s
         texts = [f"{percent(next.before)} → {percent(next.probability)}" for next in found]
     column = bars.Column([next.probability for next in found], texts, hollow_values=_before(found))
     names = [shown(next.word, axes.LONGEST_LABEL) for next in found]
-    return bars.picture(names, [column], title, lines, style.colors, length=SHORT if texts else LENGTH)
+    length = max(SHORT if texts else LENGTH, ((style.room or 0) - BESIDE) * style.on_screen)
+    return bars.picture(names, [column], title, lines, style.colors, length=length)
 
 
 def _before(found: Sequence[NextWord]) -> list[float]:

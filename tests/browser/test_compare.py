@@ -13,7 +13,8 @@ def test_a_changed_word_is_read_under_the_pointer_clicked_and_linked(page, serve
     """Typing B moves the maps; a cell of the difference is clicked in; the link opens the same; a head is focused."""
     page.goto(f"{server}/{CAT}")
     driver.settled(page)
-    page.get_by_role("radio", name="another sentence").click()
+    page.get_by_label("Compare with").click()
+    page.get_by_role("option", name="another sentence").click()
     page.get_by_label("The sentence of B").fill("The cat sat on the chair because it was tired.")
     page.keyboard.press("Enter")
     expect_link(page, "b=sentence-The+cat+sat+on+the+chair")

@@ -203,7 +203,7 @@ def test_two_files_are_compared_and_a_file_with_a_model(case):
     """Where its changes cannot reach the other, that stays as it is."""
     other = files.saved(attnviz.analyze(TEXT, "story", Edits(heads_off={(Site("decoder", 0), 0)})))
     app = drop(page("compare"), ("one.attn", other), ("two.attn", case))
-    app.pills(key="b what").set_value("model").run()
+    app.selectbox(key="b what").set_value("model").run()
 
     assert app.selectbox(key="b model").options[:3] == ["one.attn", "translator", "story"]
     assert "The row that differs most is" in html(app)

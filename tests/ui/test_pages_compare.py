@@ -72,10 +72,11 @@ def test_a_link_that_says_nothing_of_b_is_refused(text):
 def test_one_word_changed_shows_what_moved(model):
     """Another sentence begins with one word changed: the row and the cell that moved most, and what both say."""
     app = compare(model=model)
-    app.button_group(key="b what").set_value("sentence").run()
+    app.selectbox(key="b what").set_value("sentence").run()
 
     assert app.text_input(key="b sentence").value == SHE
-    assert said(app).startswith("The row that differs most is ")
+    assert said(app).startswith("Largest difference")
+    assert "The row that differs most is " in html(app)
     assert re.search(r"in A, and in B .* higher in [AB] by \d\.\d+\.", said(app))
     assert charts(app) == 5
     if model == "translator":
@@ -89,12 +90,12 @@ def test_one_word_changed_shows_what_moved_in_a_pretrained_model():
     from test_pages_pretrained import settled
 
     app = settled(opened(compare_page, model="huggingface", hf=OPENS, text=CAT, site="e0", show="0"))
-    assert app.button_group(key="b what").value == "head"  # which head it is shows more than which word, as a rule
-    app.button_group(key="b what").set_value("sentence").run()
+    assert app.selectbox(key="b what").value == "head"  # which head it is shows more than which word, as a rule
+    app.selectbox(key="b what").set_value("sentence").run()
 
     assert not app.exception
     assert app.text_input(key="b sentence").value == SHE
-    assert said(app).startswith("The row that differs most is 'it' (8), in B 'she' (8): ")
+    assert "The row that differs most is 'it' (8), in B 'she' (8): " in unescape(html(app))
     assert "The vectors of A and B are apart by" in html(app)
     assert charts(app) == 3
 
@@ -113,12 +114,10 @@ def test_the_page_opens_on_a_comparison_that_shows_something(link, opens):
     """What a change did, what training did, a changed word, or another head."""
     app = compare(**link)
 
-    assert app.button_group(key="b what").value == opens
-    assert said(app).startswith("The row that differs most is ")
-    options = app.button_group(key="b what").options
-    waiting = [button for button in app.button if button.key == "b waits"]
-    assert ("original model" in options) == (opens == "untouched") == (not waiting)
-    assert all(button.disabled and "nothing is changed yet" in button.label for button in waiting)
+    assert app.selectbox(key="b what").value == opens
+    assert said(app).startswith("Largest difference")
+    assert "The row that differs most is " in html(app)
+    assert app.selectbox(key="b what").options[-1].endswith("nothing is changed yet)") == (opens != "untouched")
 
 
 def test_a_head_that_is_off_leads_to_the_first_weights_that_it_moves():
@@ -134,7 +133,8 @@ def test_a_head_that_is_off_leads_to_the_first_weights_that_it_moves():
     app.button(key="see moved").click().run()
 
     assert app.query_params["site"] == "d1"
-    assert said(app).startswith("The row that differs most is ")
+    assert said(app).startswith("Largest difference")
+    assert "The row that differs most is " in html(app)
 
     app = compare(off="d1.0", site="d1", show="0", cell="5.2")
 
@@ -168,7 +168,10 @@ def test_two_training_steps_are_subtracted_over_the_same_words():
 
     assert "B reads the words that A wrote" in html(app)
     assert "cannot be subtracted" not in html(app)
-    assert said(app) == words.compared(beside(a, b))
+    both = beside(a, b)
+    most = words.compared_cell(both, *both.most_cell)
+    assert said(app) == f"Largest difference in head 3 of cross layer 1: {most}"
+    assert words.compared(both, with_cell=False) in unescape(html(app))
 
 
 def test_b_is_another_sentence_another_head_the_untouched_model_or_another_step():
@@ -176,7 +179,7 @@ def test_b_is_another_sentence_another_head_the_untouched_model_or_another_step(
     app = compare(tuned="temperature-0.5", b="model-translator")
     found = {}
     for what in ("head", "untouched", "step", "sentence"):
-        app.button_group(key="b what").set_value(what).run()
+        app.selectbox(key="b what").set_value(what).run()
         assert not app.exception
         assert 'role="alert"' not in html(app)
         found[what] = said(app), "".join(app.query_params.get("b", ""))
@@ -194,7 +197,7 @@ def test_two_heads_of_one_run_share_their_prediction():
     assert html(app).count("Predicted next word after") == 1
     assert charts(app) == 4
 
-    app.button_group(key="b what").set_value("step").run()
+    app.selectbox(key="b what").set_value("step").run()
 
     assert re.search(
         r"A \(trained\): Predicted next word after.*B \(untrained\): Predicted next word after", html(app), re.S
@@ -207,7 +210,7 @@ def test_tokens_that_only_one_side_has_are_said():
     """They are blank in the maps."""
     app = compare(b="sentence-The cat sat on the red mat because it was tired.")
 
-    assert "Only in B, and left blank: 'red' (6)." in said(app)
+    assert "Only in B, and left blank: 'red' (6)." in unescape(html(app))
 
 
 def test_another_model_is_compared_where_it_reads_the_same_text():
@@ -260,7 +263,8 @@ def test_a_link_to_another_sentence_without_one_opens_with_one(link):
     app.text_input(key="b sentence").set_value(" ").run()
 
     assert app.text_input(key="b sentence").value == SHE
-    assert said(app).startswith("The row that differs most is ")
+    assert said(app).startswith("Largest difference")
+    assert "The row that differs most is " in html(app)
 
 
 @pytest.mark.parametrize("text", ["{{x}} datum.label", "</script><b>", "שלום \u202e", "\U0001f431" * 40, "word " * 400])
@@ -287,6 +291,7 @@ def test_mean_of_heads_is_compared_and_no_head_is_focused():
     """Combined heads have a difference; the tree and the map stand without a chosen head."""
     app = compare(show="mean")
 
-    assert said(app).startswith("The row that differs most is ")
+    assert said(app).startswith("Largest difference")
+    assert "The row that differs most is " in html(app)
     assert "Heads that look most like" not in html(app)
     assert charts(app) == 5

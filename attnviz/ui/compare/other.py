@@ -123,23 +123,17 @@ def _what(a: Look, place: DeltaGenerator) -> Other:
 
 
 def _chosen_from(a: Look, what: str, options: list[str]) -> None:
-    """In what B differs, as a row of names, on a phone as a list; what waits for a change is there, disabled."""
+    """In what B differs. The original model is offered before a change, too: chosen, it says what it needs."""
 
     def choose(now: State, what: str) -> State:
         return now.put(B, now[KEPT].get(what) or _begins(a, what))
 
-    shown = {"shown": what, "at": "what", "step": choose}
-    waits = a.edits == Edits() and not (a.source.read_only or a.source.alone)
-    if look.room():
-        names = words.OTHERS | ({"untouched": words.NOTHING_CHANGED} if waits else {})
-        options = [*options, *["untouched"] * waits]  # no entry of a list can be disabled: chosen, it is told why
-        shown["format_func"] = lambda what: words.B_WITH.format(other=names[what])
-        control(st.selectbox, words.COMPARE_WITH, B, options, lead="", width=156 if what == "head" else 204, **shown)
-        return
-    shown["format_func"] = words.OTHERS.__getitem__
-    control(st.pills, words.COMPARE_WITH, B, options, lead=words.COMPARE_WITH, **shown)
-    if waits:
-        st.button(words.NOTHING_CHANGED, key="b waits", disabled=True, help=words.CHANGE_FIRST)
+    phone, waits = look.room() is not None, a.edits == Edits() and not (a.source.read_only or a.source.alone)
+    names = words.OTHERS | ({"untouched": words.NOTHING_CHANGED} if waits else {})
+    shown = {"shown": what, "at": "what", "step": choose, "width": 156 if phone and what == "head" else 204}
+    shown["format_func"] = lambda what: words.B_WITH.format(other=names[what])
+    options = [*options, *["untouched"] * waits]
+    control(st.selectbox, words.COMPARE_WITH, B, options, lead="" if phone else words.COMPARE_WITH, **shown)
 
 
 def _missing(a: Look) -> set[str]:

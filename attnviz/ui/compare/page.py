@@ -29,7 +29,7 @@ from attnviz.views import View
 
 
 def page(source: Source, lines: tuple[str, ...]) -> None:
-    bar = toolbar.bar(source, lines, combined=True)
+    bar = toolbar.bar(source, lines, combined=True, original="")
     a = bar.at
     mine = other.side_of(a)
     maps = st.container()  # they begin at one height, whatever is said of B
@@ -82,11 +82,9 @@ def _numbers(figure: figures.Figure) -> None:
 
 
 def _answered(found: Beside, cell: Cell | None) -> None:
-    """On a phone the selected cell, or the one that differs most, is read before the maps are scrolled to their end."""
+    """The selected cell, or the one that differs most: what the page is for, before its maps."""
     at = found.most_cell if cell is None else cell
-    if look.room() is None or at is None:
-        return
-    if cell is None and sentences.nearly_same(found):
+    if at is None or (cell is None and sentences.nearly_same(found)):
         in_words(sentences.compared(found))
         return
     said, a, b = sentences.compared_cell(found, *at), found.a, found.b
@@ -124,18 +122,16 @@ def _on_grid(found: Beside, cell: Cell | None) -> Cell | None:
 
 
 def _said(found: Beside, cell: Cell | None, *, still: bool) -> None:
-    """What the selected cell says, or what differs most, and what is measured.
+    """Which row differs most, and what is not said above the maps.
 
     Args:
         still: whether it is said above why nothing changed.
     """
-    is_most, phone = cell in (None, found.most_cell), look.room() is not None
-    if cell is not None and (still or not phone):
+    if still and cell is not None:
         in_words(sentences.compared_cell(found, *cell))
     if not still:
-        say = quiet if phone or cell is not None else in_words
-        if not (phone and cell is None and sentences.nearly_same(found)):  # which is said above the maps
-            say(sentences.compared(found, with_cell=say is in_words or not is_most))
+        if found.most_cell is not None and not (cell is None and sentences.nearly_same(found)):
+            quiet(sentences.compared(found, with_cell=cell not in (None, found.most_cell)))
         pictures.how_to_select(cell is not None, outlined=found.most_cell is not None)
     size = size_beside(len(found.rows), len(found.columns))
     if size.tile > 1:

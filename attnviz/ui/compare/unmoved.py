@@ -16,6 +16,9 @@ from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.text import in_words, quiet
 from attnviz.words import quoted, quoted_token
 
+WIDE = 820
+"""Pixels of the first of two figures across a page: it is the answer."""
+
 _most_changed = cache.kept(metrics.most_changed)
 
 
@@ -29,10 +32,9 @@ def explained(at: Look) -> None:
         position = _answered(at)
     elif at.record.provenance == "random":
         in_words(_figure(at, says.OUTPUT, position).description)
-    with st.container(horizontal=True, gap="large", key="both runs"):
+    with st.container(horizontal=True, gap="large"):
         drawn = {} if position is None else _drawn(at, options, position)
-        with st.container(key="why still"):
-            _why(at)
+    _why(at)
     if drawn:
         pictures.take_one(drawn, "both", words.EXPORT_BARS)
         pictures.numbers_of_one(drawn, "both")
@@ -53,7 +55,9 @@ def _drawn(at: Look, options: list[str], position: int) -> dict[str, tuple[figur
 
 
 def _figure(at: Look, effect: str, position: int) -> figures.Figure:
-    return says.drawn(effect, at.record, at.before, position, sentence=at.sentence, dark=at.dark)
+    alone = look.room() is None and effect in (says.NEXT, says.BLANK) and len(says.choices(at.record, at.sentence)) == 2
+    room = {"room": WIDE} if alone else {}
+    return says.drawn(effect, at.record, at.before, position, sentence=at.sentence, dark=at.dark, **room)
 
 
 def _answered(at: Look) -> int | None:

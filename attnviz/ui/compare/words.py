@@ -12,9 +12,6 @@ OTHERS = {
 }
 """By what of B differs from A."""
 NOTHING_CHANGED = "original model (nothing is changed yet)"
-CHANGE_FIRST = (
-    "Switch off a head on the page Heads, or choose a mask above: then A can be compared with the original model."
-)
 SENTENCE, HEAD, MODEL, STEP = "The sentence of B", "The head of B", "The model of B", "The training step of B"
 
 MISSING = {

@@ -65,6 +65,7 @@ def bar(
     combined: bool = False,
     site: Site | None = None,
     mask: Stack = Stack(),
+    original: str = words.ORIGINAL,
     first: Callable[[Site, int | str, int, Record], object] | None = None,
 ) -> Bar:
     """Draw the second row and the line under it; a page writes the prediction with `Bar.predict`.
@@ -73,6 +74,7 @@ def bar(
         combined: whether all heads can be looked at as one.
         site: where the page begins, if not where the model opens.
         mask: what is masked as long as nobody has chosen anything.
+        original: what stands in the line while nothing is changed.
         first: what the page asks of a long run first, given the site, the head, the sentence and the record.
     """
     _open_on_the_clearest(source, lines)
@@ -94,7 +96,7 @@ def bar(
             export = st.container(width="content", key="export")
     with st.container(**ROW | {"gap": "medium"}, key="line"):
         with st.container(**ROW, width="content", key="changes"):
-            edits.chips(source, lines, changed)
+            edits.chips(source, lines, changed, original)
         prediction = st.container(key="said")
     edits.notices(source, lines, changed)
     at = Look(source, lines, Edits() if source.read_only else changed, sentence, chosen, head)
