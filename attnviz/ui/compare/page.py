@@ -29,7 +29,7 @@ from attnviz.views import View
 
 
 def page(source: Source, lines: tuple[str, ...]) -> None:
-    bar = toolbar.bar(source, lines, combined=True, original="")
+    bar = toolbar.bar(source, lines, combined=True, original=words.A_IS.format(model=source.name.rpartition("/")[2]))
     a = bar.at
     mine = other.side_of(a)
     maps = st.container()  # they begin at one height, whatever is said of B

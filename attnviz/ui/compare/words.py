@@ -2,7 +2,7 @@
 
 # In what B differs
 
-COMPARE_WITH, B_WITH = "Compare with", "B: {other}"
+A_IS, COMPARE_WITH, B_WITH = "A: {model}", "Compare with", "B: {other}"
 OTHERS = {
     "sentence": "another sentence",
     "head": "another head",

@@ -283,8 +283,7 @@ def name_of(entry: Entry, *, first: bool = True) -> str:
 def chips(source: Source, lines: tuple[str, ...], edits: Edits, original: str) -> None:
     """One removable chip for each thing that is changed, and one button that resets all; else what the model is."""
     if source.read_only or edits == Edits():
-        if name := words.READ_ONLY if source.read_only else words.AS_IN_FILE if source.alone else original:
-            label(name)
+        label(words.READ_ONLY if source.read_only else words.AS_IN_FILE if source.alone else original)
         return
     _reset_button(words.RESET_ALL)
     stack, hidden = mask.fitting(mask.current(), len(lines))[0], _hidden(source, lines)
