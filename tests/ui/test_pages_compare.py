@@ -193,7 +193,7 @@ def test_two_heads_of_one_run_share_their_prediction():
     """It is said and drawn once; of two runs twice."""
     app = compare(b="head-d1.0")
 
-    assert "Both heads are of the same run, so there is one prediction." in html(app)
+    assert "A and B are the same run, so there is one prediction." in html(app)
     assert html(app).count("Predicted next word after") == 1
     assert charts(app) == 4
 

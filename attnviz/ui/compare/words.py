@@ -56,9 +56,9 @@ HARDLY = "A and B predict nearly the same."
 MOVED_AT, COMPARE_HEAD = "{why} The first weights that move are those of {site}.", "Compare {head}"
 
 PREDICTIONS, HOW_PROBABLE, FIGURE_OF = "Predictions", "How probable each prediction is", "{figure} of {side}"
-ONE_VECTOR = "Both heads are of the same run, so the sentence has one vector."
+ONE_VECTOR = "A and B are the same run, so the sentence has one vector."
 SIDE = "{side} ({what})"
-ONE_RUN, A_AND_B = "Both heads are of the same run, so there is one prediction.", "A and B"
+ONE_RUN, A_AND_B = "A and B are the same run, so there is one prediction.", "A and B"
 OTHER_LENGTHS = "Sentence embeddings of different lengths cannot be compared."
 
 # This head against all others

@@ -34,7 +34,8 @@ SMALL_MAPS = "Rows from the top, and columns from the left: {tokens}"
 POSITIONS = "Add positions to the words"
 TRAINING_STEP = "Training step"
 ANSWERS = (
-    "Row {row} has to predict {answer}. With the mask that cell is hidden; without it the answer can be looked up."
+    "Both masks, on a sentence in place of random words. Row {row} has to predict {answer}. With the mask that cell is "
+    "hidden; without it the answer can be looked up."
 )
 TRAIN, LEARNING = "Train both models", "Both models learn…"
 MASKED, OPEN = "with the causal mask", "without a mask"
