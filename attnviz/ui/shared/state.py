@@ -36,7 +36,7 @@ CHECKED: Setting[tuple[str, ...]] = kept("link checked", (), of="link")
 DRAWN: Setting[Mapping[str, tuple[int, Any]]] = kept("drawn in menus", {})
 """Of each widget in a menu, by its key: the number of its identity, and the value that its browser knows."""
 PLACED: Setting[Mapping[str, str]] = kept("turned", {})
-"""The page that each of the widgets in `TURNED` was drawn on last, by its key."""
+"""The page on which each of the widgets in `TURNED` was turned last, by its key; "" since it was told its value."""
 TURNED = {"slider", "select_slider", "number_input"}
 """Widgets that a held key turns further while the page is still drawn for the value before."""
 _IN_MENU: ContextVar[bool] = ContextVar("in menu", default=False)
@@ -157,11 +157,13 @@ def _identity(key: str, shown: object) -> str:
 def _is_there(key: str, shown: object) -> bool:
     """Whether the browser has the widget with this value, or one that was turned on since: told it again, it goes back.
 
-    On another page it is another widget, which would begin with its first option.
+    Surely has it who turned it. On another page it is another widget, which would begin with its first option, and so
+    does one that was drawn in a run that was cut short.
     """
     page = get_script_run_ctx().page_script_hash
     there = get(PLACED).get(key) == page and key in store() and store()[key] == shown
-    put(PLACED, {**get(PLACED), key: page})
+    if not there:
+        put(PLACED, {**get(PLACED), key: ""})
     return there
 
 
@@ -174,6 +176,7 @@ def _report(key: str, plain: str, shown: object, step: Callable[[State, Any], St
     """A step, if somebody chose: a page that comes back reports what it shows, and one that was left has no widgets."""
     if key not in store() or (reported := store()[key]) == shown:
         return
+    put(PLACED, {**get(PLACED), key: get_script_run_ctx().page_script_hash})
     if plain in get(DRAWN):
         put(DRAWN, {**get(DRAWN), plain: (get(DRAWN)[plain][0], reported)})
     change(step, reported)
