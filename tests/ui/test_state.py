@@ -128,7 +128,7 @@ def test_every_setting_takes_or_refuses_any_text(name, text):
 def test_a_setting_that_there_is_not_is_answered_with_the_one_that_may_be_meant(name, meant):
     """A slip of a letter, a name from elsewhere, or where all names are seen."""
     assert read({name: ["1"]}, settings.LINKED)[PROBLEMS] == (
-        f'The page opens without "{name}", an unknown setting of its link. {meant}',
+        f'The page opens without the unknown link setting "{name}". {meant}',
     )
 
 
