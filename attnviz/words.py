@@ -49,7 +49,7 @@ def blocked_by(reason: str) -> str:
 
 def in_quotes(text: str) -> str:
     """A token or a word in quotes alone, for where there is little room."""
-    return isolated(f"'{shown(text)}'")
+    return isolated(f"“{shown(text)}”")
 
 
 def cell(
@@ -177,7 +177,7 @@ def mask(seen: SeenMask) -> str:
 
 
 def leak(test: LeakTest, query: int, key: int) -> str:
-    """One cell of a leak test as a phrase: "position 3 'sat' saw position 7 'mat': its output moved by 12.0%"."""
+    """One cell of a leak test as a phrase: "position 3 “sat” saw position 7 “mat”: its output moved by 12.0%"."""
     looker, looked = (f"position {i} {quoted(token.text)}" for i, token in _ends(test, query, key))
     state, moved = int(test.states[query, key]), float(test.moved[query, key])
     if state == leak_tests.NOT_TESTED:
@@ -280,7 +280,7 @@ def labels(record: Record, *, before: Record | None = None, sentence: int = 0) -
 
 
 def _sentence(text: str) -> str:
-    return isolated(f"'{in_title(text)}'")
+    return isolated(f"“{in_title(text)}”")
 
 
 def similarity(record: Record, *, before: Record | None = None) -> str:
@@ -453,6 +453,6 @@ def reached(shares: np.ndarray, texts: Sequence[str], position: int) -> str:
 
 
 def _reaches(shares: np.ndarray, texts: Sequence[str], row: int, column: int) -> str:
-    """One share in words: "23.0% of what stands at 'it' (8) came from 'cat' (1)"."""
+    """One share in words: "23.0% of what stands at “it” (8) came from “cat” (1)"."""
     ends = quoted_token(texts[row], row), quoted_token(texts[column], column)
     return f"{percent(float(shares[row, column]))} of what stands at {ends[0]} came from {ends[1]}"

@@ -105,7 +105,7 @@ def test_a_model_that_hides_nothing_is_told_what_that_means(checked):
     assert status == 1
     assert "error future-leak: the mask of encoder layer 0 · attn.0" in out
     assert "error leak: 15 outputs saw a token that is hidden (causal, through 2 layers), first in encoder" in out
-    assert "position 0 'the' saw position 1 'cat'" in out
+    assert "position 0 “the” saw position 1 “cat”" in out
 
 
 def test_padding_that_is_seen_is_an_error(checked):

@@ -35,7 +35,7 @@ def test_a_leak_is_1_and_each_is_told(run, tmp_path):
 
     leaks = [line for line in out.splitlines() if " saw " in line]
     assert status == 1
-    assert leaks[0].startswith("position 0 '<sos>' saw position 1 'the': its output moved by ")
+    assert leaks[0].startswith("position 0 “<sos>” saw position 1 “the”: its output moved by ")
     assert len(leaks) == 6
     assert out.endswith("leaks.csv\nleaks.png\n")
     rows = list(csv.DictReader((tmp_path / "leaks.csv").read_text("utf-8-sig").splitlines()))
@@ -75,4 +75,4 @@ def test_what_does_not_fit_is_2_and_one_line(run, options, says):
 
 
 def test_words_that_are_not_known_are_told(run):
-    assert "does not know 'zebra'" in run("the zebra", "--model", "story")[2]
+    assert "does not know “zebra”" in run("the zebra", "--model", "story")[2]

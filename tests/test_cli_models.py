@@ -223,16 +223,16 @@ def test_an_unknown_word_is_told_on_stderr_with_known_ones_like_it(run, tmp_path
 
     assert (status, out) == (0, "head.svg\n")
     first, *others = err.splitlines()
-    assert first == "attnviz: 'translator' does not know 'cats' and reads <unk>; it knows 'cat'."
-    assert [line.split("'")[3] for line in others] == ["sleep", "quixotically"]
-    assert others[1].endswith("'quixotically' and reads <unk>.")
+    assert first == "attnviz: 'translator' does not know “cats” and reads <unk>; it knows “cat”."
+    assert [line.split("“")[1].split("”")[0] for line in others] == ["sleep", "quixotically"]
+    assert others[1].endswith("“quixotically” and reads <unk>.")
 
 
 def test_many_unknown_words_are_one_line(run):
     """Those after the tenth are counted."""
     _, _, err = run("tokens", "\n".join(f"zz{letter}" for letter in "abcdefghijklm"))
 
-    listed = ", ".join(f"'zz{letter}'" for letter in "abcdefghij")
+    listed = ", ".join(f"“zz{letter}”" for letter in "abcdefghij")
     assert err == f"attnviz: 'translator' does not know {listed} and 3 more words and reads <unk>.\n"
 
 
@@ -242,7 +242,7 @@ def test_an_unknown_word_cannot_write_to_the_terminal(run):
 
     assert "\x1b" not in err
     assert "\u202e" not in err
-    assert "'␛'" in err
+    assert "“␛”" in err
 
 
 def test_tokens_of_a_trained_model_are_those_that_it_reads(run):

@@ -75,7 +75,7 @@ def test_a_description_has_the_main_numbers():
     text = figures.head(record, SITE, 1).description
 
     assert text.startswith("Head 1 of encoder layer 0, 3 queries by 3 keys.")
-    assert f"'{WORDS[query]}' ({query}) looks most at '{WORDS[key]}' ({key}): {float(weights.max()):.2f}" in text
+    assert f"“{WORDS[query]}” ({query}) looks most at “{WORDS[key]}” ({key}): {float(weights.max()):.2f}" in text
 
 
 def test_descriptions_of_masks_and_changes():
@@ -149,8 +149,8 @@ def test_a_cell_in_words():
     record = record_of(WORDS, edits=Edits(mask=Subsequent()))
     weight = float(record.step(SITE).weights(1)[2, 1])
 
-    assert words.cell(record, SITE, 1, 2, 1) == f"'sat' (2) gives {weight:.2f} of its attention to 'cat' (1)."
-    assert words.cell(record, SITE, 0, 1, 2) == ("'sat' (2) may not be looked at by 'cat' (1): blocked by causal mask.")
+    assert words.cell(record, SITE, 1, 2, 1) == f"“sat” (2) gives {weight:.2f} of its attention to “cat” (1)."
+    assert words.cell(record, SITE, 0, 1, 2) == ("“sat” (2) may not be looked at by “cat” (1): blocked by causal mask.")
     assert "mean of all heads" in words.cell(record, SITE, "mean", 2, 1)
 
 
@@ -158,8 +158,8 @@ def test_empty_rows_and_nan_in_words():
     empty = record_of(WORDS, edits=Edits(mask=Painted(tuple((1, k) for k in range(3)))))
     broken = record_of(WORDS, scores={(0, 0, 1): math.nan})
 
-    assert words.cell(empty, SITE, 0, 1, 1) == "'cat' (1) has no key left to look at; its weights are zeros."
-    assert words.cell(broken, SITE, 0, 0, 1) == "The weight that 'The' (0) gives to 'cat' (1) is not a number."
+    assert words.cell(empty, SITE, 0, 1, 1) == "“cat” (1) has no key left to look at; its weights are zeros."
+    assert words.cell(broken, SITE, 0, 0, 1) == "The weight that “The” (0) gives to “cat” (1) is not a number."
 
 
 def test_arrays_hold_what_each_row_predicts():
@@ -178,7 +178,7 @@ def test_what_a_model_says_is_named_and_kept_as_arrays():
     next_word, steps = figures.next_word(other, 1, before=one), figures.step_by_step(other, before=one)
 
     assert next_word.name == "story-next-word-1-the-cat"
-    assert next_word.title.startswith("Next word after 'cat' (1) · story · random weights: ")
+    assert next_word.title.startswith("Next word after “cat” (1) · story · random weights: ")
     assert next_word.arrays["words"].tolist() == ["y", "x"]
     assert next_word.arrays["probabilities_before"].tolist() == pytest.approx([0.25, 0.75])
     assert "probabilities_before" not in figures.next_word(other, 1).arrays

@@ -330,10 +330,10 @@ def test_a_word_in_words():
     record = unlikely()
     weight = float(record.step(SITE).weights(0)[1:4, 4].mean())
 
-    assert words.cell(record, SITE, 0, 2, 4, view=WORDS).startswith(f"'unlikely' (1–3) gives {weight:.2f} of its att")
-    assert words.cell(record, SITE, 0, 0, 4, view=View(special="hide")) == "'<s>' (0) is not seen in this view."
+    assert words.cell(record, SITE, 0, 2, 4, view=WORDS).startswith(f"“unlikely” (1–3) gives {weight:.2f} of its att")
+    assert words.cell(record, SITE, 0, 0, 4, view=View(special="hide")) == "“<s>” (0) is not seen in this view."
     assert "(special tokens aside)" in words.cell(record, SITE, 0, 4, 4, view=View(special="renormalize"))
-    assert "'unlikely' (0–2)" in words.strongest(record_with(UN[1:4], joined={1, 2}), SITE, 0, view=WORDS)
+    assert "“unlikely” (0–2)" in words.strongest(record_with(UN[1:4], joined={1, 2}), SITE, 0, view=WORDS)
 
 
 def test_rows_that_are_seen_in_part_are_not_called_wrong():
@@ -459,7 +459,7 @@ def test_a_sink_is_a_special_token():
     assert hidden.arrays["key_tokens"].tolist() == ["The", "cat", "sat"]
     assert (hidden.arrays["weights"] == figure.arrays["weights"][:, :3]).all()
     assert figures.heads(record, SITE, view=View(special="hide")).chart
-    assert "'sink' (3)" in words.cell(record, SITE, 0, 1, 3)
+    assert "“sink” (3)" in words.cell(record, SITE, 0, 1, 3)
 
 
 def test_a_model_that_is_read_only_has_no_scores():

@@ -13,7 +13,7 @@ from attnviz.core.masks import Subsequent
 HEBREW = ["שלום", "עולם", "cat"]
 
 
-@pytest.mark.parametrize(("text", "quoted"), [("cat", "'cat' (1)"), ("עולם", "\u2068'עולם'\u2069 (1)")])
+@pytest.mark.parametrize(("text", "quoted"), [("cat", "“cat” (1)"), ("עולם", "\u2068“עולם”\u2069 (1)")])
 def test_a_token_from_right_to_left_does_not_reorder_its_sentence(text, quoted):
     """Between isolates, the position after a Hebrew token stays behind it; plain text is left as it is."""
     assert words.quoted_token(text, 1) == quoted
@@ -66,12 +66,12 @@ def test_a_cell_says_what_its_query_reads_and_predicts():
     weight = float(record.step(CROSS).weights(0)[1, 1])
 
     assert words.cell(record, CROSS, 0, 1, 1) == (
-        f"To predict the next word 'chat', 'le' (1) gives {weight:.2f} of its attention to 'cat' (1)."
+        f"To predict the next word “chat”, “le” (1) gives {weight:.2f} of its attention to “cat” (1)."
     )
-    assert words.cell(record, CROSS, 0, 0, 0).startswith("To predict the next word 'le', '<sos>' (0) gives")
-    assert "'<sos>' (0), predicting the next word 'le', looks most at" in figures.head(record, CROSS, 0).description
-    assert "the next word '<eos>' (end of text), 'chat' (2) gives" in words.cell(record, CROSS, 0, 2, 1)
-    assert words.quoted_token("<eos>", 8) == "'<eos>' (8, end of text)"
+    assert words.cell(record, CROSS, 0, 0, 0).startswith("To predict the next word “le”, “<sos>” (0) gives")
+    assert "“<sos>” (0), predicting the next word “le”, looks most at" in figures.head(record, CROSS, 0).description
+    assert "the next word “<eos>” (end of text), “chat” (2) gives" in words.cell(record, CROSS, 0, 2, 1)
+    assert words.quoted_token("<eos>", 8) == "“<eos>” (8, end of text)"
     assert words.strongest(record, CROSS, 0).count("To predict") == 1
     assert "predicting" not in words.cell(story, SITE, 0, 1, 0)
 
@@ -89,21 +89,21 @@ def test_next_words_in_words():
     one, other = story_of(["the"], LA), story_of(["the"], LE)
     others = translation_of(["x"], LA, LE, END), translation_of(["x"], LE, LE, END)
 
-    assert words.next_word(one, 0) == "Most probable after 'the' (0): 'la' 90.0%, 'le' 10.0%."
+    assert words.next_word(one, 0) == "Most probable after “the” (0): “la” 90.0%, “le” 10.0%."
     assert words.next_word(other, 0, before=one, count=1) == (
-        "Most probable after 'the' (0): 'le' 80.0% (before the change 10.0%), 'la' 20.0% (before the change 90.0%)."
+        "Most probable after “the” (0): “le” 80.0% (before the change 10.0%), “la” 20.0% (before the change 90.0%)."
     )
     text = words.next_word(others[1], 1, before=others[0], count=1)
-    assert text == "Most probable after 'le' (1): 'le' 80.0%. Before the change the model had read other words by then."
+    assert text == "Most probable after “le” (1): “le” 80.0%. Before the change the model had read other words by then."
 
 
 def test_step_by_step_in_words():
     one, other = story_of(["a", "b"], LA, LE), story_of(["a", "b"], LA, LA)
 
-    text = "After each of 2 tokens, the most probable next word. The least sure: 'la' 90.0%, after 'a' (0)."
+    text = "After each of 2 tokens, the most probable next word. The least sure: “la” 90.0%, after “a” (0)."
     assert words.step_by_step(other) == text
     assert words.step_by_step(story_of(["a"], LA)).startswith("After 1 token, the")
     assert words.step_by_step(other, before=other) == f"{text} All are as before the change."
     assert words.step_by_step(other, before=one) == (
-        f"{text} 1 differs from before the change: 'la' after 'b' (1), before 'le'."
+        f"{text} 1 differs from before the change: “la” after “b” (1), before “le”."
     )

@@ -30,7 +30,7 @@ def unknown(source: Source, texts: list[str]) -> list[str]:
 
 
 def _listed(words: Iterable[str]) -> str:
-    return ", ".join(f"'{shown(word)}'" for word in words)
+    return ", ".join(f"“{shown(word)}”" for word in words)
 
 
 # Tokens

@@ -145,7 +145,7 @@ def _padding(test: PaddingTest | str, source: Source) -> Iterator[str]:
     moved = int(test.moved.argmax())
     yield f"error padding: outputs move by up to {percent(float(test.moved[moved]))} when padding follows the text"
     for site, head, row, weight in sorted(test.heads, key=lambda one: -one[3])[:MOST_LISTED]:
-        token = f"row {row} '{shown(test.tokens[row].text)}'"
+        token = f"row {row} “{shown(test.tokens[row].text)}”"
         yield f"  head {head} of {source.site_name(site)}: {token} gives padding {percent(weight)} of its attention"
     more = len(test.heads) - MOST_LISTED
     if more > 0:

@@ -33,7 +33,7 @@ def test_a_changed_word_is_read_under_the_pointer_clicked_and_linked(page, serve
     expect_link(page, "cell=6.4")
     words = page.locator(".words").first
 
-    expect(words).to_have_text(re.compile(r"^'mat' \(6\) gives .* to 'on' \(4\) in A, and in B 'chair' \(6\) gives "))
+    expect(words).to_have_text(re.compile(r"^“mat” \(6\) gives .* to “on” \(4\) in A, and in B “chair” \(6\) gives "))
 
     before = words.text_content()
     page.reload()
@@ -59,7 +59,7 @@ def test_a_phone_shows_a_and_b_and_their_difference_at_once(window, server):
     maps = [image.bounding_box() for image in picture(page, "difference").locator(".panels image").all()]
 
     assert len(maps) == 3
-    expect(page.locator(".words").first).to_contain_text("Largest difference in head 0 of decoder layer 1: 'was' (9)")
+    expect(page.locator(".words").first).to_contain_text("Largest difference in head 0 of decoder layer 1: “was” (9)")
     expect(picture(page, "difference")).to_contain_text("query ↓")
     assert max(box["y"] + box["height"] for box in maps) - min(box["y"] for box in maps) < 600
     assert page.locator(".st-key-picture-difference[data-wide]").count() == 0

@@ -155,7 +155,7 @@ def test_a_link_with_any_text_is_drawn_with_its_cell_in_words(page, server):
         wrong.append(problem(page, name, there))
         if there["labels"]:
             words = page.locator(".words").text_content()
-            if not words.startswith(f"'{there['first']}' (0) gives "):
+            if not words.startswith(f"“{there['first']}” (0) gives "):
                 wrong.append(f"{name}: says {words}")
 
     assert [what for what in wrong if what] == []

@@ -69,7 +69,7 @@ def test_the_keyboard_reaches_every_control_and_a_click_pins_a_cell(page, server
     before = words.text_content()
     click_at(page, "head", 0.5, 0.45)
 
-    expect(words).to_have_text(re.compile(r"'\w+' \(\d\) gives 0\.\d\d of its attention to '\w+' \(\d\)[.,]"))
+    expect(words).to_have_text(re.compile(r"“\w+” \(\d\) gives 0\.\d\d of its attention to “\w+” \(\d\)[.,]"))
     expect_link(page, "cell=")
 
     click_at(page, "head", 0.5, 0.45)

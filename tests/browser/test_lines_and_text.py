@@ -48,17 +48,17 @@ def test_tokens_are_pointed_at_and_picked_and_a_cell_of_the_map_is_a_line_and_a_
 
     driver.open_page(page, f"{server}/{LINES}&cell=2.0")
 
-    expect(page.locator(".words")).to_contain_text("'sat' (2) gives")
+    expect(page.locator(".words")).to_contain_text("“sat” (2) gives")
     expect(page.locator(".st-key-beside")).to_contain_text("Selected cell outlined; Esc to clear")
 
     page.get_by_role("radio", name="text").or_(page.get_by_role("button", name="text", exact=True)).first.click()
 
-    expect(page.locator(".words")).to_contain_text("'sat' (2) looks most at")
+    expect(page.locator(".words")).to_contain_text("“sat” (2) looks most at")
     expect(page.get_by_role("button", name="Show how this number is computed")).to_be_visible()
 
     driver.settled(page)
     label(page, "text", "down", 0).click(force=True)
 
-    expect(page.locator(".words")).to_contain_text("'down' (3) looks most at")
+    expect(page.locator(".words")).to_contain_text("“down” (3) looks most at")
     expect_link(page, "pins=q3")
     expect(page).not_to_have_url(re.compile("[?&]cell="))

@@ -75,7 +75,7 @@ def test_ten_tasks_take_two_clicks_each_at_most(page, server, context):
     newcomer = Newcomer(page)
     with newcomer.task("what is this"):
         newcomer.sees("See where each attention head looks, and what breaks when you change it.")
-        newcomer.sees("To predict the next word 'it', 'because' (7) gives 0.84 of its attention to 'cat' (2).")
+        newcomer.sees("To predict the next word “it”, “because” (7) gives 0.84 of its attention to “cat” (2).")
     with newcomer.task("how that number is computed"):
         newcomer.press("Show how this number is computed")
         newcomer.sees("÷ row's sum (1.1904) → 0.8401")

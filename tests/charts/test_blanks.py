@@ -44,10 +44,10 @@ def test_rows_of_a_map_say_it_at_blanks_alone():
 def test_a_blank_has_the_words_that_may_stand_in_its_place():
     chart = next_word(AFTER, 1, before=BEFORE, count=2)
 
-    assert texts(chart, "titles") == ["Most probable in place of '[M]' (1)", "story"]
+    assert texts(chart, "titles") == ["Most probable in place of “[M]” (1)", "story"]
     assert names(chart) == ["dog", "cat"]
     assert figures.next_word(AFTER, 1).name == "story-blank-1-a-M-sat-M"
-    assert words.next_word(AFTER, 1, count=1) == "Most probable in place of '[M]' (1): 'dog' 75.0%."
+    assert words.next_word(AFTER, 1, count=1) == "Most probable in place of “[M]” (1): “dog” 75.0%."
 
 
 def test_a_run_that_read_another_word_anywhere_is_not_compared():
@@ -86,5 +86,5 @@ def test_numbers_and_words_of_blanks():
     assert figure.table["position"].tolist() == [1, 3]
     assert figure.arrays["positions"].tolist() == [1, 3]
     assert (
-        "'dog' 75.0%, in place of '[M]' (1). 1 differs from before the change: 'dog' in place of" in figure.description
+        "“dog” 75.0%, in place of “[M]” (1). 1 differs from before the change: “dog” in place of" in figure.description
     )

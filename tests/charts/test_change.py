@@ -64,7 +64,7 @@ def test_infinite_and_no_numbers_read_alike_in_picture_and_words():
     said = words.change(metrics.output_change(before, replace(after, output=output)).numpy(), [*WORDS, "down"])
 
     assert [row["text"] for row in rows] == ["150.0%", "∞", "NaN", "0.0%"]
-    assert said.endswith("'sat' (2) NaN, 'cat' (1) ∞, 'The' (0) 150.0%.")
+    assert said.endswith("“sat” (2) NaN, “cat” (1) ∞, “The” (0) 150.0%.")
 
 
 def test_the_specification_stays_while_the_edit_changes():

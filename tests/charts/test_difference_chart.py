@@ -125,9 +125,9 @@ def test_words_name_the_row_and_the_cell_that_changed_most():
     assert found.most_row == row
     assert found.most_cell == (i, j)
     looker = found.rows[row][0]
-    assert said.startswith(f"The row that differs most is '{CAT[looker]}' ({looker})")
+    assert said.startswith(f"The row that differs most is “{CAT[looker]}” ({looker})")
     assert words.compared_cell(found, i, j) in said
-    assert "Only in B, and left blank: 'down' (3)." in said
+    assert "Only in B, and left blank: “down” (3)." in said
     assert words.compared_cell(found, 3, 0).endswith("in B; A has no such cell.")
 
 
@@ -314,7 +314,7 @@ def test_rows_without_keys_are_told_and_not_counted(policy):
     drawn = drawing(figures.difference(found))
 
     assert np.isnan(found.variation).all()
-    assert words.compared_cell(found, 0, 0).startswith("'the' (0) has no key left in A, and in B 'the' (0) gives ")
+    assert words.compared_cell(found, 0, 0).startswith("“the” (0) has no key left in A, and in B “the” (0) gives ")
     assert ("NaN" in drawn.panels[2].texts()) == (policy == "nan")
     assert ("NaN: not a number" in [item["text"] for item in drawn.frame.words]) == (policy == "nan")
 

@@ -60,7 +60,7 @@ def test_a_row_is_the_word_before_the_one_that_it_predicts():
 
     assert ends.NEXT in [row["text"] for row in data(whole, "words")]
     assert READS in [row["text"] for row in data(grid, "words")]
-    assert "row 'cat': where it looks to predict 'sat'" in [row["text"] for row in data(chart, "words")]
+    assert "row “cat”: where it looks to predict “sat”" in [row["text"] for row in data(chart, "words")]
     assert first != second == LIGHT.accent
     assert {cell["query_name"] for cell in data(chart, "cells")} == {"the (0) ▸ cat", "cat (1) ▸ sat"}
     assert ends.NEXT not in [row["text"] for row in data(heatmap(replace(record, prediction=None), SITE, 0), "words")]

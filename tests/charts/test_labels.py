@@ -57,7 +57,7 @@ def test_numbers_words_and_arrays_of_labels():
     assert figure.table["probability"].tolist() == pytest.approx([0.75, 0.125, 0.125])
     assert figure.table["probability_before"].tolist() == pytest.approx([0.25, 0.25, 0.5])
     assert figure.arrays["labels"].tolist() == ["bad", "so so", "good"]
-    assert figure.description.startswith("The most probable of 3 labels: 'bad' 75.0% (before the change 25.0%), ")
+    assert figure.description.startswith("The most probable of 3 labels: “bad” 75.0% (before the change 25.0%), ")
 
 
 def test_labels_that_are_no_numbers_and_models_without():

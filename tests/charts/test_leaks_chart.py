@@ -42,7 +42,7 @@ def test_a_red_cell_says_who_saw_whom():
     red = [cell for cell in cells if cell["ground"] == LIGHT.leak]
 
     assert [(cell["query"], cell["key"]) for cell in red] == [(1, 2)]
-    assert red[0]["says"] == "position 1 'cat' saw position 2 'sat': its output moved by 25.0%"
+    assert red[0]["says"] == "position 1 “cat” saw position 2 “sat”: its output moved by 25.0%"
     assert red[0]["path"] not in {cell["path"] for cell in cells if cell is not red[0]}
 
 
@@ -54,10 +54,10 @@ def test_every_state_looks_and_reads_different():
     says = [cell["says"] for cell in cells]
 
     assert len(looks) == 5
-    assert says[4] == "position 1 'cat' saw position 0 'The', as it may: its output moved by 25.0%"
-    assert says[8] == "position 2 'sat' did not see position 0 'The', though it may"
-    assert says[1] == "position 0 'The' did not see position 1 'cat', as expected"
-    assert says[3] == "position 3 'down' was not changed, so nothing is known of position 0 'The'"
+    assert says[4] == "position 1 “cat” saw position 0 “The”, as it may: its output moved by 25.0%"
+    assert says[8] == "position 2 “sat” did not see position 0 “The”, though it may"
+    assert says[1] == "position 0 “The” did not see position 1 “cat”, as expected"
+    assert says[3] == "position 3 “down” was not changed, so nothing is known of position 0 “The”"
 
 
 def test_the_title_counts_and_the_lines_say_how_it_was_measured():
@@ -85,8 +85,8 @@ def test_the_legend_holds_the_states_that_occur():
 
 
 def test_the_first_leak_is_said_below_or_the_chosen_cell():
-    assert "position 1 'cat' saw position 2 'sat':" in " ".join(said(leaks(made())))
-    assert "position 2 'sat' did not see position 0" in " ".join(said(leaks(made(), selected=(2, 0))))
+    assert "position 1 “cat” saw position 2 “sat”:" in " ".join(said(leaks(made())))
+    assert "position 2 “sat” did not see position 0" in " ".join(said(leaks(made(), selected=(2, 0))))
 
 
 def test_the_specification_stays_while_tests_change():
@@ -126,7 +126,7 @@ def test_a_figure_has_its_words_numbers_and_name():
 
     assert figure.name == "story-leaks-decoder-layer-0-The-cat-sat-down-causal"
     assert figure.title.startswith("Leak test: 1 leak · decoder layer 0 · story · expected: causal")
-    assert figure.description.startswith("1 leak: position 1 'cat' saw position 2 'sat': its output moved by 25.0%.")
+    assert figure.description.startswith("1 leak: position 1 “cat” saw position 2 “sat”: its output moved by 25.0%.")
     assert "Of what may be seen, 7 cells did not move." in figure.description
     table = figure.table.set_index(["query", "key"])
     assert table.loc[(1, 2)].tolist() == ["cat", "sat", 0.25, False, "saw what it must not"]

@@ -56,7 +56,7 @@ def test_the_lines_of_a_row_stand_out_until_a_token_is_picked():
 
     assert [row | {"faint": False} for row in drawn(led)] == drawn(plain)
     assert {row["query"] for row in drawn(led) if not row["faint"]} == {2}
-    assert {"in color: where 'sat' (2) looks", UNLESS} <= set(said(led))
+    assert {"in color: where “sat” (2) looks", UNLESS} <= set(said(led))
     assert UNLESS not in said(plain)
     assert data(lines(record, SITE, [0], row=2, pins={("key", 1)}), "lines") == data(
         lines(record, SITE, [0], pins={("key", 1)}), "lines"

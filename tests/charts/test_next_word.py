@@ -119,7 +119,7 @@ def test_the_specification_stays_whatever_is_expected():
 def test_the_picture_says_after_which_word_and_where_its_weights_come_from():
     chart = next_word(replace(AFTER, provenance="trained here"), 1)
 
-    assert texts(chart, "titles") == ["Next word after 'keys' (1) · story"]
+    assert texts(chart, "titles") == ["Next word after “keys” (1) · story"]
     assert any(text.startswith("trained here: ") for text in texts(chart))
     assert "changed: head 1 of encoder layer 0 off" in texts(chart)
 

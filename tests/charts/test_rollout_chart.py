@@ -119,9 +119,9 @@ def test_what_reaches_a_position_is_said_in_words():
     """The largest first."""
     said = words.reached(SHARES[2], ["a", "b", "c"], 2)
 
-    assert said == "'c' (2) is mixed from: itself 50.0%, 'a' (0) 25.0%, 'b' (1) 25.0%."
+    assert said == "“c” (2) is mixed from: itself 50.0%, “a” (0) 25.0%, “b” (1) 25.0%."
     assert "58.3% of what stands at the 3 positions" in words.reaches(SHARES, ["a", "b", "c"])
-    assert "50.0% of what stands at 'b' (1) came from 'a' (0)" in words.reaches(SHARES, ["a", "b", "c"])
+    assert "50.0% of what stands at “b” (1) came from “a” (0)" in words.reaches(SHARES, ["a", "b", "c"])
 
 
 def test_another_text_leaves_the_specification():

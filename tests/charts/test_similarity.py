@@ -72,8 +72,8 @@ def test_numbers_words_and_arrays_of_similarity():
     assert figure.table[["sentence", "other"]].values.tolist() == [[i, j] for i in range(3) for j in range(3)]
     assert figure.table["moved"].tolist() == pytest.approx([1] * 3 + [0] * 6)
     assert np.allclose(figure.arrays["similarity"], metrics.similarity(AFTER))
-    assert "most alike 'A cat.' and 'A dog.', 0.71; least alike 'A cat.' and 'Rain.', -1.00" in figure.description
-    assert "'A cat.' 1.0000" in figure.description
+    assert "most alike “A cat.” and “A dog.”, 0.71; least alike “A cat.” and “Rain.”, -1.00" in figure.description
+    assert "“A cat.” 1.0000" in figure.description
 
 
 def test_a_vector_of_zeros_is_alike_to_nothing():

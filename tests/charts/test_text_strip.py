@@ -206,7 +206,7 @@ def test_the_numbers_of_the_figure_are_those_of_the_token():
     assert np.array_equal(looked.arrays["weights"], weights[:, 2])
     assert set(looked.table["key"]) == {2}
     most = int(weights[2].argmax())
-    assert f"'sat' (2) looks most at '{WORDS[most]}' ({most}) {weights[2, most]:.2f}" in looks.description
+    assert f"“sat” (2) looks most at “{WORDS[most]}” ({most}) {weights[2, most]:.2f}" in looks.description
 
 
 def test_merged_words_are_one_token_of_the_text():

@@ -44,7 +44,7 @@ def test_a_link_shows_the_text_to_a_token():
     app = opened(**{"as": "text", "side": "to", "pins": "k2"})
 
     assert not app.exception
-    assert "'sat' (2) is looked at most by" in html(app)
+    assert "“sat” (2) is looked at most by" in html(app)
     assert app.query_params["side"] == "to"
 
 
@@ -54,12 +54,12 @@ def test_choosing_a_form_stands_in_the_link_and_a_map_is_no_part_of_it():
     app.button_group(key="as").set_value("text").run()
 
     assert app.query_params["as"] == "text"
-    assert "'cat' (1) looks most at" in html(app)
+    assert "“cat” (1) looks most at" in html(app)
 
     app.button_group(key="as").set_value("map").run()
 
     assert "as" not in app.query_params
-    assert "'cat' (1) gives" in html(app)
+    assert "“cat” (1) gives" in html(app)
 
 
 def test_the_other_side_is_of_the_same_token():
@@ -67,7 +67,7 @@ def test_the_other_side_is_of_the_same_token():
     app = opened(**{"as": "text", "pins": "q3"})
     app.button_group(key="side").set_value("to").run()
 
-    assert "'down' (3) is looked at most by" in html(app)
+    assert "“down” (3) is looked at most by" in html(app)
     assert app.query_params["pins"] == "k3"
 
 

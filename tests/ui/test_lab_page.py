@@ -198,9 +198,7 @@ def test_the_selected_cell_says_which_rules_block_it():
     """By their places in the list and their names; and what is left to its query."""
     app = opened(masks_page, mask="subsequent.window-1", cell="3.0")
 
-    assert "Blocked by rule 2: window (1 before, 0 after). Row &#x27;sat&#x27; (3) may look at 2 of 7 tokens." in plain(
-        app
-    )
+    assert "Blocked by rule 2: window (1 before, 0 after). Row “sat” (3) may look at 2 of 7 tokens." in plain(app)
 
     app = opened(masks_page, mask="subsequent.window-1", cell="3.5")
 
@@ -221,18 +219,18 @@ def test_a_window_sees_farther_with_every_layer():
     """One key before and itself: two inputs after one layer, three after the two of the model."""
     app = opened(masks_page, mask="window-1-0", cell="5.5")
 
-    assert "&#x27;the&#x27; (5) sees 3 of 7 inputs after 2 layers" in plain(app)
+    assert "“the” (5) sees 3 of 7 inputs after 2 layers" in plain(app)
 
     app.slider(key="layers reached").set_value(1).run()
 
-    assert "&#x27;the&#x27; (5) sees 2 of 7 inputs after 1 layer," in plain(app)
-    assert "&#x27;cat&#x27; (2) sees 3 of 7 inputs" in plain(opened(masks_page, mask="window-1-0", cell="2.1"))
+    assert "“the” (5) sees 2 of 7 inputs after 1 layer," in plain(app)
+    assert "“cat” (2) sees 3 of 7 inputs" in plain(opened(masks_page, mask="window-1-0", cell="2.1"))
 
 
 def test_all_that_is_said_of_a_row_is_said_of_the_one_that_is_outlined():
     """Also while none is selected: what it gives, how many tokens it may look at, and what it sees through layers."""
     said = plain(opened(masks_page))
-    rows = re.findall(r"&#x27;[^&]+&#x27; \((\d+)\) (?:gives|may look|sees)", said)
+    rows = re.findall(r"“[^”]+” \((\d+)\) (?:gives|may look|sees)", said)
 
     assert len(rows) == 3
     assert len(set(rows)) == 1

@@ -95,7 +95,7 @@ def pick(app, step, choice: str) -> None:
 @pytest.mark.parametrize(
     ("chapter", "done", "said"),
     [
-        (1, {"cell": "10.8"}, "You picked the row 'tired' and the column 'it'. "),
+        (1, {"cell": "10.8"}, "You picked the row “tired” and the column “it”. "),
         (4, {"tuned": "temperature-2"}, ""),
         (7, {"show": "3"}, "You picked head 3. "),
         (10, {"off": "d1.1"}, ""),
@@ -172,7 +172,7 @@ def test_both_models_are_trained_on_demand():
     app = at(6)
 
     assert len(app.get("vega_lite_chart")) == 2
-    assert "Row 'cat' (2) has to predict 'sat' (3)" in unescape(html(app))
+    assert "Row “cat” (2) has to predict “sat” (3)" in unescape(html(app))
 
     button(app, "Train both models").click().run()
 

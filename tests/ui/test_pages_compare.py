@@ -95,7 +95,7 @@ def test_one_word_changed_shows_what_moved_in_a_pretrained_model():
 
     assert not app.exception
     assert app.text_input(key="b sentence").value == SHE
-    assert "The row that differs most is 'it' (8), in B 'she' (8): " in unescape(html(app))
+    assert "The row that differs most is “it” (8), in B “she” (8): " in unescape(html(app))
     assert "The vectors of A and B are apart by" in html(app)
     assert charts(app) == 3
 
@@ -124,7 +124,7 @@ def test_a_head_that_is_off_leads_to_the_first_weights_that_it_moves():
     """Its own layer's weights stay: the prediction that changes most is told, and one click compares what moved."""
     app = compare(off="d0.0", site="d0", show="0")
 
-    assert said(app) == "Most changed prediction, after 'on' (4): 'the' goes from 99.9% to 53.0%."
+    assert said(app) == "Most changed prediction, after “on” (4): “the” goes from 99.9% to 53.0%."
     assert "From B, original model (hollow bars), to A, head 0 of decoder layer 0 off (filled bars)." in html(app)
     assert "A head that is off looks where it looked before" in html(app)
     assert "The first weights that move are those of decoder layer 1." in html(app)
@@ -138,7 +138,7 @@ def test_a_head_that_is_off_leads_to_the_first_weights_that_it_moves():
 
     app = compare(off="d1.0", site="d1", show="0", cell="5.2")
 
-    assert said(app) == "Prediction after 'the' (5): 'mat' goes from 9.3% to 25.5%."
+    assert said(app) == "Prediction after “the” (5): “mat” goes from 9.3% to 25.5%."
     assert "No weight of any layer moves: only what the model predicts." in html(app)
 
 
@@ -210,7 +210,7 @@ def test_tokens_that_only_one_side_has_are_said():
     """They are blank in the maps."""
     app = compare(b="sentence-The cat sat on the red mat because it was tired.")
 
-    assert "Only in B, and left blank: 'red' (6)." in unescape(html(app))
+    assert "Only in B, and left blank: “red” (6)." in unescape(html(app))
 
 
 def test_another_model_is_compared_where_it_reads_the_same_text():
@@ -282,8 +282,8 @@ def test_the_selected_cell_is_read_in_both():
     """It counts the tokens of A, as on every page; a cell is told with both weights, and then what differs most."""
     app = compare(b="sentence-Today the cat sat on the mat because it was tired.", cell="3.2")
 
-    assert said(app).startswith("'sat' (3) gives ")
-    assert "in B 'sat' (4) gives " in said(app)
+    assert said(app).startswith("“sat” (3) gives ")
+    assert "in B “sat” (4) gives " in said(app)
     assert "The cell that differs most: " in html(app)
 
 

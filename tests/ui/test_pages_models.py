@@ -192,7 +192,7 @@ def test_words_that_the_model_does_not_know_are_named():
     app = opened(model="translator", text=f"{FIRST} blackk <b>qux</b>")
 
     assert html(app).count('class="note notice"') == 1
-    assert "&#x27;blackk&#x27; (did you mean &#x27;black&#x27;?)" in html(app)
+    assert "“blackk” (did you mean “black”?)" in html(app)
     assert "reads them all as one unknown word, marked" in html(app)
     assert "<b>qux" not in html(app)
 
@@ -201,8 +201,8 @@ def test_a_word_from_right_to_left_does_not_reorder_what_is_said_of_it():
     """In the notice and in the prediction it is between isolates, with its quotes."""
     app = opened(model="story", text="the שלום")
 
-    assert "does not know \u2068&#x27;שלום&#x27;\u2069;" in html(app)
-    assert "after \u2068&#x27;שלום(?)&#x27;\u2069 (2)" in html(app)
+    assert "does not know \u2068“שלום”\u2069;" in html(app)
+    assert "after \u2068“שלום(?)”\u2069 (2)" in html(app)
 
 
 def test_a_long_list_of_unknown_words_is_cut():
@@ -246,7 +246,7 @@ def test_a_language_model_says_the_next_word(model):
 
     assert f"({last})" in said(app)
     assert percent(probability) in said(app)
-    assert f">&#x27;{escape(word)}&#x27;" in said(app)
+    assert f">“{escape(word)}”" in said(app)
 
     app = opened(model=model, cell="2.1", off="d0.0")
 

@@ -387,7 +387,7 @@ def test_heads_that_look_at_a_phrase_are_listed_where_one_head_is_described():
     app.text_input(key="phrase").set_value("NEEDLE").run()
 
     assert not app.exception
-    assert "Attention on a phrase · from &#x27;b&#x27; (40)" in html(app)
+    assert "Attention on a phrase · from “b” (40)" in html(app)
     assert "Most: head 0 of decoder layer 1 " in html(app)
     app.text_input(key="phrase").set_value("nowhere").run()
     assert "It is nowhere in the text." in html(app)

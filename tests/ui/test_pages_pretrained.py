@@ -174,12 +174,12 @@ def test_the_next_token_before_and_after(folder):
     old, new = (one.prediction.most_probable(7, 1)[0] for one in (before, after))
 
     assert old[1] != pytest.approx(new[1], abs=0.01)
-    then, now = (f"'{word}' {percent(share)}" for word, share in (old, new))
-    assert f"Predicted next word after '[SEP]' (7): {then}" in said(pretrained(model, text=CAT))
+    then, now = (f"“{word}” {percent(share)}" for word, share in (old, new))
+    assert f"Predicted next word after “[SEP]” (7): {then}" in said(pretrained(model, text=CAT))
     app = pretrained(model, text=CAT, off="d0.1")
-    assert f"Predicted next word after '[SEP]' (7): {now}before: {then}" in said(app)
+    assert f"Predicted next word after “[SEP]” (7): {now}before: {then}" in said(app)
     assert any("Next word after" in spec for spec in specs(app))
-    assert "Predicted next word after 'sat' (3)" in said(pretrained(model, text=CAT, cell="3.1"))
+    assert "Predicted next word after “sat” (3)" in said(pretrained(model, text=CAT, cell="3.1"))
 
 
 def test_each_blank_before_and_after(folder):
@@ -191,8 +191,8 @@ def test_each_blank_before_and_after(folder):
 
     for at, page in ((2, app), (6, other)):
         found = (one.prediction.most_probable(at, 1)[0] for one in (before, after))
-        then, now = (f"'{word}' {percent(share)}" for word, share in found)
-        assert f"Predicted word in place of '[MASK]' ({at}): {now}before: {then}" in said(page)
+        then, now = (f"“{word}” {percent(share)}" for word, share in found)
+        assert f"Predicted word in place of “[MASK]” ({at}): {now}before: {then}" in said(page)
     assert app.button_group(key="effect").value == "one blank"
     assert other.button_group(key="effect").value == "blanks"
     assert "There is no blank in the sentence" in said(pretrained(model, text=CAT))
@@ -204,7 +204,7 @@ def test_labels_before_and_after(folder):
     before, after = (metrics.labels(one)[0] for one in both("encoder", model, CAT))
     app = pretrained(model, text=CAT, off="e0.1")
 
-    then, now = (f"'{one.word}' {percent(one.probability)}" for one in (before, after))
+    then, now = (f"“{one.word}” {percent(one.probability)}" for one in (before, after))
     assert f"Predicted label: {now}before: {then}" in said(app)
     assert "<b>odd</b>" not in html(app)
     assert any("Labels of the sentence" in spec for spec in specs(app))
@@ -256,7 +256,7 @@ def test_what_is_no_number_is_not_said_as_a_word(folder, kind):
     app = pretrained(folder(kind), text=BLANK, mask="prefix-0", empty="nan")
     says = said(app)
 
-    expected = "moved by NaN" if kind == "BertModel" else "(nothing) the probabilities are not numbersbefore: '"
+    expected = "moved by NaN" if kind == "BertModel" else "(nothing) the probabilities are not numbersbefore: “"
     assert expected in says
 
 
@@ -507,7 +507,7 @@ def test_words_that_the_model_does_not_know_are_named(folder):
     app = pretrained(folder("BertModel"), text="the qux sat <b>")
 
     assert html(app).count('class="note notice"') == 1
-    assert "This model does not know &#x27;qux&#x27;" in html(app)
+    assert "This model does not know “qux”" in html(app)
     assert "one unknown word, [UNK]" in html(app)
 
 

@@ -167,16 +167,16 @@ def test_what_the_cards_ask_has_an_answer():
 
     button(app, "Switch off a head").click().run()
 
-    assert "<u>&#x27;tom&#x27;</u>" in html(app)
-    assert "To predict the next word &#x27;paul&#x27;, &#x27;to&#x27; (13) gives" in html(app)
-    changed = "Most changed prediction, after 'to' (13): 'paul' (17.5%) instead of 'tom' (99.0%)."
+    assert "<u>“tom”</u>" in html(app)
+    assert "To predict the next word “paul”, “to” (13) gives" in html(app)
+    changed = "Most changed prediction, after “to” (13): “paul” (17.5%) instead of “tom” (99.0%)."
     assert changed in unescape(html(app))
 
     press_eye(app, 0)
 
     assert welcome.CARDS["Switch off a head"].undone in html(app)
     assert welcome.FRAMED not in html(app)
-    assert "<b>&#x27;tom&#x27;</b>" in html(app)
+    assert "<b>“tom”</b>" in html(app)
     assert "Most changed" not in html(app)
 
     press_eye(app, 1)
@@ -193,7 +193,7 @@ def test_another_text_lets_go_of_the_cell_and_of_the_question():
 
     assert "cell" not in app.query_params
     assert welcome.words.THREE_TO_TRY in html(app)
-    assert "To predict the next word &#x27;tom&#x27;, &#x27;to&#x27; (13) gives" in html(app)
+    assert "To predict the next word “tom”, “to” (13) gives" in html(app)
 
 
 def test_what_nobody_chose_has_a_link_of_its_own():

@@ -19,7 +19,7 @@ def test_a_link_shows_a_part_of_a_map_and_says_which():
 
     assert not app.exception
     assert "10 queries by 10 keys" in html(app)
-    said = re.search(r"'w\d+' \((\d+)\) gives [\d.]+ of its attention to 'w\d+' \((\d+)\)", unescape(html(app)))
+    said = re.search(r"“w\d+” \((\d+)\) gives [\d.]+ of its attention to “w\d+” \((\d+)\)", unescape(html(app)))
     assert int(said[1]) in range(20, 30)
     assert int(said[2]) in range(5, 15)
     assert [b.label for b in app.button if b.label.startswith(("Whole", "queries"))] == [
@@ -34,7 +34,7 @@ def test_lines_and_text_show_the_part_that_is_zoomed_into(form):
 
     assert not app.exception
     said = unescape(html(app))
-    positions = {*map(int, re.findall(r"'w\d+' \((\d+)\)", said))}
+    positions = {*map(int, re.findall(r"“w\d+” \((\d+)\)", said))}
     assert positions <= {*range(5, 15), *range(20, 30)}
     assert positions & {*range(5, 15)}
     assert [b.label for b in app.button if b.label.startswith("Whole")]

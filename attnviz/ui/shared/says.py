@@ -97,7 +97,7 @@ def _line(at: Look, position: int) -> str:
 
 
 def _titled(one: Said, text: str, name: str = "") -> str:
-    """A prediction with its title and its probability: "Predicted next word after 'cat' (1): 'sat' 0.31"."""
+    """A prediction with its title and its probability: "Predicted next word after “cat” (1): “sat” 0.31"."""
     detail = f" {_quiet(one.detail)}" if one.detail else ""
     title = (words.PREDICTED_BY if name else words.PREDICTED).format(title=one.title, run=name)
     return f"{_quiet(title)} {text}{detail}"

@@ -28,7 +28,7 @@ THIS_MODEL = "This model"
 UNKNOWN_WORD = "{who} does not know {words}; it reads it as an unknown word, {mark}."
 UNKNOWN_BOTH = "{who} does not know {words}; it reads both as one unknown word, {mark}."
 UNKNOWN_WORDS = "{who} does not know {words}; it reads them all as one unknown word, {mark}."
-DID_YOU_MEAN, MORE, AND = "{word} (did you mean '{near}'?)", "{count} more", "{most} and {last}"
+DID_YOU_MEAN, MORE, AND = "{word} (did you mean “{near}”?)", "{count} more", "{most} and {last}"
 QUESTION_MARK = "marked (?)"
 
 EXAMPLES_TITLE = "Examples"
