@@ -16,6 +16,8 @@ from streamlit.proto.ClientState_pb2 import ClientState
 from streamlit.proto.Element_pb2 import Element
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
+from attnviz.ui.shared import ahead
+
 MOMENT = 0.1
 """Seconds that a run may take before keys.js is given a sign of it: what comes sooner feels instant."""
 
@@ -83,6 +85,7 @@ class _Browser:
 
     async def receive(self) -> Message:
         message = await self._hear()
+        ahead.end()
         with suppress(DecodeError):
             asked = BackMsg.FromString(message.get("bytes") or b"")
             for one in asked.rerun_script.widget_states.widgets:

@@ -25,6 +25,7 @@ from streamlit.runtime import RuntimeState
 from attnviz.core.errors import AttnvizError
 from attnviz.ui import launch
 from attnviz.ui.brief import BriefRuns
+from attnviz.ui.shared import ahead
 from attnviz.ui.shared.pages import TITLES
 from attnviz.ui.shared.text import SCRIPTS
 
@@ -151,7 +152,9 @@ async def lifespan(app: object) -> AsyncIterator[None]:
     threading.Thread(target=warm, name="attnviz-warm", daemon=True).start()
     ended = threading.Event()
     threading.Thread(target=collect_garbage, args=(ended,), name="attnviz-garbage", daemon=True).start()
+    ahead.SERVES.set()
     yield
+    ahead.SERVES.clear()
     ended.set()
 
 

@@ -1,5 +1,6 @@
 """Every head of a site, one of them large as a map, lines, text or picture, what it does, and what the model says."""
 
+from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -13,7 +14,7 @@ from attnviz.core.record import Record
 from attnviz.figures import Figure
 from attnviz.sources.base import Source
 from attnviz.ui.heads import forms, words
-from attnviz.ui.shared import cache, edits, everything, findings, look, pictures, runs, says, toolbar, zoom
+from attnviz.ui.shared import cache, edits, everything, findings, look, pictures, runs, says, state, toolbar, zoom
 from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.text import label
@@ -47,6 +48,14 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
     pictures.numbers_of_one(drawn, key)
     with bar.export:
         pictures.take_one(drawn, key, more=partial(everything.button, at, (figure,)))
+    at.draw_ahead(edits.likely(at, state.now()), partial(_pictures, form, shown))
+
+
+def _pictures(form: str, shown: dict, at: Look) -> Iterator[Figure]:
+    """All that the page draws, large picture first."""
+    yield forms.figure(form, at, shown)
+    yield from says.likely(at)
+    yield _thumbnails(form, at, shown, _where(at, shown, paired=not forms.is_wide(form, at, shown)))
 
 
 def _tiles(site: Site, head: int | str, sentence: int, record: Record) -> None:
@@ -68,13 +77,9 @@ def _beside(form: str, at: Look, shown: dict, is_wide: bool) -> dict[str, tuple[
 
 
 def _every(form: str, at: Look, shown: dict, *, paired: bool) -> Figure:
-    """All heads of the site, to choose one and to switch some off; small ones where words stand under them."""
-    where = {"sentence": at.sentence, "view": shown["view"], "room": look.room(), "paired": paired}
-    drawn = where | {"dark": at.dark, "domain": shown["domain"], "explained": form in ("map", "text")}
-    drawn |= zoom.framed(at) if form != "picture" else {}
-    cost = at.cost(at.source.num_heads)
-    drawn |= {"cost": replace(cost, seconds=cost.seconds / 2)}  # of a thumbnail less is asked than of a map
-    figure = cache.drawn(figures.heads, at.record, at.site, focused=at.head, rev=look.rev("head"), **drawn)
+    """All heads of the site, to choose one and to switch some off."""
+    where = _where(at, shown, paired=paired)
+    figure = _thumbnails(form, at, shown, where)
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="active"):
         label(common.ACTIVE_HEADS)
         edits.active_heads(at)
@@ -82,3 +87,17 @@ def _every(form: str, at: Look, shown: dict, *, paired: bool) -> Figure:
         pictures.picture(figure, "heads", select="head", on_select=look.select_head)
         edits.eyes(at, figures.corners(at.record, at.site, **where))
     return figure
+
+
+def _where(at: Look, shown: dict, *, paired: bool) -> dict:
+    """What says where thumbnails stand: small ones where words stand under them."""
+    return {"sentence": at.sentence, "view": shown["view"], "room": look.room(), "paired": paired}
+
+
+def _thumbnails(form: str, at: Look, shown: dict, where: dict) -> Figure:
+    """All heads of the site."""
+    drawn = where | {"dark": at.dark, "domain": shown["domain"], "explained": form in ("map", "text")}
+    drawn |= zoom.framed(at) if form != "picture" else {}
+    cost = at.cost(at.source.num_heads)
+    drawn |= {"cost": replace(cost, seconds=cost.seconds / 2)}  # of a thumbnail less is asked than of a map
+    return cache.drawn(figures.heads, at.record, at.site, focused=at.head, rev=look.rev("head"), **drawn)

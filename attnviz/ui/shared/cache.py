@@ -177,6 +177,11 @@ def record(source: Source, lines: tuple[str, ...], edits: Edits = Edits()) -> Re
     return runs.get(key, make, cost, tuple(map(source.site_name, source.sites)), then=then)
 
 
+def likely(source: Source, lines: tuple[str, ...], edits: Edits) -> Record:
+    """A run that nobody asked for yet: `record` finds it for as long as somebody holds it."""
+    return _run(("record", _known(source), lines, edits), source)
+
+
 def prepare(then: Callable[[Record], object]) -> None:
     """Say what is asked of this page's first record: of a long run it is made in the thread of the run, at its end."""
     _page.then = then

@@ -4,7 +4,7 @@ In a link heads that are off are ``e0.1-e0.3``; what changes the scores of all c
 what is added to them is ``alibi.relative-0.softcap-5``: the seed of the relative bias, the bound of the scores.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import streamlit as st
@@ -345,22 +345,37 @@ def eyes(at: Look, corners: Sequence[tuple[int, int]]) -> None:
     Args:
         corners: where the right upper corners of the thumbnails stand in their picture, in pixels.
     """
-    site, heads, off = at.site, range(len(corners)), at.edits.off(at.site)
+    heads, off = range(len(corners)), at.edits.off(at.site)
     places = (
         f".st-key-off-eyes button:nth-child({i + 1}) {{left: {x - 24}px; top: {y - 24}px;}}"
         for i, (x, y) in enumerate(corners)
     )
     st.html(f"<style>{' '.join(places)}</style>")
-
-    def step(now: State, on: list[int]) -> State:
-        switched = {*heads} - {*on} ^ off
-        now = _with_off(now, site, {*heads} - {*on})
-        shows = len(switched) == 1 and isinstance(at.head, int)  # what is switched is what the large picture shows
-        return now.put(look.SITE, site).put(look.SHOW, *switched) if shows else now
-
-    options = {"shown": [head for head in heads if head not in off], "at": "eyes", "lead": "", "step": step}
+    options = {"shown": [head for head in heads if head not in off], "at": "eyes", "lead": ""}
+    options |= {"step": lambda now, on: _switched(now, at, {*heads} - {*on})}
     options |= {"format_func": lambda head: words.HEAD_NUMBER.format(head=head), "disabled": bool(at.source.read_only)}
     control(st.pills, words.ACTIVE_HEADS, OFF, heads, selection_mode="multi", **options)
+
+
+def _switched(now: State, at: Look, heads_off: set[int]) -> State:
+    """With these heads off; the one that is switched is what the large picture shows."""
+    switched = heads_off ^ at.edits.off(at.site)
+    now = _with_off(now, at.site, heads_off)
+    shows = len(switched) == 1 and isinstance(at.head, int)
+    return now.put(look.SITE, at.site).put(look.SHOW, *switched) if shows else now
+
+
+def likely(at: Look, now: State) -> Iterator[tuple[State, Edits]]:
+    """The states that a click on an eye or a mask leads to, and what they change: first of the head in focus."""
+    rules = _rules(mask.of(now))
+    near = sorted(range(at.source.num_heads), key=lambda head: abs(head - at.number))
+    states = [_switched(now, at, {*at.edits.off(at.site)} ^ {head}) for head in near]
+    for i, rule in enumerate(SHORTCUTS):
+        chosen = [*{*rules} ^ {rule}]
+        states.insert(1 + 3 * i, mask.changed(now, lambda stack, chosen=chosen: _with_shortcuts(stack, chosen)))
+    yield from (
+        (one, edits) for one in states if (edits := of(one, at.source, at.lines)).mask_at(at.site.kind) is edits.mask
+    )
 
 
 def active_heads(at: Look) -> None:

@@ -5,9 +5,10 @@ In a link a site is ``c1`` (cross layer 1), a selected cell ``2.1`` (query 2, ke
 only what text A sees of text B; or ``sentences``: their tokens merged.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from itertools import islice
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -20,10 +21,11 @@ from attnviz.core.edits import BY_LETTER, Edits, Site
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.record import Record
 from attnviz.core.tokens import Sentence, Token
+from attnviz.figures import Figure
 from attnviz.sources import estimate
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate
-from attnviz.ui.shared import cache, state, words
+from attnviz.ui.shared import ahead, arrivals, budget, cache, state, words
 from attnviz.ui.shared.setting import State, choice, coded, each, flag, kept, reader, whole
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import block, block_html, note
@@ -149,6 +151,9 @@ PHONE, HALF_ROOM = 358, 560
 REVS = kept("revs", {})
 """Clicks, by what was clicked."""
 
+MOST_AHEAD = 100_000_000
+"""Bytes of runs that are made for a session before it asks for them."""
+
 
 def room() -> int | None:
     """Pixels that a map has, where they are few."""
@@ -272,6 +277,22 @@ class Look:
     def styled(self) -> dict[str, Any]:
         """What every picture is drawn with."""
         return {"dark": self.dark, "room": room()}
+
+    def draw_ahead(self, states: Iterable[tuple[State, Edits]], draw: Callable[["Look"], Iterable[Figure]]) -> None:
+        """In a quiet moment, draw what a page shows of other states; their runs are lent to the session."""
+        session, at = state.session(), partial(Look, self.source, self.lines)
+        most = MOST_AHEAD // max(1, budget.cost(self.source, cache.sentences(self.source, self.lines)).kept)
+
+        def guess(i: int, now: State, edits: Edits) -> bool:
+            record, head = cache.likely(self.source, self.lines, edits), now[SHOW]
+            cache.KEPT.put((cache.LENT, session, "ahead", i), record)
+            place = self.sentence, self.site, self.head if head is None else head
+            with state.imagined(now):
+                for figure in draw(at(edits, *place, self.dark, WeakValueDictionary(record=record))):
+                    figure.screen, figure.description  # noqa: B018 (both are kept)
+            return arrivals.is_there(session)
+
+        ahead.begin(partial(guess, i, *one) for i, one in enumerate(islice(states, most)))
 
 
 def asked_at(record: Record, site: Site, cell: Cell | None, sentence: int) -> int:

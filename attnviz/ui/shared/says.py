@@ -226,7 +226,7 @@ def panel(at: Look, hint: str) -> dict[str, tuple[Figure, str]]:
             quiet(run if fixed else f"{run} {words.TRY_A_CHANGE}")
         return {}
     try:
-        figure = drawn(effect, at.record, at.before, at.position, sentence=at.sentence, dark=at.dark)
+        figure = of(at, effect)
     except ShapeError as error:  # the model wrote another text
         quiet(str(error))
         return {}
@@ -256,6 +256,16 @@ def _change(found: tuple[metrics.NextWord, ...]) -> str:
     text = words.OTHER_WORD if new is not old else words.SAME_WORD
     before, now = percent(old.before), percent(new.probability)
     return text.format(word=quoted(new.word), old=quoted(old.word), before=before, now=now)
+
+
+def of(at: Look, effect: str) -> Figure:
+    """The figure of one choice for what is looked at."""
+    return drawn(effect, at.record, at.before, at.position, sentence=at.sentence, dark=at.dark)
+
+
+def likely(at: Look) -> list[Figure]:
+    """The figure that a page with changes shows."""
+    return [] if at.before is None else [of(at, state.one_of(EFFECT, choices(at.record, at.sentence)))]
 
 
 def choices(record: Record, sentence: int = 0) -> list[str]:

@@ -40,6 +40,7 @@ PLACED: Setting[Mapping[str, str]] = kept("turned", {})
 TURNED = {"slider", "select_slider", "number_input"}
 """Widgets that a held key turns further while the page is still drawn for the value before."""
 _IN_MENU: ContextVar[bool] = ContextVar("in menu", default=False)
+_IMAGINED: ContextVar[State | None] = ContextVar("imagined", default=None)
 
 NOTHING: Link = {"model": ["translator"]}
 """The link where nothing was chosen. Every link names its model: one without is opened as a first visit is."""
@@ -65,8 +66,18 @@ def store() -> SessionState:
 
 
 def now() -> State:
-    """The state of this session."""
-    return event(_KEY) or State()
+    """The state of this session, or the one that is `imagined`."""
+    return _IMAGINED.get() or event(_KEY) or State()
+
+
+@contextmanager
+def imagined(state: State) -> Iterator[None]:
+    """Meanwhile this thread sees another state."""
+    before = _IMAGINED.set(state)
+    try:
+        yield
+    finally:
+        _IMAGINED.reset(before)
 
 
 def get(setting: Setting[T] | Part[T]) -> T:
