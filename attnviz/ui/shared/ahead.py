@@ -15,7 +15,7 @@ from attnviz.core.progress import Progress, watched
 QUIET = 0.3
 """Seconds without a word of any browser after which guesses are made: what was sent is painted by then."""
 
-BUSY = 4.0
+BUSY = 1.5
 """Times as long as it works a guess may take: more, and others need the machine."""
 
 SERVES = threading.Event()

@@ -23,7 +23,7 @@ from attnviz.metrics.heads import head_metrics as head_metrics_of
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate
 from attnviz.sources.saved import Saved
-from attnviz.ui.shared import arrivals, arrow, budget, cores, runs, sizes, words
+from attnviz.ui.shared import ahead, arrivals, arrow, budget, cores, runs, sizes, words
 
 P, R = ParamSpec("P"), TypeVar("R")
 
@@ -210,6 +210,7 @@ def reading(record: Record, targets: tuple[Sentence, ...]) -> Record:
 @contextmanager
 def page() -> Iterator[None]:
     """Around the run of a page: if its text is long it waits here for others with long texts, to its first record."""
+    ahead.end()
     _page.waits, _page.then = True, None
     try:
         yield

@@ -367,6 +367,8 @@ def _switched(now: State, at: Look, heads_off: set[int]) -> State:
 
 def likely(at: Look, now: State) -> Iterator[tuple[State, Edits]]:
     """The states that a click on an eye or a mask leads to, and what they change: first of the head in focus."""
+    if at.source.read_only:
+        return
     rules = _rules(mask.of(now))
     near = sorted(range(at.source.num_heads), key=lambda head: abs(head - at.number))
     states = [_switched(now, at, {*at.edits.off(at.site)} ^ {head}) for head in near]

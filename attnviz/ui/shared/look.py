@@ -153,6 +153,8 @@ REVS = kept("revs", {})
 
 MOST_AHEAD = 100_000_000
 """Bytes of runs that are made for a session before it asks for them."""
+LONG_AHEAD = 2.0
+"""Seconds that these runs may take, as they are estimated."""
 
 
 def room() -> int | None:
@@ -281,7 +283,8 @@ class Look:
     def draw_ahead(self, states: Iterable[tuple[State, Edits]], draw: Callable[["Look"], Iterable[Figure]]) -> None:
         """In a quiet moment, draw what a page shows of other states; their runs are lent to the session."""
         session, at = state.session(), partial(Look, self.source, self.lines)
-        most = MOST_AHEAD // max(1, budget.cost(self.source, cache.sentences(self.source, self.lines)).kept)
+        cost = budget.cost(self.source, cache.sentences(self.source, self.lines))
+        most = min(MOST_AHEAD // max(1, cost.kept), int(LONG_AHEAD / max(0.01, cost.seconds)))
 
         def guess(i: int, now: State, edits: Edits) -> bool:
             record, head = cache.likely(self.source, self.lines, edits), now[SHOW]
