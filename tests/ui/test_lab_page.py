@@ -76,7 +76,7 @@ def test_undo_goes_back_to_the_opening_and_redo_returns():
     app = opened(masks_page)
     app.selectbox(key="preset").set_value("prefix-LM").run()
     app.number_input(key="mask prefix length 1").set_value(4).run()
-    click(app, "chip mask 0")
+    click(app, "chip 0")
 
     assert mask(app) == "prefix-4"
 
@@ -325,6 +325,20 @@ def masks_of(text: str) -> str:
     app = opened(masks_page, text=text)
     assert not app.exception
     return html(app)
+
+
+def test_a_phone_holds_several_changes_in_one_menu():
+    """Where one line is all the room there is; a single change stands in it itself."""
+    app = opened(masks_page, mask="subsequent.window-1")
+    app.checkbox(key="narrow").check().run()
+    menus = [one.proto.popover.label for one in app.get("popover")]
+
+    assert menus.count("2 changes") == 1
+
+    click(app, "chip 0")
+
+    assert mask(app) == "window-1"
+    assert not [one for one in app.get("popover") if "changes" in one.proto.popover.label]
 
 
 def test_rules_that_block_nothing_more_say_so():

@@ -164,12 +164,19 @@ def test_measures_check_and_cost_are_the_librarys(name):
     found = walk.check(record, source, site)
     assert found.function.says in unescape(html(app))
     assert found.module.says in unescape(html(app))
+    assert "PyTorch computes the same: only rounding differs." in html(app)
     costs = table(app, "tokens")
     assert [row[0] for row in costs[1:]] == ["1,000", "4,000", "100,000"]
     powers = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
     said = [row[1].replace(",", "").split() for row in costs]
     amounts = [float(amount) * powers.get("".join(letter), 1) for amount, *letter in said]
     assert amounts == pytest.approx([one.cost.full.flops_scores for one in walk.growth(record, site)], rel=5e-3)
+
+
+def test_what_is_not_the_same_as_pytorchs_is_not_called_so(monkeypatch):
+    monkeypatch.setattr(walk, "check", lambda *_, **__: walk.Check(*[walk.Against("F", 0.1, 0.0, "far")] * 2))
+
+    assert "only rounding differs" not in html(page_of("scratch", part="PyTorch"))
 
 
 def test_element_by_element_is_the_librarys():

@@ -99,11 +99,11 @@ def _findings(found: Measured, last: int) -> list[dict[str, Any]]:
             _agreement,
             found.looks["verb"],
         ),
-        ("name", name, 'at the second of two names ("Anna and Tom") where one comes again', _repeated, found.second),
+        ("name", name, "at the second of two names (“Anna and Tom”) where one comes again", _repeated, found.second),
         (
             "pronoun",
             pronoun,
-            'at the subject ("cat") where he, she, it or they may come next',
+            "at the subject (“cat”) where he, she, it or they may come next",
             _reference,
             found.looks["pronoun"],
         ),

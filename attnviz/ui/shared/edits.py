@@ -5,6 +5,7 @@ what is added to them is ``alibi.relative-0.softcap-5``: the seed of the relativ
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 import streamlit as st
@@ -286,13 +287,22 @@ def chips(source: Source, lines: tuple[str, ...], edits: Edits, original: str) -
         label(words.READ_ONLY if source.read_only else words.AS_IN_FILE if source.alone else original)
         return
     _reset_button(words.RESET_ALL)
+    made = [*_changed(source, lines, edits), *_heads_off(edits)]
+    many = state.get(look.NARROW) and len(made) > 1  # at the foot of a phone there is room for one line
+    with state.menu(words.CHANGES.format(count=len(made)), key="all-changes") if many else nullcontext():
+        for key, said, *undo in made:
+            st.button(said, key=f"chip {key}", icon=":material/close:", on_click=state.change, args=undo)
+
+
+def _changed(source: Source, lines: tuple[str, ...], edits: Edits) -> Iterator[tuple]:
+    """What is changed but heads that are off: its key, in words, and the step that takes it back."""
     stack, hidden = mask.fitting(mask.current(), len(lines))[0], _hidden(source, lines)
     on = [(i, one) for i, one in enumerate(stack.entries) if one.on]
     kinds = [kind for kind in KINDS if any(site.kind == kind for site in source.sites)]
     where = words.ALL_LAYERS if all(map(edits.mask_at, kinds)) else ", ".join(filter(edits.mask_at, kinds))
     for i, one in on:
         there = words.ALREADY_BUILT_IN if _is_built_in(source, edits, on, one) else where
-        _chip(f"{name_of(one, first=i == on[0][0])} · {there}", mask.without, i, key=f"chip mask {i}")
+        yield i, f"{name_of(one, first=i == on[0][0])} · {there}", mask.without, i
     relative, softcap = state.get(ADDED).relative, edits.softcap
     for setting, changed, said in (
         (ADDED.part("alibi"), state.get(ADDED).alibi, words.ALIBI),
@@ -304,17 +314,16 @@ def chips(source: Source, lines: tuple[str, ...], edits: Edits, original: str) -
         (EMPTY, edits.empty_rows != EMPTY_ROWS[0], words.ROWS_GET.format(policy=edits.empty_rows)),
     ):
         if changed:
-            _chip(said, State.put, setting, setting.default)
-    _heads_off(edits)
+            yield said, said, State.put, setting, setting.default
 
 
-def _heads_off(edits: Edits) -> None:
-    """A chip for each layer with heads off: which, or how many."""
+def _heads_off(edits: Edits) -> Iterator[tuple]:
+    """Of each layer with heads off: its key, which or how many, and the step that takes it back."""
     for site in sorted({site for site, _ in edits.heads_off}):
         heads = sorted(edits.off(site))
         many = words.HEADS_OF.format(count=len(heads), site=site)
         named = site.head(*heads) if len(heads) <= MOST_NAMED else many
-        _chip(words.HEADS_OFF.format(heads=named), _with_off, site, (), key=f"chip {site}")
+        yield site, words.HEADS_OFF.format(heads=named), _with_off, site, ()
 
 
 def _is_built_in(source: Source, edits: Edits, on: Sequence[tuple[int, Entry]], entry: Entry) -> bool:
@@ -322,11 +331,6 @@ def _is_built_in(source: Source, edits: Edits, on: Sequence[tuple[int, Entry]], 
     alone = all(one.join == "and" for _, one in on[1:])
     hides = alone and entry.mask == Subsequent() and not entry.negated
     return hides and edits.own_mask and all(site.kind == "decoder" for site in source.sites)
-
-
-def _chip(label: str, undo: Callable[..., State], *args: object, key: str = "") -> None:
-    options = {"on_click": state.change, "args": (undo, *args)}
-    st.button(label, key=key or f"chip {label}", icon=":material/close:", **options)
 
 
 def _reset_button(title: str) -> None:

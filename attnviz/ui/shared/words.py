@@ -173,7 +173,7 @@ RULE = {"": "{rule}", "or": "or {rule}", "not": "not {rule}", "or not": "or not 
 
 ORIGINAL, AS_IN_FILE = "Original model", "As in the file"
 READ_ONLY = "Read-only: nothing can be changed in this model."
-RESET_ALL, CLEAR_CHANGES = "Reset all", "Clear these changes"
+RESET_ALL, CLEAR_CHANGES, CHANGES = "Reset all", "Clear these changes", "{count} changes"
 ALL_LAYERS, ALREADY_BUILT_IN = "all layers", "already built in"
 ALIBI, RELATIVE, SOFTCAP = "ALiBi bias", "relative bias, seed {seed}", "softcap {bound:g}"
 TEMPERATURE, UNSCALED = "temperature {temperature:g}", "scores not scaled"

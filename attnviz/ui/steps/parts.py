@@ -19,7 +19,7 @@ from attnviz.figures.row import totals as totals_of
 from attnviz.ui.shared import cache, look, pictures, state
 from attnviz.ui.shared.setting import choice
 from attnviz.ui.shared.state import control, tabs
-from attnviz.ui.shared.text import heading, in_words, large, quiet
+from attnviz.ui.shared.text import heading, in_words, large, quiet, verdict
 from attnviz.ui.steps import numbers, order, rail, words
 from attnviz.ui.steps.walked import Walk, elsewhere, table
 from attnviz.words import quoted_token
@@ -28,6 +28,9 @@ D_KS = (1, 4, 16, 64, 256, 1024)
 D_K = tuple(2**i for i in range(11))
 PART = choice("part", words.TABS, next(iter(words.TABS)), "tab")
 DK = choice("dk", {one: str(one) for one in D_K})
+
+ROUNDED = 1e-5
+"""How far numbers may differ for which it is said that rounding alone is between them: of those near 1."""
 
 MOST_NUMBERS = 3
 """Numbers of a vector that are said."""
@@ -250,8 +253,12 @@ def checks(at: Walk) -> None:
         with st.container(width=560):
             heading(words.CHECK)
             found = walk.check(at.record, at, at.site, sentence=at.sentence, **at.windows)
-            for against in (found.function, found.module):
-                large(against.says)
+            both = found.function, found.module
+            apart = [n for one in both for n in (one.output, one.weights) if n is not None]
+            if apart and all(n <= ROUNDED for n in apart):
+                verdict(words.SAME_AS_PYTORCH, "right")
+            for against in both:
+                in_words(against.says)
             quiet(words.CHECK_MEANS)
         with st.container(width="stretch"):
             heading(words.COST)

@@ -94,9 +94,10 @@ SCROLL_NUMBERS = "{columns} columns: scroll the table sideways to see all."
 TOO_MANY_NUMBERS = "{most} numbers can be set by hand in a link; let go of some first."
 
 CHECK = "Check against PyTorch"
+SAME_AS_PYTORCH = "PyTorch computes the same: only rounding differs."
 CHECK_MEANS = (
     "All heads of this call, on the same tensors. Rounding alone makes about 1e−7 of numbers near 1, and more of "
-    "larger ones: so small a difference means that both compute the same."
+    "larger ones."
 )
 COST = "Cost of this call, one sentence"
 COST_HEAD = ("tokens", "FLOPs of Q Kᵀ", "FLOPs of weights V", "bytes of scores")
