@@ -10,9 +10,10 @@ from test_pages import html, opened
 from attnviz import words
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError
+from attnviz.metrics import NextWord
 from attnviz.metrics.beside import Side, beside
 from attnviz.ui.compare.other import LONGEST, B
-from attnviz.ui.shared import cache
+from attnviz.ui.shared import cache, says
 from attnviz.ui.shared.pretrained import OPENS, PACKED
 
 CAT = "The cat sat on the mat because it was tired."
@@ -120,6 +121,19 @@ def test_the_page_opens_on_a_comparison_that_shows_something(link, opens):
     assert app.selectbox(key="b what").options[-1].endswith("nothing is changed yet)") == (opens != "untouched")
 
 
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        ([("a", 0.9, 0.2), ("b", 0.1, 0.8)], "“a” (90.0%) instead of “b” (80.0%)"),
+        ([("a", 0.6, 0.9), ("b", 0.4, 0.1)], "“a” goes from 90.0% to 60.0%"),
+        ([("a", 0.9, 0.90002), ("b", 0.1, 0.09999)], "“a” stays at 90.0%"),
+        ([("a", float("nan"), 0.9)], "the probabilities are not numbers"),
+    ],
+)
+def test_how_a_prediction_changed_is_said_in_few_words(found, said):
+    assert says._change(tuple(NextWord(*one) for one in found)) == said
+
+
 def test_a_head_that_is_off_leads_to_the_first_weights_that_it_moves():
     """Its own layer's weights stay: the prediction that changes most is told, and one click compares what moved."""
     app = compare(off="d0.0", site="d0", show="0")
@@ -138,7 +152,7 @@ def test_a_head_that_is_off_leads_to_the_first_weights_that_it_moves():
 
     app = compare(off="d1.0", site="d1", show="0", cell="5.2")
 
-    assert said(app) == "Prediction after “the” (5): “mat” goes from 9.3% to 25.5%."
+    assert said(app) == "Prediction after “the” (5): “mat” (25.5%) instead of “mats” (16.5%)."
     assert "No weight of any layer moves: only what the model predicts." in html(app)
 
 

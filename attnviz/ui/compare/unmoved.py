@@ -5,7 +5,6 @@ from dataclasses import replace
 import streamlit as st
 
 from attnviz import figures, metrics
-from attnviz.core.amounts import percent
 from attnviz.core.errors import ShapeError
 from attnviz.metrics.beside import SAME
 from attnviz.metrics.compare import first_moved
@@ -14,12 +13,9 @@ from attnviz.ui.compare import words
 from attnviz.ui.shared import cache, look, pictures, says
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.text import in_words, quiet
-from attnviz.words import quoted, quoted_token
 
 WIDE = 820
 """Pixels of the first of two figures across a page: it is the answer."""
-
-_most_changed = cache.kept(metrics.most_changed)
 
 
 def explained(at: Look) -> None:
@@ -61,21 +57,14 @@ def _figure(at: Look, effect: str, position: int) -> figures.Figure:
 
 
 def _answered(at: Look) -> int | None:
-    """Say how probable one word is in A and in B, after the selected token or where it changes most; gives where."""
-    most = _most_changed(at.untouched, at.record, sentence=at.sentence)
+    """Say what the prediction was and is, after the selected token or where it changes most; gives where."""
+    most = says.most_changed_at(at.untouched, at.record, sentence=at.sentence)
     if most is None:
         in_words(words.SAME_PREDICTIONS)
         return None
     alike = at.cell is not None and metrics.read_alike(at.untouched, at.record, at.position, sentence=at.sentence)
     position = at.position if alike else most
-    found = metrics.next_words(at.record, position, before=at.before, sentence=at.sentence)
-    word = max(found, key=lambda next: abs(next.probability - next.before))
-    text = (words.IN_PLACE if metrics.fills_in(at.record) else words.AFTER)[not alike]
-    token = quoted_token(metrics.token_at(at.record, position, sentence=at.sentence), position)
-    before, now = percent(word.before), percent(word.probability)
-    in_words(
-        words.HARDLY if before == now else text.format(token=token, word=quoted(word.word), before=before, now=now)
-    )
+    in_words(says.prediction_change(at, position, most=not alike))
     quiet(words.BARS.format(changes=", ".join(at.edits.in_words())))
     return position
 

@@ -40,19 +40,9 @@ OWN_LAYER = "A head that is off looks where it looked before, but what it finds 
 UNMOVED = "The change leaves the weights of {site} as they are."
 BLOCKS_NOTHING = "{why} No weight of any layer moves. It blocks nothing that is not blocked already."
 NO_WEIGHT_MOVES = "{why} No weight of any layer moves: only what the model predicts."
-AFTER = (
-    "Prediction after {token}: {word} goes from {before} to {now}.",
-    "Most changed prediction, after {token}: {word} goes from {before} to {now}.",
-)
-"""Of the selected token, and of the one after which it changes most."""
-IN_PLACE = (
-    "Prediction in place of {token}: {word} goes from {before} to {now}.",
-    "Most changed prediction, in place of {token}: {word} goes from {before} to {now}.",
-)
 BARS = "From B, original model (hollow bars), to A, {changes} (filled bars)."
 EXPORT_BARS = "Export predictions"
 SAME_PREDICTIONS = "A and B predict the same."
-HARDLY = "A and B predict nearly the same."
 MOVED_AT, COMPARE_HEAD = "{why} The first weights that move are those of {site}.", "Compare {head}"
 
 PREDICTIONS, HOW_PROBABLE, FIGURE_OF = "Predictions", "How probable each prediction is", "{figure} of {side}"

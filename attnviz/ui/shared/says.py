@@ -23,7 +23,7 @@ MOST_LARGE = 110
 """Characters of a prediction that is written large: more take two lines in the place of one, so that nothing moves."""
 MOST_SAME = 4
 """Words in a row that both predictions have and a phone shows all of."""
-_most_changed = cache.kept(metrics.most_changed)
+most_changed_at = cache.kept(metrics.most_changed)
 
 
 @dataclass(frozen=True)
@@ -238,12 +238,16 @@ def panel(at: Look, hint: str) -> dict[str, tuple[Figure, str]]:
 
 def most_changed(at: Look) -> str:
     """Which prediction a change moved most, and how: the word that comes first now, or how probable it was and is."""
-    position = _most_changed(at.before, at.record, sentence=at.sentence)
-    if position is None:
-        return words.SAME_PREDICTIONS
+    position = most_changed_at(at.before, at.record, sentence=at.sentence)
+    return words.SAME_PREDICTIONS if position is None else prediction_change(at, position)
+
+
+def prediction_change(at: Look, position: int, *, most: bool = True) -> str:
+    """How a change moved the prediction at a position, be it the most moved one or not."""
     found = metrics.next_words(at.record, position, before=at.before, sentence=at.sentence)
     token = quoted_token(metrics.token_at(at.record, position, sentence=at.sentence), position)
-    return words.MOST_CHANGED[metrics.fills_in(at.record)].format(token=token, change=_change(found))
+    text = words.IN_PLACE if metrics.fills_in(at.record) else words.AFTER
+    return text[not most].format(token=token, change=_change(found))
 
 
 def _change(found: tuple[metrics.NextWord, ...]) -> str:
@@ -253,8 +257,8 @@ def _change(found: tuple[metrics.NextWord, ...]) -> str:
     new, old = found[0], max(found, key=lambda one: one.before)
     if new is old:
         new = old = max(found, key=lambda one: abs(one.probability - one.before))
-    text = words.OTHER_WORD if new is not old else words.SAME_WORD
     before, now = percent(old.before), percent(new.probability)
+    text = words.OTHER_WORD if new is not old else words.STAYS if before == now else words.SAME_WORD
     return text.format(word=quoted(new.word), old=quoted(old.word), before=before, now=now)
 
 

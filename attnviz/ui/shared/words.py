@@ -207,13 +207,11 @@ PREDICTION = "Prediction"
 STEP_BY_STEP, NEXT_WORDS, VECTORS = "step by step", "next word", "output vectors"
 BLANKS, ONE_BLANK, LABELS, SIMILARITY = "blanks", "one blank", "labels", "similarity"
 """The figures of what a model says; links name them, too."""
-MOST_CHANGED = {
-    False: "Most changed prediction, after {token}: {change}.",
-    True: "Most changed prediction, in place of {token}: {change}.",
-}
-"""Of a model that goes on with a text, and of one that fills in blanks."""
+AFTER = "Most changed prediction, after {token}: {change}.", "Prediction after {token}: {change}."
+IN_PLACE = "Most changed prediction, in place of {token}: {change}.", "Prediction in place of {token}: {change}."
+"""Of the token where a prediction changes most, and of any other."""
 OTHER_WORD = "{word} ({now}) instead of {old} ({before})"
-SAME_WORD = "{word} goes from {before} to {now}"
+SAME_WORD, STAYS = "{word} goes from {before} to {now}", "{word} stays at {now}"
 SAME_PREDICTIONS = "No prediction changes."
 FILE_ALONE = "No prediction after a change: the rest of the model is not in the file."
 ONE_RUN, UNCHANGED = "One run.", "Original model."
