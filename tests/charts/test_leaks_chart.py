@@ -159,3 +159,8 @@ def test_more_leaks_than_are_named_are_counted():
 def test_a_share_is_said_as_a_person_says_it(share, text):
     """In percent while that can be read."""
     assert _share(share) == text
+
+
+def test_what_was_not_changed_was_not_tried():
+    """Of four tokens the last is special: of the six cells of the future three remain."""
+    assert made().hidden.nonzero().tolist() == [[0, 1], [0, 2], [1, 2]]
