@@ -93,7 +93,9 @@ def probabilities(found: Sequence[NextWord], title: str, lines: Sequence[str], s
         few = len(ranked) - len(found)
         lines = [HOLLOW, *[LEFT_OUT.format(count=few, least=LEAST)] * (few > 0), *lines]
         texts = [f"{percent(next.before)} → {percent(next.probability)}" for next in found]
-    column = bars.Column([next.probability for next in found], texts, hollow_values=_before(found))
+    values, before = [next.probability for next in found], _before(found)
+    longest = np.nan_to_num([*values, *before]).max() if before else 1.0  # of two runs the longest bar is the largest
+    column = bars.Column(values, texts, hollow_values=before, longest=longest or 1.0)
     names = [shown(next.word, axes.LONGEST_LABEL) for next in found]
     length = max(SHORT if texts else LENGTH, ((style.room or 0) - BESIDE) * style.on_screen)
     return bars.picture(names, [column], title, lines, style.colors, length=length)

@@ -2,12 +2,14 @@
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from attnviz.core.edits import Site
 from attnviz.core.errors import AttnvizError
+from attnviz.core.record import Prediction
 from attnviz.models.trained import folder
 
 
@@ -32,6 +34,7 @@ class Behavior:
         shares: of each head, the share of its weight that is there; none if that was not measured.
         chance: the same for a head that looks by chance; None if that was not measured.
         off, on: how much the model gets right with each head off, and with all on; none if that was not measured.
+        next: the words before which they look there; none if it is not the next word that says so.
     """
 
     site: Site
@@ -44,6 +47,13 @@ class Behavior:
     chance: float | None = None
     off: tuple[float, ...] = ()
     on: float | None = None
+    next: frozenset[str] = frozenset()
+
+    def acts_at(self, prediction: Prediction, length: int, *, sentence: int = 0) -> int | None:
+        """The position where it acts most surely: one of its words comes next there; None where none does."""
+        words = prediction.words(sentence=sentence)[:length]
+        there = [position for position, word in enumerate(words) if word in self.next]
+        return max(there, key=lambda at: prediction.most_probable(at, 1, sentence=sentence)[0][1], default=None)
 
     @property
     def lost(self) -> float:
@@ -92,11 +102,15 @@ class Card:
 
     def behavior(self, site: Site, head: int | str) -> Behavior | None:
         """What is known of a head, if anything is: of several roles the words, without their numbers."""
-        found = self.behaviors_of(site, head)
-        if len(found) < 2:
-            return found[0] if found else None
-        roles, clauses, evidence = zip(*((one.role, one.does.rstrip(". "), one.evidence) for one in found), strict=True)
-        return Behavior(site, found[0].heads, ", ".join(roles), ", and ".join(clauses), " ".join(evidence))
+        return joined(self.behaviors_of(site, head))
+
+
+def joined(found: Sequence[Behavior]) -> Behavior | None:
+    """Several roles of a head as one, without their numbers; None of none."""
+    if len(found) < 2:
+        return found[0] if found else None
+    roles, clauses, evidence = zip(*((one.role, one.does.rstrip(". "), one.evidence) for one in found), strict=True)
+    return Behavior(found[0].site, found[0].heads, ", ".join(roles), ", and ".join(clauses), " ".join(evidence))
 
 
 @cache
@@ -137,9 +151,10 @@ def _behavior(kind: str, layer: int, heads: list[int], role: str, does: str, kno
     each = {name: tuple(map(_share, _list(numbers.pop(name, [])))) for name in ("rates", "shares", "off")}
     if any(shares and len(shares) != len(heads) for shares in each.values()):
         raise ValueError
+    words = frozenset(_text(numbers.pop("next", "")).split())
     each |= {name: None if share is None else _share(share) for name, share in numbers.items()}
     told = map(_text, (role, does, known))
-    return Behavior(Site(kind, _whole(layer)), tuple(map(_whole, _list(heads))), *told, **each)
+    return Behavior(Site(kind, _whole(layer)), tuple(map(_whole, _list(heads))), *told, **each, next=words)
 
 
 # What a value must be; else TypeError or ValueError.

@@ -139,7 +139,7 @@ def test_a_head_that_is_off_leads_to_the_first_weights_that_it_moves():
     app = compare(off="d0.0", site="d0", show="0")
 
     assert said(app) == "Most changed prediction, after “on” (4): “the” goes from 99.9% to 53.0%."
-    assert "From B, original model (hollow bars), to A, head 0 of decoder layer 0 off (filled bars)." in html(app)
+    assert "Hollow bars: B, the original model. Filled bars: A, head 0 of decoder layer 0 off." in html(app)
     assert "A head that is off looks where it looked before" in html(app)
     assert "The first weights that move are those of decoder layer 1." in html(app)
     assert charts(app) == 4

@@ -1,8 +1,9 @@
 """The trained models in the app: the first screen, the choice of a model, what it says, and how it came to be."""
 
 import json
+import re
 import shutil
-from html import escape
+from html import escape, unescape
 
 import pytest
 from examples import some
@@ -37,6 +38,11 @@ def model_page():
 def said(app) -> str:
     """What the model says, with its marks."""
     return next(part for part in (e.proto.body for e in app.get("html")) if 'class="says' in part)
+
+
+def plainly_said(app) -> str:
+    """The same without its marks."""
+    return unescape(re.sub("<[^>]*>", "", said(app)))
 
 
 def chosen(app, model: str):
@@ -238,13 +244,13 @@ def test_a_change_that_changes_no_word_says_so():
 
 @pytest.mark.parametrize("model", ["story", "induction"])
 def test_a_language_model_says_the_next_word(model):
-    """After the last token, or that of the selected row, with its probability, before and after a change."""
+    """Where the head has its role, else after the last token, or that of the selected row; also before a change."""
     app = opened(model=model)
     record = cache.record(cache.source(model), (cards.card(model).examples[0],))
-    last = record.read[0].length - 1
-    ((word, probability),) = record.prediction.most_probable(last, 1)
+    asked = 7 if model == "story" else record.read[0].length - 1
+    ((word, probability),) = record.prediction.most_probable(asked, 1)
 
-    assert f"({last})" in said(app)
+    assert f"({asked})" in said(app)
     assert percent(probability) in said(app)
     assert f">“{escape(word)}”" in said(app)
 
@@ -559,3 +565,33 @@ def test_causal_is_not_offered_where_it_is_built_in():
     app.toggle(key="own_mask").set_value(False).run()
 
     assert "Causal (hide the future)" in app.button_group(key="mask rules").options
+
+
+def test_a_head_with_two_roles_is_told_by_what_it_does_on_this_text():
+    """Its other role stands behind; where it does neither, both stand together. There the page opens, too."""
+    pronoun = opened(model="story")
+
+    assert "This head looks at the subject (“cat”) where he, she, it or they may come next, in 99.5%" in html(pronoun)
+    assert "On other texts it looks at the second of two names" in html(pronoun)
+    assert "after “because” (7): “it”" in plainly_said(pronoun)
+
+    name = opened(model="story", text="Anna and Tom went to the park. Anna gave the ball to")
+
+    assert "This head looks at the second of two names" in html(name)
+    assert "On other texts it looks at the subject" in html(name)
+
+    neither = opened(model="story", text="The cat sat on the")
+
+    assert "where one comes again, and looks at the subject" in html(neither)
+    assert "On other texts" not in html(neither)
+    assert "after “the” (5)" in plainly_said(neither)
+
+
+def test_a_selected_row_is_told_of_the_one_that_changed_most():
+    """Where nobody selected one, the page speaks of that alone."""
+    most = "Most changed prediction, after “it” (8): “was” goes from 35.9% to 15.7%."
+
+    assert most in unescape(html(opened(model="story", off="d1.0", cell="7.2")))
+    app = opened(model="story", off="d1.0")
+    assert most not in unescape(html(app))
+    assert "Most changed next word, after “it” (8): “was” 15.7%before: “was” 35.9%" in plainly_said(app)

@@ -1,10 +1,9 @@
 """Models of Hugging Face in the app, on each page as Streamlit runs it: tiny ones from folders, one from a hub here."""
 
-import re
 import shutil
 import sys
 import time
-from html import escape, unescape
+from html import escape
 from pathlib import Path
 
 import hostile
@@ -13,6 +12,7 @@ import torch
 import transformers
 from test_pages import button, heads_page, html, masks_page, opened, press_eye
 from test_pages_models import model_page, specs
+from test_pages_models import plainly_said as said
 from test_pages_steps import steps_page
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "sources" / "huggingface"))
@@ -119,12 +119,6 @@ def settled(app):
     return app
 
 
-def said(app) -> str:
-    """What the model says, without its marks."""
-    (found,) = (body for body in (element.proto.body for element in app.get("html")) if 'class="says' in body)
-    return unescape(re.sub("<[^>]*>", "", found))
-
-
 def both(kind: str, folder: str, text: str):
     """The records without and with head 1 of the first layer off."""
     off = Edits(heads_off={(Site(kind, 0), 1)})
@@ -168,31 +162,36 @@ def test_the_mask_of_a_model_that_predicts_nothing_foretells_nothing(folder):
 
 
 def test_the_next_token_before_and_after(folder):
-    """With its probabilities; another row asks for the token after it."""
+    """With its probabilities, after a change where it moved most; another row asks for the token after it."""
     model = folder("LlamaForCausalLM")
     before, after = both("decoder", model, CAT)
-    old, new = (one.prediction.most_probable(7, 1)[0] for one in (before, after))
+    most = metrics.most_changed(before, after)
+    (last, _), (old, new) = ([one.prediction.most_probable(at, 1)[0] for one in (before, after)] for at in (7, most))
 
     assert old[1] != pytest.approx(new[1], abs=0.01)
+    assert f"Predicted next word after “[SEP]” (7): “{last[0]}” {percent(last[1])}" in said(pretrained(model, text=CAT))
     then, now = (f"“{word}” {percent(share)}" for word, share in (old, new))
-    assert f"Predicted next word after “[SEP]” (7): {then}" in said(pretrained(model, text=CAT))
     app = pretrained(model, text=CAT, off="d0.1")
-    assert f"Predicted next word after “[SEP]” (7): {now}before: {then}" in said(app)
+    assert "Most changed next word, after “" in said(app)
+    assert f"({most}): {now}before: {then}" in said(app)
     assert any("Next word after" in spec for spec in specs(app))
     assert "Predicted next word after “sat” (3)" in said(pretrained(model, text=CAT, cell="3.1"))
 
 
 def test_each_blank_before_and_after(folder):
-    """The first of them, or the one that was clicked; without one the page says so."""
+    """The one that changed most, or the one that was clicked; without one the page says so."""
     model = folder("BertForMaskedLM")
     before, after = both("encoder", model, BLANK)
     app = pretrained(model, text=BLANK, off="e0.1")
-    other = pretrained(model, text=BLANK, off="e0.1", cell="6.0", effect="blanks")
+    most = metrics.most_changed(before, after)
+    least = 8 - most  # the blanks are 2 and 6
+    other = pretrained(model, text=BLANK, off="e0.1", cell=f"{least}.0", effect="blanks")
 
-    for at, page in ((2, app), (6, other)):
+    for title, at, page in (("Most changed", most, app), ("Predicted", least, other)):
         found = (one.prediction.most_probable(at, 1)[0] for one in (before, after))
         then, now = (f"“{word}” {percent(share)}" for word, share in found)
-        assert f"Predicted word in place of “[MASK]” ({at}): {now}before: {then}" in said(page)
+        comma = "," if at == most else ""
+        assert f"{title} word{comma} in place of “[MASK]” ({at}): {now}before: {then}" in said(page)
     assert app.button_group(key="effect").value == "one blank"
     assert other.button_group(key="effect").value == "blanks"
     assert "There is no blank in the sentence" in said(pretrained(model, text=CAT))

@@ -1,15 +1,15 @@
 """A first visit: an empty link, the claim, and three cards."""
 
-from html import unescape
-
 import pytest
 from test_pages import button, heads_page, html, masks_page, opened, press_eye
+from test_pages_models import plainly_said
 
 from attnviz import api
-from attnviz.core.edits import Site
+from attnviz.core.edits import Edits, Site
 from attnviz.ui import settings
-from attnviz.ui.shared import cache, look, state, welcome
+from attnviz.ui.shared import cache, look, pictures, state, welcome
 from attnviz.ui.shared.setting import PROBLEMS, read
+from attnviz.views import View
 
 
 def linked(link) -> dict[str, str]:
@@ -28,11 +28,12 @@ def test_an_empty_link_opens_as_if_another_had_been_followed(page):
 
 
 def test_the_first_picture_shows_what_it_is_about():
-    """The selected cell is the largest of its row: "because", which predicts "it", looks at "cat"."""
+    """It opens on the row that has the head's role: "because", which predicts "it", looks at "cat"."""
     state = read(welcome.FIRST, settings.LINKED)
     source = cache.source("story")
-    record = cache.record(source, (source.card.examples[0],))
-    query, key = state[look.CELL]
+    at = look.Look(source, source.card.examples[:1], Edits(), 0, state[look.SITE], state[look.SHOW], dark=False)
+    record = at.record
+    query, key = pictures.told(at, View())
     tokens = [token.text for token in record.read[0].tokens]
     weights = record.step(state[look.SITE]).weights(state[look.SHOW])[query]
 
@@ -169,8 +170,7 @@ def test_what_the_cards_ask_has_an_answer():
 
     assert "<u>“tom”</u>" in html(app)
     assert "To predict the next word “paul”, “to” (13) gives" in html(app)
-    changed = "Most changed prediction, after “to” (13): “paul” (17.5%) instead of “tom” (99.0%)."
-    assert changed in unescape(html(app))
+    assert "Most changed next word, after “to” (13): “paul” 17.5%before: “tom” 99.0%" in plainly_said(app)
 
     press_eye(app, 0)
 

@@ -7,7 +7,7 @@ from attnviz.models import trained
 from attnviz.models.transformer import LanguageModel
 from attnviz.training.story.evidence import Head, Measured
 from attnviz.training.story.measure import VOCABULARY
-from attnviz.training.story.words import NAMES
+from attnviz.training.story.words import NAMES, PRONOUNS, VERBS
 
 GOAL = 0.98
 NEAR = 0.02
@@ -24,6 +24,12 @@ EXAMPLES = (
 )
 ROLE = {"verb": "subject of the next verb", "pronoun": "subject of the next pronoun", "name": "second of two names"}
 """Where a head looks before such a word, in a few words."""
+NEXT = {
+    "verb": sorted({form for verb in VERBS for form in (verb.many, verb.one, verb.past, verb.past_many) if form}),
+    "pronoun": PRONOUNS,
+    "name": [name.word for name in NAMES],
+}
+"""The words before which a head looks there."""
 TESTED = {
     "pronoun": "pronouns right (he, she, it, they) where the nearest noun misleads",
     "verb": "verbs right (singular, plural) where the nearest noun misleads",
@@ -116,6 +122,7 @@ def _findings(found: Measured, last: int) -> list[dict[str, Any]]:
             "heads": [head[1]],
             "role": 'word before "the"' if head == marker else ROLE[kind],
             "does": f"looks {does}",
+            "next": "" if head == marker else " ".join(NEXT[kind]),
             "known": known(found, head),
             "rates": [looks[head].share],
             "chance": None,

@@ -63,4 +63,6 @@ STANDING, MEETINGS, DOWN, ADVERBS = (_TEXTS[name].split() for name in ("standing
 WHERE, BELONGING, QUALITIES, ADJECTIVES = map(_each, ("where", "belonging", "qualities", "adjectives"))
 BE, HAVE, GO, MEET, GIVE, FIND, LOSE = _verbs(" ".join(_TEXTS["verbs"].values()))
 MOVES, OWN_MOVES, DEEDS = (_each(table, _verbs) for table in ("moves", "own_moves", "deeds"))
+_ACTIONS = (verb for table in (MOVES, OWN_MOVES, DEEDS) for verbs in table.values() for verb in verbs)
+VERBS = (BE, HAVE, GO, MEET, GIVE, FIND, LOSE, *_ACTIONS)
 JOINS = _TEXTS["joins"]

@@ -58,12 +58,11 @@ def _figure(at: Look, effect: str, position: int) -> figures.Figure:
 
 def _answered(at: Look) -> int | None:
     """Say what the prediction was and is, after the selected token or where it changes most; gives where."""
-    most = says.most_changed_at(at.untouched, at.record, sentence=at.sentence)
-    if most is None:
+    if at.moved_most is None:
         in_words(words.SAME_PREDICTIONS)
         return None
     alike = at.cell is not None and metrics.read_alike(at.untouched, at.record, at.position, sentence=at.sentence)
-    position = at.position if alike else most
+    position = at.position if alike else at.moved_most
     in_words(says.prediction_change(at, position, most=not alike))
     quiet(words.BARS.format(changes=", ".join(at.edits.in_words())))
     return position

@@ -63,7 +63,7 @@ def _on_phrase(at: Look) -> None:
         if not is_open:
             return
         phrase = control(st.text_input, common.PHRASE, zoom.PHRASE, max_chars=200)
-        query = at.cell[0] if at.cell else min(at.position, len(at.tokens[0]) - 1)
+        query = min(look.asked_at(at.record, at.site, at.cell, at.sentence), len(at.tokens[0]) - 1)
         places = zoom.spans(at.cut(1).text, at.tokens[1], phrase)
         if not places:
             quiet(common.TYPE_A_PHRASE if not phrase.strip() else words.NOWHERE)

@@ -12,7 +12,7 @@ from attnviz.core.edits import Site
 from attnviz.core.record import Record
 from attnviz.metrics.roles import roles
 from attnviz.sources.base import Source
-from attnviz.sources.cards import Behavior
+from attnviz.sources.cards import Behavior, joined
 from attnviz.ui.shared import cache, look, words
 from attnviz.ui.shared.lengths import SENTENCE_ENDS
 from attnviz.ui.shared.look import Look
@@ -61,19 +61,29 @@ def of_head(at: Look, *, role: bool = True, place: DeltaGenerator | None = None)
         more = words.NOT_MEASURED if own else words.NO_LANGUAGE
         quiet(f"{CAUTIONS[source.provenance].capitalize()}. {more}")
         return
-    if found := source.card.behavior(site, head):
-        text = words.THIS_HEAD if source.step is None else words.ONCE_TRAINED
-        often = words.OFTEN.format(rate=percent(found.rates[found.heads.index(head)])) if found.rates else ""
-        often += words.IN_ORIGINAL if at.before is not None else ""
-        with place or nullcontext():
-            large(text.format(does=found.does.rstrip(". "), often=often))
-        evidence(found)
+    if known := source.card.behaviors_of(site, head):
+        _roles(at, known, place)
+        evidence(joined(known))
         return
     with place or nullcontext():
         quiet(words.OTHER_HEAD if isinstance(head, int) else words.OF_COMBINED)
     known = source.card.behaviors
     if known:
         link(next((found for found in known if found.site == site), known[0]), "instead")
+
+
+def _roles(at: Look, known: tuple[Behavior, ...], place: DeltaGenerator | None) -> None:
+    """What a head does on this text, and behind it what it does on others; of a model in training what it will do."""
+    (first, *others), position = at.roles if at.source.step is None else (known, None)
+    if position is None:
+        first, others = joined(known), []
+    often = words.OFTEN.format(rate=percent(first.rates[first.heads.index(at.head)])) if first.rates else ""
+    often += words.IN_ORIGINAL if at.before is not None else ""
+    text = words.THIS_HEAD if at.source.step is None else words.ONCE_TRAINED
+    with place or nullcontext():
+        large(text.format(does=first.does.rstrip(". "), often=often))
+        if others:
+            quiet(words.ELSEWHERE.format(does=joined(others).does.rstrip(". ")))
 
 
 def evidence(found: Behavior) -> None:

@@ -24,6 +24,7 @@ from attnviz.core.tokens import Sentence, Token
 from attnviz.figures import Figure
 from attnviz.sources import estimate
 from attnviz.sources.base import Source
+from attnviz.sources.cards import Behavior
 from attnviz.sources.estimate import Estimate
 from attnviz.ui.shared import ahead, arrivals, budget, cache, state, words
 from attnviz.ui.shared.setting import State, choice, coded, each, flag, kept, reader, whole
@@ -36,6 +37,8 @@ COMBINED = ("mean", "max", "min")
 DOMAINS = dict(zip(words.COLOR_RANGES, ("adapts", "fixed", "shared", "log"), strict=True))
 PAIRS = {"A to A": "aa", "A to B": "ab", "B to A": "ba", "B to B": "bb"}
 """How the link writes which text of a pair looks at which."""
+
+_most_changed = cache.kept(metrics.most_changed)
 
 Cell = tuple[int, int]
 Pin = tuple[str, int]
@@ -253,16 +256,55 @@ class Look:
 
     @property
     def position(self) -> int:
-        """Where to ask for a word: at the query of the cell, else after the last token; of blanks at the first."""
-        return asked_at(self.record, self.site, self.cell, self.sentence)
+        """Where to ask for a word: at the query of the cell, else where most is seen, else after the last token."""
+        opening = self.opening if self.cell is None else None
+        cell = self.cell if opening is None else (opening, 0)
+        return asked_at(self.record, self.site, cell, self.sentence)
+
+    @cached_property
+    def opening(self) -> int | None:
+        """Where most is seen: after a change where it moved the prediction most, else where the head has its role.
+
+        None where no token stands out.
+        """
+        if not self._predicts_words:
+            return None
+        return self.roles[1] if self.before is None else self.moved_most
+
+    @property
+    def moved_most(self) -> int | None:
+        """After which token a change moved the prediction most, or in place of which; None where no number moved."""
+        return _most_changed(self.untouched, self.record, sentence=self.sentence)
+
+    @cached_property
+    def roles(self) -> tuple[tuple[Behavior, ...], int | None]:
+        """What the head is known for, first what it does on this text; and after which token it does that, if it does.
+
+        Of a model that is still in training nothing is known.
+        """
+        source, record = self.source, self.untouched
+        known = source.card.behaviors_of(self.site, self.head) if source.card and source.step is None else ()
+        if not (known and self._predicts_words):
+            return known, None
+        length = record.read[self.sentence].length
+        there = [one.acts_at(record.prediction, length, sentence=self.sentence) for one in known]
+        first = next((i for i, position in enumerate(there) if position is not None), 0)
+        return (known[first], *known[:first], *known[first + 1 :]), there[first]
+
+    @property
+    def _predicts_words(self) -> bool:
+        """Whether each token has a prediction of its own."""
+        prediction = self.record.prediction
+        return self.record.labels is None and prediction is not None and not prediction.written
 
     @property
     def asked(self) -> int | None:
         """The token of `position`, where the prediction is one word after it or in place of it."""
-        prediction = self.record.prediction
-        if self.record.labels is not None or prediction is None or prediction.written:
+        if not self._predicts_words or (
+            metrics.fills_in(self.record) and not self.record.prediction.blanks[self.sentence]
+        ):
             return None
-        return self.position if not metrics.fills_in(self.record) or prediction.blanks[self.sentence] else None
+        return self.position
 
     def cost(self, maps: int = 1, **part: slice) -> Estimate:
         """What it takes to go through so many maps of this call, or through a part of each."""

@@ -2,7 +2,7 @@
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 
 import streamlit as st
@@ -23,7 +23,6 @@ MOST_LARGE = 110
 """Characters of a prediction that is written large: more take two lines in the place of one, so that nothing moves."""
 MOST_SAME = 4
 """Words in a row that both predictions have and a phone shows all of."""
-most_changed_at = cache.kept(metrics.most_changed)
 
 
 @dataclass(frozen=True)
@@ -87,6 +86,9 @@ def _line(at: Look, position: int) -> str:
         return _titled(now, f"<b>{plain(now.text)}</b>")
     if now.kind != "text":
         same = now.text == then.text
+        if now.kind == "word" and position == at.moved_most:
+            token = quoted_token(metrics.token_at(at.record, position, sentence=at.sentence), position)
+            now = replace(now, title=words.MOST_CHANGED[metrics.fills_in(at.record)].format(token=token))
         before = f"{_quiet(words.PREDICTED_BEFORE)} {_word(then.text, same)} {_quiet(then.detail)}"
         return f"<span>{_titled(now, _word(now.text, same))}</span><span>{before}</span>"
     if now == then:
@@ -215,7 +217,8 @@ def panel(at: Look, hint: str) -> dict[str, tuple[Figure, str]]:
     elif hint and not comes:
         quiet(hint)
     if at.before is not None and at.record.prediction is not None:
-        block(most_changed(at), "large changed")
+        is_said = at.asked is not None and at.asked == at.moved_most  # above the picture
+        st.empty() if is_said else block(most_changed(at), "large changed")
     if at.before is None and len(options) > 1:
         options.remove(OUTPUT)  # which has not moved
     effect = one_of(options, words.PREDICTION)
@@ -238,8 +241,7 @@ def panel(at: Look, hint: str) -> dict[str, tuple[Figure, str]]:
 
 def most_changed(at: Look) -> str:
     """Which prediction a change moved most, and how: the word that comes first now, or how probable it was and is."""
-    position = most_changed_at(at.before, at.record, sentence=at.sentence)
-    return words.SAME_PREDICTIONS if position is None else prediction_change(at, position)
+    return words.SAME_PREDICTIONS if at.moved_most is None else prediction_change(at, at.moved_most)
 
 
 def prediction_change(at: Look, position: int, *, most: bool = True) -> str:

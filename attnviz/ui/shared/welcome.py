@@ -14,9 +14,9 @@ from attnviz.ui.shared.setting import Link, Setting, State, kept, read
 from attnviz.ui.shared.text import plain
 
 CLAIM = words.CLAIM
-FIRST: Link = {"model": ["story"], "site": ["d1"], "show": ["0"], "cell": ["7.2"]}
-"""The link that an empty one stands for: where "because", which predicts "it", looks at "cat" in what that model opens
-with. A text alone is opened in that model, too."""
+FIRST: Link = {"model": ["story"], "site": ["d1"], "show": ["0"]}
+"""The link that an empty one stands for: the head opens where "because", which predicts "it", looks at "cat". A text
+alone is opened in that model, too."""
 
 
 @dataclass(frozen=True)

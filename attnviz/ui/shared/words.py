@@ -210,6 +210,7 @@ BLANKS, ONE_BLANK, LABELS, SIMILARITY = "blanks", "one blank", "labels", "simila
 AFTER = "Most changed prediction, after {token}: {change}.", "Prediction after {token}: {change}."
 IN_PLACE = "Most changed prediction, in place of {token}: {change}.", "Prediction in place of {token}: {change}."
 """Of the token where a prediction changes most, and of any other."""
+MOST_CHANGED = "Most changed next word, after {token}", "Most changed word, in place of {token}"
 OTHER_WORD = "{word} ({now}) instead of {old} ({before})"
 SAME_WORD, STAYS = "{word} goes from {before} to {now}", "{word} stays at {now}"
 SAME_PREDICTIONS = "No prediction changes."
@@ -228,6 +229,7 @@ ROLES = {
 }
 """What a role means, where its name does not say it."""
 THIS_HEAD, ONCE_TRAINED = "This head {does}{often}.", "Once trained, this head {does}{often}."
+ELSEWHERE = "On other texts it {does}."
 OFTEN, IN_ORIGINAL = ", in {rate} of cases", ", in the original model"
 PRETRAINED = "Pretrained. What its heads do was not measured here."
 NOT_MEASURED, NO_LANGUAGE = (
@@ -296,7 +298,7 @@ MANY_CELLS = "'{part}' paints too many cells, or none; up to {most:,} may be pai
 # The first visit
 
 CLAIM = "See where each attention head looks, and what breaks when you change it."
-WHY_BECAUSE = "Outlined: after “because” the model predicts “it”, and here looks back at “cat”."
+WHY_BECAUSE = "Each row is a word that looks at others. Outlined: to predict “it”, “because” looks at “cat”."
 THREE_TO_TRY = "Three things to try:"
 RESTING = (WHY_BECAUSE, THREE_TO_TRY)
 """What stands beside the cards where none of them asks anything: where there is little room, the claim stands there."""

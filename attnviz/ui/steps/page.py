@@ -21,7 +21,7 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
     bar = toolbar.bar(source, lines)
     at = bar.at
     with bar.view:
-        query = look.query(common.QUERY, at.tokens[0], at.cell, step=_with_query)
+        query = look.query(common.QUERY, at.tokens[0], at.cell, opening=at.roles[1], step=_with_query)
     bar.predict(look.asked_at(at.record, at.site, (query, 0), at.sentence))
     key = at.cell[1] if at.cell else None
     _chain(bar, Walk(*at.run, at.sentence, at.site, at.head, at.dark, query=query, key=key, knobs=state.get(KNOBS)))
