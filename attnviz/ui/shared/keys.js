@@ -238,6 +238,10 @@ if (!window.attnvizWalk) {
     const box = phrases[0]?.querySelector("input");
     if (phrase !== box) (phrase = box)?.focus();
   };
+  const boxes = ["st-key-box", "st-key-given"].map((name) => document.getElementsByClassName(name));
+  const unsent = () => {  // boxes in which something is typed that is not applied yet: for the style sheet, see there
+    for (const [box] of boxes) box?.toggleAttribute("data-unsent", !!box.querySelector('[data-testid="InputInstructions"]:not(:empty)'));
+  };
   const numbers = document.getElementsByClassName("st-key-pasted");
   let pasted;
   const check = () => {  // what was pasted on the tab Check stands in its box once that is there, and is applied
@@ -344,7 +348,7 @@ if (!window.attnvizWalk) {
   new MutationObserver(() => {
     if (waits) return;
     waits = true;
-    requestAnimationFrame(() => { waits = false; ready(); opened(); tell(); unfold(); busy(); typed(); check(); explain(); });
+    requestAnimationFrame(() => { waits = false; ready(); opened(); tell(); unfold(); busy(); typed(); unsent(); check(); explain(); });
   }).observe(document.body, {childList: true, subtree: true, characterData: true, attributes: true, attributeFilter: ["data-stale"]});
   ready();
 }
