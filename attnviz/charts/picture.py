@@ -12,6 +12,13 @@ from typing import Any, Protocol
 import altair as alt
 from altair.utils.schemapi import debug_mode
 
+LOADED = "{url: datum.uri, src: datum.uri, complete: true, width: 1, height: 1}"
+"""A Vega expression for the image at the address in the field uri, as Vega has it once it is loaded.
+
+Else Vega draws a picture a second time, a hundredth of a second after the first, with its images in it. They are data
+URIs, and in SVG alone nothing but their address is asked for: for the screen, which draws SVG, and not for files.
+"""
+
 Table = dict[str, list]
 """Columns of plain values: numbers that are finite, strings, bytes, True, False and None."""
 
@@ -65,7 +72,9 @@ class Picture:
     @property
     def screen(self) -> tuple[dict[str, Any], None]:
         """The specification with its tables, for the screen."""
-        return self.form.spec | {"datasets": self.tables}, None
+        spec = self.form.spec
+        config = spec["config"] | {"image": {"image": {"signal": LOADED}}}
+        return spec | {"config": config, "datasets": self.tables}, None
 
 
 def records(table: Table) -> list[dict]:

@@ -371,6 +371,7 @@ def _dragged(size: Size, colors: Theme) -> dict:
 
 def mark(kind: str, channels: dict, data: str | None = None, *, quiet: bool = False, **more: object) -> dict:
     """A mark of Vega, from a dataset if it has one; a quiet one lets the pointer through."""
+    channels |= signals(image=picture.LOADED) if kind == "image" else {}
     more |= {"from": {"data": data}} if data else {}
     return {"type": kind, "aria": False, "encode": {"update": channels}, "interactive": not quiet} | more
 

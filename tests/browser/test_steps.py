@@ -6,6 +6,13 @@ import driver
 from driver import click_at, expect_link, picture
 from playwright.sync_api import Page, expect
 
+UNSEEN = """() => {
+    window.unseen = 0;
+    const look = () => { window.unseen += document.querySelectorAll('.marks image:not([*|href^="data:"])').length; };
+    new MutationObserver(look).observe(document.body, {subtree: true, childList: true, attributes: true});
+}"""
+"""Counts images that a picture is drawn without, from now on."""
+
 
 def open_steps(page: Page, server: str, link: str = "") -> None:
     driver.open_page(page, f"{server}/steps?model=scratch&{link}")
@@ -15,8 +22,9 @@ def test_steps_are_turned_cells_chosen_and_knobs_moved(page, server):
     """In the rail a click makes a step large, by keyboard Next goes on, the link keeps it.
 
     The link holds the cell that is clicked, the row in full is that of its query; a click on it again lets the key go.
-    Without the scale the row is sharper: before and after stand side by side, and a chip undoes it. The knob of
-    positions sets what the model's own settings show, and the step says that it is not there.
+    Without the scale the row is sharper: before and after stand side by side, and a chip undoes it. Pictures are drawn
+    with their images at once, not again when Vega has loaded them. The knob of positions sets what the model's own
+    settings show, and the step says that it is not there.
     """
     open_steps(page, server)
     box = picture(page, "rail").bounding_box()
@@ -46,8 +54,12 @@ def test_steps_are_turned_cells_chosen_and_knobs_moved(page, server):
 
     open_steps(page, server)
     page.get_by_text("Try changes").click()
+    page.evaluate(UNSEEN)
     page.get_by_text("Divide by √dₖ", exact=False).click()
     expect_link(page, "tuned=unscaled")
+    driver.settled(page)
+    assert page.locator(".marks image").count()
+    assert page.evaluate("window.unseen") == 0
 
     cells = page.locator(".st-key-play table").first.locator("td.number").all_inner_texts()
     before, after = map(float, cells[:2])

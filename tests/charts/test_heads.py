@@ -11,6 +11,7 @@ from PIL import Image
 
 from attnviz import figures
 from attnviz.charts.frame import text_width
+from attnviz.charts.picture import LOADED
 from attnviz.charts.style import Style
 from attnviz.charts.theme import LINE, TITLE_CHARACTER, WORD_CHARACTER
 from attnviz.core.edits import Edits
@@ -190,3 +191,11 @@ def test_on_a_phone_the_one_reason_of_a_map_stands_right_of_its_ramp():
 
         assert (abs(said["y"] - ramp["y"]) < 10) is in_line
         assert said["x"] + text_width(said["text"], WORD_CHARACTER) - ramp["x"] < 358
+
+
+def test_the_screen_alone_takes_images_for_loaded():
+    """A file may be drawn on a canvas, which needs more of an image than its address."""
+    figure = figures.heads(record_of(WORDS), SITE)
+
+    assert figure.screen["config"]["image"] == {"image": {"signal": LOADED}}
+    assert "complete: true" not in figure.chart.to_json()
