@@ -37,7 +37,7 @@ def test_from_agreement_to_ten_examples_in_three_clicks(monkeypatch):
     gone = []
     monkeypatch.setattr(pages, "go_to", gone.append)
     app = opened(atlas_page, model="story", site="d0", show="0")
-    does = 'looks back at the subject where a verb comes next, or at the "that" of its clause'
+    does = "looks back at the subject where a verb comes next, or at the “that” of its clause"
     role = "Subject of the next verb *head 1 of decoder layer 1*"
     next(one for one in app.button if one.label == role).click().run()
 
@@ -113,9 +113,9 @@ def test_texts_bear_out_what_the_head_is_said_to_do():
     likely = re.findall(r"<i>[^<]*?; predicts (.*?)</i>", said)
     row = atlas.open(assets.path("atlas/story")).table("pairs", "decoder layer 1", 0).drop_duplicates("line").iloc[9]
 
-    assert sum(bool(re.search(r"\b(he|she|it) \d|^(henry|maria) ", words)) for words in likely) == 10
+    assert sum(bool(re.search(r"“(he|she|it)” \d|^“(henry|maria)” ", words)) for words in likely) == 10
     assert likely[0].startswith("end of the text ")
-    assert ". → Ben >99%; predicts" in said
+    assert "“.” → “Ben” >99%; predicts " in said
     assert f"The darkest gets {math.floor(1000 * row['value']) / 10}% or more of its attention." in said
     assert "At an underlined full stop the model predicts how" in said
     assert "The model reads and predicts without capitals: " in said
