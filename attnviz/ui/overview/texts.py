@@ -154,8 +154,7 @@ def _shown(at: Look, table: pd.DataFrame, name: str, lines: tuple[str, ...]) -> 
             tables.choosing(at, table, names, key="table over texts", high=HIGH, **columns)
             number = f"{title[:1].lower()}{title[1:]}"
             quiet(_said(at, table, number, count), words.NUMBER_MEANS.format(number=title, means=meant(name)))
-            opened = look.room() is None and count <= AT_ONCE
-            with pictures.folded(words.THE_TEXTS.format(count=count), "the texts", opened) as is_open:
+            with pictures.folded(words.THE_TEXTS.format(count=count), "the texts") as is_open:
                 if is_open:
                     _texts(lines, 260)
     return marks
