@@ -3,12 +3,14 @@
 import math
 import re
 import shutil
+from html import escape
 
 import pytest
 from test_pages import html, opened
 
 from attnviz import api, atlas
 from attnviz.core import assets
+from attnviz.metrics.heads import METRICS
 from attnviz.training.texts import TEXTS
 from attnviz.ui.atlas.built import FOLDERS
 from attnviz.ui.atlas.examples import PAIRS
@@ -63,11 +65,21 @@ def test_numbers_of_the_corpus_stand_beside_those_of_the_text():
     assert f"{row['previous']:.2f} ± {row['previous_high'] - row['previous']:.2f}" in html(app)
     assert f"Below {math.ceil(100 * row['pairs_above']) / 100:.2f} some may be missing" in html(app)
     assert "Query-key asymmetry" not in html(app)
+    assert "Head 1 of decoder layer 0 looks from “the” to the word before it.</h2>" in html(app)
+    means = {one.title: escape(one.means) for one in METRICS}
+    assert all(f'<abbr title="{means[name]}">{name}</abbr>' in html(app) for name in ("Entropy (nats)", "Induction"))
     for fold in ("atlas numbers", "alike in atlases", "atlas map"):
         app.session_state[fold] = True
     near = atlas.open(assets.path("atlas/story")).alike("decoder layer 0", 1, k=1).loc[0]
     assert f"story · head {near['head']} of {near['site']}" in html(app.run())
     assert "Query-key asymmetry" in html(app)
+    assert not app.exception
+
+
+def test_a_head_without_a_measured_role_says_so_first():
+    app = opened(atlas_page, model="story", site="d0", show="0")
+
+    assert "Head 0 of decoder layer 0 has no measured role.</h2>" in html(app)
     assert not app.exception
 
 
