@@ -268,7 +268,7 @@ def _against(at: Look, known: Numbers) -> figures.Figure:
         with beside:
             named(at)
             st.markdown("\n\n".join(_meaning(name) for name in dict.fromkeys((x, y)) if name != COUNT))
-            with st.expander(words.MEANINGS):
+            with st.expander(common.MEANINGS):
                 st.markdown("\n\n".join([ROWS, *map(_meaning, known.names)]))
     return scatter
 

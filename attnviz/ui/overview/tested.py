@@ -10,6 +10,7 @@ from attnviz.figures.overview import FEW
 from attnviz.ui.overview import card, every, tables, words
 from attnviz.ui.overview.numbers import OFF, TITLES, Numbers, switched_off
 from attnviz.ui.shared import look
+from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.text import block_html, details_html, large, lead
 from attnviz.ui.shared.toolbar import Bar
@@ -51,7 +52,7 @@ def _table(at: Look, known: Numbers, *, found: Sweep, names: tuple[str, ...]) ->
     tables.choosing(at, ranked, names, key="tested", brief=len(ranked) > FEW)
     means = (words.NUMBER_MEANS.format(number=TITLES[name], means=card.meant(name)) for name in names)
     meanings = "".join(block_html(one, "quiet") for one in means)
-    st.html(block_html(found.sentences()[1], "quiet") + details_html(words.MEANINGS, meanings))
+    st.html(block_html(found.sentences()[1], "quiet") + details_html(common.MEANINGS, meanings))
 
 
 def _rank(at: Look, known: Numbers, by: str) -> str:
