@@ -329,6 +329,15 @@ def test_many_texts_give_means_and_spreads_beside_the_text_at_hand():
     assert first in html(app.run())
 
 
+def test_on_a_phone_the_table_of_many_texts_fits_the_screen():
+    """The standard deviation is left to the bars and the sentence."""
+    app = opened(overview_page, model="induction", panel="Over many texts")
+    assert "spread" in app.dataframe[0].value
+    app.checkbox(key="narrow").check().run()
+
+    assert [*app.dataframe[0].value] == ["mark", "place", "here", "typical", "mean"]
+
+
 def test_many_texts_are_listed_where_measuring_takes_long(monkeypatch):
     monkeypatch.setattr("attnviz.ui.shared.budget.SILENT", -1.0)
     app = opened(overview_page, model="induction", panel="Over many texts")

@@ -30,8 +30,8 @@ MEANING = {
     OFTEN: "Looks there: in how many of the rows the head's largest weight is where its role says.",
     WEIGHT: "Weight there: the share of the head's weight that is where its role says.",
     CHANCE: "By chance: the same for a head that looks anywhere.",
-    ACCURACY: "Right, head on → off: how much the model gets right with all heads on, and with this one off. The end of "
-    "the bar, in another color, is what is lost.",
+    ACCURACY: "Right, head on → off: how much the model gets right with all heads on, and with this one off. The end "
+    "of the bar, in another color, is what is lost.",
 }
 MOST_LOST = "The role whose head costs most when it is off comes first."
 CLICK_A_HEAD = "Click a head to open it on the page Heads."

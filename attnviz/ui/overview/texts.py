@@ -145,7 +145,9 @@ def _shown(at: Look, table: pd.DataFrame, name: str, lines: tuple[str, ...]) -> 
         with st.container(width="content"):
             marks = figures.scatter(at.record, table, "here", "mean", **drawn)
             pictures.picture(marks, "over texts", select="head", on_select=select)
-        names = [name for name in words.COLUMNS if name != "texts" or (table["texts"] < count).any()]
+        left_out = {"spread"} if look.room() else set()  # a phone has no room, and its bars show it
+        left_out |= set() if (table["texts"] < count).any() else {"texts"}
+        names = [name for name in words.COLUMNS if name not in left_out]
         columns = {one: st.column_config.NumberColumn(words.COLUMNS[one], format=FORMATS.get(one)) for one in names}
         columns["typical"] = st.column_config.TextColumn(words.COLUMNS["typical"])
         with st.container(width="stretch", key="over-texts"):
