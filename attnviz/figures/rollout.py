@@ -13,6 +13,7 @@ from attnviz.charts.panels import Panel, Panels
 from attnviz.charts.picture import Picture
 from attnviz.charts.size import size_beside, within
 from attnviz.charts.style import Style
+from attnviz.charts.theme import Theme
 from attnviz.core.display import file_stem, in_title, shown
 from attnviz.core.record import Record
 from attnviz.figures.figure import Drawn, Figure, edited, subtitles, text_array, titled
@@ -120,10 +121,8 @@ def drawing_of(traced: Traced, style: Style) -> Panels:
     panel = Panel(("query", "key"), side, side, values, *sides, limit, signed=False, beside=read, blocked=blocked)
     around = axes.drawn((f"Position after layer {traced.layer}", "Token"), bands, bands, size, room, colors)
     around += axes.ties(every, every, size, colors) + Frame(boxes=(box(*sides, stroke=colors.line),))
-    ticks = tuple((at, f"{at * limit:.3g}") for at in (0, 0.5, 1))
-    ramp = Ramp("share, from 0 to the largest of this map", pixels.ramp_uri(colors), ticks)
     no_path = [Entry("no path", hatch.shape(0, SWATCH), colors.hatch, 1.0, colors.blocked)] * bool(blocked.any())
-    around += frame.legend(no_path, ramp, top=below, width=size.width, colors=colors)
+    around += frame.legend(no_path, _ramp(limit, colors), top=below, width=size.width, colors=colors)
     wide = {
         "left": room.left,
         "top": room.top - 8,
@@ -136,6 +135,13 @@ def drawing_of(traced: Traced, style: Style) -> Panels:
     )
     row = -1 if style.selected is None else style.selected // size.tile
     return Panels((panel,), around, style, (row, -1), names, names, verb="comes from")
+
+
+def _ramp(limit: float, colors: Theme) -> Ramp:
+    """The colors of the shares, which end at the largest one."""
+    largest = f"{limit:.3g}" if limit > 0.999 else f"{limit:.3g}, the largest here"
+    ticks = tuple((at, f"{at * limit:.3g}") for at in (0, 0.5, 1))
+    return Ramp(f"share, from 0 to {largest}", pixels.ramp_uri(colors), ticks)
 
 
 # One row

@@ -32,7 +32,7 @@ BINS, TALLEST = 24, 12
 MOST_NAMED, AWAY, REACH = 24, 7, 5
 """Heads that are named at most; pixels from the middle of a mark to its name, and to its own edge."""
 
-BARS = "bar: mean ± {times} std. dev.; dashed: equal on both axes"
+BARS = "bar: mean ± {times} std. dev. Where it misses the dashed line, this text is unusual"
 
 SHORT = {"encoder": "enc", "decoder": "dec", "cross": "cross"}
 """Kinds where heads of several have their names."""

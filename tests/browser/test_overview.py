@@ -36,7 +36,7 @@ def test_the_head_that_matters_most_is_two_clicks_away(page, server):
     assert names.first.text_content() == "encoder 5.11"
 
     picture(page, "every").locator("image").first.click(force=True)
-    frame(page, "Head 11 of encoder layer 5 (encoder 5.11): rank 1 of 72")
+    frame(page, "Head 11 of encoder layer 5 matters most here")
     page.get_by_role("radio", name="All heads").click()
 
     expect(panel(page)).to_contain_text("Output change when off")

@@ -172,6 +172,7 @@ def test_a_bar_is_as_long_as_the_spread_and_the_line_where_both_are_equal(record
     assert [(row["low"], row["high"]) for row in rows] == [(row["up"] - 0.5, row["up"] + 0.5) for row in rows]
     ends = [number for row in rows for number in (row["at"], row["low"], row["high"])]
     assert [row["end"] for row in data(chart, "line")] == [min(ends), max(ends)]
+    assert all(part in str(chart.to_dict()) for part in ("bar: mean ± 2 std. dev.", "this text is unusual"))
     assert draw(chart.to_dict())
 
 

@@ -36,6 +36,8 @@ def test_the_map_holds_the_shares():
     assert panel.limit == 0.5
     assert not panel.signed
     assert {"0", "0.25", "0.5"} <= set(texts(drawn.frame, "ticks"))
+    assert "share, from 0 to 0.5, the largest here" in str(drawn.frame)
+    assert "share, from 0 to 1'" in str(drawing(figures.rollout(traced(shares=SHARES))).frame)
     assert texts(drawn.frame, "rows") == texts(drawn.frame, "columns") == ["a", "b", "c"]
 
 

@@ -3,12 +3,14 @@
 import math
 import re
 import shutil
+from html import escape
 
 import pytest
 from test_pages import html, opened
 
 from attnviz import api, atlas
 from attnviz.core import assets
+from attnviz.metrics.heads import METRICS
 from attnviz.training.texts import TEXTS
 from attnviz.ui.atlas.built import FOLDERS
 from attnviz.ui.atlas.examples import PAIRS
@@ -37,7 +39,7 @@ def test_from_agreement_to_ten_examples_in_three_clicks(monkeypatch):
     gone = []
     monkeypatch.setattr(pages, "go_to", gone.append)
     app = opened(atlas_page, model="story", site="d0", show="0")
-    does = 'looks back at the subject where a verb comes next, or at the "that" of its clause'
+    does = "looks back at the subject where a verb comes next, or at the “that” of its clause"
     role = "Subject of the next verb *head 1 of decoder layer 1*"
     next(one for one in app.button if one.label == role).click().run()
 
@@ -63,11 +65,21 @@ def test_numbers_of_the_corpus_stand_beside_those_of_the_text():
     assert f"{row['previous']:.2f} ± {row['previous_high'] - row['previous']:.2f}" in html(app)
     assert f"Below {math.ceil(100 * row['pairs_above']) / 100:.2f} some may be missing" in html(app)
     assert "Query-key asymmetry" not in html(app)
+    assert "Head 1 of decoder layer 0 looks from “the” to the word before it.</h2>" in html(app)
+    means = {one.title: escape(one.means) for one in METRICS}
+    assert all(f'<abbr title="{means[name]}">{name}</abbr>' in html(app) for name in ("Entropy (nats)", "Induction"))
     for fold in ("atlas numbers", "alike in atlases", "atlas map"):
         app.session_state[fold] = True
     near = atlas.open(assets.path("atlas/story")).alike("decoder layer 0", 1, k=1).loc[0]
     assert f"story · head {near['head']} of {near['site']}" in html(app.run())
     assert "Query-key asymmetry" in html(app)
+    assert not app.exception
+
+
+def test_a_head_without_a_measured_role_says_so_first():
+    app = opened(atlas_page, model="story", site="d0", show="0")
+
+    assert "Head 0 of decoder layer 0 has no measured role.</h2>" in html(app)
     assert not app.exception
 
 
@@ -113,9 +125,9 @@ def test_texts_bear_out_what_the_head_is_said_to_do():
     likely = re.findall(r"<i>[^<]*?; predicts (.*?)</i>", said)
     row = atlas.open(assets.path("atlas/story")).table("pairs", "decoder layer 1", 0).drop_duplicates("line").iloc[9]
 
-    assert sum(bool(re.search(r"\b(he|she|it) \d|^(henry|maria) ", words)) for words in likely) == 10
+    assert sum(bool(re.search(r"“(he|she|it)” \d|^“(henry|maria)” ", words)) for words in likely) == 10
     assert likely[0].startswith("end of the text ")
-    assert ". → Ben >99%; predicts" in said
+    assert "“.” → “Ben” >99%; predicts " in said
     assert f"The darkest gets {math.floor(1000 * row['value']) / 10}% or more of its attention." in said
     assert "At an underlined full stop the model predicts how" in said
     assert "The model reads and predicts without capitals: " in said

@@ -3,6 +3,7 @@
 import re
 from html import escape
 from io import BytesIO
+from math import exp
 
 import pandas as pd
 import pytest
@@ -41,7 +42,7 @@ def test_it_opens_with_every_head_and_the_one_that_matters_most_is_first_in_the_
     assert sorted(shown(app)) == sorted(heads)
     assert app.dataframe[0].value["divergence"].is_monotonic_decreasing
     row = 1 + shown(app).index(("cross", 1, 3))
-    assert f"●: head 3 of cross layer 1, row {row} of 24." in html(app)
+    assert f"● cross 1.3 is head 3 of cross layer 1: row {row} of 24." in html(app)
     assert shown(opened(overview_page, model="translator", panel="Table", sort=LAYER)) == heads
     app = opened(overview_page, model="translator")
     assert "Head 3 of cross layer 1" in html(app)
@@ -57,6 +58,25 @@ def test_with_every_head_off_or_all_but_one_each_tab_stands(panel, off):
 
     assert not app.exception
     assert ("There are no two heads here" in html(app)) is (panel == "Switch-off test")
+
+
+def test_the_table_begins_with_what_leads_it():
+    """By its order, in words: what changes when a head is off, else a number with its meaning; of the heads shown."""
+    app = opened(overview_page, model="translator", panel="Table")
+    source = api.load("translator")
+    swept = ablation.sweep(source, source.tokenize([source.card.examples[0]]))
+    (site, head), change = swept.strongest, float(swept.table["divergence"].max())
+    said = f"Switched off, {site.head(head)} changes the predictions most: {change:.4f} nats, as if a sure word fell to"
+    assert f"{said} {exp(-change):.0%}." in html(app)
+
+    app = opened(overview_page, model="translator", panel="Table", sort=NAMES["output"], kinds="encoder")
+    largest = app.dataframe[0].value["output"].max()
+    assert {kind for kind, _, _ in shown(app)} == {"encoder"}
+    said = f"{Site(*shown(app)[0][:2]).head(shown(app)[0][2])} changes the output most: by {largest:.1f}%"
+    assert said in html(app)
+
+    app = opened(overview_page, model="constructed", panel="Table", sort=TITLES["previous"])
+    assert re.search(r"Previous token: head \d of \w+ layer \d has the most, 1\.00\. How much weight", html(app))
 
 
 def test_on_a_phone_the_table_begins_with_what_matters():
@@ -173,12 +193,14 @@ def test_one_number_alone_stacks_the_heads():
 
 
 def test_the_sentence_of_the_test_leads_to_the_head_that_matters_most():
-    """Until it is the one that is described."""
+    """Until it is the one that is described: then it is named once, beside the way to its page."""
     app = opened(overview_page, model="story", panel="Switch-off test", site="d1", show="1")
+    assert "Head 1 of decoder layer 1 (decoder 1.1): rank 3 of 4" in html(app)
     app.button(key="to what matters").click().run()
 
+    assert html(app).count("Head 0 of decoder layer 1") == 1
     assert "Head 0 of decoder layer 1 matters most here" in html(app)
-    assert "Head 0 of decoder layer 1" in html(app)
+    assert app.button(key="open head")
     assert not [button for button in app.button if button.key == "to what matters"]
 
 
@@ -212,8 +234,7 @@ def test_switching_each_head_off_adds_what_that_changes():
     ranked = app.dataframe[0]
     assert ranked.value["divergence"].tolist() == sorted(swept.table["divergence"], reverse=True)
     assert [*ranked.value] == ["mark", "place", "divergence", "output"]
-    site, head = swept.heads[int(swept.table["divergence"].argmax())]
-    assert f"{site.head(head).capitalize()} ({site.brief(head)}): rank 1 of 4" in html(app)
+    assert "rank 1 of" not in html(app)
     assert app.selectbox(key="sort").value == "divergence"
     assert {"Order: Output change", "Order: Prediction change"} >= set(app.selectbox(key="sort").options)
     assert app.get("vega_lite_chart")
@@ -302,6 +323,19 @@ def test_many_texts_give_means_and_spreads_beside_the_text_at_hand():
         for (kind, layer, head), row in zip(shown(app), table.itertuples(), strict=True)
     ]
     assert sum(one in html(app) for one in said) == 1
+    first = f"<li>{escape(texts.shipped(source)[0])}</li>"
+    assert first not in html(app)  # the list is folded
+    app.session_state["the texts"] = True
+    assert first in html(app.run())
+
+
+def test_on_a_phone_the_table_of_many_texts_fits_the_screen():
+    """The standard deviation is left to the bars and the sentence."""
+    app = opened(overview_page, model="induction", panel="Over many texts")
+    assert "spread" in app.dataframe[0].value
+    app.checkbox(key="narrow").check().run()
+
+    assert [*app.dataframe[0].value] == ["mark", "place", "here", "typical", "mean"]
 
 
 def test_many_texts_are_listed_where_measuring_takes_long(monkeypatch):

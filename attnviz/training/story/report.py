@@ -101,7 +101,7 @@ def _findings(found: Measured, last: int) -> list[dict[str, Any]]:
         (
             "verb",
             verb,
-            'back at the subject where a verb comes next, or at the "that" of its clause',
+            "back at the subject where a verb comes next, or at the “that” of its clause",
             _agreement,
             found.looks["verb"],
         ),
@@ -113,14 +113,14 @@ def _findings(found: Measured, last: int) -> list[dict[str, Any]]:
             _reference,
             found.looks["pronoun"],
         ),
-        ("verb", marker, 'from "the" to the word before it', _marking, found.behind),
+        ("verb", marker, "from “the” to the word before it", _marking, found.behind),
     )
     return [
         {
             "kind": "decoder",
             "layer": head[0],
             "heads": [head[1]],
-            "role": 'word before "the"' if head == marker else ROLE[kind],
+            "role": "word before “the”" if head == marker else ROLE[kind],
             "does": f"looks {does}",
             "next": "" if head == marker else " ".join(NEXT[kind]),
             "known": known(found, head),
@@ -151,8 +151,8 @@ def _agreement(found: Measured, head: Head) -> str:
         f"In {found.tested:,} held-out stories where the noun just before the verb has the other number, its strongest"
         f" weight is on the subject's noun in {look.share:.1%} ({_others(found, 'verb', head)}), with a mean weight of"
         f" {look.weight:.2f}. {_fallen(found, 'verb', head)}; a guess gets 50% (either form by chance) or"
-        f' {found.pairs["verb"]:.1%} (from the word before alone). Within a clause, as in "the hats that the queen'
-        f' wants", it looks most at "that" where the verb comes next in {clause.share:.1%} of {found.clauses:,}'
+        f" {found.pairs['verb']:.1%} (from the word before alone). Within a clause, as in “the hats that the queen"
+        f" wants”, it looks most at “that” where the verb comes next in {clause.share:.1%} of {found.clauses:,}"
         f" stories, with a mean weight of {clause.weight:.2f}. From a tested pronoun itself it looks most at what"
         f" the pronoun stands for in {own.share:.1%}."
     )
@@ -184,7 +184,7 @@ def _repeated(found: Measured, head: Head) -> str:
 def _marking(found: Measured, head: Head) -> str:
     look, without, right = found.behind[head], found.without, found.right
     return (
-        f'In {found.articles:,} held-out stories, from the first "the" after the subject, its strongest weight is on'
+        f"In {found.articles:,} held-out stories, from the first “the” after the subject, its strongest weight is on"
         f" the word just before in {look.share:.1%}, with a mean weight of {look.weight:.2f}. With this head off"
         f" {without['verb'][head]:.1%} of the verbs are right instead of {right['verb']:.1%}, and"
         f" {without['pronoun'][head]:.1%} of the pronouns instead of {right['pronoun']:.1%}."

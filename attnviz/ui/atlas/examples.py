@@ -108,8 +108,8 @@ def _complete(at: Look, found: Atlas) -> str:
 
 
 def _word(role: str) -> str:
-    """The one word from which a role looks, such as "the"; "" if it looks from others, too."""
-    return role.partition('"')[2].partition('"')[0]
+    """The one word from which a role looks, such as “the”; "" if it looks from others, too."""
+    return role.partition("“")[2].partition("”")[0]
 
 
 def _pairs(at: Look, found: Atlas, word: str) -> pd.DataFrame:
@@ -160,10 +160,12 @@ def _shaded(record: Record, at: Look, cell: Cell, number: str) -> str:
         is_query = at.site.kind != "cross" and i == cell[0]
         text = f"<u>{name}</u>" if is_query else escape(shown(token.text))
         parts.append(f'{space}<span style="--weight: {max(0.0, weight):.0%}">{text}</span>')
-    predicted = [
-        (words.END if word == "<eos>" else shown(word), share) for word, share in _predicted(record, at, cell[0])
-    ]
-    likely = [f"{escape(word)} {percent(share, 0)}" for word, share in predicted]
+    likely = [escape(_likely(word, percent(share, 0))) for word, share in _predicted(record, at, cell[0])]
     pair = words.PAIR.format(query=name, key=escape(shown(seen[cell[1]].text)), weight=percent(weights[cell[1]], 0))
     said = [escape(number) or pair] + [words.PREDICTS.format(words=", ".join(likely))] * bool(likely)
     return f'<div class="shaded">{query}{"".join(parts)} <i>{"; ".join(said)}</i></div>'
+
+
+def _likely(word: str, share: str) -> str:
+    """A word that may come next, or the end, with its probability."""
+    return f"{words.END} {share}" if word == "<eos>" else words.LIKELY.format(word=shown(word), share=share)

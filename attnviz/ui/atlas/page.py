@@ -19,10 +19,10 @@ from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.pretrained import MODEL
 from attnviz.ui.shared.setting import Setting, choice
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import heading, large, quiet, table, title
+from attnviz.ui.shared.text import Markup, heading, plain, quiet, table, title
 from attnviz.ui.shared.toolbar import Bar
 
-TITLES = {one.name: one.title for one in METRICS}
+TITLES, MEANS = ({one.name: getattr(one, what) for one in METRICS} for what in ("title", "means"))
 X, Y = choice("atlas-x", TITLES), choice("atlas-y", TITLES)
 
 FEW = ("confidence", "entropy", "distance", "self", "previous", "first", "induction")
@@ -38,25 +38,23 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
     if found is None:
         _none_of(source)
         return
-    known = _clearest(source)
-    title(words.TITLE.format(model=source.name, texts=found.texts))
-    choose = words.CHOOSE_ROLE if known else words.CHOOSE_HEAD
-    quiet(words.CHOOSE.format(texts=found.texts, tokens=found.tokens) + choose)
-    _found(bar, found, known)
+    _found(bar, found, _clearest(source))
 
 
 def _found(bar: Bar, found: Atlas, known: tuple[Behavior, ...]) -> None:
-    """The known roles, the head at hand, texts that show it, and its numbers."""
-    heads = found.heads()
+    """What the head at hand does; the known roles, texts that show its own, and its numbers."""
+    heads, measured = found.heads(), findings.measured(bar.at.source, bar.at.site, bar.at.head)
     row = heads[(heads["site"] == str(bar.at.site)) & (heads["head"] == bar.at.head)]
-    answer, asked, texts, more = _places()
+    title(words.NO_HEAD if row.empty else _answer(bar.at, measured))
+    by_weights = [] if row.empty else roles(row.iloc[0].to_dict() | {"texts": found.texts})
+    about = words.ABOUT.format(model=bar.at.source.name, texts=found.texts, tokens=found.tokens)
+    choose = words.CHOOSE_ROLE if known else words.CHOOSE_HEAD
+    quiet(" ".join((*(words.LOOKS_LIKE.format(role=one.evidence) for one in by_weights), about, choose)))
+    asked, texts, more = _places()
     with asked:
         _roles(bar.at, known)
     if row.empty:
-        quiet(words.NO_HEAD)
         return
-    with answer:
-        measured = _answer(bar.at, found, row.iloc[0])
     with texts:
         examples.of_head(bar.at, found, measured.role if measured else "")
         if measured:
@@ -89,13 +87,13 @@ def _open_other(name: str) -> None:
     state.change(with_other_model(MODEL), name)
 
 
-def _places() -> tuple[DeltaGenerator, DeltaGenerator, DeltaGenerator, DeltaGenerator]:
-    """For the head that answers, questions, texts, and numbers: on a phone in this order, else in two columns."""
+def _places() -> tuple[DeltaGenerator, DeltaGenerator, DeltaGenerator]:
+    """For questions, texts, and numbers: on a phone in this order, else in two columns."""
     if look.room():
-        return st.container(), st.container(), st.container(), st.container()
+        return st.container(), st.container(), st.container()
     with st.container(horizontal=True, gap="large"):
         beside, chosen = st.container(width=560), st.container(width="stretch", key="over-corpus")
-        return chosen.container(), beside.container(), chosen.container(), beside.container()
+        return beside.container(), chosen, beside.container()
 
 
 def _clearest(source: Source) -> tuple[Behavior, ...]:
@@ -147,13 +145,10 @@ def _show(point: dict) -> None:
 _select = look.clicks("atlas", _show)
 
 
-def _answer(at: Look, found: Atlas, row: pd.Series) -> Behavior | None:
-    """What a head does, in a sentence; gives what is measured of that, if anything."""
-    head, known = at.site.head(at.head).capitalize(), findings.measured(at.source, at.site, at.head)
-    large(words.ANSWER.format(head=head, does=known.does.rstrip(". ")) if known else head)
-    for role in roles(row.to_dict() | {"texts": found.texts}):
-        quiet(words.LOOKS_LIKE.format(role=role.evidence))
-    return known
+def _answer(at: Look, known: Behavior | None) -> str:
+    """What a head does, in a sentence."""
+    head = at.site.head(at.head).capitalize()
+    return words.ANSWER.format(head=head, does=known.does.rstrip(". ")) if known else words.NO_ROLE.format(head=head)
 
 
 def _numbers(at: Look, row: pd.Series) -> None:
@@ -174,6 +169,11 @@ def _table(names: list[str], row: pd.Series, here: pd.DataFrame | None, head: in
     """On a phone without how far texts are apart."""
     shown = 3 if look.room() else len(words.HEAD)
     table([_cells(name, row, here, head)[:shown] for name in names], words.HEAD[:shown], numbers=range(1, shown))
+
+
+def _named(name: str) -> str:
+    """Of a number; what it means is read at it."""
+    return Markup(f'<abbr title="{plain(MEANS[name])}">{plain(TITLES[name])}</abbr>')
 
 
 def _distance(at: Look, found: Atlas) -> None:
@@ -202,4 +202,4 @@ def _cells(name: str, row: pd.Series, here: pd.DataFrame | None, head: int) -> t
     mean = words.MEAN.format(mean=row[name], half=(row[f"{name}_high"] - row[f"{name}_low"]) / 2)
     middle = words.MIDDLE.format(low=row[f"{name}_q25"], high=row[f"{name}_q75"])
     here = "–" if value is None or pd.isna(value) else f"{value:.2f}"
-    return TITLES[name], mean, here, f"{row[f'{name}_spread']:.2f}", middle
+    return _named(name), mean, here, f"{row[f'{name}_spread']:.2f}", middle

@@ -9,12 +9,11 @@ STEP, COMMANDS = (
     " --step {step}",
     "attnviz atlas build {model}{step} texts.txt -o atlas/\n{variable}=atlas/ attnviz app",
 )
-TITLE = "What each head of {model} does over {texts:,} texts"
-CHOOSE = "One text can mislead: all heads were measured on {texts:,} ({tokens:,} tokens). "
+ABOUT = "What each head of {model} does over {texts:,} texts ({tokens:,} tokens): one text can mislead."
 CHOOSE_ROLE = "Choose a role to see its head at work."
 CHOOSE_HEAD = "Choose a head above to see it at work."
 ROLES, ROLE_OF = "Known roles", "{role} *{head}*"
-ANSWER = "{head} {does}."
+ANSWER, NO_ROLE = "{head} {does}.", "{head} has no measured role."
 ALL_HEADS = "All heads, by any two numbers"
 
 # The card of a head
@@ -25,8 +24,7 @@ HEAD = ("", "Mean ± 95% interval", "This text", "Std. dev.", "Middle half")
 MEAN, MIDDLE = "{mean:.2f} ± {half:.2f}", "{low:.2f} to {high:.2f}"
 COUNTED_THE_SAME = "Each text counts the same. The interval is where the mean of all such texts lies, 19 times in 20."
 SPREAD = (
-    "Std. dev.: how far texts are from their mean, as on Overview's tab Over many texts. Middle half: a quarter of the "
-    "texts is below it, a quarter above."
+    "Std. dev.: how far texts are from their mean. Middle half: a quarter of the texts is below it, a quarter above."
 )
 MORE_NUMBERS = "{count} more numbers"
 ALIKE, OTHER_HEAD, APART = "Heads like this one, in other models too", "{model} · head {head} of {site}", "Apart"
@@ -40,8 +38,8 @@ NO_NUMBER = "The atlas has none: the head has no such number."
 WHATEVER = "Ordered by weight alone: some may not show its role."
 SHADED = "The underlined word looks at the shaded ones"
 SHADED_CROSS = "The word before the arrow looks at the shaded ones"
-FROM_WORD = 'Pairs from "{word}" come first: that is its role.'
-PAIR = "{query} → {key} {weight}"
+FROM_WORD = "Pairs from “{word}” come first: that is its role."
+PAIR, LIKELY = "“{query}” → “{key}” {weight}", "“{word}” {share}"
 STRONGER = ": the stronger, the more."
 WEIGHTS = ". The darkest gets {least}% or more of its attention."
 PREDICTS, MORE_TEXTS, ABOUT_TEXTS = "predicts {words}", "{count} more texts", "About these texts"

@@ -12,7 +12,7 @@ from attnviz.ui.model import words
 from attnviz.ui.shared import findings, look, pages
 from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import Look
-from attnviz.ui.shared.text import heading, plain, quiet
+from attnviz.ui.shared.text import block_html, details_html, heading, plain, quiet
 
 
 def table_of(card: Card) -> None:
@@ -30,7 +30,8 @@ def table_of(card: Card) -> None:
                 st.html(_row(found, i, columns, kind))
     order = words.MOST_LOST if words.ACCURACY in columns else ""
     meaning = " ".join(words.MEANING[name] for name in columns if name in words.MEANING)
-    quiet(meaning, f"{order} {words.CLICK_A_HEAD}".strip())
+    said = block_html(f"{order} {words.CLICK_A_HEAD}".strip(), "quiet")
+    st.html(said + details_html(common.MEANINGS, block_html(meaning, "quiet")) if meaning else said)
 
 
 def _title(name: str) -> str:

@@ -24,13 +24,14 @@ REACHED, NOT_REACHED = "goal {goal}: reached", "goal {goal}: not reached"
 
 # The table of heads
 
-OFTEN, WEIGHT, CHANCE, ACCURACY = "How often", "Weight there", "By chance", "Model right, on → off"
+OFTEN, WEIGHT, CHANCE, ACCURACY = "Looks there", "Weight there", "By chance", "Right, head on → off"
 COLUMNS = (OFTEN, WEIGHT, CHANCE, ACCURACY)
 MEANING = {
-    OFTEN: "How often: in what share of the rows the head's largest weight is where its role says.",
+    OFTEN: "Looks there: in how many of the rows the head's largest weight is where its role says.",
     WEIGHT: "Weight there: the share of the head's weight that is where its role says.",
     CHANCE: "By chance: the same for a head that looks anywhere.",
-    ACCURACY: "Model right: what is right with all heads on, and with this one off; its bar ends with what is lost.",
+    ACCURACY: "Right, head on → off: how much the model gets right with all heads on, and with this one off. The end "
+    "of the bar, in another color, is what is lost.",
 }
 MOST_LOST = "The role whose head costs most when it is off comes first."
 CLICK_A_HEAD = "Click a head to open it on the page Heads."

@@ -28,9 +28,14 @@ def named(at: Look, rank: str = "") -> None:
     """Which head is framed, which rank it has, and the way to its page."""
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="chosen"):
         large(f"{at.site.head(at.head).capitalize()}{rank}")
-        if st.button(words.OPEN_HEAD, key="open head", icon=":material/arrow_forward:"):
-            look.look_at(at.site, at.head)
-            pages.go_to(pages.TITLES[0])
+        opens(at)
+
+
+def opens(at: Look) -> None:
+    """The way to the page of the framed head."""
+    if st.button(words.OPEN_HEAD, key="open head", icon=":material/arrow_forward:"):
+        look.look_at(at.site, at.head)
+        pages.go_to(pages.TITLES[0])
 
 
 def of_head(at: Look, known: Numbers, answer: DeltaGenerator | None = None) -> None:

@@ -21,7 +21,7 @@ from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import QUERY, Look
 from attnviz.ui.shared.setting import Setting, choice, kept, whole
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import in_words, lead, note, quiet
+from attnviz.ui.shared.text import block_html, details_html, in_words, lead, note, quiet
 from attnviz.ui.shared.toolbar import Bar
 
 STACK = choice("stack", ("encoder", "decoder"))
@@ -172,9 +172,8 @@ def _draw(bar: Bar, traced: Traced, position: int) -> None:
                 pictures.take_away(row, "reached", words.THIS_POSITION)
             with place:
                 pictures.picture(row, "reached")
-            with pictures.part(common.HOW_COMPUTED, "how rollout", titled=False) as is_open:
-                if is_open:
-                    quiet(words.ROLLOUT_IS)
+            how = details_html(common.HOW_COMPUTED, block_html(words.ROLLOUT_IS, "quiet"))
+            st.html(block_html(words.ROLLOUT_SHOWS, "quiet") + how)
             pictures.numbers(row, "reached")
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
+from math import exp
 
 import pandas as pd
 import streamlit as st
@@ -9,10 +10,11 @@ from pandas.io.formats.style import Styler
 
 from attnviz import figures
 from attnviz.charts.theme import theme
+from attnviz.core.amounts import decimals, percent
 from attnviz.figures import figure
 from attnviz.metrics.heads import METRICS, ROWS
 from attnviz.ui.overview import words
-from attnviz.ui.overview.card import meant, named
+from attnviz.ui.overview.card import meant, named, number
 from attnviz.ui.overview.every import Order, ordered, select
 from attnviz.ui.overview.numbers import (
     LAYER,
@@ -22,6 +24,7 @@ from attnviz.ui.overview.numbers import (
     TITLES,
     Numbers,
     all_numbers,
+    head_of,
     heads_of,
     numbers,
     switched_off,
@@ -72,7 +75,6 @@ MOST, HIGH = 12, 433
 
 def panel(bar: Bar) -> None:
     """Every head with its numbers, and two of them against each other."""
-    lead(words.ROWS)
     switched_off(bar.at, ask=False)
     known = numbers(bar.at)
     with bar.view:
@@ -101,14 +103,30 @@ def _all_heads(at: Look, known: Numbers, order: Order, by: str) -> None:
     names = dict.fromkeys((*first, state.get(SORT), *(known.names if state.get(MORE) else ())))
     names = [name for name in names if name in known.names]
     found = found.assign(role=(roles := _roles(at, found)))
+    lead(_answer(found, (by, *names)))
     choosing(at, found, _columns(names, by), key="table of heads")
     every, chosen = heads_of(found), (at.site, at.number)
     where = [i for i, head in enumerate(every, 1) if head == chosen]
-    marked = [words.MARKED.format(head=at.site.head(at.number), row=row, rows=len(every)) for row in where]
+    brief, head = at.site.brief(at.number), at.site.head(at.number)
+    marked = [words.MARKED.format(brief=brief, head=head, row=row, rows=len(every)) for row in where]
     guessed = [words.GUESSED] * any(role and role.endswith("?") for role in roles)
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         control(st.toggle, words.ALL_OF_THEM.format(count=len(known.names)), MORE)
-        quiet(" ".join((*marked, words.DASH, *guessed)))
+        quiet(" ".join((words.ROWS, *marked, words.DASH, *guessed)))
+
+
+def _answer(found: pd.DataFrame, names: Sequence[str]) -> str:
+    """Which head has the most of the first of some numbers that any of these heads has; "" where none has one."""
+    name = next((name for name in names if name in found and found[name].notna().any()), None)
+    if name is None:
+        return ""
+    row = found.loc[found[name].astype(float).idxmax()]
+    (site, head), value = head_of(row), float(row[name])
+    if name not in OFF:
+        size = number(name, value)
+        return words.LEADS.format(number=TITLES[name], head=site.head(head), value=size, means=meant(name))
+    size = number(name, value) if name == "output" else decimals(value, 4 if value < FAINT else 3)
+    return words.LEADS_OFF[name].format(head=site.head(head), value=size, sure=percent(exp(-value), 0))
 
 
 def _columns(names: list[str], by: str) -> list[str]:
@@ -159,10 +177,10 @@ def _first_columns(others: dict, *, high: bool) -> dict:
     sideways = sum(len(one["label"]) for one in others.values()) > (SIDE_BY_SIDE if look.room() else ON_A_SCREEN)
     if look.room() and sideways:
         quiet(words.SIDEWAYS)
-    wide = HEAD if look.room() and high else None
+    wide, label = HEAD if look.room() and high else None, common.HEAD if look.room() else words.LAYER_HEAD
     return {
         "mark": st.column_config.TextColumn("", pinned=True, width=MARK),
-        "place": st.column_config.Column(common.HEAD, pinned=sideways, help=words.HEAD_NAMES, width=wide),
+        "place": st.column_config.Column(label, pinned=sideways, help=words.HEAD_NAMES, width=wide),
     }
 
 
@@ -250,7 +268,7 @@ def _against(at: Look, known: Numbers) -> figures.Figure:
         with beside:
             named(at)
             st.markdown("\n\n".join(_meaning(name) for name in dict.fromkeys((x, y)) if name != COUNT))
-            with st.expander(words.MEANINGS):
+            with st.expander(common.MEANINGS):
                 st.markdown("\n\n".join([ROWS, *map(_meaning, known.names)]))
     return scatter
 

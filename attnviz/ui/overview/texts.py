@@ -145,7 +145,9 @@ def _shown(at: Look, table: pd.DataFrame, name: str, lines: tuple[str, ...]) -> 
         with st.container(width="content"):
             marks = figures.scatter(at.record, table, "here", "mean", **drawn)
             pictures.picture(marks, "over texts", select="head", on_select=select)
-        names = [name for name in words.COLUMNS if name != "texts" or (table["texts"] < count).any()]
+        left_out = {"spread"} if look.room() else set()  # a phone has no room, and its bars show it
+        left_out |= set() if (table["texts"] < count).any() else {"texts"}
+        names = [name for name in words.COLUMNS if name not in left_out]
         columns = {one: st.column_config.NumberColumn(words.COLUMNS[one], format=FORMATS.get(one)) for one in names}
         columns["typical"] = st.column_config.TextColumn(words.COLUMNS["typical"])
         with st.container(width="stretch", key="over-texts"):
@@ -154,8 +156,7 @@ def _shown(at: Look, table: pd.DataFrame, name: str, lines: tuple[str, ...]) -> 
             tables.choosing(at, table, names, key="table over texts", high=HIGH, **columns)
             number = f"{title[:1].lower()}{title[1:]}"
             quiet(_said(at, table, number, count), words.NUMBER_MEANS.format(number=title, means=meant(name)))
-            opened = look.room() is None and count <= AT_ONCE
-            with pictures.folded(words.THE_TEXTS.format(count=count), "the texts", opened) as is_open:
+            with pictures.folded(words.THE_TEXTS.format(count=count), "the texts") as is_open:
                 if is_open:
                     _texts(lines, 260)
     return marks

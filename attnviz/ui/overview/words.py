@@ -44,13 +44,21 @@ TIME = "About {seconds} on this machine."
 
 # The table
 
-ROWS = "Every head in numbers. Click a row to choose a head, the name of a column to sort by it."
+LEADS = "{number}: {head} has the most, {value}. {means}"
+LEADS_OFF = {
+    "divergence": "Switched off, {head} changes the predictions most: {value} nats, as if a sure word fell to {sure}.",
+    "output": "Switched off, {head} changes the output most: by {value} of its length.",
+    "turned": "Switched off, {head} turns the sentence's vector most: by {value} (1 − cosine).",
+}
+"""What the table shows first, of a number and of what changes when a head is off."""
+ROWS = "Click a row to choose its head, the name of a column to sort by it."
+LAYER_HEAD = "Head (layer.head)"
 CHOSEN = "●"
-MARKED = "●: {head}, row {row} of {rows}."
+MARKED = "● {brief} is {head}: row {row} of {rows}."
 SIDEWAYS = "Scroll the table sideways for more numbers."
 MANY_WEIGHTS = "{weights:,} weights are too many to be measured unasked: about {seconds} on this machine."
 MEASURE, WEIGHTS = "Measure all heads", "weights"
-MEANINGS, COUNT = "What the numbers mean", "Number of heads"
+COUNT = "Number of heads"
 ROLE_MEANS = "What was measured of the head before; with a question mark, a guess by its weights on this text alone."
 GUESS = "{role}?"
 ALL_OF_THEM, DASH = "All {count} numbers", "–: no clear role, or nothing to measure there."
@@ -86,13 +94,12 @@ ON_THIS, OVER_TEXTS = "{number} on this text", "{number} over {count} texts"
 
 # Rollout
 
-ROLLOUT = (
-    "Through all layers, what is each position mixed from? Click a row to follow it: strong colors are large shares."
-)
+ROLLOUT = "What is each position mixed from, through all layers? Click a row to follow it."
+ROLLOUT_SHOWS = "Rollout shows where content can go, not what is used."
 ROLLOUT_IS = (
-    "Attention rollout: every layer keeps half (the residual connection) and mixes in half of what its attention "
-    "brings (the mean of its heads, also those that are off). Values and feed-forward networks are ignored: it shows "
-    "where content can go, not what is used. Source: Abnar and Zuidema 2020."
+    "Attention rollout: in each layer a position keeps half of itself (the residual connection). The other half comes "
+    "from where its heads look: the mean of all, also of those that are off. Values and feed-forward networks are "
+    "ignored. Source: Abnar and Zuidema 2020."
 )
 DECODER_ALONE = "Within the decoder alone, {says}"
 STACK, AFTER_LAYER = "Stack and layer", "{0.kind} after layer {0.layer}"

@@ -3,7 +3,7 @@
 # Names that many places share
 
 BACK, NEXT, QUERY, HANDOUT, EVIDENCE, ROLE = "Back", "Next", "Query", "Handout", "Evidence", "Role"
-HOW_COMPUTED = "How it is computed"
+HOW_COMPUTED, MEANINGS = "How it is computed", "What the numbers mean"
 PAGES, PARTS, PICTURE = "Pages", "Parts of the page", "Picture"
 CANCEL, CLOSE, UNDO, REDO = "Cancel", "Close", "Undo", "Redo"
 X_AXIS, Y_AXIS, BY_DISTANCE = "X axis", "Y axis", "by distance"
