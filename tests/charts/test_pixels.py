@@ -75,7 +75,7 @@ def test_nan_is_a_cross_at_any_size():
 
 @given(arrays(np.int64, (5, 7), elements=st.integers(0, 10**6)))
 def test_any_number_of_reasons_is_painted(blocked):
-    """Each with the strokes of its number; there are six, and a seventh begins again."""
+    """Each with the strokes of its number; there are four, and a fifth begins again."""
     begun_again = np.where(blocked > 0, (blocked - 1) % hatch.PATTERNS + 1, 0)
 
     images = [painted(np.zeros((5, 7)), blocked == 0, codes, zoom=11) for codes in (blocked, begun_again)]
