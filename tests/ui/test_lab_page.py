@@ -194,20 +194,34 @@ def test_a_bias_is_drawn_as_numbers_that_are_added():
     assert drawn(opened(masks_page, show="1")) == []
 
 
-def test_the_selected_cell_says_which_rules_block_it():
-    """By their places in the list and their names; and what is left to its query."""
-    app = opened(masks_page, mask="subsequent.window-1", cell="3.0")
-
-    assert "Blocked by rule 2: window (1 before, 0 after). Row “sat” (3) may look at 2 of 7 tokens." in plain(app)
-
+def test_the_selected_cell_says_once_which_rules_block_it():
+    """And what is left to its query."""
     app = opened(masks_page, mask="subsequent.window-1", cell="3.5")
 
-    assert "Blocked by rule 1: causal; rule 2: window (1 before, 0 after)." in html(app)
+    assert html(app).count("locked by") == 1
+    assert "“sat” (3): blocked by causal and window (1 before, 0 after)." in plain(app)
+    assert "Row “sat” (3) may look at 2 of 7 tokens." in plain(app)
 
-    app = opened(masks_page, mask="subsequent.window-1", cell="3.2")
+    app = opened(masks_page, mask="subsequent.prefix-3", cell="3.5")
 
-    assert "The mask allows it." in html(app)
-    assert "No mask hides it." in html(opened(masks_page, mask="none"))
+    assert html(app).count("locked by") == 1
+    assert "“sat” (3): blocked by causal or prefix of 3." in plain(app)
+
+
+def test_each_rule_of_the_list_has_the_strokes_of_the_maps():
+    """Those that are joined by "or" share theirs; a rule that is off has none, and the built-in mask comes first."""
+    app = opened(masks_page, mask="subsequent.prefix-3.padding-5.off-window")
+
+    assert [squares(box.label) for box in rules(app)] == ["▨", "▨", "▥", ""]
+    assert [squares(box.label) for box in rules(opened(masks_page, model="story", mask="window-3-0"))] == ["▥"]
+
+
+def rules(app):
+    return [box for box in app.checkbox if box.label.startswith("**")]
+
+
+def squares(label: str) -> str:
+    return label.rpartition("**")[2].strip()
 
 
 def plain(app) -> str:

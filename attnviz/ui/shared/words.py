@@ -389,6 +389,7 @@ TERMS = {
         "Attention through all layers: their maps multiplied, where each token keeps half of itself. It shows where "
         "content can go."
     ),
+    "sdpa": "Scaled dot-product attention: F.scaled_dot_product_attention of PyTorch takes a mask in three ways.",
     "softcap": "A bound that scores approach and never pass: cap · tanh(score / cap). Few models have one.",
     "temperature": "Divides the scores: below 1 a row gets more pointed, above 1 more even.",
 }
