@@ -49,12 +49,12 @@ def shape(rule: int, side: float, tall: float = 1.0) -> str:
 
 
 @lru_cache(maxsize=8)
-def strokes(rule: int, height: int, width: int, *, period: int = PERIOD, thick: int = 1) -> np.ndarray:
-    """Where the pattern of a rule has a stroke in an image, boolean (height, width)."""
+def strokes(rule: int, height: int, width: int, *, scale: int = 1) -> np.ndarray:
+    """Where the pattern of a rule has a stroke in an image `scale` times as large, boolean (height, width)."""
     y, x = np.ogrid[:height, :width]
-    half = max(2, round(period * 0.7))
-    down, up = ((x + way * y) % (2 * half) < thick for way in (1, -1))
-    return (down, (x + 0 * y) % period < thick, (y + 0 * x) % period < thick, up)[rule % PATTERNS]
+    apart, wide = PERIOD * scale, 2 * round(PERIOD * 0.7) * scale
+    down, up = ((x + way * y) % wide < scale for way in (1, -1))
+    return (down, (x + 0 * y) % apart < scale, (y + 0 * x) % apart < scale, up)[rule % PATTERNS]
 
 
 def _diagonals(count: int, tall: float) -> str:

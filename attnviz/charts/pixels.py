@@ -42,12 +42,13 @@ Mark = tuple[tuple[int, ...] | str, np.ndarray, str]
 """Strokes of rules by their places, a "cross" or a "dot"; on which cells, (rows, columns); a color of `NAMED`."""
 
 
-def paint(ground: np.ndarray, marks: Iterable[Mark], *, height: int, width: int) -> np.ndarray:
+def paint(ground: np.ndarray, marks: Iterable[Mark], *, height: int, width: int, scale: int = 1) -> np.ndarray:
     """Palette indices of a map, (height, width), never smaller than its cells.
 
     Args:
         ground: the palette index of each cell, (rows, columns).
         marks: what is drawn on cells.
+        scale: pixels of the image for one on the screen: strokes are as thick there, and as far apart.
     """
     (row, v), (column, u) = _cells(ground.shape[0], height), _cells(ground.shape[1], width)
     image, v, side = ground[:, column][row], v[:, None], width / ground.shape[1]  # an axis at a time: far less work
@@ -59,7 +60,7 @@ def paint(ground: np.ndarray, marks: Iterable[Mark], *, height: int, width: int)
         elif sign == "dot":
             strokes = (np.hypot(u - 0.5, v - 0.5) < 0.16) & (side > 4)
         else:
-            strokes = np.logical_or.reduce([hatch.strokes(rule, height, width) for rule in sign])
+            strokes = np.logical_or.reduce([hatch.strokes(rule, height, width, scale=scale) for rule in sign])
         image[strokes & cells[:, column][row]] = place(color)
     return image
 

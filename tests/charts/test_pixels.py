@@ -58,6 +58,13 @@ def test_every_reason_has_strokes_of_its_own():
     assert len(np.unique(image)) == 2
 
 
+def test_strokes_of_a_larger_image_are_seen_in_every_second_pixel_of_it():
+    """A file holds an image twice as large, and a viewer may draw each second pixel alone: no stroke is lost there."""
+    for rule in range(hatch.PATTERNS):
+        twice = hatch.strokes(rule, 64, 64, scale=2)
+        assert all(0.05 < twice[v::2, u::2].mean() < 0.3 for v in (0, 1) for u in (0, 1))
+
+
 def test_a_blocked_cell_is_no_color_of_the_ramp():
     image = painted([[0.0, 0.0]], [[True, False]], [[0, 1]])
 
