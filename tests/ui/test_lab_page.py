@@ -1,7 +1,9 @@
 """The tab "Compose" of the mask lab, run as Streamlit runs it."""
 
+import io
 import re
 
+import pyarrow as pa
 from test_pages import button, captions, heads_page, html, masks_page, opened
 from test_pages_steps import drawn
 
@@ -12,6 +14,7 @@ from attnviz.ui.masks import words
 from attnviz.ui.masks.presets import PRESETS
 from attnviz.ui.shared import mask as masking
 from attnviz.ui.shared import words as common
+from attnviz.ui.shared.arrow import AROUND
 from attnviz.ui.shared.mask import MASK
 from attnviz.ui.shared.setting import State
 
@@ -214,6 +217,25 @@ def test_each_rule_of_the_list_has_the_strokes_of_the_maps():
 
     assert [squares(box.label) for box in rules(app)] == ["▨", "▨", "▥", ""]
     assert [squares(box.label) for box in rules(opened(masks_page, model="story", mask="window-3-0"))] == ["▥"]
+
+
+def test_the_strokes_are_explained_once_where_both_maps_have_the_same():
+    """Under the mask; under the weights too where the grid has other queries than they have."""
+    app = opened(masks_page, mask="subsequent.window-1")
+
+    assert legends(app) == [2, 0]
+
+    app.toggle(key="other lengths").set_value(True).run()
+
+    assert legends(app) == [2, 2]
+
+
+def legends(app) -> list[int]:
+    """How many rules each of both maps explains, in the table of what stands around it."""
+    charts = [chart.proto.datasets for chart in app.get("vega_lite_chart")[:2]]
+    around = [next(one.data.data for one in data if one.name == AROUND) for data in charts]
+    texts = [pa.ipc.open_stream(io.BytesIO(rows)).read_all()["text"].to_pylist() for rows in around]
+    return [sum(str(text).startswith("blocked by") for text in of_map) for of_map in texts]
 
 
 def rules(app):

@@ -54,7 +54,8 @@ def tab(lab: Lab, bar: Bar) -> None:
         with st.container(horizontal=True, gap="small", key="maps"):
             drawn |= {"side": _side(lab), "zooms": True}
             grid = _other_grid(lab, *lengths) if lengths else _grid(lab, drawn, paint, shown["view"], part)
-            head = _weights(lab, part, drawn | shown | part | {"explained": not phone and not lengths})
+            explained = not (phone or lengths) and lab.mask is lab.record.step(lab.site).mask  # by the grid beside it
+            head = _weights(lab, part, drawn | shown | part | {"explained": explained})
             _shown(dict(zip(words.PICTURES, (grid, head), strict=True)), chosen)
             if phone:
                 _in_words(lab, shown["view"], told)
