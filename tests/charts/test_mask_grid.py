@@ -124,3 +124,13 @@ def test_a_row_without_a_key_is_framed_and_named():
     assert frames == [(60, 120)]
     assert "while predicting “cat” it reads: nothing" in words(chart)
     assert "fully masked row" not in words(mask_grid(Subsequent(), READ))
+
+
+def test_on_a_phone_what_rows_read_stands_under_the_legend():
+    """So that the legend, also of several rules, is seen on the first screen."""
+    mask = Subsequent() & Padding((3,)) & Window(1)
+    figure = figures.mask(mask, READ, predicted=PREDICTED, room=358)
+    words = drawing(figure, on_screen=True).frame.words
+    (reading,) = [word["y"] for word in words if word["text"].startswith("each row")]
+
+    assert reading > max(word["y"] for word in words if word["text"].startswith("blocked by"))

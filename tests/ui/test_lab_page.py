@@ -388,3 +388,16 @@ def test_rules_that_block_nothing_more_say_so():
     assert button(built_in, "Causal (hide the future) · already built in")
     assert "These rules block no cell here." in html(wide)
     assert "these rules" not in html(narrow).lower()
+
+
+def test_a_phone_shows_the_legend_in_the_place_of_what_the_first_tab_answers():
+    """Its buttons say that, too; the other tabs begin with what they answer, as on a large screen."""
+    compose, conventions = words.ASKS[:2]
+    app, other = opened(masks_page), opened(masks_page, tab="Conventions")
+    assert compose in html(app)
+
+    for one in (app, other):
+        one.checkbox(key="narrow").check().run()
+
+    assert compose not in html(app)
+    assert conventions in html(other)
