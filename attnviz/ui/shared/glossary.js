@@ -55,7 +55,7 @@ if (!window.attnvizGlossary) {
     "rollout": [
       ...grid(look, {rows: 3, columns: 3, size: 12, y: 22}), written(39, 46, "×"),
       ...grid(past, {rows: 3, columns: 3, size: 12, x: 54, y: 22})],
-    "sdpa": grid((row, column) => column > row ? -1 : .15),
+    "scaled dot product attention": grid((row, column) => column > row ? -1 : .15),
     "softcap": [
       drawn("path", {d: "M0,72 C40,68 44,14 92,12", fill: "none", stroke: "currentColor", "stroke-width": 2}),
       drawn("path", {d: "M0,8 H92", fill: "none", stroke: "currentColor", "stroke-dasharray": "4 3", "stroke-opacity": .5})],
