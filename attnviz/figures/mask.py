@@ -10,11 +10,12 @@ import numpy as np
 from attnviz import tables, views, words
 from attnviz.charts import axes, ends
 from attnviz.charts.domain import MAY_ATTEND
-from attnviz.charts.frame import Frame
-from attnviz.charts.maps import Map, size_within
+from attnviz.charts.frame import Frame, text_width
+from attnviz.charts.maps import EDGE, Map, size_within
 from attnviz.charts.size import Size, size_of
 from attnviz.charts.state import State, blocked_by
 from attnviz.charts.style import Style
+from attnviz.charts.theme import TITLE_CHARACTER
 from attnviz.core.display import file_stem, isolated, shown
 from attnviz.core.masks import And, Full, Mask, Or
 from attnviz.core.record import ALL
@@ -33,8 +34,8 @@ TOUCHED = 44
 
 COUNTED = "keys: how many each query has left"
 
-MOST_SAID = 38
-"""Letters of the rules in a title on a screen; of longer ones only the number is said, as the legend names each."""
+WIDE = 380
+"""Pixels that a title may take on a large screen; of longer rules only the number is said, as the legend names each."""
 
 Tokens = Sequence[Token | str]
 
@@ -87,11 +88,11 @@ def mask(
     )
 
 
-def title_of(mask: Mask, *, on_screen: bool = False) -> str:
-    """Which mask is drawn; one that blocks nothing is none."""
-    if on_screen and len(str(mask)) > MOST_SAID and (rules := _rules(mask)) > 1:
-        return f"Mask: {rules} rules"
-    return f"Mask: {'none' if isinstance(mask, Full) else mask}"
+def title_of(mask: Mask, style: Style = Style()) -> str:
+    """Which mask is drawn; one that blocks nothing is none. On a screen it takes one line."""
+    title, rules = f"Mask: {'none' if isinstance(mask, Full) else mask}", _rules(mask)
+    short = style.on_screen and rules > 1 and text_width(title, TITLE_CHARACTER) > (style.room or WIDE) - EDGE
+    return f"Mask: {rules} rules" if short else title
 
 
 def _rules(mask: Mask) -> int:
@@ -129,7 +130,7 @@ def drawing_of(
     phone = style.on_screen and style.room is not None
     above = [ALONE, COUNTED if counted else reading] if beside else [] if phone else [reading]
     return Map(
-        title=title_of(seen.mask, on_screen=style.on_screen),
+        title=title_of(seen.mask, style),
         lines=[*above, seen.window, *seen.notes],
         rows=seen.queries,
         columns=seen.keys,

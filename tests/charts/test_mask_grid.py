@@ -53,10 +53,13 @@ def test_on_a_screen_a_title_of_many_rules_is_short():
     assert title(mask, on_screen=True) == "Mask: 4 rules"
     assert title(mask) == "Mask: (causal or prefix of 1) and padding and window (1 before, 0 after)"
     assert title(Subsequent(), on_screen=True) == "Mask: causal"
+    two = Subsequent() & Window(3)
+    titles = [title(two, room, on_screen=True) for room in (None, 358)]
+    assert titles == ["Mask: causal and window (3 before, 0 after)", "Mask: 2 rules"]
 
 
-def title(mask, **drawn):
-    return " ".join(line["text"] for line in drawing(figures.mask(mask, READ), **drawn).frame.titles)
+def title(mask, room=None, **drawn):
+    return " ".join(line["text"] for line in drawing(figures.mask(mask, READ, room=room), **drawn).frame.titles)
 
 
 def test_beside_the_grid_the_strokes_of_a_head_are_explained_once():
