@@ -175,7 +175,7 @@ def legend(
     """A legend in words under a map, beginning at `top`.
 
     Args:
-        low: whether one entry stands right of the ramp, if it fits.
+        low: whether it is as low as can be: entries are close, and one stands right of the ramp, if it fits.
     """
     frame, y, width = Frame(), top, max(width, narrowest)
     if ramp is not None:
@@ -189,7 +189,7 @@ def legend(
             ),
         )
         y += 2 * LINE + RAMP_HEIGHT + 12
-    x, high = 0.0, SWATCH + 8
+    x, high = 0.0, (each := SWATCH + (4 if low else 8))
     right = RAMP_WIDTH + 12
     if low and ramp and len(entries) == 1 and right + 26 + text_width(entries[0].text, WORD_CHARACTER) <= width:
         x, y, width = right, y - LINE - RAMP_HEIGHT - 14, width + 20  # nothing stands after it
@@ -197,7 +197,7 @@ def legend(
         said = balanced(entry.text, int((width - SWATCH - 8) / WORD_CHARACTER))
         wide = SWATCH + 8 + max(text_width(line, WORD_CHARACTER) for line in said) + 20
         if x and (x + wide > width or len(said) > 1):
-            x, y, high = 0.0, y + high, SWATCH + 8
+            x, y, high = 0.0, y + high, each
         frame += Frame(
             boxes=(box(x, y, x + SWATCH, y + SWATCH, fill=entry.ground, stroke=colors.line),),
             signs=(sign(x + SWATCH / 2, y + SWATCH / 2, entry.path, entry.color, entry.width, SWATCH),),
@@ -205,7 +205,7 @@ def legend(
                 words(x + SWATCH + 8, y + SWATCH / 2 + i * LINE, line, colors.text) for i, line in enumerate(said)
             ),
         )
-        x, high = x + wide, max(high, SWATCH + 8 + (len(said) - 1) * LINE)
+        x, high = x + wide, max(high, each + (len(said) - 1) * LINE)
     return frame
 
 

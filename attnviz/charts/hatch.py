@@ -1,4 +1,6 @@
-"""What a cell that is no weight looks like: each reason has its own strokes, as vector shapes and as pixels.
+"""What a cell that is no weight looks like: each rule has its own strokes, as vector shapes and as pixels.
+
+The strokes of rules that block a cell together lie over one another, so a rule looks the same with and without others.
 
 Vega-Lite has no pattern fills. A stroke pattern is therefore the shape of a point mark as large as its cell; the shapes
 continue over the edges of their cells, so a blocked area is hatched as one.
@@ -27,31 +29,32 @@ RING = "M-0.3,0A0.3,0.3,0,1,1,0.3,0A0.3,0.3,0,1,1,-0.3,0"
 STRUCK = "M-1,1L1,-1"
 """Off."""
 
-PATTERNS = 6
-"""Number of strokes that look different; a seventh reason has those of the first."""
+SQUARES = "▨▥▤▧"
+"""Strokes as characters: four directions, of which any can lie over any other."""
+
+PATTERNS = len(SQUARES)
+"""Number of strokes; a fifth rule has those of the first."""
 
 
-def shape(reason: int, side: float, tall: float = 1.0) -> str:
-    """The strokes of a reason, counted from 0, as an SVG path in a box from -1 to 1, drawn `side` pixels wide.
+def shape(rule: int, side: float, tall: float = 1.0) -> str:
+    """The strokes of a rule, counted from 0, as an SVG path in a box from -1 to 1, drawn `side` pixels wide.
 
     Args:
         tall: how high the box is, counted in its widths.
     """
     count = max(1, round(side / (PERIOD * 1.4)))
     upright = max(1, round(side / PERIOD))
-    down, dense = _diagonals(count, tall), _diagonals(2 * count, tall)  # of one direction: neighbors make no chevrons
-    vertical, level = _lines(upright, tall), _lines(upright, tall, level=True)
-    return (down, dense, vertical, level, down + _diagonals(count, -tall), vertical + level)[reason % PATTERNS]
+    straight = _lines(upright, tall), _lines(upright, tall, level=True)
+    return (_diagonals(count, tall), *straight, _diagonals(count, -tall))[rule % PATTERNS]
 
 
 @lru_cache(maxsize=8)
-def strokes(reason: int, height: int, width: int, *, period: int = PERIOD, thick: int = 1) -> np.ndarray:
-    """Where the pattern of a reason has a stroke in an image, boolean (height, width)."""
+def strokes(rule: int, height: int, width: int, *, scale: int = 1) -> np.ndarray:
+    """Where the pattern of a rule has a stroke in an image `scale` times as large, boolean (height, width)."""
     y, x = np.ogrid[:height, :width]
-    half = max(2, round(period * 0.7))
-    down, dense, up = ((x + way * y) % apart < thick for way, apart in ((1, 2 * half), (1, half), (-1, 2 * half)))
-    upright, level = (x + 0 * y) % period < thick, (y + 0 * x) % period < thick
-    return (down, dense, upright, level, down | up, upright | level)[reason % PATTERNS]
+    apart, wide = PERIOD * scale, 2 * round(PERIOD * 0.7) * scale
+    down, up = ((x + way * y) % wide < scale for way in (1, -1))
+    return (down, (x + 0 * y) % apart < scale, (y + 0 * x) % apart < scale, up)[rule % PATTERNS]
 
 
 def _diagonals(count: int, tall: float) -> str:

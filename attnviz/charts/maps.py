@@ -254,7 +254,9 @@ class Map:
         marks = {stroke: [i for i, other in strokes.items() if other == stroke] for stroke in strokes.values()}
         drawn = [(sign, np.isin(self.states, kinds), color) for (sign, color), kinds in marks.items()]
         zoom = max(1, round(scale * self.size.cell)) if drawn or scale > 1 else 1
-        image = pixels.paint(self.ground, drawn, height=self.size.rows * zoom, width=self.size.columns * zoom)
+        image = pixels.paint(
+            self.ground, drawn, height=self.size.rows * zoom, width=self.size.columns * zoom, scale=scale
+        )
         return pixels.data_uri(image, self._palette)
 
     @cached_property

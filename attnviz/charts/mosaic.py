@@ -9,6 +9,7 @@ from attnviz.charts import frame, hatch, maps, pixels
 from attnviz.charts.domain import Domain, adapted, colored, domain_of, legend_of
 from attnviz.charts.frame import SWATCH, Entry, Frame, box, sign
 from attnviz.charts.picture import Form, Picture, columns, formed
+from attnviz.charts.state import blocked_by
 from attnviz.charts.style import Style
 from attnviz.charts.theme import Theme
 from attnviz.core.amounts import written
@@ -94,7 +95,8 @@ class Mosaic:
     def _row(self, one: Thumbnail, found: Cells, scale: Domain, style: Style, *, off: bool) -> dict[str, object]:
         """A row of data: the image, and what hovering says."""
         nan, sides = np.isnan(found.weights), {"height": self.height, "width": self.side}
-        image = pixels.weights(scale.shade(found.weights), colored(found), found.blocked, nan, **sides)
+        signs = [state.signs for state in blocked_by(found.reasons)]
+        image = pixels.weights(scale.shade(found.weights), colored(found), found.blocked, nan, signs, **sides)
         most = found.weights[~nan]
         return {
             "x": one.x,

@@ -3,7 +3,7 @@
 import base64
 import io
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -38,16 +38,17 @@ def gray_ramp(colors: Theme) -> tuple[str, ...]:
     return tuple(f"#{light:02x}{light:02x}{light:02x}" for light in lightness)
 
 
-Mark = tuple[int | str, np.ndarray, str]
-"""Strokes of a reason by its number, a "cross" or a "dot"; on which cells, (rows, columns); a color of `NAMED`."""
+Mark = tuple[tuple[int, ...] | str, np.ndarray, str]
+"""Strokes of rules by their places, a "cross" or a "dot"; on which cells, (rows, columns); a color of `NAMED`."""
 
 
-def paint(ground: np.ndarray, marks: Iterable[Mark], *, height: int, width: int) -> np.ndarray:
+def paint(ground: np.ndarray, marks: Iterable[Mark], *, height: int, width: int, scale: int = 1) -> np.ndarray:
     """Palette indices of a map, (height, width), never smaller than its cells.
 
     Args:
         ground: the palette index of each cell, (rows, columns).
         marks: what is drawn on cells.
+        scale: pixels of the image for one on the screen: strokes are as thick there, and as far apart.
     """
     (row, v), (column, u) = _cells(ground.shape[0], height), _cells(ground.shape[1], width)
     image, v, side = ground[:, column][row], v[:, None], width / ground.shape[1]  # an axis at a time: far less work
@@ -59,12 +60,19 @@ def paint(ground: np.ndarray, marks: Iterable[Mark], *, height: int, width: int)
         elif sign == "dot":
             strokes = (np.hypot(u - 0.5, v - 0.5) < 0.16) & (side > 4)
         else:
-            strokes = hatch.strokes(sign, height, width)
+            strokes = np.logical_or.reduce([hatch.strokes(rule, height, width, scale=scale) for rule in sign])
         image[strokes & cells[:, column][row]] = place(color)
     return image
 
 
-def weights(shade: np.ndarray, colored: np.ndarray, blocked: np.ndarray, nan: np.ndarray, **sides: int) -> np.ndarray:
+def weights(
+    shade: np.ndarray,
+    colored: np.ndarray,
+    blocked: np.ndarray,
+    nan: np.ndarray,
+    signs: Sequence[tuple[int, ...]] = (),
+    **sides: int,
+) -> np.ndarray:
     """Palette indices of a map of numbers; the arrays are (rows, columns).
 
     Args:
@@ -72,12 +80,13 @@ def weights(shade: np.ndarray, colored: np.ndarray, blocked: np.ndarray, nan: np
         colored: where there is a color; elsewhere is the ground of blocked cells.
         blocked: 0 = may attend, i = blocked by reason i - 1, and hatched.
         nan: cells with a cross.
+        signs: of each reason its strokes, by the places of its rules; those of its number if there are none.
         sides: `height` and `width` in pixels.
     """
     ground = np.where(colored, shades(shade), place("blocked")).astype(np.uint8)
     codes = np.where(nan, 0, blocked)
     reasons = np.flatnonzero(np.bincount(codes.ravel())[1:]).tolist()
-    marks = [(reason, codes == reason + 1, "hatch") for reason in reasons]
+    marks = [(signs[reason] if signs else (reason,), codes == reason + 1, "hatch") for reason in reasons]
     return paint(ground, [*marks, ("cross", nan, "warning")] if nan.any() else marks, **sides)
 
 

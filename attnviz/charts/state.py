@@ -7,6 +7,7 @@ from attnviz import words
 from attnviz.charts import hatch
 from attnviz.charts.frame import SWATCH, Entry
 from attnviz.charts.theme import Theme
+from attnviz.core.masks import Reason
 
 GLYPHS = {
     "dot": hatch.DOT,
@@ -23,8 +24,8 @@ GLYPHS = {
 }
 """What can be drawn on a cell, as strokes in a box from -1 to 1; "hatch" besides, which goes over its edges."""
 
-MOST_REASONS = 12
-"""Reasons a legend explains; the strokes of a seventh are those of the first."""
+MOST_RULES = 12
+"""Rules that a legend explains."""
 
 Sign = tuple[str | None, str | None, float | None]
 """Path, color and stroke width of what is drawn on a cell."""
@@ -39,14 +40,14 @@ class State:
         ground: a color of the theme by its name: "open", "blocked", "hatch", "leak" or "warning"; or "ramp", where the
             color is that of the cell's number.
         sign: one of `GLYPHS`, "hatch", or "" for none.
-        reason: which strokes, of a hatched cell: 0 for the first reason.
-        legend: its line in the legend; None for what it says, "" for none.
+        rules: of a hatched cell, each rule that blocks it: its place and its name; none for a single kind of strokes.
+        legend: its line in the legend; None for what it says, or for a line of each rule, "" for none.
     """
 
     says: str
     ground: str = "open"
     sign: str = ""
-    reason: int = 0
+    rules: tuple[tuple[int, str], ...] = ()
     legend: str | None = None
 
     def drawn(self, side: float, colors: Theme, tall: float = 1.0) -> Sign:
@@ -54,7 +55,7 @@ class State:
         if not self.sign:
             return None, None, None
         if self.sign == "hatch":
-            return hatch.shape(self.reason, side, tall), colors.hatch, 1.0
+            return "".join(hatch.shape(sign, side, tall) for sign in self.signs), colors.hatch, 1.0
         widths = {
             ("dot", "open"): hatch.DOT_STROKE * side,
             ("ring", "open"): 1.5,
@@ -65,39 +66,46 @@ class State:
         return GLYPHS[self.sign], getattr(colors, self.ink), width
 
     @property
+    def signs(self) -> tuple[int, ...]:
+        """Which strokes lie over one another, of a hatched cell."""
+        return tuple(dict.fromkeys(place % hatch.PATTERNS for place, _ in self.rules)) or (0,)
+
+    @property
     def ink(self) -> str:
         """The color of its sign, by its name."""
         on = dict.fromkeys(("leak", "warning", "hatch"), "background") | {"open": "dot"}
         usual = {"cross": "warning", "dash": "hatch", "hatch": "hatch"}.get(self.sign, "quiet")
         return on.get(self.ground, usual)
 
-    def stroke(self) -> tuple[int | str, str] | None:
+    def stroke(self) -> tuple[tuple[int, ...] | str, str] | None:
         """What stands for its sign in an image, and its color: a sign that is too fine for that is hatched."""
         if self.sign in ("cross", "dot"):
             return self.sign, self.ink
         hatched = self.sign in ("hatch", "ring") or (self.ground == "blocked" and self.sign not in ("", "dash"))
-        return (self.reason % hatch.PATTERNS, "hatch") if hatched else None
+        return (self.signs, "hatch") if hatched else None
 
 
-def blocked_by(reasons: Sequence[str]) -> list[State]:
-    """A state for each reason, with strokes of its own."""
-    return [State(words.blocked_by(reason), "blocked", "hatch", i) for i, reason in enumerate(reasons)]
+def blocked_by(reasons: Sequence[Reason]) -> list[State]:
+    """A state for each reason, with the strokes of its rules."""
+    return [State(words.blocked_by(reason), "blocked", "hatch", reason.rules) for reason in reasons]
 
 
 def entries(states: Sequence[State], colors: Theme) -> list[Entry]:
-    """Legend lines of states, each text once; of many reasons the first, and one line for the others."""
-    named = {state.says if state.legend is None else state.legend: state for state in states}
-    lines, hatched = [], 0
-    for text, state in named.items():
-        hatched += state.sign == "hatch"
-        if text and not (state.sign == "hatch" and hatched > MOST_REASONS):
-            ground = colors.ramp[0] if state.ground == "ramp" else getattr(colors, state.ground)
-            lines.append(Entry(text, *state.drawn(SWATCH, colors), ground))
-    more = hatched - MOST_REASONS
+    """Legend lines of states, each text once, and after them one of each rule; of many rules the first."""
+    named = {state.says if state.legend is None else state.legend: state for state in states if not state.rules}
+    rules = sorted({rule for state in states if state.legend is None for rule in state.rules})
+    for rule in rules[:MOST_RULES]:
+        named[words.blocked_by(rule[1])] = State("", "blocked", "hatch", (rule,))
+    lines = [Entry(text, *state.drawn(SWATCH, colors), _ground(state, colors)) for text, state in named.items() if text]
+    more = len(rules) - MOST_RULES
     return [*lines, others(more, colors)] if more > 0 else lines
 
 
+def _ground(state: State, colors: Theme) -> str:
+    return colors.ramp[0] if state.ground == "ramp" else getattr(colors, state.ground)
+
+
 def others(more: int, colors: Theme) -> Entry:
-    """A legend line for reasons that are left out."""
-    rest = f"{more:,} more combinations of rules: each cell names its own, as does the table"
+    """A legend line for rules that are left out, or combinations of them."""
+    rest = f"{more:,} more: each cell names its rules, as does the table"
     return Entry(rest, "", colors.hatch, 0.0, colors.blocked)

@@ -24,7 +24,8 @@ class Style:
         aside: whether the legend of a map stands right of it, as on a slide.
         paired: whether map and thumbnails stand beside each other on a page, with words at their right: on a large
             screen the legend of the map stands right of its title.
-        explained: whether the legend of the picture beside thumbnails is theirs, too, if they have one scale.
+        explained: whether the legend of the picture beside it holds for it, too: for the colors of thumbnails with one
+            scale, for the strokes of a map.
         on_screen: whether the picture stands on a page, which says itself what was changed.
     """
 

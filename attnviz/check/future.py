@@ -41,9 +41,11 @@ def in_numbers(may_attend: Tensor) -> str:
     ahead, behind = ((may_attend & side).sum().item() for side in (after, ~after))
     cells = int(after.sum()) * whole
     others = may_attend.numel() - cells
-    some = f"{ahead:,} of {cells:,}" if ahead else f"none of the {cells:,}"
     rest = f"all {others:,}" if behind == others else f"{behind:,} of {others:,}"
-    return f"{some} future cells {'is' if ahead < 2 else 'are'} open; {rest} others are"
+    if not ahead:
+        blocked = f"all {cells:,} future cells are" if cells > 1 else "the future cell is"
+        return f"{blocked} blocked, {rest} others are open"
+    return f"{ahead:,} of {cells:,} future cells {'is' if ahead < 2 else 'are'} open; {rest} others are"
 
 
 def leaks(laid: Laid, may_attend: Tensor, *, stated: bool) -> Iterator[Finding]:

@@ -15,7 +15,7 @@ from attnviz.core import attention
 from attnviz.core.amounts import counted
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError, quoted
-from attnviz.core.masks import Mask
+from attnviz.core.masks import Mask, Reason
 from attnviz.core.patches import Patches
 from attnviz.core.scoring import ALL, Area, Scoring
 from attnviz.core.tokens import Sentence, Token
@@ -101,13 +101,13 @@ class Step:
 
     def reasons(
         self, head: int, rows: slice = ALL, columns: slice = ALL, *, sentence: int = 0
-    ) -> tuple[tuple[str, ...], Tensor]:
+    ) -> tuple[tuple[Reason, ...], Tensor]:
         """Why cells of one head are blocked; see `Mask.reasons`. A plain tensor has one reason, "the model's mask"."""
         _one(sentence, self.shape[0], "sentence"), _one(head, self.num_heads, "head")
         if isinstance(self.mask, Mask):
             return self.mask.reasons(*self.shape[2:], sentence=sentence, rows=rows, columns=columns)
         blocked = (~self.may_attend(head, rows, columns, sentence=sentence)).long()
-        return () if self.mask is None else ("the model's mask",), blocked
+        return () if self.mask is None else (Reason.of({0: "the model's mask"}),), blocked
 
 
 @dataclass(frozen=True, eq=False)

@@ -68,6 +68,15 @@ class Stack:
         on = [entry for entry in self.entries if entry.on]
         return reduce(_joined, on[1:], on[0].rule()) if on else None
 
+    def rules(self) -> tuple[str, ...]:
+        """By which of its mask's `rules` each entry is named; those up to the last "or" are one. "" if it is off."""
+        on = [i for i, entry in enumerate(self.entries) if entry.on]
+        last = max((i for i in on[1:] if self.entries[i].join == "or"), default=-1)
+        names = [entry.rule().rules()[0] if entry.on else "" for entry in self.entries]
+        if (joined := Stack(self.entries[: last + 1]).mask()) is not None:
+            names = [joined.rules()[0] if name and i <= last else name for i, name in enumerate(names)]
+        return tuple(names)
+
     def added(self, entry: Entry) -> "Stack":
         """The stack with one more entry at its end."""
         return Stack((*self.entries, entry))

@@ -72,7 +72,7 @@ MEASURE = (
 )
 
 ONLY = "blank: only A or only B has this token"
-NO_TOKEN = 2
+NO_TOKEN = 1
 """The pattern of what is blank: upright strokes; those of what is blocked are slanted."""
 
 

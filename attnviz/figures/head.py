@@ -92,7 +92,8 @@ def drawing_of(seen: Seen, head: int | str, style: Style, changed: frozenset[int
         size = size_within(seen.queries, seen.keys, style, at_ends)
     found = seen.cells([head], size.tile)[0]
     scale = domain_of(style.domain, seen, found)
-    kinds, states = _states(found, POLICIES[seen.step.scoring.empty_rows])
+    explained = style.explained and style.on_screen
+    kinds, states = _states(found, POLICIES[seen.step.scoring.empty_rows], explained=explained)
     gray = head in seen.step.heads_off
     scores = {} if found.scores is None else {"score": (found.scores, ".3f")}
     return Map(
@@ -140,20 +141,25 @@ def _offsets(found: Cells) -> np.ndarray | None:
 _OPEN, _EMPTY, _FILLED, _NAN, _EMPTY_NAN, _MINUS_INFINITY = range(6)
 
 
-def _states(found: Cells, policy: str) -> tuple[list[State], np.ndarray]:
-    """What cells can be, and which of it each is: a case, combined with the rule that blocks it or with none."""
+def _states(found: Cells, policy: str, *, explained: bool = False) -> tuple[list[State], np.ndarray]:
+    """What cells can be, and which of it each is: a case, combined with the rule that blocks it or with none.
+
+    Args:
+        explained: whether another legend says which rules block.
+    """
     nan, empty = np.isnan(found.weights), found.states == EMPTY
     case = np.where(nan, np.uint8(_NAN), np.uint8(_OPEN))
     if empty.any():
         case[empty] = np.where(nan, _EMPTY_NAN, np.where(colored(found), _FILLED, _EMPTY))[empty]
     if found.scores is not None:
         case[(case == _OPEN) & (found.blocked == 0) & (found.scores == -np.inf)] = _MINUS_INFINITY
-    kinds = [_state(case, rule, policy) for case in range(6) for rule in (None, *blocked_by(found.reasons))]
+    legend = "" if explained else None
+    kinds = [_state(case, rule, policy, legend) for case in range(6) for rule in (None, *blocked_by(found.reasons))]
     return kinds, case * np.int64(len(found.reasons) + 1) + found.blocked
 
 
-def _state(case: int, rule: State | None, policy: str) -> State:
-    """A case of a cell that no rule blocks, or that one does."""
+def _state(case: int, rule: State | None, policy: str, legend: str | None) -> State:
+    """A case of a cell that no rule blocks, or that one does; what a legend says of its rules, as `State` has it."""
     said = ("", policy, policy, NOT_A_NUMBER, policy, MINUS_INFINITY)[case]
     says = ", ".join(filter(None, (said, rule.says if rule else ""))) or MAY_ATTEND
     if case in (_NAN, _EMPTY_NAN):
@@ -163,7 +169,7 @@ def _state(case: int, rule: State | None, policy: str) -> State:
     ground = "ramp" if case == _FILLED or (case == _OPEN and not rule) else "blocked"
     if rule is None:
         return State(says, ground, legend="")
-    return State(says, ground, "hatch", rule.reason, legend=rule.says)
+    return State(says, ground, "hatch", rule.rules, legend=legend)
 
 
 def _at_ends(

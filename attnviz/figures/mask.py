@@ -10,13 +10,14 @@ import numpy as np
 from attnviz import tables, views, words
 from attnviz.charts import axes, ends
 from attnviz.charts.domain import MAY_ATTEND
-from attnviz.charts.frame import Frame
-from attnviz.charts.maps import Map, size_within
+from attnviz.charts.frame import Frame, text_width
+from attnviz.charts.maps import EDGE, Map, size_within
 from attnviz.charts.size import Size, size_of
 from attnviz.charts.state import State, blocked_by
 from attnviz.charts.style import Style
+from attnviz.charts.theme import TITLE_CHARACTER
 from attnviz.core.display import file_stem, isolated, shown
-from attnviz.core.masks import Full, Mask
+from attnviz.core.masks import And, Full, Mask, Or
 from attnviz.core.record import ALL
 from attnviz.core.tokens import Token
 from attnviz.figures.figure import Drawn, Figure, text_array
@@ -32,6 +33,9 @@ TOUCHED = 44
 """Pixels of a cell that a finger hits."""
 
 COUNTED = "keys: how many each query has left"
+
+WIDE = 380
+"""Pixels that a title may take on a large screen; of longer rules only the number is said, as the legend names each."""
 
 Tokens = Sequence[Token | str]
 
@@ -84,9 +88,16 @@ def mask(
     )
 
 
-def title_of(mask: Mask) -> str:
-    """Which mask is drawn; one that blocks nothing is none."""
-    return f"Mask: {'none' if isinstance(mask, Full) else mask}"
+def title_of(mask: Mask, style: Style = Style()) -> str:
+    """Which mask is drawn; one that blocks nothing is none. On a screen it takes one line."""
+    title, rules = f"Mask: {'none' if isinstance(mask, Full) else mask}", _rules(mask)
+    short = style.on_screen and rules > 1 and text_width(title, TITLE_CHARACTER) > (style.room or WIDE) - EDGE
+    return f"Mask: {rules} rules" if short else title
+
+
+def _rules(mask: Mask) -> int:
+    """Of how many rules it is joined."""
+    return sum(map(_rules, mask.masks)) if isinstance(mask, And | Or) else 1
 
 
 def arrays_of(seen: SeenMask) -> dict[str, np.ndarray]:
@@ -116,9 +127,11 @@ def drawing_of(
         size = replace(size, cell=float(max(size.cell, TOUCHED)), tall=None)
     reasons, blocked = seen.blocked(size.tile)
     reading = (READS if named == ends.PREDICTS else ends.TARGETS) if predicted else ALONE
+    phone = style.on_screen and style.room is not None
+    above = [ALONE, COUNTED if counted else reading] if beside else [] if phone else [reading]
     return Map(
-        title=title_of(seen.mask),
-        lines=[*([ALONE, COUNTED if counted else reading] if beside else [reading]), seen.window, *seen.notes],
+        title=title_of(seen.mask, style),
+        lines=[*above, seen.window, *seen.notes],
         rows=seen.queries,
         columns=seen.keys,
         size=size,
@@ -127,7 +140,7 @@ def drawing_of(
         style=style,
         predicted=seen.queries.last(predicted) if predicted is not None else (),
         ends=at_ends(size),
-        below=[_example(seen, tokens, predicted, style.selected), COUNTED if counted and not beside else ""],
+        below=[*[reading] * phone, _example(seen, tokens, predicted, style.selected), *[COUNTED] * (counted > beside)],
         tiles="an open square has an open cell among its",
         brush=brush and style.on_screen,
     )

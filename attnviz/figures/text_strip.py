@@ -305,8 +305,8 @@ class _Strip:
     def _legend(self, top: float) -> Frame:
         colors = self.colors
         entries = [Entry(text, hatch.DASH, colors.hatch, 1.0, colors.blocked) for text in self._not_weights()]
-        more = len(entries) - state.MOST_REASONS
-        entries = entries if more <= 0 else [*entries[: state.MOST_REASONS], state.others(more, colors)]
+        more = len(entries) - state.MOST_RULES
+        entries = entries if more <= 0 else [*entries[: state.MOST_RULES], state.others(more, colors)]
         return frame.legend(entries, self.scale.ramp(colors), top=top, width=self.wide, colors=colors)
 
     def _not_weights(self) -> list[str]:

@@ -10,7 +10,7 @@ from examples import some
 from pictures import HOSTILE, SITE, data, draw, drawing, heatmap, num_colors, record_of, without_data
 
 from attnviz import api, figures
-from attnviz.charts import frame, theme
+from attnviz.charts import frame, hatch, theme
 from attnviz.charts.pixels import color_at
 from attnviz.charts.size import THINNEST
 from attnviz.core.edits import Edits, Site
@@ -128,16 +128,21 @@ def test_a_combination_of_heads_names_itself(cat):
     assert "score" not in data(heatmap(cat, SITE, "mean"), "cells")[0]
 
 
-def test_each_reason_has_its_own_strokes_and_words():
-    """A blocked cell is never on the scale of weights, and never without its rule."""
+def test_each_reason_has_its_own_strokes_and_each_rule_its_words():
+    """A blocked cell is never on the scale of weights, and has the strokes of all its rules, one over the other."""
     mask = Subsequent() & Padding((5,)) & Window(3)
     chart = heatmap(record_of(list("abcdef"), edits=Edits(mask=mask)), SITE, 0)
     blocked = [cell for cell in data(chart, "cells") if cell["ground"] == theme.LIGHT.blocked]
 
     strokes = {cell["says"]: cell["path"] for cell in blocked}
     assert len(strokes) == len(set(strokes.values())) >= 3
-    legend = " ".join(texts(chart, "words"))  # a long reason takes two lines
-    assert all(reason in legend for reason in strokes)
+    both = "blocked by causal and window (3 before, 0 after)"
+    assert strokes[both] == "".join(hatch.shape(place, 60) for place in (0, 2))
+    assert [text for text in texts(chart, "words") if text.startswith("blocked by")] == [
+        "blocked by causal mask",
+        "blocked by padding mask",
+        "blocked by window (3 before, 0 after)",
+    ]
 
 
 def test_more_reasons_than_patterns_are_still_drawn():

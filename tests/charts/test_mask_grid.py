@@ -1,11 +1,13 @@
 """One mask as a grid."""
 
+import pytest
 from pictures import HOSTILE, SITE, data, draw, drawing, mask_grid, record_of, story_of, without_data
 
 from attnviz import figures
 from attnviz.charts.frame import text_width
 from attnviz.charts.theme import LIGHT
-from attnviz.core.masks import Padding, Painted, Subsequent, Window
+from attnviz.core.edits import Edits
+from attnviz.core.masks import Padding, Painted, Prefix, Subsequent, Window
 
 READ = ["<sos>", "The", "cat", "sat"]
 PREDICTED = ["The", "cat", "sat", "down"]
@@ -24,10 +26,49 @@ def test_a_grid_says_who_may_look_at_whom_and_which_rule_forbids_it():
 
 
 def test_the_legend_stands_in_words():
+    """One line for each rule, however they come together."""
     chart = mask_grid(Subsequent() & Window(1), READ)
 
-    assert "may attend" in words(chart)
-    assert sum(text.startswith("blocked by") for text in words(chart)) >= 2
+    legend = [text for text in words(chart) if text == "may attend" or text.startswith("blocked by")]
+    assert legend == ["may attend", "blocked by causal mask", "blocked by window (1 before, 0 after)"]
+
+
+@pytest.mark.parametrize("added", [Padding((3,)), Window(1), Painted(((0, 0),))])
+def test_a_rule_keeps_its_strokes_when_another_is_added(added):
+    """In every cell that it blocked alone they are still there, with those of the other where that blocks, too."""
+    alone, both = (data(mask_grid(mask, READ), "cells") for mask in (Subsequent(), Subsequent() & added))
+
+    pairs = [(one, other) for one, other in zip(alone, both, strict=True) if one["says"] != "may attend"]
+    assert len(pairs) == 6
+    assert all(one["path"] in other["path"] for one, other in pairs)
+    assert {cell["path"] for cell in both if cell["says"] == "blocked by causal mask"} <= {
+        cell["path"] for cell in alone
+    }
+
+
+def test_on_a_screen_a_title_of_many_rules_is_short():
+    """The legend under it names each; a file says all of them in the title, too."""
+    mask = (Subsequent() | Prefix(1)) & Padding((3,)) & Window(1)
+
+    assert title(mask, on_screen=True) == "Mask: 4 rules"
+    assert title(mask) == "Mask: (causal or prefix of 1) and padding and window (1 before, 0 after)"
+    assert title(Subsequent(), on_screen=True) == "Mask: causal"
+    two = Subsequent() & Window(3)
+    titles = [title(two, room, on_screen=True) for room in (None, 358)]
+    assert titles == ["Mask: causal and window (3 before, 0 after)", "Mask: 2 rules"]
+
+
+def title(mask, room=None, **drawn):
+    return " ".join(line["text"] for line in drawing(figures.mask(mask, READ, room=room), **drawn).frame.titles)
+
+
+def test_beside_the_grid_the_strokes_of_a_head_are_explained_once():
+    """Under the grid, which has all rules; a file of the head says them itself."""
+    record = record_of(READ, edits=Edits(mask=Subsequent() & Window(1)))
+    figure = figures.head(record, SITE, 0, explained=True)
+    said = [[word["text"] for word in drawing(figure, on_screen=on).frame.words] for on in (True, False)]
+
+    assert [sum(text.startswith("blocked by") for text in texts) for texts in said] == [0, 2]
 
 
 def test_each_row_names_the_token_it_predicts():
@@ -86,3 +127,13 @@ def test_a_row_without_a_key_is_framed_and_named():
     assert frames == [(60, 120)]
     assert "while predicting “cat” it reads: nothing" in words(chart)
     assert "fully masked row" not in words(mask_grid(Subsequent(), READ))
+
+
+def test_on_a_phone_what_rows_read_stands_under_the_legend():
+    """So that the legend, also of several rules, is seen on the first screen."""
+    mask = Subsequent() & Padding((3,)) & Window(1)
+    figure = figures.mask(mask, READ, predicted=PREDICTED, room=358)
+    words = drawing(figure, on_screen=True).frame.words
+    (reading,) = [word["y"] for word in words if word["text"].startswith("each row")]
+
+    assert reading > max(word["y"] for word in words if word["text"].startswith("blocked by"))

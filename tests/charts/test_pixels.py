@@ -58,6 +58,13 @@ def test_every_reason_has_strokes_of_its_own():
     assert len(np.unique(image)) == 2
 
 
+def test_strokes_of_a_larger_image_are_seen_in_every_second_pixel_of_it():
+    """A file holds an image twice as large, and a viewer may draw each second pixel alone: no stroke is lost there."""
+    for rule in range(hatch.PATTERNS):
+        twice = hatch.strokes(rule, 64, 64, scale=2)
+        assert all(0.05 < twice[v::2, u::2].mean() < 0.3 for v in (0, 1) for u in (0, 1))
+
+
 def test_a_blocked_cell_is_no_color_of_the_ramp():
     image = painted([[0.0, 0.0]], [[True, False]], [[0, 1]])
 
@@ -75,7 +82,7 @@ def test_nan_is_a_cross_at_any_size():
 
 @given(arrays(np.int64, (5, 7), elements=st.integers(0, 10**6)))
 def test_any_number_of_reasons_is_painted(blocked):
-    """Each with the strokes of its number; there are six, and a seventh begins again."""
+    """Each with the strokes of its number; there are four, and a fifth begins again."""
     begun_again = np.where(blocked > 0, (blocked - 1) % hatch.PATTERNS + 1, 0)
 
     images = [painted(np.zeros((5, 7)), blocked == 0, codes, zoom=11) for codes in (blocked, begun_again)]

@@ -70,6 +70,27 @@ def test_with_the_entries_to_blame_open_a_blocked_cell_is_open(stack, sentence):
     assert stack.blames(Q, K, rows=slice(1, 3), columns=slice(2, 3)).shape == (len(stack.entries), 2, 1)
 
 
+@given(stacks, entries)
+def test_each_entry_has_the_name_of_a_rule_of_the_mask(stack, entry):
+    """Of one that is off there is none; what is added by "and" leaves the names of the others, and their places."""
+    named, mask = stack.rules(), stack.mask()
+    added = Stack((*stack.entries, replace(entry, join="and")))
+
+    assert [name != "" for name in named] == [entry.on for entry in stack.entries]
+    assert {*named} - {""} <= {*(mask.rules() if mask else ())}
+    assert added.rules()[:-1] == named
+    places = [[one.mask().rules().index(name) for name in named if name] for one in (stack, added) if one.mask()]
+    assert places[:1] == places[1:] or not any(named)
+
+
+def test_entries_up_to_the_last_or_are_one_rule():
+    """And padding, which is joined by "and" behind them, is its own."""
+    stack = Stack((Entry(Subsequent()), Entry(Prefix(3), "or"), Entry(Padding((2,)))))
+
+    assert stack.rules() == ("(causal or prefix of 3)", "(causal or prefix of 3)", "padding")
+    assert stack.mask().rules() == ("(causal or prefix of 3)", "padding")
+
+
 def test_what_a_later_or_opened_again_is_forgiven():
     """The cell is blocked by padding alone, though subsequent blocked it too, before the prefix opened it."""
     stack = Stack((Entry(Subsequent()), Entry(Prefix(3), "or"), Entry(Padding((2,)))))

@@ -1,7 +1,9 @@
 """The tab "Compose" of the mask lab, run as Streamlit runs it."""
 
+import io
 import re
 
+import pyarrow as pa
 from test_pages import button, captions, heads_page, html, masks_page, opened
 from test_pages_steps import drawn
 
@@ -12,6 +14,7 @@ from attnviz.ui.masks import words
 from attnviz.ui.masks.presets import PRESETS
 from attnviz.ui.shared import mask as masking
 from attnviz.ui.shared import words as common
+from attnviz.ui.shared.arrow import AROUND
 from attnviz.ui.shared.mask import MASK
 from attnviz.ui.shared.setting import State
 
@@ -194,20 +197,53 @@ def test_a_bias_is_drawn_as_numbers_that_are_added():
     assert drawn(opened(masks_page, show="1")) == []
 
 
-def test_the_selected_cell_says_which_rules_block_it():
-    """By their places in the list and their names; and what is left to its query."""
-    app = opened(masks_page, mask="subsequent.window-1", cell="3.0")
-
-    assert "Blocked by rule 2: window (1 before, 0 after). Row “sat” (3) may look at 2 of 7 tokens." in plain(app)
-
+def test_the_selected_cell_says_once_which_rules_block_it():
+    """And what is left to its query."""
     app = opened(masks_page, mask="subsequent.window-1", cell="3.5")
 
-    assert "Blocked by rule 1: causal; rule 2: window (1 before, 0 after)." in html(app)
+    assert html(app).count("locked by") == 1
+    assert "“sat” (3): blocked by causal and window (1 before, 0 after)." in plain(app)
+    assert "Row “sat” (3) may look at 2 of 7 tokens." in plain(app)
 
-    app = opened(masks_page, mask="subsequent.window-1", cell="3.2")
+    app = opened(masks_page, mask="subsequent.prefix-3", cell="3.5")
 
-    assert "The mask allows it." in html(app)
-    assert "No mask hides it." in html(opened(masks_page, mask="none"))
+    assert html(app).count("locked by") == 1
+    assert "“sat” (3): blocked by causal or prefix of 3." in plain(app)
+
+
+def test_each_rule_of_the_list_has_the_strokes_of_the_maps():
+    """Those that are joined by "or" share theirs; a rule that is off has none, and the built-in mask comes first."""
+    app = opened(masks_page, mask="subsequent.prefix-3.padding-5.off-window")
+
+    assert [squares(box.label) for box in rules(app)] == ["▨", "▨", "▥", ""]
+    assert [squares(box.label) for box in rules(opened(masks_page, model="story", mask="window-3-0"))] == ["▥"]
+
+
+def test_the_strokes_are_explained_once_where_both_maps_have_the_same():
+    """Under the mask; under the weights too where the grid has other queries than they have."""
+    app = opened(masks_page, mask="subsequent.window-1")
+
+    assert legends(app) == [2, 0]
+
+    app.toggle(key="other lengths").set_value(True).run()
+
+    assert legends(app) == [2, 2]
+
+
+def legends(app) -> list[int]:
+    """How many rules each of both maps explains, in the table of what stands around it."""
+    charts = [chart.proto.datasets for chart in app.get("vega_lite_chart")[:2]]
+    around = [next(one.data.data for one in data if one.name == AROUND) for data in charts]
+    texts = [pa.ipc.open_stream(io.BytesIO(rows)).read_all()["text"].to_pylist() for rows in around]
+    return [sum(str(text).startswith("blocked by") for text in of_map) for of_map in texts]
+
+
+def rules(app):
+    return [box for box in app.checkbox if box.label.startswith("**")]
+
+
+def squares(label: str) -> str:
+    return label.rpartition("**")[2].strip()
 
 
 def plain(app) -> str:
@@ -352,3 +388,16 @@ def test_rules_that_block_nothing_more_say_so():
     assert button(built_in, "Causal (hide the future) · already built in")
     assert "These rules block no cell here." in html(wide)
     assert "these rules" not in html(narrow).lower()
+
+
+def test_a_phone_shows_the_legend_in_the_place_of_what_the_first_tab_answers():
+    """Its buttons say that, too; the other tabs begin with what they answer, as on a large screen."""
+    compose, conventions = words.ASKS[:2]
+    app, other = opened(masks_page), opened(masks_page, tab="Conventions")
+    assert compose in html(app)
+
+    for one in (app, other):
+        one.checkbox(key="narrow").check().run()
+
+    assert compose not in html(app)
+    assert conventions in html(other)

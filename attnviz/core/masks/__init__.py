@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from attnviz.core.errors import MaskError
-from attnviz.core.masks.base import ALIGNMENTS, RULES, And, Mask, Not, Or, Shifted
+from attnviz.core.masks.base import ALIGNMENTS, RULES, And, Mask, Not, Or, Reason, Shifted
 from attnviz.core.masks.reading import DEEPEST, LARGEST, from_json
 from attnviz.core.masks.rules import *  # noqa: F403
 from attnviz.core.parameters import Parameter

@@ -30,6 +30,24 @@ RULES: dict[str, type["Mask"]] = {}
 """Every rule by the name that it has in JSON."""
 
 
+class Reason(str):
+    """Why cells are blocked, in words: "causal and padding".
+
+    Attributes:
+        rules: each rule that blocks them: its place among those of the mask, from 0, and what it is called alone.
+    """
+
+    rules: tuple[tuple[int, str], ...]
+
+    @classmethod
+    def of(cls, rules: dict[int, str]) -> Self:
+        """By the places of the rules; what several are joined to stands in parentheses only beside others."""
+        alone = tuple((place, _alone(rule)) for place, rule in rules.items())
+        made = cls(" and ".join(rules.values()) if len(rules) > 1 else alone[0][1])
+        made.rules = alone
+        return made
+
+
 class Mask(ABC):
     """Who may attend to whom, as a value. Equal masks compare equal and hash alike.
 
@@ -122,6 +140,10 @@ class Mask(ABC):
         place = (torch.tensor(n).reshape(1, 1, 1) for n in (query, key, sentence))
         return tuple(rule for rule, blocked in self.blockers(*place).items() if blocked.any())
 
+    def rules(self) -> tuple[str, ...]:
+        """What blocks, rule by rule, by the names of `blocked_by`: the places of `Reason.rules` are counted in it."""
+        return tuple(self.blockers(*[torch.zeros(1, 1, 1, dtype=torch.int64)] * 3))
+
     def reasons(
         self,
         queries: int,
@@ -130,7 +152,7 @@ class Mask(ABC):
         sentence: int = 0,
         rows: slice | Tensor = slice(None),
         columns: slice | Tensor = slice(None),
-    ) -> tuple[tuple[str, ...], Tensor]:
+    ) -> tuple[tuple[Reason, ...], Tensor]:
         """Why each cell of one sentence is blocked: of a block, or of the rows and columns whose numbers are given.
 
         Returns:
@@ -141,14 +163,15 @@ class Mask(ABC):
         query, key, _ = self._indices(queries, keys, rows, columns)
         blockers = self.blockers(query, key, torch.tensor(sentence).reshape(1, 1, 1))
         codes = torch.zeros(query.shape[-2], key.shape[-1], dtype=torch.int64)
-        reasons: list[tuple[str, ...]] = [()]
-        for rule, blocked in reversed(blockers.items()):  # splits each reason so far in two; those that occur are kept
+        reasons: list[dict[int, str]] = [{}]
+        named = [(place, *one) for place, one in enumerate(blockers.items())]
+        for place, rule, blocked in reversed(named):  # splits each reason so far in two; those that occur are kept
             codes = 2 * codes + blocked.expand(1, *codes.shape)[0]
             occur = torch.bincount(codes.flatten(), minlength=2 * len(reasons)).nonzero().flatten()
             codes = torch.searchsorted(occur, codes)
-            reasons = [((rule,) if code % 2 else ()) + reasons[code // 2] for code in occur.tolist()]
-        names = tuple(" and ".join(reason) for reason in reasons)
-        return (names[1:], codes) if names[:1] == ("",) else (names, codes + 1)
+            reasons = [({place: rule} if code % 2 else {}) | reasons[code // 2] for code in occur.tolist()]
+        is_open = not all(reasons)
+        return tuple(map(Reason.of, reasons[is_open:])), codes if is_open else codes + 1
 
     def is_open(self, queries: range, keys: range) -> bool | None:
         """What is known of a block of cells without looking at any: True if all are open, False if all are blocked.
@@ -357,6 +380,11 @@ class Shifted(Mask):
 
     def __str__(self) -> str:
         return f"{_in_parentheses(self.mask)} at offset {self.offset}"
+
+
+def _alone(rule: str) -> str:
+    """What a blocker is called where no other stands beside it: an "or" without its parentheses."""
+    return rule[1:-1] if rule.startswith("(") and rule.endswith(")") else rule
 
 
 def _in_parentheses(mask: Mask) -> str:

@@ -135,7 +135,7 @@ def _check(lab: Lab, what: str, name: str, array: Array, rounding: float) -> Non
                 if is_open:
                     _ways_to_read(lab, what)
             _take_away(what, name, array, report, said)
-            _rules(opened=report.worst not in ("error", "warning") and not look.room())
+            _rules()
 
 
 def _rules(*, opened: bool = False) -> None:

@@ -54,7 +54,8 @@ def tab(lab: Lab, bar: Bar) -> None:
         with st.container(horizontal=True, gap="small", key="maps"):
             drawn |= {"side": _side(lab), "zooms": True}
             grid = _other_grid(lab, *lengths) if lengths else _grid(lab, drawn, paint, shown["view"], part)
-            head = _weights(lab, part, drawn | shown | part)
+            explained = not (phone or lengths) and lab.mask is lab.record.step(lab.site).mask  # by the grid beside it
+            head = _weights(lab, part, drawn | shown | part | {"explained": explained})
             _shown(dict(zip(words.PICTURES, (grid, head), strict=True)), chosen)
             if phone:
                 _in_words(lab, shown["view"], told)
@@ -107,10 +108,10 @@ def _rules(lab: Lab) -> None:
 
 
 def _in_words(lab: Lab, view: View, told: Cell | None) -> None:
-    """What the outlined cell says, which rule blocks it, and what a click does."""
+    """What the outlined cell says, how many keys its query has left, and what a click does."""
     pictures.cell_in_words(lab, view, told)
-    blamed = [] if told is None else [explain.blamed(lab, told)]
-    quiet(*blamed, pictures.selecting(lab.cell is not None, told is not None))
+    left = [] if told is None else [explain.left(lab, told)]
+    quiet(*left, pictures.selecting(lab.cell is not None, told is not None))
 
 
 def _grid(lab: Lab, drawn: dict[str, Any], paint: bool, view: View, part: dict[str, slice]) -> Made:

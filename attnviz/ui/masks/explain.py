@@ -7,7 +7,6 @@ import streamlit as st
 from attnviz.core.amounts import counted, percent, short
 from attnviz.core.cost import Amount, cost
 from attnviz.core.display import shown
-from attnviz.core.masks import Full
 from attnviz.core.reach import reach
 from attnviz.core.tokens import Token
 from attnviz.ui.masks import words
@@ -47,19 +46,14 @@ def explained(lab: Lab, told: Cell | None) -> None:
                     draw()
 
 
-def blamed(lab: Lab, cell: Cell) -> str:
-    """Which rules block a cell, by their names and places in the list, and how many keys its query has left."""
+def left(lab: Lab, cell: Cell) -> str:
+    """How many keys the query of a cell has left; of a read-only model also what the rules would block there."""
     query, key = cell
-    left = int(lab.mask.keys_left(*lab.lengths, sentence=lab.sentence, rows=slice(query, query + 1)))
+    count = int(lab.mask.keys_left(*lab.lengths, sentence=lab.sentence, rows=slice(query, query + 1)))
     token = quoted_token(lab.tokens[0][query].text, query)
-    found = lab.stack.blame(query, key, sentence=lab.sentence)
-    named = [(words.RULE_NEGATED if lab.stack.entries[i].negated else words.RULE, i) for i in found]
-    rules = [text.format(number=i + 1, rule=lab.stack.entries[i].mask) for text, i in named]
-    allowed = words.NO_MASK if isinstance(lab.mask, Full) else words.NOT_BLOCKED
-    why = words.BLOCKED_BY.format(rules="; ".join(rules)) if rules else allowed
-    if not rules and lab.mask.blocked_by(query, key, sentence=lab.sentence):
-        why = words.BLOCKED_BUILT_IN
-    return f"{why} {words.QUERY_HAS.format(query=token, left=left, keys=lab.lengths[1])}"
+    has = words.QUERY_HAS.format(query=token, left=count, keys=lab.lengths[1])
+    rules = lab.mask.blocked_by(query, key, sentence=lab.masked) if lab.source.read_only else ()
+    return f"{words.RULES_BLOCK.format(rules=' and '.join(rules))} {has}" if rules else has
 
 
 def _reached(lab: Lab, told: Cell | None) -> None:

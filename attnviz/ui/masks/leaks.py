@@ -26,7 +26,7 @@ from attnviz.ui.shared.edits import OWN_MASK
 from attnviz.ui.shared.mask import MASK
 from attnviz.ui.shared.setting import Setting, State, choice, coded, kept
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import label, large, note, quiet, table, verdict
+from attnviz.ui.shared.text import block_html, details_html, label, large, note, quiet, table, verdict
 from attnviz.ui.shared.toolbar import Bar
 
 WHOLE, LAYER, EXHIBIT = TESTED = (words.TEST_WHOLE, words.TEST_LAYER, words.TEST_BUG)
@@ -98,7 +98,6 @@ def _tried(test: LeakTest) -> None:
     """Where nothing leaks: which words were changed, for whom each is hidden, and what it moves otherwise."""
     most = {key: query for query, key in reversed(test.strongest)}
     changed = test.tested.nonzero().flatten().tolist()
-    label(words.TRIED)
     table(
         [_of_word(test, key, most.get(key)) for key in changed[:MOST_TRIED]],
         words.TRIED_AS,
@@ -217,8 +216,8 @@ def _result(lab: Lab, test: LeakTest, says: str, bar: Bar, answer: DeltaGenerato
             if cell or test.pairs:
                 said = sentences.leak(test, *(cell or test.pairs[0]))
                 large(f"{said[0].upper()}{said[1:]}.")
-            pictures.how_to_select(cell is not None)
-            quiet(says)
+            quiet(f"{says} {pictures.selecting(cell is not None)}")
             (_strongest if test.pairs else _tried)(test)
-            quiet(*(f"{one[0].upper()}{one[1:]}." for one in measured(test)))
+            how = " ".join(f"{one[0].upper()}{one[1:]}." for one in measured(test))
+            st.html(details_html(words.HOW_MEASURED, block_html(how, "quiet")))
     pictures.numbers(figure, "leaks")

@@ -67,10 +67,10 @@ def _pictures(
     (queries, keys), empty = lab.lengths, own or _empty(shown, lab)
     found = _spread(shown, queries, layers=min(lab.depth, MOST_LAYERS)) if queries == keys else None
     says = found.says if found else words.MASKED_ROWS.format(count=len(empty), queries=queries)
-    verdict(says if own else words.OF_EXAMPLE.format(says=says), "notice" if empty else "right")
+    verdict(says if own else words.NONE_MASKED, "notice" if own else "right")
     if not own:
         with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
-            label(words.EXAMPLE.format(mask=LEFT_PADDING))
+            label(words.EXAMPLE.format(mask=LEFT_PADDING, says=says))
             options = {"on_click": state.change, "args": (mask.put, PRESETS[LEFT_PADDING](*sizes(lab)))}
             options |= {"icon": ":material/format_align_right:", "disabled": bool(lab.source.read_only)}
             st.button(words.USE_EXAMPLE, key="left padding", **options)
@@ -81,7 +81,7 @@ def _pictures(
         spread = _layers(lab, found, tokens[0])
     if row is not None:
         with left if look.room() else st.container():
-            rows = [(charts.NAMES[name], name, says) for name, says in words.POLICIES.items()]
+            rows = [(charts.NAMES[name], says) for name, says in words.POLICIES.items()]
             table(rows, words.POLICIES_HEAD, rows_named=True)
     drawn = {words.ROW_PICTURE: (row, "policies"), words.NAN_PICTURE: (spread, "spread")}
     return {name: one for name, one in drawn.items() if one[0] is not None}

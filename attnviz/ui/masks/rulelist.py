@@ -6,6 +6,7 @@ from collections.abc import Callable
 import streamlit as st
 import torch
 
+from attnviz.charts import hatch
 from attnviz.core.amounts import counted
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Full, Mask, Parameter
@@ -62,9 +63,10 @@ def rules(lab: Lab) -> None:
     _own(lab)
     entries = mask.current().entries
     first = next((i for i, entry in enumerate(entries) if entry.on), None)
-    for i, entry in enumerate(entries):
+    for i, (entry, square) in enumerate(zip(entries, _squares(lab), strict=True)):
         with st.container(key=f"rule {i}", gap="xsmall"):
-            _row(lab, i, entry, first=first is None or i <= first, last=i == len(entries) - 1)
+            title = f"**{TITLES.get(entry.mask.rule, entry.mask.rule)}** {square}".strip()
+            _row(lab, i, entry, title, first=first is None or i <= first, last=i == len(entries) - 1)
     if not entries and not _built_in(lab):
         quiet(words.NO_RULE)
     elif first is not None and not _changes(lab):
@@ -77,6 +79,13 @@ def rules(lab: Lab) -> None:
         return mask.changed(now, lambda stack: stack.added(Entry(rule.started(*sizes(lab)), rule.join)))
 
     _take(words.ADD_RULE, ADD, ADDABLE, add, format_func=_offered)
+
+
+def _squares(lab: Lab) -> list[str]:
+    """The strokes of each rule on the maps, as a character; "" of one that is off, or does not act here."""
+    places = {rule: place for place, rule in enumerate(lab.mask.rules())}
+    found = [places.get(name) for name in mask.current().rules()]
+    return ["" if place is None else hatch.SQUARES[place % hatch.PATTERNS] for place in found]
 
 
 def _offered(name: str) -> str:
@@ -136,12 +145,12 @@ def shorter(keys: int) -> int:
     return max(1, keys - 2)
 
 
-def _row(lab: Lab, i: int, entry: Entry, *, first: bool, last: bool) -> None:
+def _row(lab: Lab, i: int, entry: Entry, title: str, *, first: bool, last: bool) -> None:
     """One rule: what it is and whether it is on, its place, how it is joined, its numbers."""
     rule, parameters = entry.mask, entry.mask.parameters()
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
         with st.container(width="stretch"):
-            _set(st.checkbox, f"**{TITLES.get(rule.rule, rule.rule)}**", i, "on", entry.on, help=rule.meaning)
+            _set(st.checkbox, title, i, "on", entry.on, help=rule.meaning)
         _button(words.MOVE_UP, "up", "arrow_upward", _moved, i, i - 1, able=i > 0)
         _button(words.MOVE_DOWN, "down", "arrow_downward", _moved, i, i + 1, able=not last)
         _button(words.REMOVE, "remove", "close", mask.without, i)

@@ -67,8 +67,8 @@ LENGTHS, OTHER_QUERIES, QUERIES = "Lengths", "Another number of queries", "Queri
 FOR_THE_GRID = "For the grid alone: as if a cache held the keys before, or none did."
 FIRST_QUERY = "The first query stands"
 FIRST_QUERY_MEANS = (
-    "top-left: at the first key, as is_causal of PyTorch's SDPA. bottom-right: so that the last query stands at the "
-    "last key, as with a cache."
+    "top-left: at the first key, as with is_causal in F.scaled_dot_product_attention. bottom-right: so that the last "
+    "query stands at the last key, as with a cache."
 )
 ALIGNED = "{queries} queries, {keys} keys, aligned {alignment}. This changes the grid alone, not what the model runs."
 CHECKBOXES, AS_CHECKBOXES = "Edit the mask with the keyboard", "The mask as checkboxes"
@@ -78,8 +78,7 @@ QUERY, KEYS_LEFT = "query", "keys left"
 
 # Compose: what the mask does
 
-BLOCKED_BY, RULE, RULE_NEGATED = "Blocked by {rules}.", "rule {number}: {rule}", "rule {number}: not {rule}"
-NO_MASK, NOT_BLOCKED, BLOCKED_BUILT_IN = "No mask hides it.", "The mask allows it.", "Blocked by the built-in mask."
+RULES_BLOCK = "The rules would block it: {rules}."
 QUERY_HAS = "Row {query} may look at {left} of {keys} tokens."
 THROUGH_LAYERS, LAYERS = "What a query sees through layers", "Layers"
 NOT_IN_CROSS = "In cross-attention queries and keys are different sentences: what is seen does not grow with layers."
@@ -136,17 +135,19 @@ MISTAKE_MEANS = "The page takes the mask that the reader saw, and the leak test 
 
 # Empty rows
 
-USE_EXAMPLE = "Use the example"
+USE_EXAMPLE = "Use the example's mask"
 MASKED_ROWS = "{count} of {queries} rows have no key left."
-EXAMPLE, OF_EXAMPLE = "This is {mask}: the mask of this page leaves each row a key.", "Example: {says}"
+NONE_MASKED = "The mask of this page leaves every row a key."
+EXAMPLE = "Below is an example with another mask, {mask}: {says}"
 NONE_ALONE = "With a single token there is none."
-POLICIES_HEAD = ("weights", "setting", "what follows")
+POLICIES_HEAD = ("weights", "what follows")
 POLICIES = {
     "zero": "All weights are 0: the row adds nothing, and its token goes on as it is. "
     "The default here and in F.scaled_dot_product_attention.",
     "nan": "Its weights are not numbers (NaN), and NaN spreads to other rows. "
     "A softmax of −inf alone, as in nn.MultiheadAttention.",
-    "uniform": "The same weight for every key, though all of them are masked. Code that fills in −1e9 instead of −inf.",
+    "uniform": "The same weight for every key, though all of them are masked. Code that fills in −1e9 instead of −inf. "
+    "The setting is called uniform.",
     "error": "Nothing is computed; the error names the row.",
 }
 NOTHING_TO_COMPUTE = "This model does not show its queries and keys, so there is nothing to compute."
@@ -168,11 +169,11 @@ EXPECTED, AS_MEANT, THIS_MASK, NO_FUTURE = "Expected", "what was meant", "this m
 """Links name them, too."""
 APPLIED = "The mask is applied"
 NO_LEAK = "No leak: no output moves with a word that is hidden from it. Tried: {pairs}."
-PAIR, TRIED = "pair", "Each changed word, and the outputs that it must not move"
-TRIED_AS = ("when this changed", "must not move", "moved", "moves most, as it may")
+PAIR, TRIED_AS = "pair", ("changed word", "outputs that must not move", "of them moved", "moves most, as it may")
 TRIED_MORE = "And {count} more: all pairs are in Numbers."
 NONE_MOVED, MOVED_BY = "none", "{query} by {far}"
 LEAKING = "{count}: outputs move with words that are hidden from them."
+HOW_MEASURED = "How this is measured"
 HOW = "A row whose output moves when the word of a column is changed has seen that word, in whatever way."
 MISTAKE, UNDO_MISTAKE = "The mask of this page is a mistake on purpose.", "Undo the mistake"
 TAKES_LONG = "Each of {tokens} tokens is changed and the model run again: that takes a while here."

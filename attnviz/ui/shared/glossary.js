@@ -55,6 +55,7 @@ if (!window.attnvizGlossary) {
     "rollout": [
       ...grid(look, {rows: 3, columns: 3, size: 12, y: 22}), written(39, 46, "×"),
       ...grid(past, {rows: 3, columns: 3, size: 12, x: 54, y: 22})],
+    "scaled dot product attention": grid((row, column) => column > row ? -1 : .15),
     "softcap": [
       drawn("path", {d: "M0,72 C40,68 44,14 92,12", fill: "none", stroke: "currentColor", "stroke-width": 2}),
       drawn("path", {d: "M0,8 H92", fill: "none", stroke: "currentColor", "stroke-dasharray": "4 3", "stroke-opacity": .5})],
@@ -108,7 +109,7 @@ if (!window.attnvizGlossary) {
 
   let shown, wait;
   const hide = () => { clearTimeout(wait); shown?.remove(); shown = undefined; };
-  const NAMED = "[data-testid=stWidgetLabel] p, [data-testid=stCaptionContainer] p, [data-testid=stPopover] button, :is(.st-key-tab, .st-key-panel, .st-key-part) button:not([aria-checked=true]), th, summary, abbr";
+  const NAMED = "[data-testid=stWidgetLabel] p, [data-testid=stCaptionContainer] p, [data-testid=stPopover] button, :is(.st-key-tab, .st-key-panel, .st-key-part, .st-key-dialect) button:not([aria-checked=true]), th, summary, abbr";
   const inside = (box, x, y) => box.left <= x && x <= box.right && box.top <= y && y <= box.bottom;
   const wordAt = (x, y) => {
     const element = document.elementFromPoint(x, y), svg = element?.closest("svg.marks");

@@ -391,6 +391,7 @@ TERMS = {
         "Attention through all layers: their maps multiplied, where each token keeps half of itself. It shows where "
         "content can go."
     ),
+    "scaled dot product attention": "SDPA: all of attention in one call of PyTorch, F.scaled_dot_product_attention.",
     "softcap": "A bound that scores approach and never pass: cap · tanh(score / cap). Few models have one.",
     "temperature": "Divides the scores: below 1 a row gets more pointed, above 1 more even.",
 }
@@ -408,6 +409,7 @@ ALSO_CALLED = {
     "attention rollout": "rollout",
     "eos": "end of text",
     "sos": "end of text",
+    "sdpa": "scaled dot product attention",
 }
 """Other names of terms, under which a page may speak of them."""
 TOUCH = (
