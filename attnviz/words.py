@@ -78,7 +78,7 @@ def _cell(record: Record, site: Site, head: int | str, query: int, key: int, sen
     if state == metrics.EMPTY:
         return f"{looker} has no key left to look at; its weights are {FILLED[step.scoring.empty_rows]}."
     if state == metrics.BLOCKED:
-        return f"{looked} may not be looked at by {looker}: {blocked_by(found.reasons[found.blocked[0, 0] - 1])}."
+        return f"{looker} may not look at {looked}: {blocked_by(found.reasons[found.blocked[0, 0] - 1])}."
     if state == metrics.NAN:
         return f"The weight that {looker} gives to {looked} is not a number."
     of = "its attention" if isinstance(head, int) else f"its attention ({head} of {all_heads(step)})"

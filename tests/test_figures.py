@@ -150,7 +150,7 @@ def test_a_cell_in_words():
     weight = float(record.step(SITE).weights(1)[2, 1])
 
     assert words.cell(record, SITE, 1, 2, 1) == f"“sat” (2) gives {weight:.2f} of its attention to “cat” (1)."
-    assert words.cell(record, SITE, 0, 1, 2) == ("“sat” (2) may not be looked at by “cat” (1): blocked by causal mask.")
+    assert words.cell(record, SITE, 0, 1, 2) == ("“cat” (1) may not look at “sat” (2): blocked by causal mask.")
     assert "mean of all heads" in words.cell(record, SITE, "mean", 2, 1)
 
 

@@ -36,5 +36,5 @@ def check_scores(laid: Laid, causal: bool | None, meant: Intent | None) -> Repor
         findings.append(heads.uniform(laid, even))
     findings += heads.identical(laid, heads.even_rows(*judged).all(-1).all(0))
     findings += heads.symmetric(laid, scores.masked_fill(blocked, -torch.inf), known & ~even[:, None], relative=False)
-    taken = f"They look causal: {in_numbers(~blocked)}."
+    taken = f"The scores look causal: {in_numbers(~blocked)}."
     return laid.report("scores", None, hides, (taken,) if hides and causal is None else (), findings)

@@ -42,7 +42,7 @@ def check_weights(laid: Laid, causal: bool | None, meant: Intent | None) -> Repo
     findings += heads.check_heads(laid, known, dead)
     leak = any(found.rule == "future-leak" for found in findings)  # which says how much of the future is open
     follows = ", so an open cell of the future counts as a leak" if leak else f": {in_numbers(telling)}"
-    taken = f"They look causal{follows}."
+    taken = f"The weights look causal{follows}."
     return laid.report("weights", None, hides, (taken,) if hides and causal is None else (), findings)
 
 

@@ -364,7 +364,7 @@ function sentence([q, k]) {
   const of = cells(), i = q * of.columns + k, from = quoted("q", q), to = quoted("k", k), rule = of.rules[i];
   const off = of.head.off ? ", but this head is off: its output is not used." : ".";
   if (of.head.empty.has(q)) return `${from} has no key left to look at; its weights are ${data.filled[site().policy]}${off}`;
-  if (rule) return `${to} may not be looked at by ${from}: ${site().reasons[rule - 1]}${off}`;
+  if (rule) return `${from} may not look at ${to}: ${site().reasons[rule - 1]}${off}`;
   if (of.levels[i] === NAN) return `The weight that ${from} gives to ${to} is not a number${off}`;
   const what = data.predicted.where === "after" ? "the next word" : "in its place";
   const says = predictedAt(q) ? `To predict ${what} ${isolated(`'${predictedAt(q)}'`)}, ` : "";

@@ -28,7 +28,8 @@ LENGTH, SHORT, BESIDE = 190, 140, 220
 """Pixels of the longest bar with one number at its right, and with two; and beside it where the room is known."""
 
 HOLLOW = "hollow bar: before the change"
-LEFT_OUT = "{count} more under {least:.0%} before and after"
+OTHERS = "others"
+"""The bar of all words that have none of their own."""
 
 ONE_LABEL = "the model gives one number: the logistic function of it is drawn"
 
@@ -60,7 +61,7 @@ def next_word(
         name=stem(record, f"{what} {position}", sentence=sentence),
         title=titled(title, record),
         style=Style(**drawn),
-        draw=lambda style: probabilities(found, title, [*notes, *subtitles(record, style)], style),
+        draw=lambda style: probabilities(found, title, [*notes, *subtitles(record, style)], style, others=True),
         describe=lambda: words.next_word(record, position, **asked),
         tabulate=lambda: tables.next_word_table(record, position, **asked),
         collect=lambda: _arrays(found, "words"),
@@ -84,21 +85,30 @@ def labels(record: Record, *, before: Record | None = None, sentence: int = 0, *
     )
 
 
-def probabilities(found: Sequence[NextWord], title: str, lines: Sequence[str], style: Style) -> Picture:
-    """Words and their bars under a title and lines; where it is known, with what was before, by the larger of both."""
-    lines, texts = [NO_NUMBERS, *lines] if not found else lines, ()
+def probabilities(
+    found: Sequence[NextWord], title: str, lines: Sequence[str], style: Style, *, others: bool = False
+) -> Picture:
+    """Words and their bars under a title and lines; where it is known, with what was before, by the larger of both.
+
+    Args:
+        others: whether a last bar has what is left to 1, before and after.
+    """
+    lines, texts, marks = [NO_NUMBERS, *lines] if not found else lines, (), {}
     if _before(found):
         ranked = sorted(found, key=lambda next: np.nan_to_num([next.probability, next.before]).max(), reverse=True)
         found = [next for next in ranked if not (next.probability < LEAST and next.before < LEAST)] or ranked
-        few = len(ranked) - len(found)
-        lines = [HOLLOW, *[LEFT_OUT.format(count=few, least=LEAST)] * (few > 0), *lines]
+        lines = [HOLLOW, *lines]
+        rest = [1 - sum(shares) for shares in zip(*((next.probability, next.before) for next in found), strict=True)]
+        if others and max(rest) >= LEAST:
+            marks[len(found)] = axes.QUIET
+            found = [*found, NextWord(OTHERS, *rest)]
         texts = [f"{percent(next.before)} → {percent(next.probability)}" for next in found]
     values, before = [next.probability for next in found], _before(found)
     longest = np.nan_to_num([*values, *before]).max() if before else 1.0  # of two runs the longest bar is the largest
     column = bars.Column(values, texts, hollow_values=before, longest=longest or 1.0)
     names = [shown(next.word, axes.LONGEST_LABEL) for next in found]
     length = max(SHORT if texts else LENGTH, ((style.room or 0) - BESIDE) * style.on_screen)
-    return bars.picture(names, [column], title, lines, style.colors, length=length)
+    return bars.picture(names, [column], title, lines, style.colors, length=length, marks=marks)
 
 
 def _before(found: Sequence[NextWord]) -> list[float]:

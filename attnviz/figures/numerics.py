@@ -41,7 +41,7 @@ POLICY = (
     State("not a number", "blocked", "cross"),
     State("no weights: an error is raised", "blocked", "dash"),
 )
-NAMES = {"zero": "zeros", "nan": "NaN", "uniform": "equal", "error": "error"}
+NAMES = {"zero": "zeros", "nan": "NaN", "uniform": "uniform", "error": "error"}
 """What the weights of a fully masked row are, by the policy that makes them so."""
 
 

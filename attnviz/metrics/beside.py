@@ -123,9 +123,15 @@ class Beside:
 
     @property
     def most_cell(self) -> tuple[int, int] | None:
-        """The cell that differs most; None if none does."""
+        """The cell that differs most; None if none does.
+
+        Of heads of different kinds, as a causal one beside one that sees all, it is one that both may look at.
+        """
         pooled = self.pooled() if self.is_long else None
         found = np.abs(np.nan_to_num(pooled.difference if pooled else self.difference, nan=0.0))
+        if not pooled and self.a.site.kind != self.b.site.kind:
+            blocked = [states == BLOCKED for _, states in self.maps]
+            found = np.where(blocked[0] | blocked[1], 0.0, found)
         if not found.size or found.max() <= SAME:
             return None
         place = np.unravel_index(int(found.argmax()), found.shape)

@@ -55,6 +55,7 @@ def test_choosing_a_form_stands_in_the_link_and_a_map_is_no_part_of_it():
 
     assert app.query_params["as"] == "text"
     assert "“cat” (1) looks most at" in html(app)
+    assert "Show how the first number is computed" in [one.label for one in app.button]
 
     app.button_group(key="as").set_value("map").run()
 

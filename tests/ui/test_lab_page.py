@@ -202,13 +202,13 @@ def test_the_selected_cell_says_once_which_rules_block_it():
     app = opened(masks_page, mask="subsequent.window-1", cell="3.5")
 
     assert html(app).count("locked by") == 1
-    assert "“sat” (3): blocked by causal and window (1 before, 0 after)." in plain(app)
+    assert "“the” (5): blocked by causal and window (1 before, 0 after)." in plain(app)
     assert "Row “sat” (3) may look at 2 of 7 tokens." in plain(app)
 
     app = opened(masks_page, mask="subsequent.prefix-3", cell="3.5")
 
     assert html(app).count("locked by") == 1
-    assert "“sat” (3): blocked by causal or prefix of 3." in plain(app)
+    assert "“the” (5): blocked by causal or prefix of 3." in plain(app)
 
 
 def test_each_rule_of_the_list_has_the_strokes_of_the_maps():

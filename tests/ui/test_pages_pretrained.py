@@ -172,7 +172,7 @@ def test_the_next_token_before_and_after(folder):
     assert f"Predicted next word after “[SEP]” (7): “{last[0]}” {percent(last[1])}" in said(pretrained(model, text=CAT))
     then, now = (f"“{word}” {percent(share)}" for word, share in (old, new))
     app = pretrained(model, text=CAT, off="d0.1")
-    assert "Most changed next word, after “" in said(app)
+    assert "Most changed prediction, after “" in said(app)
     assert f"({most}): {now}before: {then}" in said(app)
     assert any("Next word after" in spec for spec in specs(app))
     assert "Predicted next word after “sat” (3)" in said(pretrained(model, text=CAT, cell="3.1"))
@@ -187,11 +187,10 @@ def test_each_blank_before_and_after(folder):
     least = 8 - most  # the blanks are 2 and 6
     other = pretrained(model, text=BLANK, off="e0.1", cell=f"{least}.0", effect="blanks")
 
-    for title, at, page in (("Most changed", most, app), ("Predicted", least, other)):
-        found = (one.prediction.most_probable(at, 1)[0] for one in (before, after))
-        then, now = (f"“{word}” {percent(share)}" for word, share in found)
-        comma = "," if at == most else ""
-        assert f"{title} word{comma} in place of “[MASK]” ({at}): {now}before: {then}" in said(page)
+    for title, at, page in (("Most changed prediction,", most, app), ("Predicted word", least, other)):
+        (old, was), (new, share) = (one.prediction.most_probable(at, 1)[0] for one in (before, after))
+        one, two = f"{percent(was)} → {percent(share)}", f"{percent(share)}before: “{old}” {percent(was)}"
+        assert f"{title} in place of “[MASK]” ({at}): “{new}” {one if old == new else two}" in said(page)
     assert app.button_group(key="effect").value == "one blank"
     assert other.button_group(key="effect").value == "blanks"
     assert "There is no blank in the sentence" in said(pretrained(model, text=CAT))
@@ -203,8 +202,10 @@ def test_labels_before_and_after(folder):
     before, after = (metrics.labels(one)[0] for one in both("encoder", model, CAT))
     app = pretrained(model, text=CAT, off="e0.1")
 
-    then, now = (f"“{one.word}” {percent(one.probability)}" for one in (before, after))
-    assert f"Predicted label: {now}before: {then}" in said(app)
+    then, now = (percent(one.probability) for one in (before, after))
+    moved = f"{now}, as before" if then == now else f"{then} → {now}"
+    assert before.word == after.word
+    assert f"Predicted label: “{after.word}” {moved}" in said(app)
     assert "<b>odd</b>" not in html(app)
     assert any("Labels of the sentence" in spec for spec in specs(app))
 

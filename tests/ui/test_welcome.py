@@ -170,7 +170,7 @@ def test_what_the_cards_ask_has_an_answer():
 
     assert "<u>“tom”</u>" in html(app)
     assert "To predict the next word “paul”, “to” (13) gives" in html(app)
-    assert "Most changed next word, after “to” (13): “paul” 17.5%before: “tom” 99.0%" in plainly_said(app)
+    assert "Most changed prediction, after “to” (13): “paul” 17.5%before: “tom” 99.0%" in plainly_said(app)
 
     press_eye(app, 0)
 

@@ -211,11 +211,12 @@ def said(form: str, at: Look, view: View) -> str:
     shade = _shade(form, at, view, part)
     cell = at.cell or (shade.strongest if shade else pictures.told(at, view, **part))
     if shade:
-        in_words(shades.in_words(shade))
+        says = shades.in_words(shade)
+        in_words(words.OF_HEAD.format(head=at.head, says=says) if form == "lines" and state.get(ALSO) else says)
     else:
         pictures.cell_in_words(at, view, cell)
     if cell and isinstance(at.head, int):
-        _arithmetic(at, cell)
+        _arithmetic(at, cell, of_several=shade is not None)
     if form == "map":
         return pictures.selecting(at.cell is not None, cell is not None)
     if form == "lines":
@@ -235,13 +236,18 @@ def _shade(form: str, at: Look, view: View, part: dict[str, slice]) -> shades.Sh
     return shades.shade_of(seen, at.head, chosen=token, side="from" if end == "query" else "to") if there else None
 
 
-def _arithmetic(at: Look, cell: Cell) -> None:
-    """A button that leads to how the number of a cell is computed; of a blocked one, to what made it 0."""
+def _arithmetic(at: Look, cell: Cell, *, of_several: bool) -> None:
+    """A button that leads to how the number of a cell is computed; of a blocked one, to what made it 0.
+
+    Args:
+        of_several: whether the cell is the first of several that the sentence above speaks of.
+    """
     window = {"rows": slice(cell[0], cell[0] + 1), "columns": slice(cell[1], cell[1] + 1)}
     found = views.see(at.record, at.site, sentence=at.sentence, **window).cells([at.head])[0]
     is_blocked = found.states[0, 0] == metrics.BLOCKED
     icon = {"icon": ":material/calculate:", "type": "tertiary", "key": "arithmetic"}
-    if not st.button(words.WHY_NONE if is_blocked else words.ARITHMETIC, **icon):
+    how = words.ARITHMETIC_OF_FIRST if of_several else words.ARITHMETIC
+    if not st.button(words.WHY_NONE if is_blocked else how, **icon):
         return
     look.look_at(at.site, at.head)
     state.put(CELL, cell)

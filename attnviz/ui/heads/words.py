@@ -18,4 +18,6 @@ POINT_AT_PATCH = "Point at a patch to read its weight."
 # The sentence beside a map
 
 ARITHMETIC, WHY_NONE = "Show how this number is computed", "Show why this weight is 0"
+ARITHMETIC_OF_FIRST = "Show how the first number is computed"
+OF_HEAD = "Head {head}: {says}"
 ALL_HEADS, THIS_HEAD = "all heads", "this head"

@@ -146,8 +146,7 @@ POLICIES = {
     "The default here and in F.scaled_dot_product_attention.",
     "nan": "Its weights are not numbers (NaN), and NaN spreads to other rows. "
     "A softmax of −inf alone, as in nn.MultiheadAttention.",
-    "uniform": "The same weight for every key, though all of them are masked. Code that fills in −1e9 instead of −inf. "
-    "The setting is called uniform.",
+    "uniform": "The same weight for every key, though all of them are masked. Code that fills in −1e9 instead of −inf.",
     "error": "Nothing is computed; the error names the row.",
 }
 NOTHING_TO_COMPUTE = "This model does not show its queries and keys, so there is nothing to compute."
@@ -169,7 +168,7 @@ EXPECTED, AS_MEANT, THIS_MASK, NO_FUTURE = "Expected", "what was meant", "this m
 """Links name them, too."""
 APPLIED = "The mask is applied"
 NO_LEAK = "No leak: no output moves with a word that is hidden from it. Tried: {pairs}."
-PAIR, TRIED_AS = "pair", ("changed word", "outputs that must not move", "of them moved", "moves most, as it may")
+PAIR, TRIED_AS = "pair", ("changed word", "outputs that must not move", "of them moved", "largest allowed effect")
 TRIED_MORE = "And {count} more: all pairs are in Numbers."
 NONE_MOVED, MOVED_BY = "none", "{query} by {far}"
 LEAKING = "{count}: outputs move with words that are hidden from them."
@@ -196,7 +195,7 @@ CHECK_NUMBERS, RULES = "Check", "All {count} rules of the check"
 WHICH_ARRAY = "Which array"
 SHAPE = "{sentences}, {heads}, {queries:,} queries × {keys:,} keys."
 READ_IN = "It is read as '{convention}' ({meaning})."
-SAY_OTHERWISE, TYPE, CONVENTION = "Read wrongly? Say what it is", "Type", "Convention of a mask"
+SAY_OTHERWISE, TYPE, CONVENTION = "Wrong type detected? Set it", "Type", "Convention of a mask"
 MEANT, MEANT_PAGE, MEANT_IS = "Meant to be", "the mask of this page", "{mask}: {meaning}"
 MEANT_MEANS = "A kind with any numbers and any padding, or this page's mask cell by cell. What differs is an error."
 FUTURE_BLOCKED = "The future must be blocked"

@@ -70,7 +70,7 @@ MEANING_WHERE = "**{title}** &ensp; $\\displaystyle {formula}$, {where}\\\n{mean
 
 # Over many texts
 
-ON_OTHERS = "Do the heads look the same way on other texts? One text can mislead."
+ON_OTHERS = "Is this text typical of how the heads look? One text can mislead."
 MEASURE_ON, TEXTS = "Measure on {count} texts", "texts"
 OWN_TEXTS = "Use my own texts"
 OWN_TEXTS_MEAN = "A .txt file with a text on each line. Without it: fifty texts that ship with attnviz."

@@ -89,6 +89,10 @@ def _line(at: Look, position: int) -> str:
         if now.kind == "word" and position == at.moved_most:
             token = quoted_token(metrics.token_at(at.record, position, sentence=at.sentence), position)
             now = replace(now, title=words.MOST_CHANGED[metrics.fills_in(at.record)].format(token=token))
+        if same:  # no other word: how probable it was and is
+            text = words.AS_IT_STOOD if then.detail == now.detail else words.FROM_TO
+            now = replace(now, detail=text.format(before=then.detail, now=now.detail))
+            return _titled(now, _word(now.text, same=True))
         before = f"{_quiet(words.PREDICTED_BEFORE)} {_word(then.text, same)} {_quiet(then.detail)}"
         return f"<span>{_titled(now, _word(now.text, same))}</span><span>{before}</span>"
     if now == then:

@@ -210,7 +210,8 @@ BLANKS, ONE_BLANK, LABELS, SIMILARITY = "blanks", "one blank", "labels", "simila
 AFTER = "Most changed prediction, after {token}: {change}.", "Prediction after {token}: {change}."
 IN_PLACE = "Most changed prediction, in place of {token}: {change}.", "Prediction in place of {token}: {change}."
 """Of the token where a prediction changes most, and of any other."""
-MOST_CHANGED = "Most changed next word, after {token}", "Most changed word, in place of {token}"
+MOST_CHANGED = "Most changed prediction, after {token}", "Most changed prediction, in place of {token}"
+FROM_TO, AS_IT_STOOD = "{before} → {now}", "{now}, as before"
 OTHER_WORD = "{word} ({now}) instead of {old} ({before})"
 SAME_WORD, STAYS = "{word} goes from {before} to {now}", "{word} stays at {now}"
 SAME_PREDICTIONS = "No prediction changes."
@@ -379,8 +380,8 @@ TERMS = {
     "entropy": "How widely a row spreads its weight: 0 on one key, ln n on n keys alike.",
     "effective number of keys": "Over how many keys a row spreads its weight, were they all alike: e to the entropy.",
     "share of output": (
-        "Of what all heads of the layer hand on, by length, how much is this head's. It is not importance: switch "
-        "the head off to see that."
+        "This head's share of what all heads of its layer hand on, by the length of vectors. It is not importance: "
+        "switch the head off to see that."
     ),
     "nats": "The unit of entropy and divergence by the natural logarithm: 1 bit is 0.69 nats.",
     "divergence": (
