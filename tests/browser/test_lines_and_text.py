@@ -54,7 +54,7 @@ def test_tokens_are_pointed_at_and_picked_and_a_cell_of_the_map_is_a_line_and_a_
     page.get_by_role("radio", name="text").or_(page.get_by_role("button", name="text", exact=True)).first.click()
 
     expect(page.locator(".words")).to_contain_text("“sat” (2) looks most at")
-    expect(page.get_by_role("button", name="Show how this number is computed")).to_be_visible()
+    expect(page.get_by_role("button", name="Show how the first number is computed")).to_be_visible()
 
     driver.settled(page)
     label(page, "text", "down", 0).click(force=True)
