@@ -34,8 +34,8 @@ SIZES = {
 
 MOSAIC = ".st-key-picture-every .marks"
 CAUSAL = "Causal (hide the future)"
-MASKS = (CAUSAL, "Prefix", CAUSAL, "Window", "Prefix")
-"""To switch on or off, so that what is then on was never on before: nothing is kept from an earlier run."""
+MASKS = (CAUSAL, "Window", CAUSAL, "Prefix", "Window")
+"""To switch on or off, so that what is then on was never on before: nothing is kept, and another picture is seen."""
 PAINTED = """
 async text => {
     // Click, and wait until another image stands first in the mosaic and is painted.
