@@ -43,6 +43,11 @@ EFFECTS = {
 """What the columns of a sweep mean. One that the model has nothing for is missing."""
 
 
+def fallen(change: float) -> str:
+    """To what a sure word would fall, in percent, where a prediction changes by so many nats."""
+    return percent(exp(-change), 0)
+
+
 @dataclass(frozen=True, eq=False)
 class Sweep:
     """What changed with each head off, alone; heads that the edits switch off already are not in it.
@@ -101,7 +106,7 @@ class Sweep:
 
     def _as_much(self, at: int) -> str:
         """What a change of the predictions is like: KL from a word of probability 1 to one of p is ln(1/p)."""
-        return "" if self.by == "output" else f", as if a sure word fell to {percent(exp(-self.table[self.by][at]), 0)}"
+        return "" if self.by == "output" else f", as if a sure word fell to {fallen(self.table[self.by][at])}"
 
     def _then_writes(self, strong: int) -> str:
         """Whether a model that writes then writes another text."""

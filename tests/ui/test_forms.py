@@ -63,6 +63,15 @@ def test_choosing_a_form_stands_in_the_link_and_a_map_is_no_part_of_it():
     assert "“cat” (1) gives" in html(app)
 
 
+def test_lines_of_several_heads_say_whose_the_sentence_is():
+    """One head alone needs no name, nor do all heads combined."""
+    link = {"as": "lines", "pins": "q2"}
+
+    assert "Head 1: “" in html(opened(**link, show="1", also="2"))
+    assert "Head 1: “" not in html(opened(**link, show="1"))
+    assert "Head mean" not in html(opened(**link, show="mean", also="2"))
+
+
 def test_the_other_side_is_of_the_same_token():
     """From and to change the side and not the token, where both are the same sentence."""
     app = opened(**{"as": "text", "pins": "q3"})

@@ -212,7 +212,11 @@ def said(form: str, at: Look, view: View) -> str:
     cell = at.cell or (shade.strongest if shade else pictures.told(at, view, **part))
     if shade:
         says = shades.in_words(shade)
-        in_words(words.OF_HEAD.format(head=at.head, says=says) if form == "lines" and state.get(ALSO) else says)
+        in_words(
+            words.OF_HEAD.format(head=at.head, says=says)
+            if form == "lines" and state.get(ALSO) and at.head == at.number
+            else says
+        )
     else:
         pictures.cell_in_words(at, view, cell)
     if cell and isinstance(at.head, int):

@@ -2,15 +2,15 @@
 
 from collections.abc import Sequence
 from functools import partial
-from math import exp
 
 import pandas as pd
 import streamlit as st
 from pandas.io.formats.style import Styler
 
 from attnviz import figures
+from attnviz.ablation import fallen
 from attnviz.charts.theme import theme
-from attnviz.core.amounts import decimals, percent
+from attnviz.core.amounts import decimals
 from attnviz.figures import figure
 from attnviz.metrics.heads import METRICS, ROWS
 from attnviz.ui.overview import words
@@ -126,7 +126,7 @@ def _answer(found: pd.DataFrame, names: Sequence[str]) -> str:
         size = number(name, value)
         return words.LEADS.format(number=TITLES[name], head=site.head(head), value=size, means=meant(name))
     size = number(name, value) if name == "output" else decimals(value, 4 if value < FAINT else 3)
-    return words.LEADS_OFF[name].format(head=site.head(head), value=size, sure=percent(exp(-value), 0))
+    return words.LEADS_OFF[name].format(head=site.head(head), value=size, sure=fallen(value))
 
 
 def _columns(names: list[str], by: str) -> list[str]:

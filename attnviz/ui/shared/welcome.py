@@ -70,7 +70,7 @@ CARDS = {
     words.SWITCH_OFF: Card(
         {"model": ["story"], "text": [words.GIVEN], "site": ["d1"], "show": ["0"], "off": ["d1.0"]},
         words.ASK_HEAD,
-        ".st-key-off-eyes button:first-child, [class*=st-key-chip-] button",
+        ".st-key-off-eyes button:first-child, [class*=st-key-chip-][class*=-layer-] button",
         "power_settings_new",
         words.HEAD_ON,
     ),
