@@ -16,7 +16,7 @@ from attnviz.core.errors import InputError, quoted
 MOST_LISTED = 10
 """Problems, and shards that failed, which are named at the end, at most."""
 
-EXTRA = {"pyarrow", "duckdb", "distributed", "dask"}
+EXTRA = {"duckdb", "distributed", "dask"}
 
 
 def add(command: argparse.ArgumentParser) -> None:

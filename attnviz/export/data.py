@@ -1,15 +1,21 @@
 """The exact numbers behind a picture, for spreadsheets, pandas and NumPy."""
 
+import codecs
 import io
 from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from attnviz.export.spec import clean
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """A cell of text that begins so is a formula to a spreadsheet; it gets a ' in front."""
+
+TEXT = pa.large_string()
+"""A column of cells, of more than 2 GB together if it must be."""
 
 
 def csv(table: pd.DataFrame) -> bytes:
@@ -19,10 +25,15 @@ def csv(table: pd.DataFrame) -> bytes:
     with CR LF (RFC 4180), which also has the writer quote a cell with either of them.
     """
     columns = [_cells(table[name]) for name in table]
-    lines = map(",".join, zip(*columns, strict=True))
-    if len(columns) == 1:
-        lines = (line or '""' for line in lines)  # a reader passes over an empty line
-    return "\r\n".join([",".join(_quoted(str(name)) for name in table), *lines, ""]).encode("utf-8-sig")
+    comma, end, nothing, quoted = (pa.scalar(text, TEXT) for text in (",", "\r\n", "", '""'))
+    if len(columns) == 1:  # a reader passes over an empty line
+        columns = [pc.if_else(pc.equal(columns[0], nothing), quoted, columns[0])]
+    head = ",".join(_quoted(str(name)) for name in table)
+    lines = pa.concat_arrays(
+        [pa.array([head], TEXT), pc.binary_join_element_wise(*columns, comma), pa.array([""], TEXT)]
+    )
+    text = pc.binary_join(pa.LargeListArray.from_arrays([0, len(lines)], lines), end)[0]
+    return codecs.BOM_UTF8 + text.as_buffer()
 
 
 def npz(arrays: Mapping[str, np.ndarray], about: str) -> bytes:
@@ -48,17 +59,14 @@ def _text(value: object) -> str:
     return str(value) if not infinite else "∞" if value > 0 else "−∞"
 
 
-def _cells(column: pd.Series) -> list[str]:
-    """A column as CSV. Column by column, a head of 512 tokens is written ten times as fast as row by row."""
-    if isinstance(column.dtype, np.dtype) and column.dtype.kind == "f":
-        cells = column.to_numpy().astype(str)
-        cells[column.isna()] = ""
-        return cells.tolist()
-    values = column.tolist()
-    if pd.api.types.infer_dtype(column) not in ("string", "integer", "boolean"):
-        return [_cell(value) for value in values]
-    known = {value: _cell(value) for value in {*values}}  # positions and tokens come again and again
-    return [*map(known.__getitem__, values)]
+def _cells(column: pd.Series) -> pa.LargeStringArray:
+    """A column as the cells of CSV."""
+    if column.dtype.kind in "iuf":
+        return pc.fill_null(pc.cast(pa.array(column, from_pandas=True), TEXT), "")
+    if pd.api.types.infer_dtype(column) not in ("string", "boolean"):
+        return pa.array([_cell(value) for value in column], TEXT)
+    which, values = pd.factorize(column, use_na_sentinel=False)  # tokens come again and again
+    return pa.array([_cell(value) for value in values], TEXT).take(pa.array(which))
 
 
 def _cell(value: object) -> str:

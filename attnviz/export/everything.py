@@ -13,8 +13,8 @@ from attnviz.figures import Figure
 
 FORMATS = tuple(one for one in bundle.FILES if one[0] in ("svg", "csv"))
 
-MOST_ROWS = 100_000
-"""Rows of all tables together, which take two seconds. The first ones are written; of the others it is said where their
+MOST_ROWS = 1_000_000
+"""Rows of all tables together, which take a second. The first ones are written; of the others it is said where their
 numbers are."""
 
 CASE, PAGE = "case.attn", "every-head.html"

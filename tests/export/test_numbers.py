@@ -69,11 +69,15 @@ def test_csv_of_hostile_text_holds_no_formula(hostile):
 
 
 def test_csv_is_what_pandas_writes():
-    """Numbers of any size, whole numbers with gaps, and columns of everything, byte for byte."""
-    table = pd.DataFrame(
+    """Whole numbers with gaps and columns of everything, byte for byte; floats with the shortest digits that tell."""
+    floats = pd.DataFrame(
         {
             "weight": np.array([1e-5, np.nan, np.inf, -0.0, 1e20, 0.1], np.float32),
             "exact": np.array([1e-7, 0.5, 1 / 3, 1e16, 123456789.123, np.nan]),
+        }
+    )
+    others = pd.DataFrame(
+        {
             "count": pd.array([1, None, 3, 4, 5, 6], dtype="Int64"),
             "off": [True, False] * 3,
             "any": [1, "1", 1.0, True, None, "é"],
@@ -81,8 +85,17 @@ def test_csv_is_what_pandas_writes():
         }
     )
 
-    for shown in (table, table[["exact"]], table[:0]):
+    for shown in (others, others[["text, quoted"]], others[:0]):
         assert data.csv(shown) == shown.to_csv(index=False, lineterminator="\r\n").encode("utf-8-sig")
+    assert data.csv(floats).decode("utf-8-sig").splitlines() == [
+        "weight,exact",
+        "0.00001,1e-7",
+        ",0.5",
+        "inf,0.3333333333333333",
+        "-0,1e+16",
+        "1e+20,123456789.123",
+        "0.1,",
+    ]
 
 
 def test_csv_begins_as_excel_needs_it(figure):
