@@ -14,6 +14,7 @@ COPY app.py ./
 COPY .streamlit .streamlit
 COPY attnviz attnviz
 COPY assets assets
+RUN python -m compileall -q attnviz
 
 USER attnviz
 EXPOSE 8501

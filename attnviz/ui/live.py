@@ -209,7 +209,7 @@ _lock = threading.RLock()
 def _listen(port: int) -> socket.socket:
     if port:
         launch.check_free(HOST, port, option="port=")
-    listening = socket.socket()
+    listening = socket.socket(proto=socket.IPPROTO_TCP)  # asyncio sends at once only where it is said
     listening.bind((HOST, port))
     return listening
 

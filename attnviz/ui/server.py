@@ -5,6 +5,7 @@ import ctypes
 import gc
 import os
 import re
+import socket
 import sys
 import threading
 import time
@@ -25,7 +26,7 @@ from streamlit.runtime import RuntimeState
 from attnviz.core.errors import AttnvizError
 from attnviz.ui import launch
 from attnviz.ui.brief import BriefRuns
-from attnviz.ui.shared import ahead
+from attnviz.ui.shared import ahead, browser
 from attnviz.ui.shared.pages import TITLES
 from attnviz.ui.shared.text import SCRIPTS
 
@@ -68,8 +69,11 @@ KEPT_FOR = 20
 """Runs for which a browser keeps what it was sent: Streamlit's own 2 may pass while a message travels."""
 
 
-class SecurityHeaders:
-    """Says to the browser that nothing is to be loaded from another host, and no text to be run as code."""
+class Headers:
+    """Says to the browser that nothing is to be loaded from another host, and no text to be run as code.
+
+    With a page, it also says what draws the frame.
+    """
 
     def __init__(self, app: ASGIApp):
         self.app = app
@@ -77,8 +81,10 @@ class SecurityHeaders:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
-                message["headers"] = [*message.get("headers", []), *headers]
+                given = message.get("headers", [])
+                is_page = dict(given).get(b"content-type", b"").startswith(b"text/html")
+                named = HEADERS | ({"link": browser.LINK} if is_page else {})
+                message["headers"] = [*given, *((name.encode(), value.encode()) for name, value in named.items())]
             await send(message)
 
         await self.app(scope, receive, send_with_headers)
@@ -126,7 +132,7 @@ class NotHere:
         await (Response(status_code=300) if is_probe else self.app)(scope, receive, send)
 
 
-middleware = [Middleware(SecurityHeaders), Middleware(NotHere), Middleware(BriefRuns), Middleware(ReadCells)]
+middleware = [Middleware(Headers), Middleware(NotHere), Middleware(BriefRuns), Middleware(ReadCells)]
 
 
 def set_options() -> None:
@@ -144,11 +150,24 @@ def set_options() -> None:
     config.set_option("global.maxCachedMessageAge", KEPT_FOR)
 
 
+def send_at_once() -> None:
+    """Have what listens send each message as it comes, as asyncio does with what it opened itself.
+
+    Streamlit's socket does not say that it is one of TCP, so asyncio leaves it alone: the body of a file then waits
+    until the browser has acknowledged its head, up to 40 ms, and a page has a hundred files.
+    """
+    for one in gc.get_objects():
+        if type(one) is socket.socket and one.family in (socket.AF_INET, socket.AF_INET6):
+            with suppress(OSError):  # it is closed, or not one of TCP
+                one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
 @asynccontextmanager
 async def lifespan(app: object) -> AsyncIterator[None]:
     """Warm up beside the server's start, so that the first visitor finds everything imported."""
     launch.welcome()
     set_options()
+    send_at_once()
     threading.Thread(target=warm, name="attnviz-warm", daemon=True).start()
     ended = threading.Event()
     threading.Thread(target=collect_garbage, args=(ended,), name="attnviz-garbage", daemon=True).start()
@@ -210,7 +229,7 @@ def collect() -> None:
 
 
 LATER = 5.0
-"""Seconds after which what exports is made ready: it takes a core, which who comes first needs."""
+"""Seconds after which garbage is collected and what exports made ready: who comes first needs the core this takes."""
 
 
 def warm() -> None:
@@ -224,11 +243,11 @@ def warm() -> None:
         from attnviz import export
 
         draw_first()
+        time.sleep(LATER)
     finally:
         gc.enable()
     gc.collect()
     gc.freeze()
-    time.sleep(LATER)
     export.warm()
 
 

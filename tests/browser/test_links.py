@@ -13,6 +13,16 @@ def story(page, server):
     return page
 
 
+def test_what_draws_a_chart_is_there_before_the_first_one(page, server):
+    """A browser would ask for it only as the first chart arrives, and wait."""
+    page.goto(f"{server}/?model=scratch&text=")
+
+    page.wait_for_function("() => performance.getEntriesByType('resource').some(({name}) => /js.embed/.test(name))")
+    expect(page.get_by_text("There is no text yet")).to_be_visible()
+
+    expect(page.get_by_test_id("stVegaLiteChart")).to_have_count(0)
+
+
 def test_undo_takes_back_one_change_after_another_and_by_keys_in_a_box_its_text(story):
     """Also one made in a menu that is closed since, which would report what it last showed; and one by keys.
 

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import re
+import socket
 import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +17,7 @@ from streamlit.runtime import RuntimeState, app_session
 
 from attnviz import export
 from attnviz.ui import server
-from attnviz.ui.shared import cache, welcome
+from attnviz.ui.shared import browser, cache, welcome
 from attnviz.ui.shared.examples import of_model
 from attnviz.ui.shared.text import SCRIPTS
 
@@ -134,6 +135,34 @@ def test_as_the_server_warms_up_what_a_first_visit_shows_is_made_and_frozen(monk
     keys = cache.KEPT.keys()
     texts = {key[2] for key in keys if key[0] == "record"}
     assert texts == {tuple(next(iter(of_model(cache.source(model)).values())).splitlines())}
+
+
+def test_what_listens_sends_each_message_as_it_comes(monkeypatch, options):
+    """As asyncio sets what it opened itself, and nothing of what does not say that it is of TCP."""
+    monkeypatch.setattr(server, "warm", lambda: None)
+
+    async def accepted() -> tuple[int, int]:
+        streams = []
+        listening = socket.create_server(("127.0.0.1", 0))
+        async with server.lifespan(None):
+            serving = await asyncio.start_server(lambda *both: streams.append(both[1]), sock=listening)
+            async with serving:
+                _, there = await asyncio.open_connection(*listening.getsockname())
+                while not streams:
+                    await asyncio.sleep(0.001)
+                sent = streams[0].get_extra_info("socket")
+                there.close()
+                streams[0].close()
+                return sent.proto, sent.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+    with ThreadPoolExecutor(1) as own:
+        assert own.submit(asyncio.run, accepted()).result() == (0, 1)
+
+
+def test_streamlit_has_a_file_for_each_kind_of_element_that_a_browser_is_told_of():
+    """It names its files anew with each version; one that is missing would come late, and nobody would notice."""
+    for kind in (*browser.FRAME, *browser.PAGE):
+        assert len(browser.files((kind,))) == 1
 
 
 def test_the_scripts_of_the_page_reach_it():
