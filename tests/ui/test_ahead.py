@@ -1,7 +1,7 @@
 """What is drawn before anybody asks for it: found by a click, changing nothing, and over when somebody speaks."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -28,8 +28,8 @@ def heads_page():
     frame.body(page, frame.given())
 
 
-def opened(**parts: str) -> AppTest:
-    app = AppTest.from_function(heads_page, default_timeout=60)
+def opened(page: Callable[[], None] = heads_page, **parts: str) -> AppTest:
+    app = AppTest.from_function(page, default_timeout=60)
     for name, value in ({"model": "story", "text": "the cat sat down"} | parts).items():
         app.query_params[name] = value
     return app.run()
@@ -76,6 +76,37 @@ def test_a_click_shows_the_same_and_draws_nothing_where_it_was_guessed(link):
 
         assert not app.exception
         assert not made
+        assert shown(app) == after
+
+
+def steps_page():
+    from attnviz.ui import frame
+    from attnviz.ui.steps.page import page
+
+    frame.body(page, frame.given())
+
+
+STEPS = [
+    lambda app: app.toggle(key="knobs mask_after_softmax").set_value(True).run(),
+    lambda app: app.button(key="go Next").click().run(),
+    lambda app: app.toggle(key="tuned scaled").set_value(False).run(),
+    lambda app: app.button(key="go Back").click().run(),
+]
+
+
+@pytest.mark.parametrize("link", [{"stage": "softmax"}, {"stage": "position", "model": "translator", "site": "d0"}])
+def test_a_knob_or_the_next_step_shows_the_same_and_works_nothing_out_where_it_was_guessed(link):
+    """Of one call step by step: its numbers and its pictures."""
+    plain = opened(steps_page, knobs="add", **link)
+    apart = [step(plain) and shown(plain) for step in STEPS]
+    cache.KEPT.clear()
+    app = opened(steps_page, knobs="add", **link)
+    for step, after in zip(STEPS, apart, strict=True):
+        known = guess()
+        step(app)
+
+        assert not app.exception
+        assert not {key for key in {*cache.KEPT.keys()} - known if "show" in key or "_stages" in key}
         assert shown(app) == after
 
 

@@ -111,7 +111,7 @@ def _walk(at: Look) -> Walk:
     """What is looked at, with the chosen query."""
     tokens = at.tokens[0]
     query = at.cell[0] if at.cell else state.one_of(QUERY, range(len(tokens)), len(tokens) - 1)
-    return Walk(*at.run, at.sentence, at.site, at.head, at.dark, query=query, key=None, knobs=state.get(KNOBS))
+    return Walk.of(at, query=query, key=None, knobs=state.get(KNOBS))
 
 
 def _query(at: Look) -> None:

@@ -2,13 +2,18 @@
 
 import re
 from collections.abc import Callable
+from functools import partial
+from types import SimpleNamespace
 
 import streamlit as st
 
 from attnviz import figures, walk
 from attnviz.core.amounts import in_cell
+from attnviz.core.edits import Site
+from attnviz.core.record import Record
 from attnviz.figures.chain import main
-from attnviz.ui.shared import look, pictures, state
+from attnviz.sources.base import Source
+from attnviz.ui.shared import cache, look, pictures, state
 from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import QUERY
 from attnviz.ui.shared.setting import choice, kept
@@ -25,8 +30,14 @@ PROJECTION = kept("projection", "Q")
 
 def stages(at: Walk) -> tuple[Stage, ...]:
     """The chain of what is looked at."""
-    shown = {"sentence": at.sentence, "knobs": at.knobs} | at.windows
-    return walk.chain(at.record, at, at.site, at.head, **shown)
+    return _stages(*at.run[:2], at.record, at.site, at.head, sentence=at.sentence, knobs=at.knobs, **at.windows)
+
+
+@cache.kept
+def _stages(source: Source, lines: tuple[str, ...], record: Record, site: Site, head: int, **shown) -> tuple:
+    """A chain, kept: what a click does not change is not worked out again."""
+    knowing = SimpleNamespace(origin=partial(cache.call_origin, source, lines))
+    return walk.chain(record, knowing, site, head, **shown)
 
 
 def current(every: tuple[Stage, ...]) -> int:
@@ -38,7 +49,7 @@ def current(every: tuple[Stage, ...]) -> int:
 def whole(at: Walk, every: tuple[Stage, ...], chosen: int) -> figures.Figure:
     """All stages as one figure."""
     drawn = at.drawn | {"rev": look.rev("stage")}
-    return figures.chain(at.record, at.site, at.head, every, current=every[chosen].key, **drawn)
+    return cache.drawn(figures.chain, at.record, at.site, at.head, every, current=every[chosen].key, **drawn)
 
 
 def rail(figure: figures.Figure, every: tuple[Stage, ...]) -> None:
@@ -94,9 +105,16 @@ def stage(at: Walk, stage: Stage) -> figures.Figure | None:
     st.html("".join(block_html(text, "large") for text in (does, stage.missing) if text))
     if not stage.matrices:
         return None
-    figure = figures.stage(at.record, at.site, at.head, stage, _chosen(stage), **at.drawn)
+    if stage.key == "project":
+        control(st.segmented_control, words.PROJECTION, PROJECTION, tuple("QKV"), lead="")
+    figure = large(at, stage)
     pictures.picture(figure, "stage", select="cell", on_select=select(at))
     return figure
+
+
+def large(at: Walk, stage: Stage) -> figures.Figure:
+    """The tables of one step."""
+    return cache.drawn(figures.stage, at.record, at.site, at.head, stage, _chosen(stage), **at.drawn)
 
 
 def explained(stage: Stage) -> None:
@@ -134,7 +152,7 @@ def _chosen(stage: Stage) -> tuple[Matrix, ...]:
     if stage.key != "project":
         made = main(stage)
         return tuple(sorted(stage.matrices, key=lambda matrix: matrix is not made))
-    ends = control(st.segmented_control, words.PROJECTION, PROJECTION, tuple("QKV"), lead="").lower()
+    ends = state.get(PROJECTION).lower()
     by = {matrix.key: matrix for matrix in stage.matrices}
     return tuple(by[key] for key in (f"{ends}_all", f"w_{ends}", f"b_{ends}") if key in by)
 

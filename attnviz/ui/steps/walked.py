@@ -1,9 +1,9 @@
 """What every part of the page Steps is given, and the tables on it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import streamlit as st
 
@@ -35,6 +35,11 @@ class Walk(Look):
     query: int
     key: int | None
     knobs: Knobs
+
+    @classmethod
+    def of(cls, at: Look, **chosen: Any) -> Self:
+        """What else is chosen of what is looked at."""
+        return cls(**{one.name: getattr(at, one.name) for one in fields(Look)}, **chosen)
 
     def origin(self, record: Record, site: Site) -> Origin | None:
         """What a call of the record was projected from, kept: of a long text that takes the calls before it."""
