@@ -9,21 +9,22 @@ from pathlib import Path
 
 import streamlit
 
-FRAME = ("Html", "purify.es")
-"""What draws the frame of a page."""
+FRAME = ("Html.*.js", "purify.es.*.js")
+"""What draws the frame of a page; before the end of each name stands a hash."""
 
-PAGE = "ArrowVegaLiteChart", "Selectbox", "FileUploader", "TextArea", "MenuButton", "Checkbox", "ButtonGroup", "Button"
+PAGE = ("ArrowVegaLiteChart.*.js", "Selectbox.*.js", "FileUploader.*.js", "TextArea.*.js", "MenuButton.*.js")
+PAGE += ("Checkbox.*.js", "ButtonGroup.*.js", "Button.*.js")
 """What draws the input bar and the page Heads."""
 
 FOLDER = Path(streamlit.__file__).parent / "static" / "static" / "js"
 
 
 def files(kinds: tuple[str, ...]) -> list[str]:
-    """The names of their files, which end with a hash."""
-    return [file.name for kind in kinds for file in sorted(FOLDER.glob(f"{kind}.*.js"))]
+    """The names of their files."""
+    return [file.name for kind in kinds for file in sorted(FOLDER.glob(kind))]
 
 
-LINK = ", ".join(f"<./static/js/{name}>; rel=modulepreload" for name in files(FRAME))
+LINK = ", ".join(f"<./static/js/{name}>;rel=modulepreload" for name in files(FRAME))
 """A header of the page itself."""
 
 SCRIPT = f"""for (const file of {json.dumps(files(PAGE))})
