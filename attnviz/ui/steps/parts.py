@@ -252,7 +252,7 @@ def checks(at: Walk) -> None:
     with st.container(horizontal=True, gap="large"):
         with st.container(width=560):
             heading(words.CHECK)
-            found = walk.check(at.record, at, at.site, sentence=at.sentence, **at.windows)
+            found = walk.check(at.record, at.origins, at.site, sentence=at.sentence, **at.windows)
             both = found.function, found.module
             apart = [n for one in both for n in (one.output, one.weights) if n is not None]
             if apart and all(n <= ROUNDED for n in apart):

@@ -2,17 +2,12 @@
 
 import re
 from collections.abc import Callable
-from functools import partial
-from types import SimpleNamespace
 
 import streamlit as st
 
 from attnviz import figures, walk
 from attnviz.core.amounts import in_cell
-from attnviz.core.edits import Site
-from attnviz.core.record import Record
 from attnviz.figures.chain import main
-from attnviz.sources.base import Source
 from attnviz.ui.shared import cache, look, pictures, state
 from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import QUERY
@@ -30,14 +25,12 @@ PROJECTION = kept("projection", "Q")
 
 def stages(at: Walk) -> tuple[Stage, ...]:
     """The chain of what is looked at."""
-    return _stages(*at.run[:2], at.record, at.site, at.head, sentence=at.sentence, knobs=at.knobs, **at.windows)
+    shown = {"sentence": at.sentence, "knobs": at.knobs} | at.windows
+    return _chain(at.record, at.origins, at.site, at.head, **shown)
 
 
-@cache.kept
-def _stages(source: Source, lines: tuple[str, ...], record: Record, site: Site, head: int, **shown) -> tuple:
-    """A chain, kept: what a click does not change is not worked out again."""
-    knowing = SimpleNamespace(origin=partial(cache.call_origin, source, lines))
-    return walk.chain(record, knowing, site, head, **shown)
+_chain = cache.kept(walk.chain)
+"""What a click does not change is not worked out again."""
 
 
 def current(every: tuple[Stage, ...]) -> int:

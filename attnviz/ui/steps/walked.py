@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import streamlit as st
 
@@ -12,6 +12,7 @@ from attnviz.core.display import shown
 from attnviz.core.edits import Site
 from attnviz.core.origin import Origin
 from attnviz.core.record import Record
+from attnviz.sources.base import Source
 from attnviz.ui.shared import cache, examples, look, state, text
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.pretrained import MODEL
@@ -20,6 +21,17 @@ from attnviz.walk import MOST_TOKENS, Knobs
 
 LONGEST = 60
 """Characters of a cell of a table."""
+
+
+class Origins(NamedTuple):
+    """Knows what the calls of a text's runs were projected from."""
+
+    source: Source
+    lines: tuple[str, ...]
+
+    def origin(self, record: Record, site: Site) -> Origin | None:
+        """What one was projected from, kept: of a long text that takes the calls before it."""
+        return cache.call_origin(*self, record, site)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -41,9 +53,9 @@ class Walk(Look):
         """What else is chosen of what is looked at."""
         return cls(**{one.name: getattr(at, one.name) for one in fields(Look)}, **chosen)
 
-    def origin(self, record: Record, site: Site) -> Origin | None:
-        """What a call of the record was projected from, kept: of a long text that takes the calls before it."""
-        return cache.call_origin(self.source, self.lines, record, site)
+    @property
+    def origins(self) -> Origins:
+        return Origins(self.source, self.lines)
 
     @cached_property
     def worked(self) -> walk.Row:
