@@ -13,6 +13,7 @@ define install
 @grep -hv -e '^-r' -f $(VENV)/kept $^ > $(VENV)/wanted
 $(if $(TORCH_INDEX),@grep '^torch==' $(VENV)/wanted | PIP_INDEX_URL="$(TORCH_INDEX)" xargs -r $(INSTALL) --no-deps)
 $(INSTALL) -r $(VENV)/wanted
+@$(BIN)/python -m compileall -q attnviz
 endef
 
 .PHONY: help run test check docs links bench bench-peers load sweep kernels train evidence course screenshots opening image clean
