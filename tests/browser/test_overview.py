@@ -36,6 +36,7 @@ def test_the_head_that_matters_most_is_two_clicks_away(page, server):
     assert names.first.text_content() == "encoder 5.11"
 
     picture(page, "every").locator("image").first.click(force=True)
+    expect(page).to_have_url(re.compile(r"[?&]site=e5&show=11(&|$)"), timeout=LOADING)
     frame(page, "Head 11 of encoder layer 5 matters most here")
     page.get_by_role("radio", name="All heads").click()
 
