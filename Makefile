@@ -16,7 +16,7 @@ $(INSTALL) -r $(VENV)/wanted
 @$(BIN)/python -m compileall -q attnviz
 endef
 
-.PHONY: help run test check docs links bench bench-peers load sweep kernels train evidence course screenshots opening image clean
+.PHONY: help run test check docs links bench bench-peers load sweep kernels train evidence course screenshots image clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -75,9 +75,6 @@ atlas: $(VENV)/for-tests ## build the atlases that ship, of the trained models o
 
 screenshots: $(VENV)/for-tests ## take the documentation's pictures again, and every state of every page on one sheet
 	PYTHONPATH=.:tests $(BIN)/python tests/browser/screenshots.py
-
-opening: $(VENV)/for-tests ## keep the pictures of a first visit as files again, which are seen until the app has drawn them
-	PYTHONPATH=.:tests $(BIN)/python tests/browser/opening.py
 
 image: ## build the container image
 	docker build --tag attnviz --build-arg TORCH_INDEX="$(TORCH_INDEX)" .

@@ -4,4 +4,4 @@ import streamlit as st
 
 from attnviz.ui import server
 
-app = st.App(server.PAGE, lifespan=server.lifespan, middleware=server.middleware)
+app = st.App(server.PAGE, lifespan=server.lifespan, middleware=server.middleware, routes=server.routes)

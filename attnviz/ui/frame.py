@@ -11,14 +11,9 @@ import streamlit as st
 from attnviz.core import assets
 from attnviz.core.errors import AttnvizError, EmptyRowError, TooLong
 from attnviz.ui.shared import history, pages, state, words
-from attnviz.ui.shared.setting import kept
 from attnviz.ui.shared.text import SCRIPTS, STYLE, note
 
 Page = Callable[..., None]
-
-
-FIRST_VISIT = kept("first visit", False)
-"""Whether the session began without a link. What it sees first is there as a file, until something is changed."""
 
 
 def app() -> None:
@@ -36,13 +31,6 @@ def app() -> None:
     st.html("".join(f"<script>{script}</script>" for script in SCRIPTS), unsafe_allow_javascript=True)
     st.logo(str(assets.path("logo.svg")), size="large")
     pages.links(page.title)
-    if not state.get(state.BEGUN):
-        state.put(FIRST_VISIT, not state.address())
-    seen = state.get(history.HISTORY)
-    if state.get(FIRST_VISIT) and page.title == pages.TITLES[0] and not (seen and seen.past):
-        st.html(assets.path(f"opening/{st.context.theme.type or 'light'}.html"))  # keys.js lets go of it
-    else:
-        st.empty()
     chosen = given(bar=page.title not in pages.WITHOUT_BAR)
     page.run()
 
@@ -54,12 +42,10 @@ def given(*, bar: bool = True) -> tuple | None:
         bar: whether the bar is seen.
     """
     from attnviz.ui import settings
-    from attnviz.ui.shared import inputs, look, welcome
+    from attnviz.ui.shared import inputs, welcome
 
     welcome.arrive(settings.LINKED)
-    chosen = inputs.input_bar(settings.LINKED, shown=bar)
-    look.narrow_screen()
-    return chosen
+    return inputs.input_bar(settings.LINKED, shown=bar)
 
 
 @st.fragment
@@ -71,17 +57,18 @@ def body(page: Page, chosen: tuple | None, *, title: str = pages.TITLES[0]):
     if title not in pages.WITHOUT_BAR:
         welcome.cards(settings.LINKED, chosen and chosen[0], here=title == pages.TITLES[0])
     try:
-        with cache.page(), runs.page():
+        with runs.page():
             if chosen is not None:
                 page(*chosen)
             else:
                 with st.container(horizontal=True, horizontal_alignment="right", gap="xsmall", key="row-two"):
                     history.buttons()  # what led here can be taken back, where it always is
     except runs.Waiting as waiting:
-        runs.show(waiting.run)
+        runs.show(waiting.job)
     except TooLong as error:
         lengths.offers(error, *chosen)
     except AttnvizError as error:
         note(words.EMPTY_ROWS_REFUSED if isinstance(error, EmptyRowError) else str(error))
+    cache.forget_the_dead()
     history.record()
     state.write()

@@ -16,8 +16,6 @@ from urllib.parse import quote, urlencode
 import streamlit as st
 import uvicorn
 from streamlit import config, runtime
-from streamlit.runtime import Runtime
-from streamlit.web import bootstrap
 
 from attnviz import api
 from attnviz.core.edits import Edits
@@ -27,7 +25,7 @@ from attnviz.core.record import Record
 from attnviz.sources.base import Source
 from attnviz.sources.recorded import Recorded
 from attnviz.sources.saved import Saved
-from attnviz.ui import launch, server, words
+from attnviz.ui import launch, server, streamlit_internals, words
 from attnviz.ui.shared import look, parameters
 from attnviz.ui.shared.examples import TEXT
 from attnviz.ui.shared.pretrained import HF, MODEL, NAME
@@ -155,7 +153,9 @@ class _Serving:
         self._socket = _listen(port)
         self.port = self._socket.getsockname()[1]
         _configure(self.port)
-        self._app = st.App(server.PAGE.resolve(), lifespan=server.beside, middleware=server.middleware)
+        self._app = st.App(
+            server.PAGE.resolve(), lifespan=server.beside, middleware=server.middleware, routes=server.routes
+        )
         settings: dict[str, Any] = {
             "log_config": None,
             "log_level": "warning",
@@ -176,7 +176,7 @@ class _Serving:
         finally:
             self._server.ready.set()
             self._socket.close()
-            Runtime._instance = None  # else no other one could be made in this process
+            streamlit_internals.forget_runtime()
             self.ended.set()
 
     async def _serve(self) -> None:
@@ -216,7 +216,5 @@ def _listen(port: int) -> socket.socket:
 
 def _configure(port: int) -> None:
     """The settings that ship with the app; what a person set for Streamlit otherwise goes before."""
-    if config._main_script_path is None:
-        config._main_script_path = str(launch.script())
-        bootstrap.load_config_options({"server.address": HOST, "server.headless": True})
+    streamlit_internals.configure(launch.script(), {"server.address": HOST, "server.headless": True})
     config.set_option("server.port", port)

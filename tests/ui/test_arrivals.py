@@ -12,6 +12,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "sources" / "huggingface"))
 import fake_hub
 from huggingface_hub import constants
 
+from attnviz.core import jobs
 from attnviz.core.errors import AttnvizError
 from attnviz.sources.huggingface import hub as hubs
 from attnviz.sources.huggingface import source as sources
@@ -36,7 +37,7 @@ def nothing_is_on_its_way():
         for session in tuple(arrivals._arrivals[name].sessions):
             leave(session)
     arrivals._arrivals.clear()
-    for thread in [thread for thread in threading.enumerate() if thread.name == "attnviz-arrival"]:
+    for thread in [thread for thread in threading.enumerate() if thread.name == "attnviz-job"]:
         thread.join(PATIENCE)
         assert not thread.is_alive()
     sources._models.clear()
@@ -163,7 +164,7 @@ def test_one_download_keeps_nobody_who_has_not_said_yes(hub):
 def test_a_download_waits_a_moment_for_a_page_that_is_loaded_again(hub, monkeypatch):
     """The same person comes back as another session, and is not asked again."""
     there = {"before"}
-    monkeypatch.setattr(arrivals, "is_there", lambda session: session in there)
+    monkeypatch.setattr(arrivals, "is_connected", lambda session: session in there)
     arrival = fetching(hub, "before")
     there.clear()
     time.sleep(3 * hubs.EVERY)
@@ -172,7 +173,7 @@ def test_a_download_waits_a_moment_for_a_page_that_is_loaded_again(hub, monkeypa
     assert wait_for(NAME, "after") is arrival
     assert not arrival.asks("after")
 
-    monkeypatch.setattr(arrivals, "GRACE", 2 * hubs.EVERY)
+    monkeypatch.setattr(jobs, "GRACE", 2 * hubs.EVERY)
     there.clear()
 
     assert isinstance(settled(arrival).error, hubs.Canceled)
@@ -182,7 +183,7 @@ def test_a_download_waits_a_moment_for_a_page_that_is_loaded_again(hub, monkeypa
 def test_a_question_to_which_nobody_is_there_is_forgotten(hub, monkeypatch):
     """Its sizes would grow old."""
     there = {"a"}
-    monkeypatch.setattr(arrivals, "is_there", lambda session: session in there)
+    monkeypatch.setattr(arrivals, "is_connected", lambda session: session in there)
     arrival = settled(wait_for(NAME, "a"))
 
     assert wait_for(NAME, "a") is arrival

@@ -1,14 +1,14 @@
 """Tables on their way to the browser."""
 
-import asyncio
 import gc
 import io
-from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pytest
 import vl_convert
 from pictures import SITE, record_of
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
 
 from attnviz import figures
 from attnviz.charts.picture import records
@@ -45,21 +45,13 @@ def test_one_table_of_what_stands_around_a_picture_draws_what_many_do(name):
 
 def answered(path: str) -> bytes:
     """What a server says to a browser that asks for a path."""
-    sent = []
-
-    async def send(message):
-        sent.append(message)
-
-    asked = server.ReadCells(None)({"type": "http", "method": "GET", "path": path}, None, send)
-    with ThreadPoolExecutor(1) as own:  # in a thread of its own: another test may run a loop in this one
-        own.submit(asyncio.run, asked).result()
-    assert sent[0]["status"] == 200
-    return sent[-1]["body"]
+    answer = TestClient(Starlette(routes=server.routes)).get(path)
+    assert answer.status_code == 200
+    return answer.content
 
 
-def test_what_is_read_of_cells_is_found_as_long_as_a_picture_of_them_is_kept(monkeypatch):
+def test_what_is_read_of_cells_is_found_as_long_as_a_picture_of_them_is_kept():
     """At one address, whatever else the pictures show; from any page, and behind any path."""
-    monkeypatch.setattr(server, "AFTER", 0)
     record = record_of(["w"] * 60)
     first, other = (
         arrow.shown(*figures.head(record, SITE, 0, selected=cell).drawn_for_screen()) for cell in (None, (2, 1))

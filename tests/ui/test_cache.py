@@ -3,7 +3,6 @@
 import gc
 import weakref
 from collections.abc import Iterator
-from contextlib import suppress
 from threading import Event, Semaphore, Thread
 
 import numpy as np
@@ -17,7 +16,7 @@ from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError
 from attnviz.core.record import Record
 from attnviz.sources.scratch import Scratch
-from attnviz.ui.shared import cache, sizes
+from attnviz.ui.shared import cache
 
 SOURCE = Scratch(num_heads=2, d_model=16, num_layers=2)
 SITE = Site("encoder", 0)
@@ -33,7 +32,7 @@ def empty() -> Iterator[None]:
 
 
 def bytes_of(value: object) -> int:
-    return sum(sizes.parts(value).values())
+    return sum(cache.parts(value).values())
 
 
 def looked_at(text: str) -> Record:
@@ -122,46 +121,6 @@ def test_room_for_a_record_is_made_before_it_is_run(monkeypatch):
     assert cache.record(SOURCE, ("sat " * 300,))
 
 
-def test_pages_with_long_texts_take_turns_and_others_do_not_wait(monkeypatch):
-    """What a page uses is in memory until its run ends, however little is kept."""
-    monkeypatch.setattr(cache, "LONG", 100_000)
-    inside, go_on, at_once, most = Semaphore(0), Event(), set(), []
-
-    def run(number: int) -> None:
-        with cache.page():
-            for edits in (Edits(), Edits(temperature=2.0)):  # a page asks more than once, and waits once
-                cache.record(SOURCE, (f"{number} cat " * 200,), edits)
-            at_once.add(number)
-            most.append(len(at_once))
-            inside.release()
-            go_on.wait(PATIENCE)
-            at_once.remove(number)
-
-    pages = [Thread(target=run, args=(number,), daemon=True) for number in range(2 * cache.MOST_LONG)]
-    for page in pages:
-        page.start()
-    for _ in range(cache.MOST_LONG):
-        assert inside.acquire(timeout=PATIENCE)
-    with cache.page():
-        assert cache.record(SOURCE, ("short",))
-    go_on.set()
-    for page in pages:
-        page.join(PATIENCE)
-        assert not page.is_alive()
-
-    assert len(most) == 2 * cache.MOST_LONG
-    assert max(most) <= cache.MOST_LONG
-
-
-def test_a_page_that_fails_keeps_no_other_waiting(monkeypatch):
-    """An error, or Streamlit ending its run for the next one, comes anywhere."""
-    monkeypatch.setattr(cache, "LONG", 100_000)
-    for _ in range(2 * cache.MOST_LONG):
-        with suppress(KeyboardInterrupt), cache.page():
-            cache.record(SOURCE, ("cat " * 400,))
-            raise KeyboardInterrupt
-
-
 def page_of(name: str) -> None:
     from importlib import import_module
 
@@ -240,4 +199,4 @@ def test_a_record_counts_its_queries_keys_and_values():
     tensors = 2 * sum(part.nbytes for part in (step.query, step.key, step.value, step.logsumexp)) + record.output.nbytes
 
     assert tensors <= bytes_of(record) < tensors + 60_000
-    assert sizes.parts(record).keys() <= sizes.parts(figure).keys()
+    assert cache.parts(record).keys() <= cache.parts(figure).keys()

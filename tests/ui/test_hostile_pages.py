@@ -9,7 +9,7 @@ from examples import some
 from test_pages import heads_page, html, masks_page, opened
 
 TOKENIZERS = ("words", "characters", "bpe")
-SETTINGS = ("off", "cell", "mask", "tokenizer", "seed", "site", "show", "sums", "colors", "empty")
+SETTINGS = ("off", "cell", "mask", "tokenizer", "seed", "site", "show", "colors", "empty")
 
 
 def linked(text: str) -> str:
@@ -55,7 +55,7 @@ def test_hostile_settings_open_the_default_with_one_notice(text):
     assert f"And {len(SETTINGS) - 2} more." in html(app)
 
 
-@pytest.mark.parametrize("name", ["tokenizer", "seed", "sums", "colors", "empty"])
+@pytest.mark.parametrize("name", ["tokenizer", "seed", "colors", "empty"])
 def test_an_empty_setting_is_a_bad_one(name):
     """A control would take it for a choice of nothing."""
     app = opened(**{name: ""})

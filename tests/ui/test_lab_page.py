@@ -363,20 +363,6 @@ def masks_of(text: str) -> str:
     return html(app)
 
 
-def test_a_phone_holds_several_changes_in_one_menu():
-    """Where one line is all the room there is; a single change stands in it itself."""
-    app = opened(masks_page, mask="subsequent.window-1")
-    app.checkbox(key="narrow").check().run()
-    menus = [one.proto.popover.label for one in app.get("popover")]
-
-    assert menus.count("2 changes") == 1
-
-    click(app, "chip 0")
-
-    assert mask(app) == "window-1"
-    assert not [one for one in app.get("popover") if "changes" in one.proto.popover.label]
-
-
 def test_rules_that_block_nothing_more_say_so():
     """A causal mask where it is built in, and a window as wide as the text; not one that blocks."""
     built_in, wide, narrow = (
@@ -388,16 +374,3 @@ def test_rules_that_block_nothing_more_say_so():
     assert button(built_in, "Causal (hide the future) · already built in")
     assert "These rules block no cell here." in html(wide)
     assert "these rules" not in html(narrow).lower()
-
-
-def test_a_phone_shows_the_legend_in_the_place_of_what_the_first_tab_answers():
-    """Its buttons say that, too; the other tabs begin with what they answer, as on a large screen."""
-    compose, conventions = words.ASKS[:2]
-    app, other = opened(masks_page), opened(masks_page, tab="Conventions")
-    assert compose in html(app)
-
-    for one in (app, other):
-        one.checkbox(key="narrow").check().run()
-
-    assert compose not in html(app)
-    assert conventions in html(other)

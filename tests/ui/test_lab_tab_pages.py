@@ -104,8 +104,8 @@ def test_a_causal_mask_inverted_by_mistake_is_named_and_leaks_and_is_undone():
 
     app.button(key="mistake").click().run()
 
-    assert app.session_state["state"][MASK] == Stack((Entry(Subsequent(), negated=True),))
-    assert app.session_state["state"][TAB] == "Leak test"
+    assert app.session_state["state"].state[MASK] == Stack((Entry(Subsequent(), negated=True),))
+    assert app.session_state["state"].state[TAB] == "Leak test"
     assert "21 leaks:" in html(app)
 
     button(app, "Undo the mistake").click().run()
@@ -116,14 +116,14 @@ def test_a_causal_mask_inverted_by_mistake_is_named_and_leaks_and_is_undone():
 def test_undoing_a_mistake_leaves_a_trained_model_as_it_was():
     """The mask was the decoder's own: there is no rule on the page afterwards, as there was none before."""
     app = misread(model="translator")
-    before = app.session_state["state"][MASK], app.session_state["state"][OWN_MASK]
+    before = app.session_state["state"].state[MASK], app.session_state["state"].state[OWN_MASK]
     app.button(key="mistake").click().run()
 
-    assert not app.session_state["state"][OWN_MASK]
+    assert not app.session_state["state"].state[OWN_MASK]
 
     button(app, "Undo the mistake").click().run()
 
-    assert (app.session_state["state"][MASK], app.session_state["state"][OWN_MASK]) == before
+    assert (app.session_state["state"].state[MASK], app.session_state["state"].state[OWN_MASK]) == before
     assert "Original model" in captions(app)
     assert "mask" not in app.query_params
 
@@ -133,7 +133,7 @@ def test_what_was_meant_is_promised_where_nothing_was_blocked():
     app = misread(mask="none")
     app.button(key="mistake").click().run()
 
-    assert app.session_state["state"][PROMISE] == "what was meant"
+    assert app.session_state["state"].state[PROMISE] == "what was meant"
     assert "expected: full" in html(app)
 
 

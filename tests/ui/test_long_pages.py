@@ -2,14 +2,13 @@
 
 from functools import partial, wraps
 from importlib import import_module
-from types import SimpleNamespace
 
 import pytest
 from allocations import Held
 from streamlit.testing.v1 import AppTest
 
+from attnviz.core import jobs
 from attnviz.metrics import blocks
-from attnviz.ui.shared import runs
 
 N = 4_200
 TEXT = " ".join(f"w{i % 97}{'.' * (i % 15 == 14)}" for i in range(N))
@@ -66,7 +65,7 @@ def test_no_page_holds_the_square_of_the_tokens(name, link, monkeypatch):
         held.append(one)
 
     monkeypatch.setattr(attnviz.ui, "measured_page", measured, raising=False)
-    monkeypatch.setattr(runs, "threading", SimpleNamespace(Thread=Here))
+    monkeypatch.setattr(jobs, "Thread", Here)
     monkeypatch.setattr(blocks, "BLOCK", 2**18)
     for text in ("a b c. d e f", TEXT):
         app = AppTest.from_function(long_page, default_timeout=600)

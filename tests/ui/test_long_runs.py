@@ -3,18 +3,17 @@
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
-from threading import Event, Thread, current_thread
+from threading import Event
 
 import pytest
 from test_hostile_pages import compare_page, overview_page
 from test_pages import button, heads_page, html, masks_page, opened
 
 from attnviz import ablation, api, texts
-from attnviz.charts import size
-from attnviz.core import attention, progress
+from attnviz.core import attention, jobs, progress
 from attnviz.core.errors import Canceled
 from attnviz.core.record import Record
-from attnviz.metrics import beside, rows, tiles
+from attnviz.metrics import beside
 from attnviz.sources import estimate
 from attnviz.sources.constructed import Constructed
 from attnviz.ui.overview import numbers
@@ -54,7 +53,7 @@ def slow(monkeypatch):
 
 def settled() -> None:
     """Wait until no run is going on."""
-    for run in tuple(runs._runs.values()):
+    for run in runs.JOBS.running:
         assert run.settled.wait(PATIENCE)
 
 
@@ -76,33 +75,10 @@ def test_a_long_run_shows_how_far_it_is_and_then_the_page(slow):
     assert not app.get("progress")
 
 
-def test_the_tiles_that_a_page_shows_first_are_made_in_the_thread_of_its_run(slow, monkeypatch):
-    """Of the chosen head; when the page is drawn they are there."""
-    for module, name in ((size, "RECTANGLES"), (size, "PIXELS"), (rows, "LONG")):
-        monkeypatch.setattr(module, name, 3)
-    made, pooled = [], tiles.Tiles.pooled
-
-    def noted(these: tiles.Tiles, largest_alone: bool = False) -> tiles.Pooled:
-        made.append((current_thread().name, largest_alone))
-        return pooled(these, largest_alone=largest_alone)
-
-    monkeypatch.setattr(tiles.Tiles, "pooled", noted)
-    app = opened(model="constructed", text=f"{TEXT} in tiles", show="1")
-    slow.set()
-    settled()
-    assert made == [("attnviz-run", False)]
-
-    app.run()
-
-    assert app.get("vega_lite_chart")
-    assert made.count(("attnviz-run", False)) == 1
-    assert not [thread for thread, largest_alone in made[1:] if not largest_alone]
-
-
 def test_a_canceled_run_ends_and_leaves_text_and_state(slow):
     app = opened(model="constructed", text=TEXT, off="d0.1")
     assert slow.began.wait(PATIENCE)
-    (run,) = runs._runs.values()
+    (run,) = runs.JOBS.running
 
     app = button(app, "Cancel").click().run()
 
@@ -129,18 +105,19 @@ def test_two_sessions_share_a_run_and_one_that_cancels_leaves_it_to_the_other(sl
     found, session = [], iter(("one", "two"))
 
     def ask(name: str) -> None:
-        monkeypatch.setattr(runs.state, "session", lambda: name)
+        monkeypatch.setattr(runs.streamlit_internals, "session_id", lambda: name)
         monkeypatch.setattr(runs.state, "get", lambda setting: setting.default)
+        monkeypatch.setattr(runs.state, "put", lambda setting, value: None)
         with pytest.raises(runs.Waiting) as waiting:
             cache.record(api.load("constructed"), (f"{TEXT} shared",))
-        found.append(waiting.value.run)
+        found.append(waiting.value.job)
 
     for name in session:
         ask(name)
     run = found[0]
     assert found[1] is run
 
-    monkeypatch.setattr(runs.state, "session", lambda: "one")
+    monkeypatch.setattr(runs.streamlit_internals, "session_id", lambda: "one")
     runs.leave()
     assert run.is_wanted()
     slow.set()
@@ -155,28 +132,12 @@ def test_a_run_that_nobody_waits_for_ends(slow, monkeypatch):
     """Its page was closed, and not loaded again."""
     opened(model="constructed", text=f"{TEXT} alone")
     assert slow.began.wait(PATIENCE)
-    (run,) = runs._runs.values()
-    monkeypatch.setattr(runs, "GRACE", 0.0)
-    monkeypatch.setattr(runs.arrivals, "is_there", lambda session: False)
+    (run,) = runs.JOBS.running
+    monkeypatch.setattr(jobs, "GRACE", 0.0)
+    monkeypatch.setattr(run, "is_connected", lambda session: False)
 
     assert run.settled.wait(PATIENCE)
     assert isinstance(run.error, Canceled)
-
-
-def test_more_runs_than_may_compute_at_once_wait_for_their_turn(slow):
-    threads = [
-        Thread(target=runs.Run(1, key=i, sessions={""}).work, args=(lambda: api.analyze(TEXT, "constructed"),))
-        for i in range(runs.MOST + 1)
-    ]
-    for thread in threads:
-        thread.start()
-    assert slow.began.wait(PATIENCE)
-
-    assert len(slow.made) <= runs.MOST
-    slow.set()
-    for thread in threads:
-        thread.join(PATIENCE)
-    assert len(slow.made) == len(threads)
 
 
 def test_beyond_the_budget_one_sentence_has_the_numbers_and_ways_on(monkeypatch):
@@ -262,7 +223,7 @@ def test_on_heads_the_map_is_there_before_all_others_are_and_says_how_far_they_a
     app = opened(model="constructed", text=TEXT)
 
     assert began.wait(PATIENCE)
-    (run,) = runs._runs.values()
+    (run,) = runs.JOBS.running
     assert len(app.get("vega_lite_chart")) == 1
     (bar,) = app.get("progress")
     assert bar.proto.text == "4 maps · 12%"
@@ -318,7 +279,7 @@ def test_what_is_measured_of_all_heads_says_how_far_it_is_and_can_be_canceled(pa
         app.button(key="measure heads").click().run()
     (bar,) = app.get("progress")
     assert bar.proto.text == said
-    (run,) = runs._runs.values()
+    (run,) = runs.JOBS.running
 
     button(app, "Cancel").click().run()
 

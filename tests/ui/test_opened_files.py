@@ -173,7 +173,7 @@ def test_a_session_has_few_files_and_each_can_be_closed(weights):
 
     button(app, "Close this file").click().run()
     assert app.selectbox(key="model").value == "translator"
-    assert len(app.session_state[_KEY][opened.OPEN]) == 3
+    assert len(app.session_state[_KEY].state[opened.OPEN]) == 3
 
 
 def test_files_of_all_sessions_have_a_bound(weights, monkeypatch):
@@ -186,7 +186,7 @@ def test_a_file_is_gone_with_its_session(case):
     """No other session sees it; nothing that was made of it stays in memory, drawn and changed as it was."""
     app = drop(page(off="d0.1"), ("case.attn", case))
     app.run()
-    record = weakref.ref(app.session_state[_KEY][opened.OPEN]["file:case.attn"].record)
+    record = weakref.ref(app.session_state[_KEY].state[opened.OPEN]["file:case.attn"].record)
     assert "case.attn" not in page().selectbox(key="model").options
     kept = len(cache.KEPT)
 

@@ -24,8 +24,11 @@ def masks_page():
 
 
 def opened(page=heads_page, **link) -> AppTest:
-    """A page opened by a link: with random weights if it says nothing of a model, without a link if that is None."""
+    """A page opened by a link, with its menus open: with random weights if it says nothing of a model, without a link
+    if that is None."""
     app = AppTest.from_function(page, default_timeout=60)
+    for menu in ("mask menu", "display", "parameters", "training step"):
+        app.session_state[menu] = True
     for name, value in ({"model": "scratch"} | link).items():
         if value is not None:
             app.query_params[name] = value
@@ -128,7 +131,11 @@ def test_the_states_of_the_latest_addresses_are_kept_for_back(monkeypatch):
     for text in ("two", "three", "four"):
         app.text_area(key="text").set_value(text).run()
 
-    assert [dict(link)["text"] for link in app.session_state["state"][state.SEEN]] == [("two",), ("three",), ("four",)]
+    assert [dict(link)["text"] for link in app.session_state["state"].state[state.SEEN]] == [
+        ("two",),
+        ("three",),
+        ("four",),
+    ]
 
 
 def test_a_head_that_is_off_is_named_and_can_be_put_back():
@@ -246,7 +253,7 @@ def test_padding_can_be_left_unmasked():
 
 @pytest.mark.parametrize("page", [heads_page, masks_page])
 def test_rows_without_keys_follow_a_policy_that_can_be_chosen(page):
-    """The choice comes where a mask leaves a query nothing; an error is one sentence, and can be taken back."""
+    """The choice stands in the menu of masks; an error is one sentence, and can be taken back."""
     app = opened(page, mask="prefix-0")
     policies = app.button_group(key="empty")
     for policy in ("nan", "uniform"):
@@ -283,7 +290,7 @@ def test_looking_at_the_masks_page_changes_nothing():
     """Its subsequent mask is for looking; on the Heads page nothing is masked until somebody chooses."""
     app = opened(masks_page)
 
-    assert app.session_state["state"][MASK] is None
+    assert app.session_state["state"].state[MASK] is None
     assert "Original model" in captions(opened())
 
 

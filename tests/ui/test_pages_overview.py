@@ -79,20 +79,6 @@ def test_the_table_begins_with_what_leads_it():
     assert re.search(r"Previous token: head \d of \w+ layer \d has the most, 1\.00\. How much weight", html(app))
 
 
-def test_on_a_phone_the_table_begins_with_what_matters():
-    """The change of the prediction as a bar, then the role, which is wrapped; once asked for, every other number."""
-    app = opened(overview_page, model="story", panel="Table")
-    app.checkbox(key="narrow").check().run()
-
-    assert not app.exception
-    assert [*app.dataframe[0].value] == ["mark", "place", "divergence", "role"]
-    assert '"divergence": {"label": "Change (nats)"' in app.dataframe[0].proto.columns
-    assert '"type": "progress"' in app.dataframe[0].proto.columns.partition('"divergence"')[2]
-
-    app.toggle(key="all numbers").set_value(True).run()
-    assert len(app.dataframe[0].value.columns) == 3 + 18
-
-
 @pytest.mark.parametrize("panel", ["Table", "Switch-off test", "Over many texts"])
 def test_the_framed_head_is_marked_in_every_table(panel):
     """By a sign and by the color of its frame; where it is filtered out, no head is."""
@@ -327,15 +313,6 @@ def test_many_texts_give_means_and_spreads_beside_the_text_at_hand():
     assert first not in html(app)  # the list is folded
     app.session_state["the texts"] = True
     assert first in html(app.run())
-
-
-def test_on_a_phone_the_table_of_many_texts_fits_the_screen():
-    """The standard deviation is left to the bars and the sentence."""
-    app = opened(overview_page, model="induction", panel="Over many texts")
-    assert "spread" in app.dataframe[0].value
-    app.checkbox(key="narrow").check().run()
-
-    assert [*app.dataframe[0].value] == ["mark", "place", "here", "typical", "mean"]
 
 
 def test_many_texts_are_listed_where_measuring_takes_long(monkeypatch):

@@ -267,7 +267,7 @@ def test_it_opens_on_the_head_with_the_clearest_role(folder, monkeypatch):
     app = pretrained(model, text=CAT)
 
     assert (app.query_params["site"], app.query_params["show"]) == ("e1", "1")
-    assert app.session_state["state"][SHOW] == 1
+    assert app.session_state["state"].state[SHOW] == 1
     assert pretrained(model, text=CAT, show="2").query_params["show"] == "2"
 
 
@@ -479,7 +479,7 @@ def test_a_link_restores_what_it_says_also_after_a_wait(folder):
 
     assert 'class="note' not in html(app)
     assert {name: app.query_params[name] for name in link} == link
-    assert (app.session_state["state"][SENTENCE], app.session_state["state"][COLORS]) == (2, "logarithmic")
+    assert (app.session_state["state"].state[SENTENCE], app.session_state["state"].state[COLORS]) == (2, "logarithmic")
     assert button(app, "padding not masked")
     assert button(app, "head 2 of encoder layer 1 off")
 

@@ -14,7 +14,7 @@ LINES = "The cat sat.\n\n  It was tired. \nÄrger"
 
 
 def text_of(app) -> str:
-    return app.session_state[_KEY][examples.TEXT]
+    return app.session_state[_KEY].state[examples.TEXT]
 
 
 @pytest.mark.parametrize(

@@ -88,9 +88,7 @@ def _open_other(name: str) -> None:
 
 
 def _places() -> tuple[DeltaGenerator, DeltaGenerator, DeltaGenerator]:
-    """For questions, texts, and numbers: on a phone in this order, else in two columns."""
-    if look.room():
-        return st.container(), st.container(), st.container()
+    """For questions, texts, and numbers."""
     with st.container(horizontal=True, gap="large"):
         beside, chosen = st.container(width=560), st.container(width="stretch", key="over-corpus")
         return beside.container(), chosen, beside.container()
@@ -107,8 +105,9 @@ def _roles(at: Look, known: tuple[Behavior, ...]) -> None:
     """Each known role with its head; a click leads to it and its examples."""
     if not known:
         return
-    with pictures.part(words.ROLES, "all roles", opened=True) as is_open, st.container(gap="xsmall", key="questions"):
-        for i, one in enumerate(known if is_open else ()):
+    heading(words.ROLES)
+    with st.container(gap="xsmall", key="questions"):
+        for i, one in enumerate(known):
             _role(at, one, i)
 
 
@@ -128,7 +127,7 @@ def _map(at: Look, found: Atlas, heads: pd.DataFrame) -> None:
     with st.container(horizontal=True, gap="small"):
         axes = zip((common.X_AXIS, common.Y_AXIS), (X, Y), begins, strict=True)
         x, y = (_number(title, setting, there, opening) for title, setting, opening in axes)
-    drawn = {"dark": at.dark, "room": look.room(), "focused": (at.site, at.head), "rev": look.rev("atlas")}
+    drawn = {"dark": at.dark, "focused": (at.site, at.head), "rev": look.rev("atlas")}
     figure = figures.over_corpus(found.plan.model.name, heads, x, y, found.texts, titles=TITLES, **drawn)
     pictures.show(figure, "atlas", select="head", on_select=_select)
 
@@ -156,19 +155,16 @@ def _numbers(at: Look, row: pd.Series) -> None:
     here = findings.numbers(at.record, at.sentence, at.site)
     there = [name for name in TITLES if row[f"{name}_texts"]]
     few, more = [name for name in there if name in FEW], [name for name in there if name not in FEW]
-    with pictures.part(common.NUMBERS, "atlas card") as is_open:
-        if is_open:
-            _table(few, row, here, at.number)
-            quiet(" ".join((words.COUNTED_THE_SAME, *([] if look.room() else [words.SPREAD]))))
+    heading(common.NUMBERS)
+    _table(few, row, here, at.number)
+    quiet(f"{words.COUNTED_THE_SAME} {words.SPREAD}")
     with pictures.folded(words.MORE_NUMBERS.format(count=len(more)), key="atlas numbers") as is_open:
         if is_open:
             _table(more, row, here, at.number)
 
 
 def _table(names: list[str], row: pd.Series, here: pd.DataFrame | None, head: int) -> None:
-    """On a phone without how far texts are apart."""
-    shown = 3 if look.room() else len(words.HEAD)
-    table([_cells(name, row, here, head)[:shown] for name in names], words.HEAD[:shown], numbers=range(1, shown))
+    table([_cells(name, row, here, head) for name in names], words.HEAD, numbers=range(1, len(words.HEAD)))
 
 
 def _named(name: str) -> str:
@@ -180,7 +176,7 @@ def _distance(at: Look, found: Atlas) -> None:
     """How far a head looks over the corpus."""
     curve = found.table("distances", at.site, at.number)
     if len(curve):
-        drawn = {"dark": at.dark, "room": look.room()}
+        drawn = {"dark": at.dark}
         figure = figures.distance_over_corpus(found.plan.model.name, at.site.head(at.head), curve, found.texts, **drawn)
         pictures.show(figure, "atlas distance", common.BY_DISTANCE)
 

@@ -15,7 +15,7 @@ from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.setting import kept
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import in_words, quiet
+from attnviz.ui.shared.text import heading, in_words, quiet
 
 ASKED = kept("compare heads", False)
 
@@ -28,9 +28,8 @@ _divergences = cache.kept(alike.divergences)
 
 def panel(at: Look) -> None:
     """This head beside all others of its kind."""
-    with pictures.part(words.ALL_OTHERS, "all others") as is_open:
-        if is_open:
-            _others(at)
+    heading(words.ALL_OTHERS)
+    _others(at)
 
 
 def _others(at: Look) -> None:

@@ -19,6 +19,7 @@ from attnviz.core.errors import AttnvizError, InputError, quoted
 from attnviz.core.record import Record
 from attnviz.metrics.beside import Side, written
 from attnviz.sources.base import Source
+from attnviz.ui import streamlit_internals
 from attnviz.ui.compare import words
 from attnviz.ui.shared import arrivals, cache, files, look, pretrained, state
 from attnviz.ui.shared.examples import KNOWN
@@ -91,10 +92,9 @@ def side(a: Look, place: DeltaGenerator) -> Side | AttnvizError:
     """The controls of B in one row at a place, and B; or why there is none."""
     with place, st.container(horizontal=True, vertical_alignment="center", gap="small", key="compare with"):
         other = _what(a, place)
-        below = other.what == "sentence" and look.room() is not None  # where all of it can be read
         wide = "stretch" if other.what == "sentence" else "content"
         row = {"horizontal": True, "vertical_alignment": "center", "gap": "small", "width": wide}
-        own = place if below else st.container(**row)
+        own = st.container(**row)
     make = {"sentence": _sentence, "head": _head, "model": _model, "untouched": _untouched, "step": _step}[other.what]
     try:
         return make(a, other, own)
@@ -128,12 +128,12 @@ def _chosen_from(a: Look, what: str, options: list[str]) -> None:
     def choose(now: State, what: str) -> State:
         return now.put(B, now[KEPT].get(what) or _begins(a, what))
 
-    phone, waits = look.room() is not None, a.edits == Edits() and not (a.source.read_only or a.source.alone)
+    waits = a.edits == Edits() and not (a.source.read_only or a.source.alone)
     names = words.OTHERS | ({"untouched": words.NOTHING_CHANGED} if waits else {})
-    shown = {"shown": what, "at": "what", "step": choose, "width": 156 if phone and what == "head" else 204}
+    shown = {"shown": what, "at": "what", "step": choose, "width": 204}
     shown["format_func"] = lambda what: words.B_WITH.format(other=names[what])
     options = [*options, *["untouched"] * waits]
-    control(st.selectbox, words.COMPARE_WITH, B, options, lead="" if phone else words.COMPARE_WITH, **shown)
+    control(st.selectbox, words.COMPARE_WITH, B, options, lead=words.COMPARE_WITH, **shown)
 
 
 def _missing(a: Look) -> set[str]:
@@ -252,8 +252,7 @@ def _model(a: Look, other: Other, own: DeltaGenerator) -> Side:
     if name not in names:
         note(words.NO_MODEL.format(missing=quoted(str(name)), instead=quoted(names[0])), "notice")
         name = names[0]
-    width = 140 if look.room() else 230
-    _ask(own, st.selectbox, words.MODEL, "model", name, names, format_func=files.title, width=width)
+    _ask(own, st.selectbox, words.MODEL, "model", name, names, format_func=files.title, width=230)
     source = _source(name)
     lines = source.one_run or cache.texts(clean(_text(a)))
     cache.sentences(source, lines)
@@ -287,7 +286,7 @@ def _source(name: str) -> Source:
 
 
 def _pretrained(name: str) -> Source:
-    arrival = arrivals.wait_for(name, state.session())
+    arrival = arrivals.wait_for(name, streamlit_internals.session_id())
     arrival.settled.wait(PATIENCE)
     if arrival.source is None:
         raise arrival.error or InputError(words.NOT_LOADED.format(model=quoted(name)))

@@ -95,7 +95,7 @@ def _answered(found: Beside, cell: Cell | None) -> None:
 
 def _drawn(bar: Bar, found: Beside, cell: Cell | None, *, shown: bool = True) -> figures.Figure:
     """The three maps, if they are shown, and what of the toolbar is theirs."""
-    drawn = {"dark": bar.at.dark, "rev": look.rev("cell"), "room": look.room_for_three()}
+    drawn = {"dark": bar.at.dark, "rev": look.rev("cell")}
     figure = figures.difference(found, selected=cell, **drawn)
     if found.is_long:
         figure = replace(figure, seconds=_cost(bar.at, found).seconds)
@@ -190,7 +190,7 @@ def _side_by_side(bar: Bar, a: Side, b: Side) -> None:
     for column, name, side in zip(st.columns(2), "AB", (a, b), strict=True):
         with column:
             heading(name)
-            shown = {"sentence": side.sentence, "dark": look.is_dark(), "room": look.room(), "domain": "fixed"}
+            shown = {"sentence": side.sentence, "dark": look.is_dark(), "domain": "fixed"}
             cost = estimate.of_maps(side.record.step(side.site))
             figure = cache.drawn(figures.head, side.record, side.site, side.head, cost=cost, **shown)
             pictures.show(figure, key=f"map {name}", what=words.MAP.format(side=name))

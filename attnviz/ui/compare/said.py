@@ -37,9 +37,7 @@ def both(a: Side, b: Side, found: Beside | None, cell: tuple[int, int] | None) -
                 called = words.SIDE.format(side=name, what=apart[i]) if apart else name
                 says.one(called, side.record, other.record, position, (side.sentence, other.sentence), positions)
     if options := _effects(a, b):
-        with pictures.part(words.HOW_PROBABLE, "predictions", titled=False) as is_open:
-            if is_open:
-                _figures(sides, positions, says.one_of(options, words.PREDICTIONS))
+        _figures(sides, positions, says.one_of(options, words.PREDICTIONS))
 
 
 def _figures(sides: list[tuple[str, Side]], positions: tuple[int, ...], effect: str) -> None:

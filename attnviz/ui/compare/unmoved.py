@@ -51,7 +51,7 @@ def _drawn(at: Look, options: list[str], position: int) -> dict[str, tuple[figur
 
 
 def _figure(at: Look, effect: str, position: int) -> figures.Figure:
-    alone = look.room() is None and effect in (says.NEXT, says.BLANK) and len(says.choices(at.record, at.sentence)) == 2
+    alone = effect in (says.NEXT, says.BLANK) and len(says.choices(at.record, at.sentence)) == 2
     room = {"room": WIDE} if alone else {}
     return says.drawn(effect, at.record, at.before, position, sentence=at.sentence, dark=at.dark, **room)
 

@@ -45,7 +45,7 @@ EXPORT_BARS = "Export predictions"
 SAME_PREDICTIONS = "A and B predict the same."
 MOVED_AT, COMPARE_HEAD = "{why} The first weights that move are those of {site}.", "Compare {head}"
 
-PREDICTIONS, HOW_PROBABLE, FIGURE_OF = "Predictions", "How probable each prediction is", "{figure} of {side}"
+PREDICTIONS, FIGURE_OF = "Predictions", "{figure} of {side}"
 ONE_VECTOR = "A and B are the same run, so the sentence has one vector."
 SIDE = "{side} ({what})"
 ONE_RUN, A_AND_B = "A and B are the same run, so there is one prediction.", "A and B"

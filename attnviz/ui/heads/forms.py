@@ -49,11 +49,9 @@ SIDE = choice("side", SIDES, SIDES[0], "tab")
 
 
 def form(at: Look) -> str:
-    """How the head is shown; as a picture where its positions are patches of one. On a phone it is chosen of a list."""
+    """How the head is shown; as a picture where its positions are patches of one."""
     there = [form for form in KEYS if form != "picture" or figures.on_grid(at.record, at.site)]
     options = {"shown": state.one_of(FORM, there), "lead": ""}
-    if look.room():
-        return control(st.selectbox, words.SHOWN_AS, FORM, there, at="listed", **options)
     return control(st.segmented_control, words.SHOWN_AS, FORM, there, **options)
 
 
@@ -148,7 +146,7 @@ def figure(form: str, at: Look, shown: dict) -> Figure:
 
 def is_wide(form: str, at: Look, shown: dict) -> bool:
     """Whether what is said of the head has no room right of its map: it then stands under the thumbnails."""
-    if form != "map" or look.room():
+    if form != "map":
         return False
     return figures.wide(at.record, at.site, sentence=at.sentence, **shown, **zoom.part(at, shown["view"])) > ROOM
 

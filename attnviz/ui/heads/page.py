@@ -1,31 +1,26 @@
 """Every head of a site, one of them large as a map, lines, text or picture, what it does, and what the model says."""
 
-from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 
 import streamlit as st
 
-from attnviz import figures, views
-from attnviz.charts.size import size_of
-from attnviz.core.edits import Site
-from attnviz.core.record import Record
+from attnviz import figures
 from attnviz.figures import Figure
 from attnviz.sources.base import Source
 from attnviz.ui.heads import forms, words
-from attnviz.ui.shared import cache, edits, everything, findings, look, pictures, runs, says, state, toolbar, zoom
+from attnviz.ui.shared import cache, edits, everything, findings, look, pictures, runs, says, toolbar, zoom
 from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.text import label
 
 
 def page(source: Source, lines: tuple[str, ...]) -> None:
-    bar = toolbar.bar(source, lines, combined=True, first=_tiles if forms.whole_map() else None)
+    bar = toolbar.bar(source, lines, combined=True)
     at = bar.at
-    with bar.where if look.room() else bar.view:
-        form = forms.form(at)
     with bar.view:
+        form = forms.form(at)
         shown = look.display(at, form)
         if form == "map":
             zoom.ways(at)
@@ -48,21 +43,6 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
     pictures.numbers_of_one(drawn, key)
     with bar.export:
         pictures.take_one(drawn, key, more=partial(everything.button, at, (figure,)))
-    at.draw_ahead(edits.likely(at, state.now()), partial(_pictures, form, shown))
-
-
-def _pictures(form: str, shown: dict, at: Look) -> Iterator[Figure]:
-    """All that the page draws, large picture first."""
-    yield forms.figure(form, at, shown)
-    yield from says.likely(at)
-    yield _thumbnails(form, at, shown, _where(at, shown, paired=not forms.is_wide(form, at, shown)))
-
-
-def _tiles(site: Site, head: int | str, sentence: int, record: Record) -> None:
-    """The tiles of the large map, which are kept: of 32,768 tokens they take seconds."""
-    seen = views.see(record, site, sentence=sentence)
-    if (tile := size_of(len(seen.queries), len(seen.keys)).tile) > 1:
-        seen.cells([head], tile)
 
 
 def _beside(form: str, at: Look, shown: dict, is_wide: bool) -> dict[str, tuple[Figure, str]]:
@@ -91,7 +71,7 @@ def _every(form: str, at: Look, shown: dict, *, paired: bool) -> Figure:
 
 def _where(at: Look, shown: dict, *, paired: bool) -> dict:
     """What says where thumbnails stand: small ones where words stand under them."""
-    return {"sentence": at.sentence, "view": shown["view"], "room": look.room(), "paired": paired}
+    return {"sentence": at.sentence, "view": shown["view"], "paired": paired}
 
 
 def _thumbnails(form: str, at: Look, shown: dict, where: dict) -> Figure:

@@ -13,7 +13,7 @@ from attnviz.figures import Figure
 from attnviz.lessons import bugs, peeking
 from attnviz.lessons.bugs import RIGHT, WRONG, Bug, Maps, Trained
 from attnviz.ui.learn import words
-from attnviz.ui.shared import cache, look, pictures, state
+from attnviz.ui.shared import cache, pictures, state
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.setting import Setting, State, coded, each, kept, reader, whole
 from attnviz.ui.shared.state import control
@@ -68,17 +68,10 @@ def _choice(number: int, found: frozenset[str], where: str) -> None:
     def named(one: int) -> str:
         return f":material/check: {one}" if tuple(NAMES)[one - 1] in found else str(one)
 
-    def titled(one: int) -> str:
-        bug = tuple(NAMES.values())[one - 1]
-        return f"{words.BUG} {one}: {bug.title}" if bug.name in found else f"{words.BUG} {one}"
-
     options = {"shown": number, "lead": "", "step": opened}
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="bugs"):
-        if look.room():
-            control(st.selectbox, words.BUG, BUG, range(1, len(NAMES) + 1), format_func=titled, **options)
-        else:
-            label(words.BUG)
-            control(st.segmented_control, words.BUG, BUG, range(1, len(NAMES) + 1), format_func=named, **options)
+        label(words.BUG)
+        control(st.segmented_control, words.BUG, BUG, range(1, len(NAMES) + 1), format_func=named, **options)
         quiet(words.FOUND_OF.format(found=len(found), all=len(NAMES), where=where))
 
 
@@ -93,7 +86,7 @@ def _shown(at: Look, made: Maps | Trained) -> None:
         runs = ((RIGHT, made.right.losses), (WRONG, made.wrong.losses))
         pictures.picture(cache.drawn(figures.losses, runs, peeking.GUESS, **at.styled), "losses")
         return
-    drawn = at.styled | ({} if at.styled["room"] else {"side": SIDE})
+    drawn = at.styled | {"side": SIDE}
     with st.container(horizontal=True, gap="medium", key="both maps"):
         for record, key in ((made.right, "right"), (made.wrong, "wrong")):
             pictures.picture(cache.drawn(_map, record, made.head, **drawn), key=f"bug {key}")

@@ -38,20 +38,20 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
         _open(lesson, number)
     _tried(step, number)
     _above(lesson, number)
-    phone, at = look.room() is not None, _looked_at(source, lines)
+    at = _looked_at(source, lines)
 
     # What is to be done stands beside the picture, else under the text: as choices do, which are large on a projector.
-    beside = not (phone or scenes.fill(step.shows) or (step.choices and state.get(PRESENT)))
-    with st.container(key="presented" if state.get(PRESENT) else "taught", horizontal=not phone, gap="medium"):
-        told = st.container(width="stretch" if phone else 400, key="told")
+    beside = not (scenes.fill(step.shows) or (step.choices and state.get(PRESENT)))
+    with st.container(key="presented" if state.get(PRESENT) else "taught", horizontal=True, gap="medium"):
+        told = st.container(width=400, key="told")
         shown = st.container(horizontal=beside, gap="medium", key="shown")
     with told:
-        _told(step, number, folded=phone)
+        _told(step, number)
         if not beside:
             _to_do(step)
     with shown, st.container(key="seen") if beside else nullcontext():
         scenes.draw(step.shows, at)
-    with shown.container(key="asked") if beside or phone else told:
+    with shown.container(key="asked") if beside else told:
         _do_and_answer(lesson, step, number, at, beside=beside)
 
 
@@ -106,9 +106,8 @@ def _chapters(lesson: Lesson, number: int) -> None:
 
     options = {"shown": number, "lead": "", "step": lambda now, one: opened(now, lesson, one), "whole_page": True}
     control(st.selectbox, words.CHAPTER, CHAPTER, there, format_func=titled, **options)
-    if not look.room():
-        after = words.COMES_NEXT.format(title=titled(number + 1)) if number + 1 in there else ""
-        quiet(words.OF_ALL.format(number=number, done=len(done & {*there}), all=len(lesson.steps)) + after)
+    after = words.COMES_NEXT.format(title=titled(number + 1)) if number + 1 in there else ""
+    quiet(words.OF_ALL.format(number=number, done=len(done & {*there}), all=len(lesson.steps)) + after)
 
 
 def _kept() -> None:
@@ -118,19 +117,12 @@ def _kept() -> None:
     block("", "quiet learned", "p", **{f"data-{name}": value for name, value in named.items()})
 
 
-def _told(step: Step, number: int, *, folded: bool) -> None:
-    """The idea, and the words that are new in it.
-
-    Args:
-        folded: whether all but the beginning of the idea is folded, as the picture is what a phone shows.
-    """
+def _told(step: Step, number: int) -> None:
+    """The idea, and the words that are new in it."""
     title(f"{number} · {step.title}")
-    idea, _, more = step.idea.strip().partition("\n\n") if folded else (step.idea, "", "")
-    st.markdown(idea)
-    names = words.DEFINITIONS.format(names=", ".join(one.name for one in step.terms)) if step.terms else ""
-    if more or names:
-        with st.expander(" · ".join(filter(None, (more and words.READ_ON, names)))):
-            st.markdown(more)
+    st.markdown(step.idea)
+    if step.terms:
+        with st.expander(words.DEFINITIONS.format(names=", ".join(one.name for one in step.terms))):
             for term in step.terms:
                 source = f" *{term.source}*" if term.source else ""
                 st.markdown(f"**{term.name}**: {term.means}.{source}")

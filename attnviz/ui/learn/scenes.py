@@ -70,7 +70,7 @@ def _columns(row: list[str]) -> list[list[str]]:
 
 def _map(at: Look, names: tuple[str, ...]) -> None:
     wide = LARGE if state.get(PRESENT) else ALONE if {*names} <= ROOMY else SIDE
-    drawn = at.drawn | {"row_sums": not SUMMED.isdisjoint(names)} | ({} if look.room() else {"side": wide})
+    drawn = at.drawn | {"row_sums": not SUMMED.isdisjoint(names)} | {"side": wide}
     figure = cache.drawn(figures.head, at.record, at.site, at.head, **drawn)
     pictures.picture(figure, "head", select="cell", on_select=look.select)
     if at.cell is None:  # a sentence about another row would answer another question
@@ -81,7 +81,7 @@ def _map(at: Look, names: tuple[str, ...]) -> None:
 
 def _heads(at: Look) -> None:
     """The heads of the layer, to choose one and to switch some off."""
-    where = {"sentence": at.sentence, "room": look.room()}
+    where = {"sentence": at.sentence}
     figure = cache.drawn(
         figures.heads, at.record, at.site, focused=at.head, rev=look.rev("head"), dark=at.dark, **where
     )
@@ -169,7 +169,7 @@ def _peeking(at: Look) -> None:
 
 def _answers(at: Look) -> None:
     """Where the answer of each row stands, hidden and not."""
-    tokens, side = at.tokens[0], {} if look.room() else {"side": HALF}
+    tokens, side = at.tokens[0], {"side": HALF}
     answers = api.predicted(at.record.read[at.sentence])
     row, answer = quoted_token(tokens[ROW].text, ROW), quoted_token(answers[ROW], ROW + 1)
     quiet(words.ANSWERS.format(row=row, answer=answer))

@@ -19,7 +19,10 @@ def menu(lesson: Lesson) -> None:
     if state.get(PRESENT):
         st.button(words.END, key="end presenting", on_click=state.put, args=(PRESENT, False), icon=":material/close:")
         return
-    with state.menu(words.TEACHERS, icon=":material/co_present:", type="tertiary", key="teachers"):
+    opened = state.menu(words.TEACHERS, icon=":material/co_present:", type="tertiary", key="teachers")
+    if not opened.open:
+        return
+    with opened:
         offered = [*lessons.SHIPPED, *([lessons.OWN] if os.environ.get(lessons.FILE) else [])]
         titles = {name: lessons.named(name).title for name in offered}
         shown = {"format_func": lambda name: titles.get(name, name), "step": _other, "whole_page": True, "width": 340}

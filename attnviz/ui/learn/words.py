@@ -5,7 +5,7 @@
 CHAPTER, OF_ALL, COMES_NEXT = "Chapter", "Chapter {number} of {all}, {done} done", ". After it: {title}"
 LESSON_HAS = "This lesson has chapters 1 to {chapters}."
 BACK_TO_TEXT = "Back to my text"
-READ_ON, DEFINITIONS = "Read on", "Definitions: {names}"
+DEFINITIONS = "Definitions: {names}"
 TRY_IT, YOUR_ANSWER = "Try it", "Your answer"
 FIRST_TRY = "Do what stands under “Try it” first, to see whether it is so."
 FIND_MORE = "Find {more} more first, to see whether it is so."

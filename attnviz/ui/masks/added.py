@@ -9,7 +9,7 @@ from attnviz.ui.masks.lab import Lab
 from attnviz.ui.shared import look, pictures, state
 from attnviz.ui.shared.edits import ADDED, Added
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import quiet
+from attnviz.ui.shared.text import heading, quiet
 
 START = Added(True, 0, 5.0)
 """What a modifier begins with when it is switched on."""
@@ -45,9 +45,8 @@ def shown(lab: Lab) -> None:
     """What is added to the scores of this head, by an edit or by the model itself: bias, beside the mask."""
     if lab.record.step(lab.site).scoring.bias == () or not isinstance(lab.head, int) or lab.record.read_only:
         return
-    with pictures.part(words.BIAS_OF_HEAD, key="bias of head") as is_open:
-        if is_open:
-            _picture(lab)
+    heading(words.BIAS_OF_HEAD)
+    _picture(lab)
 
 
 def _picture(lab: Lab) -> None:

@@ -19,7 +19,7 @@ from attnviz.figures.evidence import as_checked, evidence
 from attnviz.figures.states import Grid
 from attnviz.ui.masks import words
 from attnviz.ui.masks.lab import WITH_WORDS, Lab
-from attnviz.ui.shared import cache, look, pictures, state
+from attnviz.ui.shared import cache, pictures, state
 from attnviz.ui.shared.setting import Setting, choice, kept
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import clean, details_html, label, note, quiet, table_html, verdict
@@ -54,11 +54,11 @@ NEAR = "near-miss"
 
 
 def tab(lab: Lab) -> None:
-    what = control(st.selectbox if look.room() else st.pills, words.CHECK, WHAT, CHECKED, lead="")
+    what = control(st.pills, words.CHECK, WHAT, CHECKED, lead="")
     left = right = st.container()
     if what in (FILE, PASTED):
         with left, st.container(horizontal=True, gap="large"):
-            left = st.container(width="stretch" if look.room() else {FILE: 720, PASTED: 340}[what], key="given")
+            left = st.container(width={FILE: 720, PASTED: 340}[what], key="given")
             right = st.container(key="found")
     try:
         with left:
@@ -84,14 +84,12 @@ def _given(lab: Lab, what: str) -> tuple[str, Array, float] | None:
     if what == FILE:
         file = st.file_uploader(words.UPLOAD, [end[1:] for end in reading.ENDINGS], key="file")
         if file is None:
-            kinds = words.KINDS.format(kinds=", ".join(end[1:].upper() for end in reading.ENDINGS))
-            phone = look.room() is not None  # where the box cuts what it takes
-            quiet(words.NO_FILE, *[kinds] * phone)
-            _rules(opened=not phone)
+            quiet(words.NO_FILE)
+            _rules(opened=True)
             return None
         return _chosen(reading.read_file(clean(file.name), file.getvalue()))
     with st.container(gap=None, key="numbers box"):
-        typed = control(st.text_area, words.TYPE_NUMBERS, TYPED, height=140 if look.room() else 240)
+        typed = control(st.text_area, words.TYPE_NUMBERS, TYPED, height=240)
         st.button(words.CHECK_NUMBERS, key="check numbers", type="primary")  # a click ends the typing, which applies it
     return _chosen(reading.read_text(clean(typed)))
 

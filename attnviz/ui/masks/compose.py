@@ -1,6 +1,6 @@
 """The first tab: the rules, the mask they make, and the weights it causes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -12,7 +12,6 @@ from attnviz.core.masks import ALIGNMENTS
 from attnviz.ui.masks import added, boxes, explain, painting, rulelist, words
 from attnviz.ui.masks.lab import Lab
 from attnviz.ui.shared import cache, everything, look, mask, pictures, state, toolbar, zoom
-from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import Cell
 from attnviz.ui.shared.setting import Setting, kept
 from attnviz.ui.shared.state import control
@@ -25,8 +24,6 @@ DRAG: Setting[painting.Drag | None] = kept("drag", None)
 PAINT = kept("paint", False)
 OTHER, QUERIES = kept("other lengths", False), kept("number of queries", None)
 ALIGNMENT = kept("alignment of the grid", ALIGNMENTS[0])
-ON_PHONE = kept("map on a phone", words.PICTURES[0])
-"""Which of both maps stands in the one place that a phone has for them."""
 
 SIDE, LARGER, LETTERS, LETTER = 350, 390, 14, 8
 """Pixels of a map, so that both stand side by side, right of the rules, on a screen of 1440 pixels, and one where the
@@ -40,25 +37,22 @@ def tab(lab: Lab, bar: Bar) -> None:
     part = zoom.part(lab, shown["view"])
     told = pictures.told(lab, shown["view"], **part)
     drawn = lab.drawn | {"selected": told}
-    phone, chosen = look.room() is not None, words.PICTURES
-    if phone:
-        rulelist.known(lab)
-        chosen = (control(st.segmented_control, common.PICTURE, ON_PHONE, chosen, lead="", width="stretch"),)
     zoom.crumbs(lab)
     with st.container(horizontal=True, gap="small", key="compose"):
-        if not phone:
-            with st.container(width=240, gap="small", key="list"):
-                rulelist.known(lab)
-                _in_words(lab, shown["view"], told)
-                _rules(lab)
+        with st.container(width=240, gap="small", key="list"):
+            rulelist.known(lab)
+            _in_words(lab, shown["view"], told)
+            _rules(lab)
         with st.container(horizontal=True, gap="small", key="maps"):
             drawn |= {"side": _side(lab), "zooms": True}
             grid = _other_grid(lab, *lengths) if lengths else _grid(lab, drawn, paint, shown["view"], part)
-            explained = not (phone or lengths) and lab.mask is lab.record.step(lab.site).mask  # by the grid beside it
+            explained = not lengths and lab.mask is lab.record.step(lab.site).mask  # by the grid beside it
             head = _weights(lab, part, drawn | shown | part | {"explained": explained})
-            _shown(dict(zip(words.PICTURES, (grid, head), strict=True)), chosen)
-            if phone:
-                _in_words(lab, shown["view"], told)
+            with st.container(width="content"):
+                grid.draw()
+            leads_to(words.LEADS_TO)
+            with st.container(width="content"):
+                head.draw()
     _under(lab, grid.figure, head.figure, told, bar)
 
 
@@ -69,23 +63,11 @@ class Made(NamedTuple):
     draw: Callable[[], None]
 
 
-def _shown(made: dict[str, Made], chosen: Sequence[str]) -> None:
-    """The chosen pictures, an arrow between them."""
-    for i, name in enumerate(chosen):
-        if i:
-            leads_to(words.LEADS_TO)
-        with st.container(width="content"):
-            made[name].draw()
-
-
 def _under(lab: Lab, grid: figures.Figure, head: figures.Figure, told: Cell | None, bar: Bar) -> None:
     """What stands under both pictures, and the menu that saves them."""
     saved = {words.WEIGHTS: (head, "head"), words.MASK: (grid, "mask")}
     with bar.export:
         pictures.take_one(saved, "head", more=partial(everything.button, lab, (grid, head)))
-    if look.room():
-        with st.container(gap="small", key="list"):
-            _rules(lab)
     explain.explained(lab, told)
     added.shown(lab)
     boxes.table(lab)
@@ -102,7 +84,7 @@ def _view(lab: Lab) -> tuple[bool, tuple[int, str] | None, dict[str, object]]:
 
 
 def _rules(lab: Lab) -> None:
-    """What the mask is made of; on a phone, after the maps."""
+    """What the mask is made of."""
     rulelist.rules(lab)
     added.controls(lab)
 
@@ -117,9 +99,9 @@ def _in_words(lab: Lab, view: View, told: Cell | None) -> None:
 def _grid(lab: Lab, drawn: dict[str, Any], paint: bool, view: View, part: dict[str, slice]) -> Made:
     """The mask as a picture, on which cells can be painted."""
     brush = paint and view == View()
-    shown = {"predicted": _predicted(lab), "view": view, "counted": not look.room(), "brush": brush}
+    shown = {"predicted": _predicted(lab), "view": view, "counted": True, "brush": brush}
     says = lab.record.prediction is not None
-    shown |= {"targets": not says, "beside": says and not look.room()}
+    shown |= {"targets": not says, "beside": says}
     grid = figures.mask(lab.mask, *lab.tokens, **drawn, **shown, **part)
     first = (part["rows"].start, part["columns"].start) if part else (0, 0)
     chosen = _painting(lab, first) if paint else look.select

@@ -50,8 +50,7 @@ MOST_ROWS = 4
 
 def tab(lab: Lab, bar: Bar) -> None:
     queries, keys = lab.lengths
-    one_of = st.selectbox if look.room() else st.pills  # on a phone the pills are five rows
-    name = control(one_of, words.SAME_MASK, DIALECT_SHOWN, DIALECT, format_func=words.BUTTONS.get, lead="")
+    name = control(st.pills, words.SAME_MASK, DIALECT_SHOWN, DIALECT, format_func=words.BUTTONS.get, lead="")
     aligned = lab.mask
     if queries != keys:  # with more keys than queries: where the first query stands
         alignment = control(st.segmented_control, words.ALIGN, ALIGNMENT, ALIGNMENTS)
@@ -78,17 +77,13 @@ def _dialect(lab: Lab, mask: Mask, name: str, bar: Bar) -> None:
             everything.menu(lab)
         return
     grid = charts.convention(mask, known, *drawn, sentence=lab.sentence)
-    phone = look.room() is not None
-    if phone:
-        _code(lab, mask, known)
     with st.container(horizontal=True, gap="large"):
         with st.container(width="content"):
             everything.above(lab, _picture(lab, grid, "convention", **WITH_WORDS), "convention", bar.export)
         with st.container(key="beside convention"):
-            if not phone:
-                _code(lab, mask, known)
+            _code(lab, mask, known)
             if name != "is_causal":
-                label(words.AS_TENSOR_SCROLLS if phone else words.AS_TENSOR)
+                label(words.AS_TENSOR)
                 named = {"role": "region", "tabindex": "0", "aria-label": words.PRINTED}
                 block(known.printout(mask, *lengths).replace("  # ", "\n# "), "printout", "pre", **named)
 

@@ -11,11 +11,11 @@ from attnviz.core.reach import reach
 from attnviz.core.tokens import Token
 from attnviz.ui.masks import words
 from attnviz.ui.masks.lab import MOST_LAYERS, Lab
-from attnviz.ui.shared import cache, pictures, state
+from attnviz.ui.shared import cache, state
 from attnviz.ui.shared.look import Cell
 from attnviz.ui.shared.setting import kept
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import Markup, plain, quiet, table
+from attnviz.ui.shared.text import Markup, heading, plain, quiet, table
 from attnviz.words import quoted_token
 
 LAYERS = kept("layers reached", 0)
@@ -41,9 +41,9 @@ def explained(lab: Lab, told: Cell | None) -> None:
             (words.THROUGH_LAYERS, "reached", partial(_reached, lab, told)),
             (words.COSTS, "costs", partial(_costs, lab)),
         ):
-            with st.container(key=f"half {key}"), pictures.part(title, key) as is_open:
-                if is_open:
-                    draw()
+            with st.container(key=f"half {key}"):
+                heading(title)
+                draw()
 
 
 def left(lab: Lab, cell: Cell) -> str:

@@ -128,8 +128,6 @@ def _far(test: LeakTest, query: int, key: int) -> str:
 
 def _choice(title: str, options: tuple[str, ...], setting: Setting[str], **behavior) -> str:
     drawn = {"shown": state.one_of(setting, options)} | behavior
-    if look.room():
-        return control(st.selectbox, title, setting, options, **drawn)
     return control(st.pills, title, setting, options, lead=title, **drawn)
 
 

@@ -18,7 +18,7 @@ from attnviz.ui.masks import words
 from attnviz.ui.masks.lab import MOST_LAYERS, Lab
 from attnviz.ui.masks.presets import LEFT_PADDING, PRESETS
 from attnviz.ui.masks.rulelist import shorter, sizes
-from attnviz.ui.shared import cache, everything, look, mask, pictures, state
+from attnviz.ui.shared import cache, everything, mask, pictures, state
 from attnviz.ui.shared import words as common
 from attnviz.ui.shared.text import Markup, label, plain, quiet, table, verdict
 from attnviz.ui.shared.toolbar import Bar
@@ -80,9 +80,8 @@ def _pictures(
     with right:
         spread = _layers(lab, found, tokens[0])
     if row is not None:
-        with left if look.room() else st.container():
-            rows = [(charts.NAMES[name], says) for name, says in words.POLICIES.items()]
-            table(rows, words.POLICIES_HEAD, rows_named=True)
+        rows = [(charts.NAMES[name], says) for name, says in words.POLICIES.items()]
+        table(rows, words.POLICIES_HEAD, rows_named=True)
     drawn = {words.ROW_PICTURE: (row, "policies"), words.NAN_PICTURE: (spread, "spread")}
     return {name: one for name, one in drawn.items() if one[0] is not None}
 

@@ -43,9 +43,8 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
 
 
 def _tab(asks: str, drawn: Callable[[Lab, Bar], None], lab: Lab, bar: Bar) -> None:
-    """What a tab answers, and the tab; of rules a phone shows the legend in the place of that."""
-    if drawn is not compose.tab or not look.room() or not mask.current().entries:
-        lead(asks)
+    """What a tab answers, and the tab."""
+    lead(asks)
     drawn(lab, bar)
 
 

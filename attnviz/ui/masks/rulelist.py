@@ -14,7 +14,7 @@ from attnviz.core.stack import JOINS, Entry, Stack
 from attnviz.ui.masks import words
 from attnviz.ui.masks.lab import Lab
 from attnviz.ui.masks.presets import PRESETS
-from attnviz.ui.shared import look, mask, state
+from attnviz.ui.shared import mask, state
 from attnviz.ui.shared import words as common
 from attnviz.ui.shared.edits import TITLES, number
 from attnviz.ui.shared.mask import MASK
@@ -37,7 +37,7 @@ def known(lab: Lab) -> None:
     """Masks by the names they are known by; the one that the rules make stands in the list, and none lets go of it."""
     made = {name: preset(*sizes(lab)) for name, preset in PRESETS.items()}
     shown = next((name for name, stack in made.items() if stack == mask.current()), "")
-    with st.container(horizontal=look.room() is not None, gap="small", key="begin"):
+    with st.container(gap="small", key="begin"):
         _begin(lab, made)
         _take(words.KNOWN_MASK, PRESET, PRESETS, lambda now, name: mask.put(now, made.get(name, Stack())), shown=shown)
 
@@ -53,7 +53,7 @@ def _begin(lab: Lab, made: dict[str, Stack]) -> None:
         title, name = (words.HIDE_FAR, words.SLIDING) if _built_in(lab) else (common.HIDE_THE_FUTURE, words.CAUSAL)
         options = {"icon": ":material/visibility_off:", "type": "primary", "args": (mask.put, made[name])}
         options |= {"help": words.FAR_MEANS} if name == words.SLIDING else {}
-    st.button(title, key="hide", width="content" if look.room() else "stretch", on_click=state.change, **options)
+    st.button(title, key="hide", width="stretch", on_click=state.change, **options)
 
 
 def rules(lab: Lab) -> None:

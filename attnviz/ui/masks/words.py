@@ -58,7 +58,6 @@ BIAS_PICTURE = "bias"
 # Compose: the grid
 
 PAINT, MASK, WEIGHTS = "Paint", "mask", "weights"
-PICTURES = ("The mask", "The weights under it")
 LEADS_TO = "weights under this mask"
 PAINT_MEANS = (
     "A click blocks an open cell and opens a blocked one. A drag blocks cells; if all of them are, it opens them."
@@ -122,7 +121,7 @@ FIRST_TOKENS = "The grid and the printed tensor are of the first {most} tokens; 
 CODE = "Code to copy"
 PRINTED = "The mask as a printed tensor"
 MASK_ALONE = "This is the mask alone. The bias is added to the scores as well: an additive mask can hold both."
-AS_TENSOR, AS_TENSOR_SCROLLS = "The same as a tensor", "The same as a tensor, which scrolls sideways"
+AS_TENSOR = "The same as a tensor"
 
 WRONG_CONVENTION = "Use the mask with the wrong convention"
 TOO_LONG_TO_HAND = "This is shown for up to {most} tokens. Shorten the text."
@@ -189,7 +188,7 @@ TOO_MANY_CELLS = (
     "The map has {queries:,} × {keys:,} cells; at most {most:,} cells are checked at once. Shorten the text, or check "
     "a part of it from Python."
 )
-NO_FILE, KINDS = "Press Upload, or drop a file on it: it is checked at once.", "It may be {kinds}."
+NO_FILE = "Press Upload, or drop a file on it: it is checked at once."
 UPLOAD, TYPE_NUMBERS = "A mask, weights or scores", "Rows, nested lists or a printed tensor"
 CHECK_NUMBERS, RULES = "Check", "All {count} rules of the check"
 WHICH_ARRAY = "Which array"

@@ -14,7 +14,7 @@ from attnviz.sources.base import Source
 from attnviz.sources.cards import Card, Measure
 from attnviz.ui import settings
 from attnviz.ui.model import heads, words
-from attnviz.ui.shared import everything, files, look, mask, pages, pictures, state, toolbar
+from attnviz.ui.shared import everything, files, look, mask, pages, state, toolbar
 from attnviz.ui.shared.edits import OFF
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.mask import MASK
@@ -39,7 +39,7 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
     st.html(ABOUT_THE_MODEL + OF_NO_TEXT * (not source.facts))
     with suppress(AttnvizError), bar.export:  # what cannot be run has a card, too
         everything.menu(bar.at)
-    with st.container() if look.room() else bar.view:
+    with bar.view:
         title(_named(source))
     if source.facts:
         _pretrained(source, bar.at)
@@ -137,9 +137,8 @@ def _card(source: Source, card: Card) -> None:
 
 
 def _part(title: str, draw: Callable[..., None], *of: object) -> None:
-    with pictures.part(title, key=f"card {title}") as is_open:
-        if is_open:
-            draw(*of)
+    heading(title)
+    draw(*of)
 
 
 def _how_well(card: Card) -> None:
@@ -160,7 +159,7 @@ def _sizes(card: Card) -> None:
 
 def _curve(source: Source, card: Card) -> None:
     with st.container(key="picture curve"):
-        chart = curve(card.curve, kept=source.steps, width=280 if look.room() else 540, height=110, dark=look.is_dark())
+        chart = curve(card.curve, kept=source.steps, width=540, height=110, dark=look.is_dark())
         st.altair_chart(chart, theme=None, width="content", key="curve")
     (_, _, first), (last, _, score) = card.curve[0], card.curve[-1]
     quiet(words.CURVE.format(of=card.score, first=first, score=score, steps=last), words.LOSS)

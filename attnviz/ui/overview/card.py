@@ -1,10 +1,7 @@
 """One head beside the maps of all: what it looks like, what is known of it, and its numbers."""
 
-from contextlib import nullcontext
-
 import pandas as pd
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from attnviz import figures
 from attnviz.core.amounts import decimals
@@ -38,18 +35,13 @@ def opens(at: Look) -> None:
         pages.go_to(pages.TITLES[0])
 
 
-def of_head(at: Look, known: Numbers, answer: DeltaGenerator | None = None) -> None:
-    """What the framed head looks like on this text, what is known of it, and its numbers.
-
-    Args:
-        answer: where its role stands, if not here.
-    """
+def of_head(at: Look, known: Numbers) -> None:
+    """What the framed head looks like on this text, what is known of it, and its numbers."""
     row = known.row((at.site, at.number))
     named(at)
-    findings.of_head(at, role=False, place=answer)
+    findings.of_head(at, role=False)
     if not findings.measured(at.source, at.site, at.head) and (said := findings.by_weights(row)):
-        with answer or nullcontext():
-            (large if at.source.facts else quiet)(said)
+        (large if at.source.facts else quiet)(said)
     there = [name for name in (*OFF, *SHOWN) if name in known.names and not pd.isna(row[name])]
     if max(map(len, at.tokens)) <= NEAR:  # all that there is is near
         there = [name for name in there if name != "local"]

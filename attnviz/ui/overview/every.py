@@ -55,11 +55,10 @@ def panel(bar: Bar, beside: Callable[[Look, Numbers], None], among: tuple[str, .
         among: the numbers to order the heads by; all, and the order of the model, if none are given.
     """
     at, plain = bar.at, not among and _asks_for_no_number(bar.at)
-    under = plain and not look.room() and is_flat(at.record)
+    under = plain and is_flat(at.record)
     with st.container(horizontal=not under, gap="medium"):
         st.html(UNDER if under else BESIDE)
-        before = st.container() if among and look.room() else None  # numbers that rank come first on a phone
-        place, right = st.container(width="content"), before or st.container(width="stretch", key="beside")
+        place, right = st.container(width="content"), st.container(width="stretch", key="beside")
     if plain:
         _draw(at, place, None, None, "")
         _let_paint(at.run)
@@ -96,7 +95,7 @@ def _page(runs: Callable[[], tuple[Record, Record | None]], sentence: int, site:
 
 def _figure(at: Look, order: Order, captions: tuple[str, ...] | None, by: str) -> figures.Figure:
     drawn = {"sentence": at.sentence, "dark": at.dark, "rev": look.rev("every"), "focused": (at.site, at.head)}
-    drawn |= {"room": look.room(), "cost": estimate.of_all_maps(at.record)}
+    drawn |= {"cost": estimate.of_all_maps(at.record)}
     return cache.drawn(figures.overview, at.record, order=order, captions=captions, by=by, **drawn)
 
 

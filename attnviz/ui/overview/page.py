@@ -3,12 +3,11 @@
 from functools import partial
 
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from attnviz.sources.base import Source
 from attnviz.ui.overview import card, every, reach, tables, tested, texts, words
 from attnviz.ui.overview.numbers import Numbers
-from attnviz.ui.shared import look, state, toolbar
+from attnviz.ui.shared import state, toolbar
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.setting import choice
 from attnviz.ui.shared.state import tabs
@@ -41,14 +40,13 @@ def _opening() -> str:
 
 def _every(bar: Bar) -> None:
     lead(words.EACH_MAP)
-    answer = st.container(key="answer") if look.room() else None  # before the maps on a phone
-    every.panel(bar, partial(_chosen, answer=answer))
+    every.panel(bar, _chosen)
 
 
-def _chosen(at: Look, known: Numbers, answer: DeltaGenerator | None) -> None:
+def _chosen(at: Look, known: Numbers) -> None:
     """The way from all heads to what says which of them matters, and the one that is framed."""
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", key="guide"):
         quiet(words.TO_THE_TEST)
         options = {"icon": ":material/arrow_forward:", "type": "tertiary", "key": "to the test"}
         st.button(words.TABS[1], on_click=state.put, args=(PANEL, words.TABS[1]), **options)
-    card.of_head(at, known, answer)
+    card.of_head(at, known)

@@ -64,7 +64,7 @@ def reach(bar: Bar) -> None:
 def _position(at: Look, kind: str, tokens: tuple[Token, ...]) -> int:
     """The row that is followed; nobody chose one: that of the selected cell, if it is of this stack."""
     chosen = at.cell[0] if at.cell and (at.site.kind == "encoder") == (kind == "encoder") else None
-    return look.query(words.POSITION, tokens, opening=chosen, lead="" if look.room() else words.POSITION)
+    return look.query(words.POSITION, tokens, opening=chosen, lead=words.POSITION)
 
 
 def _layers(at: Look, last: Site) -> list[int]:
@@ -156,19 +156,16 @@ def _draw(bar: Bar, traced: Traced, position: int) -> None:
     at, tile = bar.at, traced.tile
     clicked = look.clicks("reach", lambda point: state.put(QUERY, int(point["query"]) * tile))
     said = _said(traced, position)
-    if look.room():
-        in_words(said)
     with st.container(horizontal=True, gap="large"):
         with st.container(width="content"):
             whole = figures.rollout(traced, selected=position, rev=look.rev("reach"), **at.styled)
             pictures.show(whole, "reach", menu=bar.export, select="cell", on_select=clicked)
         with st.container(width="stretch", key="about-row"):
-            if not look.room():
-                in_words(said)
+            in_words(said)
             place = st.container()
             with st.container(horizontal=True, vertical_alignment="center", gap="small"):
                 flow = _asked_flow(at, traced, position)
-                row = figures.rollout_row(traced, position, flow, dark=at.dark, room=look.room())
+                row = figures.rollout_row(traced, position, flow, dark=at.dark)
                 pictures.take_away(row, "reached", words.THIS_POSITION)
             with place:
                 pictures.picture(row, "reached")

@@ -130,11 +130,8 @@ def _answer(found: pd.DataFrame, names: Sequence[str]) -> str:
 
 
 def _columns(names: list[str], by: str) -> list[str]:
-    """Of a table after its heads: a phone shows what they are sorted by as a bar, and all others once asked for."""
-    if not look.room():
-        return ["role", *names]
-    first = by if by in names else names[0]
-    return [first, "role", *(name for name in names if name != first and state.get(MORE))]
+    """Of a table after its heads."""
+    return ["role", *names]
 
 
 def choosing(
@@ -144,11 +141,10 @@ def choosing(
 
     Args:
         names: the columns after the head.
-        brief: whether changes have short names, as on a phone.
+        brief: whether changes have short names.
         columns: how those are drawn that hold no number of a head.
     """
     every = heads_of(found)
-    key = f"{key} narrow" if look.room() else key  # a browser keeps the order of the columns that it has seen
 
     def chosen() -> None:
         cells, before = state.event(key=key)["selection"]["cells"], state.get(CELLS)
@@ -167,20 +163,17 @@ def choosing(
     st.dataframe(
         _marked(found, marked, at),
         key=key,
-        column_config=_first_columns(columns, high=bool(options.get("row_height"))) | columns,
+        column_config=_first_columns(columns) | columns,
         **options,
     )
 
 
-def _first_columns(others: dict, *, high: bool) -> dict:
+def _first_columns(others: dict) -> dict:
     """The mark and the name of a head, which stays where the others are too many to be seen at once; that is said."""
-    sideways = sum(len(one["label"]) for one in others.values()) > (SIDE_BY_SIDE if look.room() else ON_A_SCREEN)
-    if look.room() and sideways:
-        quiet(words.SIDEWAYS)
-    wide, label = HEAD if look.room() and high else None, common.HEAD if look.room() else words.LAYER_HEAD
+    sideways = sum(len(one["label"]) for one in others.values()) > ON_A_SCREEN
     return {
         "mark": st.column_config.TextColumn("", pinned=True, width=MARK),
-        "place": st.column_config.Column(label, pinned=sideways, help=words.HEAD_NAMES, width=wide),
+        "place": st.column_config.Column(words.LAYER_HEAD, pinned=sideways, help=words.HEAD_NAMES),
     }
 
 
@@ -188,7 +181,7 @@ def _role_column(roles: pd.Series) -> tuple[st.column_config.Column, int | None]
     """As wide as the longest role, or one that is wrapped, in rows that are higher than two lines."""
     longest = int(roles.fillna("").str.len().max())
     needed = 14 + 32 * longest // 5
-    wide = min(ON_A_PHONE if look.room() else WIDE, max(NARROW, needed))
+    wide = min(WIDE, max(NARROW, needed))
     high = max(62, 26 + 14 * (longest // (wide // 9))) if needed > wide else None
     return st.column_config.TextColumn(common.ROLE, help=words.ROLE_MEANS, width=wide), high
 
@@ -214,13 +207,13 @@ def _ordered(found: pd.DataFrame, order: Order) -> pd.DataFrame:
 def _column(name: str, values: pd.Series, brief: bool) -> st.column_config.Column:
     """A number; a share, and a change when off, is a bar, too, where there is room. Its meaning is read at its name."""
     percent, most = name == "output", 1 if name in SHARES else float(values.max()) or 1
-    label = (words.OFF_IN_SHORT if brief or look.room() else words.OFF_TITLES).get(name, TITLES[name])
+    label = (words.OFF_IN_SHORT if brief else words.OFF_TITLES).get(name, TITLES[name])
     options = {"label": label}
     options |= {"help": meant(name), "format": "%.1f" if percent else "%.4f" if most < FAINT else "%.3f"}
     if name not in (*SHARES, *OFF):
         return st.column_config.NumberColumn(**options)
     most = 100 * most if percent else most
-    wide = BARS if look.room() else max(108, 16 + 67 * len(label) // 10)
+    wide = max(108, 16 + 67 * len(label) // 10)
     return st.column_config.ProgressColumn(**options, min_value=0, max_value=most, color=BAR, width=wide)
 
 
@@ -255,11 +248,11 @@ def _meaning(name: str) -> str:
 def _against(at: Look, known: Numbers) -> figures.Figure:
     """Two numbers against each other, or one alone, which is given, beside what they mean."""
     up = "distance" if known.table["distance"].notna().all() else "output_share"
-    drawn = {"titles": TITLES, "dark": at.dark, "room": look.room()}
+    drawn = {"titles": TITLES, "dark": at.dark}
     drawn |= {"focused": (at.site, at.head), "rev": look.rev("every")}
     with st.container(horizontal=True, gap="large"):
         place, beside = st.container(width="content"), st.container(width="stretch", key="beside")
-        with place if look.room() else beside, st.container(horizontal=True, gap="small"):
+        with beside, st.container(horizontal=True, gap="small"):
             x = _number(known.names, common.X_AXIS, ACROSS, "confidence")
             y = _number((*known.names, COUNT), common.Y_AXIS, UP, up)
         with place:

@@ -137,22 +137,18 @@ def _shown(at: Look, table: pd.DataFrame, name: str, lines: tuple[str, ...]) -> 
     title, count = TITLES[name], len(lines)
     titles = {"here": words.ON_THIS.format(number=title), "mean": words.OVER_TEXTS.format(number=title, count=count)}
     drawn = {"titles": titles, "spread": ("spread", texts.TYPICAL), "dark": at.dark}
-    drawn |= {"room": look.room(), "focused": (at.site, at.head), "rev": look.rev("every")}
+    drawn |= {"focused": (at.site, at.head), "rev": look.rev("every")}
     of_all = _of_all(table, title, count)
-    if look.room():
-        in_words(of_all)
     with st.container(horizontal=True, gap="large"):
         with st.container(width="content"):
             marks = figures.scatter(at.record, table, "here", "mean", **drawn)
             pictures.picture(marks, "over texts", select="head", on_select=select)
-        left_out = {"spread"} if look.room() else set()  # a phone has no room, and its bars show it
-        left_out |= set() if (table["texts"] < count).any() else {"texts"}
+        left_out = set() if (table["texts"] < count).any() else {"texts"}
         names = [name for name in words.COLUMNS if name not in left_out]
         columns = {one: st.column_config.NumberColumn(words.COLUMNS[one], format=FORMATS.get(one)) for one in names}
         columns["typical"] = st.column_config.TextColumn(words.COLUMNS["typical"])
         with st.container(width="stretch", key="over-texts"):
-            if not look.room():
-                in_words(of_all)
+            in_words(of_all)
             tables.choosing(at, table, names, key="table over texts", high=HIGH, **columns)
             number = f"{title[:1].lower()}{title[1:]}"
             quiet(_said(at, table, number, count), words.NUMBER_MEANS.format(number=title, means=meant(name)))

@@ -1,4 +1,4 @@
-"""Models of Hugging Face on their way: found, fetched if somebody asked for that, and loaded, in a thread of their own.
+"""Models of Hugging Face on their way: looked for, downloaded if somebody asked for that, and loaded, each as a job.
 
 A model is on its way once, however many sessions wait for it. A download is waited for by those who said yes to it, and
 ends soon after the last of them is gone.
@@ -7,12 +7,13 @@ ends soon after the last of them is gone.
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from streamlit import runtime
-
 from attnviz.core.errors import AttnvizError
+from attnviz.core.jobs import Job, Jobs
+from attnviz.ui.streamlit_internals import is_connected
 
 if TYPE_CHECKING:
     from attnviz.sources.huggingface.hub import Place, Progress
@@ -25,9 +26,8 @@ MOST_HERE = 8
 MOST_FAILED = 32
 RETRY = 60.0
 """Seconds after which a model that could not be loaded is looked for again."""
-GRACE = 5.0
-"""Seconds for which a download goes on while nobody is there: a page that is loaded again comes back by then."""
 
+JOBS = Jobs(at_once=4, is_connected=lambda session: is_connected(session))
 _arrivals: "OrderedDict[str, Arrival]" = OrderedDict()
 _lock = threading.RLock()
 
@@ -38,23 +38,34 @@ class Arrival:
 
     Attributes:
         stage: "asking": it is to be downloaded if somebody says so; nothing is fetched before.
+        job: the work of the stage.
         place: where it was found; for a download with its files and their sizes.
         progress: how far a download is.
         error: why it failed.
         source: the model, once it is here.
-        sessions: who waits for it; while it is fetched, who said yes to that.
+        since: `time.monotonic()` when the stage began.
+        asked: sessions that are to say whether it should be downloaded.
     """
 
     name: str
     stage: Stage = "finding"
+    job: Job | None = None
     place: "Place | None" = None
     progress: "Progress | None" = None
     error: AttnvizError | None = None
     source: "HuggingFace | None" = None
-    sessions: set[str] = field(default_factory=set)
-    begun: float = field(default_factory=time.monotonic)
-    seen: float = field(default_factory=time.monotonic)
-    settled: threading.Event = field(default_factory=threading.Event)
+    since: float = field(default_factory=time.monotonic)
+    asked: set[str] = field(default_factory=set)
+
+    @property
+    def settled(self) -> threading.Event:
+        """Set once there is nothing to wait for."""
+        return self.job.settled
+
+    @property
+    def sessions(self) -> set[str]:
+        """Sessions that wait for it; while it is fetched, those that said yes to that."""
+        return self.asked if self.stage == "asking" else self.job.waiting
 
     @property
     def done(self) -> bool:
@@ -65,56 +76,55 @@ class Arrival:
         """Whether a session is to say if it should be downloaded."""
         return self.stage == "asking" or (self.stage == "fetching" and session not in self.sessions)
 
-    def _begin(self, stage: Stage, work) -> None:
-        self.stage, self.begun, self.seen = stage, time.monotonic(), time.monotonic()
-        self.settled.clear()
-        threading.Thread(target=self._run, args=(work,), name="attnviz-arrival", daemon=True).start()
+    def enter(self, stage: Stage) -> None:
+        self.stage, self.since = stage, time.monotonic()
 
-    def _run(self, work) -> None:
+    def begin(self, stage: Stage, work: Callable[[Job], None], session: str) -> None:
+        self.enter(stage)
+        self.job = JOBS.start((self.name, stage), lambda job: self._try(work, job), session)
+
+    def _try(self, work: Callable[[Job], None], job: Job) -> None:
         try:
-            work()
+            work(job)
         except AttnvizError as error:
             self._fail(error)
         except Exception as error:
             from attnviz.sources.huggingface import faults
 
             self._fail(faults.fault(self.name, "loaded", error))
-        finally:
-            self.settled.set()
 
     def _fail(self, error: AttnvizError) -> None:
-        self.error, self.stage, self.begun = error, "failed", time.monotonic()
+        self.error = error
+        self.enter("failed")
 
-    def _find(self) -> None:
+    def find(self, job: Job) -> None:
         from attnviz.sources.huggingface import faults, hub
 
         faults.need_transformers()
         self.place = hub.find(self.name)
         if self.place.kind == "download":
-            self.stage = "asking"
+            self.asked = set(job.waiting)
+            self.enter("asking")
         else:
-            self.stage = "loading"
-            self._load()
+            self.enter("loading")
+            self.load(job)
 
-    def _load(self) -> None:
+    def load(self, job: Job) -> None:
         from attnviz.sources.huggingface.hub import Canceled
         from attnviz.sources.huggingface.source import fetch
 
+        def report(progress: "Progress") -> bool:
+            self.progress = progress
+            if progress.what == "checking" and progress.done >= progress.total:
+                self.enter("loading")
+            return job.is_wanted()
+
         try:
-            source = fetch(self.name, self._report)
+            self.source = fetch(self.name, report)
         except Canceled:  # nothing is wrong with the model: who asks for it is asked again
             forget(self)
             raise
-        self.source, self.stage = source, "here"
-
-    def _report(self, progress: "Progress") -> bool:
-        """Keep how far it is, and go on while somebody is there."""
-        self.progress = progress
-        if progress.what == "checking" and progress.done >= progress.total:
-            self.stage, self.begun = "loading", time.monotonic()
-        if any(map(is_there, tuple(self.sessions))):
-            self.seen = time.monotonic()
-        return bool(self.sessions) and time.monotonic() - self.seen < GRACE
+        self.enter("here")
 
 
 def wait_for(name: str, session: str) -> Arrival:
@@ -125,31 +135,30 @@ def wait_for(name: str, session: str) -> Arrival:
     with _lock:
         leave(session, but=name)
         _forget_unasked()
-        found = _arrivals.get(name)
-        if found is None or (found.stage == "failed" and time.monotonic() - found.begun > RETRY):
-            found = _arrivals[name] = Arrival(name)
-            found._begin("finding", found._find)
-        if found.stage != "fetching" or not any(map(is_there, found.sessions)):
-            found.sessions.add(session)
+        arrival = _arrivals.get(name)
+        if arrival is None or (arrival.stage == "failed" and time.monotonic() - arrival.since > RETRY):
+            arrival = _arrivals[name] = Arrival(name)
+            arrival.begin("finding", arrival.find, session)
+        if arrival.stage != "fetching" or not any(map(is_connected, tuple(arrival.sessions))):
+            arrival.sessions.add(session)
         _arrivals.move_to_end(name)
         _forget_old("here", MOST_HERE)
         _forget_old("failed", MOST_FAILED)
-    return found
+    return arrival
 
 
 def fetch(name: str, session: str) -> None:
-    """A session says yes to a download; it waits for one that is going on already."""
+    """Say yes to a download, or wait for the one that is going on already."""
     with _lock:
-        found = _arrivals.get(name)
-        if found and found.stage == "asking":
-            found.sessions.clear()
-            found._begin("fetching", found._load)
-        if found:
-            found.sessions.add(session)
+        arrival = _arrivals.get(name)
+        if arrival and arrival.stage == "asking":
+            arrival.begin("fetching", arrival.load, session)
+        if arrival:
+            arrival.sessions.add(session)
 
 
 def leave(session: str, but: str | None = None) -> None:
-    """The session waits no more, but perhaps for one. A download for which nobody waits ends."""
+    """Wait for no model any more, but perhaps for one. A download for which nobody waits ends."""
     with _lock:
         for name, arrival in tuple(_arrivals.items()):
             if name != but and session in arrival.sessions:
@@ -172,14 +181,14 @@ def here() -> tuple[str, ...]:
 
 def failed(name: str) -> Arrival | None:
     """The model of that name, if it could not be loaded."""
-    found = _arrivals.get(name)
-    return found if found and found.stage == "failed" else None
+    arrival = _arrivals.get(name)
+    return arrival if arrival and arrival.stage == "failed" else None
 
 
 def _forget_unasked() -> None:
-    """What nobody is there to say yes to: its sizes would grow old."""
+    """Drop models that nobody is there to say yes to: their sizes would grow old."""
     for name, arrival in tuple(_arrivals.items()):
-        if arrival.stage == "asking" and not any(map(is_there, arrival.sessions)):
+        if arrival.stage == "asking" and not any(map(is_connected, tuple(arrival.asked))):
             del _arrivals[name]
 
 
@@ -187,8 +196,3 @@ def _forget_old(stage: Stage, most: int) -> None:
     of_stage = [name for name, arrival in _arrivals.items() if arrival.stage == stage]
     for name in of_stage[: max(0, len(of_stage) - most)]:
         del _arrivals[name]
-
-
-def is_there(session: str) -> bool:
-    """Whether the page of a session is open; without a server, as in a test, it is."""
-    return not runtime.exists() or bool(runtime.get_instance().is_active_session(session))

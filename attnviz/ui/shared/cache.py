@@ -3,13 +3,17 @@
 Whatever is kept for longer than a run of a page is kept here. What many ask for at once is computed once.
 """
 
-import threading
+import sys
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial, wraps
-from typing import ParamSpec, TypeVar
+from types import FunctionType, MethodType
+from typing import Any, ParamSpec, TypeVar
+
+import numpy as np
+import pandas as pd
+from torch import Tensor
 
 from attnviz import api
 from attnviz.core.edits import Edits, Site
@@ -23,21 +27,67 @@ from attnviz.metrics.heads import head_metrics as head_metrics_of
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate
 from attnviz.sources.saved import Saved
-from attnviz.ui.shared import ahead, arrivals, arrow, budget, cores, runs, sizes, words
+from attnviz.ui import streamlit_internals
+from attnviz.ui.shared import arrow, budget, cores, runs, words
 
 P, R = ParamSpec("P"), TypeVar("R")
 
-KEPT: Kept = Kept(int(1e9 * budget.USUAL[budget.GIGABYTES]), sizes.parts)
+
+def parts(value: object) -> dict[int, int]:
+    """Bytes of the tensors, arrays, tables and texts that a value holds, by address: what two values share counts once.
+
+    A picture that is yet to be drawn holds its record in a closure, so these are looked into.
+    """
+    sizes: dict[int, int] = {}
+    todo = [value]
+    while todo:
+        one = todo.pop()
+        if one is None or isinstance(one, int | float | type):
+            continue
+        address, size, held = _part(one)
+        if address not in sizes:
+            sizes[address] = size
+            todo += held
+    return sizes
+
+
+def _part(one: Any) -> tuple[int, int, Iterable[object]]:
+    """Address of a part, its bytes, and the parts that it holds."""
+    match one:
+        case Tensor():
+            storage = one.untyped_storage()
+            return storage.data_ptr(), storage.nbytes(), ()
+        case np.ndarray():
+            base = one
+            while isinstance(base.base, np.ndarray):
+                base = base.base
+            return base.ctypes.data, base.nbytes, ()
+        case pd.DataFrame() | pd.Series():
+            return id(one), int(np.sum(one.memory_usage(deep=True))), one.attrs.values()
+        case arrow.Shown() | Sentence():
+            return id(one), one.nbytes, ()
+        case FunctionType():
+            held = [*(cell.cell_contents for cell in one.__closure__ or ()), *(one.__defaults__ or ())]
+        case MethodType():
+            held = [one.__self__]
+        case partial():
+            held = [one.func, *one.args, *one.keywords.values()]
+        case dict():
+            held = [*one, *one.values()]
+        case list() | tuple() | set() | frozenset():
+            held = one
+        case _:
+            held = (
+                vars(one).values() if type(one).__module__.startswith("attnviz.") and hasattr(one, "__dict__") else ()
+            )
+    return id(one), sys.getsizeof(one), held
+
+
+KEPT: Kept = Kept(int(1e9 * budget.USUAL[budget.GIGABYTES]), parts)
 """The one cache of all sessions: it keeps as many bytes as a run may take."""
 
 LENT = "lent"
 """What the keys begin with of values that a session may ask for after a run."""
-
-LONG = 20_000_000
-"""Bytes of a record from which on a text is long."""
-
-MOST_LONG = 2
-"""Pages that show long texts at once: what they use is in memory whether or not it is kept, 500 MB each."""
 
 
 def kept(make: Callable[P, R]) -> Callable[P, R]:
@@ -74,7 +124,7 @@ def forget_the_dead() -> None:
 
 def _is_dead(key: object) -> bool:
     if isinstance(key, tuple):
-        return (key[:1] == (LENT,) and not arrivals.is_there(key[1])) or any(map(_is_dead, key))
+        return (key[:1] == (LENT,) and not streamlit_internals.is_connected(key[1])) or any(map(_is_dead, key))
     return isinstance(key, weakref.ref) and key() is None
 
 
@@ -167,24 +217,10 @@ def record(source: Source, lines: tuple[str, ...], edits: Edits = Edits()) -> Re
     """
     key = "record", _known(source), lines, edits
     cost = budget.check(source, sentences(source, lines), edits)
-    if _page.waits and cost.kept > LONG:
-        _long_texts.acquire()
-        _page.waits = False
-    make, then = partial(KEPT.get, key, partial(_run, key, source)), _page.then
-    _page.then = None
+    make = partial(KEPT.get, key, partial(_run, key, source))
     if cost.seconds < budget.SILENT or key in KEPT or key in _used:
         return make()
-    return runs.get(key, make, cost, tuple(map(source.site_name, source.sites)), then=then)
-
-
-def likely(source: Source, lines: tuple[str, ...], edits: Edits) -> Record:
-    """A run that nobody asked for yet: `record` finds it for as long as somebody holds it."""
-    return _run(("record", _known(source), lines, edits), source)
-
-
-def prepare(then: Callable[[Record], object]) -> None:
-    """Say what is asked of this page's first record: of a long run it is made in the thread of the run, at its end."""
-    _page.then = then
+    return runs.get(key, make, runs.About(cost, tuple(map(source.site_name, source.sites))))
 
 
 def origin(record: Record) -> tuple[Source, tuple[str, ...]]:
@@ -205,29 +241,6 @@ def reading(record: Record, targets: tuple[Sentence, ...]) -> Record:
             record.sentences, record.edits, targets
         )
     return found
-
-
-@contextmanager
-def page() -> Iterator[None]:
-    """Around the run of a page: if its text is long it waits here for others with long texts, to its first record."""
-    ahead.end()
-    _page.waits, _page.then = True, None
-    try:
-        yield
-    finally:
-        if not _page.waits:
-            _long_texts.release()
-        _page.waits = False
-
-
-class _Page(threading.local):
-    waits = False
-    """Whether a page that runs in this thread has to wait before it shows a long text."""
-    then: Callable[[Record], object] | None = None
-    """What is asked of its first record."""
-
-
-_page, _long_texts = _Page(), threading.BoundedSemaphore(MOST_LONG)
 
 
 def _run(key: tuple, source: Source) -> Record:
@@ -281,7 +294,7 @@ def _worked(key: tuple, make: Callable[[], R], cost: Estimate | None, names: tup
     if cost is None or key in KEPT or (cost.seconds < budget.DIRECT and not unit):
         return KEPT.get(key, make)
     budget.check_work(cost)
-    return runs.get(key, partial(KEPT.get, key, make), cost, names, unit=unit, within=runs.ANEW)
+    return runs.get(key, partial(KEPT.get, key, make), runs.About(cost, names, unit), within=runs.ANEW)
 
 
 def drawn(make: Callable[..., Figure], *args, cost: Estimate | None = None, **settings) -> Figure:

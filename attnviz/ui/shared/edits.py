@@ -5,14 +5,12 @@ what is added to them is ``alibi.relative-0.softcap-5``: the seed of the relativ
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import streamlit as st
 
 from attnviz.core.amounts import counted
 from attnviz.core.edits import KINDS, Edits, Site
-from attnviz.core.errors import AttnvizError
 from attnviz.core.masks import Mask, Subsequent
 from attnviz.core.modifiers import ALiBi, Bias, RelativeBias
 from attnviz.core.scoring import EMPTY_ROWS
@@ -122,32 +120,44 @@ def mask_menu(source: Source, lines: tuple[str, ...], site: Site, *, opening: St
         site: what is looked at; a rule that does not act there leads to where it does.
         opening: the mask that is on as long as nobody has chosen any.
     """
+    state.put(mask.OPENING, Stack() if source.read_only else opening)
+    menu = state.menu(words.MASK, icon=":material/grid_on:", key="mask menu")
+    if menu.open:
+        with menu:
+            _mask_controls(source, lines, site)
+    return _set_by(state.now(), source, lines)
+
+
+def _mask_controls(source: Source, lines: tuple[str, ...], site: Site) -> None:
     fixed, hidden = bool(source.read_only), _hidden(source, lines)
-    state.put(mask.OPENING, Stack() if fixed else opening)
-    with state.menu(words.MASK, icon=":material/grid_on:", key="mask menu"):
-        own_mask = not hidden or state.get(OWN_MASK)
+    own_mask = not hidden or state.get(OWN_MASK)
 
-        def seen(now: State) -> State:
-            acts = _edits(now, source, mask.of(now), own_mask).mask_at
-            there = next((one for one in source.sites if acts(one.kind)), site)
-            return now if acts(site.kind) else look.moved(site, now, there)
+    def where_it_acts(now: State) -> State:
+        acts = _edits(now, source, mask.of(now), own_mask).mask_at
+        there = next((one for one in source.sites if acts(one.kind)), site)
+        return now if acts(site.kind) else look.moved(site, now, there)
 
-        _shortcuts(fixed, seen, built_in=own_mask and all(site.kind == "decoder" for site in source.sites))
-        if hidden:
-            part = hidden == "future" and not all(site.kind == "decoder" for site in source.sites)
-            title, means = words.BUILT_IN["decoder" if part else hidden], words.BUILT_IN_HIDES[hidden]
-            control(st.toggle, title, OWN_MASK, help=means, disabled=fixed)
-        edits = _edits(state.now(), source, mask.fitting(mask.current(), len(lines))[0], own_mask)
-        if edits.mask is not None and _has_cross(source):
-            shown = {"shown": edits.mask_cross, "disabled": fixed}
-            control(st.toggle, words.MASK_CROSS, MASK_CROSS, **shown)
-        return edits if fixed else replace(edits, empty_rows=_empty_rows(source, lines, edits))
+    _shortcuts(fixed, where_it_acts, built_in=own_mask and all(site.kind == "decoder" for site in source.sites))
+    if hidden:
+        part = hidden == "future" and not all(site.kind == "decoder" for site in source.sites)
+        title, means = words.BUILT_IN["decoder" if part else hidden], words.BUILT_IN_HIDES[hidden]
+        control(st.toggle, title, OWN_MASK, help=means, disabled=fixed)
+    edits = _set_by(state.now(), source, lines)
+    if edits.mask is not None and _has_cross(source):
+        control(st.toggle, words.MASK_CROSS, MASK_CROSS, shown=edits.mask_cross, disabled=fixed)
+    if edits.mask is not None and not fixed:
+        control(st.pills, words.EMPTY_ROWS, EMPTY, EMPTY_ROWS, lead=words.EMPTY_ROWS)
 
 
 def of(now: State, source: Source, lines: tuple[str, ...]) -> Edits:
-    """All that a state sets, where no menu is drawn."""
-    stack, _ = mask.fitting(now[MASK] or Stack(), len(lines))
-    return Edits() if source.read_only else _edits(now, source, stack, now[OWN_MASK])
+    """All that a state changes of a model."""
+    return Edits() if source.read_only else _set_by(now, source, lines)
+
+
+def _set_by(now: State, source: Source, lines: tuple[str, ...]) -> Edits:
+    """All that a state sets, also for a model in which nothing can be changed."""
+    stack, _ = mask.fitting(mask.of(now), len(lines))
+    return _edits(now, source, stack, not _hidden(source, lines) or now[OWN_MASK])
 
 
 def notices(source: Source, lines: tuple[str, ...], edits: Edits) -> None:
@@ -175,7 +185,8 @@ def _edits(now: State, source: Source, stack: Stack, own_mask: bool) -> Edits:
     chosen = now[MASK_CROSS]
     hides = any(one.on and isinstance(one.mask, Subsequent) for one in stack.entries)
     self_alone = _has_cross(source) and stack.mask() is not None and (hides if chosen is None else not chosen)
-    return Edits(stack.mask(), heads_off, own_mask=own_mask, mask_cross=not self_alone, **scores)
+    more = {"own_mask": own_mask, "mask_cross": not self_alone, "empty_rows": now[EMPTY]}
+    return Edits(stack.mask(), heads_off, **more, **scores)
 
 
 def _has_cross(source: Source) -> bool:
@@ -250,16 +261,6 @@ def _with_shortcuts(stack: Stack, chosen: list[str]) -> Stack:
     return Stack(tuple(entries))
 
 
-def _empty_rows(source: Source, lines: tuple[str, ...], edits: Edits) -> str:
-    """What a row without keys gets; asked for only where there is one."""
-    try:
-        if not cache.record(source, lines, edits).has_empty_rows:
-            return EMPTY_ROWS[0]
-    except AttnvizError:  # the page says it where its pictures would stand: first come the edits, to be taken back
-        return EMPTY_ROWS[0]
-    return control(st.pills, words.EMPTY_ROWS, EMPTY, EMPTY_ROWS, lead=words.EMPTY_ROWS)
-
-
 def elsewhere(at: Look) -> None:
     """Where a mask leaves the shown layer as it is: that it does, and a button to one that it acts on."""
     if at.edits.mask is None or at.edits.mask_at(at.site.kind):
@@ -288,10 +289,8 @@ def chips(source: Source, lines: tuple[str, ...], edits: Edits, original: str) -
         return
     _reset_button(words.RESET_ALL)
     made = [*_changed(source, lines, edits), *_heads_off(edits)]
-    many = state.get(look.NARROW) and len(made) > 1  # at the foot of a phone there is room for one line
-    with state.menu(words.CHANGES.format(count=len(made)), key="all-changes") if many else nullcontext():
-        for key, said, *undo in made:
-            st.button(said, key=f"chip {key}", icon=":material/close:", on_click=state.change, args=undo)
+    for key, text, *undo in made:
+        st.button(text, key=f"chip {key}", icon=":material/close:", on_click=state.change, args=undo)
 
 
 def _changed(source: Source, lines: tuple[str, ...], edits: Edits) -> Iterator[tuple]:
@@ -367,21 +366,6 @@ def _switched(now: State, at: Look, heads_off: set[int]) -> State:
     now = _with_off(now, at.site, heads_off)
     shows = len(switched) == 1 and isinstance(at.head, int)
     return now.put(look.SITE, at.site).put(look.SHOW, *switched) if shows else now
-
-
-def likely(at: Look, now: State) -> Iterator[tuple[State, Edits]]:
-    """The states that a click on an eye or a mask leads to, and what they change: first of the head in focus."""
-    if at.source.read_only:
-        return
-    rules = _rules(mask.of(now))
-    near = sorted(range(at.source.num_heads), key=lambda head: abs(head - at.number))
-    states = [_switched(now, at, {*at.edits.off(at.site)} ^ {head}) for head in near]
-    for i, rule in enumerate(SHORTCUTS):
-        chosen = [*{*rules} ^ {rule}]
-        states.insert(1 + 3 * i, mask.changed(now, lambda stack, chosen=chosen: _with_shortcuts(stack, chosen)))
-    yield from (
-        (one, edits) for one in states if (edits := of(one, at.source, at.lines)).mask_at(at.site.kind) is edits.mask
-    )
 
 
 def active_heads(at: Look) -> None:

@@ -41,7 +41,7 @@ def button(at: Look, shown: Sequence[Figure] = ()) -> None:
     Args:
         shown: the figures of the page.
     """
-    anew = tuple(replace(one, style=replace(one.style, room=None)) for one in shown)
+    anew = tuple(replace(one) for one in shown)
     held = pictures.lent((at.source, at.record, at.before, anew), "everything")
     opens = {"sentence": at.sentence, "site": at.site, "head": at.number, "dark": at.dark}
     pictures.save(

@@ -8,12 +8,12 @@ from contextlib import suppress
 from weakref import WeakKeyDictionary
 
 import streamlit as st
-from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from attnviz import cases
 from attnviz.core.errors import AttnvizError, InputError, quoted
 from attnviz.sources.saved import Saved
-from attnviz.ui.shared import cache, examples, sizes, state, text_file, words
+from attnviz.ui import streamlit_internals
+from attnviz.ui.shared import cache, examples, state, text_file, words
 from attnviz.ui.shared.setting import Setting, State, kept, read
 from attnviz.ui.shared.text import clean, note
 
@@ -89,7 +89,6 @@ def box(setting: Setting[str], settings: Mapping[str, Setting], beside: str = ""
 
 def _take(key: str, setting: Setting[str], settings: Mapping[str, Setting]) -> None:
     """Open files, and say of each that cannot be opened why; what was sent is let go of."""
-    context = get_script_run_ctx()
     state.put(TAKEN, state.get(TAKEN) + 1)
     for one in state.event(key) or ():
         name = _name(one.name)
@@ -98,7 +97,7 @@ def _take(key: str, setting: Setting[str], settings: Mapping[str, Setting]) -> N
         except AttnvizError as error:
             said = ((str(error), "error"),)
         state.put(SAID, (*state.get(SAID), *said))
-        context.uploaded_file_mgr.remove_file(context.session_id, one.file_id)
+        streamlit_internals.drop_upload(one.file_id)
 
 
 def _taken(
@@ -162,7 +161,7 @@ def _check(opened: Saved) -> None:
     if (count := len(opened.record.sentences)) > cache.MOST_SENTENCES:
         many = words.MANY_TEXTS.format(file=quoted(opened.name), texts=count, most=cache.MOST_SENTENCES)
         raise InputError(many)
-    size = sum(sizes.parts(opened.record).values())
+    size = sum(cache.parts(opened.record).values())
     if size + sum(_bytes.values()) > MOST_BYTES:
         raise InputError(words.NO_MEMORY.format(file=quoted(opened.name)))
     _bytes[opened] = size

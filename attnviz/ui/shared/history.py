@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import streamlit as st
-from streamlit.runtime.scriptrunner import get_script_run_ctx
 
+from attnviz.ui import streamlit_internals
 from attnviz.ui.shared import state, words
 from attnviz.ui.shared.setting import Setting, State, kept
 
@@ -68,18 +68,18 @@ def _now() -> History:
         return History(now)
     if state.get(GOES_ON):
         return replace(history, present=now)
-    return history.browsed(now) if get_script_run_ctx().is_history_navigation else history.do(now)
+    return history.browsed(now) if streamlit_internals.is_history_navigation() else history.do(now)
 
 
 def buttons() -> None:
     """Undo and redo."""
     history = _now()
-    _button(words.UNDO, "undo", History.undo, bool(history.past))
-    _button(words.REDO, "redo", History.redo, bool(history.future))
+    _button(words.UNDO, words.UNDO_HELP, "undo", History.undo, bool(history.past))
+    _button(words.REDO, words.REDO_HELP, "redo", History.redo, bool(history.future))
 
 
-def _button(title: str, name: str, step: Callable[[History], History], able: bool) -> None:
-    options = {"icon": f":material/{name}:", "disabled": not able, "type": "tertiary"}
+def _button(title: str, help: str, name: str, step: Callable[[History], History], able: bool) -> None:
+    options = {"icon": f":material/{name}:", "disabled": not able, "type": "tertiary", "help": help}
     st.button(title, key=f"icon {name}", on_click=_go, args=(step,), **options)
 
 

@@ -1,4 +1,4 @@
-// Enter applies what is typed in the box of the text, as Ctrl+Enter does; Shift+Enter begins another line.
+// Enter applies what is typed in the box of the text, as its button does; Shift+Enter begins another line.
 if (!window.attnvizKeys) {
   window.attnvizKeys = true;
   document.addEventListener("keydown", (event) => {
@@ -7,8 +7,8 @@ if (!window.attnvizKeys) {
     if (!box.matches(".st-key-box textarea")) return;
     event.preventDefault();
     event.stopPropagation();
-    const keys = {key: "Enter", code: "Enter", keyCode: 13, ctrlKey: true, bubbles: true, cancelable: true};
-    box.dispatchEvent(new KeyboardEvent("keydown", keys));
+    box.blur();
+    document.querySelector(".st-key-analyze button")?.click();
     begin(box);
   }, true);
   const begin = (box) => requestAnimationFrame(() => { box.scrollTop = 0; });  // of a long text what is seen is its beginning
@@ -137,16 +137,8 @@ if (!window.attnvizWalk) {
   document.addEventListener("pointermove", ({clientX, clientY}) => {
     if (pressed && Math.hypot(clientX - pressed[0], clientY - pressed[1]) > 12) pressAt(null);
   });
-  const HELP = {  // what Streamlit's own help would say: it draws each button twice, and every click draws all anew
-    ".st-key-icon-undo": says("undo"),
-    ".st-key-icon-redo": says("redo"),
-    "[class*=st-key-chip-]": says("undo change"),
-    ".st-key-nearer": says("nearer"),
-    ".st-key-welcome:has([data-hides]) .st-key-card-Hide-the-future": says("hides"),
-  };
   document.addEventListener("mouseover", ({target: box}) => {  // where the pointer rests: what is cut, and what an eye does
     if (box.matches?.("input[role=combobox]")) box.title = box.scrollWidth > box.clientWidth ? box.value : "";
-    for (const [key, text] of Object.entries(HELP)) if (box.closest?.(key)) box.closest(key).title = text;
     const eye = box.closest?.(".st-key-off-eyes button");
     const isOn = "selected" in (eye?.dataset ?? {});
     if (eye) eye.title = says(isOn ? "switch off" : "switch on", {head: eye.textContent.trim().toLowerCase()});
@@ -169,60 +161,14 @@ if (!window.attnvizWalk) {
     if (down > 0) picture.scrollTop += down + frame.height / 3;
     if (hidden().every((much) => much < 17)) picture.revealed = key;  // else it is still being laid out
   };
-  const drawnAt = (one) => {  // in pixels from a map's corner, as if nothing were scrolled
-    const {x, y, width, height} = one.getBBox(), {a, b, c, d, e, f} = one.transform.baseVal.consolidate()?.matrix ?? {a: 1, b: 0, c: 0, d: 1, e: 0, f: 0};
-    const xs = [a * x + c * y + e, a * (x + width) + c * (y + height) + e], ys = [b * x + d * y + f, b * (x + width) + d * (y + height) + f];
-    return {left: Math.min(...xs), right: Math.max(...xs), top: Math.min(...ys), bottom: Math.max(...ys), e, f};
-  };
-  const ABOVE = -20, NEAR = -12, HINT = 21, MAP = 40, MOST = 300;  // pixels: titles end above, columns' labels after; the hint; a map at least; marks looked at singly
-  const stay = (picture) => {  // titles, labels and legend are read wherever a picture is scrolled to; cells end at the labels
-    const svg = picture.querySelector("svg.marks"), title = svg?.querySelector('text[font-weight="600"]');
-    if (!title) return;
-    const base = title.parentNode.getCTM(), {left} = drawnAt(title);
-    const groups = [...svg.querySelectorAll('[class*="mark-"]:not(.mark-group)')].filter((one) => Math.abs(one.getCTM().e - base.e) < 2);  // of several maps the first
-    const bottom = (group) => {  // of the cells
-      const map = group.closest(".mark-group:not(.role-axis)"), box = (map.querySelector(".cells") ?? map.querySelector("path.background")).getBBox();
-      return box.y + box.height;
-    };
-    const parts = groups.filter((one) => one.childElementCount < MOST).flatMap((group) => {
-      const high = bottom(group);
-      return [...group.children].map((one) => ({one, high, ...drawnAt(one)}));
-    });
-    const isTitle = (part) => part.one.matches("text") && Math.abs(part.left - left) < 2 && part.bottom < ABOVE;
-    const labels = parts.filter(({one}) => one.matches("text"));
-    const {scrollLeft: by, scrollTop: down} = picture, alone = picture.matches(".st-key-picture-head, .st-key-picture-mask");
-    const first = Math.min(...labels.filter(({one, right}) => right < 0 && one.getAttribute("text-anchor") === "end").map((one) => one.left));
-    const highest = Math.min(...labels.filter(({bottom}) => bottom < 0 && bottom > NEAR).map((one) => one.top));
-    const above = svg.getBoundingClientRect().top - picture.getBoundingClientRect().top + down + base.f;
-    const over = by && Math.max(0, by - first + left), under = down && Math.max(0, down - highest - above + HINT);
-    const clip = (e = 0, f = 0) => over || under ? `inset(${under - f}px 0 0 ${over - e}px) view-box` : "";
-    for (const part of parts) {
-      const {style} = part.one;
-      const isRow = part.right < 1, isColumn = part.bottom < 1, isAside = isTitle(part) || (alone && part.top > part.high + 2);
-      style.translate = isAside ? `${by}px` : isRow ? `${over}px` : isColumn ? `0 ${under}px` : "";
-      if (!isAside && isRow !== isColumn) style.visibility = (isRow ? under && part.top < under - 4 : over && part.left < over - 4) ? "hidden" : "";
-      const ends = alone || (part.one.matches("image") && part.bottom - part.top > MAP);
-      if (ends && !isAside && !isRow && !isColumn) style.clipPath = clip(part.e, part.f);
-    }
-    groups.filter((one) => one.childElementCount >= MOST).forEach((one) => { one.style.clipPath = clip(); });
-  };
-  document.addEventListener("scroll", ({target}) => target.matches?.(PICTURES) && stay(target), true);
   const sizes = new ResizeObserver((changes) => {  // once it is laid out: to ask sooner would cost a tenth of each click
     new Set(changes.map(({target}) => target.closest(PICTURES))).forEach((picture) => {
       if (!picture) return;
       picture.toggleAttribute("data-wide", picture.scrollWidth > picture.clientWidth + 2);
       reveal(picture);
-      if (picture.scrollLeft || picture.scrollTop) stay(picture);
       name(picture);
     });
-    lead();
   });
-  const ARROW = 64;  // pixels between two maps in a row
-  const lead = () => {  // the arrow from a map to the next one points to where that stands
-    const arrow = document.querySelector(".st-key-maps .leads-to"), maps = arrow?.closest(".st-key-maps");
-    const drawn = [...(maps?.children ?? [])].filter((one) => !one.contains(arrow));
-    arrow?.toggleAttribute("data-down", drawn.reduce((sum, one) => sum + one.offsetWidth, ARROW) > maps.clientWidth);
-  };
   const name = (picture) => {  // each picture is one stop of Tab
     if (picture.getAttribute("role") === "application") return;
     const walks = [...picture.querySelectorAll(MARKS)].some((one) => one.__data__?.cursor);
@@ -238,27 +184,10 @@ if (!window.attnvizWalk) {
     const box = phrases[0]?.querySelector("input");
     if (phrase !== box) (phrase = box)?.focus();
   };
-  const boxes = ["st-key-box", "st-key-given"].map((name) => document.getElementsByClassName(name));
-  const unsent = () => {  // boxes in which something is typed that is not applied yet: for the style sheet, see there
-    for (const [box] of boxes) box?.toggleAttribute("data-unsent", !!box.querySelector('[data-testid="InputInstructions"]:not(:empty)'));
+  const markUnsent = ({target, type}) => {  // a box in which something is typed that is not applied yet: for the style sheet
+    target.closest?.(".st-key-box, .st-key-given")?.toggleAttribute("data-unsent", type === "input");
   };
-  const numbers = document.getElementsByClassName("st-key-pasted");
-  let pasted;
-  const check = () => {  // what was pasted on the tab Check stands in its box once that is there, and is applied
-    const box = pasted && numbers[0]?.querySelector("textarea");
-    if (!box) return;
-    box.focus();
-    box.select();
-    document.execCommand("insertText", false, pasted);
-    pasted = box.blur();
-  };
-  document.addEventListener("paste", ({target, clipboardData}) => {
-    const sources = document.querySelectorAll(".st-key-checked button");
-    if (!sources.length || target.closest?.("input, textarea")) return;
-    pasted = clipboardData.getData("text");
-    if (!numbers[0]) sources[sources.length - 1].click();
-    check();
-  });
+  for (const kind of ["input", "focusout"]) document.addEventListener(kind, markUnsent);
   const models = document.getElementsByClassName("st-key-model"), lines = document.getElementsByClassName("model-line");
   const explain = () => {  // in the open list of models: what each is
     if (!models[0]?.querySelector('[aria-expanded="true"]')) return;
@@ -282,36 +211,12 @@ if (!window.attnvizWalk) {
       if (!painted) return;
       if (picture.painted !== painted) {
         sizes.observe(picture);
-        if (picture.closest(".st-key-maps")) sizes.observe(picture.closest(".st-key-maps"));
         sizes.observe(painted);
         picture.painted = painted;
       }
       name(picture);
       reveal(picture);
-      if (picture.scrollLeft || picture.scrollTop) stay(picture);  // what is drawn anew
     });
-  };
-  const opened = () => {  // the pictures of a first visit are a file until the true ones stand in their place
-    const file = document.querySelector(".opening"), screen = document.querySelector(".st-key-narrow-screen .screen");
-    if (!file?.hasChildNodes() || (screen?.textContent === "narrow") !== matchMedia("(max-width: 640px)").matches) return;
-    const shown = document.querySelector(".st-key-picture-head"), marks = shown?.querySelector(".marks")?.getBoundingClientRect();
-    const there = marks && [...file.querySelectorAll("img")].map((one) => one.getBoundingClientRect())
-      .some(({x, y}) => Math.hypot(x - marks.x, y - marks.y) < 2);
-    if (there || ((marks || !shown) && document.querySelector('[data-test-script-state="notRunning"]'))) file.replaceChildren();
-  };
-  const {send: ask} = WebSocket.prototype, heard = new WeakSet();  // what ui/brief.py says of a run, which Streamlit passes over
-  const runs = (now) => document.documentElement.toggleAttribute("data-runs", now);
-  const hear = ({data}) => {
-    const said = data.byteLength < 64 && new TextDecoder().decode(data).match(/attnviz (runs|rests)/);
-    if (said) runs(said[1] === "runs");
-  };
-  WebSocket.prototype.send = function (...message) {
-    if (!heard.has(this)) {
-      heard.add(this);
-      this.addEventListener("message", hear);
-      this.addEventListener("close", () => runs(false));
-    }
-    return ask.apply(this, message);
   };
   let late;
   const busy = () => {  // what takes longer than 300 ms is spoken; the style sheet writes it over the old picture
@@ -322,25 +227,10 @@ if (!window.attnvizWalk) {
       if (spoken.textContent === text) spoken.textContent = "";
     }
   };
-  const phone = matchMedia("(max-width: 640px)"), half = matchMedia("(max-width: 1240px)");
-  const screens = {".st-key-narrow-screen": phone, ".st-key-half-screen": half};
-  const tell = () => {  // the server draws maps that fit: it hears one thing after another, the next once that is answered
-    for (const [key, media] of Object.entries(screens)) {
-      const place = document.querySelector(key), box = place?.querySelector("input");
-      if (!box) continue;
-      if (box.checked !== media.matches) return void box.click();
-      if (place.querySelector(".screen")?.textContent !== (media.matches ? "narrow" : "wide")) return;
-    }
-  };
-  for (const media of Object.values(screens)) media.addEventListener("change", tell);
-  const rerun = {key: "r", code: "KeyR", keyCode: 82, bubbles: true};
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => setTimeout(() => {  // charts have their colors
-    for (const part of ["keydown", "keyup"])  // from the server: Streamlit's own key asks it again, once it is let go
-      document.body.dispatchEvent(new KeyboardEvent(part, rerun));
-  }, 100));
+  const phone = matchMedia("(max-width: 640px)");
   const folds = document.getElementsByClassName("fold");
   const unfold = () => {  // on a phone the line "Settings" shows the model, too; a page without that line shows it always
-    const isOpen = phone.matches && (folds[0]?.offsetParent ? folds[0].open : !!document.querySelector('[data-test-script-state="notRunning"]'));
+    const isOpen = phone.matches && (folds[0]?.offsetParent ? folds[0].open : true);
     document.documentElement.toggleAttribute("data-controls", isOpen);
   };
   document.addEventListener("toggle", unfold, true);
@@ -348,7 +238,7 @@ if (!window.attnvizWalk) {
   new MutationObserver(() => {
     if (waits) return;
     waits = true;
-    requestAnimationFrame(() => { waits = false; ready(); opened(); tell(); unfold(); busy(); typed(); unsent(); check(); explain(); });
+    requestAnimationFrame(() => { waits = false; ready(); unfold(); busy(); typed(); explain(); });
   }).observe(document.body, {childList: true, subtree: true, characterData: true, attributes: true, attributeFilter: ["data-stale"]});
   ready();
 }

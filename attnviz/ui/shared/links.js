@@ -1,19 +1,8 @@
-// Copy the link to what is on the screen; keep links under names in this browser; undo and redo by Ctrl+Z and
-// Ctrl+Shift+Z. Nothing of it asks the server but following a link, which goes the way of the browser's Back.
+// Copy the link to what is on the screen; undo and redo by Ctrl+Z and Ctrl+Shift+Z. Nothing of it asks the server but
+// following a link, which goes the way of the browser's Back.
 if (!window.attnvizLinks) {
   window.attnvizLinks = true;
   const says = window.attnvizSays;
-  const KEY = "attnviz.views", here = () => location.pathname + location.search;
-
-  const views = () => {
-    try {
-      const kept = JSON.parse(localStorage.getItem(KEY));
-      return Array.isArray(kept) ? kept.filter((view) => typeof view?.name === "string" && /^\/(?!\/)/.test(view.link)) : [];
-    } catch {
-      return [];
-    }
-  };
-
   const make = (tag, text, of = {}) => Object.assign(document.createElement(tag), {textContent: text}, of);
 
   // A link that names a part of a page opens there, however long what stands above takes, until the reader does anything.
@@ -30,44 +19,6 @@ if (!window.attnvizLinks) {
     open(link);
     history.pushState({}, "", link);
     window.dispatchEvent(new PopStateEvent("popstate"));
-  };
-
-  const keep = (kept, menu) => {
-    try {
-      localStorage.setItem(KEY, JSON.stringify(kept));
-      list(menu);
-    } catch {
-      menu.querySelector("output").textContent = says("nothing kept");
-    }
-  };
-
-  const list = (menu) => {
-    const kept = views(), name = make("input", "", {placeholder: says("name of view"), maxLength: 60, required: true});
-    name.setAttribute("aria-label", says("name of view"));
-    const form = make("form", "");
-    form.append(name, make("button", says("save view")));
-    form.addEventListener("submit", (event) => {
-      event.preventDefault();
-      keep([...kept.filter((view) => view.name !== name.value), {name: name.value, link: here()}], menu);
-      menu.querySelector("input").focus();
-    });
-    const items = kept.map((view) => {
-      const item = make("li", ""), drop = make("button", "×", {title: says("delete view", view)});
-      const link = make("a", view.name, {href: view.link});
-      link.addEventListener("click", (event) => {
-        if (event.ctrlKey || event.metaKey || event.shiftKey) return;
-        event.preventDefault();
-        menu.open = false;
-        follow(view.link);
-      });
-      drop.setAttribute("aria-label", drop.title);
-      drop.addEventListener("click", () => keep(kept.filter((one) => one !== view), menu));
-      item.append(link, drop);
-      return item;
-    });
-    const all = make("ul", ""), box = menu.querySelector(".saved");
-    all.append(...items);
-    box.replaceChildren(form, items.length ? all : make("p", says("views kept")), make("output", ""));
   };
 
   const where = () => [  // a link may open less than it shows here
@@ -117,14 +68,7 @@ if (!window.attnvizLinks) {
     target.replaceChildren(way);
   });
 
-  document.addEventListener("toggle", (event) => {
-    if (event.target.matches?.("details.views") && event.target.open) list(event.target);
-  }, true);
-
   document.addEventListener("click", async (event) => {
-    for (const menu of document.querySelectorAll("details.views[open]")) {
-      if (!menu.contains(event.target) && event.target.isConnected) menu.open = false;
-    }
     document.querySelector(".link-copied")?.remove();
     const button = event.target.closest?.("button.copy-link");
     if (!button) return;
@@ -161,11 +105,6 @@ if (!window.attnvizLinks) {
   });
 
   document.addEventListener("keydown", (event) => {
-    const menu = document.querySelector("details.views[open]");
-    if (event.key === "Escape" && menu) {
-      menu.open = false;
-      menu.querySelector("summary").focus();
-    }
     const boxes = "input:not([type=radio], [type=checkbox], [type=range]), textarea, [contenteditable=true]";
     const idle = event.target.matches?.("[role=combobox][aria-expanded=false]");  // a list that is closed
     if (event.target.matches?.(boxes) && !idle || !(event.ctrlKey || event.metaKey) || event.altKey || event.key.toLowerCase() !== "z") return;

@@ -5,10 +5,9 @@ In a link a site is ``c1`` (cross layer 1), a selected cell ``2.1`` (query 2, ke
 only what text A sees of text B; or ``sentences``: their tokens merged.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from itertools import islice
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -21,20 +20,19 @@ from attnviz.core.edits import BY_LETTER, Edits, Site
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.record import Record
 from attnviz.core.tokens import Sentence, Token
-from attnviz.figures import Figure
 from attnviz.sources import estimate
 from attnviz.sources.base import Source
 from attnviz.sources.cards import Behavior
 from attnviz.sources.estimate import Estimate
-from attnviz.ui.shared import ahead, arrivals, budget, cache, state, words
-from attnviz.ui.shared.setting import State, choice, coded, each, flag, kept, reader, whole
+from attnviz.ui.shared import cache, state, words
+from attnviz.ui.shared.setting import State, choice, coded, each, kept, reader, whole
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import block, block_html, note
+from attnviz.ui.shared.text import block_html, note
 from attnviz.views import SPECIAL, View
 
 COMBINED = ("mean", "max", "min")
 """How all heads can be shown as one."""
-DOMAINS = dict(zip(words.COLOR_RANGES, ("adapts", "fixed", "shared", "log"), strict=True))
+DOMAINS = dict(zip(words.COLOR_RANGES, ("adapts", "log"), strict=True))
 PAIRS = {"A to A": "aa", "A to B": "ab", "B to A": "ba", "B to B": "bb"}
 """How the link writes which text of a pair looks at which."""
 
@@ -136,47 +134,17 @@ CELL = coded("cell", None, lambda cell: f"{cell[0]}.{cell[1]}", _read_cell, "tex
 PINS = coded("pins", frozenset(), _pins_text, lambda text: frozenset(_read_pins(text)), "text", lacks=_lacks_pin)
 QUERY = whole("query", None, 0, 999_999)
 SENTENCE = whole("sentence", 1, 1, cache.MOST_SENTENCES)
-COLORS = choice("colors", tuple(DOMAINS), words.COLOR_RANGES[0])
-SUMS = flag("sums", False)
+ADAPTIVE = words.COLOR_RANGES[0]
+COLORS = choice("colors", tuple(DOMAINS), ADAPTIVE, former={"0 to 1": ADAPTIVE, "0 to largest": ADAPTIVE})
 VIEW = coded("view", View(), view_text, _read_view)
-NARROW = kept("narrow", False)
-"""Whether the screen is as narrow as a phone's: the script of the page says so."""
-HALF = kept("half", False)
-"""Whether three maps in a row are wider than the screen; said in the same way, on the page that draws them."""
 LEAST_PARTED = 100
 """Tokens from which a text can be seen in ten parts."""
 MODULE = 14
 """Characters of a module's name in the choice of a layer."""
 MOST_LISTED = 64
 """Tokens of a list to choose from: it is drawn anew at each click, closed, with all that is in it."""
-PHONE, HALF_ROOM = 358, 560
-"""Pixels that a picture has on a phone, and at least in half a window."""
 REVS = kept("revs", {})
 """Clicks, by what was clicked."""
-
-MOST_AHEAD = 100_000_000
-"""Bytes of runs that are made for a session before it asks for them."""
-LONG_AHEAD = 2.0
-"""Seconds that these runs may take, as they are estimated."""
-
-
-def room() -> int | None:
-    """Pixels that a map has, where they are few."""
-    return PHONE if state.get(NARROW) else None
-
-
-def narrow_screen() -> None:
-    """What the script of the page checks where the screen is narrow; nobody sees it."""
-    with st.container(key="narrow-screen"):
-        block("narrow" if control(st.checkbox, words.NARROW_SCREEN, NARROW) else "wide", "screen")
-
-
-def room_for_three() -> int | None:
-    """Pixels that three maps have, where they do not stand in a row."""
-    with st.container(key="half-screen"):
-        half = control(st.checkbox, words.HALF_SCREEN, HALF)
-        block("narrow" if half else "wide", "screen")
-    return room() or (HALF_ROOM if half else None)
 
 
 def is_dark() -> bool:
@@ -320,24 +288,7 @@ class Look:
     @property
     def styled(self) -> dict[str, Any]:
         """What every picture is drawn with."""
-        return {"dark": self.dark, "room": room()}
-
-    def draw_ahead(self, states: Iterable[tuple[State, Edits]], draw: Callable[["Look"], Iterable[Figure]]) -> None:
-        """In a quiet moment, draw what a page shows of other states; their runs are lent to the session."""
-        session, at = state.session(), partial(Look, self.source, self.lines)
-        cost = budget.cost(self.source, cache.sentences(self.source, self.lines))
-        most = min(MOST_AHEAD // max(1, cost.kept), int(LONG_AHEAD / max(0.01, cost.seconds)))
-
-        def guess(i: int, now: State, edits: Edits) -> bool:
-            record, head = cache.likely(self.source, self.lines, edits), now[SHOW]
-            cache.KEPT.put((cache.LENT, session, "ahead", i), record)
-            place = self.sentence, self.site, self.head if head is None else head
-            with state.imagined(now):
-                for figure in draw(at(edits, *place, self.dark, WeakValueDictionary(record=record))):
-                    figure.screen, figure.description  # noqa: B018 (both are kept)
-            return arrivals.is_there(session)
-
-        ahead.begin(partial(guess, i, *one) for i, one in enumerate(islice(states, most)))
+        return {"dark": self.dark}
 
 
 def asked_at(record: Record, site: Site, cell: Cell | None, sentence: int) -> int:
@@ -427,14 +378,11 @@ def step(source: Source) -> Source:
     chosen = state.one_of(STEP, steps, last)
     options = {"shown": chosen, "read": lambda step: None if step == last else step, "width": 344}
     named = words.STEP_IS.format(step=step_in_words(chosen, last))
-    short = (
-        {"title": words.STEP_SHORT.format(step=chosen), "width": "content"}
-        if state.get(NARROW)
-        else {"title": named, "width": 220}
-    )
-    with state.menu(**short, key="training step"):
-        control(st.select_slider, named, STEP, steps, lead="", **options)
-        st.caption((words.FIRST_KEPT if steps[0] else words.FROM_UNTRAINED).format(first=steps[0], last=last))
+    menu = state.menu(named, width=220, key="training step")
+    if menu.open:
+        with menu:
+            control(st.select_slider, named, STEP, steps, lead="", **options)
+            st.caption((words.FIRST_KEPT if steps[0] else words.FROM_UNTRAINED).format(first=steps[0], last=last))
     try:
         return source if chosen == last else cache.source(source.id, chosen)
     except AttnvizError as error:
@@ -465,30 +413,43 @@ def query(
 
 
 def display(at: Look, form: str = "map") -> dict[str, object]:
-    """How weights become colors, whether row sums stand beside them, and what of the map is seen.
+    """How weights become colors, and what of the map is seen; lines have no colors of weights."""
+    menu = state.menu(words.DISPLAY, icon=":material/palette:", key="display")
+    if menu.open:
+        with menu:
+            control(st.segmented_control, words.COLORS, COLORS, DOMAINS, disabled=form == "lines")
+            _choose_view(at)
+    return {"domain": DOMAINS[state.get(COLORS)], "view": _view(at)}
 
-    Lines have no colors of weights, and sums stand beside a map alone: there these choices wait.
-    """
-    with state.menu(words.DISPLAY, icon=":material/palette:"):
-        colors = control(st.segmented_control, words.COLORS, COLORS, DOMAINS, disabled=form == "lines")
-        sums = control(st.toggle, words.ROW_SUMS, SUMS, disabled=form != "map")
-        view = _view(at)
-    return {"domain": DOMAINS[colors], "row_sums": sums, "view": view}
+
+def _choose_view(at: Look) -> None:
+    """The controls of what is seen: those alone that mean something for these tokens."""
+    if len(units := _units(at)) > 1:
+        _choose_unit(units)
+    if _has_special(at):
+        special = VIEW.part("special")
+        shown = {"shown": state.get(special) == SPECIAL[0], "read": lambda is_shown: SPECIAL[not is_shown]}
+        control(st.toggle, words.SPECIAL_TOKENS, special, **shown)
+    if _is_pair(at):
+        control(st.segmented_control, words.PAIR, VIEW.part("pair"), tuple(views.PAIRS))
+
+
+def _has_special(at: Look) -> bool:
+    return any(token.special for part in at.tokens for token in part)
+
+
+def _is_pair(at: Look) -> bool:
+    return all(any(token.segment for token in part) for part in at.tokens)
 
 
 def _view(at: Look) -> View:
-    """What of a map is seen: only what means something for its tokens can be chosen."""
-    chosen = {}
-    every = [token for part in at.tokens for token in part]
-    units = _units(at)
-    if len(units) > 1:
-        chosen |= UNITS[_unit(units)]
-    if any(token.special for token in every):
-        chosen["special"] = control(st.segmented_control, words.SPECIAL_TOKENS, VIEW.part("special"), SPECIAL)
-    if all(any(token.segment for token in part) for part in at.tokens):
-        chosen["pair"] = control(st.segmented_control, words.PAIR, VIEW.part("pair"), tuple(views.PAIRS))
+    """The chosen view, as far as it means something for these tokens."""
+    chosen = state.get(VIEW)
+    fitting = UNITS[_unit(units)] if len(units := _units(at)) > 1 else {}
+    fitting |= {"special": chosen.special} if _has_special(at) else {}
+    fitting |= {"pair": chosen.pair} if _is_pair(at) else {}
     try:
-        view = View(**chosen)
+        view = View(**fitting)
         views.see(at.record, at.site, sentence=at.sentence, view=view)
     except InputError as error:  # a text of special tokens alone
         note(str(error), "notice")
@@ -515,15 +476,19 @@ def _units(at: Look) -> list[str]:
 
 
 def _unit(there: list[str]) -> str:
+    """The chosen unit, where these tokens have it."""
     view = state.get(VIEW)
     larger = words.SENTENCES if view.sentences else words.WORDS if view.words else words.TOKENS
     chosen = words.TEN_PARTS if view.parts else larger
+    return chosen if chosen in there else words.TOKENS
 
+
+def _choose_unit(there: list[str]) -> None:
     def step(now: State, unit: str) -> State:
         return now.put(VIEW, replace(now[VIEW], **{"words": False, "sentences": False, "parts": 0} | UNITS[unit]))
 
-    options = {"shown": chosen if chosen in there else words.TOKENS, "step": step, "help": words.MERGED}
-    return control(st.segmented_control, words.ROWS_AND_COLUMNS, VIEW.part("words"), there, **options)
+    options = {"shown": _unit(there), "step": step, "help": words.MERGED}
+    control(st.segmented_control, words.ROWS_AND_COLUMNS, VIEW.part("words"), there, **options)
 
 
 def clicks(

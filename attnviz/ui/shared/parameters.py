@@ -29,20 +29,26 @@ def chosen(source: Source) -> Source | InputError:
     known = parameters(type(source))
     if not known or source.id in api.OFFERED:
         return source
-    with state.menu(source.title, icon=":material/tune:", width=220, key="parameters"):
-        st.caption(source.does)
-        columns = st.columns(2)
-        ordered = [one for kind in ("number", "flag") for one in known if one.kind == kind]
-        for i, one in enumerate(ordered):
-            widget = columns[i % 2].toggle if one.kind == "flag" else columns[i % 2].number_input
-            bounds = () if one.kind == "flag" else (one.least, one.most)
-            control(widget, one.label, SETTINGS[one.name], *bounds, help=one.help)
-        for one in (one for one in known if one.kind == "choice"):
-            control(st.segmented_control, one.label, SETTINGS[one.name], one.choices)
+    menu = state.menu(source.title, icon=":material/tune:", width=220, key="parameters")
+    if menu.open:
+        with menu:
+            _controls(source.does, known)
     try:
         return of(state.now(), source)
     except InputError as error:
         return error
+
+
+def _controls(does: str, known: tuple[Parameter, ...]) -> None:
+    st.caption(does)
+    columns = st.columns(2)
+    ordered = [one for kind in ("number", "flag") for one in known if one.kind == kind]
+    for i, one in enumerate(ordered):
+        widget = columns[i % 2].toggle if one.kind == "flag" else columns[i % 2].number_input
+        bounds = () if one.kind == "flag" else (one.least, one.most)
+        control(widget, one.label, SETTINGS[one.name], *bounds, help=one.help)
+    for one in (one for one in known if one.kind == "choice"):
+        control(st.segmented_control, one.label, SETTINGS[one.name], one.choices)
 
 
 def of(now: State, source: Source) -> Source:

@@ -1,6 +1,5 @@
 """Figures on a page: drawn, as numbers, and exported."""
 
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -8,10 +7,7 @@ from functools import partial
 from typing import NoReturn, TypeVar
 
 import streamlit as st
-from streamlit import runtime
 from streamlit.delta_generator import DeltaGenerator
-from streamlit.runtime.scriptrunner import add_script_run_ctx, get_script_run_ctx
-from streamlit.runtime.scriptrunner_utils.script_run_context import ScriptRunContext
 
 from attnviz import views
 from attnviz import words as sentences
@@ -19,11 +15,12 @@ from attnviz.core.errors import AttnvizError
 from attnviz.figures import Figure
 from attnviz.sources.estimate import in_time
 from attnviz.tables import MOST_CELLS
-from attnviz.ui.shared import arrow, budget, cache, code, look, state, words
+from attnviz.ui import streamlit_internals
+from attnviz.ui.shared import arrow, budget, cache, code, state, words
 from attnviz.ui.shared.look import CELL, Cell, Look, cell_of
 from attnviz.ui.shared.setting import Setting, kept
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import heading, in_words, note, quiet, unseen
+from attnviz.ui.shared.text import in_words, note, quiet, unseen
 from attnviz.views import View
 
 T = TypeVar("T")
@@ -128,7 +125,7 @@ def how_to_select(selected: bool, outlined: bool = False) -> None:
 def selecting(selected: bool, outlined: bool = False) -> str:
     """The same, as a text."""
     if selected:
-        return words.CELL_TAPPED if look.room() else words.CELL_SELECTED
+        return words.CELL_SELECTED
     return words.CLICK_ANOTHER if outlined else words.CLICK_A_CELL
 
 
@@ -144,22 +141,6 @@ def folded(title: str, key: str, opened: bool = False) -> Iterator[bool]:
     fold = st.expander(title, began, on_change="rerun", key=key)
     with fold:
         yield fold.open
-
-
-@contextmanager
-def part(title: str, key: str, opened: bool = False, *, titled: bool = True) -> Iterator[bool]:
-    """A part of the page that is folded on a phone; gives whether it is open, as `folded` does.
-
-    Args:
-        titled: whether it has a heading where it is not folded.
-    """
-    if look.room():
-        with folded(title, key, opened) as is_open:
-            yield is_open
-        return
-    if titled:
-        heading(title)
-    yield True
 
 
 def numbers(figure: Figure, key: str, what: str = "", opened: bool = False) -> None:
@@ -198,7 +179,7 @@ def lent(value: T, key: str) -> Callable[[], T]:
     Raises:
         AttnvizError: by the function that is given, once the value gave way.
     """
-    key = cache.LENT, state.session(), key
+    key = cache.LENT, streamlit_internals.session_id(), key
     cache.KEPT.put(key, value)
     return lambda: cache.KEPT.get(key, _gave_way)
 
@@ -212,7 +193,7 @@ def save(label: str, file: Callable[[], bytes], name: str, mime: str, *, key: st
 
     The button holds what makes the file until the next run of its page: what is large in it is `lent`.
     """
-    failed, context = state.get(FAILED) or [], get_script_run_ctx()
+    failed, keep = state.get(FAILED) or [], streamlit_internals.file_keeper(mime, name)
     state.put(FAILED, failed)
 
     def contents() -> bytes:
@@ -221,22 +202,10 @@ def save(label: str, file: Callable[[], bytes], name: str, mime: str, *, key: st
         except AttnvizError as error:
             failed[:] = [str(error)]
             raise
-        _keep(content, name, mime, context)
+        keep(content)
         return content
 
     st.download_button(label, data=contents, file_name=name, mime=mime, key=key, on_click="ignore", **options)
-
-
-def _keep(content: bytes, name: str, mime: str, context: ScriptRunContext | None) -> None:
-    """Keep the last file that a session made as if it stood on the page.
-
-    Streamlit lets go of it once two runs of anybody have ended: before the browser has asked for it, where many click.
-    """
-    if runtime.exists():
-        add = runtime.get_instance().media_file_mgr.add
-        thread = threading.Thread(target=add, args=(content, mime, "made", name, True))
-        add_script_run_ctx(thread, context).start()
-        thread.join()
 
 
 def not_made() -> None:
@@ -286,8 +255,7 @@ def _ways(figure: Figure, key: str, more: Callable[[], None] | None) -> None:
     """Every way to save a figure."""
     from attnviz import export
 
-    anew = replace(figure, style=replace(figure.style, room=None))  # it holds nothing yet of what a file needs
-    shown = lent(anew, key)
+    shown = lent(replace(figure), key)  # it holds nothing yet of what a file needs
     use = control(st.segmented_control, words.MADE_FOR, USE, ("screen", *export.PRESETS), at=key)
     if use in export.PRESETS:
         st.caption(export.PRESETS[use].label)

@@ -5,12 +5,12 @@ from importlib.util import find_spec
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
-from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from attnviz import api
 from attnviz.core.amounts import size
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.sources.base import Source
+from attnviz.ui import streamlit_internals
 from attnviz.ui.shared import arrivals, examples, files, state, words
 from attnviz.ui.shared.arrivals import Arrival
 from attnviz.ui.shared.setting import Setting, choice
@@ -72,7 +72,7 @@ def field() -> Source | Arrival | AttnvizError:
     if not name:
         leave()
         return InputError(words.NO_MODEL)
-    arrival = arrivals.wait_for(name, state.session())
+    arrival = arrivals.wait_for(name, streamlit_internals.session_id())
     arrival.settled.wait(AT_ONCE)
     if arrival.stage == "failed":
         return arrival.error
@@ -102,7 +102,7 @@ def facts(source: Source) -> str:
 
 def leave() -> None:
     """This session waits for no model any more."""
-    arrivals.leave(state.session())
+    arrivals.leave(streamlit_internals.session_id())
 
 
 def try_again() -> None:
@@ -113,7 +113,7 @@ def try_again() -> None:
 
 def ask_or_wait(arrival: Arrival) -> None:
     """What stands on the page until the model is here."""
-    if arrival.asks(state.session()):
+    if arrival.asks(streamlit_internals.session_id()):
         _ask(arrival)
     else:
         _wait(arrival)
@@ -127,7 +127,9 @@ def _ask(arrival: Arrival) -> None:
     quiet(" · ".join(f"{file.name} {size(file.size)}" for file in place.files))
     label = words.DOWNLOAD.format(size=size(place.size))
     options = {"type": "primary", "icon": ":material/download:"}
-    st.button(label, key="download", on_click=arrivals.fetch, args=(arrival.name, state.session()), **options)
+    st.button(
+        label, key="download", on_click=arrivals.fetch, args=(arrival.name, streamlit_internals.session_id()), **options
+    )
 
 
 def _wait(arrival: Arrival) -> None:
@@ -149,9 +151,9 @@ def _watch(arrival: Arrival, stage: str) -> None:
     """
     text, bar = st.empty(), st.empty()
     _tell(arrival, stage, text, bar)
-    if not get_script_run_ctx().fragment_ids_this_run:  # first let the page come to its end
+    if not streamlit_internals.is_fragment_run():  # first let the page come to its end
         return
-    while arrival.stage == stage and state.session() in arrival.sessions:
+    while arrival.stage == stage and streamlit_internals.session_id() in arrival.sessions:
         arrival.settled.wait(EVERY)
         _tell(arrival, stage, text, bar)
     st.rerun()

@@ -1,21 +1,18 @@
-"""Runs, and pictures, that take longer than a page may wait: each in a thread of its own, shared by all who ask for it.
+"""Jobs that take longer than a page may wait, and what stands on the page until they are over."""
 
-A run ends early when the last of those who wait for it cancels it or is gone.
-"""
-
-import threading
 import time
-from collections.abc import Callable, Collection, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 import streamlit as st
 
-from attnviz.core.errors import Canceled, TooLong
-from attnviz.core.progress import Progress, watched
+from attnviz.core.errors import TooLong
+from attnviz.core.jobs import Job, Jobs
 from attnviz.sources.estimate import Estimate, in_time
-from attnviz.ui.shared import arrivals, state, words
+from attnviz.ui import streamlit_internals
+from attnviz.ui.shared import state, words
 from attnviz.ui.shared.setting import Setting, kept
 from attnviz.ui.shared.text import large, note, quiet
 
@@ -24,18 +21,30 @@ AT_ONCE = 0.3
 ANEW = 1.0
 """Seconds within which a picture does: after a click what it goes through is known."""
 EVERY = 0.5
-"""Seconds between two looks at how far a run is."""
-GRACE = 5.0
-"""Seconds for which a run goes on while nobody is there: a page that is loaded again comes back by then."""
-MOST = 2
-"""Runs that compute at once; others wait for their turn."""
+"""Seconds between two looks at how far a job is."""
+
+JOBS = Jobs(at_once=2, is_connected=streamlit_internals.is_connected)
+"""Runs and pictures of all sessions: two at once, as each may use all the memory that a run may take."""
 
 CANCELED: Setting[Hashable] = kept("canceled run", None)
-"""The run that this session ended last: it begins again only if somebody asks for it."""
+"""Key of the job that this session canceled last: it starts again only if somebody asks for it."""
+WAITS_FOR: Setting[frozenset[Hashable]] = kept("waits for", frozenset())
+"""Keys of the jobs whose places on the page are still to be filled."""
 
-_turns = threading.BoundedSemaphore(MOST)
-_runs: dict[Hashable, "Run"] = {}
-_lock = threading.RLock()
+
+@dataclass(frozen=True)
+class About:
+    """A description of a job.
+
+    Attributes:
+        cost: what it was estimated to take.
+        names: of its attention calls, in their order; empty for a picture.
+        unit: what is counted of it where these are no calls and no maps: "heads".
+    """
+
+    cost: Estimate
+    names: tuple[str, ...] = ()
+    unit: str = ""
 
 
 class Waiting(Exception):
@@ -44,130 +53,41 @@ class Waiting(Exception):
     It is no `AttnvizError`: nothing is wrong, and no part of a page may go on without it.
     """
 
-    def __init__(self, run: "Run"):
-        self.run = run
+    def __init__(self, job: Job):
+        self.job = job
         super().__init__(words.RUNNING)
 
 
-@dataclass(eq=False)
-class Run(Progress):
-    """One run.
-
-    Attributes:
-        key: what is run.
-        cost: what it was estimated to take.
-        names: of its attention calls, in their order.
-        unit: what is counted of it where these are no calls and no maps: "heads".
-        sessions: who waits for it.
-        begun: when it was begun, or its turn came.
-        has_turn: whether it computes.
-        settled: set once it is over, however.
-        then: what a page asks of its value first.
-        value, error: what came of it.
-    """
-
-    key: Hashable = None
-    cost: Estimate = Estimate(0, 0.0, 0, 0)
-    names: tuple[str, ...] = ()
-    unit: str = ""
-    sessions: set[str] = field(default_factory=set)
-    begun: float = field(default_factory=time.monotonic)
-    has_turn: bool = False
-    settled: threading.Event = field(default_factory=threading.Event)
-    then: Callable[[object], object] | None = None
-    value: object = None
-    error: Exception | None = None
-    seen: float = field(default_factory=time.monotonic)
-
-    def is_wanted(self) -> bool:
-        """Whether somebody waits for it, or was there a moment ago."""
-        if any(map(arrivals.is_there, tuple(self.sessions))):
-            self.seen = time.monotonic()
-        return bool(self.sessions) and time.monotonic() - self.seen < GRACE
-
-    def work(self, make: Callable[[], object]) -> None:
-        try:
-            while not _turns.acquire(timeout=EVERY):
-                if not self.is_wanted():
-                    raise Canceled(words.WAS_CANCELED)
-            self.begun, self.has_turn = time.monotonic(), True
-            try:
-                with watched(self):
-                    self.value = make()
-                    if self.then is not None:
-                        self.then(self.value)
-            finally:
-                _turns.release()
-        except Exception as error:
-            self.error = error
-        finally:
-            with _lock:
-                if _runs.get(self.key) is self:
-                    del _runs[self.key]
-            self.settled.set()
-
-
-def get(
-    key: Hashable,
-    make: Callable[[], object],
-    cost: Estimate,
-    names: tuple[str, ...] = (),
-    *,
-    unit: str = "",
-    within: float | None = None,
-    then: Callable[[object], object] | None = None,
-) -> object:
-    """What a run gives, if it comes at once.
+def get(key: Hashable, make: Callable[[], object], about: About, *, within: float = AT_ONCE) -> object:
+    """The value of a job, if it comes at once.
 
     Args:
-        names: of its attention calls; of a picture none.
-        unit: what is counted of it where these are no calls and no maps.
         within: seconds that count as at once.
-        then: what the page asks of it first, so that it is there when the page is: made in the run's own thread.
 
     Raises:
         Waiting: if it does not, or if this session has canceled it.
     """
-    session = state.session()
-    leave(but={key, *_beside.keys})
+    calls = len(about.names) or max(1, about.cost.maps)
     if state.get(CANCELED) == key:
-        raise Waiting(Run(1, key=key, cost=cost, names=names))
-    with _lock:
-        run = _runs.get(key)
-        if run is None or not run.is_wanted():
-            told = {"key": key, "cost": cost, "names": names, "unit": unit}
-            run = _runs[key] = Run(len(names) or max(1, cost.maps), **told, sessions={session})
-            threading.Thread(target=run.work, args=(make,), name="attnviz-run", daemon=True).start()
-        run.sessions.add(session)
-        run.then = then or run.then
-    if not run.settled.wait(AT_ONCE if within is None else within):
-        raise Waiting(run)
-    if run.error is not None:
-        raise run.error
-    return run.value
-
-
-def leave(but: Collection[Hashable] = ()) -> None:
-    """This session waits for no run any more, but perhaps for some."""
-    for key, run in tuple(_runs.items()):
-        if key not in but:
-            run.sessions.discard(state.session())
-
-
-class _Beside(threading.local):
-    keys: frozenset[Hashable] = frozenset()
-    """The runs that a page waits for while it shows all else."""
-
-
-_beside = _Beside()
+        raise Waiting(Job(calls, key=key, about=about))
+    job = JOBS.start(key, lambda job: make(), streamlit_internals.session_id(), about=about, calls=calls)
+    if not job.settled.wait(within):
+        state.put(WAITS_FOR, state.get(WAITS_FOR) | {key})
+        raise Waiting(job)
+    return job.result()
 
 
 @contextmanager
 def page() -> Iterator[None]:
-    """Around the run of a page: what it does not wait for any more is left."""
-    _beside.keys = frozenset()
+    """Around the run of a page: jobs that it does not wait for any more are left."""
+    state.put(WAITS_FOR, frozenset())
     yield
-    leave(but=_beside.keys)
+    leave()
+
+
+def leave() -> None:
+    """Wait for no job but those whose places on the page are to be filled."""
+    JOBS.leave(streamlit_internals.session_id(), but=state.get(WAITS_FOR))
 
 
 @contextmanager
@@ -176,26 +96,26 @@ def beside() -> Iterator[None]:
     try:
         yield
     except Waiting as waiting:
-        _beside.keys |= {waiting.run.key}
-        show(waiting.run, "stretch")
+        show(waiting.job, "stretch")
     except TooLong as error:
         note(str(error), "notice")
 
 
-def show(run: Run, width: int | Literal["stretch"] = 600) -> None:
-    """What stands on the page until a run is over: how far it is, and a way to end it."""
+def show(job: Job, width: int | Literal["stretch"] = 600) -> None:
+    """What stands on the page until a job is over: how far it is, and a way to cancel it."""
     with st.container(width=width, gap="xsmall", key="run"):
-        if not run.sessions:
-            large(words.CANCELED.format(cost=run.cost))
+        if not job.waiting:
+            large(words.CANCELED.format(cost=job.about.cost))
             st.button(words.RUN, key="run again", icon=":material/play_arrow:", type="primary", on_click=_again)
             quiet(words.AS_IT_WAS)
             return
-        _watch(run)
-        st.button(words.CANCEL, key="cancel run", icon=":material/close:", on_click=_cancel, args=(run,))
+        _watch(job)
+        st.button(words.CANCEL, key="cancel run", icon=":material/close:", on_click=_cancel, args=(job,))
 
 
-def _cancel(run: Run) -> None:
-    state.put(CANCELED, run.key)
+def _cancel(job: Job) -> None:
+    state.put(CANCELED, job.key)
+    state.put(WAITS_FOR, frozenset())
     leave()
 
 
@@ -204,24 +124,23 @@ def _again() -> None:
 
 
 @st.fragment(run_every=EVERY)
-def _watch(run: Run) -> None:
-    """Tell how far a run is. Each look is a run of this fragment, as what is clicked meanwhile waits for its end."""
-    if run.settled.is_set():
+def _watch(job: Job) -> None:
+    """Show how far a job is. Each look is a run of this fragment, as what is clicked meanwhile waits for its end."""
+    if job.settled.is_set():
         st.rerun()
-    _tell(run)
-
-
-def _tell(run: Run) -> None:
-    passed = time.monotonic() - run.begun
-    if not run.has_turn:
-        st.progress(0.0, text=words.WAITING)
-    elif run.unit:
-        st.progress(run.share, text=words.UNITS_DONE.format(done=run.done, all=run.calls, unit=run.unit))
-    elif not run.names:
-        st.progress(run.share, text=words.PICTURE_SHARE.format(what=run.cost.what, share=run.share))
-    elif run.done >= run.calls:
-        st.progress(1.0, text=words.FINISHING)
+    about, passed = job.about, time.monotonic() - job.begun
+    if not job.has_turn:
+        share, text = 0.0, words.WAITING
+    elif about.unit:
+        share, text = job.share, words.UNITS_DONE.format(done=job.done, all=job.calls, unit=about.unit)
+    elif not about.names:
+        share, text = job.share, words.PICTURE_SHARE.format(what=about.cost.what, share=job.share)
+    elif job.done >= job.calls:
+        share, text = 1.0, words.FINISHING
     else:
-        layer, call = run.names[run.done], run.done + 1
-        st.progress(run.share, text=words.CALL_SHARE.format(layer=layer, call=call, calls=run.calls, share=run.share))
-    quiet(words.TIME.format(tokens=run.cost.tokens, passed=in_time(passed), seconds=in_time(run.cost.seconds)))
+        layer, call = about.names[job.done], job.done + 1
+        share = job.share
+        text = words.CALL_SHARE.format(layer=layer, call=call, calls=job.calls, share=share)
+    st.progress(share, text=text)
+    cost = about.cost
+    quiet(words.TIME.format(tokens=cost.tokens, passed=in_time(passed), seconds=in_time(cost.seconds)))

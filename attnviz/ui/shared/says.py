@@ -273,11 +273,6 @@ def of(at: Look, effect: str) -> Figure:
     return drawn(effect, at.record, at.before, at.position, sentence=at.sentence, dark=at.dark)
 
 
-def likely(at: Look) -> list[Figure]:
-    """The figure that a page with changes shows."""
-    return [] if at.before is None else [of(at, state.one_of(EFFECT, choices(at.record, at.sentence)))]
-
-
 def choices(record: Record, sentence: int = 0) -> list[str]:
     """What can be shown; first what the model says, then how its output moved."""
     if record.labels is not None:

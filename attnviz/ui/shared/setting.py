@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 from attnviz.core.errors import AttnvizError, InputError, did_you_mean
@@ -113,10 +114,20 @@ def coded(
     )
 
 
-def choice(name: str, options: Iterable[str] | Mapping[T, str], default: T | None = None, of: str = "") -> Setting[T]:
-    """One of some options; of a mapping, the link writes the values, and holds a key just as well."""
+def choice(
+    name: str,
+    options: Iterable[str] | Mapping[T, str],
+    default: T | None = None,
+    of: str = "",
+    former: Mapping[str, T] = MappingProxyType({}),
+) -> Setting[T]:
+    """One of some options; of a mapping, the link writes the values, and holds a key just as well.
+
+    Args:
+        former: options that links may still hold, and what each opens.
+    """
     written = dict(options) if isinstance(options, Mapping) else {option: option for option in options}
-    read = {str(option): option for option in written} | {text: option for option, text in written.items()}
+    read = {str(option): option for option in written} | {text: option for option, text in written.items()} | {**former}
     refused = partial(words.NOT_ONE_OF.format, options=", ".join(written.values()))
 
     def decode(values: Sequence[str]) -> T:
@@ -196,6 +207,9 @@ def each(decode: Callable[[str], T], most: int) -> Callable[[str], tuple[T, ...]
     return decode_all
 
 
+FORMER = {"sums"}
+"""Settings that links may still hold, and that nothing needs any more."""
+
 PROBLEMS: Setting[tuple[str, ...]] = kept("problems", (), of="link")
 """What of the link that was opened could not be read."""
 
@@ -204,6 +218,8 @@ def read(link: Link, settings: Mapping[str, Setting]) -> State:
     """The state that a link holds; what cannot be read is left as it is without a link, and named."""
     state, problems = State(), []
     for name, values in link.items():
+        if name in FORMER:
+            continue
         setting = settings.get(name)
         if setting is None:
             problems.append(_unknown(name, settings))

@@ -4,16 +4,13 @@ An event is a step from one state to the next. A widget remembers nothing: befor
 what it reports becomes a part of the state.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from contextvars import ContextVar
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import streamlit as st
-from streamlit.runtime.scriptrunner import get_script_run_ctx
-from streamlit.runtime.state import get_session_state
-from streamlit.runtime.state.session_state import SessionState
 
+from attnviz.ui import streamlit_internals
 from attnviz.ui.shared import words
 from attnviz.ui.shared.setting import PROBLEMS, Link, Part, Setting, State, kept, read
 
@@ -33,14 +30,10 @@ WRITTEN: Setting[tuple[Link, ...]] = kept("links written", ())
 CHECKED: Setting[tuple[str, ...]] = kept("link checked", (), of="link")
 """What of the link was held against what there is: what is of the model, and what of the text."""
 
-DRAWN: Setting[Mapping[str, tuple[int, Any]]] = kept("drawn in menus", {})
-"""Of each widget in a menu, by its key: the number of its identity, and the value that its browser knows."""
 PLACED: Setting[Mapping[str, str]] = kept("turned", {})
 """The page on which each of the widgets in `TURNED` was turned last, by its key; "" since it was told its value."""
 TURNED = {"slider", "select_slider", "number_input"}
 """Widgets that a held key turns further while the page is still drawn for the value before."""
-_IN_MENU: ContextVar[bool] = ContextVar("in menu", default=False)
-_IMAGINED: ContextVar[State | None] = ContextVar("imagined", default=None)
 
 NOTHING: Link = {"model": ["translator"]}
 """The link where nothing was chosen. Every link names its model: one without is opened as a first visit is."""
@@ -50,34 +43,22 @@ PLACES = {"tab", "panel", "part", "checked", "tested"}
 _KEY, _OWN = "state", object()
 
 
-def session() -> str:
-    """The session's name at the server; without one, as in a test, it has none."""
-    context = get_script_run_ctx()
-    return context.session_id if context else ""
+@dataclass(eq=False)
+class Session:
+    """What one browser tab has chosen; Streamlit keeps this object, and no value of it."""
+
+    state: State = State()
 
 
-def store() -> SessionState:
-    """What Streamlit keeps of this session.
-
-    Not `st.session_state`: where another run is asked for, each look at it ends this one, also in the midst of what a
-    widget reports, which is lost then.
-    """
-    return get_session_state()._state
+def event(key: str) -> Any:
+    """The value of a widget, or what it reports, such as a selection; None if it is not on the page."""
+    return streamlit_internals.peek(key)
 
 
 def now() -> State:
-    """The state of this session, or the one that is `imagined`."""
-    return _IMAGINED.get() or event(_KEY) or State()
-
-
-@contextmanager
-def imagined(state: State) -> Iterator[None]:
-    """Meanwhile this thread sees another state."""
-    before = _IMAGINED.set(state)
-    try:
-        yield
-    finally:
-        _IMAGINED.reset(before)
+    """The state of this session."""
+    session = event(_KEY)
+    return session.state if session else State()
 
 
 def get(setting: Setting[T] | Part[T]) -> T:
@@ -90,7 +71,10 @@ def put(setting: Setting[T] | Part[T], value: T) -> None:
 
 def change(step: Callable[..., State], *args: object) -> None:
     """One step, from the state to the next."""
-    store()[_KEY] = step(now(), *args)
+    session = event(_KEY)
+    if session is None:
+        session = st.session_state[_KEY] = Session()
+    session.state = step(session.state, *args)
 
 
 def one_of(setting: Setting[T], options: Iterable[T], other: T = _OWN) -> T:
@@ -124,13 +108,11 @@ def control(
         whole_page: whether the setting belongs to what stands outside of the fragment that the widget is in.
         options: of the widget.
     """
-    key = plain = f"{setting.name} {at}".strip()
+    key = f"{setting.name} {at}".strip()
     shown = get(setting) if shown is _OWN else shown
-    if _IN_MENU.get():
-        key = _identity(plain, shown)
     name = widget.__name__
     if name not in TURNED or not _is_there(key, shown):
-        store()[key] = shown
+        st.session_state[key] = shown
     step = step or (lambda now, reported: now.put(setting, read(reported)))
     if name in ("pills", "segmented_control") and "selection_mode" not in options:
         options = {"required": True} | options
@@ -140,29 +122,7 @@ def control(
         options["label_visibility"] = "collapsed"
     if lead:
         st.caption(lead, width="content")
-    return widget(title, *args, key=key, on_change=_report, args=(key, plain, shown, step, whole_page), **options)
-
-
-@contextmanager
-def menu(title: str, **options: Any) -> Iterator[None]:
-    """A popover with widgets in it."""
-    within = _IN_MENU.set(True)
-    try:
-        with st.popover(title, **options):
-            yield
-    finally:
-        _IN_MENU.reset(within)
-
-
-def _identity(key: str, shown: object) -> str:
-    """The key of a widget in a menu: another one where it is to show what its browser does not know.
-
-    What stands in a closed menu is not told of a new value: it reports the old one with whatever happens next.
-    """
-    number, known = get(DRAWN).get(key, (0, shown))
-    number += not _same(known, shown)
-    put(DRAWN, {**get(DRAWN), key: (number, shown)})
-    return f"{key}-anew-{number}" if number else key
+    return widget(title, *args, key=key, on_change=_report, args=(key, shown, step, whole_page), **options)
 
 
 def _is_there(key: str, shown: object) -> bool:
@@ -171,28 +131,25 @@ def _is_there(key: str, shown: object) -> bool:
     Surely has it who turned it. On another page it is another widget, which would begin with its first option, and so
     does one that was drawn in a run that was cut short.
     """
-    page = get_script_run_ctx().page_script_hash
-    there = get(PLACED).get(key) == page and key in store() and store()[key] == shown
+    there = get(PLACED).get(key) == streamlit_internals.page_hash() and event(key) == shown
     if not there:
         put(PLACED, {**get(PLACED), key: ""})
     return there
 
 
-def _same(a: object, b: object) -> bool:
-    """Whether two values are one: several options are so in any order."""
-    return set(a) == set(b) if isinstance(a, list) and isinstance(b, list) else a == b
-
-
-def _report(key: str, plain: str, shown: object, step: Callable[[State, Any], State], whole_page: bool) -> None:
+def _report(key: str, shown: object, step: Callable[[State, Any], State], whole_page: bool) -> None:
     """A step, if somebody chose: a page that comes back reports what it shows, and one that was left has no widgets."""
-    if key not in store() or (reported := store()[key]) == shown:
+    if (reported := streamlit_internals.peek(key, shown)) == shown:
         return
-    put(PLACED, {**get(PLACED), key: get_script_run_ctx().page_script_hash})
-    if plain in get(DRAWN):
-        put(DRAWN, {**get(DRAWN), plain: (get(DRAWN)[plain][0], reported)})
+    put(PLACED, {**get(PLACED), key: streamlit_internals.page_hash()})
     change(step, reported)
     if whole_page:
         st.rerun()
+
+
+def menu(title: str, **options: Any) -> Any:
+    """A popover. Its `open` says whether to draw into it: widgets of a closed one report values of before."""
+    return st.popover(title, on_change="rerun", **options)
 
 
 def tabs(setting: Setting[str | None], parts: Mapping[str, Callable[[], T]], opening: str | None = None) -> T:
@@ -202,13 +159,6 @@ def tabs(setting: Setting[str | None], parts: Mapping[str, Callable[[], T]], ope
     """
     shown = get(setting) or opening or next(iter(parts))
     return parts[control(st.segmented_control, words.PARTS, setting, [*parts], shown=shown, lead="")]()
-
-
-def event(key: str) -> Any:
-    """What a widget without a setting reports, such as a selection; None if it is not there."""
-    with suppress(KeyError):
-        return store()[key]
-    return None
 
 
 def arrive(settings: Mapping[str, Setting], first: Link | None = None) -> None:
@@ -235,7 +185,7 @@ def _moved(link: Link) -> bool:
     """
     known = link in get(WRITTEN)
     put(WRITTEN, _since(link))
-    return get_script_run_ctx().is_history_navigation or not known
+    return streamlit_internals.is_history_navigation() or not known
 
 
 def _since(link: Link) -> tuple[Link, ...]:

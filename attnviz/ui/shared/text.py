@@ -8,7 +8,7 @@ from pathlib import Path
 import streamlit as st
 
 from attnviz.core.display import without_surrogates
-from attnviz.ui.shared import browser, words
+from attnviz.ui.shared import words
 
 STYLE = Path(__file__).with_name("style.css")
 GLOSSARY = {"terms": words.TERMS, "names": words.ALSO_CALLED, "shortcuts": words.SHORTCUTS, "touch": words.TOUCH}
@@ -17,7 +17,6 @@ WORDS = f"""window.attnvizGlossaryWords = {_GLOSSARY};
 window.attnvizSays = (name, of = {{}}) =>
   ({json.dumps(words.IN_BROWSER)})[name].replace(/{{(\\w+)}}/g, (_, field) => of[field]);"""
 SCRIPTS = (
-    browser.SCRIPT,
     WORDS,
     *(path.read_text(encoding="utf-8") for path in sorted(Path(__file__).parent.glob("*.js"))),
 )

@@ -4,17 +4,14 @@ Row 1 holds what a page is about: model, training step, text, examples. Row 2 ho
 layer, head, mask, then what a page puts there: its view, and what can be exported.
 """
 
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError
-from attnviz.core.record import Record
 from attnviz.core.stack import Stack
 from attnviz.metrics.roles import clearest
 from attnviz.sources.base import Source
@@ -66,7 +63,6 @@ def bar(
     site: Site | None = None,
     mask: Stack = Stack(),
     original: str = words.ORIGINAL,
-    first: Callable[[Site, int | str, int, Record], object] | None = None,
 ) -> Bar:
     """Draw the second row and the line under it; a page writes the prediction with `Bar.predict`.
 
@@ -75,7 +71,6 @@ def bar(
         site: where the page begins, if not where the model opens.
         mask: what is masked as long as nobody has chosen anything.
         original: what stands in the line while nothing is changed.
-        first: what the page asks of a long run first, given the site, the head, the sentence and the record.
     """
     _open_on_the_clearest(source, lines)
     with st.container(**ROW, key="row-two"):
@@ -84,8 +79,6 @@ def bar(
             chosen = look.site(source, site)
             head = look.focus(source, combined=combined)
             sentence = look.sentence(lines)
-        if first is not None:
-            cache.prepare(partial(first, chosen, head, sentence))
         st.html(FOLD)
         with st.container(**ROW, key="controls"):
             changed = edits.mask_menu(source, lines, chosen, opening=mask)

@@ -6,6 +6,7 @@ BACK, NEXT, QUERY, HANDOUT, EVIDENCE, ROLE = "Back", "Next", "Query", "Handout",
 HOW_COMPUTED, MEANINGS = "How it is computed", "What the numbers mean"
 PAGES, PARTS, PICTURE = "Pages", "Parts of the page", "Picture"
 CANCEL, CLOSE, UNDO, REDO = "Cancel", "Close", "Undo", "Redo"
+UNDO_HELP, REDO_HELP = "Undo (Ctrl+Z)", "Redo (Ctrl+Shift+Z)"
 X_AXIS, Y_AXIS, BY_DISTANCE = "X axis", "Y axis", "by distance"
 
 # The input bar: model, file, text, examples
@@ -112,7 +113,7 @@ LOADING = "Loading {model} … This takes some seconds, once."
 
 # A run that takes long
 
-RUNNING, WAS_CANCELED = "A run is going on.", "The run was canceled."
+RUNNING = "A run is going on."
 CANCELED, RUN, AS_IT_WAS = "Canceled. {cost}.", "Run", "The text and what was changed are as they were."
 WAITING = "Waiting for other runs to end"
 UNITS_DONE = "{done:,} of {all:,} {unit}"
@@ -125,21 +126,19 @@ TIME = "{tokens:,} tokens · {passed} of about {seconds}"
 
 LAYER, HEAD, HEAD_NUMBER, ALL_COMBINED = "Layer", "Head", "Head {head}", "{how} of heads"
 WHICH_SENTENCE, SENTENCE_NUMBER = "Sentence of the batch", "Sentence {number}"
-DISPLAY, COLORS, ROW_SUMS = "Display", "Colors", "Row sums"
-COLOR_RANGES = ("adaptive", "0 to 1", "0 to largest", "logarithmic")
+DISPLAY, COLORS = "Display", "Colors"
+COLOR_RANGES = ("adaptive", "logarithmic")
 """Links name them, too."""
 ROWS_AND_COLUMNS, TOKENS, WORDS, SENTENCES, TEN_PARTS = "Rows and columns", "tokens", "words", "sentences", "ten parts"
 MERGED = "A word, sentence or part has the mean weight of its tokens as queries, and the sum of their weights as keys."
 SPECIAL_TOKENS, PAIR = "Special tokens", "Pair of texts"
-NARROW_SCREEN, HALF_SCREEN = "Narrow screen", "Half a screen"
 LINKS = """<button class="copy-link">Copy link</button>
-<details class="views"><summary>Views</summary><div class="saved"></div></details>
 <button class="shortcuts" title="Words and controls" aria-label="Words and controls">?</button>"""
 CONTROLS = '<details class="fold"><summary>Settings</summary></details>'
 
 # Steps of a training
 
-STEP_IS, STEP_SHORT = "Training step: {step}", "Step {step:,}"
+STEP_IS = "Training step: {step}"
 KEPT, FINAL, UNTRAINED = "{step:,}", "{step:,} (final)", "{step:,} (untrained)"
 FIRST_KEPT, FROM_UNTRAINED = "{first:,}: first kept · {last:,}: final", "{first:,}: untrained · {last:,}: final"
 AS_TRAINED = "{why} Here it is as trained."
@@ -173,7 +172,7 @@ RULE = {"": "{rule}", "or": "or {rule}", "not": "not {rule}", "or not": "or not 
 
 ORIGINAL, AS_IN_FILE = "Original model", "As in the file"
 READ_ONLY = "Read-only: nothing can be changed in this model."
-RESET_ALL, CLEAR_CHANGES, CHANGES = "Reset all", "Clear these changes", "{count} changes"
+RESET_ALL, CLEAR_CHANGES = "Reset all", "Clear these changes"
 ALL_LAYERS, ALREADY_BUILT_IN = "all layers", "already built in"
 ALIBI, RELATIVE, SOFTCAP = "ALiBi bias", "relative bias, seed {seed}", "softcap {bound:g}"
 TEMPERATURE, UNSCALED = "temperature {temperature:g}", "scores not scaled"
@@ -245,7 +244,6 @@ OF_COMBINED = "All heads combined. One that was measured:"
 PICTURE_ALT = "Chart, described in the text after it"
 CLICK_A_CELL, CLICK_ANOTHER = "Click a cell to read it in words.", "Cell outlined; click another to read it."
 CELL_SELECTED = "Selected cell outlined; Esc to clear."
-CELL_TAPPED = "Selected cell outlined; tap it again to clear."
 NUMBERS, NUMBERS_OF = "Numbers", "Numbers: {what}"
 EXPORT, EXPORT_OF, MADE_FOR, PNG_SIZE = "Export", "Export {what}", "Made for", "PNG size"
 FOR_PAPER = "a PDF for a paper: {how}"
@@ -327,11 +325,6 @@ OPENED_MODEL, OPENED_TEXT = "model {model}", "another text"
 # What the scripts of the page say in the browser
 
 IN_BROWSER = {
-    "nothing kept": "This browser keeps nothing for this page. Copy the link instead.",
-    "name of view": "Name of this view",
-    "save view": "Save view",
-    "delete view": "Delete {name}",
-    "views kept": "Views are kept in this browser alone.",
     "link without file": "A link does not hold the file: send that, too.",
     "link here alone": (
         "This link opens on this computer alone, while attnviz runs. To hand on what you see, press Export and "
@@ -340,10 +333,6 @@ IN_BROWSER = {
     "go on": "Go on where you stopped: {done} done",
     "link copied": "Link copied",
     "copy address": "Copy the address above",
-    "undo": "Undo (Ctrl+Z)",
-    "redo": "Redo (Ctrl+Shift+Z)",
-    "undo change": "Undo this change",
-    "nearer": "Half of what is seen, around the selected cell. Or drag over the map, or turn the wheel with Ctrl",
     "switch on": "Switch {head} on",
     "switch off": "Switch {head} off",
     "walks": "Picture: arrow keys walk through it, Enter selects, Escape clears",
@@ -356,7 +345,6 @@ IN_BROWSER = {
     "touch": "On this screen",
     "first screen": "Open the first screen again",
     "guide": GUIDE,
-    "hides": "This model hides the future by itself: opens one that does not",
 }
 TERMS = {
     "query": "A token that looks: one row of the map. Its weights sum to 1.",

@@ -14,7 +14,7 @@ from attnviz.core.amounts import counted, digits
 from attnviz.core.display import shown
 from attnviz.core.errors import AttnvizError
 from attnviz.core.origin import MATRICES, VECTORS, Change
-from attnviz.ui.shared import cache, look, state
+from attnviz.ui.shared import cache, state
 from attnviz.ui.shared.changes import CHANGES, MOST_CHANGES
 from attnviz.ui.shared.setting import kept
 from attnviz.ui.shared.state import control
@@ -77,7 +77,7 @@ def _sizes(frame: pd.DataFrame, form: str | None = None) -> dict[str, Any]:
 def _unseen(frame: pd.DataFrame) -> tuple[str, ...]:
     """How to see the columns that no screen has room for."""
     columns = frame.shape[1]
-    return (words.SCROLL_NUMBERS.format(columns=columns),) * (columns > MOST_COLUMNS or look.room() is not None)
+    return (words.SCROLL_NUMBERS.format(columns=columns),) * (columns > MOST_COLUMNS)
 
 
 def _matrix(choices: Sequence[str]) -> str:

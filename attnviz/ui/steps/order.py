@@ -8,7 +8,7 @@ from attnviz import figures, walk
 from attnviz.core.display import shown
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError
-from attnviz.ui.shared import cache, look, pictures, state
+from attnviz.ui.shared import cache, pictures, state
 from attnviz.ui.shared.changes import CHANGES
 from attnviz.ui.shared.text import large, quiet
 from attnviz.ui.steps import words
@@ -56,7 +56,7 @@ def _with_random_weights(at: Walk) -> Walk:
 
 def _maps(at: Walk, found: walk.Permutation) -> None:
     """The head's weights in either order, beside each other."""
-    drawn = {"sentence": at.sentence} | at.styled | ({} if look.room() else {"side": SIDE})
+    drawn = {"sentence": at.sentence} | at.styled | {"side": SIDE}
     runs = (words.WORDS_BEFORE, found.before, "ordered"), (words.WORDS_AFTER, found.after, "reordered")
     for said, record, key in runs:
         tokens = record.sentences[at.sentence]

@@ -1,15 +1,14 @@
 """One attention call step by step: every number from tokens to output."""
 
-from collections.abc import Iterator
 from functools import partial
 
 import streamlit as st
 
 from attnviz.figures import Figure
 from attnviz.sources.base import Source
-from attnviz.ui.shared import edits, everything, look, pictures, state, toolbar
+from attnviz.ui.shared import everything, look, pictures, state, toolbar
 from attnviz.ui.shared import words as common
-from attnviz.ui.shared.look import CELL, QUERY, Look
+from attnviz.ui.shared.look import CELL, QUERY
 from attnviz.ui.shared.setting import State
 from attnviz.ui.shared.toolbar import Bar
 from attnviz.ui.steps import handout, parts, play, rail, words
@@ -38,36 +37,19 @@ def _chain(bar: Bar, at: Walk) -> None:
     chosen = rail.current(every)
     whole = rail.whole(at, every, chosen)
     parts.asks(at)
-    phone = look.room() is not None
-    with st.container(horizontal=not phone, gap="small" if phone else "medium", key="steps"):
-        with st.container(width="stretch" if phone else 344, key="overview"):
+    with st.container(horizontal=True, gap="medium", key="steps"):
+        with st.container(width=344, key="overview"):
             _all_steps(at, whole, every)
         with st.container(width="stretch", key="stage"):
-            if phone:
-                rail.strip(at, every, chosen)
             rail.turn(every, chosen)
             figure = rail.stage(at, every[chosen])
-        with st.container(width="stretch" if phone else 316, key="play"):
-            is_played = _beside(at, every[chosen], figure)
+        with st.container(width=316, key="play"):
+            _beside(at, every[chosen], figure)
     row = parts.parts(at)
     drawn = {words.THIS_STEP: (figure, "stage"), words.SMALL_STEPS: (whole, "rail"), words.THIS_QUERY: (row, "row")}
     there = {name: one for name, one in drawn.items() if one[0] is not None}
     with bar.export:
         pictures.take_one(there, "everything", more=partial(_more, at, every, tuple(filter(None, (whole, figure)))))
-    now, near = state.now(), every[chosen + 1 : chosen + 2] + every[max(0, chosen - 1) : chosen]
-    likely = [*play.likely(at, now)] * is_played + [now.put(rail.STAGE, stage.key) for stage in near]
-    states = ((one, edits.of(one, at.source, at.lines)) for one in likely)
-    at.draw_ahead(states, partial(_pictures, at.query, at.key))
-
-
-def _pictures(query: int, key: int | None, at: Look) -> Iterator[Figure]:
-    """All that the page draws of a state that nobody asked for yet, large picture first."""
-    there = Walk.of(at, query=query, key=key, knobs=state.get(KNOBS))
-    every = rail.stages(there)
-    chosen = rail.current(every)
-    if every[chosen].matrices:
-        yield rail.large(there, every[chosen])
-    yield rail.whole(there, every, chosen)
 
 
 def _more(at: Walk, every: tuple[Stage, ...], shown: tuple[Figure, ...]) -> None:
@@ -78,16 +60,11 @@ def _more(at: Walk, every: tuple[Stage, ...], shown: tuple[Figure, ...]) -> None
 
 def _all_steps(at: Walk, whole: Figure, every: tuple[Stage, ...]) -> None:
     """The rail of all steps."""
-    with pictures.part(words.ALL_STEPS.format(count=len(every)), "all steps", titled=False) as is_open:
-        if is_open:
-            rail.rail(whole, every)
+    rail.rail(whole, every)
 
 
-def _beside(at: Walk, stage: Stage, figure: Figure | None) -> bool:
-    """What the chosen step does to one cell, its equation, and, folded, all that can be said of it and tried.
-
-    Gives whether the knobs are open.
-    """
+def _beside(at: Walk, stage: Stage, figure: Figure | None) -> None:
+    """What the chosen step does to one cell, its equation, and, folded, all that can be said of it and tried."""
     with st.container():  # what comes and goes, in a place of its own: what follows stays where it is
         parts.in_numbers(at, stage)
         rail.explained(stage)
@@ -96,4 +73,3 @@ def _beside(at: Walk, stage: Stage, figure: Figure | None) -> bool:
             play.play(at)
     if figure is not None:
         pictures.numbers(figure, "stage")
-    return is_played

@@ -16,7 +16,7 @@ from attnviz.figures.chain import main
 from attnviz.figures.row import Column, arithmetic
 from attnviz.figures.row import columns as columns_of
 from attnviz.figures.row import totals as totals_of
-from attnviz.ui.shared import cache, look, pictures, state
+from attnviz.ui.shared import cache, pictures, state
 from attnviz.ui.shared.setting import choice
 from attnviz.ui.shared.state import control, tabs
 from attnviz.ui.shared.text import heading, in_words, large, quiet, verdict
@@ -136,7 +136,7 @@ def row(at: Walk) -> Figure:
 
 def shares(at: Walk, found: walk.Row, keys: tuple[Token, ...], key: int) -> None:
     """Each key of a query with every number up to its weight."""
-    head, rows = worked_table(at, found) if look.room() is None else _narrow(at, found)
+    head, rows = worked_table(at, found)
     table(head, rows, numbers=tuple(range(1, len(head))), marked=found.keys.index(key))
     if len(found.keys) < len(keys):
         quiet(words.KEYS_SHOWN.format(first=found.keys.start, last=found.keys.stop - 1, all=len(keys)))
@@ -165,16 +165,6 @@ def _vectors(at: Walk, found: walk.Row, keys: tuple[Token, ...], key: int) -> No
 def worked_table(at: Walk, found: walk.Row) -> tuple[list[str], list[list[str]]]:
     """The keys of a query, one row each: head and rows."""
     return _rows(columns_of(found, at.record.step(at.site), at.tokens[1]))
-
-
-def _narrow(at: Walk, found: walk.Row) -> tuple[list[str], list[list[str]]]:
-    """The same on a phone: the weight first, what blocks a key beside its last −∞, and no step that changes nothing."""
-    key, *every, weight = columns_of(found, at.record.step(at.site), at.tokens[1])
-    steps = dict(every)
-    steps.pop("mask", None)
-    steps["− max"] = [f"{number} {rule}".strip() for number, rule in zip(steps["− max"], found.rules, strict=True)]
-    before = [None, *steps.values()]
-    return _rows([key, weight, *(one for one, last in zip(steps.items(), before, strict=False) if one[1] != last)])
 
 
 def _rows(columns: list[Column]) -> tuple[list[str], list[list[str]]]:

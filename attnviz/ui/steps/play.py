@@ -3,7 +3,6 @@
 In a link what is done in the shown call alone is ``after.add.dropout-0.3-7`` (share, seed).
 """
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import streamlit as st
@@ -14,7 +13,7 @@ from attnviz.core.record import Record
 from attnviz.ui.shared import cache, state
 from attnviz.ui.shared.edits import TUNED
 from attnviz.ui.shared.parameters import SETTINGS
-from attnviz.ui.shared.setting import State, coded, reader
+from attnviz.ui.shared.setting import coded, reader
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import quiet
 from attnviz.ui.steps import words
@@ -54,17 +53,6 @@ def play(at: Walk) -> None:
     _call(at)
     if words.WAYS.keys() <= set(at.source.settings()):
         _weights(at)
-
-
-def likely(at: Walk, now: State) -> Iterator[State]:
-    """The states that the switches of this call lead to."""
-    if at.source.read_only:
-        return
-    scaled, after, masking = TUNED.part("scaled"), KNOBS.part("mask_after_softmax"), KNOBS.part("masking")
-    yield now.put(scaled, not now[scaled])
-    if at.record.step(at.site).mask is not None:
-        yield now.put(after, not now[after])
-        yield from (now.put(masking, other) for other in words.FILLS if other != now[masking] and not now[after])
 
 
 def scores(at: Walk) -> None:

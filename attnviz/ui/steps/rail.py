@@ -6,7 +6,6 @@ from collections.abc import Callable
 import streamlit as st
 
 from attnviz import figures, walk
-from attnviz.core.amounts import in_cell
 from attnviz.figures.chain import main
 from attnviz.ui.shared import cache, look, pictures, state
 from attnviz.ui.shared import words as common
@@ -61,30 +60,6 @@ def turn(every: tuple[Stage, ...], chosen: int) -> None:
         options = {"shown": chosen, "at": "chosen", "read": keys.__getitem__, "format_func": names.__getitem__}
         control(st.selectbox, words.STEP, STAGE, range(len(keys)), lead="", width=184, **options)
         _go(common.NEXT, "chevron_right", keys[after], chosen == len(keys) - 1, icon_position="right")
-
-
-def strip(at: Walk, every: tuple[Stage, ...], chosen: int) -> None:
-    """On a phone the way from query and key to the weight in one line: each step with the number of the cell."""
-    query, key = at.selected
-    names = {}
-    for stage in every:
-        if stage.key not in words.CHAIN or (made := main(stage)) is None:
-            continue
-        names[stage.key] = words.CHAIN[stage.key]
-        if made.axes == ("query", "key") and key >= 0:
-            number = float(made.values[query - made.rows.start, key - made.columns.start])
-            names[stage.key] += f" **{in_cell(number)}**"
-    current = every[chosen].key
-    options = {
-        "shown": current if current in names else None,
-        "at": "chain",
-        "required": False,
-        "lead": "",
-        "width": "stretch",
-    }
-    options |= {"read": lambda key: key or current, "format_func": names.__getitem__}
-    with st.container(key="chain"):
-        control(st.segmented_control, words.STEP, STAGE, tuple(names), **options)
 
 
 def _go(name: str, icon: str, key: str, disabled: bool, **look: str) -> None:

@@ -2,24 +2,11 @@
 
 # The steps, and the one that is large
 
-ALL_STEPS, SMALL_STEPS = "All {count} steps", "all steps"
+SMALL_STEPS = "all steps"
 THIS_STEP, THIS_QUERY = "this step", "this query"
 HOW = "How {query} gives {share} of its attention to {key}, step by step"
 HOW_HERE = "How this head shares its attention, step by step"
 STEP, PROJECTION, MORE = "Step", "Projection", "More about this step"
-CHAIN = {
-    "project": "Q, K, V",
-    "products": "q · k",
-    "scale": "÷ √dₖ",
-    "softcap": "softcap",
-    "bias": "+ bias",
-    "temperature": "÷ temp.",
-    "mask": "mask",
-    "softmax": "softmax",
-    "dropout": "dropout",
-    "values": "× V",
-}
-"""What the steps from a query and a key to what a head gives are called where there is little room."""
 SHAPE_OF_ALL = "Shape in code: {shape}. {letters}."
 LETTERS = {
     "B": "sentences",

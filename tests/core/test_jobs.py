@@ -1,0 +1,115 @@
+"""Jobs: shared by who waits, one for each key, so many at once, and over when nobody waits."""
+
+import time
+from threading import Event
+
+import pytest
+
+from attnviz.core import jobs, progress
+from attnviz.core.errors import AttnvizError, Canceled
+from attnviz.core.jobs import Jobs
+
+PATIENCE = 60
+"""Seconds that a test waits for what must come."""
+
+
+@pytest.fixture
+def go():
+    event = Event()
+    yield event
+    event.set()
+
+
+def working(go, begun=None):
+    """Work that goes on until `go` is set, and says how far it is."""
+
+    def work(job):
+        if begun is not None:
+            begun.append(job.key)
+        while not go.wait(0.01):
+            progress.tell(0.5)
+        return job.key
+
+    return work
+
+
+def until(claim) -> None:
+    ends = time.monotonic() + PATIENCE
+    while not claim():
+        assert time.monotonic() < ends
+        time.sleep(0.01)
+
+
+def test_who_asks_for_the_same_key_waits_for_the_same_job(go):
+    """It is done once, and its value reaches both."""
+    every, begun = Jobs(at_once=2), []
+    one, other = (every.start("a", working(go, begun), who) for who in ("first", "second"))
+    assert one is other
+    go.set()
+    assert one.settled.wait(PATIENCE)
+
+    assert one.result() == "a"
+    assert begun == ["a"]
+    assert every.running == ()
+
+
+def test_a_job_ends_when_the_last_who_waits_for_it_leaves(go):
+    every = Jobs(at_once=2)
+    job = every.start("a", working(go), "first")
+    every.start("a", working(go), "second")
+    every.leave("first")
+    assert job.is_wanted()
+
+    every.leave("second")
+
+    assert job.settled.wait(PATIENCE)
+    with pytest.raises(Canceled):
+        job.result()
+
+
+def test_a_job_ends_when_nobody_who_waits_is_connected(go, monkeypatch):
+    monkeypatch.setattr(jobs, "GRACE", 0.05)
+    job = Jobs(at_once=2, is_connected=lambda who: False).start("a", working(go), "first")
+
+    assert job.settled.wait(PATIENCE)
+    assert isinstance(job.error, Canceled)
+
+
+def test_more_jobs_than_may_work_at_once_wait_for_their_turn(go):
+    every, begun = Jobs(at_once=2), []
+    started = [every.start(key, working(go, begun), "who") for key in range(4)]
+    until(lambda: len(begun) == 2)
+    time.sleep(0.1)
+
+    assert sum(job.has_turn for job in started) == len(begun) == 2
+    go.set()
+    for job in started:
+        assert job.settled.wait(PATIENCE)
+    assert sorted(begun) == [0, 1, 2, 3]
+
+
+def test_a_job_that_takes_longer_than_it_may_is_stopped_in_one_sentence(go):
+    job = Jobs(at_once=1).start("a", working(go), "who", seconds=0.05)
+    assert job.settled.wait(PATIENCE)
+
+    with pytest.raises(AttnvizError, match="stopped after 0 s, the most"):
+        job.result()
+
+
+def test_a_job_that_nobody_waits_for_any_more_is_not_joined(go):
+    """Who asks again gets a new one, which is not canceled."""
+    every = Jobs(at_once=2)
+    left = every.start("a", working(go), "first")
+    every.leave("first")
+    again = every.start("a", working(go), "second")
+    go.set()
+    assert again.settled.wait(PATIENCE)
+
+    assert again is not left
+    assert again.result() == "a"
+
+
+def test_the_share_of_a_job_is_the_progress_of_its_work(go):
+    job = Jobs(at_once=1).start("a", working(go), "who", calls=4)
+
+    until(lambda: job.share == 0.5 / 4)
