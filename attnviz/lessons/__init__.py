@@ -24,7 +24,7 @@ FIGURES = (
     *("prediction", "peeking", "bugs"),
 )
 """What a step can show, in this order: pictures of the app and the controls that change them."""
-PAGES = ("Heads", "Overview", "Masks", "Steps", "Compare", "Model")
+PAGES = ("Heads", "Overview", "Masks", "Steps", "Compare")
 """Pages of the laboratory that a step can lead to."""
 
 

@@ -26,7 +26,10 @@ def app() -> None:
         return lambda: body(import_module(f"attnviz.ui.{title.lower()}.page").page, chosen, title=title)
 
     st.set_page_config("attnviz", page_icon=str(assets.path("icon.png")), layout="wide")
-    page = st.navigation([pages.page(title, shown(title)) for title in pages.TITLES], position="hidden")
+    there = [pages.page(title, shown(title)) for title in pages.TITLES]
+    page = st.navigation([*there, *pages.former()], position="hidden")
+    if page.title in pages.FORMER:
+        page.run()
     st.html(STYLE)
     st.html("".join(f"<script>{script}</script>" for script in SCRIPTS), unsafe_allow_javascript=True)
     st.logo(str(assets.path("logo.svg")), size="large")

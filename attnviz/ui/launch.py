@@ -2,7 +2,6 @@
 
 import errno
 import os
-import pkgutil
 import socket
 import sys
 from pathlib import Path
@@ -13,16 +12,16 @@ from streamlit import cli_util, config
 from streamlit.web import cli
 from streamlit.web.server import server_util
 
-from attnviz import ui
 from attnviz.core.assets import PACKAGE
 from attnviz.core.errors import InputError, quoted
 from attnviz.ui import words
+from attnviz.ui.shared.pages import TITLES
 
 ANY = ("0.0.0.0", "::")
 """Addresses that stand for every interface of a machine."""
 
-PAGES = sorted({room.name for room in pkgutil.iter_modules(ui.__path__) if room.ispkg} - {"shared"})
-"""Each page has a folder of its own."""
+PAGES = tuple(sorted(title.lower() for title in TITLES))
+"""Addresses of the pages."""
 
 OPEN = "--open"
 """Argument of the app's script; what follows it is the page to open, with its settings."""

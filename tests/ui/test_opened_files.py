@@ -29,7 +29,12 @@ def any_page(name):
 
     from attnviz.ui import frame
 
-    frame.body(import_module(f"attnviz.ui.{name}.page").page, frame.given())
+    if name == "about":
+        from attnviz.ui.about import panel
+
+        frame.body(lambda source, lines: panel.content(source), frame.given())
+    else:
+        frame.body(import_module(f"attnviz.ui.{name}.page").page, frame.given())
 
 
 def page(name="heads", **link):
@@ -59,7 +64,7 @@ def weights():
     return file.getvalue()
 
 
-@pytest.mark.parametrize("name", ["heads", "overview", "masks", "steps", "compare", "atlas", "model"])
+@pytest.mark.parametrize("name", ["heads", "overview", "masks", "steps", "compare", "atlas"])
 def test_a_file_opens_on_any_page(name, case, weights):
     """It opens where it was saved, is one more model, and waits with what was typed; weights alone, too."""
     app = drop(page(name), ("case.attn", case))
@@ -139,7 +144,7 @@ def test_a_file_of_many_tokens_opens():
     assert "5,000 queries by 1 key" in html(app)
 
 
-@pytest.mark.parametrize("name", ["heads", "overview", "steps", "compare", "atlas", "model"])
+@pytest.mark.parametrize("name", ["heads", "overview", "steps", "compare", "atlas"])
 def test_no_text_of_a_file_becomes_code_or_another_model(name):
     """Whatever a file calls its model, its tokens, its findings and its state."""
     record = attnviz.analyze([TEXT, "a dog"], "story")
@@ -165,11 +170,11 @@ def test_no_text_of_a_file_becomes_code_or_another_model(name):
 
 def test_a_session_has_few_files_and_each_can_be_closed(weights):
     """A name that is there already gets a number."""
-    app = drop(page("model"), *[("weights.npz", weights)] * opened.MOST_FILES)
+    app = drop(page("about"), *[("weights.npz", weights)] * opened.MOST_FILES)
     assert app.selectbox(key="model").options[1] == "weights.npz (2)"
 
     drop(app, ("weights.npz", weights))
-    assert "4 files are open: close one on the page Model" in html(app)
+    assert "4 files are open: close one in “About this model”" in html(app)
 
     button(app, "Close this file").click().run()
     assert app.selectbox(key="model").value == "translator"
@@ -238,7 +243,6 @@ def test_the_code_of_a_picture_reads_the_file(case, tmp_path, monkeypatch):
         ("masks", "head", {"mask": "subsequent"}),
         ("steps", "everything", {"query": "3"}),
         ("compare", "difference", {"b": "head-d0.1"}),
-        ("model", "everything", {}),
     ],
 )
 def test_what_a_page_exports_opens_where_it_was_and_in_its_model(monkeypatch, name, key, link):
@@ -251,7 +255,7 @@ def test_what_a_page_exports_opens_where_it_was_and_in_its_model(monkeypatch, na
     with zipfile.ZipFile(io.BytesIO(made["Download everything"]())) as archive:
         content = archive.read("case.attn")
         assert sum(one.endswith(".svg") for one in archive.namelist()) >= 2
-    other = drop(page("model"), ("case.attn", content))
+    other = drop(page("about"), ("case.attn", content))
 
     told = dict(app.query_params)
     of_run = {"as", "site", "show", "cell", "sort", "query", "b"}
@@ -268,7 +272,7 @@ def test_what_was_changed_in_a_file_is_changed_in_its_model_too():
     link = {"model": ["story"], "text": [TEXT], **state, "off": ["d0.1"], "mask": ["window-3"]}
     content = files.saved(attnviz.analyze(TEXT, "story"), settings={"state": state, "link": link})
     app = drop(
-        page("model", model="file:case.attn", **{"site": "d1", "off": "d1.0", "as": "map"}), ("case.attn", content)
+        page("about", model="file:case.attn", **{"site": "d1", "off": "d1.0", "as": "map"}), ("case.attn", content)
     )
 
     button(app, "Open in its model").click().run()

@@ -291,7 +291,7 @@ def test_looking_at_the_masks_page_changes_nothing():
     app = opened(masks_page)
 
     assert app.session_state["state"].state[MASK] is None
-    assert "Original model" in captions(opened())
+    assert "Original model" not in captions(opened())
 
 
 def test_a_link_that_names_what_is_not_there_says_so():

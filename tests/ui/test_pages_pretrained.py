@@ -26,7 +26,6 @@ from attnviz.core.edits import Edits, Site
 from attnviz.metrics.roles import Role
 from attnviz.sources.huggingface import source as sources
 from attnviz.sources.huggingface import trial
-from attnviz.ui.model import heads as model_heads
 from attnviz.ui.shared import arrivals, findings, toolbar
 from attnviz.ui.shared.look import COLORS, SENTENCE, SHOW
 from attnviz.words import turned
@@ -169,13 +168,15 @@ def test_the_next_token_before_and_after(folder):
     (last, _), (old, new) = ([one.prediction.most_probable(at, 1)[0] for one in (before, after)] for at in (7, most))
 
     assert old[1] != pytest.approx(new[1], abs=0.01)
-    assert f"Predicted next word after “[SEP]” (7): “{last[0]}” {percent(last[1])}" in said(pretrained(model, text=CAT))
+    assert f"Predicted next word after “[SEP]” (7): “{last[0]}” {percent(last[1])}" in said(
+        pretrained(model, masks_page, text=CAT)
+    )
     then, now = (f"“{word}” {percent(share)}" for word, share in (old, new))
     app = pretrained(model, text=CAT, off="d0.1")
     assert "Most changed prediction, after “" in said(app)
     assert f"({most}): {now}before: {then}" in said(app)
     assert any("Next word after" in spec for spec in specs(app))
-    assert "Predicted next word after “sat” (3)" in said(pretrained(model, text=CAT, cell="3.1"))
+    assert "Predicted next word after “sat” (3)" in said(pretrained(model, masks_page, text=CAT, cell="3.1"))
 
 
 def test_each_blank_before_and_after(folder):
@@ -193,7 +194,7 @@ def test_each_blank_before_and_after(folder):
         assert f"{title} in place of “[MASK]” ({at}): “{new}” {one if old == new else two}" in said(page)
     assert app.button_group(key="effect").value == "one blank"
     assert other.button_group(key="effect").value == "blanks"
-    assert "There is no blank in the sentence" in said(pretrained(model, text=CAT))
+    assert "There is no blank in the sentence" in said(pretrained(model, masks_page, text=CAT))
 
 
 def test_labels_before_and_after(folder):
@@ -216,7 +217,7 @@ def test_the_written_text_before_and_after(folder):
     before, after = (one.prediction.written[0] for one in both("encoder", model, CAT))
     app = pretrained(model, text=CAT, off="e0.1")
 
-    assert f"Output text: {before}" in said(pretrained(model, text=CAT))
+    assert f"Output text: {before}" in said(pretrained(model, masks_page, text=CAT))
     assert before != after
     assert f"Output text: {after}before: {before}" in said(app)
     assert "<u>" in html(app)
@@ -278,15 +279,12 @@ def test_a_head_says_what_it_looks_like_by_its_weights(folder, monkeypatch):
         name, value = "previous token", 0.9 if (row["layer"], row["head"]) == (1, 2) else 0.7
         return (Role(name, f"{name}: {value:.2f} on this text", value),)
 
-    for place in (findings, model_heads):
-        monkeypatch.setattr(place, "roles", roles)
+    monkeypatch.setattr(findings, "roles", roles)
     model = folder("BertModel")
 
     said = "A guess by the shape of its weights on this text alone: previous token {}."
     assert said.format("0.90") in html(pretrained(model, text=CAT, site="e1", show="2"))
     assert said.format("0.70") in html(pretrained(model, text=CAT, site="e0", show="2"))
-    card = pretrained(model, model_page, text=CAT)
-    assert [one.label for one in card.button if " of encoder" in one.label] == ["Head 2 of encoder layer 1"]
 
 
 # Models with attention in code of their own

@@ -17,14 +17,15 @@ from attnviz.ui.shared.text import label
 
 
 def page(source: Source, lines: tuple[str, ...]) -> None:
-    bar = toolbar.bar(source, lines, combined=True)
+    bar = toolbar.bar(source, lines, combined=True, original="", more=look.display)
     at = bar.at
     with bar.view:
         form = forms.form(at)
-        shown = look.display(at, form)
         if form == "map":
             zoom.ways(at)
-    bar.predict()
+    shown = bar.shown
+    if at.asked is None or at.before is not None:  # else the bars beside the map show the next word
+        bar.predict()
     is_wide = forms.is_wide(form, at, shown)
     with st.container(horizontal=True, gap="small"):
         left = st.container(width=344 if is_wide else 304, key="overview")

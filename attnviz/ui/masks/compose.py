@@ -77,7 +77,7 @@ def _under(lab: Lab, grid: figures.Figure, head: figures.Figure, told: Cell | No
 def _view(lab: Lab) -> tuple[bool, tuple[int, str] | None, dict[str, object]]:
     """Whether cells are painted, another number of queries, and how maps are shown."""
     paint = control(st.toggle, words.PAINT, PAINT, help=words.PAINT_MEANS)
-    lengths, shown = _other_lengths(lab), look.display(lab)
+    lengths, shown = _other_lengths(lab), look.shown_as(lab)
     with st.container(**toolbar.ROW, width="content", key="icon-ways"):  # by their icons: the row is full
         zoom.ways(lab)
     return paint, lengths, shown

@@ -284,13 +284,22 @@ def name_of(entry: Entry, *, first: bool = True) -> str:
 
 def chips(source: Source, lines: tuple[str, ...], edits: Edits, original: str) -> None:
     """One removable chip for each thing that is changed, and one button that resets all; else what the model is."""
-    if source.read_only or edits == Edits():
-        label(words.READ_ONLY if source.read_only else words.AS_IN_FILE if source.alone else original)
+    fixed = source.read_only or edits == Edits()
+    made = [*_training_step(source), *([] if fixed else [*_changed(source, lines, edits), *_heads_off(edits)])]
+    if not made:
+        if text := words.READ_ONLY if source.read_only else words.AS_IN_FILE if source.alone else original:
+            label(text)
         return
     _reset_button(words.RESET_ALL)
-    made = [*_changed(source, lines, edits), *_heads_off(edits)]
     for key, text, *undo in made:
         st.button(text, key=f"chip {key}", icon=":material/close:", on_click=state.change, args=undo)
+
+
+def _training_step(source: Source) -> Iterator[tuple]:
+    """The training step of the weights, where it is not the last one."""
+    if source.step is not None:
+        text = words.STEP_IS.format(step=look.step_in_words(source.step, source.steps[-1]))
+        yield "training step", text, State.put, look.STEP, None
 
 
 def _changed(source: Source, lines: tuple[str, ...], edits: Edits) -> Iterator[tuple]:
@@ -338,7 +347,7 @@ def _reset_button(title: str) -> None:
 
 def _reset(now: State) -> State:
     """Back to the original model; on a page that begins with a mask, no mask is then a choice."""
-    now = mask.put(now, Stack()).without("edits")
+    now = mask.put(now, Stack()).without("edits").put(look.STEP, None)
     return now.put(MASK, Stack()) if now[mask.OPENING].entries else now
 
 

@@ -7,7 +7,7 @@ if (!window.attnvizFiles) {
   const make = (tag, of) => Object.assign(document.createElement(tag), of);
 
   const open = (files) => {
-    const most = document.querySelector(".open-file").dataset.most, taken = new DataTransfer();
+    const most = document.querySelector("[data-most]").dataset.most, taken = new DataTransfer();
     for (const file of files) {
       if (file.size <= most * 2 ** 20) taken.items.add(file);
       else app().append(make("p", {className: "note error over-page file-refused", role: "alert",

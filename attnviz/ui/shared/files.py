@@ -72,18 +72,17 @@ def source(model: str) -> Saved | InputError:
     return state.get(OPEN).get(model) or InputError(missing)
 
 
-def box(setting: Setting[str], settings: Mapping[str, Setting], beside: str = "") -> None:
-    """The button that opens files. The script of the page brings it what is dropped anywhere.
+def box(setting: Setting[str], settings: Mapping[str, Setting]) -> None:
+    """The place of files, which nobody sees. The script of the page brings it what is dropped anywhere.
 
     Args:
         setting: the model, which becomes the file.
         settings: all that a link, and so a file, holds.
-        beside: HTML that stands with the button, so that it costs no element of its own.
     """
     key = f"files {state.get(TAKEN)}"
     options = {"max_upload_size": MOST_MB, "on_change": _take, "args": (key, setting, settings)}
-    st.html(BUTTON + beside, width="content")
     with st.container(key="open-files"):
+        st.html(f'<i data-most="{MOST_MB}"></i>')
         st.file_uploader(words.OPEN_FILES, accept_multiple_files=True, key=key, **options)
 
 

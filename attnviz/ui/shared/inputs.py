@@ -8,6 +8,7 @@ from attnviz import api
 from attnviz.core.display import shown as shown_token
 from attnviz.core.errors import AttnvizError, TooLong
 from attnviz.sources.base import Source
+from attnviz.ui.about import panel
 from attnviz.ui.shared import (
     cache,
     changes,
@@ -50,10 +51,12 @@ def input_bar(settings: Mapping[str, Setting], *, shown: bool = True) -> tuple[S
     with toolbar.row_one(shown):
         source, wrong = _model(settings)
         ready = not isinstance(source, AttnvizError | Arrival)
+        if ready and shown:
+            panel.button(source)
         if ready:
             state.put(KNOWN, examples.of_model(source))
             state.drop_missing("model", source)
-            source = look.step(source)
+            source = look.at_step(source)
         fixed = bool(source.one_run) if ready else files.is_file(state.get(MODEL))
         texts = {"": ""} if fixed and not ready else state.get(KNOWN) or _texts_before()
         text = _sentence(texts, fixed=fixed)
@@ -111,6 +114,8 @@ def _instead(found: AttnvizError | Arrival) -> None:
         pretrained.ask_or_wait(found)
     else:
         note(str(found))
+        if files.is_file(state.get(MODEL)):
+            st.html(files.BUTTON, width="content")
         pretrained.try_again()
 
 
@@ -182,7 +187,8 @@ def _model(settings: Mapping[str, Setting]) -> tuple[Source | Arrival | AttnvizE
     if state.get(MODEL) not in offered:  # a person's own model that is shown no more
         state.put(MODEL, api.DEFAULT)
     chosen = control(st.selectbox, words.MODEL, MODEL, offered, format_func=files.title, **options)
-    files.box(MODEL, settings, models.lines(offered))
+    files.box(MODEL, settings)
+    st.html(models.lines(offered), width="content")
     if chosen == pretrained.NAME:
         return pretrained.field(), None
     pretrained.leave()

@@ -370,21 +370,13 @@ def focus(source: Source, *, combined: bool = True) -> int | str:
     return chosen
 
 
-def step(source: Source) -> Source:
-    """The same model as it was after some step of its training, by a slider; as it is where no steps were kept."""
-    if len(source.steps) < 2:
+def at_step(source: Source) -> Source:
+    """The same model as it was after the training step that is chosen; as it is where no steps were kept."""
+    chosen = state.get(STEP)
+    if chosen not in source.steps or chosen == source.steps[-1]:
         return source
-    *_, last = steps = source.steps
-    chosen = state.one_of(STEP, steps, last)
-    options = {"shown": chosen, "read": lambda step: None if step == last else step, "width": 344}
-    named = words.STEP_IS.format(step=step_in_words(chosen, last))
-    menu = state.menu(named, width=220, key="training step")
-    if menu.open:
-        with menu:
-            control(st.select_slider, named, STEP, steps, lead="", **options)
-            st.caption((words.FIRST_KEPT if steps[0] else words.FROM_UNTRAINED).format(first=steps[0], last=last))
     try:
-        return source if chosen == last else cache.source(source.id, chosen)
+        return cache.source(source.id, chosen)
     except AttnvizError as error:
         note(words.AS_TRAINED.format(why=error))
         return source
@@ -412,13 +404,14 @@ def query(
     return chosen
 
 
-def display(at: Look, form: str = "map") -> dict[str, object]:
-    """How weights become colors, and what of the map is seen; lines have no colors of weights."""
-    menu = state.menu(words.DISPLAY, icon=":material/palette:", key="display")
-    if menu.open:
-        with menu:
-            control(st.segmented_control, words.COLORS, COLORS, DOMAINS, disabled=form == "lines")
-            _choose_view(at)
+def display(at: Look) -> None:
+    """The controls of how weights become colors, and of what of the map is seen."""
+    control(st.segmented_control, words.COLORS, COLORS, DOMAINS)
+    _choose_view(at)
+
+
+def shown_as(at: Look) -> dict[str, object]:
+    """How weights become colors, and what of the map is seen."""
     return {"domain": DOMAINS[state.get(COLORS)], "view": _view(at)}
 
 

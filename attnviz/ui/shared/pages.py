@@ -1,19 +1,31 @@
 """The pages, and the way from one to another with all that was chosen."""
 
 from collections.abc import Callable
+from functools import partial
 
 import streamlit as st
 
 from attnviz.ui.shared import state, words
 
-TITLES = ("Heads", "Overview", "Masks", "Steps", "Compare", "Atlas", "Model", "Learn")
+TITLES = ("Heads", "Overview", "Masks", "Steps", "Compare", "Atlas", "Learn")
 """Each page is made in the folder of its name."""
 WITHOUT_BAR = ("Learn",)
 """Pages that choose model and text themselves."""
+FORMER = {"model": "Heads"}
+"""Addresses that links may still hold, and the page that each opens."""
 
 
 def page(title: str, run: Callable[[], None] = lambda: None) -> st.Page:
     return st.Page(run, title=title, url_path=title.lower(), default=title == TITLES[0])
+
+
+def former() -> list[st.Page]:
+    """Pages of old addresses: each opens the one that took its place, with all that the link holds."""
+    return [st.Page(partial(_redirect, title), title=name, url_path=name) for name, title in FORMER.items()]
+
+
+def _redirect(title: str) -> None:
+    st.switch_page(page(title), query_params=state.address())
 
 
 def links(shown: str) -> None:

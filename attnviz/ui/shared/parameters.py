@@ -42,13 +42,8 @@ def chosen(source: Source) -> Source | InputError:
 def _controls(does: str, known: tuple[Parameter, ...]) -> None:
     st.caption(does)
     columns = st.columns(2)
-    ordered = [one for kind in ("number", "flag") for one in known if one.kind == kind]
-    for i, one in enumerate(ordered):
-        widget = columns[i % 2].toggle if one.kind == "flag" else columns[i % 2].number_input
-        bounds = () if one.kind == "flag" else (one.least, one.most)
-        control(widget, one.label, SETTINGS[one.name], *bounds, help=one.help)
-    for one in (one for one in known if one.kind == "choice"):
-        control(st.segmented_control, one.label, SETTINGS[one.name], one.choices)
+    for i, one in enumerate(one for one in known if one.kind == "number"):
+        control(columns[i % 2].number_input, one.label, SETTINGS[one.name], one.least, one.most, help=one.help)
 
 
 def of(now: State, source: Source) -> Source:

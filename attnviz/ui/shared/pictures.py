@@ -25,10 +25,15 @@ from attnviz.views import View
 
 T = TypeVar("T")
 
-SIZES = {"1x": {"scale": 1}, "2x": {"scale": 2}, "4x": {"scale": 4}, "300 dpi": {"ppi": 300}}
+FOR = {
+    words.FOR_SCREEN: ({}, {"scale": 2}),
+    words.FOR_PAPER: ({"preset": "paper"}, {"preset": "paper"}),
+    words.FOR_SLIDE: ({"preset": "slide"}, {"preset": "slide", "scale": 2}),
+}
+"""What a picture is made for, and how it is then made: as SVG or PDF, and as PNG."""
 
-PAPER = "paper"
-"""The purpose that has a button of its own."""
+FIRST = ("png", "svg", "pdf", "csv")
+"""Formats that are offered at once; the others are folded."""
 
 MOST_LACKING = 8
 """Characters that are named where no font has them."""
@@ -36,8 +41,7 @@ MOST_LACKING = 8
 TABLE = 8
 """Times as long as going through a map takes the table of its strongest weights: of a head 6, of two compared 11."""
 
-SIZE = kept("size", "2x")
-USE = kept("use", "screen")
+USE = kept("use", words.FOR_SCREEN)
 WHICH = kept("which picture", "")
 BEGAN: Setting[Mapping[str, bool]] = kept("folds", {})
 """Of each folded part, whether it began open: Streamlit would close and open it again where that changes."""
@@ -252,51 +256,41 @@ def _one(drawn: Mapping[str, tuple[Figure, str]], key: str, where: str) -> str:
 
 
 def _ways(figure: Figure, key: str, more: Callable[[], None] | None) -> None:
-    """Every way to save a figure."""
+    """Every way to save a figure: a few at once, the others folded."""
     from attnviz import export
 
-    shown = lent(replace(figure), key)  # it holds nothing yet of what a file needs
-    use = control(st.segmented_control, words.MADE_FOR, USE, ("screen", *export.PRESETS), at=key)
-    if use in export.PRESETS:
-        st.caption(export.PRESETS[use].label)
-    size = control(st.segmented_control, words.PNG_SIZE, SIZE, SIZES, at=key)
-    with st.container(key=f"formats {key}"):
-        preset = {"preset": use} if use in export.PRESETS else {}
-        if not preset:
-            _format(
-                figure, shown, "pdf", key, {"preset": PAPER}, words.FOR_PAPER.format(how=export.PRESETS[PAPER].label)
-            )
-        for name in export.FORMATS:
-            _format(figure, shown, name, key, preset | (SIZES[size] if name == "png" else {}))
+    shown = lent(replace(figure), key)  # a copy holds nothing yet of what a file needs
+    use = control(st.segmented_control, words.MADE_FOR, USE, FOR, at=key)
+    with st.container(horizontal=True, gap="xsmall", key=f"formats {key}"):
+        for name in FIRST:
+            _format(figure, shown, name, key, use)
     if (long := TABLE * figure.seconds) > budget.SILENT:
         quiet(words.TABLE_TAKES.format(time=in_time(long), rows=MOST_CELLS))
-    if more:
-        more()
     not_made()
     if lacks := export.lacking(figure.caption):
         many = f"{', '.join(lacks[:MOST_LACKING])}{', …' * (len(lacks) > MOST_LACKING)}"
         quiet(words.NO_FONT.format(characters=many))
-    st.caption(words.CAPTION)
-    st.code(figure.caption, None, wrap_lines=True, width=560)
-    _code(figure)
-    st.caption(words.ADDRESS)
+    with st.expander(words.MORE_WAYS):
+        with st.container(horizontal=True, gap="xsmall", key=f"more formats {key}"):
+            for name in export.FORMATS:
+                if name not in FIRST:
+                    _format(figure, shown, name, key, use)
+        if more:
+            more()
+        st.caption(words.CAPTION)
+        st.code(figure.caption, None, wrap_lines=True, width=560)
+        _code(figure)
 
 
-def _format(
-    figure: Figure, shown: Callable[[], Figure], name: str, key: str, options: dict[str, int | str], paper: str = ""
-) -> None:
-    """The button that saves a figure in a format, and what that is for; `shown` is what of it is kept until then.
-
-    Args:
-        paper: what that is for, of the one that is made for a paper whatever was chosen.
-    """
+def _format(figure: Figure, shown: Callable[[], Figure], name: str, key: str, use: str) -> None:
+    """The button that saves a figure in a format; `shown` is what of it is kept until then."""
     from attnviz import export
 
-    kind = export.FORMATS[name]
+    kind, (options, options_of_png) = export.FORMATS[name], FOR[use]
+    options = options_of_png if name == "png" else options
+    file = export.filename(figure, name, **options)
     made = partial(_file, shown, name, options)
-    title, file = PAPER.capitalize() if paper else name.upper(), export.filename(figure, name, **options)
-    save(title, made, file, kind.mime, key=f"save {PAPER if paper else name} {key}")
-    quiet(paper or kind.label)
+    save(name.upper(), made, file, kind.mime, key=f"save {name} {key}", help=kind.label)
 
 
 def _code(figure: Figure) -> None:

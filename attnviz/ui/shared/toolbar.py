@@ -4,6 +4,7 @@ Row 1 holds what a page is about: model, training step, text, examples. Row 2 ho
 layer, head, mask, then what a page puts there: its view, and what can be exported.
 """
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -15,14 +16,12 @@ from attnviz.core.errors import AttnvizError
 from attnviz.core.stack import Stack
 from attnviz.metrics.roles import clearest
 from attnviz.sources.base import Source
-from attnviz.ui.shared import cache, edits, findings, history, look, says, state, words
+from attnviz.ui.shared import cache, edits, files, findings, history, look, says, state, words
 from attnviz.ui.shared.look import Look
 
 ROW = {"horizontal": True, "vertical_alignment": "center", "gap": "xsmall"}
-NOTICES = '.stApp [data-testid="stLayoutWrapper"]:has(> .st-key-notices > .stElementContainer)'
-FOLD = f"""{words.CONTROLS}
-<style>{NOTICES} {{margin-top: -.8rem;}} @media (max-width: 640px) {{{NOTICES} {{margin-top: -.25rem;}}}}</style>"""
-"""On a phone it shows the controls after it, and hides them, as the style sheet says. Notices come near the line."""
+FOLD = words.CONTROLS
+"""On a phone it shows the controls after it, and hides them, as the style sheet says."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +43,11 @@ class Bar:
     export: DeltaGenerator
     prediction: DeltaGenerator
 
+    @property
+    def shown(self) -> dict[str, object]:
+        """How weights become colors, and what of a map is seen."""
+        return look.shown_as(self.at)
+
     def predict(self, position: int | None = None) -> None:
         """Write what the model predicts, after some token instead of the selected one."""
         with self.prediction:
@@ -63,6 +67,7 @@ def bar(
     site: Site | None = None,
     mask: Stack = Stack(),
     original: str = words.ORIGINAL,
+    more: Callable[[Look], None] | None = None,
 ) -> Bar:
     """Draw the second row and the line under it; a page writes the prediction with `Bar.predict`.
 
@@ -71,6 +76,7 @@ def bar(
         site: where the page begins, if not where the model opens.
         mask: what is masked as long as nobody has chosen anything.
         original: what stands in the line while nothing is changed.
+        more: controls of this page that stand in the menu *More*.
     """
     _open_on_the_clearest(source, lines)
     with st.container(**ROW, key="row-two"):
@@ -86,14 +92,26 @@ def bar(
             with actions:
                 history.buttons()
                 st.html(words.LINKS, width="content")  # made to work by links.js and glossary.js
-            export = st.container(width="content", key="export")
+            export, rest = (st.container(width="content", key=key) for key in ("export", "more"))
     with st.container(**ROW | {"gap": "medium"}, key="line"):
         with st.container(**ROW, width="content", key="changes"):
             edits.chips(source, lines, changed, original)
         prediction = st.container(key="said")
     edits.notices(source, lines, changed)
     at = Look(source, lines, Edits() if source.read_only else changed, sentence, chosen, head)
+    with rest:
+        _more(at, more)
     return Bar(at, where, view, actions, export, prediction)
+
+
+def _more(at: Look, more: Callable[[Look], None] | None) -> None:
+    """The menu of what is rarely used."""
+    menu = state.menu(words.MORE_MENU, key="display")
+    if menu.open:
+        with menu:
+            if more is not None:
+                more(at)
+            st.html(files.BUTTON, width="content")
 
 
 def _open_on_the_clearest(source: Source, lines: tuple[str, ...]) -> None:

@@ -54,8 +54,8 @@ MODELS = {
     "translator": "Translates English to French: see which word comes from which. Trained here, {size}.",
     "story": "Predicts the next word of a small story: see which word it looks at to write “it”. Trained here, {size}.",
     "induction": "Repeats what it has read before: see two heads copy together. Trained here, {size}.",
-    "constructed": "Heads set by hand: see what clear patterns look like. Not trained, {size}.",
-    "scratch": "Random weights of any size: see how masks and softmax work. They mean nothing.",
+    "constructed": "For learning. Heads set by hand: see what clear patterns look like. Not trained, {size}.",
+    "scratch": "For learning. Random weights of any size: see how masks and softmax work. They mean nothing.",
     "huggingface": "A model that people use, such as BERT or GPT-2, from the Hub or a folder of yours.",
 }
 """What a model does, what it is good for, and how large it is."""
@@ -89,8 +89,8 @@ OPENS = (
 FILE_GONE = "This page shows the file {file}, which a link does not hold: drop it here again, or choose another model."
 NO_FILE_NAME = "{name} is no name of a file."
 ONE_TEXT = "{lines:,} lines of {file} are one text here: each line break became a blank."
-FOUND, FOUND_MORE = "{file}: {found}", "{file}: {found} {count} more on the page Model."
-MANY_FILES = "{most} files are open: close one on the page Model to open {file}."
+FOUND, FOUND_MORE = "{file}: {found}", "{file}: {found} {count} more in “About this model”."
+MANY_FILES = "{most} files are open: close one in “About this model” to open {file}."
 MANY_TEXTS = "{file} has {texts:,} texts; this page shows up to {most} of a file."
 NO_MEMORY = "There is no memory for {file} beside the files of others; try again later."
 NOT_ENCODED = "{file} cannot be read: its byte {position:,} is no {encoding}. Save it as UTF-8, and open it again."
@@ -126,7 +126,7 @@ TIME = "{tokens:,} tokens · {passed} of about {seconds}"
 
 LAYER, HEAD, HEAD_NUMBER, ALL_COMBINED = "Layer", "Head", "Head {head}", "{how} of heads"
 WHICH_SENTENCE, SENTENCE_NUMBER = "Sentence of the batch", "Sentence {number}"
-DISPLAY, COLORS = "Display", "Colors"
+MORE_MENU, COLORS = "More", "Colors"
 COLOR_RANGES = ("adaptive", "logarithmic")
 """Links name them, too."""
 ROWS_AND_COLUMNS, TOKENS, WORDS, SENTENCES, TEN_PARTS = "Rows and columns", "tokens", "words", "sentences", "ten parts"
@@ -140,7 +140,6 @@ CONTROLS = '<details class="fold"><summary>Settings</summary></details>'
 
 STEP_IS = "Training step: {step}"
 KEPT, FINAL, UNTRAINED = "{step:,}", "{step:,} (final)", "{step:,} (untrained)"
-FIRST_KEPT, FROM_UNTRAINED = "{first:,}: first kept · {last:,}: final", "{first:,}: untrained · {last:,}: final"
 AS_TRAINED = "{why} Here it is as trained."
 
 # The mask
@@ -245,12 +244,11 @@ PICTURE_ALT = "Chart, described in the text after it"
 CLICK_A_CELL, CLICK_ANOTHER = "Click a cell to read it in words.", "Cell outlined; click another to read it."
 CELL_SELECTED = "Selected cell outlined; Esc to clear."
 NUMBERS, NUMBERS_OF = "Numbers", "Numbers: {what}"
-EXPORT, EXPORT_OF, MADE_FOR, PNG_SIZE = "Export", "Export {what}", "Made for", "PNG size"
-FOR_PAPER = "a PDF for a paper: {how}"
+EXPORT, EXPORT_OF, MADE_FOR = "Export", "Export {what}", "For"
+FOR_SCREEN, FOR_PAPER, FOR_SLIDE, MORE_WAYS = "screen", "paper", "slide", "More"
 CAPTION, PYTHON, SHELL = "Caption", "Python", "Shell"
 NO_FONT = "No font in the SVG has {characters}: whoever opens it sees a font of their own there, or a box."
 TABLE_TAKES = "CSV takes about {time}: the strongest keys of each query, {rows:,} rows at most. NPZ has the tiles."
-ADDRESS = "The address of this page is a link to all that it shows."
 FILE_GAVE_WAY = "The server needed the memory that this file is made from. Close the menu, and open it again."
 SOURCE_OF_CODE = "source is what attnviz.show was given, or what the function of your file gives"
 EVERYTHING = "Download everything"
@@ -297,7 +295,7 @@ MANY_CELLS = "'{part}' paints too many cells, or none; up to {most:,} may be pai
 # The first visit
 
 CLAIM = "See where each attention head looks, and what breaks when you change it."
-WHY_BECAUSE = "Each row is a word that looks at others. Outlined: to predict “it”, “because” looks at “cat”."
+WHY_BECAUSE = "Each row is a word, and its cells say how much it looks at each other word."
 THREE_TO_TRY = "Three things to try:"
 RESTING = (WHY_BECAUSE, THREE_TO_TRY)
 """What stands beside the cards where none of them asks anything: where there is little room, the claim stands there."""

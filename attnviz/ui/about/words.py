@@ -1,8 +1,10 @@
-"""What the page Model says, in one place; what is known of a model is on its card."""
+"""Words of the panel *About this model*; what is known of a model is on its card."""
+
+ABOUT = "About this model"
 
 NOT_SHOWN = "Not shown: {what}."
 FOUND, CANNOT, NO_OTHER_TEXT = "What the check found", "What it cannot do", "It reads no other text."
-OPEN_IN_MODEL, CLOSE, ALL_HEADS = "Open in its model", "Close this file", "Look at all its heads"
+OPEN_IN_MODEL, CLOSE = "Open in its model", "Close this file"
 PRETRAINED = "A pretrained model of Hugging Face. What its heads do was not measured here."
 HEADS_DO, HOW_WELL = "What its heads do", "How well it does"
 WHEN = "Measured before it shipped{unseen}: these numbers do not follow your text."
@@ -35,5 +37,3 @@ MEANING = {
 }
 MOST_LOST = "The role whose head costs most when it is off comes first."
 CLICK_A_HEAD = "Click a head to open it on the page Heads."
-BY_WEIGHTS = "What its heads look like by their weights"
-CLEAREST = "The clearest head of each role. Weights do not show importance: test it on Overview."

@@ -6,13 +6,11 @@ import streamlit as st
 
 from attnviz.core.amounts import percent
 from attnviz.core.edits import Site
-from attnviz.metrics.roles import roles
 from attnviz.sources.cards import Behavior, Card
-from attnviz.ui.model import words
+from attnviz.ui.about import words
 from attnviz.ui.shared import findings, look, pages
 from attnviz.ui.shared import words as common
-from attnviz.ui.shared.look import Look
-from attnviz.ui.shared.text import block_html, details_html, heading, plain, quiet
+from attnviz.ui.shared.text import block_html, details_html, plain
 
 
 def table_of(card: Card) -> None:
@@ -38,22 +36,6 @@ def _title(name: str) -> str:
     """Of a column; what it means is read at it where that is not plain."""
     means = words.MEANING.get(name, "")
     return f'<b><abbr title="{escape(means)}">{name}</abbr></b>' if means else f"<b>{name}</b>"
-
-
-def by_weights(at: Look) -> None:
-    """Of each role that heads look like on this text, by their weights alone, the clearest head; it leads there."""
-    table = findings.numbers(at.untouched, at.sentence)
-    every = [] if table is None else [(role, row) for _, row in table.iterrows() for role in roles(row)]
-    clearest = {role.name: (role, row) for role, row in sorted(every, key=lambda one: one[0].value)}
-    if not clearest:
-        return
-    heading(words.BY_WEIGHTS)
-    with st.container(gap=None, key="roles"):
-        for role, row in sorted(clearest.values(), key=lambda one: -one[0].value):
-            with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-                _head(Site(row["kind"], row["layer"]), row["head"], role.name)
-                quiet(role.evidence)
-    quiet(words.CLEAREST)
 
 
 def _head(site: Site, head: int, key: str = "") -> None:

@@ -1,48 +1,42 @@
-"""The card of the chosen model: what it is, how well it does, what its heads do, and what it cannot do."""
+"""The panel *About this model*: what it is, how well it does, what its heads do, and what it cannot do."""
 
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Iterable
 
 import streamlit as st
 
 from attnviz import cases
 from attnviz.charts.curve import curve
 from attnviz.core.amounts import percent
-from attnviz.core.errors import AttnvizError
 from attnviz.core.stack import Stack
 from attnviz.sources.base import Source
 from attnviz.sources.cards import Card, Measure
 from attnviz.ui import settings
-from attnviz.ui.model import heads, words
-from attnviz.ui.shared import everything, files, look, mask, pages, state, toolbar
+from attnviz.ui.about import heads, words
+from attnviz.ui.shared import everything, files, look, mask, pages, state
 from attnviz.ui.shared.edits import OFF
-from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.mask import MASK
 from attnviz.ui.shared.pretrained import MODEL
 from attnviz.ui.shared.setting import State, read
 from attnviz.ui.shared.text import Markup, block, block_html, details_html, heading, large, plain, quiet, table, title
 
-ABOUT_THE_MODEL = """<style>[data-testid="stLayoutWrapper"]:has(> .st-key-where),
-.st-key-mask-menu, .st-key-row-two > .stElementContainer:has(.fold) {display: none;}
-.stApp .st-key-line {display: none;}
-@media (max-width: 640px) {[data-testid="stLayoutWrapper"]:has(> .st-key-row-two) {min-height: 0;}}</style>"""
-"""A card is of the model as it is: no layer, head, mask or change is chosen above it."""
-OF_NO_TEXT = """<style>.stElementContainer:has(> .stHtml > .note > .unknown) {display: none;}
-:is([data-testid="stLayoutWrapper"]:has(> .st-key-box), .st-key-example) {visibility: hidden;}
-@media (max-width: 640px) {:is([data-testid="stLayoutWrapper"]:has(> .st-key-box), .st-key-example) {display: none;}}
-</style>"""
-"""Where no number follows a text, none is typed, and no word is unknown; what stands beside it keeps its place."""
+
+def button(source: Source) -> None:
+    """The button beside the model's name that opens what is known of it."""
+    options = {"icon": ":material/info:", "help": words.ABOUT, "type": "tertiary"}
+    if st.button(words.ABOUT, key="icon about", **options):
+        dialog(source)
 
 
-def page(source: Source, lines: tuple[str, ...]) -> None:
-    bar = toolbar.bar(source, lines)
-    st.html(ABOUT_THE_MODEL + OF_NO_TEXT * (not source.facts))
-    with suppress(AttnvizError), bar.export:  # what cannot be run has a card, too
-        everything.menu(bar.at)
-    with bar.view:
-        title(_named(source))
+@st.dialog(words.ABOUT, width="large")
+def dialog(source: Source) -> None:
+    content(source)
+
+
+def content(source: Source) -> None:
+    """What a model is, how well it does, what its heads do, and what it cannot do."""
+    title(_named(source))
     if source.facts:
-        _pretrained(source, bar.at)
+        _pretrained(source)
     elif source.one_run:
         _one_run(source)
     elif source.card is None:
@@ -50,31 +44,28 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
         if source.unseen:
             large(words.NOT_SHOWN.format(what=source.unseen))
         if described := source.described():
-            with st.container(width=620):
-                table(described, numbers=(1,))
+            table(described, numbers=(1,))
     else:
         _card(source, source.card)
 
 
 def _named(source: Source) -> str:
-    """What stands over the card, on a wide screen in the toolbar."""
     if source.card and not source.one_run:
         return words.NAMED.format(name=source.card.name, title=source.card.title)
     return source.name if source.facts else source.title
 
 
 def _one_run(source: Source) -> None:
-    """Of a file, or of a run of one's own: what it is, from where, what was found in it, and what it cannot do."""
-    with st.container(width=620):
-        large(source.does)
-        table(source.described(), numbers=(1,))
-        if source.findings:
-            heading(words.FOUND)
-            _items(source.findings)
-        heading(words.CANNOT)
-        _items(filter(None, (words.NO_OTHER_TEXT, source.alone, source.read_only, source.unseen)))
-        if files.is_file(state.get(MODEL)):
-            _file(source)
+    """A file, or a run of one's own: what it is, from where, what was found in it, and what it cannot do."""
+    large(source.does)
+    table(source.described(), numbers=(1,))
+    if source.findings:
+        heading(words.FOUND)
+        _items(source.findings)
+    heading(words.CANNOT)
+    _items(filter(None, (words.NO_OTHER_TEXT, source.alone, source.read_only, source.unseen)))
+    if files.is_file(state.get(MODEL)):
+        _file(source)
 
 
 def _file(source: Source) -> None:
@@ -105,40 +96,29 @@ def _items(sentences: Iterable[str]) -> None:
     st.html(f'<ul class="text">{"".join(f"<li>{plain(one)}</li>" for one in sentences)}</ul>')
 
 
-def _pretrained(source: Source, at: Look) -> None:
-    """Of a model of Hugging Face: how it is made, and what its heads look like. What they do was not measured here."""
+def _pretrained(source: Source) -> None:
+    """A model of Hugging Face: how it is made. What its heads do was not measured here."""
     for sentence in filter(None, (words.PRETRAINED, source.read_only, source.unseen)):
         large(sentence)
-    with st.container(horizontal=True, gap="large"):
-        with st.container(key="card measured"):
-            with suppress(AttnvizError):
-                heads.by_weights(at)
-            if st.button(words.ALL_HEADS, key="all heads", icon=":material/arrow_forward:"):
-                pages.go_to("Overview")
-        with st.container(key="card made"):
-            heading(words.SIZES)
-            table(source.described(), numbers=(1,))
+    table(source.described(), numbers=(1,))
 
 
 def _card(source: Source, card: Card) -> None:
-    """What it does, how well, which head does what; then what few look for, which is folded on a phone."""
     large(card.does)
     heading(words.HEADS_DO)
     heads.table_of(card)
-    with st.container(horizontal=True, gap="large"):
-        with st.container(key="card measured"):
-            _part(words.HOW_WELL, _how_well, card)
-            _part(words.CANNOT, _items, card.cannot)
-        with st.container(key="card made"):
-            if card.curve:
-                _part(words.HOW_LEARNED, _curve, source, card)
-            _part(words.TRAINED_ON, _trained_on, card)
-            _part(words.SIZES, _sizes, card)
-
-
-def _part(title: str, draw: Callable[..., None], *of: object) -> None:
-    heading(title)
-    draw(*of)
+    heading(words.HOW_WELL)
+    _how_well(card)
+    heading(words.CANNOT)
+    _items(card.cannot)
+    if card.curve:
+        heading(words.HOW_LEARNED)
+        _curve(source, card)
+    heading(words.TRAINED_ON)
+    block(card.trained_on, "text")
+    quiet(card.made)
+    heading(words.SIZES)
+    table([(name, f"{number:,}") for name, number in card.sizes.items()], numbers=(1,))
 
 
 def _how_well(card: Card) -> None:
@@ -146,15 +126,6 @@ def _how_well(card: Card) -> None:
     quiet(words.WHEN.format(unseen=words.UNSEEN if card.curve else ""))
     again = words.AGAIN if card.curve else words.AGAIN_UNTRAINED
     st.html(details_html(again, block_html(card.command, "printout", "pre")))
-
-
-def _trained_on(card: Card) -> None:
-    block(card.trained_on, "text")
-    quiet(card.made)
-
-
-def _sizes(card: Card) -> None:
-    table([(name, f"{number:,}") for name, number in card.sizes.items()], numbers=(1,))
 
 
 def _curve(source: Source, card: Card) -> None:
