@@ -116,10 +116,7 @@ def windows(context: BrowserContext) -> Iterator[Callable[..., Page]]:
 
 
 def resize(page: Page, width: int, height: int, scheme: str) -> None:
-    """Another screen for what a page shows; it settles once it has had the time to follow.
-
-    Charts follow other colors and another width when the app has run again, which the page's script asks for.
-    """
+    """Another screen for what a page shows; it settles once it has had the time to follow."""
     page.emulate_media(color_scheme=scheme)
     page.set_viewport_size({"width": width, "height": height})
     page.evaluate("window.changed = performance.now()")
@@ -155,15 +152,10 @@ def watch(page: Page, problems: list[str] | None = None) -> list[str]:
 
 SETTLED = """quiet => {
     const app = document.querySelector('[data-testid=stApp]');
-    if (!app || app.dataset.testScriptState !== 'notRunning' || app.closest('[data-runs]')) return false;
+    if (!app || app.dataset.testScriptState !== 'notRunning') return false;
     const broken = app.querySelector('[data-testid=stException]');
     if (broken) throw new Error(broken.textContent);
     if (app.querySelector('[data-testid=stStatusWidget], [data-testid=stSkeleton], [data-stale=true]')) return false;
-    for (const [key, width] of [['narrow', 640], ['half', 1240]]) {
-        const screen = app.querySelector(`.st-key-${key}-screen .screen`);
-        const narrow = matchMedia(`(max-width: ${width}px)`).matches;
-        if (screen && screen.textContent !== (narrow ? 'narrow' : 'wide')) return false;
-    }
     if (!window.watched) {
         window.watched = true;
         const note = () => window.changed = performance.now();
@@ -192,22 +184,13 @@ SHOWN = (
 
 
 FOLLOW = """address => {
-    const socket = WebSocket.prototype, send = socket.send;
-    window.ran = false;
-    socket.send = function (...message) {
-        socket.send = send;
-        this.addEventListener('message', () => {
-            window.ran = true;
-            window.changed = performance.now();
-        }, {once: true});
-        return send.apply(this, message);
-    };
+    window.changed = performance.now() + 300;
     history.pushState({}, '', address);
     window.dispatchEvent(new PopStateEvent('popstate'));
 }"""
 """Opens another address of the app in the session that is there, as the app's own links do, three times as fast.
 
-The server's first answer says that its run has begun: a quick one has ended before the page shows that it runs.
+For 300 ms, in which the run that it asks for begins, the page does not count as settled.
 """
 
 
@@ -219,7 +202,6 @@ def open_page(page: Page, address: str) -> None:
     if "?" in address and page.url != address and page.url.startswith("/".join(address.split("/")[:3])):
         settled(page)
         page.evaluate(FOLLOW, address)
-        page.wait_for_function("() => window.ran", polling=20)
         settled(page)
     else:
         page.goto(address)
