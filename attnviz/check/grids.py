@@ -9,8 +9,8 @@ from torch import Tensor
 MOST = 64
 """Different grids of a mask that are explained."""
 
-MOST_CELLS = 2**20
-"""Cells of all grids that are explained: one of 1,024 x 1,024, which takes seconds if nothing explains it."""
+MOST_CELLS = 2**24
+"""Cells of all grids that are explained: one of 4,096 x 4,096."""
 
 
 @dataclass(frozen=True, eq=False)

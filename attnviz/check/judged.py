@@ -11,7 +11,7 @@ from attnviz.check.grids import MOST_CELLS, Grids
 from attnviz.check.intent import Intent
 from attnviz.check.kinds import small
 from attnviz.core.amounts import counted
-from attnviz.core.explain import MISTAKEN, Judgement, judge, near, words
+from attnviz.core.explain import LARGE, MISTAKEN, Judgement, judge, near, words
 
 ASK = "Say what the mask is meant to be."
 OFF_BY_ONE = "It is off by one: tril(diagonal=0) is open, triu(diagonal=1) blocked."
@@ -169,6 +169,11 @@ def _unknown(laid: Laid, judged: Judged) -> Iterator[Finding]:
         says = f"All of the past is open and, of the future, {some} cells: query {query} sees key {key}."
         says = f"{says} The mask alone does not tell whether that is meant."
         yield laid.finding("future-leak", "warning", says, f"{BLOCK_FUTURE} If they are meant, {small(ASK)}", ahead)
-    elif judged.grids.each:
-        yield laid.finding("ambiguous", "note", f"It is no mask that is known here: {in_numbers(may_attend)}.", ASK)
+    else:
+        says = f"It is no mask that is known here: {in_numbers(may_attend)}."
+        if queries * keys > LARGE:
+            says += (
+                f" With more than {LARGE:,} cells it is not compared with masks that have random keys, as BigBird has."
+            )
+        yield laid.finding("ambiguous", "note", says, ASK)
         yield from _near(laid, judged)

@@ -104,7 +104,12 @@ def _weak_fill(laid: Laid) -> list[Finding]:
 def _guess(laid: Laid, meant: Intent | None) -> tuple[str, Judged, Finding]:
     """True = masked or its opposite, by which of them the mask is a known one; may attend where nothing tells."""
     mask, numbers = laid.values == 1, laid.values.dtype is not torch.bool
-    open_where, masked_where = (Judged.of(one, meant, READINGS) for one in (mask, ~mask))
+    both = tuple(Judged.of(one, meant, ()) for one in (mask, ~mask))
+    good = [one.is_right or one.judgement.is_clear for one in both]  # else one with a mistake in it may be better
+    open_where, masked_where = (
+        Judged.of(one.may_attend, meant, READINGS) if is_good or not any(good) else one
+        for one, is_good in zip(both, good, strict=True)
+    )
     points, reasons = evidence(open_where, masked_where)
     convention = "true-is-masked" if points < 0 else "zero-is-masked" if numbers else "may-attend"
     judged = masked_where if points < 0 else open_where

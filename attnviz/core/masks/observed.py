@@ -70,15 +70,10 @@ class Observed:
     @cached_property
     def at_distance(self) -> dict[int, bool]:
         """Whether most cells of each distance are open, where any is known; from the furthest past on."""
+        known, opened = (_along_diagonals(cells) for cells in (self.known, self.known_open))
+        some, most = (known > 0).tolist(), (2 * opened > known).tolist()
         least = 1 - self.first - self.queries
-        places = (self.distance - least).flatten()
-        size = self.queries + self.keys - 1
-        both = self.known, self.known_open
-        known, opened = (torch.bincount(places, cells.flatten().double(), size) for cells in both)
-        some, most = known > 0, 2 * opened > known
-        return {
-            least + i: most for i, (some, most) in enumerate(zip(some.tolist(), most.tolist(), strict=True)) if some
-        }
+        return {least + i: most[i] for i in range(len(some)) if some[i]}
 
     @cached_property
     def window(self) -> tuple[int, int] | None:
@@ -155,3 +150,11 @@ class Observed:
         """The positions of queries from which on some key is seen no more."""
         lost = (self.open[:-1] & ~self.open[1:] & self.known[1:] & self.known[:-1]).any(1)
         return (lost.nonzero().flatten() + 1 + self.first).tolist()
+
+
+def _along_diagonals(cells: Tensor) -> Tensor:
+    """How many of some cells, boolean (Q, K), lie at each distance of key and query, (Q + K - 1,), the past first."""
+    queries, keys = cells.shape
+    wide = torch.nn.functional.pad(cells.byte(), (queries - 1, 1)).flatten()
+    aligned = torch.nn.functional.pad(wide, (0, queries)).view(queries, -1)  # each row one place further right
+    return aligned[:, : queries + keys - 1].sum(0, dtype=torch.int32)
