@@ -41,7 +41,9 @@ CHECKS = {
     "weak-fill": "an additive mask blocks by a number above -1,000: e to that number is left of the weight",
     "range": "a weight is below 0 or above 1, by more than the tolerance of row sums",
     "row-sum": "a row of weights does not sum to 1, within max(1e-3, 2 eps of its precision) + half a digit per key",
-    "wrong-axis": "rows do not sum to 1, but columns, heads, sentences or all cells together do",
+    "wrong-axis": "rows of weights do not sum to 1, but columns, heads, sentences or all cells together do; or a mask "
+    "blocks queries where padding blocks keys",
+    "mixed": "note: the sentences of a batch have masks of different kinds",
     "dropout-on": "rows kept whole sum to 1 / (1 - p), and a share p of the open cells, within 5 sigma, is 0",
     "masked-after-softmax": "only rows with a blocked key fall short of 1, none exceeds it, every 0 is a blocked cell",
     "identical-heads": "two heads are equal in more numbers than chance allows, and not each row is uniform",

@@ -144,7 +144,9 @@ def _empty(laid: Laid, judged: Judged, convention: str) -> Iterator[Finding]:
     """
     empty, judgement, meant = ~judged.may_attend.any(-1), judged.judgement, judged.meant
     as_known = judgement.found and not judgement.mistake
-    expected = ~judged.expected.any(-1) if as_known else torch.zeros_like(empty)
+    expected = ~judged.expected.any(-1) & judged.part.any(-1) if as_known else torch.zeros_like(empty)
+    if judgement.mistake == "wrong-axis":  # whose finding names these rows
+        return
     value = kinds.fill(laid.values) if convention == "additive" else None
     spreads = value is not None and value > -torch.inf
     is_padding = any(one.reading.padding is not None for one in judgement.found)
