@@ -38,7 +38,8 @@ CHECKS = {
     "uniform-over-masked": "weights: a row spreads evenly over all keys, also over those that every other row blocks",
     "future-leak": "a key after the query is open, or has a weight above 1e-6; error if causal was said",
     "blocks-itself": "a mask that hides the future also hides each query's own key",
-    "weak-fill": "an additive mask blocks by a number above -1,000: e to that number is left of the weight",
+    "weak-fill": "an additive mask blocks by a number above -1,000: e to that number is left of the weight; or "
+    "scores hold one number wherever a known mask blocks, and it does not block",
     "range": "a weight is below 0 or above 1, by more than the tolerance of row sums",
     "row-sum": "a row of weights does not sum to 1, within max(1e-3, 2 eps of its precision) + half a digit per key",
     "wrong-axis": "rows of weights do not sum to 1, but columns, heads, sentences or all cells together do; or a mask "
