@@ -5,16 +5,18 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 
 from attnviz.check import kinds
 from attnviz.check.findings import Finding, Laid, Report
 from attnviz.check.future import leaks, looks_causal
+from attnviz.check.grids import Grids
 from attnviz.check.guessing import evidence
 from attnviz.check.intent import Intent
 from attnviz.check.judged import Judged
 from attnviz.check.judged import findings as of_judgement
 from attnviz.core.amounts import counted
-from attnviz.core.explain import MISTAKEN, words
+from attnviz.core.explain import LARGE, MISTAKEN, Judgement, words
 
 WEAK = -1000.0
 """An additive mask should block by less than this: scores of some hundreds occur."""
@@ -144,12 +146,7 @@ def _weak_fill(laid: Laid) -> list[Finding]:
 def _guess(laid: Laid, meant: Intent | None) -> tuple[str, Judged, Finding]:
     """True = masked or its opposite, by which of them the mask is a known one; may attend where nothing tells."""
     mask, numbers = laid.values == 1, laid.values.dtype is not torch.bool
-    both = tuple(Judged.of(one, meant, ()) for one in (mask, ~mask))
-    good = [one.is_right or one.judgement.is_clear for one in both]  # else one with a mistake in it may be better
-    open_where, masked_where = (
-        Judged.of(one.may_attend, meant, READINGS) if is_good or not any(good) else one
-        for one, is_good in zip(both, good, strict=True)
-    )
+    open_where, masked_where = _both_ways(mask, meant)
     points, reasons = evidence(open_where, masked_where)
     convention = "true-is-masked" if points < 0 else "zero-is-masked" if numbers else "may-attend"
     judged = masked_where if points < 0 else open_where
@@ -162,6 +159,32 @@ def _guess(laid: Laid, meant: Intent | None) -> tuple[str, Judged, Finding]:
         fix += "To nn.MultiheadAttention hand over the opposite: it reads True as masked."
     rule, says = "convention" if points else "ambiguous", " ".join([says, *reasons])
     return convention, judged, laid.finding(rule, "note", says, fix.strip())
+
+
+def _both_ways(mask: Tensor, meant: Intent | None) -> tuple[Judged, Judged]:
+    """A mask read as True = may attend, and as True = masked.
+
+    Where one of them is right, or nearly so and large, the other is not looked at for mistakes; and not at all if it is
+    large and no query sees itself in it.
+    """
+    readings = sorted((mask, ~mask), key=lambda one: not _own(one).all())  # the one in which queries see themselves
+    first = Judged.of(readings[0], meant, ())
+    is_good = first.is_right or first.judgement.is_clear
+    if is_good and mask[0, 0].numel() > LARGE and _own(readings[0]).all():
+        second = Judged(readings[1], Grids.of(readings[1]), Judgement(), meant)
+    else:
+        second = Judged.of(readings[1], meant, ())
+    good = [one.is_right or one.judgement.is_clear for one in (first, second)]
+    both = [
+        Judged.of(one.may_attend, meant, READINGS) if each or not any(good) else one
+        for one, each in zip((first, second), good, strict=True)
+    ]
+    return (both[0], both[1]) if readings[0] is mask else (both[1], both[0])
+
+
+def _own(mask: Tensor) -> Tensor:
+    """Whether each query sees itself."""
+    return mask.diagonal(max(0, mask.shape[3] - mask.shape[2]), 2, 3)
 
 
 def _values(laid: Laid) -> Iterator[Finding]:

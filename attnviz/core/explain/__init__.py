@@ -134,7 +134,7 @@ class Judgement:
     @property
     def differing(self) -> float:
         """How many cells are not explained; infinite if there is no explanation."""
-        return sum(int(one.wrong.sum()) for one in self.found) if self.found else math.inf
+        return sum(int(one.wrong.count_nonzero()) for one in self.found) if self.found else math.inf
 
     @property
     def is_clear(self) -> bool:
@@ -246,8 +246,8 @@ def _explanations(reading: Reading, kind: Kind, differ: float, limit: float) -> 
                 continue
             wrong = wrong & proposed
         wrong = wrong if reading.spoiled is None else wrong | reading.spoiled
-        count = int(wrong.sum())
-        if count <= differ * int(seen.known.sum()):
+        count = int(wrong.count_nonzero())
+        if count <= differ * int(seen.known.count_nonzero()):
             bits += lengths.of_cells(wrong.numel(), count)
             yield Explanation(reading, kind, mask, reading.back(wrong), bits, drawn)
 
@@ -258,6 +258,6 @@ def _is_near(reading: Reading, kind: Kind, mask: Mask, differ: float, limit: flo
     seen, rows = reading.seen, slice(0, None, max(1, reading.seen.queries // SAMPLE))
     known = seen.known[rows]
     proposed = mask.shifted(seen.first).grid(seen.queries, seen.keys, rows=rows)
-    count = int(((proposed ^ seen.open[rows]) & known).sum())
+    count = int(((proposed ^ seen.open[rows]) & known).count_nonzero())
     bits = lengths.without_cells(reading, kind, mask) + lengths.of_cells(seen.open.numel(), count)
-    return bits < limit and count <= 2 * differ * int(known.sum())
+    return bits < limit and count <= 2 * differ * int(known.count_nonzero())
