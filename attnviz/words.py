@@ -180,6 +180,8 @@ def leak(test: LeakTest, query: int, key: int) -> str:
     """One cell of a leak test as a phrase: "position 3 “sat” saw position 7 “mat”: its output moved by 12.0%"."""
     looker, looked = (f"position {i} {quoted(token.text)}" for i, token in _ends(test, query, key))
     state, moved = int(test.states[query, key]), float(test.moved[query, key])
+    if state == leak_tests.NOT_TESTED and test.tested[key]:
+        return f"the output of {looker} is no number, so nothing is known of it"
     if state == leak_tests.NOT_TESTED:
         return f"{looked} was not changed, so nothing is known of {looker}"
     if not test.saw[query, key]:
@@ -193,7 +195,9 @@ def _ends(test: LeakTest, query: int, key: int) -> tuple[tuple[int, Token], ...]
 
 
 def count_of_leaks(test: LeakTest) -> str:
-    return counted(len(test.pairs), "leak") if test.pairs else "no leak"
+    if test.pairs:
+        return counted(len(test.pairs), "leak")
+    return "not tested, as no output moved with another token" if test.is_blind else "no leak"
 
 
 def leaks(test: LeakTest) -> str:

@@ -14,13 +14,76 @@ from attnviz.leaks.padding import padding_test
 
 TEXT = "the cat sat on the mat"
 FILE = """
+import math
 import attnviz, torch
+from torch import nn
 from own_models import WORDS, Translator, Writer, tokenize
 from tutorial import Inverted, Transformer
 
 class Backwards(Writer):
     def mask(self, ids):
         return ~super().mask(ids)
+
+class Masked(Writer):
+    def __init__(self, of):
+        super().__init__()
+        self.of = of
+    def mask(self, ids):
+        return self.of(ids, torch.ones(ids.shape[1], ids.shape[1]))
+
+class Broken(Writer):
+    def forward(self, ids):
+        logits = super().forward(ids)
+        return torch.cat([logits[:, :-1], math.nan * logits[:, -1:]], 1)
+
+class Ruled(Writer):
+    def forward(self, ids):
+        return super().forward(ids).index_fill(-1, torch.tensor([0]), -math.inf)
+
+class Official(nn.Module):
+    def __init__(self, memory):
+        super().__init__()
+        self.embed, self.head, self.memory = nn.Embedding(len(WORDS), 12), nn.Linear(12, len(WORDS)), memory
+        self.transformer = nn.Transformer(12, 2, 2, 2, 24, 0.0, batch_first=True)
+    def forward(self, ids, read):
+        padding, later = ids == 0, torch.ones(read.shape[1], read.shape[1], dtype=torch.bool).triu(1)
+        masks = {"tgt_mask": later, "src_key_padding_mask": padding}
+        masks |= {"memory_key_padding_mask": padding} if self.memory else {}
+        return self.head(self.transformer(self.embed(ids), self.embed(read), **masks))
+
+class Joined(nn.Module):
+    def __init__(self, order):
+        super().__init__()
+        self.embed, self.head, self.order = nn.Embedding(len(WORDS), 12), nn.Linear(12, len(WORDS)), order
+        self.attn = nn.MultiheadAttention(12, 3, batch_first=True)
+    def forward(self, ids):
+        x, n = self.embed(ids), ids.shape[1]
+        mask = (ids == 0)[:, None].expand(-1, n, n)
+        mask = mask.repeat(3, 1, 1) if self.order == "repeat" else mask.repeat_interleave(3, 0)
+        return self.head(x + self.attn(x, x, x, attn_mask=mask)[0])
+
+def documents(ids, ones):
+    own = (ids == IDS_DOG).cumsum(1)
+    return (own[:, None, :] == own[:, :, None])[:, None] & ones.tril().bool()
+
+IDS_DOG = WORDS.index("dog")
+
+def masked(of, **given): return build(Masked(of), **given)
+def times_infinity(): return masked(lambda ids, ones: ones.triu(1) * -math.inf)
+def floats(): return masked(lambda ids, ones: ones.tril())
+def prefix(): return masked(lambda ids, ones: ones.tril().index_fill(1, torch.arange(3), 1).bool())
+def sees_nothing(): return masked(lambda ids, ones: ones.bool() & False)
+def of_documents(): return masked(documents, pad=0)
+def causal_and_padding(): return masked(lambda ids, ones: ones.tril().bool() & (ids != 0)[:, None, None], pad=0)
+def broken(): return build(Broken())
+def ruled(): return build(Ruled())
+def repeated(): return build(Joined("repeat"), pad=0)
+def interleaved(): return build(Joined("repeat_interleave"), pad=0)
+def reads(model):
+    code = {"words": WORDS, "pad": 0, "call": lambda model, ids, read: model(ids, read)}
+    return attnviz.wrap(model, tokenize, "the cat sat on ||| the dog", **code)
+def official(): torch.manual_seed(0); return reads(Official(True))
+def official_forgetful(): torch.manual_seed(0); return reads(Official(False))
 
 def build(model, **given):
     torch.manual_seed(0)
@@ -119,6 +182,81 @@ def test_padding_that_is_seen_is_an_error(checked):
     assert checked("padding")[0] == 0
 
 
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("times_infinity", "the mask of decoder layer 0 holds NaN, first at query 0 key 0 (0 * -inf is NaN"),
+        ("broken", "The output is NaN at position 5 “mat”, so nothing can be compared: all attention is finite"),
+    ],
+)
+def test_nan_is_an_error_and_never_no_leak(checked, name, says):
+    """With its first place and the likely cause; a word that is ruled out by -inf is no NaN."""
+    status, out = checked(name)
+    assert status == 1
+    assert f"error nan: {says}" in out or says in out
+    assert "no output moved" not in out
+
+    assert checked("ruled")[0] == 0
+
+
+def test_floats_of_0_and_1_that_are_added_are_named(checked):
+    """Also where nobody said that the model is causal."""
+    status, out = checked("floats")
+
+    assert status == 1
+    assert "error values: the mask of encoder layer 0 · attn.0" in out
+    assert "added to the scores: it blocks nothing" in out
+
+
+def test_a_model_in_which_nothing_is_seen_is_not_green(checked, capsys):
+    """Neither by its masks nor by the leak test alone."""
+    status, out = checked("sees_nothing")
+    assert status == 1
+    assert "Hidden tokens: not tested. No output moved with another token than its own" in out
+
+    assert main(["leaks", TEXT, "--model", "my_models.py:sees_nothing"]) == 3
+    assert "not tested, as no output moved with another token" in capsys.readouterr().out
+    assert main(["leaks", TEXT, "--model", "my_models.py:right"]) == 0
+
+
+def test_masks_that_are_made_of_tokens_are_right(checked, capsys):
+    """Changing a separator changes the mask itself, which is no leak, and said."""
+    checked("right")  # writes the file's folder into sys.path
+    status = main(["check", "the cat dog on the mat", "--model", "my_models.py:of_documents"])
+    out = capsys.readouterr().out
+
+    assert status == 0
+    assert "What stands at position 2 decides the mask itself, so nothing is said of it." in out
+    assert checked("causal_and_padding", "--strict")[0] == 0
+
+
+def test_padding_of_an_encoder_reaches_cross_attention(checked):
+    """Where nn.Transformer is not given memory_key_padding_mask; the heads of cross-attention are named."""
+    status, out = checked("official_forgetful")
+    assert status == 1
+    assert "error padding: outputs move by up to" in out
+    assert "of cross layer" in out
+
+    assert checked("official", "--strict")[0] == 0
+
+
+def test_masks_of_another_sentence_show_in_a_batch(checked):
+    """(B * H, Q, K) made by repeat instead of repeat_interleave, which one sentence alone cannot show."""
+    status, out = checked("repeated")
+    assert status == 1
+    assert "Padding: no output moved" in out
+    assert "error batch: outputs move by up to" in out
+
+    assert checked("interleaved", "--strict")[0] == 0
+
+
+def test_a_model_is_held_against_a_kind_by_its_name(checked):
+    """Those that --help lists."""
+    assert checked("prefix", "--meant", "prefix-lm")[0] == 0
+    assert checked("right", "--meant", "causal-window")[0] == 1
+    assert checked("right", "--meant", "causal")[0] == 0
+
+
 def test_what_is_found_is_json_too(checked):
     """For a program that reads it."""
     found = json.loads(checked("inverted", "--json")[1].partition("attnviz: ")[0])
@@ -133,7 +271,7 @@ def test_what_is_found_is_json_too(checked):
     ("options", "said"),
     [
         (["--shape", "1,1,2,2"], "--shape is of arrays; leave it out beside --model."),
-        (["--meant", "nonsense"], "There is no mask 'nonsense'."),
+        (["--meant", "nonsense"], "No kind of mask is called 'nonsense'."),
     ],
 )
 def test_options_that_do_not_fit_are_refused(checked, options, said):

@@ -11,6 +11,8 @@ never a pickle. `CHECKS` lists every rule with its threshold.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import prod
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,11 +23,14 @@ from attnviz.check.intent import MEANT, Intent
 from attnviz.check.kinds import CONVENTIONS, KINDS, floats_if_many, kind_of
 from attnviz.check.masks import check_mask
 from attnviz.check.scores import check_scores
-from attnviz.check.shapes import check_axes, lay, scores_shape
+from attnviz.check.shapes import check_axes, is_batch_of_padding, lay, scores_shape
 from attnviz.check.weights import check_weights
 from attnviz.core.errors import InputError, quoted
 from attnviz.core.masks import Mask
 from attnviz.core.stack import Stack
+
+AS_PADDING = "Its rows are read as sentences, (B, K): each is padded at one end, and (Q, K) is no known mask."
+"""Why a mask of two axes is read as padding."""
 
 MOST_CELLS = 2**24
 """Most cells of one check: 16 heads of 1,024 x 1,024."""
@@ -46,7 +51,8 @@ def check(
     What is not said is guessed, and the guess and its reasons are part of the report.
 
     Args:
-        array: (B, H, Q, K), (H, Q, K), (Q, K) or (K,): booleans or numbers.
+        array: (B, H, Q, K), (H, Q, K), (Q, K) or (K,): booleans or numbers; or a BlockMask of FlexAttention. A mask of
+            padding may be (B, K), PyTorch's own form, where its convention is said.
         kind: "mask", "weights" (after the softmax) or "scores" (before it).
         convention: one of `CONVENTIONS`; the array is then a mask.
         causal: whether the future must be blocked.
@@ -67,9 +73,14 @@ def check(
     size = scores_shape(shape)
     kind, reasons = kind_of(tensor, kind, convention)
     intent = None if meant is None else Intent.of(meant)
+    as_padding = kind == "mask" and size is None and not causal and is_batch_of_padding(tensor, convention, meant)
+    if as_padding:
+        reasons = (*reasons, f"{AS_PADDING} If they are queries, say the shape of the scores.")
+        tensor = tensor[:, None, None]
     values, axes, of_shape = lay(tensor, kind, size)
     if kind == "mask":
-        report = check_mask(Laid(floats_if_many(values), axes), convention, causal, intent)
+        axes = ("batch", "key") if as_padding else axes
+        report = check_mask(Laid(floats_if_many(values), axes), convention, causal, intent, size and size[3])
     else:
         laid = Laid(values.double() if values.dtype is torch.float64 else values.float(), axes, eps, rounding)
         report = {"weights": check_weights, "scores": check_scores}[kind](laid, causal, intent)
@@ -79,6 +90,8 @@ def check(
 
 def _numbers(array: Tensor | np.ndarray) -> Tensor:
     """As a tensor of booleans, whole numbers or floats."""
+    if hasattr(array, "mask_mod"):  # a BlockMask of FlexAttention
+        array = _cells(array)
     if not isinstance(array, Tensor):
         try:
             plain = np.asarray(array)
@@ -97,6 +110,16 @@ def _numbers(array: Tensor | np.ndarray) -> Tensor:
             f"The array has {array.numel():,} cells; at most {MOST_CELLS:,} are checked. Check a part of it."
         )
     return array.detach().cpu()
+
+
+def _cells(mask: Any) -> Tensor:
+    """The cells of a BlockMask, (B, H, Q, K)."""
+    from torch.nn.attention.flex_attention import create_mask
+
+    shape = tuple(mask.shape)
+    if prod(shape) > MOST_CELLS:
+        raise InputError(f"The BlockMask has {prod(shape):,} cells; at most {MOST_CELLS:,} are checked.")
+    return create_mask(mask.mask_mod, *shape, device=mask.kv_num_blocks.device)
 
 
 def _eps(array: Tensor) -> float:

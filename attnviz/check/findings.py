@@ -38,10 +38,13 @@ CHECKS = {
     "uniform-over-masked": "weights: a row spreads evenly over all keys, also over those that every other row blocks",
     "future-leak": "a key after the query is open, or has a weight above 1e-6; error if causal was said",
     "blocks-itself": "a mask that hides the future also hides each query's own key",
-    "weak-fill": "an additive mask blocks by a number above -1,000: e to that number is left of the weight",
+    "weak-fill": "an additive mask blocks by a number above -1,000: e to that number is left of the weight; or "
+    "scores hold one number wherever a known mask blocks, and it does not block",
     "range": "a weight is below 0 or above 1, by more than the tolerance of row sums",
     "row-sum": "a row of weights does not sum to 1, within max(1e-3, 2 eps of its precision) + half a digit per key",
-    "wrong-axis": "rows do not sum to 1, but columns, heads, sentences or all cells together do",
+    "wrong-axis": "rows of weights do not sum to 1, but columns, heads, sentences or all cells together do; or a mask "
+    "blocks queries where padding blocks keys",
+    "mixed": "note: the sentences of a batch have masks of different kinds",
     "dropout-on": "rows kept whole sum to 1 / (1 - p), and a share p of the open cells, within 5 sigma, is 0",
     "masked-after-softmax": "only rows with a blocked key fall short of 1, none exceeds it, every 0 is a blocked cell",
     "identical-heads": "two heads are equal in more numbers than chance allows, and not each row is uniform",

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from attnviz.check.findings import Finding, Laid, future
 from attnviz.check.intent import Intent
+from attnviz.check.remedies import block_future
 from attnviz.core.amounts import counted
 
 FEW = 4
@@ -34,6 +35,14 @@ def looks_causal(may_attend: Tensor) -> bool:
     return bool((used & ~shifted).any()) and torch.equal(may_attend, used & shifted)
 
 
+def saw(cells: Tensor) -> str:
+    """Who saw whom in the first of some cells, (B, H, Q, K), by their positions."""
+    _, _, query, key = cells.nonzero()[0].tolist()
+    offset = max(0, cells.shape[3] - cells.shape[2])
+    who = f"query {query}, at position {query + offset}," if offset else f"position {query}"
+    return f"{who} saw position {key}"
+
+
 def in_numbers(may_attend: Tensor) -> str:
     """How much of the future is open and how much of the rest: "1 of 10 future cells is open; all 15 others are"."""
     queries, keys = may_attend.shape[2:]
@@ -55,12 +64,11 @@ def leaks(laid: Laid, may_attend: Tensor, *, stated: bool) -> Iterator[Finding]:
         return
     queries, keys = may_attend.shape[2:]
     beyond_next = open_ahead & ~torch.ones(queries, keys, dtype=torch.bool).tril(max(0, keys - queries) + 1)
-    _, _, query, key = open_ahead.nonzero()[0].tolist()
     count = int(open_ahead.any(-1).sum())
     see, it = ("sees", "it") if count == 1 else ("see", "them")
     rows, after = counted(count, "row"), "keys" if beyond_next.any() else "the key"
-    says = f"{rows} {see} {after} after {it}: position {query} saw position {key}. In all, {in_numbers(may_attend)}."
-    fix = "Block them: tril(diagonal=0) is open, triu(diagonal=1) blocked."
+    says = f"{rows} {see} {after} after {it}: {saw(open_ahead)}. In all, {in_numbers(may_attend)}."
+    fix = block_future(queries, keys)
     if not stated:
         fix += " If they are meant to be open, check it again as not causal."
     yield laid.finding("future-leak", "error" if stated else "warning", says, fix, open_ahead)
@@ -72,7 +80,6 @@ def beyond(laid: Laid, is_open: Tensor, meant: Intent) -> Iterator[Finding]:
     hidden = not (is_open & ~extra & after).any()
     for rule, cells in (("future-leak", extra & after & hidden), ("deviation", extra & ~(after & hidden))):
         if cells.any():
-            _, _, query, key = cells.nonzero()[0].tolist()
-            says = f"open that {meant.title} blocks: position {query} saw position {key}."
+            says = f"open that {meant.title} blocks: {saw(cells)}."
             fix = "Look for a mask that was not handed over, or is another one."
             yield from laid.some(rule, "error", cells, says, fix, "cell")

@@ -6,11 +6,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-MOST = 64
+MOST = 256
 """Different grids of a mask that are explained."""
-
-MOST_CELLS = 2**20
-"""Cells of all grids that are explained: one of 1,024 x 1,024, which takes seconds if nothing explains it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,31 +17,38 @@ class Grids:
     Attributes:
         each: boolean, (Q, K), True = may attend.
         sentences: of which sentence each is.
-        number: (B, H), which of them each sentence and head has; -1 for those beyond `MOST`.
+        number: (B, H), which of them each sentence and head has; -1 for none of them.
+        left_out: how many more different ones there are.
     """
 
     each: tuple[Tensor, ...]
     sentences: tuple[int, ...]
     number: Tensor
+    left_out: int = 0
 
     @classmethod
-    def of(cls, may_attend: Tensor, *, apart: bool = False, cells: int | None = None) -> "Grids":
-        """Of a mask, (B, H, Q, K); those that are alike are one, unless their sentences are to be kept apart.
-
-        Args:
-            cells: how many of all there are at most.
-        """
-        most = MOST if cells is None else min(MOST, cells // may_attend[0, 0].numel())
+    def of(cls, may_attend: Tensor, *, apart: bool = False) -> "Grids":
+        """Of a mask, (B, H, Q, K); those that are alike are one, unless their sentences are to be kept apart."""
         numbers: dict[object, int] = {}
         each, sentences, number = [], [], []
         for sentence, heads in enumerate(may_attend):
             for grid in heads:
                 place = numbers.setdefault((apart and sentence, grid.numpy().tobytes()), len(numbers))
-                number.append(place if place < most else -1)
-                if place == len(each) < most:
+                number.append(place if place < MOST else -1)
+                if place == len(each) < MOST:
                     each.append(grid)
                     sentences.append(sentence)
-        return cls(tuple(each), tuple(sentences), torch.tensor(number).view(may_attend.shape[:2]))
+        left_out = len(numbers) - len(each)
+        return cls(tuple(each), tuple(sentences), torch.tensor(number).view(may_attend.shape[:2]), left_out)
+
+    def only(self, chosen: Sequence[bool]) -> "Grids":
+        """Some of them; the sentences and heads that have others have none."""
+        places = [place for place, one in enumerate(chosen) if one]
+        number = torch.full_like(self.number, -1)
+        for new, old in enumerate(places):
+            number[self.number == old] = new
+        each, sentences = ([whole[place] for place in places] for whole in (self.each, self.sentences))
+        return Grids(tuple(each), tuple(sentences), number, self.left_out)
 
     def spread(self, cells: Sequence[Tensor]) -> Tensor:
         """Cells of each grid, (Q, K), or rows of it, (Q,), as those of the array, (B, H, ...)."""

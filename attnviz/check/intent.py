@@ -8,16 +8,33 @@ from torch import Tensor
 
 from attnviz.check.findings import future
 from attnviz.check.grids import Grids
+from attnviz.check.parts import PartFault, faults_of
 from attnviz.core.errors import InputError, MaskError, quoted
-from attnviz.core.explain import Explanation, Judgement, under
+from attnviz.core.explain import MOST_DIFFERENT, Explanation, Judgement, judge, under
 from attnviz.core.explain.readings import MISTAKES, readings
 from attnviz.core.masks import Full, Mask
-from attnviz.core.masks.published import BY_NAME, Kind
+from attnviz.core.masks.published import BY_NAME, PADDING, Kind
 from attnviz.core.stack import Stack
 
 MEANT = {name: kind.title for name, kind in BY_NAME.items()}
 """What a mask can be said to be, by name."""
 
+
+ADDS = {
+    "causal-window": "window",
+    "window": "window",
+    "prefix-lm": "prefix",
+    "documents": "division into documents",
+    "causal-documents": "division into documents",
+    "sinks": "window",
+    "longformer": "window",
+    "causal-global": "window",
+    "dilated": "window",
+    "images": "stretch that is open both ways",
+    "look-ahead": "look ahead",
+    "block-causal": "division into blocks",
+}
+"""The rule that a kind has beside a plain mask, causal or none."""
 
 MORE = 4
 """Times as many cells that differ as are left, for a mistake in the whole mask to be the better explanation."""
@@ -55,12 +72,32 @@ class Intent:
     def judge(self, grids: Grids, mistakes: Sequence[str]) -> Judgement:
         """What became of it: with a mistake, if that leaves far fewer cells that differ.
 
+        Nothing, if it is a kind with numbers of its own and few of them leave as few cells.
+
         Raises:
             InputError: if it is meant for another number of sentences.
         """
-        as_it_is = self._under(grids, "")
-        found = [one for one in (self._under(grids, mistake) for mistake in mistakes) if _is_mistake(one, as_it_is)]
-        return min(found, key=lambda one: (one.differing, one.bits), default=as_it_is)
+        as_it_is, few = self._under(grids, ""), MOST_DIFFERENT * sum(grid.numel() for grid in grids.each)
+        guilty = [one for one in (self._under(grids, mistake) for mistake in mistakes) if one.differing <= few]
+        found = [one for one in guilty if _is_mistake(one, as_it_is)]
+        best = min(found, key=lambda one: (one.differing, one.bits), default=as_it_is)
+        free = self.kind is not None and self.kind.numbers
+        return Judgement() if free and not best.mistake and best.differing > few else best
+
+    def instead(self, grids: Grids, judgement: Judgement) -> Judgement:
+        """The other known mask that grids are to the last cell, where that is the better explanation; else nothing."""
+        if self.kind is None or self.kind in PADDING or not self.kind.numbers:
+            return Judgement()
+        if judgement.is_certain and not judgement.mistake:
+            return Judgement()
+        other = judge(grids.each, mistakes=())
+        opens = self.kind.is_causal and not all(one.kind.is_causal for one in other.found)
+        is_better = not judgement.is_certain or (other.bits < judgement.bits and not opens)
+        return other if other.is_certain and is_better else Judgement()
+
+    def faults(self, grids: Grids) -> tuple[PartFault, ...]:
+        """What is wrong with which rule of it, if that is all that is wrong."""
+        return () if self.mask is None else faults_of(self.mask, grids)
 
     def beyond(self, is_open: Tensor) -> Tensor:
         """What is open in weights or scores, (B, H, Q, K), and blocked in what is meant; all if it cannot be that."""
@@ -68,6 +105,11 @@ class Intent:
         found = self.judge(grids, ()).found
         expected = grids.spread([one.grid() for one in found]) if found else torch.zeros_like(is_open)
         return is_open & ~expected
+
+    def grid(self, sentence: int, queries: int, keys: int) -> Tensor:
+        """The mask that is meant for a sentence, cell by cell, where its last query stands at the last key or its first
+        at the first, as its mask has it."""
+        return self._alone(sentence).grid(queries, keys)
 
     def _under(self, grids: Grids, mistake: str) -> Judgement:
         if self.kind is not None:

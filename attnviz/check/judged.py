@@ -1,21 +1,23 @@
 """What a mask is judged to be, as findings: swapped, shifted, cells that differ, and what cannot be known."""
 
+import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import torch
 from torch import Tensor
 
 from attnviz.check.findings import Finding, Laid, future
-from attnviz.check.future import in_numbers
-from attnviz.check.grids import MOST_CELLS, Grids
-from attnviz.check.intent import Intent
+from attnviz.check.future import in_numbers, saw
+from attnviz.check.grids import MOST, Grids
+from attnviz.check.intent import ADDS, Intent
 from attnviz.check.kinds import small
+from attnviz.check.parts import PartFault
+from attnviz.check.remedies import block_future, off_by_one, remedy
 from attnviz.core.amounts import counted
-from attnviz.core.explain import MISTAKEN, Judgement, judge, near, words
+from attnviz.core.explain import LARGE, MISTAKEN, Judgement, judge, near, under, words
 
 ASK = "Say what the mask is meant to be."
-OFF_BY_ONE = "It is off by one: tril(diagonal=0) is open, triu(diagonal=1) blocked."
-BLOCK_FUTURE = "Block them: tril(diagonal=0) is open, triu(diagonal=1) blocked."
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,20 +29,35 @@ class Judged:
         grids: the different ones of it.
         judgement: of these.
         meant: what was said that it is, so that what differs is an error.
+        instead: what it is to the last cell instead of what is meant.
+        faults: what is wrong with which rule of what is meant, where that explains every cell.
+        others: those of its grids that are no known mask, where the rest of a batch is.
     """
 
     may_attend: Tensor
     grids: Grids
     judgement: Judgement
     meant: Intent | None = None
+    instead: Judgement = Judgement()
+    faults: tuple[PartFault, ...] = ()
+    others: "Judged | None" = None
 
     @classmethod
     def of(cls, may_attend: Tensor, meant: Intent | None, mistakes: Sequence[str] = MISTAKEN) -> "Judged":
         if meant is not None:
             grids = Grids.of(may_attend, apart=True)
-            return cls(may_attend, grids, meant.judge(grids, mistakes), meant)
-        grids = Grids.of(may_attend, cells=MOST_CELLS)
-        return cls(may_attend, grids, judge(grids.each, mistakes=mistakes) if grids.each else Judgement())
+            found = meant.judge(grids, mistakes)
+            faults = meant.faults(grids) if mistakes and not (found.is_certain and found.bits < math.inf) else ()
+            return cls(may_attend, grids, found, meant, meant.instead(grids, found), faults)
+        grids = Grids.of(may_attend)
+        found = judge(grids.each, mistakes=mistakes)
+        if not found.is_certain and mistakes and len(grids.each) > 1:
+            known = [under((grid,), "").is_certain for grid in grids.each]
+            if any(known) and not all(known):
+                right, wrong = grids.only(known), grids.only([not one for one in known])
+                others = cls(may_attend, wrong, judge(wrong.each, mistakes=mistakes))
+                return cls(may_attend, right, judge(right.each, mistakes=mistakes), others=others)
+        return cls(may_attend, grids, found)
 
     @property
     def is_right(self) -> bool:
@@ -58,6 +75,11 @@ class Judged:
         return self.grids.spread([one.grid() for one in self.judgement.found])
 
     @property
+    def part(self) -> Tensor:
+        """The cells of its grids, (B, H, Q, K): all, unless others are judged apart."""
+        return self.grids.spread([torch.ones_like(one) for one in self.grids.each])
+
+    @property
     def hides_future(self) -> bool:
         """Whether it is of a kind that blocks the future."""
         usual = self.judgement.mistake in ("", "shifted")
@@ -67,6 +89,13 @@ class Judged:
 def findings(laid: Laid, judged: Judged) -> Iterator[Finding]:
     """Everything that a judgement says of a mask; of one that nothing explains what it looks like."""
     judgement, stated = judged.judgement, judged.meant is not None
+    if judged.faults:
+        yield from _of_parts(laid, judged)
+        return
+    if judged.instead.found:
+        yield _instead(laid, judged)
+        return
+    yield from _of_batch(laid, judged)
     if not judgement.found:
         yield from _not_it(laid, judged.meant) if stated else _unknown(laid, judged)
         return
@@ -78,6 +107,58 @@ def findings(laid: Laid, judged: Judged) -> Iterator[Finding]:
         if says := words.ambiguous(judgement):
             yield laid.finding("ambiguous", "note", says, ASK)
         yield from _near(laid, judged)
+
+
+def _of_parts(laid: Laid, judged: Judged) -> Iterator[Finding]:
+    """Each rule that is wrong, with what mends it alone; all of them mended it is what is meant."""
+    expected = judged.grids.spread([judged.meant.grid(i, *judged.grids.each[0].shape) for i in judged.grids.sentences])
+    together = "" if len(judged.faults) == 1 else " Mend each of them: alone, none gives the mask that is meant."
+    wrong = judged.may_attend ^ expected
+    for fault in judged.faults:
+        says = f"It is not {judged.meant.title}: {fault.says}."
+        opened = judged.may_attend & ~expected
+        cells = opened if fault.rule == "future-leak" and opened.any() else wrong
+        yield laid.finding(fault.rule, "error", says, f"{fault.fix}{together}", cells)
+
+
+def _instead(laid: Laid, judged: Judged) -> Finding:
+    """Another known mask, to the last cell, than the one that is meant."""
+    kind, found = judged.meant.kind, judged.instead.found
+    says = f"{words.is_what(judged.instead)}, and not {judged.meant.title}"
+    if all(one.kind.name in ("full", "causal") for one in found):
+        says += f": its {ADDS[kind.name]} is missing" if kind.name in ADDS else ""
+    fix = "Join what is missing, or say the mask with its numbers: then each cell that differs is named."
+    return laid.finding("deviation", "error", f"{says}.", fix)
+
+
+def _of_batch(laid: Laid, judged: Judged) -> Iterator[Finding]:
+    """Sentences whose masks are of other kinds than the rest, and those that are not looked at."""
+    names, grids = {}, judged.grids
+    for place, one in enumerate(judged.judgement.found):
+        for sentence in (grids.number == place).any(1).nonzero().flatten().tolist():
+            names.setdefault(sentence, set()).add(one.kind.title)
+    kinds: dict[str, list[int]] = {}
+    for sentence, titles in names.items():
+        kinds.setdefault(" or ".join(sorted(titles)), []).append(sentence)
+    if len(kinds) > 1 or judged.others is not None:
+        listed = [f"{_sentences(which)} a {title}" for title, which in kinds.items()]
+        if judged.others is not None:
+            which = (judged.others.grids.number >= 0).any(1).nonzero().flatten().tolist()
+            listed.append(f"{_sentences(which)} another one")
+        yield Finding("mixed", "note", f"The sentences have masks of different kinds: {', '.join(listed)}.", "")
+    if judged.others is not None:
+        for one in findings(laid, judged.others):
+            yield replace(one, severity="warning") if one.rule == "ambiguous" else one
+    if grids.left_out:
+        says = f"Of {grids.left_out + MOST:,} different masks the first {MOST:,} were compared with known ones."
+        yield Finding("ambiguous", "note", says, "Check the others apart.")
+
+
+def _sentences(which: Sequence[int]) -> str:
+    """Their numbers: "sentence 3", "sentences 0, 1 and 4 more"."""
+    first = ", ".join(map(str, which[:5]))
+    more = f" and {len(which) - 5:,} more" if len(which) > 5 else ""
+    return f"sentence{'' if len(which) == 1 else 's'} {first}{more} have" if len(which) > 1 else f"sentence {first} has"
 
 
 def _near(laid: Laid, judged: Judged) -> Iterator[Finding]:
@@ -96,16 +177,17 @@ def _mistake(laid: Laid, judged: Judged) -> Finding:
     """A mistake in the whole mask, with the cells that are open by it, or else blocked."""
     judgement, stated = judged.judgement, judged.meant is not None
     says, unless = words.mistaken(judgement, judged.grids.each[0]), "" if stated else words.otherwise(judgement)
-    rule, fix = judgement.mistake, words.FIXES[judgement.mistake]
+    rule, fix = judgement.mistake, remedy(laid.values, judged.grids.each, judgement)
     if rule == "shifted" and judged.hides_future:
-        rule, fix = "future-leak" if judgement.found[0].reading.by > 0 else "blocks-itself", OFF_BY_ONE
+        rule = "future-leak" if judgement.found[0].reading.by > 0 else "blocks-itself"
     if unless:
         says = f"{says.removesuffix('.')}; unless it is {unless}."
-    is_sure = (~judged.may_attend).all(-1).any() or not (unless or (judgement.mistake == "shifted" and not stated))
-    severity = "error" if is_sure else "warning"  # a row without a key settles it
-    spoiled = judged.may_attend & ~judged.expected
+    plain = judgement.is_certain and all(one.kind.name == "causal" for one in judgement.found)
+    is_sure = (~judged.may_attend & judged.part).all(-1).any()  # a row without a key settles it
+    is_sure |= not (unless or (judgement.mistake == "shifted" and not stated and not plain))
+    spoiled = judged.may_attend & ~judged.expected & judged.part
     chosen = spoiled if spoiled.any() else judged.expected & ~judged.may_attend
-    return laid.finding(rule, severity, says, fix, chosen)
+    return laid.finding(rule, "error" if is_sure else "warning", says, fix, chosen)
 
 
 def _differing(laid: Laid, judged: Judged) -> Iterator[Finding]:
@@ -116,9 +198,8 @@ def _differing(laid: Laid, judged: Judged) -> Iterator[Finding]:
     hidden = not judgement.mistake and all(one.kind.is_causal is not False for one in judgement.found)
     ahead = judged.wrong & is_open & future(*is_open.shape[2:]) & hidden
     if ahead.any():
-        _, _, query, key = ahead.nonzero()[0].tolist()
-        says = f"{what}: {_are(ahead)} open in the future, and position {query} saw position {key}."
-        yield laid.finding("future-leak", severity, says, BLOCK_FUTURE + meant, ahead)
+        says = f"{what}: {_are(ahead)} open in the future, and {saw(ahead)}."
+        yield laid.finding("future-leak", severity, says, block_future(*is_open.shape[2:]) + meant, ahead)
     if (more := judged.wrong & is_open & ~ahead).any():
         yield laid.finding(
             "deviation", severity, f"{what}: {_are(more)} open instead.", f"Block {_it(more)}.{meant}", more
@@ -153,7 +234,7 @@ def _unknown(laid: Laid, judged: Judged) -> Iterator[Finding]:
         if not ahead.any() and 2 * int(behind.sum()) >= int(cells.tril(offset - 1).sum()):
             none = "" if may_attend[:, :, 0].any() else ": query 0 has none at all"
             says = f"The future is hidden, and so is each query's own key{none}."
-            yield laid.finding("blocks-itself", "warning", says, OFF_BY_ONE, blocked)
+            yield laid.finding("blocks-itself", "warning", says, off_by_one(offset), blocked)
             return
         empty = int((~may_attend.any(-1)).sum())
         if ahead.any() and (empty or 2 * int(may_attend.sum()) >= may_attend.numel()):
@@ -168,7 +249,13 @@ def _unknown(laid: Laid, judged: Judged) -> Iterator[Finding]:
         some = f"{int(ahead.sum()):,} of {int((cells & after).sum()):,}"
         says = f"All of the past is open and, of the future, {some} cells: query {query} sees key {key}."
         says = f"{says} The mask alone does not tell whether that is meant."
-        yield laid.finding("future-leak", "warning", says, f"{BLOCK_FUTURE} If they are meant, {small(ASK)}", ahead)
-    elif judged.grids.each:
-        yield laid.finding("ambiguous", "note", f"It is no mask that is known here: {in_numbers(may_attend)}.", ASK)
+        fix = f"{block_future(queries, keys)} If they are meant, {small(ASK)}"
+        yield laid.finding("future-leak", "warning", says, fix, ahead)
+    else:
+        says = f"It is no mask that is known here: {in_numbers(may_attend)}."
+        if queries * keys > LARGE:
+            says += (
+                f" With more than {LARGE:,} cells it is not compared with masks that have random keys, as BigBird has."
+            )
+        yield laid.finding("ambiguous", "note", says, ASK)
         yield from _near(laid, judged)

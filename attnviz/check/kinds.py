@@ -78,7 +78,8 @@ def convention_of(array: Tensor, stated: str | None) -> str | None:
     if stated is not None and stated not in CONVENTIONS:
         raise InputError(f"There is no convention {quoted(stated)}. There are: {', '.join(CONVENTIONS)}.")
     binary = array.dtype is torch.bool or bool(((array == 0) | (array == 1)).all())
-    if stated is not None and (stated == "additive") == binary and bool((array != 0).any()):
+    added = stated == "additive" and array.is_floating_point()  # zeros and ones that are added: a finding, no refusal
+    if stated is not None and (stated == "additive") == binary and bool((array != 0).any()) and not added:
         holds = "booleans or 0 and 1" if binary else "other numbers than 0 and 1"
         raise InputError(f"The convention is said to be '{stated}', and the mask holds {holds}. Say another, or none.")
     return stated if stated or binary else "additive"

@@ -5,16 +5,18 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 
 from attnviz.check import kinds
 from attnviz.check.findings import Finding, Laid, Report
 from attnviz.check.future import leaks, looks_causal
+from attnviz.check.grids import Grids
 from attnviz.check.guessing import evidence
 from attnviz.check.intent import Intent
 from attnviz.check.judged import Judged
 from attnviz.check.judged import findings as of_judgement
 from attnviz.core.amounts import counted
-from attnviz.core.explain import MISTAKEN, words
+from attnviz.core.explain import LARGE, MISTAKEN, Judgement, words
 
 WEAK = -1000.0
 """An additive mask should block by less than this: scores of some hundreds occur."""
@@ -42,19 +44,32 @@ READINGS = tuple(mistake for mistake in MISTAKEN if mistake != "inverted")
 """What can be wrong with a mask in either of two conventions: of these it is inverted in one."""
 
 
-def check_mask(laid: Laid, stated: str | None, causal: bool | None, meant: Intent | None) -> Report:
-    """The convention of a mask, what it is, whether it hides the future, and what is wrong with it."""
+def check_mask(
+    laid: Laid, stated: str | None, causal: bool | None, meant: Intent | None, keys: int | None = None
+) -> Report:
+    """The convention of a mask, what it is, whether it hides the future, and what is wrong with it.
+
+    Args:
+        keys: of the scores, if that is known.
+    """
     mask = laid.values
     convention = kinds.convention_of(mask, stated)
+    if mask.is_floating_point() and convention == "additive" and bool(((mask == 0) | (mask == 1)).all() & mask.any()):
+        says = "The mask holds floats of 0 and 1, and is added to the scores: it blocks nothing."
+        fix = "Hand over mask.bool(), where True = may attend; or fill with 0 and -inf."
+        added = laid.finding("values", "error", says, fix, mask == 0)
+        return laid.report("mask", convention, bool(causal), (), [added])
+    if (by_query := _by_query(laid, convention or "may-attend", keys)) is not None:
+        return laid.report("mask", convention or "may-attend", bool(causal), (), [by_query])
     if convention == "additive" and kinds.of_ones(mask) and bool((mask == 1).any()):
         zeros = Laid(mask.masked_fill(mask == 1, 0), laid.axes, laid.eps, laid.rounding)
         says = "What is open holds 1 instead of 0: every open score grows by 1, which leaves the weights as they are."
         ones = laid.finding("values", "note", says, "Fill what is open with 0.", mask == 1)
-        found = check_mask(zeros, stated, causal, meant)
+        found = check_mask(zeros, stated, causal, meant, keys)
         return replace(found, findings=(ones, *found.findings))
     if convention == "additive" and bool((mask != 0).any()) and kinds.fill(mask) is None:
         return laid.report("mask", convention, bool(causal), (), _values(laid))
-    findings = list(_weak_fill(laid)) if convention == "additive" else []
+    findings = list(_weak_fill(laid)) if convention == "additive" else _added(laid, convention)
     if convention is None:
         convention, judged, guess = _guess(laid, meant)
         findings.append(guess)
@@ -66,6 +81,33 @@ def check_mask(laid: Laid, stated: str | None, causal: bool | None, meant: Inten
     findings += [one for one in of_judgement(laid, judged) if one.rule not in told]
     findings += [*leaking, *_empty(laid, judged, convention)]
     return laid.report("mask", convention, hides, reasons, findings, judged.judgement)
+
+
+def _by_query(laid: Laid, convention: str, keys: int | None) -> Finding | None:
+    """Rows that are open or blocked throughout, as padding makes them that stands on the axis of the queries."""
+    if convention == "additive" and kinds.fill(laid.values) is None:
+        return None
+    rows, size = kinds.opened(laid.values, convention), laid.values.shape
+    is_one = size[3] == 1 and "key" in laid.axes and "query" in laid.axes and keys != 1
+    if size[2] < 2 or not (is_one or size[2] == size[3]) or not torch.equal(rows, rows[..., :1].expand_as(rows)):
+        return None
+    closed = ~rows[..., 0]
+    if not closed.any() or closed.all() or not ((closed.int().diff(dim=2) != 0).sum(2) < 2).all():
+        return None
+    says = "It blocks queries where padding blocks keys: these rows have no key left, and all others see the padding."
+    return laid.finding("wrong-axis", "error", says, words.FIXES["wrong-axis"], closed)
+
+
+def _added(laid: Laid, convention: str | None) -> list[Finding]:
+    """What floats of 0 and 1 do: most functions of torch add them; code that compares them blocks."""
+    if not laid.values.is_floating_point() or convention == "zero-is-masked" or not bool((laid.values == 1).any()):
+        return []
+    says = (
+        "It holds floats of 0 and 1, which F.scaled_dot_product_attention and nn.MultiheadAttention add to the scores"
+    )
+    says = f"{says}: with them it blocks nothing. Code that compares it with 0, such as masked_fill, blocks."
+    rule, severity = ("values", "warning") if convention else ("ambiguous", "note")
+    return [laid.finding(rule, severity, says, "To functions that add, hand over mask.bool(), True = may attend.")]
 
 
 def _leaks(laid: Laid, judged: Judged, causal: bool | None, hides: bool) -> Iterator[Finding]:
@@ -104,7 +146,7 @@ def _weak_fill(laid: Laid) -> list[Finding]:
 def _guess(laid: Laid, meant: Intent | None) -> tuple[str, Judged, Finding]:
     """True = masked or its opposite, by which of them the mask is a known one; may attend where nothing tells."""
     mask, numbers = laid.values == 1, laid.values.dtype is not torch.bool
-    open_where, masked_where = (Judged.of(one, meant, READINGS) for one in (mask, ~mask))
+    open_where, masked_where = _both_ways(mask, meant)
     points, reasons = evidence(open_where, masked_where)
     convention = "true-is-masked" if points < 0 else "zero-is-masked" if numbers else "may-attend"
     judged = masked_where if points < 0 else open_where
@@ -117,6 +159,32 @@ def _guess(laid: Laid, meant: Intent | None) -> tuple[str, Judged, Finding]:
         fix += "To nn.MultiheadAttention hand over the opposite: it reads True as masked."
     rule, says = "convention" if points else "ambiguous", " ".join([says, *reasons])
     return convention, judged, laid.finding(rule, "note", says, fix.strip())
+
+
+def _both_ways(mask: Tensor, meant: Intent | None) -> tuple[Judged, Judged]:
+    """A mask read as True = may attend, and as True = masked.
+
+    Where one of them is right, or nearly so and large, the other is not looked at for mistakes; and not at all if it is
+    large and no query sees itself in it.
+    """
+    readings = sorted((mask, ~mask), key=lambda one: not _own(one).all())  # the one in which queries see themselves
+    first = Judged.of(readings[0], meant, ())
+    is_good = first.is_right or first.judgement.is_clear
+    if is_good and mask[0, 0].numel() > LARGE and _own(readings[0]).all():
+        second = Judged(readings[1], Grids.of(readings[1]), Judgement(), meant)
+    else:
+        second = Judged.of(readings[1], meant, ())
+    good = [one.is_right or one.judgement.is_clear for one in (first, second)]
+    both = [
+        Judged.of(one.may_attend, meant, READINGS) if each or not any(good) else one
+        for one, each in zip((first, second), good, strict=True)
+    ]
+    return (both[0], both[1]) if readings[0] is mask else (both[1], both[0])
+
+
+def _own(mask: Tensor) -> Tensor:
+    """Whether each query sees itself."""
+    return mask.diagonal(max(0, mask.shape[3] - mask.shape[2]), 2, 3)
 
 
 def _values(laid: Laid) -> Iterator[Finding]:
@@ -139,7 +207,9 @@ def _empty(laid: Laid, judged: Judged, convention: str) -> Iterator[Finding]:
     """
     empty, judgement, meant = ~judged.may_attend.any(-1), judged.judgement, judged.meant
     as_known = judgement.found and not judgement.mistake
-    expected = ~judged.expected.any(-1) if as_known else torch.zeros_like(empty)
+    expected = ~judged.expected.any(-1) & judged.part.any(-1) if as_known else torch.zeros_like(empty)
+    if judgement.mistake == "wrong-axis":  # whose finding names these rows
+        return
     value = kinds.fill(laid.values) if convention == "additive" else None
     spreads = value is not None and value > -torch.inf
     is_padding = any(one.reading.padding is not None for one in judgement.found)

@@ -3,10 +3,11 @@
 import torch
 
 from attnviz.check import heads
-from attnviz.check.findings import Laid, Report
+from attnviz.check.findings import Finding, Laid, Report
 from attnviz.check.future import beyond, in_numbers, leaks, looks_causal
 from attnviz.check.intent import Intent
 from attnviz.check.kinds import VERY_NEGATIVE
+from attnviz.core.explain import judge, words
 
 
 def check_scores(laid: Laid, causal: bool | None, meant: Intent | None) -> Report:
@@ -23,6 +24,8 @@ def check_scores(laid: Laid, causal: bool | None, meant: Intent | None) -> Repor
     hides = bool(blocked.any()) and looks_causal(~blocked) if causal is None else causal
     if meant is not None and blocked.any():
         findings += beyond(laid, ~blocked, meant)
+    elif filled := _filled(laid) if not blocked.any() else []:
+        findings += filled
     elif (causal or meant is not None) and not blocked.any():
         says = "No score blocks a key: these are scores from before the mask, which show no leak."
         findings.append(laid.finding("future-leak", "note", says, "Check the mask or the weights."))
@@ -38,3 +41,19 @@ def check_scores(laid: Laid, causal: bool | None, meant: Intent | None) -> Repor
     findings += heads.symmetric(laid, scores.masked_fill(blocked, -torch.inf), known & ~even[:, None], relative=False)
     taken = f"The scores look causal: {in_numbers(~blocked)}."
     return laid.report("scores", None, hides, (taken,) if hides and causal is None else (), findings)
+
+
+def _filled(laid: Laid) -> list[Finding]:
+    """Scores that one number replaces, exactly where a known mask blocks, though that number does not block."""
+    scores = laid.values
+    value = scores.flatten().mode().values
+    cells = scores == value
+    grid = ~cells[0, 0]
+    if int(cells[0, 0].sum()) < 3 or not torch.equal(cells, cells[:1, :1].expand_as(cells)) or not grid.any():
+        return []
+    found = judge((grid,), mistakes=())
+    if not found.is_certain:
+        return []
+    says = f"Every cell that {words.named(found)} blocks holds {float(value):.4g}, to which softmax gives weight."
+    fix = "Fill with -inf before the softmax: scores.masked_fill(~mask, -torch.inf)."
+    return [laid.finding("weak-fill", "error", says, fix, cells)]

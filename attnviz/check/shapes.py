@@ -6,7 +6,10 @@ import torch
 from torch import Tensor
 
 from attnviz.check.findings import AXES, Finding, future
+from attnviz.check.kinds import small
 from attnviz.core.errors import InputError, ShapeError, quoted
+from attnviz.core.explain import judge
+from attnviz.core.masks import Padding
 
 Shape = tuple[int, int, int, int]
 
@@ -42,6 +45,30 @@ def lay(array: Tensor, kind: str, shape: Shape | None) -> tuple[Tensor, tuple[st
         findings = [_error(says, "They are never repeated: give all of them.")]
     sizes = dict(zip(axes, given, strict=True))
     return array.reshape([sizes.get(axis, 1) for axis in AXES]), axes, findings
+
+
+def is_batch_of_padding(array: Tensor, convention: str | None, meant: object) -> bool:
+    """Whether a mask of two axes is padding, (B, K), as `key_padding_mask` is, where its convention is said.
+
+    Each row is padded at the same end, their lengths neither grow nor shrink as those of a causal mask do, and as
+    (Q, K) it would be no known mask, with or without a mistake.
+    """
+    is_other = meant is not None and meant not in ("padding", "left-padding") and not isinstance(meant, Padding)
+    if (
+        array.dim() != 2
+        or len(array) < 2
+        or convention not in ("true-is-masked", "may-attend", "zero-is-masked")
+        or is_other
+    ):
+        return False
+    is_open = (array == 0) if convention == "true-is-masked" else (array != 0)
+    counts, steps = is_open.sum(1), is_open.int().diff(dim=1)
+    if not counts.all() or bool((counts == counts[:1]).all()):
+        return False
+    right, left = bool((steps <= 0).all()), bool((steps >= 0).all())
+    order = counts.diff()
+    mixed = (right and not bool((order >= 0).all())) or (left and not bool((order <= 0).all()))
+    return mixed and not judge((is_open,)).found
 
 
 def check_axes(array: Tensor) -> None:
@@ -81,7 +108,13 @@ def _other_axes(mask: Tensor, shape: Shape, what: str, raises: str) -> tuple[tup
     match given:
         case (first, _, last) if last in (1, keys) and first not in (1, heads) and first == batch * heads:
             fix = f"Hand over mask.view({batch}, {heads}, {given[1]}, {last})."
-            return AXES[1:], _error(f"{raises}; it is nn.MultiheadAttention's (B * H, Q, K).", fix)
+            if _is_repeated(mask, batch, heads):
+                fix = f"Make it with repeat_interleave({heads}, 0)."
+                return AXES[1:], _error(f"{what} gives heads the masks of other sentences: it was made by repeat.", fix)
+            if heads == 1:
+                return AXES[1:], _error(f"{raises}; it is nn.MultiheadAttention's (B * H, Q, K).", fix)
+            says = f"{what} fits nn.MultiheadAttention, (B * H, Q, K); F.scaled_dot_product_attention raises an error."
+            return AXES[1:], Finding("broadcast", "note", says, f"For that one: {small(fix)}")
         case (first, middle, last) if first == batch > 1 and last in (1, keys) and middle in (1, queries):
             fix = "Hand over mask.unsqueeze(1), (B, 1, Q or 1, K)."
             if wrong:
@@ -100,6 +133,13 @@ def _other_axes(mask: Tensor, shape: Shape, what: str, raises: str) -> tuple[tup
             fix = "If its rows are sentences, hand over mask[:, None, None, :]."
             return AXES[2:], Finding("broadcast", "warning", says, fix)
     return None
+
+
+def _is_repeated(mask: Tensor, batch: int, heads: int) -> bool:
+    """Whether masks of (B * H, Q, K) are one for each sentence, in the order of heads and not of sentences."""
+    by_head, by_sentence = mask.view(heads, batch, *mask.shape[1:]), mask.view(batch, heads, *mask.shape[1:])
+    same = torch.equal(by_head, by_head[:1].expand_as(by_head))
+    return same and not torch.equal(by_sentence, by_sentence[:, :1].expand_as(by_sentence))
 
 
 def _misfits(given: tuple[int, ...], shape: Shape) -> list[str]:

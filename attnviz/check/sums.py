@@ -45,6 +45,14 @@ def check_sums(laid: Laid, known: Tensor) -> Iterator[Finding]:
         says = f"Masked after the softmax: {counted(int(off.sum()), 'row')} with blocked keys sum to less than 1."
         fix = "Mask the scores with -inf before the softmax, so that what is left is divided anew."
         yield laid.finding("masked-after-softmax", "error", says, fix, off)
+    elif live.any() and bool((sums < 1 - near)[live].all()) and float(sums[live].max() - sums[live].min()) > near:
+        between = f"{sums[live].min():.4g} to {sums[live].max():.4g}"
+        says = (
+            f"Each row sums to less than 1, to {between}: right where sinks take the rest, and else keys were cut off."
+        )
+        yield laid.finding(
+            "ambiguous", "note", says, "If the model has no sinks, look for what is done after the softmax."
+        )
     else:
         yield _row_sum(laid, sums, off)
 

@@ -73,11 +73,11 @@ def _report(name: str, array: object, rounding: float, options: Namespace) -> Re
     if options.kind is None and named in ("weights", "scores"):
         convention = None
     said = {"convention": convention, "causal": options.causal, "shape": options.shape, "rounding": rounding}
-    said["meant"] = options.meant and _meant(options.meant)
+    said["meant"] = options.meant and meant_by(options.meant)
     return check(array, kind=options.kind or named, **said)
 
 
-def _meant(text: str) -> str | Mask:
+def meant_by(text: str) -> str | Mask:
     """A kind by its name, or a mask.
 
     Raises:

@@ -12,12 +12,16 @@ from attnviz.figures.leaks import lines_of, title_of
 from attnviz.leaks import leak_test
 from attnviz.sources.base import Source
 
+NOT_TESTED = 3
+"""Exit status where nothing could be tested."""
+
 MOST_LISTED = 20
 """Leaks printed, at most."""
 
 
 def run(options: Namespace, say: Callable[[str], None], note: Callable[[str], None]) -> int:
-    """Test one sentence and print what was found; gives the exit status: 1 if there is a leak.
+    """Test one sentence and print what was found; gives the exit status: 1 if there is a leak, 3 if no output depends
+    on another token than its own, so that nothing was tested.
 
     Args:
         note: takes a line about something that is no mistake, such as a word that the model does not know.
@@ -41,7 +45,7 @@ def run(options: Namespace, say: Callable[[str], None], note: Callable[[str], No
         note(line)
     for line in (*_said(test), *written):
         say(line)
-    return int(bool(test.pairs))
+    return 1 if test.pairs else NOT_TESTED if test.is_blind and not options.promised else 0
 
 
 def _site(options: Namespace, source: Source) -> Site | str | None:

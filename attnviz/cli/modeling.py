@@ -1,49 +1,67 @@
-"""The command `check --model`: whether a model sees the future or its padding, in which head, by which row."""
+"""The command `check --model`: whether a model sees the future, its padding or other texts of a batch, and where."""
 
 import json
 from argparse import Namespace
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from attnviz.check import Report, check
-from attnviz.cli import rules, values
+from attnviz.check import Finding, Report, check
+from attnviz.cli import values
+from attnviz.cli.checking import meant_by
 from attnviz.core.amounts import counted, percent, plural
-from attnviz.core.display import in_title, shown
-from attnviz.core.errors import AttnvizError, InputError
+from attnviz.core.display import as_sentence, in_title, shown
+from attnviz.core.errors import AttnvizError, InputError, NotFiniteError
 from attnviz.core.leaks import LeakTest
 from attnviz.core.masks import Mask, Subsequent
 from attnviz.core.record import Record, Step
 from attnviz.leaks import leak_test
-from attnviz.leaks.padding import PaddingTest, padding_test
+from attnviz.leaks.padding import MOVED, PaddingTest, batch_test, padding_test
 from attnviz.sources.base import Source
 from attnviz.words import leak
 
 MOST_LISTED = 3
 """Leaks, or heads that see padding, that are named, at most."""
 OF_FILES = ("array", "kind", "convention", "shape")
+NOT_TESTED = 3
+"""Exit status where nothing wrong was found and nothing could be tested."""
 
 
 @dataclass(frozen=True, eq=False)
 class Checked:
-    """What was found of a model: of its masks by site name, of the future, and of its padding or why that is not known.
+    """What was found of a model: of its masks by site name, and of the future, its padding and other texts of a batch,
+    each a test or why it was not made.
 
     Attributes:
+        odd: NaN or infinite numbers among the outputs; empty if there are none.
         first: the first layer whose own output saw what its mask hides.
+        batch: the share by which an output moved beside another text at most, and the place of the text there.
         open: no mask hides the future of a model that predicts words, and nobody said that one should.
     """
 
     masks: dict[str, Report]
-    future: LeakTest
+    odd: str
+    future: LeakTest | str
     first: str
     padding: PaddingTest | str
+    batch: tuple[float, str] | str
     open: bool
+
+    @property
+    def severities(self) -> set[str | None]:
+        """How bad what was found is."""
+        wrong = bool(self.odd) or (isinstance(self.future, LeakTest) and bool(self.future.pairs))
+        wrong |= isinstance(self.padding, PaddingTest) and self.padding.is_seen
+        wrong |= not isinstance(self.batch, str) and self.batch[0] > MOVED
+        return {report.worst for report in self.masks.values()} | ({"error"} if wrong else set())
 
 
 def run(options: Namespace, say: Callable[[str], None]) -> int:
-    """Check a model on a text and print it; gives the exit status: 1 if an error (or, if strict, a warning) was found.
+    """Check a model on a text and print it; gives the exit status: 1 if an error (or, if strict, a warning) was found,
+    3 if none was and no output depends on another token, so that nothing was tested.
 
     Raises:
         AttnvizError: if the model or the text cannot be used.
@@ -53,35 +71,43 @@ def run(options: Namespace, say: Callable[[str], None]) -> int:
     source, (text, *more) = values.load(options.model), values.texts(options.file)
     if more:
         raise InputError("A model is checked on one text; give one line.")
-    meant = rules.read(options.meant) if options.meant else Subsequent() if options.causal else None
+    meant = meant_by(options.meant) if options.meant else Subsequent() if options.causal else None
     found = _check(source, text, options.causal, meant)
     lines = [_json(found, source)] if options.json else _lines(found, source, text)
     for line in lines:
         say(line)
-    errors = [report.worst for report in found.masks.values()]
-    errors += ["error"] * (bool(found.future.pairs) or (not isinstance(found.padding, str) and found.padding.is_seen))
-    return int(any(one in (("error", "warning") if options.strict else ("error",)) for one in errors))
+    if found.severities & ({"error", "warning"} if options.strict else {"error"}):
+        return 1
+    return NOT_TESTED if isinstance(found.future, str) or found.future.is_blind else 0
 
 
-def _check(source: Source, text: str, causal: bool | None, meant: Mask | None) -> Checked:
+def _check(source: Source, text: str, causal: bool | None, meant: str | Mask | None) -> Checked:
     sentences = source.tokenize([text])
     record = source.run(sentences)
     kinds = {site.kind for site in record.sites}
     target = "decoder" if "decoder" in kinds else "encoder"
     masks = {source.site_name(one.site): _of_mask(one, _meant(one, target, causal, meant)) for one in record.steps}
-    promised = None if causal is False else meant
-    future = leak_test(source, sentences, site=target, promised=promised)
-    first = ""
-    if future.pairs:
+    promised = meant if causal is not False and isinstance(meant, Mask) else None
+    odd, first, future = "", "", None
+    try:
+        future = leak_test(source, sentences, site=target, promised=promised)
+    except NotFiniteError as error:
+        odd = str(error)
+    if future is not None and future.pairs:
         layers = [site for site in record.sites if site.kind == target]
         tests = ((site, leak_test(source, sentences, site=site, promised=promised)) for site in layers)
         first = next((source.site_name(site) for site, test in tests if test.pairs), "")
-    try:
-        padding: PaddingTest | str = padding_test(source, text)
-    except AttnvizError as error:
-        padding = str(error)
+    padding, batch = (_tried(test, source, text) for test in (padding_test, batch_test))
     is_open = causal is None and meant is None and target == "encoder" and _predicts_next(record)
-    return Checked(masks, future, first, padding, is_open)
+    return Checked(masks, odd, odd if future is None else future, first, padding, batch, is_open)
+
+
+def _tried(test: Callable[[Source, str], Any], source: Source, text: str) -> Any:
+    """What a test gives, or why it cannot be made."""
+    try:
+        return test(source, text)
+    except AttnvizError as error:
+        return str(error)
 
 
 def _predicts_next(record: Record) -> bool:
@@ -93,10 +119,19 @@ def _of_mask(step: Step, meant: dict[str, Any]) -> Report:
     keys = slice(0, step.shape[3] - step.has_sink)
     heads = torch.stack([step.may_attend(head, columns=keys) for head in range(step.num_heads)])  # (H, Q, K)
     same = bool((heads == heads[:1]).all())
-    return check(heads[0] if same else heads, kind="mask", convention="may-attend", **meant)
+    report = check(heads[0] if same else heads, kind="mask", convention="may-attend", **meant)
+    return replace(report, findings=(*_added(step), *report.findings))
 
 
-def _meant(step: Step, target: str, causal: bool | None, meant: Mask | None) -> dict[str, Any]:
+def _added(step: Step) -> Iterator[Finding]:
+    """Masks of 0 and 1 that were handed over as floats: they are added to the scores and block nothing."""
+    for bias in (one for one in step.scoring.bias if isinstance(one, Tensor)):
+        if bool(((bias == 0) | (bias == 1)).all()) and bool((bias == 0).any()):
+            says = "The mask holds floats of 0 and 1, which are added to the scores: it blocks nothing."
+            yield Finding("values", "error", says, "Hand over mask.bool(), where True = may attend.")
+
+
+def _meant(step: Step, target: str, causal: bool | None, meant: str | Mask | None) -> dict[str, Any]:
     """What the mask of a step is held against: what was said is of the kind that is tested; a decoder is causal."""
     if step.site.kind != target:
         return {"causal": False if step.site.kind == "cross" else None}
@@ -117,14 +152,34 @@ def _lines(found: Checked, source: Source, text: str) -> Iterator[str]:
     if not same:
         yield from ("", "Masks: nothing wrong was found.")
     yield ""
-    yield from _future(found)
+    if isinstance(found.future, str):
+        yield f"error nan: {found.future}"
+        return
+    yield from _future(found, found.future)
     yield from _padding(found.padding, source)
+    if isinstance(found.padding, str) or not found.padding.is_seen:  # in a batch it would be seen again
+        yield from _batch(found.batch)
 
 
-def _future(found: Checked) -> Iterator[str]:
-    test = found.future
+def _batch(moved: tuple[float, str] | str) -> Iterator[str]:
+    if isinstance(moved, str):
+        yield f"Other texts: not tested. {moved}"
+    elif moved[0] > MOVED:
+        far = percent(moved[0])
+        yield f"error batch: outputs move by up to {far} when another text is in the batch, and the text is {moved[1]}"
+        yield "  look for heads and sentences that are joined in another order than they are split, or for"
+        yield "  nn.MultiheadAttention without batch_first=True"
+    else:
+        yield "Other texts: no output moved when another text was in the batch."
+
+
+def _future(found: Checked, test: LeakTest) -> Iterator[str]:
+    if test.is_blind:
+        yield "Hidden tokens: not tested. No output moved with another token than its own, so that none was seen."
+        return
     if not test.pairs:
         yield f"Hidden tokens: no output moved when a token was changed that its mask hides ({test.promise})."
+        yield from (f"  {as_sentence(note)}" for note in test.notes)
         if found.open:
             yield "  No mask hides the future. If the model predicts the next token, that is a mistake: say --causal."
         return
@@ -145,7 +200,7 @@ def _padding(test: PaddingTest | str, source: Source) -> Iterator[str]:
     moved = int(test.moved.argmax())
     yield f"error padding: outputs move by up to {percent(float(test.moved[moved]))} when padding follows the text"
     for site, head, row, weight in sorted(test.heads, key=lambda one: -one[3])[:MOST_LISTED]:
-        token = f"row {row} “{shown(test.tokens[row].text)}”"
+        token = f"row {row} “{shown(test.token(site, row).text)}”"
         yield f"  head {head} of {source.site_name(site)}: {token} gives padding {percent(weight)} of its attention"
     more = len(test.heads) - MOST_LISTED
     if more > 0:
@@ -157,7 +212,12 @@ def _json(found: Checked, source: Source) -> str:
     if not isinstance(padding, str):
         heads = [[source.site_name(site), head, row, weight] for site, head, row, weight in padding.heads]
         padding = {"seen": padding.is_seen, "moved": padding.moved.tolist(), "heads": heads}
-    test = found.future
-    future = {"pairs": [list(pair) for pair in test.pairs], "promised": test.promise, "first": found.first}
+    future: Any = found.future
+    if not isinstance(future, str):
+        pairs = [list(pair) for pair in future.pairs]
+        future = {"pairs": pairs, "promised": future.promise, "first": found.first, "tested": not future.is_blind}
+    batch: Any = found.batch
+    if not isinstance(batch, str):
+        batch = {"moved": batch[0], "place": batch[1]}
     masks = {name: report.to_json() for name, report in found.masks.items()}
-    return json.dumps({"masks": masks, "future": future, "padding": padding}, indent=1)
+    return json.dumps({"masks": masks, "future": future, "padding": padding, "batch": batch}, indent=1)

@@ -20,6 +20,10 @@ class EmptyRowError(AttnvizError):
     """A query has no key left to attend to, and ``empty_rows="error"`` was asked for."""
 
 
+class NotFiniteError(AttnvizError):
+    """A model gave NaN or infinite numbers, so that its outputs cannot be compared; the message names the first."""
+
+
 class InputError(AttnvizError):
     """What a person typed, or what a link or a file held, cannot be used."""
 

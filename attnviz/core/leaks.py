@@ -11,8 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from attnviz.core.amounts import counted
 from attnviz.core.edits import Edits
-from attnviz.core.errors import AttnvizError, InputError, ShapeError, quoted
+from attnviz.core.errors import AttnvizError, InputError, NotFiniteError, ShapeError, quoted
 from attnviz.core.masks import Mask
 from attnviz.core.tokens import Token
 
@@ -44,7 +45,7 @@ class LeakTest:
     Attributes:
         moved: (Q, K), float64: how far the output of query q moved when the token at j was changed, as a share of its
             length: ||after - before|| / ||before||; infinite where it became a number or ceased to be one. NaN in the
-            columns that were not tested.
+            columns that were not tested, and in the rows of outputs that are no numbers.
         promised: (Q, K), boolean: whether query q may depend on key j.
         noise: how far the very same input moved an output at most, from one place in a batch to another.
         tolerance: what moved further than this is taken to have moved: `SAFETY` times the noise, at least `ROUNDINGS`
@@ -88,12 +89,12 @@ class LeakTest:
     @property
     def hidden(self) -> Tensor:
         """What must not move and was tried, (Q, K), boolean."""
-        return ~self.promised & self.tested
+        return ~self.promised & ~self.moved.isnan()
 
     @property
     def unused(self) -> Tensor:
         """What might have moved and did not, (Q, K), boolean: no mistake, as where a head looks elsewhere."""
-        return self.promised & ~self.saw & self.tested
+        return self.promised & ~self.saw & ~self.moved.isnan()
 
     @cached_property
     def states(self) -> Tensor:
@@ -101,8 +102,14 @@ class LeakTest:
         states = torch.full(self.moved.shape, CLOSED)
         for state, cells in ((SAW, self.saw & self.promised), (UNUSED, self.unused), (LEAK, self.leaks)):
             states[cells] = state
-        states[:, ~self.tested] = NOT_TESTED
+        states[self.moved.isnan()] = NOT_TESTED
         return states
+
+    @cached_property
+    def is_blind(self) -> bool:
+        """Whether no output moved with another token than its own, though there are such: then nothing was tested."""
+        own = torch.eye(len(self.queries), dtype=torch.bool) if self.queries == self.keys else self.saw.new_zeros(())
+        return not self.tested.any() or (len(self.keys) > 1 and not (self.saw & ~own).any())
 
     @property
     def pairs(self) -> tuple[tuple[int, int], ...]:
@@ -153,6 +160,7 @@ def leak_test_function(
     Raises:
         ShapeError: if the output is no tensor with a vector for each query.
         InputError: if the same input gives two outputs.
+        NotFiniteError: if an output is no number, though its query has a key left.
     """
     keys = n if keys is None else keys
     if not (type(n) is type(keys) is int and 1 <= n <= MOST and 1 <= keys <= MOST):
@@ -174,12 +182,23 @@ def leak_test_function(
         return torch.stack(far).amax(0)
 
     before = output(key, value)
+    odd = ~before.isfinite().all(-1)
     noise = float(distance(before, output(key, value)).max())
-    moved = torch.stack([changed(j) for j in range(keys)], 1)
+    moved = torch.stack([changed(j) for j in range(keys)], 1).masked_fill(odd[:, None], torch.nan)
     numbers = [tuple(Token(str(i), i, 0, 0) for i in range(length)) for length in (n, keys)]
     name = getattr(attend, "__name__", type(attend).__name__)
     threshold = tolerance(noise, dtype)
-    return LeakTest(moved, allowed, noise, threshold, *numbers, "one layer", str(mask), name, "random")
+    rows = odd.nonzero().flatten().tolist()
+    notes = (f"the output of query {rows[0]} is no number, so nothing can be said of it",) if rows else ()
+    test = LeakTest(moved, allowed, noise, threshold, *numbers, "one layer", str(mask), name, "random", notes=notes)
+    if bool((odd & allowed.any(-1)).any()) and not test.pairs:  # a softmax over no key is NaN, and no surprise
+        place = int((odd & allowed.any(-1)).nonzero()[0])
+        keys_left = counted(int(allowed[place].sum()), "key")
+        raise NotFiniteError(
+            f"The output of query {place} is no number, though it may attend to {keys_left}. Was the mask made by "
+            "multiplying with -inf? 0 * -inf is NaN: use torch.where or masked_fill."
+        )
+    return test
 
 
 def distance(before: Tensor, after: Tensor) -> Tensor:

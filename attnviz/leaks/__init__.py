@@ -17,7 +17,8 @@ from attnviz.core.masks import Mask
 from attnviz.core.record import Record
 from attnviz.core.tokens import Sentence, Token
 from attnviz.leaks import probes, promise
-from attnviz.leaks.look import look_at, tokens
+from attnviz.leaks.finite import check_finite, odd_rows
+from attnviz.leaks.look import Look, look_at, output, tokens
 from attnviz.leaks.padding import PaddingTest, padding_test
 from attnviz.leaks.probes import Probe
 from attnviz.sources.base import Source
@@ -60,6 +61,7 @@ def leak_test(
 
     Raises:
         InputError: if there is no such site or token, if there are too many, or if the same input gives two outputs.
+        NotFiniteError: if the model gives NaN or infinite numbers, unless the edits ask for them in empty rows.
     """
     if sentences is None or isinstance(sentences, str):
         sentences = source.tokenize([sentences or next(iter(source.examples), PROBE)])
@@ -69,12 +71,14 @@ def leak_test(
     run_with = replace(edits, mask=promise.alone(edits.mask, sentence))
     before, fixed = _before(source, chosen, run_with)
     look = look_at(before, site, source.writes)
+    queries, columns = tokens(before, look)
+    odd = _odd_rows(before, look, edits)
     changed = fixed[0] if look.kind == "decoder" and fixed else chosen[0]
     places = _places(changed, keys, most)
     own = before if edits == Edits() else source.run(chosen, Edits(), fixed)
     probe = Probe(source, chosen[0], fixed, run_with, look, before)
-    moved, noise = probes.run(probe, changed, places, report)
-    queries, columns = tokens(before, look)
+    moved, noise, masking = probes.run(probe, changed, places, report)
+    moved[odd] = torch.nan
     allowed = promise.reach(own, look, run_with, promise.alone(promised, sentence))
     return LeakTest(
         moved=moved,
@@ -89,8 +93,24 @@ def leak_test(
         provenance=source.provenance,
         edits=edits,
         text=chosen[0].text,
-        notes=_notes(columns, places, moved, allowed),
+        notes=_notes(columns, places, moved, allowed, odd, masking),
     )
+
+
+def _odd_rows(before: Record, look: Look, edits: Edits) -> Tensor:
+    """Positions whose output is no number, boolean (Q,): of padding, or where the edits make NaN of empty rows.
+
+    Raises:
+        NotFiniteError: if there are others.
+    """
+    compared, (queries, _) = output(before, look, 0).cpu(), tokens(before, look)
+    sentence = before.sentences[0] if look.kind == "encoder" else before.read[0]
+    if edits.empty_rows != "nan":
+        labels = [token.text for token in queries]
+        check_finite(before, compared, sentence.length, labels)
+        if look.layer is None and sentence is before.read[0] and before.prediction is not None:
+            check_finite(before, before.prediction.logits[0], sentence.length, labels)
+    return odd_rows(compared)
 
 
 def _before(source: Source, chosen: tuple[Sentence], edits: Edits) -> tuple[Record, tuple[Sentence, ...]]:
@@ -121,16 +141,26 @@ def _places(changed: Sentence, keys: Sequence[int] | None, most: int) -> list[in
     return places
 
 
-def _notes(columns: tuple[Token, ...], places: list[int], moved: Tensor, allowed: Tensor) -> tuple[str, ...]:
+def _notes(
+    columns: tuple[Token, ...], places: list[int], moved: Tensor, allowed: Tensor, odd: Tensor, masking: set[int]
+) -> tuple[str, ...]:
     """What was left out, and why; and that nothing could be found where nothing is forbidden."""
-    chosen, dead = set(places), [place for place in places if moved[:, place].isnan().all()]
+    chosen, dead = set(places), [place for place in places if moved[~odd, place].isnan().all() and not odd.all()]
     left = [i for i in range(len(columns)) if i not in chosen]
     notes = ["every output may depend on every token, so nothing can leak"] if allowed.all() else []
     if left:
         special = "special tokens are" if all(columns[i].special for i in left) else "some tokens are"
         notes.append(f"{special} left as they are, at position{_list(left)}")
-    if dead:
+    if masking:
+        notes.append(
+            f"what stands at position{_list(sorted(masking))} decides the mask itself, so nothing is said of it"
+        )
+    if dead := [place for place in dead if place not in masking]:
         notes.append(f"what stands at position{_list(dead)} never reaches the model, so nothing can be said of it")
+    if odd.any():
+        notes.append(
+            f"the output at position{_list(odd.nonzero().flatten().tolist())} is no number, so nothing is known of it"
+        )
     return tuple(notes)
 
 

@@ -1,6 +1,7 @@
-"""Does an output depend on the padding after its text? Run a text alone and with padding, and see what moved."""
+"""Does an output depend on padding, or on the other texts of a batch? Run a text alone and with them, and compare."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -8,7 +9,9 @@ from torch import Tensor
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
 from attnviz.core.leaks import distance
-from attnviz.core.tokens import Token
+from attnviz.core.record import Record
+from attnviz.core.tokens import Sentence, Token
+from attnviz.leaks.finite import check_finite
 from attnviz.sources.base import Source
 
 MOVED = 1e-4
@@ -22,48 +25,112 @@ class PaddingTest:
     """What moved, and which heads look at padding.
 
     Attributes:
-        moved: (n,), how far the output of each token moved, as a share of its length.
+        moved: how far the output of each token moved, as a share of its length: of the text, and then of what the
+            decoder read, where there is one.
         tokens: of the text.
         padding: how many tokens of padding stood behind it.
         heads: site, head, the token that gives most to padding, and how much of its attention that is.
+        read: what a decoder read.
     """
 
     moved: Tensor
     tokens: tuple[Token, ...]
     padding: int
     heads: tuple[tuple[Site, int, int, float], ...]
+    read: tuple[Token, ...] = ()
 
     @property
     def is_seen(self) -> bool:
         """Whether an output depends on padding."""
         return bool((self.moved > MOVED).any())
 
+    def token(self, site: Site, row: int) -> Token:
+        """The token at a row of a step."""
+        return (self.read if site.kind == "cross" else self.tokens)[row]
+
 
 def padding_test(source: Source, text: str, edits: Edits = Edits()) -> PaddingTest:
-    """Run a text alone and with padding behind it. What a model writes is not compared, only what it reads.
+    """Run a text alone and with padding behind it. A decoder reads the same both times.
 
     Raises:
         InputError: if the source knows no padding.
+        NotFiniteError: if the model gives NaN or infinite numbers.
     """
     (alone,) = source.tokenize([text])
-    first, bar, second = text.partition("|||")  # of two texts, the first one is padded
-    padded = source.tokenize([text, f"{first} {first}{bar}{second}"])[0]
+    padded, _ = _padded(source, text)
     if len(padded.tokens) == len(alone.tokens):
         raise InputError(f"'{source.name}' gives a text no padding, so that there is none to see.")
-    before, after = (source.run((one,), edits) for one in (alone, padded))
-    length, heads = len(alone.tokens), []
-    for step in (step for step in after.steps if step.site.kind == "encoder" or not after.targets):
+    before = _finite(source.run((alone,), edits))
+    fixed = before.targets if source.writes else ()
+    after, length = source.run((padded,), edits, fixed), len(alone.tokens)
+    moved = _moved(before, after, length, row=0)
+    heads = tuple(_heads_on(after, length, len(padded.tokens)))
+    read = before.targets[0].tokens if before.targets else ()
+    return PaddingTest(moved, alone.tokens, len(padded.tokens) - length, heads, read)
+
+
+def batch_test(source: Source, text: str, edits: Edits = Edits()) -> tuple[float, str]:
+    """Run a text alone, and first and last in a batch with another one, longer where padding is known.
+
+    Gives the share of its length by which an output moved at most, and the place of the text where it moved most.
+
+    Raises:
+        InputError: if there is no other text to run it with.
+        NotFiniteError: if the model gives NaN or infinite numbers.
+    """
+    (alone,) = source.tokenize([text])
+    before = _finite(source.run((alone,), edits))
+    try:
+        padded, other = _padded(source, text)
+    except InputError:
+        padded, other = alone, _rotated(alone)
+    if other == alone:
+        raise InputError("The text has one token alone, so there is no other text to run beside it.")
+    fixed, found = (before.targets[0],) * 2 if before.targets and source.writes else (), []
+    for row, batch in ((0, (padded, other)), (1, (other, padded))):
+        moved = _moved(before, source.run(batch, edits, fixed), len(alone.tokens), row)
+        found.append((float(moved.max()), ("first", "last")[row]))
+    return max(found)
+
+
+def _padded(source: Source, text: str) -> tuple[Sentence, Sentence]:
+    """A text with padding behind it, and the longer text that it is padded to."""
+    first, bar, second = text.partition("|||")  # of two texts, the first one is padded
+    padded, longer = source.tokenize([text, f"{first} {first}{bar}{second}"])
+    return padded, longer
+
+
+def _rotated(sentence: Sentence) -> Sentence:
+    """The same words, each one place further on."""
+    tokens = sentence.tokens
+    return replace(sentence, tokens=(*tokens[1:], tokens[0]))
+
+
+def _finite(record: Record) -> Record:
+    sentence = record.read[0]
+    check_finite(record, record.output[0], sentence.length, [token.text for token in sentence.tokens])
+    return record
+
+
+def _moved(before: Record, after: Record, length: int, row: int) -> Tensor:
+    """How far the outputs of one sentence moved: of a decoder, what it gets of the encoder's words, and its own."""
+    if not before.targets:
+        return distance(before.output[0, :length], after.output[row, :length])
+    both = zip((before, after), (0, row), strict=True)
+    memory = [(next(step for step in record.steps if step.site.kind == "cross"), place) for record, place in both]
+    given = (torch.cat([step.key[i, :, :length], step.value[i, :, :length]], -1) for step, i in memory)
+    count = before.read[0].length
+    return torch.cat([distance(*given).amax(0), distance(before.output[0, :count], after.output[row, :count])])
+
+
+def _heads_on(record: Record, length: int, whole: int) -> Iterator[tuple[Site, int, int, float]]:
+    """The heads that give weight to the padding of a text: site, head, the row that gives most, and how much."""
+    read = record.read[0].length if record.targets else length
+    for step in record.steps:
+        if record.targets and step.site.kind == "decoder":
+            continue
+        rows = slice(0, read if step.site.kind == "cross" else length)
         for head in range(step.num_heads):
-            given = step.weights(head, slice(0, length), slice(length, len(padded.tokens))).sum(-1).nan_to_num(1)
+            given = step.weights(head, rows, slice(length, whole)).sum(-1).nan_to_num(1)
             if float(given.max()) > SEEN:
-                heads.append((step.site, head, int(given.argmax()), float(given.max())))
-    if after.targets:  # what its decoder gets of the encoder's words
-        moved = _memory(before, after, length)
-    else:
-        moved = distance(before.output[0, :length], after.output[0, :length])
-    return PaddingTest(moved, alone.tokens, len(padded.tokens) - length, tuple(heads))
-
-
-def _memory(before, after, length: int) -> Tensor:
-    crosses = [next(step for step in record.steps if step.site.kind == "cross") for record in (before, after)]
-    return distance(*(torch.cat([step.key[0, :, :length], step.value[0, :, :length]], -1) for step in crosses)).amax(0)
+                yield step.site, head, int(given.argmax()), float(given.max())

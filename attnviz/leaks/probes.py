@@ -9,6 +9,7 @@ from torch import Tensor
 
 from attnviz.core.edits import Edits
 from attnviz.core.leaks import distance
+from attnviz.core.masks import Mask
 from attnviz.core.record import Record, Step
 from attnviz.core.tokens import Sentence, Token
 from attnviz.leaks.look import Look, output, tokens
@@ -20,8 +21,8 @@ TOKENS_AT_ONCE = 1024
 COPIES = 3
 """How often the unchanged sentence stands in a batch: first, in the middle and last."""
 
-TRIES = 2
-"""Other tokens tried where a changed one does not reach the model."""
+TRIES = 4
+"""Other tokens tried where a changed one does not reach the model, or changes its mask."""
 
 PROBES = "the a red cat ."
 """Where a sentence has no second word to put in the place of the first, one of these is."""
@@ -53,33 +54,36 @@ class Probe:
 
 def run(
     probe: Probe, changed: Sentence, places: list[int], report: Callable[[int, int], object]
-) -> tuple[Tensor, float]:
-    """Change the token at each place; gives how far each output moved, (Q, K), float64, and the noise.
+) -> tuple[Tensor, float, set[int]]:
+    """Change the token at each place; gives how far each output moved, (Q, K), float64, the noise, and the places whose
+    every change changed the mask itself, as that of a separator between documents does.
 
-    Columns of tokens that were not changed, or whose change never reached the model, are NaN.
+    Columns of tokens that were not changed, whose change never reached the model or changed its mask, are NaN.
     """
     queries, keys = map(len, tokens(probe.before, probe.look))
     moved, noise = torch.full((queries, keys), torch.nan, dtype=torch.float64), 0.0
     others = {place: list(islice(_others(probe, changed, place), TRIES)) for place in places}
     at_once = max(1, TOKENS_AT_ONCE // max(queries, keys) - COPIES)
-    left, done = places, 0
+    left, done, masking = places, 0, set()
     for attempt in range(TRIES):
         tried = [place for place in left if attempt < len(others[place])]
         for start in range(0, len(tried), at_once):
             part = tried[start : start + at_once]
             copies = [_with(changed, place, others[place][attempt]) for place in part]
-            columns, far = _batch(probe, changed, copies, part)
+            columns, far, remasked = _batch(probe, changed, copies, part)
             moved[:, part], noise = columns, max(noise, far)
+            masking = masking - set(part) | remasked
             done += len(part) if not attempt else 0
             report(done, len(places))
         left = [place for place in tried if moved[:, place].isnan().all()]
         if not left:
             break
-    return moved, noise
+    return moved, noise, masking
 
 
-def _batch(probe: Probe, plain: Sentence, copies: list[Sentence], places: list[int]) -> tuple[Tensor, float]:
-    """How far each output moved in each changed copy, (Q, copies), and between the unchanged ones at most."""
+def _batch(probe: Probe, plain: Sentence, copies: list[Sentence], places: list[int]) -> tuple[Tensor, float, set[int]]:
+    """How far each output moved in each changed copy, (Q, copies), and between the unchanged ones at most; and the
+    places whose change changed the mask."""
     half = len(copies) // 2
     record = probe.run([plain, *copies[:half], plain, *copies[half:], plain])
     rows = [*range(1, half + 1), *range(half + 2, len(copies) + 2)]
@@ -87,10 +91,23 @@ def _batch(probe: Probe, plain: Sentence, copies: list[Sentence], places: list[i
     noise = max(float(distance(before, output(record, probe.look, row)).max()) for row in (half + 1, len(copies) + 2))
     columns = torch.stack([distance(before, output(record, probe.look, row)) for row in rows], 1)
     first = next(step for step in record.steps if step.site.kind == probe.look.changes)
+    remasked = {place for row, place in zip(rows, places, strict=True) if _changes_mask(record, row)}
     for column, (row, place) in enumerate(zip(rows, places, strict=True)):
-        if not columns[:, column].any() and not _reaches(first, row, place):
+        if place in remasked or (not columns[:, column].any() and not _reaches(first, row, place)):
             columns[:, column] = torch.nan
-    return columns.cpu(), noise
+    return columns.cpu(), noise, remasked
+
+
+def _changes_mask(record: Record, row: int) -> bool:
+    """Whether a sentence of a batch has another mask than the first one, in any step."""
+    if record.read_only:  # its masks are read off its weights
+        return False
+    for mask in (step.mask for step in record.steps):
+        if isinstance(mask, Tensor) and mask.dim() == 4 and len(mask) > 1 and not torch.equal(mask[0], mask[row]):
+            return True
+        if isinstance(mask, Mask) and mask.batch_size and mask.of_sentence(0) != mask.of_sentence(row):
+            return True
+    return False
 
 
 def _reaches(first: Step, row: int, place: int) -> bool:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from attnviz.check import MEANT, check
 from attnviz.core.errors import InputError
-from attnviz.core.masks import Documents, Padding, Prefix, Strided, Subsequent, Window
+from attnviz.core.masks import Documents, Full, Padding, Prefix, Strided, Subsequent, Window
 from attnviz.core.stack import Entry, Stack
 
 N = 8
@@ -102,3 +102,83 @@ def test_kinds_are_asked_for_by_name():
     for wrong in ("triangle", "", 7):
         with pytest.raises(InputError, match="Say a mask, or one of: full, causal"):
             check(torch.ones(3, 3, dtype=torch.bool), meant=wrong)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["causal-window", "causal-documents", "prefix-lm", "images", "sinks", "look-ahead", "block-causal", "window"],
+)
+def test_a_rule_that_is_missing_is_called_missing(kind):
+    """A plain causal mask, or none, where something beside it is meant; never transposed or inverted."""
+    for grid, name in ((Subsequent().grid(N), "a causal mask"), (Full().grid(N), "a mask that blocks nothing")):
+        (found,) = check(grid, meant=kind, convention="may-attend").findings
+
+        assert (found.rule, found.severity) == ("deviation", "error")
+        assert found.says.startswith(f"It is exactly {name}, and not a")
+        assert "is missing" in found.says
+        assert "mask.mT" not in found.fix
+        assert "~mask" not in found.fix
+
+
+PADDED = Padding((5,))
+FAULTS = {
+    "inverted": lambda rule: ~rule,
+    "future-leak": lambda rule: rule.shifted(1),
+    "blocks-itself": lambda rule: rule.shifted(-1),
+    "deviation": lambda rule: Full(),
+}
+
+
+@pytest.mark.parametrize("of_causal", ["", "future-leak", "blocks-itself", "deviation", "inverted"])
+@pytest.mark.parametrize("of_padding", ["", "inverted", "deviation"])
+def test_faults_of_two_rules_are_named_each(of_causal, of_padding):
+    """And mended each by what is said of it: the rest stays as it is."""
+    causal, padding = Subsequent(), PADDED
+    wrong = FAULTS.get(of_causal, lambda rule: rule)(causal) & FAULTS.get(of_padding, lambda rule: rule)(padding)
+    report = check(wrong.grid(N), meant=causal & padding, convention="may-attend")
+    named = {one.rule: one for one in report.findings if "its rule" in one.says}
+
+    if of_causal and of_padding:
+        assert {of_causal, of_padding} == set(named)
+        assert all("alone, none gives the mask that is meant" in one.fix for one in named.values())
+    if bool(of_causal) != bool(of_padding):
+        assert {of_causal, of_padding} - {""} <= report.rules("error")
+    if not of_causal and not of_padding:
+        assert report.rules("error") == set()
+
+
+@given(queries=st.integers(4, 7), more=st.integers(0, 6))
+def test_the_diagonal_that_mends_a_causal_mask_is_that_of_its_last_key(queries, more):
+    """With more keys than queries it is K - Q; followed, nothing is found."""
+    keys = queries + more
+    wrong = torch.ones(queries, keys).tril(more + 1).bool()
+    for said in ({"causal": True}, {"meant": "causal"}):
+        found = check(wrong, convention="may-attend", **said).findings[0]
+        diagonal = int(found.fix.partition("tril(diagonal=")[2].partition(")")[0])
+        mended = check(torch.ones(queries, keys).tril(diagonal).bool(), convention="may-attend", **said)
+
+        assert (found.rule, found.severity, diagonal) == ("future-leak", "error", more)
+        assert mended.rules("warning", "error") == set()
+        assert not more or f"position {more}" in found.says + found.fix
+
+
+def test_a_causal_mask_that_is_off_by_one_is_an_error_also_where_nobody_said_what_it_is():
+    """To the last cell, with as many keys as queries or more."""
+    for queries, keys in ((8, 8), (4, 9)):
+        found = check(torch.ones(queries, keys).tril(keys - queries + 1).bool(), convention="may-attend").findings[0]
+        assert (found.rule, found.severity) == ("future-leak", "error")
+        assert f"tril(diagonal={keys - queries})" in found.fix
+
+
+@pytest.mark.parametrize("mistake", ["inverted", "transposed"])
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int64, torch.float32])
+def test_a_remedy_is_code_that_mends_the_mask_it_is_given_for(mistake, dtype):
+    """Run on the mask itself, of any type of numbers."""
+    for meant in (Subsequent(), Window(2), Subsequent() & Documents((3, 5))):
+        grid = ~meant.grid(N) if mistake == "inverted" else meant.grid(N).T
+        mask = additive(grid) if dtype is torch.float32 else grid.to(dtype)
+        said = {"convention": "additive" if dtype is torch.float32 else "zero-is-masked"}
+        found = next(one for one in check(mask, **said).findings if one.rule == mistake)
+        code = found.fix.removeprefix("Hand over ").partition(", or say")[0].partition(": rows")[0]
+
+        assert check(eval(code, {"mask": mask, "torch": torch}), **said).rules("warning", "error") == set()

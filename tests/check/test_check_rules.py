@@ -13,7 +13,7 @@ from arrays import B, H, N, additive, causal, padded, scores, weights
 from attnviz import api
 from attnviz.check import CHECKS, NOT_SURE, SEVERITIES, check
 from attnviz.core.errors import InputError, ShapeError
-from attnviz.core.masks import Padding, Subsequent
+from attnviz.core.masks import Documents, Padding, Subsequent
 from attnviz.figures.evidence import as_checked, evidence
 
 
@@ -52,6 +52,7 @@ WRONG = {
     "shifted": (torch.from_numpy(published.natten(12, 3))[[*range(1, 12), 11]], {}, "warning"),
     "deviation": (at(torch.from_numpy(published.window(N, 2, 2)), (1, 5), True), {}, "warning"),
     "ambiguous": (padded((2,), 5).flip(-1), {"convention": "may-attend"}, "note"),
+    "mixed": (torch.stack([causal(), torch.ones(N, N, dtype=torch.bool)])[:, None], {}, "note"),
     "near-miss": (at(causal(3), (2, 1), False), {}, "note"),
     "empty-row": (causal() & (torch.arange(N) != 3)[:, None], {}, "error"),
     "uniform-over-masked": (weights(causal() & (torch.arange(N) > 1), fill=-1e9), {}, "error"),
@@ -105,7 +106,7 @@ def test_a_rule_speaks_where_something_is_wrong(rule):
 
     assert [one.severity for one in found] == [severity]
     assert found[0].says.endswith((".", "?"))
-    assert found[0].fix
+    assert found[0].fix or rule == "mixed"
     assert found[0].cells or severity == "note" or rule == "broadcast"
     assert found[0].total >= len(found[0].cells)
 
@@ -422,3 +423,59 @@ def test_weights_above_1_are_none():
     """Unless dropout scaled them."""
     assert "range" in check(scores().abs(), kind="weights").rules("error")
     assert "range" not in check(dropped(0.5)).rules()
+
+
+def test_floats_of_0_and_1_block_nothing_where_they_are_added():
+    """An error where that was said, a warning with a convention of torch's functions, and else not called right."""
+    floats = causal().float()
+
+    assert check(floats, convention="additive").rules("error") == {"values"}
+    for convention in ("may-attend", "true-is-masked"):
+        mask = floats if convention == "may-attend" else 1 - floats
+        assert check(mask, convention=convention).rules("warning", "error") == {"values"}
+    assert check(floats).verdict == NOT_SURE
+    assert check(floats, convention="zero-is-masked").rules("warning", "error") == set()
+    assert check(torch.zeros(N, N), convention="additive").rules("warning", "error") == set()
+
+
+@pytest.mark.parametrize("fill", [0.0, 1e-9, 5.0])
+def test_one_number_wherever_a_mask_blocks_is_a_fill_that_does_not_block(fill):
+    """Scores times a mask; scores without a mask hold no number so often."""
+    filled = scores().masked_fill(~causal(), fill)
+    (found,) = check(filled, causal=True).findings
+
+    assert (found.rule, found.severity, found.total) == ("weak-fill", "error", B * H * N * (N - 1) // 2)
+    assert f"a causal mask blocks holds {fill:.4g}" in found.says
+    assert check(scores(), causal=True).rules("warning", "error") == set()
+
+
+def test_weights_beside_a_sink_sum_to_less_than_1():
+    """As in gpt-oss: right, and said; a share that is the same for all rows is none."""
+    sunk = torch.cat([scores().masked_fill(~causal(), -math.inf), torch.zeros(B, H, N, 1)], -1).softmax(-1)[..., :-1]
+    report = check(sunk, kind="weights")
+
+    assert report.rules("warning", "error") == set()
+    assert report.verdict == NOT_SURE
+    assert check(weights() * 0.9, kind="weights").rules("error") == {"row-sum"}
+
+
+def test_every_sentence_of_a_batch_is_looked_at():
+    """Also the seventieth; beyond 256 different masks it is said that they were not compared."""
+    right = torch.stack([Documents((1 + i, 72 - i)).grid(73) & causal(73) for i in range(70)])[:, None]
+    wrong = torch.cat([right[:69], right[69:].mT])
+    report = check(wrong, convention="may-attend")
+    (found,) = [one for one in report.findings if one.rule == "transposed"]
+
+    assert {cell[0] for cell in found.cells} == {69}
+    assert "sentence 69 has another one" in next(one.says for one in report.findings if one.rule == "mixed")
+    assert check(right, convention="may-attend").rules("warning", "error") == set()
+
+
+def test_a_block_mask_is_read_by_its_cells():
+    """As torch makes them of its rule."""
+    flex = pytest.importorskip("torch.nn.attention.flex_attention")
+    mask = flex.create_block_mask(lambda b, h, q, k: q >= k, 1, 1, 128, 128, device="cpu")
+    report = check(mask)
+
+    assert (report.convention, report.causal, report.shape) == ("may-attend", True, (1, 1, 128, 128))
+    assert report.rules("warning", "error") == set()

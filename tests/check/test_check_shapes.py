@@ -56,7 +56,6 @@ def test_what_fits_is_explained(mask, says):
         (ones(2, 7), "they are sentences", "mask[:, None, None, :]"),
         (ones(2, 1, 7), "the sentences, with the heads", "mask.unsqueeze(1)"),
         (ones(2, 5, 7), "the sentences, with the heads", "mask.unsqueeze(1)"),
-        (ones(6, 5, 7), "nn.MultiheadAttention's (B * H, Q, K)", "mask.view(2, 3, 5, 7)"),
         (ones(7, 5), "K is 5 instead of 7", "mask.mT"),
         (ones(2, 3, 5, 6), "K is 6 instead of 7", "full size or 1"),
     ],
@@ -69,6 +68,46 @@ def test_what_does_not_fit_gets_a_way_to_fit(mask, says, fix):
     if "mask." in found.fix or "mask[" in found.fix:
         code = found.fix.removeprefix("Hand over ").partition(", (B")[0].partition(": ")[0].rstrip(".")
         assert broadcast(eval(code, {"mask": mask})).severity == "note"
+
+
+def test_masks_of_heads_and_sentences_in_one_axis_are_right_in_their_order():
+    """nn.MultiheadAttention takes (B * H, Q, K), sentence by sentence; repeat makes another order."""
+    each = padded((7, 3), 7)[:, 0].expand(2, 5, 7)
+    right, wrong = each.repeat_interleave(3, 0), each.repeat(3, 1, 1)
+
+    assert torch.equal(right.view(SHAPE), each[:, None].expand(SHAPE))
+    assert broadcast(right).severity == "note"
+    assert broadcast(wrong).severity == "error"
+    assert "made by repeat" in broadcast(wrong).says
+    assert check(right, shape=SHAPE, convention="may-attend").rules("error") == set()
+
+
+def test_padding_of_sentences_needs_no_shape_where_its_convention_is_said():
+    """(B, K), PyTorch's own form; a causal mask, right or wrong, is no padding, nor is what nobody said."""
+    padding = padded((4, 6, 2), 6)[:, 0, 0]
+
+    for mask, convention in ((padding, "may-attend"), (~padding, "true-is-masked"), (padding.long(), "zero-is-masked")):
+        report = check(mask, convention=convention)
+        assert (report.shape, report.rules()) == ((3, 1, 1, 6), set())
+    assert check(padding).shape == (1, 1, 3, 6)
+    for mask in (causal(6), causal(6).roll(-1, 0), causal(6).T, causal(6)[:4], causal(6).triu(-2)):
+        assert check(mask, convention="may-attend").shape[2] == len(mask)
+
+
+def test_padding_that_blocks_queries_is_named():
+    """(B, 1, Q, 1) or cell by cell, in any convention; (B, 1, 1, K) is right."""
+    right = padded((4, 6, 2), 6)
+    wrong = right.mT
+
+    for mask in (wrong, wrong.expand(3, 1, 6, 6)):
+        for said in ({}, {"convention": "may-attend"}, {"convention": "may-attend", "shape": (3, 2, 6, 6)}):
+            report = check(mask, **said)
+            (found,) = [one for one in report.findings if one.severity == "error"]
+            assert (found.rule, found.total) == ("wrong-axis", 6)
+            assert "(B, 1, 1, K)" in found.fix
+        assert check(~mask, convention="true-is-masked").rules("error") == {"wrong-axis"}
+    for mask in (right, right.expand(3, 1, 6, 6), right & wrong):
+        assert "wrong-axis" not in check(mask, convention="may-attend").rules()
 
 
 def test_a_mask_of_sentences_on_as_many_heads_is_silently_wrong():

@@ -14,7 +14,7 @@ SIZES = range(3, 33) if sweeps() else (7,)
 
 NAMES = {
     "inverted": {"inverted"},
-    "transposed": {"transposed"},
+    "transposed": {"transposed", "wrong-axis"},  # of padding both are one matrix
     "shifted": {"shifted", "future-leak", "blocks-itself"},
     "leak": {"future-leak", "deviation"},
 }

@@ -12,8 +12,8 @@ from torch.nn import functional as F
 
 from attnviz.core.attention import scaled_dot_product_attention
 from attnviz.core.conventions import to_additive, to_true_is_masked, to_zero_is_masked
-from attnviz.core.errors import InputError, ShapeError
-from attnviz.core.leaks import CLOSED, LEAK, SAW, UNUSED, distance, leak_test_function
+from attnviz.core.errors import InputError, NotFiniteError, ShapeError
+from attnviz.core.leaks import CLOSED, LEAK, NOT_TESTED, SAW, UNUSED, distance, leak_test_function
 from attnviz.core.masks import Documents, Full, Subsequent, Window
 
 FUTURE = tuple((i, j) for i in range(5) for j in range(5) if j > i)
@@ -155,3 +155,19 @@ def test_distances():
     after = torch.tensor([[3.0, 4.5], [nan, 1.0], [nan, 2.0], [1.0, nan], [0.0, 0.0], [0.0, 1.0]])
 
     assert distance(before, after).tolist() == [0.1, 0.0, 1.0, inf, 0.0, inf]
+
+
+def test_nan_is_never_taken_for_an_output_that_did_not_move():
+    """A mask made by 0 * -inf; a row without a key is NaN in most code, and is then left out and said."""
+
+    def added(query, key, value, mask):
+        return torch.softmax(query @ key.mT + mask, -1) @ value
+
+    with pytest.raises(NotFiniteError, match="The output of query 0 is no number, though it may attend to 1 key"):
+        leak_test_function(added, Subsequent(), 5, hand=lambda allowed: (~allowed) * -math.inf)
+    test = leak_test_function(added, Subsequent(-1), 5, hand=to_additive, dtype=torch.float32)
+
+    assert test.pairs == ()
+    assert test.moved.isnan().all(1).tolist() == [True, False, False, False, False]
+    assert test.states[0].eq(NOT_TESTED).all()
+    assert test.notes == ("the output of query 0 is no number, so nothing can be said of it",)

@@ -30,6 +30,15 @@ MARGIN = 3.0
 """Bits by which a mistake must be the better explanation of a grid that random keys explain, too; and by which a plain
 mask with some cells wrong may be the longer one."""
 
+LARGE = 2**16
+"""Cells of a grid above which masks are first tried on `SAMPLE` rows, and kinds with random keys are left out."""
+
+SAMPLE = 32
+"""Rows of a large grid on which a mask is tried first."""
+
+FEW = 1 / 1000
+"""Share of the cells of a large grid below which those that differ leave no doubt of what it is else."""
+
 PLAIN = tuple(kind for kind in PUBLISHED if kind.name in ("full", "causal"))
 """The masks that people mean most often; padding stands beside them."""
 
@@ -125,7 +134,13 @@ class Judgement:
     @property
     def differing(self) -> float:
         """How many cells are not explained; infinite if there is no explanation."""
-        return sum(int(one.wrong.sum()) for one in self.found) if self.found else math.inf
+        return sum(int(one.wrong.count_nonzero()) for one in self.found) if self.found else math.inf
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether large grids are a mask without a mistake but for few cells, so that nothing else need be tried."""
+        cells = sum(one.wrong.numel() for one in self.found)
+        return bool(self.found) and not self.mistake and cells > LARGE and self.differing < FEW * cells
 
     @property
     def bits(self) -> float:
@@ -142,13 +157,16 @@ def judge(grids: Sequence[Tensor], kinds: Sequence[Kind] = PUBLISHED, mistakes: 
     """
     innocent = under(grids, "", kinds)
     if innocent.is_certain:
-        found = {mistake: under(grids, mistake, kinds, simpler=innocent) for mistake in mistakes}
+        others = [mistake for mistake in mistakes if mistake != "wrong-axis"]  # queries of padding may be blocked, too
+        found = {mistake: under(grids, mistake, kinds, simpler=innocent) for mistake in others}
         return replace(innocent, rivals={mistake: one.found for mistake, one in found.items() if one.is_certain})
     most = TELLING * sum(map(lengths.of_grid, grids))
     told = [innocent] if innocent.bits <= most else []
+    better = innocent.bits if told else math.inf
     # shifted rows last: one of them is not known, which explains much
-    for some in (tuple(one for one in mistakes if one != "shifted"), ("shifted",) if "shifted" in mistakes else ()):
-        guilty = [under(grids, mistake, kinds) for mistake in some]
+    others = () if innocent.is_clear else tuple(one for one in mistakes if one != "shifted")
+    for some in (others, ("shifted",) if "shifted" in mistakes else ()):
+        guilty = [under(grids, mistake, kinds, limit=better) for mistake in some]
         sure = [one for one in guilty if one.is_certain and not (told and innocent.bits < one.bits + MARGIN)]
         if sure and ("shifted" not in some or sure[0].bits <= most):
             return min(sure, key=lambda one: one.bits)
@@ -168,16 +186,22 @@ def under(
     kinds: Sequence[Kind] = PUBLISHED,
     differ: float = MOST_DIFFERENT,
     simpler: Judgement | None = None,
+    limit: float = math.inf,
 ) -> Judgement:
     """The explanations of all grids under one mistake or none; nothing if one has none.
 
     Args:
         differ: the share of cells that may differ.
         simpler: what they are to be simpler than, not counting the mistake.
+        limit: bits that each takes at most, not counting the mistake.
     """
-    limits = [math.inf] * len(grids) if simpler is None else [one.bits for one in simpler.found]
-    found = [explain(grid, mistake, kinds, limit, differ) for grid, limit in zip(grids, limits, strict=True)]
-    return Judgement(tuple(one for one in found if one is not None)) if None not in found else Judgement()
+    limits = [limit] * len(grids) if simpler is None else [one.bits for one in simpler.found]
+    found = []
+    for grid, most in zip(grids, limits, strict=True):
+        if (one := explain(grid, mistake, kinds, most, differ)) is None:
+            return Judgement()
+        found.append(one)
+    return Judgement(tuple(found))
 
 
 def explain(
@@ -196,20 +220,22 @@ def explain(
     if len(grid) == 1 and kinds is PUBLISHED:  # one query shows its padding, and nothing else for certain
         kinds = [kind for kind in kinds if kind.name == "full"]
     best, limit, read = None, limit + MISTAKES[mistake], list(readings(grid, mistake))
-    for random in (False, True):  # random keys explain much, and so come last
+    for random in (False, True) if grid.numel() <= LARGE else (False,):  # random keys explain much, and so come last
         for reading in read:
             for kind in (one for one in kinds if one.random is random):
                 most = best.bits if best is not None and best.is_certain else limit
                 if lengths.at_least(reading, kind) < most:
-                    found = (one for one in _explanations(reading, kind, differ) if one.bits < limit)
+                    found = (one for one in _explanations(reading, kind, differ, most) if one.bits < limit)
                     best = min([*found, *([best] if best is not None else [])], default=None)
     return best
 
 
-def _explanations(reading: Reading, kind: Kind, differ: float) -> Iterator[Explanation]:
-    """The masks of a kind that come near to what is seen."""
+def _explanations(reading: Reading, kind: Kind, differ: float, limit: float) -> Iterator[Explanation]:
+    """The masks of a kind that come near to what is seen, in fewer bits than a limit."""
     seen = reading.seen
     for mask in dict.fromkeys(kind.masks(seen)):
+        if seen.open.numel() > LARGE and not _is_near(reading, kind, mask, differ, limit):
+            continue
         proposed = mask.shifted(seen.first).grid(seen.queries, seen.keys)
         wrong = (proposed ^ seen.open) & seen.known
         drawn, bits = 0, lengths.without_cells(reading, kind, mask)
@@ -220,7 +246,18 @@ def _explanations(reading: Reading, kind: Kind, differ: float) -> Iterator[Expla
                 continue
             wrong = wrong & proposed
         wrong = wrong if reading.spoiled is None else wrong | reading.spoiled
-        count = int(wrong.sum())
-        if count <= differ * int(seen.known.sum()):
+        count = int(wrong.count_nonzero())
+        if count <= differ * int(seen.known.count_nonzero()):
             bits += lengths.of_cells(wrong.numel(), count)
             yield Explanation(reading, kind, mask, reading.back(wrong), bits, drawn)
+
+
+def _is_near(reading: Reading, kind: Kind, mask: Mask, differ: float, limit: float) -> bool:
+    """Whether some rows of a large grid leave it possible that a mask explains it: the cells that differ in them are
+    not too many for all of it, nor twice the share that may differ."""
+    seen, rows = reading.seen, slice(0, None, max(1, reading.seen.queries // SAMPLE))
+    known = seen.known[rows]
+    proposed = mask.shifted(seen.first).grid(seen.queries, seen.keys, rows=rows)
+    count = int(((proposed ^ seen.open[rows]) & known).count_nonzero())
+    bits = lengths.without_cells(reading, kind, mask) + lengths.of_cells(seen.open.numel(), count)
+    return bits < limit and count <= 2 * differ * int(known.count_nonzero())

@@ -31,6 +31,8 @@ def without_cells(reading: Reading, kind: Kind, mask: Mask) -> float:
     """The description without the cells that differ."""
     size = math.log2(reading.seen.keys + 1)
     bits = kind.bits + MISTAKES[reading.mistake] + numbers_in(mask) * size + abs(reading.by) * reading.seen.keys / 2
+    if reading.mistake == "wrong-axis":
+        bits += 2 + size
     if reading.padding is not None:
         bits += 2 + size + (reading.padding.left is not None) + (reading.padded_queries is not None)
     return bits

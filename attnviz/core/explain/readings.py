@@ -9,7 +9,7 @@ from torch import Tensor
 from attnviz.core.masks import Padding
 from attnviz.core.masks.observed import Observed
 
-MISTAKES = {"": 0.0, "inverted": 4.0, "transposed": 5.0, "shifted": 5.0}
+MISTAKES = {"": 0.0, "inverted": 4.0, "wrong-axis": 4.5, "transposed": 5.0, "shifted": 5.0}
 """What can be wrong with a whole mask, and how surprising that is, in bits; "" is nothing."""
 
 
@@ -48,6 +48,8 @@ def readings(grid: Tensor, mistake: str) -> Iterator[Reading]:
             yield from _padded(Reading("", raw))
         elif mistake == "shifted":
             yield from (one for by in (1, -1) if queries > 2 for one in _padded(_moved(raw, by)))
+        elif mistake == "wrong-axis":
+            yield from _by_query(raw)
         elif mistake == "inverted" or queries == keys:
             yield from _turned(raw, mistake)
 
@@ -57,6 +59,15 @@ def _moved(raw: Observed, by: int) -> Reading:
     rows = torch.arange(raw.queries) == (0 if by > 0 else raw.queries - 1)
     seen = replace(raw, open=raw.open.roll(by, 0)).without(rows=rows)
     return Reading("shifted", seen, by=by)
+
+
+def _by_query(raw: Observed) -> Iterator[Reading]:
+    """All but the queries at one end that have no key, as if they were padding and the keys were not blocked."""
+    closed = ~raw.open.any(1)
+    count = int(closed.sum())
+    if count == raw.queries or not (closed[:count].all() or closed[raw.queries - count :].all()):
+        return
+    yield Reading("wrong-axis", raw.without(rows=closed) if count else raw)
 
 
 def _turned(raw: Observed, mistake: str) -> Iterator[Reading]:

@@ -11,10 +11,12 @@ SWAPPED = {
     "inverted": "with open and blocked swapped",
     "transposed": "with rows and columns swapped",
     "shifted": "with its rows shifted by one",
+    "wrong-axis": "with queries blocked where padding blocks keys",
 }
 FIXES = {
     "inverted": "Hand over ~mask, or say the other convention.",
     "transposed": "Hand over mask.mT: rows are queries, columns are keys.",
+    "wrong-axis": "Block keys instead: hand over (B, 1, 1, K), such as (ids != pad)[:, None, None, :].",
     "shifted": "It is off by one: look for a diagonal of 1 or -1, or for a slice that begins one too late.",
 }
 

@@ -65,20 +65,15 @@ class Observed:
     def hides_future(self) -> bool:
         """Whether most of the future is closed, of what is known of it."""
         ahead = self.future & self.known
-        return 4 * int((self.open & ahead).sum()) <= int(ahead.sum())
+        return 4 * int((self.open & ahead).count_nonzero()) <= int(ahead.count_nonzero())
 
     @cached_property
     def at_distance(self) -> dict[int, bool]:
         """Whether most cells of each distance are open, where any is known; from the furthest past on."""
+        known, opened = (_along_diagonals(cells) for cells in (self.known, self.known_open))
+        some, most = (known > 0).tolist(), (2 * opened > known).tolist()
         least = 1 - self.first - self.queries
-        places = (self.distance - least).flatten()
-        size = self.queries + self.keys - 1
-        both = self.known, self.known_open
-        known, opened = (torch.bincount(places, cells.flatten().double(), size) for cells in both)
-        some, most = known > 0, 2 * opened > known
-        return {
-            least + i: most for i, (some, most) in enumerate(zip(some.tolist(), most.tolist(), strict=True)) if some
-        }
+        return {least + i: most[i] for i in range(len(some)) if some[i]}
 
     @cached_property
     def window(self) -> tuple[int, int] | None:
@@ -103,13 +98,13 @@ class Observed:
         return self._nearly_all(0)
 
     def _nearly_all(self, axis: int) -> Tensor:
-        known, opened = self.known.sum(axis), self.known_open.sum(axis)
+        known, opened = counts(self.known, axis), counts(self.known_open, axis)
         return (10 * opened >= 9 * known) & (known > 0)
 
     @cached_property
     def per_row(self) -> Tensor:
         """How many open keys each query has, (Q,)."""
-        return self.known_open.sum(1)
+        return counts(self.known_open, 1)
 
     @cached_property
     def usual(self) -> int:
@@ -126,16 +121,8 @@ class Observed:
 
     def in_blocks(self, size: int) -> "Observed":
         """Which blocks of `size` queries and keys are open for the most part, and which are known at all."""
-        edges = [torch.arange(0, length + size, size).clamp_max(length) for length in (self.queries, self.keys)]
-        corners = [sums[edges[0]][:, edges[1]] for sums in self._sums]
-        opened, known = (part.diff(dim=0).diff(dim=1) for part in corners)
+        opened, known = (_in_blocks(cells, size) for cells in (self.known_open, self.known))
         return Observed(2 * opened > known, known > 0)
-
-    @cached_property
-    def _sums(self) -> tuple[Tensor, Tensor]:
-        """How many cells above and left of each corner are open and known, and known, (Q + 1, K + 1)."""
-        both = (torch.nn.functional.pad(cells.int(), (1, 0, 1, 0)) for cells in (self.known_open, self.known))
-        return tuple(cells.cumsum(0).cumsum(1) for cells in both)
 
     @cached_property
     def starts(self) -> list[int]:
@@ -155,3 +142,24 @@ class Observed:
         """The positions of queries from which on some key is seen no more."""
         lost = (self.open[:-1] & ~self.open[1:] & self.known[1:] & self.known[:-1]).any(1)
         return (lost.nonzero().flatten() + 1 + self.first).tolist()
+
+
+def _along_diagonals(cells: Tensor) -> Tensor:
+    """How many of some cells, boolean (Q, K), lie at each distance of key and query, (Q + K - 1,), the past first."""
+    queries, keys = cells.shape
+    wide = torch.nn.functional.pad(cells.byte(), (queries - 1, 1)).flatten()
+    aligned = torch.nn.functional.pad(wide, (0, queries)).view(queries, -1)  # each row one place further right
+    return counts(aligned[:, : queries + keys - 1], 0)
+
+
+def _in_blocks(cells: Tensor, size: int) -> Tensor:
+    """How many of some cells, boolean (Q, K), lie in each block of `size` queries and keys; the last may be smaller."""
+    right, below = (-length % size for length in cells.shape[::-1])
+    whole = torch.nn.functional.pad(cells.byte(), (0, right, 0, below))
+    rows = counts(whole.view(-1, size, whole.shape[1]), 1)
+    return rows.view(len(rows), -1, size).sum(2)
+
+
+def counts(cells: Tensor, axis: int) -> Tensor:
+    """How many of some cells, booleans or bytes of 0 and 1, are True along an axis. NumPy takes a tenth of the time."""
+    return torch.from_numpy(cells.numpy().view("uint8").sum(axis=axis, dtype="uint32").astype("int64"))

@@ -9,7 +9,7 @@ import torch
 
 from attnviz.core.masks.base import Mask
 from attnviz.core.masks.known import in_same
-from attnviz.core.masks.observed import Observed
+from attnviz.core.masks.observed import Observed, counts
 from attnviz.core.masks.pen import Expression, Pen
 from attnviz.core.parameters import numbers_of, parameter
 
@@ -49,8 +49,8 @@ class Documents(Mask):
     def fits(cls, seen: Observed) -> Iterator[Mask]:
         """From where a query does not see the one before it; and from where it sees little of what that one sees."""
         yield cls(_lengths(seen.starts, seen.keys))
-        shared = (seen.known_open[1:] & seen.known_open[:-1]).sum(1)
-        apart = 2 * shared < seen.known_open[:-1].sum(1)
+        shared = counts(seen.known_open[1:] & seen.known_open[:-1], 1)
+        apart = 2 * shared < seen.per_row[:-1]
         yield cls(_lengths((apart.nonzero().flatten() + 1 + seen.first).tolist(), seen.keys))
 
     def code(self, pen: Pen) -> Expression:

@@ -9,7 +9,7 @@ import torch
 from attnviz.core.errors import MaskError
 from attnviz.core.masks.base import Mask
 from attnviz.core.masks.known import within
-from attnviz.core.masks.observed import Observed
+from attnviz.core.masks.observed import Observed, counts
 from attnviz.core.masks.pen import GRID, PREDICATE, ROW, Expression, Pen
 from attnviz.core.parameters import numbers_of, parameter
 
@@ -56,7 +56,7 @@ class Padding(Mask):
     def fits(cls, seen: Observed) -> Iterator[Mask]:
         """What no query sees at the end, or at the start; once more where a single cell is open there."""
         for most in (0, 1) if seen.queries > 5 else (0,):
-            used = (seen.known_open.sum(0) > most).nonzero().flatten()
+            used = (counts(seen.known_open, 0) > most).nonzero().flatten()
             if len(used) and used[-1] < seen.keys - 1:
                 yield cls((int(used[-1]) + 1,))
             if len(used) and used[0] > 0:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from attnviz.core.masks.base import Mask
 from attnviz.core.masks.known import within
-from attnviz.core.masks.observed import Observed
+from attnviz.core.masks.observed import Observed, counts
 from attnviz.core.masks.pen import Expression, Pen
 from attnviz.core.parameters import parameter
 
@@ -32,7 +32,7 @@ class Prefix(Mask):
     def fits(cls, seen: Observed) -> Iterator[Mask]:
         """Of cells that something else would have closed: the first keys that are open to most."""
         told = seen.known.any(0)
-        closed = (2 * seen.known_open.sum(0) <= seen.known.sum(0)) & told
+        closed = (2 * counts(seen.known_open, 0) <= counts(seen.known, 0)) & told
         length = int(closed.int().argmax()) if closed.any() else seen.keys
         while length and not told[length - 1]:
             length -= 1

@@ -1,0 +1,63 @@
+"""Ways to mend a mask, each tried on the mask itself: what is offered gives the mask that was meant."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from attnviz.core.explain import Explanation, Judgement, words
+
+STAY = " The cells that are named beside it stay wrong."
+ANEW = "No change of the whole mask mends it: make it anew, and check it again."
+
+
+def off_by_one(first: int) -> str:
+    """What makes a causal mask whose first query stands at a position."""
+    where = f", as query 0 stands at position {first} (K - Q)" if first else ""
+    return f"It is off by one: tril(diagonal={first}) is open, triu(diagonal={first + 1}) blocked{where}."
+
+
+def block_future(queries: int, keys: int) -> str:
+    """What blocks the future, where the last query stands at the last key."""
+    return off_by_one(max(0, keys - queries)).replace("It is off by one", "Block them")
+
+
+def remedy(values: Tensor, grids: Sequence[Tensor], judgement: Judgement) -> str:
+    """What mends a mistake in a whole mask; what it does not mend is said.
+
+    Args:
+        values: the mask as it was given.
+        grids: the different ones of it, (Q, K), True = may attend.
+    """
+    mistake, least = judgement.mistake, judgement.differing
+    if mistake == "shifted":
+        hides = all(one.kind.is_causal for one in judgement.found)
+        return off_by_one(judgement.found[0].reading.seen.first) if hides else words.FIXES[mistake]
+    if mistake == "wrong-axis":
+        return words.FIXES[mistake]
+    turned = [grid.mT if mistake == "transposed" else ~grid for grid in grids]
+    pairs = list(zip(turned, judgement.found, strict=True))
+    if sum(int((mended ^ one.grid()).sum()) for mended, one in pairs) <= least:
+        fix = words.FIXES[mistake].replace("~mask", _opposite(values))
+        return f"{fix}{STAY}" if least else fix
+    if sum(int((mended & _of_padding(one) ^ one.grid()).sum()) for mended, one in pairs) <= least:
+        fix = f"Its padding is right: turn the rest alone, {_code(mistake)}, before padding is joined to it."
+        return f"{fix}{STAY}" if least else fix
+    return ANEW
+
+
+def _of_padding(one: Explanation) -> Tensor:
+    """The cells of a grid that padding leaves open."""
+    padding = one.reading.padding
+    return torch.ones_like(one.wrong) if padding is None else padding.grid(*one.wrong.shape)
+
+
+def _code(mistake: str) -> str:
+    return "with ~" if mistake == "inverted" else "with .mT"
+
+
+def _opposite(values: Tensor) -> str:
+    """The opposite of a mask as code, by what it holds."""
+    if values.dtype is torch.bool:
+        return "~mask"
+    return "1 - mask" if bool(((values == 0) | (values == 1)).all()) else "torch.where(mask < 0, 0.0, -torch.inf)"

@@ -1,0 +1,59 @@
+"""Whether the outputs of a run are numbers: NaN equals nothing, never moves, and so would hide every leak."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from attnviz.core.amounts import counted
+from attnviz.core.display import shown
+from attnviz.core.errors import NotFiniteError
+from attnviz.core.record import Record, Step
+
+NAN_MASK = "0 * -inf is NaN, so make it with torch.where or masked_fill"
+BEFORE = "look at what comes before it: an empty row of an earlier layer, or numbers too large for their type"
+AFTER = "look at what comes after it, such as a division by 0 or numbers too large for their type"
+
+
+def odd_rows(output: Tensor) -> Tensor:
+    """Positions of an output (n, d) that hold NaN or +inf, boolean (n,); -inf rules a word out, unless all are."""
+    return (output.isnan() | (output == torch.inf)).any(-1) | (output == -torch.inf).all(-1)
+
+
+def check_finite(record: Record, output: Tensor, length: int, labels: list[str]) -> None:
+    """Refuse a run whose outputs, (n, d), are no numbers at one of the first `length` positions, which are no padding.
+
+    Raises:
+        NotFiniteError: with the first position, the first step that is not finite, and the likely cause.
+    """
+    rows = odd_rows(output)[:length].nonzero().flatten().tolist()
+    if rows:
+        kind = "NaN" if output[rows[0]].isnan().any() else "infinite"
+        more = f" and at {counted(len(rows) - 1, 'other position')}" if len(rows) > 1 else ""
+        cause = next(filter(None, map(_cause, record.steps)), f"all attention is finite, so {AFTER}")
+        where = f"position {rows[0]} “{shown(labels[rows[0]])}”{more}"
+        raise NotFiniteError(f"The output is {kind} at {where}, so nothing can be compared: {cause}.")
+
+
+def _cause(step: Step) -> str:
+    """The first tensor of a step that is not finite, with its place and a way to mend it; empty if all are."""
+    return next(_causes(step), "")
+
+
+def _causes(step: Step) -> Iterator[str]:
+    for bias in (one for one in step.scoring.bias if isinstance(one, Tensor)):
+        if not bool(bias.isfinite().all()):
+            query, key = (~bias.isfinite()).nonzero()[0, -2:].tolist()
+            kind = "NaN" if bias.isnan().any() else "an infinite number"
+            yield f"the mask of {step.site} holds {kind}, first at query {query} key {key} ({NAN_MASK})"
+    for name in ("query", "key", "value"):
+        tensor = getattr(step, name)
+        if not bool(tensor.isfinite().all()):
+            head, position = (~tensor.isfinite()).nonzero()[0, 1:3].tolist()
+            yield f"the {name} of {step.site}, head {head}, position {position}, is the first; {BEFORE}"
+    if bool((step.logsumexp == -torch.inf).any()):
+        head, query = (step.logsumexp == -torch.inf).nonzero()[0, 1:].tolist()
+        yield f"query {query} has no key left in {step.site}, head {head}, and softmax makes NaN of such a row"
+    if not bool(step.logsumexp.isfinite().all()):
+        head, query = (~step.logsumexp.isfinite()).nonzero()[0, 1:].tolist()
+        yield f"scores of {step.site}, head {head}, query {query}, are too large for their type"
