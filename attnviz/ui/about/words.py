@@ -16,7 +16,7 @@ HOW_LEARNED, TRAINED_ON, SIZES = "How it learned", "What it was trained on", "Si
 NAMED = "{name} · {title}"
 CURVE = (
     "The held-out score is the share of {of}. It went from {first:.1%}, untrained, to {score:.1%} in {steps:,} steps. "
-    "The dots are the steps whose weights were kept: choose one as the training step above."
+    "The dots are the steps whose weights were kept: Compare and Learn show the model at them."
 )
 LOSS = (
     "The training loss is the mean surprise at a next word, in nats (cross-entropy), over the steps since the point "

@@ -227,6 +227,9 @@ if (!window.attnvizWalk) {
       if (spoken.textContent === text) spoken.textContent = "";
     }
   };
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => setTimeout(() => {  // charts have their colors
+    window.dispatchEvent(new PopStateEvent("popstate"));  // from the server: the link is opened once more
+  }, 100));
   const phone = matchMedia("(max-width: 640px)");
   const folds = document.getElementsByClassName("fold");
   const unfold = () => {  // on a phone the line "Settings" shows the model, too; a page without that line shows it always
