@@ -74,7 +74,8 @@ def lead(text: str) -> None:
 
 def quiet(*texts: str) -> None:
     """Remarks beside a picture: one element, however many they are, as every one costs time at each click."""
-    st.html("".join(block_html(text, "quiet") for text in texts))
+    if texts:
+        st.html("".join(block_html(text, "quiet") for text in texts))
 
 
 def details_html(title: str, inside: str) -> str:
