@@ -1,5 +1,6 @@
 """What is known of a model before its weights are read: its configuration, what it is for, its class and tokenizer."""
 
+import json
 from inspect import signature
 from pathlib import Path
 from typing import Any, Literal
@@ -101,26 +102,61 @@ def _reads_text(model: type) -> bool:
 
 
 def _tokenizer(folder: Path, name: str) -> Any:
-    """The tokenizer, tried once.
+    """The tokenizer as transformers makes it, a fast one or one written in Python, tried once.
 
     Raises:
-        InputError: if there is none, or none that knows places in the text.
+        InputError: if there is none, or a file that it is made from is missing.
         AttnvizError: if it cannot be read.
     """
     from transformers import AutoTokenizer
 
-    if not any((folder / one).is_file() for one in files.VOCABULARIES):
-        raise InputError(f"{faults.name(name)} has no tokenizer (tokenizer.json); choose a model that has one.")
+    files_there = {path.name for path in folder.iterdir()}
+    if not files_there & files.TOKENIZER:
+        raise InputError(f"{faults.name(name)} has no tokenizer. {ADD_TOKENIZER}")
+    kind = _tokenizer_class(folder)
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        kind = type(tokenizer)
         pieces = tokenizer("A test.")["input_ids"]
     except BaseException as error:  # a tokenizer written in Rust panics past Exception
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
+        if missing := _missing(kind, files_there):
+            raise _without_tokenizer(name, kind, missing) from None
         raise AttnvizError(f"The tokenizer of {faults.name(name)} cannot be used: {faults.first(error)}") from None
-    if not tokenizer.is_fast:
-        what = "is a slow one, which does not know the places of tokens in the text"
-        raise InputError(f"The tokenizer of {faults.name(name)} {what}; choose a model with a tokenizer.json.")
+    if missing := _missing(kind, files_there):
+        raise _without_tokenizer(name, kind, missing)
     if not pieces:
         raise AttnvizError(f"The tokenizer of {faults.name(name)} finds no token in 'A test.'; it is damaged.")
     return tokenizer
+
+
+ADD_TOKENIZER = (
+    'Add it to the folder: AutoTokenizer.from_pretrained("the model that it was made from").save_pretrained(folder).'
+)
+
+
+def _without_tokenizer(name: str, kind: type, missing: str) -> InputError:
+    return InputError(f"{faults.name(name)} has no tokenizer: a {kind.__name__} needs {missing}. {ADD_TOKENIZER}")
+
+
+def _tokenizer_class(folder: Path) -> Any:
+    """The class that a folder names for its tokenizer; None if it names none that transformers has."""
+    import transformers
+
+    try:
+        named = json.loads((folder / files.TOKENIZER_CONFIG).read_text(encoding="utf-8"))["tokenizer_class"]
+        return getattr(transformers, named, None)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def _missing(kind: Any, files_there: set[str]) -> str:
+    """A file without which transformers makes an empty vocabulary in silence; "" if none is missing."""
+    if kind is None or files.FAST in files_there:
+        return ""
+    needed = {*kind.vocab_files_names.values()} & files.VOCABULARIES
+    if needed and not files_there & (needed | files.SENTENCEPIECE):
+        return " or ".join(sorted(needed))
+    both = files.MERGES in needed and not files_there & files.SENTENCEPIECE
+    return files.MERGES if both and files.MERGES not in files_there else ""

@@ -237,13 +237,10 @@ class Pieces(Sequence):
         return self.count
 
     def __getitem__(self, id: int) -> str:
-        """A piece; one that is only part of a letter by its name, one that has no name by its number."""
+        """A piece as text; see `reading.name_of`."""
         if not 0 <= id < self.count:
             raise IndexError(id)
-        text = self.tokenizer.decode([id])
-        if text and "\N{REPLACEMENT CHARACTER}" not in text:
-            return text
-        return str(self.tokenizer.convert_ids_to_tokens(id) or f"#{id}")
+        return reading.name_of(self.tokenizer, id)
 
 
 def _shifted(loaded: Loaded, sentence: Sentence) -> Sentence:

@@ -322,7 +322,7 @@ def test_a_damaged_tokenizer_is_said(story, tmp_path, text):
     assert "The tokenizer of" in refusal(folder)
 
 
-def test_a_tokenizer_that_panics_or_is_slow_is_said(story, monkeypatch):
+def test_a_tokenizer_that_panics_is_said(story, monkeypatch):
     """A panic in Rust is no Exception; an interrupt of the app is not taken for one."""
 
     class PanicException(BaseException):
@@ -338,15 +338,6 @@ def test_a_tokenizer_that_panics_or_is_slow_is_said(story, monkeypatch):
 
     tokenizer(PanicException("index out of bounds\nsomewhere"))
     assert "cannot be used: index out of bounds somewhere." in refusal(story)
-
-    class Slow:
-        is_fast = False
-
-        def __call__(self, text):
-            return {"input_ids": [1]}
-
-    tokenizer(Slow())
-    assert "is a slow one" in refusal(story)
 
     tokenizer(KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
