@@ -43,7 +43,17 @@ def as_text(before: Record | None, after: Record) -> list[str]:
 def _one(before: Record | None, after: Record, sentence: int) -> list[str]:
     asked = {"before": before, "sentence": sentence}
     if after.labels is not None:
-        return _table("label", metrics.labels(after, **asked), before)
+        return _table("label", metrics.labels(after, **asked), before, "number" if metrics.is_number(after) else "")
+    if metrics.labels_tokens(after):
+        return columns(
+            [
+                ("position", "token", "label", "probability"),
+                *(
+                    (one.position, shown(one.token), shown(one.word), f"{one.probability:.3f}")
+                    for one in metrics.predicted_words(after, sentence=sentence)
+                ),
+            ]
+        )
     if metrics.fills_in(after):
         blanks = [(place, metrics.next_words(after, place, **asked)) for place in after.prediction.blanks[sentence]]
         parts = [[f"at position {place}:", *_table("word", words, before)] for place, words in blanks]
@@ -56,9 +66,11 @@ def _one(before: Record | None, after: Record, sentence: int) -> list[str]:
     return [f"before: {_written(before.prediction.written[sentence])}", f"after:  {text}"]
 
 
-def _table(what: str, found: Sequence[NextWord], before: Record | None) -> list[str]:
+def _table(what: str, found: Sequence[NextWord], before: Record | None, measure: str = "") -> list[str]:
     if before is None:
-        return columns([(what, "probability"), *((shown(one.word), f"{one.probability:.3f}") for one in found)])
+        return columns(
+            [(what, measure or "probability"), *((shown(one.word), f"{one.probability:.3f}") for one in found)]
+        )
     rows = ((shown(one.word), _number(one.before), f"{one.probability:.3f}") for one in found)
     return columns([(what, "before", "after"), *rows])
 
@@ -109,8 +121,12 @@ def _said(record: Record, sentence: int) -> Any:
     if record.vectors is not None:
         return {"similarity": [_json(one) for one in metrics.similarity(record)[sentence].tolist()]}
     if record.labels is not None:
+        measure = "number" if metrics.is_number(record) else "probability"
+        return [{"label": one.word, measure: one.probability} for one in metrics.labels(record, sentence=sentence)]
+    if metrics.labels_tokens(record):
         return [
-            {"label": one.word, "probability": one.probability} for one in metrics.labels(record, sentence=sentence)
+            {"position": one.position, "token": one.token, "label": one.word, "probability": one.probability}
+            for one in metrics.predicted_words(record, sentence=sentence)
         ]
     if metrics.fills_in(record):
         blanks = record.prediction.blanks[sentence]

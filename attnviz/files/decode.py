@@ -1,7 +1,7 @@
 """A record from a JSON object and tensors, which may be of anybody: everything is checked."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
@@ -12,7 +12,7 @@ from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.masks import Mask
 from attnviz.core.modifiers import Bias
 from attnviz.core.patches import SIDE, Patches
-from attnviz.core.record import Prediction, Record, Step
+from attnviz.core.record import LabelKind, Prediction, Record, Step
 from attnviz.core.scoring import Scoring
 from attnviz.core.shapes import check_broadcast
 from attnviz.core.tap import BiasBesideSink, MaskBesideSink
@@ -64,6 +64,8 @@ def _record(kept: _Kept, said: dict[str, Any]) -> Record:
     read = targets or sentences
     _check(len({len(one.tokens) for one in sentences} | {0}) == 2, "its texts are not of one length")
     labels = _if_there(said["labels"], lambda given: (tuple(map(_text, given[0])), kept.get(given[1], 2)))
+    label_kind = said.get("label_kind", "one")
+    _check(label_kind in get_args(LabelKind), "its labels are read in no known way")
     _check(said["precision"] in ("", *PRECISIONS), "its numbers are of no known precision")
     _check(not labels or labels[1].shape == (len(read), len(labels[0])), "its labels do not fit its texts")
     return Record(
@@ -78,6 +80,8 @@ def _record(kept: _Kept, said: dict[str, Any]) -> Record:
             said["prediction"], lambda given: _prediction(kept, given, (len(read), len(read[0].tokens)))
         ),
         labels=labels,
+        label_kind=label_kind,
+        pooling=_text(said.get("pooling", "")),
         vectors=kept.get(said["vectors"], 2),
         read_only=bool(said["read_only"]),
         unseen=_if_there(said["unseen"], _text),
@@ -197,7 +201,9 @@ def _prediction(kept: _Kept, said: dict[str, Any], places: tuple[int, int]) -> P
     inside = blanks is None or (len(blanks) == places[0] and all(n < places[1] for one in blanks for n in one))
     written = tuple(map(_text, said["written"]))
     _check(inside and len(written) in (0, places[0]), "its prediction is of other texts")
-    return Prediction(logits, vocabulary, written, blanks, _whole(said["others"]))
+    classes = said.get("classes", False)
+    _check(isinstance(classes, bool) and (blanks is not None or not classes), "its labels are of no positions")
+    return Prediction(logits, vocabulary, written, blanks, _whole(said["others"]), classes)
 
 
 def _if_there(value: Any, read: Callable[[Any], Any]) -> Any:

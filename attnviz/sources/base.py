@@ -24,8 +24,10 @@ TASKS = {
     "next": "predicts the next token",
     "fill": "fills in blanks",
     "labels": "classifies",
+    "tokens": "labels each token",
     "write": "writes a text",
     "vectors": "sentence embeddings",
+    "states": "gives hidden states",
 }
 
 CLASSES: dict[str, type["Source"]] = {}
@@ -37,7 +39,9 @@ class Facts:
     """What a model says of itself, where nothing of it was measured here.
 
     Attributes:
-        task: "next" token, "fill" in a blank, "labels", "write" another text, or "vectors".
+        task: "next" token, "fill" in a blank, "labels" of a text or of its "tokens", "write" another text, "vectors" of
+            texts, or hidden "states" alone.
+        detail: what belongs to the task: how a vector is made, how labels are read, which head is not shown.
         made_of: the name of its class.
         parameters: how many numbers were learned.
         vocabulary: for how many tokens it has vectors.
@@ -58,6 +62,7 @@ class Facts:
     device: torch.device
     commit: str | None
     labels: tuple[str, ...] = ()
+    detail: str = ""
 
     @property
     def number_type(self) -> str:
@@ -66,8 +71,8 @@ class Facts:
 
     @property
     def does(self) -> str:
-        """What it says, in two or three words."""
-        return TASKS[self.task]
+        """What it says, in a few words."""
+        return TASKS[self.task] + (f" ({self.detail})" if self.detail else "")
 
     @property
     def words(self) -> int:

@@ -9,7 +9,7 @@ from torch import nn
 
 from attnviz.core.amounts import size
 from attnviz.core.errors import AttnvizError, InputError
-from attnviz.sources.huggingface import building, checks, faults, files, hub, memory, opening, tapped, trial
+from attnviz.sources.huggingface import building, checks, embedding, faults, files, hub, memory, opening, tapped, trial
 from attnviz.sources.huggingface.hub import Place, Progress
 from attnviz.sources.huggingface.loaded import Loaded, Trial
 from attnviz.sources.huggingface.turns import Turns
@@ -57,12 +57,13 @@ def _load(place: Place, held: checks.Weights, room: Room) -> Loaded:
     """What is done by one thread at a time."""
     folder, name = place.folder, place.name
     config, task, kind, tokenizer = opening.read(folder, name)
+    pooling = embedding.of_folder(folder)
     dense, why = _made_full(config)
     plan = _plan(kind, config, held, name)
     longest, limit = _limited(_longest(plan, tokenizer), dense, why)
     room.reserve(_numbers(plan) * max(_on(device, held.dtype).itemsize for device in memory.devices()))
     device, dtype = _device(plan, held.dtype, longest, name, room)
-    model = _model(kind, folder, config, dtype, name, UNREAD if task == "vectors" else ()).to(device)
+    model = _model(kind, folder, config, dtype, name, UNREAD if task in ("vectors", "states") else ()).to(device)
     taken = tapped.use_on(model)
     return Loaded(
         model=model,
@@ -81,7 +82,9 @@ def _load(place: Place, held: checks.Weights, room: Room) -> Loaded:
         size=sum(one.nbytes for one in (*model.parameters(), *model.buffers())),
         vocabulary=_vocabulary(plan, name),
         limit=limit,
-        labels=tuple(map(str, (model.config.id2label or {}).values())) if task == "labels" else (),
+        labels=opening.labels(config, config.num_labels) if task in ("labels", "tokens") else (),
+        detail=opening.detail(config, task, pooling),
+        pooling=pooling,
         trial=Trial(),
     )
 

@@ -6,10 +6,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 from attnviz.core.errors import AttnvizError, InputError
-from attnviz.sources.huggingface import building, checks, faults, files
+from attnviz.core.record import LabelKind
+from attnviz.sources.huggingface import building, checks, embedding, faults, files
 
-Task = Literal["next", "fill", "labels", "write", "vectors"]
-"""What a model says: the next token, what a mask hides, a label, another text, or only vectors."""
+Task = Literal["next", "fill", "labels", "tokens", "write", "vectors", "states"]
+"""What a model says: the next token, what a mask hides, a label of a text or of each token, another text, vectors of
+texts, or nothing that is shown but its hidden states."""
+
+NEXT_SENTENCE = ("the second text follows the first", "the second text is another one")
+"""Labels of models that were trained to tell whether two texts belong together, by their ids."""
 
 
 def check(folder: Path, name: str) -> None:
@@ -21,7 +26,37 @@ def check(folder: Path, name: str) -> None:
 def read(folder: Path, name: str) -> tuple[Any, Task, Any, Any]:
     """What is known without the weights: configuration, task, class, tokenizer."""
     config = _config(folder, name)
-    return config, *_class(config, name), _tokenizer(folder, name)
+    return config, *_class(config, name, embedding.of_folder(folder)), _tokenizer(folder, name)
+
+
+def label_kind(config: Any) -> LabelKind:
+    """How the logits of a model that classifies are read, as the pipeline of transformers does.
+
+    A cross-encoder of sentence-transformers with one class names its activation instead.
+    """
+    activation = (getattr(config, "sentence_transformers", None) or {}).get("activation_fn")
+    activation = activation or getattr(config, "sbert_ce_default_activation_function", None) or ""
+    if config.problem_type == "regression" or (config.num_labels == 1 and activation.endswith("Identity")):
+        return "number"
+    return "several" if config.problem_type == "multi_label_classification" else "one"
+
+
+def labels(config: Any, count: int) -> tuple[str, ...]:
+    """The names of the classes of a model that classifies, by their ids."""
+    if _made(config).endswith("ForNextSentencePrediction"):
+        return NEXT_SENTENCE
+    names = config.id2label or {}
+    return tuple(str(names.get(i, i)) for i in range(count))
+
+
+def detail(config: Any, task: Task, pooling: embedding.Pooling) -> str:
+    """What belongs to a task, in a few words: how labels are read, how vectors are made, which head is not shown."""
+    if task == "vectors":
+        return str(pooling) + ("" if pooling.named else ", no pooling named")
+    if task == "states":
+        return f"the head of {_made(config)} is not shown"
+    kinds = {"several": "several labels at once", "number": "regression"}
+    return kinds.get(label_kind(config), "") if task == "labels" else ""
 
 
 def _config(folder: Path, name: str) -> Any:
@@ -38,12 +73,12 @@ def _config(folder: Path, name: str) -> Any:
         raise AttnvizError(f"config.json of {faults.name(name)} does not fit a {kind}: {faults.first(error)}") from None
 
 
-def _class(config: Any, name: str) -> tuple[Task, Any]:
+def _class(config: Any, name: str, pooling: embedding.Pooling) -> tuple[Task, Any]:
     """What a model is for, and its class for that."""
     import transformers
 
     made = _made(config)
-    task, auto = _task(config)
+    task, auto = _task(config, pooling.named)
     model = auto and auto._model_mapping.get(type(config), None)
     if isinstance(model, tuple | list):
         model = next((one for one in model if one.__name__ == made), model[0])
@@ -65,8 +100,12 @@ def _has_both(config: Any) -> bool:
     return bool(getattr(config, "is_encoder_decoder", False))
 
 
-def _task(config: Any) -> tuple[Task | None, Any]:
-    """What a model is for, and the automatic class for that; None twice if it does not read text."""
+def _task(config: Any, pooled: bool) -> tuple[Task | None, Any]:
+    """What a model is for, and the automatic class for that; None twice if it does not read text.
+
+    Args:
+        pooled: its folder says how a vector of a sentence is made.
+    """
     import transformers
     from transformers.models.auto import modeling_auto as names
 
@@ -80,8 +119,15 @@ def _task(config: Any) -> tuple[Task | None, Any]:
     fills = fills and kind not in ("electra", "funnel")  # which tell replaced tokens
     if any(hasattr(config, f"{sense}_config") for sense in ("vision", "audio", "image")):
         return None, None
+    if pooled:
+        text = kind in names.MODEL_FOR_TEXT_ENCODING_MAPPING_NAMES
+        return "vectors", transformers.AutoModelForTextEncoding if text else transformers.AutoModel
     if among("FOR_SEQUENCE_CLASSIFICATION_"):
         return "labels", transformers.AutoModelForSequenceClassification
+    if among("FOR_NEXT_SENTENCE_PREDICTION_"):
+        return "labels", transformers.AutoModelForNextSentencePrediction
+    if among("FOR_TOKEN_CLASSIFICATION_"):
+        return "tokens", transformers.AutoModelForTokenClassification
     if _has_both(config) and (among("FOR_SEQ_TO_SEQ_CAUSAL_LM_") or among("")):
         return "write", transformers.AutoModelForSeq2SeqLM
     if among("FOR_CAUSAL_LM_"):
@@ -90,7 +136,7 @@ def _task(config: Any) -> tuple[Task | None, Any]:
         return "fill", transformers.AutoModelForMaskedLM
     if among("FOR_TEXT_ENCODING_"):
         return "vectors", transformers.AutoModelForTextEncoding
-    return "vectors", transformers.AutoModel
+    return "vectors" if not made or among("") else "states", transformers.AutoModel
 
 
 def _reads_text(model: type) -> bool:

@@ -63,11 +63,6 @@ def hidden(given: Any) -> Tensor:
     return found[-1] if found else given.last_hidden_state
 
 
-def means(output: Tensor, sentences: tuple[Sentence, ...]) -> Tensor:
-    """The mean of each sentence's vectors without its padding, (B, d_model), as sentence-transformers takes it."""
-    return torch.stack([row[: one.length].mean(0) for row, one in zip(output, sentences, strict=True)])
-
-
 def written(
     loaded: Loaded, edits: Edits, read: dict[str, Tensor], lengths: tuple[int, ...]
 ) -> tuple[Tensor, tuple[int, ...]]:

@@ -15,7 +15,7 @@ from attnviz.core.kept import Kept
 from attnviz.core.record import Prediction, Record
 from attnviz.core.tokens import Sentence, Token
 from attnviz.sources.base import Source
-from attnviz.sources.huggingface import faults, hub, loading, memory, reading, running
+from attnviz.sources.huggingface import faults, hub, loading, memory, opening, reading, running
 from attnviz.sources.huggingface.hub import Progress
 from attnviz.sources.huggingface.loaded import Known, Loaded
 from attnviz.tokenizers.vocabulary import UNK
@@ -212,12 +212,18 @@ class HuggingFace(Source):
     ) -> dict[str, Any]:
         """The prediction, the labels or the vectors of a record, by what the model is for."""
         known = self.known
+        if known.task == "states":
+            return {}
         if known.task == "vectors":
-            return {"vectors": running.means(output, sentences)}
+            return {"vectors": known.pooling(output, sentences), "pooling": str(known.pooling)}
         logits = given.logits.float().cpu()
         if known.task == "labels":
-            names = known.config.id2label
-            return {"labels": (tuple(str(names.get(i, i)) for i in range(logits.shape[-1])), logits)}
+            names = opening.labels(known.config, logits.shape[-1])
+            return {"labels": (names, logits), "label_kind": opening.label_kind(known.config)}
+        if known.task == "tokens":
+            places = tuple(tuple(range(one.length)) for one in sentences)
+            names = opening.labels(known.config, logits.shape[-1])
+            return {"prediction": Prediction(logits, names, blanks=places, classes=True)}
         blanks = None
         if known.task == "fill":
             mask = known.tokenizer.mask_token_id

@@ -17,7 +17,7 @@ from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.setting import choice
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import block, plain, quiet
-from attnviz.words import quoted, quoted_token, turned
+from attnviz.words import label_value, quoted, quoted_token, turned
 
 MOST_LARGE = 110
 """Characters of a prediction that is written large: more take two lines in the place of one, so that nothing moves."""
@@ -47,6 +47,9 @@ def said(record: Record, position: int, sentence: int) -> Said | None:
 
     A model that fills in blanks predicts nothing where there are none.
     """
+    if metrics.is_number(record):
+        number = metrics.labels(record, sentence=sentence)[0].probability
+        return Said("label", words.NUMBER, label_value(record, number))
     if record.labels is not None:
         return Said("label", words.LABEL, *_first(metrics.labels(record, sentence=sentence)))
     if record.prediction is None:
@@ -58,7 +61,8 @@ def said(record: Record, position: int, sentence: int) -> Said | None:
     if fills and not record.prediction.blanks[sentence]:
         return Said("")
     token = quoted_token(record.read[sentence].tokens[position].text, position)
-    title = (words.FILLED_WORD if fills else words.NEXT_WORD).format(token=token)
+    title = words.TOKEN_LABEL if metrics.labels_tokens(record) else words.FILLED_WORD if fills else words.NEXT_WORD
+    title = title.format(token=token)
     return Said("word", title, *_first(metrics.next_words(record, position, sentence=sentence, count=1)))
 
 
