@@ -65,7 +65,7 @@ def load(name: str = DEFAULT, *, report: Callable[[Any], bool | None] | None = N
 
 def is_named(source: Source) -> bool:
     """Whether `load` makes a source by its name in any process: one that ships with attnviz, or one of Hugging Face."""
-    return type(source) is SOURCES.get(source.id) or bool(source.facts and source.provenance == "pretrained")
+    return type(source) is SOURCES.get(source.id) or bool(source.facts and source.provenance in base.HUGGING_FACE)
 
 
 def chosen(source: Source) -> dict[str, Any]:
@@ -78,7 +78,7 @@ def chosen(source: Source) -> dict[str, Any]:
 
 
 def _huggingface(name: str, report: Callable[[Any], bool | None] | None, settings: dict[str, object]) -> Source:
-    from attnviz.sources.huggingface.hub import Canceled
+    from attnviz.sources.huggingface.hub import Canceled, is_path
     from attnviz.sources.huggingface.source import HuggingFace, fetch
 
     if settings:
@@ -88,6 +88,8 @@ def _huggingface(name: str, report: Callable[[Any], bool | None] | None, setting
     except Canceled:
         raise
     except AttnvizError as error:
+        if is_path(name):
+            raise
         near = did_you_mean(name, SOURCES)
         raise type(error)(f"{error}{near} The models that ship with attnviz are: {', '.join(SOURCES)}.") from None
 

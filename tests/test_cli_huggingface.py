@@ -223,7 +223,7 @@ def test_a_model_says_of_itself_what_it_is(run, folder):
 
     parameters = sum(one.numel() for one in api.load(folder("BertForSequenceClassification")).loaded.model.parameters())
     for part in (
-        "BertForSequenceClassification (pretrained)\n",
+        "BertForSequenceClassification (from a folder)\n",
         "what it does: classifies\n",
         "float32 on cpu",
         "16 tokens",

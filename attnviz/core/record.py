@@ -163,7 +163,7 @@ class Record:
     Attributes:
         sentences: the batch, padded to one length.
         source: the name of what ran.
-        provenance: where its weights come from: "random", "constructed", "trained here" or "pretrained".
+        provenance: where its weights come from: "random", "constructed", "trained here", "pretrained" ...
         edits: what was changed.
         steps: one per attention call, in the order of the calls.
         output: the last hidden states, (B, n, d_model); of the decoder where there is one.

@@ -17,8 +17,11 @@ from attnviz.core.tokens import Sentence
 from attnviz.sources.cards import Card
 from attnviz.tokenizers.vocabulary import UNK
 
-PROVENANCES = ("trained here", "constructed", "random", "pretrained", "your own")
+PROVENANCES = ("trained here", "constructed", "random", "pretrained", "from a folder", "your own")
 """Where weights come from; sources are listed in this order."""
+
+HUGGING_FACE = ("pretrained", "from a folder")
+"""Those of models of transformers, which load by their name or their folder."""
 
 TASKS = {
     "next": "predicts the next token",
@@ -50,6 +53,7 @@ class Facts:
         dtype, device: of the weights.
         commit: of the files, if they came from a hub.
         labels: the names of its classes, if it classifies.
+        notes: what else a person should know of how it was loaded.
     """
 
     task: str
@@ -63,6 +67,7 @@ class Facts:
     commit: str | None
     labels: tuple[str, ...] = ()
     detail: str = ""
+    notes: tuple[str, ...] = ()
 
     @property
     def number_type(self) -> str:
@@ -212,6 +217,7 @@ class Source(ABC):
             *([("why no longer", known.limit)] if known.limit else []),
             ("kept as", f"{known.number_type} on {known.device}"),
             ("from", f"commit {known.commit}" if known.commit else "files on this machine"),
+            *(("note", note) for note in known.notes),
         ]
 
     def check_targets(self, targets: tuple[Sentence, ...]) -> None:

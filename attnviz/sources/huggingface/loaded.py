@@ -52,6 +52,7 @@ class Known(Facts):
         keeps_own_attention: it computes attention in its own code (eager), so the tap does not reach it.
         size: bytes of its weights and buffers.
         trial: what its first runs showed of its attention.
+        provenance: "pretrained", or "from a folder", of which nobody says more.
         pooling: how a vector of a sentence is made.
     """
 
@@ -61,6 +62,7 @@ class Known(Facts):
     keeps_own_attention: bool
     size: int
     trial: Trial
+    provenance: str = "pretrained"
     pooling: Pooling = Pooling()
 
     @property

@@ -53,14 +53,16 @@ class HuggingFace(Source):
     model: str
     known: Known = field(init=False, repr=False, compare=False)
 
-    provenance = "pretrained"
-
     def __post_init__(self):
         object.__setattr__(self, "known", _loaded(self.model).known)
 
     @property
     def name(self) -> str:
         return self.known.name
+
+    @property
+    def provenance(self) -> str:
+        return self.known.provenance
 
     @property
     def id(self) -> str:

@@ -263,7 +263,7 @@ def test_pickle_is_not_read(story, tmp_path):
     folder = fake_hub.copy(story, tmp_path / "other")
     (folder / files.ONE).rename(folder / "pytorch_model.bin")
 
-    assert "no weights as pickle" in refusal(folder)
+    assert "holds its weights as pickle (pytorch_model.bin), which can run code" in refusal(folder)
 
 
 @pytest.mark.parametrize("shard", ["../model.safetensors", "none.safetensors", 3])

@@ -46,9 +46,9 @@ def loads(monkeypatch) -> Counter[str]:
     """How often each model is read, by its name."""
     loads, build = Counter(), building.build
 
-    def counted(model, folder, config, dtype):
+    def counted(model, folder, *rest):
         loads[str(folder)] += 1
-        return build(model, folder, config, dtype)
+        return build(model, folder, *rest)
 
     monkeypatch.setattr(building, "build", counted)
     return loads
