@@ -51,7 +51,12 @@ def load(
     checks.layers(found, held, name)
     with building.alone():
         loaded = _load(place, held, room)
-    return trial.tried(loaded)
+    try:
+        return trial.tried(loaded)
+    except AttnvizError as error:
+        if opening.has_senses(loaded.config) and not isinstance(error, InputError):
+            raise opening.not_of_text(f"{faults.name(name)} ({loaded.made_of})") from error
+        raise
 
 
 def _load(place: Place, held: checks.Weights, room: Room) -> Loaded:

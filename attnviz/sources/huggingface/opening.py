@@ -84,10 +84,19 @@ def _class(config: Any, name: str, pooling: embedding.Pooling) -> tuple[Task, An
         model = next((one for one in model if one.__name__ == made), model[0])
     who = f"{faults.name(name)} ({made or config.model_type})"
     if model is None or not _reads_text(model):
-        raise InputError(f"{who} does not read text alone: attnviz shows language models.")
+        raise not_of_text(who)
     if _has_both(config) and auto is transformers.AutoModel:
         raise InputError(f"{who} has a decoder but no head that writes; choose one that has.")
     return task, model
+
+
+def has_senses(config: Any) -> bool:
+    """Whether a model has parts for images or sounds; its first run tells whether it reads text without them."""
+    return any(hasattr(config, f"{sense}_config") for sense in ("vision", "audio", "image"))
+
+
+def not_of_text(who: str) -> InputError:
+    return InputError(f"{who} does not read text alone: attnviz shows language models.")
 
 
 def _made(config: Any) -> str:
@@ -117,8 +126,9 @@ def _task(config: Any, pooled: bool) -> tuple[Task | None, Any]:
 
     fills = kind in names.MODEL_FOR_MASKED_LM_MAPPING_NAMES and made.endswith("ForPreTraining")
     fills = fills and kind not in ("electra", "funnel")  # which tell replaced tokens
-    if any(hasattr(config, f"{sense}_config") for sense in ("vision", "audio", "image")):
-        return None, None
+    if has_senses(config):
+        reads = among("FOR_IMAGE_TEXT_TO_TEXT_") and not _has_both(config)
+        return ("next", transformers.AutoModelForImageTextToText) if reads else (None, None)
     if pooled:
         text = kind in names.MODEL_FOR_TEXT_ENCODING_MAPPING_NAMES
         return "vectors", transformers.AutoModelForTextEncoding if text else transformers.AutoModel

@@ -5,6 +5,7 @@ import json
 import pytest
 import torch
 import transformers
+import zoo
 from families import TAPPED
 from test_source import TEXTS, words
 from torch.testing import assert_close
@@ -12,6 +13,7 @@ from torch.testing import assert_close
 import attnviz
 from attnviz import ablation, figures, metrics, tables
 from attnviz.core.edits import Edits, Site
+from attnviz.core.errors import InputError
 from attnviz.files import read, save
 from attnviz.sources.huggingface import embedding, source
 from attnviz.sources.huggingface.source import HuggingFace
@@ -224,3 +226,43 @@ def test_an_embedding_model_made_of_a_decoder_gives_vectors(tmp_path):
 
     assert record.prediction is None
     assert_close(record.vectors[1], by_hand(tmp_path, TEXTS[1], "lasttoken"), rtol=1e-4, atol=1e-5)
+
+
+# Models that read images beside text
+
+PARTS = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8}
+PARTS |= {"intermediate_size": 48, "max_position_embeddings": 96, "vocab_size": zoo.VOCABULARY}
+PARTS |= {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+EYES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+EYES |= {"image_size": 16, "patch_size": 8}
+DEEP = {"hidden_size": 16, "depth": 1, "num_heads": 2, "intermediate_size": 16, "out_hidden_size": 32, "patch_size": 8}
+AXES = {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 1, 1]}}
+WITH_EYES = {
+    "Gemma3": (PARTS | {"sliding_window": 4}, EYES),
+    "Llava": (PARTS | {"model_type": "llama"}, EYES | {"model_type": "clip_vision_model"}),
+    "Qwen2_5_VL": (PARTS | AXES, DEEP),
+}
+
+
+@pytest.mark.parametrize("family", WITH_EYES)
+def test_a_model_that_reads_text_without_an_image_is_shown(tmp_path, family):
+    """Held to its own eager attention: its configuration having a part for images says nothing of it."""
+    text, vision = WITH_EYES[family]
+    config = getattr(transformers, f"{family}Config")(text_config=text, vision_config=vision)
+    torch.manual_seed(0)
+    getattr(transformers, f"{family}ForConditionalGeneration")(config).save_pretrained(tmp_path)
+    zoo.tokenizer().save_pretrained(tmp_path)
+
+    assert zoo.opened(tmp_path) == ("works", "")
+    assert HuggingFace(str(tmp_path)).facts.task == "next"
+
+
+def test_a_model_that_needs_an_image_is_refused(tmp_path):
+    """Its first run fails without it."""
+    text, vision = transformers.BertConfig(**TAPPED["Bert"]), transformers.ViTConfig(**TAPPED["ViT"])
+    config = transformers.VisionTextDualEncoderConfig.from_vision_text_configs(vision, text, projection_dim=8)
+    transformers.VisionTextDualEncoderModel(config).save_pretrained(tmp_path)
+    zoo.tokenizer().save_pretrained(tmp_path)
+
+    with pytest.raises(InputError, match="does not read text alone"):
+        HuggingFace(str(tmp_path))
