@@ -46,6 +46,14 @@ class Place:
     files: tuple[File, ...] = ()
 
     @property
+    def title(self) -> str:
+        """The name as it is shown: of a folder its own, never its path; of a checkpoint that of its training, too."""
+        if self.kind != "folder":
+            return self.name
+        path = Path(self.name).expanduser().absolute()
+        return f"{path.name} ({path.parent.name})" if folders.CHECKPOINT.fullmatch(path.name) else path.name
+
+    @property
     def size(self) -> int:
         """Bytes still to be fetched."""
         return sum(file.size for file in self.files)

@@ -78,7 +78,7 @@ def _load(place: Place, held: checks.Weights, room: Room) -> Loaded:
         turns=Turns(model),
         tokenizer=tokenizer,
         config=model.config,
-        name=name,
+        name=place.title,
         commit=place.commit,
         task=task,
         dtype=dtype,

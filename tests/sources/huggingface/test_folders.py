@@ -12,6 +12,7 @@ from test_tasks import by_hand, pooled
 from torch.testing import assert_close
 
 import attnviz
+from attnviz import cases, figures
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.sources.huggingface import source
 from attnviz.sources.huggingface.source import HuggingFace
@@ -174,3 +175,35 @@ def test_weights_of_a_folder_are_called_that(tmp_path):
 
     assert record.provenance == "from a folder"
     assert CAUTIONS[record.provenance] == "weights from a folder"
+
+
+# Names
+
+
+@pytest.mark.parametrize(
+    ("path", "title"),
+    [("bert", "bert"), ("run-7/checkpoint-500", "checkpoint-500 (run-7)"), ("run-7/best", "best")],
+)
+def test_a_folder_is_called_by_its_own_name(tmp_path, path, title):
+    """In figures, files and tables no path of this machine stands."""
+    record = attnviz.analyze(TEXT, str(write(tmp_path / path)))
+
+    assert record.source == title
+    figure = figures.head(record, record.sites[0], 0)
+    assert title in figure.title
+    assert tmp_path.name not in f"{figure.title} {figure.description} {figure.name} {figure.chart.to_dict()}"
+
+
+def test_a_folder_that_moved_is_given_to_verify(tmp_path, monkeypatch):
+    """A file keeps its name, not its path; what it says is the way that works."""
+    folder, file = write(tmp_path / "first" / "tiny"), tmp_path / "case.attn"
+    cases.save(TEXT, file, str(folder))
+    assert tmp_path.name.encode() not in file.read_bytes()
+    folder.rename(tmp_path / "second")
+
+    with pytest.raises(InputError, match=r"of the folder './tiny', which is not here\. Say where it stands now"):
+        cases.verify(file)
+    assert cases.verify(file, attnviz.load(str(tmp_path / "second"))).same
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "second").rename(tmp_path / "tiny")
+    assert cases.verify(file).same
