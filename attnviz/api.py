@@ -95,26 +95,39 @@ def _huggingface(name: str, report: Callable[[Any], bool | None] | None, setting
 
 
 def analyze(
-    text: str | Sequence[str], source: Source | str = DEFAULT, edits: Edits = Edits(), **settings: object
+    text: str | Sequence[str],
+    source: Source | str = DEFAULT,
+    edits: Edits = Edits(),
+    *,
+    target: str | Sequence[str] | None = None,
+    **settings: object,
 ) -> Record:
     """Cut a text, or several as one padded batch, into tokens and run a source on them.
 
     Args:
+        text: one, line breaks and all, or a list of several.
         source: a source, or the name of one to load with `settings`.
         edits: what to change about the attention.
+        target: of an encoder-decoder, what its decoder reads instead of what it writes: a translation of one's own,
+            without a start token; of several texts a list.
 
     Raises:
-        InputError: if a text has no tokens, or the edits name a head that the source does not have.
+        InputError: if a text has no tokens, there is a `target` for a model that writes no other text, or the edits
+            name a head that the source does not have.
     """
-    texts = [text] if isinstance(text, str) else list(text)
-    if wrong := [one for one in texts if not isinstance(one, str)]:
+    texts, wanted = ([one] if isinstance(one, str) else list(one or ()) for one in (text, target))
+    if wrong := [one for one in (*texts, *wanted) if not isinstance(one, str)]:
         raise InputError(f"A text is a string, and several are a list of strings; given {quoted(wrong[0])}.")
     if isinstance(source, str):
         source = load(source, **settings)
     elif settings:
         raise InputError(f"The setting '{next(iter(settings))}' comes too late: the source is made already.")
     _check_heads(source, edits)
-    return source.run(source.tokenize(texts), edits)
+    if target is None:
+        return source.run(source.tokenize(texts), edits)
+    if len(wanted) != len(texts):
+        raise InputError(f"There are {len(texts)} texts and {len(wanted)} targets; give one target for each text.")
+    return source.run(source.tokenize(texts), edits, source.tokenize_targets(wanted))
 
 
 def predicted(sentence: Sentence) -> list[str]:

@@ -262,8 +262,10 @@ def step_by_step(record: Record, *, before: Record | None = None, sentence: int 
     least = f"{quoted(one.word)} {percent(one.probability)}, {where} {quoted_token(one.token, one.position)}"
     what, word = ("blank", "word") if metrics.fills_in(record) else ("token", "next word")
     what, word = ("token", "label") if metrics.labels_tokens(record) else (what, word)
+    ended = metrics.cut(record, sentence=sentence)
+    ended = f" The text was cut after {ended} tokens." if ended else ""
     each = f"1 {what}" if len(now) == 1 else f"each of {len(now)} {what}s"
-    text = f"{where.capitalize()} {each}, the most probable {word}. The least sure: {least}."
+    text = f"{where.capitalize()} {each}, the most probable {word}. The least sure: {least}.{ended}"
     if before is None:
         return text
     old = metrics.predicted_words(before, sentence=sentence)

@@ -19,7 +19,9 @@ def check(source: Source, before: Record | None, after: Record) -> None:
     if after.labels is after.vectors is after.prediction is None:
         raise InputError(f"'{source.name}' says nothing, its weights are {source.provenance}; choose another --model.")
     if after.vectors is not None and before is None and len(after.sentences) == 1:
-        raise InputError(f"'{source.name}' gives a sentence a vector: give several, one on each line, or a change.")
+        raise InputError(
+            f"'{source.name}' gives a sentence a vector: give several, one on each line with --lines, or a change."
+        )
     if metrics.fills_in(after) and not any(after.prediction.blanks):
         raise InputError(f"'{source.name}' fills in {source.mask_token}; write that in the place of a word.")
 
@@ -60,10 +62,10 @@ def _one(before: Record | None, after: Record, sentence: int) -> list[str]:
         return [line for i, part in enumerate(parts) for line in (*([""] if i else ()), *part)] or ["(no blank)"]
     if not after.targets:
         return _table("word", metrics.next_words(after, last(after, sentence), **asked), before)
-    text = _written(after.prediction.written[sentence])
+    text = _written(after, sentence)
     if before is None:
         return [text]
-    return [f"before: {_written(before.prediction.written[sentence])}", f"after:  {text}"]
+    return [f"before: {_written(before, sentence)}", f"after:  {text}"]
 
 
 def _table(what: str, found: Sequence[NextWord], before: Record | None, measure: str = "") -> list[str]:
@@ -96,9 +98,11 @@ def _moved(before: Record, after: Record) -> list[tuple[int, str]]:
     return [(number, f"{far:.4f}") for number, far in enumerate(metrics.shift(before, after).tolist(), 1)]
 
 
-def _written(text: str) -> str:
-    """A text that a model wrote; one without a word is said to be none."""
-    return " ".join(shown(word) for word in text.split()) or "(nothing)"
+def _written(record: Record, sentence: int) -> str:
+    """A text that a model wrote; one without a word is said to be none, and one that was cut to be that."""
+    text = " ".join(shown(word) for word in record.prediction.written[sentence].split()) or "(nothing)"
+    cut = metrics.cut(record, sentence=sentence)
+    return f"{text} (cut after {cut} tokens)" if cut else text
 
 
 # As JSON

@@ -121,7 +121,9 @@ class Prediction:
     Attributes:
         logits: (B, n, vocabulary).
         vocabulary: the words by their ids.
-        written: what an encoder-decoder wrote, one text per sentence; empty for a model that only predicts.
+        written: what an encoder-decoder wrote, or was given as its target, one text per sentence; else empty.
+        cut: of each written text the number of tokens after which it was cut, 0 where the model itself ended it; empty
+            where none was cut.
         blanks: of a model that fills in what is hidden, the positions of the blanks of each sentence: there the logits
             are of what stands at a position, not after it. None for a model that predicts what comes next.
         others: for how many words the last one stands, in a file that kept the most probable ones alone.
@@ -134,6 +136,7 @@ class Prediction:
     blanks: tuple[tuple[int, ...], ...] | None = None
     others: int = 0
     classes: bool = False
+    cut: tuple[int, ...] = ()
 
     def probabilities(self, position: int, *, sentence: int = 0) -> Tensor:
         """The probability of each word after a position, float64, (vocabulary,)."""

@@ -77,6 +77,8 @@ def drawing_of(record: Record, before: Record | None, sentence: int, style: Styl
     rows = _kept(every, compared)
     columns = _fitting(rows, compared, record, style.colors) if rows else []
     lines = [*_notes(rows, every, compared), *subtitles(record, style)]
+    if ended := metrics.cut(record, sentence=sentence):
+        lines.insert(0, f"the text was cut after {ended} tokens")
     marks = {at: axes.CHOSEN if compared and differs(row) else axes.QUIET for at, row in enumerate(rows)}
     names = [str(i) for i, _, _ in rows]
     return bars.picture(names, columns, title_of(record), lines, style.colors, length=LENGTH, marks=marks)

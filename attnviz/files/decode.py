@@ -203,7 +203,9 @@ def _prediction(kept: _Kept, said: dict[str, Any], places: tuple[int, int]) -> P
     _check(inside and len(written) in (0, places[0]), "its prediction is of other texts")
     classes = said.get("classes", False)
     _check(isinstance(classes, bool) and (blanks is not None or not classes), "its labels are of no positions")
-    return Prediction(logits, vocabulary, written, blanks, _whole(said["others"]), classes)
+    cut = tuple(map(_whole, said.get("cut", [])))
+    _check(len(cut) in (0, len(written)), "other texts are cut than were written")
+    return Prediction(logits, vocabulary, written, blanks, _whole(said["others"]), classes, cut)
 
 
 def _if_there(value: Any, read: Callable[[Any], Any]) -> Any:

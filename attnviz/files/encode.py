@@ -150,6 +150,7 @@ def _prediction(prediction: Prediction, kept: Tensors, whole: bool) -> dict[str,
         "blanks": prediction.blanks and [list(one) for one in prediction.blanks],
         "others": prediction.others,
         "classes": prediction.classes,
+        "cut": list(prediction.cut),
         "logits": kept.put("prediction.logits", prediction.logits),
     }
 

@@ -18,6 +18,7 @@ from attnviz.metrics.predictions import (
     NOT_A_NUMBER,
     NextWord,
     PredictedWord,
+    cut,
     fills_in,
     is_number,
     labels,

@@ -24,6 +24,11 @@ def is_number(record: Record) -> bool:
     return record.labels is not None and record.label_kind == "number"
 
 
+def cut(record: Record, *, sentence: int = 0) -> int:
+    """The number of tokens after which a written text was cut; 0 where the model itself ended it."""
+    return record.prediction.cut[sentence] if record.prediction and record.prediction.cut else 0
+
+
 def predicting(record: Record) -> Prediction:
     """What the model says.
 

@@ -220,6 +220,16 @@ class Source(ABC):
             *(("note", note) for note in known.notes),
         ]
 
+    def tokenize_targets(self, texts: list[str]) -> tuple[Sentence, ...]:
+        """What its decoder reads of texts that a person gives as its targets, for `run`.
+
+        Raises:
+            InputError: if it writes no other text, or takes none of a person.
+        """
+        if not self.writes:
+            raise InputError(f"'{self.name}' writes no other text, so it takes no target.")
+        raise InputError(f"'{self.name}' takes a target as tokens alone: give `run` its sentences.")
+
     def check_targets(self, targets: tuple[Sentence, ...]) -> None:
         """Raises: InputError: if there are `targets` for a model that writes no other text."""
         if targets and not self.writes:

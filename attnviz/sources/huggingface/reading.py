@@ -1,6 +1,8 @@
 """Text to tokens by a model's own tokenizer, each with its place in the text."""
 
 from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from attnviz.core.display import without_surrogates
@@ -177,6 +179,34 @@ def _words(names: list[str], places: list[tuple[int, int]]) -> Iterator[int]:
         continued |= (blanks and not name.startswith(BLANK)) or (ends and bool(before) and not before.endswith("</w>"))
         word, before, place = word + (not continued), name, here
         yield word
+
+
+def targets(tokenizer: Any, texts: list[str], start: int) -> tuple[Sentence, ...]:
+    """Texts in the language that an encoder-decoder writes, as its decoder reads them: without an end, from a start
+    token on."""
+    rows = sentences(_for_targets(tokenizer), texts)
+    begin = Token(str(tokenizer.convert_ids_to_tokens(start)), start, 0, 0, special=True)
+    pad = rows[0].tokens[-1]
+    shifted = []
+    for row in rows:
+        tokens = row.tokens[: row.length]
+        ends = tokens[-1].special and tokens[-1].start == tokens[-1].end
+        shifted.append((begin, *(tokens[:-1] if ends else tokens)))
+    longest = max(map(len, shifted))
+    return tuple(
+        Sentence(row.text, one + (replace(pad, special=True),) * (longest - len(one)), len(one))
+        for row, one in zip(rows, shifted, strict=True)
+    )
+
+
+def _for_targets(tokenizer: Any) -> Any:
+    """The tokenizer for what a model writes: Marian has another vocabulary for that, NLLB other special tokens."""
+    if not hasattr(tokenizer, "_switch_to_target_mode"):
+        return tokenizer
+    other = deepcopy(tokenizer)  # the one that all runs share stays as it is
+    other._switch_to_target_mode()
+    other._in_target_context_manager = True  # else each call switches back
+    return other
 
 
 def written(tokenizer: Any, ids: list[list[int]], lengths: tuple[int, ...]) -> tuple[Sentence, ...]:

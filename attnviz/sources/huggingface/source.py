@@ -136,6 +136,21 @@ class HuggingFace(Source):
                 raise InputError(f"The token {quoted(token.text)} has the number {token.id:,}; {has}. Leave it out.")
         return sentences
 
+    def tokenize_targets(self, texts: list[str]) -> tuple[Sentence, ...]:
+        """What the decoder reads of texts in the language that it writes: its start token, then their tokens.
+
+        Raises:
+            InputError: if the model writes no other text, or reads fewer tokens.
+        """
+        if not self.writes:
+            return super().tokenize_targets(texts)
+        with faults.unforeseen(self.name, "given this target"):
+            sentences = reading.targets(self.known.tokenizer, texts, running.begins_with(self.loaded.model))
+        lengths = [sentence.length for sentence in sentences]
+        if self.known.longest is not None and max(lengths) > self.known.longest:
+            raise TooLong(lengths, self.known.longest, f"{self.name} writes up to {self.known.longest:,}. Shorten it.")
+        return sentences
+
     def checksum(self) -> str:
         return checksum.of(self.loaded.model.state_dict())
 
@@ -173,19 +188,19 @@ class HuggingFace(Source):
     def _record(
         self, loaded: Loaded, sentences: tuple[Sentence, ...], edits: Edits, targets: tuple[Sentence, ...]
     ) -> Record:
-        read = running.inputs(sentences, loaded)
+        read, cut = running.inputs(sentences, loaded), ()
         lengths = tuple(sentence.length for sentence in sentences)
         if loaded.task == "write" and targets:
             read["decoder_input_ids"] = running.inputs(targets, loaded)["input_ids"]
         elif loaded.task == "write":
-            ids, counts = running.written(loaded, edits, read, lengths)
+            ids, counts, cut = running.written(loaded, edits, read, lengths)
             targets = reading.written(loaded.tokenizer, ids.tolist(), counts)
             read["decoder_input_ids"] = ids
         elif loaded.task == "labels" and loaded.config.is_encoder_decoder:
             targets = tuple(_shifted(loaded, sentence) for sentence in sentences)
         given, steps = running.watched(loaded, edits, read, lengths)
         output = running.hidden(given).float().cpu()
-        says = self._says(given, output, sentences, targets)
+        says = self._says(given, output, sentences, targets, cut)
         known = {"read_only": self.read_only is not None, "unseen": self.unseen}
         return Record(sentences, self.name, self.provenance, edits, steps, output, targets, **known, **says)
 
@@ -210,7 +225,12 @@ class HuggingFace(Source):
                 raise InputError(f"{what}, and {size(free)} are free here. Shorten it.")
 
     def _says(
-        self, given: Any, output: Tensor, sentences: tuple[Sentence, ...], targets: tuple[Sentence, ...]
+        self,
+        given: Any,
+        output: Tensor,
+        sentences: tuple[Sentence, ...],
+        targets: tuple[Sentence, ...],
+        cut: tuple[int, ...],
     ) -> dict[str, Any]:
         """The prediction, the labels or the vectors of a record, by what the model is for."""
         known = self.known
@@ -231,7 +251,8 @@ class HuggingFace(Source):
             mask = known.tokenizer.mask_token_id
             blanks = tuple(tuple(i for i, t in enumerate(one.tokens) if t.id == mask) for one in sentences)
         written = tuple(target.text for target in targets)
-        return {"prediction": Prediction(logits, Pieces(known.tokenizer, logits.shape[-1]), written, blanks)}
+        words, cut = Pieces(known.tokenizer, logits.shape[-1]), cut if any(cut) else ()
+        return {"prediction": Prediction(logits, words, written, blanks, cut=cut)}
 
 
 @dataclass(frozen=True)

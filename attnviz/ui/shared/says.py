@@ -56,7 +56,9 @@ def said(record: Record, position: int, sentence: int) -> Said | None:
         return None
     if record.prediction.written:
         title = words.TRANSLATION if record.source.startswith("translator") else words.OUTPUT_TEXT
-        return Said("text", title, record.prediction.written[sentence] or words.NOTHING)
+        ended = metrics.cut(record, sentence=sentence)
+        detail = words.CUT.format(count=ended) if ended else ""
+        return Said("text", title, record.prediction.written[sentence] or words.NOTHING, detail)
     fills = metrics.fills_in(record)
     if fills and not record.prediction.blanks[sentence]:
         return Said("")

@@ -189,6 +189,7 @@ ALL, NONE, INVERT = "all", "none", "invert"
 
 NOTHING, NO_NUMBERS = "(nothing)", "the probabilities are not numbers"
 LABEL, TRANSLATION, OUTPUT_TEXT = "Predicted label", "Translation", "Output text"
+CUT = "(cut after {count} tokens)"
 NUMBER, TOKEN_LABEL = "Predicted number", "Predicted label of {token}"
 NEXT_WORD, FILLED_WORD = "Predicted next word after {token}", "Predicted word in place of {token}"
 NO_BLANK = "There is no blank in the sentence for the model to fill in."

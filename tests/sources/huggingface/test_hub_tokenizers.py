@@ -6,10 +6,14 @@ from pathlib import Path
 
 import pytest
 import sentencepiece
+import torch
 import transformers
 from families import build
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
+import attnviz
+from attnviz import figures
+from attnviz.core.edits import Site
 from attnviz.core.errors import InputError
 from attnviz.sources.huggingface import opening, reading
 from attnviz.sources.huggingface.source import HuggingFace, Pieces
@@ -64,7 +68,7 @@ def test_a_folder_with_sentencepiece_alone_is_opened(tmp_path, family):
 
 def marian(folder: Path) -> None:
     shared = train(folder / "source.spm")
-    shared += [piece for piece in train(folder / "target.spm") if piece not in shared]
+    shared += [piece for piece in train(folder / "target.spm", model_type="char") if piece not in shared]
     ids = {"</s>": 0, "<unk>": 1} | {piece: i for i, piece in enumerate(shared[3:], 2)}
     (folder / "vocab.json").write_text(json.dumps(ids | {"<pad>": len(ids)}))
 
@@ -204,3 +208,108 @@ def test_a_predicted_byte_is_called_by_its_number():
 
     assert [pieces[id] for id in tokenizer("ä")["input_ids"]] == ["<0xC3>", "<0xA4>"]
     assert pieces[tokenizer("a")["input_ids"][0]] == "a"
+
+
+# Special tokens that are typed, and prompts of several lines
+
+
+@pytest.mark.parametrize("family", ["Llama", "XLMRoberta"])
+@pytest.mark.parametrize("typed", ["<s>the cat", "<s>the cat</s>", "the cat</s>", "the <s> cat", "the cat"])
+def test_a_special_token_that_is_typed_is_special_and_is_not_added_again(tmp_path, family, typed):
+    """As a chat template writes it; between words it stands where it was typed."""
+    folder_with(family, tmp_path)
+    tokenizer = opening._tokenizer(tmp_path, family)
+    (text,) = reading.sentences(tokenizer, [typed])
+    names = [tokenizer.convert_ids_to_tokens(token.id) for token in text.tokens]
+
+    assert all(token.special == (name in ("<s>", "</s>")) for token, name in zip(text.tokens, names, strict=True))
+    assert names[:2] != ["<s>", "<s>"]
+    assert names[-2:] != ["</s>", "</s>"]
+    placed = [token for token in text.tokens if token.special and token.start < token.end]
+    assert [typed[token.start : token.end] for token in placed] == [name for name in ("<s>", "</s>") if name in typed]
+    framed = tokenizer.convert_tokens_to_ids(["<s>"]), tokenizer.convert_tokens_to_ids(["</s>"])
+    own = tokenizer(typed)["input_ids"]
+    ids = [token.id for token in text.tokens]
+    assert [id for id in ids if [id] not in framed] == [id for id in own if [id] not in framed]
+
+
+def test_a_mask_and_an_unknown_word_are_words(tmp_path):
+    """They stand for one: hiding special tokens does not hide them."""
+    tokenizer = opening._tokenizer(folder_with("XLMRoberta", tmp_path), "model")
+    (text,) = reading.sentences(tokenizer, ["the <mask> 它"])
+
+    assert [token.special for token in text.tokens] == [True, *[False] * (len(text.tokens) - 2), True]
+
+
+def test_a_prompt_keeps_its_line_breaks(tmp_path):
+    """One text is one text, with transformers' ids."""
+    folder = folder_with("Llama", tmp_path)
+    prompt = "the cat\nsat\n\non the mat"
+    record = attnviz.analyze(prompt, str(folder))
+
+    assert len(record.sentences) == 1
+    own = transformers.AutoTokenizer.from_pretrained(folder)
+    assert [token.id for token in record.sentences[0].tokens] == own(prompt)["input_ids"]
+
+
+# Targets
+
+
+@pytest.mark.parametrize("family", ["T5", "Bart", "Marian"])
+def test_a_target_is_read_as_transformers_reads_labels(tmp_path, family):
+    """From the start token on; each text of a batch its own, and the logits are the model's."""
+    if family == "Marian":
+        build(family, vocab_size=400).save_pretrained(tmp_path)
+        python_tokenizer("MarianTokenizer", tmp_path)
+    elif family == "T5":
+        folder_with(family, tmp_path)
+    else:
+        build(family, vocab_size=400).save_pretrained(tmp_path)
+        train(tmp_path / "sentencepiece.bpe.model", unk_id=0, bos_id=1, eos_id=2)
+        settings = {"tokenizer_class": "XLMRobertaTokenizer"}
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    texts, targets = ["the cat sat", "a dog"], ["the house", "the cat sat on the mat"]
+    record = attnviz.analyze(texts, str(tmp_path), target=targets)
+    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path, attn_implementation="eager").eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path)
+
+    for sentence, (text, target) in enumerate(zip(texts, targets, strict=True)):
+        read = tokenizer(text, text_target=target, return_tensors="pt")
+        with torch.inference_mode():
+            expected = model(input_ids=read["input_ids"], labels=read["labels"], output_attentions=True)
+        length = record.targets[sentence].length
+        assert length == read["labels"].shape[1]
+        logits = record.prediction.logits[sentence, :length]
+        torch.testing.assert_close(logits, expected.logits[0], rtol=1e-3, atol=1e-4)
+        cross = record.step(Site("cross", 1)).weights(0, sentence=sentence)[
+            :length, : record.sentences[sentence].length
+        ]
+        torch.testing.assert_close(cross, expected.cross_attentions[1][0, 0], rtol=1e-3, atol=1e-5)
+    assert record.prediction.written == tuple(targets)
+    assert record.prediction.cut == ()
+
+
+def test_a_target_that_does_not_fit_is_refused(tmp_path):
+    """Of a model that writes no other text, or as many as there are texts."""
+    folder_with("Llama", tmp_path / "llama")
+    with pytest.raises(InputError, match="writes no other text, so it takes no target"):
+        attnviz.analyze("the cat", str(tmp_path / "llama"), target="the dog")
+    with pytest.raises(InputError, match="There are 1 texts and 2 targets"):
+        attnviz.analyze("the cat", target=["le chat", "le chien"])
+
+
+def test_a_text_that_is_cut_says_so(tmp_path):
+    """Of a model that has no end to write."""
+    record = attnviz.analyze("the cat", str(folder_with("T5", tmp_path)))
+
+    assert record.prediction.cut == (63,)
+    assert "The text was cut after 63 tokens." in figures.step_by_step(record).description
+    assert attnviz.analyze("the black cat sleeps").prediction.cut == ()
+
+
+def test_the_translator_takes_a_translation():
+    """The words that are given stand at its decoder's rows."""
+    record = attnviz.analyze("the black cat sleeps", target="le chat dort")
+
+    assert record.targets[0].labels == ("<sos>", "le", "chat", "dort")
+    assert len(record.tokens(Site("cross", 0))[0]) == 4
