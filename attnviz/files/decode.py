@@ -63,11 +63,8 @@ def _record(kept: _Kept, said: dict[str, Any]) -> Record:
     _check(0 < len(steps) == len({step.site for step in steps}), "it has no attention, or a layer twice")
     read = targets or sentences
     _check(len({len(one.tokens) for one in sentences} | {0}) == 2, "its texts are not of one length")
-    labels = _if_there(said["labels"], lambda given: (tuple(map(_text, given[0])), kept.get(given[1], 2)))
-    label_kind = said.get("label_kind", "one")
-    _check(label_kind in get_args(LabelKind), "its labels are read in no known way")
     _check(said["precision"] in ("", *PRECISIONS), "its numbers are of no known precision")
-    _check(not labels or labels[1].shape == (len(read), len(labels[0])), "its labels do not fit its texts")
+    places = len(read), len(read[0].tokens)
     return Record(
         sentences=sentences,
         source=_text(said["source"]),
@@ -76,11 +73,8 @@ def _record(kept: _Kept, said: dict[str, Any]) -> Record:
         steps=steps,
         output=kept.get(said["output"], 3),
         targets=targets,
-        prediction=_if_there(
-            said["prediction"], lambda given: _prediction(kept, given, (len(read), len(read[0].tokens)))
-        ),
-        labels=labels,
-        label_kind=label_kind,
+        prediction=_if_there(said["prediction"], lambda given: _prediction(kept, given, places)),
+        **_labels(kept, said, len(read)),
         pooling=_text(said.get("pooling", "")),
         vectors=kept.get(said["vectors"], 2),
         read_only=bool(said["read_only"]),
@@ -89,6 +83,15 @@ def _record(kept: _Kept, said: dict[str, Any]) -> Record:
         patches=_patches(kept, said.get("patches"), len(sentences)),
         findings=tuple(map(_text, said.get("findings", []))),
     )
+
+
+def _labels(kept: _Kept, said: dict[str, Any], batch: int) -> dict[str, Any]:
+    """The labels, and how they are read: as those of one class where a file does not say."""
+    labels = _if_there(said["labels"], lambda given: (tuple(map(_text, given[0])), kept.get(given[1], 2)))
+    _check(not labels or labels[1].shape == (batch, len(labels[0])), "its labels do not fit its texts")
+    kind = said.get("label_kind", "one")
+    _check(kind in get_args(LabelKind), "its labels are read in no known way")
+    return {"labels": labels, "label_kind": kind}
 
 
 def _patches(kept: _Kept, said: dict[str, Any] | None, batch: int) -> Patches | None:

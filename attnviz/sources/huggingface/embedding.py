@@ -11,7 +11,7 @@ from torch import Tensor
 
 from attnviz.core.tokens import Sentence
 
-MODULES, POOLING = "modules.json", "1_Pooling/config.json"
+MODULES = "modules.json"
 MODES: dict[str, tuple[str, Callable[[Tensor], Tensor]]] = {
     "cls": ("first token", lambda rows: rows[0]),
     "mean": ("mean of tokens", lambda rows: rows.mean(0)),

@@ -25,7 +25,7 @@ VOCABULARIES = SENTENCEPIECE | frozenset(
 )
 """Files from which transformers makes tokenizers: its classes name them."""
 TOKENIZER = VOCABULARIES | {TOKENIZER_CONFIG, "special_tokens_map.json", "added_tokens.json"}
-BESIDE = frozenset({CONFIG, "generation_config.json"})
+BESIDE = frozenset({CONFIG, "generation_config.json", "modules.json", "1_Pooling/config.json"})
 LARGEST_TEXT = 100_000_000
 """Bytes of a file that is not weights."""
 DIGEST = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")

@@ -10,6 +10,8 @@ from attnviz.sources.huggingface import faults, files
 ADAPTER = "adapter_config.json"
 CHECKPOINT = re.compile(r"checkpoint-(\d+)")
 PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
+OF_TRAINER = ("training_args.bin", "optimizer.pt", "scheduler.pt", "scaler.pt")
+"""Pickles that `Trainer` writes beside weights."""
 OTHERS = {".h5": "TensorFlow", ".msgpack": "Flax", ".onnx": "ONNX", ".gguf": "GGUF"}
 """Weights of other libraries, by the endings of their files."""
 IN_PYTHON = "or load it in Python and give that model to attnviz.capture(model)"
@@ -42,47 +44,57 @@ def of_files(name: str, names: Iterable[str], folder: Path | None = None, what: 
     """
     names = sorted(names)
     who = f"{what or ('The folder' if folder else '')} {faults.name(name)}".strip()
-    auto = made if made.isidentifier() else "AutoModel"
-    if ADAPTER in names:
-        base, head = _base(folder)
-        return (
-            f"{who} holds an adapter (LoRA) for {faults.name(base)}, not a whole model. Merge it: "
-            f'PeftModel.from_pretrained({head}.from_pretrained("{base}"), "{name}")'
-            '.merge_and_unload().save_pretrained("merged"), save the tokenizer there, too, and give that folder.'
-        )
+    gguf = next((one for one in names if one.endswith(".gguf")), "")
+    pickled = next((one for one in names if one.endswith(PICKLED) and one not in OF_TRAINER), "")
     others = {library for one in names for ending, library in OTHERS.items() if one.endswith(ending)}
-    pickled = [one for one in names if one.endswith(PICKLED) and one not in ("training_args.bin", "optimizer.pt")]
-    pickled = [one for one in pickled if one not in ("scheduler.pt", "scaler.pt")]
-    if "GGUF" in others:
-        file = next(one for one in names if one.endswith(".gguf"))
-        place = str(Path(name).parent) if what else name
-        return (
-            f"{who} holds weights as GGUF, which attnviz does not read. Convert it, with `pip install gguf`: "
-            f'AutoModelForCausalLM.from_pretrained("{place}", gguf_file="{file}").save_pretrained("converted"), '
-            "save the tokenizer there in the same way, and give that folder."
-        )
-    if files.CONFIG in names and pickled:
-        return (
-            f"{who} holds its weights as pickle ({pickled[0]}), which can run code: attnviz does not open it. If you "
-            f'trust it, convert it: transformers.{auto}.from_pretrained("{name}").save_pretrained("converted"), '
-            "save the tokenizer there, too, and give that folder."
-        )
-    if others:
-        library = " and ".join(sorted(others))
-        return (
-            f"{who} holds weights of {library} alone, which attnviz does not read. Choose a version with "
-            f"model.safetensors; transformers before 5 converts TensorFlow and Flax."
-        )
-    if pickled or any(one.endswith(".safetensors") for one in names if files.CONFIG not in names):
-        file = next(iter(pickled), "") or next(one for one in names if one.endswith(".safetensors"))
-        return (
-            f"{who} holds weights ({file}) without config.json, such as a state_dict. Load it into its model, and "
-            f"write that with model.save_pretrained(folder), {IN_PYTHON}."
-        )
-    if files.CONFIG in names:
+    has_config = files.CONFIG in names
+    alone = pickled or next((one for one in names if one.endswith(".safetensors")), "")
+    if ADAPTER in names:
+        return f"{who} {_adapter(name, folder)}"
+    if gguf:
+        return f"{who} {_gguf(str(Path(name).parent) if what else name, gguf)}"
+    if has_config and pickled:
+        return f"{who} {_pickled(name, pickled, made if made.isidentifier() else 'AutoModel')}"
+    if others or (alone and not has_config):
+        return f"{who} {_foreign(others, alone)}"
+    if has_config:
         return f"{who} has a config.json and no model.safetensors. Give a folder that save_pretrained has written."
     lacks = "has no config.json: it holds no model of transformers" if folder else "is no model of transformers"
     return f"{who} {lacks}. Give one that save_pretrained has written."
+
+
+def _foreign(others: set[str], file: str) -> str:
+    """What is said of weights of other libraries, or else of a file of weights alone."""
+    if others:
+        holds = f"holds weights of {' and '.join(sorted(others))} alone, which attnviz does not read"
+        return f"{holds}. Choose a version with model.safetensors; transformers before 5 converts such weights."
+    holds = f"holds weights ({file}) without config.json, such as a state_dict"
+    return f"{holds}. Load it into its model, and write that with model.save_pretrained(folder), {IN_PYTHON}."
+
+
+def _adapter(name: str, folder: Path | None) -> str:
+    base, head = _base(folder)
+    return (
+        f"holds an adapter (LoRA) for {faults.name(base)}, not a whole model. Merge it: "
+        f'PeftModel.from_pretrained({head}.from_pretrained("{base}"), "{name}")'
+        '.merge_and_unload().save_pretrained("merged"), save the tokenizer there, too, and give that folder.'
+    )
+
+
+def _gguf(place: str, file: str) -> str:
+    return (
+        "holds weights as GGUF, which attnviz does not read. Convert it, with `pip install gguf`: "
+        f'AutoModelForCausalLM.from_pretrained("{place}", gguf_file="{file}").save_pretrained("converted"), '
+        "save the tokenizer there in the same way, and give that folder."
+    )
+
+
+def _pickled(name: str, file: str, auto: str) -> str:
+    return (
+        f"holds its weights as pickle ({file}), which can run code: attnviz does not open it. If you trust it, "
+        f'convert it: transformers.{auto}.from_pretrained("{name}").save_pretrained("converted"), save the tokenizer '
+        "there, too, and give that folder."
+    )
 
 
 def is_meant(path: Path) -> bool:

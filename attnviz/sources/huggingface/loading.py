@@ -63,15 +63,13 @@ def _load(place: Place, held: checks.Weights, room: Room) -> Loaded:
     """What is done by one thread at a time."""
     folder, name = place.folder, place.name
     config, task, kind, tokenizer = opening.read(folder, name)
-    pooling = embedding.of_folder(folder)
     dense, why = _made_full(config)
     plan = _plan(kind, config, held, name)
     longest, limit = _limited(_longest(plan, tokenizer), dense, why)
     room.reserve(_numbers(plan) * max(_on(device, held.dtype).itemsize for device in memory.devices()))
     device, dtype = _device(plan, held.dtype, longest, name, room)
     prefix = _prefix(held.names, plan)
-    model = _model(kind, folder, config, dtype, name, prefix, UNREAD if task in ("vectors", "states") else ())
-    model = model.to(device)
+    model = _model(kind, folder, config, dtype, name, prefix, task).to(device)
     taken = tapped.use_on(model)
     return Loaded(
         model=model,
@@ -90,13 +88,21 @@ def _load(place: Place, held: checks.Weights, room: Room) -> Loaded:
         size=sum(one.nbytes for one in (*model.parameters(), *model.buffers())),
         vocabulary=_vocabulary(plan, name),
         limit=limit,
-        labels=opening.labels(config, config.num_labels) if task in ("labels", "tokens") else (),
-        detail=opening.detail(config, task, pooling),
-        pooling=pooling,
-        notes=(f"weights named without their prefix “{prefix}”",) if prefix else (),
-        provenance="from a folder" if place.kind == "folder" else "pretrained",
         trial=Trial(),
+        **_known(place, config, task, prefix),
     )
+
+
+def _known(place: Place, config: Any, task: opening.Task, prefix: str) -> dict[str, Any]:
+    """What the files of a model say of its task and of themselves."""
+    pooling = embedding.of_folder(place.folder)
+    return {
+        "labels": opening.labels(config, config.num_labels) if task in ("labels", "tokens") else (),
+        "detail": opening.detail(config, task, pooling),
+        "pooling": pooling,
+        "notes": (f"weights named without their prefix “{prefix}”",) if prefix else (),
+        "provenance": "from a folder" if place.kind == "folder" else "pretrained",
+    }
 
 
 def _made_full(config: Any) -> tuple[int | None, str]:
@@ -214,7 +220,7 @@ def _prefix(names: tuple[str, ...], plan: nn.Module) -> str:
 
 
 def _model(
-    kind: Any, folder: Path, config: Any, dtype: torch.dtype, name: str, prefix: str, unread: tuple[str, ...]
+    kind: Any, folder: Path, config: Any, dtype: torch.dtype, name: str, prefix: str, task: opening.Task
 ) -> nn.Module:
     """The model with all its weights, in evaluation, with its eager attention.
 
@@ -225,6 +231,7 @@ def _model(
         model, info = building.build(kind, folder, config, dtype, prefix)
     except Exception as error:  # a file that vanished, no memory left
         raise AttnvizError(f"The weights of {faults.name(name)} cannot be loaded: {faults.first(error)}") from None
+    unread = UNREAD if task in ("vectors", "states") else ()
     wrong = {one for one in info["missing_keys"] if not one.startswith(unread)}
     wrong |= {one[0] for one in info["mismatched_keys"]}
     if wrong or info["error_msgs"]:

@@ -13,6 +13,13 @@ Task = Literal["next", "fill", "labels", "tokens", "write", "vectors", "states"]
 """What a model says: the next token, what a mask hides, a label of a text or of each token, another text, vectors of
 texts, or nothing that is shown but its hidden states."""
 
+HEADS: tuple[tuple[str, Task, str], ...] = (
+    ("FOR_SEQUENCE_CLASSIFICATION_", "labels", "AutoModelForSequenceClassification"),
+    ("FOR_NEXT_SENTENCE_PREDICTION_", "labels", "AutoModelForNextSentencePrediction"),
+    ("FOR_TOKEN_CLASSIFICATION_", "tokens", "AutoModelForTokenClassification"),
+)
+"""Tables of transformers with the classes that label, their tasks, and the automatic class of each."""
+
 NEXT_SENTENCE = ("the second text follows the first", "the second text is another one")
 """Labels of models that were trained to tell whether two texts belong together, by their ids."""
 
@@ -130,14 +137,11 @@ def _task(config: Any, pooled: bool) -> tuple[Task | None, Any]:
         reads = among("FOR_IMAGE_TEXT_TO_TEXT_") and not _has_both(config)
         return ("next", transformers.AutoModelForImageTextToText) if reads else (None, None)
     if pooled:
-        text = kind in names.MODEL_FOR_TEXT_ENCODING_MAPPING_NAMES
-        return "vectors", transformers.AutoModelForTextEncoding if text else transformers.AutoModel
-    if among("FOR_SEQUENCE_CLASSIFICATION_"):
-        return "labels", transformers.AutoModelForSequenceClassification
-    if among("FOR_NEXT_SENTENCE_PREDICTION_"):
-        return "labels", transformers.AutoModelForNextSentencePrediction
-    if among("FOR_TOKEN_CLASSIFICATION_"):
-        return "tokens", transformers.AutoModelForTokenClassification
+        encodes = kind in names.MODEL_FOR_TEXT_ENCODING_MAPPING_NAMES
+        return "vectors", transformers.AutoModelForTextEncoding if encodes else transformers.AutoModel
+    for table, task, auto in HEADS:
+        if among(table):
+            return task, getattr(transformers, auto)
     if _has_both(config) and (among("FOR_SEQ_TO_SEQ_CAUSAL_LM_") or among("")):
         return "write", transformers.AutoModelForSeq2SeqLM
     if among("FOR_CAUSAL_LM_"):

@@ -384,3 +384,21 @@ def test_what_cannot_be_used_is_not_fetched(tmp_path, story, monkeypatch):
             f"/tiny/story/resolve/{fake_hub.COMMIT}/model.safetensors"
         ]
         assert hub.find("tiny/story@v1").kind == "cached"
+
+
+def test_the_pooling_of_a_model_of_a_hub_comes_with_it(tmp_path, monkeypatch):
+    """It stands in a folder inside."""
+    from huggingface_hub import constants
+
+    monkeypatch.undo()  # this test asks a hub of its own
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("HF_HUB_OFFLINE")
+    folder = fake_hub.write(tmp_path / "model", made("BertModel", **SIZES))
+    with fake_hub.running() as (fake, address):
+        monkeypatch.setenv("HF_ENDPOINT", address)
+        fake.add("tiny/embeds", folder)
+        listed = [{"path": "", "type": "a.Transformer"}, {"path": "1_Pooling", "type": "a.Pooling"}]
+        fake.files["tiny/embeds"]["modules.json"] = json.dumps(listed).encode()
+        fake.files["tiny/embeds"]["1_Pooling/config.json"] = b'{"pooling_mode_cls_token": true}'
+
+        assert str(loading.load("tiny/embeds").pooling) == "first token"
