@@ -230,7 +230,7 @@ def test_a_token_is_said_with_its_label(folder):
     """Of a model that labels tokens."""
     model = folder("BertForTokenClassification")
     words = metrics.predicted_words(api.analyze(CAT, model))
-    app = said(pretrained(model, text=CAT))
+    app = said(pretrained(model, masks_page, text=CAT))
 
     assert any(f"Predicted label of “{one.token}” ({one.position}): “{one.word}” " in app for one in words)
 
