@@ -94,7 +94,9 @@ def _line(at: Look, position: int) -> str:
         same = now.text == then.text
         if now.kind == "word" and position == at.moved_most:
             token = quoted_token(metrics.token_at(at.record, position, sentence=at.sentence), position)
-            now = replace(now, title=words.MOST_CHANGED[metrics.fills_in(at.record)].format(token=token))
+            title = words.MOST_CHANGED[metrics.fills_in(at.record)]
+            title = words.MOST_CHANGED_LABEL if metrics.labels_tokens(at.record) else title
+            now = replace(now, title=title.format(token=token))
         if same:  # no other word: how probable it was and is
             text = words.AS_IT_STOOD if then.detail == now.detail else words.FROM_TO
             now = replace(now, detail=text.format(before=then.detail, now=now.detail))
@@ -259,6 +261,7 @@ def prediction_change(at: Look, position: int, *, most: bool = True) -> str:
     found = metrics.next_words(at.record, position, before=at.before, sentence=at.sentence)
     token = quoted_token(metrics.token_at(at.record, position, sentence=at.sentence), position)
     text = words.IN_PLACE if metrics.fills_in(at.record) else words.AFTER
+    text = words.OF_TOKEN if metrics.labels_tokens(at.record) else text
     return text[not most].format(token=token, change=_change(found))
 
 
