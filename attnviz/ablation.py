@@ -218,15 +218,17 @@ def _effect(before: Record, runs: tuple[Record, Record | None], copy: int) -> _E
 
 
 def _says(record: Record) -> bool:
-    return record.prediction is not None or record.labels is not None
+    return record.prediction is not None or (record.labels is not None and record.label_kind != "number")
 
 
 def _log_probabilities(record: Record, at: int, sentence: int) -> Tensor:
-    """ln p wherever the model says something, (places, words): after each token, at blanks, or once of all classes."""
+    """ln p wherever the model says something, (places, words): after each token, at blanks, or once of all classes;
+    of several labels at once, of each whether it holds."""
     if record.prediction is None:
         one = record.labels[1][at].double()
-        logits = torch.stack([one[0], torch.zeros(())]) if len(one) == 1 else one
-        return logits.log_softmax(-1).unsqueeze(0)
+        if record.label_kind == "several" or len(one) == 1:
+            return torch.stack([one, torch.zeros_like(one)], -1).log_softmax(-1)
+        return one.log_softmax(-1).unsqueeze(0)
     blanks = record.prediction.blanks
     asked = list(range(record.read[at].length) if blanks is None else blanks[at])
     return record.prediction.logits[at, asked].double().log_softmax(-1)

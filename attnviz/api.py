@@ -65,7 +65,7 @@ def load(name: str = DEFAULT, *, report: Callable[[Any], bool | None] | None = N
 
 def is_named(source: Source) -> bool:
     """Whether `load` makes a source by its name in any process: one that ships with attnviz, or one of Hugging Face."""
-    return type(source) is SOURCES.get(source.id) or bool(source.facts and source.provenance == "pretrained")
+    return type(source) is SOURCES.get(source.id) or bool(source.facts and source.provenance in base.HUGGING_FACE)
 
 
 def chosen(source: Source) -> dict[str, Any]:
@@ -78,7 +78,7 @@ def chosen(source: Source) -> dict[str, Any]:
 
 
 def _huggingface(name: str, report: Callable[[Any], bool | None] | None, settings: dict[str, object]) -> Source:
-    from attnviz.sources.huggingface.hub import Canceled
+    from attnviz.sources.huggingface.hub import Canceled, is_path
     from attnviz.sources.huggingface.source import HuggingFace, fetch
 
     if settings:
@@ -88,31 +88,46 @@ def _huggingface(name: str, report: Callable[[Any], bool | None] | None, setting
     except Canceled:
         raise
     except AttnvizError as error:
+        if is_path(name):
+            raise
         near = did_you_mean(name, SOURCES)
         raise type(error)(f"{error}{near} The models that ship with attnviz are: {', '.join(SOURCES)}.") from None
 
 
 def analyze(
-    text: str | Sequence[str], source: Source | str = DEFAULT, edits: Edits = Edits(), **settings: object
+    text: str | Sequence[str],
+    source: Source | str = DEFAULT,
+    edits: Edits = Edits(),
+    *,
+    target: str | Sequence[str] | None = None,
+    **settings: object,
 ) -> Record:
     """Cut a text, or several as one padded batch, into tokens and run a source on them.
 
     Args:
+        text: one, line breaks and all, or a list of several.
         source: a source, or the name of one to load with `settings`.
         edits: what to change about the attention.
+        target: of an encoder-decoder, what its decoder reads instead of what it writes: a translation of one's own,
+            without a start token; of several texts a list.
 
     Raises:
-        InputError: if a text has no tokens, or the edits name a head that the source does not have.
+        InputError: if a text has no tokens, there is a `target` for a model that writes no other text, or the edits
+            name a head that the source does not have.
     """
-    texts = [text] if isinstance(text, str) else list(text)
-    if wrong := [one for one in texts if not isinstance(one, str)]:
+    texts, wanted = ([one] if isinstance(one, str) else list(one or ()) for one in (text, target))
+    if wrong := [one for one in (*texts, *wanted) if not isinstance(one, str)]:
         raise InputError(f"A text is a string, and several are a list of strings; given {quoted(wrong[0])}.")
     if isinstance(source, str):
         source = load(source, **settings)
     elif settings:
         raise InputError(f"The setting '{next(iter(settings))}' comes too late: the source is made already.")
     _check_heads(source, edits)
-    return source.run(source.tokenize(texts), edits)
+    if target is None:
+        return source.run(source.tokenize(texts), edits)
+    if len(wanted) != len(texts):
+        raise InputError(f"There are {len(texts)} texts and {len(wanted)} targets; give one target for each text.")
+    return source.run(source.tokenize(texts), edits, source.tokenize_targets(wanted))
 
 
 def predicted(sentence: Sentence) -> list[str]:

@@ -43,11 +43,14 @@ def settings_of(source: Source) -> dict[str, Any]:
     """What a file keeps to make a source again: its name, its settings and the checksum of its weights.
 
     A model of one's own has a name that means nothing elsewhere: it is kept without, and `verify` is given the model.
+    Of the path of a folder its last part is kept: the rest tells of this machine alone.
     """
     chosen = api.chosen(source)
     if "changes" in chosen:
         chosen["changes"] = [asdict(one) for one in chosen["changes"]]
     name = source.id if api.is_named(source) else None
+    if source.provenance == "from a folder" and (Path(source.id).is_absolute() or source.id.startswith("~")):
+        name = f"./{Path(source.id).name}"
     made = {"name": name, "settings": chosen, "checksum": source.checksum(), "attnviz": attnviz.__version__}
     return made | {"torch": torch.__version__}
 
@@ -154,6 +157,11 @@ def _source(made: dict[str, Any], load: Callable[..., Source]) -> Source:
             changes = [dict(one) for one in settings["changes"]]
             settings["changes"] = tuple(Change(**one | {"site": Site(**one["site"])}) for one in changes)
         return load(made["name"], **settings)
+    except InputError as error:
+        if Path(made["name"]).exists() or not made["name"].startswith("."):
+            raise
+        moved = "Say where it stands now: attnviz verify FILE --model FOLDER, or verify(file, attnviz.load(folder))."
+        raise InputError(f"The run is of the folder {quoted(made['name'])}, which is not here. {moved}") from error
     except (TypeError, KeyError, ValueError) as error:
         raise InputError(
             f"The source {quoted(made['name'])} cannot be made from its settings: {str(error).rstrip('.')}."

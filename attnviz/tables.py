@@ -170,9 +170,15 @@ def leaks_table(test: LeakTest) -> pd.DataFrame:
 
 
 def labels_table(record: Record, *, before: Record | None = None, sentence: int = 0) -> pd.DataFrame:
-    """One row per class, the most probable first: label, probability, and probability_before a change if asked for."""
+    """One row per class, the most probable first: label, probability, and probability_before a change if asked for.
+
+    Of a regression: label, number, and number_before.
+    """
     found = metrics.labels(record, before=before, sentence=sentence)
-    return _probabilities({"label": _texts([one.word for one in found])}, found, before is not None)
+    table = _probabilities({"label": _texts([one.word for one in found])}, found, before is not None)
+    if metrics.is_number(record):
+        return table.rename(columns=lambda name: name.replace("probability", "number"))
+    return table
 
 
 def similarity_table(record: Record, *, before: Record | None = None) -> pd.DataFrame:

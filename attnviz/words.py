@@ -96,6 +96,7 @@ def _to_predict(seen: Seen, row: int) -> str:
     if not (seen.predicted and seen.predicted[row]):
         return ""
     what = "in its place" if metrics.fills_in(seen.record) else "the next word"
+    what = "its label" if metrics.labels_tokens(seen.record) else what
     return f"To predict {what} {quoted(seen.predicted[row])}, "
 
 
@@ -104,6 +105,7 @@ def predicting(seen: Seen, row: int) -> str:
     if not (seen.predicted and seen.predicted[row]):
         return ""
     what = "predicting in its place" if metrics.fills_in(seen.record) else "predicting the next word"
+    what = "predicting its label" if metrics.labels_tokens(seen.record) else what
     return f", {what} {quoted(seen.predicted[row])},"
 
 
@@ -225,19 +227,23 @@ def change(moved: np.ndarray, labels: Sequence[str]) -> str:
 
 
 def next_word(record: Record, position: int, *, before: Record | None = None, sentence: int = 0, count: int = 5) -> str:
-    """The words that are most probable after a position, or in place of a blank, with their probabilities."""
+    """The words that are most probable after a position, in place of a blank, or as its label, with probabilities."""
     after = f"{_where(record)} {quoted_token(metrics.token_at(record, position, sentence=sentence), position)}"
     found = metrics.next_words(record, position, before=before, sentence=sentence, count=count)
     if not found:
-        return f"The probabilities of the words {after} are not numbers."
+        words = "labels" if metrics.labels_tokens(record) else "words"
+        return f"The probabilities of the {words} {after} are not numbers."
     was = {next.word: "" if next.before is None else f" (before the change {percent(next.before)})" for next in found}
     listed = ", ".join(f"{quoted(next.word)} {percent(next.probability)}{was[next.word]}" for next in found)
     other = before is not None and not metrics.read_alike(before, record, position, sentence=sentence)
-    return f"Most probable {after}: {listed}.{f' {OTHER_WORDS}.' if other else ''}"
+    what = "Most probable label" if metrics.labels_tokens(record) else "Most probable"
+    return f"{what} {after}: {listed}.{f' {OTHER_WORDS}.' if other else ''}"
 
 
 def _where(record: Record) -> str:
     """Where the model says a word, to stand before a token."""
+    if metrics.labels_tokens(record):
+        return "of"
     return "in place of" if metrics.fills_in(record) else "after"
 
 
@@ -255,8 +261,11 @@ def step_by_step(record: Record, *, before: Record | None = None, sentence: int 
     one = min(now, key=lambda one: np.nan_to_num(one.probability, nan=-1.0))
     least = f"{quoted(one.word)} {percent(one.probability)}, {where} {quoted_token(one.token, one.position)}"
     what, word = ("blank", "word") if metrics.fills_in(record) else ("token", "next word")
+    what, word = ("token", "label") if metrics.labels_tokens(record) else (what, word)
+    ended = metrics.cut(record, sentence=sentence)
+    ended = f" The text was cut after {ended} tokens." if ended else ""
     each = f"1 {what}" if len(now) == 1 else f"each of {len(now)} {what}s"
-    text = f"{where.capitalize()} {each}, the most probable {word}. The least sure: {least}."
+    text = f"{where.capitalize()} {each}, the most probable {word}. The least sure: {least}.{ended}"
     if before is None:
         return text
     old = metrics.predicted_words(before, sentence=sentence)
@@ -274,13 +283,23 @@ def step_by_step(record: Record, *, before: Record | None = None, sentence: int 
 
 
 def labels(record: Record, *, before: Record | None = None, sentence: int = 0) -> str:
-    """The most probable labels with their probabilities."""
+    """The most probable labels with their probabilities; of a regression its numbers."""
     found = metrics.labels(record, before=before, sentence=sentence)
     if not found:
         return "The probabilities of the labels are not numbers."
-    was = ["" if one.before is None else f" (before the change {percent(one.before)})" for one in found]
-    listed = [f"{quoted(one.word)} {percent(one.probability)}{old}" for one, old in zip(found, was, strict=True)]
-    return f"The most probable of {len(found)} labels: {', '.join(listed[:MOST_NAMED])}."
+    was = ["" if one.before is None else f" (before the change {label_value(record, one.before)})" for one in found]
+    listed = [
+        f"{quoted(one.word)} {label_value(record, one.probability)}{old}" for one, old in zip(found, was, strict=True)
+    ]
+    if metrics.is_number(record):
+        return f"The model gives {counted(len(found), 'number')}: {', '.join(listed[:MOST_NAMED])}."
+    several = ", each with a probability of its own" if record.label_kind == "several" else ""
+    return f"The most probable of {len(found)} labels{several}: {', '.join(listed[:MOST_NAMED])}."
+
+
+def label_value(record: Record, value: float) -> str:
+    """The probability of a label in percent, or the number that a regression gives."""
+    return decimals(value, 4) if metrics.is_number(record) else percent(value)
 
 
 def _sentence(text: str) -> str:
@@ -297,7 +316,8 @@ def similarity(record: Record, *, before: Record | None = None) -> str:
     ends = dict(zip(("most", "least"), (pairs[:1], pairs[1:][-1:]), strict=True))
     named = [f"{what} alike {texts[i]} and {texts[j]}, {-c:.2f}" for what, found in ends.items() for c, i, j in found]
     listed = f": {'; '.join(named)}" if named else ""
-    text = f"Similarity of {counted(len(texts), 'sentence')}, the cosine of their vectors{listed}."
+    pooled = f" ({record.pooling})" if record.pooling else ""
+    text = f"Similarity of {counted(len(texts), 'sentence')}, the cosine of their vectors{pooled}{listed}."
     if before is None:
         return text
     moved = metrics.shift(before, record).tolist()

@@ -133,8 +133,8 @@ def test_a_change_by_nothing_is_refused(run, tmp_path):
 
 
 def test_one_of_several_sentences_is_drawn(run, tmp_path):
-    """Each line is a sentence, as in the app; the shorter one is padded."""
-    run("head", "A dog ran\n\nThe cat", *SCRATCH, "--sentence", "2", "-o", "head.npz")
+    """With --lines each line is a sentence; the shorter one is padded."""
+    run("head", "A dog ran\n\nThe cat", "--lines", *SCRATCH, "--sentence", "2", "-o", "head.npz")
 
     head = np.load(tmp_path / "head.npz")
     assert head["key_tokens"].tolist() == ["The", "cat", "<pad>"]
@@ -174,10 +174,26 @@ def test_tokens_as_a_table(run):
     assert "\u202e" not in out
 
 
+def test_a_text_keeps_its_line_breaks(run):
+    """It is one text, unless --lines is given."""
+    _, out, _ = run("tokens", "A dog\n\nran", *SCRATCH, "--json")
+    _, both, _ = run("tokens", "A dog\n\nran", "--lines", *SCRATCH, "--json")
+
+    assert [one["text"] for one in json.loads(out)] == ["A dog\n\nran"]
+    assert [one["text"] for one in json.loads(both)] == ["A dog", "ran"]
+
+
+def test_a_target_is_read_by_the_decoder(run, tmp_path):
+    """Of the translator, a translation of one's own."""
+    run("head", "the black cat", "--target", "le chat", "--kind", "decoder", "-o", "head.npz")
+
+    assert np.load(tmp_path / "head.npz")["key_tokens"].tolist() == ["<sos>", "le", "chat"]
+
+
 def test_tokens_as_json(run, monkeypatch):
     """From stdin, with the text as it came."""
     monkeypatch.setattr(sys, "stdin", io.StringIO("Ein Fuß\nzwei \ud800\n"))
-    _, out, _ = run("tokens", "-", *SCRATCH, "--json")
+    _, out, _ = run("tokens", "-", "--lines", *SCRATCH, "--json")
 
     first, second = json.loads(out)
     assert first["text"] == "Ein Fuß"

@@ -124,8 +124,8 @@ def test_the_mask_of_a_model_is_its_own(run, tmp_path):
 
 def test_of_a_translator_the_mask_of_the_decoder_is_shown(run, tmp_path):
     """Unless another kind is asked for: between two languages only padding is hidden."""
-    run("mask", f"{CAT}\nthe cat", "-o", "decoder.npz", "-o", "decoder.csv")
-    run("mask", f"{CAT}\nthe cat", "--kind", "cross", "--sentence", "2", "-o", "cross.npz")
+    run("mask", f"{CAT}\nthe cat", "--lines", "-o", "decoder.npz", "-o", "decoder.csv")
+    run("mask", f"{CAT}\nthe cat", "--lines", "--kind", "cross", "--sentence", "2", "-o", "cross.npz")
 
     decoder, cross = np.load(tmp_path / "decoder.npz"), np.load(tmp_path / "cross.npz")
     assert not np.triu(decoder["may_attend"], 1).any()
@@ -148,14 +148,18 @@ def test_what_is_written_is_one_line_per_sentence(run):
     """Nothing else, so that it can be handed on."""
     texts = [CAT, "a dog eats"]
 
-    assert run("predict", "\n".join(texts)) == (0, "".join(f"{api.analyze(t).targets[0].text}\n" for t in texts), "")
+    assert run("predict", "\n".join(texts), "--lines") == (
+        0,
+        "".join(f"{api.analyze(t).targets[0].text}\n" for t in texts),
+        "",
+    )
 
 
 def test_what_is_written_before_and_after_a_change(run):
     edits = Edits(heads_off={(Site("cross", 1), 2), (Site("cross", 1), 0)})
     before, after = (api.analyze(CAT, edits=e).targets[0].text for e in (Edits(), edits))
     _, out, _ = run("predict", CAT, "--off", "0,2")
-    _, both, _ = run("predict", f"{CAT}\n{CAT}", "--off", "0,2")
+    _, both, _ = run("predict", f"{CAT}\n{CAT}", "--lines", "--off", "0,2")
     _, listed, _ = run("predict", CAT, "--off", "0,2", "--json")
 
     assert before != after
@@ -168,8 +172,8 @@ def test_the_next_words_and_how_probable_they_are(run):
     """The five most probable, after the last word of each sentence, not after its padding."""
     record = api.analyze(["the cat", CAT], "story")
     expected = record.prediction.most_probable(2, 5)
-    _, out, _ = run("predict", f"the cat\n{CAT}", "--model", "story")
-    _, listed, _ = run("predict", f"the cat\n{CAT}", "--model", "story", "--json")
+    _, out, _ = run("predict", f"the cat\n{CAT}", "--lines", "--model", "story")
+    _, listed, _ = run("predict", f"the cat\n{CAT}", "--lines", "--model", "story", "--json")
 
     head, *lines = out.split("\n\n")[0].splitlines()
     assert head.split() == ["word", "probability"]
@@ -204,7 +208,7 @@ def test_where_nothing_is_left_to_look_at_nothing_is_written_and_it_says_so(run)
 def test_what_a_model_says_can_be_drawn(run, tmp_path):
     """A translation word by word, the next word of a language model; its numbers are those of the record."""
     assert run("predict", CAT, "-o", "steps.csv", "-o", "steps.svg")[:2] == (0, "steps.csv\nsteps.svg\n")
-    run("predict", f"the cat\n{CAT}", "--model", "story", "--off", "1", "--sentence", "2", "-o", "next.csv")
+    run("predict", f"the cat\n{CAT}", "--lines", "--model", "story", "--off", "1", "--sentence", "2", "-o", "next.csv")
 
     steps = list(csv.DictReader((tmp_path / "steps.csv").read_text("utf-8-sig").splitlines()))
     assert [row["token"] for row in steps] == list(api.analyze(CAT).targets[0].labels)
@@ -230,7 +234,7 @@ def test_an_unknown_word_is_told_on_stderr_with_known_ones_like_it(run, tmp_path
 
 def test_many_unknown_words_are_one_line(run):
     """Those after the tenth are counted."""
-    _, _, err = run("tokens", "\n".join(f"zz{letter}" for letter in "abcdefghijklm"))
+    _, _, err = run("tokens", "\n".join(f"zz{letter}" for letter in "abcdefghijklm"), "--lines")
 
     listed = ", ".join(f"“zz{letter}”" for letter in "abcdefghij")
     assert err == f"attnviz: 'translator' does not know {listed} and 3 more words and reads <unk>.\n"

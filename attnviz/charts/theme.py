@@ -101,6 +101,7 @@ CAUTIONS = {
     "constructed": "constructed: weights set by hand to show a mechanism",
     "trained here": "trained here: a small model on made-up sentences",
     "pretrained": "pretrained weights",
+    "from a folder": "weights from a folder",
     "your own": "your own model",
 }
 """What is said on a picture about where its weights come from, by `Record.provenance`; it begins with that."""

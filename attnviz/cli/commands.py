@@ -134,12 +134,14 @@ _COMMANDS = {
 
 
 def _record(options: Namespace, source: Source, texts: list[str]) -> Record:
-    return api.analyze(texts, source, values.edits(options, source))
+    return api.analyze(texts, source, values.edits(options, source), target=values.target(options))
 
 
 def _before(options: Namespace, source: Source, texts: list[str]) -> Record | None:
     """The run without changes; None if nothing is changed."""
-    return None if values.edits(options, source) == Edits() else api.analyze(texts, source)
+    return (
+        None if values.edits(options, source) == Edits() else api.analyze(texts, source, target=values.target(options))
+    )
 
 
 def _drawn(options: Namespace, record: Record) -> dict[str, int | bool]:

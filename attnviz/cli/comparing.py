@@ -41,7 +41,9 @@ def figure(options: Namespace, source: "Source", texts: list[str], edits: "Edits
         if edits == Edits():
             raise InputError("B is the same; give --with-text, --with-head, --with-model, --with-step, or a change.")
         edits = Edits()
-    other, lines = _source(options, source), texts if options.with_text is None else values.texts(options.with_text)
+    other, lines = _source(options, source), texts
+    if options.with_text is not None:
+        lines = values.texts(options.with_text, by_line=options.lines)
     kind, layer, head = options.with_head or (None, None, a.head)
     site = a.site if kind is None else Site(kind, layer)
     place = site, head, sentence if options.with_text is None else 0

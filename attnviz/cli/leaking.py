@@ -29,7 +29,7 @@ def run(options: Namespace, say: Callable[[str], None], note: Callable[[str], No
     Raises:
         AttnvizError: if the text, the model or what is to be tested does not fit.
     """
-    texts, source = values.texts(options.text), values.source(options)
+    texts, source = values.texts(options.text, by_line=options.lines), values.source(options)
     sentences = source.tokenize(texts)
     test = leak_test(
         source,

@@ -68,9 +68,7 @@ def run(options: Namespace, say: Callable[[str], None]) -> int:
     """
     if given := [name for name in OF_FILES if getattr(options, name) is not None]:
         raise InputError(f"--{given[0]} is of arrays; leave it out beside --model.")
-    source, (text, *more) = values.load(options.model), values.texts(options.file)
-    if more:
-        raise InputError("A model is checked on one text; give one line.")
+    source, (text,) = values.load(options.model), values.texts(options.file)
     meant = meant_by(options.meant) if options.meant else Subsequent() if options.causal else None
     found = _check(source, text, options.causal, meant)
     lines = [_json(found, source)] if options.json else _lines(found, source, text)

@@ -139,8 +139,16 @@ def _add_name(command: argparse.ArgumentParser) -> None:
 
 
 def _add_text(command: argparse.ArgumentParser) -> None:
-    what = "a sentence, one on each line if several; - reads stdin; or a saved run (.attn)"
+    what = "a text, line breaks and all; - reads stdin; or a saved run (.attn)"
     command.add_argument("text", metavar="TEXT", help=what)
+    command.add_argument("--lines", action="store_true", help="each line is a text of its own")
+
+
+def _add_target(command: argparse.ArgumentParser) -> None:
+    what = (
+        "of an encoder-decoder, a text that its decoder reads instead of what it writes; with --lines one on each line"
+    )
+    command.add_argument("--target", metavar="TEXT", help=what)
 
 
 def _add_texts(command: argparse.ArgumentParser) -> None:
@@ -347,11 +355,11 @@ _SHOWN = (_add_site, _add_edits, _add_budget, _add_picture)
 _OPTIONS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], ...]] = {
     "app": (_add_app,),
     "lesson": (_add_lesson,),
-    "head": (_add_text, _add_head, _add_cell, forms.add, _add_domain, _add_view, _add_model, *_SHOWN),
-    "heads": (_add_text, _add_domain, _add_view, _add_model, *_SHOWN),
-    "explore": (_add_text, _add_opening, _add_model, _add_site, _add_edits, _add_budget, _add_page),
-    "mask": (_add_text, _add_model, *_SHOWN),
-    "change": (_add_text, _add_model, *_SHOWN),
+    "head": (_add_text, _add_target, _add_head, _add_cell, forms.add, _add_domain, _add_view, _add_model, *_SHOWN),
+    "heads": (_add_text, _add_target, _add_domain, _add_view, _add_model, *_SHOWN),
+    "explore": (_add_text, _add_target, _add_opening, _add_model, _add_site, _add_edits, _add_budget, _add_page),
+    "mask": (_add_text, _add_target, _add_model, *_SHOWN),
+    "change": (_add_text, _add_target, _add_model, *_SHOWN),
     "compare": (_add_text, _add_one, _add_cell, comparing.add, _add_model, *_SHOWN),
     "predict": (_add_text, _add_json, _add_model, *_SHOWN),
     "tokens": (_add_text, _add_json, _add_model),
@@ -360,7 +368,7 @@ _OPTIONS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], ...]] = {
     "batch": (_add_texts, _add_head, _add_domain, _add_view, _add_model, _add_site, _add_edits, _add_folder),
     "atlas": (atlas.add,),
     "leaks": (_add_text, _add_model, _add_leaks, _add_edits, _add_picture),
-    "save": (_add_text, _add_save, _add_model, _add_site, _add_edits, _add_budget),
+    "save": (_add_text, _add_target, _add_save, _add_model, _add_site, _add_edits, _add_budget),
     "verify": (_add_file,),
     "check": (_add_check,),
 }

@@ -19,7 +19,9 @@ def check(source: Source, before: Record | None, after: Record) -> None:
     if after.labels is after.vectors is after.prediction is None:
         raise InputError(f"'{source.name}' says nothing, its weights are {source.provenance}; choose another --model.")
     if after.vectors is not None and before is None and len(after.sentences) == 1:
-        raise InputError(f"'{source.name}' gives a sentence a vector: give several, one on each line, or a change.")
+        raise InputError(
+            f"'{source.name}' gives a sentence a vector: give several, one on each line with --lines, or a change."
+        )
     if metrics.fills_in(after) and not any(after.prediction.blanks):
         raise InputError(f"'{source.name}' fills in {source.mask_token}; write that in the place of a word.")
 
@@ -43,22 +45,34 @@ def as_text(before: Record | None, after: Record) -> list[str]:
 def _one(before: Record | None, after: Record, sentence: int) -> list[str]:
     asked = {"before": before, "sentence": sentence}
     if after.labels is not None:
-        return _table("label", metrics.labels(after, **asked), before)
+        return _table("label", metrics.labels(after, **asked), before, "number" if metrics.is_number(after) else "")
+    if metrics.labels_tokens(after):
+        return columns(
+            [
+                ("position", "token", "label", "probability"),
+                *(
+                    (one.position, shown(one.token), shown(one.word), f"{one.probability:.3f}")
+                    for one in metrics.predicted_words(after, sentence=sentence)
+                ),
+            ]
+        )
     if metrics.fills_in(after):
         blanks = [(place, metrics.next_words(after, place, **asked)) for place in after.prediction.blanks[sentence]]
         parts = [[f"at position {place}:", *_table("word", words, before)] for place, words in blanks]
         return [line for i, part in enumerate(parts) for line in (*([""] if i else ()), *part)] or ["(no blank)"]
     if not after.targets:
         return _table("word", metrics.next_words(after, last(after, sentence), **asked), before)
-    text = _written(after.prediction.written[sentence])
+    text = _written(after, sentence)
     if before is None:
         return [text]
-    return [f"before: {_written(before.prediction.written[sentence])}", f"after:  {text}"]
+    return [f"before: {_written(before, sentence)}", f"after:  {text}"]
 
 
-def _table(what: str, found: Sequence[NextWord], before: Record | None) -> list[str]:
+def _table(what: str, found: Sequence[NextWord], before: Record | None, measure: str = "") -> list[str]:
     if before is None:
-        return columns([(what, "probability"), *((shown(one.word), f"{one.probability:.3f}") for one in found)])
+        return columns(
+            [(what, measure or "probability"), *((shown(one.word), f"{one.probability:.3f}") for one in found)]
+        )
     rows = ((shown(one.word), _number(one.before), f"{one.probability:.3f}") for one in found)
     return columns([(what, "before", "after"), *rows])
 
@@ -84,9 +98,11 @@ def _moved(before: Record, after: Record) -> list[tuple[int, str]]:
     return [(number, f"{far:.4f}") for number, far in enumerate(metrics.shift(before, after).tolist(), 1)]
 
 
-def _written(text: str) -> str:
-    """A text that a model wrote; one without a word is said to be none."""
-    return " ".join(shown(word) for word in text.split()) or "(nothing)"
+def _written(record: Record, sentence: int) -> str:
+    """A text that a model wrote; one without a word is said to be none, and one that was cut to be that."""
+    text = " ".join(shown(word) for word in record.prediction.written[sentence].split()) or "(nothing)"
+    cut = metrics.cut(record, sentence=sentence)
+    return f"{text} (cut after {cut} tokens)" if cut else text
 
 
 # As JSON
@@ -109,8 +125,12 @@ def _said(record: Record, sentence: int) -> Any:
     if record.vectors is not None:
         return {"similarity": [_json(one) for one in metrics.similarity(record)[sentence].tolist()]}
     if record.labels is not None:
+        measure = "number" if metrics.is_number(record) else "probability"
+        return [{"label": one.word, measure: one.probability} for one in metrics.labels(record, sentence=sentence)]
+    if metrics.labels_tokens(record):
         return [
-            {"label": one.word, "probability": one.probability} for one in metrics.labels(record, sentence=sentence)
+            {"position": one.position, "token": one.token, "label": one.word, "probability": one.probability}
+            for one in metrics.predicted_words(record, sentence=sentence)
         ]
     if metrics.fills_in(record):
         blanks = record.prediction.blanks[sentence]

@@ -35,16 +35,22 @@ def selected(options: Namespace, queries: int, keys: int) -> dict[str, tuple[int
     return {"selected": options.cell}
 
 
-def texts(typed: str) -> list[str]:
-    """One sentence per line, as in the app."""
+def texts(typed: str, *, by_line: bool = False) -> list[str]:
+    """A text with its line breaks, or one per line."""
     try:
         text = sys.stdin.read() if typed == "-" else typed
     except UnicodeDecodeError:
         raise InputError("What came on stdin is not text in UTF-8.") from None
-    lines = [line for line in text.splitlines() if line.strip()]
-    if not lines:
+    found = [one for one in (text.splitlines() if by_line else [text.strip("\r\n")]) if one.strip()]
+    if not found:
         raise InputError("There is no text; give a sentence, or - to read it from stdin.")
-    return lines
+    return found
+
+
+def target(options: Namespace) -> list[str] | None:
+    """What a decoder reads, if it was given: a text, or one per line."""
+    given = getattr(options, "target", None)
+    return None if given is None else texts(given, by_line=options.lines)
 
 
 def source(options: Namespace) -> Source:
@@ -79,7 +85,7 @@ def read(options: Namespace) -> tuple[list[str], Source]:
     if options.model is None and Path(name).suffix and is_file(name):
         run = source(Namespace(**vars(options) | {"model": name}))
         return [*run.one_run], run
-    return texts(options.text), source(options)
+    return texts(options.text, by_line=options.lines), source(options)
 
 
 def load(name: str, **settings: object) -> Source:

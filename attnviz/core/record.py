@@ -7,6 +7,7 @@ computed from it on demand, exactly, by the same function as in the run.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -110,6 +111,9 @@ class Step:
         return () if self.mask is None else (Reason.of({0: "the model's mask"}),), blocked
 
 
+LabelKind = Literal["one", "several", "number"]
+
+
 @dataclass(frozen=True, eq=False)
 class Prediction:
     """What a model says: after each position, how probable each word of its vocabulary is.
@@ -117,10 +121,13 @@ class Prediction:
     Attributes:
         logits: (B, n, vocabulary).
         vocabulary: the words by their ids.
-        written: what an encoder-decoder wrote, one text per sentence; empty for a model that only predicts.
+        written: what an encoder-decoder wrote, or was given as its target, one text per sentence; else empty.
+        cut: of each written text the number of tokens after which it was cut, 0 where the model itself ended it; empty
+            where none was cut.
         blanks: of a model that fills in what is hidden, the positions of the blanks of each sentence: there the logits
             are of what stands at a position, not after it. None for a model that predicts what comes next.
         others: for how many words the last one stands, in a file that kept the most probable ones alone.
+        classes: the words are labels, and each position of `blanks` has its own: of a model that labels tokens.
     """
 
     logits: Tensor
@@ -128,6 +135,8 @@ class Prediction:
     written: tuple[str, ...] = ()
     blanks: tuple[tuple[int, ...], ...] | None = None
     others: int = 0
+    classes: bool = False
+    cut: tuple[int, ...] = ()
 
     def probabilities(self, position: int, *, sentence: int = 0) -> Tensor:
         """The probability of each word after a position, float64, (vocabulary,)."""
@@ -157,15 +166,17 @@ class Record:
     Attributes:
         sentences: the batch, padded to one length.
         source: the name of what ran.
-        provenance: where its weights come from: "random", "constructed", "trained here" or "pretrained".
+        provenance: where its weights come from: "random", "constructed", "trained here", "pretrained" ...
         edits: what was changed.
         steps: one per attention call, in the order of the calls.
         output: the last hidden states, (B, n, d_model); of the decoder where there is one.
         targets: what the decoder of an encoder-decoder read, from <sos> on; empty for other models.
         prediction: what the model says, word by word, if it does.
         labels: what a model that classifies says of each sentence: the names of the classes and logits, (B, classes).
-        vectors: one vector per sentence, (B, d_model), the mean of its tokens' last hidden states; of a model that says
-            nothing else.
+        label_kind: how the logits of labels are read: "one" of the classes (softmax; of a single class the logistic
+            function), "several" at once (the logistic function of each), or "number" (as they are: regression).
+        vectors: one vector per sentence, (B, d), from its tokens' last hidden states; of a model that gives no more.
+        pooling: how those vectors are made, such as "mean of tokens".
         read_only: the model's attention is its own: its weights are known, but not the queries, keys and scores.
         unseen: what of the model's attention is not among the steps, in words; None if all of it is.
         precision: the number type that a file rounded queries, keys and values to; empty where they are as computed.
@@ -182,7 +193,9 @@ class Record:
     targets: tuple[Sentence, ...] = ()
     prediction: Prediction | None = None
     labels: tuple[tuple[str, ...], Tensor] | None = None
+    label_kind: LabelKind = "one"
     vectors: Tensor | None = None
+    pooling: str = ""
     read_only: bool = False
     unseen: str | None = None
     precision: str = ""

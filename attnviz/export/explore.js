@@ -438,17 +438,18 @@ function predictions(query) {  // before and after, where the record of a run wi
   const {words, where, written, labels} = data.predicted, after = where === "after", made = [];
   const listed = (caption, found) => {
     const before = found.some(one => one[2] !== null);
-    const rows = found.map(([text, now, was]) => [isolated(text), percent(now), ...(before ? [percent(was)] : [])]);
-    return table(caption, ["word", "probability", ...(before ? ["before"] : [])], rows);
+    const number = typeof found[0][1] === "string", value = number ? text => text : percent;
+    const rows = found.map(([text, now, was]) => [isolated(text), value(now), ...(before ? [value(was)] : [])]);
+    return table(caption, ["word", number ? "number" : "probability", ...(before ? ["before"] : [])], rows);
   };
   if (written) made.push(make("h3", "Translation"), make("p", written[0], {dir: "auto"}));
   if (written?.length > 1) made.push(make("p", `before: ${written[1]}`, {className: "quiet"}));
   if (labels) made.push(make("h3", "Predictions"), listed("The most probable labels", labels.slice(0, 8)));
   const at = words?.[query] ? query : Object.keys(words ?? {}).at(-1);
   if (at !== undefined && (site().predicts || !written)) {
-    const token = `${after ? "after" : "in place of"} ${isolated(`'${words[at].token}'`)} (${at})`;
+    const token = `${where} ${isolated(`'${words[at].token}'`)} (${at})`;
     const none = make("p", `The probabilities of the words ${token} are not numbers.`);
-    const caption = `Most probable ${token}`;
+    const caption = `Most probable ${where === "of" ? "label " : ""}${token}`;
     made.push(make("h3", after ? "Predicted next word" : "Predictions"), words[at].words.length ? listed(caption, words[at].words) : none);
   }
   $("predicted").replaceChildren(...made);

@@ -248,7 +248,10 @@ def _predicted(record: Record, before: Record | None, sentence: int) -> dict[str
     found: dict[str, Any] = {}
     if record.labels is not None:
         listed = metrics.labels(record, before=before, sentence=sentence)
-        found["labels"] = [[shown(one.word), one.probability, one.before] for one in listed]
+        values = [[one.probability, one.before] for one in listed]
+        if metrics.is_number(record):
+            values = [[None if one is None else words.label_value(record, one) for one in pair] for pair in values]
+        found["labels"] = [[shown(one.word), *pair] for one, pair in zip(listed, values, strict=True)]
     if (prediction := record.prediction) is None:
         return found
     if prediction.written:
@@ -256,7 +259,7 @@ def _predicted(record: Record, before: Record | None, sentence: int) -> dict[str
         found["written"] = [shown(run.prediction.written[sentence], 2000).replace("␣", " ") for run in runs]
     fills = prediction.blanks is not None
     places = prediction.blanks[sentence] if fills else range(record.read[sentence].length)
-    found["where"] = "in place of" if fills else "after"
+    found["where"] = "of" if prediction.classes else "in place of" if fills else "after"
     found["words"] = {place: _next(record, before, place, sentence) for place in places}
     return found
 

@@ -128,6 +128,8 @@ def _reading(seen: Seen, style: Style) -> str:
     if row is not None and seen.predicted[row] and not metrics.fills_in(seen.record):
         token, word = words.in_quotes(seen.queries.labels[row]), words.in_quotes(seen.predicted[row])
         return ends.NEXT_OF.format(token=token, word=word)
+    if metrics.labels_tokens(seen.record):
+        return ends.LABELS
     return ends.IN_PLACE if metrics.fills_in(seen.record) else ends.NEXT
 
 

@@ -31,6 +31,7 @@ HOLLOW = "hollow bar: before the change"
 OTHERS = "others"
 """The bar of all words that have none of their own."""
 
+SEVERAL = "each label has a probability of its own; several may hold"
 ONE_LABEL = "the model gives one number: the logistic function of it is drawn"
 
 
@@ -56,6 +57,8 @@ def next_word(
     what, after = "next word", "Next word after"
     if metrics.fills_in(record):
         what, after = "blank", "Most probable in place of"
+    if metrics.labels_tokens(record):
+        what, after = "label", "Label of"
     title = f"{after} {token} · {in_title(record.source)}"
     return Figure(
         name=stem(record, f"{what} {position}", sentence=sentence),
@@ -69,11 +72,17 @@ def next_word(
 
 
 def labels(record: Record, *, before: Record | None = None, sentence: int = 0, **drawn: Unpack[Drawn]) -> Figure:
-    """A bar for the probability of each class of a sentence; with a run `before` a change two."""
+    """A bar for the probability of each class of a sentence; with a run `before` a change two.
+
+    Of a regression its numbers.
+    """
     asked = {"before": before, "sentence": sentence}
+    if metrics.is_number(record):
+        return _numbers(record, before, sentence, drawn)
     found, title = metrics.labels(record, **asked), f"Labels of the sentence · {in_title(record.source)}"
     notes = [f"the {MOST_LABELS} most probable of {len(found):,} labels"] if len(found) > MOST_LABELS else []
     notes += [ONE_LABEL] if len(found) == 1 else []
+    notes += [SEVERAL] if record.label_kind == "several" else []
     return Figure(
         name=stem(record, "labels", sentence=sentence),
         title=titled(title, record),
@@ -82,6 +91,30 @@ def labels(record: Record, *, before: Record | None = None, sentence: int = 0, *
         describe=lambda: words.labels(record, **asked),
         tabulate=lambda: tables.labels_table(record, **asked),
         collect=lambda: _arrays(found, "labels"),
+    )
+
+
+def _numbers(record: Record, before: Record | None, sentence: int, drawn: Drawn) -> Figure:
+    """The numbers that a regression gives of a sentence, and those before a change."""
+    asked = {"before": before, "sentence": sentence}
+    found, title = metrics.labels(record, **asked), f"Number of the sentence · {in_title(record.source)}"
+    names = [shown(one.word, axes.LONGEST_LABEL) for one in found]
+    values = [words.label_value(record, one.probability) for one in found]
+    old = [f"{words.label_value(record, one.before)} → " for one in found if one.before is not None]
+    texts = [f"{was}{now}" for was, now in zip(old or [""] * len(found), values, strict=True)]
+
+    def draw(style: Style) -> Picture:
+        column = bars.Column(texts=texts, color=style.colors.text)
+        return bars.picture(names, [column], title, subtitles(record, style), style.colors)
+
+    return Figure(
+        name=stem(record, "number", sentence=sentence),
+        title=titled(title, record),
+        style=Style(**drawn),
+        draw=draw,
+        describe=lambda: words.labels(record, **asked),
+        tabulate=lambda: tables.labels_table(record, **asked),
+        collect=lambda: {name.replace("probabilities", "numbers"): a for name, a in _arrays(found, "labels").items()},
     )
 
 

@@ -56,7 +56,8 @@ def drawing_of(record: Record, before: Record | None, title: str, style: Style) 
     cosine = metrics.similarity(record).numpy()[:MOST_SENTENCES, :MOST_SENTENCES]
     names = [f"{_shown(one.text)} {i}" for i, one in enumerate(record.sentences[:MOST_SENTENCES], 1)]
     left, side = -max(map(text_width, names)) - axes.PADDING, CELL * len(cosine)
-    lines = [MEASURE, "" if before is None else MOVED]
+    lines = [MEASURE, f"vector of a sentence: {record.pooling}" if record.pooling else ""]
+    lines += ["" if before is None else MOVED]
     lines += [f"the first {MOST_SENTENCES} of {every} sentences"] if every > MOST_SENTENCES else []
     lines += subtitles(record, style)
     around = frame.heading(title, lines, left=left, top=-CELL, width=side - left, colors=colors)

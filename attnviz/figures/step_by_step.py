@@ -45,6 +45,7 @@ def step_by_step(record: Record, *, before: Record | None = None, sentence: int 
     asked = {"before": before, "sentence": sentence}
     runs = {"": record} if before is None else {"": record, "_before": before}
     what = "blanks" if metrics.fills_in(record) else "step by step"
+    what = "labels" if metrics.labels_tokens(record) else what
     return Figure(
         name=stem(record, what, sentence=sentence),
         title=titled(title_of(record), record),
@@ -76,6 +77,8 @@ def drawing_of(record: Record, before: Record | None, sentence: int, style: Styl
     rows = _kept(every, compared)
     columns = _fitting(rows, compared, record, style.colors) if rows else []
     lines = [*_notes(rows, every, compared), *subtitles(record, style)]
+    if ended := metrics.cut(record, sentence=sentence):
+        lines.insert(0, f"the text was cut after {ended} tokens")
     marks = {at: axes.CHOSEN if compared and differs(row) else axes.QUIET for at, row in enumerate(rows)}
     names = [str(i) for i, _, _ in rows]
     return bars.picture(names, columns, title_of(record), lines, style.colors, length=LENGTH, marks=marks)
@@ -84,6 +87,7 @@ def drawing_of(record: Record, before: Record | None, sentence: int, style: Styl
 def title_of(record: Record) -> str:
     """What is drawn, beginning with constant words."""
     what = "Blanks, filled in" if metrics.fills_in(record) else "Step by step"
+    what = "Labels of the tokens" if metrics.labels_tokens(record) else what
     return f"{what} · {in_title(record.source)}"
 
 
@@ -145,6 +149,7 @@ def _columns(
         both: whether of what was read also that of before is said.
     """
     reads, predicts = "in place of" if metrics.fills_in(record) else "reads", "writes" if record.targets else "expects"
+    reads, predicts = ("token", "label") if metrics.labels_tokens(record) else (reads, predicts)
     now, old = ([row[at] for row in rows] for at in (1, 2))
     was = old if compared else now
     before = [then if both or not at else at for then, at in zip(was, now, strict=True)]

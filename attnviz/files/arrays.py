@@ -18,7 +18,7 @@ from attnviz.core.record import Record, Step
 from attnviz.core.scoring import Scoring
 from attnviz.core.tap import Tap
 from attnviz.core.tokens import Sentence, Token
-from attnviz.files import pieces
+from attnviz.files import outputs, pieces
 
 SAME = 1e-4
 """How far given weights may be from those that given queries and keys make."""
@@ -56,7 +56,9 @@ def from_arrays(
 
         attnviz.from_arrays(model(**inputs, output_attentions=True).attentions, tokens=tokens)
 
-    Arrays are of NumPy, torch or what NumPy takes: (Q, K), (H, Q, K), (B, H, Q, K), (layers, B, H, Q, K), or a list
+    What `generate(..., output_attentions=True, return_dict_in_generate=True)` returns, or its attentions, is joined to
+    one map; with beams give all of it, as it says which beam each token is of. Arrays are of NumPy, torch or what NumPy
+    takes: (Q, K), (H, Q, K), (B, H, Q, K), (layers, B, H, Q, K), or a list
     with one of these per layer. With one sentence of tokens, four axes whose first is not 1 are (layers, H, Q, K).
 
     Args:
@@ -80,6 +82,7 @@ def from_arrays(
         raise InputError(f"Keys of their own stand in cross-attention alone: say kind='cross', not {kind}.")
     if weights is None and (query is None or key is None):
         raise InputError("There is no attention in this: give weights, or query and key.")
+    weights, kind, generated = outputs.layers_of(weights, kind)
     one = tokens is not None and all(isinstance(word, str) for word in tokens)
     given = {"weights": weights, "query": query, "key": key, "value": value}
     layers = {what: _layers(array, what, one=one) for what, array in given.items() if array is not None}
@@ -92,7 +95,16 @@ def from_arrays(
         step, said = _step(Site(kind, layer), {what: one[layer] for what, one in layers.items()}, masks[layer], scale)
         steps.append(step)
         notes += [f"{step.site}: {one}" for one in said]
+    if generated and tokens is not None:  # the last one that was written was not read
+        tokens = _read(tokens, steps[0].shape[2])
     return _record(tuple(steps), notes, tokens, keys, name)
+
+
+def _read(tokens: Sequence[Any], length: int) -> Sequence[Any]:
+    """Tokens without the last one of each text, where they are one more than a generation has read."""
+    if all(isinstance(word, str) for word in tokens):
+        return tokens[:length] if len(tokens) == length + 1 else tokens
+    return [_read(words, length) for words in tokens]
 
 
 def from_cache(arrays: Mapping[str, Any], **more: Any) -> Record | None:
@@ -189,8 +201,8 @@ def _is_layers(array: Any) -> bool:
 def _tensor(array: Any, what: str) -> Tensor:
     try:
         tensor = array.detach().cpu() if isinstance(array, Tensor) else torch.from_numpy(np.array(array))
-    except (TypeError, ValueError) as error:
-        raise InputError(f"The {what} are no array of numbers: {str(error)[:200]}.") from None
+    except (TypeError, ValueError):
+        raise InputError(f"The {what} are no array of numbers; given: {type(array).__name__}.") from None
     return tensor if tensor.dtype is torch.bool else tensor.float()
 
 

@@ -1,7 +1,7 @@
 """A record from a JSON object and tensors, which may be of anybody: everything is checked."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
@@ -12,7 +12,7 @@ from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.masks import Mask
 from attnviz.core.modifiers import Bias
 from attnviz.core.patches import SIDE, Patches
-from attnviz.core.record import Prediction, Record, Step
+from attnviz.core.record import LabelKind, Prediction, Record, Step
 from attnviz.core.scoring import Scoring
 from attnviz.core.shapes import check_broadcast
 from attnviz.core.tap import BiasBesideSink, MaskBesideSink
@@ -63,9 +63,8 @@ def _record(kept: _Kept, said: dict[str, Any]) -> Record:
     _check(0 < len(steps) == len({step.site for step in steps}), "it has no attention, or a layer twice")
     read = targets or sentences
     _check(len({len(one.tokens) for one in sentences} | {0}) == 2, "its texts are not of one length")
-    labels = _if_there(said["labels"], lambda given: (tuple(map(_text, given[0])), kept.get(given[1], 2)))
     _check(said["precision"] in ("", *PRECISIONS), "its numbers are of no known precision")
-    _check(not labels or labels[1].shape == (len(read), len(labels[0])), "its labels do not fit its texts")
+    places = len(read), len(read[0].tokens)
     return Record(
         sentences=sentences,
         source=_text(said["source"]),
@@ -74,10 +73,9 @@ def _record(kept: _Kept, said: dict[str, Any]) -> Record:
         steps=steps,
         output=kept.get(said["output"], 3),
         targets=targets,
-        prediction=_if_there(
-            said["prediction"], lambda given: _prediction(kept, given, (len(read), len(read[0].tokens)))
-        ),
-        labels=labels,
+        prediction=_if_there(said["prediction"], lambda given: _prediction(kept, given, places)),
+        **_labels(kept, said, len(read)),
+        pooling=_text(said.get("pooling", "")),
         vectors=kept.get(said["vectors"], 2),
         read_only=bool(said["read_only"]),
         unseen=_if_there(said["unseen"], _text),
@@ -85,6 +83,15 @@ def _record(kept: _Kept, said: dict[str, Any]) -> Record:
         patches=_patches(kept, said.get("patches"), len(sentences)),
         findings=tuple(map(_text, said.get("findings", []))),
     )
+
+
+def _labels(kept: _Kept, said: dict[str, Any], batch: int) -> dict[str, Any]:
+    """The labels, and how they are read: as those of one class where a file does not say."""
+    labels = _if_there(said["labels"], lambda given: (tuple(map(_text, given[0])), kept.get(given[1], 2)))
+    _check(not labels or labels[1].shape == (batch, len(labels[0])), "its labels do not fit its texts")
+    kind = said.get("label_kind", "one")
+    _check(kind in get_args(LabelKind), "its labels are read in no known way")
+    return {"labels": labels, "label_kind": kind}
 
 
 def _patches(kept: _Kept, said: dict[str, Any] | None, batch: int) -> Patches | None:
@@ -197,7 +204,11 @@ def _prediction(kept: _Kept, said: dict[str, Any], places: tuple[int, int]) -> P
     inside = blanks is None or (len(blanks) == places[0] and all(n < places[1] for one in blanks for n in one))
     written = tuple(map(_text, said["written"]))
     _check(inside and len(written) in (0, places[0]), "its prediction is of other texts")
-    return Prediction(logits, vocabulary, written, blanks, _whole(said["others"]))
+    classes = said.get("classes", False)
+    _check(isinstance(classes, bool) and (blanks is not None or not classes), "its labels are of no positions")
+    cut = tuple(map(_whole, said.get("cut", [])))
+    _check(len(cut) in (0, len(written)), "other texts are cut than were written")
+    return Prediction(logits, vocabulary, written, blanks, _whole(said["others"]), classes, cut)
 
 
 def _if_there(value: Any, read: Callable[[Any], Any]) -> Any:

@@ -44,6 +44,8 @@ def described(record: Record, *, whole_prediction: bool) -> tuple[dict[str, Any]
         "output": kept.put("output", record.output),
         "vectors": kept.put("vectors", record.vectors),
         "labels": record.labels and [list(record.labels[0]), kept.put("labels", record.labels[1])],
+        "label_kind": record.label_kind,
+        "pooling": record.pooling,
         "prediction": record.prediction and _prediction(record.prediction, kept, whole_prediction),
         "patches": record.patches and _patches(record.patches, kept),
     }
@@ -147,6 +149,8 @@ def _prediction(prediction: Prediction, kept: Tensors, whole: bool) -> dict[str,
         "written": list(prediction.written),
         "blanks": prediction.blanks and [list(one) for one in prediction.blanks],
         "others": prediction.others,
+        "classes": prediction.classes,
+        "cut": list(prediction.cut),
         "logits": kept.put("prediction.logits", prediction.logits),
     }
 

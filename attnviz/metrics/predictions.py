@@ -14,6 +14,21 @@ def fills_in(record: Record) -> bool:
     return record.prediction is not None and record.prediction.blanks is not None
 
 
+def labels_tokens(record: Record) -> bool:
+    """Whether the model gives each token a label."""
+    return record.prediction is not None and record.prediction.classes
+
+
+def is_number(record: Record) -> bool:
+    """Whether the model gives a sentence numbers (regression), not labels with probabilities."""
+    return record.labels is not None and record.label_kind == "number"
+
+
+def cut(record: Record, *, sentence: int = 0) -> int:
+    """The number of tokens after which a written text was cut; 0 where the model itself ended it."""
+    return record.prediction.cut[sentence] if record.prediction and record.prediction.cut else 0
+
+
 def predicting(record: Record) -> Prediction:
     """What the model says.
 
@@ -85,7 +100,10 @@ def predicted_words(record: Record, *, sentence: int = 0) -> tuple[PredictedWord
 
 @dataclass(frozen=True)
 class NextWord:
-    """A word that may come next, its probability, and what that was before a change; None if that is not known."""
+    """A word that may come next, its probability, and what that was before a change; None if that is not known.
+
+    Of a model that gives numbers (`Record.label_kind`), the name of one with its value in the place of a probability.
+    """
 
     word: str
     probability: float
@@ -145,7 +163,8 @@ def _largest(probabilities: Tensor, count: int) -> list[int]:
 def labels(record: Record, *, before: Record | None = None, sentence: int = 0) -> tuple[NextWord, ...]:
     """The classes of a model that classifies with their probabilities, the most probable first; also `before` a change.
 
-    Of a single class it is the logistic function of its logit. None where no class has a probability.
+    Of a single class it is the logistic function of its logit, and of several labels at once that of each; of a
+    regression the numbers themselves, in their order. None where no class has a probability.
 
     Raises:
         InputError: if the model does not classify, or not into the classes of the run before.
@@ -161,7 +180,7 @@ def labels(record: Record, *, before: Record | None = None, sentence: int = 0) -
     known = after if old is None or not after.isnan().any() else old
     if known.isnan().any():
         return ()
-    ranked = known.argsort(descending=True, stable=True).tolist()
+    ranked = range(len(names)) if is_number(record) else known.argsort(descending=True, stable=True).tolist()
     return tuple(NextWord(names[i], float(after[i]), None if old is None else float(old[i])) for i in ranked)
 
 
@@ -170,4 +189,6 @@ def _classes(record: Record, sentence: int) -> tuple[tuple[str, ...], Tensor]:
         raise InputError(f"'{record.source}' does not classify.")
     names, logits = record.labels
     one = logits[sentence].double()
-    return names, one.sigmoid() if len(names) == 1 else one.softmax(-1)
+    if is_number(record):
+        return names, one
+    return names, one.sigmoid() if record.label_kind == "several" or len(names) == 1 else one.softmax(-1)

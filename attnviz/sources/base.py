@@ -17,15 +17,20 @@ from attnviz.core.tokens import Sentence
 from attnviz.sources.cards import Card
 from attnviz.tokenizers.vocabulary import UNK
 
-PROVENANCES = ("trained here", "constructed", "random", "pretrained", "your own")
+PROVENANCES = ("trained here", "constructed", "random", "pretrained", "from a folder", "your own")
 """Where weights come from; sources are listed in this order."""
+
+HUGGING_FACE = ("pretrained", "from a folder")
+"""Those of models of transformers, which load by their name or their folder."""
 
 TASKS = {
     "next": "predicts the next token",
     "fill": "fills in blanks",
     "labels": "classifies",
+    "tokens": "labels each token",
     "write": "writes a text",
     "vectors": "sentence embeddings",
+    "states": "gives hidden states",
 }
 
 CLASSES: dict[str, type["Source"]] = {}
@@ -37,7 +42,9 @@ class Facts:
     """What a model says of itself, where nothing of it was measured here.
 
     Attributes:
-        task: "next" token, "fill" in a blank, "labels", "write" another text, or "vectors".
+        task: "next" token, "fill" in a blank, "labels" of a text or of its "tokens", "write" another text, "vectors" of
+            texts, or hidden "states" alone.
+        detail: what belongs to the task: how a vector is made, how labels are read, which head is not shown.
         made_of: the name of its class.
         parameters: how many numbers were learned.
         vocabulary: for how many tokens it has vectors.
@@ -46,6 +53,7 @@ class Facts:
         dtype, device: of the weights.
         commit: of the files, if they came from a hub.
         labels: the names of its classes, if it classifies.
+        notes: what else a person should know of how it was loaded.
     """
 
     task: str
@@ -58,6 +66,8 @@ class Facts:
     device: torch.device
     commit: str | None
     labels: tuple[str, ...] = ()
+    detail: str = ""
+    notes: tuple[str, ...] = ()
 
     @property
     def number_type(self) -> str:
@@ -66,8 +76,8 @@ class Facts:
 
     @property
     def does(self) -> str:
-        """What it says, in two or three words."""
-        return TASKS[self.task]
+        """What it says, in a few words."""
+        return TASKS[self.task] + (f" ({self.detail})" if self.detail else "")
 
     @property
     def words(self) -> int:
@@ -207,7 +217,18 @@ class Source(ABC):
             *([("why no longer", known.limit)] if known.limit else []),
             ("kept as", f"{known.number_type} on {known.device}"),
             ("from", f"commit {known.commit}" if known.commit else "files on this machine"),
+            *(("note", note) for note in known.notes),
         ]
+
+    def tokenize_targets(self, texts: list[str]) -> tuple[Sentence, ...]:
+        """What its decoder reads of texts that a person gives as its targets, for `run`.
+
+        Raises:
+            InputError: if it writes no other text, or takes none of a person.
+        """
+        if not self.writes:
+            raise InputError(f"'{self.name}' writes no other text, so it takes no target.")
+        raise InputError(f"'{self.name}' takes a target as tokens alone: give `run` its sentences.")
 
     def check_targets(self, targets: tuple[Sentence, ...]) -> None:
         """Raises: InputError: if there are `targets` for a model that writes no other text."""

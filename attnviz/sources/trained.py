@@ -100,6 +100,16 @@ class Trained(Source):
             raise TooLong(lengths, longest, f"'{self.model}' reads up to {longest}. Shorten it, or split its lines.")
         return sentences
 
+    def tokenize_targets(self, texts: list[str]) -> tuple[Sentence, ...]:
+        """What the translator's decoder reads of a translation: <sos> and the words."""
+        if not self.writes:
+            return super().tokenize_targets(texts)
+        sentences = tokenizers.batch(self._writes, texts, sos=True)
+        longest, lengths = self._model.config.longest, [sentence.length for sentence in sentences]
+        if max(lengths) > longest:
+            raise TooLong(lengths, longest, f"'{self.model}' writes up to {longest}. Shorten it.")
+        return sentences
+
     def unknown(self, texts: list[str]) -> dict[str, tuple[str, ...]]:
         """The words that the model does not know, each with the known ones that are spelled most like it."""
         words = dict.fromkeys(word for text in texts for word in self._reads.unknown(text))
@@ -114,18 +124,19 @@ class Trained(Source):
             InputError: if there is no token, or `targets` for a model that writes no other text.
         """
         self.check_targets(targets)
-        tap, written = Tap(edits), ()
+        tap, written, cut = Tap(edits), (), ()
         with torch.inference_mode():
             if not self.writes:
                 hidden, logits = self._model(self._ids(sentences), _lengths(sentences), tap=tap)
                 words = self._reads.names
             else:
                 memory = self._model.encode(self._ids(sentences), _lengths(sentences), tap=tap)
-                targets = targets or _greedy(self._model, memory, _lengths(sentences), self._writes, edits)
+                if not targets:
+                    targets, cut = _greedy(self._model, memory, _lengths(sentences), self._writes, edits)
                 hidden, logits = self._decode(targets, memory, sentences, tap)
                 logits = _writable(logits)
                 words, written = self._writes.names, tuple(target.text for target in targets)
-        prediction = Prediction(logits, words, written)
+        prediction = Prediction(logits, words, written, cut=cut if any(cut) else ())
         steps = tuple(tap.steps)
         provenance = "random" if self.step == 0 else self.provenance
         return Record(sentences, self.name, provenance, edits, steps, hidden, targets, prediction)
@@ -196,10 +207,11 @@ def _vocabularies(name: str) -> dict[str, Vocabulary]:
 
 def _greedy(
     model: EncoderDecoder, memory: Tensor, lengths: tuple[int, ...], words: Vocabulary, edits: Edits
-) -> tuple[Sentence, ...]:
+) -> tuple[tuple[Sentence, ...], tuple[int, ...]]:
     """What the decoder writes word by word, each time the most probable, as what it then reads: from <sos> on.
 
-    It ends with <eos>, which is not read, or where there is no position left.
+    It ends with <eos>, which is not read, or is cut where there is no position left; after how many words is given,
+    too, 0 where it ended.
     """
     read = torch.full((len(memory), 1), SPECIAL[SOS])
     ended = torch.zeros(len(memory), dtype=torch.bool)
@@ -210,7 +222,8 @@ def _greedy(
         if ended.all():
             break
         read = torch.cat([read, chosen.masked_fill(ended, SPECIAL[PAD]).unsqueeze(1)], 1)
-    return tuple(_sentence(row, words) for row in read.tolist())
+    sentences = tuple(_sentence(row, words) for row in read.tolist())
+    return sentences, tuple(0 if end else one.length - 1 for end, one in zip(ended.tolist(), sentences, strict=True))
 
 
 def _writable(logits: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError, quoted
 from attnviz.core.parameters import parameters as declared
 from attnviz.core.record import Record
-from attnviz.sources.base import Source
+from attnviz.sources.base import HUGGING_FACE, Source
 from attnviz.sources.recorded import Recorded
 from attnviz.sources.saved import Saved
 from attnviz.ui import launch, server, streamlit_internals, words
@@ -129,7 +129,7 @@ def show(
 
 def _link(source: Source) -> Link:
     """The link of a source that any server has; empty for one of this process alone."""
-    if source.facts and source.provenance == "pretrained":
+    if source.facts and source.provenance in HUGGING_FACE:
         return {MODEL.name: [NAME], HF.name: [source.id]}
     if not api.is_named(source):
         return {}

@@ -1,5 +1,6 @@
 """Models of Hugging Face in the app, on each page as Streamlit runs it: tiny ones from folders, one from a hub here."""
 
+import json
 import shutil
 import sys
 import time
@@ -47,6 +48,7 @@ KINDS = {
     "BertModel": SIZES,
     "BertForMaskedLM": SIZES,
     "BertForSequenceClassification": SIZES | {"id2label": {0: "glad", 1: "sad", 2: "<b>odd</b>"}},
+    "BertForTokenClassification": SIZES | {"id2label": {0: "noun", 1: "verb"}},
     "LlamaForCausalLM": SIZES | {"num_key_value_heads": 1},
     "BartForConditionalGeneration": BART,
     "DebertaV2Model": SIZES,
@@ -130,7 +132,7 @@ def test_every_kind_of_model_opens_on_every_page(folder, kind):
     app = pretrained(folder(kind), text=CAT)
 
     assert 'class="note' not in html(app)
-    assert "pretrained · " in html(app)
+    assert "from\N{NO-BREAK SPACE}a\N{NO-BREAK SPACE}folder · " in html(app)
     assert "float32,\N{NO-BREAK SPACE}cpu" in html(app)
     assert "What its heads do was not measured here." in html(app)
     assert len(app.get("vega_lite_chart")) == 3 - (kind in ("BertModel", "BertForMaskedLM", "DebertaV2Model"))
@@ -209,6 +211,30 @@ def test_labels_before_and_after(folder):
     assert f"Predicted label: “{after.word}” {moved}" in said(app)
     assert "<b>odd</b>" not in html(app)
     assert any("Labels of the sentence" in spec for spec in specs(app))
+
+
+def test_several_labels_and_a_number_are_said_as_that(folder, tmp_path):
+    """By what the configuration says of the same weights."""
+    for kind, words in (("multi_label_classification", "Predicted label: "), ("regression", "Predicted number: ")):
+        place = shutil.copytree(folder("BertForSequenceClassification"), tmp_path / kind)
+        settings = json.loads((place / "config.json").read_text()) | {"problem_type": kind}
+        (place / "config.json").write_text(json.dumps(settings))
+        record = api.analyze(CAT, str(place))
+        first = metrics.labels(record)[0]
+        value = f"{first.probability:.4f}" if kind == "regression" else f"“{first.word}” {percent(first.probability)}"
+
+        assert f"{words}{value}" in said(pretrained(str(place), text=CAT))
+
+
+def test_a_token_is_said_with_its_label(folder):
+    """Of a model that labels tokens: with a head off, that of the token whose label moved most."""
+    model = folder("BertForTokenClassification")
+    before, after = both("encoder", model, CAT)
+    at = metrics.most_changed(before, after)
+    token = before.sentences[0].tokens[at].text
+    app = said(pretrained(model, text=CAT, off="e0.1"))
+
+    assert f"Most changed label, of “{token}” ({at}): “{metrics.predicted_words(after)[at].word}” " in app
 
 
 def test_the_written_text_before_and_after(folder):
@@ -496,7 +522,7 @@ def test_a_link_to_a_head_that_is_not_there_says_what_is(folder):
 def test_a_text_that_is_too_long_is_told_both_numbers(folder):
     app = pretrained(folder("BertModel"), text="the " * 20)
 
-    assert f"Line 1 has 22 tokens; {folder('BertModel')} reads up to 16. Shorten it." in html(app)
+    assert "Line 1 has 22 tokens; BertModel reads up to 16. Shorten it." in html(app)
     assert app.text_area(key="text").value == "the " * 20
 
 

@@ -5,6 +5,7 @@ prints, and torch's default dtype. Two builds at once restore each other's chang
 Runs do not wait: nothing they use is changed, as the default dtype stays what it is.
 """
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
@@ -25,9 +26,9 @@ _one_at_a_time = Lock()
 @contextmanager
 def alone() -> Iterator[None]:
     """No other build goes on meanwhile, and transformers prints nothing: what matters in it is said as an error."""
-    from transformers.utils import logging
-
     with _one_at_a_time:
+        from transformers.utils import logging  # in turn, too: threads that import it first break each other
+
         verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
         logging.set_verbosity_error()
         logging.disable_progress_bar()
@@ -45,10 +46,18 @@ def plan(model: Any, config: Any) -> nn.Module:
         return model._from_config(deepcopy(config), dtype=torch.get_default_dtype(), attn_implementation="eager")
 
 
-def build(model: Any, folder: Path, config: Any, dtype: torch.dtype) -> tuple[nn.Module, dict[str, Any]]:
-    """A model of that class with the weights of a folder, and what transformers tells of them."""
+def build(
+    model: Any, folder: Path, config: Any, dtype: torch.dtype, prefix: str = ""
+) -> tuple[nn.Module, dict[str, Any]]:
+    """A model of that class with the weights of a folder, and what transformers tells of them.
+
+    Args:
+        prefix: left out of the names of the weights.
+    """
     settings = {"local_files_only": True, "use_safetensors": True, "attn_implementation": "eager"}
     settings |= {"ignore_mismatched_sizes": True, "output_loading_info": True}  # they are told, by name
+    if prefix:
+        settings["key_mapping"] = {f"^{re.escape(prefix)}": ""}
     return _sparing_others(model).from_pretrained(folder, config=config, dtype=dtype, **settings)
 
 

@@ -13,7 +13,7 @@ from safetensors import SafetensorError, safe_open
 
 from attnviz.core.amounts import size
 from attnviz.core.errors import AttnvizError, InputError, quoted
-from attnviz.sources.huggingface import faults, files
+from attnviz.sources.huggingface import faults, files, folders
 
 LONGEST_CONFIG = 2_000_000
 """Bytes."""
@@ -33,11 +33,15 @@ SHARED_LAYERS = 64
 
 @dataclass(frozen=True)
 class Weights:
-    """What the headers of the files of weights say: how many tensors and numbers, and their usual type."""
+    """What the headers of the files of weights say: the names of tensors, how many numbers, and their usual type."""
 
-    tensors: int
+    names: tuple[str, ...]
     numbers: int
     dtype: torch.dtype
+
+    @property
+    def tensors(self) -> int:
+        return len(self.names)
 
 
 def config(folder: Path, model: str) -> dict[str, Any]:
@@ -78,19 +82,20 @@ def weights(folder: Path, model: str, cached: bool = False) -> Weights:
         cached: the folder is of a hub's cache: a file that is damaged is deleted there, so that it is fetched again.
 
     Raises:
-        InputError: if there are no safetensors.
+        InputError: if there are no safetensors, with what there is.
         AttnvizError: names a file that is damaged.
     """
     paths = files.weights(folder)
     if not paths:
-        raise InputError(f"{faults.name(model)} has no model.safetensors; attnviz reads no weights as pickle.")
-    tensors, numbers = 0, Counter()
+        names = (path.name for path in folder.iterdir())
+        raise InputError(folders.of_files(model, names, folder, made=_class_name(folder)))
+    names, numbers = [], Counter()
     for path in paths:
         try:
             with safe_open(path, "pt") as file:
                 for name in file.keys():  # noqa: SIM118 (not a dict)
                     part = file.get_slice(name)
-                    tensors += 1
+                    names.append(name)
                     numbers[part.get_dtype()] += prod(part.get_shape())
         except (SafetensorError, OSError):
             if cached:
@@ -102,7 +107,15 @@ def weights(folder: Path, model: str, cached: bool = False) -> Weights:
         raise InputError(
             f"{faults.name(model)} has weights of a type that attnviz does not read: {', '.join(numbers)}."
         )
-    return Weights(tensors, numbers.total(), max(known, key=lambda one: one[0])[1])
+    return Weights(tuple(names), numbers.total(), max(known, key=lambda one: one[0])[1])
+
+
+def _class_name(folder: Path) -> str:
+    """The class that a checked configuration names, or ""."""
+    try:
+        return str((json.loads((folder / files.CONFIG).read_text(encoding="utf-8")).get("architectures") or [""])[0])
+    except (OSError, ValueError):
+        return ""
 
 
 def layers(found: dict[str, Any], held: Weights, model: str) -> None:

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from attnviz.core.errors import AttnvizError, InputError, quoted
 
-INSTALL = "pip install 'transformers>=5.23,<6'"
+INSTALL = "pip install 'transformers>=5.23,<6' sentencepiece protobuf"
 
 
 def name(value: object) -> str:

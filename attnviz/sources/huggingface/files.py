@@ -14,12 +14,18 @@ from attnviz.sources.huggingface import faults
 
 CONFIG, ONE, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 SHARD = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
-TOKENIZER = frozenset(
-    "tokenizer.json tokenizer_config.json special_tokens_map.json added_tokens.json vocab.txt vocab.json merges.txt "
-    "spiece.model sentencepiece.bpe.model tokenizer.model".split()
+FAST, MERGES, TOKENIZER_CONFIG = "tokenizer.json", "merges.txt", "tokenizer_config.json"
+SENTENCEPIECE = frozenset(
+    "spiece.model sentencepiece.bpe.model tokenizer.model spm.model sentencepiece.model spm_char.model "
+    "source.spm target.spm prophetnet.tokenizer".split()
 )
-VOCABULARIES = TOKENIZER - {"tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"}
-BESIDE = frozenset({CONFIG, "generation_config.json"})
+VOCABULARIES = SENTENCEPIECE | frozenset(
+    f"{FAST} {MERGES} vocab.txt vocab.json bpe.codes dict.txt target_vocab.json vocab-src.json vocab-tgt.json "
+    "emoji.json byte_maps.json entity_vocab.json word_shape.json word_pronunciation.json".split()
+)
+"""Files from which transformers makes tokenizers: its classes name them."""
+TOKENIZER = VOCABULARIES | {TOKENIZER_CONFIG, "special_tokens_map.json", "added_tokens.json"}
+BESIDE = frozenset({CONFIG, "generation_config.json", "modules.json", "1_Pooling/config.json"})
 LARGEST_TEXT = 100_000_000
 """Bytes of a file that is not weights."""
 DIGEST = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
@@ -73,7 +79,7 @@ def whole(folder: Path) -> bool:
     """Whether all that a model needs is in a folder."""
     try:
         return bool(
-            (folder / CONFIG).is_file() and weights(folder) and any((folder / one).is_file() for one in VOCABULARIES)
+            (folder / CONFIG).is_file() and weights(folder) and any((folder / one).is_file() for one in TOKENIZER)
         )
     except AttnvizError:
         return False

@@ -13,7 +13,7 @@ from typing import Literal
 
 from attnviz.core.amounts import size
 from attnviz.core.errors import AttnvizError, Canceled, InputError, quoted
-from attnviz.sources.huggingface import faults, files, remote
+from attnviz.sources.huggingface import embedding, faults, files, folders, remote
 from attnviz.sources.huggingface.files import File
 
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
@@ -44,6 +44,14 @@ class Place:
     folder: Path | None = None
     commit: str | None = None
     files: tuple[File, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """The name as it is shown: of a folder its own, never its path; of a checkpoint that of its training, too."""
+        if self.kind != "folder":
+            return self.name
+        path = Path(self.name).expanduser().absolute()
+        return f"{path.name} ({path.parent.name})" if folders.CHECKPOINT.fullmatch(path.name) else path.name
 
     @property
     def size(self) -> int:
@@ -155,10 +163,25 @@ def _folder(name: str) -> Place | None:
         path, there, holds = Path(name), False, False
     if holds:
         return Place(name, "folder", path.absolute())
-    if not looks:
+    if there and (inner := embedding.inside(path)):
+        return Place(name, "folder", inner.absolute())
+    try:
+        meant = folders.is_meant(path)
+    except OSError:  # unreadable
+        meant = there
+    if not looks and not meant:
         return None
-    what = "has no config.json: it holds no model of transformers" if there else "is not there"
-    raise InputError(f"The folder {faults.name(name)} {what}. Give one that save_pretrained has written.")
+    if there or path.is_file():
+        raise InputError(folders.sentence(name, path))
+    raise InputError(f"The folder {faults.name(name)} is not there. Give one that save_pretrained has written.")
+
+
+def is_path(name: str) -> bool:
+    """Whether a name means something on this machine, be it there or not."""
+    try:
+        return allowed() is None and _folder(name) is not None
+    except AttnvizError:
+        return True
 
 
 def _parts(name: str) -> tuple[str, str | None]:
@@ -202,12 +225,13 @@ def _at_hub(model: str, revision: str | None) -> Place:
     for file in told["files"]:
         if isinstance(file["name"], str) and isinstance(file["size"], int) and file["size"] >= 0:
             sizes[file["name"]] = File(file["name"], file["size"], file["digest"] or "")
+    if files.CONFIG not in sizes and folders.is_weights(sizes):
+        raise InputError(folders.of_files(name, sizes))
     if not re.fullmatch("[0-9a-f]{40}", str(commit)) or files.CONFIG not in sizes:
         raise faults.refusal("file", name, revision)
     take = [sizes[one] for one in files.wanted(sizes)]
     if not any(file.is_weights for file in take):
-        only = "only weights as pickle, which can run code" if any(map(_pickled, sizes)) else "no weights"
-        raise InputError(f"{faults.name(name)} has {only}; attnviz reads safetensors. Choose a model that has them.")
+        raise InputError(folders.of_files(name, sizes))
     for file in take:
         if not file.is_weights and file.size > files.LARGEST_TEXT:
             most = size(files.LARGEST_TEXT)
@@ -217,10 +241,6 @@ def _at_hub(model: str, revision: str | None) -> Place:
     place = Place(name, "download", None, commit, missing)
     _bounds(place)
     return place
-
-
-def _pickled(name: str) -> bool:
-    return name.endswith((".bin", ".pt", ".pth", ".ckpt"))
 
 
 def _bounds(place: Place) -> None:

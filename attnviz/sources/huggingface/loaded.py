@@ -8,6 +8,7 @@ from torch import nn
 
 from attnviz.core.edits import Site
 from attnviz.sources.base import Facts
+from attnviz.sources.huggingface.embedding import Pooling
 from attnviz.sources.huggingface.turns import Turns
 
 
@@ -51,6 +52,8 @@ class Known(Facts):
         keeps_own_attention: it computes attention in its own code (eager), so the tap does not reach it.
         size: bytes of its weights and buffers.
         trial: what its first runs showed of its attention.
+        provenance: "pretrained", or "from a folder", of which nobody says more.
+        pooling: how a vector of a sentence is made.
     """
 
     name: str
@@ -59,6 +62,8 @@ class Known(Facts):
     keeps_own_attention: bool
     size: int
     trial: Trial
+    provenance: str = "pretrained"
+    pooling: Pooling = Pooling()
 
     @property
     def has_square_masks(self) -> bool:

@@ -1,5 +1,6 @@
 """From a folder to a model and its tokenizer, ready to run: checked before anything is built, and complete after."""
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from torch import nn
 
 from attnviz.core.amounts import size
 from attnviz.core.errors import AttnvizError, InputError
-from attnviz.sources.huggingface import building, checks, faults, files, hub, memory, opening, tapped, trial
+from attnviz.sources.huggingface import building, checks, embedding, faults, files, hub, memory, opening, tapped, trial
 from attnviz.sources.huggingface.hub import Place, Progress
 from attnviz.sources.huggingface.loaded import Loaded, Trial
 from attnviz.sources.huggingface.turns import Turns
@@ -50,7 +51,12 @@ def load(
     checks.layers(found, held, name)
     with building.alone():
         loaded = _load(place, held, room)
-    return trial.tried(loaded)
+    try:
+        return trial.tried(loaded)
+    except AttnvizError as error:
+        if opening.has_senses(loaded.config) and not isinstance(error, InputError):
+            raise opening.not_of_text(f"{faults.name(name)} ({loaded.made_of})") from error
+        raise
 
 
 def _load(place: Place, held: checks.Weights, room: Room) -> Loaded:
@@ -62,14 +68,15 @@ def _load(place: Place, held: checks.Weights, room: Room) -> Loaded:
     longest, limit = _limited(_longest(plan, tokenizer), dense, why)
     room.reserve(_numbers(plan) * max(_on(device, held.dtype).itemsize for device in memory.devices()))
     device, dtype = _device(plan, held.dtype, longest, name, room)
-    model = _model(kind, folder, config, dtype, name, UNREAD if task == "vectors" else ()).to(device)
+    prefix = _prefix(held.names, plan)
+    model = _model(kind, folder, config, dtype, name, prefix, task).to(device)
     taken = tapped.use_on(model)
     return Loaded(
         model=model,
         turns=Turns(model),
         tokenizer=tokenizer,
         config=model.config,
-        name=name,
+        name=place.title,
         commit=place.commit,
         task=task,
         dtype=dtype,
@@ -81,9 +88,21 @@ def _load(place: Place, held: checks.Weights, room: Room) -> Loaded:
         size=sum(one.nbytes for one in (*model.parameters(), *model.buffers())),
         vocabulary=_vocabulary(plan, name),
         limit=limit,
-        labels=tuple(map(str, (model.config.id2label or {}).values())) if task == "labels" else (),
         trial=Trial(),
+        **_known(place, config, task, prefix),
     )
+
+
+def _known(place: Place, config: Any, task: opening.Task, prefix: str) -> dict[str, Any]:
+    """What the files of a model say of its task and of themselves."""
+    pooling = embedding.of_folder(place.folder)
+    return {
+        "labels": opening.labels(config, config.num_labels) if task in ("labels", "tokens") else (),
+        "detail": opening.detail(config, task, pooling),
+        "pooling": pooling,
+        "notes": (f"weights named without their prefix “{prefix}”",) if prefix else (),
+        "provenance": "from a folder" if place.kind == "folder" else "pretrained",
+    }
 
 
 def _made_full(config: Any) -> tuple[int | None, str]:
@@ -189,16 +208,30 @@ def _on(device: torch.device, dtype: torch.dtype) -> torch.dtype:
     return torch.float32 if poor.get(device.type) == dtype else dtype
 
 
-def _model(kind: Any, folder: Path, config: Any, dtype: torch.dtype, name: str, unread: tuple[str, ...]) -> nn.Module:
+def _prefix(names: tuple[str, ...], plan: nn.Module) -> str:
+    """What all names of weights begin with and the model's own do not, such as "module." of DataParallel."""
+    own, base = {*plan.state_dict()}, f"{plan.base_model_prefix}."
+    own |= {f"{base}{name}" for name in own} | {name.removeprefix(base) for name in own}
+    columns = zip(*(name.split(".") for name in names), strict=False)
+    shared = [column[0] for column in itertools.takewhile(lambda column: len({*column}) == 1, columns)]
+    prefixes = ["".join(f"{part}." for part in shared[:count]) for count in range(len(shared) + 1)]
+    fitting = [sum(name.removeprefix(prefix) in own for name in names) for prefix in prefixes]
+    return prefixes[fitting.index(max(fitting))]
+
+
+def _model(
+    kind: Any, folder: Path, config: Any, dtype: torch.dtype, name: str, prefix: str, task: opening.Task
+) -> nn.Module:
     """The model with all its weights, in evaluation, with its eager attention.
 
     Raises:
         AttnvizError: names weights that are missing or have another shape.
     """
     try:
-        model, info = building.build(kind, folder, config, dtype)
+        model, info = building.build(kind, folder, config, dtype, prefix)
     except Exception as error:  # a file that vanished, no memory left
         raise AttnvizError(f"The weights of {faults.name(name)} cannot be loaded: {faults.first(error)}") from None
+    unread = UNREAD if task in ("vectors", "states") else ()
     wrong = {one for one in info["missing_keys"] if not one.startswith(unread)}
     wrong |= {one[0] for one in info["mismatched_keys"]}
     if wrong or info["error_msgs"]:

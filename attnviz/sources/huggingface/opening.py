@@ -1,14 +1,27 @@
 """What is known of a model before its weights are read: its configuration, what it is for, its class and tokenizer."""
 
+import json
 from inspect import signature
 from pathlib import Path
 from typing import Any, Literal
 
 from attnviz.core.errors import AttnvizError, InputError
-from attnviz.sources.huggingface import building, checks, faults, files
+from attnviz.core.record import LabelKind
+from attnviz.sources.huggingface import building, checks, embedding, faults, files
 
-Task = Literal["next", "fill", "labels", "write", "vectors"]
-"""What a model says: the next token, what a mask hides, a label, another text, or only vectors."""
+Task = Literal["next", "fill", "labels", "tokens", "write", "vectors", "states"]
+"""What a model says: the next token, what a mask hides, a label of a text or of each token, another text, vectors of
+texts, or nothing that is shown but its hidden states."""
+
+HEADS: tuple[tuple[str, Task, str], ...] = (
+    ("FOR_SEQUENCE_CLASSIFICATION_", "labels", "AutoModelForSequenceClassification"),
+    ("FOR_NEXT_SENTENCE_PREDICTION_", "labels", "AutoModelForNextSentencePrediction"),
+    ("FOR_TOKEN_CLASSIFICATION_", "tokens", "AutoModelForTokenClassification"),
+)
+"""Tables of transformers with the classes that label, their tasks, and the automatic class of each."""
+
+NEXT_SENTENCE = ("the second text follows the first", "the second text is another one")
+"""Labels of models that were trained to tell whether two texts belong together, by their ids."""
 
 
 def check(folder: Path, name: str) -> None:
@@ -20,7 +33,37 @@ def check(folder: Path, name: str) -> None:
 def read(folder: Path, name: str) -> tuple[Any, Task, Any, Any]:
     """What is known without the weights: configuration, task, class, tokenizer."""
     config = _config(folder, name)
-    return config, *_class(config, name), _tokenizer(folder, name)
+    return config, *_class(config, name, embedding.of_folder(folder)), _tokenizer(folder, name)
+
+
+def label_kind(config: Any) -> LabelKind:
+    """How the logits of a model that classifies are read, as the pipeline of transformers does.
+
+    A cross-encoder of sentence-transformers with one class names its activation instead.
+    """
+    activation = (getattr(config, "sentence_transformers", None) or {}).get("activation_fn")
+    activation = activation or getattr(config, "sbert_ce_default_activation_function", None) or ""
+    if config.problem_type == "regression" or (config.num_labels == 1 and activation.endswith("Identity")):
+        return "number"
+    return "several" if config.problem_type == "multi_label_classification" else "one"
+
+
+def labels(config: Any, count: int) -> tuple[str, ...]:
+    """The names of the classes of a model that classifies, by their ids."""
+    if _made(config).endswith("ForNextSentencePrediction"):
+        return NEXT_SENTENCE
+    names = config.id2label or {}
+    return tuple(str(names.get(i, i)) for i in range(count))
+
+
+def detail(config: Any, task: Task, pooling: embedding.Pooling) -> str:
+    """What belongs to a task, in a few words: how labels are read, how vectors are made, which head is not shown."""
+    if task == "vectors":
+        return str(pooling) + ("" if pooling.named else ", no pooling named")
+    if task == "states":
+        return f"the head of {_made(config)} is not shown"
+    kinds = {"several": "several labels at once", "number": "regression"}
+    return kinds.get(label_kind(config), "") if task == "labels" else ""
 
 
 def _config(folder: Path, name: str) -> Any:
@@ -37,21 +80,30 @@ def _config(folder: Path, name: str) -> Any:
         raise AttnvizError(f"config.json of {faults.name(name)} does not fit a {kind}: {faults.first(error)}") from None
 
 
-def _class(config: Any, name: str) -> tuple[Task, Any]:
+def _class(config: Any, name: str, pooling: embedding.Pooling) -> tuple[Task, Any]:
     """What a model is for, and its class for that."""
     import transformers
 
     made = _made(config)
-    task, auto = _task(config)
+    task, auto = _task(config, pooling.named)
     model = auto and auto._model_mapping.get(type(config), None)
     if isinstance(model, tuple | list):
         model = next((one for one in model if one.__name__ == made), model[0])
     who = f"{faults.name(name)} ({made or config.model_type})"
     if model is None or not _reads_text(model):
-        raise InputError(f"{who} does not read text alone: attnviz shows language models.")
+        raise not_of_text(who)
     if _has_both(config) and auto is transformers.AutoModel:
         raise InputError(f"{who} has a decoder but no head that writes; choose one that has.")
     return task, model
+
+
+def has_senses(config: Any) -> bool:
+    """Whether a model has parts for images or sounds; its first run tells whether it reads text without them."""
+    return any(hasattr(config, f"{sense}_config") for sense in ("vision", "audio", "image"))
+
+
+def not_of_text(who: str) -> InputError:
+    return InputError(f"{who} does not read text alone: attnviz shows language models.")
 
 
 def _made(config: Any) -> str:
@@ -64,8 +116,12 @@ def _has_both(config: Any) -> bool:
     return bool(getattr(config, "is_encoder_decoder", False))
 
 
-def _task(config: Any) -> tuple[Task | None, Any]:
-    """What a model is for, and the automatic class for that; None twice if it does not read text."""
+def _task(config: Any, pooled: bool) -> tuple[Task | None, Any]:
+    """What a model is for, and the automatic class for that; None twice if it does not read text.
+
+    Args:
+        pooled: its folder says how a vector of a sentence is made.
+    """
     import transformers
     from transformers.models.auto import modeling_auto as names
 
@@ -77,10 +133,15 @@ def _task(config: Any) -> tuple[Task | None, Any]:
 
     fills = kind in names.MODEL_FOR_MASKED_LM_MAPPING_NAMES and made.endswith("ForPreTraining")
     fills = fills and kind not in ("electra", "funnel")  # which tell replaced tokens
-    if any(hasattr(config, f"{sense}_config") for sense in ("vision", "audio", "image")):
-        return None, None
-    if among("FOR_SEQUENCE_CLASSIFICATION_"):
-        return "labels", transformers.AutoModelForSequenceClassification
+    if has_senses(config):
+        reads = among("FOR_IMAGE_TEXT_TO_TEXT_") and not _has_both(config)
+        return ("next", transformers.AutoModelForImageTextToText) if reads else (None, None)
+    if pooled:
+        encodes = kind in names.MODEL_FOR_TEXT_ENCODING_MAPPING_NAMES
+        return "vectors", transformers.AutoModelForTextEncoding if encodes else transformers.AutoModel
+    for table, task, auto in HEADS:
+        if among(table):
+            return task, getattr(transformers, auto)
     if _has_both(config) and (among("FOR_SEQ_TO_SEQ_CAUSAL_LM_") or among("")):
         return "write", transformers.AutoModelForSeq2SeqLM
     if among("FOR_CAUSAL_LM_"):
@@ -89,7 +150,7 @@ def _task(config: Any) -> tuple[Task | None, Any]:
         return "fill", transformers.AutoModelForMaskedLM
     if among("FOR_TEXT_ENCODING_"):
         return "vectors", transformers.AutoModelForTextEncoding
-    return "vectors", transformers.AutoModel
+    return "vectors" if not made or among("") else "states", transformers.AutoModel
 
 
 def _reads_text(model: type) -> bool:
@@ -101,26 +162,61 @@ def _reads_text(model: type) -> bool:
 
 
 def _tokenizer(folder: Path, name: str) -> Any:
-    """The tokenizer, tried once.
+    """The tokenizer as transformers makes it, a fast one or one written in Python, tried once.
 
     Raises:
-        InputError: if there is none, or none that knows places in the text.
+        InputError: if there is none, or a file that it is made from is missing.
         AttnvizError: if it cannot be read.
     """
     from transformers import AutoTokenizer
 
-    if not any((folder / one).is_file() for one in files.VOCABULARIES):
-        raise InputError(f"{faults.name(name)} has no tokenizer (tokenizer.json); choose a model that has one.")
+    files_there = {path.name for path in folder.iterdir()}
+    if not files_there & files.TOKENIZER:
+        raise InputError(f"{faults.name(name)} has no tokenizer. {ADD_TOKENIZER}")
+    kind = _tokenizer_class(folder)
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        kind = type(tokenizer)
         pieces = tokenizer("A test.")["input_ids"]
     except BaseException as error:  # a tokenizer written in Rust panics past Exception
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
+        if missing := _missing(kind, files_there):
+            raise _without_tokenizer(name, kind, missing) from None
         raise AttnvizError(f"The tokenizer of {faults.name(name)} cannot be used: {faults.first(error)}") from None
-    if not tokenizer.is_fast:
-        what = "is a slow one, which does not know the places of tokens in the text"
-        raise InputError(f"The tokenizer of {faults.name(name)} {what}; choose a model with a tokenizer.json.")
+    if missing := _missing(kind, files_there):
+        raise _without_tokenizer(name, kind, missing)
     if not pieces:
         raise AttnvizError(f"The tokenizer of {faults.name(name)} finds no token in 'A test.'; it is damaged.")
     return tokenizer
+
+
+ADD_TOKENIZER = (
+    'Add it to the folder: AutoTokenizer.from_pretrained("the model that it was made from").save_pretrained(folder).'
+)
+
+
+def _without_tokenizer(name: str, kind: type, missing: str) -> InputError:
+    return InputError(f"{faults.name(name)} has no tokenizer: a {kind.__name__} needs {missing}. {ADD_TOKENIZER}")
+
+
+def _tokenizer_class(folder: Path) -> Any:
+    """The class that a folder names for its tokenizer; None if it names none that transformers has."""
+    import transformers
+
+    try:
+        named = json.loads((folder / files.TOKENIZER_CONFIG).read_text(encoding="utf-8"))["tokenizer_class"]
+        return getattr(transformers, named, None)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def _missing(kind: Any, files_there: set[str]) -> str:
+    """A file without which transformers makes an empty vocabulary in silence; "" if none is missing."""
+    if kind is None or files.FAST in files_there:
+        return ""
+    needed = {*kind.vocab_files_names.values()} & files.VOCABULARIES
+    if needed and not files_there & (needed | files.SENTENCEPIECE):
+        return " or ".join(sorted(needed))
+    both = files.MERGES in needed and not files_there & files.SENTENCEPIECE
+    return files.MERGES if both and files.MERGES not in files_there else ""

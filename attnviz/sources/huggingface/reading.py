@@ -1,19 +1,38 @@
 """Text to tokens by a model's own tokenizer, each with its place in the text."""
 
-from typing import Any
+from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from attnviz.core.display import without_surrogates
-from attnviz.core.errors import InputError
+from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.tokens import Sentence, Token
 
 PAIR = "|||"
 """Between the two texts of a pair, typed in one line."""
+BLANK = "▁"
+"""SentencePiece's sign for a space."""
+BYTEWISE = ("ByT5Tokenizer", "PerceiverTokenizer")
+"""Tokenizers whose pieces are the bytes of a text, written as characters below 256."""
+
+
+class Piece(NamedTuple):
+    """A piece as a tokenizer gives it: its place in its part of a pair, the number of its word, and its part (None for
+    a special token that was added)."""
+
+    id: int
+    start: int
+    end: int
+    word: int | None
+    part: int | None
 
 
 def sentences(tokenizer: Any, texts: list[str]) -> tuple[Sentence, ...]:
     """Cut texts into tokens with the special tokens that the model expects, padded at the end to one length.
 
     A line with "|||" in it is a pair of texts, for models that read pairs; their tokens know which text is theirs.
+    A special token that is typed, as a chat template writes it, is that token, and is not added again.
 
     Raises:
         InputError: if a text has no tokens but special ones, or only some of them are pairs.
@@ -26,7 +45,7 @@ def sentences(tokenizer: Any, texts: list[str]) -> tuple[Sentence, ...]:
     if not rows:
         raise InputError("There is no sentence; type at least one.")
     for number, row in enumerate(rows, 1):
-        if all(token.special for token in row):
+        if all(token.special and token.start == token.end for token in row):
             raise InputError(f"Sentence {number} has no token for this model; type at least one word in it.")
     longest = max(map(len, rows))
     pad = tokenizer.pad_token or tokenizer.eos_token or "<pad>"
@@ -37,35 +56,157 @@ def sentences(tokenizer: Any, texts: list[str]) -> tuple[Sentence, ...]:
     )
 
 
+def special_ids(tokenizer: Any) -> frozenset[int]:
+    """Ids of tokens that are no part of a text; the mask and the unknown token stand for a word, and are none."""
+    words = {tokenizer.unk_token_id, tokenizer.mask_token_id}
+    added = (id for id, token in tokenizer.added_tokens_decoder.items() if token.special)
+    return frozenset({*tokenizer.all_special_ids, *added} - words)
+
+
 def _tokens(tokenizer: Any, first: str, second: str | None = None) -> tuple[Token, ...]:
     """The tokens of a text or, with a `second`, of a pair, whose blanks around the sign belong to neither."""
     parts, begins = [first], [0]
     if second is not None:
         parts = [first.rstrip(), second.lstrip()]
         begins.append(len(first) + len(PAIR) + len(second) - len(parts[1]))
-    whole = {"truncation": False, "padding": False, "verbose": False}  # whatever its tokenizer.json says
-    cut = tokenizer(*parts, return_offsets_mapping=True, return_special_tokens_mask=True, **whole)
-    encoding = cut.encodings[0]
-    tokens, before, ended = [], None, 0
-    places = zip(encoding.ids, encoding.offsets, encoding.word_ids, encoding.sequence_ids, strict=True)
-    for id, (start, end), word, sequence in places:
-        if sequence is None:  # its offsets, (0, 0), say nothing
-            tokens.append(Token(tokenizer.convert_ids_to_tokens(id), id, 0, 0, special=True, segment=_last(tokens)))
+    pieces = _fast(tokenizer, parts) if tokenizer.is_fast else _slow(tokenizer, parts)
+    special, tokens, before, ended = special_ids(tokenizer), [], None, 0
+    blank = False  # a lone sign for a space, with which the next piece makes a word
+    for id, start, end, word, part in _without_repeats(pieces):
+        name = str(tokenizer.convert_ids_to_tokens(id))
+        if part is None:  # its offsets, (0, 0), say nothing
+            tokens.append(Token(name, id, 0, 0, special=True, segment=_last(tokens)))
             before = None
             continue
-        part, begin = parts[sequence], begins[sequence]
-        while start < end - 1 and part[start].isspace():
+        text, begin = parts[part], begins[part]
+        while start < end - 1 and text[start].isspace():
             start += 1
-        parted = start >= ended and part[:start][-1:].isspace()  # pieces of one letter stand at the same place
-        joined = (word, sequence) == before and not parted
-        text = part[start:end] or str(tokenizer.convert_ids_to_tokens(id))
-        tokens.append(Token(text, id, start + begin, end + begin, joined=joined, segment=sequence))
-        before, ended = (word, sequence), end
+        if id in special:
+            tokens.append(Token(name, id, start + begin, end + begin, special=True, segment=part))
+            before, ended = None, end
+            continue
+        parted = not blank and start >= ended and text[:start][-1:].isspace()  # pieces of one letter share a place
+        joined = (word, part) == before and not parted
+        blank = set(name) == {BLANK}
+        if blank and text[start:end].strip():  # it stands before the characters that it is placed at
+            end = start
+        shown = text[start:end] or name
+        tokens.append(Token(shown, id, start + begin, end + begin, joined=joined, segment=part))
+        before, ended = (word, part), end
     return tuple(tokens)
 
 
 def _last(tokens: list[Token]) -> int:
     return tokens[-1].segment if tokens else 0
+
+
+def _without_repeats(pieces: list[Piece]) -> list[Piece]:
+    """Leave out special tokens at either end that were added beside the same ones, typed."""
+    added = [piece.part is None for piece in pieces]
+    if all(added):
+        return pieces
+    head, tail = added.index(False), len(added) - added[::-1].index(False)
+    ids = [piece.id for piece in pieces]
+    if head and ids[:head] == ids[head : 2 * head] and not any(added[head : 2 * head]):
+        pieces, tail = pieces[head:], tail - head
+    ids, end = [piece.id for piece in pieces], len(pieces) - tail
+    if end and ids[tail:] == ids[tail - end : tail] and all(one.part is not None for one in pieces[tail - end : tail]):
+        pieces = pieces[:tail]
+    return pieces
+
+
+_WHOLE = {"truncation": False, "padding": False, "verbose": False}
+"""Settings for all of a text, whatever its tokenizer.json says."""
+
+
+def _fast(tokenizer: Any, parts: list[str]) -> list[Piece]:
+    encoding = tokenizer(*parts, return_offsets_mapping=True, **_WHOLE).encodings[0]
+    columns = encoding.ids, encoding.offsets, encoding.word_ids, encoding.sequence_ids
+    return [Piece(id, *place, word, part) for id, place, word, part in zip(*columns, strict=True)]
+
+
+def _slow(tokenizer: Any, parts: list[str]) -> list[Piece]:
+    """The pieces of a tokenizer written in Python, which knows no places: they are found by spelling the text.
+
+    Raises:
+        AttnvizError: if a text in its frame of special tokens is cut in another way than alone.
+    """
+    whole = tokenizer(*parts, **_WHOLE)["input_ids"]
+    pieces, at = [], 0
+    for part, text in enumerate(parts):
+        names = tokenizer.tokenize(text)
+        ids = tokenizer.convert_tokens_to_ids(names)
+        begin = next((i for i in range(at, len(whole) - len(ids) + 1) if whole[i : i + len(ids)] == ids), None)
+        if begin is None:
+            kind = type(tokenizer).__name__
+            raise AttnvizError(f"{kind} cuts a text between special tokens in another way than alone.")
+        pieces += [Piece(id, 0, 0, None, None) for id in whole[at:begin]]
+        places = _places(names, text, bytewise=type(tokenizer).__name__ in BYTEWISE)
+        words = _words(names, places)
+        pieces += [Piece(id, *place, word, part) for id, place, word in zip(ids, places, words, strict=True)]
+        at = begin + len(ids)
+    return pieces + [Piece(id, 0, 0, None, None) for id in whole[at:]]
+
+
+def _bare(name: str) -> str:
+    """A piece without the signs that say where words begin or end."""
+    return name.replace(BLANK, " ").strip().removeprefix("##").removesuffix("@@").removesuffix("</w>") or name.strip()
+
+
+def _places(names: list[str], text: str, *, bytewise: bool) -> list[tuple[int, int]]:
+    """Where pieces stand that spell a text from its beginning; from the first that does not on, nowhere."""
+    if bytewise:
+        at = [i for i, character in enumerate(text) for _ in character.encode()]
+        places = [(start, start + 1) for start in at]
+        return places if len(places) == len(names) else [(0, 0)] * len(names)
+    places, at = [], 0
+    for name in names:
+        bare = _bare(name)
+        start = at if name.isspace() else at + len(text[at:]) - len(text[at:].lstrip())
+        if text[start : start + len(bare)].casefold() != bare.casefold() and bare != BLANK:
+            return places + [(at, at)] * (len(names) - len(places))
+        at = start if bare == BLANK else start + len(bare)
+        places.append((start, at))
+    return places
+
+
+def _words(names: list[str], places: list[tuple[int, int]]) -> Iterator[int]:
+    """The number of each piece's word, by the sign that its vocabulary has for a continued word, if it has one."""
+    blanks, ends = (any(sign in name for name in names) for sign in (BLANK, "</w>"))
+    word, before, place = 0, "", (0, 0)
+    for name, here in zip(names, places, strict=True):
+        continued = name.startswith("##") or before.endswith("@@") or (here == place and here[0] < here[1])
+        continued |= (blanks and not name.startswith(BLANK)) or (ends and bool(before) and not before.endswith("</w>"))
+        word, before, place = word + (not continued), name, here
+        yield word
+
+
+def targets(tokenizer: Any, texts: list[str], start: int) -> tuple[Sentence, ...]:
+    """Texts in the language that an encoder-decoder writes, as its decoder reads them: without an end, from a start
+    token on."""
+    rows = sentences(_for_targets(tokenizer), texts)
+    begin = Token(str(tokenizer.convert_ids_to_tokens(start)), start, 0, 0, special=True)
+    pad = rows[0].tokens[-1]
+    shifted = []
+    for row in rows:
+        tokens = row.tokens[: row.length]
+        ends = tokens[-1].special and tokens[-1].start == tokens[-1].end
+        shifted.append((begin, *(tokens[:-1] if ends else tokens)))
+    longest = max(map(len, shifted))
+    return tuple(
+        Sentence(row.text, one + (replace(pad, special=True),) * (longest - len(one)), len(one))
+        for row, one in zip(rows, shifted, strict=True)
+    )
+
+
+def _for_targets(tokenizer: Any) -> Any:
+    """The tokenizer for what a model writes: Marian has another vocabulary for that, NLLB other special tokens."""
+    if not hasattr(tokenizer, "_switch_to_target_mode"):
+        return tokenizer
+    other = deepcopy(tokenizer)  # the one that all runs share stays as it is
+    other._switch_to_target_mode()
+    other._in_target_context_manager = True  # else each call switches back
+    return other
 
 
 def written(tokenizer: Any, ids: list[list[int]], lengths: tuple[int, ...]) -> tuple[Sentence, ...]:
@@ -74,14 +215,48 @@ def written(tokenizer: Any, ids: list[list[int]], lengths: tuple[int, ...]) -> t
 
 
 def _written(tokenizer: Any, ids: list[int], length: int) -> Sentence:
-    special, tokens, text = set(tokenizer.all_special_ids), [], ""
+    special, tokens, text = {*tokenizer.all_special_ids, *special_ids(tokenizer)}, [], ""
     for i, id in enumerate(ids):
         if not 0 < i < length or id in special:
             tokens.append(Token(str(tokenizer.convert_ids_to_tokens(id)), id, len(text), len(text), special=True))
             continue
-        longer = tokenizer.decode(ids[1 : i + 1], skip_special_tokens=True)
-        piece = longer[len(text) :] if longer.startswith(text) else tokenizer.decode([id])
+        longer = _decoded(tokenizer, ids[1 : i + 1], skip_special_tokens=True)
+        grows = longer.startswith(text) and not longer.endswith(PARTLY)
+        piece = longer[len(text) :] if grows else name_of(tokenizer, id)
+        longer = longer if grows else text
         joined = bool(text) and not piece[:1].isspace()
-        tokens.append(Token(piece.strip() or piece, id, len(longer) - len(piece.lstrip()), len(longer), joined=joined))
+        start = len(longer) - len(piece.lstrip()) if grows else len(text)
+        tokens.append(Token(piece.strip() or piece, id, start, len(longer), joined=joined))
         text = longer
     return Sentence(text, tuple(tokens), length)
+
+
+PARTLY = "\N{REPLACEMENT CHARACTER}"
+"""Stands for bytes that are only part of a letter."""
+_PRINTABLE = (*range(33, 127), *range(161, 173), *range(174, 256))
+_BYTES = {chr(byte): byte for byte in _PRINTABLE} | {
+    chr(256 + i): byte for i, byte in enumerate(byte for byte in range(256) if byte not in _PRINTABLE)
+}
+"""The byte that each character of a byte-level vocabulary stands for, as GPT-2 writes them."""
+
+
+def name_of(tokenizer: Any, id: int) -> str:
+    """The text of one piece; bytes that are part of a letter by their numbers, "<0xC3>", an id without text as "#9"."""
+    text, name = _decoded(tokenizer, [id]), None
+    if text and PARTLY not in text:
+        return text
+    if id < len(tokenizer):
+        name = tokenizer.convert_ids_to_tokens(id)
+    if not name:
+        return f"#{id} (no text)"
+    if type(tokenizer).__name__ in BYTEWISE and len(name) == 1:
+        return f"<0x{ord(name):02X}>"
+    if PARTLY in text and set(name) <= _BYTES.keys():
+        spelled = bytes(_BYTES[letter] for letter in name).decode("utf-8", "surrogateescape")
+        return "".join(f"<0x{ord(one) & 0xFF:02X}>" if "\udc80" <= one <= "\udcff" else one for one in spelled)
+    return name
+
+
+def _decoded(tokenizer: Any, ids: list[int], **options: Any) -> str:
+    """The text of ids; a model may have more of them than its tokenizer."""
+    return tokenizer.decode([id for id in ids if id < len(tokenizer)], **options)

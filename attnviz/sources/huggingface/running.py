@@ -63,18 +63,14 @@ def hidden(given: Any) -> Tensor:
     return found[-1] if found else given.last_hidden_state
 
 
-def means(output: Tensor, sentences: tuple[Sentence, ...]) -> Tensor:
-    """The mean of each sentence's vectors without its padding, (B, d_model), as sentence-transformers takes it."""
-    return torch.stack([row[: one.length].mean(0) for row, one in zip(output, sentences, strict=True)])
-
-
 def written(
     loaded: Loaded, edits: Edits, read: dict[str, Tensor], lengths: tuple[int, ...]
-) -> tuple[Tensor, tuple[int, ...]]:
+) -> tuple[Tensor, tuple[int, ...], tuple[int, ...]]:
     """What an encoder-decoder writes, each time the most probable token, as what its decoder then reads.
 
     Returns:
-        (B, n) ids from the start token on, without the end; and how many of each sentence count, the start included.
+        (B, n) ids from the start token on, without the end; how many of each sentence count, the start included; and
+        after how many tokens each was cut, 0 where the model ended it.
     """
     model, settings, start = loaded.model, loaded.model.generation_config, begins_with(loaded.model)
     rules = _rules(settings, loaded.device)
@@ -101,7 +97,8 @@ def written(
                 break
             counts += ~ended.cpu()
             ids = torch.cat([ids, chosen.masked_fill(ended, start).unsqueeze(1)], 1)
-    return ids, tuple(counts.tolist())
+    lengths = tuple(counts.tolist())
+    return ids, lengths, tuple(0 if end else length - 1 for end, length in zip(ended.tolist(), lengths, strict=True))
 
 
 def begins_with(model: Any) -> int:

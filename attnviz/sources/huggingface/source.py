@@ -15,7 +15,7 @@ from attnviz.core.kept import Kept
 from attnviz.core.record import Prediction, Record
 from attnviz.core.tokens import Sentence, Token
 from attnviz.sources.base import Source
-from attnviz.sources.huggingface import faults, hub, loading, memory, reading, running
+from attnviz.sources.huggingface import faults, hub, loading, memory, opening, reading, running
 from attnviz.sources.huggingface.hub import Progress
 from attnviz.sources.huggingface.loaded import Known, Loaded
 from attnviz.tokenizers.vocabulary import UNK
@@ -53,14 +53,16 @@ class HuggingFace(Source):
     model: str
     known: Known = field(init=False, repr=False, compare=False)
 
-    provenance = "pretrained"
-
     def __post_init__(self):
         object.__setattr__(self, "known", _loaded(self.model).known)
 
     @property
     def name(self) -> str:
         return self.known.name
+
+    @property
+    def provenance(self) -> str:
+        return self.known.provenance
 
     @property
     def id(self) -> str:
@@ -134,6 +136,21 @@ class HuggingFace(Source):
                 raise InputError(f"The token {quoted(token.text)} has the number {token.id:,}; {has}. Leave it out.")
         return sentences
 
+    def tokenize_targets(self, texts: list[str]) -> tuple[Sentence, ...]:
+        """What the decoder reads of texts in the language that it writes: its start token, then their tokens.
+
+        Raises:
+            InputError: if the model writes no other text, or reads fewer tokens.
+        """
+        if not self.writes:
+            return super().tokenize_targets(texts)
+        with faults.unforeseen(self.name, "given this target"):
+            sentences = reading.targets(self.known.tokenizer, texts, running.begins_with(self.loaded.model))
+        lengths = [sentence.length for sentence in sentences]
+        if self.known.longest is not None and max(lengths) > self.known.longest:
+            raise TooLong(lengths, self.known.longest, f"{self.name} writes up to {self.known.longest:,}. Shorten it.")
+        return sentences
+
     def checksum(self) -> str:
         return checksum.of(self.loaded.model.state_dict())
 
@@ -171,19 +188,19 @@ class HuggingFace(Source):
     def _record(
         self, loaded: Loaded, sentences: tuple[Sentence, ...], edits: Edits, targets: tuple[Sentence, ...]
     ) -> Record:
-        read = running.inputs(sentences, loaded)
+        read, cut = running.inputs(sentences, loaded), ()
         lengths = tuple(sentence.length for sentence in sentences)
         if loaded.task == "write" and targets:
             read["decoder_input_ids"] = running.inputs(targets, loaded)["input_ids"]
         elif loaded.task == "write":
-            ids, counts = running.written(loaded, edits, read, lengths)
+            ids, counts, cut = running.written(loaded, edits, read, lengths)
             targets = reading.written(loaded.tokenizer, ids.tolist(), counts)
             read["decoder_input_ids"] = ids
         elif loaded.task == "labels" and loaded.config.is_encoder_decoder:
             targets = tuple(_shifted(loaded, sentence) for sentence in sentences)
         given, steps = running.watched(loaded, edits, read, lengths)
         output = running.hidden(given).float().cpu()
-        says = self._says(given, output, sentences, targets)
+        says = self._says(given, output, sentences, targets, cut)
         known = {"read_only": self.read_only is not None, "unseen": self.unseen}
         return Record(sentences, self.name, self.provenance, edits, steps, output, targets, **known, **says)
 
@@ -208,22 +225,34 @@ class HuggingFace(Source):
                 raise InputError(f"{what}, and {size(free)} are free here. Shorten it.")
 
     def _says(
-        self, given: Any, output: Tensor, sentences: tuple[Sentence, ...], targets: tuple[Sentence, ...]
+        self,
+        given: Any,
+        output: Tensor,
+        sentences: tuple[Sentence, ...],
+        targets: tuple[Sentence, ...],
+        cut: tuple[int, ...],
     ) -> dict[str, Any]:
         """The prediction, the labels or the vectors of a record, by what the model is for."""
         known = self.known
+        if known.task == "states":
+            return {}
         if known.task == "vectors":
-            return {"vectors": running.means(output, sentences)}
+            return {"vectors": known.pooling(output, sentences), "pooling": str(known.pooling)}
         logits = given.logits.float().cpu()
         if known.task == "labels":
-            names = known.config.id2label
-            return {"labels": (tuple(str(names.get(i, i)) for i in range(logits.shape[-1])), logits)}
+            names = opening.labels(known.config, logits.shape[-1])
+            return {"labels": (names, logits), "label_kind": opening.label_kind(known.config)}
+        if known.task == "tokens":
+            places = tuple(tuple(range(one.length)) for one in sentences)
+            names = opening.labels(known.config, logits.shape[-1])
+            return {"prediction": Prediction(logits, names, blanks=places, classes=True)}
         blanks = None
         if known.task == "fill":
             mask = known.tokenizer.mask_token_id
             blanks = tuple(tuple(i for i, t in enumerate(one.tokens) if t.id == mask) for one in sentences)
         written = tuple(target.text for target in targets)
-        return {"prediction": Prediction(logits, Pieces(known.tokenizer, logits.shape[-1]), written, blanks)}
+        words, cut = Pieces(known.tokenizer, logits.shape[-1]), cut if any(cut) else ()
+        return {"prediction": Prediction(logits, words, written, blanks, cut=cut)}
 
 
 @dataclass(frozen=True)
@@ -237,13 +266,10 @@ class Pieces(Sequence):
         return self.count
 
     def __getitem__(self, id: int) -> str:
-        """A piece; one that is only part of a letter by its name, one that has no name by its number."""
+        """A piece as text; see `reading.name_of`."""
         if not 0 <= id < self.count:
             raise IndexError(id)
-        text = self.tokenizer.decode([id])
-        if text and "\N{REPLACEMENT CHARACTER}" not in text:
-            return text
-        return str(self.tokenizer.convert_ids_to_tokens(id) or f"#{id}")
+        return reading.name_of(self.tokenizer, id)
 
 
 def _shifted(loaded: Loaded, sentence: Sentence) -> Sentence:

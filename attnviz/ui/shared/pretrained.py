@@ -98,7 +98,7 @@ def facts(source: Source) -> str:
     """Where the weights come from, what the model does, and how and where its numbers are kept, or that they made room
     for another model; broken between them."""
     known = source.facts
-    parts = [source.provenance, known.does, f"{known.number_type}, {known.device}"]
+    parts = [source.provenance, known.does, f"{known.number_type}, {known.device}", *known.notes]
     if not source.is_loaded:
         parts.append(words.NOT_LOADED)
     return " · ".join(part.replace(" ", "\N{NO-BREAK SPACE}") for part in parts)

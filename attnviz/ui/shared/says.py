@@ -17,7 +17,7 @@ from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.setting import choice
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import block, plain, quiet
-from attnviz.words import quoted, quoted_token, turned
+from attnviz.words import label_value, quoted, quoted_token, turned
 
 MOST_LARGE = 110
 """Characters of a prediction that is written large: more take two lines in the place of one, so that nothing moves."""
@@ -47,18 +47,24 @@ def said(record: Record, position: int, sentence: int) -> Said | None:
 
     A model that fills in blanks predicts nothing where there are none.
     """
+    if metrics.is_number(record):
+        number = metrics.labels(record, sentence=sentence)[0].probability
+        return Said("label", words.NUMBER, label_value(record, number))
     if record.labels is not None:
         return Said("label", words.LABEL, *_first(metrics.labels(record, sentence=sentence)))
     if record.prediction is None:
         return None
     if record.prediction.written:
         title = words.TRANSLATION if record.source.startswith("translator") else words.OUTPUT_TEXT
-        return Said("text", title, record.prediction.written[sentence] or words.NOTHING)
+        ended = metrics.cut(record, sentence=sentence)
+        detail = words.CUT.format(count=ended) if ended else ""
+        return Said("text", title, record.prediction.written[sentence] or words.NOTHING, detail)
     fills = metrics.fills_in(record)
     if fills and not record.prediction.blanks[sentence]:
         return Said("")
     token = quoted_token(record.read[sentence].tokens[position].text, position)
-    title = (words.FILLED_WORD if fills else words.NEXT_WORD).format(token=token)
+    title = words.TOKEN_LABEL if metrics.labels_tokens(record) else words.FILLED_WORD if fills else words.NEXT_WORD
+    title = title.format(token=token)
     return Said("word", title, *_first(metrics.next_words(record, position, sentence=sentence, count=1)))
 
 
@@ -88,7 +94,9 @@ def _line(at: Look, position: int) -> str:
         same = now.text == then.text
         if now.kind == "word" and position == at.moved_most:
             token = quoted_token(metrics.token_at(at.record, position, sentence=at.sentence), position)
-            now = replace(now, title=words.MOST_CHANGED[metrics.fills_in(at.record)].format(token=token))
+            title = words.MOST_CHANGED[metrics.fills_in(at.record)]
+            title = words.MOST_CHANGED_LABEL if metrics.labels_tokens(at.record) else title
+            now = replace(now, title=title.format(token=token))
         if same:  # no other word: how probable it was and is
             text = words.AS_IT_STOOD if then.detail == now.detail else words.FROM_TO
             now = replace(now, detail=text.format(before=then.detail, now=now.detail))
@@ -253,6 +261,7 @@ def prediction_change(at: Look, position: int, *, most: bool = True) -> str:
     found = metrics.next_words(at.record, position, before=at.before, sentence=at.sentence)
     token = quoted_token(metrics.token_at(at.record, position, sentence=at.sentence), position)
     text = words.IN_PLACE if metrics.fills_in(at.record) else words.AFTER
+    text = words.OF_TOKEN if metrics.labels_tokens(at.record) else text
     return text[not most].format(token=token, change=_change(found))
 
 

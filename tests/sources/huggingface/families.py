@@ -98,9 +98,9 @@ _HEADS = {
 }
 
 
-def build(family: str, attention: str = "eager") -> transformers.PreTrainedModel:
+def build(family: str, attention: str = "eager", **more: Any) -> transformers.PreTrainedModel:
     """The same random weights each time."""
-    config = getattr(transformers, f"{family}Config")(**(TAPPED | OWN)[family])
+    config = getattr(transformers, f"{family}Config")(**(TAPPED | OWN)[family] | more)
     head = getattr(transformers, _HEADS.get(family, "AutoModel"))
     make = getattr(head, "from_config", None) or head._from_config
     torch.manual_seed(0)

@@ -1,5 +1,7 @@
 """Models are built one at a time, and nothing that runs meanwhile can tell."""
 
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from attnviz.sources import scratch
 from attnviz.sources.huggingface import building, loading, source
 from attnviz.sources.scratch import Scratch
 
+ROOT = Path(__file__).parents[3]
 PATIENCE = 60
 """Seconds that a test waits for what must come."""
 TEXT = "the cat sat on the mat"
@@ -194,3 +197,33 @@ def test_a_model_that_fails_leaves_no_trace(place, monkeypatch):
 
     assert transformers.logging.get_verbosity() == loudness
     assert loading.load(place).task == "next"
+
+
+FIRST = """
+import sys, threading, time
+from attnviz.sources.huggingface.source import HuggingFace
+
+faults = []
+
+def load(name):
+    try:
+        HuggingFace(name)
+    except BaseException as error:
+        faults.append(repr(error))
+
+threads = [threading.Thread(target=load, args=(name,)) for name in sys.argv[1:]]
+for thread in threads:
+    thread.start()
+    time.sleep(0.2)  # the next comes while transformers is being imported
+for thread in threads:
+    thread.join()
+print(faults)
+"""
+
+
+def test_the_first_loads_of_a_process_do_not_meet(tmp_path):
+    """All of them import transformers."""
+    folders = [str(fake_hub.write(tmp_path / str(i))) for i in range(8)]
+    ended = subprocess.run([sys.executable, "-c", FIRST, *folders], capture_output=True, text=True, cwd=ROOT)
+
+    assert (ended.stdout.strip(), ended.returncode) == ("[]", 0), ended.stderr

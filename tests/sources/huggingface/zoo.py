@@ -198,6 +198,11 @@ def reads_text(family: str, name: str) -> bool:
     }
 
 
+def may_leave_images_out(family: str, name: str) -> bool:
+    """Whether a class reads images beside text, and perhaps text alone: its first run tells."""
+    return tables.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES.get(family) == name
+
+
 def unbuilt(family: str, name: str, folder: Path) -> str:
     """What attnviz says of a class that is not built here, of its configuration beside weights that are not its own."""
     try:

@@ -1,0 +1,100 @@
+"""How a folder of sentence-transformers makes one vector of a sentence from those of its tokens."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attnviz.core.tokens import Sentence
+
+MODULES = "modules.json"
+MODES: dict[str, tuple[str, Callable[[Tensor], Tensor]]] = {
+    "cls": ("first token", lambda rows: rows[0]),
+    "mean": ("mean of tokens", lambda rows: rows.mean(0)),
+    "max": ("maximum of tokens", lambda rows: rows.amax(0)),
+    "mean_sqrt_len_tokens": ("sum of tokens / √n", lambda rows: rows.sum(0) / len(rows) ** 0.5),
+    "weightedmean": ("mean weighted by position", lambda rows: _positions(rows) @ rows / _positions(rows).sum()),
+    "lasttoken": ("last token", lambda rows: rows[-1]),
+}
+"""Modes of pooling of sentence-transformers: a name for people, and the vector of a sentence from (n, d_model)."""
+OLDER = {
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+    "pooling_mode_weightedmean_tokens": "weightedmean",
+    "pooling_mode_lasttoken": "lasttoken",
+}
+"""How older versions write a mode, in the order in which they join several."""
+
+
+def _positions(rows: Tensor) -> Tensor:
+    return torch.arange(1, len(rows) + 1, dtype=rows.dtype, device=rows.device)
+
+
+@dataclass(frozen=True)
+class Pooling:
+    """How vectors of tokens become one.
+
+    Attributes:
+        modes: of `MODES`; the vectors of several are joined.
+        named: whether the folder names it.
+        left_out: modules of the folder that come after it and are not applied, such as "2_Dense".
+    """
+
+    modes: tuple[str, ...] = ("mean",)
+    named: bool = False
+    left_out: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        modes = " + ".join(MODES[mode][0] for mode in self.modes)
+        return f"{modes}, without {', '.join(self.left_out)}" if self.left_out else modes
+
+    def __call__(self, output: Tensor, sentences: tuple[Sentence, ...]) -> Tensor:
+        """One vector per sentence, (B, d), without its padding, of (B, n, d_model) hidden states."""
+        rows = [row[: one.length] for row, one in zip(output, sentences, strict=True)]
+        return torch.stack([torch.cat([MODES[mode][1](one) for mode in self.modes]) for one in rows])
+
+
+def of_folder(folder: Path) -> Pooling:
+    """What a folder with a model, or the one around it, says of its pooling; the mean where it says nothing."""
+    root = folder if (folder / MODULES).is_file() else folder.parent
+    modules = _modules(root)
+    if not any(path == folder.name or root == folder for path, kind in modules if kind == "Transformer"):
+        return Pooling()
+    after = [path for path, kind in modules if kind not in ("Transformer", "Pooling", "Normalize")]
+    for path, kind in modules:
+        if kind == "Pooling" and isinstance(found := _read(root / path / "config.json"), dict):
+            modes = found.get("pooling_mode") or [mode for name, mode in OLDER.items() if found.get(name)] or "mean"
+            modes = (modes,) if isinstance(modes, str) else tuple(modes)
+            if all(mode in MODES for mode in modes):
+                return Pooling(modes, named=True, left_out=tuple(after))
+    return Pooling()
+
+
+def inside(folder: Path) -> Path | None:
+    """The folder with the model in an older layout, "0_Transformer"; None if there is none."""
+    for path, kind in _modules(folder):
+        if kind == "Transformer" and path and (folder / path / "config.json").is_file():
+            return folder / path
+    return None
+
+
+def _modules(folder: Path) -> list[tuple[str, str]]:
+    """The folders of the modules with the names of their classes; none where there is no list of them."""
+    found = _read(folder / MODULES)
+    if not isinstance(found, list):
+        return []
+    pairs = [(str(one.get("path", "")), str(one.get("type", ""))) for one in found if isinstance(one, dict)]
+    return [(path, kind.rpartition(".")[2]) for path, kind in pairs if path in ("", Path(path).name)]
+
+
+def _read(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None

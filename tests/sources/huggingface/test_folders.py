@@ -1,0 +1,209 @@
+"""Folders that people have: what each holds is said, with a way out that works; odd ones are opened."""
+
+import json
+
+import pytest
+import torch
+import transformers
+from fake_hub import write
+from families import build
+from safetensors.torch import load_file, save_file
+from test_tasks import by_hand, pooled
+from torch.testing import assert_close
+
+import attnviz
+from attnviz import cases, figures
+from attnviz.core.errors import AttnvizError, InputError
+from attnviz.sources.huggingface import source
+from attnviz.sources.huggingface.source import HuggingFace
+
+TEXT = "the cat sat on the mat"
+
+
+@pytest.fixture(autouse=True)
+def forgotten():
+    """No model of a folder is kept for the next state of the folder."""
+    source._models.clear()
+
+
+def refusal(name) -> str:
+    with pytest.raises(AttnvizError) as caught:
+        attnviz.load(str(name))
+    assert "\n" not in str(caught.value)
+    assert "The models that ship with attnviz" not in str(caught.value)
+    return str(caught.value)
+
+
+def touched(folder, *names):
+    folder.mkdir(exist_ok=True)
+    for name in names:
+        (folder / name).write_bytes(b"x")
+    return folder
+
+
+def test_an_adapter_is_to_be_merged(tmp_path):
+    """With the model that it names, and the class for its task."""
+    folder = touched(tmp_path / "lora", "adapter_model.safetensors", "README.md")
+    settings = {"base_model_name_or_path": "meta-llama/Llama-3.2-1B", "task_type": "SEQ_CLS"}
+    (folder / "adapter_config.json").write_text(json.dumps(settings))
+
+    said = refusal(folder)
+    assert "holds an adapter (LoRA) for 'meta-llama/Llama-3.2-1B'" in said
+    merge = 'PeftModel.from_pretrained(AutoModelForSequenceClassification.from_pretrained("meta-llama/Llama-3.2-1B"), '
+    assert merge in said
+    (folder / "config.json").write_text('{"model_type": "llama"}')
+    assert "holds an adapter (LoRA)" in refusal(folder)
+
+
+@pytest.mark.parametrize("of", ["folder", "file"])
+def test_gguf_is_to_be_converted(tmp_path, of):
+    folder = touched(tmp_path / "gguf", "tiny-Q4_0.gguf")
+    said = refusal(folder if of == "folder" else folder / "tiny-Q4_0.gguf")
+
+    assert "holds weights as GGUF" in said
+    assert f'from_pretrained("{folder}", gguf_file="tiny-Q4_0.gguf")' in said
+
+
+@pytest.mark.parametrize("name", ["model.pt", "best.ckpt", "pytorch_model.bin", "weights.safetensors"])
+@pytest.mark.parametrize("of", ["folder", "file"])
+def test_a_state_dict_is_to_be_loaded_into_its_model(tmp_path, name, of):
+    """There is nothing that says which model that is."""
+    folder = touched(tmp_path / "weights", name)
+    said = refusal(folder if of == "folder" else folder / name)
+
+    assert f"holds weights ({name}) without config.json, such as a state_dict." in said
+    assert "attnviz.capture(model)" in said
+
+
+def test_weights_as_pickle_are_converted_by_the_line_that_is_said(tmp_path, monkeypatch):
+    """It is run here, and the folder that it writes is opened."""
+    folder = write(tmp_path / "old")
+    weights = folder / "model.safetensors"
+    torch.save(load_file(weights), folder / "pytorch_model.bin")
+    weights.unlink()
+    touched(folder, "training_args.bin")
+
+    said = refusal(folder)
+    assert "holds its weights as pickle (pytorch_model.bin), which can run code" in said
+    line = f'transformers.GPT2LMHeadModel.from_pretrained("{folder}").save_pretrained("converted")'
+    assert line in said
+    monkeypatch.chdir(tmp_path)
+    exec(line, {"transformers": transformers})
+    transformers.AutoTokenizer.from_pretrained(folder).save_pretrained("converted")
+    assert attnviz.analyze(TEXT, "converted").steps
+
+
+@pytest.mark.parametrize(("file", "library"), [("tf_model.h5", "TensorFlow"), ("flax_model.msgpack", "Flax")])
+def test_weights_of_another_library_are_named(tmp_path, file, library):
+    folder = write(tmp_path / "other")
+    (folder / "model.safetensors").rename(folder / file)
+
+    assert f"holds weights of {library} alone" in refusal(folder)
+
+
+def test_checkpoints_inside_are_named(tmp_path):
+    """In the order of their steps."""
+    for step in (1000, 500):
+        write(tmp_path / "run" / f"checkpoint-{step}")
+
+    said = refusal(tmp_path / "run")
+    assert "checkpoints: checkpoint-500, checkpoint-1000. Give one, as in " in said
+    assert said.endswith("checkpoint-1000'.")
+
+
+def test_a_folder_in_this_place_is_meant_by_its_bare_name(tmp_path, monkeypatch):
+    """Where it holds weights or checkpoints; else a name is one of a hub."""
+    write(tmp_path / "run" / "checkpoint-5")
+    touched(tmp_path / "gpt2")
+    monkeypatch.chdir(tmp_path)
+
+    assert "holds no model itself" in refusal("run")
+    with pytest.raises(AttnvizError, match="is not on this machine"):
+        attnviz.load("gpt2")
+
+
+def test_a_folder_that_is_not_there_is_said_without_the_models_that_ship(tmp_path):
+    assert "is not there" in refusal(tmp_path / "none")
+    with pytest.raises(InputError, match="The models that ship with attnviz are"):
+        attnviz.load("no name")
+
+
+def test_the_older_layout_of_sentence_transformers_is_opened(tmp_path):
+    """With the model in 0_Transformer, and its pooling beside it."""
+    inner = write(tmp_path / "0_Transformer", build("Bert", vocab_size=20))
+    pooled(tmp_path, {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False})
+    modules = json.loads((tmp_path / "modules.json").read_text())
+    modules[0]["path"] = "0_Transformer"
+    (tmp_path / "modules.json").write_text(json.dumps(modules))
+    record = attnviz.analyze(TEXT, str(tmp_path))
+
+    assert_close(record.vectors[0], by_hand(inner, TEXT, "cls"), rtol=1e-4, atol=1e-5)
+    assert record.pooling == "first token"
+
+
+@pytest.mark.parametrize("prefix", ["module.", "_orig_mod.", "module._orig_mod.", "model.net."])
+@pytest.mark.parametrize("family", ["Bert", "Llama", "T5"])
+def test_a_prefix_that_all_weights_share_is_left_out(tmp_path, prefix, family):
+    """As DataParallel, a compiled model and Lightning write it; it is said, and the numbers are the same."""
+    plain = write(tmp_path / "plain", build(family))
+    other = write(tmp_path / "other", build(family))
+    weights = {prefix + name: tensor for name, tensor in load_file(other / "model.safetensors").items()}
+    save_file(weights, other / "model.safetensors", {"format": "pt"})
+
+    model = HuggingFace(str(other))
+    one, two = (attnviz.analyze(TEXT, str(folder)) for folder in (plain, other))
+    assert torch.equal(one.output, two.output)
+    assert model.facts.notes == (f"weights named without their prefix “{prefix}”",)
+    assert any(prefix in value for _, value in model.described())
+    assert HuggingFace(str(plain)).facts.notes == ()
+
+
+def test_a_prefix_of_the_class_itself_stays(tmp_path):
+    """A base model whose weights were saved by a model with a head, and the other way."""
+    folder = write(tmp_path, build("Bert"))
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"architectures": ["BertModel"]}))
+
+    assert HuggingFace(str(folder)).facts.notes == ()
+
+
+def test_weights_of_a_folder_are_called_that(tmp_path):
+    """Nobody knows whether they were trained."""
+    from attnviz.charts.theme import CAUTIONS
+
+    record = attnviz.analyze(TEXT, str(write(tmp_path)))
+
+    assert record.provenance == "from a folder"
+    assert CAUTIONS[record.provenance] == "weights from a folder"
+
+
+# Names
+
+
+@pytest.mark.parametrize(
+    ("path", "title"),
+    [("bert", "bert"), ("run-7/checkpoint-500", "checkpoint-500 (run-7)"), ("run-7/best", "best")],
+)
+def test_a_folder_is_called_by_its_own_name(tmp_path, path, title):
+    """In figures, files and tables no path of this machine stands."""
+    record = attnviz.analyze(TEXT, str(write(tmp_path / path)))
+
+    assert record.source == title
+    figure = figures.head(record, record.sites[0], 0)
+    assert title in figure.title
+    assert tmp_path.name not in f"{figure.title} {figure.description} {figure.name} {figure.chart.to_dict()}"
+
+
+def test_a_folder_that_moved_is_given_to_verify(tmp_path, monkeypatch):
+    """A file keeps its name, not its path; what it says is the way that works."""
+    folder, file = write(tmp_path / "first" / "tiny"), tmp_path / "case.attn"
+    cases.save(TEXT, file, str(folder))
+    assert tmp_path.name.encode() not in file.read_bytes()
+    folder.rename(tmp_path / "second")
+
+    with pytest.raises(InputError, match=r"of the folder './tiny', which is not here\. Say where it stands now"):
+        cases.verify(file)
+    assert cases.verify(file, attnviz.load(str(tmp_path / "second"))).same
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "second").rename(tmp_path / "tiny")
+    assert cases.verify(file).same

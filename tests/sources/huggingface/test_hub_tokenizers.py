@@ -1,0 +1,315 @@
+"""Tokenizers as folders have them: SentencePiece files alone, written in Python; and special tokens in a text."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+import sentencepiece
+import torch
+import transformers
+from families import build
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+import attnviz
+from attnviz import figures
+from attnviz.core.edits import Site
+from attnviz.core.errors import InputError
+from attnviz.sources.huggingface import opening, reading
+from attnviz.sources.huggingface.source import HuggingFace, Pieces
+
+LINES = ["the cat sat on the mat", "a dog ran to the house", "zebra zzebra 今日は", "it was tired because it ran"] * 8
+TEXTS = ["the cat sat on the mat", "zzebra 今日は", " a  cat\nÉ ü 今", "它 the"]
+T5 = {"pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1}
+BYTES = {"model_type": "bpe", "byte_fallback": True, "vocab_size": 330}
+FRAMED = {"control_symbols": "[CLS],[SEP]", "user_defined_symbols": "[MASK]"}
+
+SENTENCEPIECE = {  # a family: the file of its pieces, how it was trained, and the class of its tokenizer
+    "T5": ("spiece.model", T5, "T5Tokenizer"),
+    "Albert": ("spiece.model", {"pad_id": 0, "unk_id": 1, "bos_id": -1, "eos_id": -1, **FRAMED}, "AlbertTokenizer"),
+    "XLMRoberta": ("sentencepiece.bpe.model", {"unk_id": 0, "bos_id": 1, "eos_id": 2}, "XLMRobertaTokenizer"),
+    "Llama": ("tokenizer.model", BYTES, "LlamaTokenizer"),
+    "Mistral": ("tokenizer.model", BYTES, "LlamaTokenizer"),
+    "DebertaV2": ("spm.model", T5 | {"control_symbols": "[CLS],[SEP]"}, "DebertaV2Tokenizer"),
+    "XLNet": ("spiece.model", {"control_symbols": "<cls>,<sep>"}, "XLNetTokenizer"),
+}
+
+
+def train(path: Path, **options) -> list[str]:
+    """Train SentencePiece on a few lines; gives its pieces."""
+    written = io.BytesIO()
+    options = {"vocab_size": 80, "hard_vocab_limit": False, "minloglevel": 2} | options
+    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(LINES), model_writer=written, **options)
+    path.write_bytes(written.getvalue())
+    pieces = sentencepiece.SentencePieceProcessor(model_proto=written.getvalue())
+    return [pieces.id_to_piece(i) for i in range(len(pieces))]
+
+
+def folder_with(family: str, folder: Path) -> Path:
+    """A tiny model with the tokenizer files of its family, saved as its authors did before there was tokenizer.json."""
+    build(family, vocab_size=400).save_pretrained(folder)
+    file, options, kind = SENTENCEPIECE[family]
+    train(folder / file, **options)
+    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": kind}))
+    return folder
+
+
+@pytest.mark.parametrize("family", SENTENCEPIECE)
+def test_a_folder_with_sentencepiece_alone_is_opened(tmp_path, family):
+    """With the ids that transformers gives, and runs."""
+    source = HuggingFace(str(folder_with(family, tmp_path)))
+    own = transformers.AutoTokenizer.from_pretrained(tmp_path)
+
+    for text in TEXTS:
+        (sentence,) = source.tokenize([text])
+        assert [token.id for token in sentence.tokens] == own(text)["input_ids"]
+    assert source.run(source.tokenize(TEXTS[:1])).steps
+
+
+def marian(folder: Path) -> None:
+    shared = train(folder / "source.spm")
+    shared += [piece for piece in train(folder / "target.spm", model_type="char") if piece not in shared]
+    ids = {"</s>": 0, "<unk>": 1} | {piece: i for i, piece in enumerate(shared[3:], 2)}
+    (folder / "vocab.json").write_text(json.dumps(ids | {"<pad>": len(ids)}))
+
+
+def esm(folder: Path) -> None:
+    (folder / "vocab.txt").write_text("\n".join(["<cls>", "<pad>", "<eos>", "<unk>", *"LAGVSERTIDPKQNFYM", "<mask>"]))
+
+
+def phobert(folder: Path) -> None:
+    names = ["the", "c@@", "a@@", "t", "s@@", "on", "m@@"]
+    (folder / "vocab.txt").write_text("".join(f"{name} 1\n" for name in names))
+    (folder / "bpe.codes").write_text("t h 9\nth e</w> 8\no n</w> 6\n")
+
+
+def japanese(folder: Path) -> None:
+    (folder / "vocab.txt").write_text("\n".join("[PAD] [UNK] [CLS] [SEP] [MASK] the c ##a ##t s ##at on mat".split()))
+
+
+PLAIN = {  # a class: what it is made from, its settings, the model that stands beside it, and a text
+    "MarianTokenizer": (marian, {"source_lang": "en", "target_lang": "de"}, "Marian", "the cat sat"),
+    "EsmTokenizer": (esm, {}, "Bert", "MKTAYIAKQR"),
+    "PhobertTokenizer": (phobert, {}, "Roberta", "the cat sat on the mat"),
+    "BertweetTokenizer": (phobert, {}, "Roberta", "the cat sat on the mat"),
+    "BertJapaneseTokenizer": (
+        japanese,
+        {"word_tokenizer_type": "basic", "subword_tokenizer_type": "wordpiece"},
+        "Bert",
+        "the cat sat on mat",
+    ),
+    "ByT5Tokenizer": (lambda folder: None, {}, "T5", "the café 今"),
+    "CanineTokenizer": (lambda folder: None, {}, None, "the café"),
+}
+
+
+def python_tokenizer(kind: str, folder: Path):
+    """A folder with a tokenizer that is written in Python, and that tokenizer as transformers opens it."""
+    make, more, *_ = PLAIN[kind]
+    make(folder)
+    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": kind} | more))
+    return transformers.AutoTokenizer.from_pretrained(folder)
+
+
+@pytest.mark.parametrize("kind", PLAIN)
+def test_a_tokenizer_written_in_python_is_used(tmp_path, kind):
+    """With the ids of transformers; pieces that spell the text know their places, and what was added is special."""
+    _, _, family, text = PLAIN[kind]
+    if family:
+        build(family, vocab_size=500).save_pretrained(tmp_path)
+    else:
+        transformers.CanineModel(
+            transformers.CanineConfig(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=32)
+        ).save_pretrained(tmp_path)
+    own = python_tokenizer(kind, tmp_path)
+
+    (sentence,) = reading.sentences(opening._tokenizer(tmp_path, kind), [text])
+    assert [token.id for token in sentence.tokens] == own(text)["input_ids"]
+    typed = [token for token in sentence.tokens if not token.special]
+    assert all(text[token.start : token.end] == token.text for token in typed if token.start < token.end)
+    assert typed[-1].end == len(text)
+    if family:
+        source = HuggingFace(str(tmp_path))
+        record = source.run(source.tokenize([text]))
+        assert record.steps[0].shape[3] == len(sentence.tokens)
+
+
+def test_pieces_of_words_are_joined_by_the_signs_of_their_vocabulary(tmp_path):
+    """ "@@" at the end of a piece, "##" at the beginning, a blank that is missing."""
+    (words,) = reading.sentences(python_tokenizer("PhobertTokenizer", tmp_path), ["the cat sat"])
+    assert [(token.text, token.joined) for token in words.tokens[1:-1]] == [
+        ("the", False), ("c", False), ("a", True), ("t", True), ("s", False), ("a", True), ("t", True)
+    ]  # fmt: skip
+
+
+def test_bytes_of_a_letter_are_that_letter(tmp_path):
+    """As those of byte-level pairs are."""
+    (text,) = reading.sentences(python_tokenizer("ByT5Tokenizer", tmp_path), ["é今"])
+
+    assert [(token.text, token.joined) for token in text.tokens if not token.special] == [
+        ("é", False), ("é", True), ("今", False), ("今", True), ("今", True)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("files", "says"),
+    [
+        ({}, "has no tokenizer"),
+        (
+            {"tokenizer_config.json": '{"tokenizer_class": "BertTokenizer"}'},
+            "a BertTokenizer needs tokenizer.json or vocab.txt",
+        ),
+        (
+            {"tokenizer_config.json": '{"tokenizer_class": "GPT2Tokenizer"}', "vocab.json": '{"a": 0}'},
+            "needs merges.txt",
+        ),
+    ],
+)
+def test_a_vocabulary_that_is_missing_is_not_an_empty_one(tmp_path, files, says):
+    """transformers makes an empty vocabulary in silence; here it is said how to add the tokenizer."""
+    build("Bert").save_pretrained(tmp_path)
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+
+    with pytest.raises(InputError, match=says) as caught:
+        HuggingFace(str(tmp_path))
+    assert "save_pretrained(folder)" in str(caught.value)
+
+
+# What tokens are called
+
+
+def test_a_lone_blank_is_not_called_by_what_follows(tmp_path):
+    """It is a piece of its own, which belongs to the word after it."""
+    for family in ("T5", "XLMRoberta", "Albert"):
+        folder = tmp_path / family
+        tokenizer = opening._tokenizer(folder_with(family, folder), family)
+        (text,) = reading.sentences(tokenizer, ["今"])
+        pieces = [token for token in text.tokens if not token.special]
+
+        assert [(token.text, token.start, token.end) for token in pieces] == [("▁", 0, 0), ("今", 0, 1)]
+        (text,) = reading.sentences(tokenizer, ["the 今"])
+        assert [token.joined for token in text.tokens if token.text in "▁今"] == [False, True]
+
+
+def byte_level() -> transformers.PreTrainedTokenizerFast:
+    """Bytes as GPT-2 writes them, in no pairs."""
+    ids = {letter: i for i, letter in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
+    cut = Tokenizer(models.BPE(ids, []))
+    cut.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    cut.decoder = decoders.ByteLevel()
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=cut)
+
+
+def test_a_predicted_byte_is_called_by_its_number():
+    """Not by the letter that stands for it in the vocabulary: "ä" begins with byte C3, which GPT-2 writes "Ã"."""
+    tokenizer = byte_level()
+    pieces = Pieces(tokenizer, len(tokenizer))
+
+    assert [pieces[id] for id in tokenizer("ä")["input_ids"]] == ["<0xC3>", "<0xA4>"]
+    assert pieces[tokenizer("a")["input_ids"][0]] == "a"
+
+
+# Special tokens that are typed, and prompts of several lines
+
+
+@pytest.mark.parametrize("family", ["Llama", "XLMRoberta"])
+@pytest.mark.parametrize("typed", ["<s>the cat", "<s>the cat</s>", "the cat</s>", "the <s> cat", "the cat"])
+def test_a_special_token_that_is_typed_is_special_and_is_not_added_again(tmp_path, family, typed):
+    """As a chat template writes it; between words it stands where it was typed."""
+    folder_with(family, tmp_path)
+    tokenizer = opening._tokenizer(tmp_path, family)
+    (text,) = reading.sentences(tokenizer, [typed])
+    names = [tokenizer.convert_ids_to_tokens(token.id) for token in text.tokens]
+
+    assert all(token.special == (name in ("<s>", "</s>")) for token, name in zip(text.tokens, names, strict=True))
+    assert names[:2] != ["<s>", "<s>"]
+    assert names[-2:] != ["</s>", "</s>"]
+    placed = [token for token in text.tokens if token.special and token.start < token.end]
+    assert [typed[token.start : token.end] for token in placed] == [name for name in ("<s>", "</s>") if name in typed]
+    framed = tokenizer.convert_tokens_to_ids(["<s>"]), tokenizer.convert_tokens_to_ids(["</s>"])
+    own = tokenizer(typed)["input_ids"]
+    ids = [token.id for token in text.tokens]
+    assert [id for id in ids if [id] not in framed] == [id for id in own if [id] not in framed]
+
+
+def test_a_mask_and_an_unknown_word_are_words(tmp_path):
+    """They stand for one: hiding special tokens does not hide them."""
+    tokenizer = opening._tokenizer(folder_with("XLMRoberta", tmp_path), "model")
+    (text,) = reading.sentences(tokenizer, ["the <mask> 它"])
+
+    assert [token.special for token in text.tokens] == [True, *[False] * (len(text.tokens) - 2), True]
+
+
+def test_a_prompt_keeps_its_line_breaks(tmp_path):
+    """One text is one text, with transformers' ids."""
+    folder = folder_with("Llama", tmp_path)
+    prompt = "the cat\nsat\n\non the mat"
+    record = attnviz.analyze(prompt, str(folder))
+
+    assert len(record.sentences) == 1
+    own = transformers.AutoTokenizer.from_pretrained(folder)
+    assert [token.id for token in record.sentences[0].tokens] == own(prompt)["input_ids"]
+
+
+# Targets
+
+
+@pytest.mark.parametrize("family", ["T5", "Bart", "Marian"])
+def test_a_target_is_read_as_transformers_reads_labels(tmp_path, family):
+    """From the start token on; each text of a batch its own, and the logits are the model's."""
+    if family == "Marian":
+        build(family, vocab_size=400).save_pretrained(tmp_path)
+        python_tokenizer("MarianTokenizer", tmp_path)
+    elif family == "T5":
+        folder_with(family, tmp_path)
+    else:
+        build(family, vocab_size=400).save_pretrained(tmp_path)
+        train(tmp_path / "sentencepiece.bpe.model", unk_id=0, bos_id=1, eos_id=2)
+        settings = {"tokenizer_class": "XLMRobertaTokenizer"}
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    texts, targets = ["the cat sat", "a dog"], ["the house", "the cat sat on the mat"]
+    record = attnviz.analyze(texts, str(tmp_path), target=targets)
+    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path, attn_implementation="eager").eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path)
+
+    for sentence, (text, target) in enumerate(zip(texts, targets, strict=True)):
+        read = tokenizer(text, text_target=target, return_tensors="pt")
+        with torch.inference_mode():
+            expected = model(input_ids=read["input_ids"], labels=read["labels"], output_attentions=True)
+        length = record.targets[sentence].length
+        assert length == read["labels"].shape[1]
+        logits = record.prediction.logits[sentence, :length]
+        torch.testing.assert_close(logits, expected.logits[0], rtol=1e-3, atol=1e-4)
+        cross = record.step(Site("cross", 1)).weights(0, sentence=sentence)[
+            :length, : record.sentences[sentence].length
+        ]
+        torch.testing.assert_close(cross, expected.cross_attentions[1][0, 0], rtol=1e-3, atol=1e-5)
+    assert record.prediction.written == tuple(targets)
+    assert record.prediction.cut == ()
+
+
+def test_a_target_that_does_not_fit_is_refused(tmp_path):
+    """Of a model that writes no other text, or as many as there are texts."""
+    folder_with("Llama", tmp_path / "llama")
+    with pytest.raises(InputError, match="writes no other text, so it takes no target"):
+        attnviz.analyze("the cat", str(tmp_path / "llama"), target="the dog")
+    with pytest.raises(InputError, match="There are 1 texts and 2 targets"):
+        attnviz.analyze("the cat", target=["le chat", "le chien"])
+
+
+def test_a_text_that_is_cut_says_so(tmp_path):
+    """Of a model that has no end to write."""
+    record = attnviz.analyze("the cat", str(folder_with("T5", tmp_path)))
+
+    assert record.prediction.cut == (63,)
+    assert "The text was cut after 63 tokens." in figures.step_by_step(record).description
+    assert attnviz.analyze("the black cat sleeps").prediction.cut == ()
+
+
+def test_the_translator_takes_a_translation():
+    """The words that are given stand at its decoder's rows."""
+    record = attnviz.analyze("the black cat sleeps", target="le chat dort")
+
+    assert record.targets[0].labels == ("<sos>", "le", "chat", "dort")
+    assert len(record.tokens(Site("cross", 0))[0]) == 4

@@ -1,0 +1,268 @@
+"""What a checkpoint is for, read from it and shown as that: held to what transformers itself gives."""
+
+import json
+
+import pytest
+import torch
+import transformers
+import zoo
+from families import TAPPED
+from test_source import TEXTS, words
+from torch.testing import assert_close
+
+import attnviz
+from attnviz import ablation, figures, metrics, tables
+from attnviz.core.edits import Edits, Site
+from attnviz.core.errors import InputError
+from attnviz.files import read, save
+from attnviz.sources.huggingface import embedding, source
+from attnviz.sources.huggingface.source import HuggingFace
+
+NAMES = ("joy", "anger", "fear")
+OFF = Edits(heads_off={(Site("encoder", 0), 1)})
+
+
+@pytest.fixture(autouse=True)
+def forgotten():
+    """No model of a folder is kept for the next test, nor for the next state of the folder."""
+    source._models.clear()
+
+
+def opened(folder, head, *, family="Bert", **settings) -> HuggingFace:
+    """A tiny model with a head, and random weights that are far from even."""
+    torch.manual_seed(0)
+    config = getattr(transformers, f"{family}Config")(**TAPPED[family], **settings)
+    model = getattr(transformers, head)(config)
+    for name, parameter in model.named_parameters():
+        if "classifier" in name or "cls" in name or "score" in name:
+            torch.nn.init.normal_(parameter)
+    model.save_pretrained(folder)
+    names = {"unk_token": "<unk>", "pad_token": "<pad>", "mask_token": "<mask>", "eos_token": "</s>"}
+    names["model_input_names"] = ["input_ids", "token_type_ids", "attention_mask"]
+    transformers.PreTrainedTokenizerFast(tokenizer_object=words(ends=True), **names).save_pretrained(folder)
+    return HuggingFace(str(folder))
+
+
+def named(**settings):
+    return settings | {"id2label": dict(enumerate(NAMES)), "label2id": {name: i for i, name in enumerate(NAMES)}}
+
+
+@pytest.mark.parametrize(
+    ("settings", "kind"),
+    [
+        (named(), "one"),
+        (named(problem_type="single_label_classification"), "one"),
+        (named(problem_type="multi_label_classification"), "several"),
+        (named(problem_type="regression"), "number"),
+        ({"num_labels": 1, "problem_type": "regression"}, "number"),
+        ({"num_labels": 1}, "one"),
+        ({"num_labels": 1, "sentence_transformers": {"activation_fn": "torch.nn.modules.linear.Identity"}}, "number"),
+        ({"num_labels": 1, "sentence_transformers": {"activation_fn": "torch.nn.modules.activation.Sigmoid"}}, "one"),
+    ],
+)
+def test_labels_are_those_of_the_pipeline(tmp_path, settings, kind):
+    """A softmax, a logistic function of each, or the numbers themselves, by what the configuration says."""
+    model = opened(tmp_path, "BertForSequenceClassification", **settings)
+    record = model.run(model.tokenize(TEXTS))
+    pipe = transformers.pipeline("text-classification", str(tmp_path), top_k=None)
+    activation = "none" if kind == "number" else None
+
+    assert record.label_kind == kind
+    for sentence, text in enumerate(TEXTS):
+        (expected,) = pipe([text], **({"function_to_apply": activation} if activation else {}))
+        found = {one.word: one.probability for one in metrics.labels(record, sentence=sentence)}
+        assert found == pytest.approx({one["label"]: one["score"] for one in expected}, abs=1e-5)
+
+
+def test_a_number_is_no_probability(tmp_path):
+    """In words, tables and pictures; a head that is off moves it, and a file keeps what it is."""
+    model = opened(tmp_path / "model", "BertForSequenceClassification", num_labels=1, problem_type="regression")
+    before, after = (model.run(model.tokenize(TEXTS), edits) for edits in (Edits(), OFF))
+    value, old = float(after.labels[1][0]), float(before.labels[1][0])
+
+    assert f"“LABEL_0” {value:.4f} (before the change {old:.4f})" in figures.labels(after, before=before).description
+    assert [*tables.labels_table(after, before=before)] == ["label", "number", "number_before"]
+    assert "%" not in str(figures.labels(after, before=before).chart.to_dict())
+    assert (model.facts.does, before.labels[0]) == ("classifies (regression)", ("LABEL_0",))
+    save(after, tmp_path / "run.attn")
+    assert read(tmp_path / "run.attn").label_kind == "number"
+
+
+def test_several_labels_are_measured_one_by_one(tmp_path):
+    """Without a head, how far each label moved: the divergence of what holds or does not."""
+    model = opened(tmp_path, "BertForSequenceClassification", **named(problem_type="multi_label_classification"))
+    before, after = (model.run(model.tokenize(TEXTS[:1]), edits) for edits in (Edits(), OFF))
+    p, q = (record.labels[1][0].double().sigmoid() for record in (before, after))
+    expected = (p * (p / q).log() + (1 - p) * ((1 - p) / (1 - q)).log()).mean()
+
+    table = ablation.sweep(model, before.sentences).table.set_index(["site", "head"])
+    assert table.loc[("encoder layer 0", 1), "divergence"] == pytest.approx(float(expected), rel=1e-4)
+
+
+@pytest.mark.parametrize(("family", "kind"), [("Bert", "encoder"), ("GPT2", "decoder")])
+def test_a_model_that_labels_tokens_gives_each_token_its_label(tmp_path, family, kind):
+    """With the probability of transformers, special tokens and all; in the rows of maps, too."""
+    model = opened(tmp_path, f"{family}ForTokenClassification", family=family, **named())
+    record = model.run(model.tokenize(TEXTS))
+    own = transformers.AutoModelForTokenClassification.from_pretrained(tmp_path).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path)
+
+    for sentence, text in enumerate(TEXTS):
+        with torch.inference_mode():
+            expected = own(**tokenizer(text, return_tensors="pt")).logits[0].softmax(-1)
+        found = metrics.predicted_words(record, sentence=sentence)
+        assert [one.word for one in found] == [NAMES[i] for i in expected.argmax(-1)]
+        assert [one.probability for one in found] == pytest.approx(expected.amax(-1).tolist(), abs=1e-5)
+    assert (model.facts.does, record.vectors) == ("labels each token", None)
+    assert "Labels of the tokens" in figures.step_by_step(record).title
+    assert figures.next_word(record, 1).description.startswith("Most probable label of “w5”")
+    assert set(record.predicted(Site(kind, 0))) <= set(NAMES)
+
+
+def test_next_sentence_is_said_in_words(tmp_path):
+    """Class 0 means that the second text follows."""
+    model = opened(tmp_path, "BertForNextSentencePrediction")
+    record = model.run(model.tokenize(["w5 w6 ||| w7"]))
+    own = transformers.AutoModelForNextSentencePrediction.from_pretrained(tmp_path).eval()
+    with torch.inference_mode():
+        ids = torch.tensor([[token.id for token in record.sentences[0].tokens]])
+        types = torch.tensor([[token.segment for token in record.sentences[0].tokens]])
+        expected = own(input_ids=ids, token_type_ids=types).logits
+
+    assert record.labels[0] == ("the second text follows the first", "the second text is another one")
+    assert_close(record.labels[1], expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "head", ["BertForQuestionAnswering", "BertForMultipleChoice", "ElectraForPreTraining", "GPT2DoubleHeadsModel"]
+)
+def test_a_head_that_is_not_shown_is_named(tmp_path, head):
+    """Its attention and hidden states are; no vectors of sentences are made up."""
+    family = head.partition("For")[0].removesuffix("DoubleHeadsModel")
+    model = opened(tmp_path, head, family=family)
+    record = model.run(model.tokenize(TEXTS))
+
+    assert model.facts.does == f"gives hidden states (the head of {head} is not shown)"
+    assert record.vectors is record.labels is record.prediction is None
+    assert record.steps
+
+
+# Vectors of sentences
+
+
+def pooled(folder, config, *, name="1_Pooling", more=()) -> None:
+    """Make a folder one of sentence-transformers."""
+    modules = [("", "sentence_transformers.models.Transformer"), (name, "sentence_transformers.models.Pooling"), *more]
+    listed = [{"idx": i, "name": str(i), "path": path, "type": kind} for i, (path, kind) in enumerate(modules)]
+    (folder / "modules.json").write_text(json.dumps(listed))
+    source._models.clear()
+    (folder / name).mkdir()
+    (folder / name / "config.json").write_text(json.dumps({"word_embedding_dimension": 32} | config))
+
+
+def by_hand(folder, text, mode):
+    """The vector of a sentence alone, as sentence-transformers' documentation writes it."""
+    own = transformers.AutoModel.from_pretrained(folder).eval()
+    with torch.inference_mode():
+        rows = own(**transformers.AutoTokenizer.from_pretrained(folder)(text, return_tensors="pt"))[0][0]
+    n = len(rows)
+    return {
+        "cls": rows[0],
+        "mean": rows.sum(0) / n,
+        "max": rows.max(0).values,
+        "mean_sqrt_len_tokens": rows.sum(0) / n**0.5,
+        "weightedmean": sum((i + 1) * row for i, row in enumerate(rows)) / (n * (n + 1) / 2),
+        "lasttoken": rows[-1],
+    }[mode]
+
+
+@pytest.mark.parametrize("mode", embedding.MODES)
+@pytest.mark.parametrize("older", [True, False])
+def test_vectors_are_pooled_as_the_folder_says(tmp_path, mode, older):
+    """In both forms of its file; and the pooling is named where the vectors are compared."""
+    names = {mode: name for name, mode in embedding.OLDER.items()}
+    opened(tmp_path, "BertModel")
+    pooled(
+        tmp_path, {names[mode]: True, "pooling_mode_mean_tokens": mode == "mean"} if older else {"pooling_mode": mode}
+    )
+    model = HuggingFace(str(tmp_path))
+    record = model.run(model.tokenize(TEXTS))
+
+    for sentence, text in enumerate(TEXTS):
+        assert_close(record.vectors[sentence], by_hand(tmp_path, text, mode), rtol=1e-4, atol=1e-5)
+    assert model.facts.does == f"sentence embeddings ({embedding.MODES[mode][0]})"
+    assert embedding.MODES[mode][0] in figures.similarity(record).description
+
+
+def test_several_poolings_are_joined(tmp_path):
+    """In the order of sentence-transformers."""
+    opened(tmp_path, "BertModel")
+    pooled(tmp_path, {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": True})
+    model = HuggingFace(str(tmp_path))
+    record = model.run(model.tokenize(TEXTS[:1]))
+
+    expected = torch.cat([by_hand(tmp_path, TEXTS[0], mode) for mode in ("cls", "mean")])
+    assert_close(record.vectors[0], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_module_that_is_not_applied_is_named(tmp_path):
+    """As a dense layer after the pooling."""
+    opened(tmp_path, "BertModel")
+    dense = ("2_Dense", "sentence_transformers.models.Dense"), ("3_Normalize", "sentence_transformers.models.Normalize")
+    pooled(tmp_path, {"pooling_mode_cls_token": True}, more=dense)
+
+    assert HuggingFace(str(tmp_path)).facts.does == "sentence embeddings (first token, without 2_Dense)"
+
+
+def test_without_a_pooling_the_mean_is_taken_and_said(tmp_path):
+    assert opened(tmp_path, "BertModel").facts.does == "sentence embeddings (mean of tokens, no pooling named)"
+
+
+def test_an_embedding_model_made_of_a_decoder_gives_vectors(tmp_path):
+    """Its folder says so, though its class predicts the next token."""
+    opened(tmp_path, "GPT2LMHeadModel", family="GPT2")
+    pooled(tmp_path, {"pooling_mode_lasttoken": True, "pooling_mode_mean_tokens": False})
+    record = attnviz.analyze(TEXTS, str(tmp_path))
+
+    assert record.prediction is None
+    assert_close(record.vectors[1], by_hand(tmp_path, TEXTS[1], "lasttoken"), rtol=1e-4, atol=1e-5)
+
+
+# Models that read images beside text
+
+PARTS = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8}
+PARTS |= {"intermediate_size": 48, "max_position_embeddings": 96, "vocab_size": zoo.VOCABULARY}
+PARTS |= {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+EYES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+EYES |= {"image_size": 16, "patch_size": 8}
+DEEP = {"hidden_size": 16, "depth": 1, "num_heads": 2, "intermediate_size": 16, "out_hidden_size": 32, "patch_size": 8}
+AXES = {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 1, 1]}}
+WITH_EYES = {
+    "Gemma3": (PARTS | {"sliding_window": 4}, EYES),
+    "Llava": (PARTS | {"model_type": "llama"}, EYES | {"model_type": "clip_vision_model"}),
+    "Qwen2_5_VL": (PARTS | AXES, DEEP),
+}
+
+
+@pytest.mark.parametrize("family", WITH_EYES)
+def test_a_model_that_reads_text_without_an_image_is_shown(tmp_path, family):
+    """Held to its own eager attention: its configuration having a part for images says nothing of it."""
+    text, vision = WITH_EYES[family]
+    config = getattr(transformers, f"{family}Config")(text_config=text, vision_config=vision)
+    torch.manual_seed(0)
+    getattr(transformers, f"{family}ForConditionalGeneration")(config).save_pretrained(tmp_path)
+    zoo.tokenizer().save_pretrained(tmp_path)
+
+    assert zoo.opened(tmp_path) == ("works", "")
+    assert HuggingFace(str(tmp_path)).facts.task == "next"
+
+
+def test_a_model_that_needs_an_image_is_refused(tmp_path):
+    """Its first run fails without it."""
+    text, vision = transformers.BertConfig(**TAPPED["Bert"]), transformers.ViTConfig(**TAPPED["ViT"])
+    config = transformers.VisionTextDualEncoderConfig.from_vision_text_configs(vision, text, projection_dim=8)
+    transformers.VisionTextDualEncoderModel(config).save_pretrained(tmp_path)
+    zoo.tokenizer().save_pretrained(tmp_path)
+
+    with pytest.raises(InputError, match="does not read text alone"):
+        HuggingFace(str(tmp_path))
