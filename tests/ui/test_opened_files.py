@@ -30,9 +30,10 @@ def any_page(name):
     from attnviz.ui import frame
 
     if name == "about":
+        from attnviz.ui import settings
         from attnviz.ui.about import panel
 
-        frame.body(lambda source, lines: panel.content(source), frame.given())
+        frame.body(lambda source, lines: panel.content(source, settings.LINKED), frame.given())
     else:
         frame.body(import_module(f"attnviz.ui.{name}.page").page, frame.given())
 

@@ -29,10 +29,10 @@ STEPS = trained.checkpoints("translator")
 
 
 def model_page():
-    from attnviz.ui import frame
+    from attnviz.ui import frame, settings
     from attnviz.ui.about import panel
 
-    frame.body(lambda source, lines: panel.content(source), frame.given())
+    frame.body(lambda source, lines: panel.content(source, settings.LINKED), frame.given())
 
 
 def said(app) -> str:

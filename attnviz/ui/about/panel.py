@@ -1,6 +1,6 @@
 """The panel *About this model*: what it is, how well it does, what its heads do, and what it cannot do."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import streamlit as st
 
@@ -10,35 +10,38 @@ from attnviz.core.amounts import percent
 from attnviz.core.stack import Stack
 from attnviz.sources.base import Source
 from attnviz.sources.cards import Card, Measure
-from attnviz.ui import settings
 from attnviz.ui.about import heads, words
 from attnviz.ui.shared import everything, files, look, mask, pages, state
 from attnviz.ui.shared.edits import OFF
 from attnviz.ui.shared.mask import MASK
 from attnviz.ui.shared.pretrained import MODEL
-from attnviz.ui.shared.setting import State, read
+from attnviz.ui.shared.setting import Setting, State, read
 from attnviz.ui.shared.text import Markup, block, block_html, details_html, heading, large, plain, quiet, table, title
 
 
-def button(source: Source) -> None:
+def button(source: Source, settings: Mapping[str, Setting]) -> None:
     """The button beside the model's name that opens what is known of it."""
     options = {"icon": ":material/info:", "help": words.ABOUT, "type": "tertiary"}
     if st.button(words.ABOUT, key="icon about", **options):
-        dialog(source)
+        dialog(source, settings)
 
 
 @st.dialog(words.ABOUT, width="large")
-def dialog(source: Source) -> None:
-    content(source)
+def dialog(source: Source, settings: Mapping[str, Setting]) -> None:
+    content(source, settings)
 
 
-def content(source: Source) -> None:
-    """What a model is, how well it does, what its heads do, and what it cannot do."""
+def content(source: Source, settings: Mapping[str, Setting]) -> None:
+    """What a model is, how well it does, what its heads do, and what it cannot do.
+
+    Args:
+        settings: all that a link, and so a file, holds.
+    """
     title(_named(source))
     if source.facts:
         _pretrained(source)
     elif source.one_run:
-        _one_run(source)
+        _one_run(source, settings)
     elif source.card is None:
         large(source.does)
         if source.unseen:
@@ -55,7 +58,7 @@ def _named(source: Source) -> str:
     return source.name if source.facts else source.title
 
 
-def _one_run(source: Source) -> None:
+def _one_run(source: Source, settings: Mapping[str, Setting]) -> None:
     """A file, or a run of one's own: what it is, from where, what was found in it, and what it cannot do."""
     large(source.does)
     table(source.described(), numbers=(1,))
@@ -65,24 +68,24 @@ def _one_run(source: Source) -> None:
     heading(words.CANNOT)
     _items(filter(None, (words.NO_OTHER_TEXT, source.alone, source.read_only, source.unseen)))
     if files.is_file(state.get(MODEL)):
-        _file(source)
+        _file(source, settings)
 
 
-def _file(source: Source) -> None:
+def _file(source: Source, settings: Mapping[str, Setting]) -> None:
     """What can be done with a file: it is closed, or its run shown in its model."""
     link = cases.state_of(source, "link")
     with st.container(horizontal=True, gap="small"):
         if link and st.button(words.OPEN_IN_MODEL, key="open in model", icon=":material/arrow_forward:"):
-            state.change(_in_its_model, source)
+            state.change(_in_its_model, source, settings)
             pages.go_to(pages.TITLES[0])
         if st.button(words.CLOSE, key="close file", icon=":material/close:"):
             files.close(state.get(MODEL), MODEL)
             st.rerun()
 
 
-def _in_its_model(now: State, source: Source) -> State:
+def _in_its_model(now: State, source: Source, settings: Mapping[str, Setting]) -> State:
     """The state in which a file was saved, in its model, and what was chosen since; rules and heads off are added."""
-    saved, opened = (read(cases.state_of(source, what), settings.LINKED) for what in ("link", "state"))
+    saved, opened = (read(cases.state_of(source, what), settings) for what in ("link", "state"))
     made, opened = saved, opened.without("edits")
     for one in {*now.linked().chosen, *opened.linked().chosen} - {*everything.OF_MODEL}:
         made = made.put(one, now[one]) if now[one] != opened[one] else made

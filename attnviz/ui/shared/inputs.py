@@ -52,7 +52,7 @@ def input_bar(settings: Mapping[str, Setting], *, shown: bool = True) -> tuple[S
         source, wrong = _model(settings)
         ready = not isinstance(source, AttnvizError | Arrival)
         if ready and shown:
-            panel.button(source)
+            panel.button(source, settings)
         if ready:
             state.put(KNOWN, examples.of_model(source))
             state.drop_missing("model", source)
