@@ -45,10 +45,11 @@ def given(*, bar: bool = True) -> tuple | None:
         bar: whether the bar is seen.
     """
     from attnviz.ui import settings
+    from attnviz.ui.about import panel
     from attnviz.ui.shared import inputs, welcome
 
     welcome.arrive(settings.LINKED)
-    return inputs.input_bar(settings.LINKED, shown=bar)
+    return inputs.input_bar(settings.LINKED, panel.button, shown=bar)
 
 
 @st.fragment

@@ -95,7 +95,7 @@ def act(page: Page, choose: random.Random) -> str:
 @pytest.mark.sweep
 @pytest.mark.parametrize("seed", range(WALKS))
 def test_a_page_that_was_used_is_the_page_of_its_link(window, elsewhere, server, seed):
-    """Texts, values of controls and charts are those of a fresh page; whatever was done before is in the link or gone."""
+    """Texts, values of controls and charts are those of a fresh page: the link holds whatever was done before."""
     choose = random.Random(seed)
     live, fresh = window(), elsewhere()
     driver.open_page(live, f"{server}/{choose.choice(PAGES)}?model={choose.choice(MODELS)}")

@@ -1,6 +1,6 @@
 """The input bar: the model and the sentences, the same on every page and kept across pages."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import streamlit as st
 
@@ -8,7 +8,6 @@ from attnviz import api
 from attnviz.core.display import shown as shown_token
 from attnviz.core.errors import AttnvizError, TooLong
 from attnviz.sources.base import Source
-from attnviz.ui.about import panel
 from attnviz.ui.shared import (
     cache,
     changes,
@@ -41,18 +40,21 @@ MOST_PROBLEMS = 3
 """Things that are said to be wrong with a link, at most."""
 
 
-def input_bar(settings: Mapping[str, Setting], *, shown: bool = True) -> tuple[Source, tuple[str, ...]] | None:
+def input_bar(
+    settings: Mapping[str, Setting], about: Callable[[Source, Mapping[str, Setting]], None], *, shown: bool = True
+) -> tuple[Source, tuple[str, ...]] | None:
     """The model and the sentences; where either cannot be used, None, and what stands in the place of the page.
 
     Args:
         settings: all that a link holds, and so a file that is opened.
+        about: draws the button beside the model that says what it is.
         shown: whether the bar is seen; else the state alone says what is chosen.
     """
     with toolbar.row_one(shown):
         source, wrong = _model(settings)
         ready = not isinstance(source, AttnvizError | Arrival)
         if ready and shown:
-            panel.button(source, settings)
+            about(source, settings)
         if ready:
             state.put(KNOWN, examples.of_model(source))
             state.drop_missing("model", source)
