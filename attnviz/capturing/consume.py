@@ -8,6 +8,7 @@ from torch import Tensor
 
 from attnviz.capturing import products
 from attnviz.capturing.call import Call, kept
+from attnviz.capturing.checking import Sample
 from attnviz.capturing.layout import Plain, Scores, Weights
 from attnviz.capturing.products import Product
 from attnviz.capturing.scores import scores
@@ -81,12 +82,15 @@ def _as_before(mode: Watched, known: Weights, tensor: Tensor) -> bool:
         expected = Tap(mode.edits_of(call), keep=False).weights(**call.computed_from(), site=call.site)
         now = known.canonical(tensor.detach())
         now = now.reshape(*expected.shape[:2], *now.shape[-2:]).to(expected.dtype)
+        has_sink = expected.shape[-1] > now.shape[-1]
         expected = expected[..., : now.shape[-1]]
         if torch.allclose(now, expected, **CLOSE):
             return True
         if not torch.allclose(now, expected.masked_fill(~_filled(call, expected), 0), **CLOSE):
             return False
     call.empty_becomes("zero")
+    if not has_sink:
+        call.samples = (Sample.of(now, tensor.dtype),)
     return True
 
 
@@ -107,8 +111,10 @@ def _only_weights(mode: Watched, known: Weights, tensor: Tensor, value: Tensor) 
     weights = weights.reshape(*sizes, *weights.shape[-2:])
     parts = {"query": None, "key": None, "value": folded(value, known.lead, sizes), "weights": weights}
     call = mode.call(place, "weights", causal(weights > 0), **parts)
-    mode.keep(call, place)
+    stored = mode.keep(call, place)
     if not call.is_edited:
+        stored.samples = (Sample.of(weights),)
         return None
     changed = mode.edited_weights(call, weights)
+    stored.samples = (Sample.of(changed, weights.dtype),)
     return known.back(changed.reshape(*known.lead, *changed.shape[-2:])).to(tensor.dtype)

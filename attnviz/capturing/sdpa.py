@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from attnviz.capturing.call import apart
+from attnviz.capturing.checking import Sample
 from attnviz.capturing.layout import Plain
 from attnviz.capturing.shapes import folded, folded_mask, split
 from attnviz.capturing.watched import Watched
@@ -71,8 +72,14 @@ def seen(
     is_causal = causal(mask) or isinstance(mask, Mask)
     call = mode.call(place, "sdpa", is_causal, query=q, key=k, value=v, mask=mask, scoring=scoring)
     known = [mode.tracked.get(one) for one in tensors]
-    mode.keep(call, place).refuse_heads_first(any(isinstance(one, Plain) and one.heads_first for one in known))
-    if not call.is_edited:
-        return own()
-    output = mode.edited(call, lambda: folded(own(), lead, sizes), dropout_p)
-    return output.reshape(*lead, *output.shape[-2:])
+    stored = mode.keep(call, place)
+    stored.refuse_heads_first(any(isinstance(one, Plain) and one.heads_first for one in known))
+    if call.is_edited:
+        output = mode.edited(call, lambda: folded(own(), lead, sizes), dropout_p)
+        given = output.reshape(*lead, *output.shape[-2:])
+    else:
+        given = own()
+        output = folded(given, lead, sizes)
+    if not dropout_p:
+        stored.samples = (Sample.of(output, tensors[0].dtype, is_output=True),)
+    return given

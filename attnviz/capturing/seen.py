@@ -1,13 +1,16 @@
 """What was seen of a model: its attention calls, and the record made of them."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from attnviz.capturing.call import Call
+from attnviz.capturing.checking import NOTABLE, difference
 from attnviz.capturing.joining import whole
+from attnviz.core.amounts import counted
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.patches import Patches, patches_of
@@ -18,6 +21,20 @@ PROVENANCE = "your own"
 """Where the weights of a person's model come from."""
 
 
+@dataclass(frozen=True)
+class Compared:
+    """Steps that are the model's own attention.
+
+    Attributes:
+        unseen: what else there was, each in one sentence.
+        findings: what is unusual about the steps, each in one sentence.
+    """
+
+    steps: tuple[Step, ...]
+    unseen: list[str]
+    findings: list[str]
+
+
 class Seen:
     """The attention of one model while it was captured.
 
@@ -25,6 +42,10 @@ class Seen:
         calls: every attention call in the order in which they were made.
         output: what the model's forward gave last; None if it was not called as a whole.
         notes: what was seen and cannot be shown, each in one sentence.
+        findings: what is unusual about what is shown, each in one sentence.
+
+    Every map is compared with rows of the model's own weights, or of its output; one that differs is not shown, but
+    named in `unseen`.
     """
 
     def __init__(self, name: str, edits: Edits):
@@ -32,16 +53,17 @@ class Seen:
         self.calls: list[Call] = []
         self.output: Any = None
         self.notes: list[str] = []
+        self.findings: list[str] = []
 
     @property
     def sites(self) -> dict[Site, str]:
         """The sites and the names of the modules that call attention there."""
-        return {site: call.name or self.name for site, call in self._whole().items()}
+        return {site: call.name or self.name for site, call in self._whole()[0].items()}
 
     @property
     def heads(self) -> dict[Site, int]:
         """How many heads each site has."""
-        return {site: call.shape[1] for site, call in self._whole().items()}
+        return {site: call.shape[1] for site, call in self._whole()[0].items()}
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -57,12 +79,39 @@ class Seen:
         Raises:
             AttnvizError: if no attention was seen, with what was.
         """
-        calls = self._whole()
-        if not calls:
-            raise AttnvizError(self._nothing())
-        return tuple(call.step(self.edits, lengths.get(site.kind)) for site, call in calls.items())
+        return self._compared(lengths).steps
 
-    def _whole(self) -> dict[Site, Call]:
+    def _compared(self, lengths: Mapping[str, tuple[int, ...]]) -> "Compared":
+        """The steps that are the model's own attention, and what is to be said of all.
+
+        Raises:
+            AttnvizError: if there is none.
+        """
+        calls, unseen = self._whole()
+        unseen = [*dict.fromkeys(call.why_not for call in self.calls if call.why_not), *unseen, *self.notes]
+        steps, rounded = [], []
+        for site, call in calls.items():
+            step = call.step(self.edits, lengths.get(site.kind))
+            off, name = difference(step, call.samples), f"{site} ({call.name or self.name})"
+            if off.excess > 1:
+                what = f"differs from the model's own weights or output by up to {off.largest:.2g}"
+                unseen.append(f"the map of {name}, worked out again, {what}, so it is not shown")
+                continue
+            steps.append(step)
+            if off.rows_of_nan:
+                unseen.append(f"{name} has NaN in {off.rows_of_nan} of the rows compared, as the model itself has")
+            if off.largest > NOTABLE:
+                rounded.append((off.largest, str(off.dtype).removeprefix("torch."), name))
+        findings = list(self.findings)
+        if rounded:
+            largest, dtype, name = max(rounded)
+            what = f"weights are worked out again in float32; from the model's own, in {dtype}, they differ by"
+            findings.append(f"In {counted(len(rounded), 'call')} {what} up to {largest:.1g} ({name})")
+        if not steps:
+            raise AttnvizError(self._nothing(unseen))
+        return Compared(tuple(steps), unseen, findings)
+
+    def _whole(self) -> tuple[dict[Site, Call], list[str]]:
         return whole([call for call in self.calls if not call.why_not])
 
     def record(
@@ -99,7 +148,8 @@ class Seen:
         if grid is not None:
             patches = patches_of(grid, image, _sizes(self.steps), self.steps[0].shape[0])
             looks, seen = _with_patches(patches, looks, seen, self.steps)
-        steps, unseen = self.steps_of(_lengths(looks, seen)), self.unseen
+        compared = self._compared(_lengths(looks, seen))
+        steps, unseen = compared.steps, compared.unseen
         if looks:
             sizes = {"encoder": len((seen or looks)[0].tokens), "decoder": len(looks[0].tokens)}
             fitting = tuple(step for step in steps if _fits(step, len(looks), sizes))
@@ -123,6 +173,7 @@ class Seen:
             read_only=any(step.weights_only for step in steps),
             unseen="; ".join(unseen) or None,
             patches=patches,
+            findings=tuple(compared.findings),
         )
 
     def note(self, sentence: str) -> None:
@@ -139,7 +190,7 @@ class Seen:
         if refused:
             raise AttnvizError(f"The edits cannot be right: {refused[0]}.")
         if not heads:
-            raise AttnvizError(f"The edits reached nothing. {self._nothing()}")
+            raise AttnvizError(f"The edits reached nothing. {self._nothing(self.unseen)}")
         for site, head in sorted(self.edits.heads_off):
             if head >= heads.get(site, 0):
                 has = ", ".join(f"{one} ({count} heads, {self.sites[one]})" for one, count in heads.items())
@@ -148,13 +199,18 @@ class Seen:
     @property
     def unseen(self) -> list[str]:
         """What was seen and cannot be shown, each in one sentence."""
+        if any(not call.why_not for call in self.calls):
+            try:
+                return self._compared({}).unseen
+            except AttnvizError:  # no map is the model's own
+                pass
         return [*dict.fromkeys(call.why_not for call in self.calls if call.why_not), *self.notes]
 
-    def _nothing(self) -> str:
+    def _nothing(self, unseen: list[str]) -> str:
         none = (
             "no function of torch that attention is made of was called in it. Was it run in the block, in this thread?"
         )
-        what = "; ".join(self.unseen) or none
+        what = "; ".join(unseen) or none
         return f"No attention was seen in {self.name}: {what}"
 
 

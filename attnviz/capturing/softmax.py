@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from attnviz.capturing.call import BLOCKED, Call
+from attnviz.capturing.checking import Sample
 from attnviz.capturing.layout import Scores, Weights
 from attnviz.capturing.shapes import folded, folded_mask, split
 from attnviz.capturing.watched import Watched
@@ -44,7 +45,7 @@ def softmax(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any]) 
     known = known.facing(dim % given.dim()) if isinstance(known, Scores) else None
     solved = known and solve(known, scores)
     if solved:
-        return _weighed(mode, place, known, solved, given)
+        return _weighed(mode, place, known, solved, given, scores.dtype)
     if known:
         mode.tracked.put(given, Weights(lead=known.lead, axes=known.axes, has_sink=known.has_sink))
     elif given.dim() > 2 and dim % given.dim() == given.dim() - 1:
@@ -52,7 +53,7 @@ def softmax(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any]) 
     return given
 
 
-def _weighed(mode: Watched, place: Place, known: Scores, solved: Solved, given: Tensor) -> Tensor:
+def _weighed(mode: Watched, place: Place, known: Scores, solved: Solved, given: Tensor, scores: torch.dtype) -> Tensor:
     """Weights whose scores are known: the call is kept, and the edits act."""
     lead = known.lead
     sizes = split(lead, mode.heads, place.said_heads, place.batches)
@@ -71,6 +72,8 @@ def _weighed(mode: Watched, place: Place, known: Scores, solved: Solved, given: 
     stored.refuse_heads_first(known.heads_first)
     if call.is_edited:
         given = _edited(mode, call, known, given)
+    own = known.canonical(given)
+    stored.samples = (Sample.of(own.reshape(*sizes, *own.shape[-2:]), known.dtype, scores),)
     mode.tracked.put(given, Weights(lead=lead, axes=known.axes, call=stored, has_sink=known.has_sink))
     return given
 

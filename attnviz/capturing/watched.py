@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
+from math import prod
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 
 from attnviz.capturing import refusing
 from attnviz.capturing.call import Call, kept
+from attnviz.capturing.joining import goes_on, used_keys
 from attnviz.capturing.layout import Tracked
 from attnviz.capturing.seen import Seen
 from attnviz.capturing.where import Place, Places, Sites, kind, positions
@@ -30,6 +32,7 @@ class Watched:
         self._places, self._sites, self._thread = Places(model), Sites(known), threading.get_ident()
         self._last: tuple[Place, Call] | None = None
         self._past: dict[tuple[Site, int | None], int] = {}
+        self._latest: dict[Site, Call] = {}
         self._offset = 0
 
     def begin(self, *_: object) -> None:
@@ -62,12 +65,15 @@ class Watched:
     def call(self, place: Place, route: str, is_causal: bool, **parts: Any) -> Call:
         """The call that is made now; `parts` are the fields of `Call`."""
         tensor = parts["query"] if parts["query"] is not None else parts["weights"]
+        before = self._latest.get(self._sites.first(place))
+        if before is not None and before.site.kind != "cross" and goes_on(before, replace(before, **parts)) is not None:
+            self._sites.begin()  # a loop in the model's own code
         site, name, head, passed = self._sites.site(place, kind(place, is_causal, self.same), tensor.shape[1])
         call = Call(site, name, route, passed, **parts, head=head)
         if passed and site.kind != "cross":
             queries, keys = call.shape[2:]
             past = self._past.get((site, head), 0)
-            self._offset = past if past + queries <= keys else 0
+            self._offset = past if queries < keys and past + queries <= used_keys(call) else 0
         elif not passed:
             self._offset = 0
         self._past[site, head] = self._offset + call.shape[2]
@@ -95,6 +101,7 @@ class Watched:
         self._share(copy)
         self._refuse_pieces(copy, place)
         self.seen.calls.append(copy)
+        self._latest[copy.site] = copy
         return copy
 
     def _share(self, call: Call) -> None:
@@ -102,23 +109,23 @@ class Watched:
         last = self._last and self._last[1]
         if last is None:
             return
-        if isinstance(last.mask, Tensor) and isinstance(call.mask, Tensor) and torch.equal(last.mask, call.mask):
+        if _alike(call.mask, last.mask):
             call.mask = last.mask
-        pairs = zip(call.scoring.bias, last.scoring.bias, strict=False)
-        if call.scoring.bias and all(torch.equal(*pair) for pair in pairs):
-            call.scoring = replace(call.scoring, bias=last.scoring.bias[: len(call.scoring.bias)])
+        bias, before = call.scoring.bias, last.scoring.bias
+        if bias and len(bias) == len(before) and all(map(_alike, bias, before)):
+            call.scoring = replace(call.scoring, bias=before)
 
     def _refuse_pieces(self, call: Call, place: Place) -> None:
         """Several calls for parts of what one module was given are pieces of one attention, and no map of it."""
         last, self._last = self._last, (place, call)
-        if last is None:
+        if last is None or last[1].passed != call.passed:
             return
         frames = ((place.frame, last[0].frame), (place.above and place.above[1], last[0].above and last[0].above[1]))
         same = next((one for one, other in frames if one is other and one is not None), None)
         if same is None or (same is not place.frame and place.module is not last[0].module):
             return
-        whole = positions(same)
-        if whole and call.shape[2] not in whole:
+        whole, (batch, _, queries, _) = positions(same), call.shape
+        if whole and not any(queries in sizes and batch * queries >= prod(sizes) for sizes in whole):
             for one in (call, last[1]):
                 one.refused = f"{one.name or 'the model'} computes attention in pieces, which are no whole map"
 
@@ -150,6 +157,14 @@ class Watched:
             raise AttnvizError(f"At {site} ({call.name}) {what}.")
         with torch.autocast(own.device.type, enabled=False), torch.device(own.device):
             return Tap(edits, keep=False).weights(**call.computed_from(), site=site)
+
+
+def _alike(one: object, other: object) -> bool:
+    """Whether two tensors are the same numbers in the same form."""
+    if not (isinstance(one, Tensor) and isinstance(other, Tensor)):
+        return False
+    form = [(each.shape, each.dtype, each.device) for each in (one, other)]
+    return form[0] == form[1] and torch.equal(one, other)
 
 
 def touches_weights(edits: Edits, site: Site) -> bool:

@@ -65,10 +65,10 @@ def inputs(frame: FrameType) -> tuple[Tensor, ...]:
     return tuple(found[name] for name in names if isinstance(found.get(name), Tensor))
 
 
-def positions(frame: FrameType) -> tuple[int, ...]:
-    """The sizes among which the number of positions is that a module was given; none if its inputs do not say it."""
-    found = (one for one in inputs(frame) if one.dim() == (3 if one.is_floating_point() else 2))
-    return next((tuple(one.shape[:2]) for one in found), ())
+def positions(frame: FrameType) -> tuple[tuple[int, int], ...]:
+    """Sentences and positions, in either order, of each text that a module was given."""
+    texts = (one for one in inputs(frame) if one.dim() == (3 if one.is_floating_point() else 2))
+    return tuple(tuple(one.shape[:2]) for one in texts)
 
 
 class Places:
@@ -126,6 +126,10 @@ class Sites:
         """A forward pass of the model begins."""
         self.passed += 1
         self._calls.clear()
+
+    def first(self, place: Place) -> Site | None:
+        """The first site of a module that was called before in this pass of the model."""
+        return self._known.get((place.name, 0)) if place.in_pass and self._calls[place.name] else None
 
     def site(self, place: Place, kind: str, heads: int) -> tuple[Site, str, int | None, int]:
         """The site of a call that is made now; `kind` counts where it is made for the first time.
