@@ -67,7 +67,7 @@ class Watched:
         tensor = parts["query"] if parts["query"] is not None else parts["weights"]
         before = self._latest.get(self._sites.first(place))
         if before is not None and before.site.kind != "cross" and goes_on(before, replace(before, **parts)) is not None:
-            self._sites.begin()  # a loop in the model's own code
+            self._sites.begin(in_loop=True)
         site, name, head, passed = self._sites.site(place, kind(place, is_causal, self.same), tensor.shape[1])
         call = Call(site, name, route, passed, **parts, head=head)
         if passed and site.kind != "cross":

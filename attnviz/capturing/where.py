@@ -122,9 +122,9 @@ class Sites:
         self._read: dict[str, int] = {}
         self.passed = -1
 
-    def begin(self) -> None:
-        """A forward pass of the model begins."""
-        self.passed += 1
+    def begin(self, *, in_loop: bool = False) -> None:
+        """A forward pass of the model begins; in a loop of its own code another one has gone before it."""
+        self.passed = max(self.passed, 0 if in_loop else -1) + 1
         self._calls.clear()
 
     def first(self, place: Place) -> Site | None:
