@@ -1,6 +1,7 @@
 """Where weights meet the values: a product that sums over the keys. What is done to weights before is noticed."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -32,10 +33,15 @@ def multiply(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any])
             if changed is not None:
                 args = _with(args, tensor, changed)
                 kwargs = {name: _with(one, tensor, changed) for name, one in kwargs.items()}
-            return func(*args, **kwargs)
+            output = func(*args, **kwargs)
+            mode.origins.begin(output)
+            return output
     given = func(*args, **kwargs)
     known = map(mode.tracked.get, (product.left, product.right))
-    mode.tracked.put(given, scores(product, given.dtype, *(one for one in known if isinstance(one, Plain))))
+    found = scores(product, given.dtype, *(one for one in known if isinstance(one, Plain)))
+    if found is not None:
+        found = replace(found, same=mode.origins.are_same(product.left, product.right))
+    mode.tracked.put(given, found)
     return given
 
 
@@ -65,7 +71,8 @@ def _meet(mode: Watched, product: Product, side: int, known: Weights) -> Tensor 
     if known.call is None:
         if isinstance(mode.tracked.get((product.right, product.left)[side]), Scores):
             return mode.seen.note("what meets a softmax is a product of keys and values: linear attention has no map")
-        return _only_weights(mode, known, tensor, value)
+        same = mode.origins.are_same(tensor, (product.right, product.left)[side])
+        return _only_weights(mode, known, tensor, value, same)
     if known.call.value is not None:
         return None
     if known.is_changed and not _as_before(mode, known, tensor):
@@ -101,7 +108,7 @@ def _filled(call: Call, weights: Tensor) -> Tensor:
     return call.mask.any(-1, keepdim=True)
 
 
-def _only_weights(mode: Watched, known: Weights, tensor: Tensor, value: Tensor) -> Tensor | None:
+def _only_weights(mode: Watched, known: Weights, tensor: Tensor, value: Tensor, same: bool | None) -> Tensor | None:
     """Weights whose scores are not known: they are kept as they are, and edits that need no scores act."""
     place = mode.place((tensor,))
     weights = known.canonical(tensor)
@@ -110,7 +117,7 @@ def _only_weights(mode: Watched, known: Weights, tensor: Tensor, value: Tensor) 
     sizes = split(known.lead, mode.heads, place.said_heads, place.batches)
     weights = weights.reshape(*sizes, *weights.shape[-2:])
     parts = {"query": None, "key": None, "value": folded(value, known.lead, sizes), "weights": weights}
-    call = mode.call(place, "weights", causal(weights > 0), **parts)
+    call = mode.call(place, "weights", causal(weights > 0), same, **parts)
     stored = mode.keep(call, place)
     if not call.is_edited:
         stored.samples = (Sample.of(weights),)

@@ -95,6 +95,7 @@ class Scores(Layout):
         terms: what was added, each with a factor, shaped so that it broadcasts to (*lead, Q, K).
         has_sink: whether the last key stands for none.
         heads_first: whether heads stand before sentences in the first axis.
+        same: whether queries and keys come from one text; None if not known.
     """
 
     query: Tensor
@@ -105,6 +106,7 @@ class Scores(Layout):
     terms: tuple[tuple[Tensor, float], ...] = ()
     has_sink: bool = False
     heads_first: bool = False
+    same: bool | None = None
 
     def products(self) -> Tensor:
         """scale · q kᵀ, capped, (*lead, Q, K)."""

@@ -7,7 +7,6 @@ So what it calls, with every one of its options, passes through the other routes
 from types import FunctionType
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch.nn.functional import multi_head_attention_forward
 
@@ -27,9 +26,5 @@ _INNER = FunctionType(
 
 def attend(mode: Watched, query: Tensor, key: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor | None]:
     """The arguments and the result are those of `F.multi_head_attention_forward`."""
-    before, mode.same = mode.same, query is key or (query.shape == key.shape and torch.equal(query, key))
-    try:
-        with mode:
-            return _INNER(query, key, *args, **kwargs)
-    finally:
-        mode.same = before
+    with mode:
+        return _INNER(query, key, *args, **kwargs)

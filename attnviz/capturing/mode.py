@@ -20,6 +20,8 @@ ROUTES: dict[str, Callable[..., Any]] = {
     "multi_head_attention_forward": mha.attend,
 }
 """What is done instead of a function of torch, by its name."""
+OUTPUTS = frozenset({*ROUTES, "flex_attention"})
+"""Functions that give the output of attention."""
 PARTS = dict.fromkeys(products.NAMES, multiply) | {"softmax": softmax, "flex_attention": flex.attend}
 """The same for parts of attention; these are given the function, too."""
 
@@ -75,10 +77,13 @@ class Mode(Watched, TorchFunctionMode):
     ) -> Any:
         name, kwargs = getattr(func, "__name__", ""), kwargs or {}
         if name in ROUTES:
-            return ROUTES[name](self, *args, **kwargs)
-        if name in PARTS:
-            return PARTS[name](self, func, args, kwargs)
-        given = func(*args, **kwargs)
-        if name != "__get__" and (self.tracked or name in STARTS):
-            (join if name in ("cat", "concat") else carry)(self, name, args, kwargs, given)
+            given = ROUTES[name](self, *args, **kwargs)
+        elif name in PARTS:
+            given = PARTS[name](self, func, args, kwargs)
+        else:
+            given = func(*args, **kwargs)
+            if name != "__get__" and (self.tracked or name in STARTS):
+                (join if name in ("cat", "concat") else carry)(self, name, args, kwargs, given)
+        if name not in OUTPUTS and (name not in PARTS or not self.origins.has(given)):
+            self.origins.follow(name, args, kwargs, given)
         return given

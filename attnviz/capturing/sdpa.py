@@ -35,11 +35,15 @@ def attend(
 
     place = mode.place((query, key, value))
     if place is None:
-        return own()
+        output = own()
+        mode.origins.begin(output)
+        return output
     mask, bias, empty = apart(attn_mask)
     scoring = Scoring(scale=scale, empty_rows=empty)
     masks = Subsequent() if is_causal else mask, bias
-    return seen(mode, place, own, (query, *grouped(query, key, value, enable_gqa)), masks, scoring, dropout_p)
+    tensors = query, *grouped(query, key, value, enable_gqa)
+    same = mode.origins.are_same(query, key)
+    return seen(mode, place, own, tensors, masks, scoring, same, dropout_p)
 
 
 def grouped(query: Tensor, key: Tensor, value: Tensor, enable_gqa: bool) -> tuple[Tensor, Tensor]:
@@ -56,6 +60,7 @@ def seen(
     tensors: tuple[Tensor, Tensor, Tensor],
     masks: tuple[Tensor | Mask | None, Tensor | None],
     scoring: Scoring,
+    same: bool | None,
     dropout_p: float = 0.0,
 ) -> Tensor:
     """What a function of attention gives, `own()`, or would give with the edits.
@@ -63,6 +68,7 @@ def seen(
     Args:
         tensors: query, key and value, (*lead, n, d).
         masks: the mask, and what is added to the scores; they broadcast to (*lead, Q, K).
+        same: whether queries and keys come from one text; None if not known.
     """
     lead = tuple(torch.broadcast_shapes(*(one.shape[:-2] for one in tensors)))
     sizes = split(lead, mode.heads, place.said_heads, place.batches)
@@ -70,7 +76,7 @@ def seen(
     scoring = Scoring(scale=scoring.scale, bias=bias, empty_rows=scoring.empty_rows)
     q, k, v = (folded(one, lead, sizes) for one in tensors)
     is_causal = causal(mask) or isinstance(mask, Mask)
-    call = mode.call(place, "sdpa", is_causal, query=q, key=k, value=v, mask=mask, scoring=scoring)
+    call = mode.call(place, "sdpa", is_causal, same, query=q, key=k, value=v, mask=mask, scoring=scoring)
     known = [mode.tracked.get(one) for one in tensors]
     stored = mode.keep(call, place)
     stored.refuse_heads_first(any(isinstance(one, Plain) and one.heads_first for one in known))
@@ -82,4 +88,5 @@ def seen(
         output = folded(given, lead, sizes)
     if not dropout_p:
         stored.samples = (Sample.of(output, tensors[0].dtype, is_output=True),)
+    mode.origins.begin(given)
     return given

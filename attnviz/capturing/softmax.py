@@ -67,7 +67,7 @@ def _weighed(mode: Watched, place: Place, known: Scores, solved: Solved, given: 
     scale = known.scale * (known.outer or 1.0)
     scoring = Scoring(scale=scale, bias=bias, empty_rows=solved.empty_rows, **cap)
     parts = {"query": q, "key": k, "value": None, "mask": mask, "scoring": scoring, "sinks": sinks}
-    call = mode.call(place, "scores", causal(mask), **parts)
+    call = mode.call(place, "scores", causal(mask), known.same, **parts)
     stored = mode.keep(call, place)
     stored.refuse_heads_first(known.heads_first)
     if call.is_edited:

@@ -13,6 +13,7 @@ from attnviz.capturing import refusing
 from attnviz.capturing.call import Call, kept
 from attnviz.capturing.joining import goes_on, used_keys
 from attnviz.capturing.layout import Tracked
+from attnviz.capturing.origins import Origins
 from attnviz.capturing.seen import Seen
 from attnviz.capturing.where import Place, Places, Sites, kind, positions
 from attnviz.core.edits import Edits, Site
@@ -27,9 +28,10 @@ class Watched:
     def __init__(self, model: nn.Module, edits: Edits, heads: int | None, sites: Mapping[Site, str]):
         self.edits, self.heads = edits, heads
         self.seen = Seen(type(model).__name__, edits)
-        self.tracked, self.same = Tracked(), None
+        self.tracked = Tracked()
         known = {site: "" if name == self.seen.name else name for site, name in sites.items()}
         self._places, self._sites, self._thread = Places(model), Sites(known), threading.get_ident()
+        self.origins = Origins(model, self._places.is_given)
         self._last: tuple[Place, Call] | None = None
         self._past: dict[tuple[Site, int | None], int] = {}
         self._latest: dict[Site, Call] = {}
@@ -62,13 +64,13 @@ class Watched:
             raise AttnvizError(f"{what}. Edit it without checkpoints.")
         return place
 
-    def call(self, place: Place, route: str, is_causal: bool, **parts: Any) -> Call:
-        """The call that is made now; `parts` are the fields of `Call`."""
+    def call(self, place: Place, route: str, is_causal: bool, same: bool | None, **parts: Any) -> Call:
+        """The call that is made now; `parts` are the fields of `Call`. For `same` and `is_causal` see `kind`."""
         tensor = parts["query"] if parts["query"] is not None else parts["weights"]
         before = self._latest.get(self._sites.first(place))
         if before is not None and before.site.kind != "cross" and goes_on(before, replace(before, **parts)) is not None:
             self._sites.begin(in_loop=True)
-        site, name, head, passed = self._sites.site(place, kind(place, is_causal, self.same), tensor.shape[1])
+        site, name, head, passed = self._sites.site(place, kind(place, is_causal, same), tensor.shape[1])
         call = Call(site, name, route, passed, **parts, head=head)
         if passed and site.kind != "cross":
             queries, keys = call.shape[2:]

@@ -3,6 +3,7 @@
 Stateless and of one thread: no module is changed, and no hook is needed on the parts of a model.
 """
 
+import inspect
 import os
 import re
 import sys
@@ -93,12 +94,34 @@ class Places:
             frame = frame.f_back
         return found and Place(*found, above, in_pass, in_checkpoint)
 
+    def is_given(self, tensor: Tensor) -> bool:
+        """Whether a tensor is an argument of a method of a module that is at work, or stands in one of them."""
+        frame = sys._getframe(1)
+        while frame is not None:
+            code, values = frame.f_code, frame.f_locals
+            if code.co_argcount and isinstance(values.get(code.co_varnames[0]), nn.Module):
+                more = sum(bool(code.co_flags & flag) for flag in (inspect.CO_VARARGS, inspect.CO_VARKEYWORDS))
+                names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount + more]
+                if any(_holds(values.get(name), tensor) for name in names):
+                    return True
+            frame = frame.f_back
+        return False
+
     def _owner(self, frame: FrameType) -> tuple[str, nn.Module] | None:
         """The module of the model that is the first argument of a frame's function."""
         code = frame.f_code
         if not code.co_argcount or code.co_filename in SKIPPED:
             return None
         return self._names.get(id(frame.f_locals.get(code.co_varnames[0])))
+
+
+def _holds(value: object, tensor: Tensor) -> bool:
+    """Whether a value is a tensor, or a list or mapping that has it."""
+    if isinstance(value, list | tuple):
+        return any(_holds(one, tensor) for one in value)
+    if isinstance(value, Mapping):
+        return any(_holds(one, tensor) for one in value.values())
+    return value is tensor
 
 
 def _calls_attention(module: nn.Module) -> bool:
@@ -162,15 +185,17 @@ class Sites:
 
 
 def kind(place: Place, is_causal: bool, same: bool | None = None) -> str:
-    """The kind of an attention call: its module's name says it, else its inputs and its mask.
+    """The kind of an attention call: by the texts that queries and keys come from, then its module's name and its mask.
 
     Args:
         is_causal: whether no query may attend to a later key.
-        same: whether queries and keys come from the same tensor; None if not known.
+        same: whether queries and keys come from one text; None if not known: then the name tells, and last lengths.
     """
     parts = place.name.lower().split(".")
-    to_itself = any("self" in part for part in parts)
-    if not to_itself and (any(part.startswith(CROSS) for part in parts) or _has_two_texts(place, same)):
+    if same is None:
+        is_named = any(part.startswith(CROSS) for part in parts)
+        same = any("self" in part for part in parts) or not (is_named or _has_two_texts(place))
+    if not same:
         return "cross"
     for said in ("decoder", "encoder"):
         if any(part.endswith(said) for part in parts):
@@ -178,13 +203,11 @@ def kind(place: Place, is_causal: bool, same: bool | None = None) -> str:
     return "decoder" if is_causal else "encoder"
 
 
-def _has_two_texts(place: Place, same: bool | None) -> bool:
+def _has_two_texts(place: Place) -> bool:
     """Whether the forward got two inputs of other lengths; alike in all else, so that ALiBi is none of them.
 
     They may be cut into heads already: code that is written by hand often uses their names again.
     """
-    if same is not None:
-        return not same
     wide = [one.shape for one in inputs(place.frame) if one.dim() >= 3 and one.is_floating_point()]
     pairs = [(a, b) for a in wide for b in wide if len(a) == len(b) and a[0] == b[0] and a[-1] == b[-1]]
     for a, b in pairs:
