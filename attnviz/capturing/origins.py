@@ -61,8 +61,7 @@ class Origins:
         if not results:
             return
         inputs = [*_tensors(args), *_tensors(kwargs.values())]
-        floats = [one for one in inputs if one.is_floating_point()]
-        origin = self._joined(floats or inputs, name in JOINS) if inputs else UNKNOWN
+        origin = self._joined(inputs, name in JOINS) if inputs else UNKNOWN
         for result in results:
             self._origins.put(result, None if origin == UNKNOWN else origin)
             if any(result is one for one in inputs) and result._base is not None:  # written through a view
@@ -104,11 +103,13 @@ class Origins:
         return False if one.is_known and other.is_known else None
 
     def _joined(self, inputs: list[Tensor], every: bool) -> Origin:
-        """The texts of some inputs; unless all reach the result, those of the largest that have any."""
+        """The texts of some inputs: of floats if these have any; unless all reach the result, of the largest."""
         origins = [self.of(one) for one in inputs]
         with_texts = [(one, origin) for one, origin in zip(inputs, origins, strict=True) if origin.texts]
         if not with_texts:
             return Origin(is_known=all(one.is_known for one in origins), is_projected=True)
+        floats = [pair for pair in with_texts if pair[0].is_floating_point()]
+        with_texts = floats or with_texts
         largest = 0 if every else max(one.numel() for one, _ in with_texts)
         texts = frozenset().union(*(origin.texts for one, origin in with_texts if one.numel() >= largest))
         if len(texts) > LONGEST:
