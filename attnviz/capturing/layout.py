@@ -168,6 +168,70 @@ class Weights(Layout):
         return replace(self, has_sink=False) if is_cut else None
 
 
+@dataclass(eq=False)
+class Softmax:
+    """A softmax whose scores are not known, until its weights meet values.
+
+    Attributes:
+        name: of the module in which it ran.
+        shape: of its result.
+        lost: the function after which a product of queries and keys was not followed; "" if there was no product.
+        why_not: why its weights cannot be shown; "" if nothing is known against it.
+        is_placed: whether its weights are shown, or named already.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    lost: str = ""
+    why_not: str = ""
+    is_placed: bool = False
+
+    @property
+    def sentence(self) -> str:
+        shape = " x ".join(map(str, self.shape))
+        after = f" of a product of queries and keys that was changed by {self.lost}()" if self.lost else ""
+        return f"{self.name} takes a softmax of {shape}{after}, and {self.why_not or 'its weights meet no values'}"
+
+
+@dataclass(frozen=True, eq=False)
+class Loose:
+    """A tensor of weights of which only the axis of the keys is known, on its way to the values.
+
+    Attributes:
+        axis: of the keys.
+        softmax: that gave it.
+        is_changed: whether something was done to the numbers since; dropout does not count.
+    """
+
+    axis: int
+    softmax: Softmax
+    is_changed: bool = False
+
+    def after(self, name: str) -> "Loose":
+        return self if name in KEEP else replace(self, is_changed=True)
+
+    def permuted(self, dims: tuple[int, ...]) -> "Loose":
+        return replace(self, axis=dims.index(self.axis))
+
+    def reshaped(self, before: torch.Size, after: torch.Size) -> "Loose | None":
+        """After axes were cut, joined or added, but for that of the keys."""
+        left, keys = prod(before[: self.axis]), before[self.axis]
+        places = [i for i, size in enumerate(after) if size == keys and prod(after[:i]) == left]
+        return replace(self, axis=places[-1]) if places else None
+
+
+@dataclass(frozen=True, eq=False)
+class Spread:
+    """Weights times values, cell by cell, until they are summed over the keys."""
+
+    weights: Tensor
+    values: Tensor
+    known: Loose
+
+    def permuted(self, dims: tuple[int, ...]) -> None:
+        return None
+
+
 class Tracked:
     """What is known of tensors, for as long as each is there."""
 

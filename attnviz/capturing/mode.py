@@ -4,14 +4,15 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from attnviz.capturing import flex, mha, products, refusing, sdpa
-from attnviz.capturing.consume import multiply
+from attnviz.capturing.consume import multiply, total
+from attnviz.capturing.layout import Scores
 from attnviz.capturing.scores import STARTS, carry, join
 from attnviz.capturing.seen import Seen
-from attnviz.capturing.softmax import softmax
+from attnviz.capturing.softmax import SOFTMAXES, softmax
 from attnviz.capturing.watched import Watched
 from attnviz.core.edits import Edits, Site
 
@@ -22,7 +23,8 @@ ROUTES: dict[str, Callable[..., Any]] = {
 """What is done instead of a function of torch, by its name."""
 OUTPUTS = frozenset({*ROUTES, "flex_attention"})
 """Functions that give the output of attention."""
-PARTS = dict.fromkeys(products.NAMES, multiply) | {"softmax": softmax, "flex_attention": flex.attend}
+PARTS = dict.fromkeys(products.NAMES, multiply) | dict.fromkeys(SOFTMAXES, softmax)
+PARTS |= {"sum": total, "flex_attention": flex.attend}
 """The same for parts of attention; these are given the function, too."""
 
 
@@ -75,7 +77,7 @@ class Mode(Watched, TorchFunctionMode):
     def __torch_function__(
         self, func: Callable, types: object, args: tuple = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        name, kwargs = getattr(func, "__name__", ""), kwargs or {}
+        name, kwargs = getattr(func, "__name__", "").partition(".")[0], kwargs or {}
         if name in ROUTES:
             given = ROUTES[name](self, *args, **kwargs)
         elif name in PARTS:
@@ -83,7 +85,13 @@ class Mode(Watched, TorchFunctionMode):
         else:
             given = func(*args, **kwargs)
             if name != "__get__" and (self.tracked or name in STARTS):
-                (join if name in ("cat", "concat") else carry)(self, name, args, kwargs, given)
+                given = (join if name in ("cat", "concat") else carry)(self, name, args, kwargs, given)
+        self.seen.called(name)
         if name not in OUTPUTS and (name not in PARTS or not self.origins.has(given)):
-            self.origins.follow(name, args, kwargs, given)
+            self.origins.follow(name, args, kwargs, given, self._lost(name, args, given))
         return given
+
+    def _lost(self, name: str, args: tuple, given: Any) -> str:
+        """The name of a function that was given scores and gave something that is not followed."""
+        is_lost = isinstance(given, Tensor) and given.is_floating_point() and self.tracked.get(given) is None
+        return name if is_lost and any(isinstance(self.tracked.get(one), Scores) for one in args) else ""

@@ -10,6 +10,7 @@ from torch import Tensor
 from attnviz.capturing.call import Call
 from attnviz.capturing.checking import NOTABLE, difference
 from attnviz.capturing.joining import whole
+from attnviz.capturing.layout import Softmax
 from attnviz.core.amounts import counted
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, InputError
@@ -17,6 +18,20 @@ from attnviz.core.patches import Patches, patches_of
 from attnviz.core.record import Record, Step
 from attnviz.core.tokens import Sentence, Token
 
+OTHERS = {
+    "cumsum": "running sums",
+    "conv1d": "convolutions",
+    "conv2d": "convolutions of pictures",
+    "exp": "exponentials",
+    "softplus": "step sizes (softplus)",
+    "lstm": "an LSTM",
+    "gru": "a GRU",
+    "rnn_tanh": "a recurrent network",
+    "fft_rfft": "Fourier transforms",
+    "fft_fft": "Fourier transforms",
+    "sigmoid": "gates (sigmoid)",
+}
+"""Functions of models that have something else than attention, in words."""
 PROVENANCE = "your own"
 """Where the weights of a person's model come from."""
 
@@ -54,6 +69,8 @@ class Seen:
         self.output: Any = None
         self.notes: list[str] = []
         self.findings: list[str] = []
+        self.softmaxes: list[Softmax] = []
+        self._called: set[str] = set()
 
     @property
     def sites(self) -> dict[Site, str]:
@@ -88,7 +105,7 @@ class Seen:
             AttnvizError: if there is none.
         """
         calls, unseen = self._whole()
-        unseen = [*dict.fromkeys(call.why_not for call in self.calls if call.why_not), *unseen, *self.notes]
+        unseen = [*self._refused(), *unseen, *self.notes]
         steps, rounded = [], []
         for site, call in calls.items():
             step = call.step(self.edits, lengths.get(site.kind))
@@ -176,6 +193,11 @@ class Seen:
             findings=tuple(compared.findings),
         )
 
+    def called(self, name: str) -> None:
+        """Remember a function that a model without attention may have instead of it."""
+        if name in OTHERS:
+            self._called.add(name)
+
     def note(self, sentence: str) -> None:
         """Say once what was seen and cannot be shown."""
         if sentence not in self.notes:
@@ -204,13 +226,23 @@ class Seen:
                 return self._compared({}).unseen
             except AttnvizError:  # no map is the model's own
                 pass
-        return [*dict.fromkeys(call.why_not for call in self.calls if call.why_not), *self.notes]
+        return [*self._refused(), *self.notes]
+
+    def _refused(self) -> list[str]:
+        """Why calls, and weights of unknown scores, are not shown."""
+        loose = [one.sentence for one in self.softmaxes if not one.is_placed and (one.lost or one.why_not)]
+        return list(dict.fromkeys([*(call.why_not for call in self.calls if call.why_not), *loose]))
 
     def _nothing(self, unseen: list[str]) -> str:
-        none = (
-            "no function of torch that attention is made of was called in it. Was it run in the block, in this thread?"
-        )
-        what = "; ".join(unseen) or none
+        what = "; ".join(unseen)
+        if not what and self.softmaxes:
+            what = "; ".join(dict.fromkeys(one.sentence for one in self.softmaxes))
+        elif not what and self._called:
+            instead = ", ".join(sorted(OTHERS[name] for name in self._called))
+            what = f"it takes no softmax of queries and keys, so it has no attention weights; it has {instead} instead"
+        elif not what:
+            what = "no function of torch that attention is made of was called in it"
+            what = f"{what}. Was it run in the block, in this thread?"
         return f"No attention was seen in {self.name}: {what}"
 
 

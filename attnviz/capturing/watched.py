@@ -67,8 +67,7 @@ class Watched:
     def call(self, place: Place, route: str, is_causal: bool, same: bool | None, **parts: Any) -> Call:
         """The call that is made now; `parts` are the fields of `Call`. For `same` and `is_causal` see `kind`."""
         tensor = parts["query"] if parts["query"] is not None else parts["weights"]
-        before = self._latest.get(self._sites.first(place))
-        if before is not None and before.site.kind != "cross" and goes_on(before, replace(before, **parts)) is not None:
+        if self._is_in_loop(place, parts):
             self._sites.begin(in_loop=True)
         site, name, head, passed = self._sites.site(place, kind(place, is_causal, same), tensor.shape[1])
         call = Call(site, name, route, passed, **parts, head=head)
@@ -81,6 +80,15 @@ class Watched:
         self._past[site, head] = self._offset + call.shape[2]
         call = replace(call, offset=0 if site.kind == "encoder" else self._offset)
         return replace(call, is_edited=self.touches(call))
+
+    def _is_in_loop(self, place: Place, parts: dict[str, Any]) -> bool:
+        """Whether a call goes on from an earlier one of the same pass: the model writes in a loop of its own."""
+        before = self._latest.get(self._sites.first(place))
+        if before is None or (self._last is not None and self._last[0].call is place.call):
+            return False
+        after = replace(before, **parts)
+        is_step = before.weights is not None and after.shape[2] == 1  # of a recurrent decoder
+        return (before.site.kind != "cross" or is_step) and goes_on(before, after) is not None
 
     def edits_of(self, call: Call) -> Edits:
         """The edits as they act in one call: its queries may stand behind others, and its head be one of several."""

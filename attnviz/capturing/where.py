@@ -36,6 +36,7 @@ class Place:
         name: of the module, "" for the model itself.
         module: the innermost one of the model that is at work; parts of torch, such as nn.Softmax, do not count.
         frame: of its forward.
+        call: the innermost frame of its own `forward`: another one in each call.
         above: the module that called it and the frame of its forward; None if nothing of the model did.
         in_pass: whether the model's own forward is at work.
         in_checkpoint: whether a checkpoint runs it.
@@ -47,6 +48,7 @@ class Place:
     above: tuple[nn.Module, FrameType] | None
     in_pass: bool
     in_checkpoint: bool
+    call: FrameType
 
     @property
     def said_heads(self) -> set[int]:
@@ -82,17 +84,18 @@ class Places:
 
     def now(self) -> Place | None:
         """Where the call is made that is at work now; None outside the model."""
-        frame, found, above, in_pass, in_checkpoint = sys._getframe(2), None, None, False, False
+        frame, found, above, in_pass, in_checkpoint, call = sys._getframe(2), None, None, False, False, None
         while frame is not None:
             owner = self._owner(frame)
             if owner is not None and (found is None or (owner[1] is found[1] and above is None)):
                 found = (*owner, frame)
+                call = frame if call is None and frame.f_code.co_name == "forward" else call
             elif owner is not None and above is None:
                 above = owner[1], frame
             in_pass = in_pass or (owner is not None and owner[1] is self.model)
             in_checkpoint = in_checkpoint or frame.f_code.co_filename.endswith(CHECKPOINT)
             frame = frame.f_back
-        return found and Place(*found, above, in_pass, in_checkpoint)
+        return found and Place(*found, above, in_pass, in_checkpoint, call or found[2])
 
     def is_given(self, tensor: Tensor) -> bool:
         """Whether a tensor is an argument of a method of a module that is at work, or stands in one of them."""
