@@ -13,7 +13,7 @@ from attnviz.capturing.checking import Sample
 from attnviz.capturing.layout import Loose, Plain, Scores, Spread, Weights
 from attnviz.capturing.products import Product
 from attnviz.capturing.scores import SUM, mixed, scores
-from attnviz.capturing.shapes import folded, split
+from attnviz.capturing.shapes import axis_of_heads, folded, split
 from attnviz.capturing.watched import Watched
 from attnviz.capturing.where import causal
 from attnviz.core.tap import Tap
@@ -90,7 +90,7 @@ def _arranged(product: Product, side: int, known: Loose) -> Weights | None:
     tensor, values = (product.left, product.right)[side], (product.right, product.left)[side]
     if keys not in other or keys in out:
         summed = [place for place, letter in enumerate(own) if letter in other and letter not in out]
-        if summed and keys in out:
+        if summed and keys in out and softmax.of_product:
             axes = f"the softmax is over axis {known.axis}, and the values are summed over axis {summed[0]}"
             softmax.why_not = f"{axes} of {tensor.dim()}: {WRONG_AXIS}"
         return None
@@ -185,9 +185,12 @@ def _filled(call: Call, weights: Tensor) -> Tensor:
 def _only_weights(mode: Watched, known: Weights, tensor: Tensor, value: Tensor, same: bool | None) -> Tensor | None:
     """Weights whose scores are not known: they are kept as they are, and edits that need no scores act."""
     place = mode.place((tensor,))
-    weights = known.canonical(tensor)
     if place is None or products.is_learned(value) or known.has_sink:
         return None
+    axis = axis_of_heads(known.lead, mode.heads_of(place))
+    value = value.expand(*known.lead, *value.shape[-2:]).movedim(axis, max(0, len(known.lead) - 1))
+    known = known.with_last(axis)
+    weights = known.canonical(tensor)
     sizes = split(known.lead, mode.heads, place.said_heads, place.batches)
     weights = weights.reshape(*sizes, *weights.shape[-2:])
     parts = {"query": None, "key": None, "value": folded(value, known.lead, sizes), "weights": weights}

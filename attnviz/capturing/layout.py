@@ -83,6 +83,15 @@ class Layout:
     def _with_lead(self, lead: tuple[int, ...]) -> Self:
         return replace(self, lead=lead, axes=tuple(range(len(lead) + 2)))
 
+    def with_last(self, axis: int) -> Self:
+        """The same with one of the axes before (Q, K) as the last of these."""
+        last = len(self.lead) - 1
+        if axis == last:
+            return self
+        places = [*(one for one in range(last + 1) if one != axis), axis]
+        axes = tuple(places.index(one) if one <= last else one for one in self.axes)
+        return replace(self, lead=tuple(self.lead[one] for one in places), axes=axes)
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Scores(Layout):
@@ -96,6 +105,7 @@ class Scores(Layout):
         has_sink: whether the last key stands for none.
         heads_first: whether heads stand before sentences in the first axis.
         same: whether queries and keys come from one text; None if not known.
+        are_logs: whether a log_softmax made logarithms of weights of them.
     """
 
     query: Tensor
@@ -107,6 +117,7 @@ class Scores(Layout):
     has_sink: bool = False
     heads_first: bool = False
     same: bool | None = None
+    are_logs: bool = False
 
     def products(self) -> Tensor:
         """scale · q kᵀ, capped, (*lead, Q, K)."""
@@ -136,12 +147,22 @@ class Scores(Layout):
         axes = tuple(other.get(axis, axis) for axis in self.axes)
         return replace(self, query=self.key, key=self.query, terms=terms, axes=axes)
 
+    def with_last(self, axis: int) -> "Scores":
+        last = len(self.lead) - 1
+        q, k = (one.expand(*self.lead, *one.shape[-2:]).movedim(axis, last) for one in (self.query, self.key))
+        terms = tuple((_moved(term, axis, last), factor) for term, factor in self.terms)
+        return replace(super().with_last(axis), query=q, key=k, terms=terms)
+
     def _with_lead(self, lead: tuple[int, ...]) -> "Scores":
         q, k = (
             one.expand(*self.lead, *one.shape[-2:]).reshape(*lead, *one.shape[-2:]) for one in (self.query, self.key)
         )
         terms = tuple((folded_mask(term, self.lead, lead), factor) for term, factor in self.terms)
         return replace(super()._with_lead(lead), query=q, key=k, terms=terms)
+
+
+def _moved(term: Tensor, axis: int, last: int) -> Tensor:
+    return term.reshape(*(1,) * (last + 3 - term.dim()), *term.shape).movedim(axis, last)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -175,7 +196,8 @@ class Softmax:
     Attributes:
         name: of the module in which it ran.
         shape: of its result.
-        lost: the function after which a product of queries and keys was not followed; "" if there was no product.
+        lost: the function after which a product of queries and keys was not followed; "" if none was lost.
+        of_product: whether its scores come from a product of queries and keys.
         why_not: why its weights cannot be shown; "" if nothing is known against it.
         is_placed: whether its weights are shown, or named already.
     """
@@ -183,6 +205,7 @@ class Softmax:
     name: str
     shape: tuple[int, ...]
     lost: str = ""
+    of_product: bool = False
     why_not: str = ""
     is_placed: bool = False
 

@@ -26,7 +26,7 @@ CELLS = frozenset(
     "__setitem__ __getitem__ masked_fill masked_fill_ where dropout dropout_ tanh tanh_ nan_to_num nan_to_num_ "
     "clamp clamp_ clip tril tril_ triu triu_ log_softmax special_log_softmax index_fill index_fill_ index_put "
     "index_put_ copy_ scatter scatter_ masked_scatter view reshape expand squeeze unsqueeze square pow __pow__ "
-    "relu relu_ abs maximum minimum addcmul requires_grad_".split()
+    "relu relu_ abs max min maximum minimum addcmul requires_grad_".split()
 )
 CELLS |= TIMES | OVER | PLUS | MINUS | KEEP
 """Functions each of whose cells comes from the cell in the same place."""
@@ -74,11 +74,12 @@ def carry(mode: Watched, name: str, args: tuple, kwargs: dict[str, Any], given: 
     if isinstance(known, Loose) and name in TIMES and (spread := _spread(known, source, args, given)):
         mode.tracked.put(given, spread)
         return given
-    if name == "exp" and isinstance(known, Scores) and (axis := _sums_to_one(given)) is not None:
+    if name == "exp" and isinstance(known, Scores) and known.are_logs and (axis := _sums_to_one(given)) is not None:
         return weighed(mode, source, given, axis)
     if name in EXP and isinstance(known, Scores) and (place := mode.place((source,))):
         where = place.name or mode.seen.name
-        mode.seen.note(f"{where} takes {name}() of products of queries and keys, where a softmax would be seen")
+        what = f"{where} takes {name}() of products of queries and keys, where a softmax would be seen"
+        mode.seen.awaited[where] = what
     if isinstance(given, Tensor) and given.is_floating_point():
         mode.tracked.put(given, made(known, name, source, args, kwargs, given))
     return given
@@ -119,7 +120,7 @@ def mixed(known: Weights | Loose, name: str) -> None:
     """Weights after a function that may take one cell from many are none any more."""
     why = f"{name}() changes its weights before they meet values"
     if isinstance(known, Loose):
-        known.softmax.why_not = why if known.softmax.lost else known.softmax.why_not
+        known.softmax.why_not = why if known.softmax.of_product else ""
     elif known.call is not None and known.call.value is None:
         known.call.unmet = f"{known.call.name or 'the model'} mixes weights after the softmax: {why}"
 
@@ -128,6 +129,8 @@ def _rescored(known: Scores, name: str, source: Tensor, args: tuple, kwargs: dic
     """Scores after a function that changes numbers; of most, only the mask."""
     if any(part in name for part in OTHERS):
         return None
+    if "log_softmax" in name:
+        return replace(known, are_logs=True)
     if name.startswith("tanh"):
         return None if known.outer is not None or known.terms else replace(known, outer=1.0)
     others = [one for one in args[:2] if one is not source] + [kwargs[key] for key in ("other",) if key in kwargs]

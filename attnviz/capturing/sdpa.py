@@ -9,7 +9,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from attnviz.capturing.call import apart
 from attnviz.capturing.checking import Sample
 from attnviz.capturing.layout import Plain
-from attnviz.capturing.shapes import folded, folded_mask, split
+from attnviz.capturing.shapes import axis_of_heads, folded, folded_mask, split
 from attnviz.capturing.watched import Watched
 from attnviz.capturing.where import Place, causal
 from attnviz.core.masks import Mask, Subsequent
@@ -53,6 +53,12 @@ def grouped(query: Tensor, key: Tensor, value: Tensor, enable_gqa: bool) -> tupl
     return tuple(one.repeat_interleave(query.shape[-3] // one.shape[-3], -3) for one in (key, value))
 
 
+def _moved(mask: Tensor, lead: tuple[int, ...], axis: int) -> Tensor:
+    """A mask or bias with the axis of heads as the last one before (Q, K)."""
+    mask = mask.reshape(*(1,) * (len(lead) + 2 - mask.dim()), *mask.shape)
+    return mask.movedim(axis, len(lead) - 1)
+
+
 def seen(
     mode: Watched,
     place: Place,
@@ -71,6 +77,13 @@ def seen(
         same: whether queries and keys come from one text; None if not known.
     """
     lead = tuple(torch.broadcast_shapes(*(one.shape[:-2] for one in tensors)))
+    axis, last = axis_of_heads(lead, mode.heads_of(place)), len(lead) - 1
+    if axis != last:
+        masks = tuple(_moved(one, lead, axis) if isinstance(one, Tensor) else one for one in masks)
+        moved = tuple(one.expand(*lead, *one.shape[-2:]).movedim(axis, last) for one in tensors)
+        return seen(mode, place, lambda: own().movedim(axis, last), moved, masks, scoring, same, dropout_p).movedim(
+            last, axis
+        )
     sizes = split(lead, mode.heads, place.said_heads, place.batches)
     mask, bias = (folded_mask(one, lead, sizes) if isinstance(one, Tensor) else one for one in masks)
     scoring = Scoring(scale=scoring.scale, bias=bias, empty_rows=scoring.empty_rows)

@@ -58,6 +58,8 @@ class Seen:
         output: what the model's forward gave last; None if it was not called as a whole.
         notes: what was seen and cannot be shown, each in one sentence.
         findings: what is unusual about what is shown, each in one sentence.
+        softmaxes: those of unknown scores.
+        awaited: by the name of a module, what it took of scores instead of a softmax, until there is one.
 
     Every map is compared with rows of the model's own weights, or of its output; one that differs is not shown, but
     named in `unseen`.
@@ -71,6 +73,7 @@ class Seen:
         self.findings: list[str] = []
         self.softmaxes: list[Softmax] = []
         self._called: set[str] = set()
+        self.awaited: dict[str, str] = {}
 
     @property
     def sites(self) -> dict[Site, str]:
@@ -230,8 +233,9 @@ class Seen:
 
     def _refused(self) -> list[str]:
         """Why calls, and weights of unknown scores, are not shown."""
-        loose = [one.sentence for one in self.softmaxes if not one.is_placed and (one.lost or one.why_not)]
-        return list(dict.fromkeys([*(call.why_not for call in self.calls if call.why_not), *loose]))
+        loose = [one.sentence for one in self.softmaxes if not one.is_placed and (one.of_product or one.why_not)]
+        refused = [call.why_not for call in self.calls if call.why_not]
+        return list(dict.fromkeys([*refused, *loose, *self.awaited.values()]))
 
     def _nothing(self, unseen: list[str]) -> str:
         what = "; ".join(unseen)

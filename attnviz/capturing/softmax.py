@@ -14,7 +14,7 @@ from torch import Tensor
 from attnviz.capturing.call import BLOCKED, Call
 from attnviz.capturing.checking import Sample
 from attnviz.capturing.layout import Loose, Scores, Softmax, Weights
-from attnviz.capturing.shapes import folded, folded_mask, split
+from attnviz.capturing.shapes import axis_of_heads, folded, folded_mask, split
 from attnviz.capturing.watched import Watched
 from attnviz.capturing.where import Place, causal
 from attnviz.core.scoring import HALVES, Scoring
@@ -52,17 +52,20 @@ def weighed(mode: Watched, scores: Tensor, given: Tensor, dim: int, name: str = 
     place, known, axis = mode.place((scores,)), mode.tracked.get(scores), dim % given.dim()
     if place is None:
         return given
+    mode.seen.awaited.pop(place.name or mode.seen.name, None)
     facing = known.facing(axis) if isinstance(known, Scores) else None
+    facing = facing and facing.with_last(axis_of_heads(facing.lead, mode.heads_of(place)))
     solved = facing and name not in SAMPLED and solve(facing, scores)
     if solved:
         return _weighed(mode, place, facing, solved, given, scores.dtype)
     if facing:
         mode.tracked.put(given, Weights(lead=facing.lead, axes=facing.axes, has_sink=facing.has_sink))
         return given
-    is_of_product = known is not None or mode.origins.of(scores).lost
-    if not is_of_product and any(size > 1 for size in given.shape[axis + 1 :]):
+    lost = mode.origins.of(scores).lost
+    of_product = bool(lost) or known is not None
+    if not of_product and any(size > 1 for size in given.shape[axis + 1 :]):
         return given  # of features, as in linear attention
-    softmax = Softmax(place.name or mode.seen.name, tuple(given.shape), mode.origins.of(scores).lost)
+    softmax = Softmax(place.name or mode.seen.name, tuple(given.shape), lost, of_product)
     mode.seen.softmaxes.append(softmax)
     mode.tracked.put(given, Loose(axis, softmax))
     return given

@@ -64,6 +64,10 @@ class Watched:
             raise AttnvizError(f"{what}. Edit it without checkpoints.")
         return place
 
+    def heads_of(self, place: Place) -> set[int]:
+        """How many heads a call may have: as the person says, else as the module says."""
+        return place.said_heads if self.heads is None else {self.heads}
+
     def call(self, place: Place, route: str, is_causal: bool, same: bool | None, **parts: Any) -> Call:
         """The call that is made now; `parts` are the fields of `Call`. For `same` and `is_causal` see `kind`."""
         tensor = parts["query"] if parts["query"] is not None else parts["weights"]
@@ -109,6 +113,7 @@ class Watched:
         scoring = replace(call.scoring, bias=tuple(map(kept, call.scoring.bias)))
         copy = replace(call, **copies, scoring=scoring)
         self._share(copy)
+        self._refuse_windows(copy, place)
         self._refuse_pieces(copy, place)
         self.seen.calls.append(copy)
         self._latest[copy.site] = copy
@@ -124,6 +129,16 @@ class Watched:
         bias, before = call.scoring.bias, last.scoring.bias
         if bias and len(bias) == len(before) and all(map(_alike, bias, before)):
             call.scoring = replace(call.scoring, bias=before)
+
+    def _refuse_windows(self, call: Call, place: Place) -> None:
+        """Windows that stand where heads would: together they have as many queries as there are positions."""
+        batch, heads, queries, _ = call.shape
+        if heads == 1 or heads in self.heads_of(place):
+            return
+        for sentences, size in positions(place.frame):
+            if queries < size and size % queries == 0 and batch * heads * queries == sentences * size:
+                what = f"attends within windows of {queries} of its {size} positions, which are no whole map"
+                call.refused = f"{call.name or 'the model'} {what}"
 
     def _refuse_pieces(self, call: Call, place: Place) -> None:
         """Several calls for parts of what one module was given are pieces of one attention, and no map of it."""

@@ -70,7 +70,9 @@ def inputs(frame: FrameType) -> tuple[Tensor, ...]:
 
 def positions(frame: FrameType) -> tuple[tuple[int, int], ...]:
     """Sentences and positions, in either order, of each text that a module was given."""
-    texts = (one for one in inputs(frame) if one.dim() == (3 if one.is_floating_point() else 2))
+    given = inputs(frame)
+    texts = [one for one in given if one.dim() == 3 and one.is_floating_point()]
+    texts = texts or [one for one in given if one.dim() == 2 and not one.is_floating_point()]
     return tuple(tuple(one.shape[:2]) for one in texts)
 
 
