@@ -38,9 +38,10 @@ def capture(
             output = model(batch)
         record = seen.record(tokens=["The", "cat", "sat"])
 
-    Without edits, outputs and gradients are those of the model alone, bit for bit. The model is not changed; what
-    watches it is of this thread and gone after the block, also after an error. Run the model as always, also several
-    times: the passes of a generation with a cache become one map.
+    Without edits, outputs and gradients are those of the model alone, bit for bit; only where PyTorch fuses a layer of
+    `nn.Transformer` or a lone `nn.MultiheadAttention`, in evaluation without gradients, last bits differ. The model is
+    not changed; what watches it is of this thread and gone after the block, also after an error. Run the model as
+    always, also several times: the passes of a generation with a cache become one map.
 
     Args:
         model: any module; what is not in it is not seen.
@@ -57,7 +58,10 @@ def capture(
     """
     refusing.check(model)
     mode = Mode(model, edits, heads, sites or {})
-    handles = model.register_forward_pre_hook(mode.begin), model.register_forward_hook(mode.end)
+    handles = [model.register_forward_pre_hook(mode.begin)]
+    encoders = [module for module in model.modules() if isinstance(module, nn.TransformerEncoder)]
+    handles += [one.register_forward_hook(mode.fill, with_kwargs=True) for one in encoders]
+    handles.append(model.register_forward_hook(mode.end))
     try:
         with refusing.uncompiled(), mode:
             yield mode.seen

@@ -11,6 +11,7 @@ from attnviz.capturing.call import Call
 from attnviz.capturing.checking import NOTABLE, difference
 from attnviz.capturing.joining import whole
 from attnviz.capturing.layout import Softmax
+from attnviz.capturing.unusual import notes
 from attnviz.core.amounts import counted
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, InputError
@@ -127,6 +128,7 @@ class Seen:
             largest, dtype, name = max(rounded)
             what = f"weights are worked out again in float32; from the model's own, in {dtype}, they differ by"
             findings.append(f"In {counted(len(rounded), 'call')} {what} up to {largest:.1g} ({name})")
+        findings += notes(steps, self.edits)
         if not steps:
             raise AttnvizError(self._nothing(unseen))
         return Compared(tuple(steps), unseen, findings)

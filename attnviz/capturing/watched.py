@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attnviz.capturing import refusing
+from attnviz.capturing import padding, refusing
 from attnviz.capturing.call import Call, kept
 from attnviz.capturing.joining import goes_on, used_keys
 from attnviz.capturing.layout import Tracked
@@ -46,6 +46,11 @@ class Watched:
         """The model's forward has ended."""
         if threading.get_ident() == self._thread:
             self.seen.output = output
+
+    def fill(self, encoder: nn.TransformerEncoder, args: tuple, kwargs: dict[str, Any], output: Tensor) -> Tensor:
+        """An encoder's forward has ended: at padding it gives what it gives without a capture."""
+        is_here = threading.get_ident() == self._thread
+        return padding.fill(encoder, args, kwargs, output) if is_here else output
 
     def place(self, tensors: tuple[Tensor, ...]) -> Place | None:
         """Where in the model a call is made now; None where it is not to be seen.
