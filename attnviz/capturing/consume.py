@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 import torch
@@ -33,7 +34,7 @@ def multiply(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any])
     for side, tensor in enumerate((product.left, product.right)):
         known = mode.tracked.get(tensor)
         if isinstance(known, Weights | Loose):
-            known = _arranged(product, side, known) if isinstance(known, Loose) else known
+            known = _arranged(mode, product, side, known) if isinstance(known, Loose) else known
             changed = known and _meet(mode, product, side, known)
             if changed is not None:
                 args = _with(args, tensor, changed)
@@ -83,7 +84,7 @@ def _with(given: Any, old: Tensor, new: Tensor) -> Any:
     return new if given is old else given
 
 
-def _arranged(product: Product, side: int, known: Loose) -> Weights | None:
+def _arranged(mode: Watched, product: Product, side: int, known: Loose) -> Weights | None:
     """Weights of unknown scores with their axes as the product has them; None if they do not meet values there."""
     own, other, out = product.letters[side], product.letters[1 - side], product.letters[2]
     keys, softmax = own[known.axis], known.softmax
@@ -107,6 +108,10 @@ def _arranged(product: Product, side: int, known: Loose) -> Weights | None:
         softmax.why_not = "its weights are changed after it, so that they do not sum to 1"
         return None
     softmax.is_placed = True
+    if tensor.shape[queries[0]] == 1 and not softmax.of_product and prod(tensor.shape) != tensor.shape[known.axis]:
+        place = mode.place((tensor,))
+        if place is not None and prod(tensor.shape[one] for one in lead) not in place.batches:
+            return None  # the kernel of a convolution, one for each position
     order = [*lead, *queries, known.axis]
     axes = tuple(order.index(place) for place in range(tensor.dim()))
     return Weights(lead=tuple(tensor.shape[place] for place in lead), axes=axes)

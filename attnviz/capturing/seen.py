@@ -1,7 +1,7 @@
 """What was seen of a model: its attention calls, and the record made of them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -15,6 +15,7 @@ from attnviz.capturing.unusual import notes
 from attnviz.core.amounts import counted
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, InputError
+from attnviz.core.masks import Mask
 from attnviz.core.patches import Patches, patches_of
 from attnviz.core.record import Record, Step
 from attnviz.core.tokens import Sentence, Token
@@ -146,6 +147,7 @@ class Seen:
         output: Tensor | None = None,
         grid: tuple[int, int] | None = None,
         image: Any = None,
+        prefix: Sequence[str] = (),
     ) -> Record:
         """What was seen as a record: for every figure, metric, check and file.
 
@@ -159,6 +161,8 @@ class Seen:
             grid: rows and columns of a picture whose patches the model read; they take the place of the words that were
                 not given: of `tokens`, of `keys` if there are tokens.
             image: the picture, of PIL or (height, width, 3); of a batch one for each, or one for all.
+            prefix: what keys are called that stand before those of the tokens, as learned memory does. They are shown
+                behind them.
 
         Raises:
             InputError: if no attention call has as many queries and keys as there are tokens or patches, with both
@@ -172,13 +176,13 @@ class Seen:
             looks, seen = _with_patches(patches, looks, seen, self.steps)
         compared = self._compared(_lengths(looks, seen))
         steps, unseen = compared.steps, compared.unseen
+        if prefix and not looks:
+            raise InputError("`prefix` names the keys before those of the tokens: give tokens, too.")
+        if prefix:
+            steps, looks, seen = _with_prefix(steps, looks, seen, tuple(prefix))
         if looks:
-            sizes = {"encoder": len((seen or looks)[0].tokens), "decoder": len(looks[0].tokens)}
-            fitting = tuple(step for step in steps if _fits(step, len(looks), sizes))
-            if not fitting:
-                raise InputError(_unfit(steps, len(looks), sizes["decoder"]))
-            unseen += [f"{step.name} has {_shape(step)}, not the tokens'" for step in steps if step not in fitting]
-            steps = fitting
+            every, steps = steps, _fitting(steps, looks, seen, len(prefix))
+            unseen += [f"{step.name} has {_shape(step)}, not the tokens'" for step in every if step not in steps]
         unseen += [f"{step.name} has {_shape(step)}" for step in steps if step.shape[0] != steps[0].shape[0]]
         steps = tuple(step for step in steps if step.shape[0] == steps[0].shape[0])
         looks = looks or _numbered(steps)
@@ -284,6 +288,46 @@ def _sentence(words: list[str], longest: int) -> Sentence:
     return Sentence(" ".join(words), (*tokens, *padding), len(words))
 
 
+def _with_prefix(
+    steps: tuple[Step, ...],
+    looks: tuple[Sentence, ...],
+    seen: tuple[Sentence, ...] | None,
+    prefix: tuple[str, ...],
+) -> tuple[tuple[Step, ...], tuple[Sentence, ...], tuple[Sentence, ...] | None]:
+    """Steps whose first keys stand behind those of the tokens, and sentences that end with the names of these keys."""
+
+    def longer(sentences: tuple[Sentence, ...] | None) -> tuple[Sentence, ...] | None:
+        return sentences and tuple(replace(one, tokens=(*one.tokens, *_named(one, prefix))) for one in sentences)
+
+    lengths = {"encoder": seen or looks, "decoder": looks, "cross": seen or looks}
+    sizes = {kind: len(sentences[0].tokens) + len(prefix) for kind, sentences in lengths.items()}
+    moved = tuple(
+        _behind(step, len(prefix)) if step.shape[3] - step.has_sink == sizes[step.site.kind] else step for step in steps
+    )
+    return moved, longer(looks), longer(seen)
+
+
+def _named(sentence: Sentence, names: tuple[str, ...]) -> tuple[Token, ...]:
+    end = len(sentence.text)
+    return tuple(Token(name, 0, end, end, special=True) for name in names)
+
+
+def _behind(step: Step, count: int) -> Step:
+    """A step whose first keys stand behind all others, but for a sink."""
+    keys = step.shape[3]
+    last = keys - step.has_sink
+    order = torch.tensor([*range(count, last), *range(count), *range(last, keys)])
+
+    def moved(given: Any) -> Any:
+        if isinstance(given, Mask):
+            given = given.tensor(*step.shape[2:])
+        return given[..., order] if isinstance(given, Tensor) and given.shape[-1] == keys else given
+
+    scoring = replace(step.scoring, bias=tuple(map(moved, step.scoring.bias)))
+    sides = {"key": step.key[:, :, order], "value": step.value[:, :, order]}
+    return replace(step, **sides, mask=moved(step.mask), scoring=scoring)
+
+
 def _sizes(steps: tuple[Step, ...]) -> list[int]:
     return [size for step in steps for size in (step.shape[2], step.shape[3] - step.has_sink)]
 
@@ -313,13 +357,36 @@ def _shape(step: Step) -> str:
     return f"{step.shape[0]} x {step.shape[2]} queries, {step.shape[3] - step.has_sink} keys"
 
 
-def _fits(step: Step, batch: int, sizes: dict[str, int]) -> bool:
+def _fitting(
+    steps: tuple[Step, ...], looks: tuple[Sentence, ...], seen: tuple[Sentence, ...] | None, prefix: int
+) -> tuple[Step, ...]:
+    """The steps with as many queries and keys as there are tokens, and perhaps the keys of a prefix.
+
+    Raises:
+        InputError: if there is none.
+    """
+    sizes = {"encoder": len((seen or looks)[0].tokens) - prefix, "decoder": len(looks[0].tokens) - prefix}
+    fitting = tuple(step for step in steps if _fits(step, len(looks), sizes, prefix))
+    if not fitting:
+        raise InputError(_unfit(steps, len(looks), sizes["decoder"]))
+    return fitting
+
+
+def _fits(step: Step, batch: int, sizes: dict[str, int], prefix: int = 0) -> bool:
     queries = sizes["encoder" if step.site.kind == "encoder" else "decoder"]
     keys = sizes["decoder" if step.site.kind == "decoder" else "encoder"]
     alone = step.site.kind == "cross" and sizes["encoder"] == sizes["decoder"]  # nobody said what the keys are
-    return step.shape[0] == batch and step.shape[2] == queries and (alone or step.shape[3] - step.has_sink == keys)
+    fitting = (keys, keys + prefix)
+    return step.shape[0] == batch and step.shape[2] == queries and (alone or step.shape[3] - step.has_sink in fitting)
 
 
 def _unfit(steps: tuple[Step, ...], batch: int, length: int) -> str:
     shapes = ", ".join(dict.fromkeys(map(_shape, steps)))
-    return f"There are tokens for {batch} x {length} positions; the attention calls have {shapes}. Give as many tokens."
+    more = [
+        step for step in steps if step.shape[2] == length < step.shape[3] - step.has_sink and step.site.kind != "cross"
+    ]
+    how = "Give as many tokens."
+    if more:
+        count = more[0].shape[3] - more[0].has_sink - length
+        how = f"Where {count} learned keys stand before those of the tokens, name them: record(..., prefix=[...])."
+    return f"There are tokens for {batch} x {length} positions; the attention calls have {shapes}. {how}"
