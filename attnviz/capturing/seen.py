@@ -176,15 +176,10 @@ class Seen:
             looks, seen = _with_patches(patches, looks, seen, self.steps)
         compared = self._compared(_lengths(looks, seen))
         steps, unseen = compared.steps, compared.unseen
-        if prefix and not looks:
-            raise InputError("`prefix` names the keys before those of the tokens: give tokens, too.")
         if prefix:
             steps, looks, seen = _with_prefix(steps, looks, seen, tuple(prefix))
-        if looks:
-            every, steps = steps, _fitting(steps, looks, seen, len(prefix))
-            unseen += [f"{step.name} has {_shape(step)}, not the tokens'" for step in every if step not in steps]
-        unseen += [f"{step.name} has {_shape(step)}" for step in steps if step.shape[0] != steps[0].shape[0]]
-        steps = tuple(step for step in steps if step.shape[0] == steps[0].shape[0])
+        steps, others = _fitting(steps, looks, seen, len(prefix))
+        unseen += others
         looks = looks or _numbered(steps)
         given = output if output is not None else hidden(self.output)
         states = _states(steps) if given is None else given.detach().float().cpu()
@@ -290,11 +285,17 @@ def _sentence(words: list[str], longest: int) -> Sentence:
 
 def _with_prefix(
     steps: tuple[Step, ...],
-    looks: tuple[Sentence, ...],
+    looks: tuple[Sentence, ...] | None,
     seen: tuple[Sentence, ...] | None,
     prefix: tuple[str, ...],
 ) -> tuple[tuple[Step, ...], tuple[Sentence, ...], tuple[Sentence, ...] | None]:
-    """Steps whose first keys stand behind those of the tokens, and sentences that end with the names of these keys."""
+    """Steps whose first keys stand behind those of the tokens, and sentences that end with the names of these keys.
+
+    Raises:
+        InputError: if there are no tokens.
+    """
+    if looks is None:
+        raise InputError("`prefix` names the keys before those of the tokens: give tokens, too.")
 
     def longer(sentences: tuple[Sentence, ...] | None) -> tuple[Sentence, ...] | None:
         return sentences and tuple(replace(one, tokens=(*one.tokens, *_named(one, prefix))) for one in sentences)
@@ -358,18 +359,26 @@ def _shape(step: Step) -> str:
 
 
 def _fitting(
-    steps: tuple[Step, ...], looks: tuple[Sentence, ...], seen: tuple[Sentence, ...] | None, prefix: int
-) -> tuple[Step, ...]:
-    """The steps with as many queries and keys as there are tokens, and perhaps the keys of a prefix.
+    steps: tuple[Step, ...], looks: tuple[Sentence, ...] | None, seen: tuple[Sentence, ...] | None, prefix: int
+) -> tuple[tuple[Step, ...], list[str]]:
+    """The steps of as many sentences, queries and keys as there are tokens, with the keys of a prefix.
+
+    Returns:
+        The steps, and a sentence for each other one.
 
     Raises:
         InputError: if there is none.
     """
-    sizes = {"encoder": len((seen or looks)[0].tokens) - prefix, "decoder": len(looks[0].tokens) - prefix}
-    fitting = tuple(step for step in steps if _fits(step, len(looks), sizes, prefix))
-    if not fitting:
-        raise InputError(_unfit(steps, len(looks), sizes["decoder"]))
-    return fitting
+    fitting, others = steps, []
+    if looks:
+        sizes = {"encoder": len((seen or looks)[0].tokens) - prefix, "decoder": len(looks[0].tokens) - prefix}
+        fitting = tuple(step for step in steps if _fits(step, len(looks), sizes, prefix))
+        if not fitting:
+            raise InputError(_unfit(steps, len(looks), sizes["decoder"]))
+        others = [f"{step.name} has {_shape(step)}, not the tokens'" for step in steps if step not in fitting]
+    batch = fitting[0].shape[0]
+    others += [f"{step.name} has {_shape(step)}" for step in fitting if step.shape[0] != batch]
+    return tuple(step for step in fitting if step.shape[0] == batch), others
 
 
 def _fits(step: Step, batch: int, sizes: dict[str, int], prefix: int = 0) -> bool:
