@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from attnviz.capturing.checking import Sample
 from attnviz.core.edits import Edits, Site
 from attnviz.core.masks import Mask
 from attnviz.core.naming import named
@@ -33,6 +34,7 @@ class Call:
         weights: (B, H, Q, K), where only the weights are known; query and key then are None.
         refused: why it is no map that can be shown; "" if it is.
         unmet: what became of its weights instead of a product with values.
+        samples: rows that the model computed itself, to which the map is compared.
 
     A call whose value is None was never completed: its weights met no values.
     """
@@ -53,6 +55,7 @@ class Call:
     weights: Tensor | None = None
     refused: str = ""
     unmet: str = ""
+    samples: tuple[Sample, ...] = ()
 
     @property
     def why_not(self) -> str:
@@ -104,7 +107,7 @@ class Call:
         batch, heads, queries, keys = self.weights.shape
         nothing = self.weights.new_zeros(batch, heads, queries + keys, 1)
         query, key = nothing.split((queries, keys), 2)
-        mask = self.weights.amax(1, keepdim=True) > 0
+        mask = (self.weights != 0).any(1, keepdim=True)
         scoring = Scoring(scale=1.0, bias=self.weights.log().masked_fill(~mask, 0))
         return {"query": query, "key": key, "mask": mask, "scoring": scoring, "sinks": None}
 

@@ -1,6 +1,8 @@
 """Where weights meet the values: a product that sums over the keys. What is done to weights before is noticed."""
 
 from collections.abc import Callable
+from dataclasses import replace
+from math import prod
 from typing import Any
 
 import torch
@@ -8,14 +10,16 @@ from torch import Tensor
 
 from attnviz.capturing import products
 from attnviz.capturing.call import Call, kept
-from attnviz.capturing.layout import Plain, Scores, Weights
+from attnviz.capturing.checking import Sample
+from attnviz.capturing.layout import Loose, Plain, Scores, Spread, Weights
 from attnviz.capturing.products import Product
-from attnviz.capturing.scores import scores
-from attnviz.capturing.shapes import folded, split
+from attnviz.capturing.scores import SUM, mixed, scores
+from attnviz.capturing.shapes import axis_of_heads, folded, split
 from attnviz.capturing.watched import Watched
 from attnviz.capturing.where import causal
 from attnviz.core.tap import Tap
 
+WRONG_AXIS = "rows do not sum to 1, so they are no weights"
 CLOSE = {"atol": 1e-4, "rtol": 1e-2, "equal_nan": True}
 
 
@@ -23,18 +27,53 @@ def multiply(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any])
     """The result of a product; weights in it meet their values, and two other tensors may be queries and keys."""
     product = products.read(func.__name__, args, kwargs)
     if product is None:
+        for known in map(mode.tracked.get, args):
+            if isinstance(known, Weights | Loose):
+                mixed(known, func.__name__)  # with learned numbers
         return func(*args, **kwargs)
     for side, tensor in enumerate((product.left, product.right)):
         known = mode.tracked.get(tensor)
-        if isinstance(known, Weights):
-            changed = _meet(mode, product, side, known)
+        if isinstance(known, Weights | Loose):
+            known = _arranged(mode, product, side, known) if isinstance(known, Loose) else known
+            changed = known and _meet(mode, product, side, known)
             if changed is not None:
                 args = _with(args, tensor, changed)
                 kwargs = {name: _with(one, tensor, changed) for name, one in kwargs.items()}
-            return func(*args, **kwargs)
+            output = func(*args, **kwargs)
+            mode.origins.begin(output)
+            return output
     given = func(*args, **kwargs)
     known = map(mode.tracked.get, (product.left, product.right))
-    mode.tracked.put(given, scores(product, given.dtype, *(one for one in known if isinstance(one, Plain))))
+    found = scores(product, given.dtype, *(one for one in known if isinstance(one, Plain)))
+    if found is not None:
+        found = replace(found, same=mode.origins.are_same(product.left, product.right))
+    mode.tracked.put(given, found)
+    return given
+
+
+def total(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """The result of a sum; weights times values in it meet there, as in additive attention."""
+    given, spread = func(*args, **kwargs), mode.tracked.get(args[0]) if args else None
+    if not isinstance(spread, Spread):
+        return given
+    dim = kwargs.get("dim", kwargs.get("axis", args[1] if len(args) > 1 else None))
+    dim = dim[0] if isinstance(dim, tuple | list) and len(dim) == 1 else dim
+    axis, softmax, weights = spread.known.axis, spread.known.softmax, spread.weights
+    if type(dim) is not int or dim % args[0].dim() != axis:
+        return given
+    after = [place for place in range(axis + 1, weights.dim()) if weights.shape[place] > 1]
+    if after:
+        softmax.why_not = "its weights differ along an axis of the values"
+        return given
+    lead = tuple(weights.shape[:axis])
+    softmax.is_placed = True
+    known = Weights(lead=lead, axes=tuple(range(axis + 2)))
+    value = spread.values.flatten(axis + 1) if axis + 1 < spread.values.dim() else spread.values.unsqueeze(-1)
+    own = weights.reshape(*lead, 1, weights.shape[axis])
+    changed = _only_weights(mode, known, own, value, False)
+    if changed is not None:
+        given = func(changed.reshape(weights.shape) * spread.values, *args[1:], **kwargs)
+    mode.origins.begin(given)
     return given
 
 
@@ -45,6 +84,39 @@ def _with(given: Any, old: Tensor, new: Tensor) -> Any:
     return new if given is old else given
 
 
+def _arranged(mode: Watched, product: Product, side: int, known: Loose) -> Weights | None:
+    """Weights of unknown scores with their axes as the product has them; None if they do not meet values there."""
+    own, other, out = product.letters[side], product.letters[1 - side], product.letters[2]
+    keys, softmax = own[known.axis], known.softmax
+    tensor, values = (product.left, product.right)[side], (product.right, product.left)[side]
+    if keys not in other or keys in out:
+        summed = [place for place, letter in enumerate(own) if letter in other and letter not in out]
+        if summed and keys in out and softmax.of_product:
+            axes = f"the softmax is over axis {known.axis}, and the values are summed over axis {summed[0]}"
+            softmax.why_not = f"{axes} of {tensor.dim()}: {WRONG_AXIS}"
+        return None
+    if products.is_learned(values):
+        softmax.is_placed = True  # a table of words or classes
+        return None
+    lead = [place for place, letter in enumerate(own) if letter in other and letter in out]
+    queries = [place for place, letter in enumerate(own) if letter not in other and place != known.axis]
+    if len(queries) != 1:
+        softmax.why_not = f"its values are the same along {len(queries)} of its axes, not along one of queries"
+        return None
+    sums = tensor.detach().sum(known.axis)
+    if known.is_changed and not torch.allclose(sums, torch.ones_like(sums), atol=SUM):
+        softmax.why_not = "its weights are changed after it, so that they do not sum to 1"
+        return None
+    softmax.is_placed = True
+    if tensor.shape[queries[0]] == 1 and not softmax.of_product and prod(tensor.shape) != tensor.shape[known.axis]:
+        place = mode.place((tensor,))
+        if place is not None and prod(tensor.shape[one] for one in lead) not in place.batches:
+            return None  # the kernel of a convolution, one for each position
+    order = [*lead, *queries, known.axis]
+    axes = tuple(order.index(place) for place in range(tensor.dim()))
+    return Weights(lead=tuple(tensor.shape[place] for place in lead), axes=axes)
+
+
 def _meet(mode: Watched, product: Product, side: int, known: Weights) -> Tensor | None:
     """Complete the call of some weights; gives other weights to multiply, if the edits ask for them here."""
     own, other, out = product.letters[side], product.letters[1 - side], product.letters[2]
@@ -52,7 +124,10 @@ def _meet(mode: Watched, product: Product, side: int, known: Weights) -> Tensor 
     keys, queries = axis[known.keys_axis], axis[known.queries_axis]
     if keys not in other or keys in out or queries in other:
         name = known.call and (known.call.name or "the model")
-        if set(own) & set(other) - set(out) and known.call is not None and known.call.value is None:
+        is_turned = queries in other and queries not in out and keys in out and not known.is_changed
+        if is_turned and known.call is not None and known.call.value is None:
+            known.call.unmet = f"{name} takes the softmax over its queries, not over the keys: {WRONG_AXIS}"
+        elif set(own) & set(other) - set(out) and known.call is not None and known.call.value is None:
             known.call.unmet = f"{name} mixes the weights of heads or queries after the softmax"
         if keys in other and keys not in out and known.call is not None:
             mode.seen.note(f"{name} adds values that differ between queries")
@@ -64,11 +139,12 @@ def _meet(mode: Watched, product: Product, side: int, known: Weights) -> Tensor 
     if known.call is None:
         if isinstance(mode.tracked.get((product.right, product.left)[side]), Scores):
             return mode.seen.note("what meets a softmax is a product of keys and values: linear attention has no map")
-        return _only_weights(mode, known, tensor, value)
+        same = mode.origins.are_same(tensor, (product.right, product.left)[side], is_weights=True)
+        return _only_weights(mode, known, tensor, value, same)
     if known.call.value is not None:
         return None
     if known.is_changed and not _as_before(mode, known, tensor):
-        known.call.refused = f"{known.call.name} changes the weights after the softmax"
+        known.call.refused = f"{known.call.name or 'the model'} changes the weights after the softmax"
         return None
     known.call.value = kept(folded(value, known.lead, known.call.query.shape[:2]))
     return None
@@ -81,12 +157,26 @@ def _as_before(mode: Watched, known: Weights, tensor: Tensor) -> bool:
         expected = Tap(mode.edits_of(call), keep=False).weights(**call.computed_from(), site=call.site)
         now = known.canonical(tensor.detach())
         now = now.reshape(*expected.shape[:2], *now.shape[-2:]).to(expected.dtype)
+        has_sink = expected.shape[-1] > now.shape[-1]
         expected = expected[..., : now.shape[-1]]
         if torch.allclose(now, expected, **CLOSE):
             return True
         if not torch.allclose(now, expected.masked_fill(~_filled(call, expected), 0), **CLOSE):
-            return False
+            return _is_masked(mode, call, now, expected)
     call.empty_becomes("zero")
+    if not has_sink:
+        call.samples = (Sample.of(now, tensor.dtype),)
+    return True
+
+
+def _is_masked(mode: Watched, call: Call, now: Tensor, expected: Tensor) -> bool:
+    """Whether some weights became 0 after the softmax and all others are as they were; that is told."""
+    is_zero = (now == 0) & (expected > 0)
+    if not torch.allclose(now, expected.masked_fill(is_zero, 0), **CLOSE) or bool(is_zero.all()):
+        return False
+    least, name = float(now.sum(-1).min()), call.name or mode.seen.name
+    what = f"masks after the softmax: {int(is_zero.sum())} weights become 0, and rows sum to as little as {least:.2g}"
+    mode.seen.findings.append(f"{call.site} ({name}) {what}. Shown are the weights that the softmax gave")
     return True
 
 
@@ -97,18 +187,25 @@ def _filled(call: Call, weights: Tensor) -> Tensor:
     return call.mask.any(-1, keepdim=True)
 
 
-def _only_weights(mode: Watched, known: Weights, tensor: Tensor, value: Tensor) -> Tensor | None:
+def _only_weights(mode: Watched, known: Weights, tensor: Tensor, value: Tensor, same: bool | None) -> Tensor | None:
     """Weights whose scores are not known: they are kept as they are, and edits that need no scores act."""
     place = mode.place((tensor,))
-    weights = known.canonical(tensor)
     if place is None or products.is_learned(value) or known.has_sink:
         return None
+    axis = axis_of_heads(known.lead, mode.heads_of(place))
+    value = value.expand(*known.lead, *value.shape[-2:]).movedim(axis, max(0, len(known.lead) - 1))
+    known = known.with_last(axis)
+    weights = known.canonical(tensor)
     sizes = split(known.lead, mode.heads, place.said_heads, place.batches)
     weights = weights.reshape(*sizes, *weights.shape[-2:])
     parts = {"query": None, "key": None, "value": folded(value, known.lead, sizes), "weights": weights}
-    call = mode.call(place, "weights", causal(weights > 0), **parts)
-    mode.keep(call, place)
+    if weights.shape[2] == 1 < weights.shape[3]:
+        same = False  # one query, of a recurrent decoder or learned
+    call = mode.call(place, "weights", causal(weights > 0), same, **parts)
+    stored = mode.keep(call, place)
     if not call.is_edited:
+        stored.samples = (Sample.of(weights),)
         return None
     changed = mode.edited_weights(call, weights)
+    stored.samples = (Sample.of(changed, weights.dtype),)
     return known.back(changed.reshape(*known.lead, *changed.shape[-2:])).to(tensor.dtype)

@@ -37,7 +37,7 @@ def attend(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any]) -
         return output
 
     masks = None if mask.all() else mask, bias
-    output = seen(mode, place, own, (query, k, v), masks, Scoring(scale=scale))
+    output = seen(mode, place, own, (query, k, v), masks, Scoring(scale=scale), mode.origins.are_same(query, key))
     return (output, *(more or func(*args, **kwargs)[1:]))
 
 

@@ -83,6 +83,15 @@ class Layout:
     def _with_lead(self, lead: tuple[int, ...]) -> Self:
         return replace(self, lead=lead, axes=tuple(range(len(lead) + 2)))
 
+    def with_last(self, axis: int) -> Self:
+        """The same with one of the axes before (Q, K) as the last of these."""
+        last = len(self.lead) - 1
+        if axis == last:
+            return self
+        places = [*(one for one in range(last + 1) if one != axis), axis]
+        axes = tuple(places.index(one) if one <= last else one for one in self.axes)
+        return replace(self, lead=tuple(self.lead[one] for one in places), axes=axes)
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Scores(Layout):
@@ -95,6 +104,8 @@ class Scores(Layout):
         terms: what was added, each with a factor, shaped so that it broadcasts to (*lead, Q, K).
         has_sink: whether the last key stands for none.
         heads_first: whether heads stand before sentences in the first axis.
+        same: whether queries and keys come from one text; None if not known.
+        are_logs: whether a log_softmax made logarithms of weights of them.
     """
 
     query: Tensor
@@ -105,6 +116,8 @@ class Scores(Layout):
     terms: tuple[tuple[Tensor, float], ...] = ()
     has_sink: bool = False
     heads_first: bool = False
+    same: bool | None = None
+    are_logs: bool = False
 
     def products(self) -> Tensor:
         """scale · q kᵀ, capped, (*lead, Q, K)."""
@@ -134,12 +147,22 @@ class Scores(Layout):
         axes = tuple(other.get(axis, axis) for axis in self.axes)
         return replace(self, query=self.key, key=self.query, terms=terms, axes=axes)
 
+    def with_last(self, axis: int) -> "Scores":
+        last = len(self.lead) - 1
+        q, k = (one.expand(*self.lead, *one.shape[-2:]).movedim(axis, last) for one in (self.query, self.key))
+        terms = tuple((_moved(term, axis, last), factor) for term, factor in self.terms)
+        return replace(super().with_last(axis), query=q, key=k, terms=terms)
+
     def _with_lead(self, lead: tuple[int, ...]) -> "Scores":
         q, k = (
             one.expand(*self.lead, *one.shape[-2:]).reshape(*lead, *one.shape[-2:]) for one in (self.query, self.key)
         )
         terms = tuple((folded_mask(term, self.lead, lead), factor) for term, factor in self.terms)
         return replace(super()._with_lead(lead), query=q, key=k, terms=terms)
+
+
+def _moved(term: Tensor, axis: int, last: int) -> Tensor:
+    return term.reshape(*(1,) * (last + 3 - term.dim()), *term.shape).movedim(axis, last)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -164,6 +187,72 @@ class Weights(Layout):
         """After all keys but the last were taken; None if others were."""
         is_cut = self.has_sink and after == (*before[:-1], before[-1] - 1) and self.axes[-1] == self.keys_axis
         return replace(self, has_sink=False) if is_cut else None
+
+
+@dataclass(eq=False)
+class Softmax:
+    """A softmax whose scores are not known, until its weights meet values.
+
+    Attributes:
+        name: of the module in which it ran.
+        shape: of its result.
+        lost: the function after which a product of queries and keys was not followed; "" if none was lost.
+        of_product: whether its scores come from a product of queries and keys.
+        why_not: why its weights cannot be shown; "" if nothing is known against it.
+        is_placed: whether its weights are shown, or named already.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    lost: str = ""
+    of_product: bool = False
+    why_not: str = ""
+    is_placed: bool = False
+
+    @property
+    def sentence(self) -> str:
+        shape = " x ".join(map(str, self.shape))
+        after = f" of a product of queries and keys that was changed by {self.lost}()" if self.lost else ""
+        return f"{self.name} takes a softmax of {shape}{after}, and {self.why_not or 'its weights meet no values'}"
+
+
+@dataclass(frozen=True, eq=False)
+class Loose:
+    """A tensor of weights of which only the axis of the keys is known, on its way to the values.
+
+    Attributes:
+        axis: of the keys.
+        softmax: that gave it.
+        is_changed: whether something was done to the numbers since; dropout does not count.
+    """
+
+    axis: int
+    softmax: Softmax
+    is_changed: bool = False
+
+    def after(self, name: str) -> "Loose":
+        return self if name in KEEP else replace(self, is_changed=True)
+
+    def permuted(self, dims: tuple[int, ...]) -> "Loose":
+        return replace(self, axis=dims.index(self.axis))
+
+    def reshaped(self, before: torch.Size, after: torch.Size) -> "Loose | None":
+        """After axes were cut, joined or added, but for that of the keys."""
+        left, keys = prod(before[: self.axis]), before[self.axis]
+        places = [i for i, size in enumerate(after) if size == keys and prod(after[:i]) == left]
+        return replace(self, axis=places[-1]) if places else None
+
+
+@dataclass(frozen=True, eq=False)
+class Spread:
+    """Weights times values, cell by cell, until they are summed over the keys."""
+
+    weights: Tensor
+    values: Tensor
+    known: Loose
+
+    def permuted(self, dims: tuple[int, ...]) -> None:
+        return None
 
 
 class Tracked:

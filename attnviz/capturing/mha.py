@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import multi_head_attention_forward
 
+from attnviz.capturing.call import BLOCKED
 from attnviz.capturing.watched import Watched
 
 
@@ -27,9 +28,18 @@ _INNER = FunctionType(
 
 def attend(mode: Watched, query: Tensor, key: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor | None]:
     """The arguments and the result are those of `F.multi_head_attention_forward`."""
-    before, mode.same = mode.same, query is key or (query.shape == key.shape and torch.equal(query, key))
-    try:
-        with mode:
-            return _INNER(query, key, *args, **kwargs)
-    finally:
-        mode.same = before
+    _note_ignored_mask(mode, query, key, kwargs)
+    with mode:
+        return _INNER(query, key, *args, **kwargs)
+
+
+def _note_ignored_mask(mode: Watched, query: Tensor, key: Tensor, options: dict[str, Any]) -> None:
+    """Tell of a mask that PyTorch does not use, as `is_causal` stands beside it."""
+    mask, place = options.get("attn_mask"), mode.place((query,))
+    is_used = not options.get("is_causal") or options.get("need_weights", True)
+    if place is None or is_used or mask is None or options.get("key_padding_mask") is not None:
+        return
+    is_blocked = mask if mask.dtype is torch.bool else mask < BLOCKED
+    if not torch.equal(is_blocked, torch.ones_like(is_blocked).triu(1)):
+        hint = "is given is_causal=True beside a mask that is not causal: PyTorch uses the hint and ignores the mask"
+        mode.seen.findings.append(f"{place.name or mode.seen.name} {hint}")

@@ -4,14 +4,15 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from attnviz.capturing import flex, mha, products, refusing, sdpa
-from attnviz.capturing.consume import multiply
+from attnviz.capturing.consume import multiply, total
+from attnviz.capturing.layout import Scores
 from attnviz.capturing.scores import STARTS, carry, join
 from attnviz.capturing.seen import Seen
-from attnviz.capturing.softmax import softmax
+from attnviz.capturing.softmax import SOFTMAXES, softmax
 from attnviz.capturing.watched import Watched
 from attnviz.core.edits import Edits, Site
 
@@ -20,7 +21,10 @@ ROUTES: dict[str, Callable[..., Any]] = {
     "multi_head_attention_forward": mha.attend,
 }
 """What is done instead of a function of torch, by its name."""
-PARTS = dict.fromkeys(products.NAMES, multiply) | {"softmax": softmax, "flex_attention": flex.attend}
+OUTPUTS = frozenset({*ROUTES, "flex_attention"})
+"""Functions that give the output of attention."""
+PARTS = dict.fromkeys(products.NAMES, multiply) | dict.fromkeys(SOFTMAXES, softmax)
+PARTS |= {"sum": total, "flex_attention": flex.attend}
 """The same for parts of attention; these are given the function, too."""
 
 
@@ -34,9 +38,10 @@ def capture(
             output = model(batch)
         record = seen.record(tokens=["The", "cat", "sat"])
 
-    Without edits, outputs and gradients are those of the model alone, bit for bit. The model is not changed; what
-    watches it is of this thread and gone after the block, also after an error. Run the model as always, also several
-    times: the passes of a generation with a cache become one map.
+    Without edits, outputs and gradients are those of the model alone, bit for bit; only where PyTorch fuses a layer of
+    `nn.Transformer` or a lone `nn.MultiheadAttention`, in evaluation without gradients, last bits differ. The model is
+    not changed; what watches it is of this thread and gone after the block, also after an error. Run the model as
+    always, also several times: the passes of a generation with a cache become one map.
 
     Args:
         model: any module; what is not in it is not seen.
@@ -53,7 +58,10 @@ def capture(
     """
     refusing.check(model)
     mode = Mode(model, edits, heads, sites or {})
-    handles = model.register_forward_pre_hook(mode.begin), model.register_forward_hook(mode.end)
+    handles = [model.register_forward_pre_hook(mode.begin)]
+    encoders = [module for module in model.modules() if isinstance(module, nn.TransformerEncoder)]
+    handles += [one.register_forward_hook(mode.fill, with_kwargs=True) for one in encoders]
+    handles.append(model.register_forward_hook(mode.end))
     try:
         with refusing.uncompiled(), mode:
             yield mode.seen
@@ -73,12 +81,21 @@ class Mode(Watched, TorchFunctionMode):
     def __torch_function__(
         self, func: Callable, types: object, args: tuple = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        name, kwargs = getattr(func, "__name__", ""), kwargs or {}
+        name, kwargs = getattr(func, "__name__", "").partition(".")[0], kwargs or {}
         if name in ROUTES:
-            return ROUTES[name](self, *args, **kwargs)
-        if name in PARTS:
-            return PARTS[name](self, func, args, kwargs)
-        given = func(*args, **kwargs)
-        if name != "__get__" and (self.tracked or name in STARTS):
-            (join if name in ("cat", "concat") else carry)(self, name, args, kwargs, given)
+            given = ROUTES[name](self, *args, **kwargs)
+        elif name in PARTS:
+            given = PARTS[name](self, func, args, kwargs)
+        else:
+            given = func(*args, **kwargs)
+            if name != "__get__" and (self.tracked or name in STARTS):
+                given = (join if name in ("cat", "concat") else carry)(self, name, args, kwargs, given)
+        self.seen.called(name)
+        if name not in OUTPUTS and (name not in PARTS or not self.origins.has(given)):
+            self.origins.follow(name, args, kwargs, given, self._lost(name, args, given))
         return given
+
+    def _lost(self, name: str, args: tuple, given: Any) -> str:
+        """The name of a function that was given scores and gave something that is not followed."""
+        is_lost = isinstance(given, Tensor) and given.is_floating_point() and self.tracked.get(given) is None
+        return name if is_lost and any(isinstance(self.tracked.get(one), Scores) for one in args) else ""

@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 from torch.nn import Parameter
 
-NAMES = frozenset({"matmul", "bmm", "baddbmm", "baddbmm_", "einsum", "__matmul__", "__rmatmul__"})
+NAMES = frozenset({"matmul", "bmm", "mm", "baddbmm", "baddbmm_", "einsum", "__matmul__", "__rmatmul__"})
 
 
 @dataclass(frozen=True, eq=False)

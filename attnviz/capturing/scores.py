@@ -7,8 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnviz.capturing.layout import Layout, Plain, Scores, Weights
+from attnviz.capturing.layout import KEEP, Layout, Loose, Plain, Scores, Spread, Weights
 from attnviz.capturing.products import Product
+from attnviz.capturing.softmax import weighed
 from attnviz.capturing.watched import Watched
 
 TIMES = frozenset({"mul", "mul_", "multiply", "multiply_", "__mul__", "__rmul__", "__imul__"})
@@ -21,7 +22,17 @@ STARTS = TIMES | OVER | {"view", "reshape", "unflatten"}
 """Functions after which something is known of a tensor of which nothing was known."""
 EXP = ("exp", "exp_", "exp2", "sigmoid", "relu")
 """Functions that are taken of scores instead of a softmax, or on the way to one."""
-OTHERS = ("_like", "new_", "exp", "softmax", "cumsum", "sigmoid")
+CELLS = frozenset(
+    "__setitem__ __getitem__ masked_fill masked_fill_ where dropout dropout_ tanh tanh_ nan_to_num nan_to_num_ "
+    "clamp clamp_ clip tril tril_ triu triu_ log_softmax special_log_softmax index_fill index_fill_ index_put "
+    "index_put_ copy_ scatter scatter_ masked_scatter view reshape expand squeeze unsqueeze square pow __pow__ "
+    "relu relu_ abs max min maximum minimum addcmul requires_grad_".split()
+)
+CELLS |= TIMES | OVER | PLUS | MINUS | KEEP
+"""Functions each of whose cells comes from the cell in the same place."""
+SUM = 1e-3
+"""Difference from 1 of a sum of weights."""
+OTHERS = ("_like", "new_", "exp", "sigmoid")
 """Parts of the names of functions that give a tensor of the same shape and other scores."""
 
 
@@ -49,39 +60,77 @@ def scores(product: Product, dtype: torch.dtype, *plain: Plain) -> Scores | None
     return found if product.added is None else found.plus(*product.added)
 
 
-def carry(mode: Watched, name: str, args: tuple, kwargs: dict[str, Any], given: Any) -> None:
-    """What is known of a tensor becomes what is known of what a function made of it."""
+def carry(mode: Watched, name: str, args: tuple, kwargs: dict[str, Any], given: Any) -> Any:
+    """What is known of a tensor becomes what is known of what a function made of it; gives what the function gave."""
     source = next((one for one in args if mode.tracked.get(one) is not None), None)
     known: Layout | Plain | None = mode.tracked.get(source)
     if known is None or isinstance(known, Plain):
         if isinstance(given, Tensor):
             mode.tracked.put(given, _plain(name, args, kwargs, known or Plain(), given))
-        return
-    if name == "__setitem__" and isinstance(known, Weights):
+        return given
+    if name == "__setitem__" and isinstance(known, Weights | Loose):
         mode.tracked.put(source, known.after(name))
-        return
+        return given
+    if isinstance(known, Loose) and name in TIMES and (spread := _spread(known, source, args, given)):
+        mode.tracked.put(given, spread)
+        return given
+    if name == "exp" and isinstance(known, Scores) and known.are_logs and (axis := _sums_to_one(given)) is not None:
+        return weighed(mode, source, given, axis)
     if name in EXP and isinstance(known, Scores) and (place := mode.place((source,))):
         where = place.name or mode.seen.name
-        mode.seen.note(f"{where} takes {name}() of products of queries and keys, where a softmax would be seen")
+        what = f"{where} takes {name}() of products of queries and keys, where a softmax would be seen"
+        mode.seen.awaited[where] = what
     if isinstance(given, Tensor) and given.is_floating_point():
         mode.tracked.put(given, made(known, name, source, args, kwargs, given))
+    return given
+
+
+def _spread(known: Loose, source: Tensor, args: tuple, given: Any) -> Spread | None:
+    """Weights times values, before they are summed: the axes of the values are more."""
+    values = next((one for one in args[:2] if isinstance(one, Tensor) and one is not source), None)
+    if values is None or values.shape != given.shape or given.shape == source.shape or source.dim() != given.dim():
+        return None
+    return Spread(source, values, known)
+
+
+def _sums_to_one(weights: Tensor) -> int | None:
+    """The axis along which the exponentials of scores are weights already, as after a log_softmax."""
+    for axis in (-1, -2) if weights.dim() > 1 else ():
+        if bool(((weights.sum(axis) - 1).abs() < SUM).all()):
+            return axis
+    return None
 
 
 def made(known: Layout, name: str, source: Tensor, args: tuple, kwargs: dict, given: Tensor) -> Layout | None:
     """What is known of the result of one function; None if nothing is."""
     if name in TURNS:
-        return known.permuted(_order(name, len(known.axes), args[1:], kwargs))
+        return known.permuted(_order(name, source.dim(), args[1:], kwargs))
+    if isinstance(known, Spread):
+        return None
     if given.shape == source.shape:
-        return _rescored(known, name, source, args, kwargs) if isinstance(known, Scores) else known.after(name)
+        if not isinstance(known, Scores):
+            return known.after(name) if name in CELLS else mixed(known, name)
+        return _rescored(known, name, source, args, kwargs) if name in CELLS else None
     if given.numel() == source.numel():
         return known.reshaped(source.shape, given.shape)
     return known.without_sink(source.shape, given.shape) if isinstance(known, Weights) else None
+
+
+def mixed(known: Weights | Loose, name: str) -> None:
+    """Weights after a function that may take one cell from many are none any more."""
+    why = f"{name}() changes its weights before they meet values"
+    if isinstance(known, Loose):
+        known.softmax.why_not = why if known.softmax.of_product else ""
+    elif known.call is not None and known.call.value is None:
+        known.call.unmet = f"{known.call.name or 'the model'} mixes weights after the softmax: {why}"
 
 
 def _rescored(known: Scores, name: str, source: Tensor, args: tuple, kwargs: dict) -> Scores | None:
     """Scores after a function that changes numbers; of most, only the mask."""
     if any(part in name for part in OTHERS):
         return None
+    if "log_softmax" in name:
+        return replace(known, are_logs=True)
     if name.startswith("tanh"):
         return None if known.outer is not None or known.terms else replace(known, outer=1.0)
     others = [one for one in args[:2] if one is not source] + [kwargs[key] for key in ("other",) if key in kwargs]
@@ -127,13 +176,14 @@ def _scaled(known: Scores, other: Any, power: int) -> Scores | None:
     return replace(known, query=known.query * factor**power)
 
 
-def join(mode: Watched, name: str, args: tuple, kwargs: dict[str, Any], given: Tensor) -> None:
+def join(mode: Watched, name: str, args: tuple, kwargs: dict[str, Any], given: Tensor) -> Tensor:
     """Scores beside one more column are scores with a sink."""
     parts, dim = args[0], kwargs.get("dim", args[1] if len(args) > 1 else 0)
     known = mode.tracked.get(parts[0])
     is_sink = isinstance(known, Scores) and len(parts) == 2 and dim in (-1, given.dim() - 1) and not known.has_sink
     if is_sink and parts[1].shape[-1] == 1 and known.axes[-1] == known.keys_axis:
         mode.tracked.put(given, replace(known, has_sink=True))
+    return given
 
 
 def _order(name: str, count: int, dims: tuple, kwargs: dict) -> tuple[int, ...]:

@@ -7,8 +7,9 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from attnviz.capturing.call import apart
+from attnviz.capturing.checking import Sample
 from attnviz.capturing.layout import Plain
-from attnviz.capturing.shapes import folded, folded_mask, split
+from attnviz.capturing.shapes import axis_of_heads, folded, folded_mask, split
 from attnviz.capturing.watched import Watched
 from attnviz.capturing.where import Place, causal
 from attnviz.core.masks import Mask, Subsequent
@@ -34,11 +35,15 @@ def attend(
 
     place = mode.place((query, key, value))
     if place is None:
-        return own()
+        output = own()
+        mode.origins.begin(output)
+        return output
     mask, bias, empty = apart(attn_mask)
     scoring = Scoring(scale=scale, empty_rows=empty)
     masks = Subsequent() if is_causal else mask, bias
-    return seen(mode, place, own, (query, *grouped(query, key, value, enable_gqa)), masks, scoring, dropout_p)
+    tensors = query, *grouped(query, key, value, enable_gqa)
+    same = mode.origins.are_same(query, key)
+    return seen(mode, place, own, tensors, masks, scoring, same, dropout_p)
 
 
 def grouped(query: Tensor, key: Tensor, value: Tensor, enable_gqa: bool) -> tuple[Tensor, Tensor]:
@@ -48,6 +53,12 @@ def grouped(query: Tensor, key: Tensor, value: Tensor, enable_gqa: bool) -> tupl
     return tuple(one.repeat_interleave(query.shape[-3] // one.shape[-3], -3) for one in (key, value))
 
 
+def _moved(mask: Tensor, lead: tuple[int, ...], axis: int) -> Tensor:
+    """A mask or bias with the axis of heads as the last one before (Q, K)."""
+    mask = mask.reshape(*(1,) * (len(lead) + 2 - mask.dim()), *mask.shape)
+    return mask.movedim(axis, len(lead) - 1)
+
+
 def seen(
     mode: Watched,
     place: Place,
@@ -55,6 +66,7 @@ def seen(
     tensors: tuple[Tensor, Tensor, Tensor],
     masks: tuple[Tensor | Mask | None, Tensor | None],
     scoring: Scoring,
+    same: bool | None,
     dropout_p: float = 0.0,
 ) -> Tensor:
     """What a function of attention gives, `own()`, or would give with the edits.
@@ -62,17 +74,32 @@ def seen(
     Args:
         tensors: query, key and value, (*lead, n, d).
         masks: the mask, and what is added to the scores; they broadcast to (*lead, Q, K).
+        same: whether queries and keys come from one text; None if not known.
     """
     lead = tuple(torch.broadcast_shapes(*(one.shape[:-2] for one in tensors)))
+    axis, last = axis_of_heads(lead, mode.heads_of(place)), len(lead) - 1
+    if axis != last:
+        masks = tuple(_moved(one, lead, axis) if isinstance(one, Tensor) else one for one in masks)
+        moved = tuple(one.expand(*lead, *one.shape[-2:]).movedim(axis, last) for one in tensors)
+        return seen(mode, place, lambda: own().movedim(axis, last), moved, masks, scoring, same, dropout_p).movedim(
+            last, axis
+        )
     sizes = split(lead, mode.heads, place.said_heads, place.batches)
     mask, bias = (folded_mask(one, lead, sizes) if isinstance(one, Tensor) else one for one in masks)
     scoring = Scoring(scale=scoring.scale, bias=bias, empty_rows=scoring.empty_rows)
     q, k, v = (folded(one, lead, sizes) for one in tensors)
     is_causal = causal(mask) or isinstance(mask, Mask)
-    call = mode.call(place, "sdpa", is_causal, query=q, key=k, value=v, mask=mask, scoring=scoring)
+    call = mode.call(place, "sdpa", is_causal, same, query=q, key=k, value=v, mask=mask, scoring=scoring)
     known = [mode.tracked.get(one) for one in tensors]
-    mode.keep(call, place).refuse_heads_first(any(isinstance(one, Plain) and one.heads_first for one in known))
-    if not call.is_edited:
-        return own()
-    output = mode.edited(call, lambda: folded(own(), lead, sizes), dropout_p)
-    return output.reshape(*lead, *output.shape[-2:])
+    stored = mode.keep(call, place)
+    stored.refuse_heads_first(any(isinstance(one, Plain) and one.heads_first for one in known))
+    if call.is_edited:
+        output = mode.edited(call, lambda: folded(own(), lead, sizes), dropout_p)
+        given = output.reshape(*lead, *output.shape[-2:])
+    else:
+        given = own()
+        output = folded(given, lead, sizes)
+    if not dropout_p:
+        stored.samples = (Sample.of(output, tensors[0].dtype, is_output=True),)
+    mode.origins.begin(given)
+    return given

@@ -1,21 +1,55 @@
 """What was seen of a model: its attention calls, and the record made of them."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from attnviz.capturing.call import Call
+from attnviz.capturing.checking import NOTABLE, difference
 from attnviz.capturing.joining import whole
+from attnviz.capturing.layout import Softmax
+from attnviz.capturing.unusual import notes
+from attnviz.core.amounts import counted
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, InputError
+from attnviz.core.masks import Mask
 from attnviz.core.patches import Patches, patches_of
 from attnviz.core.record import Record, Step
 from attnviz.core.tokens import Sentence, Token
 
+OTHERS = {
+    "cumsum": "running sums",
+    "conv1d": "convolutions",
+    "conv2d": "convolutions of pictures",
+    "exp": "exponentials",
+    "softplus": "step sizes (softplus)",
+    "lstm": "an LSTM",
+    "gru": "a GRU",
+    "rnn_tanh": "a recurrent network",
+    "fft_rfft": "Fourier transforms",
+    "fft_fft": "Fourier transforms",
+    "sigmoid": "gates (sigmoid)",
+}
+"""Functions of models that have something else than attention, in words."""
 PROVENANCE = "your own"
 """Where the weights of a person's model come from."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Steps that are the model's own attention.
+
+    Attributes:
+        unseen: what else there was, each in one sentence.
+        findings: what is unusual about the steps, each in one sentence.
+    """
+
+    steps: tuple[Step, ...]
+    unseen: list[str]
+    findings: list[str]
 
 
 class Seen:
@@ -25,6 +59,12 @@ class Seen:
         calls: every attention call in the order in which they were made.
         output: what the model's forward gave last; None if it was not called as a whole.
         notes: what was seen and cannot be shown, each in one sentence.
+        findings: what is unusual about what is shown, each in one sentence.
+        softmaxes: those of unknown scores.
+        awaited: by the name of a module, what it took of scores instead of a softmax, until there is one.
+
+    Every map is compared with rows of the model's own weights, or of its output; one that differs is not shown, but
+    named in `unseen`.
     """
 
     def __init__(self, name: str, edits: Edits):
@@ -32,16 +72,20 @@ class Seen:
         self.calls: list[Call] = []
         self.output: Any = None
         self.notes: list[str] = []
+        self.findings: list[str] = []
+        self.softmaxes: list[Softmax] = []
+        self._called: set[str] = set()
+        self.awaited: dict[str, str] = {}
 
     @property
     def sites(self) -> dict[Site, str]:
         """The sites and the names of the modules that call attention there."""
-        return {site: call.name or self.name for site, call in self._whole().items()}
+        return {site: call.name or self.name for site, call in self._whole()[0].items()}
 
     @property
     def heads(self) -> dict[Site, int]:
         """How many heads each site has."""
-        return {site: call.shape[1] for site, call in self._whole().items()}
+        return {site: call.shape[1] for site, call in self._whole()[0].items()}
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -57,12 +101,40 @@ class Seen:
         Raises:
             AttnvizError: if no attention was seen, with what was.
         """
-        calls = self._whole()
-        if not calls:
-            raise AttnvizError(self._nothing())
-        return tuple(call.step(self.edits, lengths.get(site.kind)) for site, call in calls.items())
+        return self._compared(lengths).steps
 
-    def _whole(self) -> dict[Site, Call]:
+    def _compared(self, lengths: Mapping[str, tuple[int, ...]]) -> "Compared":
+        """The steps that are the model's own attention, and what is to be said of all.
+
+        Raises:
+            AttnvizError: if there is none.
+        """
+        calls, unseen = self._whole()
+        unseen = [*self._refused(), *unseen, *self.notes]
+        steps, rounded = [], []
+        for site, call in calls.items():
+            step = call.step(self.edits, lengths.get(site.kind))
+            off, name = difference(step, call.samples), f"{site} ({call.name or self.name})"
+            if off.excess > 1:
+                what = f"differs from the model's own weights or output by up to {off.largest:.2g}"
+                unseen.append(f"the map of {name}, worked out again, {what}, so it is not shown")
+                continue
+            steps.append(step)
+            if off.rows_of_nan:
+                unseen.append(f"{name} has NaN in {off.rows_of_nan} of the rows compared, as the model itself has")
+            if off.largest > NOTABLE:
+                rounded.append((off.largest, str(off.dtype).removeprefix("torch."), name))
+        findings = list(self.findings)
+        if rounded:
+            largest, dtype, name = max(rounded)
+            what = f"weights are worked out again in float32; from the model's own, in {dtype}, they differ by"
+            findings.append(f"In {counted(len(rounded), 'call')} {what} up to {largest:.1g} ({name})")
+        findings += notes(steps, self.edits)
+        if not steps:
+            raise AttnvizError(self._nothing(unseen))
+        return Compared(tuple(steps), unseen, findings)
+
+    def _whole(self) -> tuple[dict[Site, Call], list[str]]:
         return whole([call for call in self.calls if not call.why_not])
 
     def record(
@@ -75,6 +147,7 @@ class Seen:
         output: Tensor | None = None,
         grid: tuple[int, int] | None = None,
         image: Any = None,
+        prefix: Sequence[str] = (),
     ) -> Record:
         """What was seen as a record: for every figure, metric, check and file.
 
@@ -88,6 +161,8 @@ class Seen:
             grid: rows and columns of a picture whose patches the model read; they take the place of the words that were
                 not given: of `tokens`, of `keys` if there are tokens.
             image: the picture, of PIL or (height, width, 3); of a batch one for each, or one for all.
+            prefix: what keys are called that stand before those of the tokens, as learned memory does. They are shown
+                behind them.
 
         Raises:
             InputError: if no attention call has as many queries and keys as there are tokens or patches, with both
@@ -99,16 +174,12 @@ class Seen:
         if grid is not None:
             patches = patches_of(grid, image, _sizes(self.steps), self.steps[0].shape[0])
             looks, seen = _with_patches(patches, looks, seen, self.steps)
-        steps, unseen = self.steps_of(_lengths(looks, seen)), self.unseen
-        if looks:
-            sizes = {"encoder": len((seen or looks)[0].tokens), "decoder": len(looks[0].tokens)}
-            fitting = tuple(step for step in steps if _fits(step, len(looks), sizes))
-            if not fitting:
-                raise InputError(_unfit(steps, len(looks), sizes["decoder"]))
-            unseen += [f"{step.name} has {_shape(step)}, not the tokens'" for step in steps if step not in fitting]
-            steps = fitting
-        unseen += [f"{step.name} has {_shape(step)}" for step in steps if step.shape[0] != steps[0].shape[0]]
-        steps = tuple(step for step in steps if step.shape[0] == steps[0].shape[0])
+        compared = self._compared(_lengths(looks, seen))
+        steps, unseen = compared.steps, compared.unseen
+        if prefix:
+            steps, looks, seen = _with_prefix(steps, looks, seen, tuple(prefix))
+        steps, others = _fitting(steps, looks, seen, len(prefix))
+        unseen += others
         looks = looks or _numbered(steps)
         given = output if output is not None else hidden(self.output)
         states = _states(steps) if given is None else given.detach().float().cpu()
@@ -123,7 +194,13 @@ class Seen:
             read_only=any(step.weights_only for step in steps),
             unseen="; ".join(unseen) or None,
             patches=patches,
+            findings=tuple(compared.findings),
         )
+
+    def called(self, name: str) -> None:
+        """Remember a function that a model without attention may have instead of it."""
+        if name in OTHERS:
+            self._called.add(name)
 
     def note(self, sentence: str) -> None:
         """Say once what was seen and cannot be shown."""
@@ -139,7 +216,7 @@ class Seen:
         if refused:
             raise AttnvizError(f"The edits cannot be right: {refused[0]}.")
         if not heads:
-            raise AttnvizError(f"The edits reached nothing. {self._nothing()}")
+            raise AttnvizError(f"The edits reached nothing. {self._nothing(self.unseen)}")
         for site, head in sorted(self.edits.heads_off):
             if head >= heads.get(site, 0):
                 has = ", ".join(f"{one} ({count} heads, {self.sites[one]})" for one, count in heads.items())
@@ -148,13 +225,29 @@ class Seen:
     @property
     def unseen(self) -> list[str]:
         """What was seen and cannot be shown, each in one sentence."""
-        return [*dict.fromkeys(call.why_not for call in self.calls if call.why_not), *self.notes]
+        if any(not call.why_not for call in self.calls):
+            try:
+                return self._compared({}).unseen
+            except AttnvizError:  # no map is the model's own
+                pass
+        return [*self._refused(), *self.notes]
 
-    def _nothing(self) -> str:
-        none = (
-            "no function of torch that attention is made of was called in it. Was it run in the block, in this thread?"
-        )
-        what = "; ".join(self.unseen) or none
+    def _refused(self) -> list[str]:
+        """Why calls, and weights of unknown scores, are not shown."""
+        loose = [one.sentence for one in self.softmaxes if not one.is_placed and (one.of_product or one.why_not)]
+        refused = [call.why_not for call in self.calls if call.why_not]
+        return list(dict.fromkeys([*refused, *loose, *self.awaited.values()]))
+
+    def _nothing(self, unseen: list[str]) -> str:
+        what = "; ".join(unseen)
+        if not what and self.softmaxes:
+            what = "; ".join(dict.fromkeys(one.sentence for one in self.softmaxes))
+        elif not what and self._called:
+            instead = ", ".join(sorted(OTHERS[name] for name in self._called))
+            what = f"it takes no softmax of queries and keys, so it has no attention weights; it has {instead} instead"
+        elif not what:
+            what = "no function of torch that attention is made of was called in it"
+            what = f"{what}. Was it run in the block, in this thread?"
         return f"No attention was seen in {self.name}: {what}"
 
 
@@ -190,6 +283,52 @@ def _sentence(words: list[str], longest: int) -> Sentence:
     return Sentence(" ".join(words), (*tokens, *padding), len(words))
 
 
+def _with_prefix(
+    steps: tuple[Step, ...],
+    looks: tuple[Sentence, ...] | None,
+    seen: tuple[Sentence, ...] | None,
+    prefix: tuple[str, ...],
+) -> tuple[tuple[Step, ...], tuple[Sentence, ...], tuple[Sentence, ...] | None]:
+    """Steps whose first keys stand behind those of the tokens, and sentences that end with the names of these keys.
+
+    Raises:
+        InputError: if there are no tokens.
+    """
+    if looks is None:
+        raise InputError("`prefix` names the keys before those of the tokens: give tokens, too.")
+
+    def longer(sentences: tuple[Sentence, ...] | None) -> tuple[Sentence, ...] | None:
+        return sentences and tuple(replace(one, tokens=(*one.tokens, *_named(one, prefix))) for one in sentences)
+
+    lengths = {"encoder": seen or looks, "decoder": looks, "cross": seen or looks}
+    sizes = {kind: len(sentences[0].tokens) + len(prefix) for kind, sentences in lengths.items()}
+    moved = tuple(
+        _behind(step, len(prefix)) if step.shape[3] - step.has_sink == sizes[step.site.kind] else step for step in steps
+    )
+    return moved, longer(looks), longer(seen)
+
+
+def _named(sentence: Sentence, names: tuple[str, ...]) -> tuple[Token, ...]:
+    end = len(sentence.text)
+    return tuple(Token(name, 0, end, end, special=True) for name in names)
+
+
+def _behind(step: Step, count: int) -> Step:
+    """A step whose first keys stand behind all others, but for a sink."""
+    keys = step.shape[3]
+    last = keys - step.has_sink
+    order = torch.tensor([*range(count, last), *range(count), *range(last, keys)])
+
+    def moved(given: Any) -> Any:
+        if isinstance(given, Mask):
+            given = given.tensor(*step.shape[2:])
+        return given[..., order] if isinstance(given, Tensor) and given.shape[-1] == keys else given
+
+    scoring = replace(step.scoring, bias=tuple(map(moved, step.scoring.bias)))
+    sides = {"key": step.key[:, :, order], "value": step.value[:, :, order]}
+    return replace(step, **sides, mask=moved(step.mask), scoring=scoring)
+
+
 def _sizes(steps: tuple[Step, ...]) -> list[int]:
     return [size for step in steps for size in (step.shape[2], step.shape[3] - step.has_sink)]
 
@@ -219,13 +358,44 @@ def _shape(step: Step) -> str:
     return f"{step.shape[0]} x {step.shape[2]} queries, {step.shape[3] - step.has_sink} keys"
 
 
-def _fits(step: Step, batch: int, sizes: dict[str, int]) -> bool:
+def _fitting(
+    steps: tuple[Step, ...], looks: tuple[Sentence, ...] | None, seen: tuple[Sentence, ...] | None, prefix: int
+) -> tuple[tuple[Step, ...], list[str]]:
+    """The steps of as many sentences, queries and keys as there are tokens, with the keys of a prefix.
+
+    Returns:
+        The steps, and a sentence for each other one.
+
+    Raises:
+        InputError: if there is none.
+    """
+    fitting, others = steps, []
+    if looks:
+        sizes = {"encoder": len((seen or looks)[0].tokens) - prefix, "decoder": len(looks[0].tokens) - prefix}
+        fitting = tuple(step for step in steps if _fits(step, len(looks), sizes, prefix))
+        if not fitting:
+            raise InputError(_unfit(steps, len(looks), sizes["decoder"]))
+        others = [f"{step.name} has {_shape(step)}, not the tokens'" for step in steps if step not in fitting]
+    batch = fitting[0].shape[0]
+    others += [f"{step.name} has {_shape(step)}" for step in fitting if step.shape[0] != batch]
+    return tuple(step for step in fitting if step.shape[0] == batch), others
+
+
+def _fits(step: Step, batch: int, sizes: dict[str, int], prefix: int = 0) -> bool:
     queries = sizes["encoder" if step.site.kind == "encoder" else "decoder"]
     keys = sizes["decoder" if step.site.kind == "decoder" else "encoder"]
     alone = step.site.kind == "cross" and sizes["encoder"] == sizes["decoder"]  # nobody said what the keys are
-    return step.shape[0] == batch and step.shape[2] == queries and (alone or step.shape[3] - step.has_sink == keys)
+    fitting = (keys, keys + prefix)
+    return step.shape[0] == batch and step.shape[2] == queries and (alone or step.shape[3] - step.has_sink in fitting)
 
 
 def _unfit(steps: tuple[Step, ...], batch: int, length: int) -> str:
     shapes = ", ".join(dict.fromkeys(map(_shape, steps)))
-    return f"There are tokens for {batch} x {length} positions; the attention calls have {shapes}. Give as many tokens."
+    more = [
+        step for step in steps if step.shape[2] == length < step.shape[3] - step.has_sink and step.site.kind != "cross"
+    ]
+    how = "Give as many tokens."
+    if more:
+        count = more[0].shape[3] - more[0].has_sink - length
+        how = f"Where {count} learned keys stand before those of the tokens, name them: record(..., prefix=[...])."
+    return f"There are tokens for {batch} x {length} positions; the attention calls have {shapes}. {how}"

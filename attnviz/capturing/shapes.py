@@ -48,6 +48,20 @@ def split(lead: tuple[int, ...], heads: int | None, said: set[int], batches: set
     )
 
 
+def axis_of_heads(lead: tuple[int, ...], said: set[int]) -> int:
+    """Which of the axes before (n, d) is that of heads: the last, unless the module's own number is on another alone.
+
+    Args:
+        lead: the sizes of these axes.
+        said: how many heads the module says that it has.
+    """
+    last = len(lead) - 1
+    if last < 1 or any(prod(lead[start:]) in said for start in range(1, len(lead))):
+        return last
+    fit = [axis for axis, size in enumerate(lead) if size in said and size > 1]
+    return fit[0] if len(fit) == 1 else last
+
+
 def folded(tensor: Tensor, lead: tuple[int, ...], sizes: tuple[int, int]) -> Tensor:
     """(*lead, n, d) -> (B, H, n, d)."""
     return tensor.expand(*lead, *tensor.shape[-2:]).reshape(*sizes, *tensor.shape[-2:])

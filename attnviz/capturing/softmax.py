@@ -12,12 +12,17 @@ import torch
 from torch import Tensor
 
 from attnviz.capturing.call import BLOCKED, Call
-from attnviz.capturing.layout import Scores, Weights
-from attnviz.capturing.shapes import folded, folded_mask, split
+from attnviz.capturing.checking import Sample
+from attnviz.capturing.layout import Loose, Scores, Softmax, Weights
+from attnviz.capturing.shapes import axis_of_heads, folded, folded_mask, split
 from attnviz.capturing.watched import Watched
 from attnviz.capturing.where import Place, causal
 from attnviz.core.scoring import HALVES, Scoring
 
+SAMPLED = ("gumbel_softmax",)
+"""Functions that add random numbers to their scores."""
+SOFTMAXES = ("softmax", "_softmax", "special_softmax", *SAMPLED)
+"""Names of the softmax."""
 ROUNDING, ROUNDING_OF_HALVES = 256, 8
 """Times the resolution of a number type by which a model's scores and their recomputation may differ: many roundings
 of long sums, or few of numbers that are rounded once each."""
@@ -36,23 +41,37 @@ class Solved:
 def softmax(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any]) -> Tensor:
     """The result of a softmax; with the edits, if it is one of scores."""
     given = func(*args, **kwargs)
-    scores = args[0] if args else kwargs["input"]
-    dim, known = kwargs.get("dim", args[1] if len(args) > 1 else None), mode.tracked.get(scores)
-    place = mode.place((scores,)) if isinstance(dim, int) and given.dim() > 1 else None
+    scores = args[0] if args else next(iter(kwargs.values()))
+    rest = [one for one in args[1:] if type(one) is int]
+    dim = kwargs.get("dim", rest[0] if rest else -1 if func.__name__ in SAMPLED else None)
+    return given if dim is None or given.dim() < 2 else weighed(mode, scores, given, dim, func.__name__)
+
+
+def weighed(mode: Watched, scores: Tensor, given: Tensor, dim: int, name: str = "softmax") -> Tensor:
+    """The weights that scores became along one axis; with the edits, if the scores are known."""
+    place, known, axis = mode.place((scores,)), mode.tracked.get(scores), dim % given.dim()
     if place is None:
         return given
-    known = known.facing(dim % given.dim()) if isinstance(known, Scores) else None
-    solved = known and solve(known, scores)
+    mode.seen.awaited.pop(place.name or mode.seen.name, None)
+    facing = known.facing(axis) if isinstance(known, Scores) else None
+    facing = facing and facing.with_last(axis_of_heads(facing.lead, mode.heads_of(place)))
+    solved = facing and name not in SAMPLED and solve(facing, scores)
     if solved:
-        return _weighed(mode, place, known, solved, given)
-    if known:
-        mode.tracked.put(given, Weights(lead=known.lead, axes=known.axes, has_sink=known.has_sink))
-    elif given.dim() > 2 and dim % given.dim() == given.dim() - 1:
-        mode.tracked.put(given, Weights(lead=tuple(given.shape[:-2]), axes=tuple(range(given.dim()))))
+        return _weighed(mode, place, facing, solved, given, scores.dtype)
+    if facing:
+        mode.tracked.put(given, Weights(lead=facing.lead, axes=facing.axes, has_sink=facing.has_sink))
+        return given
+    lost = mode.origins.of(scores).lost
+    of_product = bool(lost) or known is not None
+    if not of_product and any(size > 1 for size in given.shape[axis + 1 :]):
+        return given  # of features, as in linear attention
+    softmax = Softmax(place.name or mode.seen.name, tuple(given.shape), lost, of_product)
+    mode.seen.softmaxes.append(softmax)
+    mode.tracked.put(given, Loose(axis, softmax))
     return given
 
 
-def _weighed(mode: Watched, place: Place, known: Scores, solved: Solved, given: Tensor) -> Tensor:
+def _weighed(mode: Watched, place: Place, known: Scores, solved: Solved, given: Tensor, scores: torch.dtype) -> Tensor:
     """Weights whose scores are known: the call is kept, and the edits act."""
     lead = known.lead
     sizes = split(lead, mode.heads, place.said_heads, place.batches)
@@ -66,11 +85,13 @@ def _weighed(mode: Watched, place: Place, known: Scores, solved: Solved, given: 
     scale = known.scale * (known.outer or 1.0)
     scoring = Scoring(scale=scale, bias=bias, empty_rows=solved.empty_rows, **cap)
     parts = {"query": q, "key": k, "value": None, "mask": mask, "scoring": scoring, "sinks": sinks}
-    call = mode.call(place, "scores", causal(mask), **parts)
+    call = mode.call(place, "scores", causal(mask), known.same, **parts)
     stored = mode.keep(call, place)
     stored.refuse_heads_first(known.heads_first)
     if call.is_edited:
         given = _edited(mode, call, known, given)
+    own = known.canonical(given)
+    stored.samples = (Sample.of(own.reshape(*sizes, *own.shape[-2:]), known.dtype, scores),)
     mode.tracked.put(given, Weights(lead=lead, axes=known.axes, call=stored, has_sink=known.has_sink))
     return given
 

@@ -3,14 +3,17 @@
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
+from math import prod
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from attnviz.capturing import refusing
+from attnviz.capturing import padding, refusing
 from attnviz.capturing.call import Call, kept
+from attnviz.capturing.joining import goes_on, used_keys
 from attnviz.capturing.layout import Tracked
+from attnviz.capturing.origins import Origins
 from attnviz.capturing.seen import Seen
 from attnviz.capturing.where import Place, Places, Sites, kind, positions
 from attnviz.core.edits import Edits, Site
@@ -25,11 +28,13 @@ class Watched:
     def __init__(self, model: nn.Module, edits: Edits, heads: int | None, sites: Mapping[Site, str]):
         self.edits, self.heads = edits, heads
         self.seen = Seen(type(model).__name__, edits)
-        self.tracked, self.same = Tracked(), None
+        self.tracked = Tracked()
         known = {site: "" if name == self.seen.name else name for site, name in sites.items()}
         self._places, self._sites, self._thread = Places(model), Sites(known), threading.get_ident()
+        self.origins = Origins(model, self._places.is_given)
         self._last: tuple[Place, Call] | None = None
         self._past: dict[tuple[Site, int | None], int] = {}
+        self._latest: dict[Site, Call] = {}
         self._offset = 0
 
     def begin(self, *_: object) -> None:
@@ -41,6 +46,11 @@ class Watched:
         """The model's forward has ended."""
         if threading.get_ident() == self._thread:
             self.seen.output = output
+
+    def fill(self, encoder: nn.TransformerEncoder, args: tuple, kwargs: dict[str, Any], output: Tensor) -> Tensor:
+        """An encoder's forward has ended: at padding it gives what it gives without a capture."""
+        is_here = threading.get_ident() == self._thread
+        return padding.fill(encoder, args, kwargs, output) if is_here else output
 
     def place(self, tensors: tuple[Tensor, ...]) -> Place | None:
         """Where in the model a call is made now; None where it is not to be seen.
@@ -59,20 +69,35 @@ class Watched:
             raise AttnvizError(f"{what}. Edit it without checkpoints.")
         return place
 
-    def call(self, place: Place, route: str, is_causal: bool, **parts: Any) -> Call:
-        """The call that is made now; `parts` are the fields of `Call`."""
+    def heads_of(self, place: Place) -> set[int]:
+        """How many heads a call may have: as the person says, else as the module says."""
+        return place.said_heads if self.heads is None else {self.heads}
+
+    def call(self, place: Place, route: str, is_causal: bool, same: bool | None, **parts: Any) -> Call:
+        """The call that is made now; `parts` are the fields of `Call`. For `same` and `is_causal` see `kind`."""
         tensor = parts["query"] if parts["query"] is not None else parts["weights"]
-        site, name, head, passed = self._sites.site(place, kind(place, is_causal, self.same), tensor.shape[1])
+        if self._is_in_loop(place, parts):
+            self._sites.begin(in_loop=True)
+        site, name, head, passed = self._sites.site(place, kind(place, is_causal, same), tensor.shape[1])
         call = Call(site, name, route, passed, **parts, head=head)
         if passed and site.kind != "cross":
             queries, keys = call.shape[2:]
             past = self._past.get((site, head), 0)
-            self._offset = past if past + queries <= keys else 0
+            self._offset = past if queries < keys and past + queries <= used_keys(call) else 0
         elif not passed:
             self._offset = 0
         self._past[site, head] = self._offset + call.shape[2]
         call = replace(call, offset=0 if site.kind == "encoder" else self._offset)
         return replace(call, is_edited=self.touches(call))
+
+    def _is_in_loop(self, place: Place, parts: dict[str, Any]) -> bool:
+        """Whether a call goes on from an earlier one of the same pass: the model writes in a loop of its own."""
+        before = self._latest.get(self._sites.first(place))
+        if before is None or (self._last is not None and self._last[0].call is place.call):
+            return False
+        after = replace(before, **parts)
+        is_step = before.weights is not None and after.shape[2] == 1  # of a recurrent decoder
+        return (before.site.kind != "cross" or is_step) and goes_on(before, after) is not None
 
     def edits_of(self, call: Call) -> Edits:
         """The edits as they act in one call: its queries may stand behind others, and its head be one of several."""
@@ -93,8 +118,10 @@ class Watched:
         scoring = replace(call.scoring, bias=tuple(map(kept, call.scoring.bias)))
         copy = replace(call, **copies, scoring=scoring)
         self._share(copy)
+        self._refuse_windows(copy, place)
         self._refuse_pieces(copy, place)
         self.seen.calls.append(copy)
+        self._latest[copy.site] = copy
         return copy
 
     def _share(self, call: Call) -> None:
@@ -102,23 +129,33 @@ class Watched:
         last = self._last and self._last[1]
         if last is None:
             return
-        if isinstance(last.mask, Tensor) and isinstance(call.mask, Tensor) and torch.equal(last.mask, call.mask):
+        if _alike(call.mask, last.mask):
             call.mask = last.mask
-        pairs = zip(call.scoring.bias, last.scoring.bias, strict=False)
-        if call.scoring.bias and all(torch.equal(*pair) for pair in pairs):
-            call.scoring = replace(call.scoring, bias=last.scoring.bias[: len(call.scoring.bias)])
+        bias, before = call.scoring.bias, last.scoring.bias
+        if bias and len(bias) == len(before) and all(map(_alike, bias, before)):
+            call.scoring = replace(call.scoring, bias=before)
+
+    def _refuse_windows(self, call: Call, place: Place) -> None:
+        """Windows that stand where heads would: together they have as many queries as there are positions."""
+        batch, heads, queries, _ = call.shape
+        if heads == 1 or heads in self.heads_of(place):
+            return
+        for sentences, size in positions(place.frame):
+            if queries < size and size % queries == 0 and batch * heads * queries == sentences * size:
+                what = f"attends within windows of {queries} of its {size} positions, which are no whole map"
+                call.refused = f"{call.name or 'the model'} {what}"
 
     def _refuse_pieces(self, call: Call, place: Place) -> None:
         """Several calls for parts of what one module was given are pieces of one attention, and no map of it."""
         last, self._last = self._last, (place, call)
-        if last is None:
+        if last is None or last[1].passed != call.passed:
             return
         frames = ((place.frame, last[0].frame), (place.above and place.above[1], last[0].above and last[0].above[1]))
         same = next((one for one, other in frames if one is other and one is not None), None)
         if same is None or (same is not place.frame and place.module is not last[0].module):
             return
-        whole = positions(same)
-        if whole and call.shape[2] not in whole:
+        whole, (batch, _, queries, _) = positions(same), call.shape
+        if whole and not any(queries in sizes and batch * queries >= prod(sizes) for sizes in whole):
             for one in (call, last[1]):
                 one.refused = f"{one.name or 'the model'} computes attention in pieces, which are no whole map"
 
@@ -150,6 +187,14 @@ class Watched:
             raise AttnvizError(f"At {site} ({call.name}) {what}.")
         with torch.autocast(own.device.type, enabled=False), torch.device(own.device):
             return Tap(edits, keep=False).weights(**call.computed_from(), site=site)
+
+
+def _alike(one: object, other: object) -> bool:
+    """Whether two tensors are the same numbers in the same form."""
+    if not (isinstance(one, Tensor) and isinstance(other, Tensor)):
+        return False
+    form = [(each.shape, each.dtype, each.device) for each in (one, other)]
+    return form[0] == form[1] and torch.equal(one, other)
 
 
 def touches_weights(edits: Edits, site: Site) -> bool:

@@ -3,6 +3,7 @@
 Stateless and of one thread: no module is changed, and no hook is needed on the parts of a model.
 """
 
+import inspect
 import os
 import re
 import sys
@@ -35,6 +36,7 @@ class Place:
         name: of the module, "" for the model itself.
         module: the innermost one of the model that is at work; parts of torch, such as nn.Softmax, do not count.
         frame: of its forward.
+        call: the innermost frame of its own `forward`: another one in each call.
         above: the module that called it and the frame of its forward; None if nothing of the model did.
         in_pass: whether the model's own forward is at work.
         in_checkpoint: whether a checkpoint runs it.
@@ -46,6 +48,7 @@ class Place:
     above: tuple[nn.Module, FrameType] | None
     in_pass: bool
     in_checkpoint: bool
+    call: FrameType
 
     @property
     def said_heads(self) -> set[int]:
@@ -65,10 +68,12 @@ def inputs(frame: FrameType) -> tuple[Tensor, ...]:
     return tuple(found[name] for name in names if isinstance(found.get(name), Tensor))
 
 
-def positions(frame: FrameType) -> tuple[int, ...]:
-    """The sizes among which the number of positions is that a module was given; none if its inputs do not say it."""
-    found = (one for one in inputs(frame) if one.dim() == (3 if one.is_floating_point() else 2))
-    return next((tuple(one.shape[:2]) for one in found), ())
+def positions(frame: FrameType) -> tuple[tuple[int, int], ...]:
+    """Sentences and positions, in either order, of each text that a module was given."""
+    given = inputs(frame)
+    texts = [one for one in given if one.dim() == 3 and one.is_floating_point()]
+    texts = texts or [one for one in given if one.dim() == 2 and not one.is_floating_point()]
+    return tuple(tuple(one.shape[:2]) for one in texts)
 
 
 class Places:
@@ -81,17 +86,31 @@ class Places:
 
     def now(self) -> Place | None:
         """Where the call is made that is at work now; None outside the model."""
-        frame, found, above, in_pass, in_checkpoint = sys._getframe(2), None, None, False, False
+        frame, found, above, in_pass, in_checkpoint, call = sys._getframe(2), None, None, False, False, None
         while frame is not None:
             owner = self._owner(frame)
             if owner is not None and (found is None or (owner[1] is found[1] and above is None)):
                 found = (*owner, frame)
+                call = frame if call is None and frame.f_code.co_name == "forward" else call
             elif owner is not None and above is None:
                 above = owner[1], frame
             in_pass = in_pass or (owner is not None and owner[1] is self.model)
             in_checkpoint = in_checkpoint or frame.f_code.co_filename.endswith(CHECKPOINT)
             frame = frame.f_back
-        return found and Place(*found, above, in_pass, in_checkpoint)
+        return found and Place(*found, above, in_pass, in_checkpoint, call or found[2])
+
+    def is_given(self, tensor: Tensor) -> bool:
+        """Whether a tensor is an argument of a method of a module that is at work, or stands in one of them."""
+        frame = sys._getframe(1)
+        while frame is not None:
+            code, values = frame.f_code, frame.f_locals
+            if code.co_argcount and isinstance(values.get(code.co_varnames[0]), nn.Module):
+                more = sum(bool(code.co_flags & flag) for flag in (inspect.CO_VARARGS, inspect.CO_VARKEYWORDS))
+                names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount + more]
+                if any(_holds(values.get(name), tensor) for name in names):
+                    return True
+            frame = frame.f_back
+        return False
 
     def _owner(self, frame: FrameType) -> tuple[str, nn.Module] | None:
         """The module of the model that is the first argument of a frame's function."""
@@ -99,6 +118,15 @@ class Places:
         if not code.co_argcount or code.co_filename in SKIPPED:
             return None
         return self._names.get(id(frame.f_locals.get(code.co_varnames[0])))
+
+
+def _holds(value: object, tensor: Tensor) -> bool:
+    """Whether a value is a tensor, or a list or mapping that has it."""
+    if isinstance(value, list | tuple):
+        return any(_holds(one, tensor) for one in value)
+    if isinstance(value, Mapping):
+        return any(_holds(one, tensor) for one in value.values())
+    return value is tensor
 
 
 def _calls_attention(module: nn.Module) -> bool:
@@ -122,10 +150,14 @@ class Sites:
         self._read: dict[str, int] = {}
         self.passed = -1
 
-    def begin(self) -> None:
-        """A forward pass of the model begins."""
-        self.passed += 1
+    def begin(self, *, in_loop: bool = False) -> None:
+        """A forward pass of the model begins; in a loop of its own code another one has gone before it."""
+        self.passed = max(self.passed, 0 if in_loop else -1) + 1
         self._calls.clear()
+
+    def first(self, place: Place) -> Site | None:
+        """The first site of a module that was called before in this pass of the model."""
+        return self._known.get((place.name, 0)) if place.in_pass and self._calls[place.name] else None
 
     def site(self, place: Place, kind: str, heads: int) -> tuple[Site, str, int | None, int]:
         """The site of a call that is made now; `kind` counts where it is made for the first time.
@@ -158,15 +190,17 @@ class Sites:
 
 
 def kind(place: Place, is_causal: bool, same: bool | None = None) -> str:
-    """The kind of an attention call: its module's name says it, else its inputs and its mask.
+    """The kind of an attention call: by the texts that queries and keys come from, then its module's name and its mask.
 
     Args:
         is_causal: whether no query may attend to a later key.
-        same: whether queries and keys come from the same tensor; None if not known.
+        same: whether queries and keys come from one text; None if not known: then the name tells, and last lengths.
     """
     parts = place.name.lower().split(".")
-    to_itself = any("self" in part for part in parts)
-    if not to_itself and (any(part.startswith(CROSS) for part in parts) or _has_two_texts(place, same)):
+    if same is None:
+        is_named = any(part.startswith(CROSS) for part in parts)
+        same = any("self" in part for part in parts) or not (is_named or _has_two_texts(place))
+    if not same:
         return "cross"
     for said in ("decoder", "encoder"):
         if any(part.endswith(said) for part in parts):
@@ -174,13 +208,11 @@ def kind(place: Place, is_causal: bool, same: bool | None = None) -> str:
     return "decoder" if is_causal else "encoder"
 
 
-def _has_two_texts(place: Place, same: bool | None) -> bool:
+def _has_two_texts(place: Place) -> bool:
     """Whether the forward got two inputs of other lengths; alike in all else, so that ALiBi is none of them.
 
     They may be cut into heads already: code that is written by hand often uses their names again.
     """
-    if same is not None:
-        return not same
     wide = [one.shape for one in inputs(place.frame) if one.dim() >= 3 and one.is_floating_point()]
     pairs = [(a, b) for a in wide for b in wide if len(a) == len(b) and a[0] == b[0] and a[-1] == b[-1]]
     for a, b in pairs:
