@@ -13,6 +13,9 @@ from attnviz.ui.streamlit_internals import is_host_allowed
 HEALTH = "/_stcore/health"
 """Answers to any name, as it tells nothing: a container and a proxy ask it by an address."""
 
+LOCAL = {"localhost", "127.0.0.1", "::1", "[::1]"}
+"""Names of this machine, by which nobody else reaches it."""
+
 DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 
 
@@ -33,6 +36,12 @@ class OwnHosts:
             await PlainTextResponse(why, 403)(scope, receive, send)
         else:
             await send({"type": "websocket.close", "code": 1008, "reason": why})
+
+
+def serves_others() -> bool:
+    """Whether people on other machines may reach the app: it answers to more than the names of this one."""
+    names = config.get_option("server.allowedHosts")
+    return not names or not LOCAL.issuperset(names)
 
 
 def refusal(headers: Headers) -> str:

@@ -21,7 +21,7 @@ def session_id() -> str:
 
 
 def is_host_allowed(host: str | None) -> bool:
-    """Whether a `Host` is in `server.allowedHosts`, as Streamlit compares them; it looks at those of websockets alone."""
+    """Whether a `Host` is in `server.allowedHosts`. Streamlit asks it of websockets alone."""
     return starlette_websocket.is_host_allowed(host)
 
 
