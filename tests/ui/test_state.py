@@ -22,7 +22,7 @@ from attnviz.ui.shared.changes import CHANGES
 from attnviz.ui.shared.edits import ADDED, OFF, TUNED, Added, Tuned
 from attnviz.ui.shared.examples import TEXT
 from attnviz.ui.shared.look import CELL, PINS, SITE, VIEW
-from attnviz.ui.shared.setting import PROBLEMS, State, read
+from attnviz.ui.shared.setting import OMITTED, PROBLEMS, State, read
 from attnviz.ui.steps.play import KNOBS
 from attnviz.views import PAIRS, SPECIAL, View
 from attnviz.walk import Knobs
@@ -231,3 +231,13 @@ def test_every_widget_with_a_value_belongs_to_a_setting():
     ]
 
     assert by_hand == []
+
+
+def test_a_link_says_how_many_of_its_settings_were_left_out_before_what_else_is_wrong_with_it():
+    link = {"nonsense": ["1"], OMITTED: ["1012"]}
+
+    first, second = read(link, settings.LINKED)[PROBLEMS]
+
+    assert first == "The page opens without the last 1,012 settings of its link, which has more than are read."
+    assert "nonsense" in second
+    assert "unknown link setting" in read({OMITTED: ["<b>"]}, settings.LINKED)[PROBLEMS][0]

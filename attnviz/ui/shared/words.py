@@ -277,6 +277,7 @@ IGNORED = 'The page opens without the link setting "{name}": {why}'
 COPY_A_LINK = " “Copy link” writes those that there are."
 SETTING_NAMES = {"layer": "site", "kind": "site", "head": "show", "heads_off": "off", "temperature": "tuned"}
 """What settings are called elsewhere, and in a link."""
+TOO_MANY_PARAMETERS = "The page opens without the last {count:,} settings of its link, which has more than are read."
 MORE_PROBLEMS = "And {count} more."
 UNREADABLE = "'{text}' cannot be read; it should look like {like}."
 NOT_ONE_OF, NOT_WHOLE = "'{text}' is not one of {options}.", "'{text}' is not a whole number from {least} to {most}."
