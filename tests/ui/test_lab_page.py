@@ -4,6 +4,7 @@ import io
 import re
 
 import pyarrow as pa
+import pytest
 import torch
 from own_models import WORDS, Writer, tokenize
 from test_opened_files import texts_of
@@ -424,3 +425,20 @@ def test_a_mask_of_cells_is_those_cells_and_blocks_nothing_beyond_them():
     assert torch.equal(mask.grid(3, 5, rows=slice(1, 3)), cells[1:])
     assert torch.equal(mask.shifted(1).grid(2, 5), cells[1:])
     assert torch.equal(from_json(mask.to_json()).grid(3, 5), cells)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_predicted_token_without_a_text_is_explained_beside_it(known, monkeypatch):
+    """A text that looks like one, "#5", is none."""
+    monkeypatch.setattr(api, "OFFERED", {})
+    texts = {"words": ["#5", "#6", "#7", "#0", "#1", "#2", "#3", "#4"]} if known else {}
+    name = api.offer(attnviz.wrap(Writer().eval(), tokenize, "the cat sat on", **texts))
+
+    app = opened(heads_page, model=name)
+
+    assert re.search("“#[0-9]”", html(app))
+    said = re.search(
+        "“#([0-9])” is the token with id ([0-9]): the model&#x27;s tokenizer has no text for it.", html(app)
+    )
+    assert bool(said) is not known
+    assert known or said[1] == said[2]

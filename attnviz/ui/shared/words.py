@@ -106,6 +106,7 @@ NO_MODEL = (
     "path of a folder that save_pretrained has written."
 )
 HUB_IN_LINK = "{why}; a model of Hugging Face, or in a folder, stands in a link as model={hub}&hf={name}."
+NAMELESS = "“{token}” is the token with id {id:,}: the model's tokenizer has no text for it."
 NO_FOLDER = "{name} does not open as a folder of this server. Choose a model of Hugging Face by its name, such as gpt2."
 NO_HUB = "this server has no such setting."
 ABOUT, NOT_LOADED, TRY_AGAIN = "About", "not in memory: a run loads it again", "Try again"
