@@ -428,13 +428,14 @@ def test_a_mask_of_cells_is_those_cells_and_blocks_nothing_beyond_them():
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_a_predicted_token_without_a_text_is_explained_beside_it(known, monkeypatch):
+@pytest.mark.parametrize("page", [heads_page, masks_page])
+def test_a_predicted_token_without_a_text_is_explained_beside_it(page, known, monkeypatch):
     """A text that looks like one, "#5", is none."""
     monkeypatch.setattr(api, "OFFERED", {})
     texts = {"words": ["#5", "#6", "#7", "#0", "#1", "#2", "#3", "#4"]} if known else {}
     name = api.offer(attnviz.wrap(Writer().eval(), tokenize, "the cat sat on", **texts))
 
-    app = opened(heads_page, model=name)
+    app = opened(page, model=name)
 
     assert re.search("“#[0-9]”", html(app))
     said = re.search(

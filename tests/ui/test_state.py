@@ -251,7 +251,7 @@ def test_a_link_says_how_many_of_its_settings_were_left_out_before_what_else_is_
         ("gpt2", "hf=gpt2"),
         ("google-bert/bert-base-uncased", "hf=google-bert/bert-base-uncased"),
         ("./my model", "hf=./my%20model"),
-        ("/work/a&b", "hf=/work/a%26b"),
+        ("/models/a&b", "hf=/models/a%26b"),
     ],
 )
 def test_a_model_of_hugging_face_or_a_folder_in_a_link_is_refused_with_the_form_that_works(model, form, monkeypatch):

@@ -82,6 +82,13 @@ def line(at: Look, position: int | None = None) -> None:
         st.html(f'<div class="{css}" role="status">{made}</div>')
 
 
+def nameless(at: Look) -> None:
+    """What the predicted token stands for where bars show it, if it has no text."""
+    found = said(at.record, at.position, at.sentence)
+    if found is not None and (made := _nameless(at.record, found.text)):
+        st.html(f'<div class="says small" role="status">{made}</div>')
+
+
 def _nameless(record: Record, made: str) -> str:
     """What "#48" stands for in a line: a token of the vocabulary without a text."""
     vocabulary = () if record.prediction is None else record.prediction.vocabulary
