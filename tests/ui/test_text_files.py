@@ -106,11 +106,11 @@ def test_of_a_long_text_without_blanks_the_box_shows_the_beginning_too(text):
 
 def test_a_text_of_more_words_than_any_model_reads_is_refused_before_its_tokens_are_counted(monkeypatch):
     """And no other model is asked: each would count them."""
-    counted = []
+    app, counted = page(), []
     for tokenizer in (Words, Vocabulary):
         monkeypatch.setattr(tokenizer, "encode", lambda *_: counted.append(1) or ())
 
-    app = drop(page(), ("long.txt", b"the cat " * 100_000))
+    app = drop(app, ("long.txt", b"the cat " * 100_000))
 
     assert "Line 1 has at least 200,000 tokens; &#x27;story&#x27; reads up to 64." in html(app)
     assert not counted
