@@ -146,8 +146,20 @@ def test_every_picture_is_drawn_of_weights_alone():
         ({}, "give weights, or query and key"),
         ({"query": np.ones((2, 2))}, "give weights, or query and key"),
         ({"weights": np.ones(3)}, r"shape \(3,\)"),
-        ({"weights": "abc"}, "no array of numbers"),
-        ({"weights": [np.ones((2, 2)), np.array(["a"])]}, "no array of numbers"),
+        ({"weights": "abc"}, "booleans or real numbers"),
+        ({"weights": [np.ones((2, 2)), np.array(["a"])]}, "booleans or real numbers"),
+        ({"weights": [[1, 2], [3]]}, "different lengths"),
+        ({"weights": np.eye(2) * 1j}, "given complex128. Give the real part, or the absolute values"),
+        ({"weights": torch.eye(2) * 1j}, "given torch.complex64. Give the real part"),
+        ({"query": np.ones((3, 4)) * 1j, "key": np.ones((2, 4))}, "given complex128"),
+        (
+            {"weights": np.eye(2, dtype=bool)},
+            "given booleans, as of a mask: 'attnviz check' reads it",
+        ),
+        ({"query": np.ones((3, 4), bool), "key": np.ones((2, 4))}, "must hold numbers; given booleans"),
+        ({"weights": np.ones((2, 2), "M8[s]")}, "booleans or real numbers"),
+        ({"weights": np.ones((2, 2), [("a", "f4")])}, "booleans or real numbers"),
+        ({"weights": np.ones((1001, 1, 1, 1, 1))}, "1,001 layers of weights; at most 1,000 are read"),
         ({"weights": -np.ones((2, 2))}, "hold -1"),
         (
             {"weights": np.ones((2, 2)), "tokens": ["a", "b", "c"]},
@@ -342,3 +354,42 @@ def test_a_file_that_is_a_pickle_is_refused_with_what_to_do(command, tmp_path, m
 
     assert main([command, "list.pt"]) == 2
     assert "numpy.savez(file, *layers) writes what is read" in capsys.readouterr().err
+
+
+EYE = np.eye(3)
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", ">f4", ">f8", "g", "u1", "u2", "u4", "u8", "i1", "i4", ">i8"])
+def test_weights_of_any_kind_of_number_are_read(dtype, tmp_path):
+    """Of any width, sign and order of bytes."""
+    np.save(tmp_path / "a.npy", EYE.astype(dtype))
+
+    torch.testing.assert_close(weights_of(attnviz.read(tmp_path / "a.npy")), torch.eye(3)[None, None, None])
+
+
+@pytest.mark.parametrize(
+    "content", ["true,false\nfalse,true", "[[true, false], [false, true]]", "True False\nFalse True"]
+)
+def test_booleans_in_a_text_are_a_mask(content, tmp_path, monkeypatch, capsys):
+    """As in any file of arrays: no weights, and where a mask is read."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.txt").write_text(content)
+    np.savez("a.npz", x=EYE.astype(bool))
+    np.savez("named.npz", attn=EYE.astype(bool))
+    np.savez("mask.npz", mask=EYE)
+    save_file({"x": torch.eye(3).bool()}, "a.safetensors")
+
+    for name in ("a.txt", "a.npz", "named.npz", "mask.npz", "a.safetensors"):
+        with pytest.raises(InputError, match=r"a mask.* no weights: 'attnviz check' reads it"):
+            attnviz.read(tmp_path / name)
+        assert main(["head", "0 1", "--model", name]) == 2
+        assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_the_output_of_weights_alone_is_nothing_and_with_values_theirs():
+    weights, value = softmax(2, 3, Q, K), torch.randn(2, 3, K, D)
+
+    alone, both = attnviz.from_arrays(weights), attnviz.from_arrays(weights, value=value)
+
+    assert torch.equal(alone.output, torch.zeros(2, Q, 3))
+    torch.testing.assert_close(both.output, (weights @ value).transpose(1, 2).flatten(2), rtol=1e-5, atol=1e-6)

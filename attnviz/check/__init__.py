@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from attnviz.check.arrays import real_tensor
 from attnviz.check.findings import AXES, CHECKS, MOST, NOT_SURE, SEVERITIES, Finding, Laid, Report
 from attnviz.check.intent import MEANT, Intent
 from attnviz.check.kinds import CONVENTIONS, KINDS, floats_if_many, kind_of
@@ -25,7 +26,7 @@ from attnviz.check.masks import check_mask
 from attnviz.check.scores import check_scores
 from attnviz.check.shapes import check_axes, is_batch_of_padding, lay, scores_shape
 from attnviz.check.weights import check_weights
-from attnviz.core.errors import InputError, quoted
+from attnviz.core.errors import InputError
 from attnviz.core.masks import Mask
 from attnviz.core.stack import Stack
 
@@ -92,24 +93,12 @@ def _numbers(array: Tensor | np.ndarray) -> Tensor:
     """As a tensor of booleans, whole numbers or floats."""
     if hasattr(array, "mask_mod"):  # a BlockMask of FlexAttention
         array = _cells(array)
-    if not isinstance(array, Tensor):
-        try:
-            plain = np.asarray(array)
-        except ValueError:
-            raise InputError("The array has rows of different lengths; make them equally long.") from None
-        if plain.dtype.kind not in "biuf":
-            raise InputError(f"The array holds {quoted(str(plain.dtype))}; it must hold booleans or real numbers.")
-        if plain.dtype.kind in "uf" and plain.dtype.itemsize > 1:
-            plain = plain.astype(np.float64 if plain.dtype.kind == "u" or plain.dtype.itemsize > 8 else plain.dtype)
-        array = torch.from_numpy(np.require(plain, plain.dtype.newbyteorder("="), ["C", "W"]))
-    packed = "float4" in str(array.dtype)  # two numbers in a byte, which PyTorch stores and does not read
-    if array.is_complex() or array.is_sparse or array.is_quantized or packed:
-        raise InputError(f"The array holds {array.dtype}; it must be dense and hold booleans or real numbers.")
+    array = real_tensor(array)
     if array.numel() > MOST_CELLS:
         raise InputError(
             f"The array has {array.numel():,} cells; at most {MOST_CELLS:,} are checked. Check a part of it."
         )
-    return array.detach().cpu()
+    return array
 
 
 def _cells(mask: Any) -> Tensor:

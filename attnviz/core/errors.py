@@ -35,10 +35,10 @@ class TooLong(InputError):
         longest: how many tokens the model reads.
     """
 
-    def __init__(self, lengths: Sequence[int], longest: int, reads: str):
+    def __init__(self, lengths: Sequence[int], longest: int, reads: str, *, at_least: bool = False):
         at, length = next((i, length) for i, length in enumerate(lengths, 1) if length > longest)
         self.longest = longest
-        super().__init__(f"Line {at} has {length:,} tokens; {reads}")
+        super().__init__(f"Line {at} has {'at least ' if at_least else ''}{length:,} tokens; {reads}")
 
 
 class Canceled(InputError):

@@ -2,6 +2,7 @@
 
 import codecs
 import io
+import unicodedata
 from collections.abc import Mapping
 
 import numpy as np
@@ -11,8 +12,13 @@ import pyarrow.compute as pc
 
 from attnviz.export.spec import clean
 
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""A cell of text that begins so is a formula to a spreadsheet; it gets a ' in front."""
+FORMULA = frozenset("=+-@\N{MINUS SIGN}")
+"""Signs with which a formula begins; spreadsheets also take them in full width, and after blanks."""
+
+BLANK = ("Zs", "Zl", "Zp", "Cf", "Cc")
+"""Categories of characters that draw nothing."""
+
+BREAKS = ("\t", "\r", "\n")
 
 TEXT = pa.large_string()
 """A column of cells, of more than 2 GB together if it must be."""
@@ -70,11 +76,17 @@ def _cells(column: pd.Series) -> pa.LargeStringArray:
 
 
 def _cell(value: object) -> str:
-    """A value as CSV; a text that begins like a formula is told from one."""
+    """A value as CSV; a text that a spreadsheet could run as a formula gets a ' in front."""
     if _is_missing(value):
         return ""
     text = clean(value) if isinstance(value, str) else str(value)
-    return _quoted(f"'{text}" if isinstance(value, str) and text.startswith(FORMULA) else text)
+    return _quoted(f"'{text}" if isinstance(value, str) and is_formula(text) else text)
+
+
+def is_formula(text: str) -> bool:
+    """Whether a spreadsheet could take a text for a formula, or break its cell in two."""
+    first = next((one for one in text if unicodedata.category(one) not in BLANK and not one.isspace()), "")
+    return text.startswith(BREAKS) or unicodedata.normalize("NFKC", first) in FORMULA
 
 
 def _quoted(text: str) -> str:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from attnviz.check import MOST_CELLS, check, reading
+from attnviz.check.arrays import real_tensor
 from attnviz.core import conventions
 from attnviz.core.edits import KINDS, Edits, Site
 from attnviz.core.errors import InputError, quoted
@@ -20,6 +21,9 @@ from attnviz.core.tap import Tap
 from attnviz.core.tokens import Sentence, Token
 from attnviz.files import outputs, pieces
 
+MOST_LAYERS = 1000
+"""As many as a `Site` names."""
+
 SAME = 1e-4
 """How far given weights may be from those that given queries and keys make."""
 
@@ -29,6 +33,8 @@ READ = {
     "zero-is-masked": conventions.from_zero_is_masked,
     "additive": conventions.from_additive,
 }
+CHECKED = "'attnviz check' reads it, and in the app the page Masks, under Check"
+
 TEXTS = ("tokens", "keys")
 LENS = re.compile(r"blocks\.(\d+)\.attn\.hook_(pattern|q|k|v)")
 """What TransformerLens calls the weights (B, H, Q, K), and the queries, keys and values (B, n, H, d), in its cache."""
@@ -89,6 +95,8 @@ def from_arrays(
     count = len(next(iter(layers.values())))
     if wrong := [f"{len(found)} of {what}" for what, found in layers.items() if len(found) != count]:
         raise InputError(f"There are {count} layers of {next(iter(layers))} and {', '.join(wrong)}.")
+    if count > MOST_LAYERS:
+        raise InputError(f"There are {count:,} layers of {next(iter(layers))}; at most {MOST_LAYERS:,} are read.")
     masks = _masks(mask, convention, count)
     steps, notes = [], []
     for layer in range(count):
@@ -154,9 +162,11 @@ def _weights(given: reading.Given, *, one_text: bool) -> tuple[list[Any], list[s
     weights = {one: array for one, array in chosen.items() if reading.kind_by_name(one) in (None, "weights")}
     if not weights:
         kind = reading.kind_by_name(next(iter(chosen)))
-        raise InputError(f"{name} holds {kind}, no weights: 'attnviz check' reads it.")
+        raise InputError(f"{name} holds {'a mask' if kind == 'mask' else kind}, no weights: {CHECKED}.")
     if len(weights) > 1 and not reading.are_layers(weights):
         raise InputError(f"Which array of {name} is meant? It has {', '.join(map(quoted, weights))}; give one alone.")
+    if any(str(array.dtype) in ("bool", "torch.bool") for array in weights.values()):
+        raise InputError(f"{name} holds booleans, as a mask does, and no weights: {CHECKED}.")
     layers, notes = list(weights.values()), [f"{quoted(one)} is not read." for one in chosen.keys() - weights]
     if len(layers) == 1 and layers[0].ndim == 4 and len(layers[0]) > 1 and one_text:
         notes.append(f"{tuple(layers[0].shape)} is read as (layers, H, Q, K) of one text.")
@@ -199,11 +209,17 @@ def _is_layers(array: Any) -> bool:
 
 
 def _tensor(array: Any, what: str) -> Tensor:
-    try:
-        tensor = array.detach().cpu() if isinstance(array, Tensor) else torch.from_numpy(np.array(array))
-    except (TypeError, ValueError):
-        raise InputError(f"The {what} are no array of numbers; given: {type(array).__name__}.") from None
-    return tensor if tensor.dtype is torch.bool else tensor.float()
+    """An array with float32 for its numbers.
+
+    Raises:
+        InputError: if it holds anything but numbers, or booleans in the place of weights, queries, keys or values.
+    """
+    tensor = real_tensor(array, what)
+    if tensor.dtype is not torch.bool:
+        return tensor.float()
+    if what != "mask":
+        raise InputError(f"The {what} must hold numbers; given booleans, as of a mask: {CHECKED}.")
+    return tensor
 
 
 def _four(tensor: Tensor, what: str) -> Tensor:
@@ -290,19 +306,25 @@ def _record(
     cross = steps[0].site.kind == "cross"
     looks = _sentences(tokens, batch, queries, "tokens", "queries")
     seen = _sentences(keys, batch, length, "keys", "keys") if cross else looks
-    heads = [[steps[-1].output(head, sentence=b) for head in range(steps[-1].num_heads)] for b in range(batch)]
-    output = torch.stack([torch.cat(one, -1) for one in heads])
     return Record(
         seen if cross else looks,
         name,
         "your own",
         Edits(),
         steps,
-        output,
+        _output(steps[-1]),
         looks if cross else (),
         read_only=any(step.weights_only for step in steps),
         findings=tuple(dict.fromkeys(notes)),
     )
+
+
+def _output(step: Step) -> Tensor:
+    """The outputs of all heads, (B, Q, H·d_v)."""
+    batch, heads, queries, _ = step.shape
+    if not bool(step.value.any()):
+        return step.value.new_zeros(batch, queries, heads * step.value.shape[-1])
+    return torch.stack([torch.cat([step.output(h, sentence=b) for h in range(heads)], -1) for b in range(batch)])
 
 
 def _sentences(words: Sequence[Any] | None, batch: int, length: int, what: str, where: str) -> tuple[Sentence, ...]:

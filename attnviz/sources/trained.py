@@ -24,6 +24,9 @@ from attnviz.tokenizers import vocabulary
 from attnviz.tokenizers.base import EOS, PAD, SOS, SPECIAL
 from attnviz.tokenizers.vocabulary import Vocabulary
 
+MANY_WORDS = 10_000
+"""Words of a text whose tokens are not counted: no model here reads as many, and each word is at least one."""
+
 
 @dataclass(frozen=True)
 class Trained(Source):
@@ -94,10 +97,14 @@ class Trained(Source):
 
     def tokenize(self, texts: list[str]) -> tuple[Sentence, ...]:
         """An encoder reads the words and <eos>; a decoder alone reads <sos> and the words."""
+        longest, words = self._model.config.longest, [len(text.split()) for text in texts]
+        reads = f"'{self.model}' reads up to {longest}. Shorten it, or split its lines."
+        if max(words, default=0) > MANY_WORDS:
+            raise TooLong(words, longest, reads, at_least=True)
         sentences = tokenizers.batch(self._reads, texts, sos=not self.writes, eos=self.writes)
-        longest, lengths = self._model.config.longest, [sentence.length for sentence in sentences]
+        lengths = [sentence.length for sentence in sentences]
         if max(lengths, default=0) > longest:
-            raise TooLong(lengths, longest, f"'{self.model}' reads up to {longest}. Shorten it, or split its lines.")
+            raise TooLong(lengths, longest, reads)
         return sentences
 
     def tokenize_targets(self, texts: list[str]) -> tuple[Sentence, ...]:

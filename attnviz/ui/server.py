@@ -20,6 +20,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from attnviz.core.errors import AttnvizError
 from attnviz.ui import launch
+from attnviz.ui.hosts import OwnHosts
+from attnviz.ui.long_links import LongLinks
 from attnviz.ui.shared.pages import TITLES
 from attnviz.ui.shared.text import SCRIPTS
 
@@ -97,7 +99,7 @@ class NotHere:
         await (Response(status_code=300) if is_probe else self.app)(scope, receive, send)
 
 
-middleware = [Middleware(Headers), Middleware(NotHere)]
+middleware = [Middleware(Headers), Middleware(OwnHosts), Middleware(LongLinks), Middleware(NotHere)]
 routes = [Route(path, cell_values) for path in ("/cells/{name}", "/{behind:path}/cells/{name}")]
 
 

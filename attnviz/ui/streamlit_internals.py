@@ -11,12 +11,18 @@ from streamlit.runtime import Runtime
 from streamlit.runtime.scriptrunner import add_script_run_ctx, get_script_run_ctx
 from streamlit.runtime.state import get_session_state
 from streamlit.web import bootstrap
+from streamlit.web.server.starlette import starlette_websocket
 
 
 def session_id() -> str:
     """Name of this session at the server: runs that several sessions share know by it who waits. Empty in a test."""
     context = get_script_run_ctx()
     return context.session_id if context else ""
+
+
+def is_host_allowed(host: str | None) -> bool:
+    """Whether a `Host` is in `server.allowedHosts`. Streamlit asks it of websockets alone."""
+    return starlette_websocket.is_host_allowed(host)
 
 
 def is_connected(session: str) -> bool:

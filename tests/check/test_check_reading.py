@@ -128,6 +128,34 @@ def test_printed_weights_pass_the_check_of_row_sums():
     assert check(only(halved), rounding=halved.rounding).rules("error") == {"row-sum"}
 
 
+CELLS = st.sampled_from([*"0 1 -1 +2 .5 1. 0.25 1e-05 nan -inf 1234567890123456 123456789012345 007".split()])
+SIGNS = st.sampled_from([",", ";", "\t", " ", " , ", ",\t", "  "])
+
+
+@given(st.data())
+def test_each_cell_of_csv_is_read_for_itself(data):
+    """Whatever stands between: whole numbers stay whole, up to 15 digits, and quotes change nothing."""
+    width = data.draw(st.integers(1, 3))
+    rows = data.draw(st.lists(st.lists(CELLS, min_size=width, max_size=width), min_size=1, max_size=4))
+    text = "\n".join(data.draw(SIGNS).join(row) for row in rows)
+    quoted = "\n".join(",".join(f'"{cell}"' for cell in row) for row in rows)
+
+    expected = np.array(
+        [[int(one) if one.lstrip("+-").isdigit() and len(one) < 16 else float(one) for one in row] for row in rows]
+    )
+    for one in (text, quoted):
+        read = only(reading.read_text(one))
+        assert read.dtype == expected.dtype
+        np.testing.assert_array_equal(read, expected)
+
+
+def test_an_empty_cell_is_no_cell_left_out():
+    """Columns would move by one."""
+    for text in ("0,1\n1,,0", "0 ; 1\n1 ;\t; 0", ", 1\n0, 1"):
+        with pytest.raises(InputError, match="holds nothing in row"):
+            reading.read_text(text)
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import zipfile
 from types import SimpleNamespace
 
@@ -18,6 +19,7 @@ from attnviz.core.edits import Site
 from attnviz.core.errors import InputError
 from attnviz.export import FORMATS, PRESETS, data, filename, render
 
+FORMULA = re.compile(r"[\t\r\n]|[\s\u200b\ufeff]*[-=+@\uff1d\uff0b\uff0d\uff20]")
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=8)
 
 
@@ -58,8 +60,39 @@ def test_csv_keeps_every_text_that_is_no_formula(tokens):
     found = pd.read_csv(io.BytesIO(data.csv(table)), keep_default_na=False, dtype={"token": object})
 
     for token, cell in zip(tokens, found["token"], strict=True):
-        assert not cell.startswith(("=", "+", "-", "@", "\t", "\r"))
+        assert not FORMULA.match(cell)
         assert cell.removeprefix("'") == data.clean(token).removeprefix("'")
+
+
+BEFORE = [
+    "",
+    " ",
+    "\n",
+    "\r\n",
+    "\t",
+    "\xa0",
+    "\u3000",
+    "\u200b",
+    "\ufeff",
+    "\u2060",
+    "\xad",
+    "\u202e",
+    "\u2028",
+    " \u200b\n",
+]
+
+
+@pytest.mark.parametrize("before", BEFORE)
+@pytest.mark.parametrize("sign", "=+-@＝＋－＠﹢﹣−")
+def test_a_formula_after_blanks_or_in_full_width_is_told_from_one(before, sign):
+    """Spreadsheets trim what draws nothing, and read signs of full width as those of ASCII."""
+    table = pd.DataFrame({"token": [f"{before}{sign}1+1", f"a{before}{sign}1", f"{before}a"], "n": [1, 2, 3]})
+
+    found = pd.read_csv(io.BytesIO(data.csv(table)), keep_default_na=False, dtype={"token": object})["token"]
+
+    assert found[0] == data.clean(f"'{before}{sign}1+1")
+    assert found[1] == data.clean(f"a{before}{sign}1")
+    assert found[2] == data.clean(f"{chr(39) * before.startswith(tuple(data.BREAKS))}{before}a")
 
 
 def test_csv_of_hostile_text_holds_no_formula(hostile):

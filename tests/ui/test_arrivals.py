@@ -11,12 +11,13 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "sources" / "huggingface"))
 
 import fake_hub
 from huggingface_hub import constants
+from streamlit import config
 
 from attnviz.core import jobs
-from attnviz.core.errors import AttnvizError
+from attnviz.core.errors import AttnvizError, quoted
 from attnviz.sources.huggingface import hub as hubs
 from attnviz.sources.huggingface import source as sources
-from attnviz.ui.shared import arrivals
+from attnviz.ui.shared import arrivals, words
 from attnviz.ui.shared.arrivals import Arrival, fetch, leave, wait_for
 
 NAME = "tiny/story"
@@ -277,3 +278,39 @@ def test_only_some_are_remembered(monkeypatch, tmp_path):
     wait_for(names[-1], "a")
 
     assert [name for name in names if arrivals.failed(name)] == names[-3:]
+
+
+@pytest.fixture
+def served(request):
+    """The app under some names."""
+    before = config.get_option("server.allowedHosts")
+    config.set_option("server.allowedHosts", request.param)
+    yield
+    config.set_option("server.allowedHosts", before)
+
+
+def refused_folders(tmp_path: Path, model: Path) -> set[str]:
+    """What is said of folders, files and what is not there, without the name."""
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "config.json").write_text("{")
+    (tmp_path / "file.bin").write_bytes(b"1")
+    there = [tmp_path / name for name in ("none", "empty", "broken", "file.bin", "none/none")]
+    others = "./tests ./none ~nobody/x ~root /root /etc/passwd ../none C:\\x a\\b /\0".split(" ")
+    names = [*map(str, there), *others, "/" + "x" * 5000]
+    return {str(settled(wait_for(name, "one")).error).replace(quoted(name), "") for name in names}
+
+
+@pytest.mark.parametrize("served", [["localhost", "attention.example.org"], []], indirect=True)
+def test_a_server_for_others_does_not_tell_which_folders_exist(served, tmp_path, model):
+    """One sentence for all that does not open; a model in a folder opens."""
+    assert refused_folders(tmp_path, model) == {words.NO_FOLDER.format(name="")}
+    assert settled(wait_for(str(model), "one")).stage == "here"
+
+
+@pytest.mark.parametrize("served", [["localhost", "127.0.0.1"]], indirect=True)
+def test_on_a_machine_of_ones_own_it_is_told_what_is_wrong_with_a_folder(served, tmp_path, model):
+    said = refused_folders(tmp_path, model)
+
+    assert len(said) > 2
+    assert not any("does not open as a folder of this server" in one for one in said)

@@ -4,13 +4,20 @@ import io
 import re
 
 import pyarrow as pa
+import pytest
+import torch
+from own_models import WORDS, Writer, tokenize
+from test_opened_files import texts_of
 from test_pages import button, captions, heads_page, html, masks_page, opened
 from test_pages_steps import drawn
 
+import attnviz
+from attnviz import api
 from attnviz.core.amounts import digits
-from attnviz.core.masks import Painted, Subsequent
+from attnviz.core.masks import Painted, Subsequent, from_json
 from attnviz.core.stack import Entry, Stack
 from attnviz.ui.masks import words
+from attnviz.ui.masks.built_in import BuiltIn
 from attnviz.ui.masks.presets import PRESETS
 from attnviz.ui.shared import mask as masking
 from attnviz.ui.shared import words as common
@@ -374,3 +381,65 @@ def test_rules_that_block_nothing_more_say_so():
     assert button(built_in, "Causal (hide the future) · already built in")
     assert "These rules block no cell here." in html(wide)
     assert "these rules" not in html(narrow).lower()
+
+
+class Masking(Writer):
+    """Hides the third key from all, by no rule that is known."""
+
+    def mask(self, ids):
+        cells = torch.ones(ids.shape[1], ids.shape[1], dtype=torch.bool)
+        cells[:, 2] = False
+        return cells
+
+
+def test_the_mask_of_a_model_of_ones_own_is_the_one_that_is_drawn(monkeypatch):
+    """And no rule is on that nobody chose; on it the tabs work, of this text alone."""
+    monkeypatch.setattr(api, "OFFERED", {})
+    source = attnviz.wrap(Masking().eval(), tokenize, "the cat sat on", words=WORDS)
+    name = api.offer(source)
+
+    app = opened(masks_page, model=name)
+
+    assert not app.exception
+    assert "Mask: the model" in texts_of(app)
+    assert "blocked by the model" in texts_of(app)
+    assert "may look at 3 of 4 tokens" in html(app)
+    assert "no key left" not in html(app)
+    assert "25.0%" in html(app)
+    assert "128k tokens" not in html(app)
+    assert "mask" not in app.query_params
+    for tab in ("Conventions", "Empty rows", "Leak test", "Check"):
+        app = opened(masks_page, model=name, tab=tab, checked="this mask")
+        assert not app.exception
+        assert "alert" not in html(app)
+
+
+def test_a_mask_of_cells_is_those_cells_and_blocks_nothing_beyond_them():
+    cells = torch.rand(3, 5) > 0.5
+    mask = BuiltIn(cells)
+
+    assert torch.equal(mask.grid(3, 5), cells)
+    assert torch.equal(mask.grid(5, 7)[:3, :5], cells)
+    assert mask.grid(5, 7)[3:].all()
+    assert mask.grid(5, 7)[:, 5:].all()
+    assert torch.equal(mask.grid(3, 5, rows=slice(1, 3)), cells[1:])
+    assert torch.equal(mask.shifted(1).grid(2, 5), cells[1:])
+    assert torch.equal(from_json(mask.to_json()).grid(3, 5), cells)
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("page", [heads_page, masks_page])
+def test_a_predicted_token_without_a_text_is_explained_beside_it(page, known, monkeypatch):
+    """A text that looks like one, "#5", is none."""
+    monkeypatch.setattr(api, "OFFERED", {})
+    texts = {"words": ["#5", "#6", "#7", "#0", "#1", "#2", "#3", "#4"]} if known else {}
+    name = api.offer(attnviz.wrap(Writer().eval(), tokenize, "the cat sat on", **texts))
+
+    app = opened(page, model=name)
+
+    assert re.search("“#[0-9]”", html(app))
+    said = re.search(
+        "“#([0-9])” is the token with id ([0-9]): the model&#x27;s tokenizer has no text for it.", html(app)
+    )
+    assert bool(said) is not known
+    assert known or said[1] == said[2]

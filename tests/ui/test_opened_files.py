@@ -2,6 +2,7 @@
 
 import gc
 import io
+import json
 import weakref
 import zipfile
 from dataclasses import replace
@@ -143,6 +144,45 @@ def test_a_file_of_many_tokens_opens():
 
     assert "alert" not in html(app)
     assert "5,000 queries by 1 key" in html(app)
+
+
+@pytest.mark.parametrize(
+    ("shape", "says"),
+    [
+        ((20_000, 1, 1), "has 20,000 heads in a layer; this page shows up to 512 of a file."),
+        ((1, 200_000), "has 200,000 keys; this page shows up to 32,768 of a file."),
+        ((200_000, 1), "has 200,000 queries; this page shows up to 32,768 of a file."),
+    ],
+)
+def test_a_file_of_more_than_a_page_shows_gets_one_sentence(shape, says):
+    """A page of it would take minutes."""
+    rows = np.full(shape, 1 / shape[-1]).round(7)
+
+    app = drop(page(), ("large.json", json.dumps(rows.tolist()).encode()))
+
+    assert says in html(app)
+    assert html(app).count('role="alert"') == 1
+    assert app.query_params["model"] == "story"
+
+
+def test_of_a_file_of_many_tokens_the_box_shows_the_beginning():
+    """All of it would be sent at each click."""
+    np.savez(file := io.BytesIO(), weights=np.full((2, 30_000), 1 / 30_000), tokens=["a", "b"], keys=["token"] * 30_000)
+    app = drop(page(), ("keys.npz", file.getvalue()))
+
+    assert "alert" not in html(app)
+    assert app.text_area(key="text begins").disabled
+    assert len(app.text_area(key="text begins").value) < 1100
+    assert not [one for one in app.button if one.label == "Replace"]
+
+
+@pytest.mark.parametrize("content", ["true,false\nfalse,true", "[[true, false]]"])
+def test_a_file_of_a_mask_is_sent_to_the_page_that_reads_it(content):
+    app = drop(page(), ("mask.csv", content.encode()))
+
+    assert "holds booleans, as a mask does, and no weights" in html(app)
+    assert "in the app the page Masks, under Check" in html(app)
+    assert app.query_params["model"] == "story"
 
 
 @pytest.mark.parametrize("name", ["heads", "overview", "steps", "compare", "atlas"])

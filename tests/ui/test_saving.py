@@ -1,12 +1,17 @@
 """A file that a button makes is there when the browser asks for it."""
 
 from types import SimpleNamespace
+from unittest.mock import Mock
 
+import pytest
 import streamlit as st
 from streamlit import runtime
 from streamlit.runtime.media_file_manager import MediaFileManager
 from streamlit.runtime.memory_media_file_storage import MemoryMediaFileStorage
+from test_opened_files import page
+from test_pages import html
 
+from attnviz.export import ExportError
 from attnviz.ui.shared import pictures
 
 
@@ -34,3 +39,24 @@ def test_a_file_stays_while_others_click_until_its_session_makes_another(monkeyp
         files.remove_orphaned_files()
 
     assert files.read_file(first) is None
+
+
+@pytest.mark.parametrize("button", ["PNG", "CSV", "Download everything"])
+def test_a_file_that_could_not_be_made_is_explained_in_its_menu_whichever_button_asked_for_it(button, monkeypatch):
+    """A worker that was killed twice, for one: the browser says no more than that it failed."""
+    made = {}
+    monkeypatch.setattr(st, "download_button", lambda label, **options: made.update({label: options["data"]}))
+    for name in ("attnviz.export.render", "attnviz.export.everything.everything"):
+        monkeypatch.setattr(name, Mock(side_effect=ExportError("The program that draws was killed twice (SIGKILL).")))
+    app = page()
+    app.session_state["take head"] = True
+    app.run()
+    assert "killed twice" not in html(app)
+
+    with pytest.raises(ExportError):
+        made[button]()
+    app.run()
+
+    assert html(app).count("The program that draws was killed twice (SIGKILL).") == 1
+    app.run()
+    assert "killed twice" not in html(app)

@@ -47,6 +47,7 @@ def test_what_is_used_of_streamlit_beyond_its_documented_interface_is_there():
     from streamlit.runtime.scriptrunner import ScriptRunContext
     from streamlit.runtime.state import SafeSessionState, SessionState
     from streamlit.web import bootstrap
+    from streamlit.web.server.starlette import starlette_websocket
 
     used = {
         ScriptRunContext: "session_id is_history_navigation page_script_hash fragment_ids_this_run uploaded_file_mgr",
@@ -54,6 +55,7 @@ def test_what_is_used_of_streamlit_beyond_its_documented_interface_is_there():
         MediaFileManager: "add",
         bootstrap: "load_config_options",
         config: "_main_script_path",
+        starlette_websocket: "is_host_allowed",
         runtime: "exists get_instance",
     }
     missing = [

@@ -2,6 +2,7 @@
 
 import ast
 from pathlib import Path
+from urllib.parse import parse_qs
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ from attnviz.ui.shared.changes import CHANGES
 from attnviz.ui.shared.edits import ADDED, OFF, TUNED, Added, Tuned
 from attnviz.ui.shared.examples import TEXT
 from attnviz.ui.shared.look import CELL, PINS, SITE, VIEW
-from attnviz.ui.shared.setting import PROBLEMS, State, read
+from attnviz.ui.shared.setting import OMITTED, PROBLEMS, State, read
 from attnviz.ui.steps.play import KNOBS
 from attnviz.views import PAIRS, SPECIAL, View
 from attnviz.walk import Knobs
@@ -231,3 +232,41 @@ def test_every_widget_with_a_value_belongs_to_a_setting():
     ]
 
     assert by_hand == []
+
+
+def test_a_link_says_how_many_of_its_settings_were_left_out_before_what_else_is_wrong_with_it():
+    link = {"nonsense": ["1"], OMITTED: ["1012"]}
+
+    first, second = read(link, settings.LINKED)[PROBLEMS]
+
+    assert first == "The page opens without the last 1,012 settings of its link, which has more than are read."
+    assert "nonsense" in second
+    assert "unknown link setting" in read({OMITTED: ["<b>"]}, settings.LINKED)[PROBLEMS][0]
+
+
+@pytest.mark.parametrize(
+    ("model", "form"),
+    [
+        ("huggingface:gpt2", "hf=gpt2"),
+        ("gpt2", "hf=gpt2"),
+        ("google-bert/bert-base-uncased", "hf=google-bert/bert-base-uncased"),
+        ("./my model", "hf=./my%20model"),
+        ("/models/a&b", "hf=/models/a%26b"),
+    ],
+)
+def test_a_model_of_hugging_face_or_a_folder_in_a_link_is_refused_with_the_form_that_works(model, form, monkeypatch):
+    monkeypatch.delenv("ATTNVIZ_MODELS", raising=False)
+
+    (problem,) = read({"model": [model]}, settings.LINKED)[PROBLEMS]
+
+    assert problem.endswith(f"stands in a link as model=huggingface&{form}.")
+    (value,) = parse_qs(form)["hf"]
+    assert read({"model": ["huggingface"], "hf": [value]}, settings.LINKED)[PROBLEMS] == ()
+
+
+def test_where_a_server_has_no_other_model_no_form_is_told(monkeypatch):
+    """It would be refused, too."""
+    monkeypatch.setenv("ATTNVIZ_MODELS", "gpt2")
+
+    assert "hf=" not in read({"model": ["other"]}, settings.LINKED)[PROBLEMS][0]
+    assert "hf=gpt2." in read({"model": ["gpt2"]}, settings.LINKED)[PROBLEMS][0]

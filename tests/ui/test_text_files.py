@@ -7,6 +7,8 @@ import pytest
 from test_opened_files import drop, page
 from test_pages import button, html
 
+from attnviz.tokenizers.vocabulary import Vocabulary
+from attnviz.tokenizers.words import Words
 from attnviz.ui.shared import examples, inputs, text_file
 from attnviz.ui.shared.state import _KEY
 
@@ -92,6 +94,27 @@ def test_of_a_long_text_the_box_shows_the_beginning(monkeypatch):
     assert app.text_area(key="text").value == ""
     app.text_area(key="text").set_value("a dog").run()
     assert "2 queries by 2 keys" in html(app)
+
+
+@pytest.mark.parametrize("text", ["a" * 30_000, "of " + "a" * 30_000, "猫" * 30_000])
+def test_of_a_long_text_without_blanks_the_box_shows_the_beginning_too(text):
+    app = page(model="constructed", text=text)
+
+    (box,) = app.text_area
+    assert box.value == f"{text[: inputs.BEGINNING]} …"
+
+
+def test_a_text_of_more_words_than_any_model_reads_is_refused_before_its_tokens_are_counted(monkeypatch):
+    """And no other model is asked: each would count them."""
+    app, counted = page(), []
+    for tokenizer in (Words, Vocabulary):
+        monkeypatch.setattr(tokenizer, "encode", lambda *_: counted.append(1) or ())
+
+    app = drop(app, ("long.txt", b"the cat " * 100_000))
+
+    assert "Line 1 has at least 200,000 tokens; &#x27;story&#x27; reads up to 64." in html(app)
+    assert not counted
+    assert not [one for one in app.button if one.label.startswith("Switch")]
 
 
 def test_many_lines_can_be_read_as_one_text():

@@ -4,8 +4,10 @@ import pytest
 from test_pages import button, heads_page, html, masks_page, opened, press_eye
 from test_pages_models import plainly_said
 
+import attnviz
 from attnviz import api
 from attnviz.core.edits import Edits, Site
+from attnviz.sources import saved
 from attnviz.ui import settings
 from attnviz.ui.shared import cache, look, pictures, state, welcome
 from attnviz.ui.shared.setting import PROBLEMS, read
@@ -226,3 +228,18 @@ def test_a_link_to_a_part_of_a_page_alone_opens_what_an_empty_one_does():
     chosen = opened(masks_page, model=api.DEFAULT, tab="Check")
 
     assert chosen.query_params == {"model": api.DEFAULT, "tab": "Check"}
+
+
+@pytest.mark.parametrize("link", [{}, {"text": "a dog"}, {"tab": "Check"}])
+def test_where_a_person_brought_a_model_an_address_without_one_opens_that(link, monkeypatch):
+    """The last one; without the claim of a first visit, which speaks of another."""
+    monkeypatch.setattr(api, "OFFERED", {})
+    for name in ("mine", "newer"):
+        api.offer(saved.Saved(name, attnviz.analyze("a dog ran", "story")))
+
+    app = opened(heads_page, model=None, **link)
+
+    assert app.selectbox(key="model").value == "newer"
+    assert app.query_params["model"] == "newer"
+    assert welcome.CLAIM not in html(app)
+    assert "alert" not in html(app)

@@ -26,6 +26,9 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
     shown = bar.shown
     if at.asked is None or at.before is not None:  # else the bars beside the map show the next word
         bar.predict()
+    else:
+        with bar.prediction:
+            says.nameless(at)
     is_wide = forms.is_wide(form, at, shown)
     with st.container(horizontal=True, gap="small"):
         left = st.container(width=344 if is_wide else 304, key="overview")

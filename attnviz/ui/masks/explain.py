@@ -10,6 +10,7 @@ from attnviz.core.display import shown
 from attnviz.core.reach import reach
 from attnviz.core.tokens import Token
 from attnviz.ui.masks import words
+from attnviz.ui.masks.built_in import BuiltIn
 from attnviz.ui.masks.lab import MOST_LAYERS, Lab
 from attnviz.ui.shared import cache, state
 from attnviz.ui.shared.look import Cell
@@ -92,11 +93,18 @@ def _costs(lab: Lab) -> None:
     heads, step = lab.source.num_heads, lab.record.step(lab.site)
     d_k = lab.source.d_model // heads if lab.record.read_only else step.query.shape[-1]
     asked = {"sentence": lab.sentence, "counted": COUNTED, "heads": heads, "d_k": d_k}
-    now, far = (cost_of(lab.mask, *size, **asked) for size in ((queries, keys), (FAR, FAR)))
-    here = (words.COST_HERE if queries == keys else words.COST_OTHER).format(queries=queries, keys=keys)
-    rows = [(name, number(now), number(far)) for name, number in ROWS]
-    table(rows, ("", here, words.COST_FAR), css="facts costs", numbers=(1, 2), rows_named=True)
-    quiet(f"{words.COST_MEANS} {words.COUNTED_BOTH if now.estimated else words.COUNTED_FAR}")
+    known = isinstance(lab.mask, BuiltIn)  # for the cells of this text alone
+    sizes = [(queries, keys)] if known else [(queries, keys), (FAR, FAR)]
+    found = [cost_of(lab.mask, *size, **asked) for size in sizes]
+    now, here = found[0], (words.COST_HERE if queries == keys else words.COST_OTHER).format(queries=queries, keys=keys)
+    rows = [(name, *map(number, found)) for name, number in ROWS]
+    head = ("", here, words.COST_FAR)[: len(found) + 1]
+    table(rows, head, css="facts costs", numbers=range(1, len(head)), rows_named=True)
+    quiet(
+        words.COST_MEANS
+        if known
+        else f"{words.COST_MEANS} {words.COUNTED_BOTH if now.estimated else words.COUNTED_FAR}"
+    )
 
 
 def _flops(amount: Amount) -> float:

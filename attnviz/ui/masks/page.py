@@ -5,11 +5,13 @@ from dataclasses import replace
 from functools import partial
 
 import streamlit as st
+from torch import Tensor
 
 from attnviz.core.masks import Full, Mask
 from attnviz.core.stack import Stack
 from attnviz.sources.base import Source
-from attnviz.ui.masks import checking, compose, conventions, leaks, numerics, words
+from attnviz.sources.wrapped import Wrapped
+from attnviz.ui.masks import built_in, checking, compose, conventions, leaks, numerics, words
 from attnviz.ui.masks.lab import TAB, TABS, Lab
 from attnviz.ui.masks.presets import CAUSAL
 from attnviz.ui.shared import everything, look, mask, state, toolbar
@@ -27,10 +29,9 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
     source = replace(source, sos=state.get(SOS)) if begins else source
     opens = look.opening_site(source)
     decoder = replace(opens, kind="decoder")  # it has a mask of its own to show
-    own_mask = decoder in source.sites
-    bar = toolbar.bar(
-        source, lines, combined=True, site=decoder if own_mask else opens, mask=Stack() if own_mask else CAUSAL
-    )
+    hides = decoder in source.sites
+    opening = Stack() if hides or isinstance(source, Wrapped) else CAUSAL  # of one's own model it shows what that masks
+    bar = toolbar.bar(source, lines, combined=True, site=decoder if hides else opens, mask=opening)
     at = bar.at
     if begins:
         with bar.view:
@@ -61,5 +62,8 @@ def _with_menu(tab: Callable[[Lab], None]) -> Callable[[Lab, Bar], None]:
 
 def _mask(at: Look, stack: Stack) -> Mask:
     """The mask of a site; of a model that is read-only, what was composed."""
-    mask = stack.mask() if at.source.read_only else at.record.step(at.site).mask
-    return mask if isinstance(mask, Mask) else Full()
+    step = at.record.step(at.site)
+    mask = stack.mask() if at.source.read_only else step.mask
+    if isinstance(mask, Tensor):
+        return built_in.of(step, at.number, at.sentence)
+    return mask or Full()

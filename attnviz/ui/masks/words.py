@@ -72,6 +72,7 @@ FIRST_QUERY_MEANS = (
 ALIGNED = "{queries} queries, {keys} keys, aligned {alignment}. This changes the grid alone, not what the model runs."
 CHECKBOXES, AS_CHECKBOXES = "Edit the mask with the keyboard", "The mask as checkboxes"
 NO_ROOM = "The table has room for {most} tokens; this sentence has {tokens}."
+MODELS_MASK = "the model's mask"
 CHECKED = "Checked: the query of the row may look at the key of the column. Space toggles a checkbox."
 QUERY, KEYS_LEFT = "query", "keys left"
 

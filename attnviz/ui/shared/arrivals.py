@@ -4,6 +4,7 @@ A model is on its way once, however many sessions wait for it. A download is wai
 ends soon after the last of them is gone.
 """
 
+import re
 import threading
 import time
 from collections import OrderedDict
@@ -11,8 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from attnviz.core.errors import AttnvizError
+from attnviz.core.errors import AttnvizError, InputError, quoted
 from attnviz.core.jobs import Job, Jobs
+from attnviz.ui.hosts import serves_others
+from attnviz.ui.shared import words
 from attnviz.ui.streamlit_internals import is_connected
 
 if TYPE_CHECKING:
@@ -26,6 +29,9 @@ MOST_HERE = 8
 MOST_FAILED = 32
 RETRY = 60.0
 """Seconds after which a model that could not be loaded is looked for again."""
+
+PATH = re.compile(r"[./~\\]|[A-Za-z]:|.*\\")
+"""Names that mean a folder of the server. People elsewhere get one sentence, whatever is or is not there."""
 
 JOBS = Jobs(at_once=4, is_connected=lambda session: is_connected(session))
 _arrivals: "OrderedDict[str, Arrival]" = OrderedDict()
@@ -94,7 +100,8 @@ class Arrival:
             self._fail(faults.fault(self.name, "loaded", error))
 
     def _fail(self, error: AttnvizError) -> None:
-        self.error = error
+        hidden = serves_others() and PATH.match(self.name)
+        self.error = InputError(words.NO_FOLDER.format(name=quoted(self.name))) if hidden else error
         self.enter("failed")
 
     def find(self, job: Job) -> None:

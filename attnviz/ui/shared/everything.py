@@ -27,6 +27,7 @@ def menu(at: Look) -> None:
     if place.open:
         with place:
             button(at)
+            pictures.not_made()
 
 
 def above(at: Look, figure: Figure, key: str, menu: DeltaGenerator) -> None:

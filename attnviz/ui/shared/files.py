@@ -22,6 +22,8 @@ PREFIX = "file:"
 
 MOST_FILES, MOST_MB = 4, 50
 """Files that a session may have open, and megabytes of each, unpacked."""
+MOST_HEADS, MOST_TOKENS = 512, 32_768
+"""Heads of a layer, and queries and keys: a page of more takes longer than anybody waits for a file."""
 MOST_BYTES = 1_000_000_000
 """Memory of the open files of all sessions."""
 LONGEST_NAME = 80
@@ -156,10 +158,13 @@ def _opened(now: State, name: str, content: bytes, setting: Setting[str], settin
 
 
 def _check(opened: Saved) -> None:
-    """Raises: InputError: if a file has more texts than a page shows, or there is no memory for it."""
-    if (count := len(opened.record.sentences)) > cache.MOST_SENTENCES:
-        many = words.MANY_TEXTS.format(file=quoted(opened.name), texts=count, most=cache.MOST_SENTENCES)
-        raise InputError(many)
+    """Raises: InputError: if a file has more texts, heads or tokens than a page shows, or there is no memory for it."""
+    _, heads, queries, keys = (max(sizes) for sizes in zip(*(step.shape for step in opened.record.steps), strict=True))
+    counts = len(opened.record.sentences), heads, queries, keys
+    bounds = cache.MOST_SENTENCES, MOST_HEADS, MOST_TOKENS, MOST_TOKENS
+    for what, count, most in zip(words.PARTS_OF_FILE, counts, bounds, strict=True):
+        if count > most:
+            raise InputError(words.TOO_MANY_IN_FILE.format(file=quoted(opened.name), count=count, what=what, most=most))
     size = sum(cache.parts(opened.record).values())
     if size + sum(_bytes.values()) > MOST_BYTES:
         raise InputError(words.NO_MEMORY.format(file=quoted(opened.name)))

@@ -150,13 +150,20 @@ def unknown_words(unknown: dict[str, tuple[str, ...]], read_as: str = "<unk>", w
     note(Markup(f'<span class="unknown">{plain(text.format(who=who, words=listed, mark=mark))}</span>'), "notice")
 
 
-def _beginning(text: str, texts: dict[str, str]) -> None:
-    """Where a long text begins, to be read only: a box with all of it would send it at each click."""
+def _beginning(text: str, texts: dict[str, str], *, fixed: bool) -> None:
+    """The first words of a long text, to be read only: a box with all of it would send it at each click."""
+    begins = clean(text[:BEGINNING])
+    blank = begins.rfind(" ")
+    shown = begins[:blank] if blank > BEGINNING // 2 else begins  # one word may be longer than that
     with st.container(gap=None, key="box"):
-        begins = f"{clean(text[:BEGINNING]).rpartition(' ')[0]} …"
-        control(st.text_area, words.BEGINNING, TEXT, shown=begins, lead="", at="begins", disabled=True)
-        options = {"on_click": state.change, "args": (examples.with_text, "", texts), "help": words.UNDO_BRINGS_BACK}
-        st.button(words.REPLACE, key="analyze", **options)
+        control(st.text_area, words.BEGINNING, TEXT, shown=f"{shown} …", lead="", at="begins", disabled=True)
+        if not fixed:
+            options = {
+                "on_click": state.change,
+                "args": (examples.with_text, "", texts),
+                "help": words.UNDO_BRINGS_BACK,
+            }
+            st.button(words.REPLACE, key="analyze", **options)
 
 
 def _sentence(texts: dict[str, str], *, fixed: bool) -> str:
@@ -166,8 +173,8 @@ def _sentence(texts: dict[str, str], *, fixed: bool) -> str:
         fixed: whether the model is one run, of one text: what was typed for another waits.
     """
     text = next(iter(texts.values())) if state.get(TEXT) is None or fixed else state.get(TEXT)
-    if len(text) > WHOLE and not fixed:
-        _beginning(text, texts)
+    if len(text) > WHOLE:
+        _beginning(text, texts, fixed=fixed)
         return text
     behavior = {"step": lambda now, typed: examples.with_text(now, typed or "", texts), "height": "content"}
     behavior["disabled"] = fixed

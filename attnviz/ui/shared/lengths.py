@@ -16,6 +16,9 @@ from attnviz.ui.shared.setting import State
 from attnviz.ui.shared.text import note
 
 SENTENCE_ENDS = re.compile(r"(?<=[.!?…])\s+")
+LONGEST_READ = 100_000
+"""Characters for which another model is looked for: all tokens of a longer text would be counted, by each model."""
+
 PIECES = re.compile(r"\w+|[^\w\s]+")
 
 
@@ -105,6 +108,8 @@ def _reads(source: Source, lines: tuple[str, ...]) -> bool:
 
 def _reader(lines: tuple[str, ...]) -> str | None:
     """The first model that ships with attnviz and reads these lines."""
+    if sum(map(len, lines)) > LONGEST_READ:
+        return None
     for name in api.SOURCES:
         try:
             cache.sentences(cache.source(name), lines)

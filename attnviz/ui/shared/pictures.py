@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NoReturn, TypeVar
 
@@ -45,8 +45,20 @@ USE = kept("use", words.FOR_SCREEN)
 WHICH = kept("which picture", "")
 BEGAN: Setting[Mapping[str, bool]] = kept("folds", {})
 """Of each folded part, whether it began open: Streamlit would close and open it again where that changes."""
-FAILED: Setting[list[str] | None] = kept("not made", None)
-"""Why a file could not be made: a list, as it is filled while no page runs."""
+
+
+@dataclass
+class Failure:
+    """Why the last file of a session could not be made; empty if it was. It is filled in while no page runs."""
+
+    reason: str = ""
+    read: bool = False
+
+
+FAILED: Setting[Failure | None] = kept("not made", None)
+
+EVERY = 2.0
+"""Seconds between two looks at whether a file could not be made, while the menu that saves it is open."""
 
 
 def show(
@@ -197,14 +209,17 @@ def save(label: str, file: Callable[[], bytes], name: str, mime: str, *, key: st
 
     The button holds what makes the file until the next run of its page: what is large in it is `lent`.
     """
-    failed, keep = state.get(FAILED) or [], streamlit_internals.file_keeper(mime, name)
-    state.put(FAILED, failed)
+    failure, keep = state.get(FAILED), streamlit_internals.file_keeper(mime, name)
+    if failure is None or failure.read:
+        failure = Failure()
+        state.put(FAILED, failure)
 
     def contents() -> bytes:
+        failure.reason, failure.read = "", False
         try:
             content = file()
         except AttnvizError as error:
-            failed[:] = [str(error)]
+            failure.reason = str(error)
             raise
         keep(content)
         return content
@@ -212,10 +227,13 @@ def save(label: str, file: Callable[[], bytes], name: str, mime: str, *, key: st
     st.download_button(label, data=contents, file_name=name, mime=mime, key=key, on_click="ignore", **options)
 
 
+@st.fragment(run_every=EVERY)
 def not_made() -> None:
-    """Why the last file that was asked for could not be made, said once."""
-    if failed := state.get(FAILED):
-        note(failed.pop())
+    """Say why the last file that was asked for could not be made, until the page runs again: none follows on a file."""
+    failure = state.get(FAILED)
+    if failure is not None and failure.reason:
+        note(failure.reason)
+        failure.read = True
 
 
 def _file(figure: Callable[[], Figure], name: str, options: dict[str, int | str]) -> bytes:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from importlib.util import find_spec
+from urllib.parse import quote
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -34,7 +35,16 @@ def offered() -> tuple[str, ...]:
 
 
 def _model_named(values: Sequence[str]) -> str:
-    return files.decode(values[-1]) if files.is_file(values[-1]) else choice("model", offered()).decode(values)
+    if files.is_file(values[-1]):
+        return files.decode(values[-1])
+    try:
+        return choice("model", offered()).decode(values)
+    except InputError as error:
+        name, names = values[-1].removeprefix(f"{NAME}:"), listed()
+        if names is not None and name not in names:
+            raise
+        says = words.HUB_IN_LINK.format(why=str(error).rstrip("."), hub=NAME, name=quote(name[:80], safe="/~@:"))
+        raise InputError(says) from None
 
 
 MODEL = Setting("model", api.DEFAULT, str, _model_named)

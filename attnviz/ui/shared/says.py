@@ -78,7 +78,25 @@ def line(at: Look, position: int | None = None) -> None:
     position = at.position if position is None else position
     if made := _line(at, position) if at.record.vectors is None or at.record.labels is not None else _vectors(at):
         css = "says small" if len(re.sub("<[^>]*>", "", made)) > MOST_LARGE else "says"
+        made += _nameless(at.record, made)
         st.html(f'<div class="{css}" role="status">{made}</div>')
+
+
+def nameless(at: Look) -> None:
+    """What the predicted token stands for where bars show it, if it has no text."""
+    found = said(at.record, at.position, at.sentence)
+    if found is not None and (made := _nameless(at.record, found.text)):
+        st.html(f'<div class="says small" role="status">{made}</div>')
+
+
+def _nameless(record: Record, made: str) -> str:
+    """What "#48" stands for in a line: a token of the vocabulary without a text."""
+    vocabulary = () if record.prediction is None else record.prediction.vocabulary
+    for found in re.finditer(r"#(\d{1,9})(?=”)", made):
+        id = int(found[1])
+        if id < len(vocabulary) and vocabulary[id] == found[0]:
+            return f" {_quiet(words.NAMELESS.format(token=found[0], id=id))}"
+    return ""
 
 
 def _line(at: Look, position: int) -> str:

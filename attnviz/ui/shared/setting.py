@@ -210,6 +210,9 @@ def each(decode: Callable[[str], T], most: int) -> Callable[[str], tuple[T, ...]
 FORMER = {"sums"}
 """Settings that links may still hold, and that nothing needs any more."""
 
+OMITTED = "omitted"
+"""How many parameters a link had beyond those that are read; see `attnviz.ui.long_links`."""
+
 PROBLEMS: Setting[tuple[str, ...]] = kept("problems", (), of="link")
 """What of the link that was opened could not be read."""
 
@@ -219,6 +222,9 @@ def read(link: Link, settings: Mapping[str, Setting]) -> State:
     state, problems = State(), []
     for name, values in link.items():
         if name in FORMER:
+            continue
+        if name == OMITTED and re.fullmatch("[0-9]{1,6}", values[-1]):
+            problems.insert(0, words.TOO_MANY_PARAMETERS.format(count=int(values[-1])))
             continue
         setting = settings.get(name)
         if setting is None:

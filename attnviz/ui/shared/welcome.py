@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import streamlit as st
 
+from attnviz import api
 from attnviz.core.edits import Site
 from attnviz.sources.base import Source
 from attnviz.ui.shared import edits, history, look, pages, state, words
@@ -131,11 +132,14 @@ FRAMED = "outline: 3px solid light-dark(#a8380b, #fb923c); outline-offset: 3px; 
 
 
 def arrive(settings: Mapping[str, Setting]) -> None:
-    """Take the state from the link; of one that says at most a text and which part of a page also from `FIRST`."""
-    link = state.address()
-    begins, first = not state.get(state.BEGUN), link.keys() <= state.PLACES
+    """Take the state from the link; of one that says at most a text and which part of a page also from `FIRST`.
+
+    Where a person brought a model of their own, such a link opens that one.
+    """
+    link, own = state.address(), [*api.OFFERED][-1:]
+    begins, first = not state.get(state.BEGUN), link.keys() <= state.PLACES and not own
     bare = link.keys() <= {TYPED.name, *state.PLACES}
-    opened = FIRST if first else {MODEL.name: FIRST[MODEL.name]}
+    opened = FIRST if first else {MODEL.name: own or FIRST[MODEL.name]}
     state.arrive(settings, opened | link if begins and bare else None)
     if begins and first:
         state.put(WELCOME, CLAIM)

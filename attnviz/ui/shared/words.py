@@ -91,7 +91,8 @@ NO_FILE_NAME = "{name} is no name of a file."
 ONE_TEXT = "{lines:,} lines of {file} are one text here: each line break became a blank."
 FOUND, FOUND_MORE = "{file}: {found}", "{file}: {found} {count} more in “About this model”."
 MANY_FILES = "{most} files are open: close one in “About this model” to open {file}."
-MANY_TEXTS = "{file} has {texts:,} texts; this page shows up to {most} of a file."
+PARTS_OF_FILE = ("texts", "heads in a layer", "queries", "keys")
+TOO_MANY_IN_FILE = "{file} has {count:,} {what}; this page shows up to {most:,} of a file."
 NO_MEMORY = "There is no memory for {file} beside the files of others; try again later."
 NOT_ENCODED = "{file} cannot be read: its byte {position:,} is no {encoding}. Save it as UTF-8, and open it again."
 NOT_TEXT = "{file} holds bytes that are no text. Save it as UTF-8 text, and open it again."
@@ -104,6 +105,9 @@ NO_MODEL = (
     "There is no model yet. Type its name at huggingface.co, such as gpt2 or google-bert/bert-base-uncased, or the "
     "path of a folder that save_pretrained has written."
 )
+HUB_IN_LINK = "{why}; a model of Hugging Face, or in a folder, stands in a link as model={hub}&hf={name}."
+NAMELESS = "“{token}” is the token with id {id:,}: the model's tokenizer has no text for it."
+NO_FOLDER = "{name} does not open as a folder of this server. Choose a model of Hugging Face by its name, such as gpt2."
 NO_HUB = "this server has no such setting."
 ABOUT, NOT_LOADED, TRY_AGAIN = "About", "not in memory: a run loads it again", "Try again"
 ASK_DOWNLOAD = "{model} is not on this machine. {size} would be downloaded from {hub}:"
@@ -275,6 +279,7 @@ IGNORED = 'The page opens without the link setting "{name}": {why}'
 COPY_A_LINK = " “Copy link” writes those that there are."
 SETTING_NAMES = {"layer": "site", "kind": "site", "head": "show", "heads_off": "off", "temperature": "tuned"}
 """What settings are called elsewhere, and in a link."""
+TOO_MANY_PARAMETERS = "The page opens without the last {count:,} settings of its link, which has more than are read."
 MORE_PROBLEMS = "And {count} more."
 UNREADABLE = "'{text}' cannot be read; it should look like {like}."
 NOT_ONE_OF, NOT_WHOLE = "'{text}' is not one of {options}.", "'{text}' is not a whole number from {least} to {most}."

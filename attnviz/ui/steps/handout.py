@@ -20,7 +20,6 @@ def button(at: Walk, every: tuple[Stage, ...]) -> None:
     made, options = partial(_file, pictures.lent((at, every), "handout")), {"icon": ":material/description:"}
     pictures.save(common.HANDOUT, made, f"{name}.html", "text/html", key="handout", **options)
     quiet(words.HANDOUT_HOLDS)
-    pictures.not_made()
 
 
 def _file(lent: Callable[[], tuple[Walk, tuple[Stage, ...]]]) -> bytes:

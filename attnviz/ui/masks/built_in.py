@@ -1,0 +1,35 @@
+"""A mask that a model computes by itself, without a rule that anybody knows."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attnviz.core.masks import Mask, Painted
+from attnviz.core.record import Step
+from attnviz.ui.masks import words
+from attnviz.ui.shared import cache
+
+
+@dataclass(frozen=True, eq=False)
+class BuiltIn(Mask):
+    """The cells of one head and sentence, (Q, K), True = may attend; nothing is blocked beyond them."""
+
+    cells: Tensor
+
+    def allows(self, query, key, sentence):
+        last_query, last_key = (size - 1 for size in self.cells.shape)
+        inside = (query >= 0) & (query <= last_query) & (key <= last_key)
+        return ~inside | self.cells[query.clamp(0, last_query), key.clamp(0, last_key)]
+
+    def to_json(self) -> dict[str, Any]:
+        return Painted(tuple(map(tuple, torch.nonzero(~self.cells).tolist()))).to_json()
+
+    def __str__(self) -> str:
+        return words.MODELS_MASK
+
+
+@cache.kept
+def of(step: Step, head: int, sentence: int) -> BuiltIn:
+    return BuiltIn(step.may_attend(head, sentence=sentence))
