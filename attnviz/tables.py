@@ -16,7 +16,6 @@ from attnviz import metrics
 from attnviz.core.display import as_sentence, without_surrogates
 from attnviz.core.leaks import STATES, LeakTest
 from attnviz.core.record import Record
-from attnviz.metrics.alike import Divergences
 from attnviz.metrics.beside import Beside
 from attnviz.views import Seen, SeenMask
 
@@ -131,15 +130,6 @@ def _compared(both: Beside, rows: slice, count: int) -> tuple[np.ndarray, ...]:
     i, j = _largest(np.abs(np.nan_to_num(difference, nan=-1.0)), count) if many else _every(difference)
     (a, _), (b, _) = part.maps
     return i + rows.start, j, a[i, j], b[i, j], difference[i, j]
-
-
-def alike_table(divergences: Divergences) -> pd.DataFrame:
-    """One row per two heads: layer, head, other_layer, other_head, divergence (Jensen-Shannon, in nats)."""
-    i, j = _every(divergences.divergence)
-    layers = np.array([site.layer for site, _ in divergences.heads])
-    heads = np.array([head for _, head in divergences.heads])
-    places = {"layer": layers[i], "head": heads[i], "other_layer": layers[j], "other_head": heads[j]}
-    return pd.DataFrame(places | {"divergence": divergences.divergence.ravel()})
 
 
 def rollout_table(shares: np.ndarray, texts: Sequence[str]) -> pd.DataFrame:

@@ -13,7 +13,6 @@ from attnviz.core.leaks import LeakTest
 from attnviz.core.masks import Full
 from attnviz.core.record import ALL, Record, Step
 from attnviz.core.tokens import Token
-from attnviz.metrics.alike import Divergences
 from attnviz.metrics.beside import BLANK, Beside
 from attnviz.metrics.compare import Alignment
 from attnviz.views import Groups, Seen, SeenMask, View
@@ -437,18 +436,6 @@ def _unpaired(both: Beside) -> list[str]:
 
 def _alignments(both: Beside) -> tuple[Alignment, Alignment]:
     return both.queries, both.keys
-
-
-def alike(divergences: Divergences, site: Site, head: int) -> str:
-    """Which heads look most like one, and which least."""
-    near = divergences.nearest(site, head, len(divergences.heads))
-    if not near:
-        return f"There is no other head to compare {site.head(head)} with."
-    listed = ", ".join(f"{place.head(number)} ({how_far:.3f})" for place, number, how_far in near[:MOST_NAMED])
-    place, number, how_far = near[-1]
-    least = f" Least alike: {place.head(number)} ({how_far:.3f})." if len(near) > MOST_NAMED else ""
-    scale = "by divergence, from 0 (alike) to 0.69 (apart)"
-    return f"Heads that look most like {site.head(head)} on this text, {scale}: {listed}.{least}"
 
 
 def reaches(shares: np.ndarray, texts: Sequence[str]) -> str:

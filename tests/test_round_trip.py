@@ -18,7 +18,7 @@ from attnviz import Edits, Subsequent, Window, api, figures, files, walk
 from attnviz.core.errors import AttnvizError
 from attnviz.core.masks import Mask
 from attnviz.figures.rollout import Traced
-from attnviz.metrics import alike, rollout
+from attnviz.metrics import rollout
 from attnviz.metrics.beside import Side, beside
 from attnviz.metrics.heads import head_metrics
 
@@ -29,10 +29,6 @@ TEXT = "the cat sat on the mat"
 def traced(record):
     found = rollout.mixed(record, record.sites[-1].kind)
     return Traced(record, found, len(found.layers) - 1, rollout.rollout(found)[-1].numpy())
-
-
-def divergences(record):
-    return alike.divergences(record, record.sites[-1].kind)
 
 
 def stages(record, site):
@@ -56,8 +52,6 @@ def stage(record, site):
 
 
 MADE = {
-    "alike": lambda record, site: figures.alike(record, divergences(record)),
-    "alike_map": lambda record, site: figures.alike_map(record, divergences(record)),
     "chain": lambda record, site: figures.chain(record, site, 0, stages(record, site)),
     "change": lambda record, site: figures.change(record, record),
     "difference": lambda record, site: figures.difference(beside(Side(record, site, 0), Side(record, site, "mean"))),

@@ -1,6 +1,5 @@
 """Figures: a picture with its name, its words and its numbers, as the app, shell, notebooks and files share it."""
 
-from attnviz.figures.alike import alike, alike_map
 from attnviz.figures.chain import chain
 from attnviz.figures.change import change
 from attnviz.figures.corpus import distance_over_corpus, over_corpus
@@ -36,7 +35,7 @@ FORMS = {"map": head, "lines": lines, "text": text_strip, "picture": patches}
 """How a head is shown, by the name of the form."""
 
 __all__ = [
-    "FORMS", "Figure", "alike", "alike_map", "chain", "change", "corners", "difference", "distance",
+    "FORMS", "Figure", "chain", "change", "corners", "difference", "distance",
     "distance_over_corpus", "head", "heads",
     "labels", "leaks", "lines", "losses", "mask", "neurons", "next_word", "on_grid", "over_corpus", "overview",
     "patches", "phrase", "products",

@@ -1,4 +1,4 @@
-"""One head versus all others: how alike they look on the same text, as a matrix, a tree and a map."""
+"""One head versus all others: how alike they look on the same text, as a list, a matrix, a tree and a map."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,6 +11,7 @@ from attnviz.core.edits import Site
 from attnviz.core.errors import InputError
 from attnviz.core.record import Record, Step
 from attnviz.metrics import batch
+from attnviz.metrics.compare import jensen_shannon
 
 Head = tuple[Site, int]
 
@@ -36,11 +37,7 @@ class Divergences:
         Raises:
             InputError: if that head is not among them.
         """
-        if (site, head) not in self.heads:
-            raise InputError(
-                f"{site.head(head).capitalize()} is not among the {len(self.heads)} heads that were compared."
-            )
-        at = self.heads.index((site, head))
+        at = _place(self.heads, site, head)
         order = [i for i in np.argsort(self.divergence[at], kind="stable") if i != at][:count]
         return [(*self.heads[i], float(self.divergence[at, i])) for i in order]
 
@@ -68,6 +65,36 @@ def divergences(record: Record, kind: str | None = None, sentence: int = 0) -> D
             sums[i, i:] += js.sum(1)
             counts[i, i:] += both.sum(1)
     return _means(heads, sums + sums.triu(1).T, counts + counts.triu(1).T)
+
+
+def farthest(
+    record: Record, site: Site, head: int, *, sentence: int = 0, count: int = 3
+) -> list[tuple[Site, int, float]]:
+    """The heads of its kind that look least like one, farthest first, each with its divergence as in `Divergences`.
+
+    Heads that share no row with it are left out. Time grows with the number of heads, not with that of their pairs.
+
+    Raises:
+        InputError: if there is no such head.
+    """
+    steps = [step for step in record.steps if step.site.kind == site.kind]
+    heads = tuple((step.site, number) for step in steps for number in range(step.num_heads))
+    at = _place(heads, site, head)
+    sums, counts = torch.zeros(2, len(heads), dtype=torch.float64)
+    for weights, counted in _together(record, steps, sentence, len(heads)):
+        both = counted & counted[at]
+        sums += (jensen_shannon(weights, weights[at].expand_as(weights)) * both).sum(1)
+        counts += both.sum(1)
+    means = (sums / counts.clamp(min=1)).tolist()
+    others = [(*heads[i], means[i]) for i in range(len(heads)) if i != at and counts[i]]
+    return sorted(others, key=lambda other: other[2], reverse=True)[:count]
+
+
+def _place(heads: tuple[Head, ...], site: Site, head: int) -> int:
+    """The place of a head among those that are compared."""
+    if (site, head) not in heads:
+        raise InputError(f"{site.head(head).capitalize()} is not among the {len(heads)} heads that were compared.")
+    return heads.index((site, head))
 
 
 def _together(record: Record, steps: Sequence[Step], sentence: int, heads: int):

@@ -10,7 +10,7 @@ CAT = "compare?model=story&text=The+cat+sat+on+the+mat+because+it+was+tired."
 
 
 def test_a_changed_word_is_read_under_the_pointer_clicked_and_linked(page, server):
-    """Typing B moves the maps; a cell of the difference is clicked in; the link opens the same; a head is focused."""
+    """Typing B moves the maps; a cell of the difference is clicked in; the link opens the same; a head is compared."""
     page.goto(f"{server}/{CAT}")
     driver.settled(page)
     page.get_by_label("Compare with").click()
@@ -42,10 +42,8 @@ def test_a_changed_word_is_read_under_the_pointer_clicked_and_linked(page, serve
 
     driver.settled(page)
 
-    picture(page, "alike-map").locator(".view_1_marks path, .layer_0_marks path").first.click()
-    expect_link(page, "show=0")
-
-    expect(page.locator(".words", has_text="Heads that look most like head 0 of decoder layer 0")).to_be_visible()
+    page.get_by_role("button", name=re.compile(r"^Head 0 of decoder layer 0: 0\.\d\d$")).click()
+    expect_link(page, "b=head-d0.0")
 
 
 def test_a_phone_shows_a_and_b_and_their_difference_at_once(window, server):

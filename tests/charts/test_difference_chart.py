@@ -1,4 +1,4 @@
-"""Two maps, what the second has more, how far each row moved; and heads that look alike, as a matrix and a map."""
+"""Two maps, what the second has more, and how far each row moved."""
 
 import json
 from dataclasses import replace
@@ -14,15 +14,12 @@ from attnviz.charts import frame
 from attnviz.charts.domain import FAINT
 from attnviz.charts.size import MOST_BESIDE, size_beside
 from attnviz.charts.style import Style
-from attnviz.charts.theme import theme
 from attnviz.core.amounts import digits
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Painted, Prefix, Subsequent
-from attnviz.figures.alike import APART, MOST_RECTANGLES, SIDE
 from attnviz.figures.difference import LEAST, NARROWEST, NO_TOKEN, ONLY, drawing_of, lines_of, names_of
 from attnviz.metrics import BLOCKED, EMPTY, NAN, WEIGHT
-from attnviz.metrics.alike import divergences, map2d
 from attnviz.metrics.beside import BLANK, Side, beside, places, tiled_states, tiles
 from attnviz.metrics.compare import align
 
@@ -234,66 +231,6 @@ def test_hostile_tokens_are_drawn_as_text():
     assert image.shape[1] > 600
     assert "alert" not in json.dumps(figure.screen)
     assert len(figure.table) == len(figure.arrays["difference"].ravel())
-
-
-@pytest.fixture
-def heads():
-    record = record_of(CAT, heads=7)
-    return record, divergences(record)
-
-
-def test_every_two_heads_are_in_the_matrix_in_the_order_of_the_tree(heads):
-    """Each pair has its divergence; neighbors in the tree stand beside each other; the diagonal is 0."""
-    record, found = heads
-    pairs = drawing(figures.alike(record, found)).tables["pairs"]
-    order = [pairs["head"][i * 7] for i in range(7)]
-
-    assert sorted(order) == list(range(7))
-    expected = found.divergence[np.ix_(order, order)].ravel()
-    np.testing.assert_allclose(pairs["divergence"], expected)
-    assert max(pairs["divergence"]) <= APART
-
-
-def test_the_focused_head_is_marked_in_both_pictures(heads):
-    """Its names have the accent color, and in the words its nearest heads are named."""
-    record, found = heads
-    colors, focus = theme(False), (SITE, 3)
-    matrix = drawing(figures.alike(record, found, focused=focus))
-    dots = drawing(figures.alike_map(record, found, focused=focus))
-
-    assert [t for t, c in zip(*_labels(matrix, "rows"), strict=True) if c == colors.accent] == ["0.3"]
-    assert [h for h, c in zip(*_dots(dots), strict=True) if c == colors.accent] == [3]
-    near = found.nearest(SITE, 3, 1)[0]
-    assert f": head {near[1]} of encoder layer 0 ({near[2]:.3f})" in words.alike(found, *focus)
-
-
-def test_dots_are_as_far_apart_as_the_map_of_the_heads(heads):
-    """One scale for both axes: distances keep their ratios."""
-    record, found = heads
-    table, places_ = drawing(figures.alike_map(record, found)).tables["dots"], map2d(found)
-    at = np.stack([table["x"], table["y"]], -1)
-    far, want = (np.linalg.norm(p[:, None] - p[None], axis=-1) for p in (at, places_))
-
-    np.testing.assert_allclose(far * want.max(), want * far.max(), atol=1e-6)
-    assert (at >= 0).all()
-    assert (at <= SIDE).all()
-
-
-def test_many_heads_are_one_image():
-    """The matrix of more heads than are drawn one by one is a picture of as many squares."""
-    record = record_of(CAT, heads=MOST_RECTANGLES + 1)
-    figure = figures.alike(record, divergences(record), dark=True)
-
-    assert set(figure.screen["datasets"]) >= {"image"}
-    assert draw(figure.chart.to_dict())[0].shape[1] > SIDE
-
-
-def _labels(picture, kind):
-    return picture.tables[kind]["text"], picture.tables[kind]["color"]
-
-
-def _dots(picture):
-    return picture.tables["dots"]["head"], picture.tables["dots"]["color"]
 
 
 def test_the_three_maps_have_the_same_place_under_the_pointer():

@@ -15,7 +15,7 @@ from attnviz import api
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError, ShapeError
 from attnviz.core.masks import Full, Painted, Subsequent
-from attnviz.metrics.alike import Divergences, divergences, map2d, tree
+from attnviz.metrics.alike import Divergences, divergences, farthest, map2d, tree
 from attnviz.metrics.compare import Side, align, compare, first_moved, jensen_shannon, total_variation
 
 DISTRIBUTIONS = st.integers(1, 6).flatmap(
@@ -156,6 +156,36 @@ def test_heads_that_look_alike_are_found_first():
     assert found.divergence.max() <= math.log(2) + 1e-9
     with pytest.raises(InputError, match="not among"):
         found.nearest(Site("decoder", 5), 0)
+
+
+@pytest.mark.parametrize(("model", "kind"), [("constructed", "decoder"), ("translator", "cross")])
+def test_the_farthest_heads_are_those_of_all_divergences(model, kind):
+    """One head beside all others gives what every two give: the farthest first, never the head itself."""
+    record = api.analyze("the black cat sleeps", model)
+    found = divergences(record, kind)
+    for at, (site, head) in enumerate(found.heads):
+        others = farthest(record, site, head, count=len(found.heads))
+        apart = [found.divergence[at, found.heads.index((place, number))] for place, number, _ in others]
+
+        assert len({(place, number) for place, number, _ in others} - {(site, head)}) == len(found.heads) - 1
+        values = [value for _, _, value in others]
+        np.testing.assert_allclose(values, apart, atol=1e-12)
+        assert values == sorted(values, reverse=True)
+        assert farthest(record, site, head) == others[:3]
+
+
+def test_a_head_that_shares_no_row_is_not_among_the_farthest():
+    record = record_of(["a", "b"], heads=3)
+    step = record.steps[0]
+    nothing = step.logsumexp.clone()
+    nothing[0, 1] = -math.inf
+    record = replace(record, steps=(replace(step, logsumexp=nothing),))
+
+    assert [head for _, head, _ in farthest(record, SITE, 0)] == [2]
+    assert farthest(record, SITE, 1) == []
+    assert farthest(record_of(["a", "b"], heads=1), SITE, 0) == []
+    with pytest.raises(InputError, match="not among"):
+        farthest(record, SITE, 3)
 
 
 def test_heads_that_have_no_rows_are_left_out_and_said():

@@ -11,6 +11,7 @@ from attnviz import words
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError
 from attnviz.metrics import NextWord
+from attnviz.metrics.alike import farthest
 from attnviz.metrics.beside import Side, beside
 from attnviz.ui.compare.other import LONGEST, B
 from attnviz.ui.shared import cache, says
@@ -79,7 +80,7 @@ def test_one_word_changed_shows_what_moved(model):
     assert said(app).startswith("Largest difference")
     assert "The row that differs most is " in html(app)
     assert re.search(r"in A, and in B .* higher in [AB] by \d\.\d+\.", said(app))
-    assert charts(app) == 5
+    assert charts(app) == 1
     if model == "translator":
         assert "<u>fatigué</u>" in html(app)
         assert "<u>fatiguée</u>" in html(app)
@@ -98,7 +99,7 @@ def test_one_word_changed_shows_what_moved_in_a_pretrained_model():
     assert app.text_input(key="b sentence").value == SHE
     assert "The row that differs most is “it” (8), in B “she” (8): " in unescape(html(app))
     assert "The vectors of A and B are apart by" in html(app)
-    assert charts(app) == 3
+    assert charts(app) == 1
 
 
 @pytest.mark.parametrize(
@@ -142,7 +143,7 @@ def test_a_head_that_is_off_leads_to_the_first_weights_that_it_moves():
     assert "Hollow bars: B, the original model. Filled bars: A, head 0 of decoder layer 0 off." in html(app)
     assert "A head that is off looks where it looked before" in html(app)
     assert "The first weights that move are those of decoder layer 1." in html(app)
-    assert charts(app) == 4
+    assert charts(app) == 2
 
     app.button(key="see moved").click().run()
 
@@ -204,12 +205,11 @@ def test_b_is_another_sentence_another_head_the_untouched_model_or_another_step(
 
 
 def test_two_heads_of_one_run_share_their_prediction():
-    """It is said and drawn once; of two runs twice."""
+    """It is one line; of two runs two."""
     app = compare(b="head-d1.0")
 
     assert "A and B are the same run, so there is one prediction." in html(app)
     assert html(app).count("Predicted next word after") == 1
-    assert charts(app) == 4
 
     app.selectbox(key="b what").set_value("step").run()
 
@@ -217,7 +217,6 @@ def test_two_heads_of_one_run_share_their_prediction():
         r"A \(trained\): Predicted next word after.*B \(untrained\): Predicted next word after", html(app), re.S
     )
     assert html(app).count("Predicted next word after") == 2
-    assert charts(app) == 5
 
 
 def test_tokens_that_only_one_side_has_are_said():
@@ -241,11 +240,11 @@ def test_another_model_is_compared_where_it_reads_the_same_text():
 
 
 def test_models_that_read_other_tokens_stand_side_by_side():
-    """It is said plainly why the maps cannot be subtracted; both are drawn, and no bars of words: one translates."""
+    """It is said plainly why the maps cannot be subtracted; both are drawn."""
     app = compare(model="translator", b="model-story")
 
     assert "so they cannot be subtracted. Here they stand beside each other." in html(app)
-    assert charts(app) == 4
+    assert charts(app) == 2
 
 
 @pytest.mark.parametrize(
@@ -291,7 +290,7 @@ def test_hostile_sentences_of_b_are_text(text):
 
     assert not app.exception
     assert "</script><b>" not in html(app)
-    assert charts(app) >= 2
+    assert charts(app) >= 1
 
 
 def test_the_selected_cell_is_read_in_both():
@@ -303,11 +302,30 @@ def test_the_selected_cell_is_read_in_both():
     assert "The cell that differs most: " in html(app)
 
 
-def test_mean_of_heads_is_compared_and_no_head_is_focused():
-    """Combined heads have a difference; the tree and the map stand without a chosen head."""
+def test_the_heads_that_differ_most_are_listed_and_a_click_compares_one():
+    """Three of its kind, the farthest first; the one that is clicked is B, in the list and in the link."""
+    app = compare(model="translator", site="c1", show="3")
+    record = cache.record(cache.source("translator"), (CAT,))
+    heads = farthest(record, Site("cross", 1), 3)
+
+    assert "Heads that differ most from head 3 of cross layer 1" in html(app)
+    named = [f"{site.head(head).capitalize()}: {divergence:.2f}" for site, head, divergence in heads]
+    assert [b.label for b in app.button if b.label.startswith("Head ")] == named
+
+    app.button(key="different head 1").click().run()
+
+    site, head, _ = heads[1]
+    assert app.query_params["b"] == f"head-c{site.layer}.{head}"
+    assert app.selectbox(key="b head").value == (site, head)
+    assert app.query_params["site"] == "c1"
+    assert said(app).startswith("Largest difference")
+
+
+def test_mean_of_heads_is_compared_and_no_head_differs_from_it():
+    """Combined heads have a difference; the list is of a single head."""
     app = compare(show="mean")
 
     assert said(app).startswith("Largest difference")
     assert "The row that differs most is " in html(app)
-    assert "Heads that look most like" not in html(app)
-    assert charts(app) == 5
+    assert "Heads that differ most from" not in html(app)
+    assert charts(app) == 1

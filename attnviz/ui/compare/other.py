@@ -75,6 +75,11 @@ KEPT: Setting[dict[str, Other]] = kept("b kept", {})
 """What was chosen last of each kind."""
 
 
+def compare_with(head: Place) -> None:
+    """Make another head B."""
+    state.put(B, Other("head", head))
+
+
 def same_words(a: Side, b: Side) -> Side:
     """Another training step of A's model, with the words that A wrote in its decoder: each row is of one word."""
     written, sources = a.record.targets, [cache.origin(side.record)[0] for side in (a, b)]

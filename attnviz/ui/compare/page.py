@@ -1,4 +1,4 @@
-"""A and B: two maps that differ in one thing, what moved, what both say; and this head against all others."""
+"""A and B: two maps that differ in one thing, what moved and what both predict; and the heads unlike that of A."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,12 +15,13 @@ from attnviz.core.display import as_sentence
 from attnviz.core.errors import AttnvizError
 from attnviz.core.record import ALL
 from attnviz.figures.difference import MEASURE, TILES
+from attnviz.metrics.alike import farthest
 from attnviz.metrics.beside import Beside, Side, apart_of, at_a, beside
 from attnviz.sources import estimate
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate
-from attnviz.ui.compare import alike, other, said, unmoved, words
-from attnviz.ui.shared import cache, everything, look, pictures, toolbar, zoom
+from attnviz.ui.compare import other, said, unmoved, words
+from attnviz.ui.shared import cache, everything, look, pictures, runs, toolbar, zoom
 from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import Cell, Look
 from attnviz.ui.shared.text import heading, in_words, note, quiet
@@ -39,7 +40,8 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
         note(str(b))
     else:
         _compared(bar, mine, b, maps)
-    alike.panel(a)
+    with runs.beside():
+        _different_heads(a)
 
 
 def _compared(bar: Bar, a: Side, b: Side, maps: DeltaGenerator) -> None:
@@ -194,3 +196,19 @@ def _side_by_side(bar: Bar, a: Side, b: Side) -> None:
             cost = estimate.of_maps(side.record.step(side.site))
             figure = cache.drawn(figures.head, side.record, side.site, side.head, cost=cost, **shown)
             pictures.show(figure, key=f"map {name}", what=words.MAP.format(side=name))
+
+
+def _different_heads(a: Look) -> None:
+    """The heads that differ most from that of A: a click makes one of them B."""
+    if not isinstance(a.head, int):
+        return
+    cost = estimate.of_all_maps(a.record)
+    heads = cache.worked(farthest, a.record, a.site, a.head, sentence=a.sentence, cost=cost)
+    if not heads:
+        return
+    heading(words.DIFFERENT_HEADS.format(head=a.site.head(a.head)))
+    quiet(words.DIVERGENCE)
+    with st.container(horizontal=True, gap="small", key="different heads"):
+        for number, (site, head, divergence) in enumerate(heads):
+            name = words.DIFFERENT_HEAD.format(head=site.head(head).capitalize(), divergence=divergence)
+            st.button(name, key=f"different head {number}", on_click=other.compare_with, args=((site, head),))

@@ -45,24 +45,17 @@ EXPORT_BARS = "Export predictions"
 SAME_PREDICTIONS = "A and B predict the same."
 MOVED_AT, COMPARE_HEAD = "{why} The first weights that move are those of {site}.", "Compare {head}"
 
-PREDICTIONS, FIGURE_OF = "Predictions", "{figure} of {side}"
+PREDICTIONS = "Predictions"
 ONE_VECTOR = "A and B are the same run, so the sentence has one vector."
 SIDE = "{side} ({what})"
 ONE_RUN, A_AND_B = "A and B are the same run, so there is one prediction.", "A and B"
 OTHER_LENGTHS = "Sentence embeddings of different lengths cannot be compared."
 
-# This head against all others
+# The heads that differ most
 
-ALL_OTHERS, ONLY_HEAD = "This head against all others", "There is no other head of this kind."
-TOO_MANY = "{heads} heads of {tokens:,} tokens are too many to compare here ({pairs:,} pairs of cells)."
-COMPARE_ALL, COMPARING = "Compare all {heads} heads: this takes some seconds", "Comparing {heads} heads …"
-NOTHING_IN_COMMON = "No two heads have a row in common in which both look at something."
-HEAD_NAMES = "1.0 is head 0 of layer 1. Click a head to compare it."
-MATRIX, MATRIX_MEANS = (
-    "heads matrix",
-    "Strong cells: heads that look alike, by their Jensen-Shannon divergence. The tree joins the most alike first.",
-)
-DOTS, DOTS_MEAN = (
-    "heads map",
-    "Each dot is a head; near ones look alike. Directions mean nothing, so there are no axes.",
+DIFFERENT_HEADS = "Heads that differ most from {head}"
+DIFFERENT_HEAD = "{head}: {divergence:.2f}"
+DIVERGENCE = (
+    "Mean Jensen-Shannon divergence of the rows on this text, from 0 (same weights) to 0.69 (no key in common). "
+    "Click a head to compare it."
 )
