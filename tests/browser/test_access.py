@@ -40,7 +40,7 @@ MORE = [
     "compare?model=story&off=d1.0",
     "masks",
     f"masks?model=scratch&text={'+'.join(['word'] * 30)}",
-    *(f"masks?model=scratch&tab={tab}" for tab in ("Empty+rows", "Leak+test", "Check")),
+    *(f"masks?model=scratch&tab=Check&checked={one}" for one in ("this+model", "this+mask", "a+file")),
     CAT,
     "model?model=induction",
     f"model?{MINILM}",

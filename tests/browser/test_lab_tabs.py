@@ -29,17 +29,14 @@ def test_a_causal_mask_inverted_by_mistake_is_named_turns_the_leak_test_red_and_
     expect(page.get_by_text("No leak: no output moves")).to_be_visible()
 
     page.get_by_role("radio", name="Conventions").click()
-    page.get_by_role("radio", name="MultiheadAttention, attn_mask").click()
+    page.get_by_role("radio", name="nn.MultiheadAttention").click()
 
     expect(page.locator("[data-testid=stCode]").first).to_contain_text("triu(1)")
     expect(page.locator(".st-key-picture-convention")).to_contain_text("True: blocked")
 
 
 def test_a_file_is_checked_and_so_is_what_is_pasted_and_one_that_is_none_gets_one_sentence(page, server):
-    """A pickle is refused; numbers after it are read, with the rule that they break and its cells, in a picture.
-
-    Those that are copied are checked by Ctrl+V alone, wherever the pointer was: there is no box before.
-    """
+    """A pickle is refused; numbers after it are read, with the rule that they break and its cells, in a picture."""
     open_tab(page, server, "Check", checked="a file")
     files = page.locator(".st-key-tab ~ * input[type=file]")
     files.set_input_files({"name": "a.npy", "mimeType": "application/octet-stream", "buffer": b"\x80\x04."})
@@ -48,13 +45,15 @@ def test_a_file_is_checked_and_so_is_what_is_pasted_and_one_that_is_none_gets_on
 
     files.set_input_files({"name": "mask.csv", "mimeType": "text/csv", "buffer": b"0,1,1\n0,0,1\n0,0,0\n"})
 
-    expect(page.get_by_text("python -m attnviz check mask.csv")).to_be_visible()
     expect(page.get_by_text("Nothing wrong was found. It is exactly a causal mask")).to_be_visible()
 
-    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    page.evaluate("navigator.clipboard.writeText('1 0 1\\n1 1 0\\n1 1 1')")
-    page.get_by_role("radio", name="Check").focus()
-    page.keyboard.press("Control+v")
+    page.get_by_text("Report, shell command and rules").click()
+
+    expect(page.get_by_text("python -m attnviz check mask.csv")).to_be_visible()
+
+    page.get_by_role("radio", name="pasted numbers").click()
+    page.locator(".st-key-pasted textarea").fill("1 0 1\n1 1 0\n1 1 1")
+    page.get_by_role("button", name="Check", exact=True).click()
 
     expect(page.locator("[class*=st-key-finding]").first).to_contain_text("query 0 sees key 2")
     expect(page.locator("[class*=st-key-picture-evidence], [class*=st-key-evidence]").first).to_be_visible()

@@ -16,13 +16,12 @@ from attnviz import api
 from attnviz.core.amounts import digits
 from attnviz.core.masks import Painted, Subsequent, from_json
 from attnviz.core.stack import Entry, Stack
-from attnviz.ui.masks import words
 from attnviz.ui.masks.built_in import BuiltIn
 from attnviz.ui.masks.presets import PRESETS
 from attnviz.ui.shared import mask as masking
-from attnviz.ui.shared import words as common
 from attnviz.ui.shared.arrow import AROUND
 from attnviz.ui.shared.mask import MASK
+from attnviz.ui.shared.mask_link import decode_stack
 from attnviz.ui.shared.setting import State
 
 
@@ -84,7 +83,7 @@ def test_rules_move_and_go():
 def test_undo_goes_back_to_the_opening_and_redo_returns():
     """Changes from the list, the chips and reset are all steps."""
     app = opened(masks_page)
-    app.selectbox(key="preset").set_value("prefix-LM").run()
+    app.selectbox(key="add rule").set_value("prefix-LM").run()
     app.number_input(key="mask prefix length 1").set_value(4).run()
     click(app, "chip 0")
 
@@ -111,21 +110,17 @@ def test_undo_goes_back_to_the_opening_and_redo_returns():
     assert mask(app) == "prefix-4"
 
 
-def test_every_known_mask_runs():
-    """With two sentences, one of them padded. The list names it until a rule differs; none there lets go of it."""
-    app = opened(masks_page, text="one two three four\none two")
+def test_every_preset_takes_the_place_of_the_rules():
+    """With two sentences, one of them padded; the menu holds nothing afterwards."""
+    app = opened(masks_page, text="one two three four\none two", mask="window-1.global-0")
     for name in PRESETS:
-        app.selectbox(key="preset").set_value(name).run()
+        app.selectbox(key="add rule").set_value(name).run()
 
         assert not app.exception
         assert 'class="note error' not in html(app)
         assert "is left out" not in html(app)
-        assert app.selectbox(key="preset").value == name
-
-    app.selectbox(key="preset").set_value(None).run()
-
-    assert app.selectbox(key="preset").value is None
-    assert "A known mask or a rule blocks more." in html(app)
+        assert app.selectbox(key="add rule").value is None
+        assert decode_stack(mask(app)) == PRESETS[name](5, (5, 3))
 
 
 def test_numbers_that_cannot_be_are_refused_with_a_sentence_and_change_nothing():
@@ -227,14 +222,8 @@ def test_each_rule_of_the_list_has_the_strokes_of_the_maps():
 
 
 def test_the_strokes_are_explained_once_where_both_maps_have_the_same():
-    """Under the mask; under the weights too where the grid has other queries than they have."""
-    app = opened(masks_page, mask="subsequent.window-1")
-
-    assert legends(app) == [2, 0]
-
-    app.toggle(key="other lengths").set_value(True).run()
-
-    assert legends(app) == [2, 2]
+    """Under the mask."""
+    assert legends(opened(masks_page, mask="subsequent.window-1")) == [2, 0]
 
 
 def legends(app) -> list[int]:
@@ -258,77 +247,13 @@ def plain(app) -> str:
     return html(app).replace("\u2068", "").replace("\u2069", "")
 
 
-def test_a_window_sees_farther_with_every_layer():
-    """One key before and itself: two inputs after one layer, three after the two of the model."""
-    app = opened(masks_page, mask="window-1-0", cell="5.5")
-
-    assert "“the” (5) sees 3 of 7 inputs after 2 layers" in plain(app)
-
-    app.slider(key="layers reached").set_value(1).run()
-
-    assert "“the” (5) sees 2 of 7 inputs after 1 layer," in plain(app)
-    assert "“cat” (2) sees 3 of 7 inputs" in plain(opened(masks_page, mask="window-1-0", cell="2.1"))
-
-
 def test_all_that_is_said_of_a_row_is_said_of_the_one_that_is_outlined():
-    """Also while none is selected: what it gives, how many tokens it may look at, and what it sees through layers."""
+    """Also while none is selected: what it gives, and how many tokens it may look at."""
     said = plain(opened(masks_page))
-    rows = re.findall(r"“[^”]+” \((\d+)\) (?:gives|may look|sees)", said)
+    rows = re.findall(r"“[^”]+” \((\d+)\) (?:gives|may look)", said)
 
-    assert len(rows) == 3
+    assert len(rows) == 2
     assert len(set(rows)) == 1
-
-
-def test_one_press_hides_something_and_the_next_one_shows_it_again():
-    """The future, where nothing is hidden; words far away, where the future is anyway. A rule is for the whole app."""
-    for link, title, named in (
-        ({"mask": "none"}, common.HIDE_THE_FUTURE, "subsequent"),
-        ({"model": "story"}, words.HIDE_FAR, "window"),
-    ):
-        app = opened(masks_page, **link)
-        button(app, title).click().run()
-
-        assert app.query_params["mask"] == named
-
-        button(app, words.CLEAR).click().run()
-
-        assert app.query_params["mask"] == "none"
-        assert button(app, title)
-
-
-def test_the_cost_is_said_for_this_text_and_for_a_long_one():
-    """A causal mask leaves 28 of 49 cells of 7 tokens, and half of them all of 131,072."""
-    said = html(opened(masks_page))
-
-    assert "28 <small>of 49</small>" in said
-    assert "8.59 G <small>of 17.2 G</small>" in said
-    assert "50.0%" in said
-
-
-def test_another_number_of_queries_is_for_the_grid_alone():
-    """Two queries and seven keys: with a cache they see six and seven keys, without one one and two."""
-    app = opened(masks_page)
-    before = app.query_params
-    app.toggle(key="other lengths").set_value(True).run()
-    app.number_input(key="number of queries").set_value(2).run()
-
-    assert "2 queries by 7 keys: 3 of 14 cells may attend" in html(app)
-
-    app.button_group(key="alignment of the grid").set_value("bottom-right").run()
-
-    assert "2 queries by 7 keys: 13 of 14 cells may attend" in html(app)
-    assert "not what the model runs" in html(app)
-    assert app.query_params == before
-    assert not app.exception
-
-
-def test_the_checkboxes_hold_few_tokens():
-    """Of many, one sentence says how many there is room for."""
-    app = opened(masks_page, text="word " * 30)
-    app.session_state["boxes"] = True
-    app.run()
-
-    assert "room for 24 tokens; this sentence has 31" in html(app)
 
 
 def test_a_mask_too_long_for_the_link_is_refused():
@@ -350,24 +275,10 @@ def test_without_a_rule_everything_is_open():
     assert "Original model" in captions(app)
     assert "No rule yet." in html(app)
     built_in = html(opened(masks_page, model="story"))
-    assert "Built-in mask: causal. A known mask or a rule blocks more." in built_in
+    assert "Built-in mask: causal. A rule blocks more." in built_in
     assert "No rule yet." not in built_in
     assert "Built in: every layer hides the future." in built_in
     assert "49 of 49 cells may attend" in html(app)
-
-
-def test_costs_that_are_estimated_say_so():
-    """Of 128k tokens always; of this text too where it has more cells than are counted one by one."""
-    short, long = (masks_of(text) for text in ("the cat", "the cat sat on the mat " * 130))
-
-    assert "128k tokens are estimated from some rows" in short
-    assert "All numbers are estimated from some rows" in long
-
-
-def masks_of(text: str) -> str:
-    app = opened(masks_page, text=text)
-    assert not app.exception
-    return html(app)
 
 
 def test_rules_that_block_nothing_more_say_so():
@@ -405,10 +316,8 @@ def test_the_mask_of_a_model_of_ones_own_is_the_one_that_is_drawn(monkeypatch):
     assert "blocked by the model" in texts_of(app)
     assert "may look at 3 of 4 tokens" in html(app)
     assert "no key left" not in html(app)
-    assert "25.0%" in html(app)
-    assert "128k tokens" not in html(app)
     assert "mask" not in app.query_params
-    for tab in ("Conventions", "Empty rows", "Leak test", "Check"):
+    for tab in ("Conventions", "Is it wrong?"):
         app = opened(masks_page, model=name, tab=tab, checked="this mask")
         assert not app.exception
         assert "alert" not in html(app)

@@ -27,7 +27,7 @@ PAGES = [
             ("heads", {"as": "lines"}),
             ("masks", {}),
             ("masks", {"tab": "Check", "checked": "this mask"}),
-            ("masks", {"tab": "Leak test", "tested": "an exhibit"}),
+            ("masks", {"tab": "Check", "checked": "this head's weights"}),
             ("overview", {"panel": "Rollout"}),
             ("heads", {"view": "parts10"}),
             ("compare", {"off": "d0.1", "site": "d1"}),

@@ -92,6 +92,17 @@ def test_a_run_without_predictions_predicts_nothing_on_the_page_of_masks():
     assert TARGETS in texts_of(page("masks", model="scratch"))
 
 
+def test_of_a_run_that_was_opened_the_weights_are_judged_first(case):
+    """No word of it can be changed, so its model cannot be; that is said where somebody asks for it."""
+    app = drop(page("masks", tab="Check"), ("case.attn", case))
+
+    assert app.button_group(key="checked").value == "this head's weights"
+
+    app.button_group(key="checked").set_value("this model").run()
+
+    assert "holds one run" in html(app)
+
+
 def texts_of(app) -> str:
     """What is written in the pictures of a page."""
     return "".join(chart.proto.spec + str(chart.proto.datasets) for chart in app.get("vega_lite_chart"))

@@ -1,4 +1,4 @@
-"""The tab of the check: an array of one's own, or one of this page, and what is wrong with it."""
+"""The tab that judges: the model, its mask and its weights, a file, or pasted numbers; the answer first."""
 
 import io
 import json
@@ -17,20 +17,17 @@ from attnviz.core.amounts import counted
 from attnviz.core.errors import AttnvizError
 from attnviz.figures.evidence import as_checked, evidence
 from attnviz.figures.states import Grid
-from attnviz.ui.masks import words
-from attnviz.ui.masks.lab import WITH_WORDS, Lab
-from attnviz.ui.shared import cache, pictures, state
-from attnviz.ui.shared.setting import Setting, choice, kept
+from attnviz.ui.masks import empty_rows, leaks, words
+from attnviz.ui.masks.lab import CHECKED, FILE, JUDGED, MASK, MODEL, PASTED, WEIGHTS, WITH_WORDS, Lab
+from attnviz.ui.shared import cache, everything, pictures, state
+from attnviz.ui.shared.setting import Setting, kept
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import clean, details_html, label, note, quiet, table_html, verdict
-
-WEIGHTS, MASK, FILE, PASTED = CHECKED = (words.OF_HEAD, words.OF_PAGE, words.OF_FILE, words.PASTED)
-"""What can be checked."""
+from attnviz.ui.shared.toolbar import Bar
 
 GUESSED = words.GUESSED
 CAUSAL = {GUESSED: None, words.YES: True, words.NO: False}
 
-WHAT = choice("checked", CHECKED, WEIGHTS)
 KIND, CONVENTION = kept("kind said", GUESSED), kept("convention said", GUESSED)
 FUTURE, FITS = kept("causal said", GUESSED), kept("fits", False)
 MEANT_TO_BE = kept("meant said", GUESSED)
@@ -53,8 +50,19 @@ NEAR = "near-miss"
 """The rule whose note says what else may be meant: a part of the verdict."""
 
 
-def tab(lab: Lab) -> None:
-    what = control(st.pills, words.CHECK, WHAT, CHECKED, lead="")
+def tab(lab: Lab, bar: Bar) -> None:
+    leaks.undo()
+    default = WEIGHTS if lab.source.one_run else MODEL  # one run alone: no word of it can be changed
+    judged = control(st.pills, words.CHECK, CHECKED, JUDGED, shown=state.get(CHECKED) or default, lead="")
+    if judged == MODEL:
+        leaks.judge(lab, bar)
+        return
+    with bar.export:
+        everything.menu(lab)
+    _array(lab, judged)
+
+
+def _array(lab: Lab, what: str) -> None:
     left = right = st.container()
     if what in (FILE, PASTED):
         with left, st.container(horizontal=True, gap="large"):
@@ -85,7 +93,6 @@ def _given(lab: Lab, what: str) -> tuple[str, Array, float] | None:
         file = st.file_uploader(words.UPLOAD, [end[1:] for end in reading.ENDINGS], key="file")
         if file is None:
             quiet(words.NO_FILE)
-            _rules(opened=True)
             return None
         return _chosen(reading.read_file(clean(file.name), file.getvalue()))
     with st.container(gap=None, key="numbers box"):
@@ -132,17 +139,9 @@ def _check(lab: Lab, what: str, name: str, array: Array, rounding: float) -> Non
             with pictures.folded(words.SAY_OTHERWISE, key, opened=asked or _is_said()) as is_open:
                 if is_open:
                     _ways_to_read(lab, what)
-            _take_away(what, name, array, report, said)
-            _rules()
-
-
-def _rules(*, opened: bool = False) -> None:
-    """What is checked, and when each rule speaks."""
-    css = "facts rules" if opened else "facts"
-    title, rules = words.RULES.format(count=len(CHECKS)), table_html([*CHECKS.items()], rows_named=True, css=css)
-    if opened:
-        label(title)
-    st.html(rules if opened else details_html(title, rules))
+            _report(what, name, array, report, said)
+    if what == MASK:
+        empty_rows.explain(lab)
 
 
 def _has_cells(found: Finding) -> bool:
@@ -245,21 +244,25 @@ def _finding(lab: Lab, found: Finding, place: str, grid: Grid | None = None) -> 
                     pictures.show(figure, key=f"evidence {place}", menu=st.container())
 
 
-def _take_away(what: str, name: str, array: Array, report: Report, said: dict[str, object]) -> None:
-    """The report as files, what was checked if it is of this page, and the command that does the same."""
-    told = clean("\n".join(report.lines(name)) + "\n")
-    data = json.dumps(report.to_json(), indent=1)
-    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        label(words.REPORT)
-        held = pictures.lent(array, "npy")
-        save = partial(st.download_button, on_click="ignore", icon=":material/download:")
-        save("JSON", data, "check.json", "application/json", key="report json")
-        save(words.AS_TEXT, told, "check.txt", "text/plain", key="report text")
-        if what in (WEIGHTS, MASK):
-            options = {"key": "checked npy", "icon": ":material/download:", "help": words.CHECKED_ARRAY}
-            pictures.save("NPY", partial(_npy, held), f"{name}.npy", "application/octet-stream", **options)
-    label(words.IN_SHELL)
-    st.code(clean(_command(what, name, said)), "sh", wrap_lines=True)
+def _report(what: str, name: str, array: Array, report: Report, said: dict[str, object]) -> None:
+    """The report as files, the array if it is of this page, the command that does the same, and the rules; folded."""
+    held = pictures.lent(array, "npy")
+    with pictures.folded(words.REPORT, "report") as is_open:
+        if not is_open:
+            return
+        text = clean("\n".join(report.lines(name)) + "\n")
+        data = json.dumps(report.to_json(), indent=1)
+        with st.container(horizontal=True, gap="small"):
+            save = partial(st.download_button, on_click="ignore", icon=":material/download:")
+            save("JSON", data, "check.json", "application/json", key="report json")
+            save(words.AS_TEXT, text, "check.txt", "text/plain", key="report text")
+            if what in (WEIGHTS, MASK):
+                options = {"key": "checked npy", "icon": ":material/download:", "help": words.CHECKED_ARRAY}
+                pictures.save("NPY", partial(_npy, held), f"{name}.npy", "application/octet-stream", **options)
+        label(words.IN_SHELL)
+        st.code(clean(_command(what, name, said)), "sh", wrap_lines=True)
+        rules = table_html([*CHECKS.items()], rows_named=True)
+        st.html(details_html(words.RULES.format(count=len(CHECKS)), rules))
 
 
 def _npy(array: Callable[[], Array]) -> bytes:

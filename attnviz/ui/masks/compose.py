@@ -8,8 +8,7 @@ import streamlit as st
 
 from attnviz import api, figures, metrics
 from attnviz.charts.axes import LONGEST_LABEL
-from attnviz.core.masks import ALIGNMENTS
-from attnviz.ui.masks import added, boxes, explain, painting, rulelist, words
+from attnviz.ui.masks import added, painting, rulelist, words
 from attnviz.ui.masks.lab import Lab
 from attnviz.ui.shared import cache, everything, look, mask, pictures, state, toolbar, zoom
 from attnviz.ui.shared.look import Cell
@@ -18,12 +17,11 @@ from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import leads_to, quiet
 from attnviz.ui.shared.toolbar import Bar
 from attnviz.views import View, as_tokens
+from attnviz.words import quoted_token
 
 DRAG: Setting[painting.Drag | None] = kept("drag", None)
 """The last drag, of which the browser may say more."""
 PAINT = kept("paint", False)
-OTHER, QUERIES = kept("other lengths", False), kept("number of queries", None)
-ALIGNMENT = kept("alignment of the grid", ALIGNMENTS[0])
 
 SIDE, LARGER, LETTERS, LETTER = 350, 390, 14, 8
 """Pixels of a map, so that both stand side by side, right of the rules, on a screen of 1440 pixels, and one where the
@@ -33,27 +31,27 @@ many pixels each letter more narrows both."""
 
 def tab(lab: Lab, bar: Bar) -> None:
     with bar.view:
-        paint, lengths, shown = _view(lab)
+        paint, shown = _view(lab)
     part = zoom.part(lab, shown["view"])
     told = pictures.told(lab, shown["view"], **part)
     drawn = lab.drawn | {"selected": told}
     zoom.crumbs(lab)
     with st.container(horizontal=True, gap="small", key="compose"):
         with st.container(width=240, gap="small", key="list"):
-            rulelist.known(lab)
             _in_words(lab, shown["view"], told)
-            _rules(lab)
+            rulelist.rules(lab)
+            added.controls(lab)
         with st.container(horizontal=True, gap="small", key="maps"):
             drawn |= {"side": _side(lab), "zooms": True}
-            grid = _other_grid(lab, *lengths) if lengths else _grid(lab, drawn, paint, shown["view"], part)
-            explained = not lengths and lab.mask is lab.record.step(lab.site).mask  # by the grid beside it
+            grid = _grid(lab, drawn, paint, shown["view"], part)
+            explained = lab.mask is lab.record.step(lab.site).mask  # by the grid beside it
             head = _weights(lab, part, drawn | shown | part | {"explained": explained})
             with st.container(width="content"):
                 grid.draw()
             leads_to(words.LEADS_TO)
             with st.container(width="content"):
                 head.draw()
-    _under(lab, grid.figure, head.figure, told, bar)
+    _under(lab, grid.figure, head.figure, bar)
 
 
 class Made(NamedTuple):
@@ -63,37 +61,39 @@ class Made(NamedTuple):
     draw: Callable[[], None]
 
 
-def _under(lab: Lab, grid: figures.Figure, head: figures.Figure, told: Cell | None, bar: Bar) -> None:
+def _under(lab: Lab, grid: figures.Figure, head: figures.Figure, bar: Bar) -> None:
     """What stands under both pictures, and the menu that saves them."""
     saved = {words.WEIGHTS: (head, "head"), words.MASK: (grid, "mask")}
     with bar.export:
         pictures.take_one(saved, "head", more=partial(everything.button, lab, (grid, head)))
-    explain.explained(lab, told)
     added.shown(lab)
-    boxes.table(lab)
     pictures.numbers_of_one(saved, "compose")
 
 
-def _view(lab: Lab) -> tuple[bool, tuple[int, str] | None, dict[str, object]]:
-    """Whether cells are painted, another number of queries, and how maps are shown."""
+def _view(lab: Lab) -> tuple[bool, dict[str, object]]:
+    """Whether cells are painted, and the display of the maps."""
     paint = control(st.toggle, words.PAINT, PAINT, help=words.PAINT_MEANS)
-    lengths, shown = _other_lengths(lab), look.shown_as(lab)
+    shown = look.shown_as(lab)
     with st.container(**toolbar.ROW, width="content", key="icon-ways"):  # by their icons: the row is full
         zoom.ways(lab)
-    return paint, lengths, shown
-
-
-def _rules(lab: Lab) -> None:
-    """What the mask is made of."""
-    rulelist.rules(lab)
-    added.controls(lab)
+    return paint, shown
 
 
 def _in_words(lab: Lab, view: View, told: Cell | None) -> None:
     """What the outlined cell says, how many keys its query has left, and what a click does."""
     pictures.cell_in_words(lab, view, told)
-    left = [] if told is None else [explain.left(lab, told)]
+    left = [] if told is None else [_keys_left(lab, told)]
     quiet(*left, pictures.selecting(lab.cell is not None, told is not None))
+
+
+def _keys_left(lab: Lab, cell: Cell) -> str:
+    """The number of keys left to the query of a cell; of a read-only model also the rules that would block the cell."""
+    query, key = cell
+    count = int(lab.mask.keys_left(*lab.lengths, sentence=lab.sentence, rows=slice(query, query + 1)))
+    token = quoted_token(lab.tokens[0][query].text, query)
+    left = words.QUERY_HAS.format(query=token, left=count, keys=lab.lengths[1])
+    rules = lab.mask.blocked_by(query, key, sentence=lab.masked) if lab.source.read_only else ()
+    return f"{words.RULES_BLOCK.format(rules=' and '.join(rules))} {left}" if rules else left
 
 
 def _grid(lab: Lab, drawn: dict[str, Any], paint: bool, view: View, part: dict[str, slice]) -> Made:
@@ -116,20 +116,6 @@ def _weights(lab: Lab, part: dict[str, slice], seen: dict[str, Any]) -> Made:
     return Made(head, partial(pictures.picture, head, "head", **clicks))
 
 
-def _other_grid(lab: Lab, count: int, alignment: str) -> Made:
-    """The mask with another number of queries."""
-    queries, keys = lab.tokens
-    some = queries[:count] if alignment == ALIGNMENTS[0] else queries[len(queries) - count :]
-    aligned = lab.mask.aligned(count, len(keys), alignment)
-    grid = figures.mask(aligned, some, keys, sentence=lab.sentence, dark=lab.dark, counted=True)
-
-    def draw() -> None:
-        pictures.picture(grid, "mask")
-        quiet(words.ALIGNED.format(queries=count, keys=len(keys), alignment=alignment))
-
-    return Made(grid, draw)
-
-
 def _painting(lab: Lab, first: Cell):
     """What a click or a drag does to the rules; bands are numbered from the first cell that is seen."""
 
@@ -150,21 +136,6 @@ def _painting(lab: Lab, first: Cell):
             state.put(DRAG, None)
 
     return painted
-
-
-def _other_lengths(lab: Lab) -> tuple[int, str] | None:
-    """Another number of queries than there are, and how they are aligned; None for those that there are."""
-    queries, keys = lab.lengths
-    if lab.site.kind == "cross" or keys < 2:
-        return None
-    with st.popover(words.LENGTHS, icon=":material/straighten:"):
-        other = control(st.toggle, words.OTHER_QUERIES, OTHER)
-        st.caption(words.FOR_THE_GRID)
-        count = state.one_of(QUERIES, range(1, queries + 1), max(1, queries // 2))
-        control(st.number_input, words.QUERIES, QUERIES, 1, queries, shown=count, disabled=not other)
-        options = {"disabled": not other, "help": words.FIRST_QUERY_MEANS}
-        alignment = control(st.segmented_control, words.FIRST_QUERY, ALIGNMENT, ALIGNMENTS, **options)
-    return (count, alignment) if other else None
 
 
 def _side(lab: Lab) -> int:

@@ -14,13 +14,12 @@ from attnviz.core.explain.words import mistaken as mistaken_words
 from attnviz.core.masks import ALIGNMENTS, Mask
 from attnviz.core.record import Record
 from attnviz.core.stack import Stack
-from attnviz.dialects import DIALECTS, Dialect, Handed, dialect, handed_to
+from attnviz.dialects import Dialect, Handed, dialect, handed_to
 from attnviz.dialects.mistaken import meant, mistaken
-from attnviz.dialects.readers import READERS
 from attnviz.figures import conventions as charts
 from attnviz.figures.states import Grid
 from attnviz.ui.masks import words
-from attnviz.ui.masks.lab import LEAKS, TAB, WITH_WORDS, Lab
+from attnviz.ui.masks.lab import CHECKED, MODEL, TAB, WITH_WORDS, WRONG, Lab
 from attnviz.ui.masks.leaks import BEFORE, MEANT, PROMISE, WAS_MEANT
 from attnviz.ui.shared import cache, everything, look, mask, pictures, state
 from attnviz.ui.shared.edits import OWN_MASK
@@ -30,12 +29,9 @@ from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import block, in_words, label, large, note, quiet
 from attnviz.ui.shared.toolbar import Bar
 
-DIALECT = {known.name: words.DIALECTS[known.name] for known in DIALECTS}
-READER = {name: words.DIALECTS[name] for name in READERS}
-
-DIALECT_SHOWN = choice("dialect", DIALECT, next(iter(DIALECT)))
-WRITTEN = choice("written", READER)
-READ_BY = choice("reader", READER, "attn_mask")
+DIALECT_SHOWN = choice("dialect", words.DIALECTS, "sdpa", former=words.FORMER_DIALECTS)
+WRITTEN = choice("written", words.DIALECTS, former=words.FORMER_DIALECTS)
+READ_BY = choice("reader", words.DIALECTS, "attn_mask", former=words.FORMER_DIALECTS)
 ALIGNMENT = choice("alignment", ALIGNMENTS, ALIGNMENTS[0])
 
 MOST_HANDED = 256
@@ -50,7 +46,7 @@ MOST_ROWS = 4
 
 def tab(lab: Lab, bar: Bar) -> None:
     queries, keys = lab.lengths
-    name = control(st.pills, words.SAME_MASK, DIALECT_SHOWN, DIALECT, format_func=words.BUTTONS.get, lead="")
+    name = control(st.pills, words.SAME_MASK, DIALECT_SHOWN, words.DIALECTS, format_func=words.DIALECTS.get, lead="")
     aligned = lab.mask
     if queries != keys:  # with more keys than queries: where the first query stands
         alignment = control(st.segmented_control, words.ALIGN, ALIGNMENT, ALIGNMENTS)
@@ -72,7 +68,7 @@ def _dialect(lab: Lab, mask: Mask, name: str, bar: Bar) -> None:
     if lengths != lab.lengths:
         quiet(words.FIRST_TOKENS.format(most=MOST_DRAWN))
     if why := known.refuses(mask, *lengths):
-        note(words.CANNOT_SAY.format(dialect=words.BUTTONS[name], why=why), "notice")
+        note(words.CANNOT_SAY.format(dialect=words.DIALECTS[name], why=why), "notice")
         with bar.export:
             everything.menu(lab)
         return
@@ -82,10 +78,9 @@ def _dialect(lab: Lab, mask: Mask, name: str, bar: Bar) -> None:
             everything.above(lab, _picture(lab, grid, "convention", **WITH_WORDS), "convention", bar.export)
         with st.container(key="beside convention"):
             _code(lab, mask, known)
-            if name != "is_causal":
-                label(words.AS_TENSOR)
-                named = {"role": "region", "tabindex": "0", "aria-label": words.PRINTED}
-                block(known.printout(mask, *lengths).replace("  # ", "\n# "), "printout", "pre", **named)
+            label(words.AS_TENSOR)
+            named = {"role": "region", "tabindex": "0", "aria-label": words.PRINTED}
+            block(known.printout(mask, *lengths).replace("  # ", "\n# "), "printout", "pre", **named)
 
 
 def _code(lab: Lab, mask: Mask, known: Dialect) -> None:
@@ -110,12 +105,12 @@ def _picture(lab: Lab, grid: Grid, key: str, **drawn: Any) -> figures.Figure:
 
 def _wrong_reader(lab: Lab, mask: Mask) -> None:
     """Two choices, and what becomes of the mask between them."""
-    writers = [name for name in READER if not dialect(name).refuses(mask, *lab.lengths)]
-    options = {"format_func": words.BUTTONS.get, "width": 300}
+    writers = [name for name in words.DIALECTS if not dialect(name).refuses(mask, *lab.lengths)]
+    options = {"format_func": words.DIALECTS.get, "width": 300}
     with st.container(horizontal=True, gap="medium"):
         written = state.one_of(WRITTEN, writers)
         control(st.selectbox, words.WRITTEN_FOR, WRITTEN, writers, shown=written, **options)
-        read_as = control(st.selectbox, words.READ_BY, READ_BY, READER, **options)
+        read_as = control(st.selectbox, words.READ_BY, READ_BY, words.DIALECTS, **options)
     try:
         read = _handed(mask, *lab.lengths, written, read_as, lab.record, lab.site, lab.number)
     except AttnvizError as error:
@@ -166,7 +161,7 @@ def _take(now: State, right: Stack, wrong: Stack) -> State:
     """The mistaken mask alone, and on to the leak test; what was meant, and what there was, is kept beside it."""
     before = now[MASK], now[OWN_MASK]
     now = mask.put(now, wrong).put(BEFORE, before).put(MEANT, right)
-    return now.put(OWN_MASK, False).put(PROMISE, WAS_MEANT).put(TAB, LEAKS)
+    return now.put(OWN_MASK, False).put(PROMISE, WAS_MEANT).put(TAB, WRONG).put(CHECKED, MODEL)
 
 
 @cache.kept

@@ -9,9 +9,18 @@ from attnviz.ui.masks import words
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.setting import choice
 
-COMPOSE, CONVENTIONS, EMPTY_ROWS, LEAKS, CHECK = TABS = words.TABS
-TAB = choice("tab", TABS, COMPOSE, "tab")
+COMPOSE, WRONG, CONVENTIONS = words.TABS
+TAB = choice("tab", words.TABS, COMPOSE, "tab", dict.fromkeys(words.FORMER_TABS, WRONG))
 
+MODEL, MASK, WEIGHTS, FILE, PASTED = JUDGED = (
+    words.OF_MODEL,
+    words.OF_PAGE,
+    words.OF_HEAD,
+    words.OF_FILE,
+    words.PASTED,
+)
+CHECKED = choice("checked", JUDGED)
+"""The model, a part of it, or an array of one's own that the tab `WRONG` judges."""
 
 WITH_WORDS = {"paired": True, "side": 360}
 """How a map is drawn that has words at its right: with its legend it is seen whole on a large screen."""

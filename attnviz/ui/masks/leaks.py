@@ -1,10 +1,9 @@
-"""The tab of the leak test: one token changed, the model run again, and whose output moved though it must not."""
+"""The leak test of the model: one token changed, the model run again, and whose output moved though it must not."""
 
 import math
 from dataclasses import replace
 
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from attnviz import figures
 from attnviz import words as sentences
@@ -16,7 +15,7 @@ from attnviz.core.leaks import MOST, STATES, LeakTest
 from attnviz.core.masks import Full, Mask, Subsequent
 from attnviz.core.stack import Stack
 from attnviz.figures.leaks import measured
-from attnviz.leaks import leak_test, mistakes, probes
+from attnviz.leaks import leak_test, probes
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate
 from attnviz.ui.masks import words
@@ -26,11 +25,11 @@ from attnviz.ui.shared.edits import OWN_MASK
 from attnviz.ui.shared.mask import MASK
 from attnviz.ui.shared.setting import Setting, State, choice, coded, kept
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import block_html, details_html, label, large, note, quiet, table, verdict
+from attnviz.ui.shared.text import block_html, details_html, label, large, note, quiet, table, table_html, verdict
 from attnviz.ui.shared.toolbar import Bar
 
-WHOLE, LAYER, EXHIBIT = TESTED = (words.TEST_WHOLE, words.TEST_LAYER, words.TEST_BUG)
-"""What the leak test tests."""
+WHOLE, LAYER = TESTED = (words.TEST_WHOLE, words.TEST_LAYER)
+"""The part of the model that is tested."""
 
 WAS_MEANT, SAID, FUTURE = PROMISES = (words.AS_MEANT, words.THIS_MASK, words.NO_FUTURE)
 """What is held against what moved."""
@@ -39,9 +38,7 @@ MEANT = coded("meant", None, mask_link.encode_stack, mask_link.decode_stack)
 """The mask that was meant, where that of the page is a mistake on purpose."""
 BEFORE: Setting[tuple[Stack | None, bool] | None] = kept("before mistake", None)
 """The mask before such a mistake, and whether the model's own was on."""
-TEST = choice("tested", {WHOLE: WHOLE, LAYER: LAYER, EXHIBIT: "an exhibit"}, WHOLE)
-RIGHT, LEAKING, *_ = mistakes.EXHIBITS
-APPLIED = choice("applied", tuple(mistakes.EXHIBITS), RIGHT)
+TEST = choice("tested", TESTED, WHOLE, former=dict.fromkeys(words.EXAMPLE_LEAKS, WHOLE))
 PROMISE = choice("promise", PROMISES)
 ASKED: Setting[tuple] = kept("leaks asked", ())
 """The test that takes long and was asked for."""
@@ -53,29 +50,28 @@ QUICK = 1.5
 """Seconds that a test may take without being asked for."""
 
 
-def tab(lab: Lab, bar: Bar) -> None:
-    _mistaken()
-    answer = st.container()
-    with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
-        tested = _choice(words.TESTED, TESTED, TEST, step=_to_test)
-        if tested == EXHIBIT:
-            how = _choice(words.APPLIED, tuple(mistakes.EXHIBITS), APPLIED)
-        else:
-            promised = _promised(lab)
+def judge(lab: Lab, bar: Bar) -> None:
+    """The verdict on the model, the grid that shows it, and the ways to test something else."""
     try:
-        if tested == EXHIBIT:
-            test = _exhibited(how, lab.mask, *lab.tokens, sentence=lab.masked)
-            _result(lab, test, mistakes.EXHIBITS[how].says, bar, answer)
-            return
-        test = _model(lab, lab.site if tested == LAYER else lab.site.kind, promised)
+        test = _model(lab, lab.site if state.get(TEST) == LAYER else lab.site.kind, _promised(lab))
     except AttnvizError as error:
         note(str(error), "notice")
         test = None
     if test is not None:
-        _result(lab, test, words.HOW, bar, answer)
+        _result(lab, test, bar)
     else:
         with bar.export:
             everything.menu(lab)
+        _options(lab)
+
+
+def _options(lab: Lab) -> None:
+    """The part of the model that is tested, and the mask that it is held to; folded."""
+    changed = state.get(TEST) != WHOLE or _promise(lab) != _promises(lab)[0]
+    with pictures.folded(words.TEST_OTHERWISE, "leak options", changed) as is_open:
+        if is_open:
+            control(st.segmented_control, words.TESTED, TEST, TESTED)
+            control(st.segmented_control, words.EXPECTED, PROMISE, _promises(lab), shown=_promise(lab))
 
 
 def _strongest(test: LeakTest) -> None:
@@ -94,18 +90,13 @@ def _strongest(test: LeakTest) -> None:
         table(rows, words.MOVED_AS, css="facts moved", numbers=(2,))
 
 
-def _tried(test: LeakTest) -> None:
-    """Where nothing leaks: which words were changed, for whom each is hidden, and what it moves otherwise."""
+def _tried(test: LeakTest) -> str:
+    """The words that were changed, for how many outputs each is hidden, and the output that each moves most."""
     most = {key: query for query, key in reversed(test.strongest)}
     changed = test.tested.nonzero().flatten().tolist()
-    table(
-        [_of_word(test, key, most.get(key)) for key in changed[:MOST_TRIED]],
-        words.TRIED_AS,
-        css="facts moved",
-        numbers=(1, 2),
-    )
-    if len(changed) > MOST_TRIED:
-        quiet(words.TRIED_MORE.format(count=len(changed) - MOST_TRIED))
+    rows = [_of_word(test, key, most.get(key)) for key in changed[:MOST_TRIED]]
+    more = words.TRIED_MORE.format(count=len(changed) - MOST_TRIED) if len(changed) > MOST_TRIED else ""
+    return table_html(rows, words.TRIED_AS, css="facts moved", numbers=(1, 2)) + block_html(more, "quiet")
 
 
 def _of_word(test: LeakTest, key: int, most: int | None) -> tuple[str, str, str, str]:
@@ -126,18 +117,8 @@ def _far(test: LeakTest, query: int, key: int) -> str:
     return percent(far) if far < math.inf else words.BECAME_NAN
 
 
-def _choice(title: str, options: tuple[str, ...], setting: Setting[str], **behavior) -> str:
-    drawn = {"shown": state.one_of(setting, options)} | behavior
-    return control(st.pills, title, setting, options, lead=title, **drawn)
-
-
-def _to_test(now: State, tested: str) -> State:
-    """What to test; the example begins with a bug that leaks."""
-    return now.put(TEST, tested).put(APPLIED, LEAKING if tested == EXHIBIT else now[APPLIED])
-
-
-def _mistaken() -> None:
-    """That a mistake stands on the page, and the way back."""
+def undo() -> None:
+    """The way back from a mistake that stands on the page."""
     if state.get(MEANT) is None:
         return
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
@@ -153,14 +134,20 @@ def _undo(now: State) -> State:
     return now.put(MEANT, None).put(OWN_MASK, own_mask).put(BEFORE, None)
 
 
+def _promises(lab: Lab) -> list[str]:
+    possible = {WAS_MEANT: state.get(MEANT) is not None, FUTURE: lab.site.kind != "cross"}
+    return [name for name in PROMISES if possible.get(name, True)]
+
+
+def _promise(lab: Lab) -> str:
+    return state.one_of(PROMISE, _promises(lab))
+
+
 def _promised(lab: Lab) -> Mask | None:
-    """What each layer is to keep; None is the built-in mask with that of the page."""
-    meant = state.get(MEANT)
-    possible = {WAS_MEANT: meant is not None, FUTURE: lab.site.kind != "cross"}
-    chosen = _choice(words.EXPECTED, tuple(name for name in PROMISES if possible.get(name, True)), PROMISE)
-    if chosen == WAS_MEANT:
-        return meant.mask() or Full()
-    return Subsequent() if chosen == FUTURE else None
+    """The mask that each layer is held to; None for the built-in mask with that of the page."""
+    if _promise(lab) == WAS_MEANT:
+        return state.get(MEANT).mask() or Full()
+    return Subsequent() if _promise(lab) == FUTURE else None
 
 
 def _model(lab: Lab, place: Site | str, promised: Mask | None) -> LeakTest | None:
@@ -192,20 +179,17 @@ def _test(
 
 
 _kept = cache.kept(_test)
-_exhibited = cache.kept(mistakes.leak_test_of_exhibit)
-"""The test of one layer with random numbers, in which the mask is applied as it was chosen."""
 
 
-def _result(lab: Lab, test: LeakTest, says: str, bar: Bar, answer: DeltaGenerator) -> None:
-    """How many leaks there are, the grid, and the selected cell in words."""
+def _result(lab: Lab, test: LeakTest, bar: Bar) -> None:
+    """The number of leaks, the grid, and the selected cell in words."""
     cell = lab.cell if lab.cell and all(i < n for i, n in zip(lab.cell, test.moved.shape, strict=True)) else None
     figure = figures.leaks(test, selected=cell, rev=look.rev("cell"), **lab.styled, **WITH_WORDS)
     tried = counted(int(test.hidden.sum()), words.PAIR)
-    with answer:
-        if test.pairs:
-            verdict(words.LEAKING.format(count=sentences.count_of_leaks(test)), "error")
-        else:
-            verdict(words.NO_LEAK.format(pairs=tried), "right")
+    if test.pairs:
+        verdict(words.LEAKING.format(count=sentences.count_of_leaks(test)), "error")
+    else:
+        verdict(words.NO_LEAK.format(pairs=tried), "right")
     with st.container(horizontal=True, gap="large"):
         with st.container(width="content"):
             pictures.picture(figure, "leaks", select="cell", on_select=look.select)
@@ -214,8 +198,10 @@ def _result(lab: Lab, test: LeakTest, says: str, bar: Bar, answer: DeltaGenerato
             if cell or test.pairs:
                 said = sentences.leak(test, *(cell or test.pairs[0]))
                 large(f"{said[0].upper()}{said[1:]}.")
-            quiet(f"{says} {pictures.selecting(cell is not None)}")
-            (_strongest if test.pairs else _tried)(test)
-            how = " ".join(f"{one[0].upper()}{one[1:]}." for one in measured(test))
-            st.html(details_html(words.HOW_MEASURED, block_html(how, "quiet")))
+            quiet(f"{words.HOW} {pictures.selecting(cell is not None)}")
+            if test.pairs:
+                _strongest(test)
+            how = block_html(" ".join(f"{one[0].upper()}{one[1:]}." for one in measured(test)), "quiet")
+            st.html(details_html(words.HOW_MEASURED, how if test.pairs else how + _tried(test)))
+            _options(lab)
     pictures.numbers(figure, "leaks")

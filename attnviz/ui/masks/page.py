@@ -11,10 +11,10 @@ from attnviz.core.masks import Full, Mask
 from attnviz.core.stack import Stack
 from attnviz.sources.base import Source
 from attnviz.sources.wrapped import Wrapped
-from attnviz.ui.masks import built_in, checking, compose, conventions, leaks, numerics, words
-from attnviz.ui.masks.lab import TAB, TABS, Lab
+from attnviz.ui.masks import built_in, checking, compose, conventions, words
+from attnviz.ui.masks.lab import TAB, Lab
 from attnviz.ui.masks.presets import CAUSAL
-from attnviz.ui.shared import everything, look, mask, state, toolbar
+from attnviz.ui.shared import look, mask, state, toolbar
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.setting import flag
 from attnviz.ui.shared.state import control, tabs
@@ -31,7 +31,7 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
     decoder = replace(opens, kind="decoder")  # it has a mask of its own to show
     hides = decoder in source.sites
     opening = Stack() if hides or isinstance(source, Wrapped) else CAUSAL  # of one's own model it shows what that masks
-    bar = toolbar.bar(source, lines, combined=True, site=decoder if hides else opens, mask=opening)
+    bar = toolbar.bar(source, lines, combined=True, site=decoder if hides else opens, mask=opening, more=look.display)
     at = bar.at
     if begins:
         with bar.view:
@@ -39,25 +39,13 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
     bar.predict()
     stack, _ = mask.fitting(mask.current(), len(lines))
     lab = Lab(*at.run, at.sentence, at.site, at.head, at.dark, stack=stack, mask=_mask(at, stack))
-    made = (compose.tab, conventions.tab, numerics.tab, leaks.tab, _with_menu(checking.tab))
-    tabs(TAB, {name: partial(_tab, *each, lab, bar) for name, *each in zip(TABS, words.ASKS, made, strict=True)})
+    parts = (compose.tab, checking.tab, conventions.tab)
+    tabs(TAB, {name: partial(_tab, *each, lab, bar) for name, *each in zip(words.TABS, words.ASKS, parts, strict=True)})
 
 
-def _tab(asks: str, drawn: Callable[[Lab, Bar], None], lab: Lab, bar: Bar) -> None:
-    """What a tab answers, and the tab."""
-    lead(asks)
-    drawn(lab, bar)
-
-
-def _with_menu(tab: Callable[[Lab], None]) -> Callable[[Lab, Bar], None]:
-    """A tab of several pictures, or of none: what is exported above it is everything."""
-
-    def drawn(lab: Lab, bar: Bar) -> None:
-        with bar.export:
-            everything.menu(lab)
-        tab(lab)
-
-    return drawn
+def _tab(question: str, draw: Callable[[Lab, Bar], None], lab: Lab, bar: Bar) -> None:
+    lead(question)
+    draw(lab, bar)
 
 
 def _mask(at: Look, stack: Stack) -> Mask:

@@ -10,21 +10,20 @@ from attnviz.charts import hatch
 from attnviz.core.amounts import counted
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Full, Mask, Parameter
-from attnviz.core.stack import JOINS, Entry, Stack
+from attnviz.core.stack import JOINS, Entry
 from attnviz.ui.masks import words
 from attnviz.ui.masks.lab import Lab
 from attnviz.ui.masks.presets import PRESETS
 from attnviz.ui.shared import mask, state
-from attnviz.ui.shared import words as common
 from attnviz.ui.shared.edits import TITLES, number
 from attnviz.ui.shared.mask import MASK
 from attnviz.ui.shared.mask_link import MOST_ITEMS, RULES
-from attnviz.ui.shared.setting import Setting, State, kept
+from attnviz.ui.shared.setting import State, kept
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import note, quiet
 
-PRESET, ADD = kept("preset", None), kept("add rule", None)
-"""Lists from which a mask or a rule is taken; what they hold stands in the mask of the page."""
+ADD = kept("add rule", None)
+"""A rule or a preset on its way into the mask of the page; the list holds none."""
 
 MOST_COMPARED = 1024
 """Tokens up to which the rules are held against the built-in mask."""
@@ -33,31 +32,9 @@ ADDABLE = {rule.rule: rule for rule in RULES if rule.parameters()[0].kind != "ce
 """What can be chosen from the list; cells are painted."""
 
 
-def known(lab: Lab) -> None:
-    """Masks by the names they are known by; the one that the rules make stands in the list, and none lets go of it."""
-    made = {name: preset(*sizes(lab)) for name, preset in PRESETS.items()}
-    shown = next((name for name, stack in made.items() if stack == mask.current()), "")
-    with st.container(gap="small", key="begin"):
-        _begin(lab, made)
-        _take(words.KNOWN_MASK, PRESET, PRESETS, lambda now, name: mask.put(now, made.get(name, Stack())), shown=shown)
-
-
-def _begin(lab: Lab, made: dict[str, Stack]) -> None:
-    """One press hides something, where no rule does; the next one in its place shows all of it again."""
-    if mask.current().entries:
-        options = {"icon": ":material/visibility:", "args": (mask.put, Stack())}
-        title = words.CLEAR
-    elif lab.site.kind == "cross" and not lab.edits.mask_cross:
-        return  # no rule acts there
-    else:
-        title, name = (words.HIDE_FAR, words.SLIDING) if _built_in(lab) else (common.HIDE_THE_FUTURE, words.CAUSAL)
-        options = {"icon": ":material/visibility_off:", "type": "primary", "args": (mask.put, made[name])}
-        options |= {"help": words.FAR_MEANS} if name == words.SLIDING else {}
-    st.button(title, key="hide", width="stretch", on_click=state.change, **options)
-
-
 def rules(lab: Lab) -> None:
-    """The list of rules."""
+    """One menu of rules and presets, and the list of the rules."""
+    _menu(lab)
     if refused := mask.refused():
         note(refused)
     _own(lab)
@@ -65,20 +42,27 @@ def rules(lab: Lab) -> None:
     first = next((i for i, entry in enumerate(entries) if entry.on), None)
     for i, (entry, square) in enumerate(zip(entries, _squares(lab), strict=True)):
         with st.container(key=f"rule {i}", gap="xsmall"):
-            title = f"**{TITLES.get(entry.mask.rule, entry.mask.rule)}** {square}".strip()
+            title = f"**{_title(entry.mask.rule)}** {square}".strip()
             _row(lab, i, entry, title, first=first is None or i <= first, last=i == len(entries) - 1)
     if not entries and not _built_in(lab):
         quiet(words.NO_RULE)
     elif first is not None and not _changes(lab):
         note(words.CHANGES_NOTHING if own_mask(lab) else words.BLOCKS_NOTHING, "notice")
 
-    def add(now: State, name: str | None) -> State:
-        if name is None:
-            return now
-        rule = ADDABLE[name]
-        return mask.changed(now, lambda stack: stack.added(Entry(rule.started(*sizes(lab)), rule.join)))
 
-    _take(words.ADD_RULE, ADD, ADDABLE, add, format_func=_offered)
+def _menu(lab: Lab) -> None:
+    """Rules, each of which joins the list, and presets, which take its place."""
+
+    def add(now: State, name: str | None) -> State:
+        if name in PRESETS:
+            return mask.put(now, PRESETS[name](*sizes(lab)))
+        if name in ADDABLE:
+            entry = Entry(ADDABLE[name].started(*sizes(lab)), ADDABLE[name].join)
+            return mask.changed(now, lambda stack: stack.added(entry))
+        return now
+
+    options = {"index": None, "placeholder": words.ADD_RULE, "format_func": _offered, "lead": "", "shown": None}
+    control(st.selectbox, words.ADD_RULE, ADD, [*ADDABLE, *PRESETS], step=add, **options)
 
 
 def _squares(lab: Lab) -> list[str]:
@@ -88,8 +72,14 @@ def _squares(lab: Lab) -> list[str]:
     return ["" if place is None else hatch.SQUARES[place % hatch.PATTERNS] for place in found]
 
 
+def _title(rule: str) -> str:
+    return TITLES.get(rule, rule.replace("_", " "))
+
+
 def _offered(name: str) -> str:
-    return words.RULE_MEANS.format(rule=TITLES.get(name, name), meaning=ADDABLE[name].meaning)
+    if name in PRESETS:
+        return words.PRESET_IS.format(preset=name)
+    return words.RULE_MEANS.format(rule=_title(name), meaning=ADDABLE[name].meaning)
 
 
 def own_mask(lab: Lab) -> Mask | None:
@@ -124,14 +114,6 @@ def _changes(lab: Lab) -> bool:
     one, other = own or Full(), lab.mask
     at = lab.sentence if one.batch_size else 0
     return not torch.equal(one.grid(*lab.lengths, sentence=at), other.grid(*lab.lengths, sentence=lab.masked))
-
-
-def _take(
-    title: str, setting: Setting, options: dict, step: Callable[[State, str | None], State], shown: str = "", **more
-) -> None:
-    """A list from which one is taken."""
-    more |= {"index": None, "placeholder": title, "shown": shown or None, "lead": "", "step": step}
-    control(st.selectbox, title, setting, options, **more)
 
 
 def sizes(lab: Lab) -> tuple[int, tuple[int, ...]]:

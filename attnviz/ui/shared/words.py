@@ -425,7 +425,6 @@ SHORTCUTS = (
     ("Tab, arrow keys", "walk over the cells of a map"),
     ("Enter on a cell", "select it"),
     ("+ and −", "zoom into a large map, and out"),
-    ("Ctrl V on Check", "check the numbers that were copied"),
     ("Esc", "clear the selection, close a menu"),
     ("?", "this list"),
 )
