@@ -20,7 +20,7 @@ Link = dict[str, list[str]]
 """The parameters of an address, each with its values."""
 
 FIGURES = (
-    *("map", "heads", "head", "training step", "query", "future", "scores", "row", "d_k", "positions"),
+    *("map", "heads", "head", "training step", "query", "future", "scores", "row", "d_k", "numbers", "positions"),
     *("prediction", "peeking", "bugs"),
 )
 """What a step can show, in this order: pictures of the app and the controls that change them."""

@@ -14,7 +14,7 @@ from attnviz.figures import Figure
 from attnviz.lessons import Lesson, Step, peeking
 from attnviz.ui.learn import words
 from attnviz.ui.learn.going import begun
-from attnviz.ui.learn.scenes import learned
+from attnviz.ui.learn.scenes import D_KS, learned, spreads
 from attnviz.ui.shared import cache, edits, look, parameters, pictures, says
 from attnviz.ui.shared import words as common
 from attnviz.ui.shared.examples import TEXT
@@ -22,7 +22,6 @@ from attnviz.ui.shared.look import CELL, QUERY, STEP, Look
 from attnviz.ui.shared.pretrained import MODEL
 from attnviz.ui.shared.setting import State
 from attnviz.ui.shared.text import label
-from attnviz.ui.steps import parts
 
 SIDE = 300
 """Points of a map."""
@@ -142,7 +141,7 @@ DRAWN = {
     "heads": lambda at, now: figures.heads(at.record, at.site),
     "row": _row,
     "prediction": _prediction,
-    "d_k": lambda at, now: figures.spread(parts.spreads(parts.D_KS)),
+    "d_k": lambda at, now: figures.spread(spreads(D_KS)),
     "peeking": _peeking,
 }
 """By the names that a lesson gives them, of what is looked at and the state."""
