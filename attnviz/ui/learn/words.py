@@ -76,7 +76,7 @@ TEACHERS, LESSON, END = "For teachers", "Lesson", "End"
 ABOUT = "About {minutes} minutes."
 PRESENTER, PRESENTER_HELP = "Presenter view", "Large type. Arrow keys turn the pages, Esc ends it."
 OWN_LESSON = "A lesson of your own is a file: attnviz lesson FILE.toml opens it; docs/how-to/teach.md says more."
-SOLUTIONS = "Handout with solutions"
+WITH_SOLUTIONS = "With solutions and notes"
 FOR_TEACHER, FOR_TEACHER_IN = "For the teacher", "For the teacher ({minutes} minutes)"
 SOLUTION, NOTES = "Solution", "Notes"
 
