@@ -65,11 +65,13 @@ def handout(title: str, lead: Sequence[str], sections: Sequence[Section], *, dea
 
 
 def markdown(text: str) -> str:
-    """A paragraph or a list as HTML."""
-    lines = text.strip().splitlines()
-    if lines and all(line.startswith("- ") for line in lines):
-        return _list(line[2:] for line in lines)
-    return f"<p>{_inline(text)}</p>"
+    """Paragraphs and lists as HTML; blank lines stand between them."""
+    blocks = []
+    for block in re.split(r"\n\s*\n", text.strip()):
+        lines = block.splitlines()
+        is_list = all(line.startswith("- ") for line in lines) and lines
+        blocks.append(_list(line[2:] for line in lines) if is_list else f"<p>{_inline(block)}</p>")
+    return "\n".join(blocks)
 
 
 def _section(section: Section, until: float) -> str:

@@ -23,6 +23,7 @@ from attnviz.export.handout import Section, handout, markdown
             '<p><a href="https://a.b/c?d=1&amp;e">here</a> [no](javascript:x)</p>',
         ),
         ("- a\n- *b*", "<ul><li>a</li><li><em>b</em></li></ul>"),
+        ("a\n\n- b", "<p>a</p>\n<ul><li>b</li></ul>"),
         ("W_Q x_1", "<p>W_Q x_1</p>"),
     ],
 )

@@ -1,6 +1,5 @@
 """A lesson on paper: each step with its picture as it begins, a task with room for the answer, or its solution."""
 
-import re
 from functools import partial
 from typing import Any
 
@@ -78,14 +77,13 @@ def slide(step: Step, now: State) -> bytes:
 def _section(number: int, step: Step, solved: bool) -> Any:
     from attnviz.export.handout import Section
 
-    idea = re.split(r"\n\s*\n", step.idea)
     terms = [f"**{one.name}**: {one.means}.{f' *{one.source}*' if one.source else ''}" for one in step.terms]
     task = [f"**{words.TRY_IT}.** {step.do}" if step.do else "", step.question]
     said = ((words.SOLUTION, step.answer), (words.NOTES, step.notes))
     solution = [f"**{what}.** {text}" for what, text in said if text]
     return Section(
         f"{number}. {step.title}",
-        texts=(*idea, *terms),
+        texts=(step.idea, *terms),
         figures=drawn(step),
         after=tuple(filter(None, task)),
         choices=step.choices,

@@ -18,7 +18,6 @@ THE_END = "The end"
 FROM_HERE = {
     "Heads": "Type a sentence of your own",
     "Compare": "Compare two texts, models or heads",
-    "Model": "Look into a model",
 }
 """By pages, why to go there."""
 
