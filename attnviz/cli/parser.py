@@ -115,7 +115,7 @@ def _add_lesson(command: argparse.ArgumentParser) -> None:
     which = "one that ships, such as 20-minutes, or FILE.toml"
     command.add_argument("lesson", metavar="LESSON", nargs="?", default="", help=which)
     command.add_argument("--present", action="store_true", help="large, for a projector: arrow keys turn the pages")
-    paper = "write the lesson to a file instead: FILE.html, or FILE.pdf (which needs attnviz[pdf])"
+    paper = "write the lesson to a file instead: FILE.html, which a browser prints"
     command.add_argument("--handout", metavar="FILE", type=typed.file, help=paper)
     command.add_argument("--solutions", action="store_true", help="with solutions and notes in the handout")
     _add_server(command)

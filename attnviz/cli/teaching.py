@@ -18,17 +18,17 @@ def listed() -> Iterator[str]:
 
 
 def handout(name: str, file: Path, *, solved: bool = False) -> None:
-    """Write a lesson as a file to hand out.
+    """Write a lesson as an HTML file to hand out.
 
     Raises:
-        AttnvizError: if the lesson cannot be read, or the file is of no format that there is.
+        AttnvizError: if the lesson cannot be read, or the file is to be something else.
     """
     from attnviz.ui.learn import handout as paper  # Streamlit: for this alone
 
-    if (format := file.suffix.removeprefix(".")) not in paper.FORMATS:
-        raise InputError(f"A handout is no {quoted(file.suffix)} file. It can be: .{', .'.join(paper.FORMATS)}.")
+    if file.suffix != ".html":
+        raise InputError(f"A handout is an .html file, not {quoted(file.name)}. A browser prints it, also to PDF.")
     lesson = lessons.named(name) if name in lessons.SHIPPED else lessons.read(name)
-    file.write_bytes(paper.page(lesson, format, solved=solved))
+    file.write_bytes(paper.page(lesson, solved=solved))
 
 
 def link(lesson: str, *, present: bool = False) -> str:

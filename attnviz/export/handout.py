@@ -1,4 +1,4 @@
-"""Several figures with text and tables as one HTML file: for a lesson, to read, to print, without a network."""
+"""Texts and figures as one HTML file: for a lesson, to read, to print, without a network."""
 
 import base64
 import html
@@ -16,17 +16,23 @@ from attnviz.export.drawing import draw
 
 TEMPLATE = Template(Path(__file__).with_name("handout.html").read_text(encoding="utf-8"))
 
+INLINE = re.compile(
+    r"`(?P<code>[^`]+)`"
+    r"|\*\*(?P<strong>\S(?:.*?\S)?)\*\*"
+    r"|\*(?P<em>[^\s*](?:[^*]*[^\s*])?)\*"
+    r"|\[(?P<text>[^\]]+)\]\((?P<address>https?://[^\s)]+)\)"
+)
+"""Marks of Markdown inside of a paragraph."""
+
 
 @dataclass(frozen=True, eq=False)
 class Section:
-    """One part of a handout. All texts are plain.
+    """One part of a handout. Texts are paragraphs of Markdown: emphasis, code, links, and lists with hyphens.
 
     Attributes:
-        heading: what stands above it.
-        equation: a formula, "" for none.
-        texts: paragraphs.
+        heading: its title.
+        texts: paragraphs under it.
         figures: pictures, in the colors of light paper.
-        tables: each a head and rows of texts.
         after: paragraphs behind these, such as a task.
         choices: answers to mark one of.
         room: empty lines to write on.
@@ -34,10 +40,8 @@ class Section:
     """
 
     heading: str
-    equation: str = ""
     texts: tuple[str, ...] = ()
     figures: tuple[Any, ...] = ()
-    tables: tuple[tuple[Sequence[str], Sequence[Sequence[str]]], ...] = ()
     after: tuple[str, ...] = ()
     choices: tuple[str, ...] = ()
     room: int = 0
@@ -55,51 +59,57 @@ def handout(title: str, lead: Sequence[str], sections: Sequence[Section], *, dea
         ExportError: if a picture cannot be drawn, or not in time.
     """
     until = time.monotonic() + deadline
-    parts = "\n".join(_section(one, until) for one in sections)
-    said = {"title": _text(title), "lead": "\n".join(map(_paragraph, lead)), "sections": parts}
-    return TEMPLATE.substitute(said, ink=LIGHT.text, line=LIGHT.line).encode()
+    parts = "\n".join(_section(section, until) for section in sections)
+    texts = {"title": _text(title), "lead": "\n".join(map(markdown, lead)), "sections": parts}
+    return TEMPLATE.substitute(texts, ink=LIGHT.text, line=LIGHT.line).encode()
+
+
+def markdown(text: str) -> str:
+    """Paragraphs and lists as HTML; blank lines stand between them."""
+    blocks = []
+    for block in re.split(r"\n\s*\n", text.strip()):
+        lines = block.splitlines()
+        is_list = all(line.startswith("- ") for line in lines) and lines
+        blocks.append(_list(line[2:] for line in lines) if is_list else f"<p>{_inline(block)}</p>")
+    return "\n".join(blocks)
 
 
 def _section(section: Section, until: float) -> str:
-    equation = f'<p class="equation">{symbols(section.equation)}</p>' if section.equation else ""
-    inside = [f"<h2>{_text(section.heading)}</h2>", equation, *map(_paragraph, section.texts)]
+    inside = [f"<h2>{_text(section.heading)}</h2>", *map(markdown, section.texts)]
     if section.figures:
         inside.append(f'<div class="pictures">{"".join(_picture(figure, until) for figure in section.figures)}</div>')
-    inside += [_table(head, rows) for head, rows in section.tables] + [*map(_paragraph, section.after)]
+    inside += map(markdown, section.after)
     if section.choices:
-        inside.append(f'<ul class="choices">{"".join(f"<li>{_text(one)}</li>" for one in section.choices)}</ul>')
-    inside += ['<p class="room"></p>'] * section.room + [*map(_paragraph, section.end)]
-    return f"<section>\n{chr(10).join(filter(None, inside))}\n</section>"
-
-
-def drawn(figure: Any, until: float) -> bytes:
-    """A picture as SVG, before a moment of the monotonic clock."""
-    return draw("svg", spec.to_json(spec.of(figure)), deadline=until - time.monotonic())
+        inside.append(_list(section.choices, ' class="choices"'))
+    inside += ['<p class="room"></p>'] * section.room
+    inside += map(markdown, section.end)
+    return f"<section>\n{chr(10).join(inside)}\n</section>"
 
 
 def _picture(figure: Any, until: float) -> str:
-    picture = base64.b64encode(drawn(figure, until)).decode()
-    return f'<img alt="{_text(figure.description)}" src="data:image/svg+xml;base64,{picture}">'
+    picture = draw("svg", spec.to_json(spec.of(figure)), deadline=until - time.monotonic())
+    data = base64.b64encode(picture).decode()
+    return f'<img alt="{_text(figure.description)}" src="data:image/svg+xml;base64,{data}">'
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    def row(tag: str, cells: Sequence[str]) -> str:
-        return f"<tr>{''.join(f'<{tag}>{_text(cell)}</{tag}>' for cell in cells)}</tr>"
-
-    body = "\n".join(row("td", cells) for cells in rows)
-    return (
-        f'<div class="scrolls" role="region" aria-label="Table of {_text(", ".join(head))}" tabindex="0"><table>'
-        f"<thead>{row('th', head)}</thead>\n<tbody>{body}</tbody></table></div>"
-    )
+def _list(items: Any, attributes: str = "") -> str:
+    return f"<ul{attributes}>{''.join(f'<li>{_inline(item)}</li>' for item in items)}</ul>"
 
 
-def _paragraph(text: str) -> str:
-    return f"<p>{_text(text)}</p>"
-
-
-def symbols(text: str) -> str:
-    """An equation as HTML: letters after an underscore are an index."""
-    return re.sub(r"_(\w+)", r"<sub>\1</sub>", _text(text))
+def _inline(text: str) -> str:
+    """Marks of Markdown as HTML; all else is text."""
+    parts, end = [], 0
+    for match in INLINE.finditer(text):
+        parts.append(_text(text[end : match.start()]))
+        end = match.end()
+        if match["code"]:
+            parts.append(f"<code>{_text(match['code'])}</code>")
+        elif match["text"]:
+            parts.append(f'<a href="{_text(match["address"])}">{_text(match["text"])}</a>')
+        else:
+            tag = "strong" if match["strong"] else "em"
+            parts.append(f"<{tag}>{_inline(match[tag])}</{tag}>")
+    return "".join([*parts, _text(text[end:])])
 
 
 def _text(value: str) -> str:

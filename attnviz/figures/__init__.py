@@ -22,7 +22,7 @@ from attnviz.figures.row import row
 from attnviz.figures.scatter import scatter
 from attnviz.figures.similarity import similarity
 from attnviz.figures.spread import spread
-from attnviz.figures.stage import neurons, products, stage, values
+from attnviz.figures.stage import neurons, stage, values
 from attnviz.figures.states import states
 from attnviz.figures.step_by_step import step_by_step
 from attnviz.figures.text_strip import text_strip
@@ -38,7 +38,7 @@ __all__ = [
     "FORMS", "Figure", "chain", "change", "corners", "difference", "distance",
     "distance_over_corpus", "head", "heads",
     "labels", "leaks", "lines", "losses", "mask", "neurons", "next_word", "on_grid", "over_corpus", "overview",
-    "patches", "phrase", "products",
+    "patches", "phrase",
     "rollout", "rollout_row", "row", "scatter", "similarity", "spread", "stage", "states", "step_by_step",
     "text_strip", "values", "wide",
 ]  # fmt: skip

@@ -13,7 +13,7 @@ from attnviz.core.record import Record
 from attnviz.figures.figure import Drawn, Figure, stem, subtitles, titled
 from attnviz.figures.stage import Tokens, are_weights, called, table
 from attnviz.walk import Matrix, Stage
-from attnviz.walk.stages import NOT_TAKEN_APART, READ_ONLY, plural_of
+from attnviz.walk.stages import plural_of
 
 WIDTH = 318
 """Pixels of the whole rail, so that it fits a phone."""
@@ -149,7 +149,7 @@ def _missing(
 
     Gives also where each is clicked, and where what follows begins.
     """
-    why = "not shown" if stages[-1].missing in (READ_ONLY, NOT_TAKEN_APART) else "not used"
+    why = "not shown" if stages[-1].is_used else "not used"
     names = [f"{i} {stage.title}" for i, stage in enumerate(stages, first + 1)]
     lines, areas, x = [["", colors.quiet]], [], 0.0
     for i, text in enumerate([*(f"{name}, " for name in names[:-1]), f"{names[-1]}: {why}"]):

@@ -56,31 +56,26 @@ def stage(
     matrices: tuple[Matrix, ...],
     *,
     sentence: int = 0,
-    titled: bool = True,
     **drawn: Unpack[Drawn],
 ) -> Figure:
     """Some tables of one stage, large: one under the other, with the labels of tokens and dimensions.
 
     Args:
         matrices: which of its tables.
-        titled: whether a file says what it shows; a handout says it around the picture.
         drawn: `selected` is the (query, key) that is outlined; -1 for none.
     """
     tokens = record.tokens(site, sentence=sentence)
     where = f"{site.head(head)} · {in_title(record.source)}"
-    said = (stage.text, where, *subtitles(record)) if titled else None
+    said = (stage.text, where, *subtitles(record))
     return Figure(
         name=stem(record, site, f"head-{head}-{stage.key}", sentence=sentence),
-        title=_titled(f"{stage.title} · {where}", record),
+        title=titled(f"{stage.title} · {where}", record),
         style=Style(**drawn),
         draw=lambda style: drawing_of(stage, tokens, matrices, None if style.on_screen else said, style),
         describe=lambda: f"{stage.title}: {stage.text}. {stage.missing or stage.changed}".strip(),
         tabulate=lambda: table(matrices, tokens),
         collect=lambda: {matrix.key: matrix.values.numpy() for matrix in matrices},
     )
-
-
-_titled = titled
 
 
 def drawing_of(
@@ -347,13 +342,6 @@ def _tidy(matrix: Matrix, tokens: Tokens) -> pd.DataFrame:
 
 def _name(texts: dict[str, list[str]], axis: str, position: int) -> str:
     return texts[axis][position] if axis in texts else ""
-
-
-def products(worked: Row, key: int) -> Stage:
-    """What makes one cell, as tables: the products of each dimension."""
-    place = worked.keys.index(key)
-    products = worked.products[place : place + 1]
-    return _tables("products", "The products of one cell", "q · k = Σ q ∘ k", (_line("q ∘ k", "d_k", products),))
 
 
 def values(worked: Row, num_keys: int) -> Stage:

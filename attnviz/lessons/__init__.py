@@ -20,12 +20,14 @@ Link = dict[str, list[str]]
 """The parameters of an address, each with its values."""
 
 FIGURES = (
-    *("map", "heads", "head", "training step", "query", "future", "scores", "row", "d_k", "positions"),
+    *("map", "heads", "head", "training step", "query", "future", "scores", "row", "d_k", "numbers", "positions"),
     *("prediction", "peeking", "bugs"),
 )
 """What a step can show, in this order: pictures of the app and the controls that change them."""
 PAGES = ("Heads", "Overview", "Masks", "Steps", "Compare")
 """Pages of the laboratory that a step can lead to."""
+FORMER_PAGES = {"Model": "Heads"}
+"""Pages that lessons may still name, and the one that each opens."""
 
 
 @dataclass(frozen=True)
@@ -91,12 +93,14 @@ class Step:
         _check_names(data, cls, {"title", "idea", "link", "shows"})
         if unknown := [one for one in data["shows"] if one not in FIGURES]:
             raise InputError(f"A step shows {quoted(unknown[0])}. It can show: {', '.join(FIGURES)}.")
-        if (page := data.get("page", "Heads")) not in PAGES:
+        page = data.get("page", "Heads")
+        page = FORMER_PAGES.get(page, page)
+        if page not in PAGES:
             raise InputError(f"A step leads to the page {quoted(page)}. There are: {', '.join(PAGES)}.")
         goal, choices = data.get("goal", []), tuple(data.get("choices", ()))
         if choices and data.get("right") not in choices:
             raise InputError(f"Of the choices {quoted(data.get('right', ''))} is to be right, which is none of them.")
-        made = {"link": link_of(data["link"]), "shows": tuple(data["shows"]), "choices": choices}
+        made = {"page": page, "link": link_of(data["link"]), "shows": tuple(data["shows"]), "choices": choices}
         made["goal"] = tuple(map(link_of, [goal] if isinstance(goal, str) else goal))
         made["terms"] = tuple(Term(**one) for one in data.get("terms", ()))
         return cls(**{name: value.strip() if isinstance(value, str) else value for name, value in data.items()} | made)

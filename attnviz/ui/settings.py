@@ -11,7 +11,7 @@ from attnviz.ui.overview import every, numbers, reach, tables
 from attnviz.ui.overview import page as overview
 from attnviz.ui.shared import changes, edits, examples, look, mask, parameters, pretrained, says, zoom
 from attnviz.ui.shared.setting import Setting
-from attnviz.ui.steps import parts, play, rail
+from attnviz.ui.steps import play, rail
 
 FEATURES = (
     *(pretrained, parameters, changes, examples, look, zoom, mask, edits, says),
@@ -29,7 +29,6 @@ FEATURES = (
         checking,
         play,
         rail,
-        parts,
         other,
         atlas,
         atlas_examples,

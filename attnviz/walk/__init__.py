@@ -11,7 +11,6 @@ from attnviz.walk.chain import chain
 from attnviz.walk.checks import Against, Check, check
 from attnviz.walk.edited import editable, with_edited
 from attnviz.walk.equations import Part
-from attnviz.walk.growth import LENGTHS, Growth, growth
 from attnviz.walk.knobs import Exhibit, Knobs, dropped, exhibit
 from attnviz.walk.laws import DotProducts, Permutation, dot_product_variance, permutation
 from attnviz.walk.measures import Compared, Measures, compare, compare_rows, gradient_size, measures

@@ -108,6 +108,11 @@ class Stage:
     missing: str | None = None
 
     @property
+    def is_used(self) -> bool:
+        """Whether the call has this step, even where its numbers are not shown."""
+        return self.missing in (None, READ_ONLY, NOT_TAKEN_APART)
+
+    @property
     def text(self) -> str:
         """The equation as plain text."""
         return typeset("".join(part.text for part in self.equation))

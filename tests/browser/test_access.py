@@ -36,7 +36,6 @@ MORE = [
     "overview?model=translator&panel=Rollout",
     "overview?model=story&panel=Switch-off+test",
     "overview?model=story&panel=Over+many+texts",
-    *(f"steps?model=scratch&part={part}" for part in ("Why+the+scale", "Word+order", "PyTorch+and+cost")),
     "compare?model=story&off=d1.0",
     "masks",
     f"masks?model=scratch&text={'+'.join(['word'] * 30)}",

@@ -1,4 +1,4 @@
-"""The page Steps in a real Chromium: steps are turned, cells chosen, knobs moved, the handout taken away."""
+"""The page Steps in a real Chromium: steps are turned, cells chosen, knobs moved."""
 
 import re
 
@@ -23,8 +23,7 @@ def test_steps_are_turned_cells_chosen_and_knobs_moved(page, server):
 
     The link holds the cell that is clicked, the row in full is that of its query; a click on it again lets the key go.
     Without the scale the row is sharper: before and after stand side by side, and a chip undoes it. Pictures are drawn
-    with their images at once, not again when Vega has loaded them. The knob of positions sets what the model's own
-    settings show, and the step says that it is not there.
+    with their images at once, not again when Vega has loaded them. Without positions their step is left out.
     """
     open_steps(page, server)
     box = picture(page, "rail").bounding_box()
@@ -45,7 +44,7 @@ def test_steps_are_turned_cells_chosen_and_knobs_moved(page, server):
     expect_link(page, "cell=")
     query, key = page.evaluate("new URLSearchParams(location.search).get('cell')").split(".")
 
-    expect(page.get_by_text(f"The products of one cell: query {query}, key {key}")).to_be_visible()
+    expect(page.locator(".facts.walked tr.marked")).to_contain_text(f"({key})")
     page.mouse.move(0, 0)
     expect(picture(page, "stage")).to_contain_text(re.compile(rf"\({query}\) looks at \S+ \({key}\): 0\.\d+"))
 
@@ -72,38 +71,4 @@ def test_steps_are_turned_cells_chosen_and_knobs_moved(page, server):
     page.locator(".st-key-play").get_by_text("Positions", exact=True).click()
     expect_link(page, "positions=false")
 
-    expect(page.get_by_text("No position is added", exact=False).first).to_be_visible()
-
-
-def test_a_link_opens_at_its_part_until_the_reader_moves_the_page(page, server):
-    """Its heading stands in sight under the toolbar on a wide screen and on a phone; a page scrolled by hand stays."""
-    for width, above in (1440, ".st-key-row-two"), (390, "header"):
-        page.set_viewport_size({"width": width, "height": 844})
-        open_steps(page, server, "part=PyTorch+and+cost")
-        expect(page.get_by_text("Check against PyTorch")).to_be_in_viewport()
-
-        bar = page.locator(above).first.bounding_box()
-        assert page.get_by_role("heading", name="Look closer").bounding_box()["y"] >= bar["y"] + bar["height"]
-
-    page.mouse.move(200, 500)
-    page.mouse.wheel(0, -9000)
-    expect(page.get_by_text("Check against PyTorch")).not_to_be_in_viewport()
-    page.set_viewport_size({"width": 400, "height": 844})
-    page.wait_for_timeout(500)
-    expect(page.get_by_text("Check against PyTorch")).not_to_be_in_viewport()
-
-
-def test_the_handout_is_one_file_that_asks_for_nothing(page, server, tmp_path):
-    open_steps(page, server, "text=a%20cat")
-    with page.expect_download(timeout=90_000) as taken:
-        page.locator(".st-key-export button").first.click()
-        page.get_by_role("button", name="Handout").click()
-    path = tmp_path / taken.value.suggested_filename
-    taken.value.save_as(path)
-    page.goto(path.as_uri())
-
-    assert page.title() == "Attention, step by step"
-    assert page.locator("img").count() >= 10
-    assert page.evaluate("[...document.images].every(image => image.complete && image.naturalWidth > 0)")
-    for paper in ("A4", "Letter"):
-        assert len(re.findall(rb"/Type\s*/Page\b", page.pdf(format=paper))) <= 3
+    expect(page.locator(".equation mark").first).to_contain_text("softmax(")

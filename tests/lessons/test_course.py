@@ -2,6 +2,7 @@
 
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from attnviz import api, lessons
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Subsequent
+from attnviz.core.origin import Change
 from attnviz.core.record import Record
 from attnviz.lessons import peeking
 
@@ -41,6 +43,13 @@ def test_there_are_twelve_and_each_has_all_its_parts():
     assert sum(bool(term.source) for step in STEPS for term in step.terms) >= 12
 
 
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: step.title)
+def test_a_chapter_acts_first(step):
+    """At most 60 words stand before the first thing to do, and none refers to another chapter."""
+    assert len(step.idea.split()) <= 60
+    assert "chapter" not in f"{step.idea} {step.do} {step.question} {step.answer}".lower()
+
+
 def test_because_looks_at_cat():
     """Chapter 1: 0.84 of the row "because", its largest weight, which is also the cell to click; of Anna it is she."""
     record, rows = run(1), weights(1, "d1", 0)
@@ -57,6 +66,18 @@ def test_because_looks_at_cat():
     because, anna = row_of(other, "because"), row_of(other, "Anna")
     assert int(other.step(Site("decoder", 1)).weights(0)[because].argmax()) == anna
     assert other.prediction.words()[because] == "she"
+
+
+def test_a_long_query_mostly_looks_at_one_key():
+    """Chapter 3: with 100 in place of any number of Q one key gets more than 0.9 of the row, of three in four."""
+    plain, site, largest = api.load("scratch"), Site("encoder", 0), []
+    sentences = plain.tokenize(STEPS[2].link["text"])
+    for row in range(sentences[0].length):
+        for column in range(16):
+            source = replace(plain, changes=(Change(site, 0, "query", row, column, 100.0),))
+            largest.append(float(source.run(sentences).step(site).weights(0)[row].max()))
+
+    assert sum(weight > 0.9 for weight in largest) / len(largest) > 0.75
 
 
 def test_a_temperature_keeps_the_order_of_a_row():
@@ -210,6 +231,13 @@ def test_a_shipped_lesson_takes_its_minutes(name):
     if name != lessons.SHIPPED[0]:
         assert sum(step.minutes for step in lesson.steps) == lesson.minutes
         assert all(step.notes and step.do and step.answer for step in lesson.steps)
+
+
+def test_a_lesson_that_leads_to_a_page_of_before_leads_to_the_nearest(tmp_path):
+    file = tmp_path / "mine.toml"
+    file.write_text('title = "a"\n[[step]]\ntitle = "a"\nidea = "b"\nlink = ""\nshows = []\npage = "Model"')
+
+    assert lessons.read(file).steps[0].page == "Heads"
 
 
 def test_a_step_can_be_a_chapter_of_the_course(tmp_path, monkeypatch):

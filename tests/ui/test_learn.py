@@ -1,11 +1,17 @@
 """The page Learn: chapters that open by themselves, goals that are reached by doing, and the way back."""
 
+from dataclasses import replace
 from html import unescape
 
 import pytest
 from test_pages import button, html, opened
+from test_pages_steps import table
 
-from attnviz import lessons
+from attnviz import api, lessons, walk
+from attnviz.core.amounts import digits
+from attnviz.core.edits import Site
+from attnviz.core.origin import Change
+from attnviz.export.handout import markdown
 from attnviz.ui import settings
 from attnviz.ui.learn import going as learn
 from attnviz.ui.learn import handout, words
@@ -134,6 +140,50 @@ def test_the_lookup_shows_the_values_that_it_adds_up():
     assert shown[0][0].proto != shown[1][0].proto
 
 
+def test_numbers_typed_in_a_lesson_change_its_head():
+    """Chapter 3: a number of Q from the link, its effect on that row before and after, and the way back."""
+    change = Change(Site("encoder", 0), 0, "query", 3, 0, 100.0)
+    app = at(3, changes="e0_0_query_3_0_0_100")
+    source = replace(api.load("scratch"), changes=(change,))
+    records = [api.analyze(STEPS[2].link["text"][0], one) for one in (api.load("scratch"), source)]
+    compared = walk.compare(*records, Site("encoder", 0), 0, 3)
+
+    assert not app.exception
+    assert [*table(app, "row of on (3)")[1]] == [
+        "largest weight",
+        digits(compared.before.largest),
+        digits(compared.after.largest),
+    ]
+
+    button(app, "Reset 1 edited number").click().run()
+
+    assert "changes" not in app.query_params
+    assert "row of on (3)" not in html(app)
+
+
+def test_the_dot_products_of_a_lesson_are_the_librarys():
+    (spread,) = walk.dot_product_variance((256,))
+
+    assert table(at(3, dk="256"), "500 random queries, dₖ = 256") == [
+        ["variance of the scores", digits(spread.variance), digits(spread.scaled_variance)],
+        ["entropy (nats)", digits(spread.unscaled.entropy), digits(spread.scaled.entropy)],
+        ["largest weight", digits(spread.unscaled.largest), digits(spread.scaled.largest)],
+        ["softmax gradient", digits(spread.unscaled.gradient), digits(spread.scaled.gradient)],
+    ]
+
+
+def test_words_in_another_order_are_the_librarys():
+    """Chapter 9: with positions the outputs change, without they are permuted."""
+    for positions in (True, False):
+        source = api.load("scratch", positions=positions)
+        found = walk.permutation(source, api.analyze(STEPS[8].link["text"][0], source))
+
+        app = at(9, positions=str(positions).lower())
+
+        assert f"With the words from last to first: {found.says}" in unescape(html(app))
+        assert found.follows is not positions
+
+
 def test_the_end_of_the_slider_is_a_step_of_the_training():
     """The last step is the final one, and reaches the goal of chapter 11, too."""
     app, step = at(11), STEPS[10]
@@ -197,11 +247,11 @@ def test_the_picture_for_a_slide_is_that_of_the_state():
 def test_a_handout_has_every_step_and_its_picture(solved):
     """Answers and notes stand in that of the teacher alone."""
     lesson = lessons.named("20-minutes")
-    paper = unescape(handout.page(lesson, solved=solved).decode())
+    paper = handout.page(lesson, solved=solved).decode()
 
     for i, step in enumerate(lesson.steps, 1):
         assert f"{i}. {step.title}" in paper
         assert all(f"<li>{choice}</li>" in paper for choice in step.choices)
-        assert step.do in paper
-        assert (step.answer in paper) == (step.notes in paper) == solved
+        assert markdown(f"**Try it.** {step.do}") in paper
+        assert (markdown(f"**Solution.** {step.answer}") in paper) == (step.notes in paper) == solved
     assert paper.count("<img") == 4

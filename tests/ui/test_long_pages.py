@@ -15,7 +15,7 @@ TEXT = " ".join(f"w{i % 97}{'.' * (i % 15 == 14)}" for i in range(N))
 PAGES = [
     ("heads", {}),
     ("masks", {"tab": "Conventions"}),
-    ("steps", {"part": "PyTorch and cost"}),
+    ("steps", {}),
     ("overview", {}),
     *(
         pytest.param(name, link, marks=pytest.mark.sweep)

@@ -16,6 +16,8 @@ from attnviz.core.edits import Edits, Site
 from attnviz.core.masks import Subsequent
 from attnviz.core.origin import Change
 from attnviz.figures.chain import SEEN, main
+from attnviz.ui.shared import cache as kept
+from attnviz.ui.shared import code
 from attnviz.ui.steps.play import KNOBS
 from attnviz.walk import Knobs
 
@@ -58,8 +60,8 @@ def page_of(name, **link):
 
 
 def unfolded(app):
-    """The page with the products of a cell, the weighted values and what can be tried open."""
-    for key in ("cell products", "weighted values", "try changes"):
+    """The page with the vectors behind the table and what can be tried open."""
+    for key in ("elements", "weighted values", "try changes"):
         app.session_state[key] = True
     return app.run()
 
@@ -105,7 +107,7 @@ def texts(values) -> list[str]:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_every_number_of_a_query_in_full_is_the_librarys(name):
-    """Products, scaled, tempered, masked, shifted, exps, weights, their sums, the products of a cell, the values."""
+    """Products, scaled, tempered, masked, shifted, exps, weights, their sums, element by element, the values."""
     app = unfolded(page_of(name, **CHANGED))
     _, record = run_of(name)
     _, site, head = LINKS[name]
@@ -120,10 +122,13 @@ def test_every_number_of_a_query_in_full_is_the_librarys(name):
     assert [[" ".join(t.split()) for t in column] for column in columns[1:]] == [
         [" ".join(t.split()) for t in column] for column in expected
     ]
-    assert table(app, "largest score") == [[digits(row.maximum), digits(row.sum_exps), digits(row.row_sum)]]
+    sums = f"largest score {digits(row.maximum)} · sum of exp {digits(row.sum_exps)} · sum of weights"
+    assert f"{sums} {digits(row.row_sum)}" in unescape(html(app))
     assert row.digits in unescape(html(app))
-    cell, weighted = drawn(app)[-2:]
-    assert cell["cells"].iloc[0].split() == texts(row.products[1:2, :64])
+    elements, weighted = drawn(app)[-2:]
+    found = walk.neurons(record, site, head, 3)
+    expected = (found.query_vector, found.key_vectors, found.products, found.sums, found.weights)
+    assert [one.split() for one in elements["cells"]] == [texts(part[..., :64]) for part in expected]
     assert [one.split() for one in weighted["cells"]] == [texts(row.weighted_values[:, :64]), texts(row.output[:64])]
 
 
@@ -142,65 +147,60 @@ def test_every_number_of_every_stage_is_the_librarys(name):
         for s in stages
         if (m := main(s)) is not None
     ]
+    assert [one.split(" · ")[1] for one in app.selectbox(key="stage chosen").options] == [
+        s.title for s in stages if s.is_used
+    ]
     split = next(stage for stage in stages if stage.key == "split")
     assert [one.split() for one in large["cells"]] == [texts(matrix.values[:, :64]) for matrix in split.matrices]
     assert split.changed in unescape(html(app))
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_measures_check_and_cost_are_the_librarys(name):
-    """The knobs' table before and after, the sentences of the check, and the cost now and of long texts."""
-    app = page_of(name, part="PyTorch", **CHANGED)  # as the tab is called on the page
-    source, record = run_of(name)
+def test_measures_are_the_librarys(name):
+    """The knobs' table, before and after."""
+    app = page_of(name, **CHANGED)
+    _, record = run_of(name)
     _, before = run_of(name, replace(EDITS, temperature=1.0))
     _, site, head = LINKS[name]
     compared = walk.compare(before, record, site, head, 3)
 
-    measured = [
+    assert [row[1:] for row in table(app, "row of ")] == [
         [digits(getattr(side, field)) for side in (compared.before, compared.after)]
         for field in ("entropy", "largest", "gradient", "row_sum")
     ]
-    assert [row[1:] for row in table(app, "row of ")] == measured
-    found = walk.check(record, source, site)
-    assert found.function.says in unescape(html(app))
-    assert found.module.says in unescape(html(app))
-    assert "PyTorch computes the same: only rounding differs." in html(app)
-    costs = table(app, "tokens")
-    assert [row[0] for row in costs[1:]] == ["1,000", "4,000", "100,000"]
-    powers = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
-    said = [row[1].replace(",", "").split() for row in costs]
-    amounts = [float(amount) * powers.get("".join(letter), 1) for amount, *letter in said]
-    assert amounts == pytest.approx([one.cost.full.flops_scores for one in walk.growth(record, site)], rel=5e-3)
 
 
-def test_what_is_not_the_same_as_pytorchs_is_not_called_so(monkeypatch):
-    monkeypatch.setattr(walk, "check", lambda *_, **__: walk.Check(*[walk.Against("F", 0.1, 0.0, "far")] * 2))
+@pytest.mark.parametrize("name", ["scratch", "translator"])
+def test_the_copied_python_computes_the_call_and_compares_it_with_pytorch(name, capsys):
+    """Each step in words, then by how much PyTorch's own attention differs: the same numbers as the library's."""
+    source, record = run_of(name)
+    _, site, head = LINKS[name]
+    page_record = kept.record(source, (TEXT[name],), EDITS)
 
-    assert "only rounding differs" not in html(page_of("scratch", part="PyTorch"))
+    exec(code.python_of_call(page_record, site, head, 0, kept.origin), {})
 
-
-def test_element_by_element_is_the_librarys():
-    app = page_of("scratch", part="Element by element", **CHANGED)
-    _, record = run_of("scratch")
-    found = walk.neurons(record, Site("encoder", 1), 2, 3)
-
-    shown = [one.split() for one in drawn(app)[-1]["cells"]]
-
-    expected = (found.query_vector, found.key_vectors, found.products, found.sums, found.weights)
-    assert shown == [texts(numbers) for numbers in expected]
-
-
-def test_why_the_scale_says_what_was_measured_and_why():
-    app = page_of("scratch", part="Why the scale", dk="256")
-    (spread,) = walk.dot_product_variance((256,))
-
-    assert table(app, "500 random queries, dₖ = 256") == [
-        ["variance of the scores", digits(spread.variance), digits(spread.scaled_variance)],
-        ["largest weight", digits(spread.unscaled.largest), digits(spread.scaled.largest)],
-        ["entropy (nats)", digits(spread.unscaled.entropy), digits(spread.scaled.entropy)],
-        ["softmax gradient", digits(spread.unscaled.gradient), digits(spread.scaled.gradient)],
+    said = capsys.readouterr().out.splitlines()
+    stages = walk.chain(record, source, site, head)
+    assert said == [
+        *(f"{one.title}: {one.text}. {one.missing or one.changed}" for one in stages),
+        walk.check(record, source, site).function.says,
     ]
-    assert "the gradient is nearly 0, and nothing is learned" in html(app)
+
+
+def test_the_python_of_a_call_can_be_copied():
+    app = page_of("scratch")
+    app.session_state["take everything"] = True
+
+    assert any("attnviz.walk.check(record, " in one.value for one in app.run().get("code"))
+
+
+def test_steps_without_an_effect_are_left_out():
+    """A mask and a temperature stand in the rail only where there are some."""
+    plain, changed = (page_of("scratch", **link).selectbox(key="stage chosen").options for link in ({}, CHANGED))
+
+    assert [one.split(" · ")[1] for one in changed if one.split(" · ")[1] not in str(plain)] == ["Temperature", "Mask"]
+    assert [one.split(" · ")[0] for one in plain] == [str(i) for i in range(1, len(plain) + 1)]
+    assert not page_of("scratch", stage="dropout").exception
 
 
 def test_what_is_done_in_the_call_alone_is_the_librarys():
@@ -259,18 +259,10 @@ def test_numbers_set_by_hand_come_from_the_link():
     assert f" + … = {texts(row.sums)[1]}<" in html(app).replace("\N{NO-BREAK SPACE}", " ")
     assert [cells[1] for cells in table(page_of("scratch", query="3", cell="3.1"), "key")] != texts(row.sums)
 
+    button(app, "1 edited number").click().run()
 
-def test_words_in_another_order():
-    """With positions the outputs change, without they are permuted: both are said, with the library's numbers."""
-    app = page_of("scratch", part="Word order")
-    rows = []
-    for positions in (True, False):
-        source = api.load("scratch", positions=positions)
-        found = walk.permutation(source, source.run(source.tokenize([TEXT["scratch"]])))
-        rows.append(["on" if positions else "off", f"{found.difference:.2g}", "yes" if found.follows else "no"])
-
-    assert table(app, "positions") == rows
-    assert [row[2] for row in rows] == ["no", "yes"]
+    assert "changes" not in app.query_params
+    assert [cells[1] for cells in table(app, "key")] != texts(row.sums)
 
 
 def test_cloned_weights_are_compared_with_independent_ones():
@@ -294,7 +286,8 @@ def test_the_line_is_about_the_cell_that_is_outlined(link):
     key = int(weights.argmax()) if key is None else key
 
     assert [(*map(int, here[["rows", "columns"]].iloc[0]),) for here in drawn(app, "here")] == 4 * [(query, key)]
-    assert f"({query}) gives {digits(weights[key])} of its attention to" in unescape(html(app))
+    assert f"({query}) gives {in_cell(weights[key])} of its attention to" in unescape(html(app))
+    assert f" → {digits(weights[key])}<" in html(app).replace("\N{NO-BREAK SPACE}", " ")
     assert f"({key}):\nq · k = " in html(app).replace("\N{NO-BREAK SPACE}", " ")
 
 
@@ -319,7 +312,7 @@ def test_the_page_opens_at_the_step_that_makes_the_number_of_its_title():
     weight = record.step(site).weights(head)[5].max()
     app = page_of("scratch")
 
-    assert app.selectbox(key="stage chosen").value == 11  # the softmax, of 16 steps
+    assert app.selectbox(key="stage chosen").value == 7  # the softmax, of 11 steps
     assert f"gives {in_cell(weight)} of its attention" in unescape(html(app))
 
 
@@ -343,7 +336,6 @@ def test_long_texts_are_shown_in_windows_that_are_said():
         ({"changes": "e0_0_wq_0_0_0_x"}, "cannot be read"),
         ({"query": "-1"}, "\"query\": '-1' is not a whole number from 0"),
         ({"stage": "magic"}, "\"stage\": 'magic' is not one of embedding"),
-        ({"part": "magic"}, "\"part\": 'magic' is not one of"),
     ],
 )
 def test_a_link_that_cannot_be_read_is_said_and_a_default_shown(link, words):
@@ -360,26 +352,3 @@ def test_changes_and_queries_that_have_no_place_are_left_out():
 
     assert not app.exception
     assert table(app, "key") == table(opened(steps_page), "key")
-
-
-def test_a_tab_that_cannot_act_shows_what_it_can():
-    """A trained model's own queries, to read; words in another order, by random weights."""
-    _, record = run_of("translator", Edits())
-    _, site, head = LINKS["translator"]
-
-    read = page_of("translator", part="Edit numbers").dataframe[0].value
-
-    assert (read.to_numpy() == record.step(site).query[0, head].numpy()).all()
-    assert [row[2] for row in table(page_of("translator", part="Word order"), "positions")] == ["no", "yes"]
-
-
-@pytest.mark.parametrize("part", ["Edit numbers", "Word order"])
-def test_a_tab_that_cannot_act_leads_to_where_it_can(part):
-    """One button opens it with random weights, and the text stays."""
-    app = page_of("translator", part=part)
-    app.button(key="open scratch").click().run()
-
-    assert not app.exception
-    assert (app.query_params["model"], app.query_params["part"]) == ("scratch", part)
-    assert app.text_area(key="text").value == TEXT["translator"]
-    assert not [one for one in app.button if one.key == "open scratch"]

@@ -23,7 +23,7 @@ from attnviz.ui.shared.changes import CHANGES
 from attnviz.ui.shared.edits import ADDED, OFF, TUNED, Added, Tuned
 from attnviz.ui.shared.examples import TEXT
 from attnviz.ui.shared.look import CELL, PINS, SITE, VIEW
-from attnviz.ui.shared.setting import OMITTED, PROBLEMS, State, read
+from attnviz.ui.shared.setting import FORMER, OMITTED, PROBLEMS, State, read
 from attnviz.ui.steps.play import KNOBS
 from attnviz.views import PAIRS, SPECIAL, View
 from attnviz.walk import Knobs
@@ -134,12 +134,13 @@ def test_a_setting_that_there_is_not_is_answered_with_the_one_that_may_be_meant(
 
 
 def test_a_link_is_written_as_it_was_read():
-    """Name by name, in the spelling of links that people have kept."""
+    """Name by name, in the spelling of links that people have kept; a setting that is no more says nothing."""
     state = read({name: [text] for name, text in LINKS.items()}, settings.LINKED)
+    there = {name: text for name, text in LINKS.items() if name not in FORMER}
 
     assert state[PROBLEMS] == ()
-    assert {name: ".".join(texts) for name, texts in state.link().items()} == LINKS
-    assert {setting.name for setting in state.linked().chosen} == set(LINKS)
+    assert {name: ".".join(texts) for name, texts in state.link().items()} == there
+    assert {setting.name for setting in state.linked().chosen} == set(there)
 
 
 def test_what_nobody_chose_stands_in_no_link():

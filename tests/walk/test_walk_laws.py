@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from test_walk_rows import SITE, record_of
+from test_walk_rows import SITE
 from torch.testing import assert_close
 
 from attnviz import api, walk
@@ -278,17 +278,3 @@ def test_bias_and_temperature_are_compared_together():
 
     assert check.function.output < 5e-6
     assert check.function.weights < 2e-6
-
-
-# Growth
-
-
-def test_growth_is_quadratic_in_the_tokens():
-    """The first is the call as it is; 4 times as many tokens cost 16 times as much."""
-    now, one, four, far = walk.growth(record_of(0), SITE)
-
-    assert (now.queries, now.keys, now.cost.full.cells) == (5, 7, 35)
-    assert now.cost.full.flops_scores == 2 * 3 * 35 * 11
-    assert now.cost.full.flops_output == 2 * 3 * 35 * 13
-    assert four.cost.full.flops_scores == 16 * one.cost.full.flops_scores
-    assert far.cost.full.bytes_scores == 4 * 3 * 100_000**2

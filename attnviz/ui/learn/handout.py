@@ -1,6 +1,5 @@
 """A lesson on paper: each step with its picture as it begins, a task with room for the answer, or its solution."""
 
-import re
 from functools import partial
 from typing import Any
 
@@ -14,53 +13,45 @@ from attnviz.figures import Figure
 from attnviz.lessons import Lesson, Step, peeking
 from attnviz.ui.learn import words
 from attnviz.ui.learn.going import begun
-from attnviz.ui.learn.scenes import learned
+from attnviz.ui.learn.scenes import D_KS, learned, spreads
 from attnviz.ui.shared import cache, edits, look, parameters, pictures, says
 from attnviz.ui.shared import words as common
 from attnviz.ui.shared.examples import TEXT
 from attnviz.ui.shared.look import CELL, QUERY, STEP, Look
 from attnviz.ui.shared.pretrained import MODEL
-from attnviz.ui.shared.setting import State
-from attnviz.ui.shared.text import label
-from attnviz.ui.steps import parts
+from attnviz.ui.shared.setting import State, kept
+from attnviz.ui.shared.state import control
 
 SIDE = 300
 """Points of a map."""
 ROOM = 2
 """Lines for an answer."""
-FORMATS = {"html": "text/html", "pdf": "application/pdf"}
-"""What a handout can be, with the names that browsers have for it."""
+SOLVED = kept("handout with solutions", False)
 
 
-def buttons(lesson: Lesson) -> None:
-    """The file in each format: for the class, and for whoever teaches."""
-    for solved, name in ((False, common.HANDOUT), (True, words.SOLUTIONS)):
-        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-            label(name)
-            for format, mime in FORMATS.items():
-                made = partial(page, lesson, format, solved=solved)
-                file = f"{file_stem(lesson.title, end='solutions' if solved else 'handout')}.{format}"
-                options = {"key": f"lesson {name} {format}", "icon": ":material/description:"}
-                pictures.save(format.upper(), made, file, mime, **options)
+def button(lesson: Lesson) -> None:
+    """The file, for the class or for whoever teaches."""
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        solved = control(st.toggle, words.WITH_SOLUTIONS, SOLVED)
+        file = f"{file_stem(lesson.title, end='solutions' if solved else 'handout')}.html"
+        make = partial(page, lesson, solved=solved)
+        pictures.save(common.HANDOUT, make, file, "text/html", key="lesson handout", icon=":material/description:")
     pictures.not_made()
 
 
-def page(lesson: Lesson, format: str = "html", *, solved: bool = False) -> bytes:
-    """The handout: always light, for paper.
+def page(lesson: Lesson, *, solved: bool = False) -> bytes:
+    """The handout as HTML: always light, for paper.
 
     Args:
-        format: one of `FORMATS`.
         solved: whether answers and notes stand in it.
 
     Raises:
         AttnvizError: if a model cannot be used, or a picture cannot be drawn.
     """
+    from attnviz.export.handout import handout
+
     sections = [_section(i, step, solved) for i, step in enumerate(lesson.steps, 1)]
-    if format == "pdf":
-        from attnviz.export.handout_pdf import handout_pdf as made
-    else:
-        from attnviz.export.handout import handout as made
-    return made(lesson.title, [lesson.about] if lesson.about else [], sections)
+    return handout(lesson.title, [lesson.about] if lesson.about else [], sections)
 
 
 def slide_button(step: Step, now: State) -> None:
@@ -86,16 +77,13 @@ def slide(step: Step, now: State) -> bytes:
 def _section(number: int, step: Step, solved: bool) -> Any:
     from attnviz.export.handout import Section
 
-    idea = re.sub(r"\*\*|`", "", step.idea).split("\n\n")
-    terms = [
-        re.sub("`", "", f"{one.name}: {one.means}{f' ({one.source})' if one.source else ''}.") for one in step.terms
-    ]
-    task = [f"{words.TRY_IT}: {step.do}" if step.do else "", step.question]
+    terms = [f"**{one.name}**: {one.means}.{f' *{one.source}*' if one.source else ''}" for one in step.terms]
+    task = [f"**{words.TRY_IT}.** {step.do}" if step.do else "", step.question]
     said = ((words.SOLUTION, step.answer), (words.NOTES, step.notes))
-    solution = [f"{what}: {text}" for what, text in said if text]
+    solution = [f"**{what}.** {text}" for what, text in said if text]
     return Section(
         f"{number}. {step.title}",
-        texts=(*idea, *terms),
+        texts=(step.idea, *terms),
         figures=drawn(step),
         after=tuple(filter(None, task)),
         choices=step.choices,
@@ -142,7 +130,7 @@ DRAWN = {
     "heads": lambda at, now: figures.heads(at.record, at.site),
     "row": _row,
     "prediction": _prediction,
-    "d_k": lambda at, now: figures.spread(parts.spreads(parts.D_KS)),
+    "d_k": lambda at, now: figures.spread(spreads(D_KS)),
     "peeking": _peeking,
 }
 """By the names that a lesson gives them, of what is looked at and the state."""

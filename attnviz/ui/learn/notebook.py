@@ -8,13 +8,13 @@ from attnviz.lessons import Lesson, Step
 from attnviz.ui.learn import words
 from attnviz.ui.learn.going import begun
 from attnviz.ui.learn.handout import DRAWN, looked_at
+from attnviz.ui.learn.scenes import D_KS
 from attnviz.ui.settings import LINKED
 from attnviz.ui.shared import cache
 from attnviz.ui.shared import words as common
 from attnviz.ui.shared.code import Writer
 from attnviz.ui.shared.look import CELL, QUERY, Look
 from attnviz.ui.shared.setting import State, read
-from attnviz.ui.steps import parts
 
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 
@@ -99,7 +99,7 @@ def _scores(at: Look, now: State, writer: Writer, tried: bool) -> Iterator[str]:
 
 def _d_k(at: Look, now: State, writer: Writer, tried: bool) -> Iterator[str]:
     if not tried:
-        yield f"attnviz.figures.spread(attnviz.walk.dot_product_variance({writer.value(parts.D_KS)}))"
+        yield f"attnviz.figures.spread(attnviz.walk.dot_product_variance({writer.value(D_KS)}))"
 
 
 def _peeking(at: Look, now: State, writer: Writer, tried: bool) -> Iterator[str]:

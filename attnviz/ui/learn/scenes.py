@@ -1,31 +1,39 @@
 """What a step of a lesson shows: pictures of the app, each a function of what is looked at, with its own controls."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import groupby
 
 import streamlit as st
 
-from attnviz import api, figures
+from attnviz import api, figures, walk
+from attnviz.core.amounts import digits
 from attnviz.core.display import shown
 from attnviz.core.masks import Full, Subsequent
 from attnviz.lessons import peeking as study
-from attnviz.ui.learn import museum, words
+from attnviz.ui.learn import edited, museum, words
 from attnviz.ui.learn.progress import PRESENT
 from attnviz.ui.shared import cache, edits, look, pictures, says, state
 from attnviz.ui.shared import words as common
+from attnviz.ui.shared.changes import CHANGES
 from attnviz.ui.shared.edits import OWN_MASK
 from attnviz.ui.shared.look import CELL, QUERY, STEP, Look
 from attnviz.ui.shared.parameters import SETTINGS
-from attnviz.ui.shared.setting import State, flag
+from attnviz.ui.shared.setting import State, choice, flag
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import in_words, quiet
-from attnviz.ui.steps import parts, play
+from attnviz.ui.steps import play
 from attnviz.ui.steps.play import KNOBS
 from attnviz.ui.steps.walked import Walk, table
 from attnviz.views import View
 from attnviz.words import quoted_token
 
 PEEKING = flag("peeking", False)
+
+D_K = tuple(2**i for i in range(11))
+DK = choice("dk", {d_k: str(d_k) for d_k in D_K}, D_K[4])
+D_KS = (1, 4, 16, 64, 256, 1024)
+"""Widths of a query that a picture compares."""
 
 learned = cache.kept(study.learn)
 """How a model learned with a mask or without one, kept."""
@@ -142,8 +150,42 @@ def _row(at: Look) -> None:
     pictures.picture(values, "values")
 
 
-def _d_k(at: Walk) -> None:
-    pictures.picture(parts.largest_weights(at, parts.dot_products(at)), "spread")
+def _d_k(at: Look) -> None:
+    """Random queries and keys of a chosen d_k, with the scale and without it."""
+    d_k = state.get(DK)
+    control(st.select_slider, words.WIDTH, DK, D_K)
+    (found,) = spreads((d_k,))
+    rows = [
+        [words.VARIANCE, digits(found.variance), digits(found.scaled_variance)],
+        *(
+            [name, digits(getattr(found.unscaled, field)), digits(getattr(found.scaled, field))]
+            for field, name in play.MEASURES.items()
+            if field != "row_sum"
+        ),
+    ]
+    table([words.RANDOM_QUERIES.format(d_k=d_k), words.UNSCALED, words.SCALED], rows, numbers=(1, 2))
+    quiet(words.IN_THEORY.format(d_k=d_k), words.LARGEST_OF_ROW)
+    every = spreads(tuple(sorted({*D_KS, d_k})))
+    pictures.picture(figures.spread(every, chosen=d_k, **at.styled), "spread")
+
+
+_spread = cache.kept(walk.dot_product_variance)
+
+
+def spreads(d_ks: tuple[int, ...]) -> tuple[walk.DotProducts, ...]:
+    """Measurements of each d_k."""
+    return tuple(_spread((d_k,))[0] for d_k in d_ks)
+
+
+def _numbers(at: Look) -> None:
+    """Numbers of the head to edit, and their effect on the row that changed most."""
+    quiet(words.TYPE_A_NUMBER)
+    edited.edit(_walk(at))
+    if state.get(CHANGES):
+        before = cache.record(replace(at.source, changes=()), at.lines, at.edits)
+        rows = [record.step(at.site).weights(at.head, sentence=at.sentence) for record in (before, at.record)]
+        query = int((rows[1] - rows[0]).abs().sum(-1).argmax())
+        play.measures(replace(_walk(at), query=query), before, at.record)
 
 
 def _future(at: Look) -> None:
@@ -151,7 +193,9 @@ def _future(at: Look) -> None:
 
 
 def _positions(at: Look) -> None:
+    """The switch, and what comes of each word where the words are read from last to first."""
     control(st.toggle, words.POSITIONS, SETTINGS["positions"], at="learn", whole_page=True)
+    quiet(words.REVERSED.format(says=walk.permutation(at.source, at.record, sentence=at.sentence).says))
 
 
 def _peeking(at: Look) -> None:
@@ -183,7 +227,7 @@ def _answers(at: Look) -> None:
 FILLING = ({"heads"}, {"map", "prediction"}, {"peeking"}, {"bugs"})
 """Scenes that leave no room beside them."""
 
-WIDE = ("training step", "query", "row", "future", "scores", "d_k", "positions", "peeking", "bugs")
+WIDE = ("training step", "query", "row", "future", "scores", "d_k", "numbers", "positions", "peeking", "bugs")
 """Scenes that nothing stands beside."""
 
 ROOMY, SUMMED = {"map", "future", "positions"}, {"future", "scores"}
@@ -196,7 +240,8 @@ SCENES: dict[str, Callable[[Look], None]] = {
     "row": _row,
     "future": _future,
     "scores": lambda at: play.scores(_walk(at)),
-    "d_k": lambda at: _d_k(_walk(at)),
+    "d_k": _d_k,
+    "numbers": _numbers,
     "positions": _positions,
     "prediction": _prediction,
     "peeking": _peeking,

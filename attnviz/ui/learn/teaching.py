@@ -29,7 +29,7 @@ def menu(lesson: Lesson) -> None:
         control(st.selectbox, words.LESSON, LESSON, offered, **shown)
         quiet(" ".join(filter(None, (lesson.about, lesson.minutes and words.ABOUT.format(minutes=lesson.minutes)))))
         control(st.toggle, words.PRESENTER, PRESENT, help=words.PRESENTER_HELP)
-        handout.buttons(lesson)
+        handout.button(lesson)
         quiet(words.OWN_LESSON)
 
 

@@ -18,7 +18,6 @@ THE_END = "The end"
 FROM_HERE = {
     "Heads": "Type a sentence of your own",
     "Compare": "Compare two texts, models or heads",
-    "Model": "Look into a model",
 }
 """By pages, why to go there."""
 
@@ -29,6 +28,24 @@ OUTPUT = (
     "values, a row for each word and a column for each of their numbers, and at the end their sum."
 )
 ROW_HEAD = ("key", "q · k", "weight")
+WIDTH = "dₖ"
+RANDOM_QUERIES, UNSCALED, SCALED = "500 random queries, dₖ = {d_k}", "q·k as it is", "q·k / √dₖ"
+VARIANCE = "variance of the scores"
+LARGEST_OF_ROW = "Largest weight of a row, the mean over 500 queries:"
+IN_THEORY = "In theory the variance of q·k is dₖ = {d_k}, and of q·k / √dₖ it is 1."
+MATRICES = {
+    "query": "Q",
+    "key": "K",
+    "value": "V",
+    "w_q": "weights of Q",
+    "w_k": "weights of K",
+    "w_v": "weights of V",
+    "w_o": "output weights",
+}
+MATRIX, RESET_NUMBERS = "Matrix", "Reset {numbers}"
+TYPE_A_NUMBER = "Numbers of this head. Type another one: every step after it is computed again, and the link keeps it."
+TOO_MANY_NUMBERS = "{most} numbers can be set by hand in a link; let go of some first."
+REVERSED = "With the words from last to first: {says}"
 HIDE = "Hide the future (causal mask)"
 SMALL_MAPS = "Rows from the top, and columns from the left: {tokens}"
 POSITIONS = "Add positions to the words"
@@ -58,7 +75,7 @@ TEACHERS, LESSON, END = "For teachers", "Lesson", "End"
 ABOUT = "About {minutes} minutes."
 PRESENTER, PRESENTER_HELP = "Presenter view", "Large type. Arrow keys turn the pages, Esc ends it."
 OWN_LESSON = "A lesson of your own is a file: attnviz lesson FILE.toml opens it; docs/how-to/teach.md says more."
-SOLUTIONS = "Handout with solutions"
+WITH_SOLUTIONS = "With solutions and notes"
 FOR_TEACHER, FOR_TEACHER_IN = "For the teacher", "For the teacher ({minutes} minutes)"
 SOLUTION, NOTES = "Solution", "Notes"
 

@@ -37,7 +37,10 @@ _read_change = reader(
     "e0_1_wq_3_4_0_n0.5",
 )
 
-CHANGES = coded("changes", (), lambda made: "-".join(map(_change_text, made)), each(_read_change, MOST_CHANGES))
+_read_changes = each(_read_change, MOST_CHANGES)
+CHANGES = coded(
+    "changes", (), lambda made: "-".join(map(_change_text, made)), each(_read_change, MOST_CHANGES), "edits"
+)
 
 
 def applied(source: Source, lines: tuple[str, ...]) -> Source:

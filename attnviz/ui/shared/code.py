@@ -43,6 +43,19 @@ def python(figure: Figure, origin: Origin) -> str:
     return "\n".join([*writer.imported(), "", *writer.lines, f"figure = {made}", file])
 
 
+def python_of_call(record: Record, site: Site, head: int, sentence: int, origin: Origin) -> str:
+    """Lines of Python that compute an attention call step by step, and again with PyTorch's own attention."""
+    writer, named = Writer(origin), {"sentence": sentence} if sentence else {}
+    try:
+        source, _ = _origin(origin, record)
+        chain = writer.call("attnviz.walk.chain", (record, source, site, head), named)
+        check = writer.call("attnviz.walk.check", (record, source, site), named)
+    except _NoCode:
+        return ""
+    steps = [f"for stage in {chain}:", '    print(f"{stage.title}: {stage.text}. {stage.missing or stage.changed}")']
+    return "\n".join([*writer.imported(), "", *writer.lines, *steps, f"print({check}.function.says)"])
+
+
 def _asked(figure: Figure) -> dict[str, Any]:
     """The named arguments that differ from their defaults and have a meaning outside of the page."""
     given = inspect.signature(getattr(figures, figure.call.name)).parameters
@@ -90,6 +103,8 @@ class Writer:
     def value(self, value: Any) -> str:
         if isinstance(value, Record):
             return self._record(value)
+        if isinstance(value, Source):
+            return self._loaded(value)
         if isinstance(value, Beside):
             made = self.call("attnviz.metrics.beside.beside", (value.a, value.b), {})
             return made if value.window == (ALL, ALL) else f"{made}.part{self.value(value.window)}"

@@ -17,6 +17,7 @@ from attnviz.core.scoring import EMPTY_ROWS
 from attnviz.core.stack import Entry, Stack
 from attnviz.sources.base import Source
 from attnviz.ui.shared import cache, look, mask, state, words
+from attnviz.ui.shared.changes import CHANGES
 from attnviz.ui.shared.look import Look, Place
 from attnviz.ui.shared.mask import MASK
 from attnviz.ui.shared.mask_link import BY_NAME, usual
@@ -284,7 +285,7 @@ def name_of(entry: Entry, *, first: bool = True) -> str:
 
 def chips(source: Source, lines: tuple[str, ...], edits: Edits, original: str) -> None:
     """One removable chip for each thing that is changed, and one button that resets all; else what the model is."""
-    fixed = source.read_only or edits == Edits()
+    fixed = source.read_only or (edits == Edits() and not getattr(source, "changes", ()))
     made = [*_training_step(source), *([] if fixed else [*_changed(source, lines, edits), *_heads_off(edits)])]
     if not made:
         if text := words.READ_ONLY if source.read_only else words.AS_IN_FILE if source.alone else original:
@@ -292,7 +293,7 @@ def chips(source: Source, lines: tuple[str, ...], edits: Edits, original: str) -
         return
     _reset_button(words.RESET_ALL)
     for key, text, *undo in made:
-        st.button(text, key=f"chip {key}", icon=":material/close:", on_click=state.change, args=undo)
+        st.button(text, key=f"chip {key}", icon=":material/close:", on_click=_change, args=undo)
 
 
 def _training_step(source: Source) -> Iterator[tuple]:
@@ -323,6 +324,8 @@ def _changed(source: Source, lines: tuple[str, ...], edits: Edits) -> Iterator[t
     ):
         if changed:
             yield said, said, State.put, setting, setting.default
+    if numbers := len(getattr(source, "changes", ())):
+        yield "numbers", counted(numbers, words.EDITED_NUMBER), State.put, CHANGES, ()
 
 
 def _heads_off(edits: Edits) -> Iterator[tuple]:
@@ -342,7 +345,15 @@ def _is_built_in(source: Source, edits: Edits, on: Sequence[tuple[int, Entry]], 
 
 
 def _reset_button(title: str) -> None:
-    st.button(title, key="reset", on_click=state.change, args=(_reset,), wrap=False)
+    st.button(title, key="reset", on_click=_change, args=(_reset,), wrap=False)
+
+
+def _change(step: Callable[..., State], *args: object) -> None:
+    """One step; numbers edited by hand are in the model, which is made outside of what runs again by itself."""
+    numbers = state.get(CHANGES)
+    state.change(step, *args)
+    if numbers != state.get(CHANGES):
+        st.rerun()
 
 
 def _reset(now: State) -> State:

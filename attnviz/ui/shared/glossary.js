@@ -109,7 +109,7 @@ if (!window.attnvizGlossary) {
 
   let shown, wait;
   const hide = () => { clearTimeout(wait); shown?.remove(); shown = undefined; };
-  const NAMED = "[data-testid=stWidgetLabel] p, [data-testid=stCaptionContainer] p, [data-testid=stPopover] button, :is(.st-key-tab, .st-key-panel, .st-key-part, .st-key-dialect) button:not([aria-checked=true]), th, summary, abbr";
+  const NAMED = "[data-testid=stWidgetLabel] p, [data-testid=stCaptionContainer] p, [data-testid=stPopover] button, :is(.st-key-tab, .st-key-panel, .st-key-dialect) button:not([aria-checked=true]), th, summary, abbr";
   const inside = (box, x, y) => box.left <= x && x <= box.right && box.top <= y && y <= box.bottom;
   const wordAt = (x, y) => {
     const element = document.elementFromPoint(x, y), svg = element?.closest("svg.marks");

@@ -5,18 +5,7 @@ if (!window.attnvizLinks) {
   const says = window.attnvizSays;
   const make = (tag, text, of = {}) => Object.assign(document.createElement(tag), {textContent: text}, of);
 
-  // A link that names a part of a page opens there, however long what stands above takes, until the reader does anything.
-  const part = new ResizeObserver(() => document.querySelector(".st-key-part")?.scrollIntoView());
-  const open = (link) => {
-    if (new URL(link, location.href).searchParams.has("part")) part.observe(document.querySelector(".block-container"));
-  };
-  for (const kind of ["wheel", "pointerdown", "keydown"]) {
-    document.addEventListener(kind, ({isTrusted}) => isTrusted && part.disconnect(), {capture: true, passive: true});
-  }
-  open(performance.getEntriesByType("navigation")[0].name);  // the address may hold less by now
-
   const follow = (link) => {
-    open(link);
     history.pushState({}, "", link);
     window.dispatchEvent(new PopStateEvent("popstate"));
   };

@@ -186,6 +186,7 @@ NOT_MASKED = {
 }
 ROWS_GET = "fully masked rows: {policy}"
 HEADS_OFF, HEADS_OF = "{heads} off", "{count} heads of {site}"
+EDITED_NUMBER = "edited number"
 ACTIVE_HEADS = "Active heads"
 ALL, NONE, INVERT = "all", "none", "invert"
 

@@ -1,122 +1,113 @@
-"""Numbers of the scratch model, edited in a table."""
+"""The numbers of the selected cell and of its query: a line at each step, and one table under the steps."""
 
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
+import re
 
-import pandas as pd
-import streamlit as st
 import torch
 from torch import Tensor
 
-from attnviz import walk
-from attnviz.core.amounts import counted, digits
-from attnviz.core.display import shown
-from attnviz.core.errors import AttnvizError
-from attnviz.core.origin import MATRICES, VECTORS, Change
-from attnviz.ui.shared import cache, state
-from attnviz.ui.shared.changes import CHANGES, MOST_CHANGES
-from attnviz.ui.shared.setting import kept
-from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import note, quiet
-from attnviz.ui.steps import play, words
-from attnviz.ui.steps.walked import Walk, elsewhere
+from attnviz import figures, walk
+from attnviz.core.amounts import digits, in_cell
+from attnviz.core.tokens import Token
+from attnviz.figures import Figure
+from attnviz.figures.chain import main
+from attnviz.figures.row import Column, arithmetic
+from attnviz.figures.row import columns as columns_of
+from attnviz.figures.row import totals as totals_of
+from attnviz.ui.shared import pictures
+from attnviz.ui.shared.text import heading, in_words, quiet
+from attnviz.ui.steps import rail, words
+from attnviz.ui.steps.walked import Walk, table
+from attnviz.words import quoted_token
 
-MATRIX, REFUSED = kept("matrix", "query"), kept("not edited", "")
-
-ROW, NAMES, COLUMN = 33, 96, 76
-"""Pixels of a row, of the names of rows, and of a column of numbers."""
-MOST_ROWS = MOST_COLUMNS = 16
-"""Rows and columns that are seen at once, where there is room."""
-
-CALLED = {"query": "Q", "key": "K", "value": "V"} | words.MATRICES
+MOST_NUMBERS = 3
+"""Numbers of a vector that are said."""
 
 
-def edit(at: Walk) -> None:
-    """Q, K, V or a projection of this head, as a table to type in; of a trained model Q, K and V, to read."""
-    if "changes" not in at.source.settings():
-        _read(at, _matrix(VECTORS))
+def asks(at: Walk) -> None:
+    """What the page answers: how the selected cell comes by its weight; where that is not known, how any does."""
+    if at.source.read_only or at.knobs.in_words:
+        heading(words.HOW_HERE)
         return
-    matrix = _matrix((*VECTORS, *MATRICES[:4]))
-    try:
-        table = walk.editable(at.record, at.source, at.site, at.head, matrix, sentence=at.sentence)
-    except AttnvizError as error:
-        quiet(str(error))
-        return
-    key = f"edited {at.site} {at.head} {matrix} {at.sentence} {hash(at.source)}"
-    frame = _frame(at, matrix, table, range(len(table)))
-    with st.container(key="whole-cells"):
-        st.data_editor(frame, key=key, on_change=_edited, args=(at, matrix, frame, key), **_sizes(frame, "%.4f"))
-    if problem := state.get(REFUSED):
-        note(problem)
-        state.put(REFUSED, "")
-    quiet(words.TYPE_A_NUMBER, *_unseen(frame))
-    if state.get(CHANGES):
-        before = cache.record(replace(at.source, changes=()), at.lines, at.edits)
-        play.measures(at, before, at.record, (words.ORIGINAL, words.NOW))
+    query, key = _named(at)
+    share = at.worked.weights[at.worked.keys.index(at.looked_at)]
+    heading(words.HOW.format(query=query, share=in_cell(float(share)), key=key))
 
 
-def _read(at: Walk, matrix: str) -> None:
-    """The queries, keys or values of a trained model, which keeps its numbers, and the way to one that does not."""
-    rows = range(len(at.tokens[matrix != "query"]))[at.windows["queries" if matrix == "query" else "keys"]]
-    frame = _frame(at, matrix, getattr(at.record.step(at.site), matrix)[at.sentence, at.head], rows)
-    elsewhere(words.RANDOM_ONLY)
-    with st.container(key="whole-cells"):
-        st.dataframe(frame.style.format(digits), **_sizes(frame))
-    quiet(*_unseen(frame))
+def in_numbers(at: Walk, stage: walk.Stage) -> None:
+    """What a step makes, in the numbers of the selected cell or, where there are no cells, of the query's vector."""
+    known, table = not (at.source.read_only or at.knobs.in_words), main(stage)
+    reached = walk.KEYS.index(stage.key)
+    if known and stage.key == "values":
+        _mixed(at)
+    elif table is not None and table.axes[0] == "query" and table.axes[1] != "key":
+        first = ", ".join(texts_of(table.values[at.query - table.rows.start][:MOST_NUMBERS]))
+        in_words(words.VECTOR.format(query=_named(at)[0], count=table.shape[1], numbers=first))
+    elif known and reached >= walk.KEYS.index("products"):
+        _of_cell(at, reached)
 
 
-def _sizes(frame: pd.DataFrame, form: str | None = None) -> dict[str, Any]:
-    """How large a table is: rows and columns of one size, so that none is cut; the style sheet knows these widths."""
-    columns = dict.fromkeys(frame, st.column_config.NumberColumn(format=form, width=COLUMN))
-    height = ROW * (min(len(frame), MOST_ROWS) + 1) + 2
-    columns |= {"_index": st.column_config.Column(width=NAMES)}
-    return {"column_config": columns, "row_height": ROW, "height": height}
+def _of_cell(at: Walk, reached: int) -> None:
+    """What has been done to a cell up to a step, a line each: to the selected one, else to the query's largest."""
+    found, (query, key) = at.worked, _named(at)
+    steps = arithmetic(found, at.record.step(at.site), at.looked_at)
+    lines = "\n".join(line for one, said in steps.items() if walk.KEYS.index(one) <= reached for line in said)
+    lines = re.sub("([−÷=·→+]) ", "\\1\N{NO-BREAK SPACE}", lines)  # a sign stays with its number
+    in_words(f"{words.CELL.format(query=query, key=key)}\n{lines}")
 
 
-def _unseen(frame: pd.DataFrame) -> tuple[str, ...]:
-    """How to see the columns that no screen has room for."""
-    columns = frame.shape[1]
-    return (words.SCROLL_NUMBERS.format(columns=columns),) * (columns > MOST_COLUMNS)
+def _mixed(at: Walk) -> None:
+    """What the first number of the output of a query is the sum of."""
+    found, (query, key) = at.worked, _named(at)
+    part, total = found.weighted_values[found.keys.index(at.looked_at), 0], found.output[0]
+    part, rest, total = texts_of(torch.stack([part, total - part, total]))
+    in_words(words.MIXED.format(query=query, key=key, part=part, rest=rest, total=total))
 
 
-def _matrix(choices: Sequence[str]) -> str:
-    """Which matrix is shown, and how to let go of what was typed."""
-    with st.container(horizontal=True, vertical_alignment="center"):
-        options = {"shown": state.one_of(MATRIX, choices), "lead": "", "format_func": CALLED.get}
-        matrix = control(st.segmented_control, words.MATRIX, MATRIX, choices, **options)
-        if changed := len(state.get(CHANGES)):
-            name = words.RESET_NUMBERS.format(numbers=counted(changed, words.EDITED_NUMBER))
-            st.button(name, on_click=_set, args=((),), type="tertiary")
-    return matrix
+def _named(at: Walk) -> tuple[str, str]:
+    """The query and the key that are looked at."""
+    query, key = at.query, at.looked_at if not at.source.read_only else 0
+    return quoted_token(at.tokens[0][query].text, query), quoted_token(at.tokens[1][key].text, key)
 
 
-def _frame(at: Walk, matrix: str, table: Tensor, rows: range) -> pd.DataFrame:
-    """A matrix with its rows named: of queries, keys and values, by their tokens."""
-    tokens = at.tokens[matrix != "query"]
-    named = [f"{i} {shown(tokens[i].text)}" if matrix in VECTORS else f"{i}" for i in rows]
-    return pd.DataFrame(table[rows.start : rows.stop].numpy(), named, [str(i) for i in range(table.shape[1])])
+def texts_of(numbers: Tensor) -> list[str]:
+    return [digits(number) for number in numbers.tolist()]
 
 
-def _edited(at: Walk, matrix: str, frame: pd.DataFrame, key: str) -> None:
-    """Put what was typed into the source and so into the link."""
-    table = torch.tensor(frame.to_numpy())
-    try:
-        for row, cells in state.event(key)["edited_rows"].items():
-            for column, value in cells.items():
-                if value is not None:
-                    table[int(row), int(column)] = value
-        made = walk.with_edited(at.record, at.source, at.site, at.head, matrix, table, sentence=at.sentence)
-    except AttnvizError as error:
-        state.put(REFUSED, str(error))
-        return
-    if len(made.changes) > MOST_CHANGES:
-        state.put(REFUSED, words.TOO_MANY_NUMBERS.format(most=MOST_CHANGES))
-        return
-    _set(made.changes)
+def in_full(at: Walk) -> Figure | None:
+    """The table of the chosen query, a row for each key, and folded the vectors behind it; gives its figure."""
+    if at.source.read_only:
+        quiet(at.source.read_only)
+        return None
+    row, (queries, keys) = at.worked, at.tokens
+    heading(words.SHARES.format(query=queries[at.query].text, position=at.query))
+    if at.knobs.in_words:
+        quiet(words.WITHOUT_CHANGES.format(changes=", ".join(at.knobs.in_words)))
+    shares(at, row, keys)
+    quiet(" · ".join(f"{name} {text}" for name, (text,) in totals_of(row)), words.SOFTMAX, row.digits)
+    with pictures.folded(words.ELEMENTS, "elements") as is_open:
+        if is_open:
+            found = walk.neurons(at.record, at.site, at.head, at.query, sentence=at.sentence, keys=at.windows["keys"])
+            quiet(words.SIGNS)
+            _tables(at, figures.neurons(found, len(keys), at.record.step(at.site).query.shape[-1]), "neurons")
+    with pictures.folded(words.VALUES, "weighted values") as is_open:
+        if is_open:
+            _tables(at, figures.values(row, len(keys)), "values")
+            quiet(f"{words.INFLUENCE} {words.HEAD_OFF}" if row.is_off else words.INFLUENCE)
+    return figures.row(at.record, at.site, at.head, row, sentence=at.sentence, key=at.looked_at, dark=at.dark)
 
 
-def _set(changes: tuple[Change, ...]) -> None:
-    """Other numbers in the model, which stands outside of what runs again by itself."""
-    state.put(CHANGES, changes)
-    st.rerun()
+def shares(at: Walk, row: walk.Row, keys: tuple[Token, ...]) -> None:
+    """Each key of a query with every number up to its weight."""
+    columns: list[Column] = columns_of(row, at.record.step(at.site), keys)
+    rows = [list(cells) for cells in zip(*(texts for _, texts in columns), strict=True)]
+    numeric = tuple(range(1, len(columns)))
+    table([name for name, _ in columns], rows, numbers=numeric, marked=row.keys.index(at.looked_at))
+    if len(row.keys) < len(keys):
+        quiet(words.KEYS_SHOWN.format(first=row.keys.start, last=row.keys.stop - 1, all=len(keys)))
+    if row.state != "weights":
+        quiet(words.FULLY_MASKED.format(policy=row.empty_rows) if row.state == "empty row" else words.NOT_NUMBERS)
+
+
+def _tables(at: Walk, stage: walk.Stage, key: str) -> None:
+    figure = figures.stage(at.record, at.site, at.head, stage, stage.matrices, **at.drawn)
+    pictures.show(figure, key, select="cell", on_select=rail.select(at))

@@ -6,12 +6,13 @@ import streamlit as st
 
 from attnviz.figures import Figure
 from attnviz.sources.base import Source
-from attnviz.ui.shared import everything, look, pictures, state, toolbar
+from attnviz.ui.shared import cache, everything, look, pictures, state, toolbar
 from attnviz.ui.shared import words as common
+from attnviz.ui.shared.code import python_of_call
 from attnviz.ui.shared.look import CELL, QUERY
 from attnviz.ui.shared.setting import State
 from attnviz.ui.shared.toolbar import Bar
-from attnviz.ui.steps import handout, parts, play, rail, words
+from attnviz.ui.steps import numbers, play, rail, words
 from attnviz.ui.steps.play import KNOBS
 from attnviz.ui.steps.walked import Walk
 from attnviz.walk import Stage
@@ -36,37 +37,36 @@ def _chain(bar: Bar, at: Walk) -> None:
     every = rail.stages(at)
     chosen = rail.current(every)
     whole = rail.whole(at, every, chosen)
-    parts.asks(at)
+    numbers.asks(at)
     with st.container(horizontal=True, gap="medium", key="steps"):
         with st.container(width=344, key="overview"):
-            _all_steps(at, whole, every)
+            rail.rail(whole, every)
         with st.container(width="stretch", key="stage"):
             rail.turn(every, chosen)
             figure = rail.stage(at, every[chosen])
         with st.container(width=316, key="play"):
             _beside(at, every[chosen], figure)
-    row = parts.parts(at)
+    row = numbers.in_full(at)
     drawn = {words.THIS_STEP: (figure, "stage"), words.SMALL_STEPS: (whole, "rail"), words.THIS_QUERY: (row, "row")}
     there = {name: one for name, one in drawn.items() if one[0] is not None}
     with bar.export:
-        pictures.take_one(there, "everything", more=partial(_more, at, every, tuple(filter(None, (whole, figure)))))
+        pictures.take_one(there, "everything", more=partial(_more, at, tuple(filter(None, (whole, figure)))))
 
 
-def _more(at: Walk, every: tuple[Stage, ...], shown: tuple[Figure, ...]) -> None:
-    """What else can be saved."""
-    handout.button(at, every)
+def _more(at: Walk, shown: tuple[Figure, ...]) -> None:
+    """The zip of everything, and Python that computes this call and compares it with PyTorch."""
     everything.button(at, shown)
-
-
-def _all_steps(at: Walk, whole: Figure, every: tuple[Stage, ...]) -> None:
-    """The rail of all steps."""
-    rail.rail(whole, every)
+    if at.source.read_only:
+        return
+    if code := python_of_call(at.record, at.site, at.number, at.sentence, cache.origin):
+        st.caption(words.IN_PYTORCH)
+        st.code(code, "python", wrap_lines=True, width=560)
 
 
 def _beside(at: Walk, stage: Stage, figure: Figure | None) -> None:
-    """What the chosen step does to one cell, its equation, and, folded, all that can be said of it and tried."""
+    """One cell at the chosen step, the step's equation, and, folded, all that can be said of it and tried."""
     with st.container():  # what comes and goes, in a place of its own: what follows stays where it is
-        parts.in_numbers(at, stage)
+        numbers.in_numbers(at, stage)
         rail.explained(stage)
     with pictures.folded(words.TRY, "try changes", at.is_changed) as is_played:
         if is_played:

@@ -66,7 +66,7 @@ def scores(at: Walk) -> None:
     measures(at, before, at.record, (words.BEFORE, words.NOW) if before is not at.record else (words.NOW,))
 
 
-def measures(at: Walk, before: Record, after: Record, named: tuple[str, ...]) -> None:
+def measures(at: Walk, before: Record, after: Record, named: tuple[str, ...] = (words.ORIGINAL, words.NOW)) -> None:
     """What a change did to the row; a column for each name, the last for after it."""
     found = walk.compare(before, after, at.site, at.head, at.query, sentence=at.sentence)
     sides = (found.before, found.after)[-len(named) :]
@@ -115,4 +115,4 @@ def _weights(at: Walk) -> None:
         control(st.toggle, label, SETTINGS[name], at="play", whole_page=True)
     other = replace(at.source, **{name: SETTINGS[name].default for name in words.WAYS})
     if other != at.source:
-        measures(at, cache.record(other, at.lines, at.edits), at.record, (words.ORIGINAL, words.NOW))
+        measures(at, cache.record(other, at.lines, at.edits), at.record)

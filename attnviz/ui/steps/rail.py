@@ -23,9 +23,9 @@ PROJECTION = kept("projection", "Q")
 
 
 def stages(at: Walk) -> tuple[Stage, ...]:
-    """The chain of what is looked at."""
+    """The steps that this call has; those without an effect in it are left out."""
     shown = {"sentence": at.sentence, "knobs": at.knobs} | at.windows
-    return _chain(at.record, at.origins, at.site, at.head, **shown)
+    return tuple(stage for stage in _chain(at.record, at.origins, at.site, at.head, **shown) if stage.is_used)
 
 
 _chain = cache.kept(walk.chain)

@@ -5,17 +5,14 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, NamedTuple, Self
 
-import streamlit as st
-
 from attnviz import walk
 from attnviz.core.display import shown
 from attnviz.core.edits import Site
 from attnviz.core.origin import Origin
 from attnviz.core.record import Record
 from attnviz.sources.base import Source
-from attnviz.ui.shared import cache, examples, look, state, text
+from attnviz.ui.shared import cache, look, text
 from attnviz.ui.shared.look import Look
-from attnviz.ui.shared.pretrained import MODEL
 from attnviz.ui.steps import words
 from attnviz.walk import MOST_TOKENS, Knobs
 
@@ -99,14 +96,6 @@ def window(around: int, size: int) -> slice:
     """At most 64 neighbors, with one of them in the middle where there is room on both sides."""
     first = max(0, min(around - MOST_TOKENS // 2, size - MOST_TOKENS))
     return slice(first, min(size, first + MOST_TOKENS))
-
-
-def elsewhere(why: str) -> None:
-    """Why this model cannot do what a tab is for, and a button that opens it with one that can."""
-    text.quiet(why)
-    if st.button(words.RANDOM_WEIGHTS, key="open scratch", icon=":material/arrow_forward:"):
-        state.change(examples.with_other_model(MODEL), "scratch")
-        st.rerun()
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], **style) -> None:
