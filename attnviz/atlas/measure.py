@@ -13,7 +13,7 @@ import torch
 from attnviz import ablation, texts
 from attnviz.atlas import classes
 from attnviz.atlas.corpus import EMPTY, Text
-from attnviz.core.edits import Site
+from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError
 from attnviz.core.record import Record, Step
 from attnviz.core.tokens import Sentence
@@ -99,14 +99,18 @@ class Measured:
         return sum(sentence.length for _, sentence in self.read)
 
 
-def measure(source: Source, lines: Sequence[Text], options: Options = Options()) -> Measured:
-    """Run every text of a shard through a model, and measure all heads; what cannot be read is named and left out."""
+def measure(source: Source, lines: Sequence[Text], options: Options = Options(), edits: Edits = Edits()) -> Measured:
+    """Run every text of a shard through a model, and measure all heads; what cannot be read is named and left out.
+
+    Raises:
+        Canceled: if the run was ended.
+    """
     usable = [one for one in lines if not one.error]
     sentences, wrong = texts.cut(source, [one.text for one in usable]) if usable else ([], {})
     sites = {site: OfSite.empty(len(usable), source.heads[site]) for site in source.sites}
     written: dict[int, Sentence] = {}
     names: dict[str, int] = {}
-    for some, record in texts.runs(source, sentences, failed=lambda i, error: wrong.update({i: str(error)})):
+    for some, record in texts.runs(source, sentences, edits, failed=lambda i, error: wrong.update({i: str(error)})):
         written |= dict(zip(some, record.targets, strict=False))
         known: dict[Any, Tokens] = {}
         for step in record.steps:

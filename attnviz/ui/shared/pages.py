@@ -6,7 +6,7 @@ import streamlit as st
 
 from attnviz.ui.shared import state, words
 
-TITLES = ("Heads", "Overview", "Masks", "Steps", "Compare", "Atlas", "Model", "Learn")
+TITLES = ("Heads", "Overview", "Masks", "Steps", "Compare", "Model", "Learn")
 """Each page is made in the folder of its name."""
 WITHOUT_BAR = ("Learn",)
 """Pages that choose model and text themselves."""

@@ -207,7 +207,7 @@ def each(decode: Callable[[str], T], most: int) -> Callable[[str], tuple[T, ...]
     return decode_all
 
 
-FORMER = {"sums"}
+FORMER = {"sums", "across", "up", "atlas-x", "atlas-y"}
 """Settings that links may still hold, and that nothing needs any more."""
 
 PROBLEMS: Setting[tuple[str, ...]] = kept("problems", (), of="link")
