@@ -4,7 +4,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +22,6 @@ from attnviz.sources.base import Source
 
 RESULT = "atlas.json"
 """Written last: an atlas that has it is finished."""
-
-STEPS = 10
-"""Shards of a few texts, after each of which progress is reported."""
 
 
 @dataclass(frozen=True)
@@ -121,25 +118,25 @@ def measure_texts(
         InputError: if the model reads none of the texts.
     """
     plan.write_text(folder / "corpus.jsonl", "\n".join(map(json.dumps, texts)))
-    options = Options(shard=max(1, len(texts) // STEPS))
-    made = Plan(
-        Model(source.id, weights=source.checksum()),
-        options,
-        tuple(corpus.shards(folder, ["corpus.jsonl"], options.shard)),
-        ".",
-    )
+    options = Options()
+    pieces = tuple(corpus.shards(folder, ["corpus.jsonl"], options.shard))
+    made = Plan(Model(source.id, weights=source.checksum()), options, pieces, ".")
     plan.settle(folder, made)
     (folder / "shards").mkdir()
     done = 0
     for shard in made.shards:
-        measured = measure(source, corpus.texts(folder, shard), options, edits)
+        count = partial(_count, report, done, made.lines)
+        measured = measure(source, corpus.texts(folder, shard), options, edits, report=count)
         shards.write(shards.table(measured, shard, options), path_of(folder, shard))
         done += shard.lines
-        report(Progress(done, made.lines))
     result = _finished(folder, made, ())
     if not result.texts:
         raise InputError(f"The model reads none of the {len(texts):,} texts: {_first_problem(folder)}")
     return result
+
+
+def _count(report: OnProgress, before: int, of: int, done: int) -> None:
+    report(Progress(before + done, of))
 
 
 def _first_problem(folder: Path) -> str:

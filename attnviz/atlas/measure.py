@@ -3,7 +3,7 @@
 T texts   H heads   M metrics   C classes of tokens   D bins of distances
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,8 +99,18 @@ class Measured:
         return sum(sentence.length for _, sentence in self.read)
 
 
-def measure(source: Source, lines: Sequence[Text], options: Options = Options(), edits: Edits = Edits()) -> Measured:
+def measure(
+    source: Source,
+    lines: Sequence[Text],
+    options: Options = Options(),
+    edits: Edits = Edits(),
+    *,
+    report: Callable[[int], None] = lambda done: None,
+) -> Measured:
     """Run every text of a shard through a model, and measure all heads; what cannot be read is named and left out.
+
+    Args:
+        report: told how many texts are done, after each run.
 
     Raises:
         Canceled: if the run was ended.
@@ -110,6 +120,7 @@ def measure(source: Source, lines: Sequence[Text], options: Options = Options(),
     sites = {site: OfSite.empty(len(usable), source.heads[site]) for site in source.sites}
     written: dict[int, Sentence] = {}
     names: dict[str, int] = {}
+    done = 0
     for some, record in texts.runs(source, sentences, edits, failed=lambda i, error: wrong.update({i: str(error)})):
         written |= dict(zip(some, record.targets, strict=False))
         known: dict[Any, Tokens] = {}
@@ -118,6 +129,8 @@ def measure(source: Source, lines: Sequence[Text], options: Options = Options(),
             if kind not in known:
                 known[kind] = Tokens.of(record, step, names)
             _add(sites[step.site], record, step, known[kind], np.array(some), options)
+        done += len(some)
+        report(done)
     good = [i for i in range(len(usable)) if i not in wrong]
     bad = [Text(usable[i].text, usable[i].line, error) for i, error in wrong.items()]
     problems = sorted([one for one in lines if one.error] + bad, key=lambda one: one.line)

@@ -41,21 +41,20 @@ def over_a_corpus(bar: Bar) -> None:
     try:
         with bar.view:
             own = _own_texts()
-        found = _atlas(bar.at, own)
+        built = None if own or bar.at.edits != Edits() else atlases.built(bar.at.source)
+        lines = () if built else own or texts.shipped(bar.at.source)
+        found = built or atlases.measured(bar.at, lines)
     except AttnvizError as error:
         note(str(error))
-        found = None
-    if found is None:
-        with bar.export:
-            everything.menu(bar.at)
-        return
-    figure = _show(bar.at, found)
-    heads = found.heads()
+        lines, found = (), None
+    figure = found and _show(bar.at, found)
+    if lines:
+        _list(lines, found)
     with bar.export:
-        if figure is None:
-            everything.menu(bar.at)
+        if figure:
+            pictures.take_away(figure, "over corpus", more=partial(_more, bar.at, figure, found.heads()))
         else:
-            pictures.take_away(figure, "over corpus", more=partial(_more, bar.at, figure, heads))
+            everything.menu(bar.at)
 
 
 def _more(at: Look, figure: figures.Figure, heads: pd.DataFrame) -> None:
@@ -73,26 +72,15 @@ def _own_texts() -> tuple[str, ...]:
     return texts.lines(b"\n".join(file.getvalue() for file in uploaded)) if uploaded else ()
 
 
-def _atlas(at: Look, own: tuple[str, ...]) -> Atlas | None:
-    """The atlas that was built of a model as it is, else what is measured on its own or the shipped texts."""
-    built = None if own or at.edits != Edits() else atlases.built(at.source)
-    if built:
-        return built
-    lines = own or texts.shipped(at.source)
-    found = atlases.measured(at, lines)
+def _list(lines: tuple[str, ...], found: Atlas | None) -> None:
+    """The texts that are measured, folded, and how many of them the model could not read."""
     if found and found.texts < len(lines):
         note(words.NOT_READ.format(count=len(lines) - found.texts, why=found.problems()["problem"].iloc[0]), "notice")
     with pictures.folded(words.THE_TEXTS.format(count=len(lines)), "the texts") as is_open:
-        if is_open:
-            _list(lines)
-    return found
-
-
-def _list(lines: tuple[str, ...]) -> None:
-    if len(lines) > MANY:
-        st.dataframe({words.TEXT: lines}, height=260)
-    else:
-        st.html(f"<ol>{''.join(f'<li>{plain(line)}</li>' for line in lines)}</ol>")
+        if is_open and len(lines) > MANY:
+            st.dataframe({words.TEXT: lines}, height=260)
+        elif is_open:
+            st.html(f"<ol>{''.join(f'<li>{plain(line)}</li>' for line in lines)}</ol>")
 
 
 def _show(at: Look, found: Atlas) -> figures.Figure | None:
@@ -102,7 +90,7 @@ def _show(at: Look, found: Atlas) -> figures.Figure | None:
     chosen = heads[(heads["site"] == str(at.site)) & (heads["head"] == at.number)]
     row = None if chosen.empty else chosen.iloc[0]
     title(words.NO_HEAD if row is None else _role_sentence(at, measured))
-    by_weights = [] if row is None else roles(row.to_dict() | {"texts": found.texts})
+    by_weights = [] if row is None else roles(row.to_dict() | {"texts": found.texts})[:1]
     about = words.ABOUT.format(texts=found.texts, tokens=found.tokens)
     quiet(" ".join((*(words.LOOKS_LIKE.format(role=one.evidence) for one in by_weights), about)))
     with st.container(horizontal=True, gap="large"):
