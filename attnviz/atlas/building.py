@@ -111,12 +111,13 @@ def measure_texts(
     """Measure every head of a model of this process on a few texts, with what was changed in it.
 
     Args:
-        folder: an empty folder, which then holds the texts, too.
+        folder: an empty folder, or one to be made; it then holds the texts, too.
         report: told how many texts are done; what it raises ends the work.
 
     Raises:
         InputError: if the model reads none of the texts.
     """
+    folder.mkdir(parents=True, exist_ok=True)
     plan.write_text(folder / "corpus.jsonl", "\n".join(map(json.dumps, texts)))
     options = Options()
     pieces = tuple(corpus.shards(folder, ["corpus.jsonl"], options.shard))

@@ -6,7 +6,7 @@ from driver import expect_link, link, picture
 from examples import some
 from playwright.sync_api import Page, expect
 
-PAGES = ("", "overview", "masks", "steps", "compare", "atlas", "model")
+PAGES = ("", "overview", "masks", "steps", "compare", "model")
 CONTROLS = ("model", "training-step", "text", "analyze", "example", "site", "show", "mask-menu", "icon-undo", "changes")
 """What stands on every page, by its key."""
 OF_MODEL = CONTROLS[:5]
@@ -40,7 +40,7 @@ def test_every_page_has_the_same_controls_at_the_same_places_which_stay_in_view(
         assert driver.serious(page) == [], name
         assert driver.is_as_wide_as(page, 1440), name
         places[name] = page.evaluate(PLACES, list(OF_MODEL if name == "model" else CONTROLS))
-        if name not in ("atlas", "model"):
+        if name not in ("model",):
             tops[name] = page.evaluate(TITLE)
 
     assert all(found.items() <= places[""].items() for found in places.values()), places

@@ -59,7 +59,7 @@ def weights():
     return file.getvalue()
 
 
-@pytest.mark.parametrize("name", ["heads", "overview", "masks", "steps", "compare", "atlas", "model"])
+@pytest.mark.parametrize("name", ["heads", "overview", "masks", "steps", "compare", "model"])
 def test_a_file_opens_on_any_page(name, case, weights):
     """It opens where it was saved, is one more model, and waits with what was typed; weights alone, too."""
     app = drop(page(name), ("case.attn", case))
@@ -139,7 +139,7 @@ def test_a_file_of_many_tokens_opens():
     assert "5,000 queries by 1 key" in html(app)
 
 
-@pytest.mark.parametrize("name", ["heads", "overview", "steps", "compare", "atlas", "model"])
+@pytest.mark.parametrize("name", ["heads", "overview", "steps", "compare", "model"])
 def test_no_text_of_a_file_becomes_code_or_another_model(name):
     """Whatever a file calls its model, its tokens, its findings and its state."""
     record = attnviz.analyze([TEXT, "a dog"], "story")

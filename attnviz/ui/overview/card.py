@@ -50,7 +50,7 @@ def named(at: Look, known: Numbers, swept: Sweep | None) -> None:
     if swept and swept.strongest == (at.site, at.head):
         return  # named by the verdict
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="chosen"):
-        rank = _rank(at, known, swept.by) if swept else ""
+        rank = _rank(at, known, swept.by) if swept and swept.strongest else ""
         large(f"{at.site.head(at.head).capitalize()}{rank}")
         _opens(at)
 

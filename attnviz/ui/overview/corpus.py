@@ -7,6 +7,7 @@ import streamlit as st
 
 from attnviz import figures, texts
 from attnviz.atlas.opened import Atlas
+from attnviz.core.amounts import counted
 from attnviz.core.edits import Edits
 from attnviz.core.errors import AttnvizError
 from attnviz.metrics.heads import METRICS
@@ -75,7 +76,8 @@ def _own_texts() -> tuple[str, ...]:
 def _list(lines: tuple[str, ...], found: Atlas | None) -> None:
     """The texts that are measured, folded, and how many of them the model could not read."""
     if found and found.texts < len(lines):
-        note(words.NOT_READ.format(count=len(lines) - found.texts, why=found.problems()["problem"].iloc[0]), "notice")
+        count, first = counted(len(lines) - found.texts, "text"), found.problems().iloc[0]
+        note(words.NOT_READ.format(count=count, line=first["line"], why=first["problem"]), "notice")
     with pictures.folded(words.THE_TEXTS.format(count=len(lines)), "the texts") as is_open:
         if is_open and len(lines) > MANY:
             st.dataframe({words.TEXT: lines}, height=260)

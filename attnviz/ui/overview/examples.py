@@ -64,7 +64,7 @@ def _texts(at: Look, found: Atlas, rows: list[dict], by: str, order: str) -> Non
     named = "" if by == PAIRS else next(one.title for one in METRICS if one.name == by)
     records = [cache.record(at.source, (row["text"],), at.edits) for row in rows]
     weights = [row["value"] for row in rows] if by == PAIRS else []
-    largest = words.WEIGHTS.format(least=floor(1000 * min(weights)) / 10) if weights else words.STRONGER
+    largest = words.DARKEST.format(least=floor(1000 * min(weights)) / 10) if weights else words.STRONGER
     shaded = words.SHADED_CROSS if at.site.kind == "cross" else words.SHADED
     quiet(f"{shaded}{largest}{f' {order}' if weights else ''}")
     with st.container(gap="xsmall", key="atlas-texts"):

@@ -11,12 +11,11 @@ from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.setting import choice
 from attnviz.ui.shared.state import control
 
-TEST, TABLE = "Switch-off test", "Table"
+TEST, TABLE = words.SWITCH_OFF_TEST, heads.TABLE
 """Tabs of older links: an order and a form of all heads now."""
 
-PANEL = choice(
-    "panel", (*words.TABS, words.ROLLOUT, TEST, TABLE), of="tab", former={"Over many texts": words.OVER_A_CORPUS}
-)
+OPENS = {"Over many texts": words.OVER_A_CORPUS}
+PANEL = choice("panel", (*words.TABS, words.ROLLOUT, TEST, TABLE), of="tab", former=OPENS)
 
 
 def page(source: Source, lines: tuple[str, ...]) -> None:
