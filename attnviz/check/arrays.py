@@ -24,7 +24,7 @@ def real_tensor(array: Any, name: str = "array") -> Tensor:
         except (TypeError, ValueError):
             raise InputError(f"The {name} must be numbers, without rows of different lengths.") from None
         if plain.dtype.kind not in "biuf":
-            raise _refused(name, type(array).__name__ if plain.dtype == object else plain.dtype)
+            raise _refused(name, f"{type(array).__name__} of objects" if plain.dtype == object else plain.dtype)
         wide = (plain.dtype.kind == "u" and plain.dtype.itemsize > 1) or plain.dtype.itemsize > 8
         dtype = np.dtype(np.float64) if wide else plain.dtype.newbyteorder("=")  # what PyTorch lacks
         array = torch.from_numpy(np.require(plain.astype(dtype, copy=False), None, ["C", "W"]))
