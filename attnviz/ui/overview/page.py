@@ -19,15 +19,13 @@ PANEL = choice("panel", (*words.TABS, words.ROLLOUT, TEST, TABLE), of="tab", for
 
 
 def page(source: Source, lines: tuple[str, ...]) -> None:
-    bar = toolbar.bar(source, lines)
+    bar = toolbar.bar(source, lines, more=_more)
     bar.predict()
     _read_older_link(bar.at)
     panel = state.get(PANEL) or (words.ROLLOUT if _follows() else words.ALL_HEADS)
     with st.container(horizontal=True, gap="small", key="tabs"):
         names = words.TABS if panel in words.TABS else (*words.TABS, words.ROLLOUT)
         control(st.segmented_control, common.PARTS, PANEL, names, shown=panel, lead="")
-        if panel in words.TABS:
-            _more()
         if panel == words.ALL_HEADS:
             heads.form()
     parts = {words.ALL_HEADS: heads.all_heads, words.OVER_A_CORPUS: corpus.over_a_corpus}
@@ -50,8 +48,5 @@ def _follows() -> bool:
     return state.get(reach.STACK) is not None or state.get(reach.AFTER) is not None
 
 
-def _more() -> None:
-    menu = state.menu(words.MORE, key="more", type="tertiary")
-    if menu.open:
-        with menu:
-            st.button(words.ATTENTION_ROLLOUT, key="to rollout", on_click=state.put, args=(PANEL, words.ROLLOUT))
+def _more(at: Look) -> None:
+    st.button(words.ATTENTION_ROLLOUT, key="to rollout", on_click=state.put, args=(PANEL, words.ROLLOUT))

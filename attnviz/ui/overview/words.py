@@ -1,9 +1,11 @@
 """What the page Overview says, in one place."""
 
-ALL_HEADS, OVER_A_CORPUS, ROLLOUT = "All heads", "Over a corpus", "Rollout"
+from attnviz.ui.shared.words import OVER_A_CORPUS
+
+ALL_HEADS, ROLLOUT = "All heads", "Rollout"
 """Links name them, too."""
 TABS = (ALL_HEADS, OVER_A_CORPUS)
-MORE, ATTENTION_ROLLOUT = "More", "Attention rollout"
+ATTENTION_ROLLOUT = "Attention rollout"
 
 # All heads
 

@@ -12,7 +12,7 @@ TITLES = ("Heads", "Overview", "Masks", "Steps", "Compare", "Learn")
 """Each page is made in the folder of its name."""
 WITHOUT_BAR = ("Learn",)
 """Pages that choose model and text themselves."""
-FORMER = {"model": ("Heads", {}), "atlas": ("Overview", {"panel": ["Over a corpus"]})}
+FORMER = {"model": ("Heads", {}), "atlas": ("Overview", {"panel": [words.OVER_A_CORPUS]})}
 """Addresses that links may still hold; the page that each opens, and what is added to the link."""
 
 

@@ -92,7 +92,7 @@ def bar(
             with actions:
                 history.buttons()
                 st.html(words.LINKS, width="content")  # made to work by links.js and glossary.js
-            export, rest = (st.container(width="content", key=key) for key in ("export", "more"))
+            export, rest = (st.container(width="content", key=key) for key in ("export", "rest"))
     with st.container(**ROW | {"gap": "medium"}, key="line"):
         with st.container(**ROW, width="content", key="changes"):
             edits.chips(source, lines, changed, original)

@@ -4,6 +4,7 @@
 
 BACK, NEXT, QUERY, HANDOUT, EVIDENCE, ROLE = "Back", "Next", "Query", "Handout", "Evidence", "Role"
 HOW_COMPUTED, MEANINGS = "How it is computed", "What the numbers mean"
+OVER_A_CORPUS = "Over a corpus"
 PAGES, PARTS, PICTURE = "Pages", "Parts of the page", "Picture"
 CANCEL, CLOSE, UNDO, REDO = "Cancel", "Close", "Undo", "Redo"
 UNDO_HELP, REDO_HELP = "Undo (Ctrl+Z)", "Redo (Ctrl+Shift+Z)"
