@@ -9,7 +9,7 @@ from attnviz import walk
 from attnviz.core.amounts import counted
 from attnviz.core.display import shown
 from attnviz.core.errors import AttnvizError
-from attnviz.core.origin import MATRICES, VECTORS, Change
+from attnviz.core.origin import PROJECTIONS, VECTORS, Change
 from attnviz.ui.learn import words
 from attnviz.ui.shared import state
 from attnviz.ui.shared import words as common
@@ -29,12 +29,11 @@ MOST_ROWS = 9
 
 def edit(at: Walk) -> None:
     """Q, K, V or a projection of a head as a table to type in."""
-    with st.container(horizontal=True, vertical_alignment="center"):
-        options = {"lead": "", "format_func": words.MATRICES.get}
-        matrix = control(st.segmented_control, words.MATRIX, MATRIX, (*VECTORS, *MATRICES[:4]), **options)
-        if changed := len(state.get(CHANGES)):
-            name = words.RESET_NUMBERS.format(numbers=counted(changed, common.EDITED_NUMBER))
-            st.button(name, on_click=_set, args=((),), type="tertiary")
+    names = {"lead": "", "format_func": words.MATRICES.get}
+    matrix = control(st.pills, words.MATRIX, MATRIX, (*VECTORS, *PROJECTIONS), **names)
+    if changed := len(state.get(CHANGES)):
+        name = words.RESET_NUMBERS.format(numbers=counted(changed, common.EDITED_NUMBER))
+        st.button(name, on_click=_set, args=((),), type="tertiary")
     try:
         table = walk.editable(at.record, at.source, at.site, at.head, matrix, sentence=at.sentence)
     except AttnvizError as error:

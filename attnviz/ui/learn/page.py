@@ -40,25 +40,21 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
     _above(lesson, number)
     at = _looked_at(source, lines)
 
-    # What is to be done stands beside the picture, else under the text: as choices do, which are large on a projector.
+    # The question stands beside the picture, else under the text: as choices do, which are large on a projector.
     beside = not (scenes.fill(step.shows) or (step.choices and state.get(PRESENT)))
     with st.container(key="presented" if state.get(PRESENT) else "taught", horizontal=True, gap="medium"):
         told = st.container(width=400, key="told")
         shown = st.container(horizontal=beside, gap="medium", key="shown")
     with told:
         _told(step, number)
-        if not beside:
-            _to_do(step)
     with shown, st.container(key="seen") if beside else nullcontext():
         scenes.draw(step.shows, at)
     with shown.container(key="asked") if beside else told:
-        _do_and_answer(lesson, step, number, at, beside=beside)
+        _question(lesson, step, number, at, beside=beside)
 
 
-def _do_and_answer(lesson: Lesson, step: Step, number: int, at: Look, *, beside: bool) -> None:
-    """What to do, beside the picture, the question, the answer and the buttons: where there is room these stay."""
-    if beside:
-        _to_do(step)
+def _question(lesson: Lesson, step: Step, number: int, at: Look, *, beside: bool) -> None:
+    """The question, the answer and the buttons: where there is room these stay."""
     _asked(step)
     if not beside:
         _answered(lesson, step, number, at)
@@ -118,20 +114,17 @@ def _kept() -> None:
 
 
 def _told(step: Step, number: int) -> None:
-    """The idea, and the words that are new in it."""
+    """The idea, what to do, and the words that are new."""
     title(f"{number} · {step.title}")
     st.markdown(step.idea)
+    if step.do:
+        heading(words.TRY_IT)
+        st.markdown(step.do)
     if step.terms:
         with st.expander(words.DEFINITIONS.format(names=", ".join(one.name for one in step.terms))):
             for term in step.terms:
                 source = f" *{term.source}*" if term.source else ""
                 st.markdown(f"**{term.name}**: {term.means}.{source}")
-
-
-def _to_do(step: Step) -> None:
-    if step.do:
-        heading(words.TRY_IT)
-        st.markdown(step.do)
 
 
 def _asked(step: Step) -> None:

@@ -40,6 +40,8 @@ learned = cache.kept(study.learn)
 
 HALF, SIDE, ALONE, LARGE = 240, 286, 400, 460
 """Pixels of a map: of two beside each other, of one, as a chapter is one screen, of one alone, and on a projector."""
+EDITED = 520
+"""Pixels of numbers to edit: the task stands beside them."""
 SMALL_MAPS = 340
 """Pixels of the small maps, two in a row."""
 
@@ -179,13 +181,14 @@ def spreads(d_ks: tuple[int, ...]) -> tuple[walk.DotProducts, ...]:
 
 def _numbers(at: Look) -> None:
     """Numbers of the head to edit, and their effect on the row that changed most."""
-    quiet(words.TYPE_A_NUMBER)
-    edited.edit(_walk(at))
-    if state.get(CHANGES):
-        before = cache.record(replace(at.source, changes=()), at.lines, at.edits)
-        rows = [record.step(at.site).weights(at.head, sentence=at.sentence) for record in (before, at.record)]
-        query = int((rows[1] - rows[0]).abs().sum(-1).argmax())
-        play.measures(replace(_walk(at), query=query), before, at.record)
+    with st.container(width=EDITED):
+        quiet(words.TYPE_A_NUMBER)
+        edited.edit(_walk(at))
+        if state.get(CHANGES):
+            before = cache.record(replace(at.source, changes=()), at.lines, at.edits)
+            rows = [record.step(at.site).weights(at.head, sentence=at.sentence) for record in (before, at.record)]
+            query = int((rows[1] - rows[0]).abs().sum(-1).argmax())
+            play.measures(replace(_walk(at), query=query), before, at.record)
 
 
 def _future(at: Look) -> None:

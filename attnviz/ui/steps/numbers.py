@@ -73,27 +73,33 @@ def texts_of(numbers: Tensor) -> list[str]:
     return [digits(number) for number in numbers.tolist()]
 
 
-def in_full(at: Walk) -> Figure | None:
-    """The table of the chosen query, a row for each key, and folded the vectors behind it; gives its figure."""
+def in_full(at: Walk) -> dict[str, tuple[Figure, str]]:
+    """The table of the chosen query, a row for each key, and folded the vectors behind it; gives what can be exported.
+
+    Returns:
+        Each figure and its key on the page, by its name; nothing of a model whose weights alone are known.
+    """
     if at.source.read_only:
-        quiet(at.source.read_only)
-        return None
+        return {}
     row, (queries, keys) = at.worked, at.tokens
     heading(words.SHARES.format(query=queries[at.query].text, position=at.query))
     if at.knobs.in_words:
         quiet(words.WITHOUT_CHANGES.format(changes=", ".join(at.knobs.in_words)))
     shares(at, row, keys)
     quiet(" · ".join(f"{name} {text}" for name, (text,) in totals_of(row)), words.SOFTMAX, row.digits)
+    where = {"sentence": at.sentence, "key": at.looked_at, "dark": at.dark}
+    drawn = {words.THIS_QUERY: (figures.row(at.record, at.site, at.head, row, **where), "row")}
     with pictures.folded(words.ELEMENTS, "elements") as is_open:
         if is_open:
             found = walk.neurons(at.record, at.site, at.head, at.query, sentence=at.sentence, keys=at.windows["keys"])
             quiet(words.SIGNS)
-            _tables(at, figures.neurons(found, len(keys), at.record.step(at.site).query.shape[-1]), "neurons")
+            stage = figures.neurons(found, len(keys), at.record.step(at.site).query.shape[-1])
+            drawn[words.ELEMENTS] = _tables(at, stage, "neurons")
     with pictures.folded(words.VALUES, "weighted values") as is_open:
         if is_open:
-            _tables(at, figures.values(row, len(keys)), "values")
+            drawn[words.VALUES] = _tables(at, figures.values(row, len(keys)), "values")
             quiet(f"{words.INFLUENCE} {words.HEAD_OFF}" if row.is_off else words.INFLUENCE)
-    return figures.row(at.record, at.site, at.head, row, sentence=at.sentence, key=at.looked_at, dark=at.dark)
+    return drawn
 
 
 def shares(at: Walk, row: walk.Row, keys: tuple[Token, ...]) -> None:
@@ -108,6 +114,7 @@ def shares(at: Walk, row: walk.Row, keys: tuple[Token, ...]) -> None:
         quiet(words.FULLY_MASKED.format(policy=row.empty_rows) if row.state == "empty row" else words.NOT_NUMBERS)
 
 
-def _tables(at: Walk, stage: walk.Stage, key: str) -> None:
+def _tables(at: Walk, stage: walk.Stage, key: str) -> tuple[Figure, str]:
     figure = figures.stage(at.record, at.site, at.head, stage, stage.matrices, **at.drawn)
-    pictures.show(figure, key, select="cell", on_select=rail.select(at))
+    pictures.picture(figure, key, select="cell", on_select=rail.select(at))
+    return figure, key

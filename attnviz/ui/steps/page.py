@@ -46,11 +46,11 @@ def _chain(bar: Bar, at: Walk) -> None:
             figure = rail.stage(at, every[chosen])
         with st.container(width=316, key="play"):
             _beside(at, every[chosen], figure)
-    row = numbers.in_full(at)
-    drawn = {words.THIS_STEP: (figure, "stage"), words.SMALL_STEPS: (whole, "rail"), words.THIS_QUERY: (row, "row")}
-    there = {name: one for name, one in drawn.items() if one[0] is not None}
+    drawn = {words.SMALL_STEPS: (whole, "rail")} | numbers.in_full(at)
+    if figure is not None:
+        drawn = {words.THIS_STEP: (figure, "stage")} | drawn
     with bar.export:
-        pictures.take_one(there, "everything", more=partial(_more, at, tuple(filter(None, (whole, figure)))))
+        pictures.take_one(drawn, "everything", more=partial(_more, at, tuple(filter(None, (whole, figure)))))
 
 
 def _more(at: Walk, shown: tuple[Figure, ...]) -> None:

@@ -37,7 +37,7 @@ SOFTMAX = (
     "The largest score is subtracted so that no exp overflows; it cancels in the division and changes no weight. "
     "Weight = exp / sum of exp."
 )
-ELEMENTS, VALUES = "Scores element by element", "Weighted values and their sum"
+ELEMENTS, VALUES = "Scores, element by element", "Weighted values"
 SIGNS = (
     "A dimension in which q and k have the same sign raises the score; opposite signs lower it. "
     "The sum of a row of q ∘ k is q · k."
