@@ -182,6 +182,8 @@ def runs(
         batch = tuple(replace(sentences[i], tokens=sentences[i].tokens[:longest]) for i in some)
         try:
             record = source.run(batch, edits)
+        except Canceled:
+            raise
         except AttnvizError as error:
             if len(some) > 1:
                 most = len(some) // 2  # some models take fewer sentences at once, or one: as one without padding

@@ -3,10 +3,10 @@
     attnviz.atlas.build("story", "stories.txt", "atlas")
     attnviz.atlas.open("atlas").heads("previous_token > 0.9")
 
-It needs `pip install attnviz[atlas]`; nothing else of attnviz does.
+Workers and questions in SQL need `pip install attnviz[atlas]`.
 """
 
-from attnviz.atlas.building import build
+from attnviz.atlas.building import build, measure_texts
 from attnviz.atlas.engine import Engine
 from attnviz.atlas.measure import Options
 from attnviz.atlas.opened import Atlas, open

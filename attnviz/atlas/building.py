@@ -2,19 +2,21 @@
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import torch
 
 from attnviz.atlas import corpus, merge, plan, shards
 from attnviz.atlas.corpus import Shard
 from attnviz.atlas.measure import Options, measure
 from attnviz.atlas.plan import Model, Plan
+from attnviz.core.edits import Edits
 from attnviz.core.errors import AttnvizError, InputError, quoted
 from attnviz.sources.base import Source
 
@@ -96,6 +98,51 @@ def build(
         done += shard.lines
         report(Progress(done, of))
     return _finished(folder, made, tuple(failed))
+
+
+def measure_texts(
+    source: Source,
+    texts: Sequence[str],
+    folder: Path,
+    edits: Edits = Edits(),
+    *,
+    report: OnProgress = lambda progress: None,
+) -> Result:
+    """Measure every head of a model of this process on a few texts, with what was changed in it.
+
+    Args:
+        folder: an empty folder, or one to be made; it then holds the texts, too.
+        report: told how many texts are done; what it raises ends the work.
+
+    Raises:
+        InputError: if the model reads none of the texts.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    plan.write_text(folder / "corpus.jsonl", "\n".join(map(json.dumps, texts)))
+    options = Options()
+    pieces = tuple(corpus.shards(folder, ["corpus.jsonl"], options.shard))
+    made = Plan(Model(source.id, weights=source.checksum()), options, pieces, ".")
+    plan.settle(folder, made)
+    (folder / "shards").mkdir()
+    done = 0
+    for shard in made.shards:
+        count = partial(_count, report, done, made.lines)
+        measured = measure(source, corpus.texts(folder, shard), options, edits, report=count)
+        shards.write(shards.table(measured, shard, options), path_of(folder, shard))
+        done += shard.lines
+    result = _finished(folder, made, ())
+    if not result.texts:
+        raise InputError(f"The model reads none of the {len(texts):,} texts: {_first_problem(folder)}")
+    return result
+
+
+def _count(report: OnProgress, before: int, of: int, done: int) -> None:
+    report(Progress(before + done, of))
+
+
+def _first_problem(folder: Path) -> str:
+    problems = pq.read_table(folder / "problems.parquet").to_pylist()
+    return problems[0]["problem"] if problems else "all are empty."
 
 
 def path_of(folder: Path, shard: Shard) -> Path:

@@ -3,7 +3,7 @@
 T texts   H heads   M metrics   C classes of tokens   D bins of distances
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ import torch
 from attnviz import ablation, texts
 from attnviz.atlas import classes
 from attnviz.atlas.corpus import EMPTY, Text
-from attnviz.core.edits import Site
+from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError
 from attnviz.core.record import Record, Step
 from attnviz.core.tokens import Sentence
@@ -99,14 +99,29 @@ class Measured:
         return sum(sentence.length for _, sentence in self.read)
 
 
-def measure(source: Source, lines: Sequence[Text], options: Options = Options()) -> Measured:
-    """Run every text of a shard through a model, and measure all heads; what cannot be read is named and left out."""
+def measure(
+    source: Source,
+    lines: Sequence[Text],
+    options: Options = Options(),
+    edits: Edits = Edits(),
+    *,
+    report: Callable[[int], None] = lambda done: None,
+) -> Measured:
+    """Run every text of a shard through a model, and measure all heads; what cannot be read is named and left out.
+
+    Args:
+        report: told how many texts are done, after each run.
+
+    Raises:
+        Canceled: if the run was ended.
+    """
     usable = [one for one in lines if not one.error]
     sentences, wrong = texts.cut(source, [one.text for one in usable]) if usable else ([], {})
     sites = {site: OfSite.empty(len(usable), source.heads[site]) for site in source.sites}
     written: dict[int, Sentence] = {}
     names: dict[str, int] = {}
-    for some, record in texts.runs(source, sentences, failed=lambda i, error: wrong.update({i: str(error)})):
+    done = 0
+    for some, record in texts.runs(source, sentences, edits, failed=lambda i, error: wrong.update({i: str(error)})):
         written |= dict(zip(some, record.targets, strict=False))
         known: dict[Any, Tokens] = {}
         for step in record.steps:
@@ -114,6 +129,8 @@ def measure(source: Source, lines: Sequence[Text], options: Options = Options())
             if kind not in known:
                 known[kind] = Tokens.of(record, step, names)
             _add(sites[step.site], record, step, known[kind], np.array(some), options)
+        done += len(some)
+        report(done)
     good = [i for i in range(len(usable)) if i not in wrong]
     bad = [Text(usable[i].text, usable[i].line, error) for i, error in wrong.items()]
     problems = sorted([one for one in lines if one.error] + bad, key=lambda one: one.line)

@@ -146,6 +146,10 @@ class Atlas:
             raise InputError(f"There is no table {quoted(name)}. There are: {', '.join(TABLES)}.")
         return self._of_head(name, site, head)
 
+    def problems(self) -> pd.DataFrame:
+        """The texts that could not be read: file, line, problem."""
+        return pd.read_parquet(self.folder / "problems.parquet")
+
     def alike(self, site: Site | str, head: int, *others: "Atlas", k: int = 5) -> pd.DataFrame:
         """The heads most like one, here and in other atlases: model, site, head, apart.
 

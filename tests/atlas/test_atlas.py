@@ -17,13 +17,14 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnviz import ablation, api, atlas
+from attnviz import ablation, api, atlas, texts
 from attnviz.atlas import building, classes, merge, shards, sketch
 from attnviz.atlas.classes import CLASSES
 from attnviz.atlas.corpus import Shard, Text
 from attnviz.atlas.measure import Measured, OfSite, Options, measure
+from attnviz.core import progress
 from attnviz.core.edits import Edits, Site
-from attnviz.core.errors import InputError
+from attnviz.core.errors import Canceled, InputError
 from attnviz.core.masks import Subsequent
 from attnviz.core.record import Record
 from attnviz.core.tap import Tap
@@ -251,6 +252,31 @@ def test_parquet_and_lines_of_the_same_texts_are_one_atlas(corpus, tmp_path):
 
     pd.testing.assert_frame_equal(one["heads"], other["heads"])
     pd.testing.assert_frame_equal(one["pairs"].drop(columns="file"), other["pairs"].drop(columns="file"))
+
+
+@pytest.mark.parametrize("edits", [Edits(), Edits().with_heads_off(Site("decoder", 0), {0})])
+def test_texts_measured_here_are_an_atlas_with_the_numbers_of_all_their_runs(edits, tmp_path):
+    """Of the model with its changes; a text that it cannot read is named and left out, and all are counted."""
+    source, done = api.load("story"), []
+    result = atlas.measure_texts(
+        source, (*TEXTS, "cat " * 100), tmp_path / "atlas", edits, report=lambda now: done.append((now.done, now.of))
+    )
+    found, expected = atlas.open(tmp_path / "atlas"), texts.over_texts(source, TEXTS, edits=edits)
+
+    assert (found.texts, result.problems, done[-1]) == (len(TEXTS), 1, (len(TEXTS), len(TEXTS) + 1))
+    assert found.problems()["line"].tolist() == [len(TEXTS) + 1]
+    for one in METRICS:
+        for end in ("", "_spread", "_texts"):
+            name = one.name + end
+            assert found.heads()[name].astype(float).tolist() == pytest.approx(
+                expected[name].astype(float).tolist(), nan_ok=True
+            ), name
+
+
+def test_measuring_texts_is_ended_by_who_asked_for_it(tmp_path):
+    """At the next attention call: no text counts as one that cannot be read."""
+    with progress.watched(progress.Progress(1, canceled=True)), pytest.raises(Canceled):
+        atlas.measure_texts(api.load("story"), TEXTS, tmp_path / "atlas")
 
 
 def test_a_corpus_that_changed_under_an_atlas_is_said(corpus, tmp_path):
