@@ -20,7 +20,6 @@ from attnviz.core.masks import Mask
 from attnviz.figures.rollout import Traced
 from attnviz.metrics import rollout
 from attnviz.metrics.beside import Side, beside
-from attnviz.metrics.heads import head_metrics
 
 EDITS = Edits(mask=Subsequent() & ~Window(1, 1), temperature=0.5, empty_rows="uniform")
 TEXT = "the cat sat on the mat"
@@ -39,11 +38,6 @@ def mask(record, site):
     queries, keys = record.tokens(site)
     rule = record.step(site).mask
     return figures.mask(rule if isinstance(rule, Mask) else Subsequent(), queries, keys)
-
-
-def scatter(record, site):
-    titles = {"confidence": "Confidence", "entropy": "Entropy"}
-    return figures.scatter(record, head_metrics(record), "confidence", "entropy", titles=titles)
 
 
 def stage(record, site):
@@ -68,7 +62,6 @@ MADE = {
     "rollout": lambda record, site: figures.rollout(traced(record)),
     "rollout_row": lambda record, site: figures.rollout_row(traced(record), 1),
     "row": lambda record, site: figures.row(record, site, 0, walk.row(record, site, 0, 1), key=0),
-    "scatter": scatter,
     "similarity": lambda record, site: figures.similarity(record),
     "stage": stage,
     "step_by_step": lambda record, site: figures.step_by_step(record, before=record),
@@ -76,7 +69,7 @@ MADE = {
 }
 """Every figure of a record, by the name of its function."""
 
-OF_NO_RECORD = {"distance_over_corpus", "leaks", "losses", "over_corpus", "spread", "states"}
+OF_NO_RECORD = {"distance_over_corpus", "leaks", "losses", "spread", "states"}
 """Figures of a corpus, of a test that runs the model, of a training, of dot products, and of an array."""
 
 

@@ -2,7 +2,7 @@
 
 from attnviz.figures.chain import chain
 from attnviz.figures.change import change
-from attnviz.figures.corpus import distance_over_corpus, over_corpus
+from attnviz.figures.corpus import distance_over_corpus
 from attnviz.figures.difference import difference
 from attnviz.figures.distance import distance
 from attnviz.figures.figure import Figure, called
@@ -19,7 +19,6 @@ from attnviz.figures.phrase import phrase
 from attnviz.figures.rollout import rollout
 from attnviz.figures.rollout import row as rollout_row
 from attnviz.figures.row import row
-from attnviz.figures.scatter import scatter
 from attnviz.figures.similarity import similarity
 from attnviz.figures.spread import spread
 from attnviz.figures.stage import neurons, stage, values
@@ -37,8 +36,8 @@ FORMS = {"map": head, "lines": lines, "text": text_strip, "picture": patches}
 __all__ = [
     "FORMS", "Figure", "chain", "change", "corners", "difference", "distance",
     "distance_over_corpus", "head", "heads",
-    "labels", "leaks", "lines", "losses", "mask", "neurons", "next_word", "on_grid", "over_corpus", "overview",
+    "labels", "leaks", "lines", "losses", "mask", "neurons", "next_word", "on_grid", "overview",
     "patches", "phrase",
-    "rollout", "rollout_row", "row", "scatter", "similarity", "spread", "stage", "states", "step_by_step",
+    "rollout", "rollout_row", "row", "similarity", "spread", "stage", "states", "step_by_step",
     "text_strip", "values", "wide",
 ]  # fmt: skip

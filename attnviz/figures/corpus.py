@@ -1,4 +1,4 @@
-"""Pictures of what heads do over a corpus: every head by two of its means, and attention against distance."""
+"""Attention against distance over a corpus."""
 
 from typing import Unpack
 
@@ -9,29 +9,6 @@ from attnviz.core.display import file_stem, in_title
 from attnviz.figures.distance import TITLE
 from attnviz.figures.distance import drawing_of as bars_of
 from attnviz.figures.figure import Drawn, Figure, number_arrays
-from attnviz.figures.scatter import drawing_of as marks_of
-
-
-def over_corpus(
-    name: str, table: pd.DataFrame, x: str, y: str, texts: int, *, titles: dict[str, str], **drawn: Unpack[Drawn]
-) -> Figure:
-    """Every head by two of its means over many texts; a click selects one under "head".
-
-    Args:
-        name: of the model.
-        table: a row per head: kind, layer, head and the means, as `atlas.Atlas.heads` gives it.
-    """
-    by = f"{titles[x][:1].lower()}{titles[x][1:]} and {titles[y][:1].lower()}{titles[y][1:]}"
-    title, said = f"Heads by {by} · {in_title(name)}", [f"means over {texts:,} texts"]
-    return Figure(
-        name=file_stem(name, "atlas", x, y),
-        title=title,
-        style=Style(**drawn),
-        draw=lambda style: marks_of(table, x, y, titles, title, said, style),
-        describe=lambda: f"Each of {len(table)} heads by {titles[x]} and {titles[y]}, {said[0]}.",
-        tabulate=lambda: table[["kind", "layer", "head", x, y]],
-        collect=lambda: number_arrays(table[[x, y]].astype(float)),
-    )
 
 
 def distance_over_corpus(name: str, head: str, curve: pd.DataFrame, texts: int, **drawn: Unpack[Drawn]) -> Figure:

@@ -1,13 +1,12 @@
 """Every setting that a link holds, by its name: each is declared by the feature that it belongs to."""
 
-from attnviz.ui.atlas import examples as atlas_examples
-from attnviz.ui.atlas import page as atlas
 from attnviz.ui.compare import other
 from attnviz.ui.heads import forms
 from attnviz.ui.learn import museum, progress, scenes
 from attnviz.ui.masks import checking, conventions, lab, leaks
 from attnviz.ui.masks import page as masks
-from attnviz.ui.overview import every, numbers, reach, tables
+from attnviz.ui.overview import examples as over_corpus
+from attnviz.ui.overview import heads, numbers, reach
 from attnviz.ui.overview import page as overview
 from attnviz.ui.shared import changes, edits, examples, look, mask, parameters, pretrained, says, zoom
 from attnviz.ui.shared.setting import Setting
@@ -17,11 +16,11 @@ FEATURES = (
     *(pretrained, parameters, changes, examples, look, zoom, mask, edits, says),
     *(
         forms,
-        every,
+        heads,
         numbers,
-        tables,
         reach,
         overview,
+        over_corpus,
         lab,
         masks,
         conventions,
@@ -30,8 +29,6 @@ FEATURES = (
         play,
         rail,
         other,
-        atlas,
-        atlas_examples,
         progress,
         scenes,
         museum,

@@ -8,14 +8,13 @@ MINILM = "model=huggingface&hf=all-MiniLM-L6-v2"
 CAT = "compare?model=story&text=The+cat+sat+on+the+mat+because+it+was+tired."
 STATES = [
     "",
-    "overview?model=translator&panel=Table",
+    "overview?model=translator&form=Table",
     "masks?model=scratch&mask=subsequent.prefix-3.not-window-1.off-padding-5-7.painted-6_0&added=alibi&cell=3.5",
     "steps?model=scratch&mask=subsequent&cell=3.1&knobs=dropout-0.3-1&stage=mask",
     f"{CAT}&b=model-translator",
     "model",
     "learn",
-    "atlas?model=story&site=d1&show=1",
-    "atlas?model=constructed",
+    "overview?model=story&panel=Over+a+corpus&site=d1&show=1",
 ]
 """Links to each page as it opens, or with much on it. A new page has one here."""
 
@@ -32,10 +31,9 @@ MORE = [
     f"?off=e5.11&site=e5&show=11&{MINILM}",
     "overview?model=translator",
     f"?{MINILM}&text={'+'.join(['The cat sat on the mat.'.replace(' ', '+')] * 22)}",
-    "atlas",
     "overview?model=translator&panel=Rollout",
     "overview?model=story&panel=Switch-off+test",
-    "overview?model=story&panel=Over+many+texts",
+    "overview?model=constructed&panel=Over+a+corpus",
     "compare?model=story&off=d1.0",
     "masks",
     f"masks?model=scratch&text={'+'.join(['word'] * 30)}",

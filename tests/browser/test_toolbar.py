@@ -6,7 +6,7 @@ from driver import expect_link, link, picture
 from examples import some
 from playwright.sync_api import Page, expect
 
-PAGES = ("", "overview", "masks", "steps", "compare", "atlas")
+PAGES = ("", "overview", "masks", "steps", "compare")
 CONTROLS = ("model", "icon-about", "text", "analyze", "example", "site", "show", "mask-menu", "icon-undo", "changes")
 """What stands on every page, by its key."""
 
@@ -38,8 +38,7 @@ def test_every_page_has_the_same_controls_at_the_same_places_which_stay_in_view(
         assert driver.serious(page) == [], name
         assert driver.is_as_wide_as(page, 1440), name
         places[name] = page.evaluate(PLACES, list(CONTROLS))
-        if name != "atlas":
-            tops[name] = page.evaluate(TITLE)
+        tops[name] = page.evaluate(TITLE)
 
     assert all(found.items() <= places[""].items() for found in places.values()), places
     assert all(top < LOWEST.get(name, 240) for name, top in tops.items()), tops

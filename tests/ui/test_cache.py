@@ -133,7 +133,7 @@ def records() -> list[Record]:
     return [one for one in gc.get_objects() if type(one) is Record]
 
 
-@pytest.mark.parametrize("name", ["heads", "overview", "masks", "steps", "compare", "atlas"])
+@pytest.mark.parametrize("name", ["heads", "overview", "masks", "steps", "compare"])
 def test_an_open_page_holds_no_record_outside_the_cache(name):
     """A hundred people who leave their pages open, with every menu unfolded, cost no more than the bound."""
     gc.collect()

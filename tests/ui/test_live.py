@@ -164,7 +164,7 @@ def test_the_module_main_stays_the_process_own(monkeypatch):
     thread.join()
 
 
-@pytest.mark.parametrize("name", ["heads", "overview", "masks", "steps", "compare", "atlas"])
+@pytest.mark.parametrize("name", ["heads", "overview", "masks", "steps", "compare"])
 def test_a_person_s_own_model_has_every_page(monkeypatch, name):
     """Its layers are named by its modules, and a change of its weights is seen at the next click."""
     model = Writer()

@@ -21,8 +21,8 @@ PAGES = [
         pytest.param(name, link, marks=pytest.mark.sweep)
         for name, link in (
             ("overview", {"pressed": "measure heads"}),
-            ("overview", {"panel": "Switch-off test", "pressed": "switch each off"}),
-            ("overview", {"panel": "Table"}),
+            ("overview", {"sort": "divergence", "pressed": "switch each off"}),
+            ("overview", {"form": "Table"}),
             ("heads", {"view": "sentences"}),
             ("heads", {"as": "lines"}),
             ("masks", {}),

@@ -9,7 +9,8 @@ import pytest
 from test_hostile_pages import compare_page, overview_page
 from test_pages import button, heads_page, html, masks_page, opened
 
-from attnviz import ablation, api, texts
+from attnviz import ablation, api, atlas
+from attnviz.atlas.building import Progress
 from attnviz.core import attention, jobs, progress
 from attnviz.core.errors import Canceled
 from attnviz.core.record import Record
@@ -253,14 +254,14 @@ def test_the_head_comes_from_blocks_however_long_the_text(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("panel", "module", "name", "said"),
+    ("link", "module", "name", "said"),
     [
-        ("Switch-off test", ablation, "sweep", "1 of 8 heads"),
-        ("Over many texts", texts, "over_texts", "1 of 50 texts"),
-        ("All heads", numbers, "head_metrics", "1 of 392 weights"),
+        ({"sort": "output"}, ablation, "sweep", "1 of 8 heads"),
+        ({"panel": "Over a corpus"}, atlas, "measure_texts", "1 of 50 texts"),
+        ({}, numbers, "head_metrics", "1 of 392 weights"),
     ],
 )
-def test_what_is_measured_of_all_heads_says_how_far_it_is_and_can_be_canceled(panel, module, name, said, monkeypatch):
+def test_what_is_measured_of_all_heads_says_how_far_it_is_and_can_be_canceled(link, module, name, said, monkeypatch):
     """It is told of and ended as runs are, begins again when asked to, and then is there."""
     go, measure, calls = Event(), getattr(module, name), []
     of = int(said.split()[2])
@@ -268,14 +269,14 @@ def test_what_is_measured_of_all_heads_says_how_far_it_is_and_can_be_canceled(pa
     def waits(*args, report, **named) -> object:
         calls.append(name)
         while not go.wait(0.01):
-            report(1, of)
+            report(*([Progress(1, of)] if module is atlas else [1, of]))
         return measure(*args, report=report, **named)
 
     monkeypatch.setattr(module, name, waits)
-    monkeypatch.setattr(numbers, "AT_ONCE", 0 if panel == "All heads" else numbers.AT_ONCE)
+    monkeypatch.setattr(numbers, "AT_ONCE", numbers.AT_ONCE if link else 0)
     monkeypatch.setattr(runs, "ANEW", 0.2)
-    app = opened(overview_page, model="constructed", text=TEXT, panel=panel)
-    if panel == "All heads":
+    app = opened(overview_page, model="constructed", text=TEXT, **link)
+    if not link:
         app.button(key="measure heads").click().run()
     (bar,) = app.get("progress")
     assert bar.proto.text == said
@@ -286,7 +287,7 @@ def test_what_is_measured_of_all_heads_says_how_far_it_is_and_can_be_canceled(pa
     assert run.settled.wait(PATIENCE)
     assert isinstance(run.error, Canceled)
     assert "Canceled." in html(app)
-    assert app.get("vega_lite_chart") or panel == "Over many texts"
+    assert app.get("vega_lite_chart") or "panel" in link
     app.run()
     assert len(calls) == 1
 
@@ -295,7 +296,7 @@ def test_what_is_measured_of_all_heads_says_how_far_it_is_and_can_be_canceled(pa
     settled()
     app.run()
     assert not app.exception
-    assert app.dataframe if panel == "Over many texts" else app.get("vega_lite_chart")
+    assert app.get("vega_lite_chart")
     assert "Canceled." not in html(app)
     assert len(calls) == 2
 

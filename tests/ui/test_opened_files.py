@@ -66,7 +66,7 @@ def weights():
     return file.getvalue()
 
 
-@pytest.mark.parametrize("name", ["heads", "overview", "masks", "steps", "compare", "atlas"])
+@pytest.mark.parametrize("name", ["heads", "overview", "masks", "steps", "compare"])
 def test_a_file_opens_on_any_page(name, case, weights):
     """It opens where it was saved, is one more model, and waits with what was typed; weights alone, too."""
     app = drop(page(name), ("case.attn", case))
@@ -196,7 +196,7 @@ def test_a_file_of_a_mask_is_sent_to_the_page_that_reads_it(content):
     assert app.query_params["model"] == "story"
 
 
-@pytest.mark.parametrize("name", ["heads", "overview", "steps", "compare", "atlas"])
+@pytest.mark.parametrize("name", ["heads", "overview", "steps", "compare"])
 def test_no_text_of_a_file_becomes_code_or_another_model(name):
     """Whatever a file calls its model, its tokens, its findings and its state."""
     record = attnviz.analyze([TEXT, "a dog"], "story")

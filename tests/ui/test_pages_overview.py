@@ -3,21 +3,23 @@
 import re
 from html import escape
 from io import BytesIO
-from math import exp
 
 import pandas as pd
 import pytest
 import streamlit as st
 from test_pages import html, opened
 
-from attnviz import ablation, api, texts, words
+from attnviz import ablation, api, words
 from attnviz.core.edits import Site
 from attnviz.metrics.rollout import mixed, rollout
 from attnviz.ui.overview.numbers import LAYER, MEANINGS, NAMES, TITLES
-from attnviz.ui.overview.words import TABS
-from attnviz.ui.shared import budget
+from attnviz.ui.shared import budget, runs
 
-SITE = "encoder layer 0"
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch):
+    """A page that waits for what it measures, however busy the machine is."""
+    monkeypatch.setattr(runs, "ANEW", 60.0)
 
 
 def overview_page():
@@ -33,56 +35,58 @@ def shown(app) -> list[tuple[str, int, int]]:
     return [(one[1], int(one[2]), int(one[3])) for one in named]
 
 
-def test_it_opens_with_every_head_and_the_one_that_matters_most_is_first_in_the_table():
+def test_all_heads_stand_in_the_order_of_the_model_and_by_the_test_in_that_of_their_effects():
     """The head that the model opens with is framed, and what is known of it is said."""
-    app = opened(overview_page, model="translator", panel="Table")
+    app = opened(overview_page, model="translator", form="Table")
 
     record = api.analyze("the cat", "translator")
     heads = [(s.site.kind, s.site.layer, h) for s in record.steps for h in range(s.num_heads)]
+    assert shown(app) == heads
+    app.selectbox(key="sort").set_value("divergence").run()
     assert sorted(shown(app)) == sorted(heads)
     assert app.dataframe[0].value["divergence"].is_monotonic_decreasing
-    row = 1 + shown(app).index(("cross", 1, 3))
-    assert f"● cross 1.3 is head 3 of cross layer 1: row {row} of 24." in html(app)
-    assert shown(opened(overview_page, model="translator", panel="Table", sort=LAYER)) == heads
     app = opened(overview_page, model="translator")
     assert "Head 3 of cross layer 1" in html(app)
     assert "looks at the English word" in html(app)
     assert escape(MEANINGS["confidence"]) in html(app)
 
 
-@pytest.mark.parametrize("panel", TABS)
+STATES = [{}, {"sort": "divergence"}, {"form": "Table"}, {"panel": "Over a corpus"}, {"panel": "Rollout"}]
+"""Links to each part of the page."""
+
+
+@pytest.mark.parametrize("link", STATES)
 @pytest.mark.parametrize("off", ["d0.0-d0.1-d1.0-d1.1", "d0.0-d0.1-d1.0"])
-def test_with_every_head_off_or_all_but_one_each_tab_stands(panel, off):
+def test_with_every_head_off_or_all_but_one_each_tab_stands(link, off):
     """The test has nothing to compare then, and says so."""
-    app = opened(overview_page, model="story", panel=panel, off=off)
+    app = opened(overview_page, model="story", off=off, **link)
 
     assert not app.exception
-    assert ("There are no two heads here" in html(app)) is (panel == "Switch-off test")
+    assert ("There are no two heads here" in html(app)) is ("sort" in link)
 
 
 def test_the_table_begins_with_what_leads_it():
-    """By its order, in words: what changes when a head is off, else a number with its meaning; of the heads shown."""
-    app = opened(overview_page, model="translator", panel="Table")
+    """By its order, in words: the head that matters most, else the largest number; of the heads shown."""
+    app = opened(overview_page, model="translator", form="Table", sort="divergence")
     source = api.load("translator")
     swept = ablation.sweep(source, source.tokenize([source.card.examples[0]]))
-    (site, head), change = swept.strongest, float(swept.table["divergence"].max())
-    said = f"Switched off, {site.head(head)} changes the predictions most: {change:.4f} nats, as if a sure word fell to"
-    assert f"{said} {exp(-change):.0%}." in html(app)
+    assert escape(swept.sentences()[0]) in html(app)
 
-    app = opened(overview_page, model="translator", panel="Table", sort=NAMES["output"], kinds="encoder")
-    largest = app.dataframe[0].value["output"].max()
+    app = opened(overview_page, model="translator", form="Table", sort=NAMES["output"], kinds="encoder")
+    (first, *_), largest = shown(app), app.dataframe[0].value["output"].max()
     assert {kind for kind, _, _ in shown(app)} == {"encoder"}
-    said = f"{Site(*shown(app)[0][:2]).head(shown(app)[0][2])} changes the output most: by {largest:.1f}%"
-    assert said in html(app)
+    assert f"Output change when off: {Site(*first[:2]).head(first[2])} has the most, {largest:.1f}%." in html(app)
 
-    app = opened(overview_page, model="constructed", panel="Table", sort=TITLES["previous"])
-    assert re.search(r"Previous token: head \d of \w+ layer \d has the most, 1\.00\. How much weight", html(app))
+    app = opened(overview_page, model="constructed", form="Table", sort=TITLES["previous"])
+    assert re.search(r"Previous token: head \d of \w+ layer \d has the most, 1\.00\.", html(app))
 
 
-@pytest.mark.parametrize("panel", ["Table", "Switch-off test", "Over many texts"])
-def test_the_framed_head_is_marked_in_every_table(panel):
+@pytest.mark.parametrize("link", [{"form": "Table"}, {"panel": "Over a corpus"}])
+def test_the_framed_head_is_marked_in_every_table(link):
     """By a sign and by the color of its frame; where it is filtered out, no head is."""
-    app = opened(overview_page, model="story", panel=panel, site="d0", show="1")
+    app = opened(overview_page, model="story", site="d0", show="1", **link)
+    app.session_state["heads over corpus"] = True
+    app.run()
     table, styles = app.dataframe[0].value, app.dataframe[0].proto.arrow_data.styler.styles
     colored = {row for rule in styles.split("}") if "background" in rule for row in re.findall(r"row(\d+)_", rule)}
 
@@ -90,33 +94,33 @@ def test_the_framed_head_is_marked_in_every_table(panel):
     assert table["place"][marked] == "decoder 0.1"
     assert colored == {str(marked)}
 
-    app = opened(overview_page, model="constructed", panel="Table", role="first token")
-    others = opened(overview_page, model="constructed", panel="Table", role="previous token")
+    app = opened(overview_page, model="constructed", form="Table", role="first token")
+    others = opened(overview_page, model="constructed", form="Table", role="previous token")
 
     assert not app.exception
     assert not others.exception
     assert sum((one.dataframe[0].value["mark"] != "").sum() for one in (app, others)) <= 1
 
 
-@pytest.mark.parametrize("panel", TABS)
-def test_every_tab_has_something_to_export(monkeypatch, panel):
+@pytest.mark.parametrize("link", STATES)
+def test_every_tab_has_something_to_export(monkeypatch, link):
     """A menu of its picture, or of everything."""
     menus = []
     popover = st.popover
     monkeypatch.setattr(st, "popover", lambda title, **options: menus.append(title) or popover(title, **options))
-    app = opened(overview_page, model="story", panel=panel)
+    app = opened(overview_page, model="story", **link)
 
     assert not app.exception
     assert "Export" in menus
 
 
-@pytest.mark.parametrize("panel", ["Table", "Switch-off test"])
-def test_what_was_measured_with_each_head_off_is_in_a_file(monkeypatch, panel):
+@pytest.mark.parametrize("form", ["Maps", "Table"])
+def test_what_was_measured_with_each_head_off_is_in_a_file(monkeypatch, form):
     """Of every head, beside its other numbers."""
     files = {}
     monkeypatch.setattr(st, "download_button", lambda label, **file: files.update({label: file}))
-    app = opened(overview_page, model="story", panel=panel)
-    app.session_state[{"Table": "take scatter", "Switch-off test": "take every"}[panel]] = True
+    app = opened(overview_page, model="story", form=form, sort="divergence")
+    app.session_state["take every"] = True
     app.run()
 
     file = files["CSV of all numbers"]
@@ -128,18 +132,20 @@ def test_what_was_measured_with_each_head_off_is_in_a_file(monkeypatch, panel):
     assert {"role", "confidence", "output"} <= {*table}
 
 
-def test_all_heads_lead_to_the_test_that_says_which_of_them_matter():
-    app = opened(overview_page, model="story")
+@pytest.mark.parametrize("form", ["Maps", "Table"])
+def test_all_heads_lead_to_the_test_that_says_which_of_them_matter(form):
+    app = opened(overview_page, model="story", form=form)
     app.button(key="to the test").click().run()
 
-    assert app.query_params["panel"] == "Switch-off test"
+    assert app.selectbox(key="sort").value == "divergence"
     assert "matters most here" in html(app)
+    assert not [button for button in app.button if button.key == "to the test"]
 
 
 @pytest.mark.parametrize("model", ["scratch", "story", "induction", "constructed"])
 def test_every_model_has_its_heads(model):
     """With their numbers, without an exception."""
-    app = opened(overview_page, model=model, panel="Table")
+    app = opened(overview_page, model=model, form="Table")
 
     table = app.dataframe[0].value
     assert len(table) > 0
@@ -148,13 +154,13 @@ def test_every_model_has_its_heads(model):
 
 def test_the_table_begins_with_few_numbers_and_shows_all_of_them_when_asked():
     """And what it is ordered by; what is missing is a dash, which is explained."""
-    app = opened(overview_page, model="translator", panel="Table", sort=TITLES["entropy"])
+    app = opened(overview_page, model="translator", form="Table", sort=TITLES["entropy"])
     first = [*app.dataframe[0].value][1:]
     app.toggle(key="all numbers").set_value(True).run()
     every = [*app.dataframe[0].value][1:]
 
     assert len(first) < 13 < len(every)
-    assert first[:5] == ["place", "role", "divergence", "output", "confidence"]
+    assert first[:4] == ["place", "role", "confidence", "effective_keys"]
     assert "entropy" in first
     assert set(first) < set(every)
     assert "–: no clear role" in html(app)
@@ -162,8 +168,8 @@ def test_the_table_begins_with_few_numbers_and_shows_all_of_them_when_asked():
 
 def test_a_role_that_was_measured_stands_before_a_guess():
     """In the table; the card guesses where nothing was measured only, or while a model is still in training."""
-    app = opened(overview_page, model="story", panel="Table", site="d1", show="1")
-    half = opened(overview_page, model="induction", panel="Table", step="1000")
+    app = opened(overview_page, model="story", form="Table", site="d1", show="1")
+    half = opened(overview_page, model="induction", form="Table", step="1000")
 
     roles = app.dataframe[0].value.set_index("place")["role"]
     assert roles["decoder 1.1"] == api.load("story").card.behavior(Site("decoder", 1), 1).role
@@ -171,16 +177,10 @@ def test_a_role_that_was_measured_stands_before_a_guess():
     assert half.dataframe[0].value["role"].dropna().tolist() == ["previous token?", "induction?", "induction?"]
 
 
-def test_one_number_alone_stacks_the_heads():
-    app = opened(overview_page, model="story", panel="Table", up="Number of heads")
-
-    assert not app.exception
-    assert app.selectbox(key="up").value == "heads"
-
-
-def test_the_sentence_of_the_test_leads_to_the_head_that_matters_most():
+@pytest.mark.parametrize("form", ["Maps", "Table"])
+def test_the_sentence_of_the_test_leads_to_the_head_that_matters_most(form):
     """Until it is the one that is described: then it is named once, beside the way to its page."""
-    app = opened(overview_page, model="story", panel="Switch-off test", site="d1", show="1")
+    app = opened(overview_page, model="story", form=form, sort="divergence", site="d1", show="1")
     assert "Head 1 of decoder layer 1 (decoder 1.1): rank 3 of 4" in html(app)
     app.button(key="to what matters").click().run()
 
@@ -192,7 +192,7 @@ def test_the_sentence_of_the_test_leads_to_the_head_that_matters_most():
 
 def test_heads_are_ordered_by_a_number():
     """The largest first, in the table too; the link remembers it."""
-    app = opened(overview_page, model="constructed", panel="Table", sort=TITLES["previous"])
+    app = opened(overview_page, model="constructed", form="Table", sort=TITLES["previous"])
 
     values = app.dataframe[0].value["previous"].tolist()
     assert values == sorted(values, reverse=True)
@@ -201,7 +201,7 @@ def test_heads_are_ordered_by_a_number():
 
 def test_a_role_leaves_the_heads_that_look_like_it():
     """And says by which number."""
-    app = opened(overview_page, model="constructed", panel="Table", role="previous token")
+    app = opened(overview_page, model="constructed", form="Table", role="previous token")
 
     roles = app.dataframe[0].value["role"]
     assert len(roles) > 0
@@ -209,53 +209,74 @@ def test_a_role_leaves_the_heads_that_look_like_it():
 
 
 def test_switching_each_head_off_adds_what_that_changes():
-    """At once: the effect is a sentence, an order of the maps and of a table beside it, and a column of all numbers."""
-    app = opened(overview_page, model="story", panel="Switch-off test")
+    """At once: the effect is a sentence, an order of the maps, and columns of the table."""
+    app = opened(overview_page, model="story", sort="divergence")
 
     assert not app.exception
     source = api.load("story")
     swept = ablation.sweep(source, source.tokenize([source.card.examples[0]]))
     assert "matters most here" in swept.in_words()
     assert all(escape(sentence) in html(app) for sentence in swept.sentences())
-    ranked = app.dataframe[0]
-    assert ranked.value["divergence"].tolist() == sorted(swept.table["divergence"], reverse=True)
-    assert [*ranked.value] == ["mark", "place", "divergence", "output"]
-    assert "rank 1 of" not in html(app)
-    assert app.selectbox(key="sort").value == "divergence"
-    assert {"Order: Output change", "Order: Prediction change"} >= set(app.selectbox(key="sort").options)
+    assert app.selectbox(key="sort").options[:3] == [
+        "Order: by layer",
+        "Order: switch-off test",
+        "Order: switch-off, output",
+    ]
     assert app.get("vega_lite_chart")
 
-    app.query_params["panel"] = "Table"
+    app.query_params["form"] = "Table"
     app.run()
     app.selectbox(key="sort").set_value("output").run()
 
     table = app.dataframe[0].value
+    assert [*table][:5] == ["mark", "place", "role", "divergence", "output"]
     assert (table["output"] > 0).all()
     assert table["output"].is_monotonic_decreasing
 
 
 @pytest.mark.parametrize(
-    ("link", "panel"),
+    ("link", "panel", "form", "order"),
     [
-        ({}, "All heads"),
-        ({"sort": "Itself"}, "All heads"),
-        ({"up": "Itself"}, "Table"),
-        ({"stack": "encoder"}, "Rollout"),
-        ({"after": "0"}, "Rollout"),
-        ({"after": "0", "panel": "All heads"}, "All heads"),
+        ({}, "All heads", "Maps", LAYER),
+        ({"sort": "Itself"}, "All heads", "Maps", "self"),
+        ({"up": "Itself", "across": "Confidence"}, "All heads", "Maps", LAYER),
+        ({"panel": "Switch-off test"}, "All heads", "Maps", "divergence"),
+        ({"panel": "Switch-off test", "sort": NAMES["output"]}, "All heads", "Maps", "output"),
+        ({"panel": "Table"}, "All heads", "Table", LAYER),
+        ({"panel": "Over many texts"}, "Over a corpus", None, None),
+        ({"stack": "encoder"}, "Rollout", None, None),
+        ({"after": "0"}, "Rollout", None, None),
+        ({"after": "0", "panel": "All heads"}, "All heads", "Maps", LAYER),
     ],
 )
-def test_a_link_from_before_there_were_tabs_opens_the_one_that_it_is_about(link, panel):
-    """By what else it holds."""
+def test_an_older_link_opens_what_it_is_about(link, panel, form, order):
+    """A tab of before, or by what else it holds; and nothing of it is called unreadable."""
     app = opened(overview_page, model="translator", **link)
 
     assert app.button_group(key="panel").value == panel
+    assert [one.value for one in app.button_group if one.key == "form"] == [form] * (form is not None)
+    assert [one.value for one in app.selectbox if one.key == "sort"] == [order] * (order is not None)
+    assert "Ignored" not in html(app)
+
+
+def test_rollout_is_behind_more_and_a_tab_while_it_is_open():
+    app = opened(overview_page, model="story")
+    assert app.button_group(key="panel").options == ["All heads", "Over a corpus"]
+    app.session_state["more"] = True
+    app.run()
+    app.button(key="to rollout").click().run()
+
+    assert app.query_params["panel"] == "Rollout"
+    assert app.button_group(key="panel").options == ["All heads", "Over a corpus", "Rollout"]
+    assert "is mixed from" in html(app)
+    app.button_group(key="panel").set_value("All heads").run()
+    assert app.button_group(key="panel").options == ["All heads", "Over a corpus"]
 
 
 def test_a_test_that_takes_long_waits_for_its_button_with_the_heads_under_it(monkeypatch):
     """And says what it takes; another sentence has not been measured yet."""
     monkeypatch.setattr("attnviz.ui.shared.budget.SILENT", -1.0)
-    app = opened(overview_page, model="story", panel="Switch-off test")
+    app = opened(overview_page, model="story", sort="divergence")
     assert "About 1 s on this machine." in html(app)
     assert "matters most here" not in html(app)
     assert app.get("vega_lite_chart")
@@ -273,7 +294,7 @@ def test_a_test_that_costs_too_much_says_so_above_the_heads(monkeypatch):
     source = api.load("story")
     one = budget.cost(source, source.tokenize(["The cat sat on the mat because it was tired"]))
     monkeypatch.setattr(budget, "seconds", lambda: 2 * one.seconds)
-    app = opened(overview_page, model="story", panel="Switch-off test")
+    app = opened(overview_page, model="story", sort="divergence")
 
     assert "this server takes 1 s and 2.0 GB for a run" in html(app)
     assert app.get("vega_lite_chart")
@@ -281,48 +302,10 @@ def test_a_test_that_costs_too_much_says_so_above_the_heads(monkeypatch):
 
 def test_an_order_that_a_model_has_not_is_left():
     """By the number of another model's page: the order of the layers, and no exception."""
-    app = opened(overview_page, model=None, sort=NAMES["output"])
+    app = opened(overview_page, model=None, sort=NAMES["turned"])
 
     assert not app.exception
     assert app.selectbox(key="sort").value == LAYER
-
-
-def test_many_texts_give_means_and_spreads_beside_the_text_at_hand():
-    """At once, of the texts that ship with the model; in words for the chosen head."""
-    app = opened(overview_page, model="induction", panel="Over many texts")
-
-    assert not app.exception
-    source, table = api.load("induction"), app.dataframe[0].value
-    many = texts.over_texts(source, texts.shipped(source)).set_index(["kind", "layer", "head"])
-    assert sorted(table["mean"]) == pytest.approx(sorted(many["confidence"]))
-    assert table["typical"].tolist() == sorted(
-        "usual" if texts.is_typical(row.here, row.mean, row.spread) else "unusual" for row in table.itertuples()
-    )
-    for _, alike in table.groupby("typical"):
-        assert alike["mean"].is_monotonic_decreasing
-    unusual = f"{(table['typical'] == 'unusual').sum()} of 4 heads are unusual on this text, compared with 50 texts."
-    assert unusual in html(app) or "all 4 heads are as usual" in html(app)
-    assert "texts" not in table  # all are measured on each of them
-    said = [
-        f"Head {head} of {kind} layer {layer}: confidence is {row.here:.2f} on this text. Over 50 texts "
-        f"its mean is {row.mean:.2f} and its standard deviation {row.spread:.2f}."
-        for (kind, layer, head), row in zip(shown(app), table.itertuples(), strict=True)
-    ]
-    assert sum(one in html(app) for one in said) == 1
-    first = f"<li>{escape(texts.shipped(source)[0])}</li>"
-    assert first not in html(app)  # the list is folded
-    app.session_state["the texts"] = True
-    assert first in html(app.run())
-
-
-def test_many_texts_are_listed_where_measuring_takes_long(monkeypatch):
-    monkeypatch.setattr("attnviz.ui.shared.budget.SILENT", -1.0)
-    app = opened(overview_page, model="induction", panel="Over many texts")
-    assert all(f"<li>{escape(line)}</li>" in html(app) for line in texts.shipped(api.load("induction")))
-    app.button(key="measure texts").click().run(timeout=60)
-
-    assert not app.exception
-    assert app.dataframe[0].value["mean"].notna().all()
 
 
 def test_rollout_goes_through_the_layers():
@@ -345,7 +328,7 @@ def test_rollout_goes_through_the_layers():
 @pytest.mark.parametrize(("stack", "row"), [("decoder", 2), ("encoder", 7)])
 def test_rollout_begins_with_the_row_of_the_selected_cell(stack, row):
     """Of the same stack alone; of another with the last word that was typed, until somebody chooses."""
-    app = opened(overview_page, model="translator", tab=TABS[4], stack=stack, site="d1", cell="2.1")
+    app = opened(overview_page, model="translator", stack=stack, site="d1", cell="2.1")
 
     assert not app.exception
     assert app.selectbox(key="query").value == row

@@ -47,8 +47,8 @@ LINKS = {
     "step": "100", "effect": "next word", "view": "words.hide.ab", "tuned": "unscaled.temperature-0.5",
     "knobs": "after.add.dropout-0.3-7", "changes": "e0_1_wq_3_4_0_n0.5", "query": "3", "as": "lines",
     "pins": "q2-k5", "also": "0-3", "least": "0.05", "side": "to", "stage": "softmax", "b": "sentence-The dog sat.",
-    "tab": "Check", "sort": "Change of the output when off", "role": "previous token", "across": "Confidence",
-    "up": "Entropy (nats)", "stack": "decoder", "after": "1", "part": "Why the scale", "dk": "256",
+    "tab": "Check", "sort": "Change of the output when off", "role": "previous token",
+    "stack": "decoder", "after": "1", "dk": "256",
     "dialect": "FlexAttention", "written": "SDPA", "reader": "Hugging Face", "alignment": "bottom-right",
     "tested": "this layer", "promise": "no future", "checked": "pasted numbers",
 }  # fmt: skip

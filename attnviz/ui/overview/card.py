@@ -1,61 +1,93 @@
-"""One head beside the maps of all: what it looks like, what is known of it, and its numbers."""
+"""The chosen head: which head matters most, what is known of this one, and its numbers."""
 
 import pandas as pd
 import streamlit as st
 
 from attnviz import figures
+from attnviz.ablation import Sweep
 from attnviz.core.amounts import decimals
 from attnviz.core.edits import Site
 from attnviz.core.record import Record
 from attnviz.metrics.measures import NEAR
 from attnviz.metrics.spread import ByDistance, by_distance
 from attnviz.ui.overview import words
-from attnviz.ui.overview.numbers import MEANINGS, OFF, TITLES, Numbers
-from attnviz.ui.shared import cache, findings, look, pages, pictures, zoom
+from attnviz.ui.overview.numbers import MEANINGS, OFF, SORT, TITLES, Numbers, effects_of, is_by_test
+from attnviz.ui.shared import cache, findings, look, pages, pictures, state, zoom
 from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import large, quiet, table
 
-SHOWN = ("confidence", "effective_keys", "distance", "local", "previous", "self", "first", "special", "output_share")
-"""The numbers that stand beside the maps; all are in the table."""
+METRICS = ("confidence", "effective_keys", "distance", "local", "previous", "self", "first", "special", "output_share")
+"""Numbers beside the maps; all are in the table."""
 
 
-def named(at: Look, rank: str = "") -> None:
-    """Which head is framed, which rank it has, and the way to its page."""
+def verdict(at: Look, swept: Sweep | None) -> None:
+    """Which head matters most, and the way to it; without a test, the way to the test."""
+    if swept is None:
+        if not is_by_test():
+            with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", key="guide"):
+                quiet(words.TO_THE_TEST)
+                options = {"icon": ":material/arrow_forward:", "type": "tertiary", "key": "to the test"}
+                args = (SORT, effects_of(at.record)[0])
+                st.button(words.SWITCH_OFF_TEST, on_click=state.put, args=args, **options)
+        return
+    matters, weights = swept.sentences()
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="matters"):
+        large(matters)
+        if swept.strongest == (at.site, at.head):
+            _opens(at)
+        elif swept.strongest:
+            site, head = swept.strongest
+            options = {"key": "to what matters", "icon": ":material/arrow_forward:", "on_click": look.look_at}
+            st.button(words.SHOW_MOST.format(head=site.head(head)), args=(site, head), **options)
+    if weights:
+        quiet(weights)
+
+
+def named(at: Look, known: Numbers, swept: Sweep | None) -> None:
+    """The name of the chosen head, its rank by the test, and the way to its page."""
+    if swept and swept.strongest == (at.site, at.head):
+        return  # named by the verdict
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="chosen"):
+        rank = _rank(at, known, swept.by) if swept and swept.strongest else ""
         large(f"{at.site.head(at.head).capitalize()}{rank}")
-        opens(at)
+        _opens(at)
 
 
-def opens(at: Look) -> None:
-    """The way to the page of the framed head."""
+def _opens(at: Look) -> None:
     if st.button(words.OPEN_HEAD, key="open head", icon=":material/arrow_forward:"):
         look.look_at(at.site, at.head)
         pages.go_to(pages.TITLES[0])
 
 
-def of_head(at: Look, known: Numbers) -> None:
-    """What the framed head looks like on this text, what is known of it, and its numbers."""
+def _rank(at: Look, known: Numbers, by: str) -> str:
+    """The rank of the chosen head by a number; "" where it has no such number."""
+    change, changes = known.row((at.site, at.number))[by], known.table[by]
+    if pd.isna(change):
+        return ""
+    rank, count = 1 + int((changes > change).sum()), int(changes.notna().sum())
+    return words.RANK.format(brief=at.site.brief(at.number), rank=rank, count=count)
+
+
+def of_head(at: Look, known: Numbers, swept: Sweep | None) -> None:
+    """What the chosen head looks like on this text, what is known of it, and its numbers."""
     row = known.row((at.site, at.number))
-    named(at)
+    named(at, known, swept)
     findings.of_head(at, role=False)
-    if not findings.measured(at.source, at.site, at.head) and (said := findings.by_weights(row)):
-        (large if at.source.facts else quiet)(said)
-    there = [name for name in (*OFF, *SHOWN) if name in known.names and not pd.isna(row[name])]
-    if max(map(len, at.tokens)) <= NEAR:  # all that there is is near
-        there = [name for name in there if name != "local"]
-    table(
-        [(TITLES[name], number(name, float(row[name])), meant(name)) for name in there],
-        numbers=(1,),
-        css="facts meant",
-    )
+    if not findings.measured(at.source, at.site, at.head) and (sentence := findings.by_weights(row)):
+        (large if at.source.facts else quiet)(sentence)
+    names = [name for name in (*OFF, *METRICS) if name in known.names and not pd.isna(row[name])]
+    if max(map(len, at.tokens)) <= NEAR:  # every key is near
+        names = [name for name in names if name != "local"]
+    rows = [(TITLES[name], number(name, float(row[name])), meaning(name)) for name in names]
+    table(rows, numbers=(1,), css="facts meant")
     _by_distance(at)
     _on_phrase(at)
 
 
 def _on_phrase(at: Look) -> None:
-    """Which heads look at a phrase, from the selected query or the last token: those that retrieve a needle."""
+    """Heads by their attention on a phrase, from the selected query or the last token: those that retrieve a needle."""
     with pictures.folded(words.ON_PHRASE, "on phrase") as is_open:
         if not is_open:
             return
@@ -71,7 +103,7 @@ def _on_phrase(at: Look) -> None:
 
 
 def _by_distance(at: Look) -> None:
-    """How far the head looks, in bins that double."""
+    """Attention by distance, in bins that double."""
     with pictures.folded(words.BY_DISTANCE, "by distance") as is_open:
         if is_open:
             where = {"sentence": at.sentence, "dark": at.dark}
@@ -84,12 +116,12 @@ def _distances(record: Record, site: Site, head: int | str, sentence: int) -> By
     return by_distance(record.step(site), head, sentence=sentence)
 
 
-def meant(name: str) -> str:
-    """What a number means, as a sentence."""
+def meaning(name: str) -> str:
+    """A number's meaning, as a sentence."""
     means = MEANINGS[name]
     return f"{means[:1].upper()}{means[1:].rstrip('.')}."
 
 
 def number(name: str, value: float) -> str:
-    """A number of a head as it is read: a change of the output in percent, a small one of the prediction in full."""
+    """A number of a head as text: a change of the output in percent, a small one of the prediction in full."""
     return f"{value:.1%}" if name == "output" else decimals(value, 3 if name == "divergence" else 2)

@@ -131,36 +131,44 @@ def _metrics(source: Source, record: Record, sentence: int) -> pd.DataFrame:
         return head_metrics(record, sentence, report=report).drop(columns="site")
 
 
-def switched_off(at: Look, *, ask: bool = True) -> ablation.Sweep | None:
-    """What each head changes when it is off, if that takes no time or was asked for.
+def effects_of(record: Record) -> tuple[str, ...]:
+    """The effects of `OFF` that can be measured on a record; the one that says what matters first."""
+    predicts = record.prediction is not None or record.labels is not None
+    there = {"divergence": predicts, "output": True, "turned": record.vectors is not None}
+    return tuple(name for name in OFF if there[name])
 
-    Args:
-        ask: whether a button stands here until then, or why nothing can be measured.
-    """
+
+def is_by_test() -> bool:
+    """Whether the chosen order asks for the switch-off test."""
+    return state.get(SORT) in OFF
+
+
+def switched_off(at: Look) -> ablation.Sweep | None:
+    """The effects of each head switched off alone, if the order asks for them: measured, or a button and its cost."""
+    if not is_by_test():
+        return None
     if why := at.source.read_only or at.source.alone:
-        if ask:
-            quiet(words.NOT_MEASURED.format(why=why))
+        quiet(words.NOT_MEASURED.format(why=why))
         return None
     if state.get(SWEEP)[0] != at.run:
-        _measure(at, ask)
-    run, found = state.get(SWEEP)
-    return found if run == at.run else None
+        _measure(at)
+    run, swept = state.get(SWEEP)
+    return swept if run == at.run else None
 
 
-def _measure(at: Look, ask: bool) -> None:
-    """Switch off one head after the other, if nobody has to wait for it, or somebody asked for it."""
+def _measure(at: Look) -> None:
     heads, sentences = sum(step.num_heads for step in at.record.steps), cache.sentences(at.source, at.lines)
     cost = budget.of_runs(heads + 1, at.source, sentences, at.edits)
     button = {"key": "switch each off", "icon": ":material/power_settings_new:"}
-    if not (asked(TESTED, at.run, cost, words.SWITCH_EACH_OFF, **button) if ask else cost.seconds <= budget.SILENT):
+    if not asked(TESTED, at.run, cost, words.SWITCH_EACH_OFF, **button):
         return
     with runs.beside():
         try:
-            found = cache.worked(_swept, *at.run, heads, cost=cost, unit=words.HEADS)
+            swept = cache.worked(_swept, *at.run, heads, cost=cost, unit=words.HEADS)
         except AttnvizError as error:
             note(str(error))
         else:
-            state.put(SWEEP, (at.run, found))
+            state.put(SWEEP, (at.run, swept))
 
 
 def _swept(source: Source, lines: tuple[str, ...], edits: Edits, count: int) -> ablation.Sweep:

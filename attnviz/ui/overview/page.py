@@ -1,52 +1,57 @@
-"""Every head of the model at once, in tabs: as maps, switched off in turn, as numbers, over many texts, and rollout."""
-
-from functools import partial
+"""Every head of the model at once, in two tabs: on this text, as maps or as a table, and over a corpus."""
 
 import streamlit as st
 
 from attnviz.sources.base import Source
-from attnviz.ui.overview import card, every, reach, tables, tested, texts, words
-from attnviz.ui.overview.numbers import Numbers
+from attnviz.ui.overview import corpus, heads, reach, words
+from attnviz.ui.overview.numbers import SORT, effects_of
 from attnviz.ui.shared import state, toolbar
+from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.setting import choice
-from attnviz.ui.shared.state import tabs
-from attnviz.ui.shared.text import lead, quiet
-from attnviz.ui.shared.toolbar import Bar
+from attnviz.ui.shared.state import control
 
-PANEL = choice("panel", words.TABS, of="tab")
+TEST, TABLE = words.SWITCH_OFF_TEST, heads.TABLE
+"""Tabs of older links: an order and a form of all heads now."""
+
+OPENS = {"Over many texts": words.OVER_A_CORPUS}
+PANEL = choice("panel", (*words.TABS, words.ROLLOUT, TEST, TABLE), of="tab", former=OPENS)
 
 
 def page(source: Source, lines: tuple[str, ...]) -> None:
     bar = toolbar.bar(source, lines)
     bar.predict()
-    made = (
-        partial(_every, bar),
-        partial(tested.panel, bar),
-        partial(tables.panel, bar),
-        partial(texts.over_many_texts, bar),
-        partial(reach.reach, bar),
-    )
-    tabs(PANEL, dict(zip(words.TABS, made, strict=True)), opening=_opening())
+    _read_older_link(bar.at)
+    panel = state.get(PANEL) or (words.ROLLOUT if _follows() else words.ALL_HEADS)
+    with st.container(horizontal=True, gap="small", key="tabs"):
+        names = words.TABS if panel in words.TABS else (*words.TABS, words.ROLLOUT)
+        control(st.segmented_control, common.PARTS, PANEL, names, shown=panel, lead="")
+        if panel in words.TABS:
+            _more()
+        if panel == words.ALL_HEADS:
+            heads.form()
+    parts = {words.ALL_HEADS: heads.all_heads, words.OVER_A_CORPUS: corpus.over_a_corpus}
+    parts.get(panel, reach.reach)(bar)
 
 
-def _opening() -> str:
-    """The tab that a link without one asks for by what else it holds."""
-    asked = {words.TABS[4]: (reach.STACK, reach.AFTER), words.TABS[2]: (tables.ACROSS, tables.UP)}
-    return next(
-        (name for name, of_it in asked.items() if any(state.get(one) is not None for one in of_it)), words.TABS[0]
-    )
+def _read_older_link(at: Look) -> None:
+    """Open what stood in a tab of its own before."""
+    panel = state.get(PANEL)
+    if panel in (TEST, TABLE):
+        state.put(PANEL, words.ALL_HEADS)
+    if panel == TABLE:
+        state.put(heads.FORM, heads.TABLE)
+    if panel == TEST and state.get(SORT) is None:
+        state.put(SORT, effects_of(at.record)[0])
 
 
-def _every(bar: Bar) -> None:
-    lead(words.EACH_MAP)
-    every.panel(bar, _chosen)
+def _follows() -> bool:
+    """Whether a link without a tab is about rollout."""
+    return state.get(reach.STACK) is not None or state.get(reach.AFTER) is not None
 
 
-def _chosen(at: Look, known: Numbers) -> None:
-    """The way from all heads to what says which of them matters, and the one that is framed."""
-    with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", key="guide"):
-        quiet(words.TO_THE_TEST)
-        options = {"icon": ":material/arrow_forward:", "type": "tertiary", "key": "to the test"}
-        st.button(words.TABS[1], on_click=state.put, args=(PANEL, words.TABS[1]), **options)
-    card.of_head(at, known)
+def _more() -> None:
+    menu = state.menu(words.MORE, key="more", type="tertiary")
+    if menu.open:
+        with menu:
+            st.button(words.ATTENTION_ROLLOUT, key="to rollout", on_click=state.put, args=(PANEL, words.ROLLOUT))

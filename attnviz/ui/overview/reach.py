@@ -41,7 +41,7 @@ MOST = 2**18
 def reach(bar: Bar) -> None:
     """Rollout of a stack after one of its layers as a map, and one row of it as bars, beside the flow if asked for."""
     at = bar.at
-    lead(words.ROLLOUT)
+    lead(words.ROLLOUT_ASKS)
     st.html(IN_PLACE)
     with bar.where:
         last = _last(at)

@@ -1,9 +1,14 @@
 """What the page Overview says, in one place."""
 
-TABS = ("All heads", "Switch-off test", "Table", "Over many texts", "Rollout")
+ALL_HEADS, OVER_A_CORPUS, ROLLOUT = "All heads", "Over a corpus", "Rollout"
 """Links name them, too."""
+TABS = (ALL_HEADS, OVER_A_CORPUS)
+MORE, ATTENTION_ROLLOUT = "More", "Attention rollout"
 
 # All heads
+
+FORM, FORMS = "Form", ("Maps", "Table")
+SWITCH_OFF_TEST = "Switch-off test"
 
 EACH_MAP = "Each map is one head: where each row's token looks. Click one."
 TO_THE_TEST = "Which of these heads matter?"
@@ -26,16 +31,18 @@ OFF = {
     "turned": "Vector turn when off",
 }
 """What changes when a head is off; what matters first."""
-OFF_SHORT = {"divergence": "Prediction change", "output": "Output change", "turned": "Vector turn"}
+OFF_IN_ORDER = {
+    "divergence": "switch-off test",
+    "output": "switch-off, output",
+    "turned": "switch-off, vector",
+}
 OFF_TITLES = {"divergence": "Prediction change (nats)", "output": "Output change (%)", "turned": "Vector turn"}
-OFF_IN_SHORT = {"divergence": "Change (nats)", "output": "Output (%)", "turned": "Turn"}
 """What the same is called over a column."""
 OFF_IN_LINKS = {
     "output": "Change of the output when off",
     "divergence": "Change of what it says when off (nats)",
     "turned": "Turn of the sentence's vector when off",
 }
-IN_TURN = "Which head matters most? Weights do not show it: each head is switched off in turn, to see what changes."
 RANK = " ({brief}): rank {rank} of {count}"
 SWITCH_EACH_OFF, HEADS = "Switch each head off in turn", "heads"
 SHOW_MOST = "Show {head}"
@@ -44,20 +51,12 @@ TIME = "About {seconds} on this machine."
 
 # The table
 
-LEADS = "{number}: {head} has the most, {value}. {means}"
-LEADS_OFF = {
-    "divergence": "Switched off, {head} changes the predictions most: {value} nats, as if a sure word fell to {sure}.",
-    "output": "Switched off, {head} changes the output most: by {value} of its length.",
-    "turned": "Switched off, {head} turns the sentence's vector most: by {value} (1 − cosine).",
-}
-"""What the table shows first, of a number and of what changes when a head is off."""
+LEADS = "{number}: {head} has the most, {value}."
 ROWS = "Click a row to choose its head, the name of a column to sort by it."
 LAYER_HEAD = "Head (layer.head)"
 CHOSEN = "●"
-MARKED = "● {brief} is {head}: row {row} of {rows}."
 MANY_WEIGHTS = "{weights:,} weights are too many to be measured unasked: about {seconds} on this machine."
 MEASURE, WEIGHTS = "Measure all heads", "weights"
-COUNT = "Number of heads"
 ROLE_MEANS = "What was measured of the head before; with a question mark, a guess by its weights on this text alone."
 GUESS = "{role}?"
 ALL_OF_THEM, DASH = "All {count} numbers", "–: no clear role, or nothing to measure there."
@@ -67,33 +66,61 @@ MEANING = "**{title}** &ensp; $\\displaystyle {formula}$\\\n{means}"
 MEANING_OFF = "**{title}**\\\n{means}"
 MEANING_WHERE = "**{title}** &ensp; $\\displaystyle {formula}$, {where}\\\n{means}"
 
-# Over many texts
+# Over a corpus
 
-ON_OTHERS = "Is this text typical of how the heads look? One text can mislead."
-MEASURE_ON, TEXTS = "Measure on {count} texts", "texts"
-OWN_TEXTS = "Use my own texts"
-OWN_TEXTS_MEAN = "A .txt file with a text on each line. Without it: fifty texts that ship with attnviz."
-UPLOAD, NUMBER, ALL_NUMBERS = "Texts", "Number", "CSV of all numbers"
+ON_OTHERS = "What does each head do over many texts? One text can mislead."
+MEASURE_ON, TEXTS = "Measure {count} texts", "texts"
+OWN_TEXTS = "Own texts"
+OWN_TEXTS_MEAN = "A text on each line. Without a file: fifty texts that ship with attnviz."
+FILES, FOLDER, TEXT = ".txt files", "Or a folder of them", "Text"
+NOT_READ = "{count} could not be read. Text {line}: {why}"
+ATLAS, ATLAS_OF = "Atlas", "{name}: {texts:,} texts"
+ABOUT = "Over {texts:,} texts, {tokens:,} tokens."
+ROLES, ROLE_OF = "Known roles", "{role} *{head}*"
+ANSWER, NO_ROLE = "{head} {does}.", "{head} has no measured role."
+LOOKS_LIKE = "Role by its weights alone: {role}."
+NO_HEAD = "The atlas does not hold this head."
+THE_TEXTS = "The {count} texts"
+
+NUMBER, ALL_NUMBERS = "Number", "CSV of all numbers"
 ALL_NUMBERS_MEAN = "Every head with every number that was measured of it, also with it switched off"
 COLUMNS = {"here": "Here", "typical": "Compared", "mean": "Mean", "spread": "Std. dev.", "texts": "Texts"}
-NOT_KNOWN = "{head}: {number} is not known of this head, or of one text alone."
-NUMBER_MEANS = "{number}: {means}"
 HEAD_NAMES = "decoder 1.0 is head 0 of decoder layer 1."
 ALL_ALIKE = "{number}: all {heads} heads are as usual on this text, compared with {count} texts."
-SOME_UNLIKE = "{number}: {unlike} of {heads} heads are unusual on this text, compared with {count} texts."
+SOME_UNLIKE = "{number}: {unusual} of {heads} heads are unusual on this text, compared with {count} texts."
 LIKE, UNLIKE = "usual", "unusual"
-THE_TEXTS = "The {count} texts"
-HERE_AND_THERE = (
-    "{head}: {number} is {here:.2f} on this text. Over {count} texts its mean is {mean:.2f} and its standard deviation "
-    "{spread:.2f}."
+
+HEAD = ("", "Mean ± 95% interval", "This text", "Std. dev.", "Middle half")
+MEAN, MIDDLE = "{mean:.2f} ± {half:.2f}", "{low:.2f} to {high:.2f}"
+COUNTED_THE_SAME = "Each text counts the same. The interval is where the mean of all such texts lies, 19 times in 20."
+SPREAD = (
+    "Std. dev.: how far texts are from their mean. Middle half: a quarter of the texts is below it, a quarter above."
 )
-LIKE_MOST = "This text is like most."
-UNUSUAL = "This text is unusual: do not judge the head by it alone."
-ON_THIS, OVER_TEXTS = "{number} on this text", "{number} over {count} texts"
+MORE_NUMBERS = "{count} more numbers"
+ALIKE, OTHER_HEAD, APART = "Heads like this one, in other models too", "{model} · head {head} of {site}", "Apart"
+APART_MEANS = "Apart: how far their means over texts differ, in all shares from 0 to 1; 0 is the same."
+
+LARGEST, OPEN, EXAMPLE_NUMBER = "Ten texts with the largest", "Open", "{name} {number:.2f}"
+PAIRS, PAIRS_IN_LINKS = "Weight between two words", "strongest pairs of tokens"
+NO_NUMBER = "The atlas has none: the head has no such number."
+WHATEVER = "Ordered by weight alone: some may not show its role."
+SHADED = "The underlined word looks at the shaded ones"
+SHADED_CROSS = "The word before the arrow looks at the shaded ones"
+FROM_WORD = "Pairs from “{word}” come first: that is its role."
+PAIR, LIKELY = "“{query}” → “{key}” {weight}", "“{word}” {share}"
+STRONGER = ": the stronger, the more."
+DARKEST = ". The darkest gets {least}% or more of its attention."
+PREDICTS, MORE_TEXTS, ABOUT_TEXTS = "predicts {words}", "{count} more texts", "About these texts"
+END = "end of the text"
+MARKS = {"<sos>": "<sos>: start of a text.", "<eos>": "<eos>: end of a text."}
+FULL_STOP_PREDICTS = "At an underlined full stop the model predicts how the next sentence begins."
+FULL_STOP = "A full stop is a token, too: it attends as words do."
+NO_CAPITALS = "The model reads and predicts without capitals: {word} is {typed}."
+COMPLETE = "Each pair of words is listed once. Below {weight:.2f} some may be missing."
 
 # Rollout
 
-ROLLOUT = "What is each position mixed from, through all layers? Click a row to follow it."
+ROLLOUT_ASKS = "What is each position mixed from, through all layers? Click a row to follow it."
 ROLLOUT_SHOWS = "Rollout shows where content can go, not what is used."
 ROLLOUT_IS = (
     "Attention rollout: in each layer a position keeps half of itself (the residual connection). The other half comes "

@@ -7,12 +7,12 @@ import streamlit as st
 
 from attnviz.ui.shared import state, words
 
-TITLES = ("Heads", "Overview", "Masks", "Steps", "Compare", "Atlas", "Learn")
+TITLES = ("Heads", "Overview", "Masks", "Steps", "Compare", "Learn")
 """Each page is made in the folder of its name."""
 WITHOUT_BAR = ("Learn",)
 """Pages that choose model and text themselves."""
-FORMER = {"model": "Heads"}
-"""Addresses that links may still hold, and the page that each opens."""
+FORMER = {"model": ("Heads", {}), "atlas": ("Overview", {"panel": ["Over a corpus"]})}
+"""Addresses that links may still hold, the page that each opens, and what it adds to the link."""
 
 
 def page(title: str, run: Callable[[], None] = lambda: None) -> st.Page:
@@ -21,11 +21,11 @@ def page(title: str, run: Callable[[], None] = lambda: None) -> st.Page:
 
 def former() -> list[st.Page]:
     """Pages of old addresses: each opens the one that took its place, with all that the link holds."""
-    return [st.Page(partial(_redirect, title), title=name, url_path=name) for name, title in FORMER.items()]
+    return [st.Page(partial(_redirect, *to), title=name, url_path=name) for name, to in FORMER.items()]
 
 
-def _redirect(title: str) -> None:
-    st.switch_page(page(title), query_params=state.address())
+def _redirect(title: str, added: state.Link) -> None:
+    st.switch_page(page(title), query_params=state.address() | added)
 
 
 def links(shown: str) -> None:

@@ -7,7 +7,7 @@ HOW_COMPUTED, MEANINGS = "How it is computed", "What the numbers mean"
 PAGES, PARTS, PICTURE = "Pages", "Parts of the page", "Picture"
 CANCEL, CLOSE, UNDO, REDO = "Cancel", "Close", "Undo", "Redo"
 UNDO_HELP, REDO_HELP = "Undo (Ctrl+Z)", "Redo (Ctrl+Shift+Z)"
-X_AXIS, Y_AXIS, BY_DISTANCE = "X axis", "Y axis", "by distance"
+BY_DISTANCE = "by distance"
 
 # The input bar: model, file, text, examples
 

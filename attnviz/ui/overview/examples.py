@@ -13,7 +13,7 @@ from attnviz.core.display import shown
 from attnviz.core.errors import AttnvizError
 from attnviz.core.record import Record
 from attnviz.metrics.heads import METRICS
-from attnviz.ui.atlas import words
+from attnviz.ui.overview import words
 from attnviz.ui.shared import cache, pages, pictures, state
 from attnviz.ui.shared.examples import TEXT
 from attnviz.ui.shared.look import CELL, SHOW, SITE, Cell, Look
@@ -62,9 +62,9 @@ def _texts(at: Look, found: Atlas, rows: list[dict], by: str, order: str) -> Non
         order: how pairs are ordered.
     """
     named = "" if by == PAIRS else next(one.title for one in METRICS if one.name == by)
-    records = [cache.record(at.source, (row["text"],)) for row in rows]
+    records = [cache.record(at.source, (row["text"],), at.edits) for row in rows]
     weights = [row["value"] for row in rows] if by == PAIRS else []
-    largest = words.WEIGHTS.format(least=floor(1000 * min(weights)) / 10) if weights else words.STRONGER
+    largest = words.DARKEST.format(least=floor(1000 * min(weights)) / 10) if weights else words.STRONGER
     shaded = words.SHADED_CROSS if at.site.kind == "cross" else words.SHADED
     quiet(f"{shaded}{largest}{f' {order}' if weights else ''}")
     with st.container(gap="xsmall", key="atlas-texts"):
@@ -121,14 +121,15 @@ def _pairs(at: Look, found: Atlas, word: str) -> pd.DataFrame:
     return pairs.assign(text=list(map(found.text, pairs["file"], pairs["line"])))
 
 
-def _example(at: Look, row: dict, record: Record, number: int, named: str) -> None:
+def _example(at: Look, row: dict, record: Record, place: int, named: str) -> None:
     """A text that opens, its weights, and its number under its name, if it has one."""
     cell = _cell(record, at, row)
     with st.container(horizontal=True, vertical_alignment="center", gap="small", wrap=False):
-        behavior = {"type": "tertiary", "icon": ":material/arrow_forward:", "key": f"open example {number}"}
+        behavior = {"type": "tertiary", "icon": ":material/arrow_forward:", "key": f"open example {place}"}
         if st.button(words.OPEN, on_click=_look_at, args=(at, row["text"], cell), **behavior):
             pages.go_to(pages.TITLES[0])
-        st.html(_shaded(record, at, cell, words.NUMBER.format(name=named, number=row["value"]) if named else ""))
+        number = words.EXAMPLE_NUMBER.format(name=named, number=row["value"]) if named else ""
+        st.html(_shaded(record, at, cell, number))
 
 
 def _look_at(at: Look, text: str, cell: Cell) -> None:

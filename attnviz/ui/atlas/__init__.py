@@ -1,1 +1,0 @@
-"""What every head does over a corpus: an atlas, and the texts behind its numbers."""

@@ -1,0 +1,228 @@
+"""What every head does over a corpus: known roles, all heads beside this text, and one head with texts that open."""
+
+from functools import partial
+
+import pandas as pd
+import streamlit as st
+
+from attnviz import figures, texts
+from attnviz.atlas.opened import Atlas
+from attnviz.core.amounts import counted
+from attnviz.core.edits import Edits
+from attnviz.core.errors import AttnvizError
+from attnviz.metrics.heads import METRICS
+from attnviz.metrics.roles import roles
+from attnviz.sources.base import Source
+from attnviz.sources.cards import Behavior
+from attnviz.ui.overview import atlases, examples, tables, words
+from attnviz.ui.overview.numbers import all_numbers, numbers
+from attnviz.ui.shared import everything, findings, look, pictures, runs, state
+from attnviz.ui.shared import words as common
+from attnviz.ui.shared.look import Look
+from attnviz.ui.shared.setting import kept
+from attnviz.ui.shared.state import control
+from attnviz.ui.shared.text import Markup, heading, lead, note, plain, quiet, table, title
+from attnviz.ui.shared.toolbar import Bar
+
+TITLES, MEANS = ({one.name: getattr(one, what) for one in METRICS} for what in ("title", "means"))
+NUMBER = kept("number over texts", "confidence")
+
+FEW = ("confidence", "entropy", "distance", "self", "previous", "first", "induction")
+"""Numbers of a head that stand first; all others are folded."""
+
+PLACES = ["kind", "layer", "head"]
+FORMATS = dict.fromkeys(("here", "mean", "spread"), "%.3f")
+MANY = 100
+"""Texts above which they are listed as a table, which draws those alone that are seen."""
+
+
+def over_a_corpus(bar: Bar) -> None:
+    """Every head over many texts: those of an atlas, the fifty that ship, or somebody's own."""
+    lead(words.ON_OTHERS)
+    try:
+        with bar.view:
+            own = _own_texts()
+        built = None if own or bar.at.edits != Edits() else atlases.built(bar.at.source)
+        lines = () if built else own or texts.shipped(bar.at.source)
+        found = built or atlases.measured(bar.at, lines)
+    except AttnvizError as error:
+        note(str(error))
+        lines, found = (), None
+    figure = found and _show(bar.at, found)
+    if lines:
+        _list(lines, found)
+    with bar.export:
+        if figure:
+            pictures.take_away(figure, "over corpus", more=partial(_more, bar.at, figure, found.heads()))
+        else:
+            everything.menu(bar.at)
+
+
+def _more(at: Look, figure: figures.Figure, heads: pd.DataFrame) -> None:
+    all_numbers(heads.drop(columns="site"), "heads-over-texts")
+    everything.button(at, (figure,))
+
+
+def _own_texts() -> tuple[str, ...]:
+    """The lines of somebody's own files; none if nothing was uploaded."""
+    with st.popover(words.OWN_TEXTS, icon=":material/upload_file:"):
+        st.caption(words.OWN_TEXTS_MEAN)
+        files = st.file_uploader(words.FILES, ["txt"], accept_multiple_files=True, key="texts", width=330)
+        folder = st.file_uploader(words.FOLDER, ["txt"], accept_multiple_files="directory", key="folder", width=330)
+    uploaded = [*files, *folder]
+    return texts.lines(b"\n".join(file.getvalue() for file in uploaded)) if uploaded else ()
+
+
+def _list(lines: tuple[str, ...], found: Atlas | None) -> None:
+    """The texts that are measured, folded, and how many of them the model could not read."""
+    if found and found.texts < len(lines):
+        count, first = counted(len(lines) - found.texts, "text"), found.problems().iloc[0]
+        note(words.NOT_READ.format(count=count, line=first["line"], why=first["problem"]), "notice")
+    with pictures.folded(words.THE_TEXTS.format(count=len(lines)), "the texts") as is_open:
+        if is_open and len(lines) > MANY:
+            st.dataframe({words.TEXT: lines}, height=260)
+        elif is_open:
+            st.html(f"<ol>{''.join(f'<li>{plain(line)}</li>' for line in lines)}</ol>")
+
+
+def _show(at: Look, found: Atlas) -> figures.Figure | None:
+    """The chosen head's role, texts and numbers, beside the known roles and all heads."""
+    heads, known = found.heads(), _known(at.source)
+    measured = findings.measured(at.source, at.site, at.head)
+    chosen = heads[(heads["site"] == str(at.site)) & (heads["head"] == at.number)]
+    row = None if chosen.empty else chosen.iloc[0]
+    title(words.NO_HEAD if row is None else _role_sentence(at, measured))
+    by_weights = [] if row is None else roles(row.to_dict() | {"texts": found.texts})[:1]
+    about = words.ABOUT.format(texts=found.texts, tokens=found.tokens)
+    quiet(" ".join((*(words.LOOKS_LIKE.format(role=one.evidence) for one in by_weights), about)))
+    with st.container(horizontal=True, gap="large"):
+        left, right = st.container(width=560), st.container(width="stretch", key="over-corpus")
+    with left:
+        _roles(at, known)
+        if known:
+            with pictures.folded(words.ALL_HEADS, key="heads over corpus") as is_open:
+                if is_open:
+                    _all_heads(at, heads, found.texts)
+        else:
+            _all_heads(at, heads, found.texts)
+    if row is None:
+        return None
+    with right, runs.beside():
+        examples.of_head(at, found, measured.role if measured else "")
+        if measured:
+            findings.evidence(measured)
+        figure = _distance(at, found)
+    with left:
+        _numbers(at, row)
+        _alike(at, found)
+    return figure
+
+
+def _known(source: Source) -> tuple[Behavior, ...]:
+    """The known roles of a model, each by the head that shows it most clearly."""
+    every = source.card.behaviors if source.card and source.step is None else ()
+    rising = sorted(every, key=lambda one: max((*one.rates, *one.shares), default=0))
+    return tuple(({one.does: one for one in every} | {one.does: one for one in rising}).values())
+
+
+def _role_sentence(at: Look, known: Behavior | None) -> str:
+    head = at.site.head(at.head).capitalize()
+    return words.ANSWER.format(head=head, does=known.does.rstrip(". ")) if known else words.NO_ROLE.format(head=head)
+
+
+def _roles(at: Look, known: tuple[Behavior, ...]) -> None:
+    """Each known role with its head; a click leads to it and its texts."""
+    if not known:
+        return
+    heading(words.ROLES)
+    here = {one.does for one in at.source.card.behaviors_of(at.site, at.head)}
+    with st.container(gap="xsmall", key="questions"):
+        for i, one in enumerate(known):
+            site, head = (at.site, at.head) if one.does in here else (one.site, one.heads[0])
+            marked = {"type": "primary", "icon": ":material/check:"} if one.does in here else {}
+            label = words.ROLE_OF.format(role=f"{one.role[:1].upper()}{one.role[1:]}", head=site.head(head))
+            st.button(label, key=f"find {i}", width="stretch", on_click=look.look_at, args=(site, head), **marked)
+
+
+def _all_heads(at: Look, heads: pd.DataFrame, count: int) -> None:
+    """A number of every head on this text and over the corpus, as a table that chooses a head."""
+    there = [name for name in TITLES if heads[name].notna().any()]
+    options = {"shown": state.one_of(NUMBER, there), "format_func": TITLES.__getitem__, "width": 260}
+    name = control(st.selectbox, words.NUMBER, NUMBER, there, lead=words.NUMBER, **options)
+    rows = _beside(numbers(at).table, heads, name)
+    unusual, known = (rows["typical"] == words.UNLIKE).sum(), rows["typical"].notna().sum()
+    sentence = words.SOME_UNLIKE if unusual else words.ALL_ALIKE
+    quiet(sentence.format(number=TITLES[name], heads=known, unusual=unusual, count=count))
+    names = [one for one in words.COLUMNS if one != "texts" or (rows["texts"] < count).any()]
+    columns = {one: st.column_config.NumberColumn(words.COLUMNS[one], format=FORMATS.get(one)) for one in names}
+    columns["typical"] = st.column_config.TextColumn(words.COLUMNS["typical"])
+    tables.choosing(at, rows, names, key="table over texts", **columns)
+
+
+def _beside(here: pd.DataFrame, heads: pd.DataFrame, name: str) -> pd.DataFrame:
+    """A number of each head on this text, and its mean, standard deviation and texts over many; unusual ones first."""
+    here = here.reindex(columns=[*PLACES, name]).rename(columns={name: "here"})
+    many = {name: "mean", f"{name}_spread": "spread", f"{name}_texts": "texts"}
+    rows = heads[[*PLACES, *many]].rename(columns=many).merge(here, on=PLACES, how="left")
+    rows["typical"] = [_compared(one.here, one.mean, one.spread) for one in rows.itertuples()]
+    rows = rows.sort_values("mean", ascending=False, na_position="last")
+    return rows.sort_values("typical", key=lambda column: column != words.UNLIKE, kind="stable")
+
+
+def _compared(here: float | None, mean: float, spread: float) -> str | None:
+    """Whether a number is usual; None where one of the numbers is missing."""
+    if pd.isna([here, mean, spread]).any():
+        return None
+    return words.LIKE if texts.is_typical(here, mean, spread) else words.UNLIKE
+
+
+def _numbers(at: Look, row: pd.Series) -> None:
+    """The numbers of a head over the corpus, beside those of the text at hand: a few, and folded the others."""
+    table = findings.numbers(at.record, at.sentence, at.site)
+    here = {} if table is None else table.iloc[at.number]
+    there = [name for name in TITLES if row[f"{name}_texts"]]
+    few, more = [name for name in there if name in FEW], [name for name in there if name not in FEW]
+    heading(common.NUMBERS)
+    _table(few, row, here)
+    quiet(f"{words.COUNTED_THE_SAME} {words.SPREAD}")
+    with pictures.folded(words.MORE_NUMBERS.format(count=len(more)), key="atlas numbers") as is_open:
+        if is_open:
+            _table(more, row, here)
+
+
+def _table(names: list[str], row: pd.Series, here: pd.Series | dict) -> None:
+    rows = [_cells(name, row, here.get(name)) for name in names]
+    table(rows, words.HEAD, numbers=range(1, len(words.HEAD)))
+
+
+def _cells(name: str, row: pd.Series, here: float | None) -> tuple[str, ...]:
+    """A number over the corpus with its interval, on the text at hand, and its spread; its meaning is at its name."""
+    title = Markup(f'<abbr title="{plain(MEANS[name])}">{plain(TITLES[name])}</abbr>')
+    mean = words.MEAN.format(mean=row[name], half=(row[f"{name}_high"] - row[f"{name}_low"]) / 2)
+    middle = words.MIDDLE.format(low=row[f"{name}_q25"], high=row[f"{name}_q75"])
+    this = "–" if pd.isna(here) else f"{here:.2f}"
+    return title, mean, this, f"{row[f'{name}_spread']:.2f}", middle
+
+
+def _distance(at: Look, found: Atlas) -> figures.Figure | None:
+    """Attention by distance over the corpus."""
+    curve = found.table("distances", at.site, at.number)
+    if curve.empty:
+        return None
+    name, head = at.source.name, at.site.head(at.head)
+    figure = figures.distance_over_corpus(name, head, curve, found.texts, dark=at.dark)
+    pictures.picture(figure, "over corpus")
+    return figure
+
+
+def _alike(at: Look, found: Atlas) -> None:
+    """Heads that do the same over a corpus."""
+    with pictures.folded(words.ALIKE, key="alike in atlases") as is_open:
+        if is_open:
+            near = found.alike(at.site, at.number, *atlases.others(found.plan.model.name)).itertuples()
+            rows = [
+                (words.OTHER_HEAD.format(model=one.model, site=one.site, head=one.head), f"{one.apart:.2f}")
+                for one in near
+            ]
+            table(rows, ("", words.APART), numbers=(1,))
+            quiet(words.APART_MEANS)

@@ -1,0 +1,176 @@
+"""All heads on the text at hand, as maps or as a table, in an order that can be chosen, and the chosen head."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import pandas as pd
+import streamlit as st
+
+from attnviz import figures
+from attnviz.core.edits import KINDS, Site
+from attnviz.core.record import Record
+from attnviz.figures.overview import is_flat
+from attnviz.metrics.roles import THRESHOLDS
+from attnviz.sources import estimate
+from attnviz.ui.overview import card, tables, words
+from attnviz.ui.overview.numbers import (
+    LAYER,
+    SORT,
+    TITLES,
+    Numbers,
+    all_numbers,
+    effects_of,
+    head_of,
+    numbers,
+    switched_off,
+)
+from attnviz.ui.shared import cache, everything, look, pictures, state
+from attnviz.ui.shared import words as common
+from attnviz.ui.shared.look import Look, Place
+from attnviz.ui.shared.setting import choice, several
+from attnviz.ui.shared.state import control
+from attnviz.ui.shared.text import lead
+from attnviz.ui.shared.toolbar import Bar
+
+MAPS, TABLE = words.FORMS
+FORM = choice("form", words.FORMS, MAPS, "tab")
+KIND = several("kinds", KINDS)
+ROLES = tuple(rule.name for rule in THRESHOLDS)
+ROLE = choice("role", ROLES)
+
+select = look.clicks("every", lambda point: look.look_at(*head_of(point)))
+
+
+class Order(NamedTuple):
+    """The heads to show, in which order.
+
+    Attributes:
+        by: the number that orders them, or `LAYER`.
+        heads: None for all, in the order of the model.
+        captions: the number of each head, as text; None in the order of the model.
+    """
+
+    by: str = LAYER
+    heads: tuple[Place, ...] | None = None
+    captions: tuple[str, ...] | None = None
+
+
+def form() -> None:
+    control(st.segmented_control, words.FORM, FORM, words.FORMS, lead="")
+
+
+def all_heads(bar: Bar) -> None:
+    every = _table(bar) if state.get(FORM) == TABLE else _maps(bar)
+    with bar.export:
+        pictures.take_away(every[0], "every", more=partial(_more, bar.at, *every))
+
+
+def _maps(bar: Bar) -> tuple[figures.Figure, Numbers]:
+    """Every head as a map, beside what is known of the chosen one: maps first, where they need no number."""
+    at, plain = bar.at, _is_plain()
+    lead(words.EACH_MAP)
+    under = plain and is_flat(at.record)
+    with st.container(horizontal=not under, gap="medium", key="heads-under" if under else "heads-beside"):
+        place, beside = st.container(width="content", key="every-map"), st.container(width="stretch", key="beside")
+    if plain:
+        _draw(at, place, Order())
+    with beside:
+        swept = switched_off(at)
+        known = numbers(at)
+    with bar.view:
+        order = _order(at, known)
+    figure = _figure(at, order) if plain else _draw(at, place, order)
+    with beside:
+        card.verdict(at, swept)
+        card.of_head(at, known, swept)
+    return figure, known
+
+
+def _table(bar: Bar) -> tuple[figures.Figure, Numbers]:
+    """Every head as a row of numbers."""
+    swept = switched_off(bar.at)
+    known = numbers(bar.at)
+    with bar.view:
+        order = _order(bar.at, known)
+    if known.names:
+        tables.heads(bar.at, known, order.by, order.heads, swept)
+    return _figure(bar.at, order), known
+
+
+def _is_plain() -> bool:
+    """Whether all heads are shown in the order of the model, so that no number is needed before."""
+    return state.get(SORT) in (LAYER, None) and not state.get(KIND) and not state.get(ROLE)
+
+
+def _draw(at: Look, place: st.delta_generator.DeltaGenerator, order: Order) -> figures.Figure:
+    figure = _figure(at, order)
+    with place:
+        pictures.picture(figure, "every", select="head", on_select=select)
+    return figure
+
+
+def _figure(at: Look, order: Order) -> figures.Figure:
+    by = "" if order.captions is None else f"{TITLES[order.by][:1].lower()}{TITLES[order.by][1:]}"
+    options = {"sentence": at.sentence, "dark": at.dark, "rev": look.rev("every"), "focused": (at.site, at.head)}
+    options["cost"] = estimate.of_all_maps(at.record)
+    return cache.drawn(figures.overview, at.record, order=order.heads, captions=order.captions, by=by, **options)
+
+
+def _order(at: Look, known: Numbers) -> Order:
+    """Controls for the order, kinds and role of the heads to show."""
+    names = (LAYER, *dict.fromkeys((*effects_of(at.record), *known.names)))
+    by = state.one_of(SORT, names, LAYER)
+    options = {"shown": by, "format_func": lambda name: words.ORDER_IS.format(number=_short(name)), "width": 225}
+    control(st.selectbox, words.ORDER, SORT, names, lead="", **options)
+    kinds, all_kinds = _kinds(known.table)
+    role = _role(known.table)
+    if by == LAYER and not role and kinds == all_kinds:
+        return Order()
+    ordered = known.ordered(by, tuple(kinds), role)
+    heads = tuple(head for head, _ in ordered)
+    if by not in known.names:  # not measured yet
+        return Order(LAYER, heads)
+    return Order(by, heads, tuple("–" if value is None else card.number(by, value) for _, value in ordered))
+
+
+def _kinds(table: pd.DataFrame) -> tuple[list[str], list[str]]:
+    """The kinds of attention that are chosen, and all there are."""
+    there = [kind for kind in KINDS if (table["kind"] == kind).any()]
+    kinds = [kind for kind in there if kind in state.get(KIND)] or there
+    if len(there) > 1:
+        options = {"shown": kinds, "read": lambda chosen: () if len(chosen) == len(there) else tuple(chosen)}
+        control(st.pills, words.KINDS, KIND, there, lead="", selection_mode="multi", **options)
+    return kinds, there
+
+
+def _role(table: pd.DataFrame) -> str | None:
+    """The role that is chosen among those that a head has."""
+    there = {name for listed in table["role"] for name in listed.split(", ")}
+    names = [name for name in ROLES if name in there]
+    role = state.one_of(ROLE, names, None)
+    if names:
+        options = {"index": None, "placeholder": words.ANY_ROLE, "width": 150}
+        control(st.selectbox, common.ROLE, ROLE, names, shown=role, lead="", **options)
+    return role
+
+
+def _short(name: str) -> str:
+    """The name of a number where there is little room."""
+    return words.OFF_IN_ORDER.get(name) or TITLES.get(name, name).partition(" (")[0]
+
+
+def _more(at: Look, every: figures.Figure, known: Numbers) -> None:
+    make = partial(_page, pictures.lent((at.record, at.before), "page"), at.sentence, at.site, at.number)
+    options = {"key": "save page every", "help": words.INTERACTIVE_MEANS}
+    pictures.save(words.INTERACTIVE, make, f"{every.name}-page.html", "text/html", **options)
+    all_numbers(known.table, every.name)
+    everything.button(at, (every,))
+
+
+def _page(runs: Callable[[], tuple[Record, Record | None]], sentence: int, site: Site, head: int) -> bytes:
+    """Every head as one page, for readers without attnviz."""
+    from attnviz.export.explore import explore
+
+    record, before = runs()
+    return explore(record, before=before, sentence=sentence, site=site, head=head).encode()
