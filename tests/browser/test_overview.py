@@ -3,7 +3,6 @@
 import re
 
 import driver
-import pytest
 from driver import LOADING, expect_link, picture
 from examples import some
 from playwright.sync_api import Page, expect
@@ -38,7 +37,6 @@ def test_the_head_that_matters_most_is_two_clicks_away(page, server):
     picture(page, "every").locator("image").first.click(force=True)
     expect(page).to_have_url(re.compile(r"[?&]site=e5&show=11(&|$)"), timeout=LOADING)
     frame(page, "Head 11 of encoder layer 5 matters most here")
-    page.get_by_role("radio", name="All heads").click()
 
     expect(panel(page)).to_contain_text("Output change when off")
 
@@ -51,6 +49,22 @@ def test_the_head_that_matters_most_is_two_clicks_away(page, server):
     expect(page).to_have_url(re.compile(r"[?&]site=e5&show=11(&|$)"))
 
 
+def test_of_very_many_heads_each_can_be_clicked_and_the_chosen_one_is_in_sight(page, server):
+    """Their maps are made smaller, so that the chosen head stands beside them on one screen."""
+    page.set_viewport_size({"width": 1440, "height": 900})
+    driver.open_page(page, f"{server}/overview?model=scratch&num_layers=12&num_heads=32&d_model=256")
+    maps, beside = picture(page, "every").bounding_box(), panel(page).bounding_box()
+
+    assert maps["x"] + maps["width"] <= beside["x"]
+    assert beside["x"] + beside["width"] <= 1440
+    assert beside["y"] < 300
+
+    picture(page, "every").locator("image").nth(32 * 3 + 20).click(force=True)
+
+    expect_link(page, "site=e3&show=20")
+    frame(page, "Head 20 of encoder layer 3")
+
+
 def test_a_head_opens_with_its_model_and_heads_are_framed_with_the_keyboard(page, server):
     """From each page that leads to it; the link holds the model. In a table: by arrow keys; to reach it frames none."""
     for path, button, head in some([("overview", "Open this head", 0), ("model", "Head 1 of decoder layer 1", 1)], 1):
@@ -60,8 +74,7 @@ def test_a_head_opens_with_its_model_and_heads_are_framed_with_the_keyboard(page
         expect(picture(page, "head")).to_contain_text(f"Head {head} of decoder layer 1 · story")
         expect(page).to_have_url(re.compile(rf"/\?model=story&site=d1&show={head}$"))
 
-    driver.open_page(page, f"{server}/overview?model=translator&panel=Table&sort=by+layer")
-    expect(picture(page, "scatter")).to_be_visible()
+    driver.open_page(page, f"{server}/overview?model=translator&form=Table")
     driver.settled(page)
     page.get_by_test_id("stDataFrame").first.locator("canvas").first.focus()
     page.wait_for_timeout(800)
@@ -72,17 +85,6 @@ def test_a_head_opens_with_its_model_and_heads_are_framed_with_the_keyboard(page
         page.keyboard.press("ArrowDown")
 
     expect_link(page, "site=e0&show=2")
-    page.get_by_role("radio", name="All heads").click()
+    page.get_by_role("radio", name="Maps").click()
 
     frame(page, "Head 2 of encoder layer 0")
-
-
-@pytest.mark.sweep
-def test_a_link_holds_the_numbers_of_the_axes(page, server):
-    """Also the first one of the list, which the page does not open with."""
-    page.goto(f"{server}/overview?model=translator&across=Entropy+(nats)&up=Itself")
-    expect(picture(page, "scatter")).to_contain_text(re.compile(r"Heads by entropy \(nats\)\s*and itself"))
-    driver.settled(page)
-    page.reload()
-
-    expect(picture(page, "scatter")).to_contain_text(re.compile(r"Heads by entropy \(nats\)\s*and itself"))
