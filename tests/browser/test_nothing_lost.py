@@ -8,7 +8,7 @@ import pytest
 from examples import some
 from playwright.sync_api import Page
 
-PAGES = ("Heads", "Overview", "Masks", "Steps", "Compare", "Model")
+PAGES = ("Heads", "Overview", "Masks", "Steps", "Compare")
 
 OPENED = {
     "text": "the old man gave her the book",
