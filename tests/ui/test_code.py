@@ -1,6 +1,5 @@
-"""The code that a page gives for what it shows makes just that: executed, in Python and in the shell."""
+"""The Python that a page gives for what it shows makes just that: it is executed."""
 
-import shlex
 from functools import cache
 
 import numpy as np
@@ -10,7 +9,7 @@ from pictures import written
 from test_pages import opened
 
 import attnviz
-from attnviz import cli, figures
+from attnviz import figures
 from attnviz.core.edits import Edits, Site
 from attnviz.core.masks import Padding, Painted, Subsequent, Window
 from attnviz.metrics.beside import Side, beside
@@ -90,31 +89,12 @@ def test_python_of_a_figure_makes_the_figure(edits, tmp_path, monkeypatch):
         assert (tmp_path / f"{figure.name}.png").read_bytes() == attnviz.render(figure, "json" if number else "png")
 
 
-@CHANGES
-def test_the_command_of_a_figure_writes_the_same_file(edits, tmp_path, monkeypatch):
-    """As a shell reads it; as JSON, which is quicker than a picture and holds all that is drawn."""
-    monkeypatch.chdir(tmp_path)
-    commands = {}
-    for figure in shown(edits) + (compared() + beside_each_other() if edits else []):
-        command = code.shell(figure, kept.origin)
-        assert command or figure.call.name != "difference"
-        if command:
-            commands[figure.call.name] = command
-            name, *arguments = shlex.split(command.removesuffix("png") + "json")
-
-            assert name == "attnviz"
-            assert cli.main(arguments) == 0
-            assert (tmp_path / f"{figure.name}.json").read_bytes() == attnviz.render(figure, "json")
-    assert {"head", "heads", "lines", "text_strip", "next_word"} <= set(commands)
-
-
 def test_the_menu_of_a_picture_gives_its_code():
-    """For Python and for the shell; as it is executed it makes the picture of the page."""
+    """As it is executed it makes the picture of the page."""
     app = opened(model="story", site="d1", show="0", off="d0.1")
     app.session_state["take head"] = True
     app.run()
-    python, shell = (block.value for block in app.code if block.language in ("python", "bash"))
+    (python,) = (block.value for block in app.code if block.language == "python")
 
     assert 'heads_off={(Site("decoder", 0), 1)}' in python
-    assert "--off d0.1" in shell
     assert not app.exception

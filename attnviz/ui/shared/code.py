@@ -1,14 +1,13 @@
-"""What is on the screen as code that a person can take away: for Python, and for the shell."""
+"""Python that makes what is on the screen, to be copied."""
 
 import inspect
 import json
-import shlex
 from collections.abc import Callable, Iterable
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
 import attnviz
-from attnviz import api, figures, metrics
+from attnviz import api, figures
 from attnviz.core.edits import Edits, Site
 from attnviz.core.masks import And, Mask, Not, Or
 from attnviz.core.record import ALL, Record
@@ -177,161 +176,3 @@ class Writer:
             self.names.setdefault("attnviz", set()).add("cases")
             return self.call("cases.source", [source.name], {})
         return self.call("attnviz.load", [source.id], api.chosen(source))
-
-
-# The shell
-
-
-def shell(figure: Figure, origin: Origin) -> str:
-    """The command that writes a figure as a file; empty if the shell has none for it."""
-    if figure.call is None or figure.call.name not in _COMMANDS:
-        return ""
-    asked = _asked(figure)
-    records = [one.a.record if isinstance(one, Beside) else one for one in figure.call.arguments]
-    record = next(one for one in reversed(records) if isinstance(one, Record))
-    try:
-        words = _COMMANDS[figure.call.name](figure.call.arguments, asked)
-        source, texts = _origin(origin, record)
-        words += _drawn(asked) + _model(source) + _edits(record.edits)
-        if figure.call.name == "difference":
-            words += _with(figure.call.arguments[0], origin)
-    except _NoCode:
-        return ""
-    command, *options = words
-    return shlex.join(["attnviz", command, "\n".join(texts), *options, "-o", f"{figure.name}.png"])
-
-
-def _head(arguments: tuple, asked: dict, form: str = "map") -> list[str]:
-    """A head as a map, as lines or as a text."""
-    _, site, heads = arguments
-    head, *beside = heads if isinstance(heads, tuple | list) else [heads]
-    words = ["head", *_site(site), "--head", str(head)]
-    words += ["--as", form] if form != "map" else []
-    words += ["--beside", ",".join(map(str, beside))] if beside else []
-    words += ["--least", str(asked.pop("least"))] if "least" in asked else []
-    asked.pop("row", None)  # the shell lets none stand out
-    words += ["--row-sums"] if asked.pop("row_sums", False) else []
-    words += ["--before"] if asked.pop("before", None) else []
-    for name, flag in (("rows", "--queries"), ("columns", "--keys")):
-        if span := asked.pop(name, None):
-            words += [flag, f"{span.start}-{span.stop - 1}"]
-    token, to = asked.pop("chosen", None), asked.pop("side", "from") == "to" if form == "text" else False
-    pins = asked.pop("pins", frozenset())
-    if len(pins) > 1 or (form == "lines" and "side" in asked):
-        raise _NoCode
-    for axis, position in pins:
-        token, to = position, axis == "key"
-    return words + (["--token", str(token)] if token is not None else []) + ["--to"] * to
-
-
-def _heads(arguments: tuple, asked: dict) -> list[str]:
-    """All heads; the shell frames none."""
-    asked.pop("focused", None)
-    return ["heads", *_site(arguments[1])]
-
-
-def _says(arguments: tuple, asked: dict) -> list[str]:
-    """Predictions; `attnviz predict` chooses the picture by the model, and draws the last word of a text alone."""
-    before, after, *at = asked.pop("before", None), *arguments
-    length = after.sentences[asked.get("sentence", 0)].length
-    whole = at == [length - 1] and not metrics.fills_in(after) if at else after.prediction is None or after.targets
-    if not whole or (None if before is None else before.edits) != (Edits() if after.edits != Edits() else None):
-        raise _NoCode
-    return ["predict"]
-
-
-def _change(arguments: tuple, asked: dict) -> list[str]:
-    before, after = arguments
-    if before.edits != Edits() or after.edits == Edits():
-        raise _NoCode
-    return ["change"]
-
-
-def _compare(arguments: tuple, asked: dict) -> list[str]:
-    if arguments[0].window != (ALL, ALL):
-        raise _NoCode
-    a = arguments[0].a
-    words = ["compare", *_site(a.site), "--head", str(a.head)]
-    return words + (["--sentence", str(a.sentence + 1)] if a.sentence else [])
-
-
-def _with(found: Beside, origin: Origin) -> list[str]:
-    """What of B differs from A: its text, model, training step or head; or A's changes, which are then all left out."""
-    a, b = found.a, found.b
-    (source, texts), (other, others) = (_origin(origin, side.record) for side in (a, b))
-    words = [] if others[b.sentence] == texts[a.sentence] else ["--with-text", others[b.sentence]]
-    mine, own = (api.chosen(one) for one in (source, other))
-    if source.id != other.id:
-        words += ["--with-model", other.id]
-        mine = {}
-    elif mine.get("step") != own.get("step"):
-        words += ["--with-step", str(own.get("step", other.steps[-1]))]
-        mine = mine | {"step": own.get("step")}
-    if any(own.get(name) != mine.get(name) for name in {*own, *mine}):
-        raise _NoCode
-    if (a.site, a.head) != (b.site, b.head):
-        words += ["--with-head", f"{b.site.kind[0]}{b.site.layer}.{b.head}"]
-    if b.record.edits != (a.record.edits if words else Edits()) or not (words or a.record.edits != Edits()):
-        raise _NoCode
-    return words
-
-
-_COMMANDS: dict[str, Callable[[tuple, dict], list[str]]] = {
-    "head": _head,
-    "lines": lambda arguments, asked: _head(arguments, asked, "lines"),
-    "text_strip": lambda arguments, asked: _head(arguments, asked, "text"),
-    "distance": lambda arguments, asked: _head(arguments, asked, "distance"),
-    "heads": _heads,
-    "change": _change,
-    "difference": _compare,
-    **dict.fromkeys(("step_by_step", "next_word", "labels", "similarity"), _says),
-}
-"""Which command draws a figure, with the options that are its own; they take those out of what is asked."""
-
-
-def _site(site: Site) -> list[str]:
-    return ["--kind", site.kind, "--layer", str(site.layer)]
-
-
-def _drawn(asked: dict) -> list[str]:
-    """How it is drawn; what the shell cannot ask for has no command."""
-    view = asked.pop("view", View())
-    words = ["--dark"] if asked.pop("dark", False) else []
-    if isinstance(asked.get("selected"), tuple):
-        words += ["--cell", "{}.{}".format(*asked.pop("selected"))]
-    words += ["--sentence", str(asked.pop("sentence") + 1)] if "sentence" in asked else []
-    words += ["--domain", asked.pop("domain")] if "domain" in asked else []
-    words += ["--words"] if view.words else []
-    words += ["--sentences"] if view.sentences else []
-    words += ["--parts", str(view.parts)] if view.parts else []
-    words += ["--special", view.special] if view.special != View().special else []
-    words += ["--pair", view.pair.replace(" to ", "")] if view.pair != View().pair else []
-    if any(value is not None for value in asked.values()):
-        raise _NoCode
-    return words
-
-
-def _model(source: Source) -> list[str]:
-    """Every setting that differs, as the shell reads it."""
-    if source.id in api.OFFERED:
-        raise _NoCode
-    words = ["--model", source.id]
-    for name, value in api.chosen(source).items():
-        if name == "changes":
-            raise _NoCode
-        words += ["--step", str(value)] if name == "step" else ["--set", f"{name}={json.dumps(value)}"]
-    return words
-
-
-def _edits(edits: Edits) -> list[str]:
-    """What is changed; a bias or a softcap cannot be said in the shell."""
-    if edits.bias or edits.softcap is not None:
-        raise _NoCode
-    words = [] if edits.mask is None else ["--mask", json.dumps(edits.mask.to_json())]
-    off = ",".join(f"{site.kind[0]}{site.layer}.{head}" for site, head in sorted(edits.heads_off))
-    words += ["--off", off] if off else []
-    words += [] if edits.own_mask else ["--no-own-mask"]
-    words += [] if edits.mask_cross else ["--no-mask-cross"]
-    words += ["--temperature", repr(edits.temperature)] if edits.temperature != 1 else []
-    words += ["--score-scale", repr(edits.scale)] if edits.scale is not None else []
-    return words + (["--empty-rows", edits.empty_rows] if edits.empty_rows != Edits().empty_rows else [])

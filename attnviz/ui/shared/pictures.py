@@ -32,8 +32,8 @@ FOR = {
 }
 """What a picture is made for, and how it is then made: as SVG or PDF, and as PNG."""
 
-FIRST = ("png", "svg", "pdf", "csv")
-"""Formats that are offered at once; the others are folded."""
+FIRST, MORE = ("png", "svg", "pdf", "csv"), ("html", "npz")
+"""Formats that are offered at once, and those that are folded."""
 
 MOST_LACKING = 8
 """Characters that are named where no font has them."""
@@ -290,14 +290,15 @@ def _ways(figure: Figure, key: str, more: Callable[[], None] | None) -> None:
         quiet(words.NO_FONT.format(characters=many))
     with st.expander(words.MORE_WAYS):
         with st.container(horizontal=True, gap="xsmall", key=f"more formats {key}"):
-            for name in export.FORMATS:
-                if name not in FIRST:
-                    _format(figure, shown, name, key, use)
+            for name in MORE:
+                _format(figure, shown, name, key, use)
         if more:
             more()
         st.caption(words.CAPTION)
         st.code(figure.caption, None, wrap_lines=True, width=560)
-        _code(figure)
+        if text := code.python(figure, cache.origin):
+            st.caption(words.PYTHON)
+            st.code(text, "python", wrap_lines=True, width=560)
 
 
 def _format(figure: Figure, shown: Callable[[], Figure], name: str, key: str, use: str) -> None:
@@ -309,11 +310,3 @@ def _format(figure: Figure, shown: Callable[[], Figure], name: str, key: str, us
     file = export.filename(figure, name, **options)
     made = partial(_file, shown, name, options)
     save(name.upper(), made, file, kind.mime, key=f"save {name} {key}", help=kind.label)
-
-
-def _code(figure: Figure) -> None:
-    """The code that makes a figure, to be copied."""
-    for title, language, write in ((words.PYTHON, "python", code.python), (words.SHELL, "bash", code.shell)):
-        if text := write(figure, cache.origin):
-            st.caption(title)
-            st.code(text, language, wrap_lines=True, width=560)
