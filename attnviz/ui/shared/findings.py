@@ -1,6 +1,6 @@
 """What a head does and how that is known, in words."""
 
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 
 import pandas as pd
 import streamlit as st
@@ -9,11 +9,12 @@ from streamlit.delta_generator import DeltaGenerator
 from attnviz.charts.theme import CAUTIONS
 from attnviz.core.amounts import percent
 from attnviz.core.edits import Site
+from attnviz.core.errors import AttnvizError
 from attnviz.core.record import Record
-from attnviz.metrics.roles import roles
+from attnviz.metrics.roles import clearest, roles
 from attnviz.sources.base import Source
 from attnviz.sources.cards import Behavior, joined
-from attnviz.ui.shared import cache, look, words
+from attnviz.ui.shared import cache, look, state, words
 from attnviz.ui.shared.lengths import SENTENCE_ENDS
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.text import large, plain, quiet
@@ -28,6 +29,19 @@ def numbers(record: Record, sentence: int, site: Site | None = None) -> pd.DataF
     if sum(step.num_heads * step.shape[2] * step.shape[3] for step in steps) > MOST_CELLS:
         return None
     return cache.head_metrics(record, sentence, *([] if site is None else [site]))
+
+
+def open_on_the_clearest(source: Source, lines: tuple[str, ...]) -> None:
+    """Look at the head of a pretrained model that has the clearest role on this text, where nobody chose a head."""
+    if source.facts is None or state.get(look.SITE) is not None or state.get(look.SHOW) is not None:
+        return
+    with suppress(AttnvizError):  # the page says why the text cannot be run
+        record = cache.record(source, lines)
+        table = numbers(record, 0)
+        row = None if table is None else clearest(table)
+        if row is not None:
+            head = table.iloc[row]
+            look.look_at(Site(head["kind"], int(head["layer"])), int(head["head"]))
 
 
 def by_weights(row: pd.Series) -> str:

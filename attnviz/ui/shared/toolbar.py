@@ -5,18 +5,15 @@ layer, head, mask, then what a page puts there: its view, and what can be export
 """
 
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from attnviz.core.edits import Edits, Site
-from attnviz.core.errors import AttnvizError
 from attnviz.core.stack import Stack
-from attnviz.metrics.roles import clearest
 from attnviz.sources.base import Source
-from attnviz.ui.shared import cache, edits, files, findings, history, look, says, state, words
+from attnviz.ui.shared import edits, files, history, look, says, state, words
 from attnviz.ui.shared.look import Look
 
 ROW = {"horizontal": True, "vertical_alignment": "center", "gap": "xsmall"}
@@ -78,7 +75,6 @@ def bar(
         original: what stands in the line while nothing is changed.
         more: controls of this page that stand in the menu *More*.
     """
-    _open_on_the_clearest(source, lines)
     with st.container(**ROW, key="row-two"):
         where = st.container(**ROW, width="content", key="where")
         with where:
@@ -112,16 +108,3 @@ def _more(at: Look, more: Callable[[Look], None] | None) -> None:
             if more is not None:
                 more(at)
             st.html(files.BUTTON, width="content")
-
-
-def _open_on_the_clearest(source: Source, lines: tuple[str, ...]) -> None:
-    """Look at the head of a pretrained model that has the clearest role on this text, where nobody chose a head."""
-    if source.facts is None or state.get(look.SITE) is not None or state.get(look.SHOW) is not None:
-        return
-    with suppress(AttnvizError):  # the page says why the text cannot be run
-        record = cache.record(source, lines)
-        table = findings.numbers(record, 0)
-        row = None if table is None else clearest(table)
-        if row is not None:
-            head = table.iloc[row]
-            look.look_at(Site(head["kind"], int(head["layer"])), int(head["head"]))
