@@ -159,7 +159,7 @@ def test_a_saved_run_is_a_model_of_the_shell(tmp_path, monkeypatch, capsys):
 def test_a_saved_run_stands_where_a_text_stands(tmp_path, monkeypatch, capsys):
     """It is its own model, unless another one is given; a name without a file is a text."""
     monkeypatch.chdir(tmp_path)
-    main(["save", f"{TEXT}\na dog", "--model", "story", "--off", "0.1", "-o", "case.attn"])
+    main(["save", f"{TEXT}\na dog", "--lines", "--model", "story", "--off", "0.1", "-o", "case.attn"])
 
     assert main(["explore", "case.attn", "--sentence", "2", "-o", "case.html"]) == 0
     assert Path("case.html").read_text("utf-8") == attnviz.explore(files.read("case.attn"), sentence=1)

@@ -76,6 +76,7 @@ from streamlit.testing.v1 import AppTest
 page = "from attnviz.ui import frame; from attnviz.ui.heads.page import page; frame.body(page, frame.given())"
 app = AppTest.from_string(page, default_timeout=60)
 app.query_params["model"], app.query_params["sharpness"] = "mirror", "5"
+app.session_state["parameters"] = True
 app.run()
 assert not app.exception, app.exception
 assert "mirror" in app.selectbox(key="model").options

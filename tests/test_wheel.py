@@ -71,7 +71,7 @@ def test_help_says_what_there_is(installed, command):
         (["app", "--port", "65536"], "Argument --port: '65536' is no port; give a number from 1 to 65535."),
         (["app", "--address", "nowhere.invalid"], "'nowhere.invalid' is no address of this machine; 127.0.0.1 always"),
         (["app", "--address", "a..b"], "'a..b' is no address of this machine; 127.0.0.1 always is."),
-        (["app", "hats"], "There is no page and no file 'hats'. The pages are: atlas, compare, heads, learn, masks,"),
+        (["app", "hats"], "There is no page and no file 'hats'. The pages are: compare, heads, learn, masks,"),
         (["app", "http://["], "'http://[' is no link; copy one from the app."),
     ],
 )

@@ -103,7 +103,8 @@ def _difference(step: Step, sample: Sample) -> Difference:
     is_nan = own.isnan().any(-1)
     off = (weights - own).abs()
     off = off.masked_fill(weights.isnan() & own.isnan(), 0).nan_to_num(nan=torch.inf)
-    off = off.masked_fill(~is_on[:, :, None, None], 0)
+    is_empty = step.logsumexp[:, :, sample.rows, None] == -torch.inf
+    off = off.masked_fill(~is_on[:, :, None, None] | is_empty, 0)  # a fully masked row follows a policy of its own
     bound = BOUND_OF_HALVES if sample.dtype in HALVES else BOUND
     within = bound * max(unit, 1e-30) + own.abs().nan_to_num(0) * min(ROUNDING * eps * (1 + size), 0.5)
     excess = max(float((off / within).max()) if off.numel() else 0.0, rest / bound)

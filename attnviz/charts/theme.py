@@ -104,7 +104,7 @@ CAUTIONS = {
     "from a folder": "weights from a folder",
     "your own": "your own model",
 }
-"""What is said on a picture about where its weights come from, by `Record.provenance`; it begins with that."""
+"""What is said on a picture about where its weights come from, by `Record.provenance`, which it names."""
 
 
 def theme(dark: bool) -> Theme:

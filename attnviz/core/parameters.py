@@ -25,6 +25,7 @@ class Parameter:
         required: whether nothing can be made without it.
         choices: of a choice.
         help: one sentence beside the control.
+        on_page: whether the app has a control for it; links, the shell and Python have it always.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Parameter:
     required: bool = False
     choices: tuple[str, ...] = ()
     help: str | None = None
+    on_page: bool = True
 
 
 def parameter(label: str, *, default: Any = MISSING, start: int | None = None, **options: Any) -> Any:

@@ -44,15 +44,15 @@ class Scratch(Source):
         InputError: if a size is out of bounds, num_heads does not divide d_model, or a change has no place.
     """
 
-    tokenizer: str = parameter("Tokenizer", default="words", kind="choice", choices=tokenizers.NAMES)
+    tokenizer: str = parameter("Tokenizer", default="words", kind="choice", choices=tokenizers.NAMES, on_page=False)
     sos: bool = False
     d_model: int = parameter("d_model", default=64, least=1, most=512)
     num_heads: int = parameter("Heads", default=4, least=1, most=32)
     num_layers: int = parameter("Layers", default=2, least=1, most=12)
     seed: int = parameter("Seed", default=0, most=2**31 - 1)
-    positions: bool = parameter("Positions", default=True, kind="flag")
-    bias: bool = parameter("Bias", default=True, kind="flag")
-    cloned: bool = parameter("Cloned weights", default=False, kind="flag", help=COPIES)
+    positions: bool = parameter("Positions", default=True, kind="flag", on_page=False)
+    bias: bool = parameter("Bias", default=True, kind="flag", on_page=False)
+    cloned: bool = parameter("Cloned weights", default=False, kind="flag", help=COPIES, on_page=False)
     changes: tuple[Change, ...] = ()
 
     names = ("scratch",)

@@ -1,6 +1,6 @@
 """What is said where the app is started and opened, in one place; texts of pages are in their folders."""
 
-NO_STREAMLIT = "The app needs Streamlit; install it with: pip install 'streamlit>=1.67,<2'"
+NO_STREAMLIT = "The app needs Streamlit; install it with: pip install 'streamlit~=1.67.0'"
 OPEN_AT, OPEN_AT_SHELL = "attnviz is open at {url}", "attnviz is open at {url} (Ctrl+C stops it)"
 NO_LINK = "{link} is no link; copy one from the app."
 NO_PAGE = "There is no page and no file {page}. The pages are: {pages}."

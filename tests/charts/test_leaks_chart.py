@@ -62,7 +62,7 @@ def test_every_state_looks_and_reads_different():
 
 def test_the_title_counts_and_the_lines_say_how_it_was_measured():
     few = said(leaks(made(noise=2e-7, tolerance=2e-6, notes=("one token is left out",), edits=Edits(own_mask=False))))
-    none = said(leaks(made(saw=())))
+    none = said(leaks(made(saw=((1, 0),))))
 
     assert few[0].startswith("Leak test: 1 leak · decoder layer 0")
     assert none[0].startswith("Leak test: no leak")

@@ -42,8 +42,14 @@ def chosen(source: Source) -> Source | InputError:
 def _controls(does: str, known: tuple[Parameter, ...]) -> None:
     st.caption(does)
     columns = st.columns(2)
-    for i, one in enumerate(one for one in known if one.kind == "number"):
-        control(columns[i % 2].number_input, one.label, SETTINGS[one.name], one.least, one.most, help=one.help)
+    for i, one in enumerate(one for one in known if one.on_page):
+        place, setting = columns[i % 2], SETTINGS[one.name]
+        if one.kind == "choice":
+            control(place.selectbox, one.label, setting, one.choices, help=one.help)
+        elif one.kind == "flag":
+            control(place.toggle, one.label, setting, help=one.help)
+        else:
+            control(place.number_input, one.label, setting, one.least, one.most, help=one.help)
 
 
 def of(now: State, source: Source) -> Source:
