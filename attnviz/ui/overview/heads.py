@@ -121,7 +121,7 @@ def _order(at: Look, known: Numbers) -> Order:
     """Controls for the order, kinds and role of the heads to show."""
     names = (LAYER, *dict.fromkeys((*effects_of(at.record), *known.names)))
     by = state.one_of(SORT, names, LAYER)
-    options = {"shown": by, "format_func": lambda name: words.ORDER_IS.format(number=_short(name)), "width": 225}
+    options = {"shown": by, "format_func": lambda name: words.ORDER_IS.format(number=_short(name)), "width": 210}
     control(st.selectbox, words.ORDER, SORT, names, lead="", **options)
     kinds, all_kinds = _kinds(known.table)
     role = _role(known.table)
@@ -150,7 +150,7 @@ def _role(table: pd.DataFrame) -> str | None:
     names = [name for name in ROLES if name in there]
     role = state.one_of(ROLE, names, None)
     if names:
-        options = {"index": None, "placeholder": words.ANY_ROLE, "width": 150}
+        options = {"index": None, "placeholder": words.ANY_ROLE, "width": 140}
         control(st.selectbox, common.ROLE, ROLE, names, shown=role, lead="", **options)
     return role
 
