@@ -125,11 +125,12 @@ def _order(at: Look, known: Numbers) -> Order:
     control(st.selectbox, words.ORDER, SORT, names, lead="", **options)
     kinds, all_kinds = _kinds(known.table)
     role = _role(known.table)
-    if by == LAYER and not role and kinds == all_kinds:
+    is_measured = by in known.names
+    if not is_measured and not role and kinds == all_kinds:
         return Order()
     ordered = known.ordered(by, tuple(kinds), role)
     heads = tuple(head for head, _ in ordered)
-    if by not in known.names:  # not measured yet
+    if not is_measured:
         return Order(LAYER, heads)
     return Order(by, heads, tuple("–" if value is None else card.number(by, value) for _, value in ordered))
 
