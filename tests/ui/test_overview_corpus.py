@@ -93,7 +93,12 @@ def test_numbers_of_the_corpus_stand_beside_those_of_the_text():
     assert not app.exception
 
 
-def test_a_head_without_a_measured_role_says_so_first():
+def test_a_head_without_a_measured_role_says_what_its_weights_look_like_or_that_it_has_none():
+    app = over_a_corpus(model="induction", step="1000", site="d1", show="0")
+
+    assert not app.exception
+    assert re.search(r"Head 0 of decoder layer 1 looks like this, by its weights: [a-z ()]+\.</h2>", html(app))
+
     app = over_a_corpus(model="story", site="d0", show="0")
 
     assert "Head 0 of decoder layer 0 has no measured role.</h2>" in html(app)
@@ -194,11 +199,11 @@ def test_measuring_that_takes_long_waits_for_its_button_beside_its_cost(monkeypa
     app = over_a_corpus(model="induction", step="1000")
     assert app.button(key="measure texts").label == "Measure 50 texts"
     assert re.search(r"About .+ on this machine", html(app))
-    assert "has no measured role" not in html(app)
+    assert "by its weights" not in html(app)
     app.button(key="measure texts").click().run(timeout=60)
 
     assert not app.exception
-    assert "Head 0 of decoder layer 1 has no measured role." in html(app)
+    assert "Head 0 of decoder layer 1 looks like this, by its weights: " in html(app)
     assert app.dataframe[0].value["mean"].notna().all()  # no role is known: the table of all heads is open
 
 

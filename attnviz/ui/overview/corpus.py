@@ -1,5 +1,6 @@
 """What every head does over a corpus: known roles, all heads beside this text, and one head with texts that open."""
 
+from collections.abc import Sequence
 from functools import partial
 
 import pandas as pd
@@ -11,7 +12,7 @@ from attnviz.core.amounts import counted
 from attnviz.core.edits import Edits
 from attnviz.core.errors import AttnvizError
 from attnviz.metrics.heads import METRICS
-from attnviz.metrics.roles import roles
+from attnviz.metrics.roles import Role, roles
 from attnviz.sources.base import Source
 from attnviz.sources.cards import Behavior
 from attnviz.ui.overview import atlases, examples, tables, words
@@ -91,8 +92,8 @@ def _show(at: Look, found: Atlas) -> figures.Figure | None:
     measured = findings.measured(at.source, at.site, at.head)
     chosen = heads[(heads["site"] == str(at.site)) & (heads["head"] == at.number)]
     row = None if chosen.empty else chosen.iloc[0]
-    title(words.NO_HEAD if row is None else _role_sentence(at, measured))
-    by_weights = [] if row is None else roles(row.to_dict() | {"texts": found.texts})[:1]
+    by_weights = () if row is None else roles(row.to_dict() | {"texts": found.texts})[:1]
+    title(words.NO_HEAD if row is None else _answer(at, measured, by_weights))
     about = words.ABOUT.format(texts=found.texts, tokens=found.tokens)
     quiet(" ".join((*(words.LOOKS_LIKE.format(role=one.evidence) for one in by_weights), about)))
     with st.container(horizontal=True, gap="large"):
@@ -104,6 +105,7 @@ def _show(at: Look, found: Atlas) -> figures.Figure | None:
                 if is_open:
                     _all_heads(at, heads, found.texts)
         else:
+            heading(words.ALL_HEADS)
             _all_heads(at, heads, found.texts)
     if row is None:
         return None
@@ -125,9 +127,14 @@ def _known(source: Source) -> tuple[Behavior, ...]:
     return tuple(({one.does: one for one in every} | {one.does: one for one in rising}).values())
 
 
-def _role_sentence(at: Look, known: Behavior | None) -> str:
+def _answer(at: Look, measured: Behavior | None, by_weights: Sequence[Role]) -> str:
+    """The chosen head's role: what was measured of it before, else what its weights look like over the corpus."""
     head = at.site.head(at.head).capitalize()
-    return words.ANSWER.format(head=head, does=known.does.rstrip(". ")) if known else words.NO_ROLE.format(head=head)
+    if measured:
+        return words.ANSWER.format(head=head, does=measured.does.rstrip(". "))
+    if by_weights:
+        return words.ROLE_BY_WEIGHTS.format(head=head, role=by_weights[0].name)
+    return words.NO_ROLE.format(head=head)
 
 
 def _roles(at: Look, known: tuple[Behavior, ...]) -> None:
@@ -148,7 +155,8 @@ def _all_heads(at: Look, heads: pd.DataFrame, count: int) -> None:
     """A number of every head on this text and over the corpus, as a table that chooses a head."""
     there = [name for name in TITLES if heads[name].notna().any()]
     options = {"shown": state.one_of(NUMBER, there), "format_func": TITLES.__getitem__, "width": 260}
-    name = control(st.selectbox, words.NUMBER, NUMBER, there, lead=words.NUMBER, **options)
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        name = control(st.selectbox, words.NUMBER, NUMBER, there, lead=words.NUMBER, **options)
     rows = _beside(numbers(at).table, heads, name)
     unusual, known = (rows["typical"] == words.UNLIKE).sum(), rows["typical"].notna().sum()
     sentence = words.SOME_UNLIKE if unusual else words.ALL_ALIKE

@@ -121,15 +121,16 @@ def _order(at: Look, known: Numbers) -> Order:
     """Controls for the order, kinds and role of the heads to show."""
     names = (LAYER, *dict.fromkeys((*effects_of(at.record), *known.names)))
     by = state.one_of(SORT, names, LAYER)
-    options = {"shown": by, "format_func": lambda name: words.ORDER_IS.format(number=_short(name)), "width": 225}
+    options = {"shown": by, "format_func": lambda name: words.ORDER_IS.format(number=_short(name)), "width": 210}
     control(st.selectbox, words.ORDER, SORT, names, lead="", **options)
     kinds, all_kinds = _kinds(known.table)
     role = _role(known.table)
-    if by == LAYER and not role and kinds == all_kinds:
+    is_measured = by in known.names
+    if not is_measured and not role and kinds == all_kinds:
         return Order()
     ordered = known.ordered(by, tuple(kinds), role)
     heads = tuple(head for head, _ in ordered)
-    if by not in known.names:  # not measured yet
+    if not is_measured:
         return Order(LAYER, heads)
     return Order(by, heads, tuple("–" if value is None else card.number(by, value) for _, value in ordered))
 
@@ -150,7 +151,7 @@ def _role(table: pd.DataFrame) -> str | None:
     names = [name for name in ROLES if name in there]
     role = state.one_of(ROLE, names, None)
     if names:
-        options = {"index": None, "placeholder": words.ANY_ROLE, "width": 150}
+        options = {"index": None, "placeholder": words.ANY_ROLE, "width": 140}
         control(st.selectbox, common.ROLE, ROLE, names, shown=role, lead="", **options)
     return role
 
