@@ -23,9 +23,6 @@ room for the numbers of an axis."""
 EDGE, MARGIN = 20, 12
 """Pixels between the frame and the marks, and around all."""
 
-AROUND = 52
-"""Pixels beside a scatter on a phone, but for the numbers of its axis."""
-
 BINS, TALLEST = 24, 12
 """Places for stacks; dots of a stack that fill the height."""
 
@@ -101,14 +98,12 @@ def drawing_of(
     data["low"], data["high"] = data["up"] - far, data["up"] + far
     kinds = tuple(kind for kind in KINDS if (known["kind"] == kind).any())
     side = LARGE if spread or len(kinds) > 1 else LOW if style.on_screen else SIDE
-    side = min(side, style.room - LEFT - AROUND) if style.room and style.on_screen else side
     ends = data[["at", "low", "high"]].stack() if spread else None
     data = data.assign(**_names(data, side, y is None, ends))
     lines = [f"{len(known)} heads"] if y is None else [BARS.format(times=spread[1])] if spread else []
     lines += [NAMED] if data["label"].any() else []
     lines += [f"{len(table) - len(known)} heads have no such number"] if len(known) < len(table) else []
-    narrowest = style.room - 2 * MARGIN if style.room and style.on_screen else LEFT + side
-    wide = {"left": -LEFT, "width": LEFT + side, "narrowest": narrowest}
+    wide = {"left": -LEFT, "width": LEFT + side, "narrowest": LEFT + side}
     around = frame.heading(title, [*lines, *said], top=-10, **wide, colors=colors)
     form = _form(tuple(titles[name] for name in names), kinds, side, colors, bool(spread))
     line = {"line": {"end": [] if ends.empty else [ends.min(), ends.max()]}} if spread else {}
