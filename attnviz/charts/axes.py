@@ -4,17 +4,15 @@ No text of a user stands in an expression, a field name or a tooltip's name: lab
 (`attnviz.core.display.band_keys`), and the expressions here are constants.
 """
 
-import math
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from textwrap import wrap
 
 import altair as alt
 
 from attnviz.charts.frame import Frame, box, text_width, words
 from attnviz.charts.size import Size
-from attnviz.charts.theme import TEXT_SIZE, WORD_CHARACTER, Theme
+from attnviz.charts.theme import TEXT_SIZE, Theme
 from attnviz.core.display import band_keys, isolated, shown
 from attnviz.core.tokens import Token
 from attnviz.views import Groups
@@ -26,12 +24,6 @@ LONGEST_LABEL = 16
 
 PADDING, TITLE_PADDING = 6, 10
 """Pixels between cells and labels, and between labels and an axis title."""
-
-LEANING = 60
-"""Degrees by which labels of columns lean, where a map is made narrow."""
-
-CORNER = 42
-"""Pixels of the title of the rows, where it stands over their labels: a map that is made narrow has none to spare."""
 
 TIE = 3.0
 """Pixels from the map to the lines that join the pieces of words."""
@@ -76,12 +68,12 @@ def note_on_ties(rows: Groups, columns: Groups, size: Size) -> list[str]:
 
 def ties(rows: Groups, columns: Groups, size: Size, colors: Theme) -> Frame:
     """A line between the labels and the map along the pieces of each word that was cut."""
-    wide, high = size.cell, size.row
+    cell = size.cell
     down = (
-        box(-TIE, a * high + 2, -TIE + 1.25, b * high - 2, fill=colors.quiet, width=0) for a, b in _words(rows, size)
+        box(-TIE, a * cell + 2, -TIE + 1.25, b * cell - 2, fill=colors.quiet, width=0) for a, b in _words(rows, size)
     )
     across = (
-        box(a * wide + 2, -TIE, b * wide - 2, -TIE + 1.25, fill=colors.quiet, width=0) for a, b in _words(columns, size)
+        box(a * cell + 2, -TIE, b * cell - 2, -TIE + 1.25, fill=colors.quiet, width=0) for a, b in _words(columns, size)
     )
     return Frame(boxes=(*down, *across))
 
@@ -121,16 +113,12 @@ class Edges:
 
 
 def edges(rows: Sequence[str], columns: Sequence[str], size: Size, *, upright: bool = False) -> Edges:
-    """The room that the labels of these bands need; each `size.every`-th is drawn, of columns perhaps upright.
-
-    Those of a map that is made narrow lean.
-    """
+    """The room that the labels of these bands need; each `size.every`-th is drawn, of columns perhaps upright."""
     row, column = (max((text_width(band[5:]) for band in names[:: size.every]), default=0) for names in (rows, columns))
-    angle = (LEANING if size.tall else 90) * (upright or column > size.cell - 4)
+    turned = upright or column > size.cell - 4
     beyond = PADDING + TITLE_PADDING + TEXT_SIZE + 2
-    left = max(row, CORNER) + PADDING if size.tall else row + beyond
-    high = column * math.sin(math.radians(angle)) + TEXT_SIZE * math.cos(math.radians(angle))
-    return Edges(-left, -(high + beyond), angle)
+    high = column if turned else TEXT_SIZE
+    return Edges(-(row + beyond), -(high + beyond), 90 if turned else 0)
 
 
 def encodings(titles: tuple[str, str], angle: int, colors: Theme) -> tuple[alt.Y, alt.X]:
@@ -138,7 +126,7 @@ def encodings(titles: tuple[str, str], angle: int, colors: Theme) -> tuple[alt.Y
     top = {"orient": "top", "labelAngle": -angle} | ({"labelAlign": "left", "labelBaseline": "middle"} if angle else {})
     scale = alt.Scale(paddingInner=0, paddingOuter=0)
     return (
-        alt.Y("query_band:N", title=titles[0] or None, axis=band_axis(colors, zindex=1), scale=scale),
+        alt.Y("query_band:N", title=titles[0], axis=band_axis(colors, zindex=1), scale=scale),
         alt.X("key_band:N", title=titles[1], axis=band_axis(colors, **top), scale=scale),
     )
 
@@ -150,13 +138,6 @@ def band_axis(colors: Theme, **settings) -> alt.Axis:
     ]
     color = {"condition": marked, "value": colors.text}
     return alt.Axis(labelExpr=_LABEL, labelOverlap=False, labelColor=color, labelPadding=PADDING, **settings)
-
-
-def corner(title: str, room: Edges, colors: Theme) -> Frame:
-    """A title of the rows over their labels."""
-    said = wrap(title, int(CORNER / WORD_CHARACTER), break_long_words=False)
-    tops = (-PADDING - (len(said) - i - 0.5) * (TEXT_SIZE + 2) for i in range(len(said)))
-    return Frame(words=tuple(words(room.left, y, line, colors.quiet) for y, line in zip(tops, said, strict=True)))
 
 
 def drawn(

@@ -30,7 +30,7 @@ PREDICTS, TARGET = "predicts", "target"
 NEXT_OF = "row {token}: where it looks to predict {word}"
 IN_PLACE = "right: the word predicted in place of a blank"
 LABELS = "right: the label predicted for each token"
-"""What is said over a map whose rows predict; short enough for one line on a phone."""
+"""What is said over a map whose rows predict."""
 CHANGED = "new"
 """What a marked word is, at the end of the words: no wider than their caption, so that nothing moves."""
 MARK = "29"
@@ -100,12 +100,12 @@ def empty_rows(empty: np.ndarray, text: str, beside: Frame, size: Size, colors: 
     """A frame around the rows that have no key left, (queries,), and what is said of them at their ends, if it is."""
     runs, notes, x = _runs(empty), Frame(), after(beside, size)
     for start, stop in runs:
-        y, y2 = start / size.tile * size.row, stop / size.tile * size.row
+        y, y2 = start / size.tile * size.cell, stop / size.tile * size.cell
         notes += Frame(boxes=(box(0, y, size.width, y2, stroke=colors.warning, width=1.5),))
         if text and len(runs) <= MOST_NOTES:
             notes += Frame(words=(words(x, (y + y2) / 2, text, colors.warning),))
     if text and len(runs) > MOST_NOTES:
-        notes += Frame(words=(words(x, size.row / 2, f"{int(empty.sum())} rows have {text}", colors.warning),))
+        notes += Frame(words=(words(x, size.cell / 2, f"{int(empty.sum())} rows have {text}", colors.warning),))
     return notes
 
 
@@ -117,7 +117,7 @@ def after(beside: Frame, size: Size) -> float:
 
 
 def _middle(row: int, size: Size) -> float:
-    return (row / size.tile + 0.5) * size.row
+    return (row / size.tile + 0.5) * size.cell
 
 
 def _sum(x: float, y: float, value: float, colors: Theme, partial: bool) -> dict:

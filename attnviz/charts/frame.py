@@ -170,13 +170,8 @@ def legend(
     width: float,
     colors: Theme,
     narrowest: float = NARROWEST,
-    low: bool = False,
 ) -> Frame:
-    """A legend in words under a map, beginning at `top`.
-
-    Args:
-        low: whether it is as low as can be: entries are close, and one stands right of the ramp, if it fits.
-    """
+    """A legend in words under a map, beginning at `top`."""
     frame, y, width = Frame(), top, max(width, narrowest)
     if ramp is not None:
         frame += lines(ramp.caption, left=0, top=y, width=width, narrowest=width, colors=colors)
@@ -189,10 +184,7 @@ def legend(
             ),
         )
         y += 2 * LINE + RAMP_HEIGHT + 12
-    x, high = 0.0, (each := SWATCH + (4 if low else 8))
-    right = RAMP_WIDTH + 12
-    if low and ramp and len(entries) == 1 and right + 26 + text_width(entries[0].text, WORD_CHARACTER) <= width:
-        x, y, width = right, y - LINE - RAMP_HEIGHT - 14, width + 20  # nothing stands after it
+    x, high = 0.0, (each := SWATCH + 8)
     for entry in entries:
         said = balanced(entry.text, int((width - SWATCH - 8) / WORD_CHARACTER))
         wide = SWATCH + 8 + max(text_width(line, WORD_CHARACTER) for line in said) + 20

@@ -36,16 +36,11 @@ PATTERNS = len(SQUARES)
 """Number of strokes; a fifth rule has those of the first."""
 
 
-def shape(rule: int, side: float, tall: float = 1.0) -> str:
-    """The strokes of a rule, counted from 0, as an SVG path in a box from -1 to 1, drawn `side` pixels wide.
-
-    Args:
-        tall: how high the box is, counted in its widths.
-    """
+def shape(rule: int, side: float) -> str:
+    """The strokes of a rule, counted from 0, as an SVG path in a box from -1 to 1, drawn `side` pixels wide."""
     count = max(1, round(side / (PERIOD * 1.4)))
     upright = max(1, round(side / PERIOD))
-    straight = _lines(upright, tall), _lines(upright, tall, level=True)
-    return (_diagonals(count, tall), *straight, _diagonals(count, -tall))[rule % PATTERNS]
+    return (_diagonals(count), _lines(upright), _lines(upright, level=True), _diagonals(count, -1))[rule % PATTERNS]
 
 
 @lru_cache(maxsize=8)
@@ -57,16 +52,16 @@ def strokes(rule: int, height: int, width: int, *, scale: int = 1) -> np.ndarray
     return (down, (x + 0 * y) % apart < scale, (y + 0 * x) % apart < scale, up)[rule % PATTERNS]
 
 
-def _diagonals(count: int, tall: float) -> str:
-    """Lines x + y = c through the box, `count` of them crossing each of its edges; mirrored where it is below zero."""
+def _diagonals(count: int, way: int = 1) -> str:
+    """Lines x + y = c through the box, `count` of them crossing each of its edges; mirrored if `way` is -1."""
     path = ""
     for i in range(1, 2 * count):
         c = -2 + 2 * i / count
         (x1, y1), (x2, y2) = (max(-1, c - 1), min(1, c + 1)), (min(1, c + 1), max(-1, c - 1))
-        path += f"M{x1:g},{tall * y1:g}L{x2:g},{tall * y2:g}"
+        path += f"M{x1:g},{way * y1:g}L{x2:g},{way * y2:g}"
     return path
 
 
-def _lines(count: int, tall: float, level: bool = False) -> str:
+def _lines(count: int, level: bool = False) -> str:
     places = [-1 + (2 * i + 1) / count for i in range(count)]
-    return "".join(f"M-1,{tall * p:g}L1,{tall * p:g}" if level else f"M{p:g},{-tall:g}L{p:g},{tall:g}" for p in places)
+    return "".join(f"M-1,{p:g}L1,{p:g}" if level else f"M{p:g},-1L{p:g},1" for p in places)

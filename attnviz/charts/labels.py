@@ -1,6 +1,5 @@
 """Labels of a map, to be clicked: each selects the strongest cell of its token. Nothing of this is seen."""
 
-import math
 from typing import Protocol
 
 import numpy as np
@@ -33,7 +32,7 @@ def clicked(drawing: Labeled, *, angle: int) -> list[dict]:
     """Where labels stand, in pixels, and the cell that each selects; none where cells are pooled or have no weights.
 
     Args:
-        angle: by which the labels of columns are turned; what leans is met in steps.
+        angle: by which the labels of columns are turned.
     """
     if "weight" not in drawing.numbers or drawing.size.tile > 1:
         return []
@@ -41,25 +40,17 @@ def clicked(drawing: Labeled, *, angle: int) -> list[dict]:
     rows = enumerate(most.argmax(1).tolist()[::every])
     columns = enumerate(most.argmax(0).tolist()[::every])
     found = [(0, i * every, j) for i, j in rows] + [(1, i, j * every) for j, i in columns]
-    return [place | _cell(drawing, *one) for one in found for place in _places(drawing, *one, angle=angle)]
+    return [_place(drawing, *one, angle=angle) | _cell(drawing, *one) for one in found]
 
 
-def _places(drawing: Labeled, side: int, row: int, column: int, *, angle: int) -> list[dict[str, float]]:
-    at, cell = (row, column)[side], (drawing.size.row, drawing.size.cell)[side]
+def _place(drawing: Labeled, side: int, row: int, column: int, *, angle: int) -> dict[str, float]:
+    at, cell = (row, column)[side], drawing.size.cell
     wide, middle = text_width(drawing.bands[side][at][5:]), (at + 0.5) * cell
     turned = side == 1 and not angle
     far, half = (TEXT_SIZE, max(cell, wide) / 2) if turned else (wide, max(cell, TEXT_SIZE) / 2)
     if side == 0:
-        return [_place(-axes.PADDING - far, -APART, middle - half, middle + half)]
-    if angle != axes.LEANING:
-        return [_place(middle - half, middle + half, -axes.PADDING - far, -APART)]
-    high, lean = far * math.sin(math.radians(angle)), 1 / math.tan(math.radians(angle))
-    steps = [(done, min(done + TEXT_SIZE, high)) for done in np.arange(0, high, TEXT_SIZE).tolist()]
-    return [_place(x - half, x + half, -axes.PADDING - b, -APART - a) for a, b in steps for x in [middle + a * lean]]
-
-
-def _place(x: float, x2: float, y: float, y2: float) -> dict[str, float]:
-    return {"x": x, "y": y, "x2": x2, "y2": y2}
+        return {"x": -axes.PADDING - far, "y": middle - half, "x2": -APART, "y2": middle + half}
+    return {"x": middle - half, "y": -axes.PADDING - far, "x2": middle + half, "y2": -APART}
 
 
 def _cell(drawing: Labeled, side: int, row: int, column: int) -> dict:

@@ -6,7 +6,7 @@ Small maps are rectangles with tooltips, larger ones an image with a readout und
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import altair as alt
@@ -14,9 +14,9 @@ import numpy as np
 
 from attnviz.charts import axes, ends, frame, labels, pixels, screen, state
 from attnviz.charts.axes import KEY, QUERY
-from attnviz.charts.frame import Entry, Frame, Ramp, box, text_width
+from attnviz.charts.frame import Entry, Frame, Ramp, box
 from attnviz.charts.picture import Form, Picture, Table, columns, formed
-from attnviz.charts.size import FITS, NARROWEST, THINNEST, Size, size_of, within
+from attnviz.charts.size import Size, size_of, within
 from attnviz.charts.state import State
 from attnviz.charts.style import Style
 from attnviz.charts.theme import LINE, Theme
@@ -34,15 +34,10 @@ TOOLTIP = (
 """Fields and names of what hovering shows; the names are fixed, because some names make a viewer fetch things."""
 
 EDGE = 6
-"""Pixels left and right of a picture in a room, together: a phone and a preset leave nearly none."""
+"""Pixels left and right of a picture of a given width, together."""
 
-BELOW, CLOSER, READOUT, ASIDE = 16, 10, 2 * LINE + 18, 200
-"""Pixels between a map and its legend, fewer on a phone, and with a readout between them; and the width of a legend
-right of a map."""
-
-LEAST, SPECIAL = 7.0, 2
-"""Pixels from a column to the next at least, of a map that fits a phone; and the special
-tokens that one of `FITS` columns may have besides."""
+BELOW, READOUT, ASIDE = 16, 2 * LINE + 18, 200
+"""Pixels between a map and its legend, and with a readout between them; and the width of a legend right of a map."""
 
 APART, SAID_BELOW = 24, 22
 """Pixels between a title and a legend right of it, and of a line under a map."""
@@ -111,8 +106,7 @@ class Map:
             table = {"x": [0.0], "y": [0.0], "uri": [self.uri(scale=2)]}
             return Picture(_image(self.size, colors), {"map": table} | frame.tables(self.frame))
         drawn = self._room.angle, tuple(self.numbers), self.brush, self.style.on_screen
-        titles = ("", self.titles[1]) if self.size.tall else self.titles
-        form = _rectangles(self.size, titles, *drawn, colors)
+        form = _rectangles(self.size, self.titles, *drawn, colors)
         met = {"labels": columns(labels.COLUMNS, self.labels)} if self.style.on_screen else {}
         return Picture(form, {"cells": self.table} | met | frame.tables(self.frame))
 
@@ -161,8 +155,6 @@ class Map:
         around = around.moved(0.0, top - title)
         if size.form != "rectangles":
             around += axes.drawn(self.titles, *self.bands, size, self._room, colors)
-        if size.tall:
-            around += axes.corner(self.titles[0], self._room, colors)
         return around + axes.ties(*both, size, colors) + self.ends + self._outline() + legend
 
     def _legend(self, title: float) -> tuple[Frame, float]:
@@ -184,13 +176,10 @@ class Map:
         size, colors = self.size, self.style.colors
         top = size.height + (READOUT if self.style.on_screen and size.form != "rectangles" else BELOW)
         wide = {"width": size.width, "narrowest": self._narrowest(-self._room.left), "colors": colors}
-        right, phone = 0.0, self.style.on_screen and self.style.room is not None
-        if phone:  # from the left edge, where there is room for two things in a row
-            top -= CLOSER
-            right, wide = self._room.left + EDGE, wide | {"narrowest": self._narrowest(EDGE)}
+        right = 0.0
         if self.style.aside:
             top, right, wide = 0.0, ends.after(self.ends, size) + BELOW, wide | {"width": ASIDE, "narrowest": ASIDE}
-        around = frame.legend(lines, ramp, top=top, low=phone, **wide)
+        around = frame.legend(lines, ramp, top=top, **wide)
         bottom = frame.bottom(around) + 8
         for text in self.below:
             written = frame.lines(text, left=0, top=bottom, **wide)
@@ -205,7 +194,7 @@ class Map:
 
     def _narrowest(self, left: float) -> float:
         """Pixels in which words are broken at least, that begin so far right."""
-        return frame.NARROWEST if self.style.room is None else self.style.room - EDGE - left
+        return frame.NARROWEST if self.style.width is None else self.style.width - EDGE - left
 
     def _outline(self) -> Frame:
         """A frame around the square of the selected cell, and a mark at each of its labels."""
@@ -213,14 +202,14 @@ class Map:
         row, column = (None, None) if cell is None else (self.rows.at(cell[0]), self.columns.at(cell[1]))
         if row is None or column is None:
             return Frame()
-        wide, high, accent = self.size.cell, self.size.row, self.style.colors.accent
-        x, y = float(column // self.size.tile) * wide, float(row // self.size.tile) * high
-        grow = max(0.0, (7 - wide) / 2)
+        side, accent = self.size.cell, self.style.colors.accent
+        x, y = float(column // self.size.tile) * side, float(row // self.size.tile) * side
+        grow = max(0.0, (7 - side) / 2)
         return Frame(
             boxes=(
-                box(-4, y - grow, -1.5, y + high + grow, fill=accent),
-                box(x - grow, -4, x + wide + grow, -1.5, fill=accent),
-                box(x - grow, y - grow, x + wide + grow, y + high + grow, stroke=accent, width=2.5),
+                box(-4, y - grow, -1.5, y + side + grow, fill=accent),
+                box(x - grow, -4, x + side + grow, -1.5, fill=accent),
+                box(x - grow, y - grow, x + side + grow, y + side + grow, stroke=accent, width=2.5),
             )
         )
 
@@ -264,7 +253,7 @@ class Map:
         """One row per cell, row by row: where it is, what it says, what is drawn on it."""
         row, column = (index.ravel() for index in np.indices(self.states.shape))
         size, colors = self.size, self.style.colors
-        drawn = [kind.drawn(size.cell, colors, size.row / size.cell) for kind in self.kinds]
+        drawn = [kind.drawn(size.cell, colors) for kind in self.kinds]
         path, stroke, width = (_pick([sign[part] for sign in drawn], self.states.ravel()) for part in range(3))
         table = {
             "query_band": _pick(self.bands[0], row),
@@ -344,22 +333,13 @@ def _form(layers: list[alt.Chart], size: Size, colors: Theme) -> Form:
 def size_within(
     rows: Groups, columns: Groups, style: Style, beside: Callable[[Size], Frame] = lambda size: Frame()
 ) -> Size:
-    """How large a map is drawn: in the room that the style gives it beside its labels and what is at its rows' ends."""
+    """How large a map is drawn: in the width of the style, with its labels and what is at its rows' ends."""
     size = size_of(len(rows), len(columns), style.side)
-    if style.room is None:
+    if style.width is None:
         return size
     after = ends.after(beside(size), size) - size.width - ends.GAP
-    bands, is_narrow = axes.bands(columns.tokens), style.on_screen and size.form == "rectangles"
-    fitted = replace(size, tall=THINNEST) if is_narrow else size
-    pixels = style.room + axes.edges(axes.bands(rows.tokens), bands, fitted).left - EDGE
-    if not is_narrow:
-        return within(size, pixels - after, always=not style.on_screen)
-    leans = math.cos(math.radians(axes.LEANING))  # a label may reach the end of the room, and no further
-    most = [(pixels - text_width(band[5:]) * leans) / (i + 0.5) for i, band in enumerate(bands)]
-    cell = min(size.cell, (pixels - after) / max(1, len(bands)), *most)
-    if len(bands) > FITS + SPECIAL and cell < NARROWEST:
-        return size
-    return replace(fitted, cell=max(LEAST, cell), tall=max(THINNEST, cell))
+    left = axes.edges(axes.bands(rows.tokens), axes.bands(columns.tokens), size).left
+    return within(size, style.width + left - EDGE - after)
 
 
 def pooled(states: np.ndarray, tile: int) -> np.ndarray:

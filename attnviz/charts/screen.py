@@ -70,7 +70,7 @@ def screen(drawing: Readable) -> tuple[dict, Table]:
     """
     style = drawing.style
     tile = 1 if drawing.offsets is None else drawing.size.tile
-    hint = HINT.format(", drag to zoom in" if style.zooms and style.room is None else "")
+    hint = HINT.format(", drag to zoom in" if style.zooms else "")
     return _spec(drawing.size, tuple(drawing.numbers), tile, style.zooms, hint, style.colors), table(drawing)
 
 

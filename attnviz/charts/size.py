@@ -20,7 +20,7 @@ THINNEST = 13
 """Pixels a token label needs along its axis; where cells are smaller, some labels are left out."""
 
 FITS, NARROWEST = 24, 11
-"""Columns of a map that is made to fit a phone at most, and pixels of its cells at least."""
+"""Columns of a map whose cells stay rectangles where it has less width, and pixels of a cell of it at least."""
 
 SEEN = 2
 """Pixels of a cell of an image that has little room at least."""
@@ -39,7 +39,6 @@ class Size:
         rows, columns: squares drawn.
         tile: cells per side of a square; 1 unless the form is "tiles".
         every: each how many-th token is labeled.
-        tall: pixels of its height, where it is made narrow; None for those of its width.
     """
 
     form: Literal["rectangles", "pixels", "tiles"]
@@ -48,12 +47,6 @@ class Size:
     columns: int
     tile: int = 1
     every: int = 1
-    tall: float | None = None
-
-    @property
-    def row(self) -> float:
-        """Pixels from a row to the next."""
-        return self.tall or self.cell
 
     @property
     def width(self) -> float:
@@ -61,14 +54,14 @@ class Size:
 
     @property
     def height(self) -> float:
-        return self.row * self.rows
+        return self.cell * self.rows
 
 
-def within(size: Size, pixels: float, *, always: bool = False) -> Size:
-    """The same with smaller cells, so that a map is not wider than so many pixels: one of few columns, or always."""
+def within(size: Size, pixels: float) -> Size:
+    """The same with smaller cells, so that a map is not wider than so many pixels, if they suffice for its columns."""
     if size.columns > FITS:
         cell = pixels / size.columns
-        if not always or cell >= size.cell:
+        if cell >= size.cell:
             return size
         every = next((n for n in STRIDES if n * cell >= NARROWEST), 2 * STRIDES[-1])
         return replace(size, form="tiles" if size.tile > 1 else "pixels", cell=cell, every=every)

@@ -50,12 +50,12 @@ class State:
     rules: tuple[tuple[int, str], ...] = ()
     legend: str | None = None
 
-    def drawn(self, side: float, colors: Theme, tall: float = 1.0) -> Sign:
-        """What is drawn on a cell of a width, so many times as high as wide."""
+    def drawn(self, side: float, colors: Theme) -> Sign:
+        """What is drawn on a cell of so many pixels."""
         if not self.sign:
             return None, None, None
         if self.sign == "hatch":
-            return "".join(hatch.shape(sign, side, tall) for sign in self.signs), colors.hatch, 1.0
+            return "".join(hatch.shape(sign, side) for sign in self.signs), colors.hatch, 1.0
         widths = {
             ("dot", "open"): hatch.DOT_STROKE * side,
             ("ring", "open"): 1.5,

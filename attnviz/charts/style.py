@@ -17,13 +17,12 @@ class Style:
         domain: what the color of a weight says, one of `charts.domain.DOMAINS`.
         row_sums: whether each row's sum is written at its end, and those that are not 1 are marked.
         side: how wide a map may be, in pixels; None for as wide as is good.
-        room: pixels that a map of up to `size.FITS` columns may take with all that stands around it, as a phone has
-            them; None for as many as it needs.
+        width: pixels that the picture may take with all that stands around it; None for as many as it needs.
         zooms: whether a drag over a large map on a page asks to see a part of it.
         window: first and last query, first and last key of the part of a map that is seen elsewhere: it is framed.
         aside: whether the legend of a map stands right of it, as on a slide.
-        paired: whether map and thumbnails stand beside each other on a page, with words at their right: on a large
-            screen the legend of the map stands right of its title.
+        paired: whether map and thumbnails stand beside each other on a page, with words at their right: the legend of
+            the map then stands right of its title.
         explained: whether the legend of the picture beside it holds for it, too: for the colors of thumbnails with one
             scale, for the strokes of a map.
         on_screen: whether the picture stands on a page, which says itself what was changed.
@@ -36,7 +35,7 @@ class Style:
     domain: str = "adapts"
     row_sums: bool = False
     side: int | None = None
-    room: int | None = None
+    width: int | None = None
     zooms: bool = False
     window: tuple[int, int, int, int] | None = None
     aside: bool = False
@@ -45,14 +44,9 @@ class Style:
     on_screen: bool = False
 
     @property
-    def is_large(self) -> bool:
-        """Whether it stands on a screen that is no phone's."""
-        return self.on_screen and self.room is None
-
-    @property
     def is_paired(self) -> bool:
-        """Whether it stands there beside its map, or beside its thumbnails."""
-        return self.paired and self.is_large
+        """Whether it stands on a page beside its map, or beside its thumbnails."""
+        return self.paired and self.on_screen
 
     @property
     def colors(self) -> Theme:

@@ -42,8 +42,8 @@ class Preset:
         return self.points / TEXT_SIZE
 
     @property
-    def room(self) -> int:
-        """Pixels of the screen that the width is within the padding."""
+    def width(self) -> int:
+        """Pixels of the screen between the paddings."""
         return int(self.inches[0] * POINTS_PER_INCH / self.scale) - 2 * self.padding
 
     @property
@@ -73,11 +73,11 @@ def preset(name: str | None) -> Preset | None:
 
 
 def styled(figure: Any, chosen: Preset | None) -> Any:
-    """A figure drawn in the room of a preset; a bare chart stays as it is."""
+    """A figure as wide as a preset lets it be; a bare chart stays as it is."""
     if chosen is None or not hasattr(figure, "style"):
         return figure
     wide = {} if chosen.side is None else {"side": chosen.side, "aside": True}
-    style = replace(figure.style, room=chosen.room, dark=figure.style.dark and not chosen.light, **wide)
+    style = replace(figure.style, width=chosen.width, dark=figure.style.dark and not chosen.light, **wide)
     return replace(figure, style=style)
 
 

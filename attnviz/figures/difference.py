@@ -1,10 +1,7 @@
-"""Two maps and what the first has more than the second: three maps on one grid, and how far each row differs.
-
-They stand in a row; on a phone A and B stand small above their difference.
-"""
+"""Two maps and what the first has more than the second: three maps in a row, and how far each row differs."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Unpack
 
@@ -15,7 +12,7 @@ from attnviz.charts import axes, frame, hatch, panels, pixels
 from attnviz.charts.domain import CROWDED, FAINT, NOT_A_NUMBER, Domain
 from attnviz.charts.frame import SWATCH, Entry, Frame, Ramp, box, text_width
 from attnviz.charts.panels import Panel, Panels
-from attnviz.charts.size import STRIDES, THINNEST, Size, size_beside, within
+from attnviz.charts.size import Size, size_beside
 from attnviz.charts.style import Style
 from attnviz.charts.theme import LINE, TITLE_CHARACTER, WORD_CHARACTER, Theme
 from attnviz.core.amounts import decimals, digits
@@ -29,9 +26,6 @@ from attnviz.words import all_heads
 GAP, BAR, NUMBER = 34, 90, 40
 """Pixels between two maps, of the bar of a row that moved as far as can be, and of its number."""
 
-SHORT_BAR, BELOW = 40, 72
-"""Pixels of such a bar on a phone, and under a map there for its legend."""
-
 WIDE = 250
 """Pixels of a map under which its signs can be explained."""
 
@@ -43,9 +37,6 @@ THIN = 5
 
 NUMBER_ROOM = 84
 """Pixels for the number of a cell behind the name of its map."""
-
-MARGIN = 12
-"""Pixels of a screen beside a picture."""
 
 LEAST = 0.05
 """The differences of largest size are at the end of the scale, but if they are smaller than this."""
@@ -64,8 +55,8 @@ MORE = "higher in B", "higher in A"
 AXES = "query ↓", "key →"
 """Left of the labels of the columns: what rows and columns are."""
 
-PER_ROW = "difference per row", "per row"
-"""What stands over the bars, on a wide screen and on a phone."""
+PER_ROW = "difference per row"
+"""Title of the bars."""
 
 MEASURE = (
     "difference per row: total variation, half the sum of the sizes of its differences, from 0 (alike) to 1 (apart)"
@@ -150,15 +141,13 @@ def drawing_of(found: Beside, style: Style) -> Panels:
     chosen = found.most_cell if style.selected is None and style.on_screen else style.selected
     rest = (-1, -1) if chosen is None else tuple(place // size.tile for place in chosen)
     plan = _Plan(found, size, colors, rest)
-    if style.on_screen and style.room:
-        plan = plan.stacked(style.room)
     maps = [plan.panel(end) for end in range(3)]
-    last, size = maps[-1], plan.size
-    around = plan.bars().moved(last.x + size.width + 14, last.y) + plan.legends(maps)
+    last = maps[-1]
+    around = plan.bars().moved(last.x + size.width + 14, 0.0) + plan.legends(maps)
     for end, panel in enumerate(maps):
-        around += plan.around(end).moved(panel.x, panel.y)
-    entries = SWATCH + 12 if size.width < WIDE and plan.entries() and not plan.room else 0
-    readout = (plan.left, last.y + size.height + 2 * LINE + 50 + entries)
+        around += plan.around(end).moved(panel.x, 0.0)
+    entries = SWATCH + 12 if size.width < WIDE and plan.entries() else 0
+    readout = (plan.left, size.height + 2 * LINE + 50 + entries)
     if not style.on_screen:
         wide = {"left": plan.left, "width": last.x + size.width + BAR + NUMBER - plan.left, "colors": colors}
         around += frame.heading(title_of(found), lines_of(found, size), top=-plan.above - 8, **wide)
@@ -271,19 +260,12 @@ class _Plan:
 
     Attributes:
         chosen: the row and the column whose labels are never left out; -1 for none.
-        room: pixels across where A and B stand above their difference; 0 where they stand in a row.
     """
 
     found: Beside
     size: Size
     colors: Theme
     chosen: tuple[int, int]
-    room: int = 0
-
-    def stacked(self, room: int) -> "_Plan":
-        """A and B small above their difference, with smaller cells if need be."""
-        plan = replace(self, room=room)
-        return replace(plan, size=within(self.size, room + plan.left - 24 - plan.bar - NUMBER))
 
     @property
     def names(self) -> tuple[list[str], list[str]]:
@@ -293,11 +275,8 @@ class _Plan:
     @cached_property
     def titles(self) -> tuple[str, ...]:
         """The names over the maps, as long as leaves room for the number of a cell."""
-        wide = (self.room or max(self.size.width, NARROWEST) + GAP) - NUMBER_ROOM
-        most = [
-            int((self.half - self.title_at(end) if self.is_small(end) else wide) / TITLE_CHARACTER) for end in range(3)
-        ]
-        return tuple(self._title(end, name, most[end]) for end, name in enumerate(names_of(self.found)))
+        longest = int((max(self.size.width, NARROWEST) + GAP - NUMBER_ROOM) / TITLE_CHARACTER)
+        return tuple(self._title(end, name, longest) for end, name in enumerate(names_of(self.found)))
 
     def _title(self, end: int, name: str, longest: int) -> str:
         """A name that has room: a head's short one, or the beginning of another."""
@@ -318,9 +297,9 @@ class _Plan:
         """What rows or columns are called beside A, B or their difference, and whether that stands back."""
         return [_label(*part, end) for part in self._places(axis)]
 
-    def labeled(self, axis: int, end: int) -> list[int]:
+    def labeled(self, axis: int) -> list[int]:
         """The rows or columns that have room for their labels; the chosen one has that of those it would touch."""
-        size, at = self.sizes[end], self.chosen[axis]
+        size, at = self.size, self.chosen[axis]
         count = size.columns if axis else size.rows
         every = [i for i in range(0, count, size.every) if at < 0 or abs(i - at) >= size.every]
         return every if at < 0 else [*every, at]
@@ -331,78 +310,33 @@ class _Plan:
 
     @property
     def left(self) -> float:
-        return -self._left(2 if self.room else 0) - 8
-
-    @property
-    def bar(self) -> int:
-        """Pixels of the bar of a row that moved as far as can be."""
-        return SHORT_BAR if self.room else BAR
+        return -self._left(0) - 8
 
     @property
     def above(self) -> float:
         """Pixels over the maps for the labels of the columns and a caption."""
-        ends = (2,) if self.room else range(3)
-        names = (self.labels(1, end)[i][0] for end in ends for i in self.labeled(1, end))
+        names = (self.labels(1, end)[i][0] for end in range(3) for i in self.labeled(1))
         return max([2 * LINE, *map(text_width, names)]) + axes.PADDING + LINE + 14
 
-    @cached_property
-    def sizes(self) -> tuple[Size, Size, Size]:
-        """Of each map; on a phone A and B share the width."""
-        if not self.room:
-            return self.size, self.size, self.size
-        cell = min(self.size.cell, self.half / self.size.columns)
-        every = next((n for n in STRIDES if n * cell >= THINNEST), 2 * STRIDES[-1])
-        half = replace(self.size, cell=cell, every=every)
-        return half, half, self.size
-
-    @property
-    def half(self) -> float:
-        """Pixels for each of A and B on a phone, beside the labels of their rows."""
-        return (self.room - MARGIN - GAP / 2 - self._left(0) - self._left_of_b) / 2
-
-    @property
-    def _left_of_b(self) -> float:
-        """Pixels left of B for the labels of its rows, which are those of A where the tokens are the same."""
-        return 0.0 if self.found.queries.same else self._left(1)
-
-    @property
-    def small_above(self) -> float:
-        """Pixels over A and B on a phone for the name, the number of a cell, and the labels of the columns."""
-        names = (text for end in range(2) for text, _ in self.labels(1, end))
-        return 2 * LINE + axes.PADDING + max([2 * LINE, *map(text_width, names)])
-
-    def is_small(self, end: int) -> bool:
-        """Whether a map is A or B on a phone."""
-        return bool(self.room) and end < 2
-
-    def at(self, end: int) -> tuple[float, float]:
-        """Where a map begins; in a row, rows of the same tokens are labeled at the first alone."""
-        if self.room:
-            small = self.left + self._left(0) + end * (self.half + GAP / 2 + self._left_of_b), 0.0
-            return small if end < 2 else (0.0, self.below_small + self.above)
+    def x(self, end: int) -> float:
+        """Where a map begins; rows of the same tokens are labeled at the first alone."""
         left = 0.0 if self.found.queries.same else sum(self._left(i) for i in range(1, end + 1))
-        return end * (max(self.size.width, NARROWEST) + GAP) + left, 0.0
+        return end * (max(self.size.width, NARROWEST) + GAP) + left
 
     def panel(self, end: int) -> ComparedPanel:
-        (values, states), (x, y) = self.tiled[end], self.at(end)
-        size, title = self.sizes[end], x + self.title_at(end) + text_width(self.titles[end], TITLE_CHARACTER)
-        number = (
-            (x + self.title_at(end), y - self.small_above + 1.5 * LINE)
-            if self.is_small(end)
-            else (title + 12, y - self.above + LINE / 2)
-        )
+        (values, states), x, size = self.tiled[end], self.x(end), self.size
         return ComparedPanel(
             ("query", "key"),
-            range(self.size.rows),
-            range(self.size.columns),
+            range(size.rows),
+            range(size.columns),
             values,
             x,
-            y,
+            0.0,
             size.width,
             size.height,
             self.differing.top if end == 2 else self.scale.top,
             signed=end == 2,
-            beside=number,
+            beside=(x + text_width(self.titles[end], TITLE_CHARACTER) + 12, -self.above + LINE / 2),
             states=states,
             ends=MORE if end == 2 else ("", ""),
             places=self.places,
@@ -437,30 +371,24 @@ class _Plan:
         crowded = max(len(self.found.rows), len(self.found.columns)) > CROWDED
         return Domain("adapts", largest) if 0 < largest < (1 if crowded else FAINT) else Domain()
 
-    def title_at(self, end: int) -> float:
-        """Pixels from a map to its name."""
-        return -(self._left(0), self._left_of_b, -self.left)[end] if self.room else 0.0
-
     def around(self, end: int) -> Frame:
         """The name of a map, the labels of its rows and columns, and a line around it."""
-        size, colors = self.sizes[end], (self.colors.text, self.colors.quiet)
+        size, colors = self.size, (self.colors.text, self.colors.quiet)
         outline = box(0, 0, size.width, size.height, stroke=self.colors.line)
-        above = self.small_above if self.is_small(end) else self.above
-        labeled = (self.room and end == 2) or not (end and self.found.queries.same)
+        labeled = not (end and self.found.queries.same)
         rows, columns = self.labels(0, end), self.labels(1, end)
         at = -axes.PADDING
         return Frame(
-            titles=(frame.words(self.title_at(end), -above + LINE / 2, self.titles[end], self.colors.text),),
+            titles=(frame.words(0.0, -self.above + LINE / 2, self.titles[end], self.colors.text),),
             rows=tuple(
                 frame.words(at, at - (i + 0.5) * LINE, name, colors[1]) for i, name in enumerate(AXES) if labeled
             )
             + tuple(
                 frame.words(at, (i + 0.5) * size.cell, rows[i][0], colors[rows[i][1]])
-                for i in (self.labeled(0, end) if labeled else ())
+                for i in (self.labeled(0) if labeled else ())
             ),
             columns=tuple(
-                frame.words((i + 0.5) * size.cell, at, columns[i][0], colors[columns[i][1]])
-                for i in self.labeled(1, end)
+                frame.words((i + 0.5) * size.cell, at, columns[i][0], colors[columns[i][1]]) for i in self.labeled(1)
             ),
             boxes=(outline,),
         )
@@ -470,10 +398,10 @@ class _Plan:
         size, colors = self.size, self.colors
         moved = tiles(self.found.variation[:, None], size.tile)[:, 0]
         boxes = [box(-0.5, 0, 0.5, size.height, fill=colors.line, width=0)]
-        said = [frame.words(0, -axes.PADDING - LINE / 2, PER_ROW[bool(self.room)], colors.quiet)]
+        said = [frame.words(0, -axes.PADDING - LINE / 2, PER_ROW, colors.quiet)]
         half = size.cell / 2 if size.cell < THIN else max(0.5, min(6.0, size.cell / 2 - 2))
         for i, value in enumerate(moved.tolist()):
-            y, end = (i + 0.5) * size.cell, 0 if np.isnan(value) else value * self.bar
+            y, end = (i + 0.5) * size.cell, 0 if np.isnan(value) else value * BAR
             if not np.isnan(value):
                 boxes.append(box(0, y - half, end, y + half, fill=colors.ramp[5], width=0))
             if size.cell >= 13:
@@ -492,8 +420,8 @@ class _Plan:
         drawn = self.legend_of_weights(maps[1].x, maps[2].x)
         if not panels.limit_of(maps[2].values):
             return drawn  # nothing differs, and no color says how much
-        inward = 0.0 if self.room else text_width(ends[0][1], WORD_CHARACTER) / 2  # not under the map before
-        return drawn + frame.legend([], signed, top=top, **wide).moved(maps[2].x + inward, maps[2].y)
+        inward = text_width(ends[0][1], WORD_CHARACTER) / 2  # not under the map before
+        return drawn + frame.legend([], signed, top=top, **wide).moved(maps[2].x + inward)
 
     def legend_of_weights(self, second: float, third: float) -> Frame:
         """What the colors and the signs of A and B mean.
@@ -501,23 +429,13 @@ class _Plan:
         Args:
             second, third: where B and the difference begin.
         """
-        size, colors, entries = self.sizes[0], self.colors, self.entries()
-        top, first = size.height + 14, self.left if self.room else 0.0
-        wide = self.half - GAP / 2 if self.room else third - second - GAP
-        said = max((text_width(entry.text, WORD_CHARACTER) for entry in entries), default=0.0)
-        if SWATCH + 8 + said <= wide if self.room else size.width >= WIDE:  # the ramp is a little wider than A
-            x, y = second + (GAP / 2 if self.room else 0.0), top + 4
+        size, colors, top = self.size, self.colors, self.size.height + 14
+        if size.width >= WIDE:  # the ramp is a little wider than A
+            x, y, wide = second, top + 4, third - second - GAP
         else:
-            x, y, wide = first, top + 2 * LINE + 34, (self.room - MARGIN if self.room else third) - GAP
-        room = {"width": wide, "narrowest": 0 if self.room else frame.NARROWEST}
-        signs = frame.legend(entries, None, top=y, colors=colors, **room).moved(x)
-        ramp = frame.legend([], self.scale.ramp(colors), top=top, width=size.width, colors=colors)
-        return ramp.moved(first) + signs
-
-    @property
-    def below_small(self) -> float:
-        """Where A and B and their legend end, on a phone."""
-        return max(self.sizes[0].height + BELOW, frame.bottom(self.legend_of_weights(0.0, 0.0)) + LINE)
+            x, y, wide = 0.0, top + 2 * LINE + 34, third - GAP
+        signs = frame.legend(self.entries(), None, top=y, width=wide, colors=colors).moved(x)
+        return frame.legend([], self.scale.ramp(colors), top=top, width=size.width, colors=colors) + signs
 
     def entries(self) -> list[Entry]:
         colors, maps = self.colors, self.tiled[:2]

@@ -16,9 +16,8 @@ from attnviz.figures.figure import Drawn, Figure, number_arrays, see, stem, subt
 from attnviz.figures.head import called
 from attnviz.metrics.measures import NEAR
 
-LENGTH, PHONE_LENGTH = 150, 100
-"""Pixels of the bar of the largest share, and on a phone."""
-
+LENGTH = 150
+"""Pixels of the bar of the largest share."""
 
 TITLE = "Attention by distance"
 
@@ -57,8 +56,7 @@ def drawing_of(curve: pd.DataFrame, title: str, lines: list[str], style: Style) 
         bars.Column(kept["share"].tolist(), name="share of attention", longest=largest or 1.0),
         bars.Column(texts=[digits(mean) for mean in kept["mean"]], name="mean weight"),
     ]
-    length = PHONE_LENGTH if style.room and style.on_screen else LENGTH
-    return bars.picture([_bin(row) for row in kept.itertuples()], columns, title, lines, style.colors, length=length)
+    return bars.picture([_bin(row) for row in kept.itertuples()], columns, title, lines, style.colors, length=LENGTH)
 
 
 def _bin(row) -> str:

@@ -35,7 +35,7 @@ class Drawn(TypedDict, total=False):
     domain: str
     row_sums: bool
     side: int | None
-    room: int | None
+    width: int | None
     zooms: bool
     window: tuple[int, int, int, int] | None
     paired: bool

@@ -11,7 +11,7 @@ from attnviz.charts.axes import bands, edges
 from attnviz.charts.domain import MAY_ATTEND, MINUS_INFINITY, NOT_A_NUMBER, POLICIES, Domain, colored, domain_of
 from attnviz.charts.frame import Frame
 from attnviz.charts.maps import Map, size_within
-from attnviz.charts.size import NARROWEST, Size, size_of
+from attnviz.charts.size import Size, size_of
 from attnviz.charts.state import State, blocked_by
 from attnviz.charts.style import Style
 from attnviz.core.display import in_title
@@ -87,9 +87,6 @@ def drawing_of(seen: Seen, head: int | str, style: Style, changed: frozenset[int
     """The weights of a head as a map; `changed` are the rows whose predicted words are marked."""
     at_ends = partial(_at_ends, seen, head, style, changed)
     size = size_within(seen.queries, seen.keys, style, at_ends)
-    if size.tall and size.cell < NARROWEST:  # on a phone a readout says what a row predicts
-        at_ends = partial(at_ends, said=False)
-        size = size_within(seen.queries, seen.keys, style, at_ends)
     found = seen.cells([head], size.tile)[0]
     scale = domain_of(style.domain, seen, found)
     explained = style.explained and style.on_screen
@@ -174,12 +171,10 @@ def _state(case: int, rule: State | None, policy: str, legend: str | None) -> St
     return State(says, ground, "hatch", rule.rules, legend=legend)
 
 
-def _at_ends(
-    seen: Seen, head: int | str, style: Style, changed: frozenset[int], size: Size, *, said: bool = True
-) -> Frame:
+def _at_ends(seen: Seen, head: int | str, style: Style, changed: frozenset[int], size: Size) -> Frame:
     """What rows predict, if they do; their sums, if asked for; which have no key left, and what they got instead."""
     beside, colors = Frame(), style.colors
-    if said and seen.predicted is not None:
+    if seen.predicted is not None:
         chosen = None if style.selected is None else seen.queries.at(style.selected[0])
         beside += ends.predictions(seen.predicted, size, colors, chosen, changed)
     if style.row_sums:

@@ -23,8 +23,8 @@ from attnviz.views import Seen
 WIDTH, PAIRED = 336, 296
 """Pixels of the whole mosaic, so that it fits a phone; and beside a map, so that there is room right of that, too."""
 
-WIDEST, TALLEST, SMALL = 150, 212, 100
-"""Pixels of a thumbnail at most where there are one or two, under each other beside a map, and on a phone."""
+WIDEST, TALLEST = 150, 212
+"""Pixels of a thumbnail at most where there are one or two, and under each other beside a map."""
 
 GAP, LABEL = 14, 20
 
@@ -72,11 +72,10 @@ def _notes(seen: Seen, side: int, height: int) -> list[str]:
 
 def placed(seen: Seen, style: Style) -> tuple[int, int, list[tuple[int, int]]]:
     """Width and height of a thumbnail, and where the left upper corner of each stands; in pixels."""
-    count, narrow = seen.step.num_heads, style.room is not None and style.on_screen
-    columns = min(count, 4) if narrow else columns_of(count, paired=style.is_paired)
+    count = seen.step.num_heads
+    columns = columns_of(count, paired=style.is_paired)
     side = (_width(style) - GAP * (columns - 1)) // columns
-    most = SMALL if narrow else TALLEST if style.is_paired else WIDEST
-    side = min(side, most) if narrow or count <= 2 else side
+    side = min(side, TALLEST if style.is_paired else WIDEST) if count <= 2 else side
     height = round(side * max(0.25, min(2.0, len(seen.queries) / max(1, len(seen.keys)))))
     step = height + LABEL + GAP
     return side, height, [(i % columns * (side + GAP), i // columns * step + LABEL) for i in range(count)]

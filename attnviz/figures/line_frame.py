@@ -7,7 +7,7 @@ import numpy as np
 from attnviz.charts import frame, hatch
 from attnviz.charts.axes import KEY, PADDING, QUERY
 from attnviz.charts.domain import colored
-from attnviz.charts.frame import NARROWEST, Frame, box, sign, text_width, words
+from attnviz.charts.frame import Frame, box, sign, text_width, words
 from attnviz.charts.theme import LINE
 from attnviz.figures.line_plan import NUMBER, SAMPLES, Plan, shown_labels
 
@@ -21,22 +21,19 @@ def around(plan: Plan, title: str, said: Sequence[str]) -> Frame:
     Args:
         title, said: what stands over the picture, and the sentences under that.
     """
-    width = plan.room + plan.gap + PADDING + plan.width(1)
-    narrowest = plan.style.room - PADDING if plan.style.room and plan.style.on_screen else NARROWEST
+    width = plan.left + plan.gap + PADDING + plan.width(1)
     drawn = _labels(plan) + _ends(plan) + _written(plan) + _legend(plan)
     top = -LINE - 14
-    return drawn + frame.heading(
-        title, said, left=-plan.room, top=top, width=width, narrowest=narrowest, colors=plan.colors
-    )
+    return drawn + frame.heading(title, said, left=-plan.left, top=top, width=width, colors=plan.colors)
 
 
 def _labels(plan: Plan) -> Frame:
     cross = plan.drawn.seen.site.kind == "cross"
     names = [f"{QUERY}{' · decoder' * cross}", f"{KEY}{' · encoder' * cross}"]
     left, right = (_side(plan, side) for side in (0, 1))
-    room = plan.style.room
-    right_of = plan.gap if room is None else min(plan.gap, room - plan.room - text_width(names[1]) - PADDING)
-    titles = words(-plan.room, -12, names[0], plan.colors.quiet), words(right_of, -12, names[1], plan.colors.quiet)
+    width = plan.style.width
+    right_of = plan.gap if width is None else min(plan.gap, width - plan.left - text_width(names[1]) - PADDING)
+    titles = words(-plan.left, -12, names[0], plan.colors.quiet), words(right_of, -12, names[1], plan.colors.quiet)
     return Frame(rows=left, tokens=right, words=titles) + _ties(plan)
 
 
@@ -108,7 +105,7 @@ def _written(plan: Plan) -> Frame:
 def _legend(plan: Plan) -> Frame:
     y = plan.height + 40
     drawn = Frame(
-        words=(words(-plan.room, plan.height + 22, STRONGER if plan.led is None else UNLESS, plan.colors.quiet),),
+        words=(words(-plan.left, plan.height + 22, STRONGER if plan.led is None else UNLESS, plan.colors.quiet),),
         ticks=tuple(
             words(x + 16, y + 15, f"{weight:g}", plan.colors.text)
             for x, weight in zip(plan.sample_places(), SAMPLES, strict=True)

@@ -19,14 +19,14 @@ from attnviz.metrics import EMPTY
 from attnviz.views import Groups, Seen
 from attnviz.words import named
 
-GAP, NARROWEST, NUMBER = 230, 80, 44
-"""Pixels between the two columns of tokens, at least on a phone, and of the weights beside one of them."""
+GAP, NUMBER = 230, 44
+"""Pixels between the two columns of tokens, and of the weights beside one of them."""
 
 HIGHEST, LOWEST, HEIGHT = 38, 15, 360
 """Pixels of a token at most and at least, and of all of them where that allows it."""
 
 WIDE, LARGER = 380, 1.2
-"""Pixels between the columns on a screen that is no phone's, and the factor of a token's pixels there."""
+"""Pixels between the columns on a screen, and the factor of a token's pixels there."""
 
 DASHES = ((), (7, 3), (2, 3), (10, 3, 2, 3), (14, 5))
 """Pixels of strokes and gaps, for heads beyond the number of hues."""
@@ -91,7 +91,7 @@ class Plan:
 
     @property
     def cell(self) -> float:
-        larger = LARGER if self.style.is_large else 1
+        larger = LARGER if self.style.on_screen else 1
         return float(max(LOWEST, min(HIGHEST * larger, HEIGHT * larger // max(1, self.most))))
 
     @property
@@ -137,7 +137,7 @@ class Plan:
         return said | {int(i): policy for i in np.flatnonzero(empty)}
 
     @property
-    def room(self) -> float:
+    def left(self) -> float:
         """Pixels left of the lines."""
         label = shown_labels(self.sides[0])
         said = max((text_width(label[i]) + text_width(text) + 34 for i, text in self.empty.items()), default=0.0)
@@ -146,12 +146,8 @@ class Plan:
 
     @property
     def gap(self) -> float:
-        """Pixels between the two columns: fewer where a phone has no more beside tokens and weights."""
-        if self.style.room is None or not self.style.on_screen:
-            return WIDE if self.style.is_large else GAP
-        numbers = 0.0 if self.numbered == "key" else NUMBER  # kept free: a token that is picked builds nothing anew
-        left = self.style.room - self.room - 2 * PADDING - self.width(1) - numbers
-        return max(NARROWEST, min(GAP, left))
+        """Pixels between the two columns."""
+        return WIDE if self.style.on_screen else GAP
 
     @property
     def numbered(self) -> str:
@@ -213,14 +209,14 @@ class Plan:
 
     def sample_places(self) -> list[float]:
         """Where the lines of the legend begin."""
-        return [i * 44.0 - self.room for i in range(len(SAMPLES))]
+        return [i * 44.0 - self.left for i in range(len(SAMPLES))]
 
     def places(self) -> list[tuple[float, float]]:
         """Where the heads of a legend stand."""
         wide = max(text_width(style.name, WORD_CHARACTER) for style in self.styles) + 34 + 30
         columns = max(1, int((self.gap + 160) // wide))
         top = self.height + 84
-        return [(i % columns * wide - self.room, top + i // columns * 22) for i in range(len(self.styles))]
+        return [(i % columns * wide - self.left, top + i // columns * 22) for i in range(len(self.styles))]
 
     # What the pointer meets
 

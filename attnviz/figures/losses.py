@@ -21,7 +21,7 @@ def losses(models: chart.Models, guess: float, **drawn: Unpack[Drawn]) -> Figure
     said = (f"{name} from {points[0][1]:.2f} to {points[-1][1]:.2f}" for name, points in models)
 
     def draw(style: Style) -> Picture:
-        width = WIDTH if style.room is None else min(WIDTH, style.room - BESIDE)
+        width = WIDTH if style.width is None else min(WIDTH, style.width - BESIDE)
         return chart.losses(models, guess, style.colors, width=width, height=HEIGHT)
 
     return Figure(

@@ -1,7 +1,6 @@
 """One mask as a grid: who may attend to whom, and which rule says no."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Unpack
 
@@ -29,13 +28,10 @@ MOST_READ = 12
 MOST_WHOLE = 4096**2
 """Cells of a mask that are written one by one."""
 
-TOUCHED = 44
-"""Pixels of a cell that a finger hits."""
-
 COUNTED = "keys: how many each query has left"
 
 WIDE = 380
-"""Pixels that a title may take on a large screen; of longer rules only the number is said, as the legend names each."""
+"""Pixels that a title may take on a screen; of longer rules only the number is said, as the legend names each."""
 
 Tokens = Sequence[Token | str]
 
@@ -91,7 +87,7 @@ def mask(
 def title_of(mask: Mask, style: Style = Style()) -> str:
     """Which mask is drawn; one that blocks nothing is none. On a screen it takes one line."""
     title, rules = f"Mask: {'none' if isinstance(mask, Full) else mask}", _rules(mask)
-    short = style.on_screen and rules > 1 and text_width(title, TITLE_CHARACTER) > (style.room or WIDE) - EDGE
+    short = style.on_screen and rules > 1 and text_width(title, TITLE_CHARACTER) > WIDE - EDGE
     return f"Mask: {rules} rules" if short else title
 
 
@@ -123,12 +119,9 @@ def drawing_of(
     """The mask as a map, with what its rows predict and how many keys each has left."""
     at_ends = partial(_at_ends, seen, predicted, counted, style, named)
     size = size_within(seen.queries, seen.keys, style, at_ends)
-    if brush and style.room and size.form == "rectangles":
-        size = replace(size, cell=float(max(size.cell, TOUCHED)), tall=None)
     reasons, blocked = seen.blocked(size.tile)
     reading = (READS if named == ends.PREDICTS else ends.TARGETS) if predicted else ALONE
-    phone = style.on_screen and style.room is not None
-    above = [ALONE, COUNTED if counted else reading] if beside else [] if phone else [reading]
+    above = [ALONE, COUNTED if counted else reading] if beside else [reading]
     return Map(
         title=title_of(seen.mask, style),
         lines=[*above, seen.window, *seen.notes],
@@ -140,7 +133,7 @@ def drawing_of(
         style=style,
         predicted=seen.queries.last(predicted) if predicted is not None else (),
         ends=at_ends(size),
-        below=[*[reading] * phone, _example(seen, tokens, predicted, style.selected), *[COUNTED] * (counted > beside)],
+        below=[_example(seen, tokens, predicted, style.selected), *[COUNTED] * (counted > beside)],
         tiles="an open square has an open cell among its",
         brush=brush and style.on_screen,
     )
@@ -157,7 +150,7 @@ def _at_ends(
     if counted:
         beside += ends.counts(seen.left[seen.queries.starts].tolist(), beside, size, colors)
     empty = seen.queries.merge(seen.left == 0, 0, np.logical_and)
-    said = "" if counted else "no key" if style.room is not None and style.on_screen else "fully masked row"
+    said = "" if counted else "fully masked row"
     return beside + ends.empty_rows(empty, said, beside, size, colors)
 
 

@@ -25,7 +25,7 @@ LEAST = 0.01
 """A word that is less probable both before a change and after it has no bar."""
 
 LENGTH, SHORT, BESIDE = 190, 140, 220
-"""Pixels of the longest bar with one number at its right, and with two; and beside it where the room is known."""
+"""Pixels of the longest bar with one number at its right, and with two; and beside it where the width is given."""
 
 HOLLOW = "hollow bar: before the change"
 OTHERS = "others"
@@ -140,7 +140,7 @@ def probabilities(
     longest = np.nan_to_num([*values, *before]).max() if before else 1.0  # of two runs the longest bar is the largest
     column = bars.Column(values, texts, hollow_values=before, longest=longest or 1.0)
     names = [shown(next.word, axes.LONGEST_LABEL) for next in found]
-    length = max(SHORT if texts else LENGTH, ((style.room or 0) - BESIDE) * style.on_screen)
+    length = max(SHORT if texts else LENGTH, ((style.width or 0) - BESIDE) * style.on_screen)
     return bars.picture(names, [column], title, lines, style.colors, length=length, marks=marks)
 
 

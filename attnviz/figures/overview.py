@@ -19,7 +19,7 @@ from attnviz.figures.figure import Drawn, Figure, number_arrays, stem, subtitles
 from attnviz.metrics.heads import head_metrics
 
 WIDTH = 980
-"""Pixels of the whole mosaic at most, where thumbnails of `SMALLEST` allow that; on a phone it has fewer."""
+"""Pixels of the whole mosaic at most, where thumbnails of `SMALLEST` allow that."""
 
 FULL, FLAT = 1360, 320
 """Pixels of a mosaic across a whole screen, and how high it is at most, so that there is room for words under it."""
@@ -30,11 +30,8 @@ HIGH = 480
 LARGE, LARGEST, BANDED, SMALLEST, GAP = 190, 96, 72, 26, 10
 """Pixels: sides of a thumbnail of few heads, of many, of kinds beside each other and of very many, and between two."""
 
-FINGER = 44
-"""Pixels from a thumbnail to the next one on a phone where they are too many to be seen at once."""
-
 FEW, ORDERED = 4, 170
-"""Heads that are large on every screen, and pixels of their sides at most where they have names and captions."""
+"""Heads that are large, and pixels of their sides where they have names and captions."""
 
 ACROSS = 8
 """Heads in a row of those that are ordered: what is said of them stands beside them."""
@@ -42,9 +39,6 @@ ACROSS = 8
 NAMED = "named by layer.head"
 """Where names are short."""
 CAPTIONS = "number: {by}"
-
-AROUND = 12
-"""Pixels of a phone beside all thumbnails."""
 
 LEFT, LABEL, KIND, APART = 64, 18, 26, 15
 """Pixels: left of a row of heads for its layer, above a thumbnail for its name, above the layers of a kind, and
@@ -95,9 +89,8 @@ def drawing_of(
     record: Record, order: tuple[Head, ...] | None, captions: tuple[str, ...], sentence: int, style: Style, by: str = ""
 ) -> Picture:
     """The thumbnails, by layer or in the given order."""
-    full = FULL if style.is_large and order is None and is_flat(record) else WIDTH
-    width = style.room - AROUND if style.room and style.on_screen else full
-    plan = _by_layer(record, width, style.colors) if order is None else _in_order(order, captions, width, style.colors)
+    width = FULL if style.on_screen and order is None and is_flat(record) else WIDTH
+    plan = _by_layer(record, width, style.colors) if order is None else _in_order(order, captions, style.colors)
     sites = dict.fromkeys(one.site for one in plan.thumbnails)
     seen = {site: views.see(record, site, sentence=sentence) for site in sites}
     lines = [*subtitles(record, style, sentence), *next(iter(seen.values())).notes] if seen else []
@@ -145,7 +138,7 @@ def _by_layer(record: Record, width: int, colors: Theme) -> Mosaic:
             places += [_thumbnail(step.site, head, x + head * (side + GAP), down) for head in range(step.num_heads)]
             y = max(y, down + side + GAP)
         right, left = max(right, left + wide), left + wide + APART
-    return Mosaic(places, Frame(words=tuple(said)), side, side, right, y, min(width, frame.NARROWEST))
+    return Mosaic(places, Frame(words=tuple(said)), side, side, right, y)
 
 
 def _side(record: Record, most: int, width: int) -> int:
@@ -159,14 +152,14 @@ def _side(record: Record, most: int, width: int) -> int:
     banded = int(((width - APART * (kinds - 1)) / kinds - LEFT + GAP) / max(1, most)) - GAP
     largest = banded if kinds > 1 and BANDED <= banded < largest else largest
     fits = int((width - LEFT + GAP) / max(1, most)) - GAP
-    return FINGER - GAP if fits < SMALLEST and width < WIDTH else max(SMALLEST, min(largest, fits))
+    return max(SMALLEST, min(largest, fits))
 
 
-def _in_order(order: tuple[Head, ...], captions: tuple[str, ...], width: int, colors: Theme) -> Mosaic:
+def _in_order(order: tuple[Head, ...], captions: tuple[str, ...], colors: Theme) -> Mosaic:
     """Row after row, the name and the caption of each head above it."""
     few = len(order) <= FEW
-    columns = max(1, min(len(order), 2 if few else min(width // (LARGEST + GAP), ACROSS)))
-    side = min(ORDERED, (width + GAP) // 2 - GAP) if few else LARGEST
+    columns = max(1, min(len(order), 2 if few else ACROSS))
+    side = ORDERED if few else LARGEST
     step, above = side + GAP, LABEL + (LINE if captions else 0)
     places, said = [], []
     for i, (site, head) in enumerate(order):
@@ -176,6 +169,4 @@ def _in_order(order: tuple[Head, ...], captions: tuple[str, ...], width: int, co
             said.append(frame.words(x, y + LABEL + LINE / 2 - 3, captions[i], colors.text))
         places.append(_thumbnail(site, head, x, y + above))
     bottom = -(-len(order) // columns) * (step + above)
-    return Mosaic(
-        places, Frame(words=tuple(said)), side, side, columns * step - GAP, bottom, min(width, frame.NARROWEST)
-    )
+    return Mosaic(places, Frame(words=tuple(said)), side, side, columns * step - GAP, bottom)

@@ -118,11 +118,11 @@ class _Pictures:
         return max(LEAST, wide * factor), max(LEAST, high * factor)
 
     def drawn(self, title: str) -> Picture:
-        """Where the position stands on the picture, and beside it, or on a phone below it, where it looks."""
+        """Where the position stands on the picture, and beside it, or below it in a given width, where it looks."""
         (wide, high), chosen, shaded = self.size, *self.shade.ends
         record = self.shade.seen.record
         said = [*subtitles(record, self.style), *self.shade.seen.notes, *self.shade.notes]
-        width = {"width": self.style.room or 2 * wide + GAP, "narrowest": self.style.room or frame.NARROWEST}
+        width = {"width": self.style.width or 2 * wide + GAP, "narrowest": self.style.width or frame.NARROWEST}
         around = frame.heading(title, said, left=0, top=-14, colors=self.colors, **width)
         rows, pictures, x, y, bottom = [], [], 0.0, 0.0, 0.0
         alone = self.shade.one_text and not self.image  # nothing is to be seen without colors
@@ -130,10 +130,10 @@ class _Pictures:
             part, below, picture = self._end(end, x, y, is_shaded)
             rows, around, pictures = rows + part, around + below, pictures + picture
             bottom = max([bottom, *(row["y2"] for row in part)])
-            x, y = (x, bottom + LINE + 8) if self.style.room else (wide + GAP, y)
+            x, y = (x, bottom + LINE + 8) if self.style.width else (wide + GAP, y)
         around += self._legend(bottom + 12)
         data = {"cells of the picture": columns(COLUMNS, rows), "pictures": columns(("x", "y", "uri"), pictures)}
-        width = wide if self.style.room or alone else 2 * wide + GAP
+        width = wide if self.style.width or alone else 2 * wide + GAP
         return Picture(_form(self.colors, wide, high, width), data | frame.tables(around))
 
     def _end(self, part: Groups, x: float, y: float, shaded: bool) -> tuple[list[dict], Frame, list[dict]]:
@@ -195,7 +195,7 @@ class _Pictures:
         return Frame(boxes=tuple(boxes), tokens=tuple(tokens))
 
     def _legend(self, top: float) -> Frame:
-        width = self.size[0] if self.style.room else 2 * self.size[0] + GAP
+        width = self.size[0] if self.style.width else 2 * self.size[0] + GAP
         if not self.image:
             return frame.legend([], self.scale.ramp(self.colors), top=top, width=width, colors=self.colors)
         caption = f"The brighter a patch, the larger its {self.scale.caption.replace('colors end', 'the brightest is')}"

@@ -11,7 +11,7 @@ from attnviz.charts import axes, bars, frame, hatch, panels, pixels
 from attnviz.charts.frame import SWATCH, Entry, Frame, Ramp, box
 from attnviz.charts.panels import Panel, Panels
 from attnviz.charts.picture import Picture
-from attnviz.charts.size import size_beside, within
+from attnviz.charts.size import size_beside
 from attnviz.charts.style import Style
 from attnviz.charts.theme import Theme
 from attnviz.core.display import file_stem, in_title, shown
@@ -27,7 +27,7 @@ SHORT, LONG = 150, 480
 MAP = 440
 """Pixels of the side of the map, which has one row of bars beside it."""
 
-MOST_BARS, PADDING = 40, 30
+MOST_BARS = 40
 """Tokens drawn at most, those with the largest shares; the table holds all."""
 
 WHAT = "½ the attention of a layer (mean of its heads) and ½ the residual, multiplied through the layers"
@@ -109,27 +109,19 @@ def drawing_of(traced: Traced, style: Style) -> Panels:
     """Rows are positions after the layers, columns tokens; the color ends at the largest share."""
     colors, n = style.colors, len(traced.texts)
     size, every = size_beside(n, n, MAP), groups(traced.found.tokens)
-    bands, narrowest = axes.bands(every.tokens[:: size.tile]), frame.NARROWEST
-    if style.room and style.on_screen:
-        size, narrowest = within(size, style.room + axes.edges(bands, bands, size).left - PADDING), style.room
-    room, names = axes.edges(bands, bands, size, upright=True), axes.names(every, size.tile)
+    bands = axes.bands(every.tokens[:: size.tile])
+    edges, names = axes.edges(bands, bands, size, upright=True), axes.names(every, size.tile)
     values = tiles(traced.shares, size.tile)
     limit, side, below = panels.limit_of(values), range(size.rows), size.height + 14
     sides = (0.0, 0.0, size.width, size.height)
     blocked = values == 0
     read = (0.0, below + 66 + 26 * bool(blocked.any()))
     panel = Panel(("query", "key"), side, side, values, *sides, limit, signed=False, beside=read, blocked=blocked)
-    around = axes.drawn((f"Position after layer {traced.layer}", "Token"), bands, bands, size, room, colors)
+    around = axes.drawn((f"Position after layer {traced.layer}", "Token"), bands, bands, size, edges, colors)
     around += axes.ties(every, every, size, colors) + Frame(boxes=(box(*sides, stroke=colors.line),))
     no_path = [Entry("no path", hatch.shape(0, SWATCH), colors.hatch, 1.0, colors.blocked)] * bool(blocked.any())
     around += frame.legend(no_path, _ramp(limit, colors), top=below, width=size.width, colors=colors)
-    wide = {
-        "left": room.left,
-        "top": room.top - 8,
-        "width": size.width - room.left,
-        "colors": colors,
-        "narrowest": narrowest,
-    }
+    wide = {"left": edges.left, "top": edges.top - 8, "width": size.width - edges.left, "colors": colors}
     around += frame.heading(
         title_of(traced, on_screen=style.on_screen), [*lines_of(traced, style), *axes.notes_on(size)], **wide
     )
@@ -178,7 +170,7 @@ def row_picture(traced: Traced, numbers: dict[str, np.ndarray], title: str, styl
     said = [f"the {MOST_BARS} tokens with the largest shares of {len(shares)}"] if len(shares) > MOST_BARS else []
     if not style.on_screen or isinstance(traced.shares, Mapping):  # else the map beside it says that
         said += [*traced.left_out(), *subtitles(traced.record, style)]
-    length = LONG // len(columns) if style.on_screen and not style.room else SHORT
+    length = LONG // len(columns) if style.on_screen else SHORT
     return bars.picture([traced.called(i) for i in kept.tolist()], columns, title, said, style.colors, length=length)
 
 

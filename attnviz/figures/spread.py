@@ -46,7 +46,7 @@ def drawing_of(spreads: tuple[DotProducts, ...], chosen: int | None, style: Styl
         bars.Column([one.unscaled.largest for one in spreads], name="q·k as it is", hollow=True),
         bars.Column([one.scaled.largest for one in spreads], name="q·k / √dₖ"),
     )
-    length = LENGTH if style.room is None else min(LENGTH, style.room - BESIDE)
+    length = LENGTH if style.width is None else min(LENGTH, style.width - BESIDE)
     marks = {i: axes.CHOSEN for i, one in enumerate(spreads) if one.d_k == chosen}
     names, title = [f"dₖ = {one.d_k:,}" for one in spreads], "" if style.on_screen else TITLE
     return bars.picture(names, columns, title, LINES, style.colors, length=length, paired=True, marks=marks)

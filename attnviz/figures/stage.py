@@ -1,6 +1,5 @@
 """One stage of an attention call, large: each of its tables with tokens, numbers and shapes."""
 
-import math
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Unpack
@@ -24,7 +23,7 @@ from attnviz.walk import Matrix, Neurons, Part, Row, Stage
 from attnviz.walk.stages import in_letters, plural_of
 
 WIDE, HIGH, ALONE = 540, 380, 896
-"""Pixels of a table at most, where there is no need for more, and across the page; on a phone it has fewer."""
+"""Pixels of a table at most, where there is no need for more, and across the page."""
 
 WEIGHTS = 240
 """Pixels of a table of weights at most: it has no tokens, so that nothing is read along its rows."""
@@ -32,8 +31,8 @@ WEIGHTS = 240
 LARGEST, SMALLEST = 52, 6
 """Pixels of the side of a cell."""
 
-DIMENSION = (8.0, 4.0)
-"""Pixels of a dimension at least, and on a phone."""
+DIMENSION = 8.0
+"""Pixels of a dimension at least."""
 
 READABLE = (34, 16)
 """Pixels of a cell, across and down, that has room for its number."""
@@ -41,7 +40,7 @@ READABLE = (34, 16)
 MOST_COLUMNS = 64
 """Dimensions drawn at most, the first; the table of numbers holds all that are known."""
 
-GAP, COLUMN, COLUMN_GAP, PADDING = 30, 60, 28, 14
+GAP, COLUMN, COLUMN_GAP = 30, 60, 28
 LONGEST_LABEL = 12
 
 Tokens = tuple[tuple[Token, ...], tuple[Token, ...]]
@@ -92,13 +91,10 @@ def drawing_of(
     wide = ALONE if stage.key == "neurons" else WIDE
     plans = [_Plan(stage, matrix, labels, style.colors, wide) for matrix in _as_columns(matrices)]
     left = -max((plan.room for plan in plans), default=0.0) - 8
-    if style.room and style.on_screen:
-        plans = [replace(plan, wide=int(style.room + left - PADDING)) for plan in plans]
-    room = style.room + left - PADDING if style.room and style.on_screen else math.inf
     made, around, y = [], Frame(), 0.0
     for i, plan in enumerate(plans):
         beside = made[-1].x + made[-1].width + COLUMN_GAP if made else 0.0
-        if plan.is_column and made and beside + plan.cell[0] <= room:
+        if plan.is_column and made:
             plan, x, y, start = replace(plan, is_beside=True), beside, made[-1].y, 0.0
         else:
             x, y, start = 0.0, y + (plan.above if i else 0.0), left
@@ -200,9 +196,8 @@ class _Plan:
             side = max(side, 14.0) if columns <= 40 else max(side, 10.0)
             return side, min(side, 40.0)
         high = 22.0 if rows <= 12 else 16.0 if self.of_tokens[0] else max(1, min(SMALLEST, WEIGHTS // rows))
-        least = DIMENSION[self.wide < WIDE]
         most = float(COLUMN if self.is_column else 44)
-        return max(least, min(most, float(self.wide // max(1, columns)))), high
+        return max(DIMENSION, min(most, float(self.wide // max(1, columns)))), high
 
     @property
     def names(self) -> list[str]:
@@ -224,8 +219,8 @@ class _Plan:
 
     @property
     def is_read_below(self) -> bool:
-        """Whether the number that is read stands under the caption: of a cell, and where there is no room beside it."""
-        return all(self.of_tokens) or self.is_column or self.wide < WIDE
+        """Whether the number that is read stands under the caption, not beside it."""
+        return all(self.of_tokens) or self.is_column
 
     @property
     def caption(self) -> str:

@@ -30,14 +30,14 @@ from attnviz.metrics import BLOCKED, EMPTY
 from attnviz.views import Groups
 from attnviz.words import blocked_by, named
 
-WIDTH, WIDER, EDGE = 560, 620, 8
-"""Pixels in which the sentence is broken into lines, and on a screen that is no phone's."""
+WIDTH, WIDER = 560, 620
+"""Pixels in which the sentence is broken into lines, and on a screen."""
 
 SIZE, HIGH, LONGEST = 15, 26, 24
 """Pixels of type and of a token's ground, code points of a token."""
 
 LARGER, FEW = 1.4, 40
-"""Factor of these on a screen that is no phone's, and tokens for which it has room; it lists each of so many, too."""
+"""Factor of these on a screen, and tokens for which it has room; it lists each of so many, too."""
 
 BLANK = 5.0
 """Pixels between two words; pieces of a word stand close together."""
@@ -159,15 +159,13 @@ class _Strip:
 
     @property
     def wide(self) -> int:
-        """Pixels of a line: on a phone as many as there are."""
-        if self.style.room and self.style.on_screen:
-            return min(WIDTH, self.style.room - EDGE)
-        return WIDER if self.style.is_large else WIDTH
+        """Pixels of a line."""
+        return WIDER if self.style.on_screen else WIDTH
 
     @property
     def larger(self) -> float:
         """How many times as large the tokens are."""
-        return LARGER if self.style.is_large and max(map(len, self.shade.ends)) <= FEW else 1
+        return LARGER if self.style.on_screen and max(map(len, self.shade.ends)) <= FEW else 1
 
     def drawn(self, title: str, said: Sequence[str]) -> tuple[dict, Frame]:
         """The tokens as a table, and what stands around them."""
@@ -187,7 +185,7 @@ class _Strip:
         around += self._signs(second) + self._outlines(rows, len(rows) - len(second))
         legend = self._legend(y + 8)
         around += legend
-        if self.style.is_large and len(chosen) <= FEW:
+        if self.style.on_screen and len(chosen) <= FEW:
             listed, beside = self._listed(frame.bottom(legend) + LINE)
             rows, around = rows + listed, around + beside
         return columns(COLUMNS, rows), around

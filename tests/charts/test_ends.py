@@ -12,7 +12,6 @@ from pictures import (
     SITE,
     data,
     draw,
-    drawing,
     heads,
     heatmap,
     mask_grid,
@@ -168,16 +167,3 @@ def test_thumbnails_and_domains_take_maps_that_are_not_square():
         assert draw(heatmap(record, CROSS, "max", domain=domain).to_dict())[0].std() > 5
     boxes = data(heads(record, CROSS), "boxes")
     assert (boxes[0]["y2"] - boxes[0]["y"]) / (boxes[0]["x2"] - boxes[0]["x"]) == pytest.approx(2, rel=0.02)
-
-
-@pytest.mark.parametrize("count", [3, 12, 24, 26])
-def test_on_a_phone_a_map_is_no_wider_than_its_room_and_each_row_is_read(count):
-    """What rows predict gives way where it would leave no room for cells; a selected row is said in words."""
-    record = story_of([f"word{i}" for i in range(count)], *[{"sooner": 1.0}] * count)
-    made = drawing(figures.head(record, SITE, 0, room=358), on_screen=True)
-
-    leaning = made.size.width - made.size.cell / 2 + text_width(made.bands[1][-1][5:]) / 2
-    right = max([made.size.width, leaning, *(word["x"] + text_width(word["text"]) for word in made.frame.tokens)])
-    assert right - min(word["x"] for word in made.frame.words) <= 358
-    assert made.size.row >= 13
-    assert bool(made.frame.tokens) == (count < 20)

@@ -12,12 +12,10 @@ from PIL import Image
 from attnviz import figures
 from attnviz.charts.frame import text_width
 from attnviz.charts.picture import LOADED
-from attnviz.charts.style import Style
 from attnviz.charts.theme import LINE, TITLE_CHARACTER, WORD_CHARACTER
 from attnviz.core.edits import Edits
 from attnviz.core.masks import Subsequent, Window
-from attnviz.figures.figure import see
-from attnviz.figures.heads import WIDTH, columns_of, corners, placed
+from attnviz.figures.heads import WIDTH, columns_of, corners
 
 WORDS = ["The", "cat", "sat"]
 
@@ -119,18 +117,6 @@ def test_thumbnails_and_their_legend_have_the_domain_of_the_large_map():
         }
 
 
-def test_on_a_phone_up_to_four_heads_stand_in_one_row():
-    """Small enough to fit; the buttons of a page stand at their right upper corners there, too."""
-    record = record_of(["a", "b"], heads=4)
-    seen, style = see(record, SITE, room=358)
-    side, _, places = placed(seen, replace(style, on_screen=True))
-
-    assert len({y for _, y in places}) == 1
-    assert places[-1][0] + side <= 358
-    assert corners(record, SITE, room=358) == [(x + side, y) for x, y in places]
-    assert placed(seen, style) == placed(seen, Style())
-
-
 def test_buttons_stand_below_what_is_said_above_the_thumbnails():
     """As far as the lines of text are high."""
     plain = record_of(["a", "b"], heads=4)
@@ -144,7 +130,7 @@ def test_buttons_stand_below_what_is_said_above_the_thumbnails():
 
 @pytest.mark.parametrize("count", [3, 14, 40])
 def test_beside_thumbnails_the_legend_of_a_map_stands_right_of_its_title(count):
-    """Over the map, where it meets no word; on a phone and in a file it stands under the map."""
+    """Over the map, where it meets no word; in a file it stands under the map."""
     record = record_of([f"w{i}" for i in range(count)], edits=Edits(mask=Subsequent()))
     figure = figures.head(record, SITE, 0, paired=True)
     around = figure.draw(replace(figure.style, on_screen=True)).frame
@@ -154,8 +140,7 @@ def test_beside_thumbnails_the_legend_of_a_map_stands_right_of_its_title(count):
 
     assert ramp["y"] < max(word["y"] for word in around.words if word["text"] == "blocked by causal mask") < 0
     assert all(word["x"] + text_width(word["text"], wide) < ramp["x"] for word, wide in left if word["y"] < 0)
-    for style in (figure.style, replace(figure.style, on_screen=True, room=358)):
-        assert figure.draw(style).frame.images[0]["y"] > 0
+    assert figure.draw(figure.style).frame.images[0]["y"] > 0
 
 
 def test_a_legend_of_long_words_pushes_no_title_down():
@@ -177,20 +162,6 @@ def test_thumbnails_have_no_legend_where_one_beside_them_explains_their_colors()
     legends = [len(one.draw(replace(one.style, on_screen=True)).tables["images"]["uri"]) for one in drawn]
 
     assert legends == [0, 1]
-
-
-def test_on_a_phone_the_one_reason_of_a_map_stands_right_of_its_ramp():
-    """So that what is said under both is seen; of two reasons each has its own line."""
-    window = Subsequent() & Window(2)
-    for mask, in_line in ((Subsequent(), True), (window, False)):
-        record = record_of([f"w{i}" for i in range(9)], edits=Edits(mask=mask))
-        figure = figures.head(record, SITE, 0, room=358)
-        around = figure.draw(replace(figure.style, on_screen=True)).frame
-        (ramp,) = around.images
-        (said, *_) = [word for word in around.words if word["text"].startswith("blocked by")]
-
-        assert (abs(said["y"] - ramp["y"]) < 10) is in_line
-        assert said["x"] + text_width(said["text"], WORD_CHARACTER) - ramp["x"] < 358
 
 
 def test_the_screen_alone_takes_images_for_loaded():

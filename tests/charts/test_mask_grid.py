@@ -53,13 +53,11 @@ def test_on_a_screen_a_title_of_many_rules_is_short():
     assert title(mask, on_screen=True) == "Mask: 4 rules"
     assert title(mask) == "Mask: (causal or prefix of 1) and padding and window (1 before, 0 after)"
     assert title(Subsequent(), on_screen=True) == "Mask: causal"
-    two = Subsequent() & Window(3)
-    titles = [title(two, room, on_screen=True) for room in (None, 358)]
-    assert titles == ["Mask: causal and window (3 before, 0 after)", "Mask: 2 rules"]
+    assert title(Subsequent() & Window(3), on_screen=True) == "Mask: causal and window (3 before, 0 after)"
 
 
-def title(mask, room=None, **drawn):
-    return " ".join(line["text"] for line in drawing(figures.mask(mask, READ, room=room), **drawn).frame.titles)
+def title(mask, **drawn):
+    return " ".join(line["text"] for line in drawing(figures.mask(mask, READ), **drawn).frame.titles)
 
 
 def test_beside_the_grid_the_strokes_of_a_head_are_explained_once():
@@ -127,13 +125,3 @@ def test_a_row_without_a_key_is_framed_and_named():
     assert frames == [(60, 120)]
     assert "while predicting “cat” it reads: nothing" in words(chart)
     assert "fully masked row" not in words(mask_grid(Subsequent(), READ))
-
-
-def test_on_a_phone_what_rows_read_stands_under_the_legend():
-    """So that the legend, also of several rules, is seen on the first screen."""
-    mask = Subsequent() & Padding((3,)) & Window(1)
-    figure = figures.mask(mask, READ, predicted=PREDICTED, room=358)
-    words = drawing(figure, on_screen=True).frame.words
-    (reading,) = [word["y"] for word in words if word["text"].startswith("each row")]
-
-    assert reading > max(word["y"] for word in words if word["text"].startswith("blocked by"))

@@ -9,7 +9,7 @@ from pictures import data, draw, overview, without_data
 from attnviz import api
 from attnviz.charts.style import Style
 from attnviz.core.edits import Edits, Site
-from attnviz.figures.overview import FINGER, FULL, GAP, LARGEST, SMALLEST, WIDTH, drawing_of, is_flat
+from attnviz.figures.overview import FULL, LARGEST, SMALLEST, WIDTH, drawing_of, is_flat
 
 
 @pytest.fixture(scope="module")
@@ -43,13 +43,10 @@ def test_thumbnails_are_never_too_small_to_see(heads, layers):
 
 
 def test_kinds_that_fit_a_screen_stand_beside_each_other_across_it(record):
-    """In a file, which is narrower, and on a phone they do not; nor do more layers than leave room under them."""
-    large, file, phone = (
-        drawing_of(record, None, (), 0, style).tables["heads"]
-        for style in (Style(on_screen=True), Style(), Style(room=358, on_screen=True))
-    )
+    """In a file, which is narrower, they do not; nor do more layers than leave room under them."""
+    large, file = (drawing_of(record, None, (), 0, style).tables["heads"] for style in (Style(on_screen=True), Style()))
 
-    assert [len({*one["y"]}) for one in (large, file, phone)] == [2, 4, 6]
+    assert [len({*one["y"]}) for one in (large, file)] == [2, 4]
     assert WIDTH < max(large["x"]) < FULL
     assert is_flat(record)
     assert not is_flat(api.analyze("the cat", "scratch", d_model=64, num_heads=8, num_layers=6))
@@ -97,16 +94,3 @@ def test_pictures_of_all_heads_are_drawn(record, dark):
     focused = (Site("cross", 1), 3)
 
     assert draw(overview(record, dark=dark, focused=focused).to_dict())
-
-
-def test_on_a_phone_all_heads_of_a_layer_fit_or_can_be_tapped(record):
-    """Thumbnails get smaller, and kinds that stood beside each other one below the other. More heads are scrolled, each
-    as large as a finger."""
-    places = drawing_of(record, None, (), 0, Style(room=358, on_screen=True)).tables["heads"]
-
-    many = api.analyze("the cat", "scratch", d_model=64, num_heads=16, num_layers=2)
-    scrolled = drawing_of(many, None, (), 0, Style(room=358, on_screen=True)).tables["heads"]
-
-    assert scrolled["x"][1] - scrolled["x"][0] == FINGER
-    assert len({*places["x"]}) == max(step.num_heads for step in record.steps)
-    assert max(places["x"]) + (places["x"][1] - places["x"][0]) <= 358 + GAP

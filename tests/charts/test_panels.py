@@ -14,7 +14,6 @@ from pictures import HOSTILE, SITE, data, draw, record_of, without_data
 from attnviz import figures, walk
 from attnviz.charts import panels
 from attnviz.charts.panels import Panel
-from attnviz.charts.style import Style
 from attnviz.charts.theme import DARK, LIGHT
 from attnviz.core.amounts import digits, in_cell
 from attnviz.core.edits import Edits
@@ -22,7 +21,6 @@ from attnviz.core.masks import Painted, Subsequent
 from attnviz.core.modifiers import ALiBi
 from attnviz.figures.difference import ComparedPanel
 from attnviz.figures.row import arithmetic
-from attnviz.figures.stage import drawing_of as stage_drawn
 from attnviz.metrics import WEIGHT
 from attnviz.metrics.beside import BLANK
 from attnviz.walk import Knobs
@@ -287,16 +285,3 @@ def test_hostile_tokens_are_drawn(dark):
     assert all(image.std() > 5 for image in draw(*(figure.chart.to_dict() for figure in (chain, stage, row))))
     assert "constructor" not in str(stage.screen)
     assert stage.screen["background"] == (DARK if dark else LIGHT).background
-
-
-@pytest.mark.parametrize("key", ["products", "softmax"])
-def test_on_a_phone_a_stage_is_as_wide_as_the_screen(key):
-    """Its cells get smaller."""
-    record = record_of([f"word{i}" for i in range(11)])
-    stage = next(stage for stage in stages_of(record) if stage.key == key)
-    style, tokens = Style(room=358, on_screen=True), record.tokens(SITE)
-    wide, narrow = (stage_drawn(stage, tokens, stage.matrices, None, one) for one in (replace(style, room=None), style))
-    left = min(box["x"] for box in narrow.frame.words)
-
-    assert max(panel.width for panel in wide.panels) - left > 358
-    assert max(panel.width for panel in narrow.panels) - left <= 358

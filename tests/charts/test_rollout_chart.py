@@ -9,9 +9,8 @@ from pictures import HOSTILE, bars, data, draw, drawing, names, record_of
 from attnviz import figures, words
 from attnviz.charts.axes import PADDING, text_width
 from attnviz.charts.size import MOST_BESIDE
-from attnviz.charts.style import Style
 from attnviz.core.amounts import percent
-from attnviz.figures.rollout import MOST_BARS, Traced, drawing_of
+from attnviz.figures.rollout import MOST_BARS, Traced
 from attnviz.metrics.rollout import flow, mixed, rollout
 
 SHARES = np.array([[1, 0, 0], [0.5, 0.5, 0], [0.25, 0.25, 0.5]])
@@ -47,15 +46,6 @@ def test_the_title_of_the_columns_stands_above_their_labels():
     (title,) = (word for word in drawing(figures.rollout(found)).frame.ticks if word["text"] == "Token")
 
     assert title["y"] < -text_width("mange") - PADDING
-
-
-def test_on_a_phone_the_map_fits_the_screen():
-    """Of twenty tokens, which are wider elsewhere."""
-    found = traced([f"word{i}" for i in range(20)])
-    wide, narrow = (drawing_of(found, Style(room=room, on_screen=True)).panels[0].width for room in (None, 358))
-
-    assert narrow < wide
-    assert narrow < 358 - 60
 
 
 def test_a_selected_row_is_outlined_whole():

@@ -48,16 +48,16 @@ def test_few_tokens_have_large_cells():
 
 
 @pytest.mark.parametrize("count", [2, 9, 24])
-def test_a_map_of_few_tokens_fits_the_room_it_is_given(count):
+def test_a_map_of_few_tokens_fits_the_width_it_is_given(count):
     """With its labels and what its rows predict; cells stay 11 pixels wide."""
     from pictures import SITE, record_of
 
     from attnviz import figures
 
     words = [f"w{i}" for i in range(count)]
-    wide, fits = (figures.head(record_of(words), SITE, 0, room=room).chart.to_dict() for room in (None, 358))
+    wide, fits = (figures.head(record_of(words), SITE, 0, width=width).chart.to_dict() for width in (None, 358))
 
     assert fits["width"] >= 11 * count
     labels = 7.25 * len(words[-1]) + 32
-    assert fits["width"] + labels <= 358  # a page and a preset leave no margin around it
+    assert fits["width"] + labels <= 358  # a preset leaves no margin around it
     assert fits["width"] <= wide["width"]

@@ -82,7 +82,7 @@ def test_of_cross_attention_both_texts_stand_there(side):
 
 @pytest.mark.parametrize("side", ["from", "to"])
 def test_a_screen_lists_the_strongest_weight_of_each_token_of_few(side):
-    """Whatever token is chosen; a click on a line chooses its token. Phones, files and long texts have no list."""
+    """Whatever token is chosen; a click on a line chooses its token. Files and long texts have no list."""
     weights = record_of(WORDS, edits=Edits(mask=Subsequent())).step(SITE).weights(1)
     figure = strip_figure(record_of(WORDS, edits=Edits(mask=Subsequent())), SITE, 1, chosen=2, side=side)
     table = figure.draw(replace(figure.style, on_screen=True)).tables[TABLE]
@@ -93,8 +93,8 @@ def test_a_screen_lists_the_strongest_weight_of_each_token_of_few(side):
     assert listed[::2] == [(i, "") for i in range(5)]
     assert [weight for _, weight in listed[1::2]] == [f"{weight:.4f}" for weight in strongest]
     long = strip_figure(record_of(WORDS * 9), SITE, 1, chosen=2, side=side)
-    for one, style in ((figure, {"on_screen": False}), (figure, {"on_screen": True, "room": 358}), (long, {})):
-        drawn = one.draw(replace(one.style, **{"on_screen": True} | style))
+    for one, on_screen in ((figure, False), (long, True)):
+        drawn = one.draw(replace(one.style, on_screen=on_screen))
         assert len(drawn.tables[TABLE]["text"]) == (45 if one is long else 5)
 
 
@@ -102,8 +102,8 @@ def test_a_screen_lists_the_strongest_weight_of_each_token_of_few(side):
 def test_a_text_is_broken_into_as_few_lines_as_fit_and_the_longest_is_no_longer_than_it_must_be(wides, most):
     """No line is longer than there is room; in eight pixels less there would be more lines."""
 
-    def ends(room):
-        placed = balanced(wides, [5.0] * len(wides), room)
+    def ends(width):
+        placed = balanced(wides, [5.0] * len(wides), width)
         return placed, {line: x + wide for (x, line), wide in zip(placed, wides, strict=True)}
 
     placed, lines = ends(most)

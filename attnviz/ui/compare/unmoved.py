@@ -52,8 +52,8 @@ def _drawn(at: Look, options: list[str], position: int) -> dict[str, tuple[figur
 
 def _figure(at: Look, effect: str, position: int) -> figures.Figure:
     alone = effect in (says.NEXT, says.BLANK) and len(says.choices(at.record, at.sentence)) == 2
-    room = {"room": WIDE} if alone else {}
-    return says.drawn(effect, at.record, at.before, position, sentence=at.sentence, dark=at.dark, **room)
+    width = {"width": WIDE} if alone else {}
+    return says.drawn(effect, at.record, at.before, position, sentence=at.sentence, dark=at.dark, **width)
 
 
 def _answered(at: Look) -> int | None:

@@ -18,7 +18,7 @@ from attnviz.sources.base import Source
 from attnviz.ui.shared import words
 from attnviz.views import View
 
-OF_SCREEN = ("rev", "brush", "room", "zooms", "window", "paired", "explained")
+OF_SCREEN = ("rev", "brush", "width", "zooms", "window", "paired", "explained")
 """What a figure is given for the page alone."""
 SEEN = {"sentence": 0, "view": View()}
 """What is looked at where nothing is asked for."""
