@@ -152,6 +152,7 @@ def test_the_app_gives_a_page_that_prints_light_and_whole(window, server, tmp_pa
     app = window()
     driver.open_page(app, f"{server}/overview?model=story&text=the dog sleeps .&off=d0.1&site=d1&show=1")
     app.locator(".st-key-take-every").get_by_role("button").first.click()
+    app.locator("details summary", has_text="More").last.click()
     button = app.get_by_role("button", name="Interactive page")
     expect(button).to_be_visible()
     driver.settled(app)  # a run that goes on gives the button another file

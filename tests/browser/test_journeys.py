@@ -55,7 +55,7 @@ def test_the_keyboard_reaches_every_control_and_a_click_pins_a_cell(page, server
         reached.add(page.evaluate("document.activeElement.ariaLabel || document.activeElement.innerText || ''"))
 
     text = " | ".join(reached)
-    for label in ("Sentence", "Analyze", "Mask", "Display", "invert", "Head 0", "Export", "Numbers"):
+    for label in ("Sentence", "Analyze", "Mask", "More", "invert", "Head 0", "Export", "Numbers"):
         assert label in text
 
     page.get_by_role("button", name="Head 0", exact=True).focus()

@@ -32,12 +32,14 @@ def test_a_file_is_dropped_or_chosen_and_is_a_model(server, page, tmp_path):
     expect(page.get_by_label("Sentence", exact=True)).to_have_value("The cat sat")
     assert driver.picture(page, "head").bounding_box()["y"] < 240
 
+    page.get_by_role("button", name="More", exact=True).click()
     with page.expect_file_chooser() as chooser:
         page.locator("button.open-file").press("Enter")
     chooser.value.set_files([tmp_path / "large.npy", tmp_path / "weights.npy"])
     expect(page.get_by_role("alert").filter(has_text="large.npy has 51 MB; files of up to 50 MB open")).to_be_visible()
     driver.expect_link(page, "model=file%3Aweights.npy")
     page.locator(".st-key-export button").first.click()
+    page.locator("details summary", has_text="More").last.click()
     with page.expect_download() as got:
         page.get_by_role("button", name="Download everything").click()
     with zipfile.ZipFile(got.value.path()) as archive:

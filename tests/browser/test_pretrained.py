@@ -87,10 +87,10 @@ def test_heads_sentences_pairs_and_words_of_minilm(page, server):
     expect(picture(page, "similarity")).to_have_count(0)
 
     driver.settled(page)
-    page.get_by_role("button", name="Display").click()
+    page.get_by_role("button", name="More", exact=True).click()
     choose(page, ".st-key-view-pair", "A to B")
     expect(page).to_have_url(re.compile(r"[?&]view=ab(&|$)"))
-    choose(page, ".st-key-view-special", "hide")
+    page.locator(".st-key-view-special label").first.click()
     expect(page).to_have_url(re.compile(r"[?&]view=hide\.ab(&|$)"))
 
     expect(picture(page, "head")).to_contain_text("special tokens are hidden")

@@ -80,13 +80,17 @@ if (!window.attnvizLinks) {
     const link = linkOf(event);
     if (link) link.search = location.search;
   };
+  let left = -Infinity;  // when a box was left, in which somebody may have typed
+  document.addEventListener("focusout", ({target}) => { if (target.matches?.("input, textarea")) left = performance.now(); });
   document.addEventListener("pointerover", complete);
   document.addEventListener("focusin", complete);
   document.addEventListener("click", (event) => {
     const link = linkOf(event);
     if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
     event.preventDefault();
-    if (link.pathname !== location.pathname) follow(link.pathname);
+    if (link.pathname === location.pathname) return;
+    const typed = performance.now() - left < 300;  // a tap that ends typing: what was typed is sent first
+    setTimeout(() => follow(link.pathname), typed ? 200 : 0);
   });
 
   document.addEventListener("click", ({target}) => {
