@@ -82,9 +82,10 @@ def farthest(
     at = _place(heads, site, head)
     sums, counts = torch.zeros(2, len(heads), dtype=torch.float64)
     for weights, counted in _together(record, steps, sentence, len(heads)):
-        both = counted & counted[at]
-        sums += (jensen_shannon(weights, weights[at].expand_as(weights)) * both).sum(1)
-        counts += both.sum(1)
+        for i in range(len(heads)):
+            both = counted[i] & counted[at]
+            sums[i] += (jensen_shannon(weights[i], weights[at]) * both).sum()
+            counts[i] += both.sum()
     means = (sums / counts.clamp(min=1)).tolist()
     others = [(*heads[i], means[i]) for i in range(len(heads)) if i != at and counts[i]]
     return sorted(others, key=lambda other: other[2], reverse=True)[:count]
@@ -99,7 +100,7 @@ def _place(heads: tuple[Head, ...], site: Site, head: int) -> int:
 
 def _together(record: Record, steps: Sequence[Step], sentence: int, heads: int):
     """The weights of all heads, (N, R, K), and which rows count, (N, R), block by block."""
-    options = {"texts": range(sentence, sentence + 1), "heads": heads, "dtype": torch.float64}
+    options = {"texts": range(sentence, sentence + 1), "heads": 2 * heads, "dtype": torch.float64}  # each held twice
     each = [batch.blocks(step, batch.sides_of(record, step), **options) for step in steps]
     for blocks in zip(*each, strict=True):
         yield torch.cat([block.weights[0] for block in blocks]), torch.cat([block.counted[0] for block in blocks])
