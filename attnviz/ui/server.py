@@ -22,7 +22,7 @@ from attnviz.core.errors import AttnvizError
 from attnviz.ui import launch
 from attnviz.ui.hosts import OwnHosts
 from attnviz.ui.long_links import LongLinks
-from attnviz.ui.shared.pages import TITLES
+from attnviz.ui.shared.pages import FORMER, TITLES
 from attnviz.ui.shared.text import SCRIPTS
 
 PAGE = Path(__file__).parent / "script" / "main.py"
@@ -89,7 +89,7 @@ class NotHere:
     It asks there first, and a browser writes each 404 into its console as an error; this status is none of both.
     """
 
-    PROBED = re.compile(rf"/({'|'.join(title.lower() for title in TITLES)})/_stcore/(health|host-config)$")
+    PROBED = re.compile(rf"/({'|'.join((*map(str.lower, TITLES), *FORMER))})/_stcore/(health|host-config)$")
 
     def __init__(self, app: ASGIApp):
         self.app = app

@@ -98,7 +98,11 @@ def _press(page: Page, choose: random.Random) -> str | None:
 
 def _picture(page: Page, choose: random.Random) -> str | None:
     """A click somewhere on a picture."""
-    return _clicked(page.locator(PICTURES), choose, lambda box: {"x": choose.random() * box["width"], "y": choose.random() * box["height"]})
+    return _clicked(
+        page.locator(PICTURES),
+        choose,
+        lambda box: {"x": choose.random() * box["width"], "y": choose.random() * box["height"]},
+    )
 
 
 def _text(page: Page, choose: random.Random) -> str | None:
@@ -145,7 +149,9 @@ def _clicked(
     visible = _visible(controls)
     choose.shuffle(visible)
     for control in visible:
-        key = control.evaluate("one => one.closest('[class*=st-key-]')?.className.match(/st-key-[\\w-]+/g)?.join(' ') ?? ''")
+        key = control.evaluate(
+            "one => one.closest('[class*=st-key-]')?.className.match(/st-key-[\\w-]+/g)?.join(' ') ?? ''"
+        )
         if keys and LEFT_OUT.search(key):
             continue
         name = " ".join((key, *((control.text_content() or control.get_attribute("aria-label") or "").split())))
