@@ -2,11 +2,11 @@
 
 from attnviz.ui.compare import other
 from attnviz.ui.heads import forms
-from attnviz.ui.learn import museum, progress, scenes
-from attnviz.ui.masks import checking, conventions, lab, leaks
+from attnviz.ui.learn import edited, museum, progress, scenes
+from attnviz.ui.masks import checking, compose, conventions, lab, leaks
 from attnviz.ui.masks import page as masks
+from attnviz.ui.overview import corpus, heads, numbers, reach, tables
 from attnviz.ui.overview import examples as over_corpus
-from attnviz.ui.overview import heads, numbers, reach
 from attnviz.ui.overview import page as overview
 from attnviz.ui.shared import changes, edits, examples, look, mask, parameters, pretrained, says, zoom
 from attnviz.ui.shared.setting import Setting
@@ -20,17 +20,21 @@ FEATURES = (
         numbers,
         reach,
         overview,
+        tables,
+        corpus,
         over_corpus,
         lab,
         masks,
         conventions,
         leaks,
         checking,
+        compose,
         play,
         rail,
         other,
         progress,
         scenes,
+        edited,
         museum,
     ),
 )

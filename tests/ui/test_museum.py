@@ -24,7 +24,7 @@ def gallery(**link):
 
 def named(app, bug, name):
     """The page after a bug was given a name."""
-    return app.button_group(key=f"bug named {bug}").set_value(name).run()
+    return app.button_group(key=f"named {bug}").set_value(name).run()
 
 
 def marked(app):
@@ -85,7 +85,7 @@ def test_three_found_bugs_are_the_chapter_done():
     """Two are not, nor three without an answer; at the end there are words of farewell."""
     step = lessons.course().steps[-1]
     app = gallery(bug="3", found="axis-inverted")
-    app = app.button_group(key=f"answer picked {step.title}").set_value(step.right).run()
+    app = app.button_group(key=f"answer {step.title}").set_value(step.right).run()
     assert "learned" not in app.query_params
 
     app = named(app, "after", "after")

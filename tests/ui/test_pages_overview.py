@@ -162,7 +162,7 @@ def test_the_table_begins_with_few_numbers_and_shows_all_of_them_when_asked():
     """And what it is ordered by; what is missing is a dash, which is explained."""
     app = opened(overview_page, model="translator", form="Table", sort=TITLES["entropy"])
     first = [*app.dataframe[0].value][1:]
-    app.toggle(key="all numbers").set_value(True).run()
+    app.toggle(key="all_numbers").set_value(True).run()
     every = [*app.dataframe[0].value][1:]
 
     assert len(first) < 13 < len(every)

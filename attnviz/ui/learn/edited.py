@@ -14,12 +14,13 @@ from attnviz.ui.learn import words
 from attnviz.ui.shared import state
 from attnviz.ui.shared import words as common
 from attnviz.ui.shared.changes import CHANGES, MOST_CHANGES
-from attnviz.ui.shared.setting import kept
+from attnviz.ui.shared.setting import choice, kept
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import note, quiet
 from attnviz.ui.steps.walked import Walk
 
-MATRIX, REFUSED = kept("matrix", "query"), kept("not edited", "")
+MATRIX = choice("matrix", (*VECTORS, *PROJECTIONS), VECTORS[0], "tab")
+REFUSED = kept("not edited", "")
 
 ROW, NAMES, COLUMN = 33, 96, 76
 """Pixels of a row, of the names of rows, and of a column of numbers; the style sheet knows the widths."""

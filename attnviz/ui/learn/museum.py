@@ -15,7 +15,7 @@ from attnviz.lessons.bugs import RIGHT, WRONG, Bug, Maps, Trained
 from attnviz.ui.learn import words
 from attnviz.ui.shared import cache, pictures, state
 from attnviz.ui.shared.look import Look
-from attnviz.ui.shared.setting import Setting, State, coded, each, kept, reader, whole
+from attnviz.ui.shared.setting import Setting, State, choice, coded, each, flag, reader, whole
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import heading, label, large, note, plain, quiet
 
@@ -30,10 +30,10 @@ FOUND: Setting[frozenset[str]] = coded(
     lambda found: "-".join(name for name in NAMES if name in found),
     lambda text: frozenset(_read_found(text)),
 )
-ANSWER: Setting[str | None] = kept("bug named", None, of="link")
+ANSWER = choice("named", tuple(NAMES))
 """The last answer, for the bug that is shown."""
-HINTS = kept("hints opened", 0, of="link")
-TRAINED = kept("bug trained", False)
+HINTS = whole("hints", 0, 0, max(len(bug.hints) for bug in NAMES.values()))
+TRAINED = flag("trained", False)
 """Whether the models of the bug without maps were asked for."""
 
 SIDE = 264

@@ -20,7 +20,7 @@ from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.setting import PROBLEMS
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import block, heading, note, plain, quiet, title
+from attnviz.ui.shared.text import block, heading, note, plain, quiet, style, title
 from attnviz.words import quoted
 
 ALONE = """.stApp :is(.st-key-chapters > :not(.st-key-end-presenting), .st-key-on, .st-key-pages,
@@ -83,7 +83,7 @@ def _tried(step: Step, number: int) -> None:
 def _above(lesson: Lesson, number: int) -> None:
     """All steps, what is for teachers, and the way back to what was open before."""
     if state.get(PRESENT):
-        st.html(f"<style>{ALONE}</style>")
+        style(ALONE)
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="chapters"):
         _chapters(lesson, number)
         _kept()
@@ -132,8 +132,13 @@ def _asked(step: Step) -> None:
     if step.question:
         st.markdown(f"**{step.question}**")
     if step.choices:
-        options = {"lead": "", "at": step.title, "selection_mode": "single"}
+        options = {"lead": "", "at": step.title, "selection_mode": "single", "shown": _answer(step)}
         control(st.pills, words.YOUR_ANSWER, PICKED, step.choices, **options)
+
+
+def _answer(step: Step) -> str | None:
+    """The choice that was picked."""
+    return state.one_of(PICKED, step.choices, None)
 
 
 def _hints(step: Step, at: Look) -> None:
@@ -143,7 +148,7 @@ def _hints(step: Step, at: Look) -> None:
         return
     if step.wrong and strayed(step, now):
         note(_picked(step, at) + step.wrong, "notice")
-    if picked := now[PICKED]:
+    if picked := _answer(step):
         first = words.FIND_MORE.format(more=step.finds - len(now[FOUND])) if step.finds else words.FIRST_TRY
         note(first if picked == step.right else words.NOT_THIS.format(hint=step.hint), "notice")
 

@@ -25,6 +25,7 @@ LEARNED = coded(
 PRESENT = flag("present", False)
 LEFT: Setting[State | None] = kept("left for a lesson", None)
 """What another page showed before the lesson."""
-TRIED = kept("tried", False, of="link")
+TRIED = flag("tried", False)
 """Whether the goal of the step was reached since it was opened."""
-PICKED: Setting[str | None] = kept("answer picked", None, of="link")
+PICKED: Setting[str | None] = coded("answer", None, str, str)
+"""The choice that was picked; one that the step does not have is none."""

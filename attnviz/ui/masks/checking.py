@@ -20,7 +20,7 @@ from attnviz.figures.states import Grid
 from attnviz.ui.masks import empty_rows, leaks, words
 from attnviz.ui.masks.lab import CHECKED, FILE, JUDGED, MASK, MODEL, PASTED, WEIGHTS, WITH_WORDS, Lab
 from attnviz.ui.shared import cache, everything, pictures, state
-from attnviz.ui.shared.setting import Setting, kept
+from attnviz.ui.shared.setting import Setting, choice, flag, kept
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import clean, details_html, label, note, quiet, table_html, verdict
 from attnviz.ui.shared.toolbar import Bar
@@ -28,9 +28,10 @@ from attnviz.ui.shared.toolbar import Bar
 GUESSED = words.GUESSED
 CAUSAL = {GUESSED: None, words.YES: True, words.NO: False}
 
-KIND, CONVENTION = kept("kind said", GUESSED), kept("convention said", GUESSED)
-FUTURE, FITS = kept("causal said", GUESSED), kept("fits", False)
-MEANT_TO_BE = kept("meant said", GUESSED)
+KIND = choice("type", (GUESSED, *KINDS), GUESSED)
+CONVENTION = choice("convention", (GUESSED, *CONVENTIONS), GUESSED)
+FUTURE, FITS = choice("causal", tuple(CAUSAL), GUESSED), flag("fits", False)
+MEANT_TO_BE = choice("intended", {name: name for name in (GUESSED, *MEANT)} | {words.MEANT_PAGE: "page"}, GUESSED)
 ARRAY: Setting[int | None] = kept("array", None)
 
 EXAMPLE = "1 0 0 0 0\n0.6 0.4 0 0 0\n0.2 0.3 0.4 0 0.1\n0.1 0.4 0.2 0.3 0\n0.3 0.1 0.2 0.2 0.2"

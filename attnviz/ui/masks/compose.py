@@ -12,7 +12,7 @@ from attnviz.ui.masks import added, painting, rulelist, words
 from attnviz.ui.masks.lab import Lab
 from attnviz.ui.shared import cache, everything, look, mask, pictures, state, toolbar, zoom
 from attnviz.ui.shared.look import Cell
-from attnviz.ui.shared.setting import Setting, kept
+from attnviz.ui.shared.setting import Setting, flag, kept
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import leads_to, quiet
 from attnviz.ui.shared.toolbar import Bar
@@ -21,7 +21,7 @@ from attnviz.words import quoted_token
 
 DRAG: Setting[painting.Drag | None] = kept("drag", None)
 """The last drag, of which the browser may say more."""
-PAINT = kept("paint", False)
+PAINT = flag("paint", False, "tab")
 
 SIDE, LARGER, LETTERS, LETTER = 350, 390, 14, 8
 """Pixels of a map, so that both stand side by side, right of the rules, on a screen of 1440 pixels, and one where the

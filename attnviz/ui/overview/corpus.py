@@ -20,13 +20,13 @@ from attnviz.ui.overview.numbers import all_numbers, numbers
 from attnviz.ui.shared import everything, findings, look, pictures, runs, state
 from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import Look
-from attnviz.ui.shared.setting import kept
+from attnviz.ui.shared.setting import choice
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import Markup, heading, lead, note, plain, quiet, table, title
 from attnviz.ui.shared.toolbar import Bar
 
 TITLES, MEANS = ({one.name: getattr(one, what) for one in METRICS} for what in ("title", "means"))
-NUMBER = kept("number over texts", "confidence")
+NUMBER = choice("number", TITLES, "confidence", "tab")
 
 FEW = ("confidence", "entropy", "distance", "self", "previous", "first", "induction")
 """Numbers of a head that stand first; all others are folded."""

@@ -89,7 +89,7 @@ def numbers(at: Look) -> Numbers:
     table = _measured(at)
     table.insert(3, "role", [_role(at.source, row) for _, row in table.iterrows()])
     run, swept = state.get(SWEEP)
-    if run == at.run:
+    if run == at.run and is_by_test():
         off = swept.table
         there = [name for name in OFF if off[name].notna().any()]
         table = table.merge(off[["kind", "layer", "head", *there]], how="left", on=["kind", "layer", "head"])

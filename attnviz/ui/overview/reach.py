@@ -21,7 +21,7 @@ from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import QUERY, Look
 from attnviz.ui.shared.setting import Setting, choice, kept, whole
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import block_html, details_html, in_words, lead, note, quiet
+from attnviz.ui.shared.text import block_html, details_html, in_words, lead, note, quiet, style
 from attnviz.ui.shared.toolbar import Bar
 
 STACK = choice("stack", ("encoder", "decoder"))
@@ -29,9 +29,9 @@ AFTER = whole("after", None, 0, 999)
 FOLLOWED: Setting[tuple] = kept("follow asked", ())
 ASKED_FLOW: Setting[tuple] = kept("flow asked", ())
 
-IN_PLACE = """<style>.st-key-where > :is(.st-key-site, .st-key-show) {display: none;}
+IN_PLACE = """.st-key-where > :is(.st-key-site, .st-key-show) {display: none;}
 @media (max-width: 640px) {.stApp .st-key-where > .st-key-after {flex: 1 0 160px;}}
-.st-key-picture-reached .marks {max-width: 100%; height: auto;}</style>"""
+.st-key-picture-reached .marks {max-width: 100%; height: auto;}"""
 """A stack and a position stand where other pages have a layer and a head, which rollout does not ask for."""
 
 MOST = 2**18
@@ -42,7 +42,7 @@ def reach(bar: Bar) -> None:
     """Rollout of a stack after one of its layers as a map, and one row of it as bars, beside the flow if asked for."""
     at = bar.at
     lead(words.ROLLOUT_ASKS)
-    st.html(IN_PLACE)
+    style(IN_PLACE)
     with bar.where:
         last = _last(at)
     if _is_long(at):

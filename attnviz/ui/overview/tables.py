@@ -14,14 +14,14 @@ from attnviz.ui.overview.numbers import OFF, TITLES, Numbers, head_of, heads_of
 from attnviz.ui.shared import findings, look, state
 from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import Look, Place
-from attnviz.ui.shared.setting import Setting, kept
+from attnviz.ui.shared.setting import Setting, flag, kept
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import lead, quiet
 
 FIRST = ("confidence", "effective_keys", "distance", "previous", "self", "first", "output_share")
 TESTED = (*OFF, "confidence", "distance", "previous", "self", "output_share")
 """The numbers that a table begins with, before and after the switch-off test; it is no wider than a screen."""
-MORE = kept("all numbers", False)
+MORE = flag("all_numbers", False, "tab")
 CELLS: Setting[dict[str, list]] = kept("cells of tables", {})
 """Of each table the cell that was reached last."""
 

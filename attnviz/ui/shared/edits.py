@@ -23,7 +23,7 @@ from attnviz.ui.shared.mask import MASK
 from attnviz.ui.shared.mask_link import BY_NAME, usual
 from attnviz.ui.shared.setting import Setting, State, choice, coded, flag, reader
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import label, note, quiet
+from attnviz.ui.shared.text import label, note, quiet, style
 
 LONGEST_RULE = 60
 """Characters of a rule on a chip; of a longer list of numbers it has the first."""
@@ -373,7 +373,7 @@ def eyes(at: Look, corners: Sequence[tuple[int, int]]) -> None:
         f".st-key-off-eyes button:nth-child({i + 1}) {{left: {x - 24}px; top: {y - 24}px;}}"
         for i, (x, y) in enumerate(corners)
     )
-    st.html(f"<style>{' '.join(places)}</style>")
+    style(" ".join(places))
     options = {"shown": [head for head in heads if head not in off], "at": "eyes", "lead": ""}
     options |= {"step": lambda now, on: _switched(now, at, {*heads} - {*on})}
     options |= {"format_func": lambda head: words.HEAD_NUMBER.format(head=head), "disabled": bool(at.source.read_only)}

@@ -47,6 +47,11 @@ def block_html(text: str, css: str, tag: str = "div", **attributes: str) -> str:
     return f'<{tag} class="{css}"{named}>{plain(text)}</{tag}>'
 
 
+def style(css: str) -> None:
+    """Rules that hold while this element is on the page; those without an element beside them stay until a reload."""
+    st.html(f'<i class="styles" hidden></i><style>{css}</style>')
+
+
 def note(text: str, kind: str = "error") -> None:
     """One plain sentence about what is wrong or left out."""
     block(text, css=f"note {kind}", role="alert" if kind == "error" else "status")

@@ -10,7 +10,7 @@ from attnviz.figures.chain import main
 from attnviz.ui.shared import cache, look, pictures, state
 from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import QUERY
-from attnviz.ui.shared.setting import choice, kept
+from attnviz.ui.shared.setting import choice
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import block_html, details_html, plain
 from attnviz.ui.steps import words
@@ -19,7 +19,7 @@ from attnviz.walk import KEYS, Matrix, Stage
 from attnviz.walk.stages import typeset
 
 STAGE = choice("stage", KEYS, of="tab")
-PROJECTION = kept("projection", "Q")
+PROJECTION = choice("projection", "QKV", "Q", "tab")
 
 
 def stages(at: Walk) -> tuple[Stage, ...]:
