@@ -24,37 +24,57 @@ def check_sums(laid: Laid, known: Tensor) -> Iterator[Finding]:
     Args:
         known: (B, H, Q), the rows to look at.
     """
-    sums, near = laid.values.sum(-1, dtype=torch.float64), tolerance(laid)
+    sums = laid.values.sum(-1, dtype=torch.float64)
     live = known & (laid.values != 0).any(-1)
-    off = live & ((sums - 1).abs() > near)
+    off = live & ((sums - 1).abs() > tolerance(laid))
     if not off.any():
         return
-    closed = closed_cells(laid.values)
-    if axis := _other_axis(laid.values, known, near):
-        says = f"The rows do not sum to 1, but {axis}: the softmax ran over the wrong axis."
-        yield laid.finding("wrong-axis", "error", says, "Take softmax(dim=-1), over the keys.", off)
-    elif found := _dropout(laid.values, sums, known, near):
-        p, exact = found
-        says = f"Dropout was on: rows that lost no weight sum to 1 / (1 - p) = {1 / (1 - p):.4g}, with p = {p:.2g}."
-        if not exact:
-            zeros = f"{p:.0%} of the weights are 0 (dropped, or blocked by a mask that is not known)"
-            says = f"Dropout was on: {zeros}, and some rows sum to more than 1."
-        fix = "Call model.eval(), or look at the weights before dropout."
-        yield laid.finding("dropout-on", "error", says, fix, off)
-    elif _masked_after(laid.values, sums, live, off, closed, near):
-        says = f"Masked after the softmax: {counted(int(off.sum()), 'row')} with blocked keys sum to less than 1."
-        fix = "Mask the scores with -inf before the softmax, so that what is left is divided anew."
-        yield laid.finding("masked-after-softmax", "error", says, fix, off)
-    elif live.any() and bool((sums < 1 - near)[live].all()) and float(sums[live].max() - sums[live].min()) > near:
-        between = f"{sums[live].min():.4g} to {sums[live].max():.4g}"
-        says = (
-            f"Each row sums to less than 1, to {between}: right where sinks take the rest, and else keys were cut off."
-        )
-        yield laid.finding(
-            "ambiguous", "note", says, "If the model has no sinks, look for what is done after the softmax."
-        )
-    else:
-        yield _row_sum(laid, sums, off)
+    yield (
+        _of_other_axis(laid, known, off)
+        or _of_dropout(laid, sums, known, off)
+        or _of_late_mask(laid, sums, live, off)
+        or _of_sinks(laid, sums, live)
+        or _row_sum(laid, sums, off)
+    )
+
+
+def _of_other_axis(laid: Laid, known: Tensor, off: Tensor) -> Finding | None:
+    axis = _other_axis(laid.values, known, tolerance(laid))
+    if axis is None:
+        return None
+    says = f"The rows do not sum to 1, but {axis}: the softmax ran over the wrong axis."
+    return laid.finding("wrong-axis", "error", says, "Take softmax(dim=-1), over the keys.", off)
+
+
+def _of_dropout(laid: Laid, sums: Tensor, known: Tensor, off: Tensor) -> Finding | None:
+    found = _dropout(laid.values, sums, known, tolerance(laid))
+    if found is None:
+        return None
+    p, exact = found
+    says = f"Dropout was on: rows that lost no weight sum to 1 / (1 - p) = {1 / (1 - p):.4g}, with p = {p:.2g}."
+    if not exact:
+        zeros = f"{p:.0%} of the weights are 0 (dropped, or blocked by a mask that is not known)"
+        says = f"Dropout was on: {zeros}, and some rows sum to more than 1."
+    fix = "Call model.eval(), or look at the weights before dropout."
+    return laid.finding("dropout-on", "error", says, fix, off)
+
+
+def _of_late_mask(laid: Laid, sums: Tensor, live: Tensor, off: Tensor) -> Finding | None:
+    if not _masked_after(laid.values, sums, live, off, closed_cells(laid.values), tolerance(laid)):
+        return None
+    says = f"Masked after the softmax: {counted(int(off.sum()), 'row')} with blocked keys sum to less than 1."
+    fix = "Mask the scores with -inf before the softmax, so that what is left is divided anew."
+    return laid.finding("masked-after-softmax", "error", says, fix, off)
+
+
+def _of_sinks(laid: Laid, sums: Tensor, live: Tensor) -> Finding | None:
+    of_live, near = sums[live], tolerance(laid)
+    if not bool((of_live < 1 - near).all()) or float(of_live.max() - of_live.min()) <= near:
+        return None
+    between = f"{of_live.min():.4g} to {of_live.max():.4g}"
+    says = f"Each row sums to less than 1, to {between}: right where sinks take the rest, and else keys were cut off."
+    fix = "If the model has no sinks, look for what is done after the softmax."
+    return laid.finding("ambiguous", "note", says, fix)
 
 
 def _row_sum(laid: Laid, sums: Tensor, off: Tensor) -> Finding:
