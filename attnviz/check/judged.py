@@ -212,12 +212,12 @@ def _differing(laid: Laid, judged: Judged) -> Iterator[Finding]:
 
 
 def _are(cells: Tensor) -> str:
-    count = int(cells.sum())
+    count = int(cells.count_nonzero())
     return f"{count:,} {'is' if count == 1 else 'are'}"
 
 
 def _it(cells: Tensor) -> str:
-    return "it" if int(cells.sum()) == 1 else "them"
+    return "it" if int(cells.count_nonzero()) == 1 else "them"
 
 
 def _unknown(laid: Laid, judged: Judged) -> Iterator[Finding]:
@@ -252,12 +252,12 @@ def _without_own_keys(laid: Laid, may_attend: Tensor) -> Finding | None:
     ahead, behind = may_attend.triu(offset + 1), may_attend.tril(offset - 1)
     cells = may_attend.new_ones(may_attend.shape)
     own = cells.tril(offset) & cells.triu(offset)
-    if not ahead.any() and 2 * int(behind.sum()) >= int(cells.tril(offset - 1).sum()):
+    if not ahead.any() and 2 * int(behind.count_nonzero()) >= int(cells.tril(offset - 1).count_nonzero()):
         none = "" if may_attend[:, :, 0].any() else ": query 0 has none at all"
         says = f"The future is hidden, and so is each query's own key{none}."
         return laid.finding("blocks-itself", "warning", says, off_by_one(offset), own)
-    empty = int((~may_attend.any(-1)).sum())
-    if not ahead.any() or not (empty or 2 * int(may_attend.sum()) >= may_attend.numel()):
+    empty = int((~may_attend.any(-1)).count_nonzero())
+    if not ahead.any() or not (empty or 2 * int(may_attend.count_nonzero()) >= may_attend.numel()):
         return None
     rows = f", and {counted(empty, 'row')} sees nothing" if empty == 1 else f", and {empty:,} rows see nothing"
     says = f"No query sees itself{rows * bool(empty)}: {in_numbers(may_attend)}."
@@ -269,11 +269,11 @@ def _with_some_future(laid: Laid, may_attend: Tensor) -> Finding | None:
     """A mask that opens all of the past, and less than half of the future."""
     queries, keys = may_attend.shape[2:]
     after = future(queries, keys)
-    ahead, cells = may_attend & after, int(after.sum()) * may_attend.shape[0] * may_attend.shape[1]
-    if queries < 3 or not may_attend[..., ~after].all() or not ahead.any() or 2 * int(ahead.sum()) >= cells:
+    ahead, cells = may_attend & after, int(after.count_nonzero()) * may_attend.shape[0] * may_attend.shape[1]
+    if queries < 3 or not may_attend[..., ~after].all() or not ahead.any() or 2 * int(ahead.count_nonzero()) >= cells:
         return None
     _, _, query, key = ahead.nonzero()[0].tolist()
-    says = f"All of the past is open and, of the future, {int(ahead.sum()):,} of {cells:,} cells"
+    says = f"All of the past is open and, of the future, {int(ahead.count_nonzero()):,} of {cells:,} cells"
     says = f"{says}: query {query} sees key {key}. The mask alone does not tell whether that is meant."
     fix = f"{block_future(queries, keys)} If they are meant, {small(ASK)}"
     return laid.finding("future-leak", "warning", says, fix, ahead)

@@ -62,7 +62,7 @@ def _of_dropout(laid: Laid, sums: Tensor, known: Tensor, off: Tensor) -> Finding
 def _of_late_mask(laid: Laid, sums: Tensor, live: Tensor, off: Tensor) -> Finding | None:
     if not _masked_after(laid.values, sums, live, off, closed_cells(laid.values), tolerance(laid)):
         return None
-    says = f"Masked after the softmax: {counted(int(off.sum()), 'row')} with blocked keys sum to less than 1."
+    says = f"Masked after the softmax: {counted(int(off.count_nonzero()), 'row')} with blocked keys sum to less than 1."
     fix = "Mask the scores with -inf before the softmax, so that what is left is divided anew."
     return laid.finding("masked-after-softmax", "error", says, fix, off)
 
@@ -80,7 +80,7 @@ def _of_sinks(laid: Laid, sums: Tensor, live: Tensor) -> Finding | None:
 def _row_sum(laid: Laid, sums: Tensor, off: Tensor) -> Finding:
     least, most = sums[off].min().item(), sums[off].max().item()
     between = f"{least:.4g}" if math.isclose(least, most, rel_tol=1e-4) else f"{least:.4g} to {most:.4g}"
-    says = f"{counted(int(off.sum()), 'row')} of {off.numel():,} not summing to 1, but to {between}."
+    says = f"{counted(int(off.count_nonzero()), 'row')} of {off.numel():,} not summing to 1, but to {between}."
     fix = "Nothing may change weights after the softmax: keys cut off, heads summed, a mean over pieces, low precision."
     return laid.finding("row-sum", "error", says, fix, off)
 
@@ -112,7 +112,7 @@ def dropped(weights: Tensor, sums: Tensor, known: Tensor, closed: Tensor, near: 
     zeros and all sum to the same, as much as any row, nothing was lost: the zeros are those of a mask.
     """
     cells = known[..., None] & ~closed
-    count, zeros = int(cells.sum()), int(((weights == 0) & cells).sum())
+    count, zeros = int(cells.count_nonzero()), int(((weights == 0) & cells).count_nonzero())
     whole = known & cells.any(-1) & ~((weights == 0) & cells).any(-1)
     share = zeros / count if count else 0.0
     lost, top = sums[known & ((weights == 0) & cells).any(-1)], float(sums[known].max())
@@ -152,10 +152,11 @@ def _other_axis(weights: Tensor, known: Tensor, near: float) -> str | None:
     if not bool(known.all()):
         return None
     lower = 1 - near
-    for axis, words in ((2, "the columns do, over queries"), (1, "the heads of each cell do"), (0, "sentences do")):
+    axes = ((2, "the columns do, over queries"), (1, "the heads of each cell do"), (0, "sentences do"))
+    for axis, words in (one for one in axes if weights.shape[one[0]] > 1):
         along = weights.sum(axis, dtype=torch.float64)
         used = along > 0
-        if weights.shape[axis] > 1 and bool(used.any()) and bool(((along - 1).abs() <= near)[used].all()):
+        if bool(used.any()) and bool(((along - 1).abs() <= near)[used].all()):
             return words
     whole = weights.sum((2, 3), dtype=torch.float64)
     one = weights.shape[2] > 1 and bool(((whole > lower) & (whole < 1 + near)).all())
