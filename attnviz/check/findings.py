@@ -197,7 +197,7 @@ class Laid:
 
     def some(self, rule: str, severity: str, chosen: Tensor, says: str, fix: str = "", noun: str = "") -> list[Finding]:
         """`finding` if any cells are chosen, else none; with a `noun` the sentence begins with how many."""
-        number = int(chosen.sum())
+        number = int(chosen.count_nonzero())
         says = f"{counted(number, noun)} {says}" if noun else says
         return [self.finding(rule, severity, says, fix, chosen)] if number else []
 

@@ -24,10 +24,10 @@ def looks_causal(may_attend: Tensor) -> bool:
         return False
     used = may_attend.any(2, keepdim=True) & may_attend.any(3, keepdim=True)
     ahead, behind = used & after, used & ~after
-    open_ahead, open_behind = (may_attend & ahead).sum((0, 2, 3)), (may_attend & behind).sum((0, 2, 3))
-    if 2 * int(open_behind.sum()) < int(behind.sum()) or not bool(ahead.any()):
+    if 2 * int((may_attend & behind).count_nonzero()) < int(behind.count_nonzero()) or not bool(ahead.any()):
         return False
-    if 10 * int(open_ahead.sum()) <= int(ahead.sum()) or 2 * int((open_ahead == 0).sum()) >= len(open_ahead):
+    open_ahead = [int(head.count_nonzero()) for head in (may_attend & ahead).unbind(1)]
+    if 10 * sum(open_ahead) <= int(ahead.count_nonzero()) or 2 * open_ahead.count(0) >= len(open_ahead):
         return True
     if queries < FEW:
         return False
@@ -47,8 +47,8 @@ def in_numbers(may_attend: Tensor) -> str:
     """How much of the future is open and how much of the rest: "1 of 10 future cells is open; all 15 others are"."""
     queries, keys = may_attend.shape[2:]
     after, whole = future(queries, keys), may_attend.shape[0] * may_attend.shape[1]
-    ahead, behind = ((may_attend & side).sum().item() for side in (after, ~after))
-    cells = int(after.sum()) * whole
+    ahead, behind = (int((may_attend & side).count_nonzero()) for side in (after, ~after))
+    cells = int(after.count_nonzero()) * whole
     others = may_attend.numel() - cells
     rest = f"all {others:,}" if behind == others else f"{behind:,} of {others:,}"
     if not ahead:

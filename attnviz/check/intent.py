@@ -126,7 +126,7 @@ class Intent:
         for reading in readings(grid, mistake):
             if reading.padding is None and not reading.seen.first:
                 wrong = (mask.grid(*reading.seen.open.shape) ^ reading.seen.open) & reading.seen.known
-                bits = int(wrong.sum()) + MISTAKES[mistake]
+                bits = int(wrong.count_nonzero()) + MISTAKES[mistake]
                 found.append(Explanation(reading, kind, mask, reading.back(wrong), bits))
         return min(found, key=lambda one: one.bits, default=None)
 

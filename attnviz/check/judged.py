@@ -15,7 +15,7 @@ from attnviz.check.kinds import small
 from attnviz.check.parts import PartFault
 from attnviz.check.remedies import block_future, off_by_one, remedy
 from attnviz.core.amounts import counted
-from attnviz.core.explain import LARGE, MISTAKEN, Judgement, judge, near, under, words
+from attnviz.core.explain import LARGE, MISTAKEN, Judgement, judge, near, row_step, under, words
 
 ASK = "Say what the mask is meant to be."
 
@@ -212,50 +212,68 @@ def _differing(laid: Laid, judged: Judged) -> Iterator[Finding]:
 
 
 def _are(cells: Tensor) -> str:
-    count = int(cells.sum())
+    count = int(cells.count_nonzero())
     return f"{count:,} {'is' if count == 1 else 'are'}"
 
 
 def _it(cells: Tensor) -> str:
-    return "it" if int(cells.sum()) == 1 else "them"
+    return "it" if int(cells.count_nonzero()) == 1 else "them"
 
 
 def _unknown(laid: Laid, judged: Judged) -> Iterator[Finding]:
-    """What is seen of a mask that nothing explains: own keys blocked, alone or with most of what is usually open, or
-    all of the past open and some of the future."""
-    may_attend = judged.may_attend
+    """A mask that nothing explains: by what it looks like, or as no known mask."""
+    looks = _without_own_keys(laid, judged.may_attend) or _with_some_future(laid, judged.may_attend)
+    if looks is not None:
+        yield looks
+        return
+    queries, keys = judged.may_attend.shape[2:]
+    says = f"It is no mask that is known here: {in_numbers(judged.may_attend)}."
+    if queries * keys > LARGE:
+        says += f" {_not_compared(queries)}"
+    yield laid.finding("ambiguous", "note", says, ASK)
+    yield from _near(laid, judged)
+
+
+def _not_compared(queries: int) -> str:
+    """The known masks that a large one is not compared with, or not in full."""
+    says = f"With more than {LARGE:,} cells it is not compared with masks that have random keys, as BigBird has"
+    step = row_step(queries)
+    others = f", and with others in full only where 1 row of {step} comes near to theirs" if step > 1 else ""
+    return f"{says}{others}."
+
+
+def _without_own_keys(laid: Laid, may_attend: Tensor) -> Finding | None:
+    """A mask that blocks each query's own key: with all of the future, or with most of what is usually open."""
     queries, keys = may_attend.shape[2:]
     offset = max(0, keys - queries)
-    own, used = may_attend.diagonal(offset, 2, 3), may_attend.any(2)[..., offset : offset + queries]
+    used = may_attend.any(2)[..., offset : offset + queries]
+    if queries < 3 or not used.any() or may_attend.diagonal(offset, 2, 3).any():
+        return None
     ahead, behind = may_attend.triu(offset + 1), may_attend.tril(offset - 1)
     cells = may_attend.new_ones(may_attend.shape)
-    blocked = (cells.tril(offset) & cells.triu(offset)) & ~may_attend
-    if queries > 2 and used.any() and not own.any():
-        if not ahead.any() and 2 * int(behind.sum()) >= int(cells.tril(offset - 1).sum()):
-            none = "" if may_attend[:, :, 0].any() else ": query 0 has none at all"
-            says = f"The future is hidden, and so is each query's own key{none}."
-            yield laid.finding("blocks-itself", "warning", says, off_by_one(offset), blocked)
-            return
-        empty = int((~may_attend.any(-1)).sum())
-        if ahead.any() and (empty or 2 * int(may_attend.sum()) >= may_attend.numel()):
-            rows = f", and {counted(empty, 'row')} sees nothing" if empty == 1 else f", and {empty:,} rows see nothing"
-            says = f"No query sees itself{rows * bool(empty)}: {in_numbers(may_attend)}."
-            says = f"Open and blocked are probably swapped. {says}"
-            yield laid.finding("inverted", "warning", says, f"{words.FIXES['inverted']} {ASK}", blocked)
-            return
+    own = cells.tril(offset) & cells.triu(offset)
+    if not ahead.any() and 2 * int(behind.count_nonzero()) >= int(cells.tril(offset - 1).count_nonzero()):
+        none = "" if may_attend[:, :, 0].any() else ": query 0 has none at all"
+        says = f"The future is hidden, and so is each query's own key{none}."
+        return laid.finding("blocks-itself", "warning", says, off_by_one(offset), own)
+    empty = int((~may_attend.any(-1)).count_nonzero())
+    if not ahead.any() or not (empty or 2 * int(may_attend.count_nonzero()) >= may_attend.numel()):
+        return None
+    rows = f", and {counted(empty, 'row')} sees nothing" if empty == 1 else f", and {empty:,} rows see nothing"
+    says = f"No query sees itself{rows * bool(empty)}: {in_numbers(may_attend)}."
+    says = f"Open and blocked are probably swapped. {says}"
+    return laid.finding("inverted", "warning", says, f"{words.FIXES['inverted']} {ASK}", own)
+
+
+def _with_some_future(laid: Laid, may_attend: Tensor) -> Finding | None:
+    """A mask that opens all of the past, and less than half of the future."""
+    queries, keys = may_attend.shape[2:]
     after = future(queries, keys)
-    if queries > 2 and may_attend[..., ~after].all() and 2 * int(ahead.sum()) < int((cells & after).sum()):
-        _, _, query, key = ahead.nonzero()[0].tolist()
-        some = f"{int(ahead.sum()):,} of {int((cells & after).sum()):,}"
-        says = f"All of the past is open and, of the future, {some} cells: query {query} sees key {key}."
-        says = f"{says} The mask alone does not tell whether that is meant."
-        fix = f"{block_future(queries, keys)} If they are meant, {small(ASK)}"
-        yield laid.finding("future-leak", "warning", says, fix, ahead)
-    else:
-        says = f"It is no mask that is known here: {in_numbers(may_attend)}."
-        if queries * keys > LARGE:
-            says += (
-                f" With more than {LARGE:,} cells it is not compared with masks that have random keys, as BigBird has."
-            )
-        yield laid.finding("ambiguous", "note", says, ASK)
-        yield from _near(laid, judged)
+    ahead, cells = may_attend & after, int(after.count_nonzero()) * may_attend.shape[0] * may_attend.shape[1]
+    if queries < 3 or not may_attend[..., ~after].all() or not ahead.any() or 2 * int(ahead.count_nonzero()) >= cells:
+        return None
+    _, _, query, key = ahead.nonzero()[0].tolist()
+    says = f"All of the past is open and, of the future, {int(ahead.count_nonzero()):,} of {cells:,} cells"
+    says = f"{says}: query {query} sees key {key}. The mask alone does not tell whether that is meant."
+    fix = f"{block_future(queries, keys)} If they are meant, {small(ASK)}"
+    return laid.finding("future-leak", "warning", says, fix, ahead)

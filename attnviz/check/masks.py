@@ -216,7 +216,7 @@ def _empty(laid: Laid, judged: Judged, convention: str) -> Iterator[Finding]:
     why = "queries of padding often have" if is_padding else f"{words.named(judgement)} has" if as_known else ""
     allowed = "note" if spreads or (meant is not None and meant.mask is not None) else "warning"
     for severity, rows, known in (("error", empty & ~expected, ""), (allowed, empty & expected, f", as {why}")):
-        count = int(rows.sum())
+        count = int(rows.count_nonzero())
         it, has = ("it", "has") if count == 1 else ("them", "have")
         what = f"softmax spreads {it} over masked keys" if spreads else NAN.format(it=it)
         says = f"{counted(count, 'row')} of {rows.numel():,} {has} no key left{known}: {what}."

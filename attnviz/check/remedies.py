@@ -37,10 +37,10 @@ def remedy(values: Tensor, grids: Sequence[Tensor], judgement: Judgement) -> str
         return words.FIXES[mistake]
     turned = [grid.mT if mistake == "transposed" else ~grid for grid in grids]
     pairs = list(zip(turned, judgement.found, strict=True))
-    if sum(int((mended ^ one.grid()).sum()) for mended, one in pairs) <= least:
+    if sum(int((mended ^ one.grid()).count_nonzero()) for mended, one in pairs) <= least:
         fix = words.FIXES[mistake].replace("~mask", _opposite(values))
         return f"{fix}{STAY}" if least else fix
-    if sum(int((mended & _of_padding(one) ^ one.grid()).sum()) for mended, one in pairs) <= least:
+    if sum(int((mended & _of_padding(one) ^ one.grid()).count_nonzero()) for mended, one in pairs) <= least:
         fix = f"Its padding is right: turn the rest alone, {_code(mistake)}, before padding is joined to it."
         return f"{fix}{STAY}" if least else fix
     return ANEW

@@ -49,7 +49,7 @@ def _filled(laid: Laid) -> list[Finding]:
     value = scores.flatten().mode().values
     cells = scores == value
     grid = ~cells[0, 0]
-    if int(cells[0, 0].sum()) < 3 or not torch.equal(cells, cells[:1, :1].expand_as(cells)) or not grid.any():
+    if int(cells[0, 0].count_nonzero()) < 3 or not torch.equal(cells, cells[:1, :1].expand_as(cells)) or not grid.any():
         return []
     found = judge((grid,), mistakes=())
     if not found.is_certain:

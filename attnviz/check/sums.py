@@ -24,43 +24,63 @@ def check_sums(laid: Laid, known: Tensor) -> Iterator[Finding]:
     Args:
         known: (B, H, Q), the rows to look at.
     """
-    sums, near = laid.values.sum(-1, dtype=torch.float64), tolerance(laid)
+    sums = laid.values.sum(-1, dtype=torch.float64)
     live = known & (laid.values != 0).any(-1)
-    off = live & ((sums - 1).abs() > near)
+    off = live & ((sums - 1).abs() > tolerance(laid))
     if not off.any():
         return
-    closed = closed_cells(laid.values)
-    if axis := _other_axis(laid.values, known, near):
-        says = f"The rows do not sum to 1, but {axis}: the softmax ran over the wrong axis."
-        yield laid.finding("wrong-axis", "error", says, "Take softmax(dim=-1), over the keys.", off)
-    elif found := _dropout(laid.values, sums, known, near):
-        p, exact = found
-        says = f"Dropout was on: rows that lost no weight sum to 1 / (1 - p) = {1 / (1 - p):.4g}, with p = {p:.2g}."
-        if not exact:
-            zeros = f"{p:.0%} of the weights are 0 (dropped, or blocked by a mask that is not known)"
-            says = f"Dropout was on: {zeros}, and some rows sum to more than 1."
-        fix = "Call model.eval(), or look at the weights before dropout."
-        yield laid.finding("dropout-on", "error", says, fix, off)
-    elif _masked_after(laid.values, sums, live, off, closed, near):
-        says = f"Masked after the softmax: {counted(int(off.sum()), 'row')} with blocked keys sum to less than 1."
-        fix = "Mask the scores with -inf before the softmax, so that what is left is divided anew."
-        yield laid.finding("masked-after-softmax", "error", says, fix, off)
-    elif live.any() and bool((sums < 1 - near)[live].all()) and float(sums[live].max() - sums[live].min()) > near:
-        between = f"{sums[live].min():.4g} to {sums[live].max():.4g}"
-        says = (
-            f"Each row sums to less than 1, to {between}: right where sinks take the rest, and else keys were cut off."
-        )
-        yield laid.finding(
-            "ambiguous", "note", says, "If the model has no sinks, look for what is done after the softmax."
-        )
-    else:
-        yield _row_sum(laid, sums, off)
+    yield (
+        _of_other_axis(laid, known, off)
+        or _of_dropout(laid, sums, known, off)
+        or _of_late_mask(laid, sums, live, off)
+        or _of_sinks(laid, sums, live)
+        or _row_sum(laid, sums, off)
+    )
+
+
+def _of_other_axis(laid: Laid, known: Tensor, off: Tensor) -> Finding | None:
+    axis = _other_axis(laid.values, known, tolerance(laid))
+    if axis is None:
+        return None
+    says = f"The rows do not sum to 1, but {axis}: the softmax ran over the wrong axis."
+    return laid.finding("wrong-axis", "error", says, "Take softmax(dim=-1), over the keys.", off)
+
+
+def _of_dropout(laid: Laid, sums: Tensor, known: Tensor, off: Tensor) -> Finding | None:
+    found = _dropout(laid.values, sums, known, tolerance(laid))
+    if found is None:
+        return None
+    p, exact = found
+    says = f"Dropout was on: rows that lost no weight sum to 1 / (1 - p) = {1 / (1 - p):.4g}, with p = {p:.2g}."
+    if not exact:
+        zeros = f"{p:.0%} of the weights are 0 (dropped, or blocked by a mask that is not known)"
+        says = f"Dropout was on: {zeros}, and some rows sum to more than 1."
+    fix = "Call model.eval(), or look at the weights before dropout."
+    return laid.finding("dropout-on", "error", says, fix, off)
+
+
+def _of_late_mask(laid: Laid, sums: Tensor, live: Tensor, off: Tensor) -> Finding | None:
+    if not _masked_after(laid.values, sums, live, off, closed_cells(laid.values), tolerance(laid)):
+        return None
+    says = f"Masked after the softmax: {counted(int(off.count_nonzero()), 'row')} with blocked keys sum to less than 1."
+    fix = "Mask the scores with -inf before the softmax, so that what is left is divided anew."
+    return laid.finding("masked-after-softmax", "error", says, fix, off)
+
+
+def _of_sinks(laid: Laid, sums: Tensor, live: Tensor) -> Finding | None:
+    of_live, near = sums[live], tolerance(laid)
+    if not bool((of_live < 1 - near).all()) or float(of_live.max() - of_live.min()) <= near:
+        return None
+    between = f"{of_live.min():.4g} to {of_live.max():.4g}"
+    says = f"Each row sums to less than 1, to {between}: right where sinks take the rest, and else keys were cut off."
+    fix = "If the model has no sinks, look for what is done after the softmax."
+    return laid.finding("ambiguous", "note", says, fix)
 
 
 def _row_sum(laid: Laid, sums: Tensor, off: Tensor) -> Finding:
     least, most = sums[off].min().item(), sums[off].max().item()
     between = f"{least:.4g}" if math.isclose(least, most, rel_tol=1e-4) else f"{least:.4g} to {most:.4g}"
-    says = f"{counted(int(off.sum()), 'row')} of {off.numel():,} not summing to 1, but to {between}."
+    says = f"{counted(int(off.count_nonzero()), 'row')} of {off.numel():,} not summing to 1, but to {between}."
     fix = "Nothing may change weights after the softmax: keys cut off, heads summed, a mean over pieces, low precision."
     return laid.finding("row-sum", "error", says, fix, off)
 
@@ -92,7 +112,7 @@ def dropped(weights: Tensor, sums: Tensor, known: Tensor, closed: Tensor, near: 
     zeros and all sum to the same, as much as any row, nothing was lost: the zeros are those of a mask.
     """
     cells = known[..., None] & ~closed
-    count, zeros = int(cells.sum()), int(((weights == 0) & cells).sum())
+    count, zeros = int(cells.count_nonzero()), int(((weights == 0) & cells).count_nonzero())
     whole = known & cells.any(-1) & ~((weights == 0) & cells).any(-1)
     share = zeros / count if count else 0.0
     lost, top = sums[known & ((weights == 0) & cells).any(-1)], float(sums[known].max())
@@ -132,10 +152,11 @@ def _other_axis(weights: Tensor, known: Tensor, near: float) -> str | None:
     if not bool(known.all()):
         return None
     lower = 1 - near
-    for axis, words in ((2, "the columns do, over queries"), (1, "the heads of each cell do"), (0, "sentences do")):
+    axes = ((2, "the columns do, over queries"), (1, "the heads of each cell do"), (0, "sentences do"))
+    for axis, words in (one for one in axes if weights.shape[one[0]] > 1):
         along = weights.sum(axis, dtype=torch.float64)
         used = along > 0
-        if weights.shape[axis] > 1 and bool(used.any()) and bool(((along - 1).abs() <= near)[used].all()):
+        if bool(used.any()) and bool(((along - 1).abs() <= near)[used].all()):
             return words
     whole = weights.sum((2, 3), dtype=torch.float64)
     one = weights.shape[2] > 1 and bool(((whole > lower) & (whole < 1 + near)).all())

@@ -53,7 +53,8 @@ def _not_numbers(laid: Laid) -> Iterator[Finding]:
     fix = "Leave a key open in each row, or set these rows to zero: torch.nan_to_num after the softmax."
     yield from laid.some("nan", "error", rows, says, fix, "row")
     single = nan & ~rows[..., None]
-    says = f"NaN in {counted(int(single.sum()), 'cell')} of rows that hold numbers too: a softmax makes no such row."
+    cells = counted(int(single.count_nonzero()), "cell")
+    says = f"NaN in {cells} of rows that hold numbers too: a softmax makes no such row."
     yield from laid.some("nan", "error", single, says, "Look for what is done to the weights after the softmax.")
     fix = "Weights are at most 1. If these are masked scores, say that they are scores."
     yield from laid.some("inf", "error", values.isinf(), "Some weights are infinite.", fix)
@@ -101,10 +102,13 @@ def _inverted(laid: Laid, known: Tensor) -> list[Finding]:
     """Every row that has a key left sees what a causal mask blocks, and nothing else."""
     open_cells = (laid.values > LEAK) & known[..., None]
     grid = open_cells.any(1).any(0)
-    if len(grid) < 3 or int(grid.any(-1).sum()) < 2:
+    if len(grid) < 3 or int(grid.any(-1).count_nonzero()) < 2:
+        return []
+    after, used = future(*grid.shape), grid.any(1, keepdim=True) & grid.any(0)
+    if (after & used & ~grid).any():  # what a causal mask blocks would be open, but for padding
         return []
     found = judge([grid], mistakes=("inverted",))
     if found.mistake != "inverted" or not found.is_certain or not found.found[0].kind.is_causal:
         return []
     says, fix = f"The mask was inverted: {small(words.mistaken(found, grid))}", "Hand the opposite mask over: ~mask."
-    return [laid.finding("inverted", "error", says, fix, open_cells & future(*grid.shape))]
+    return [laid.finding("inverted", "error", says, fix, open_cells & after)]

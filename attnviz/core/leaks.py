@@ -167,38 +167,58 @@ def leak_test_function(
         raise InputError(f"A function is tested on 1 to {MOST} queries and keys; given {quoted(n)} and {quoted(keys)}.")
     generator = torch.Generator().manual_seed(seed)
     lengths, middle = (n, keys, keys, keys, keys), () if heads is None else (heads,)
-    drawn = [torch.randn(1, *middle, length, d_k, generator=generator, dtype=dtype) for length in lengths]
-    query, key, value, other_key, other_value = drawn
+    query, *sides = [torch.randn(1, *middle, size, d_k, generator=generator, dtype=dtype) for size in lengths]
     allowed = mask.grid(n, keys, sentence=sentence)
 
     def output(key: Tensor, value: Tensor) -> Tensor:
         given = attend(query.clone(), key.clone(), value.clone(), hand(allowed.clone()))
         return _rows(given[0] if isinstance(given, tuple | list) else given, n)
 
-    def changed(j: int) -> Tensor:
-        here = (torch.arange(keys) == j).unsqueeze(-1)
-        probes = [(factor * other_key, other_value) for factor in (1, LOUD, -LOUD)]
-        far = [distance(before, output(k.where(here, key), v.where(here, value))) for k, v in probes]
-        return torch.stack(far).amax(0)
-
-    before = output(key, value)
+    before = output(*sides[:2])
     odd = ~before.isfinite().all(-1)
-    noise = float(distance(before, output(key, value)).max())
-    moved = torch.stack([changed(j) for j in range(keys)], 1).masked_fill(odd[:, None], torch.nan)
+    noise = float(distance(before, output(*sides[:2])).max())
+    moved = _moved(output, before, *sides).masked_fill(odd[:, None], torch.nan)
     numbers = [tuple(Token(str(i), i, 0, 0) for i in range(length)) for length in (n, keys)]
     name = getattr(attend, "__name__", type(attend).__name__)
-    threshold = tolerance(noise, dtype)
-    rows = odd.nonzero().flatten().tolist()
+    rows, threshold = odd.nonzero().flatten().tolist(), tolerance(noise, dtype)
     notes = (f"the output of query {rows[0]} is no number, so nothing can be said of it",) if rows else ()
     test = LeakTest(moved, allowed, noise, threshold, *numbers, "one layer", str(mask), name, "random", notes=notes)
-    if bool((odd & allowed.any(-1)).any()) and not test.pairs:  # a softmax over no key is NaN, and no surprise
-        place = int((odd & allowed.any(-1)).nonzero()[0])
+    if not test.pairs:
+        _check_finite(odd, allowed)
+    return test
+
+
+def _moved(
+    output: Callable[[Tensor, Tensor], Tensor],
+    before: Tensor,
+    key: Tensor,
+    value: Tensor,
+    other_key: Tensor,
+    other_value: Tensor,
+) -> Tensor:
+    """How far each output moved at most when the key and the value at a position were changed, (n, keys)."""
+    columns = []
+    for position in range(key.shape[-2]):
+        here = (torch.arange(key.shape[-2]) == position).unsqueeze(-1)
+        changed = other_value.where(here, value)
+        probes = [output((factor * other_key).where(here, key), changed) for factor in (1, LOUD, -LOUD)]
+        columns.append(torch.stack([distance(before, probe) for probe in probes]).amax(0))
+    return torch.stack(columns, 1)
+
+
+def _check_finite(odd: Tensor, allowed: Tensor) -> None:
+    """Refuse outputs that are no numbers though their query has a key: a softmax over no key is NaN, and no surprise.
+
+    Raises:
+        NotFiniteError: with the first such query, and the likely cause.
+    """
+    if bool((wrong := odd & allowed.any(-1)).any()):
+        place = int(wrong.nonzero()[0])
         keys_left = counted(int(allowed[place].sum()), "key")
         raise NotFiniteError(
             f"The output of query {place} is no number, though it may attend to {keys_left}. Was the mask made by "
             "multiplying with -inf? 0 * -inf is NaN: use torch.where or masked_fill."
         )
-    return test
 
 
 def distance(before: Tensor, after: Tensor) -> Tensor:

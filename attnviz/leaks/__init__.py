@@ -63,11 +63,7 @@ def leak_test(
         InputError: if there is no such site or token, if there are too many, or if the same input gives two outputs.
         NotFiniteError: if the model gives NaN or infinite numbers, unless the edits ask for them in empty rows.
     """
-    if sentences is None or isinstance(sentences, str):
-        sentences = source.tokenize([sentences or next(iter(source.examples), PROBE)])
-    if not 0 <= sentence < len(sentences):
-        raise InputError(f"There is no sentence {sentence}; there are {len(sentences)}, counted from 0.")
-    chosen = (sentences[sentence],)
+    chosen = (_sentence(source, sentences, sentence),)
     run_with = replace(edits, mask=promise.alone(edits.mask, sentence))
     before, fixed = _before(source, chosen, run_with)
     look = look_at(before, site, source.writes)
@@ -95,6 +91,15 @@ def leak_test(
         text=chosen[0].text,
         notes=_notes(columns, places, moved, allowed, odd, masking),
     )
+
+
+def _sentence(source: Source, sentences: Sequence[Sentence] | str | None, number: int) -> Sentence:
+    """The sentence to test: of those given, of a text, or of what the source begins with."""
+    if sentences is None or isinstance(sentences, str):
+        sentences = source.tokenize([sentences or next(iter(source.examples), PROBE)])
+    if not 0 <= number < len(sentences):
+        raise InputError(f"There is no sentence {number}; there are {len(sentences)}, counted from 0.")
+    return sentences[number]
 
 
 def _odd_rows(before: Record, look: Look, edits: Edits) -> Tensor:

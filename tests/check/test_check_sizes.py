@@ -46,11 +46,12 @@ def test_a_mistake_in_a_large_mask_is_named(mistake):
 
 
 def test_kinds_that_are_left_out_of_large_masks_are_said():
-    """Masks with random keys alone, and only where nothing else explains the mask."""
+    """Masks with random keys, and those that some rows already rule out; only where nothing explains the mask."""
     noise = torch.rand(300, 300, generator=torch.Generator().manual_seed(0)) < 0.3
     (found,) = [one for one in check(noise, convention="may-attend").findings if one.rule == "ambiguous"]
 
     assert "not compared with masks that have random keys" in found.says
+    assert "in full only where 1 row of 9 comes near" in found.says
 
 
 @given(st.integers(1, 9), st.integers(1, 9), st.integers(0, 4), st.integers(0, 10**6))

@@ -252,10 +252,15 @@ def _explanations(reading: Reading, kind: Kind, differ: float, limit: float) -> 
             yield Explanation(reading, kind, mask, reading.back(wrong), bits, drawn)
 
 
+def row_step(queries: int) -> int:
+    """Distance of the rows of a large grid on which a mask is tried first."""
+    return max(1, queries // SAMPLE)
+
+
 def _is_near(reading: Reading, kind: Kind, mask: Mask, differ: float, limit: float) -> bool:
     """Whether some rows of a large grid leave it possible that a mask explains it: the cells that differ in them are
     not too many for all of it, nor twice the share that may differ."""
-    seen, rows = reading.seen, slice(0, None, max(1, reading.seen.queries // SAMPLE))
+    seen, rows = reading.seen, slice(0, None, row_step(reading.seen.queries))
     known = seen.known[rows]
     proposed = mask.shifted(seen.first).grid(seen.queries, seen.keys, rows=rows)
     count = int(((proposed ^ seen.open[rows]) & known).count_nonzero())

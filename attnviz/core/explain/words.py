@@ -35,7 +35,7 @@ def article(one: Explanation) -> str:
 
 def is_what(judgement: Judgement) -> str:
     """ "It is exactly a causal mask"; with how many cells differ, where some do."""
-    wrong = sum(int(one.wrong.sum()) for one in judgement.found)
+    wrong = sum(int(one.wrong.count_nonzero()) for one in judgement.found)
     cells = sum(one.wrong.numel() for one in judgement.found)
     swapped = f" {SWAPPED[judgement.mistake]}" if judgement.mistake else ""
     if not wrong:
@@ -56,10 +56,10 @@ def evidence(one: Explanation, grid: Tensor) -> str:
     first = max(0, one.reading.seen.first)
     own, empty = grid.diagonal(first), (~grid.any(1)).nonzero().flatten().tolist()
     future = grid.triu(first + 1)
-    cells = int(grid.new_ones(grid.shape).triu(first + 1).sum())
+    cells = int(grid.new_ones(grid.shape).triu(first + 1).count_nonzero())
     facts = ["no query sees itself"] if len(own) > 1 and not own.any() else []
     if one.kind.is_causal and future.any():
-        facts.append(f"{int(future.sum()):,} of {cells:,} future cells are open")
+        facts.append(f"{int(future.count_nonzero()):,} of {cells:,} future cells are open")
     if empty:
         facts.append(f"row {empty[0]} has no key left" if len(empty) == 1 else f"{len(empty):,} rows have no key left")
     return facts[0] if len(facts) == 1 else " and ".join([", ".join(facts[:-1]), facts[-1]]) if facts else ""
@@ -86,8 +86,8 @@ def near(one: Explanation) -> str:
     named = [*named[:MOST_NAMED], *([f"{len(cells) - MOST_NAMED:,} cells more"] if len(cells) > MOST_NAMED else [])]
     counts = []
     for cells, be in ((meant, "allowed cells {} missing"), (~meant, "blocked cells {} open")):
-        if count := int((one.wrong & cells).sum()):
-            counts.append(f"{count:,} of {int(cells.sum()):,} {be.format('is' if count == 1 else 'are')}")
+        if count := int((one.wrong & cells).count_nonzero()):
+            counts.append(f"{count:,} of {int(cells.count_nonzero()):,} {be.format('is' if count == 1 else 'are')}")
     return f"Close to {article(one)}, but {', '.join(named)} ({'; '.join(counts)})."
 
 
