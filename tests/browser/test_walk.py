@@ -31,7 +31,8 @@ TOLERANCE = 2
 
 SNAPSHOT = """() => {
     const style = document.head.appendChild(document.createElement('style'));
-    style.textContent = '.stExpander details > :not(summary), .stMain details > :not(summary) {display: none !important}';
+    style.textContent = '.stExpander details > :not(summary), .stMain details > :not(summary) '
+        + '{display: none !important}';
     const main = document.querySelector('[data-testid=stMain]');
     main.scrollTo(0, 0);
     const out = '.st-key-welcome, .st-key-icon-undo, .st-key-icon-redo, .learned, style, script, .st-key-back, '
@@ -40,19 +41,21 @@ SNAPSHOT = """() => {
         && (one.checkVisibility() || one.closest('.unseen')));
     const key = one => one.closest('[class*=st-key-]')?.className.match(/st-key-[\\w-]+/)?.[0] ?? '';
     const box = one => { const at = one.getBoundingClientRect(); return [at.x, at.y, at.width, at.height]; };
-    const texts = every('p, li, h1, h2, h3, td, th, svg text, summary, pre, .words, .large, .quiet, .says, .note, .unseen')
+    const texts = every('p, li, h1, h2, h3, td, th, svg text, summary, pre, '
+        + '.words, .large, .quiet, .says, .note, .unseen')
         .map(one => one.textContent.trim().replace(/\\s+/g, ' ')).filter(Boolean);
     const controls = every('input, textarea, [role=radio], [role=slider], .stButtonGroup button, .stButton button')
         .map(one => [key(one), one.value || one.getAttribute('aria-checked') || one.getAttribute('aria-pressed')
             || one.getAttribute('aria-valuetext') || '', one.checked ?? one.disabled ?? ''].join(' '));
     const marks = every('svg.marks').map(svg => key(svg) + ': ' + [...svg.querySelectorAll('path, rect, image, line')]
-        .map(one => ['fill', 'stroke', 'opacity', 'href', 'xlink:href'].map(name => one.getAttribute(name) ?? '').join(' '))
+        .map(one => ['fill', 'stroke', 'opacity', 'href', 'xlink:href']
+            .map(name => one.getAttribute(name) ?? '').join(' '))
         .join('|'));
     const pictures = every('[class*=st-key-picture] .marks').map(one => [key(one), box(one)]);
     style.remove();
     return {texts, controls, marks, pictures};
 }"""
-"""All that a person reads on a page, the values of its controls, the colors of its charts, and the places of its pictures.
+"""All that a person reads on a page: texts, values of controls, colors of charts, and places of pictures.
 
 Folds are left out: a fresh page has its own folded.
 """
