@@ -29,7 +29,6 @@ LENGTHS = (16, 64, 256, 512)
 VIEWPORT = {"width": 1440, "height": 900}
 
 BARE, PICTURES = (Path(__file__).with_name(name) for name in ("bare.py", "pictures.py"))
-FILED = ".opening img"
 PICTURE = '[class*="st-key-picture-head"] .marks'
 EYE = ".st-key-off-eyes button"
 THUMBNAIL = '[class*="st-key-picture-heads"] .marks image'
@@ -152,36 +151,35 @@ def start(browser: Browser, rounds: int = 5) -> list[list[str]]:
     compileall.compile_dir(driver.ROOT / "attnviz", quiet=1)  # as it is once installed
     ours, least = [], []
     for _ in range(rounds):
-        ours.append(_started(browser, "app.py", LINK, FILED))
-        least.append(_started(browser, BARE, SEED, SEED))
+        ours.append(_started(browser, "app.py", LINK))
+        least.append(_started(browser, BARE, SEED))
     names = (
         "server start to the frame of the page",
-        "to its pictures, as files",
-        "to the first one that answers",
+        "to the first picture that answers",
         "second visitor, to it",
     )
     rows = []
     for name, times, bare in zip(names, zip(*ours, strict=True), zip(*least, strict=True), strict=True):
-        floor = median(bare) if name == names[3] else median(chart for *_, chart, _ in least)
+        floor = median(bare) if name == names[2] else median(chart for *_, chart, _ in least)
         rows.append([name, f"{median(times):.2f} s", f"{floor:.2f} s", f"{median(times) / floor:.2f}"])
     return rows
 
 
-def _started(browser: Browser, script: Path | str, frame: str, filed: str) -> tuple[float, float, float, float]:
-    """Seconds from the start of a server to its frame, a picture as a file and one that answers; and to that again."""
+def _started(browser: Browser, script: Path | str, frame: str) -> tuple[float, float, float]:
+    """Seconds from the start of a server to its frame and to a picture that answers; and to that again."""
     port, begin = driver.free_port(), time.time()
     process = driver.launch_app(port, subprocess.DEVNULL, script)
     try:
         page = browser.new_page(viewport=VIEWPORT)
-        page.add_init_script(FIRST_SEEN % [frame, filed, PICTURE])
+        page.add_init_script(FIRST_SEEN % [frame, PICTURE])
         _open(page, port)
         page.wait_for_selector(PICTURE, timeout=60_000)
-        framed, shown, first = (moment / 1e3 - begin for moment in page.evaluate("window.firstSeen"))
+        framed, first = (moment / 1e3 - begin for moment in page.evaluate("window.firstSeen"))
         page.close()
         page, begin = browser.new_page(viewport=VIEWPORT), time.perf_counter()
         _open(page, port)
         page.wait_for_selector(PICTURE, timeout=60_000)
-        return framed, shown, first, time.perf_counter() - begin
+        return framed, first, time.perf_counter() - begin
     finally:
         page.close()
         process.terminate()
