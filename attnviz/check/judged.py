@@ -13,7 +13,7 @@ from attnviz.check.grids import MOST, Grids
 from attnviz.check.intent import ADDS, Intent
 from attnviz.check.kinds import small
 from attnviz.check.parts import PartFault
-from attnviz.check.remedies import block_future, off_by_one, remedy
+from attnviz.check.remedies import block_future, open_own, remedy
 from attnviz.core.amounts import counted
 from attnviz.core.explain import LARGE, MISTAKEN, Judgement, judge, near, row_step, under, words
 
@@ -255,7 +255,7 @@ def _without_own_keys(laid: Laid, may_attend: Tensor) -> Finding | None:
     if not ahead.any() and 2 * int(behind.count_nonzero()) >= int(cells.tril(offset - 1).count_nonzero()):
         none = "" if may_attend[:, :, 0].any() else ": query 0 has none at all"
         says = f"The future is hidden, and so is each query's own key{none}."
-        return laid.finding("blocks-itself", "warning", says, off_by_one(offset), own)
+        return laid.finding("blocks-itself", "warning", says, open_own(offset), own)
     empty = int((~may_attend.any(-1)).count_nonzero())
     if not ahead.any() or not (empty or 2 * int(may_attend.count_nonzero()) >= may_attend.numel()):
         return None

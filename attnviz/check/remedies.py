@@ -1,4 +1,4 @@
-"""Ways to mend a mask, each tried on the mask itself: what is offered gives the mask that was meant."""
+"""Ways to mend a mask. One for the whole of it is tried on it first: it gives the mask that was meant."""
 
 from collections.abc import Sequence
 
@@ -13,13 +13,22 @@ ANEW = "No change of the whole mask mends it: make it anew, and check it again."
 
 def off_by_one(first: int) -> str:
     """What makes a causal mask whose first query stands at a position."""
-    where = f", as query 0 stands at position {first} (K - Q)" if first else ""
-    return f"It is off by one: tril(diagonal={first}) is open, triu(diagonal={first + 1}) blocked{where}."
+    return f"It is off by one: {_causal(first)}."
 
 
 def block_future(queries: int, keys: int) -> str:
     """What blocks the future, where the last query stands at the last key."""
-    return off_by_one(max(0, keys - queries)).replace("It is off by one", "Block them")
+    return f"Block them: at most {_causal(max(0, keys - queries))}."
+
+
+def open_own(first: int) -> str:
+    """What opens each query's own key in a mask that hides the future."""
+    return f"Open them. In a causal mask {_causal(first)}."
+
+
+def _causal(first: int) -> str:
+    where = f", as query 0 stands at position {first} (K - Q)" if first else ""
+    return f"tril(diagonal={first}) is open, triu(diagonal={first + 1}) blocked{where}"
 
 
 def remedy(values: Tensor, grids: Sequence[Tensor], judgement: Judgement) -> str:
@@ -31,8 +40,8 @@ def remedy(values: Tensor, grids: Sequence[Tensor], judgement: Judgement) -> str
     """
     mistake, least = judgement.mistake, judgement.differing
     if mistake == "shifted":
-        hides = all(one.kind.is_causal for one in judgement.found)
-        return off_by_one(judgement.found[0].reading.seen.first) if hides else words.FIXES[mistake]
+        first = judgement.found[0].reading.seen.first
+        return off_by_one(first) if all(_is_tril(one, first) for one in judgement.found) else words.FIXES[mistake]
     if mistake == "wrong-axis":
         return words.FIXES[mistake]
     turned = [grid.mT if mistake == "transposed" else ~grid for grid in grids]
@@ -44,6 +53,11 @@ def remedy(values: Tensor, grids: Sequence[Tensor], judgement: Judgement) -> str
         fix = f"Its padding is right: turn the rest alone, {_code(mistake)}, before padding is joined to it."
         return f"{fix}{STAY}" if least else fix
     return ANEW
+
+
+def _is_tril(one: Explanation, first: int) -> bool:
+    """Whether a causal mask whose first query stands at a position is what was meant, beside its padding."""
+    return torch.equal(torch.ones_like(one.wrong).tril(first) & _of_padding(one), one.grid())
 
 
 def _of_padding(one: Explanation) -> Tensor:

@@ -182,3 +182,18 @@ def test_a_remedy_is_code_that_mends_the_mask_it_is_given_for(mistake, dtype):
         code = found.fix.removeprefix("Hand over ").partition(", or say")[0].partition(": rows")[0]
 
         assert check(eval(code, {"mask": mask, "torch": torch}), **said).rules("warning", "error") == set()
+
+
+@pytest.mark.parametrize("by", [1, -1])
+@pytest.mark.parametrize("length", [6, N])
+@pytest.mark.parametrize("meant", [Subsequent(), Window(2), Strided(3)])
+def test_a_diagonal_is_offered_only_where_it_mends_the_mask(meant, length, by):
+    """A window that is off by one is not made right by a causal mask."""
+    padding = Padding((length,)).grid(N)
+    for said in ({}, {"meant": "causal-window"} if meant == Window(2) else {}):
+        found = check(meant.shifted(by).grid(N) & padding, convention="may-attend", **said).findings
+        fixes = [one.fix for one in found if one.fix.startswith("It is off by one: tril(diagonal=")]
+        assert fixes or meant != Subsequent()
+        for fix in fixes:
+            diagonal = int(fix.partition("tril(diagonal=")[2].partition(")")[0])
+            assert torch.equal(torch.ones(N, N).tril(diagonal).bool() & padding, meant.grid(N) & padding)
