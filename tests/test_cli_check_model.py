@@ -62,6 +62,18 @@ class Joined(nn.Module):
         mask = mask.repeat(3, 1, 1) if self.order == "repeat" else mask.repeat_interleave(3, 0)
         return self.head(x + self.attn(x, x, x, attn_mask=mask)[0])
 
+class Own(nn.Module):
+    # scores of one head times a factor, with a mask before the softmax or after it
+    def __init__(self, factor, late):
+        super().__init__()
+        self.embed, self.head = nn.Embedding(len(WORDS), 16), nn.Linear(16, len(WORDS))
+        self.factor, self.late = factor, late
+    def forward(self, ids):
+        x, n = self.embed(ids)[:, None], ids.shape[1]
+        may, scores = torch.ones(n, n).tril().bool(), x @ x.mT * self.factor
+        weights = scores.softmax(-1) * may if self.late else scores.masked_fill(~may, -math.inf).softmax(-1)
+        return self.head((x + weights @ x)[:, 0])
+
 def documents(ids, ones):
     own = (ids == IDS_DOG).cumsum(1)
     return (own[:, None, :] == own[:, :, None])[:, None] & ones.tril().bool()
@@ -75,6 +87,9 @@ def prefix(): return masked(lambda ids, ones: ones.tril().index_fill(1, torch.ar
 def sees_nothing(): return masked(lambda ids, ones: ones.bool() & False)
 def of_documents(): return masked(documents, pad=0)
 def causal_and_padding(): return masked(lambda ids, ones: ones.tril().bool() & (ids != 0)[:, None, None], pad=0)
+def usual_scale(): return build(Own(1 / 4, False))
+def other_scale(): return build(Own(1 / 16, False))
+def late_mask(): return build(Own(1 / 4, True))
 def broken(): return build(Broken())
 def ruled(): return build(Ruled())
 def repeated(): return build(Joined("repeat"), pad=0)
@@ -169,6 +184,28 @@ def test_a_model_that_hides_nothing_is_told_what_that_means(checked):
     assert "error future-leak: the mask of encoder layer 0 · attn.0" in out
     assert "error leak: 15 outputs saw a token that is hidden (causal, through 2 layers), first in encoder" in out
     assert "position 0 “the” saw position 1 “cat”" in out
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("usual_scale", ""),
+        ("other_scale", "scores are scaled by 0.0625, where 1/√d_k is 0.25"),
+        ("late_mask", "masks after the softmax"),
+    ],
+)
+def test_what_is_unusual_about_attention_is_a_note(checked, capsys, name, says):
+    """Also beside a leak test, in words and as JSON; a note alone leaves the status 0."""
+    status, out = checked(name)
+    notes = json.loads(checked(name, "--json")[1].partition("attnviz: ")[0])["notes"]
+    main(["leaks", TEXT, "--model", f"my_models.py:{name}"])
+    of_leaks = capsys.readouterr().out
+
+    assert status == 0
+    assert len(notes) == bool(says)
+    for told in (out, of_leaks):
+        assert ("note attention: " in told) is bool(says)
+        assert says in told
 
 
 def test_padding_that_is_seen_is_an_error(checked):

@@ -60,4 +60,5 @@ def _said(test: LeakTest) -> list[str]:
     found = [words.leak(test, *pair) for pair in test.pairs]
     more = len(found) - MOST_LISTED
     found = [*found[:MOST_LISTED], *([f"... and {more:,} more; -o leaks.csv lists them"] if more > 0 else [])]
-    return [title_of(test), *(f"  {line}" for line in lines_of(test) if line), *found]
+    notes = [f"note attention: {finding}" for finding in test.findings]
+    return [title_of(test), *(f"  {line}" for line in lines_of(test) if line), *notes, *found]

@@ -40,6 +40,7 @@ class Checked:
         first: the first layer whose own output saw what its mask hides.
         batch: the share by which an output moved beside another text at most, and the place of the text there.
         open: no mask hides the future of a model that predicts words, and nobody said that one should.
+        notes: what is unusual about its attention, such as its scale, in one sentence each.
     """
 
     masks: dict[str, Report]
@@ -49,6 +50,7 @@ class Checked:
     padding: PaddingTest | str
     batch: tuple[float, str] | str
     open: bool
+    notes: tuple[str, ...]
 
     @property
     def severities(self) -> set[str | None]:
@@ -97,7 +99,7 @@ def _check(source: Source, text: str, causal: bool | None, meant: str | Mask | N
         first = next((source.site_name(site) for site, test in tests if test.pairs), "")
     padding, batch = (_tried(test, source, text) for test in (padding_test, batch_test))
     is_open = causal is None and meant is None and target == "encoder" and _predicts_next(record)
-    return Checked(masks, odd, odd if future is None else future, first, padding, batch, is_open)
+    return Checked(masks, odd, odd if future is None else future, first, padding, batch, is_open, record.findings)
 
 
 def _tried(test: Callable[[Source, str], Any], source: Source, text: str) -> Any:
@@ -149,6 +151,7 @@ def _lines(found: Checked, source: Source, text: str) -> Iterator[str]:
         yield from ("", f"{first}: the mask of {', '.join(names)}", *rest)
     if not same:
         yield from ("", "Masks: nothing wrong was found.")
+    yield from (f"note attention: {note}" for note in found.notes)
     yield ""
     if isinstance(found.future, str):
         yield f"error nan: {found.future}"
@@ -218,4 +221,5 @@ def _json(found: Checked, source: Source) -> str:
     if not isinstance(batch, str):
         batch = {"moved": batch[0], "place": batch[1]}
     masks = {name: report.to_json() for name, report in found.masks.items()}
-    return json.dumps({"masks": masks, "future": future, "padding": padding, "batch": batch}, indent=1)
+    tests = {"future": future, "padding": padding, "batch": batch}
+    return json.dumps({"masks": masks, "notes": found.notes, **tests}, indent=1)

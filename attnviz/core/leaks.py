@@ -55,6 +55,7 @@ class LeakTest:
         promise: the mask that was promised, in words.
         source, provenance, edits, text: what ran, with weights from where, with what changed, on which sentence.
         notes: what was left out, and why; each a phrase.
+        findings: what is unusual about the attention of the untouched model, such as its scale; each a sentence.
     """
 
     moved: Tensor
@@ -70,6 +71,7 @@ class LeakTest:
     edits: Edits = Edits()
     text: str = ""
     notes: tuple[str, ...] = ()
+    findings: tuple[str, ...] = ()
 
     @cached_property
     def tested(self) -> Tensor:

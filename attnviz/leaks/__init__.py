@@ -90,6 +90,7 @@ def leak_test(
         edits=edits,
         text=chosen[0].text,
         notes=_notes(columns, places, moved, allowed, odd, masking),
+        findings=own.findings,
     )
 
 

@@ -69,7 +69,7 @@ def wrap(
     code = Code(model, tokenize, call or (lambda model, ids: model(ids)), words, pad, heads)
     source = Wrapped(name or type(model).__name__, code, texts, writes=writes)
     sentences = source.tokenize([texts[0]])
-    seen = source._seen(sentences, Edits(), _of_other_length(sentences, source._read(sentences)))[0]
+    seen = source._seen(sentences, Edits(), source._read(sentences))[0]
     record = replace(source, calls=seen.sites).run(sentences)  # without calls over other positions than the tokens
     counts = {step.site: step.num_heads for step in record.steps}
     d_model = max(step.num_heads * step.value.shape[-1] for step in record.steps)
@@ -270,15 +270,6 @@ class Words(Sequence):
         if not 0 <= id < self.count:
             raise IndexError(id)
         return self.source._words([id])[0]
-
-
-def _of_other_length(sentences: tuple[Sentence, ...], read: tuple[Sentence, ...]) -> tuple[Sentence, ...]:
-    """What a decoder reads, a token shorter or longer if need be: by lengths, cross-attention is told from other."""
-    if not read or len(read[0].tokens) != len(sentences[0].tokens):
-        return read
-    (one,) = read
-    tokens = one.tokens[:-1] or one.tokens * 2
-    return (replace(one, tokens=tokens, length=len(tokens)),)
 
 
 def _takes(call: Callable[..., Any]) -> int:
