@@ -11,11 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from own_models import WORDS, Writer, tokenize
 from PIL import Image
 
-from attnviz import export
+from attnviz import export, wrap
 from attnviz.api import analyze
-from attnviz.cli import _reason, main, parser
+from attnviz.cli import _reason, main, parser, says
 from attnviz.core import masks
 from attnviz.core.edits import Edits, Site
 from attnviz.core.masks import Subsequent
@@ -360,3 +361,14 @@ def test_a_run_that_takes_long_says_what_it_costs_and_one_beyond_what_is_allowed
         status, out, err = run("predict", "the boy finds a ball", "--model", "story", *allowed)
         assert (status, out) == (2, "")
         assert err.startswith("attnviz: 6 tokens: about 1 s and 46.3 kB; that is more than --seconds or --memory")
+
+
+def test_a_word_that_is_a_number_alone_is_explained():
+    """A token for which the tokenizer has no text; said once, and not of a model whose tokens have one."""
+    explained = []
+    for known in ({}, {"words": WORDS}):
+        source = wrap(Writer(), tokenize, "the cat sat", **known)
+        record = source.run(source.tokenize(["the cat sat"]))
+        explained.append(str(says.as_text(None, record)).count("is the token with that id"))
+
+    assert explained == [1, 0]

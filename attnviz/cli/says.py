@@ -58,14 +58,21 @@ def _one(before: Record | None, after: Record, sentence: int) -> list[str]:
         )
     if metrics.fills_in(after):
         blanks = [(place, metrics.next_words(after, place, **asked)) for place in after.prediction.blanks[sentence]]
-        parts = [[f"at position {place}:", *_table("word", words, before)] for place, words in blanks]
+        parts = [[f"at position {place}:", *_words_table(words, before, after)] for place, words in blanks]
         return [line for i, part in enumerate(parts) for line in (*([""] if i else ()), *part)] or ["(no blank)"]
     if not after.targets:
-        return _table("word", metrics.next_words(after, last(after, sentence), **asked), before)
+        return _words_table(metrics.next_words(after, last(after, sentence), **asked), before, after)
     text = _written(after, sentence)
     if before is None:
         return [text]
     return [f"before: {_written(before, sentence)}", f"after:  {text}"]
+
+
+def _words_table(found: Sequence[NextWord], before: Record | None, after: Record) -> list[str]:
+    """Words and how probable they are, and what a token is that has a number alone."""
+    number = next((one.word for one in found if metrics.nameless_id(after, one.word) is not None), None)
+    note = f"A word such as {number} is the token with that id: the model's tokenizer has no text for it."
+    return [*_table("word", found, before), *([note] if number else [])]
 
 
 def _table(what: str, found: Sequence[NextWord], before: Record | None, measure: str = "") -> list[str]:

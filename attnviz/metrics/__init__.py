@@ -24,6 +24,7 @@ from attnviz.metrics.predictions import (
     labels,
     labels_tokens,
     most_changed,
+    nameless_id,
     next_words,
     predicted_words,
     predicting,

@@ -1,5 +1,6 @@
 """What a model says: after each position, in place of a blank, of a whole text; and what it said before a change."""
 
+import re
 from dataclasses import dataclass
 from math import isnan
 
@@ -108,6 +109,15 @@ class NextWord:
     word: str
     probability: float
     before: float | None = None
+
+
+def nameless_id(record: Record, word: str) -> int | None:
+    """The id of a token of the vocabulary that has no text and so is called "#48"; None for any other word."""
+    vocabulary = () if record.prediction is None else record.prediction.vocabulary
+    number = word.removeprefix("#")
+    if number == word or not re.fullmatch("[0-9]{1,9}", number) or int(number) >= len(vocabulary):
+        return None
+    return int(number) if vocabulary[int(number)] == word else None
 
 
 def next_words(

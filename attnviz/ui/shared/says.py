@@ -91,10 +91,8 @@ def nameless(at: Look) -> None:
 
 def _nameless(record: Record, made: str) -> str:
     """What "#48" stands for in a line: a token of the vocabulary without a text."""
-    vocabulary = () if record.prediction is None else record.prediction.vocabulary
-    for found in re.finditer(r"#(\d{1,9})(?=”)", made):
-        id = int(found[1])
-        if id < len(vocabulary) and vocabulary[id] == found[0]:
+    for found in re.finditer(r"#\d{1,9}(?=”)", made):
+        if (id := metrics.nameless_id(record, found[0])) is not None:
             return f" {_quiet(words.NAMELESS.format(token=found[0], id=id))}"
     return ""
 
