@@ -2,8 +2,10 @@
 
 from dataclasses import replace
 from html import unescape
+from unittest.mock import Mock
 
 import pytest
+import streamlit as st
 from test_pages import button, html, opened
 from test_pages_steps import table
 
@@ -11,6 +13,7 @@ from attnviz import api, lessons, walk
 from attnviz.core.amounts import digits
 from attnviz.core.edits import Site
 from attnviz.core.origin import Change
+from attnviz.export import ExportError
 from attnviz.export.handout import markdown
 from attnviz.ui import settings
 from attnviz.ui.learn import going as learn
@@ -255,3 +258,20 @@ def test_a_handout_has_every_step_and_its_picture(solved):
         assert markdown(f"**Try it.** {step.do}") in paper
         assert (markdown(f"**Solution.** {step.answer}") in paper) == (step.notes in paper) == solved
     assert paper.count("<img") == 4
+
+
+def test_a_picture_for_a_slide_that_could_not_be_made_is_explained_with_the_next_run(monkeypatch):
+    """Once: a worker that was killed twice, for one."""
+    made, reason = {}, "The program that draws was killed twice (SIGKILL)."
+    monkeypatch.setattr(st, "download_button", lambda label, **options: made.update({label: options["data"]}))
+    monkeypatch.setattr("attnviz.export.render", Mock(side_effect=ExportError(reason)))
+    app = at(1)
+    assert reason not in html(app)
+
+    with pytest.raises(ExportError):
+        made[words.SLIDE]()
+    app.run()
+
+    assert html(app).count(reason) == 1
+    app.run()
+    assert reason not in html(app)

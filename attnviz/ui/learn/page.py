@@ -15,7 +15,7 @@ from attnviz.ui.learn import handout, scenes, teaching, words
 from attnviz.ui.learn.going import answered, is_shown, opened, reached, strayed, worth_keeping
 from attnviz.ui.learn.museum import FOUND
 from attnviz.ui.learn.progress import CHAPTER, LEARNED, LEFT, LESSON, PICKED, PRESENT, TRIED
-from attnviz.ui.shared import edits, look, pages, state
+from attnviz.ui.shared import edits, look, pages, pictures, state
 from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.setting import PROBLEMS
@@ -188,6 +188,7 @@ def _way_on(lesson: Lesson, step: Step, number: int) -> None:
         if st.button(there, key="laboratory", type="tertiary", icon=":material/science:", wrap=False):
             pages.go_to(step.page)
         handout.slide_button(step, state.now().linked())
+    pictures.reason_not_made()
 
 
 def _closing(lesson: Lesson) -> None:

@@ -230,6 +230,11 @@ def save(label: str, file: Callable[[], bytes], name: str, mime: str, *, key: st
 @st.fragment(run_every=EVERY)
 def not_made() -> None:
     """Say why the last file that was asked for could not be made, until the page runs again: none follows on a file."""
+    reason_not_made()
+
+
+def reason_not_made() -> None:
+    """The same once, with the next run of the page: outside a menu, where a look every two seconds costs too much."""
     failure = state.get(FAILED)
     if failure is not None and failure.reason:
         note(failure.reason)
