@@ -62,9 +62,9 @@ def verdict(text: str, kind: str) -> None:
     block(text, css=f"note verdict {kind}", role="alert" if kind == "error" else "status")
 
 
-def in_words(text: str, *, picked: bool = False) -> None:
-    """The sentence about what is selected; a phone keeps that of what somebody `picked` in view."""
-    block(text, f"words{' picked' * picked}", role="status")
+def in_words(text: str) -> None:
+    """The sentence about what is selected."""
+    block(text, "words", role="status")
 
 
 def large(text: str) -> None:
@@ -100,7 +100,7 @@ def heading(text: str) -> None:
 
 def leads_to(text: str) -> None:
     """An arrow from the picture before to the next one, which is what comes of it."""
-    block(text, "leads-to")
+    st.html(block_html(text, "leads-to"), width="content")
 
 
 def unseen(text: str) -> None:
