@@ -47,9 +47,10 @@ def block_html(text: str, css: str, tag: str = "div", **attributes: str) -> str:
     return f'<{tag} class="{css}"{named}>{plain(text)}</{tag}>'
 
 
-def style(css: str) -> None:
+def style(css: str, key: str) -> None:
     """Rules that hold while this element is on the page; those without an element beside them stay until a reload."""
-    st.html(f'<i class="styles" hidden></i><style>{css}</style>')
+    with st.container(key=f"styles {key}"):  # which takes no room
+        st.html(f"<i hidden></i><style>{css}</style>")
 
 
 def note(text: str, kind: str = "error") -> None:
