@@ -145,6 +145,6 @@ if (!window.attnvizGlossary) {
   document.addEventListener("keydown", (event) => {
     const typing = event.target.matches?.("input, textarea, [contenteditable=true]");
     if (event.key === "Escape") hide();
-    if (event.key === "?" && !typing && !event.ctrlKey && !document.querySelector("dialog.glossary")) all();
+    if (event.key === "?" && !typing && !event.ctrlKey && !document.querySelector("dialog.glossary[open]")) all();
   });
 }
