@@ -207,10 +207,49 @@ def test_the_server_is_for_this_machine_and_tells_nobody():
     assert "://" not in text
 
 
+SHEET = ROOT / "attnviz/ui/shared/style.css"
+FOREIGN = re.compile(r"data-testid|data-stale|\.st[A-Z]|role=")
+"""What names an element of Streamlit's own in a selector."""
+
+
+def _selectors(sheet: str) -> list[str]:
+    """The selectors of a style sheet, in order, as they stand before their braces; of "@media" those inside."""
+    plain = re.sub(r"/\*.*?\*/", "", sheet, flags=re.S)
+    return [" ".join(found.split()) for found in re.findall(r"([^{}]+)\{(?=[^{}]*\})", plain)]
+
+
+def test_the_style_sheet_is_short():
+    """Under 300 lines of at most 160 characters: what Streamlit's parameters can say is said in Python."""
+    lines = SHEET.read_text(encoding="utf-8").splitlines()
+
+    assert len(lines) < 300
+    assert max(map(len, lines)) <= 160
+
+
+def test_the_style_sheet_names_elements_of_streamlit_in_one_block():
+    """At most 15 selectors: who upgrades Streamlit reads that block alone, and each has a reason before it."""
+    places = [i for i, one in enumerate(_selectors(SHEET.read_text(encoding="utf-8"))) if FOREIGN.search(one)]
+
+    assert 0 < len(places) <= 15
+    assert places == [*range(places[0], places[0] + len(places))]
+
+
+def test_the_style_sheet_styles_what_there_is():
+    """Each key and class that it names stands in a page or a script, else what it styled is gone."""
+    sheet = re.sub(r"/\*.*?\*/", "", SHEET.read_text(encoding="utf-8"), flags=re.S)
+    pages = "".join(
+        path.read_text(encoding="utf-8") for path in (ROOT / "attnviz").rglob("*") if path.suffix in (".py", ".js")
+    )
+    keys = set(re.findall(r"st-key-([a-z][\w-]*)", sheet))
+    classes = set(re.findall(r"\.(?!st[-A-Z])([a-z][\w-]*)", " ".join(_selectors(sheet))))
+
+    assert [key for key in keys if not re.search(rf"\W{key.strip('-').replace('-', '[ -]')}", pages)] == []
+    assert [one for one in classes if not re.search(rf"\W{one}\b", pages)] == []
+
+
 def test_the_style_sheet_asks_has_of_named_elements_alone():
     """Each click changes hundreds of elements: asked of all of them, or about any child, :has() took a tenth of it."""
-    sheet = (ROOT / "attnviz/ui/shared/style.css").read_text(encoding="utf-8")
+    sheet = re.sub(r"/\*.*?\*/", "", SHEET.read_text(encoding="utf-8"), flags=re.S)
 
-    assert ":has(" in sheet
     assert re.findall(r"\.stApp\S*:has\(.*", sheet) == []
-    assert re.findall(r"(?:\*|> |^ *):has\(.*|:has\([^)]*> \*", re.sub(r"/\*.*?\*/", "", sheet, flags=re.S), re.M) == []
+    assert re.findall(r"(?:\*|> |^ *):has\(.*|:has\([^)]*> \*", sheet, re.M) == []

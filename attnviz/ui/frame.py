@@ -30,8 +30,9 @@ def app() -> None:
     page = st.navigation([*there, *pages.former()], position="hidden")
     if page.title in pages.FORMER:
         page.run()
-    st.html(STYLE)
-    st.html("".join(f"<script>{script}</script>" for script in SCRIPTS), unsafe_allow_javascript=True)
+    with st.container(key="styles"):
+        st.html(STYLE)
+        st.html("".join(f"<script>{script}</script>" for script in SCRIPTS), unsafe_allow_javascript=True)
     st.logo(str(assets.path("logo.svg")), size="large")
     pages.links(page.title)
     chosen = given(bar=page.title not in pages.WITHOUT_BAR)

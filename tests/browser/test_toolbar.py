@@ -133,7 +133,7 @@ def test_the_phone_folds_the_controls(window, server, context):
         page.get_by_role("button", name="Export").first,
     ):
         expect(one).to_be_in_viewport()
-    assert (top := page.evaluate(TITLE)) < 275
+    assert (top := page.evaluate(TITLE)) < 300
     for one in ("Mask", "Examples", "More"):
         expect(page.get_by_role("button", name=one, exact=True)).to_be_hidden()
 

@@ -18,14 +18,13 @@ def table_of(card: Card) -> None:
     rows = [(found, i) for found in card.behaviors for i in range(len(found.heads))]
     every = [_numbers(found, i) for found, i in rows]
     columns = [name for name in words.COLUMNS if any(name in numbers for numbers in every)]
-    kind = {1: "role one", 2: "role two"}.get(len(columns), "role")
     with st.container(gap=None, key="roles"):
         titles = "".join(_title(name) for name in (common.ROLE, *columns, common.HEAD))
-        st.html(f'<div class="{kind} top">{titles}</div>')
+        st.html(f'<div class="role top">{titles}</div>')
         for found, i in rows:
             with st.container(horizontal=True, vertical_alignment="center", gap="small"):
                 _head(found.site, found.heads[i], found.role)
-                st.html(_row(found, i, columns, kind))
+                st.html(_row(found, i, columns))
     order = words.MOST_LOST if words.ACCURACY in columns else ""
     meaning = " ".join(words.MEANING[name] for name in columns if name in words.MEANING)
     said = block_html(f"{order} {words.CLICK_A_HEAD}".strip(), "quiet")
@@ -55,7 +54,7 @@ def _numbers(found: Behavior, i: int) -> dict[str, str]:
     return numbers | ({words.ACCURACY: f"{percent(found.on)} → {percent(found.off[i])}"} if known else {})
 
 
-def _row(found: Behavior, i: int, columns: list[str], kind: str) -> str:
+def _row(found: Behavior, i: int, columns: list[str]) -> str:
     """Role and what was measured; below, folded, the evidence."""
     numbers = _numbers(found, i)
     known = words.ACCURACY in numbers
@@ -66,4 +65,4 @@ def _row(found: Behavior, i: int, columns: list[str], kind: str) -> str:
     evidence = (
         f"<details><summary>{common.EVIDENCE}</summary><ul class='evidence'>{findings.points(found)}</ul></details>"
     )
-    return f'<div class="{kind}"><div>{plain(does)}{evidence}</div>{cells}</div>'
+    return f'<div class="role"><div>{plain(does)}{evidence}</div>{cells}</div>'

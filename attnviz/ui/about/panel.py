@@ -128,7 +128,7 @@ def _how_well(card: Card) -> None:
     table([(_measured(one), percent(one.value)) for one in card.measured], words.MEASURED, numbers=(1,))
     quiet(words.WHEN.format(unseen=words.UNSEEN if card.curve else ""))
     again = words.AGAIN if card.curve else words.AGAIN_UNTRAINED
-    st.html(details_html(again, block_html(card.command, "printout", "pre")))
+    st.html(details_html(again, block_html(card.command, "code", "pre")))
 
 
 def _curve(source: Source, card: Card) -> None:

@@ -95,7 +95,7 @@ def side_of(at: Look) -> Side:
 
 def side(a: Look, place: DeltaGenerator) -> Side | AttnvizError:
     """The controls of B in one row at a place, and B; or why there is none."""
-    with place, st.container(horizontal=True, vertical_alignment="center", gap="small", key="compare with"):
+    with place, st.container(horizontal=True, vertical_alignment="center", gap="small"):
         other = _what(a, place)
         wide = "stretch" if other.what == "sentence" else "content"
         row = {"horizontal": True, "vertical_alignment": "center", "gap": "small", "width": wide}

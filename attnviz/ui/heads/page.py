@@ -32,10 +32,10 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
     is_wide = forms.is_wide(form, at, shown)
     with st.container(horizontal=True, gap="small"):
         left = st.container(width=344 if is_wide else 304, key="overview")
-        right = st.container(width="stretch", key="large")
+        right = st.container(width="stretch")
     with right:  # first: of a long text each map takes seconds
-        place = st.container(horizontal=True, gap="small", key="drawn")
-        with place, nullcontext() if forms.whole_map() else st.container(width="content", gap="small", key="formed"):
+        place = st.container(horizontal=True, gap="small")
+        with place, nullcontext() if forms.whole_map() else st.container(width="content", gap="small"):
             forms.controls(form, at)
             figure, key = forms.figure(form, at, shown), forms.KEYS[form]
             pictures.picture(figure, key, select="cell", on_select=forms.select(form), on_zoom=zoom.asked)
@@ -64,7 +64,7 @@ def _every(form: str, at: Look, shown: dict, *, paired: bool) -> Figure:
     """All heads of the site, to choose one and to switch some off."""
     where = _where(at, shown, paired=paired)
     figure = _thumbnails(form, at, shown, where)
-    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="active"):
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", wrap=False, key="active"):
         label(common.ACTIVE_HEADS)
         edits.active_heads(at)
     with st.container(key="thumbnails"), runs.beside():

@@ -45,16 +45,15 @@ def edit(at: Walk) -> None:
     columns = dict.fromkeys(frame, st.column_config.NumberColumn(format="%.4f", width=COLUMN))
     columns["_index"] = st.column_config.Column(width=NAMES)
     height = ROW * min(len(frame) + 1, MOST_ROWS) + 2
-    with st.container(key="whole-cells"):
-        st.data_editor(
-            frame,
-            key=key,
-            on_change=_edited,
-            args=(at, matrix, frame, key),
-            column_config=columns,
-            row_height=ROW,
-            height=height,
-        )
+    st.data_editor(
+        frame,
+        key=key,
+        on_change=_edited,
+        args=(at, matrix, frame, key),
+        column_config=columns,
+        row_height=ROW,
+        height=height,
+    )
     if problem := state.get(REFUSED):
         note(problem)
         state.put(REFUSED, "")

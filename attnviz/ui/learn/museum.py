@@ -122,7 +122,7 @@ def _solved(bug: Bug, made: Maps | Trained | None, number: int) -> None:
     """What it is, how it is mended, what finds it, and where it happened."""
     st.success(f"**{bug.title}.** {bug.because}", icon=":material/check_circle:")
     heading(words.FIX)
-    st.html(f'<pre class="fix">{"".join(map(_line, bug.fix.splitlines()))}</pre>')
+    st.html(f'<pre class="code">{"".join(map(_line, bug.fix.splitlines()))}</pre>')
     heading(words.FINDS)
     if bug.rule:
         finding = made.finding(bug.rule)

@@ -83,7 +83,7 @@ def _tried(step: Step, number: int) -> None:
 def _above(lesson: Lesson, number: int) -> None:
     """All steps, what is for teachers, and the way back to what was open before."""
     if state.get(PRESENT):
-        style(ALONE)
+        style(ALONE, "alone")
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="chapters"):
         _chapters(lesson, number)
         _kept()

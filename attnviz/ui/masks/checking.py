@@ -66,7 +66,7 @@ def tab(lab: Lab, bar: Bar) -> None:
 def _array(lab: Lab, what: str) -> None:
     left = right = st.container()
     if what in (FILE, PASTED):
-        with left, st.container(horizontal=True, gap="large"):
+        with left, st.container(horizontal=True, gap="large", key="judged"):
             left = st.container(width={FILE: 720, PASTED: 340}[what], key="given")
             right = st.container(key="found")
     try:
@@ -96,9 +96,8 @@ def _given(lab: Lab, what: str) -> tuple[str, Array, float] | None:
             quiet(words.NO_FILE)
             return None
         return _chosen(reading.read_file(clean(file.name), file.getvalue()))
-    with st.container(gap=None, key="numbers box"):
-        typed = control(st.text_area, words.TYPE_NUMBERS, TYPED, height=240)
-        st.button(words.CHECK_NUMBERS, key="check numbers", type="primary")  # a click ends the typing, which applies it
+    typed = control(st.text_area, words.TYPE_NUMBERS, TYPED, height=240)
+    st.button(words.CHECK_NUMBERS, key="check numbers", type="primary")  # a click ends the typing, which applies it
     return _chosen(reading.read_text(clean(typed)))
 
 

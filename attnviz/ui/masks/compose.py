@@ -36,7 +36,7 @@ def tab(lab: Lab, bar: Bar) -> None:
     told = pictures.told(lab, shown["view"], **part)
     drawn = lab.drawn | {"selected": told}
     zoom.crumbs(lab)
-    with st.container(horizontal=True, gap="small", key="compose"):
+    with st.container(horizontal=True, gap="small"):
         with st.container(width=240, gap="small", key="list"):
             _in_words(lab, shown["view"], told)
             rulelist.rules(lab)

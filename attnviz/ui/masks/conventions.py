@@ -80,7 +80,7 @@ def _dialect(lab: Lab, mask: Mask, name: str, bar: Bar) -> None:
             _code(lab, mask, known)
             label(words.AS_TENSOR)
             named = {"role": "region", "tabindex": "0", "aria-label": words.PRINTED}
-            block(known.printout(mask, *lengths).replace("  # ", "\n# "), "printout", "pre", **named)
+            block(known.printout(mask, *lengths).replace("  # ", "\n# "), "code", "pre", **named)
 
 
 def _code(lab: Lab, mask: Mask, known: Dialect) -> None:

@@ -146,9 +146,10 @@ def _roles(at: Look, known: tuple[Behavior, ...]) -> None:
     with st.container(gap="xsmall", key="questions"):
         for i, one in enumerate(known):
             site, head = (at.site, at.head) if one.does in here else (one.site, one.heads[0])
-            marked = {"type": "primary", "icon": ":material/check:"} if one.does in here else {}
+            key, icon = ("here", ":material/check:") if one.does in here else ("find", None)
             label = words.ROLE_OF.format(role=f"{one.role[:1].upper()}{one.role[1:]}", head=site.head(head))
-            st.button(label, key=f"find {i}", width="stretch", on_click=look.look_at, args=(site, head), **marked)
+            options = {"icon": icon, "width": "stretch", "on_click": look.look_at, "args": (site, head)}
+            st.button(label, key=f"{key} {i}", **options)
 
 
 def _all_heads(at: Look, heads: pd.DataFrame, count: int) -> None:

@@ -72,7 +72,7 @@ def _texts(at: Look, found: Atlas, rows: list[dict], by: str, order: str) -> Non
             _example(at, row, record, i, named)
     if rows[SEEN:]:
         folded = pictures.folded(words.MORE_TEXTS.format(count=len(rows) - SEEN), key="more texts")
-        with folded as is_open, st.container(gap="xsmall", key="atlas-texts-more"):
+        with folded as is_open, st.container(gap="xsmall"):
             for i in range(SEEN, len(rows)) if is_open else ():
                 _example(at, rows[i], records[i], i, named)
     notes = [_complete(at, found)] if by == PAIRS else []

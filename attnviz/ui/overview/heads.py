@@ -71,7 +71,7 @@ def _maps(bar: Bar) -> tuple[figures.Figure, Numbers]:
     at, plain = bar.at, _is_plain()
     lead(words.EACH_MAP)
     under = plain and is_flat(at.record)
-    with st.container(horizontal=not under, gap="medium", key="heads-under" if under else "heads-beside"):
+    with st.container(horizontal=not under, gap="medium", key=None if under else "heads-beside"):
         place, beside = st.container(width="content", key="every-map"), st.container(width="stretch", key="beside")
     if plain:
         _draw(at, place, Order())

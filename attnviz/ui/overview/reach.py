@@ -30,7 +30,6 @@ FOLLOWED: Setting[tuple] = kept("follow asked", ())
 ASKED_FLOW: Setting[tuple] = kept("flow asked", ())
 
 IN_PLACE = """.st-key-where > :is(.st-key-site, .st-key-show) {display: none;}
-@media (max-width: 640px) {.stApp .st-key-where > .st-key-after {flex: 1 0 160px;}}
 .st-key-picture-reached .marks {max-width: 100%; height: auto;}"""
 """A stack and a position stand where other pages have a layer and a head, which rollout does not ask for."""
 
@@ -42,7 +41,7 @@ def reach(bar: Bar) -> None:
     """Rollout of a stack after one of its layers as a map, and one row of it as bars, beside the flow if asked for."""
     at = bar.at
     lead(words.ROLLOUT_ASKS)
-    style(IN_PLACE)
+    style(IN_PLACE, "rollout")
     with bar.where:
         last = _last(at)
     if _is_long(at):

@@ -373,7 +373,7 @@ def eyes(at: Look, corners: Sequence[tuple[int, int]]) -> None:
         f".st-key-off-eyes button:nth-child({i + 1}) {{left: {x - 24}px; top: {y - 24}px;}}"
         for i, (x, y) in enumerate(corners)
     )
-    style(" ".join(places))
+    style(" ".join(places), "eyes")
     options = {"shown": [head for head in heads if head not in off], "at": "eyes", "lead": ""}
     options |= {"step": lambda now, on: _switched(now, at, {*heads} - {*on})}
     options |= {"format_func": lambda head: words.HEAD_NUMBER.format(head=head), "disabled": bool(at.source.read_only)}

@@ -76,7 +76,7 @@ if (!window.attnvizGlossary) {
     const card = make("div", "", {className: "term"}), words = make("p", "");
     const picture = drawn("svg", {viewBox: "-2 -2 112 84", width: 112, height: 84, "aria-hidden": true});
     picture.append(...PICTURES[name].map((shape) => shape.cloneNode(true)));
-    words.append(make("b", name), ` ${TERMS[name]}`);
+    words.append(make("b", `${name[0].toUpperCase()}${name.slice(1)}:`), ` ${TERMS[name]}`);
     card.append(picture, words);
     return card;
   };
@@ -84,8 +84,8 @@ if (!window.attnvizGlossary) {
   const all = () => {
     const dialog = make("dialog", "", {className: "glossary"}), close = make("button", says("close"));
     const list = (rows) => {
-      const made = make("dl", "");
-      for (const [what, does] of rows) made.append(make("dt", what), make("dd", does));
+      const made = make("table", "", {className: "facts"});
+      for (const [what, does] of rows) made.insertRow().append(make("th", what, {scope: "row"}), make("td", does));
       return made;
     };
     const [does, keys] = matchMedia("(max-width: 640px)").matches ? [says("touch"), TOUCH] : [says("keyboard"), SHORTCUTS];
@@ -145,6 +145,6 @@ if (!window.attnvizGlossary) {
   document.addEventListener("keydown", (event) => {
     const typing = event.target.matches?.("input, textarea, [contenteditable=true]");
     if (event.key === "Escape") hide();
-    if (event.key === "?" && !typing && !event.ctrlKey && !document.querySelector("dialog.glossary")) all();
+    if (event.key === "?" && !typing && !event.ctrlKey && !document.querySelector("dialog.glossary[open]")) all();
   });
 }

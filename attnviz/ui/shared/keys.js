@@ -64,9 +64,8 @@ if (!window.attnvizWalk) {
     return [...picture.querySelectorAll('[class*="readout"] text')].map((text) => text.textContent.trim()).filter(Boolean).join(", ");
   };
   const inside = (picture, [x, y]) => {  // scrolled there, if need be; how far
-    const {left, right, top, bottom} = picture.getBoundingClientRect(), main = document.querySelector('[data-testid="stMain"]');
+    const {left, right} = picture.getBoundingClientRect(), main = document.querySelector('[data-testid="stMain"]');
     if (x < left + 8 || x > right - 8) picture.scrollLeft += x - (left + right) / 2;
-    if (y < top + 8 || y > bottom - 8) picture.scrollTop += y - (top + bottom) / 2;
     if (main && (y < 160 || y > innerHeight - 24)) main.scrollTop += y - innerHeight / 2;
   };
   const origin = (picture) => picture.querySelector("svg").getBoundingClientRect();
@@ -152,14 +151,9 @@ if (!window.attnvizWalk) {
     const cell = chosen && picture.querySelector('svg [stroke-width="2.5"]');
     const key = cell && cell.getAttribute("transform") + cell.getAttribute("d");
     if (!key || picture.revealed === key) return;
-    const frame = picture.getBoundingClientRect(), hidden = () => {
-      const {right, bottom} = cell.getBoundingClientRect();
-      return [right + 16 - frame.right, bottom + 16 - frame.bottom];
-    };
-    const [across, down] = hidden();
-    if (across > 0) picture.scrollLeft += across;
-    if (down > 0) picture.scrollTop += down + frame.height / 3;
-    if (hidden().every((much) => much < 17)) picture.revealed = key;  // else it is still being laid out
+    const hidden = () => cell.getBoundingClientRect().right + 16 - picture.getBoundingClientRect().right;
+    if (hidden() > 0) picture.scrollLeft += hidden();
+    if (hidden() < 17) picture.revealed = key;  // else it is still being laid out
   };
   const sizes = new ResizeObserver((changes) => {  // once it is laid out: to ask sooner would cost a tenth of each click
     new Set(changes.map(({target}) => target.closest(PICTURES))).forEach((picture) => {
@@ -197,12 +191,13 @@ if (!window.attnvizWalk) {
       one.closest("[data-testid]").dataset.lines = "";
     });
   };
-  const TALL = {"--row-one": document.getElementsByClassName("st-key-row-one"), "--changes": document.getElementsByClassName("st-key-changes")};
-  const tall = new ResizeObserver((seen) => seen.forEach(({target, contentRect}) => {  // what stands beside them keeps in view
-    document.documentElement.style.setProperty(target.tall, `${contentRect.height}px`);
-  }));
+  const firstRows = document.getElementsByClassName("st-key-row-one");
+  let observed;
+  const tall = new ResizeObserver(([{contentRect}]) => {  // the second row stays under the first
+    document.documentElement.style.setProperty("--row-one", `${contentRect.height}px`);
+  });
   const ready = () => {
-    for (const [name, [one]] of Object.entries(TALL)) if (one && !one.tall) tall.observe(Object.assign(one, {tall: name}));
+    if (firstRows[0] && observed !== firstRows[0]) tall.observe(observed = firstRows[0]);
     document.body.append(...(spoken.isConnected ? [] : [spoken]));
     document.querySelectorAll("section[role=presentation][aria-label]").forEach((place) => place.setAttribute("role", "group"));
     document.querySelectorAll('.stCode pre:has(code[style*="white-space: pre;"])').forEach((code) => { code.tabIndex = 0; });  // it scrolls

@@ -130,7 +130,7 @@ def told(at: Look, view: View, **part: slice) -> Cell | None:
 def cell_in_words(at: Look, view: View, cell: Cell | None) -> None:
     """What a cell says."""
     text = sentences.cell(at.record, at.site, at.head, *cell, at.sentence, view=view) if cell else ""
-    in_words(text, picked=at.cell is not None)
+    in_words(text)
 
 
 def how_to_select(selected: bool, outlined: bool = False) -> None:

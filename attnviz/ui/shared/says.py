@@ -21,8 +21,6 @@ from attnviz.words import label_value, quoted, quoted_token, turned
 
 MOST_LARGE = 110
 """Characters of a prediction that is written large: more take two lines in the place of one, so that nothing moves."""
-MOST_SAME = 4
-"""Words in a row that both predictions have and a phone shows all of."""
 
 
 @dataclass(frozen=True)
@@ -163,17 +161,9 @@ def _differing(before: str, after: str) -> tuple[str, str]:
     old, new = before.split(), after.split()
     olds, news = [], []
     for same, a, b, c, d in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        olds += _words(old[a:b], same=same == "equal")
-        news += _words(new[c:d], same=same == "equal")
+        olds += [_word(word, same == "equal") for word in old[a:b]]
+        news += [_word(word, same == "equal") for word in new[c:d]]
     return " ".join(olds), " ".join(news)
-
-
-def _words(some: list[str], *, same: bool) -> list[str]:
-    """Words that both texts have, or one alone; a phone leaves out the middle of many that both have."""
-    made = [_word(word, same) for word in some]
-    if not same or len(some) <= MOST_SAME:
-        return made
-    return [made[0], f'<span class="same">{" ".join(made[1:-1])}</span>', made[-1]]
 
 
 def _word(word: str, same: bool) -> str:
@@ -246,7 +236,7 @@ def panel(at: Look, hint: str) -> dict[str, tuple[Figure, str]]:
         quiet(hint)
     if at.before is not None and at.record.prediction is not None:
         is_said = at.asked is not None and at.asked == at.moved_most  # above the picture
-        st.empty() if is_said else block(most_changed(at), "large changed")
+        st.empty() if is_said else block(most_changed(at), "large")
     if at.before is None and len(options) > 1:
         options.remove(OUTPUT)  # which has not moved
     effect = one_of(options, words.PREDICTION)

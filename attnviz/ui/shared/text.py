@@ -47,9 +47,10 @@ def block_html(text: str, css: str, tag: str = "div", **attributes: str) -> str:
     return f'<{tag} class="{css}"{named}>{plain(text)}</{tag}>'
 
 
-def style(css: str) -> None:
+def style(css: str, key: str) -> None:
     """Rules that hold while this element is on the page; those without an element beside them stay until a reload."""
-    st.html(f'<i class="styles" hidden></i><style>{css}</style>')
+    with st.container(key=f"styles {key}"):  # which takes no room
+        st.html(f"<i hidden></i><style>{css}</style>")
 
 
 def note(text: str, kind: str = "error") -> None:
@@ -62,9 +63,9 @@ def verdict(text: str, kind: str) -> None:
     block(text, css=f"note verdict {kind}", role="alert" if kind == "error" else "status")
 
 
-def in_words(text: str, *, picked: bool = False) -> None:
-    """The sentence about what is selected; a phone keeps that of what somebody `picked` in view."""
-    block(text, f"words{' picked' * picked}", role="status")
+def in_words(text: str) -> None:
+    """The sentence about what is selected."""
+    block(text, "words", role="status")
 
 
 def large(text: str) -> None:
@@ -100,7 +101,7 @@ def heading(text: str) -> None:
 
 def leads_to(text: str) -> None:
     """An arrow from the picture before to the next one, which is what comes of it."""
-    block(text, "leads-to")
+    st.html(block_html(text, "leads-to"), width="content")
 
 
 def unseen(text: str) -> None:

@@ -81,7 +81,8 @@ def bar(
             chosen = look.site(source, site)
             head = look.focus(source, combined=combined)
             sentence = look.sentence(lines)
-        st.html(FOLD)
+        with st.container(key="fold"):
+            st.html(FOLD)
         with st.container(**ROW, key="controls"):
             changed = edits.mask_menu(source, lines, chosen, opening=mask)
             view, actions = (st.container(**ROW, width="content", key=key) for key in ("view", "actions"))

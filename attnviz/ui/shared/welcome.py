@@ -169,8 +169,7 @@ def cards(settings: Mapping[str, Setting], source: Source | None, *, here: bool 
         framed = f"<style>{frame} {{{FRAMED}}}</style>" if frame else ""
         css = "guide quiet" if own and not frame else "guide rests" if says in words.RESTING else "guide"
         claim = "" if own else f'<p class="claim">{plain(CLAIM)}</p>'
-        hides = "" if source is None or _can(words.HIDE_THE_FUTURE, source) else " data-hides"
-        st.html(f'<div class="{css}"{hides}>{claim}<p>{plain(says)}{undo}</p>{framed}</div>')
+        st.html(f'<div class="{css}">{claim}<p>{plain(says)}{undo}</p>{framed}</div>')
         for name, one in CARDS.items():
             acts = own and (now[TYPED] or _can(name, source))
             act = (_try, (name, source, settings)) if acts else (_open, (name, settings))

@@ -81,8 +81,7 @@ NOT_A_BUDGET = "{name} is {value}; it must be a number above 0 such as {usual:g}
 # Files
 
 OPEN_FILES = "Open files"
-OPEN_FILE = '<button class="open-file" data-most="{megabytes}" title="{help}">Open<span> file</span></button>'
-"""On a phone the second word is not seen."""
+OPEN_FILE = '<button class="open-file" data-most="{megabytes}" title="{help}">Open file</button>'
 OPENS = (
     "A text (.txt), a saved run (.attn, or the ZIP of everything), or attention as .npz, .npy, .csv or .safetensors: "
     "up to {files} files of {megabytes} MB. You can also drop them on the page. They stay in this session."

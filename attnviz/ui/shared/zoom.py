@@ -103,7 +103,7 @@ def crumbs(at: Look) -> None:
     if not _seen(at):
         return
     parts = state.get(ZOOM)
-    with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", key="zoom"):
+    with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
         for depth in range(len(parts)):
             title = _named(parts[depth - 1]) if depth else words.WHOLE_MAP
             icon = None if depth else ":material/zoom_out_map:"
@@ -168,7 +168,7 @@ def _listed(at: Look, side: int, found: list[tuple[int, str]]) -> None:
     if len(found) > MOST_PLACES:
         places = words.FIRST_PLACES.format(places=places, most=MOST_PLACES)
     st.caption((words.AS_KEY if side else words.AS_QUERY).format(places=places))
-    with st.container(gap=None, key=f"places {side}"):
+    with st.container(gap=None):
         for position, context in found[:MOST_PLACES]:
             options = {"on_click": _go, "args": (_strongest(at, side, position), tuple(map(len, at.tokens)))}
             st.button(f"{position} · {context}", key=f"go {side} {position}", type="tertiary", **options)

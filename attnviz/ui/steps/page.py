@@ -38,7 +38,7 @@ def _chain(bar: Bar, at: Walk) -> None:
     chosen = rail.current(every)
     whole = rail.whole(at, every, chosen)
     numbers.asks(at)
-    with st.container(horizontal=True, gap="medium", key="steps"):
+    with st.container(horizontal=True, gap="medium"):
         with st.container(width=344, key="overview"):
             rail.rail(whole, every)
         with st.container(width="stretch", key="stage"):

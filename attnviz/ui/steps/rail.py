@@ -54,7 +54,7 @@ def turn(every: tuple[Stage, ...], chosen: int) -> None:
     """To the stage before and after, and to any by its name: with the keyboard, too."""
     nowrap, keys = {"wrap": False, "width": "content"}, [stage.key for stage in every]
     names = [f"{i + 1} · {stage.title}" for i, stage in enumerate(every)]
-    with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", key="turn", **nowrap):
+    with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", **nowrap):
         before, after = max(0, chosen - 1), min(len(every) - 1, chosen + 1)
         _go(common.BACK, "chevron_left", keys[before], chosen == 0)
         options = {"shown": chosen, "at": "chosen", "read": keys.__getitem__, "format_func": names.__getitem__}
