@@ -289,7 +289,7 @@ def test_what_is_no_number_is_not_said_as_a_word(folder, kind):
 
 def test_it_opens_on_the_head_with_the_clearest_role(folder, monkeypatch):
     """Where nobody chose one; then the link holds it, so that another text does not lead to another head."""
-    monkeypatch.setattr(toolbar, "clearest", lambda table: 4)
+    monkeypatch.setattr(findings, "clearest", lambda table: 4)
     model = folder("BertModel")
     app = pretrained(model, text=CAT)
 
