@@ -248,7 +248,7 @@ def test_an_inverted_mask_that_was_pasted_is_named_with_its_cells():
     app.text_area(key="pasted").set_value("0 1 1\n0 0 1\n0 0 0").run()
     unfold(app)
     unfold(app, "report")
-    app.selectbox(key="convention said").set_value("may-attend").run()
+    app.selectbox(key="convention").set_value("may-attend").run()
 
     assert not app.exception
     assert "inverted" in html(app)
@@ -272,7 +272,7 @@ def test_where_the_mask_alone_does_not_tell_the_page_asks():
 
     assert "Not sure" in html(app)
 
-    app.selectbox(key="convention said").set_value("may-attend").run()
+    app.selectbox(key="convention").set_value("may-attend").run()
 
     assert "Nothing wrong was found. It is exactly padding from key 2 on" in html(app)
 
@@ -288,11 +288,11 @@ def test_what_a_pasted_mask_is_meant_to_be_settles_what_it_is():
 
     unfold(app)
     unfold(app, "report")
-    app.selectbox(key="meant said").set_value("causal").run()
+    app.selectbox(key="intended").set_value("causal").run()
     assert "9 are open in the future" in html(app)
     assert "--meant causal" in app.code[-1].value
 
-    app.selectbox(key="meant said").set_value("the mask of this page").run()
+    app.selectbox(key="intended").set_value("the mask of this page").run()
     assert not app.exception
     assert """--meant '{"rule": "subsequent", "offset": 0}'""" in app.code[-1].value
 
