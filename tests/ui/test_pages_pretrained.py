@@ -27,7 +27,7 @@ from attnviz.core.edits import Edits, Site
 from attnviz.metrics.roles import Role
 from attnviz.sources.huggingface import source as sources
 from attnviz.sources.huggingface import trial
-from attnviz.ui.shared import arrivals, findings, toolbar
+from attnviz.ui.shared import arrivals, findings
 from attnviz.ui.shared.look import COLORS, SENTENCE, SHOW
 from attnviz.words import turned
 
