@@ -61,7 +61,7 @@ def test_from_agreement_to_ten_examples_in_three_clicks(monkeypatch):
     next(one for one in app.button if one.label == role).click().run()
 
     assert f"Head 1 of decoder layer 1 {does}." in html(app).replace("&quot;", '"')
-    icons = {one.label: one.icon for one in app.button if (one.key or "").startswith("find")}
+    icons = {one.label: one.icon for one in app.button if (one.key or "").startswith(("find", "here"))}
     assert icons.pop(role) == CHECKED
     assert [*icons.values()] == [""] * 3
     assert len(examples(app)) == 10
