@@ -1,6 +1,6 @@
 """What every attention head of a Transformer does with a sentence, and what changes if it is changed.
 
-    record = attnviz.analyze("The cat sat on the mat", edits=attnviz.Edits(mask=attnviz.Subsequent()))
+    record = attnviz.analyze("The cat sat on the mat", edits=attnviz.Edits(mask=attnviz.mask("causal")))
     figure = attnviz.figures.head(record, attnviz.Site("encoder", 0), 1)
 
 Names come when they are first used: torch with the attention, Altair with the first figure. In a notebook the last line
@@ -26,6 +26,7 @@ _HOMES = {
     "AttnvizError": "core.errors",
     "scaled_dot_product_attention": "core.attention",
     "MultiHeadAttention": "models.multihead",
+    "mask": "core.masks",
     "subsequent_mask": "core.masks",
     "ALiBi": "core.modifiers",
     "RelativeBias": "core.modifiers",

@@ -93,11 +93,12 @@ def test_a_mask_is_subsequent_unless_another_is_asked_for(run, tmp_path):
         (["~causal"], "0111 0011 0001 0000"),
         (["padding=3,left=4"], "0111 0111 0111 0111"),
         (["neighborhood=3,4"], "1110 1110 0111 0111"),
-        (['{"rule": "not", "mask": {"rule": "subsequent"}}'], "0111 0011 0001 0000"),
+        (["~(window(2, after=1) | full) | causal & window(1)"], "1000 1100 0110 0011"),
+        (["blocked(0-3:0, 1:1)"], "0111 0011 0111 0111"),
     ],
 )
 def test_masks_are_said_in_a_few_letters(run, tmp_path, masks, rows):
-    """Several masks hold together, as with &; a bar means either, ~ the opposite; JSON says what a link says."""
+    """Several masks hold together, as with &; a bar means either, ~ the opposite; window=1 is an older spelling."""
     options = [option for mask in masks for option in ("--mask", mask)]
     status, *_ = run("mask", "a b c d", *SCRATCH, "--no-sos", *options, "-o", "mask.npz")
 
@@ -111,10 +112,11 @@ def test_the_rules_of_masks_are_listed(run):
     status, out, err = run("masks")
 
     assert (status, err) == (0, "")
-    assert "window=BEFORE[,AFTER]" in out
+    assert "window(before, after=0)" in out
+    assert "causal or causal(offset=0)" in out
     assert "a sliding window: a query sees the keys near it" in out
     rules = out.split("\n\n")[0]
-    assert len(rules.splitlines()) == len(masks.composable()) - 1  # painted and opened are not typed; full is no rule
+    assert len(rules.splitlines()) == len(masks.composable()) + 1  # and full
 
 
 def test_how_far_the_output_moves(run, tmp_path):
@@ -218,21 +220,21 @@ def test_tokens_as_json(run, monkeypatch):
         (["head", "a", *SCRATCH, "--off", "5.0"], "no encoder layer 5"),
         (
             ["head", "a", *SCRATCH, "--mask", "casual"],
-            "no mask 'casual'. Did you mean 'causal'? There are: full; causal[=OFFSET]; padding=",
+            "Character 1 of the mask 'casual': there is no rule 'casual'. Did you mean 'causal'?",
         ),
         (
             ["head", "a", *SCRATCH, "--mask", "window=1,2,3"],
-            "'window=1,2,3' cannot be read; write window=BEFORE[,AFTER]",
+            "'window' takes no more numbers; write window(before, after=0).",
         ),
-        (["head", "a", *SCRATCH, "--mask", "prefix=x"], "'prefix=x' cannot be read; write prefix=LENGTH, with whole"),
-        (["head", "a", *SCRATCH, "--mask", f"prefix={10**30}"], "whole numbers up to 100,000"),
-        (["head", "a", *SCRATCH, "--mask", "{"], "not valid JSON"),
+        (["head", "a", *SCRATCH, "--mask", "prefix=x"], "'length' must be a whole number."),
+        (["head", "a", *SCRATCH, "--mask", f"prefix={10**30}"], "it must be a whole number from 0 to 100,000."),
+        (["head", "a", *SCRATCH, "--mask", "{"], "not given as JSON any more; write"),
         (
             ["head", "a", *SCRATCH, "--mask", "window=-3"],
-            "BEFORE is -3; it must be 0 or more. Write window=BEFORE[,AFTER].",
+            "Character 8 of the mask 'window=-3': 'before' is -3; it must be",
         ),
-        (["head", "a", *SCRATCH, "--mask", "windw=2"], "There is no mask 'windw=2'. Did you mean 'window'? There are:"),
-        (["head", "a", *SCRATCH, "--mask", "causal&"], "A rule is missing in the mask 'causal&'"),
+        (["head", "a", *SCRATCH, "--mask", "windw=2"], "there is no rule 'windw'. Did you mean 'window'?"),
+        (["head", "a", *SCRATCH, "--mask", "causal&"], "Character 8 of the mask 'causal&': a rule is missing"),
         (["head", "a", *SCRATCH, "--layer", "-1"], "layers are counted from 0"),
         (["head", "a", *SCRATCH, "--memory", "nan"], "'nan' is no amount; give a number, 0 or more."),
         (["head", "a", "--set", "foo=1"], "No model has a setting foo; 'translator' has: step."),

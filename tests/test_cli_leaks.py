@@ -64,7 +64,7 @@ def test_many_leaks_are_counted(run):
         (("--kind", "encoder"), "'story' has no 'encoder'. It has: decoder."),
         (("--most", "2"), "at most 2 of them; here are 3."),
         (("--sentence", "2"), "There is no sentence 2; there are 1, counted from 1."),
-        (("--promised", "what"), "There is no mask 'what'."),
+        (("--promised", "what"), "there is no rule 'what'. There are: block_diffusion, "),
     ],
 )
 def test_what_does_not_fit_is_2_and_one_line(run, options, says):

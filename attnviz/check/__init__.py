@@ -57,8 +57,8 @@ def check(
         kind: "mask", "weights" (after the softmax) or "scores" (before it).
         convention: one of `CONVENTIONS`; the array is then a mask.
         causal: whether the future must be blocked.
-        meant: what the mask is meant to be: a name of `MEANT`, with any numbers and any padding, or a mask or stack of
-            this project, cell by cell. What differs is then an error.
+        meant: what the mask is meant to be: a name of `MEANT`, with any numbers and any padding, or a mask, the text of
+            one, or a stack, cell by cell. What differs is then an error.
         shape: (B, H, Q, K) of the scores that the array is for: how it broadcasts is explained, and checked.
         rounding: half of the last digit if the numbers were written with few, such as 5e-5 for four digits.
 

@@ -9,10 +9,11 @@ from torch import Tensor
 from attnviz.check.findings import future
 from attnviz.check.grids import Grids
 from attnviz.check.parts import PartFault, faults_of
-from attnviz.core.errors import InputError, MaskError, quoted
+from attnviz.core.errors import InputError, MaskError, did_you_mean, quoted
 from attnviz.core.explain import MOST_DIFFERENT, Explanation, Judgement, judge, under
 from attnviz.core.explain.readings import MISTAKES, readings
-from attnviz.core.masks import Full, Mask
+from attnviz.core.masks import Full, Mask, mask_from_text
+from attnviz.core.masks.base import KEYWORDS
 from attnviz.core.masks.published import BY_NAME, PADDING, Kind
 from attnviz.core.stack import Stack
 
@@ -40,6 +41,20 @@ MORE = 4
 """Times as many cells that differ as are left, for a mistake in the whole mask to be the better explanation."""
 
 
+def kind_or_mask(text: str) -> str | Mask:
+    """The kind of mask that a text names, or the mask that it writes.
+
+    Raises:
+        AttnvizError: names the kinds that there are, or what in the text cannot be read.
+    """
+    if isinstance(text, str) and text in MEANT:
+        return text
+    if isinstance(text, str) and (not text.isidentifier() or text in KEYWORDS):
+        return mask_from_text(text)
+    near = did_you_mean(text, MEANT) if isinstance(text, str) else ""
+    raise InputError(f"No kind of mask is called {quoted(text)}.{near} There are: {', '.join(MEANT)}; or write a mask.")
+
+
 @dataclass(frozen=True)
 class Intent:
     """What was said.
@@ -59,14 +74,14 @@ class Intent:
         """What a person said.
 
         Raises:
-            InputError: if there is no such kind.
+            AttnvizError: if there is no such kind, and it is not the text of a mask.
         """
         if isinstance(meant, Stack):
             meant = meant.mask() or Full()
+        if not isinstance(meant, Mask):
+            meant = kind_or_mask(meant)
         if isinstance(meant, Mask):
             return cls(f"the mask that is meant ({meant})", mask=meant)
-        if not isinstance(meant, str) or meant not in BY_NAME:
-            raise InputError(f"No mask is called {quoted(meant)}. Say a mask, or one of: {', '.join(BY_NAME)}.")
         return cls(f"a {BY_NAME[meant].title}", BY_NAME[meant])
 
     def judge(self, grids: Grids, mistakes: Sequence[str]) -> Judgement:

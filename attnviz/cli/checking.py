@@ -8,10 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from attnviz.check import MEANT, Report, check, reading
-from attnviz.cli import rules
-from attnviz.core.errors import AttnvizError, InputError, did_you_mean, quoted
-from attnviz.core.masks import Mask
+from attnviz.check import Report, check, reading
+from attnviz.core.errors import InputError, quoted
 
 
 def run(options: Namespace, say: Callable[[str], None]) -> int:
@@ -73,22 +71,4 @@ def _report(name: str, array: object, rounding: float, options: Namespace) -> Re
     if options.kind is None and named in ("weights", "scores"):
         convention = None
     said = {"convention": convention, "causal": options.causal, "shape": options.shape, "rounding": rounding}
-    said["meant"] = options.meant and meant_by(options.meant)
-    return check(array, kind=options.kind or named, **said)
-
-
-def meant_by(text: str) -> str | Mask:
-    """A kind by its name, or a mask.
-
-    Raises:
-        InputError: names the kinds that there are.
-    """
-    if text in MEANT:
-        return text
-    try:
-        return rules.read(text)
-    except AttnvizError:
-        if not text.isidentifier():
-            raise
-        named = f"No kind of mask is called {quoted(text)}.{did_you_mean(text, MEANT)} There are: {', '.join(MEANT)}"
-        raise InputError(f"{named}; or the rules of 'attnviz masks'.") from None
+    return check(array, kind=options.kind or named, meant=options.meant or None, **said)

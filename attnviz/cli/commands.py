@@ -5,11 +5,12 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from attnviz import api, cases, export, figures, files, metrics
-from attnviz.cli import comparing, forms, lines, rules, says, values
+from attnviz.cli import comparing, forms, lines, says, values
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError, quoted
-from attnviz.core.masks import Full
+from attnviz.core.masks import Full, composable
 from attnviz.core.masks.published import BY_NAME
+from attnviz.core.masks.text import form
 from attnviz.core.record import Record
 from attnviz.export.explore import explore
 from attnviz.figures import Figure
@@ -27,7 +28,8 @@ def run(options: Namespace, note: Callable[[str], None]) -> Iterable[str]:
         return lines.card(values.load(options.name)) if options.name else lines.models()
     if options.command == "masks":
         kinds = [(kind.name, f"{kind.title}{f' ({kind.source})' * bool(kind.source)}") for kind in BY_NAME.values()]
-        return [*lines.columns(list(rules.forms().items())), "", "Kinds, for check --meant:", *lines.columns(kinds)]
+        rules = [(form(rule), rule.meaning) for rule in (Full, *composable())]
+        return [*lines.columns(rules), "", "Kinds, for check --meant:", *lines.columns(kinds)]
     texts, source = values.read(options)
     if "seconds" in options and (cost := values.cost(options, source, texts)):
         note(cost)

@@ -4,10 +4,11 @@ from argparse import Namespace
 from collections.abc import Callable
 
 from attnviz import figures, words
-from attnviz.cli import lines, rules, values
+from attnviz.cli import lines, values
 from attnviz.cli.commands import write
 from attnviz.core.edits import Site
 from attnviz.core.leaks import LeakTest
+from attnviz.core.masks import mask_from_text
 from attnviz.figures.leaks import lines_of, title_of
 from attnviz.leaks import leak_test
 from attnviz.sources.base import Source
@@ -36,7 +37,7 @@ def run(options: Namespace, say: Callable[[str], None], note: Callable[[str], No
         sentences,
         values.edits(options, source),
         site=_site(options, source),
-        promised=rules.read(options.promised) if options.promised else None,
+        promised=mask_from_text(options.promised) if options.promised else None,
         sentence=values.sentence(options, sentences),
         most=options.most,
     )

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from attnviz.check import Finding, Report, check
+from attnviz.check.intent import kind_or_mask
 from attnviz.cli import values
-from attnviz.cli.checking import meant_by
 from attnviz.core.amounts import counted, percent, plural
 from attnviz.core.display import as_sentence, in_title, shown
 from attnviz.core.errors import AttnvizError, InputError, NotFiniteError
@@ -71,7 +71,7 @@ def run(options: Namespace, say: Callable[[str], None]) -> int:
     if given := [name for name in OF_FILES if getattr(options, name) is not None]:
         raise InputError(f"--{given[0]} is of arrays; leave it out beside --model.")
     source, (text,) = values.load(options.model), values.texts(options.file)
-    meant = meant_by(options.meant) if options.meant else Subsequent() if options.causal else None
+    meant = kind_or_mask(options.meant) if options.meant else Subsequent() if options.causal else None
     found = _check(source, text, options.causal, meant)
     lines = [_json(found, source)] if options.json else _lines(found, source, text)
     for line in lines:

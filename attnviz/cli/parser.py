@@ -26,10 +26,10 @@ EXAMPLES = """examples:
   attnviz atlas query atlas/ "previous_token > 0.9"
   attnviz lesson
   attnviz leaks "the cat sat down" --model story -o leaks.png
-  attnviz mask "the cat sat down" --model scratch --mask window=1 -o mask.pdf
+  attnviz mask "the cat sat down" --model scratch --mask "window(1)" -o mask.pdf
   echo "unbelievable tokenization" | attnviz tokens - --model scratch --tokenizer bpe --json
 """
-MASKS = "causal, window=2,1, prefix=3, documents=3,4 or another of 'attnviz masks', or the JSON of a mask"
+MASKS = "causal, 'window(2, 1)', 'prefix(3)', 'documents(3, 4)' or another of 'attnviz masks'"
 
 COMMANDS = {
     "app": "the app, open in a browser until Ctrl+C",
@@ -101,9 +101,7 @@ def build() -> argparse.ArgumentParser:
 
 def _add_app(command: argparse.ArgumentParser) -> None:
     command.description = "Open the app in a browser; Ctrl+C stops it."
-    link = (
-        "what to open: a link copied from the app, or its end, such as 'masks?mask=subsequent'; or FILE.py:FUNCTION, "
-    )
+    link = "what to open: a link copied from the app, or its end, such as 'masks?mask=causal'; or FILE.py:FUNCTION, "
     link += "a function that gives a source (see attnviz.wrap): it runs the code of that file; "
     link += "or FILE, a saved run (.attn) or weights (.npz, .npy, .csv, .safetensors)"
     command.add_argument("link", metavar="LINK", nargs="?", default="", help=link)
@@ -226,7 +224,7 @@ def _add_check(command: argparse.ArgumentParser) -> None:
     command.add_argument("--convention", metavar="HOW", help=f"of a mask: {conventions} (guessed)")
     causal = "the future must be blocked, or need not be (guessed)"
     command.add_argument("--causal", action=argparse.BooleanOptionalAction, default=None, help=causal)
-    kinds = "causal, prefix-lm, window or another kind of 'attnviz masks', or a mask such as 'causal | prefix=3'"
+    kinds = "causal, prefix-lm, window or another kind of 'attnviz masks', or a mask such as 'causal | prefix(3)'"
     command.add_argument("--meant", metavar="MASK", help=f"what it is meant to be: {kinds}; what differs is an error")
     command.add_argument("--shape", type=typed.shape, metavar="B,H,Q,K", help="of the scores: how the array broadcasts")
     _add_json(command)
@@ -286,7 +284,7 @@ def _add_edits(command: argparse.ArgumentParser) -> None:
         default=[],
         dest="masks",
         metavar="MASK",
-        help=f"{MASKS}; several, or a&b: all hold; a|b: either; ~a: the opposite",
+        help=f"{MASKS}; several, or 'a & b': all hold; 'a | b': either; ~a: the opposite",
     )
     edits.add_argument(
         "--off",

@@ -9,12 +9,12 @@ from operator import and_
 from pathlib import Path
 
 from attnviz import api, cases, files
-from attnviz.cli import rules
 from attnviz.cli.download import Download
 from attnviz.cli.typed import FILE, FLAGS
 from attnviz.core.display import shown
 from attnviz.core.edits import KINDS, Edits, Site
 from attnviz.core.errors import InputError, quoted
+from attnviz.core.masks import mask_from_text
 from attnviz.core.tokens import Sentence
 from attnviz.sources import estimate, script
 from attnviz.sources.base import Source
@@ -161,7 +161,7 @@ def head(options: Namespace, source: Source) -> int | str:
 
 def edits(options: Namespace, source: Source) -> Edits:
     default = ["causal"] if "sos" in source.settings() and options.command == "mask" else []
-    masks = [rules.read(text) for text in options.masks or default]
+    masks = [mask_from_text(text) for text in options.masks or default]
     seen = site(options, source)
     off = {
         (Site(kind or seen.kind, seen.layer if layer is None else layer), head)

@@ -2,6 +2,7 @@
 
 stack = Stack((Entry(Subsequent()), Entry(Prefix(3), "or"), Entry(Padding((5,)))))
 stack.mask()                                    # (causal or prefix of 3) and padding
+stack.text                                      # "(causal | prefix(3)) & padding(5)"
 stack.blame(0, 4)                               # (0, 1): neither entry 0 nor entry 1 opens the cell
 """
 
@@ -13,8 +14,12 @@ from torch import Tensor
 
 from attnviz.core.errors import MaskError, quoted
 from attnviz.core.masks import Full, Mask
+from attnviz.core.masks.base import operand
+from attnviz.core.masks.text import SIGNS, Node, Reader
 
 JOINS = ("and", "or")
+NONE = "none"
+"""The text of a stack without entries."""
 MOST = 24
 """How many entries a stack may have: its mask is then at most as deep as `masks.from_json` reads."""
 
@@ -46,6 +51,14 @@ class Entry:
         """Its mask, negated if it is."""
         return ~self.mask if self.negated else self.mask
 
+    @property
+    def text(self) -> str:
+        """The text of its rule; after "off:" if it is off."""
+        text = operand(self.mask)
+        if self.negated:
+            text = f"~{text}"
+        return text if self.on else f"off: {text}"
+
 
 @dataclass(frozen=True)
 class Stack:
@@ -67,6 +80,20 @@ class Stack:
         """What the entries that are on make together; None if none is."""
         on = [entry for entry in self.entries if entry.on]
         return reduce(_joined, on[1:], on[0].rule()) if on else None
+
+    @property
+    def text(self) -> str:
+        """The text from which `stack_from_text` makes it: "(causal | prefix(3)) & off: ~window(2)"; or "none".
+
+        The join of the first entry, which is joined to nothing, is not in it: it comes back as is usual for its rule.
+        """
+        text, last = "", "and"
+        for entry in self.entries:
+            if text and entry.join == "and" and last == "or":
+                text = f"({text})"
+            last = entry.join if text else "and"
+            text = f"{text} {SIGNS[entry.join]} {entry.text}" if text else entry.text
+        return text or NONE
 
     def rules(self) -> tuple[str, ...]:
         """By which of its mask's `rules` each entry is named; those up to the last "or" are one. "" if it is off."""
@@ -148,6 +175,36 @@ class Stack:
     def _check(self, index: int) -> None:
         if not 0 <= index < len(self.entries):
             raise MaskError(f"There is no entry {index}; there are {len(self.entries)}, counted from 0.")
+
+
+def stack_from_text(text: str) -> Stack:
+    """Read a stack: the text of a mask, in which rules may be off; parts that are joined first become its entries.
+
+    Raises:
+        MaskError: as `mask_from_text`, and if it has too many entries.
+    """
+    if text.strip() == NONE:
+        return Stack()
+    reader = Reader(text)
+    return Stack(tuple(_entries(reader, reader.tree())))
+
+
+def _entries(reader: Reader, tree: Node | Mask) -> list[Entry]:
+    if isinstance(tree, Node) and tree.kind in JOINS:
+        first, *rest = tree.parts
+        return [*_entries(reader, first), *(_entry(reader, part, tree.kind) for part in rest)]
+    return [_entry(reader, tree)]
+
+
+def _entry(reader: Reader, tree: Node | Mask, join: str = "") -> Entry:
+    """One entry; joined as is usual for its rule where nothing is said."""
+    flags = set()
+    for flag in ("off", "not"):
+        if isinstance(tree, Node) and tree.kind == flag:
+            flags.add(flag)
+            tree = tree.parts[0]
+    mask = reader.mask(tree)
+    return Entry(mask, join or mask.join, "not" in flags, "off" not in flags)
 
 
 def _joined(before: Mask, entry: Entry) -> Mask:

@@ -467,6 +467,12 @@ def test_the_json_of_a_mask_can_be_read():
     }
 
 
+def test_json_takes_the_names_of_rules_in_text_too():
+    """It is written as files of before hold it."""
+    assert from_json({"rule": "causal"}) == from_json({"rule": "subsequent"}) == Subsequent()
+    assert from_json({"rule": "blocked", "cells": [[1, 0]]}) == Painted(((1, 0),))
+
+
 @examples(400)
 @given(hostile_json)
 def test_hostile_json_is_a_mask_or_a_mask_error(data):
@@ -500,7 +506,7 @@ def nested(levels, rule="not"):
         ({"rule": 3}, "an object with a rule"),
         ({"rule": ["full"]}, "an object with a rule"),
         (10**5000, "int too large to show"),
-        ({"rule": "causal"}, "no mask rule 'causal'. There are: and, block_diffusion, blocks, dilated"),
+        ({"rule": "cousal"}, "no mask rule 'cousal'. There are: and, block_diffusion, blocks, dilated"),
         ({"rule": "dilated", "before": 1, "step": 0}, "The step of 'dilated' is 0; it must be 1 or more"),
         ({"rule": "dilated", "before": 1, "step": None}, "a whole number; given None"),
         ({"rule": "global", "positions": [-1]}, "is -1; it must be 0 or more"),

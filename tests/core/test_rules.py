@@ -1,23 +1,18 @@
 """All that is known of a rule stands in its own file, and every rule is known everywhere."""
 
-import json
 from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from rules import of
 
 import attnviz
-from attnviz.cli import rules as shell
 from attnviz.core import masks
-from attnviz.core.errors import InputError
 from attnviz.core.masks import RULES
 from attnviz.core.masks.symbols import Symbol
 
 OWN = [rule for rule in RULES.values() if rule.__module__.startswith(masks.rules.__name__)]
-SAYABLE = [rule for rule in OWN if not rule.parameters() or rule.parameters()[0].kind != "cells"]
 
 
 @pytest.mark.parametrize("rule", OWN, ids=lambda rule: rule.rule)
@@ -36,35 +31,6 @@ def test_no_file_of_a_rule_is_left_out():
     files = {path.stem.rstrip("_") for path in Path(masks.rules.__file__).parent.glob("[a-z]*.py")}
 
     assert files == {rule.rule for rule in OWN}
-
-
-@pytest.mark.parametrize("rule", SAYABLE, ids=lambda rule: rule.rule)
-@given(data=st.data())
-def test_the_shell_says_any_mask_of_a_rule(rule, data):
-    """Its numbers in order, or by their names; with less than a control offers it takes JSON, as that is a slip."""
-    mask = data.draw(of(rule))
-    values = [(one, getattr(mask, one.name)) for one in rule.parameters()]
-    listed = [", ".join(map(str, value)) for one, value in values if one.kind == "numbers" and value]
-    named = [f"{one.name}={value}" for one, value in values if one.kind == "number" and value is not None]
-    if any(one.kind == "numbers" and not value for one, value in values):
-        return
-    text = "=".join(filter(None, [rule.rule, ",".join([*listed, *named])]))
-    if any(one.kind == "number" and value is not None and value < one.least for one, value in values):
-        assert shell.read(json.dumps(mask.to_json())) == mask
-        with pytest.raises(InputError, match="it must be"):
-            shell.read(text)
-        return
-
-    assert shell.read(text) == mask
-    assert shell.read(f"~{text} & subsequent | full") == ((~mask & masks.Subsequent()) | masks.Full())
-
-
-def test_the_form_of_a_rule_says_what_may_be_left_out():
-    forms = list(shell.forms())
-
-    assert {"full", "causal[=OFFSET]", "window=BEFORE[,AFTER]", "documents=LENGTHS,..."} <= set(forms)
-    assert "padding=LENGTHS,...[,left=N]" in forms
-    assert "neighborhood=SIZE,LENGTH[,STEP]" in forms
 
 
 NUMBERS = st.integers(-9, 9)

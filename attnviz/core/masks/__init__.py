@@ -1,9 +1,9 @@
 """Masks as named predicates: a name, its parameters, and who may attend to whom. True = may attend, always.
 
 A mask is a small frozen value. From it come the boolean tensor for (Q, K) or one block of it, which rule blocked a
-cell, how many keys a query has left, and its JSON. Masks combine with ``&``, ``|`` and ``~``, and are shifted where
-queries and keys differ in length. Other conventions (True = masked, 0 = masked, additive floats) are named adapters in
-`attnviz.core.conventions`.
+cell, how many keys a query has left, its text and its JSON. Masks combine with ``&``, ``|`` and ``~``, and are shifted
+where queries and keys differ in length. Other conventions (True = masked, 0 = masked, additive floats) are named
+adapters in `attnviz.core.conventions`.
 """
 
 import torch
@@ -13,9 +13,13 @@ from attnviz.core.errors import MaskError
 from attnviz.core.masks.base import ALIGNMENTS, RULES, And, Mask, Not, Or, Reason, Shifted
 from attnviz.core.masks.reading import DEEPEST, LARGEST, from_json
 from attnviz.core.masks.rules import *  # noqa: F403
+from attnviz.core.masks.text import mask_from_text
 from attnviz.core.parameters import Parameter
 
-USUAL = ("subsequent", "padding", "window", "dilated", "prefix", "documents", "global")
+mask = mask_from_text
+"""What `attnviz.mask` is."""
+
+USUAL = ("causal", "padding", "window", "dilated", "prefix", "documents", "global")
 """The rules that stand first in a list."""
 
 
@@ -23,7 +27,7 @@ def composable() -> tuple[type[Mask], ...]:
     """The rules that a person composes a mask of, the usual ones first; the last ones hold cells painted by hand."""
     found = [rule for rule in RULES.values() if rule.parameters()]
     place = {name: number for number, name in enumerate(USUAL)}
-    return tuple(sorted(found, key=lambda rule: (_is_painted(rule), place.get(rule.rule, len(place)), rule.rule)))
+    return tuple(sorted(found, key=lambda rule: (_is_painted(rule), place.get(rule.keyword, len(place)), rule.rule)))
 
 
 def _is_painted(rule: type[Mask]) -> bool:

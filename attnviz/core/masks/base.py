@@ -3,7 +3,7 @@
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import Field, dataclass, fields, is_dataclass
 from functools import reduce
 from typing import Any, ClassVar, Self
 
@@ -28,6 +28,9 @@ HIGH = 512
 
 RULES: dict[str, type["Mask"]] = {}
 """Every rule by the name that it has in JSON."""
+
+KEYWORDS: dict[str, type["Mask"]] = {}
+"""Every rule by each name that is read: its keyword, and its name in JSON."""
 
 
 class Reason(str):
@@ -55,18 +58,21 @@ class Mask(ABC):
     its words, its parameters, and its code where the predicate cannot be printed as it is.
 
     Attributes:
-        rule: its name in JSON, in a link and in the shell.
+        rule: its name in JSON.
+        keyword: its name in text, which links, the shell and Python share; its name in JSON unless it says another.
         meaning: what it does, in one line.
         join: how it is joined to others if nothing is said: rules that block by "and", rules that open by "or".
     """
 
     rule: ClassVar[str]
+    keyword: ClassVar[str]
     meaning: ClassVar[str] = ""
     join: ClassVar[str] = "and"
 
     def __init_subclass__(cls) -> None:
         if "rule" in vars(cls):
-            RULES[cls.rule] = cls
+            cls.keyword = vars(cls).get("keyword", cls.rule)
+            RULES[cls.rule] = KEYWORDS[cls.rule] = KEYWORDS[cls.keyword] = cls
 
     @abstractmethod
     def allows(self, query: Tensor, key: Tensor, sentence: Tensor) -> Tensor:
@@ -253,6 +259,31 @@ class Mask(ABC):
     def __invert__(self) -> "Mask":
         return self.mask if isinstance(self, Not) else Not(self)
 
+    @property
+    def text(self) -> str:
+        """The text from which `attnviz.mask` makes an equal mask: "window(4, 1)", "padding(5, 3, left=5)".
+
+        Raises:
+            MaskError: for a mask that has none: no rule with a name, or a number below the least that its rule takes.
+        """
+        if not hasattr(self, "rule") or {f.name for f in _fields(self)} != {one.name for one in self.parameters()}:
+            raise MaskError(f"The mask '{self}' has no text: it is no rule with a name.")
+        numbers: list[str] = []
+        by_name = False
+        for one in self.parameters():
+            value = getattr(self, one.name)
+            items = value if one.kind == "numbers" else (value,)
+            if value == one.default and not one.required:
+                by_name = True
+                continue
+            if not all(type(item) is int and item >= one.least for item in items):
+                least = f"whole numbers of {one.least} or more"
+                raise MaskError(f"The mask '{self}' has no text: its {one.name} must be {least}.")
+            numbers += [f"{one.name}={item}" if by_name else str(item) for item in items or ["[]"]]
+            by_name |= one.kind == "numbers"
+        needed = any(one.required for one in self.parameters())
+        return f"{self.keyword}({', '.join(numbers)})" if numbers or needed else self.keyword
+
     def to_json(self) -> dict[str, Any]:
         """A JSON object from which `from_json` makes an equal mask."""
         return {"rule": self.rule} | {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
@@ -261,6 +292,7 @@ class Mask(ABC):
 @dataclass(frozen=True)
 class _Group(Mask):
     masks: tuple[Mask, ...]
+    sign: ClassVar[str]
     joined: ClassVar[Callable[[Tensor, Tensor], Tensor]]
     known: ClassVar[Callable[[set[bool | None]], bool | None]]
 
@@ -283,6 +315,11 @@ class _Group(Mask):
     def is_open(self, queries, keys):
         return type(self).known({mask.is_open(queries, keys) for mask in self.masks})
 
+    @property
+    def text(self):
+        binds = isinstance(self, Or)  # looser than "and", which needs no parentheses in it
+        return f" {self.sign} ".join(m.text if binds and isinstance(m, And) else operand(m) for m in self.masks)
+
     def __str__(self) -> str:
         return f" {self.rule} ".join(map(_in_parentheses, self.masks))
 
@@ -298,6 +335,7 @@ class And(_Group):
     """Open where every one of its masks is open."""
 
     rule = "and"
+    sign = "&"
     joined = operator.and_
     known = all_known
 
@@ -314,6 +352,7 @@ class Or(_Group):
     """Open where at least one of its masks is open."""
 
     rule = "or"
+    sign = "|"
     joined = operator.or_
     known = any_known
 
@@ -335,6 +374,10 @@ class Not(Mask):
     def is_open(self, queries, keys):
         known = self.mask.is_open(queries, keys)
         return None if known is None else not known
+
+    @property
+    def text(self):
+        return f"~{operand(self.mask)}"
 
     def __str__(self) -> str:
         return f"not {_in_parentheses(self.mask)}"
@@ -378,8 +421,17 @@ class Shifted(Mask):
     def of_sentence(self, sentence):
         return Shifted(self.mask.of_sentence(sentence), self.offset)
 
+    @property
+    def text(self):
+        return f"shifted({self.mask.text}, {self.offset})"
+
     def __str__(self) -> str:
         return f"{_in_parentheses(self.mask)} at offset {self.offset}"
+
+
+def operand(mask: Mask) -> str:
+    """The text of a mask beside &, | and ~: in parentheses if it is several joined."""
+    return f"({mask.text})" if isinstance(mask, _Group) else mask.text
 
 
 def _alone(rule: str) -> str:
@@ -400,6 +452,10 @@ def _joined(group: type[_Group], *masks: Mask) -> Mask:
 
 def _parts(mask: Mask, group: type[_Group]) -> tuple[Mask, ...]:
     return mask.masks if isinstance(mask, group) else (mask,)
+
+
+def _fields(mask: Mask) -> tuple[Field, ...]:
+    return fields(mask) if is_dataclass(mask) else ()
 
 
 def _plain(value: Any) -> Any:

@@ -5,7 +5,7 @@ from dataclasses import fields
 from typing import Any
 
 from attnviz.core.errors import MaskError, quoted
-from attnviz.core.masks.base import RULES, Mask
+from attnviz.core.masks.base import KEYWORDS, RULES, Mask
 
 DEEPEST = 32
 LARGEST = 100_000
@@ -32,7 +32,7 @@ def _read(data: Any, depth: int) -> Mask:
     if not isinstance(data, dict) or not isinstance(data.get("rule"), str):
         raise MaskError(f"A mask is an object with a rule; given {quoted(data)}.")
     rule, given = data["rule"], {name: value for name, value in data.items() if name != "rule"}
-    kind = RULES.get(rule)
+    kind = KEYWORDS.get(rule)
     if kind is None:
         raise MaskError(f"There is no mask rule {quoted(rule)}. There are: {', '.join(sorted(RULES))}.")
     names = {f.name for f in fields(kind)}

@@ -24,7 +24,14 @@ class BuiltIn(Mask):
         return ~inside | self.cells[query.clamp(0, last_query), key.clamp(0, last_key)]
 
     def to_json(self) -> dict[str, Any]:
-        return Painted(tuple(map(tuple, torch.nonzero(~self.cells).tolist()))).to_json()
+        return self._painted().to_json()
+
+    @property
+    def text(self) -> str:
+        return self._painted().text
+
+    def _painted(self) -> Painted:
+        return Painted(tuple(map(tuple, torch.nonzero(~self.cells).tolist())))
 
     def __str__(self) -> str:
         return words.MODELS_MASK

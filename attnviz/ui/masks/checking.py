@@ -279,6 +279,6 @@ def _command(what: str, name: str, said: dict[str, object]) -> str:
     parts += [part for key in ("kind", "convention") if said[key] for part in (f"--{key}", said[key])]
     parts += [] if said["causal"] is None else ["--causal" if said["causal"] else "--no-causal"]
     if meant := said["meant"]:
-        parts.append("--meant " + shlex.quote(meant if isinstance(meant, str) else json.dumps(meant.to_json())))
+        parts.append("--meant " + shlex.quote(meant if isinstance(meant, str) else meant.text))
     parts += ["--shape " + ",".join(map(str, said["shape"]))] if said["shape"] else []
     return " ".join(parts)

@@ -17,7 +17,7 @@ from attnviz.ui.masks.presets import PRESETS
 from attnviz.ui.shared import mask, state
 from attnviz.ui.shared.edits import TITLES, number
 from attnviz.ui.shared.mask import MASK
-from attnviz.ui.shared.mask_link import MOST_ITEMS, RULES
+from attnviz.ui.shared.mask_link import BY_NAME, MOST_ITEMS, RULES
 from attnviz.ui.shared.setting import State, kept
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import note, quiet
@@ -28,7 +28,7 @@ ADD = kept("add rule", None)
 MOST_COMPARED = 1024
 """Tokens up to which the rules are held against the built-in mask."""
 
-ADDABLE = {rule.rule: rule for rule in RULES if rule.parameters()[0].kind != "cells"}
+ADDABLE = {rule.keyword: rule for rule in RULES if rule.parameters()[0].kind != "cells"}
 """What can be chosen from the list; cells are painted."""
 
 
@@ -42,7 +42,7 @@ def rules(lab: Lab) -> None:
     first = next((i for i, entry in enumerate(entries) if entry.on), None)
     for i, (entry, square) in enumerate(zip(entries, _squares(lab), strict=True)):
         with st.container(key=f"rule {i}", gap="xsmall"):
-            title = f"**{_title(entry.mask.rule)}** {square}".strip()
+            title = f"**{_title(entry.mask)}** {square}".strip()
             _row(lab, i, entry, title, first=first is None or i <= first, last=i == len(entries) - 1)
     if not entries and not _built_in(lab):
         quiet(words.NO_RULE)
@@ -72,14 +72,16 @@ def _squares(lab: Lab) -> list[str]:
     return ["" if place is None else hatch.SQUARES[place % hatch.PATTERNS] for place in found]
 
 
-def _title(rule: str) -> str:
-    return TITLES.get(rule, rule.replace("_", " "))
+def _title(rule: Mask | type[Mask]) -> str:
+    """A rule without its numbers; what is joined already as it is."""
+    name = rule.keyword.replace("_", " ") if rule.keyword in BY_NAME else str(rule)
+    return TITLES.get(name, name)
 
 
 def _offered(name: str) -> str:
     if name in PRESETS:
         return words.PRESET_IS.format(preset=name)
-    return words.RULE_MEANS.format(rule=_title(name), meaning=ADDABLE[name].meaning)
+    return words.RULE_MEANS.format(rule=_title(ADDABLE[name]), meaning=ADDABLE[name].meaning)
 
 
 def own_mask(lab: Lab) -> Mask | None:
@@ -140,7 +142,7 @@ def _row(lab: Lab, i: int, entry: Entry, title: str, *, first: bool, last: bool)
         if not first:
             _set(st.segmented_control, words.JOIN, i, "join", entry.join, JOINS, lead="")
         _set(st.checkbox, words.NOT, i, "negated", entry.negated)
-    if parameters[0].kind == "cells":
+    if parameters and parameters[0].kind == "cells":
         quiet(words.PAINTED.format(cells=counted(len(rule.cells), words.CELL)))
     for one in (one for one in parameters if one.kind == "numbers"):
         _numbers(lab, i, rule, one)

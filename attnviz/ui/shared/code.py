@@ -9,7 +9,8 @@ from typing import Any
 import attnviz
 from attnviz import api, figures
 from attnviz.core.edits import Edits, Site
-from attnviz.core.masks import And, Mask, Not, Or
+from attnviz.core.errors import MaskError
+from attnviz.core.masks import Mask
 from attnviz.core.record import ALL, Record
 from attnviz.core.tokens import Token
 from attnviz.figures import Figure
@@ -107,10 +108,8 @@ class Writer:
         if isinstance(value, Beside):
             made = self.call("attnviz.metrics.beside.beside", (value.a, value.b), {})
             return made if value.window == (ALL, ALL) else f"{made}.part{self.value(value.window)}"
-        if isinstance(value, And | Or):
-            return (" & " if isinstance(value, And) else " | ").join(map(self._tight, value.masks))
-        if isinstance(value, Not):
-            return f"~{self._tight(value.mask)}"
+        if isinstance(value, Mask):
+            return self._mask(value)
         if isinstance(value, Token) and not (value.special or value.joined or value.segment):
             return self.value(value.text)
         if is_dataclass(value) and not isinstance(value, type):
@@ -126,8 +125,11 @@ class Writer:
             return repr(value)
         raise _NoCode
 
-    def _tight(self, mask: Mask) -> str:
-        return f"({self.value(mask)})" if isinstance(mask, And | Or) else self.value(mask)
+    def _mask(self, mask: Mask) -> str:
+        try:
+            return self.call("attnviz.mask", [mask.text], {})
+        except MaskError:  # a rule of one's own
+            return self._dataclass(mask)
 
     def _dataclass(self, value: Any) -> str:
         name = type(value).__name__

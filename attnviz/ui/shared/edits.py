@@ -30,10 +30,10 @@ LONGEST_RULE = 60
 MOST_NAMED = 4
 """Heads of a layer that a chip names; of more it says how many they are."""
 
-SHORTCUTS = ("subsequent", "window", "prefix")
+SHORTCUTS = ("causal", "window", "prefix")
 """Rules that a page offers as pills; all others are composed in the mask lab."""
 
-TITLES = {"subsequent": words.CAUSAL}
+TITLES = {"causal": words.CAUSAL}
 """What rules are called on a page, where that is not their own name."""
 
 
@@ -208,11 +208,11 @@ def _shortcuts(fixed: bool, seen: Callable[[State], State], *, built_in: bool) -
         seen: a step to where the rules act.
         built_in: whether every call of the model hides the future by itself, so that there is nothing to add.
     """
-    on = {one.mask.rule: i for i, one in reversed([*enumerate(mask.current().entries)]) if one.on}
-    offered = [name for name in SHORTCUTS if name in on or not (built_in and name == "subsequent")]
+    on = {one.mask.keyword: i for i, one in reversed([*enumerate(mask.current().entries)]) if one.on}
+    offered = [name for name in SHORTCUTS if name in on or not (built_in and name == "causal")]
     if len(offered) < len(SHORTCUTS):
         options = {"icon": ":material/lock:", "disabled": True}
-        st.button(TITLES["subsequent"], key="built in", **options)
+        st.button(TITLES["causal"], key="built in", **options)
         quiet(words.CAUSAL_BUILT_IN)
 
     def choose(now: State, chosen: list[str]) -> State:
@@ -240,24 +240,24 @@ def number(i: int, rule: Mask, name: str, *, at: str, lead: bool = True, **optio
 
 def without_future(now: State) -> State:
     """With the future hidden, and what else is masked left as it is."""
-    return mask.changed(now, lambda stack: _with_shortcuts(stack, [*_rules(stack), "subsequent"]))
+    return mask.changed(now, lambda stack: _with_shortcuts(stack, [*_rules(stack), "causal"]))
 
 
 def hides_future(now: State) -> bool:
-    return "subsequent" in _rules(mask.of(now))
+    return "causal" in _rules(mask.of(now))
 
 
 def _rules(stack: Stack) -> list[str]:
-    return [one.mask.rule for one in stack.entries if one.on]
+    return [one.mask.keyword for one in stack.entries if one.on]
 
 
 def _with_shortcuts(stack: Stack, chosen: list[str]) -> Stack:
     """Remove what was switched off; add what is new: a prefix before the rules that block, as it opens the future."""
-    entries = [e for e in stack.entries if not e.on or e.mask.rule not in SHORTCUTS or e.mask.rule in chosen]
-    on = {e.mask.rule for e in entries if e.on}
+    entries = [e for e in stack.entries if not e.on or e.mask.keyword not in SHORTCUTS or e.mask.keyword in chosen]
+    on = {e.mask.keyword for e in entries if e.on}
     for name in (name for name in SHORTCUTS if name in chosen and name not in on):
-        causal = next((i + 1 for i, e in enumerate(entries) if e.on and e.mask.rule == "subsequent"), len(entries))
-        at = {"subsequent": 0, "prefix": causal}.get(name, len(entries))
+        causal = next((i + 1 for i, e in enumerate(entries) if e.on and e.mask.keyword == "causal"), len(entries))
+        at = {"causal": 0, "prefix": causal}.get(name, len(entries))
         entries.insert(at, usual(BY_NAME[name].started(0, ())))
     return Stack(tuple(entries))
 
@@ -276,7 +276,7 @@ def elsewhere(at: Look) -> None:
 def name_of(entry: Entry, *, first: bool = True) -> str:
     """A rule as it is called: "Causal (hide the future)", "or prefix of 2", "not padding mask"."""
     rule = str(entry.mask)
-    plain = {entry.mask.rule: words.RULE_MASK.format(rule=entry.mask.rule), "causal": TITLES["subsequent"]}
+    plain = {entry.mask.rule: words.RULE_MASK.format(rule=entry.mask.rule), "causal": TITLES["causal"]}
     rule = plain.get(rule, rule)
     rule = rule if len(rule) <= LONGEST_RULE else f"{rule[:LONGEST_RULE].rsplit(',', 1)[0]}, …"
     how = " ".join(filter(None, ("or" * (entry.join == "or" and not first), "not" * entry.negated)))

@@ -62,7 +62,7 @@ CARDS = {
         "grid_on",
     ),
     words.HIDE_THE_FUTURE: Card(
-        {"model": ["translator"], "text": [words.TIRED], "site": ["e0"], "show": ["0"], "mask": ["subsequent"]},
+        {"model": ["translator"], "text": [words.TIRED], "site": ["e0"], "show": ["0"], "mask": ["causal"]},
         words.ASK_FUTURE,
         ".st-key-mask-menu",
         "visibility_off",

@@ -293,14 +293,9 @@ NUMBER_OR = "a number or one of {names}"
 
 MASK_TOO_LONG = "This mask takes {characters:,} characters in the link; it may take {most:,}. Paint fewer cells."
 MASK_UNREAD = "A mask of {characters:,} characters is too long; a link takes {most:,}."
-NO_RULE = "'{text}' is no rule of a mask; it should look like subsequent.window-2-0."
-MANY_NUMBERS = "'{text}' holds {count} numbers; '{rule}' takes {most}."
-LACKS_NUMBERS = "'{text}' names no {label}; it should look like {rule}-3_3."
+NO_RULE = "'{text}' is no rule of a mask; it should look like causal & window(2)."
 MANY_ITEMS = "'{rule}' lists {count} numbers; it takes up to {most}."
-NO_NUMBER = "'{text}' cannot be read: its {label} is no whole number; it should look like subsequent.window-2-0."
 OUT_OF_BOUNDS = "The {label} of '{rule}' is {value}; it must be from {least} to {most:,}."
-NO_CELLS = "'{text}' holds '{part}'; cells look like painted-0_1-2_3_4_5."
-MANY_CELLS = "'{part}' paints too many cells, or none; up to {most:,} may be painted."
 
 # The first visit
 

@@ -11,6 +11,7 @@ class Painted(SingleCells):
     """Blocks single cells, (query, key), chosen by hand."""
 
     rule = "painted"
+    keyword = "blocked"
     meaning = "blocks single cells"
 
     def allows(self, query, key, sentence):

@@ -20,6 +20,7 @@ class Subsequent(Mask):
     """
 
     rule = "subsequent"
+    keyword = "causal"
     meaning = "blocks the future: a query sees itself and what is before it"
     offset: int = parameter("offset", default=0, least=-MOST)
 
