@@ -11,6 +11,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlencode
 
 from axe_playwright_python.base import AXE_SCRIPT
 from playwright.sync_api import Browser, BrowserContext, Error, Locator, Page, sync_playwright
@@ -232,6 +233,11 @@ def expect_link(page: Page, *parts: str) -> None:
     for part in parts:
         page.wait_for_url(re.compile(rf"[?&]{re.escape(part)}"), wait_until="commit")
     settled(page)
+
+
+def expect_mask(page: Page, text: str) -> None:
+    """The link comes to begin a mask with this text."""
+    expect_link(page, urlencode({"mask": text}))
 
 
 def serious(page: Page) -> list[tuple[str, list[str]]]:

@@ -4,7 +4,7 @@ import re
 
 import driver
 import pytest
-from driver import expect_link, picture
+from driver import expect_mask, picture
 from playwright.sync_api import Page, expect
 from test_journeys import open_app
 
@@ -34,12 +34,12 @@ def test_a_rule_is_switched_off_undone_and_linked(page, server):
     open_app(page, server, "masks?mask=subsequent.window-1")
     expect(picture(page, "mask")).to_contain_text("blocked by window (1 before, 0 after)")
     page.get_by_text("window", exact=True).click()
-    expect_link(page, "mask=subsequent.off-window-1")
+    expect_mask(page, "causal & off: window(1)")
 
     expect(picture(page, "mask")).not_to_contain_text("window")
 
     page.get_by_role("button", name="Undo", exact=False).first.click()
-    expect_link(page, "mask=subsequent.window-1")
+    expect_mask(page, "causal & window(1)")
 
     expect(picture(page, "mask")).to_contain_text("blocked by window (1 before, 0 after)")
 
@@ -80,7 +80,7 @@ def test_clicks_and_drags_paint_and_are_taken_back(page, server):
         expect(picture(page, "mask")).to_contain_text(text)
     paint(page)
     page.mouse.click(*cell(page, 5, 1))
-    expect_link(page, "mask=subsequent.painted-5_1")
+    expect_mask(page, "causal & blocked(5:1)")
 
     expect(picture(page, "mask")).to_contain_text("blocked by painted")
 
@@ -88,7 +88,7 @@ def test_clicks_and_drags_paint_and_are_taken_back(page, server):
     expect(picture(page, "mask")).not_to_contain_text("painted")
     driver.settled(page)
     page.mouse.click(*cell(page, 1, 5))
-    expect_link(page, "mask=subsequent.opened-1_5")
+    expect_mask(page, "causal | opened(1:5)")
     page.get_by_role("button", name="Undo").first.click()
     expect(page).not_to_have_url(re.compile("opened"))
     driver.settled(page)
@@ -98,22 +98,22 @@ def test_clicks_and_drags_paint_and_are_taken_back(page, server):
     page.mouse.move(*cell(page, 5, 1), steps=4)
     page.mouse.move(*cell(page, 6, 2), steps=4)
     page.mouse.up()
-    expect_link(page, "mask=subsequent.painted-4_0_6_2")
+    expect_mask(page, "causal & blocked(4-6:0-2)")
     expect(page.locator(".st-key-picture-mask .drag_brush path")).to_have_attribute("d", "M0,0h0v0h0Z")
     page.mouse.click(*cell(page, 5, 0))
-    expect_link(page, "mask=subsequent.painted-4_0_4_2-5_1_5_2-6_0_6_2")
+    expect_mask(page, "causal & blocked(4:0-2, 5:1-2, 6:0-2)")
     for _ in range(2):
         page.get_by_role("button", name="Undo").first.click()
         driver.settled(page)
-    expect_link(page, "mask=subsequent")
+    expect_mask(page, "causal")
 
     expect(picture(page, "mask")).not_to_contain_text("painted")
 
     picture(page, "mask").locator("xpath=ancestor-or-self::*[contains(@class, 'st-key-picture')]").last.focus()
     for key in ("ArrowRight", "Enter"):
         page.keyboard.press(key)
-    expect_link(page, "mask=subsequent.painted-0_0")
+    expect_mask(page, "causal & blocked(0:0)")
     driver.settled(page)
     for key in ("ArrowDown", "Enter"):
         page.keyboard.press(key)
-    expect_link(page, "mask=subsequent.painted-0_0_1_0")
+    expect_mask(page, "causal & blocked(0-1:0)")

@@ -202,6 +202,6 @@ def test_settings_of_a_page_survive_a_visit_to_the_model_page(page, server):
     expect(picture(page, "head")).to_be_visible()
     driver.settled(page)
 
-    expect_link(page, "mask=window-7", "colors=logarithmic", "off=")
+    expect_link(page, "mask=window%287%29", "colors=logarithmic", "off=")
     page.get_by_role("button", name="Mask", exact=True).click()
     expect(page.get_by_label("keys before")).to_have_value("7")

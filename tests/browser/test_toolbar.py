@@ -103,7 +103,7 @@ def test_the_list_of_words_leads_to_the_cards_from_any_page_and_a_card_frames_a_
     page.get_by_role("link", name="Show the guide again").click()
     expect(page.get_by_text("See where each attention head looks")).to_be_visible()
     page.get_by_role("button", name="Hide the future").click()
-    expect_link(page, "mask=subsequent")
+    expect_link(page, "mask=causal")
 
     assert page.evaluate("location.pathname") in ("/", "/heads")
     expect(page.locator(".guide")).to_contain_text("Which French words change?")

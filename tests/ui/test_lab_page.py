@@ -48,17 +48,17 @@ def test_rules_are_added_joined_turned_around_and_switched_off():
     app = opened(masks_page)
     app.selectbox(key="add rule").set_value("prefix").run()
 
-    assert mask(app) == "subsequent.prefix"
+    assert mask(app) == "causal | prefix(2)"
     assert app.selectbox(key="add rule").value is None
 
     app.button_group(key="mask join 1").set_value("and").run()
 
-    assert mask(app) == "subsequent.and-prefix"
+    assert mask(app) == "causal & prefix(2)"
 
     app.checkbox(key="mask negated 1").check().run()
     app.checkbox(key="mask on 0").uncheck().run()
 
-    assert mask(app) == "off-subsequent.and-not-prefix"
+    assert mask(app) == "off: causal & ~prefix(2)"
     assert not [g for g in app.button_group if g.key == "join 1"]
     assert button(app, "not prefix of 2 · all layers")
     assert not app.exception
@@ -69,15 +69,15 @@ def test_rules_move_and_go():
     app = opened(masks_page, mask="subsequent.prefix-3.window-1")
     click(app, "icon up 2")
 
-    assert mask(app) == "subsequent.window-1.prefix-3"
+    assert mask(app) == "causal & window(1) | prefix(3)"
 
     click(app, "icon down 0")
 
-    assert mask(app) == "window-1.subsequent.prefix-3"
+    assert mask(app) == "window(1) & causal | prefix(3)"
 
     click(app, "icon remove 1")
 
-    assert mask(app) == "window-1.prefix-3"
+    assert mask(app) == "window(1) | prefix(3)"
 
 
 def test_undo_goes_back_to_the_opening_and_redo_returns():
@@ -87,12 +87,12 @@ def test_undo_goes_back_to_the_opening_and_redo_returns():
     app.number_input(key="mask prefix length 1").set_value(4).run()
     click(app, "chip 0")
 
-    assert mask(app) == "prefix-4"
+    assert mask(app) == "prefix(4)"
 
     click(app, "icon undo")
     click(app, "icon undo")
 
-    assert mask(app) == "subsequent.prefix"
+    assert mask(app) == "causal | prefix(2)"
 
     click(app, "icon undo")
 
@@ -102,12 +102,12 @@ def test_undo_goes_back_to_the_opening_and_redo_returns():
     for _ in range(3):
         click(app, "icon redo")
 
-    assert mask(app) == "prefix-4"
+    assert mask(app) == "prefix(4)"
 
     button(app, "Reset all").click().run()
     click(app, "icon undo")
 
-    assert mask(app) == "prefix-4"
+    assert mask(app) == "prefix(4)"
 
 
 def test_every_preset_takes_the_place_of_the_rules():
@@ -133,11 +133,11 @@ def test_numbers_that_cannot_be_are_refused_with_a_sentence_and_change_nothing()
     app.number_input(key="mask random count 1").set_value(9).run()
 
     assert "9 keys of every 4 cannot be drawn" in html(app)
-    assert mask(app) == "documents-3_4.random-1-4"
+    assert mask(app) == "documents(3, 4) | random(1, 4)"
 
     app.text_input(key="mask documents lengths 0").set_value("2 5").run()
 
-    assert mask(app) == "documents-2_5.random-1-4"
+    assert mask(app) == "documents(2, 5) | random(1, 4)"
     assert 'class="note' not in html(app)
 
 
@@ -150,7 +150,7 @@ def test_padding_for_another_number_of_sentences_is_left_out_and_can_be_mended()
     app = opened(masks_page, **link)
     click(app, "lengths 1")
 
-    assert mask(app) == "subsequent.padding-4_2"
+    assert mask(app) == "causal & padding(4, 2)"
     assert "left out" not in html(app)
 
 
@@ -158,18 +158,18 @@ def test_the_same_mask_stands_on_both_pages():
     """The page Heads has pills for three rules, and chips for all of them."""
     app = opened(heads_page, mask="subsequent.global-0.off-strided")
 
-    assert app.button_group(key="mask rules").value == ["subsequent"]
+    assert app.button_group(key="mask rules").value == ["causal"]
     assert button(app, "or global tokens 0 · all layers")
     assert not [b for b in app.button if "strided" in b.label]
 
-    app.button_group(key="mask rules").set_value(["subsequent", "prefix", "window"]).run()
+    app.button_group(key="mask rules").set_value(["causal", "prefix", "window"]).run()
 
-    assert mask(app) == "subsequent.prefix.global-0.off-strided.window"
+    assert mask(app) == "(causal | prefix(2) | global(0)) & off: strided(3) & window(2)"
 
     app.number_input(key="mask window before").set_value(5).run()
     app.button_group(key="mask rules").set_value(["window"]).run()
 
-    assert mask(app) == "global-0.off-strided.window-5"
+    assert mask(app) == "global(0) & off: strided(3) & window(5)"
 
 
 def test_biases_are_no_masks():

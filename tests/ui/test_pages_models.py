@@ -119,13 +119,13 @@ def test_every_model_opens_on_every_page(model, page):
 
 def test_models_can_be_chosen_in_any_order():
     """Heads off, site, head, step and cell are the new model's own; masks stay; nothing breaks on the way."""
-    app = opened(model="translator", off="c0.1", site="e1", show="2", step=str(STEPS[1]), cell="1.1", mask="window")
+    app = opened(model="translator", off="c0.1", site="e1", show="2", step=str(STEPS[1]), cell="1.1", mask="window(2)")
     for model in ("scratch", "story", "translator", "induction", "scratch", "translator", "story"):
         chosen(app, model)
 
         assert 'class="note' not in html(app)
         assert not {"off", "site", "show", "step", "cell"} & set(app.query_params)
-        assert app.query_params["mask"] == "window"
+        assert app.query_params["mask"] == "window(2)"
 
 
 def test_an_untouched_example_follows_the_model():
@@ -520,7 +520,7 @@ def test_causal_leaves_cross_attention_alone_unless_asked_for():
 def test_a_rule_that_does_not_act_on_the_shown_layer_leads_to_one_where_it_does():
     """Chosen in the menu, where a person waits for what it does; one step of undo. A window acts where one stands."""
     app = opened(model="translator", site="c1", cell="2.1")
-    app.button_group(key="mask rules").set_value(["subsequent"]).run()
+    app.button_group(key="mask rules").set_value(["causal"]).run()
 
     assert app.query_params["site"] == "e0"
     assert "cell" not in app.query_params
@@ -533,7 +533,7 @@ def test_a_rule_that_does_not_act_on_the_shown_layer_leads_to_one_where_it_does(
     app = opened(model="translator", site="c1")
     app.button_group(key="mask rules").set_value(["window"]).run()
 
-    assert (app.query_params["site"], app.query_params["mask"]) == ("c1", "window")
+    assert (app.query_params["site"], app.query_params["mask"]) == ("c1", "window(2)")
     assert "own_mask" not in app.query_params
 
 

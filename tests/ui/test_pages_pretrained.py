@@ -484,14 +484,14 @@ def test_of_a_model_that_made_room_for_another_the_page_says_so(folder):
 
 def test_edits_and_places_are_those_of_one_model(folder):
     """Another model begins without them; masks and what somebody typed stay."""
-    link = {"off": "d0.1", "site": "d1", "show": "2", "cell": "1.1", "mask": "window-2-1"}
+    link = {"off": "d0.1", "site": "d1", "show": "2", "cell": "1.1", "mask": "window(2, 1)"}
     app = pretrained(folder("LlamaForCausalLM"), text=CAT, **link)
     app.text_input(key="hf").set_value(folder("BertModel")).run()
     settled(app)
 
     assert 'class="note' not in html(app)
     assert not {"off", "site", "show", "cell"} & set(app.query_params)
-    assert app.query_params["mask"] == "window-2-1"
+    assert app.query_params["mask"] == "window(2, 1)"
     assert app.text_area(key="text").value == CAT
 
 

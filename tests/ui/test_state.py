@@ -134,9 +134,9 @@ def test_a_setting_that_there_is_not_is_answered_with_the_one_that_may_be_meant(
 
 
 def test_a_link_is_written_as_it_was_read():
-    """Name by name, in the spelling of links that people have kept; a setting that is no more says nothing."""
+    """Name by name, as people have kept it, a mask as its text; a setting that is no more says nothing."""
     state = read({name: [text] for name, text in LINKS.items()}, settings.LINKED)
-    there = {name: text for name, text in LINKS.items() if name not in FORMER}
+    there = {name: text for name, text in LINKS.items() if name not in FORMER} | {"mask": "causal & window(4)"}
 
     assert state[PROBLEMS] == ()
     assert {name: ".".join(texts) for name, texts in state.link().items()} == there

@@ -106,7 +106,7 @@ def test_beside_a_text_of_ones_own_a_card_acts_on_that_text():
 
     button(app, "Hide the future").click().run()
 
-    assert (app.query_params["text"], app.query_params["mask"]) == ("the dog ran", "subsequent")
+    assert (app.query_params["text"], app.query_params["mask"]) == ("the dog ran", "causal")
     assert app.selectbox(key="model").value == "translator"
     assert welcome.words.FUTURE_ELSEWHERE + welcome.words.UNDO_TAKEN in html(app)  # which presses Undo
 
@@ -123,13 +123,13 @@ def test_the_future_is_hidden_for_a_text_of_ones_own_in_one_press():
     button(app, "Hide the future").click().run()
 
     assert app.query_params["text"] == "the dog ran"
-    assert (app.query_params["mask"], app.query_params["site"]) == ("subsequent", "e0")
+    assert (app.query_params["mask"], app.query_params["site"]) == ("causal", "e0")
     assert welcome.words.FUTURE_HERE in html(app)
     assert "st-key-mask-menu" in html(app)
 
     button(app, "Switch off a head").click().run()
 
-    assert (app.query_params["mask"], app.query_params["off"]) == ("subsequent", "e0.3")
+    assert (app.query_params["mask"], app.query_params["off"]) == ("causal", "e0.3")
 
     app.text_area(key="text").set_value("the cat ran").run()
 

@@ -60,7 +60,8 @@ class Writer:
 
     def _rule(self, mask: Mask, shift: int, alone: bool) -> Expression:
         """One rule: where several are joined and it is no predicate, a line of its own that gives it a name."""
-        name = {"global": "global_tokens"}.get(getattr(mask, "rule", ""), getattr(mask, "rule", "other"))
+        name = getattr(mask, "keyword", "other")
+        name = "global_tokens" if name == "global" else name
         self.taken[name] = self.taken.get(name, 0) + 1
         number = f"_{self.taken[name]}" if self.taken[name] > 1 else ""
         name += number
