@@ -224,14 +224,17 @@ def test_tokens_as_json(run, monkeypatch):
         ),
         (
             ["head", "a", *SCRATCH, "--mask", "window=1,2,3"],
-            "'window' takes no more numbers; write window(before, after=0).",
+            "'window' does not take this; write window(before, after=0).",
         ),
-        (["head", "a", *SCRATCH, "--mask", "prefix=x"], "'length' must be a whole number."),
+        (
+            ["head", "a", *SCRATCH, "--mask", "prefix=x"],
+            "'length' is 'x'; it must be a whole number from 0 to",
+        ),
         (["head", "a", *SCRATCH, "--mask", f"prefix={10**30}"], "it must be a whole number from 0 to 100,000."),
         (["head", "a", *SCRATCH, "--mask", "{"], "not given as JSON any more; write"),
         (
             ["head", "a", *SCRATCH, "--mask", "window=-3"],
-            "Character 8 of the mask 'window=-3': 'before' is -3; it must be",
+            "Character 8 of the mask 'window=-3': 'before' is '-3'; it must be",
         ),
         (["head", "a", *SCRATCH, "--mask", "windw=2"], "there is no rule 'windw'. Did you mean 'window'?"),
         (["head", "a", *SCRATCH, "--mask", "causal&"], "Character 8 of the mask 'causal&': a rule is missing"),

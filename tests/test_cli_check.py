@@ -125,7 +125,11 @@ def test_what_is_meant_is_said_by_name_or_as_a_mask(run):
     ("arguments", "stdin", "message"),
     [
         (["mask.npy", "--meant", "triangle"], "", "No kind of mask is called 'triangle'. There are: full, causal"),
-        (["mask.npy", "--meant", "window="], "", "Character 8 of the mask 'window=': 'before' must be a whole"),
+        (
+            ["mask.npy", "--meant", "window="],
+            "",
+            "Character 8 of the mask 'window=': 'before' is ''; it must",
+        ),
         (["mask.npy", "--meant", "windo(2)"], "", "there is no rule 'windo'. Did you mean 'window'?"),
         (["missing.npy"], "", "'missing.npy' cannot be read: No such file or directory."),
         (["."], "", "cannot be read: Is a directory"),

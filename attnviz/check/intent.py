@@ -47,12 +47,12 @@ def kind_or_mask(text: str) -> str | Mask:
     Raises:
         AttnvizError: names the kinds that there are, or what in the text cannot be read.
     """
-    if isinstance(text, str) and text in MEANT:
-        return text
-    if isinstance(text, str) and (not text.isidentifier() or text in KEYWORDS):
-        return mask_from_text(text)
-    near = did_you_mean(text, MEANT) if isinstance(text, str) else ""
-    raise InputError(f"No kind of mask is called {quoted(text)}.{near} There are: {', '.join(MEANT)}; or write a mask.")
+    if not isinstance(text, str) or (text.isidentifier() and text not in (*MEANT, *KEYWORDS)):
+        near = did_you_mean(str(text), MEANT)
+        raise InputError(
+            f"No kind of mask is called {quoted(text)}.{near} There are: {', '.join(MEANT)}; or write a mask."
+        )
+    return text if text in MEANT else mask_from_text(text)
 
 
 @dataclass(frozen=True)

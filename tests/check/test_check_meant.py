@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnviz.check import MEANT, check
-from attnviz.core.errors import InputError
+from attnviz.core.errors import InputError, MaskError
 from attnviz.core.masks import Documents, Full, Padding, Prefix, Strided, Subsequent, Window
 from attnviz.core.stack import Entry, Stack
 
@@ -99,9 +99,21 @@ def test_weights_and_scores_may_see_less_than_what_is_meant_but_not_more():
 
 def test_kinds_are_asked_for_by_name():
     assert {"causal", "prefix-lm", "window", "padding"} <= set(MEANT)
-    for wrong in ("triangle", "", 7):
-        with pytest.raises(InputError, match="Say a mask, or one of: full, causal"):
+    for wrong in ("triangle", 7):
+        with pytest.raises(InputError, match=r"No kind of mask is called .* There are: full, causal"):
             check(torch.ones(3, 3, dtype=torch.bool), meant=wrong)
+
+
+def test_a_mask_is_meant_by_its_text():
+    """As by the mask itself."""
+    window = Window(1).grid(4)
+
+    assert check(window, meant="window(1)").ok
+    assert check(window, meant="causal & window(2)").rules("error") == check(
+        window, meant=Subsequent() & Window(2)
+    ).rules("error")
+    with pytest.raises(MaskError, match="Character 8"):
+        check(window, meant="window(x)")
 
 
 @pytest.mark.parametrize(

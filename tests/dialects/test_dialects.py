@@ -196,7 +196,7 @@ def test_flex_attention_takes_the_code_with_its_compiler(monkeypatch):
         ("flex_attention", Documents((3, 4)), "return document[q_idx] == document[kv_idx]"),
         ("flex_attention", Subsequent() & Padding((3, 5)), "return (kv_idx <= q_idx) & (kv_idx < lengths[b])"),
         ("attn_mask", Subsequent() & Padding((3, 5)), "attn_mask=mask, key_padding_mask=key_padding_mask"),
-        ("sdpa", Painted(((1, 2), (3, 0))), "painted[[1, 3], [2, 0]] = False"),
+        ("sdpa", Painted(((1, 2), (3, 0))), "blocked[[1, 3], [2, 0]] = False"),
         ("attn_mask", ~Window(1, 1), "mask = torch.ones(queries, keys, "),
         ("sdpa", Random(1, 4), "no short formula: cell by cell"),
     ],

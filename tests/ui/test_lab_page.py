@@ -14,7 +14,7 @@ from test_pages_steps import drawn
 import attnviz
 from attnviz import api
 from attnviz.core.amounts import digits
-from attnviz.core.masks import Painted, Subsequent, from_json
+from attnviz.core.masks import Painted, Subsequent, mask_from_text
 from attnviz.core.stack import Entry, Stack
 from attnviz.ui.masks.built_in import BuiltIn
 from attnviz.ui.masks.presets import PRESETS
@@ -333,7 +333,7 @@ def test_a_mask_of_cells_is_those_cells_and_blocks_nothing_beyond_them():
     assert mask.grid(5, 7)[:, 5:].all()
     assert torch.equal(mask.grid(3, 5, rows=slice(1, 3)), cells[1:])
     assert torch.equal(mask.shifted(1).grid(2, 5), cells[1:])
-    assert torch.equal(from_json(mask.to_json()).grid(3, 5), cells)
+    assert torch.equal(mask_from_text(mask.text).grid(3, 5), cells)
 
 
 @pytest.mark.parametrize("known", [True, False])

@@ -3,7 +3,7 @@
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import Field, dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import reduce
 from typing import Any, ClassVar, Self
 
@@ -30,7 +30,7 @@ RULES: dict[str, type["Mask"]] = {}
 """Every rule by the name that it has in JSON."""
 
 KEYWORDS: dict[str, type["Mask"]] = {}
-"""Every rule by each name that is read: its keyword, and its name in JSON."""
+"""Every rule that is not joined of others by each name that is read: its keyword, and its name in JSON."""
 
 
 class Reason(str):
@@ -59,7 +59,8 @@ class Mask(ABC):
 
     Attributes:
         rule: its name in JSON.
-        keyword: its name in text, which links, the shell and Python share; its name in JSON unless it says another.
+        keyword: its name in text, which links, the shell and Python share: that in JSON if no other is given; "" for
+            masks that are joined of others.
         meaning: what it does, in one line.
         join: how it is joined to others if nothing is said: rules that block by "and", rules that open by "or".
     """
@@ -72,7 +73,9 @@ class Mask(ABC):
     def __init_subclass__(cls) -> None:
         if "rule" in vars(cls):
             cls.keyword = vars(cls).get("keyword", cls.rule)
-            RULES[cls.rule] = KEYWORDS[cls.rule] = KEYWORDS[cls.keyword] = cls
+            RULES[cls.rule] = cls
+            if cls.keyword:
+                KEYWORDS[cls.rule] = KEYWORDS[cls.keyword] = cls
 
     @abstractmethod
     def allows(self, query: Tensor, key: Tensor, sentence: Tensor) -> Tensor:
@@ -266,23 +269,22 @@ class Mask(ABC):
         Raises:
             MaskError: for a mask that has none: no rule with a name, or a number below the least that its rule takes.
         """
-        if not hasattr(self, "rule") or {f.name for f in _fields(self)} != {one.name for one in self.parameters()}:
+        names = [one.name for one in self.parameters()]
+        if not getattr(self, "keyword", "") or (is_dataclass(self) and [one.name for one in fields(self)] != names):
             raise MaskError(f"The mask '{self}' has no text: it is no rule with a name.")
         numbers: list[str] = []
         by_name = False
         for one in self.parameters():
             value = getattr(self, one.name)
             items = value if one.kind == "numbers" else (value,)
-            if value == one.default and not one.required:
-                by_name = True
-                continue
-            if not all(type(item) is int and item >= one.least for item in items):
+            skipped = value == one.default and not one.required
+            if not skipped and not all(type(item) is int and item >= one.least for item in items):
                 least = f"whole numbers of {one.least} or more"
                 raise MaskError(f"The mask '{self}' has no text: its {one.name} must be {least}.")
-            numbers += [f"{one.name}={item}" if by_name else str(item) for item in items or ["[]"]]
-            by_name |= one.kind == "numbers"
-        needed = any(one.required for one in self.parameters())
-        return f"{self.keyword}({', '.join(numbers)})" if numbers or needed else self.keyword
+            if not skipped:
+                numbers += [f"{one.name}={item}" if by_name else str(item) for item in items or ["[]"]]
+            by_name |= skipped or one.kind == "numbers"
+        return f"{self.keyword}({', '.join(numbers)})" if numbers else self.keyword
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object from which `from_json` makes an equal mask."""
@@ -335,6 +337,7 @@ class And(_Group):
     """Open where every one of its masks is open."""
 
     rule = "and"
+    keyword = ""
     sign = "&"
     joined = operator.and_
     known = all_known
@@ -352,6 +355,7 @@ class Or(_Group):
     """Open where at least one of its masks is open."""
 
     rule = "or"
+    keyword = ""
     sign = "|"
     joined = operator.or_
     known = any_known
@@ -362,6 +366,7 @@ class Not(Mask):
     """Open where its mask is blocked."""
 
     rule = "not"
+    keyword = ""
     mask: Mask
 
     @property
@@ -397,6 +402,7 @@ class Shifted(Mask):
     """
 
     rule = "shifted"
+    keyword = ""
     mask: Mask
     offset: int
 
@@ -420,10 +426,6 @@ class Shifted(Mask):
 
     def of_sentence(self, sentence):
         return Shifted(self.mask.of_sentence(sentence), self.offset)
-
-    @property
-    def text(self):
-        return f"shifted({self.mask.text}, {self.offset})"
 
     def __str__(self) -> str:
         return f"{_in_parentheses(self.mask)} at offset {self.offset}"
@@ -452,10 +454,6 @@ def _joined(group: type[_Group], *masks: Mask) -> Mask:
 
 def _parts(mask: Mask, group: type[_Group]) -> tuple[Mask, ...]:
     return mask.masks if isinstance(mask, group) else (mask,)
-
-
-def _fields(mask: Mask) -> tuple[Field, ...]:
-    return fields(mask) if is_dataclass(mask) else ()
 
 
 def _plain(value: Any) -> Any:

@@ -18,15 +18,11 @@ from attnviz.core.parameters import parameter
 class SingleCells(Mask):
     """Single cells, (query, key), in order and each once."""
 
-    cells: tuple[tuple[int, int], ...] = parameter("cells", kind="cells")
+    cells: tuple[tuple[int, int], ...] = parameter("cells", kind="cells", default=())
 
     def __post_init__(self):
         cells = {(operator.index(query), operator.index(key)) for query, key in self.cells}
         object.__setattr__(self, "cells", tuple(sorted(cells)))
-
-    @classmethod
-    def started(cls, keys, lengths):
-        return cls(())
 
     def among(self, query: Tensor, key: Tensor) -> Tensor:
         wide = 2**32
@@ -42,7 +38,8 @@ class SingleCells(Mask):
     def text(self):
         if any(min(cell) < 0 for cell in self.cells):
             raise MaskError(f"The mask '{self}' has no text: it holds cells before the first query or key.")
-        return f"{self.keyword}({', '.join(map(_rectangle, rectangles(self.cells)))})"
+        boxes = ", ".join(map(_rectangle, rectangles(self.cells)))
+        return f"{self.keyword}({boxes})" if boxes else self.keyword
 
     def written(self, pen: Pen, *, opened: bool) -> Expression:
         """All cells alike, and then these changed."""

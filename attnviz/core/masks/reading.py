@@ -32,7 +32,7 @@ def _read(data: Any, depth: int) -> Mask:
     if not isinstance(data, dict) or not isinstance(data.get("rule"), str):
         raise MaskError(f"A mask is an object with a rule; given {quoted(data)}.")
     rule, given = data["rule"], {name: value for name, value in data.items() if name != "rule"}
-    kind = KEYWORDS.get(rule)
+    kind = RULES.get(rule) or KEYWORDS.get(rule)
     if kind is None:
         raise MaskError(f"There is no mask rule {quoted(rule)}. There are: {', '.join(sorted(RULES))}.")
     names = {f.name for f in fields(kind)}

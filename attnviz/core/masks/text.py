@@ -15,7 +15,7 @@ from operator import and_, or_
 from typing import Any, NoReturn
 
 from attnviz.core.errors import MaskError, did_you_mean, quoted
-from attnviz.core.masks.base import KEYWORDS, RULES, Mask
+from attnviz.core.masks.base import KEYWORDS, Mask
 from attnviz.core.masks.reading import DEEPEST, LARGEST, from_json
 from attnviz.core.parameters import Parameter
 
@@ -54,14 +54,9 @@ def form(rule: type[Mask]) -> str:
     for one in rule.parameters():
         name = one.name if one.required else f"{one.name}={one.default}"
         names.append({"numbers": f"{name}, ...", "cells": "query:key, ..."}.get(one.kind, name))
-    if any(one.required for one in rule.parameters()):
+    if any(one.required or one.kind == "cells" for one in rule.parameters()):
         return f"{rule.keyword}({', '.join(names)})"
     return f"{rule.keyword} or {rule.keyword}({', '.join(names)})" if names else rule.keyword
-
-
-def keywords() -> list[str]:
-    """The names of all rules in text, without those that join or change others."""
-    return sorted(rule.keyword for rule in RULES.values() if _is_rule(rule))
 
 
 class Reader:
@@ -69,11 +64,11 @@ class Reader:
 
     Attributes:
         at: the place of the next character.
+        cells: how many cells rules have listed so far.
     """
 
     def __init__(self, text: str):
-        self.text = text
-        self.at = 0
+        self.text, self.at, self.cells = text, 0, 0
 
     def tree(self) -> Node | Mask:
         """The whole text.
@@ -84,10 +79,9 @@ class Reader:
         if self.text.lstrip().startswith("{"):
             raise MaskError(f"A mask is not given as JSON any more; write {quoted(_as_text(self.text), 200)}.")
         tree = self._either(0)
-        if (sign := self._take(r"\w+")) in SIGNS:
-            self._refuse(f"write {SIGNS[sign]} instead of {quoted(sign)}", self.at - len(sign))
-        if sign or self._next():
-            self._refuse("only &, | or the end can stand here", self.at - len(sign))
+        if rest := self._take(r"\w+|\S"):
+            hint = f" Write {SIGNS[rest]} for it." if rest in SIGNS else " Rules are joined by & and |."
+            self._refuse(f"{quoted(rest)} cannot stand here", self.at - len(rest), hint)
         return tree
 
     def mask(self, tree: Node | Mask) -> Mask:
@@ -116,43 +110,33 @@ class Reader:
         at = self._start()
         if depth > DEEPEST:
             self._refuse(f"the mask is nested more than {DEEPEST} deep", at)
-        if self._take(r"off\s*:"):
-            return Node("off", (self._one(depth + 1),), at)
-        if self._take("~"):
-            return Node("not", (self._one(depth + 1),), at)
+        if sign := self._take(r"off\s*:|~"):
+            return Node("not" if sign == "~" else "off", (self._one(depth + 1),), at)
         if self._take(r"\("):
             inner = self._either(depth + 1)
-            self._expect(")", f"the parenthesis that opens at character {at + 1} is not closed")
+            if not self._take(r"\)"):
+                self._refuse(f"the parenthesis that opens at character {at + 1} is not closed")
             return inner
         name = self._take(r"[A-Za-z_]\w*")
         if not name:
             self._refuse("a rule is missing; write one, such as causal or window(2)")
-        if name == "shifted" and self._take(r"\("):
-            return self._shifted(depth, at)
-        rule = KEYWORDS.get(name)
-        if rule is None or not _is_rule(rule):
-            near = f" Write {SIGNS[name]} for it." if name in SIGNS else did_you_mean(name, keywords())
-            self._refuse(f"there is no rule {quoted(name)}", at, near or f" There are: {', '.join(keywords())}.")
-        return self._rule(rule, at)
-
-    def _shifted(self, depth: int, at: int) -> Mask:
-        """A mask whose queries stand further on: "shifted(window(2), 3)"."""
-        inner = self.mask(self._either(depth + 1))
-        self._expect(",", "write shifted(mask, offset)")
-        offset = self._number(None)
-        self._expect(")", "write shifted(mask, offset)")
-        return RULES["shifted"](inner, offset)
+        if name not in KEYWORDS:
+            names = sorted({rule.keyword for rule in KEYWORDS.values()})
+            near = f" Write {SIGNS[name]} for it." if name in SIGNS else did_you_mean(name, names)
+            self._refuse(f"there is no rule {quoted(name)}", at, near or f" There are: {', '.join(names)}.")
+        return self._rule(KEYWORDS[name], at)
 
     def _rule(self, rule: type[Mask], at: int) -> Mask:
+        """A rule with its numbers; "window=2,1" is the former spelling of the shell."""
         given: dict[str, Any] = {}
-        if self._take(r"\("):
-            if self._take(r"\)"):
-                given = {one.name: () for one in rule.parameters() if one.kind == "cells"}
-            else:
-                given = self._arguments(rule)
-                self._expect(")", f"a comma or a parenthesis is missing; write {form(rule)}")
-        elif self._take("="):  # the former spelling of the shell: window=2,1
-            given = self._arguments(rule)
+        if sign := self._take(r"\(|="):
+            while not (sign == "(" and self._take(r"\)")):
+                self._argument(rule, given)
+                if self._take(","):
+                    continue
+                if sign == "(" and not self._take(r"\)"):
+                    self._refuse(f"a comma or a parenthesis is missing; write {form(rule)}")
+                break
         if lacks := next((one for one in rule.parameters() if one.required and one.name not in given), None):
             self._refuse(f"{quoted(rule.keyword)} needs its {lacks.label}; write {form(rule)}", at)
         try:
@@ -160,64 +144,38 @@ class Reader:
         except MaskError as error:
             self._refuse(str(error).rstrip("."), at)
 
-    def _arguments(self, rule: type[Mask]) -> dict[str, Any]:
-        """The values of a rule's parameters, from those by position and by name."""
-        given: dict[str, Any] = {}
-        by_position = list(rule.parameters())
-        while True:
-            at = self._start()
-            one = self._named(rule) or (by_position[0] if by_position else None)
-            if one is None:
-                self._refuse(f"{quoted(rule.keyword)} takes no more numbers; write {form(rule)}", at)
-            if one.kind == "number" or (one.kind == "numbers" and self._next() == "["):
-                if one.name in given:
-                    self._refuse(f"{quoted(one.name)} is given twice; write {form(rule)}", at)
-                by_position = [other for other in by_position if other != one]
-                given[one.name] = self._number(one) if one.kind == "number" else self._numbers(one)
-            else:  # one more of a list
-                given.setdefault(one.name, [])
-                given[one.name] += self._cells() if one.kind == "cells" else [self._number(one)]
-                if len(given[one.name]) > LARGEST:
-                    self._refuse(f"{quoted(rule.keyword)} takes at most {LARGEST:,} of them", at)
-            if not self._take(","):
-                return given
-
-    def _named(self, rule: type[Mask]) -> Parameter | None:
-        """The parameter whose name and "=" stand here."""
+    def _argument(self, rule: type[Mask], given: dict[str, Any]) -> None:
+        """The next number of a rule, by position or by name, or the next of a list, which is complete once a tuple."""
         at = self._start()
         name = self._take(r"[A-Za-z_]\w*(?=\s*=)")
-        if not name:
-            return None
-        self._take("=")
-        known = {one.name: one for one in rule.parameters()}
-        if name not in known:
-            near = did_you_mean(name, known)
-            self._refuse(f"{quoted(rule.keyword)} has no {quoted(name)}; write {form(rule)}", at, near)
-        return known[name]
+        free = [one for one in rule.parameters() if isinstance(given.get(one.name, []), list)]
+        one = next((one for one in free if name in ("", one.name)), None)
+        if one is None:
+            near = did_you_mean(name, [one.name for one in free]) if name else ""
+            self._refuse(f"{quoted(rule.keyword)} does not take this; write {form(rule)}", at, near)
+        if name:
+            self._take("=")
+        if one.kind == "number":
+            given[one.name] = self._number(one)
+        elif one.kind == "numbers" and self._take(r"\["):
+            numbers = []
+            while not self._take("]"):
+                numbers.append(self._number(one))
+                self._take(",")
+            given[one.name] = tuple(numbers)
+        else:
+            given.setdefault(one.name, []).extend(self._cells() if one.kind == "cells" else [self._number(one)])
 
-    def _numbers(self, one: Parameter) -> list[int]:
-        """A list in brackets."""
-        self._take(r"\[")
-        numbers: list[int] = []
-        while not self._take("]"):
-            if numbers:
-                self._expect(",", "a comma or ] is missing")
-            numbers.append(self._number(one))
-        return numbers
-
-    def _number(self, one: Parameter | None) -> int | None:
-        """A whole number, in the bounds of a parameter if one is given; None where it may be nothing."""
+    def _number(self, one: Parameter) -> int | None:
+        """A whole number in the bounds of a parameter; None where it may be nothing."""
         at = self._start()
-        if one and not one.needed and self._take("None"):
+        if not one.needed and self._take("None"):
             return None
         digits = self._take(r"-?\d+")
-        what = quoted(one.name if one else "offset")
-        if not digits:
-            self._refuse(f"{what} must be a whole number")
-        least = one.least if one else -LARGEST
-        if len(digits) > 7 or not least <= int(digits) <= LARGEST:
-            bounds = f"{least:,} to {LARGEST:,}"
-            self._refuse(f"{what} is {digits[:20]}; it must be a whole number from {bounds}", at)
+        if not digits or len(digits) > 7 or not one.least <= int(digits) <= LARGEST:
+            wrong = digits or self._take(r"[^,()\[\]]*")
+            bounds = f"a whole number from {one.least:,} to {LARGEST:,}"
+            self._refuse(f"{quoted(one.name)} is {quoted(wrong, 20)}; it must be {bounds}", at)
         return int(digits)
 
     def _cells(self) -> Iterable[tuple[int, int]]:
@@ -228,8 +186,9 @@ class Reader:
             self._refuse("cells are written query:key, such as 3:0 or, for several, 4-6:0-2", at)
         top, left = int(box[1]), int(box[3])
         queries, keys = range(top, int(box[2] or top) + 1), range(left, int(box[4] or left) + 1)
-        if not 0 < len(queries) * len(keys) <= LARGEST:
-            self._refuse(f"{quoted(box[0])} holds no cell, or more than {LARGEST:,}", at)
+        self.cells += len(queries) * len(keys)
+        if not queries or not keys or self.cells > LARGEST:
+            self._refuse(f"{quoted(box[0])} holds no cell, or there are more than {LARGEST:,}", at)
         return product(queries, keys)
 
     def _take(self, pattern: str) -> str:
@@ -242,21 +201,9 @@ class Reader:
         """The place of the next character that is no space."""
         return SPACES.match(self.text, self.at).end()
 
-    def _next(self) -> str:
-        return self.text[self._start() : self._start() + 1]
-
-    def _expect(self, character: str, why: str) -> None:
-        if not self._take(re.escape(character)):
-            self._refuse(why)
-
     def _refuse(self, why: str, at: int | None = None, hint: str = "") -> NoReturn:
         at = self._start() if at is None else at
         raise MaskError(f"Character {at + 1} of the mask {quoted(self.text, 60)}: {why}.{hint}") from None
-
-
-def _is_rule(rule: type[Mask]) -> bool:
-    """Whether a mask is a rule by itself, not others that are joined or changed."""
-    return rule.rule not in (*SIGNS, "shifted")
 
 
 def _as_text(data: str) -> str:

@@ -1,7 +1,6 @@
 """A mask that a model computes by itself, without a rule that anybody knows."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,15 +22,9 @@ class BuiltIn(Mask):
         inside = (query >= 0) & (query <= last_query) & (key <= last_key)
         return ~inside | self.cells[query.clamp(0, last_query), key.clamp(0, last_key)]
 
-    def to_json(self) -> dict[str, Any]:
-        return self._painted().to_json()
-
     @property
     def text(self) -> str:
-        return self._painted().text
-
-    def _painted(self) -> Painted:
-        return Painted(tuple(map(tuple, torch.nonzero(~self.cells).tolist())))
+        return Painted(tuple(map(tuple, torch.nonzero(~self.cells).tolist()))).text
 
     def __str__(self) -> str:
         return words.MODELS_MASK

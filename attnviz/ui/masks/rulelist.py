@@ -17,7 +17,7 @@ from attnviz.ui.masks.presets import PRESETS
 from attnviz.ui.shared import mask, state
 from attnviz.ui.shared.edits import TITLES, number
 from attnviz.ui.shared.mask import MASK
-from attnviz.ui.shared.mask_link import BY_NAME, MOST_ITEMS, RULES
+from attnviz.ui.shared.mask_link import BY_NAME, RULES
 from attnviz.ui.shared.setting import State, kept
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import note, quiet
@@ -27,6 +27,9 @@ ADD = kept("add rule", None)
 
 MOST_COMPARED = 1024
 """Tokens up to which the rules are held against the built-in mask."""
+
+MOST_ITEMS = 64
+"""Lengths or positions that one rule may list."""
 
 ADDABLE = {rule.keyword: rule for rule in RULES if rule.parameters()[0].kind != "cells"}
 """What can be chosen from the list; cells are painted."""

@@ -9,7 +9,6 @@ import re
 from attnviz.core.errors import InputError, MaskError
 from attnviz.core.masks import Mask, composable, mask_from_text
 from attnviz.core.masks.base import KEYWORDS
-from attnviz.core.parameters import Parameter
 from attnviz.core.stack import Entry, Stack, stack_from_text
 from attnviz.ui.shared import words
 
@@ -18,14 +17,8 @@ RULES = composable()
 
 BY_NAME = {rule.keyword: rule for rule in RULES}
 
-MOST_ITEMS = 64
-"""Lengths or positions that one rule may list."""
-
 LONGEST = 6_000
 """Characters of a link that a mask may take."""
-
-MOST_CELLS = 16_384
-"""Cells that may be painted."""
 
 FORMER = re.compile(r"(?:(and|or)-)?(not-)?(off-)?([a-z_]+)((?:-[n\d_]*)*)", re.ASCII)
 
@@ -62,26 +55,12 @@ def decode_stack(text: str) -> Stack | None:
         stack = Stack(tuple(map(_former, text.split(".")))) if former else stack_from_text(text)
     except MaskError as error:
         raise InputError(str(error)) from None
-    for entry in stack.entries:
-        for one in entry.mask.parameters():
-            _check_bounds(entry.mask, one)
+    for mask in (entry.mask for entry in stack.entries):
+        for one in (one for one in mask.parameters() if one.kind == "number"):
+            if (number := getattr(mask, one.name)) is not None and number > one.most:
+                bounds = {"label": one.label, "value": number, "least": one.least, "most": one.most}
+                raise InputError(words.OUT_OF_BOUNDS.format(rule=mask.keyword, **bounds))
     return stack
-
-
-def _check_bounds(mask: Mask, one: Parameter) -> None:
-    """That a control takes the numbers of a rule."""
-    value = getattr(mask, one.name)
-    items = (value,) if one.kind == "number" else value
-    most = {"numbers": MOST_ITEMS, "cells": MOST_CELLS}.get(one.kind, 1)
-    if len(items) > most:
-        raise InputError(words.MANY_ITEMS.format(rule=mask.keyword, count=len(items), most=most))
-    beyond = [] if one.kind == "cells" else [n for n in items if n is not None and not one.least <= n <= one.most]
-    if beyond:
-        raise InputError(
-            words.OUT_OF_BOUNDS.format(
-                label=one.label, rule=mask.keyword, value=beyond[0], least=one.least, most=one.most
-            )
-        )
 
 
 def _former(text: str) -> Entry:
@@ -91,16 +70,16 @@ def _former(text: str) -> Entry:
     if rule is None:
         raise InputError(words.NO_RULE.format(text=text[:40]))
     numbers, parameters = match[5].split("-")[1:], rule.parameters()
-    cells = bool(parameters) and parameters[0].kind == "cells"
-    if cells:
+    if parameters and parameters[0].kind == "cells":
         boxes = [part.split("_") for part in numbers if part]
         numbers = [":".join("-".join(box[axis::2]) for axis in (0, 1)) for box in boxes]
     else:
-        numbers = [
-            f"[{part.replace('_', ', ')}]" if one.kind == "numbers" else part.replace("n", "-") or "None"
-            for one, part in zip(parameters, numbers, strict=False)
-        ] + numbers[len(parameters) :]
-        rest = parameters[len(numbers) :]
-        numbers += [str(one.default) for one in rest if one.required and one.kind == "number"]
-    mask = mask_from_text(f"{rule.keyword}({', '.join(numbers)})" if numbers or cells else rule.keyword)
+        for i, one in enumerate(parameters):
+            if i == len(numbers) and one.required and one.kind == "number":
+                numbers.append(str(one.default))
+            elif i < len(numbers) and one.kind == "numbers":
+                numbers[i] = f"[{numbers[i].replace('_', ', ')}]"
+            elif i < len(numbers):
+                numbers[i] = numbers[i].replace("n", "-") or "None"
+    mask = mask_from_text(f"{rule.keyword}({', '.join(numbers)})" if numbers else rule.keyword)
     return Entry(mask, match[1] or mask.join, bool(match[2]), not match[3])
