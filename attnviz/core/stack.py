@@ -21,7 +21,7 @@ JOINS = ("and", "or")
 NONE = "none"
 """The text of a stack without entries."""
 MOST = 24
-"""How many entries a stack may have: its mask is then at most as deep as `masks.from_json` reads."""
+"""How many entries a stack may have: its mask is then at most as deep as is read from JSON and text."""
 
 
 @dataclass(frozen=True)

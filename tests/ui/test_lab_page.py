@@ -352,3 +352,18 @@ def test_a_predicted_token_without_a_text_is_explained_beside_it(page, known, mo
     )
     assert bool(said) is not known
     assert known or said[1] == said[2]
+
+
+def test_a_typed_link_may_join_rules_as_it_likes():
+    """What no list of rules holds one by one is one entry of it; a mistake is pointed at, and the page opens."""
+    app = opened(masks_page, mask="~window(1) & (causal | global(0))")
+
+    assert not app.exception
+    assert mask(app) == "~window(1) & (causal | global(0))"
+    assert any("causal or global tokens 0" in box.label for box in app.checkbox)
+
+    app = opened(masks_page, mask="causal & windw(4)")
+
+    assert not app.exception
+    assert "Character 10 of the mask" in html(app)
+    assert "Did you mean" in html(app)

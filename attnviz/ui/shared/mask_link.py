@@ -68,7 +68,7 @@ def _former(text: str) -> Entry:
     match = FORMER.fullmatch(text)
     rule = KEYWORDS.get(match[4]) if match else None
     if rule is None:
-        raise InputError(words.NO_RULE.format(text=text[:40]))
+        return usual(mask_from_text(text))  # which says what is wrong with it
     numbers, parameters = match[5].split("-")[1:], rule.parameters()
     if parameters and parameters[0].kind == "cells":
         boxes = [part.split("_") for part in numbers if part]

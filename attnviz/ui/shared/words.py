@@ -293,7 +293,6 @@ NUMBER_OR = "a number or one of {names}"
 
 MASK_TOO_LONG = "This mask takes {characters:,} characters in the link; it may take {most:,}. Paint fewer cells."
 MASK_UNREAD = "A mask of {characters:,} characters is too long; a link takes {most:,}."
-NO_RULE = "'{text}' is no rule of a mask; it should look like causal & window(2)."
 OUT_OF_BOUNDS = "The {label} of '{rule}' is {value}; it must be from {least} to {most:,}."
 
 # The first visit
