@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attnviz.charts import pixels
+from attnviz.charts import grid, pixels
 from attnviz.charts.frame import Ramp
 from attnviz.charts.theme import Theme
 from attnviz.core.errors import InputError
@@ -75,6 +75,11 @@ class Domain:
         if self.kind == "log":
             return 1 - np.log10(np.clip(weights, LOWEST, 1)) / math.log10(LOWEST)
         return np.clip(weights / (self.top or 1.0), 0, 1)
+
+    def legend(self, colors: Theme, *, gray: bool = False) -> "grid.Ramp":
+        """The scale of its color legend."""
+        title = "weight (log scale)" if self.kind == "log" else "weight"
+        return grid.Ramp(title, self.top, pixels.gray_ramp(colors) if gray else colors.ramp, self.kind == "log")
 
     def ramp(self, colors: Theme, *, gray: bool = False) -> Ramp:
         """Its legend."""

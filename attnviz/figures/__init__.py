@@ -6,7 +6,7 @@ from attnviz.figures.corpus import distance_over_corpus
 from attnviz.figures.difference import difference
 from attnviz.figures.distance import distance
 from attnviz.figures.figure import Figure, called
-from attnviz.figures.head import head, wide
+from attnviz.figures.head import HeadMap as head
 from attnviz.figures.heads import corners, heads
 from attnviz.figures.leaks import leaks
 from attnviz.figures.lines import lines
@@ -39,5 +39,5 @@ __all__ = [
     "labels", "leaks", "lines", "losses", "mask", "neurons", "next_word", "on_grid", "overview",
     "patches", "phrase",
     "rollout", "rollout_row", "row", "similarity", "spread", "stage", "states", "step_by_step",
-    "text_strip", "values", "wide",
+    "text_strip", "values",
 ]  # fmt: skip

@@ -148,7 +148,8 @@ def is_wide(form: str, at: Look, shown: dict) -> bool:
     """Whether what is said of the head has no room right of its map: it then stands under the thumbnails."""
     if form != "map":
         return False
-    return figures.wide(at.record, at.site, sentence=at.sentence, **shown, **zoom.part(at, shown["view"])) > ROOM
+    part = zoom.part(at, shown["view"])
+    return figures.head(at.record, at.site, at.head, sentence=at.sentence, view=shown["view"], **part).room > ROOM
 
 
 def part_of(form: str, at: Look, view: View) -> dict[str, slice]:

@@ -8,6 +8,7 @@ from weakref import WeakValueDictionary
 
 import pyarrow as pa
 
+from attnviz.charts import readout
 from attnviz.charts.frame import KINDS
 from attnviz.charts.picture import Table, stacked
 from attnviz.charts.screen import Cells
@@ -43,6 +44,30 @@ def shown(spec: dict[str, Any], data: Table | None) -> Shown:
         cells = CELLS.setdefault(address, cells)
         data = data | {"read": [one and address for one in data["read"]]}
     return Shown(spec, pa.table(data), cells)
+
+
+class Screen(NamedTuple):
+    """A specification whose tables are Arrow, the table beside it, and the cells that a browser asks for."""
+
+    spec: dict[str, Any]
+    data: pa.Table | None
+    cells: readout.Cells | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the tables; all else of a specification is one form's, and built once for all."""
+        tables = self.spec.get("datasets", {}).values()
+        return sum(map(len, tables)) + sum(one.nbytes for one in (self.data, self.cells) if one is not None)
+
+    @classmethod
+    def of(cls, spec: dict[str, Any], data: Table | None) -> "Screen":
+        """The screen of a figure with Arrow in place of columns."""
+        if data is None:
+            return cls(spec | {"datasets": {name: _bytes(table) for name, table in spec["datasets"].items()}}, None)
+        cells = next(filter(None, data["read"]))
+        address = f"cells/{cells.name}.json"
+        cells = CELLS.setdefault(address, cells)
+        return cls(spec, pa.table(data | {"read": [one and address for one in data["read"]]}), cells)
 
 
 AROUND = "around"

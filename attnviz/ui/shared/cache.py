@@ -6,7 +6,7 @@ Whatever is kept for longer than a run of a page is kept here. What many ask for
 import sys
 import weakref
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial, wraps
 from types import FunctionType, MethodType
 from typing import Any, ParamSpec, TypeVar
@@ -22,7 +22,7 @@ from attnviz.core.kept import Kept
 from attnviz.core.origin import Origin
 from attnviz.core.record import Record
 from attnviz.core.tokens import Sentence
-from attnviz.figures import Figure
+from attnviz.figures import Figure, base
 from attnviz.metrics.heads import head_metrics as head_metrics_of
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate
@@ -64,7 +64,7 @@ def _part(one: Any) -> tuple[int, int, Iterable[object]]:
             return base.ctypes.data, base.nbytes, ()
         case pd.DataFrame() | pd.Series():
             return id(one), int(np.sum(one.memory_usage(deep=True))), one.attrs.values()
-        case arrow.Shown() | Sentence():
+        case arrow.Shown() | arrow.Screen() | Sentence():
             return id(one), one.nbytes, ()
         case FunctionType():
             held = [*(cell.cell_contents for cell in one.__closure__ or ()), *(one.__defaults__ or ())]
@@ -305,6 +305,8 @@ def drawn(make: Callable[..., Figure], *args, cost: Estimate | None = None, **se
     Args:
         cost: of what it goes through; to show it then raises what `worked` raises.
     """
+    if isinstance(make, type) and issubclass(make, base.Figure):
+        return make(*args, cost=cost, **settings)
     figure = make(*args, **settings)
     key = _key(make, args, settings)
     describe = partial(KEPT.get, ("describe", *key), figure.describe)
@@ -317,3 +319,31 @@ def drawn(make: Callable[..., Figure], *args, cost: Estimate | None = None, **se
 
     known = {"seconds": cost.seconds if cost else 0.0}
     return replace(figure, show=lambda: _worked(("show", *key), show, cost), describe=describe, **known)
+
+
+def screen(figure: base.Figure) -> arrow.Screen:
+    """A figure's picture on the screen, kept by what it shows: of records by weak references.
+
+    Raises:
+        Waiting: if it takes longer than a page may wait.
+        OverBudget: if it costs more than this server takes.
+    """
+    key = _figure_key(figure)
+
+    def make() -> arrow.Screen:
+        made = arrow.Screen.of(*figure.screen)
+        if figure.cost is not None:  # the description is of the whole map, too, and known once its tiles are
+            description(figure)
+        return made
+
+    return _worked(("screen", *key), make, figure.cost)
+
+
+def description(figure: base.Figure) -> str:
+    """A figure in words, kept as its picture is."""
+    return KEPT.get(("description", *_figure_key(figure)), lambda: figure.description)
+
+
+def _figure_key(figure: base.Figure) -> tuple:
+    values = ((one.name, getattr(figure, one.name)) for one in fields(figure) if one.name != "cost")
+    return (type(figure), *(_known(value) for _, value in values))

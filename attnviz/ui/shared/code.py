@@ -12,13 +12,13 @@ from attnviz.core.edits import Edits, Site
 from attnviz.core.masks import And, Mask, Not, Or
 from attnviz.core.record import ALL, Record
 from attnviz.core.tokens import Token
-from attnviz.figures import Figure
+from attnviz.figures import Figure, base
 from attnviz.metrics.beside import Beside
 from attnviz.sources.base import Source
 from attnviz.ui.shared import words
 from attnviz.views import View
 
-OF_SCREEN = ("rev", "brush", "width", "zooms", "window", "paired", "explained")
+OF_SCREEN = ("rev", "brush", "width", "zooms", "window", "paired", "explained", "on_screen", "cost")
 """What a figure is given for the page alone."""
 SEEN = {"sentence": 0, "view": View()}
 """What is looked at where nothing is asked for."""
@@ -31,7 +31,7 @@ Origin = Callable[[Record], tuple[Source, tuple[str, ...]]]
 
 def python(figure: Figure, origin: Origin) -> str:
     """Lines of Python that make a figure and write it as a file; empty if it was not made of records and numbers."""
-    if figure.call is None:
+    if not isinstance(figure, base.Figure) and figure.call is None:
         return ""
     writer = Writer(origin)
     try:
@@ -93,6 +93,11 @@ class Writer:
 
     def figure(self, figure: Figure) -> str:
         """The call that makes a figure of records and numbers."""
+        if isinstance(figure, base.Figure):
+            first, named = figure.arguments
+            name = next(name for name in figures.__all__ if getattr(figures, name) is type(figure))
+            named = {name: value for name, value in named.items() if name not in OF_SCREEN}
+            return self.call(f"attnviz.figures.{name}", first, named)
         return self.call(f"attnviz.figures.{figure.call.name}", figure.call.arguments, _asked(figure))
 
     def call(self, name: str, arguments: Iterable[Any], named: dict[str, Any]) -> str:

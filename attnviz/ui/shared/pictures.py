@@ -12,7 +12,7 @@ from streamlit.delta_generator import DeltaGenerator
 from attnviz import views
 from attnviz import words as sentences
 from attnviz.core.errors import AttnvizError
-from attnviz.figures import Figure
+from attnviz.figures import Figure, base
 from attnviz.sources.estimate import in_time
 from attnviz.tables import MOST_CELLS
 from attnviz.ui import streamlit_internals
@@ -95,7 +95,8 @@ def picture(
         on_zoom: called with what a drag asked to see, if the chart zooms; gives whether that was new.
         brush: whether `on_select` is also given what a drag went over, a dict of lists that is empty without one.
     """
-    shown = arrow.shown(figure.screen, figure.screen_data)
+    is_value = isinstance(figure, base.Figure)
+    shown = cache.screen(figure) if is_value else arrow.shown(figure.screen, figure.screen_data)
     if shown.cells is not None:  # nothing else keeps what is asked for after the run
         lent(shown, f"{key}-cells")
     form = "pixels" if "marks" in shown.spec else "brush" if brush else "marks"
@@ -116,7 +117,7 @@ def picture(
         options |= {"on_select": clicked, "selection_mode": modes}
     with st.container(key=f"picture {key}", width="content"):
         st.vega_lite_chart(shown.data, shown.spec, **options)
-        unseen(figure.description)
+        unseen(cache.description(figure) if is_value else figure.description)
 
 
 def told(at: Look, view: View, **part: slice) -> Cell | None:

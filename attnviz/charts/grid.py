@@ -1,0 +1,586 @@
+"""One grid for every picture of cells: weights of a head, a mask, a leak test, states. Vega-Lite lays it out.
+
+Rows and columns are axes from 0 to their count: a cell is one unit wide. The specification is constant for one form
+(size, numbers, theme); title, labels, colors and cells are tables, so a browser replaces them in place.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import altair as alt
+import numpy as np
+
+from attnviz.charts import pixels, state
+from attnviz.charts.axes import KEY, LONGEST_LABEL, QUERY, axis, label_width, names, notes_on, word_spans
+from attnviz.charts.picture import Form, Table, formed
+from attnviz.charts.size import Size, size_of, within
+from attnviz.charts.state import State
+from attnviz.charts.style import Style
+from attnviz.charts.texts import entry, heading, text_width, titled
+from attnviz.charts.theme import LINE, MONO, Theme, config
+from attnviz.core.amounts import written
+from attnviz.core.display import isolated, shown
+from attnviz.views import Groups
+
+TOOLTIP = (
+    ("query_name", QUERY),
+    ("key_name", KEY),
+    ("weight_text", "weight"),
+    ("score_text", "score"),
+    ("says", "cell"),
+)
+"""Fields and names of what hovering shows; the names are fixed, because some names make a viewer fetch things."""
+
+NOTE = 12
+"""Pixels between cells and what stands at the ends of their rows."""
+
+READOUT = 2 * LINE + 16
+"""Pixels under an image on a page, for the words about the cell under the pointer."""
+
+JOINED = "a line beside tokens joins the pieces of a word"
+
+
+@dataclass(frozen=True)
+class Ramp:
+    """Scale of a color legend.
+
+    Attributes:
+        title: what the color stands for.
+        top: number at the end; of a diverging ramp, at both.
+        colors: of the ramp, from its begin to its end.
+        log: whether the scale is logarithmic, from `LOWEST` to 1.
+        signed: whether it goes from -top to top.
+    """
+
+    title: str
+    top: float
+    colors: tuple[str, ...]
+    log: bool = False
+    signed: bool = False
+
+
+@dataclass(frozen=True)
+class Beside:
+    """A column of texts at the ends of rows: its title, the texts, and which of them stand out."""
+
+    title: str
+    texts: Sequence[str]
+    odd: Sequence[bool]
+
+    @property
+    def width(self) -> int:
+        """Pixels, in steps."""
+        return 40 * (1 + max(len(text) for text in [self.title, *self.texts]) // 6)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Grid:
+    """Cells with their labels; arrays are (rows, columns) of the squares that are drawn.
+
+    Attributes:
+        title, lines: what stands above.
+        rows, columns: the tokens, all of them.
+        size: how large, and in which form.
+        states: which of `kinds` each cell is.
+        kinds: what a cell can be, in the order of the legend.
+        titles: of the row axis and of the column axis.
+        shade: place on the ramp, 0 to 1, of cells whose ground that is.
+        ramp: the legend of the ramp.
+        gray: whether the ramp is without colors: of a head that is off.
+        numbers: named columns of numbers, each with its format: weight, score.
+        offsets: of tiles, where in its tile the largest weight stands: counted row by row.
+        says: what hovering says of each cell, (cells,), instead of what its kind says.
+        predicted: the word that each row predicts, or "".
+        note_title: what the notes of the rows are called.
+        changed: rows whose predicted word is another one than before a change.
+        beside: texts at the ends of rows, left of the notes.
+        empty: rows that have no key left, and what they got instead.
+        tiles: what a square shows of its cells, where it has several.
+        brush: whether a drag over rectangles selects them.
+    """
+
+    title: str
+    lines: Sequence[str] = ()
+    rows: Groups
+    columns: Groups
+    size: Size
+    states: np.ndarray
+    kinds: Sequence[State]
+    style: Style
+    titles: tuple[str, str] = (QUERY, KEY)
+    shade: np.ndarray | None = None
+    ramp: Ramp | None = None
+    gray: bool = False
+    numbers: Mapping[str, tuple[np.ndarray, str]] = field(default_factory=dict)
+    offsets: np.ndarray | None = None
+    says: Sequence[str] | None = None
+    predicted: Sequence[str] = ()
+    note_title: str = ""
+    changed: frozenset[int] = frozenset()
+    beside: Beside | None = None
+    empty: Mapping[int, str] = field(default_factory=dict)
+    tiles: str = "each square shows the largest of"
+    brush: bool = False
+
+    @property
+    def form(self) -> Form:
+        """The chart without its tables."""
+        return _form(self._layout)
+
+    @cached_property
+    def data(self) -> dict[str, Table]:
+        """Tables of the chart: meta, rows, columns, words, chosen, legend, and the cells if they are rectangles."""
+        tables = {
+            "meta": self._meta(),
+            "rows": self._labels(0) | self._notes(),
+            "columns": self._labels(1),
+            "words": self._words(),
+            "chosen": self._chosen(),
+            "legend": self._legend(),
+        }
+        return tables | ({"cells": self._cells()} if self.is_rectangles else {})
+
+    @property
+    def is_rectangles(self) -> bool:
+        return self.size.form == "rectangles"
+
+    @cached_property
+    def _layout(self) -> "_Layout":
+        widest = max(map(label_width, self.columns.labels[:: self.size.every]), default=0.0)
+        return _Layout(
+            size=self.size,
+            titles=self.titles,
+            upright=widest > self.size.cell - 4,
+            numbers=tuple(self.numbers),
+            ramp=None if self.ramp is None else replace(self.ramp, top=0.0),
+            beside=self.beside.width if self.beside else 0,
+            brush=self.brush,
+            on_screen=self.style.on_screen,
+            aside=self.style.aside,
+            colors=self.style.colors,
+        )
+
+    @cached_property
+    def names(self) -> tuple[list[str], list[str]]:
+        """Rows and columns as hovering names them."""
+        rows, columns = (names(part, self.size.tile) for part in (self.rows, self.columns))
+        if self.predicted and self.size.tile == 1:
+            every = zip(rows, self.predicted, strict=True)
+            rows = [f"{name} ▸ {isolated(shown(word))}" if word else name for name, word in every]
+        return rows, columns
+
+    @property
+    def positions(self) -> tuple[np.ndarray, np.ndarray]:
+        """Position of each row and column; of a tile, the first."""
+        return self.rows.starts[:: self.size.tile], self.columns.starts[:: self.size.tile]
+
+    @property
+    def lasts(self) -> tuple[np.ndarray, np.ndarray]:
+        """Last position that each row and column stands for."""
+        tile = self.size.tile
+        return tuple(
+            part.stops[np.arange(tile, len(part) + tile, tile).clip(max=len(part)) - 1] - 1
+            for part in (self.rows, self.columns)
+        )
+
+    @cached_property
+    def occurring(self) -> list[int]:
+        """Which of the kinds occur."""
+        return np.flatnonzero(np.bincount(self.states.ravel())).tolist()
+
+    @property
+    def uri(self) -> str:
+        """The cells as an image: twice their size in a file; on a page a pixel for each, if none is drawn on."""
+        scale = 1 if self.style.on_screen else 2
+        strokes = {i: stroke for i in self.occurring if (stroke := self.kinds[i].stroke())}
+        marks = {stroke: [i for i, other in strokes.items() if other == stroke] for stroke in strokes.values()}
+        marked = [(sign, np.isin(self.states, kinds), color) for (sign, color), kinds in marks.items()]
+        zoom = max(1, round(scale * self.size.cell)) if marked or scale > 1 else 1
+        sides = {"height": self.size.rows * zoom, "width": self.size.columns * zoom}
+        return pixels.data_uri(pixels.paint(self._ground, marked, scale=scale, **sides), self._palette)
+
+    @cached_property
+    def _ground(self) -> np.ndarray:
+        """Palette index of each cell."""
+        places = [0 if kind.ground == "ramp" else pixels.place(kind.ground) for kind in self.kinds]
+        ground = np.array(places, np.uint8)[self.states]
+        if self.shade is None:
+            return ground
+        on_ramp = np.array([kind.ground == "ramp" for kind in self.kinds])[self.states]
+        return np.where(on_ramp, pixels.shades(self.shade), ground)
+
+    @property
+    def _palette(self) -> np.ndarray:
+        return pixels.palette(self.style.colors, gray=self.gray)
+
+    def _meta(self) -> Table:
+        tied = any(len(spans) for spans in self._spans) and self.size.tile * self.size.every == 1
+        lines = [*self.lines, *notes_on(self.size, self.tiles), *([JOINED] if tied else [])]
+        noted = self.note_title if any(self.predicted) else ""
+        title = heading(self.title, lines, self.size.width + 160, self.style)
+        beside = {"beside_title": [self.beside.title]} if self.beside else {}
+        image = {} if self.is_rectangles else {"uri": [self.uri]}
+        return title | {"top": [self.ramp.top if self.ramp else 1.0], "note_title": [noted]} | image | beside
+
+    def _labels(self, side: int) -> Table:
+        """Labels of rows or columns, and the strongest cell of each, which a click on its label selects."""
+        part, tile = (self.rows, self.columns)[side], self.size.tile
+        tokens = part.tokens[::tile]
+        table: Table = {
+            "middle": [i + 0.5 for i in range(len(tokens))],
+            "label": [shown(token.text, LONGEST_LABEL) for token in tokens],
+            "quiet": [token.special for token in tokens],
+            "name": list(self.names[side]),
+            "position": self.positions[side].tolist(),
+            "last": self.lasts[side].tolist(),
+        }
+        if "weight" not in self.numbers or tile > 1 or not self.style.on_screen:
+            return table
+        weights, form = self.numbers["weight"]
+        most = np.nan_to_num(weights, nan=-1.0).argmax(1 - side)
+        cells = [(i, j) if side == 0 else (j, i) for i, j in enumerate(most.tolist())]
+        ends = [[self.names[axis][cell[axis]] for cell in cells] for axis in (0, 1)]
+        ends[1 - side] = [f"most: {name}" for name in ends[1 - side]]
+        return table | {
+            "query": [int(self.positions[0][i]) for i, _ in cells],
+            "key": [int(self.positions[1][j]) for _, j in cells],
+            "rev": [self.style.rev] * len(cells),
+            "query_name": ends[0],
+            "key_name": ends[1],
+            "weight_text": [written(float(weights[cell]), form) for cell in cells],
+        }
+
+    def _notes(self) -> Table:
+        """At the end of each row: the word that it predicts, that it has no key left, and what stands before these."""
+        tile, every, colors = self.size.tile, self.size.every, self.style.colors
+        chosen = None if self.style.selected is None else self.rows.at(self.style.selected[0])
+        notes, inks, empties = [], [], []
+        for i in range(self.size.rows):
+            cells = range(i * tile, min((i + 1) * tile, len(self.rows)))
+            word = self.predicted[cells.start] if self.predicted and i % every == 0 else ""
+            parts = [f"▸ {shown(word, LONGEST_LABEL)}"] if word else []
+            parts += ["· new"] if word and cells.start in self.changed else []
+            left_out = [self.empty[cell] for cell in cells if cell in self.empty]
+            begins = left_out and (i == 0 or cells.start - 1 not in self.empty)
+            parts += [left_out[0]] if begins and left_out[0] else []
+            notes.append("  ".join(parts))
+            accented = cells.start in self.changed or (chosen is not None and chosen in cells)
+            inks.append(colors.warning if begins and left_out[0] else colors.accent if accented else colors.text)
+            empties.append(len(left_out) == len(cells))
+        table = {"note": notes, "ink": inks, "empty": empties}
+        if self.beside is None:
+            return table
+        texts, odd = self.beside.texts[::tile], self.beside.odd[::tile]
+        return table | {
+            "beside": [text if i % every == 0 else "" for i, text in enumerate(texts)],
+            "beside_ink": [colors.warning if is_odd else colors.text for is_odd in odd],
+        }
+
+    @cached_property
+    def _spans(self) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+        return word_spans(self.rows), word_spans(self.columns)
+
+    def _words(self) -> Table:
+        """Rows and columns that the pieces of a word take."""
+        spans = self._spans if self.size.tile * self.size.every == 1 else ((), ())
+        both = [(axis, *span) for axis, part in zip(("rows", "columns"), spans, strict=True) for span in part]
+        inset = 2 / self.size.cell
+        return {
+            "axis": [axis for axis, _, _ in both],
+            "begin": [begin + inset for _, begin, _ in both],
+            "end": [end - inset for _, _, end in both],
+        }
+
+    def _chosen(self) -> Table:
+        """The square of the selected cell, at least as large as can be seen."""
+        cell = self.style.selected
+        row, column = (None, None) if cell is None else (self.rows.at(cell[0]), self.columns.at(cell[1]))
+        if row is None or column is None:
+            return {"row": [], "row2": [], "column": [], "column2": []}
+        row, column, grow = row // self.size.tile, column // self.size.tile, max(0.0, (7 / self.size.cell - 1) / 2)
+        return {
+            "row": [row - grow],
+            "row2": [row + 1 + grow],
+            "column": [column - grow],
+            "column2": [column + 1 + grow],
+        }
+
+    def _legend(self) -> Table:
+        return entry(state.legend([self.kinds[i] for i in self.occurring], self.style.colors))
+
+    def _cells(self) -> Table:
+        """A row for each cell, row by row: where it is, what it says, what is drawn on it."""
+        row, column = (index.ravel() for index in np.indices(self.states.shape))
+        states, colors = self.states.ravel(), self.style.colors
+        path, stroke, width = zip(*(kind.drawn(self.size.cell, colors) for kind in self.kinds), strict=True)
+        table = {
+            "row": row.tolist(),
+            "row2": (row + 1).tolist(),
+            "column": column.tolist(),
+            "column2": (column + 1).tolist(),
+            "query": self.positions[0][row].tolist(),
+            "key": self.positions[1][column].tolist(),
+            "rev": [self.style.rev] * len(row),
+            "query_name": _pick(self.names[0], row),
+            "key_name": _pick(self.names[1], column),
+            "ground": _pick(pixels.hexadecimal(self._palette), self._ground.ravel()),
+            "says": list(self.says or _pick([kind.says for kind in self.kinds], states)),
+            "path": _pick(path, states),
+            "stroke": _pick(stroke, states),
+            "stroke_width": _pick(width, states),
+        }
+        for name, (values, form) in self.numbers.items():
+            flat = values.ravel().tolist()
+            table[name] = [value if math.isfinite(value) else None for value in flat]
+            table[f"{name}_text"] = [written(value, form) for value in flat]
+        return table
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """What the specification of a grid depends on."""
+
+    size: Size
+    titles: tuple[str, str]
+    upright: bool
+    numbers: tuple[str, ...]
+    ramp: Ramp | None
+    beside: int
+    brush: bool
+    on_screen: bool
+    aside: bool
+    colors: Theme
+
+
+@formed(128)
+def _form(layout: _Layout) -> Form:
+    size, colors = layout.size, layout.colors
+    at = _Places(layout)
+    layers = [*_legends(layout), *([*_rectangles(layout, at)] if size.form == "rectangles" else [_image(layout)])]
+    layers += [*_beside(layout, at), *_outline(at, colors)]
+    if layout.on_screen and layout.numbers:
+        layers += _clickable(layout, at)
+    chart = alt.layer(*layers, title=titled(colors), width=size.width, height=size.height, autosize="pad")
+    chart = chart.resolve_scale(fill="independent", stroke="independent", shape="independent")
+    return Form.of(chart.configure(**config(colors)))
+
+
+class _Places:
+    """Encodings of rows and columns, on axes from 0 to their count."""
+
+    def __init__(self, layout: _Layout):
+        size, colors = layout.size, layout.colors
+        rows, columns = ({"domain": [0, count], "nice": False, "zero": False} for count in (size.rows, size.columns))
+        self.row_axis = axis("rows", size.rows, size.every, layout.titles[0], colors)
+        self.column_axis = axis("columns", size.columns, size.every, layout.titles[1], colors, upright=layout.upright)
+        self.rows, self.columns = alt.Scale(**rows, reverse=True), alt.Scale(**columns)
+        self.width, self.height, self.cell = size.width, size.height, size.cell
+
+    def y(self, name: str) -> alt.Y:
+        return alt.Y(f"{name}:Q", scale=self.rows, axis=self.row_axis)
+
+    def x(self, name: str) -> alt.X:
+        return alt.X(f"{name}:Q", scale=self.columns, axis=self.column_axis)
+
+    def box(self) -> dict:
+        """From row to row2, and from column to column2."""
+        return {"y": self.y("row"), "y2": alt.Y2("row2"), "x": self.x("column"), "x2": alt.X2("column2")}
+
+    def down(self, begin: str, end: str) -> dict:
+        return {"y": self.y(begin), "y2": alt.Y2(end)}
+
+    def across(self, begin: str, end: str) -> dict:
+        return {"x": self.x(begin), "x2": alt.X2(end)}
+
+
+QUIET_MARK = {"aria": False, "tooltip": None}
+
+
+def _rectangles(layout: _Layout, at: _Places) -> list[alt.Chart]:
+    """A rectangle for each cell, strokes on those that are no weight, and lines to the labels under the pointer."""
+    colors, size = layout.colors, layout.size
+    fields = [(name, title) for name, title in TOOLTIP if not name.endswith("_text") or name[:-5] in layout.numbers]
+    tooltip = [alt.Tooltip(f"{name}:N", title=title) for name, title in fields]
+    pointed = alt.selection_point(name="pointed", fields=["query", "key"], on="pointerover", clear="pointerout")
+    params = [clicked("cell", "query", "key", "rev"), pointed, *([dragged("drag", colors)] if layout.brush else [])]
+    cells = alt.Chart(alt.NamedData("cells"))
+    ground = (
+        cells.mark_rect(stroke=colors.background, strokeWidth=1, cursor="pointer", aria=False)
+        .encode(**at.box(), fill=alt.Fill("ground:N", scale=None), tooltip=tooltip)
+        .add_params(*params)
+    )
+    strokes = (
+        cells.transform_filter("isValid(datum.path)")
+        .mark_point(size=size.cell**2, filled=False, opacity=1, cursor="pointer", aria=False)
+        .transform_calculate(middle="datum.row + 0.5", center="datum.column + 0.5")
+        .encode(
+            y=at.y("middle"),
+            x=at.x("center"),
+            shape=alt.Shape("path:N", scale=None),
+            stroke=alt.Stroke("stroke:N", scale=None),
+            strokeWidth=alt.StrokeWidth("stroke_width:Q", scale=None),
+            tooltip=tooltip,
+        )
+    )
+    lit = cells.transform_filter(pointed).transform_filter("isValid(pointed.query)")
+    lines = lit.mark_rect(fill=None, stroke=colors.accent, strokeWidth=1.5, **QUIET_MARK)
+    return [
+        ground,
+        strokes,
+        lines.encode(**at.down("row", "row2"), x=alt.value(0), x2=alt.value(size.width)),
+        lines.encode(**at.across("column", "column2"), y=alt.value(0), y2=alt.value(size.height)),
+    ]
+
+
+def _image(layout: _Layout) -> alt.Chart:
+    size = layout.size
+    mark = {"width": size.width, "height": size.height, "align": "left", "baseline": "top"}
+    image = alt.Chart(alt.NamedData("meta")).mark_image(smooth=False, aspect=False, **mark, **QUIET_MARK)
+    return image.encode(x=alt.value(0), y=alt.value(0), url=alt.Url("uri:N"))
+
+
+def _beside(layout: _Layout, at: _Places) -> list[alt.Chart]:
+    """Notes at the ends of rows, lines along the pieces of words, and frames around rows without a key."""
+    colors, right = layout.colors, at.width + NOTE
+    rows, words = alt.Chart(alt.NamedData("rows")), alt.Chart(alt.NamedData("words"))
+    text = {"align": "left", "baseline": "middle", **QUIET_MARK}
+    over = text | {"color": colors.quiet}
+    note = right + layout.beside
+    word = {"color": colors.quiet, "strokeWidth": 1.25, **QUIET_MARK}
+    framed = rows.transform_filter("datum.empty").transform_calculate(
+        row="datum.middle - 0.5", row2="datum.middle + 0.5"
+    )
+    layers = [
+        framed.mark_rect(fill=None, stroke=colors.warning, strokeWidth=1.5, **QUIET_MARK).encode(
+            **at.down("row", "row2"), x=alt.value(0), x2=alt.value(at.width)
+        ),
+        alt.Chart(alt.NamedData("meta"))
+        .mark_text(**over)
+        .encode(x=alt.value(note), y=alt.value(-12), text=alt.Text("note_title:N")),
+        rows.mark_text(font=MONO, **text).encode(
+            x=alt.value(note), y=at.y("middle"), text=alt.Text("note:N"), fill=alt.Fill("ink:N", scale=None)
+        ),
+        words.transform_filter("datum.axis === 'rows'")
+        .mark_rule(**word)
+        .encode(**at.down("begin", "end"), x=alt.value(-2.5)),
+        words.transform_filter("datum.axis === 'columns'")
+        .mark_rule(**word)
+        .encode(**at.across("begin", "end"), y=alt.value(-2.5)),
+        alt.Chart(alt.NamedData("columns")).mark_point(opacity=0, size=0, **QUIET_MARK).encode(x=at.x("middle")),
+    ]
+    if layout.beside:
+        beside = rows.mark_text(**text).encode(x=alt.value(right), y=at.y("middle"), text=alt.Text("beside:N"))
+        layers.append(beside.encode(fill=alt.Fill("beside_ink:N", scale=None)))
+        title = alt.Chart(alt.NamedData("meta")).mark_text(**over).encode(text=alt.Text("beside_title:N"))
+        layers.append(title.encode(x=alt.value(right), y=alt.value(-12)))
+    return layers
+
+
+def _outline(at: _Places, colors: Theme) -> list[alt.Chart]:
+    """A frame around the selected cell, and a mark at its labels."""
+    chosen = alt.Chart(alt.NamedData("chosen"))
+    mark = chosen.mark_rect(fill=colors.accent, **QUIET_MARK)
+    return [
+        mark.encode(**at.down("row", "row2"), x=alt.value(-4), x2=alt.value(-1.5)),
+        mark.encode(**at.across("column", "column2"), y=alt.value(-4), y2=alt.value(-1.5)),
+        chosen.mark_rect(fill=None, stroke=colors.accent, strokeWidth=2.5, **QUIET_MARK).encode(**at.box()),
+    ]
+
+
+def _clickable(layout: _Layout, at: _Places) -> list[alt.Chart]:
+    """Labels again, unseen: a click on one selects the strongest cell of its token."""
+    fields = [(name, title) for name, title in TOOLTIP[:3] if name[:-5] in layout.numbers or not name.endswith("_text")]
+    tooltip = [alt.Tooltip(f"{name}:N", title=title) for name, title in fields]
+    text = {"opacity": 0, "font": MONO, "baseline": "middle", "cursor": "pointer", "aria": False}
+    over = text | ({"angle": 270, "align": "left"} if layout.upright else {"align": "center", "baseline": "bottom"})
+    rows, columns = (
+        alt.Chart(alt.NamedData(name)).transform_filter(
+            f"isValid(datum.query) && (datum.middle - 0.5) % {layout.size.every} === 0"
+        )
+        for name in ("rows", "columns")
+    )
+    shared = {"text": alt.Text("label:N"), "tooltip": tooltip}
+    return [
+        rows.mark_text(align="right", **text).encode(y=at.y("middle"), x=alt.value(-6), **shared),
+        columns.mark_text(**over).encode(x=at.x("middle"), y=alt.value(-6), **shared),
+    ]
+
+
+def _legends(layout: _Layout) -> list[alt.Chart]:
+    """The color scale, and the strokes of what is no weight."""
+    below = layout.on_screen and layout.size.form != "rectangles"
+    where = {"orient": "right" if layout.aside else "bottom", "offset": READOUT if below else 14}
+    layers = [] if layout.ramp is None else [ramp_legend(layout.ramp, where)]
+    return [*layers, state_legend(where)]
+
+
+def ramp_legend(ramp: Ramp, where: dict, table: str = "meta") -> alt.Chart:
+    """An unseen point that carries the legend of a color scale, whose end is `top` of a table."""
+    top = f"((data('{table}')[0] || {{}}).top || 1)"
+    ends = [f"-{top}", "0", top] if ramp.signed else ["0", f"{top} / 2", top]
+    scale = alt.Scale(domain=[1e-4, 1] if ramp.log else [alt.expr(ends[0]), alt.expr(top)], range=list(ramp.colors))
+    scale.interpolate, scale.type = "rgb", "log" if ramp.log else "linear"
+    values = [1e-4, 1e-3, 1e-2, 0.1, 1] if ramp.log else alt.expr(f"[{', '.join(ends)}]")
+    legend = alt.Legend(
+        title=ramp.title, type="gradient", direction="horizontal", gradientLength=160, gradientThickness=10,
+        values=values, format="~g" if ramp.log else ".3~g", **where,
+    )  # fmt: skip
+    point = alt.Chart(alt.NamedData(table)).mark_point(opacity=0, size=0, **QUIET_MARK)
+    return point.encode(x=alt.value(0), y=alt.value(0), color=alt.Color("top:Q", scale=scale, legend=legend))
+
+
+def state_legend(where: dict, table: str = "legend") -> alt.Chart:
+    """Unseen points that carry a legend of signs: their texts, paths and colors are rows of a table."""
+    legend = alt.Legend(
+        title=None, direction="vertical", columns=1, symbolSize=324, symbolStrokeWidth=1, symbolOpacity=1,
+        labelExpr="substring(datum.label, 3)", labelOffset=6, **where,
+    )  # fmt: skip
+    channels = {"shape": (alt.Shape, "path"), "fill": (alt.Fill, "ground"), "stroke": (alt.Stroke, "stroke")}
+    point = alt.Chart(alt.NamedData(table)).mark_point(opacity=0, size=0, **QUIET_MARK)
+    return point.encode(
+        x=alt.value(0),
+        y=alt.value(0),
+        **{
+            name: channel("says:N", sort="ascending", scale=alt.Scale(range={"field": of}), legend=legend)
+            for name, (channel, of) in channels.items()
+        },
+    )
+
+
+def size_within(rows: Groups, columns: Groups, style: Style, beside: Sequence[str] = ()) -> Size:
+    """How large a grid is: in the width of the style, with its labels and the notes of its rows."""
+    size = size_of(len(rows), len(columns), style.side)
+    if style.width is None:
+        return size
+    left = max(map(label_width, rows.labels), default=0.0) + 40
+    right = max((text_width(shown(text)) for text in beside), default=0.0) + (NOTE + 16 if any(beside) else 0)
+    return within(size, style.width - left - right - 6)
+
+
+def pooled(states: np.ndarray, tile: int) -> np.ndarray:
+    """One state, or number, for each square of a map: the largest among those of a tile."""
+    starts = [np.arange(0, length, tile) for length in states.shape]
+    return np.maximum.reduceat(np.maximum.reduceat(states, starts[0], 0), starts[1], 1)
+
+
+def clicked(name: str, *fields: str) -> alt.Parameter:
+    """A click, as a selection; Escape clears it. A counter `rev` in the data lets the same thing be clicked again."""
+    escape = "window:keydown[event.key === 'Escape']"
+    return alt.selection_point(name=name, fields=list(fields), on="click", toggle=False, clear=escape)
+
+
+def dragged(name: str, colors: Theme) -> alt.Parameter:
+    """A drag over cells, as a selection of stretches of the row and column axes: {"row": [1.2, 3.4], "column": ...}.
+
+    It clears itself a moment after the drag, when it has been sent: cells under it could not be clicked. Only after one
+    that began on the picture: otherwise a click elsewhere would clear the start of the next drag.
+    """
+    mark = alt.BrushConfig(fill=colors.accent, fillOpacity=0.12, stroke=colors.accent, strokeOpacity=0.6)
+    ended = "[pointerdown, window:pointermove[!event.buttons]] > window:pointerup{0, 300}"
+    return alt.selection_interval(name=name, encodings=["x", "y"], mark=mark, clear=ended, zoom=False, translate=False)
+
+
+def _pick(values: Sequence, index: np.ndarray) -> list:
+    return [values[i] for i in index.tolist()]

@@ -1,0 +1,78 @@
+"""Titles, lines under them and legends as tables; Vega-Lite places them."""
+
+import textwrap
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import altair as alt
+
+from attnviz.charts.picture import Table
+from attnviz.charts.style import Style
+from attnviz.charts.theme import CHARACTER, TITLE_CHARACTER, WORD_CHARACTER, Theme
+
+NARROWEST = 400
+"""Pixels in which titles are broken if the picture is narrower."""
+
+BOX = "M-1,-1H1V1H-1Z"
+"""Outline of a sign in a legend."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of a legend: what a sign on a ground means."""
+
+    text: str
+    path: str
+    color: str
+    ground: str
+
+
+@lru_cache(maxsize=16_384)
+def text_width(text: str, character: float = CHARACTER) -> float:
+    """About how wide a text is in pixels: wide characters count twice, combining marks not at all."""
+    widths = (0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+    return sum(widths) * character
+
+
+def heading(title: str, lines: Sequence[str], width: float, style: Style) -> Table:
+    """The columns title and subtitle of the table that `titled` reads, broken into lines of so many pixels."""
+    if style.heading is not None:
+        title, lines = style.heading, ()
+    width = max(width if style.width is None else style.width, NARROWEST if style.width is None else 0)
+    return {
+        "title": ["\n".join(broken([title], width / TITLE_CHARACTER))],
+        "subtitle": ["\n".join(broken(lines, width / WORD_CHARACTER))],
+    }
+
+
+def broken(lines: Sequence[str], characters: float) -> list[str]:
+    """Lines of at most so many characters, broken between words."""
+    wide = max(12, int(characters))
+    return [part for line in lines if line for part in textwrap.wrap(line, wide, break_on_hyphens=False)]
+
+
+def titled(colors: Theme, table: str = "meta") -> alt.TitleParams:
+    """Title and subtitle, read from a table."""
+    read = "split((data('{}')[0] || {{}}).{} || '', '\\n')"
+    title = alt.TitleParams(alt.expr(read.format(table, "title")), anchor="start", frame="bounds", offset=12)
+    title._kwds["subtitle"] = {"expr": read.format(table, "subtitle")}  # Altair's schema knows no expression here
+    return title
+
+
+def written_out(title: alt.TitleParams, meta: Table) -> alt.TitleParams:
+    """The title with its texts in place of the expressions that read them."""
+    title = title.copy(deep=False)
+    title["text"], title["subtitle"] = meta["title"][0].split("\n"), meta["subtitle"][0].split("\n")
+    return title
+
+
+def entry(entries: Sequence[Entry]) -> Table:
+    """A table of legend lines, in their order."""
+    return {
+        "says": [f"{i:02d} {one.text}" for i, one in enumerate(entries)],
+        "path": [BOX + one.path for one in entries],
+        "ground": [one.ground for one in entries],
+        "stroke": [one.color for one in entries],
+    }
