@@ -13,8 +13,8 @@ from attnviz import metrics, views
 from attnviz.charts import readout
 from attnviz.charts.grid import Grid
 from attnviz.charts.picture import LOADED, Form, Table, records
-from attnviz.charts.texts import written_out
 from attnviz.charts.style import Style
+from attnviz.charts.texts import written_out
 from attnviz.core.display import without_surrogates
 from attnviz.core.edits import Site
 from attnviz.core.record import ALL, Record
