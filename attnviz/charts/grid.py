@@ -29,6 +29,10 @@ TOOLTIP = (
     ("key_name", KEY),
     ("weight_text", "weight"),
     ("score_text", "score"),
+    ("share_text", "share"),
+    ("a_text", "A"),
+    ("b_text", "B"),
+    ("difference_text", "A − B"),
     ("says", "cell"),
 )
 """Fields and names of what hovering shows; the names are fixed, because some names make a viewer fetch things."""
@@ -38,6 +42,9 @@ NOTE = 12
 
 READOUT = 2 * LINE + 16
 """Pixels under an image on a page, for the words about the cell under the pointer."""
+
+LOOKS_AT = "looks at"
+"""What a row does to a column, in words."""
 
 JOINED = "a line beside tokens joins the pieces of a word"
 
@@ -99,6 +106,10 @@ class Grid:
         empty: rows that have no key left, and what they got instead.
         tiles: what a square shows of its cells, where it has several.
         brush: whether a drag over rectangles selects them.
+        called: names of rows and of columns as hovering calls them, where that is not token and position.
+        verb: what a row does to a column, in words.
+        prefix: what the names of its tables begin with, where it is a view beside others.
+        is_labeled: whether its rows are labeled; else they are those of the view beside it.
     """
 
     title: str
@@ -123,11 +134,21 @@ class Grid:
     empty: Mapping[int, str] = field(default_factory=dict)
     tiles: str = "each square shows the largest of"
     brush: bool = False
+    called: tuple[list[str], list[str]] | None = None
+    verb: str = LOOKS_AT
+    prefix: str = ""
+    is_labeled: bool = True
 
     @property
     def form(self) -> Form:
         """The chart without its tables."""
         return _form(self._layout)
+
+    @property
+    def view(self) -> alt.LayerChart:
+        """The chart as one view of several, without parameters: these are shared, see `shared`."""
+        title = f"(data('{self.prefix}meta')[0] || {{}}).title || ''"
+        return _layers(self._layout, title=alt.TitleParams(alt.expr(title), anchor="start"))
 
     @cached_property
     def data(self) -> dict[str, Table]:
@@ -140,7 +161,8 @@ class Grid:
             "chosen": self._chosen(),
             "legend": self._legend(),
         }
-        return tables | ({"cells": self._cells()} if self.is_rectangles else {})
+        tables |= {"cells": self._cells()} if self.is_rectangles else {}
+        return {f"{self.prefix}{name}": table for name, table in tables.items()}
 
     @property
     def is_rectangles(self) -> bool:
@@ -160,11 +182,15 @@ class Grid:
             on_screen=self.style.on_screen,
             aside=self.style.aside,
             colors=self.style.colors,
+            prefix=self.prefix,
+            is_labeled=self.is_labeled,
         )
 
     @cached_property
     def names(self) -> tuple[list[str], list[str]]:
         """Rows and columns as hovering names them."""
+        if self.called is not None:
+            return self.called
         rows, columns = (names(part, self.size.tile) for part in (self.rows, self.columns))
         if self.predicted and self.size.tile == 1:
             every = zip(rows, self.predicted, strict=True)
@@ -213,7 +239,10 @@ class Grid:
 
     @property
     def _palette(self) -> np.ndarray:
-        return pixels.palette(self.style.colors, gray=self.gray)
+        colors = self.style.colors
+        if self.ramp is not None and self.ramp.signed:
+            colors = replace(colors, ramp=colors.diverging)
+        return pixels.palette(colors, gray=self.gray)
 
     def _meta(self) -> Table:
         tied = any(len(spans) for spans in self._spans) and self.size.tile * self.size.every == 1
@@ -255,7 +284,7 @@ class Grid:
     def _notes(self) -> Table:
         """At the end of each row: the word that it predicts, that it has no key left, and what stands before these."""
         tile, every, colors = self.size.tile, self.size.every, self.style.colors
-        chosen = None if self.style.selected is None else self.rows.at(self.style.selected[0])
+        chosen = self._selected[0]
         notes, inks, empties = [], [], []
         for i in range(self.size.rows):
             cells = range(i * tile, min((i + 1) * tile, len(self.rows)))
@@ -293,10 +322,20 @@ class Grid:
             "end": [end - inset for _, _, end in both],
         }
 
-    def _chosen(self) -> Table:
-        """The square of the selected cell, at least as large as can be seen."""
+    @property
+    def _selected(self) -> tuple[int | None, int | None]:
+        """Row and column of the selected cell; None for what is not seen, or not selected."""
         cell = self.style.selected
-        row, column = (None, None) if cell is None else (self.rows.at(cell[0]), self.columns.at(cell[1]))
+        if cell is None or isinstance(cell, int):
+            return (None if cell is None else self.rows.at(cell)), None
+        return self.rows.at(cell[0]), self.columns.at(cell[1])
+
+    def _chosen(self) -> Table:
+        """The square of the selected cell, at least as large as can be seen, or the selected row."""
+        row, column = self._selected
+        if row is not None and isinstance(self.style.selected, int):
+            row //= self.size.tile
+            return {"row": [row], "row2": [row + 1], "column": [0], "column2": [self.size.columns]}
         if row is None or column is None:
             return {"row": [], "row2": [], "column": [], "column2": []}
         row, column, grow = row // self.size.tile, column // self.size.tile, max(0.0, (7 / self.size.cell - 1) / 2)
@@ -352,19 +391,34 @@ class _Layout:
     on_screen: bool
     aside: bool
     colors: Theme
+    prefix: str = ""
+    is_labeled: bool = True
+
+    def table(self, name: str) -> alt.Chart:
+        """A chart of one of the tables."""
+        return alt.Chart(alt.NamedData(f"{self.prefix}{name}"))
 
 
 @formed(128)
 def _form(layout: _Layout) -> Form:
+    colors = layout.colors
+    chart = _layers(layout, title=titled(colors), autosize="pad")
+    if layout.size.form == "rectangles":
+        chart.params = shared(["cells"], clicked("cell", "query", "key", "rev"), pointed())
+        chart.params += shared(["cells"], dragged("drag", colors)) if layout.brush else []
+    return Form.of(chart.configure(**config(colors)))
+
+
+def _layers(layout: _Layout, **options: object) -> alt.LayerChart:
+    """The chart without configuration and parameters."""
     size, colors = layout.size, layout.colors
     at = _Places(layout)
     layers = [*_legends(layout), *([*_rectangles(layout, at)] if size.form == "rectangles" else [_image(layout)])]
-    layers += [*_beside(layout, at), *_outline(at, colors)]
-    if layout.on_screen and layout.numbers:
+    layers += [*_beside(layout, at), *_outline(layout, at)]
+    if layout.on_screen and "weight" in layout.numbers:
         layers += _clickable(layout, at)
-    chart = alt.layer(*layers, title=titled(colors), width=size.width, height=size.height, autosize="pad")
-    chart = chart.resolve_scale(fill="independent", stroke="independent", shape="independent")
-    return Form.of(chart.configure(**config(colors)))
+    chart = alt.layer(*layers, width=size.width, height=size.height, **options)
+    return chart.resolve_scale(fill="independent", stroke="independent", shape="independent")
 
 
 class _Places:
@@ -373,8 +427,12 @@ class _Places:
     def __init__(self, layout: _Layout):
         size, colors = layout.size, layout.colors
         rows, columns = ({"domain": [0, count], "nice": False, "zero": False} for count in (size.rows, size.columns))
-        self.row_axis = axis("rows", size.rows, size.every, layout.titles[0], colors)
-        self.column_axis = axis("columns", size.columns, size.every, layout.titles[1], colors, upright=layout.upright)
+        self.row_axis = None
+        if layout.is_labeled:
+            self.row_axis = axis(f"{layout.prefix}rows", size.rows, size.every, layout.titles[0], colors)
+        self.column_axis = axis(
+            f"{layout.prefix}columns", size.columns, size.every, layout.titles[1], colors, upright=layout.upright
+        )
         self.rows, self.columns = alt.Scale(**rows, reverse=True), alt.Scale(**columns)
         self.width, self.height, self.cell = size.width, size.height, size.cell
 
@@ -403,14 +461,10 @@ def _rectangles(layout: _Layout, at: _Places) -> list[alt.Chart]:
     colors, size = layout.colors, layout.size
     fields = [(name, title) for name, title in TOOLTIP if not name.endswith("_text") or name[:-5] in layout.numbers]
     tooltip = [alt.Tooltip(f"{name}:N", title=title) for name, title in fields]
-    pointed = alt.selection_point(name="pointed", fields=["query", "key"], on="pointerover", clear="pointerout")
-    params = [clicked("cell", "query", "key", "rev"), pointed, *([dragged("drag", colors)] if layout.brush else [])]
-    cells = alt.Chart(alt.NamedData("cells"))
-    ground = (
-        cells.mark_rect(stroke=colors.background, strokeWidth=1, cursor="pointer", aria=False)
-        .encode(**at.box(), fill=alt.Fill("ground:N", scale=None), tooltip=tooltip)
-        .add_params(*params)
-    )
+    cells = layout.table("cells")
+    ground = cells.mark_rect(stroke=colors.background, strokeWidth=1, cursor="pointer", aria=False)
+    ground = ground.encode(**at.box(), fill=alt.Fill("ground:N", scale=None), tooltip=tooltip)
+    ground = ground.properties(name=f"{layout.prefix}cells")
     strokes = (
         cells.transform_filter("isValid(datum.path)")
         .mark_point(size=size.cell**2, filled=False, opacity=1, cursor="pointer", aria=False)
@@ -424,7 +478,7 @@ def _rectangles(layout: _Layout, at: _Places) -> list[alt.Chart]:
             tooltip=tooltip,
         )
     )
-    lit = cells.transform_filter(pointed).transform_filter("isValid(pointed.query)")
+    lit = cells.transform_filter(pointed()).transform_filter("isValid(pointed.query)")
     lines = lit.mark_rect(fill=None, stroke=colors.accent, strokeWidth=1.5, **QUIET_MARK)
     return [
         ground,
@@ -437,14 +491,14 @@ def _rectangles(layout: _Layout, at: _Places) -> list[alt.Chart]:
 def _image(layout: _Layout) -> alt.Chart:
     size = layout.size
     mark = {"width": size.width, "height": size.height, "align": "left", "baseline": "top"}
-    image = alt.Chart(alt.NamedData("meta")).mark_image(smooth=False, aspect=False, **mark, **QUIET_MARK)
+    image = layout.table("meta").mark_image(smooth=False, aspect=False, **mark, **QUIET_MARK)
     return image.encode(x=alt.value(0), y=alt.value(0), url=alt.Url("uri:N"))
 
 
 def _beside(layout: _Layout, at: _Places) -> list[alt.Chart]:
     """Notes at the ends of rows, lines along the pieces of words, and frames around rows without a key."""
     colors, right = layout.colors, at.width + NOTE
-    rows, words = alt.Chart(alt.NamedData("rows")), alt.Chart(alt.NamedData("words"))
+    rows, words = layout.table("rows"), layout.table("words")
     text = {"align": "left", "baseline": "middle", **QUIET_MARK}
     over = text | {"color": colors.quiet}
     note = right + layout.beside
@@ -456,7 +510,7 @@ def _beside(layout: _Layout, at: _Places) -> list[alt.Chart]:
         framed.mark_rect(fill=None, stroke=colors.warning, strokeWidth=1.5, **QUIET_MARK).encode(
             **at.down("row", "row2"), x=alt.value(0), x2=alt.value(at.width)
         ),
-        alt.Chart(alt.NamedData("meta"))
+        layout.table("meta")
         .mark_text(**over)
         .encode(x=alt.value(note), y=alt.value(-12), text=alt.Text("note_title:N")),
         rows.mark_text(font=MONO, **text).encode(
@@ -468,19 +522,19 @@ def _beside(layout: _Layout, at: _Places) -> list[alt.Chart]:
         words.transform_filter("datum.axis === 'columns'")
         .mark_rule(**word)
         .encode(**at.across("begin", "end"), y=alt.value(-2.5)),
-        alt.Chart(alt.NamedData("columns")).mark_point(opacity=0, size=0, **QUIET_MARK).encode(x=at.x("middle")),
+        layout.table("columns").mark_point(opacity=0, size=0, **QUIET_MARK).encode(x=at.x("middle")),
     ]
     if layout.beside:
         beside = rows.mark_text(**text).encode(x=alt.value(right), y=at.y("middle"), text=alt.Text("beside:N"))
         layers.append(beside.encode(fill=alt.Fill("beside_ink:N", scale=None)))
-        title = alt.Chart(alt.NamedData("meta")).mark_text(**over).encode(text=alt.Text("beside_title:N"))
+        title = layout.table("meta").mark_text(**over).encode(text=alt.Text("beside_title:N"))
         layers.append(title.encode(x=alt.value(right), y=alt.value(-12)))
     return layers
 
 
-def _outline(at: _Places, colors: Theme) -> list[alt.Chart]:
+def _outline(layout: _Layout, at: _Places) -> list[alt.Chart]:
     """A frame around the selected cell, and a mark at its labels."""
-    chosen = alt.Chart(alt.NamedData("chosen"))
+    chosen, colors = layout.table("chosen"), layout.colors
     mark = chosen.mark_rect(fill=colors.accent, **QUIET_MARK)
     return [
         mark.encode(**at.down("row", "row2"), x=alt.value(-4), x2=alt.value(-1.5)),
@@ -496,9 +550,7 @@ def _clickable(layout: _Layout, at: _Places) -> list[alt.Chart]:
     text = {"opacity": 0, "font": MONO, "baseline": "middle", "cursor": "pointer", "aria": False}
     over = text | ({"angle": 270, "align": "left"} if layout.upright else {"align": "center", "baseline": "bottom"})
     rows, columns = (
-        alt.Chart(alt.NamedData(name)).transform_filter(
-            f"isValid(datum.query) && (datum.middle - 0.5) % {layout.size.every} === 0"
-        )
+        layout.table(name).transform_filter(f"isValid(datum.query) && (datum.middle - 0.5) % {layout.size.every} === 0")
         for name in ("rows", "columns")
     )
     shared = {"text": alt.Text("label:N"), "tooltip": tooltip}
@@ -512,8 +564,8 @@ def _legends(layout: _Layout) -> list[alt.Chart]:
     """The color scale, and the strokes of what is no weight."""
     below = layout.on_screen and layout.size.form != "rectangles"
     where = {"orient": "right" if layout.aside else "bottom", "offset": READOUT if below else 14}
-    layers = [] if layout.ramp is None else [ramp_legend(layout.ramp, where)]
-    return [*layers, state_legend(where)]
+    layers = [] if layout.ramp is None else [ramp_legend(layout.ramp, where, f"{layout.prefix}meta")]
+    return [*layers, state_legend(where, f"{layout.prefix}legend")]
 
 
 def ramp_legend(ramp: Ramp, where: dict, table: str = "meta") -> alt.Chart:
@@ -569,6 +621,16 @@ def clicked(name: str, *fields: str) -> alt.Parameter:
     """A click, as a selection; Escape clears it. A counter `rev` in the data lets the same thing be clicked again."""
     escape = "window:keydown[event.key === 'Escape']"
     return alt.selection_point(name=name, fields=list(fields), on="click", toggle=False, clear=escape)
+
+
+def pointed() -> alt.Parameter:
+    """The cell under the pointer, as a selection."""
+    return alt.selection_point(name="pointed", fields=["query", "key"], on="pointerover", clear="pointerout")
+
+
+def shared(views: Sequence[str], *parameters: alt.Parameter) -> list[alt.TopLevelSelectionParameter]:
+    """Selections of some views, as parameters of the whole chart."""
+    return [alt.TopLevelSelectionParameter(**one.param._kwds | {"views": list(views)}) for one in parameters]
 
 
 def dragged(name: str, colors: Theme) -> alt.Parameter:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from attnviz.charts.grid import READOUT, Grid
+from attnviz.charts.grid import LOOKS_AT, READOUT, Grid
 from attnviz.charts.picture import LOADED, Form, Table, stacked
 from attnviz.charts.size import Size
 from attnviz.charts.theme import FONT, LINE, TEXT_SIZE, Theme
@@ -21,9 +21,6 @@ FORMATS = {"weight": ".6f", "score": ".3f"}
 """Digits of the numbers of a cell."""
 
 HINT = "Point at a square to read it, click to keep it{}."
-
-LOOKS_AT = "looks at"
-"""What a query does to a key, in words."""
 
 NO_CELLS = "data:application/json,[]"
 """Address of the cells before there is a picture."""

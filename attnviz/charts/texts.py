@@ -69,7 +69,8 @@ def written_out(title: alt.TitleParams, meta: Table) -> alt.TitleParams:
 
 
 def entry(entries: Sequence[Entry]) -> Table:
-    """A table of legend lines, in their order."""
+    """A table of legend lines, in their order; of none an unseen one, because a legend without lines has no size."""
+    entries = entries or [Entry("", "", "transparent", "transparent")]
     return {
         "says": [f"{i:02d} {one.text}" for i, one in enumerate(entries)],
         "path": [BOX + one.path for one in entries],
