@@ -25,8 +25,6 @@ from attnviz.core.display import isolated, shown
 from attnviz.views import Groups
 
 TOOLTIP = (
-    ("query_name", QUERY),
-    ("key_name", KEY),
     ("weight_text", "weight"),
     ("score_text", "score"),
     ("share_text", "share"),
@@ -42,9 +40,6 @@ NOTE = 12
 
 READOUT = 2 * LINE + 16
 """Pixels under an image on a page, for the words about the cell under the pointer."""
-
-LOOKS_AT = "looks at"
-"""What a row does to a column, in words."""
 
 JOINED = "a line beside tokens joins the pieces of a word"
 
@@ -135,7 +130,7 @@ class Grid:
     tiles: str = "each square shows the largest of"
     brush: bool = False
     called: tuple[list[str], list[str]] | None = None
-    verb: str = LOOKS_AT
+    verb: str = "looks at"
     prefix: str = ""
     is_labeled: bool = True
 
@@ -335,15 +330,16 @@ class Grid:
         row, column = self._selected
         if row is not None and isinstance(self.style.selected, int):
             row //= self.size.tile
-            return {"row": [row], "row2": [row + 1], "column": [0], "column2": [self.size.columns]}
+            return {"row": [row], "row2": [row + 1], "column": [0], "column2": [self.size.columns], "whole": [True]}
         if row is None or column is None:
-            return {"row": [], "row2": [], "column": [], "column2": []}
+            return {"row": [], "row2": [], "column": [], "column2": [], "whole": []}
         row, column, grow = row // self.size.tile, column // self.size.tile, max(0.0, (7 / self.size.cell - 1) / 2)
         return {
             "row": [row - grow],
             "row2": [row + 1 + grow],
             "column": [column - grow],
             "column2": [column + 1 + grow],
+            "whole": [False],
         }
 
     def _legend(self) -> Table:
@@ -394,6 +390,13 @@ class _Layout:
     prefix: str = ""
     is_labeled: bool = True
 
+    def tooltip(self, *names: str) -> list[alt.Tooltip]:
+        """Row and column, and what there is of some fields."""
+        known = {"says", *(f"{name}_text" for name in self.numbers)}
+        fields = [("query_name", self.titles[0]), ("key_name", self.titles[1])]
+        fields += [(name, title) for name, title in TOOLTIP if name in known.intersection(names)]
+        return [alt.Tooltip(f"{name}:N", title=title) for name, title in fields]
+
     def table(self, name: str) -> alt.Chart:
         """A chart of one of the tables."""
         return alt.Chart(alt.NamedData(f"{self.prefix}{name}"))
@@ -411,8 +414,7 @@ def _form(layout: _Layout) -> Form:
 
 def _layers(layout: _Layout, **options: object) -> alt.LayerChart:
     """The chart without configuration and parameters."""
-    size, colors = layout.size, layout.colors
-    at = _Places(layout)
+    size, at = layout.size, _Places(layout)
     layers = [*_legends(layout), *([*_rectangles(layout, at)] if size.form == "rectangles" else [_image(layout)])]
     layers += [*_beside(layout, at), *_outline(layout, at)]
     if layout.on_screen and "weight" in layout.numbers:
@@ -459,8 +461,7 @@ QUIET_MARK = {"aria": False, "tooltip": None}
 def _rectangles(layout: _Layout, at: _Places) -> list[alt.Chart]:
     """A rectangle for each cell, strokes on those that are no weight, and lines to the labels under the pointer."""
     colors, size = layout.colors, layout.size
-    fields = [(name, title) for name, title in TOOLTIP if not name.endswith("_text") or name[:-5] in layout.numbers]
-    tooltip = [alt.Tooltip(f"{name}:N", title=title) for name, title in fields]
+    tooltip = layout.tooltip(*(name for name, _ in TOOLTIP))
     cells = layout.table("cells")
     ground = cells.mark_rect(stroke=colors.background, strokeWidth=1, cursor="pointer", aria=False)
     ground = ground.encode(**at.box(), fill=alt.Fill("ground:N", scale=None), tooltip=tooltip)
@@ -538,15 +539,16 @@ def _outline(layout: _Layout, at: _Places) -> list[alt.Chart]:
     mark = chosen.mark_rect(fill=colors.accent, **QUIET_MARK)
     return [
         mark.encode(**at.down("row", "row2"), x=alt.value(-4), x2=alt.value(-1.5)),
-        mark.encode(**at.across("column", "column2"), y=alt.value(-4), y2=alt.value(-1.5)),
+        mark.transform_filter("!datum.whole").encode(
+            **at.across("column", "column2"), y=alt.value(-4), y2=alt.value(-1.5)
+        ),
         chosen.mark_rect(fill=None, stroke=colors.accent, strokeWidth=2.5, **QUIET_MARK).encode(**at.box()),
     ]
 
 
 def _clickable(layout: _Layout, at: _Places) -> list[alt.Chart]:
     """Labels again, unseen: a click on one selects the strongest cell of its token."""
-    fields = [(name, title) for name, title in TOOLTIP[:3] if name[:-5] in layout.numbers or not name.endswith("_text")]
-    tooltip = [alt.Tooltip(f"{name}:N", title=title) for name, title in fields]
+    tooltip = layout.tooltip("weight_text")
     text = {"opacity": 0, "font": MONO, "baseline": "middle", "cursor": "pointer", "aria": False}
     over = text | ({"angle": 270, "align": "left"} if layout.upright else {"align": "center", "baseline": "bottom"})
     rows, columns = (
@@ -601,9 +603,15 @@ def state_legend(where: dict, table: str = "legend") -> alt.Chart:
     )
 
 
-def size_within(rows: Groups, columns: Groups, style: Style, beside: Sequence[str] = ()) -> Size:
-    """How large a grid is: in the width of the style, with its labels and the notes of its rows."""
-    size = size_of(len(rows), len(columns), style.side)
+def size_within(
+    rows: Groups, columns: Groups, style: Style, beside: Sequence[str] = (), side: int | None = None
+) -> Size:
+    """How large a grid is: in the width of the style, with its labels and the notes of its rows.
+
+    Args:
+        side: pixels at most, where the style does not say how many.
+    """
+    size = size_of(len(rows), len(columns), style.side or side)
     if style.width is None:
         return size
     left = max(map(label_width, rows.labels), default=0.0) + 40

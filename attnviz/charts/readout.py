@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from attnviz.charts.grid import LOOKS_AT, READOUT, Grid
+from attnviz.charts.grid import READOUT, Grid
 from attnviz.charts.picture import LOADED, Form, Table, stacked
 from attnviz.charts.size import Size
 from attnviz.charts.theme import FONT, LINE, TEXT_SIZE, Theme
 
-FORMATS = {"weight": ".6f", "score": ".3f"}
-"""Digits of the numbers of a cell."""
+FORMATS = {"score": ".3f"}
+"""Digits of numbers of a cell; of all others six."""
 
 HINT = "Point at a square to read it, click to keep it{}."
 
@@ -39,7 +39,8 @@ def screen(grid: Grid) -> tuple[dict[str, Any], Table]:
     """
     tile = 1 if grid.offsets is None else grid.size.tile
     hint = HINT.format(", drag to zoom in" if grid.style.zooms else "")
-    spec = _spec(grid.form, grid.size, tuple(grid.numbers), tile, grid.style.zooms, hint, grid.style.colors)
+    words = hint, grid.verb
+    spec = _spec(grid.form, grid.size, tuple(grid.numbers), tile, grid.style.zooms, words, grid.style.colors)
     return spec, table(grid)
 
 
@@ -97,7 +98,13 @@ def _float32(values: np.ndarray) -> np.ndarray:
 
 @lru_cache(maxsize=64)
 def _spec(
-    form: Form, size: Size, numbers: tuple[str, ...], tile: int, zooms: bool, hint: str, colors: Theme
+    form: Form,
+    size: Size,
+    numbers: tuple[str, ...],
+    tile: int,
+    zooms: bool,
+    words: tuple[str, str],
+    colors: Theme,
 ) -> dict[str, Any]:
     """The chart of a grid as Vega, in a group whose data come from the one table, with the signals of the pointer."""
     import vl_convert
@@ -123,7 +130,7 @@ def _spec(
         "height": size.height,
         "params": [{"name": name, "select": "point"} for name in select],
         "data": {"name": "source"},
-        "signals": _signals(size, tile, zooms, hint),
+        "signals": _signals(size, tile, zooms, words),
         "marks": [{"type": "group", "encode": {"update": sides}, **inner}],
     }
 
@@ -144,7 +151,7 @@ def _named(mark: dict) -> None:
         mark["interactive"] = False
 
 
-def _signals(size: Size, tile: int, zooms: bool, hint: str) -> list[dict]:
+def _signals(size: Size, tile: int, zooms: bool, words: tuple[str, str]) -> list[dict]:
     """From the pointer to a cell. `at` counts cells row by row; -1 is none."""
     rows, columns, cell = size.rows, size.columns, size.cell
     place = f"clamp(floor(y() / {cell}), 0, {rows - 1}) * {columns} + clamp(floor(x() / {cell}), 0, {columns - 1})"
@@ -155,7 +162,8 @@ def _signals(size: Size, tile: int, zooms: bool, hint: str) -> list[dict]:
     by_label = f"{{query: datum.query, key: datum.key, rev: {meta}.rev}}"
     offset = {"name": "offset", "update": _code(f"{meta}.offset", rows * columns, "at < 0")}
     kept = "far ? cell : " if zooms else ""
-    who = f"{row}.name + ' {LOOKS_AT} ' + {column}.name"
+    hint, verb = words
+    who = f"{row}.name + ' {verb} ' + {column}.name"
     clicks = [
         {"events": "@cells:click", "update": f"{kept}{_point(by_cell)}"},
         {"events": {"type": "click", "marktype": "text", "filter": "isValid(datum.query)"}, "update": _point(by_label)},
@@ -198,7 +206,7 @@ def _words(size: Size, numbers: tuple[str, ...], tile: int) -> list[dict]:
     )
     there = f"length(data('read')) && data('read')[0].of === {_meta(size)}.read"
     words = [
-        *(f"'{name} ' + {number_of(name, FORMATS[name])}" for name in numbers),
+        *(f"'{name} ' + {number_of(name, FORMATS.get(name, '.6f'))}" for name in numbers),
         *([f"'from query ' + ({query}) + ' to key ' + ({key})"] if tile > 1 else []),
         f"(data('source')[{rows + columns + 1} + saying] || {{}}).name",
     ]

@@ -16,7 +16,7 @@ from attnviz.figures.next_word import labels, next_word
 from attnviz.figures.overview import overview
 from attnviz.figures.patches import on_grid, patches
 from attnviz.figures.phrase import phrase
-from attnviz.figures.rollout import rollout
+from attnviz.figures.rollout import Rollout as rollout
 from attnviz.figures.rollout import row as rollout_row
 from attnviz.figures.row import row
 from attnviz.figures.similarity import similarity

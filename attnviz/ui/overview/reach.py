@@ -152,8 +152,8 @@ def _flow(record: Record, kind: str, sentence: int, layers: int, position: int) 
 
 def _draw(bar: Bar, traced: Traced, position: int) -> None:
     """The map, and beside it one of its rows, the flow, the row's numbers and how they are computed."""
-    at, tile = bar.at, traced.tile
-    clicked = look.clicks("reach", lambda point: state.put(QUERY, int(point["query"]) * tile))
+    at = bar.at
+    clicked = look.clicks("reach", lambda point: state.put(QUERY, int(point["query"])))
     said = _said(traced, position)
     with st.container(horizontal=True, gap="large"):
         with st.container(width="content"):
