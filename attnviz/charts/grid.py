@@ -514,9 +514,9 @@ def _beside(layout: _Layout, at: _Places) -> list[alt.Chart]:
         layout.table("meta")
         .mark_text(**over)
         .encode(x=alt.value(note), y=alt.value(-12), text=alt.Text("note_title:N")),
-        rows.mark_text(font=MONO, **text).encode(
-            x=alt.value(note), y=at.y("middle"), text=alt.Text("note:N"), fill=alt.Fill("ink:N", scale=None)
-        ),
+        rows.transform_filter("datum.note !== ''")
+        .mark_text(font=MONO, **text)
+        .encode(x=alt.value(note), y=at.y("middle"), text=alt.Text("note:N"), fill=alt.Fill("ink:N", scale=None)),
         words.transform_filter("datum.axis === 'rows'")
         .mark_rule(**word)
         .encode(**at.down("begin", "end"), x=alt.value(-2.5)),

@@ -154,8 +154,8 @@ def write(figure: Figure, options: Namespace) -> list[str]:
     contents = {}
     for path in options.output or [Path(export.filename(figure, "png", **size))]:
         format = path.suffix.removeprefix(".").lower()
-        if format not in export.FORMATS:
-            raise InputError(f"{quoted(path.name)} ends in no format. There are: .{', .'.join(export.FORMATS)}.")
+        if format not in export.NAMES:
+            raise InputError(f"{quoted(path.name)} ends in no format. There are: .{', .'.join(export.NAMES)}.")
         contents[path] = export.render(figure, format, **size)
     return _put(contents)
 

@@ -11,7 +11,7 @@ from attnviz.export import bundle
 from attnviz.export.explore import explore
 from attnviz.figures import Figure, base
 
-FORMATS = tuple(one for one in bundle.FILES if one[0] in ("svg", "csv"))
+FILES = export.files("svg", "csv")
 
 MOST_ROWS = 1_000_000
 """Rows of all tables together, which take a second. The first ones are written; of the others it is said where their
@@ -64,7 +64,7 @@ def everything(
         (CASE, IN_CASE, lambda: files.saved(record, settings=settings)),
         (PAGE, IN_PAGE, lambda: explore(record, **opens).encode()),
     )
-    return bundle.pack([*every.values()], one_file, export.filename, FORMATS, beside)
+    return bundle.pack([*every.values()], one_file, export.filename, FILES, beside)
 
 
 def _rows(figure: Figure, record: Record) -> int:

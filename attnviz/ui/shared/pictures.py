@@ -32,9 +32,6 @@ FOR = {
 }
 """What a picture is made for, and how it is then made: as SVG or PDF, and as PNG."""
 
-FIRST, MORE = ("png", "svg", "pdf", "csv"), ("html", "npz")
-"""Formats that are offered at once, and those that are folded."""
-
 MOST_LACKING = 8
 """Characters that are named where no font has them."""
 
@@ -286,7 +283,7 @@ def _ways(figure: Figure, key: str, more: Callable[[], None] | None) -> None:
     shown = lent(replace(figure), key)  # a copy holds nothing yet of what a file needs
     use = control(st.segmented_control, words.MADE_FOR, USE, FOR, at=key)
     with st.container(horizontal=True, gap="xsmall", key=f"formats {key}"):
-        for name in FIRST:
+        for name in export.at("first"):
             _format(figure, shown, name, key, use)
     if (long := TABLE * figure.seconds) > budget.SILENT:
         quiet(words.TABLE_TAKES.format(time=in_time(long), rows=MOST_CELLS))
@@ -296,7 +293,7 @@ def _ways(figure: Figure, key: str, more: Callable[[], None] | None) -> None:
         quiet(words.NO_FONT.format(characters=many))
     with st.expander(words.MORE_WAYS):
         with st.container(horizontal=True, gap="xsmall", key=f"more formats {key}"):
-            for name in MORE:
+            for name in export.at("more"):
                 _format(figure, shown, name, key, use)
         if more:
             more()
