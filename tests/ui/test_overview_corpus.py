@@ -84,7 +84,7 @@ def test_numbers_of_the_corpus_stand_beside_those_of_the_text():
     assert "Query-key asymmetry" not in html(app)
     assert "Head 1 of decoder layer 0 looks from “the” to the word before it.</h2>" in html(app)
     means = {one.title: escape(one.means) for one in METRICS}
-    assert all(f'<abbr title="{means[name]}">{name}</abbr>' in html(app) for name in ("Entropy (nats)", "Induction"))
+    assert all(f'<abbr title="{means[name]}">{name}</abbr>' in html(app) for name in ("Confidence", "Special tokens"))
     for fold in ("atlas numbers", "alike in atlases", "heads over corpus"):
         app.session_state[fold] = True
     near = atlas.open(assets.path("atlas/story")).alike("decoder layer 0", 1, k=1).loc[0]
