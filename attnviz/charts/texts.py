@@ -15,7 +15,7 @@ from attnviz.charts.theme import CHARACTER, TITLE_CHARACTER, WORD_CHARACTER, The
 NARROWEST = 400
 """Pixels in which titles are broken if the picture is narrower."""
 
-BOX = "M-1,-1H1V1H-1Z"
+BOX = "M-0.94,-0.94H0.94V0.94H-0.94Z"
 """Outline of a sign in a legend."""
 
 
@@ -61,8 +61,10 @@ def titled(colors: Theme, table: str = "meta") -> alt.TitleParams:
     return title
 
 
-def written_out(title: alt.TitleParams, meta: Table) -> alt.TitleParams:
-    """The title with its texts in place of the expressions that read them."""
+def written_out(title: alt.TitleParams, meta: Table) -> alt.TitleParams | alt.utils.schemapi.UndefinedType:
+    """The title with its texts in place of the expressions that read them; none without texts."""
+    if not meta["title"][0] and not meta["subtitle"][0]:
+        return alt.Undefined
     title = title.copy(deep=False)
     title["text"], title["subtitle"] = meta["title"][0].split("\n"), meta["subtitle"][0].split("\n")
     return title
@@ -73,7 +75,12 @@ def entry(entries: Sequence[Entry]) -> Table:
     entries = entries or [Entry("", "", "transparent", "transparent")]
     return {
         "says": [f"{i:02d} {one.text}" for i, one in enumerate(entries)],
-        "path": [BOX + one.path for one in entries],
-        "ground": [one.ground for one in entries],
-        "stroke": [one.color for one in entries],
+        "path": [BOX + one.path + i * "M0,0" for i, one in enumerate(entries)],
+        "ground": [_distinct(one.ground, i) for i, one in enumerate(entries)],
+        "stroke": [_distinct(one.color, i) for i, one in enumerate(entries)],
     }
+
+
+def _distinct(color: str, i: int) -> str:
+    """A color that no other line has: Vega takes equal values of a scale for one, so each is a little less opaque."""
+    return f"{color}{255 - i:02x}" if color.startswith("#") else color

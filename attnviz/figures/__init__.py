@@ -8,10 +8,10 @@ from attnviz.figures.distance import distance
 from attnviz.figures.figure import Figure, called
 from attnviz.figures.head import HeadMap as head
 from attnviz.figures.heads import corners, heads
-from attnviz.figures.leaks import leaks
+from attnviz.figures.leaks import LeakGrid as leaks
 from attnviz.figures.lines import lines
 from attnviz.figures.losses import losses
-from attnviz.figures.mask import mask
+from attnviz.figures.mask import MaskGrid as mask
 from attnviz.figures.next_word import labels, next_word
 from attnviz.figures.overview import overview
 from attnviz.figures.patches import on_grid, patches
@@ -22,7 +22,7 @@ from attnviz.figures.row import row
 from attnviz.figures.similarity import similarity
 from attnviz.figures.spread import spread
 from attnviz.figures.stage import neurons, stage, values
-from attnviz.figures.states import states
+from attnviz.figures.states import StateGrid as states
 from attnviz.figures.step_by_step import step_by_step
 from attnviz.figures.text_strip import text_strip
 
