@@ -93,13 +93,15 @@ def notes_on(size: Size, shows: str = "each square shows the largest of") -> lis
     return notes
 
 
-def axis(table: str, count: int, every: int, title: str, colors: Theme, *, upright: bool = False) -> alt.Axis:
+def axis(
+    table: str, count: int, every: int, title: str, colors: Theme, *, upright: bool = False, extent: int = 0
+) -> alt.Axis:
     """An axis of rows, or of columns on top: labels are read from a table, by their places; every n-th is drawn."""
     row = f"(data('{table}')[floor(datum.value)] || {{}})"
     color = {"condition": {"test": f"{row}.quiet", "value": colors.quiet}, "value": colors.text}
     top: dict = {}
     if table.endswith("columns"):
-        top = {"orient": "top", "labelAngle": 0}
+        top = {"orient": "top", "labelAngle": 0, "minExtent": extent}
     if upright:
         top |= {"labelAngle": 270, "labelAlign": "left", "labelBaseline": "middle"}
     values = [i + 0.5 for i in range(0, count, every)]

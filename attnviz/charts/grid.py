@@ -54,6 +54,7 @@ class Ramp:
         colors: of the ramp, from its begin to its end.
         log: whether the scale is logarithmic, from `LOWEST` to 1.
         signed: whether it goes from -top to top.
+        ends: words behind the numbers at its ends.
     """
 
     title: str
@@ -61,6 +62,7 @@ class Ramp:
     colors: tuple[str, ...]
     log: bool = False
     signed: bool = False
+    ends: tuple[str, str] = ("", "")
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ class Grid:
         shade: place on the ramp, 0 to 1, of cells whose ground that is.
         ramp: the legend of the ramp.
         gray: whether the ramp is without colors: of a head that is off.
-        numbers: named columns of numbers, each with its format: weight, score.
+        numbers: named columns of numbers, each with its format, or with the text of each cell: weight, score.
         offsets: of tiles, where in its tile the largest weight stands: counted row by row.
         says: what hovering says of each cell, (cells,), instead of what its kind says.
         predicted: the word that each row predicts, or "".
@@ -101,10 +103,13 @@ class Grid:
         empty: rows that have no key left, and what they got instead.
         tiles: what a square shows of its cells, where it has several.
         brush: whether a drag over rectangles selects them.
+        labels: of rows and of columns, where these are not their tokens.
         called: names of rows and of columns as hovering calls them, where that is not token and position.
         verb: what a row does to a column, in words.
         prefix: what the names of its tables begin with, where it is a view beside others.
         is_labeled: whether its rows are labeled; else they are those of the view beside it.
+        extent: pixels of the labels over its columns at least: as many as those of the views beside it.
+        signs: kinds in its legend of signs, where these are not those that occur in it; () for no such legend.
     """
 
     title: str
@@ -119,7 +124,7 @@ class Grid:
     shade: np.ndarray | None = None
     ramp: Ramp | None = None
     gray: bool = False
-    numbers: Mapping[str, tuple[np.ndarray, str]] = field(default_factory=dict)
+    numbers: Mapping[str, tuple[np.ndarray, str | Sequence[str]]] = field(default_factory=dict)
     offsets: np.ndarray | None = None
     says: Sequence[str] | None = None
     predicted: Sequence[str] = ()
@@ -129,21 +134,18 @@ class Grid:
     empty: Mapping[int, str] = field(default_factory=dict)
     tiles: str = "each square shows the largest of"
     brush: bool = False
+    labels: tuple[list[str], list[str]] | None = None
     called: tuple[list[str], list[str]] | None = None
     verb: str = "looks at"
     prefix: str = ""
     is_labeled: bool = True
+    extent: int = 0
+    signs: Sequence[State] | None = None
 
     @property
     def form(self) -> Form:
         """The chart without its tables."""
-        return _form(self._layout)
-
-    @property
-    def view(self) -> alt.LayerChart:
-        """The chart as one view of several, without parameters: these are shared, see `shared`."""
-        title = f"(data('{self.prefix}meta')[0] || {{}}).title || ''"
-        return _layers(self._layout, title=alt.TitleParams(alt.expr(title), anchor="start"))
+        return _form(self.layout)
 
     @cached_property
     def data(self) -> dict[str, Table]:
@@ -164,9 +166,10 @@ class Grid:
         return self.size.form == "rectangles"
 
     @cached_property
-    def _layout(self) -> "_Layout":
-        widest = max(map(label_width, self.columns.labels[:: self.size.every]), default=0.0)
-        return _Layout(
+    def layout(self) -> "Layout":
+        """What its specification depends on."""
+        widest = max(map(text_width, self._texts[1][:: self.size.every]), default=0.0)
+        return Layout(
             size=self.size,
             titles=self.titles,
             upright=widest > self.size.cell - 4,
@@ -179,7 +182,21 @@ class Grid:
             colors=self.style.colors,
             prefix=self.prefix,
             is_labeled=self.is_labeled,
+            extent=self.extent,
+            has_signs=self.signs != (),
         )
+
+    @cached_property
+    def _texts(self) -> tuple[list[str], list[str]]:
+        """What stands beside rows and over columns."""
+        if self.labels is not None:
+            return self.labels
+        rows, columns = ([shown(token.text, LONGEST_LABEL) for token in part.tokens] for part in self._sides)
+        return rows, columns
+
+    @property
+    def _sides(self) -> tuple[Groups, Groups]:
+        return self.rows, self.columns
 
     @cached_property
     def names(self) -> tuple[list[str], list[str]]:
@@ -244,17 +261,19 @@ class Grid:
         lines = [*self.lines, *notes_on(self.size, self.tiles), *([JOINED] if tied else [])]
         noted = self.note_title if any(self.predicted) else ""
         title = heading(self.title, lines, self.size.width + 160, self.style)
+        if self.prefix:
+            title = {"title": [self.title], "subtitle": ["\n".join(self.lines)]}
         beside = {"beside_title": [self.beside.title]} if self.beside else {}
         image = {} if self.is_rectangles else {"uri": [self.uri]}
         return title | {"top": [self.ramp.top if self.ramp else 1.0], "note_title": [noted]} | image | beside
 
     def _labels(self, side: int) -> Table:
         """Labels of rows or columns, and the strongest cell of each, which a click on its label selects."""
-        part, tile = (self.rows, self.columns)[side], self.size.tile
+        part, tile = self._sides[side], self.size.tile
         tokens = part.tokens[::tile]
         table: Table = {
             "middle": [i + 0.5 for i in range(len(tokens))],
-            "label": [shown(token.text, LONGEST_LABEL) for token in tokens],
+            "label": self._texts[side][::tile],
             "quiet": [token.special for token in tokens],
             "name": list(self.names[side]),
             "position": self.positions[side].tolist(),
@@ -343,7 +362,8 @@ class Grid:
         }
 
     def _legend(self) -> Table:
-        return entry(state.legend([self.kinds[i] for i in self.occurring], self.style.colors))
+        signs = [self.kinds[i] for i in self.occurring] if self.signs is None else self.signs
+        return entry(state.legend(signs, self.style.colors))
 
     def _cells(self) -> Table:
         """A row for each cell, row by row: where it is, what it says, what is drawn on it."""
@@ -369,12 +389,12 @@ class Grid:
         for name, (values, form) in self.numbers.items():
             flat = values.ravel().tolist()
             table[name] = [value if math.isfinite(value) else None for value in flat]
-            table[f"{name}_text"] = [written(value, form) for value in flat]
+            table[f"{name}_text"] = [written(value, form) for value in flat] if isinstance(form, str) else [*form]
         return table
 
 
 @dataclass(frozen=True)
-class _Layout:
+class Layout:
     """What the specification of a grid depends on."""
 
     size: Size
@@ -389,6 +409,8 @@ class _Layout:
     colors: Theme
     prefix: str = ""
     is_labeled: bool = True
+    extent: int = 0
+    has_signs: bool = True
 
     def tooltip(self, *names: str) -> list[alt.Tooltip]:
         """Row and column, and what there is of some fields."""
@@ -402,39 +424,44 @@ class _Layout:
         return alt.Chart(alt.NamedData(f"{self.prefix}{name}"))
 
 
+def view(layout: Layout) -> alt.LayerChart:
+    """One grid of several, with its title and without parameters: these are shared, see `share`."""
+    title = titled(layout.colors, f"{layout.prefix}meta", is_view=True)
+    return _layers(layout, title=title, name=layout.prefix)
+
+
 @formed(128)
-def _form(layout: _Layout) -> Form:
+def _form(layout: Layout) -> Form:
     colors = layout.colors
-    chart = _layers(layout, title=titled(colors), autosize="pad")
+    chart = _layers(layout, autosize="pad", title=titled(colors))
     if layout.size.form == "rectangles":
-        chart.params = shared(["cells"], clicked("cell", "query", "key", "rev"), pointed())
-        chart.params += shared(["cells"], dragged("drag", colors)) if layout.brush else []
+        selected = clicked("cell", "query", "key", "rev"), pointed(), *([dragged("drag", colors)] * layout.brush)
+        chart.params = share(["cells"], *selected)
     return Form.of(chart.configure(**config(colors)))
 
 
-def _layers(layout: _Layout, **options: object) -> alt.LayerChart:
+def _layers(layout: Layout, **options: object) -> alt.LayerChart:
     """The chart without configuration and parameters."""
     size, at = layout.size, _Places(layout)
     layers = [*_legends(layout), *([*_rectangles(layout, at)] if size.form == "rectangles" else [_image(layout)])]
     layers += [*_beside(layout, at), *_outline(layout, at)]
     if layout.on_screen and "weight" in layout.numbers:
         layers += _clickable(layout, at)
-    chart = alt.layer(*layers, width=size.width, height=size.height, **options)
-    return chart.resolve_scale(fill="independent", stroke="independent", shape="independent")
+    return alt.layer(*layers, width=size.width, height=size.height, resolve=INDEPENDENT, **options)
 
 
 class _Places:
     """Encodings of rows and columns, on axes from 0 to their count."""
 
-    def __init__(self, layout: _Layout):
+    def __init__(self, layout: Layout):
         size, colors = layout.size, layout.colors
         rows, columns = ({"domain": [0, count], "nice": False, "zero": False} for count in (size.rows, size.columns))
         self.row_axis = None
         if layout.is_labeled:
             self.row_axis = axis(f"{layout.prefix}rows", size.rows, size.every, layout.titles[0], colors)
-        self.column_axis = axis(
-            f"{layout.prefix}columns", size.columns, size.every, layout.titles[1], colors, upright=layout.upright
-        )
+        turned = {"upright": layout.upright, "extent": layout.extent}
+        named = f"{layout.prefix}columns", size.columns, size.every, layout.titles[1]
+        self.column_axis = axis(*named, colors, **turned)
         self.rows, self.columns = alt.Scale(**rows, reverse=True), alt.Scale(**columns)
         self.width, self.height, self.cell = size.width, size.height, size.cell
 
@@ -455,10 +482,15 @@ class _Places:
         return {"x": self.x(begin), "x2": alt.X2(end)}
 
 
+INDEPENDENT = alt.Resolve(
+    scale=alt.ScaleResolveMap(
+        color="independent", fill="independent", stroke="independent", shape="independent", strokeWidth="independent"
+    )
+)
 QUIET_MARK = {"aria": False, "tooltip": None}
 
 
-def _rectangles(layout: _Layout, at: _Places) -> list[alt.Chart]:
+def _rectangles(layout: Layout, at: _Places) -> list[alt.Chart]:
     """A rectangle for each cell, strokes on those that are no weight, and lines to the labels under the pointer."""
     colors, size = layout.colors, layout.size
     tooltip = layout.tooltip(*(name for name, _ in TOOLTIP))
@@ -479,24 +511,24 @@ def _rectangles(layout: _Layout, at: _Places) -> list[alt.Chart]:
             tooltip=tooltip,
         )
     )
-    lit = cells.transform_filter(pointed()).transform_filter("isValid(pointed.query)")
+    lit = cells.transform_filter(pointed()).transform_filter("isValid((pointed || {}).query)")
     lines = lit.mark_rect(fill=None, stroke=colors.accent, strokeWidth=1.5, **QUIET_MARK)
     return [
         ground,
         strokes,
-        lines.encode(**at.down("row", "row2"), x=alt.value(0), x2=alt.value(size.width)),
-        lines.encode(**at.across("column", "column2"), y=alt.value(0), y2=alt.value(size.height)),
+        lines.encode(**at.down("row", "row2"), x=alt.XValue(0), x2=alt.X2Value(size.width)),
+        lines.encode(**at.across("column", "column2"), y=alt.YValue(0), y2=alt.Y2Value(size.height)),
     ]
 
 
-def _image(layout: _Layout) -> alt.Chart:
+def _image(layout: Layout) -> alt.Chart:
     size = layout.size
     mark = {"width": size.width, "height": size.height, "align": "left", "baseline": "top"}
     image = layout.table("meta").mark_image(smooth=False, aspect=False, **mark, **QUIET_MARK)
-    return image.encode(x=alt.value(0), y=alt.value(0), url=alt.Url("uri:N"))
+    return image.encode(x=alt.XValue(0), y=alt.YValue(0), url=alt.Url("uri:N"))
 
 
-def _beside(layout: _Layout, at: _Places) -> list[alt.Chart]:
+def _beside(layout: Layout, at: _Places) -> list[alt.Chart]:
     """Notes at the ends of rows, lines along the pieces of words, and frames around rows without a key."""
     colors, right = layout.colors, at.width + NOTE
     rows, words = layout.table("rows"), layout.table("words")
@@ -509,44 +541,44 @@ def _beside(layout: _Layout, at: _Places) -> list[alt.Chart]:
     )
     layers = [
         framed.mark_rect(fill=None, stroke=colors.warning, strokeWidth=1.5, **QUIET_MARK).encode(
-            **at.down("row", "row2"), x=alt.value(0), x2=alt.value(at.width)
+            **at.down("row", "row2"), x=alt.XValue(0), x2=alt.X2Value(at.width)
         ),
         layout.table("meta")
         .mark_text(**over)
-        .encode(x=alt.value(note), y=alt.value(-12), text=alt.Text("note_title:N")),
+        .encode(x=alt.XValue(note), y=alt.YValue(-12), text=alt.Text("note_title:N")),
         rows.transform_filter("datum.note !== ''")
         .mark_text(font=MONO, **text)
-        .encode(x=alt.value(note), y=at.y("middle"), text=alt.Text("note:N"), fill=alt.Fill("ink:N", scale=None)),
+        .encode(x=alt.XValue(note), y=at.y("middle"), text=alt.Text("note:N"), fill=alt.Fill("ink:N", scale=None)),
         words.transform_filter("datum.axis === 'rows'")
         .mark_rule(**word)
-        .encode(**at.down("begin", "end"), x=alt.value(-2.5)),
+        .encode(**at.down("begin", "end"), x=alt.XValue(-2.5)),
         words.transform_filter("datum.axis === 'columns'")
         .mark_rule(**word)
-        .encode(**at.across("begin", "end"), y=alt.value(-2.5)),
+        .encode(**at.across("begin", "end"), y=alt.YValue(-2.5)),
         layout.table("columns").mark_point(opacity=0, size=0, **QUIET_MARK).encode(x=at.x("middle")),
     ]
     if layout.beside:
-        beside = rows.mark_text(**text).encode(x=alt.value(right), y=at.y("middle"), text=alt.Text("beside:N"))
+        beside = rows.mark_text(**text).encode(x=alt.XValue(right), y=at.y("middle"), text=alt.Text("beside:N"))
         layers.append(beside.encode(fill=alt.Fill("beside_ink:N", scale=None)))
         title = layout.table("meta").mark_text(**over).encode(text=alt.Text("beside_title:N"))
-        layers.append(title.encode(x=alt.value(right), y=alt.value(-12)))
+        layers.append(title.encode(x=alt.XValue(right), y=alt.YValue(-12)))
     return layers
 
 
-def _outline(layout: _Layout, at: _Places) -> list[alt.Chart]:
+def _outline(layout: Layout, at: _Places) -> list[alt.Chart]:
     """A frame around the selected cell, and a mark at its labels."""
     chosen, colors = layout.table("chosen"), layout.colors
     mark = chosen.mark_rect(fill=colors.accent, **QUIET_MARK)
     return [
-        mark.encode(**at.down("row", "row2"), x=alt.value(-4), x2=alt.value(-1.5)),
+        mark.encode(**at.down("row", "row2"), x=alt.XValue(-4), x2=alt.X2Value(-1.5)),
         mark.transform_filter("!datum.whole").encode(
-            **at.across("column", "column2"), y=alt.value(-4), y2=alt.value(-1.5)
+            **at.across("column", "column2"), y=alt.YValue(-4), y2=alt.Y2Value(-1.5)
         ),
         chosen.mark_rect(fill=None, stroke=colors.accent, strokeWidth=2.5, **QUIET_MARK).encode(**at.box()),
     ]
 
 
-def _clickable(layout: _Layout, at: _Places) -> list[alt.Chart]:
+def _clickable(layout: Layout, at: _Places) -> list[alt.Chart]:
     """Labels again, unseen: a click on one selects the strongest cell of its token."""
     tooltip = layout.tooltip("weight_text")
     text = {"opacity": 0, "font": MONO, "baseline": "middle", "cursor": "pointer", "aria": False}
@@ -557,17 +589,17 @@ def _clickable(layout: _Layout, at: _Places) -> list[alt.Chart]:
     )
     shared = {"text": alt.Text("label:N"), "tooltip": tooltip}
     return [
-        rows.mark_text(align="right", **text).encode(y=at.y("middle"), x=alt.value(-6), **shared),
-        columns.mark_text(**over).encode(x=at.x("middle"), y=alt.value(-6), **shared),
+        rows.mark_text(align="right", **text).encode(y=at.y("middle"), x=alt.XValue(-6), **shared),
+        columns.mark_text(**over).encode(x=at.x("middle"), y=alt.YValue(-6), **shared),
     ]
 
 
-def _legends(layout: _Layout) -> list[alt.Chart]:
+def _legends(layout: Layout) -> list[alt.Chart]:
     """The color scale, and the strokes of what is no weight."""
     below = layout.on_screen and layout.size.form != "rectangles"
     where = {"orient": "right" if layout.aside else "bottom", "offset": READOUT if below else 14}
     layers = [] if layout.ramp is None else [ramp_legend(layout.ramp, where, f"{layout.prefix}meta")]
-    return [*layers, state_legend(where, f"{layout.prefix}legend")]
+    return [*layers, state_legend(where, f"{layout.prefix}legend")] if layout.has_signs else layers
 
 
 def ramp_legend(ramp: Ramp, where: dict, table: str = "meta") -> alt.Chart:
@@ -577,12 +609,17 @@ def ramp_legend(ramp: Ramp, where: dict, table: str = "meta") -> alt.Chart:
     scale = alt.Scale(domain=[1e-4, 1] if ramp.log else [alt.expr(ends[0]), alt.expr(top)], range=list(ramp.colors))
     scale.interpolate, scale.type = "rgb", "log" if ramp.log else "linear"
     values = [1e-4, 1e-3, 1e-2, 0.1, 1] if ramp.log else alt.expr(f"[{', '.join(ends)}]")
+    length = 280 if any(ramp.ends) else 160
     legend = alt.Legend(
-        title=ramp.title, type="gradient", direction="horizontal", gradientLength=160, gradientThickness=10,
+        title=ramp.title, type="gradient", direction="horizontal", gradientLength=length, gradientThickness=10,
         values=values, format="~g" if ramp.log else ".3~g", **where,
     )  # fmt: skip
+    if any(ramp.ends):
+        legend.labelExpr = (
+            f"datum.label + (datum.value < 0 ? '{ramp.ends[0]}' : datum.value > 0 ? '{ramp.ends[1]}' : '')"
+        )
     point = alt.Chart(alt.NamedData(table)).mark_point(opacity=0, size=0, **QUIET_MARK)
-    return point.encode(x=alt.value(0), y=alt.value(0), color=alt.Color("top:Q", scale=scale, legend=legend))
+    return point.encode(x=alt.XValue(0), y=alt.YValue(0), color=alt.Color("top:Q", scale=scale, legend=legend))
 
 
 def state_legend(where: dict, table: str = "legend") -> alt.Chart:
@@ -594,8 +631,8 @@ def state_legend(where: dict, table: str = "legend") -> alt.Chart:
     channels = {"shape": (alt.Shape, "path"), "fill": (alt.Fill, "ground"), "stroke": (alt.Stroke, "stroke")}
     point = alt.Chart(alt.NamedData(table)).mark_point(opacity=0, size=0, **QUIET_MARK)
     return point.encode(
-        x=alt.value(0),
-        y=alt.value(0),
+        x=alt.XValue(0),
+        y=alt.YValue(0),
         **{
             name: channel("says:N", sort="ascending", scale=alt.Scale(range={"field": of}), legend=legend)
             for name, (channel, of) in channels.items()
@@ -636,9 +673,24 @@ def pointed() -> alt.Parameter:
     return alt.selection_point(name="pointed", fields=["query", "key"], on="pointerover", clear="pointerout")
 
 
-def shared(views: Sequence[str], *parameters: alt.Parameter) -> list[alt.TopLevelSelectionParameter]:
-    """Selections of some views, as parameters of the whole chart."""
-    return [alt.TopLevelSelectionParameter(**one.param._kwds | {"views": list(views)}) for one in parameters]
+def share(names: Sequence[str], *parameters: alt.Parameter) -> list[alt.TopLevelSelectionParameter]:
+    """Selections of the layers with these names, as parameters of a whole chart."""
+    return [alt.TopLevelSelectionParameter(**one.param._kwds | {"views": [*names]}) for one in parameters]
+
+
+def together(
+    views: Sequence[alt.LayerChart], params: Sequence[alt.TopLevelSelectionParameter], title: alt.TitleParams | None
+) -> alt.HConcatChart:
+    """Views in a row under one title, each with scales of its own.
+
+    They are handed over written out: Altair would copy every part of a chart five times, to look for parameters.
+    """
+    parts = (view.to_dict(validate=False, context={"top_level": False}) for view in views)
+    views = [alt.LayerSpec(**part) for part in parts]
+    chart = alt.HConcatChart(hconcat=views, resolve=INDEPENDENT, spacing=24)
+    chart.params, chart.autosize = [*params] or alt.Undefined, "pad"
+    chart.title = title or alt.Undefined
+    return chart
 
 
 def dragged(name: str, colors: Theme) -> alt.Parameter:

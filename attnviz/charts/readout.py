@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from attnviz.charts.grid import READOUT, Grid
+from attnviz.charts.grid import READOUT, TOOLTIP, Grid
 from attnviz.charts.picture import LOADED, Form, Table, stacked
 from attnviz.charts.size import Size
 from attnviz.charts.theme import FONT, LINE, TEXT_SIZE, Theme
 
-FORMATS = {"score": ".3f"}
+NAMES = {name.removesuffix("_text"): title for name, title in TOOLTIP}
+FORMATS = {"score": ".3f", "difference": "+.6f"}
 """Digits of numbers of a cell; of all others six."""
 
 HINT = "Point at a square to read it, click to keep it{}."
@@ -29,8 +30,11 @@ DRAG = 6
 """Pixels from which on a pointer that is held down drags."""
 
 
-def screen(grid: Grid) -> tuple[dict[str, Any], Table]:
+def screen(grid: Grid, form: Form | None = None, data: dict[str, Table] | None = None) -> tuple[dict[str, Any], Table]:
     """A Vega specification of a grid, and the table that it draws, to be named "source".
+
+    Args:
+        form, data: of several grids of one size in a row, of which this one is read; None for this one alone.
 
     In its column "read" stands a `Cells`: an address where its `json` is found takes its place. A click sets the signal
     "cell" to what a Vega-Lite point selection would give: [{"query": ..., "key": ..., "rev": ...}]. Of a grid that
@@ -40,19 +44,20 @@ def screen(grid: Grid) -> tuple[dict[str, Any], Table]:
     tile = 1 if grid.offsets is None else grid.size.tile
     hint = HINT.format(", drag to zoom in" if grid.style.zooms else "")
     words = hint, grid.verb
-    spec = _spec(grid.form, grid.size, tuple(grid.numbers), tile, grid.style.zooms, words, grid.style.colors)
-    return spec, table(grid)
+    spec = _spec(form or grid.form, grid.size, tuple(grid.numbers), tile, grid.style.zooms, words, grid.style.colors)
+    return spec, table(grid, data or grid.data)
 
 
-def table(grid: Grid) -> Table:
-    """The tables of a grid as one: rows first, then columns, then meta and what cells can say."""
+def table(grid: Grid, data: dict[str, Table]) -> Table:
+    """All tables as one: rows of the grid first, then columns, then meta and what cells can say."""
     used = grid.occurring
     codes = _shortest(np.searchsorted(used, grid.states), len(used))
     cells = Cells({name: _float32(values) for name, (values, _) in grid.numbers.items()} | {"saying": codes})
     offset = None if grid.offsets is None else _shortest(grid.offsets, grid.size.tile**2).tobytes().hex()
-    meta = {"rev": [grid.style.rev], "read": [cells], "offset": [offset]}
-    parts = grid.data | {"meta": grid.data["meta"] | meta, "saying": {"name": [grid.kinds[i].says for i in used]}}
-    order = ["rows", "columns", "meta", "saying", *(name for name in parts if name in ("words", "chosen", "legend"))]
+    first, meta = [f"{grid.prefix}{name}" for name in ("rows", "columns", "meta")], f"{grid.prefix}meta"
+    more = {"rev": [grid.style.rev], "read": [cells], "offset": [offset]}
+    parts = data | {meta: data[meta] | more, "saying": {"name": [grid.kinds[i].says for i in used]}}
+    order = [*first, "saying", *(name for name in data if name not in first)]
     tables = [{"kind": [name] * len(next(iter(parts[name].values()))), **parts[name]} for name in order]
     return stacked(list(dict.fromkeys(name for one in tables for name in one)), tables)
 
@@ -110,17 +115,24 @@ def _spec(
     import vl_convert
 
     vega = vl_convert.vegalite_to_vega(form.spec)
-    inner = {name: vega.pop(name) for name in ("scales", "axes", "legends", "title", "marks") if name in vega}
-    for mark in inner["marks"]:
-        _named(mark)
+    kept = ("scales", "axes", "legends", "title", "marks", "layout")
+    inner = {name: vega.pop(name) for name in kept if name in vega}
+    views = [mark["marks"] for mark in inner["marks"] if mark["type"] == "group"] or [inner["marks"]]
+    for marks in views:
+        for mark in marks:
+            _named(mark)
+    views = [marks for marks in views if any(mark.get("name") == "cells" for mark in marks)]
     data = [one if "source" in one else one | _of_kind(one["name"]) for one in vega.pop("data")]
     inner["data"] = [*data, {"name": "saying"} | _of_kind("saying"), _cells(size)]
     inner["signals"] = [
         {"name": "width", "value": size.width},
         {"name": "height", "value": size.height},
+        *vega.get("signals", ()),
         *_words(size, numbers, tile),
     ]
-    inner["marks"] += _pointed(size, colors) + ([_dragged(size, colors)] if zooms else [])
+    for i, marks in enumerate(views):
+        marks += _pointed(size, colors)[: None if i == 0 else -2]
+        marks += [_dragged(size, colors)] if zooms else []
     sides = _values(width=size.width, height=size.height)
     select = ["cell", "zoom"] if zooms else ["cell"]
     return {name: vega[name] for name in ("$schema", "background", "config") if name in vega} | {
@@ -154,7 +166,8 @@ def _named(mark: dict) -> None:
 def _signals(size: Size, tile: int, zooms: bool, words: tuple[str, str]) -> list[dict]:
     """From the pointer to a cell. `at` counts cells row by row; -1 is none."""
     rows, columns, cell = size.rows, size.columns, size.cell
-    place = f"clamp(floor(y() / {cell}), 0, {rows - 1}) * {columns} + clamp(floor(x() / {cell}), 0, {columns - 1})"
+    place = f"clamp(floor(y(group()) / {cell}), 0, {rows - 1}) * {columns}"
+    place += f" + clamp(floor(x(group()) / {cell}), 0, {columns - 1})"
     row, column = f"data('source')[floor(at / {columns})]", f"data('source')[{rows} + at % {columns}]"
     meta = _meta(size)
     query, key = _tiled(f"{row}.position", f"{column}.position", tile)
@@ -166,7 +179,10 @@ def _signals(size: Size, tile: int, zooms: bool, words: tuple[str, str]) -> list
     who = f"{row}.name + ' {verb} ' + {column}.name"
     clicks = [
         {"events": "@cells:click", "update": f"{kept}{_point(by_cell)}"},
-        {"events": {"type": "click", "marktype": "text", "filter": "isValid(datum.query)"}, "update": _point(by_label)},
+        {
+            "events": {"type": "click", "marktype": "text", "filter": "datum && isValid(datum.query)"},
+            "update": _point(by_label),
+        },
         {"events": "window:keydown[event.key === 'Escape']", "update": "null"},
     ]
     return [
@@ -206,7 +222,7 @@ def _words(size: Size, numbers: tuple[str, ...], tile: int) -> list[dict]:
     )
     there = f"length(data('read')) && data('read')[0].of === {_meta(size)}.read"
     words = [
-        *(f"'{name} ' + {number_of(name, FORMATS.get(name, '.6f'))}" for name in numbers),
+        *(f"'{NAMES[name]} ' + {number_of(name, FORMATS.get(name, '.6f'))}" for name in numbers),
         *([f"'from query ' + ({query}) + ' to key ' + ({key})"] if tile > 1 else []),
         f"(data('source')[{rows + columns + 1} + saying] || {{}}).name",
     ]

@@ -110,7 +110,8 @@ def entries(states: Sequence[State], colors: Theme) -> list[Entry]:
 
 def legend(states: Sequence[State], colors: Theme) -> list[texts.Entry]:
     """Legend lines of states, each text once, and after them one of each rule; of many rules the first."""
-    lines = {state.says if state.legend is None else state.legend: state for state in states if not state.rules}
+    own = (state for state in states if state.legend or not state.rules)
+    lines = {state.says if state.legend is None else state.legend: state for state in own}
     rules = sorted({rule for state in states if state.legend is None for rule in state.rules})
     for rule in rules[:MOST_RULES]:
         lines[words.blocked_by(rule[1])] = State("", "blocked", "hatch", (rule,))

@@ -53,21 +53,38 @@ def broken(lines: Sequence[str], characters: float) -> list[str]:
     return [part for line in lines if line for part in textwrap.wrap(line, wide, break_on_hyphens=False)]
 
 
-def titled(colors: Theme, table: str = "meta") -> alt.TitleParams:
-    """Title and subtitle, read from a table."""
+def titled(colors: Theme, table: str = "meta", *, is_view: bool = False) -> alt.TitleParams:
+    """Title and subtitle, read from a table; of a view its name over it, and a number that stands out."""
     read = "split((data('{}')[0] || {{}}).{} || '', '\\n')"
-    title = alt.TitleParams(alt.expr(read.format(table, "title")), anchor="start", frame="bounds", offset=12)
+    where = {"frame": "group", "subtitleColor": colors.accent} if is_view else {"frame": "bounds"}
+    title = alt.TitleParams(alt.expr(read.format(table, "title")), anchor="start", offset=12, **where)
     title._kwds["subtitle"] = {"expr": read.format(table, "subtitle")}  # Altair's schema knows no expression here
     return title
 
 
-def written_out(title: alt.TitleParams, meta: Table) -> alt.TitleParams | alt.utils.schemapi.UndefinedType:
-    """The title with its texts in place of the expressions that read them; none without texts."""
-    if not meta["title"][0] and not meta["subtitle"][0]:
-        return alt.Undefined
-    title = title.copy(deep=False)
-    title["text"], title["subtitle"] = meta["title"][0].split("\n"), meta["subtitle"][0].split("\n")
-    return title
+def written_out(chart: alt.TopLevelMixin, data: dict[str, Table]) -> alt.TopLevelMixin:
+    """A copy of a chart with the texts of its titles in place of the expressions that read them; none without texts."""
+    chart, lines = chart.copy(deep=False), _lines(data["meta"])
+    if not any(map(any, lines)):
+        chart.title = alt.Undefined
+    elif chart.title is not alt.Undefined:
+        chart.title = chart.title.copy(deep=False)
+        chart.title["text"], chart.title["subtitle"] = lines
+    views = chart._kwds.get("hconcat", alt.Undefined)
+    if views is not alt.Undefined:
+        chart.hconcat = [_with_title(view, data) for view in views]
+    return chart
+
+
+def _with_title(view: alt.LayerSpec, data: dict[str, Table]) -> alt.LayerSpec:
+    if view.title is alt.Undefined:
+        return view
+    text, subtitle = _lines(data[f"{view.name}meta"])
+    return alt.LayerSpec(**view._kwds | {"title": view.title | {"text": text, "subtitle": subtitle}})
+
+
+def _lines(meta: Table) -> tuple[list[str], list[str]]:
+    return meta["title"][0].split("\n"), meta["subtitle"][0].split("\n")
 
 
 def entry(entries: Sequence[Entry]) -> Table:

@@ -3,7 +3,7 @@
 from attnviz.figures.chain import chain
 from attnviz.figures.change import change
 from attnviz.figures.corpus import distance_over_corpus
-from attnviz.figures.difference import difference
+from attnviz.figures.difference import Difference as difference
 from attnviz.figures.distance import distance
 from attnviz.figures.figure import Figure, called
 from attnviz.figures.head import HeadMap as head

@@ -79,9 +79,8 @@ class Figure(Style, ABC):
     @cached_property
     def chart(self) -> alt.TopLevelMixin:
         """Vega-Lite with its data, for files and notebooks."""
-        chart, data = self.form.chart.copy(deep=False), self.data
-        chart.datasets = {name: records(table) for name, table in data.items()}
-        chart.title = written_out(chart.title, data["meta"])  # Altair refuses an expression as a subtitle
+        chart = written_out(self.form.chart, self.data)  # Altair refuses an expression as a subtitle
+        chart.datasets = {name: records(table) for name, table in self.data.items()}
         return chart
 
     @cached_property

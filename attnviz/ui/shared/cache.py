@@ -23,6 +23,8 @@ from attnviz.core.origin import Origin
 from attnviz.core.record import Record
 from attnviz.core.tokens import Sentence
 from attnviz.figures import Figure, base
+from attnviz.figures.rollout import Traced
+from attnviz.metrics.beside import Beside
 from attnviz.metrics.heads import head_metrics as head_metrics_of
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate
@@ -113,6 +115,11 @@ def _known(argument: object) -> object:
         return slice, argument.start, argument.stop, argument.step
     if isinstance(argument, tuple):
         return tuple(map(_known, argument))
+    if isinstance(argument, Beside):  # what is measured of two maps follows from them
+        sides = ((side.record, side.site, side.head, side.sentence) for side in (argument.a, argument.b))
+        return _known((*sides, argument.window))
+    if isinstance(argument, Traced):
+        return _known((argument.record, argument.layer)), weakref.ref(argument.found)
     return weakref.ref(argument) if isinstance(argument, Record | Saved) else argument
 
 
