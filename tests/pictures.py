@@ -179,6 +179,11 @@ def data(chart, name):
     return written(chart)["datasets"][name]
 
 
+def legend(chart):
+    """The color of a chart that has a legend."""
+    return next(layer["encoding"]["color"] for layer in written(chart)["layer"] if "color" in layer["encoding"])
+
+
 def num_colors(image):
     """How many colors an image has."""
     return len(np.unique(image @ (1 << 16, 1 << 8, 1)))

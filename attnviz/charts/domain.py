@@ -1,7 +1,6 @@
 """What the color of a weight says, and what stands in place of a weight."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -114,17 +113,6 @@ def adapted(found: Cells, seen: Seen) -> Domain:
         return Domain("adapts", largest)
     beyond = rows.max() > largest
     return Domain("adapts", largest, "between words" if beyond else "where several keys are left")
-
-
-def legend_of(domains: Sequence[Domain], colors: Theme, *, gray: bool = False) -> Ramp:
-    """One legend of several maps, of which each may end at its own largest weight."""
-    own = [one.kind == "adapts" for one in domains]
-    if not any(own) or len(set(domains)) == 1:
-        return domains[0].ramp(colors, gray=gray)
-    each, some = "of each head end at its own largest", "end at 1, of faint heads at their own largest"
-    return Ramp(
-        f"weight; colors {each if all(own) else some}", pixels.ramp_uri(colors, gray=gray), ((0, "0"), (1, "end"))
-    )
 
 
 def colored(found: Cells) -> np.ndarray:

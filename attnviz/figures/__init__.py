@@ -7,13 +7,13 @@ from attnviz.figures.difference import Difference as difference
 from attnviz.figures.distance import distance
 from attnviz.figures.figure import Figure, called
 from attnviz.figures.head import HeadMap as head
-from attnviz.figures.heads import corners, heads
+from attnviz.figures.heads import AllHeads as heads
 from attnviz.figures.leaks import LeakGrid as leaks
 from attnviz.figures.lines import lines
 from attnviz.figures.losses import losses
 from attnviz.figures.mask import MaskGrid as mask
 from attnviz.figures.next_word import labels, next_word
-from attnviz.figures.overview import overview
+from attnviz.figures.overview import ModelHeads as overview
 from attnviz.figures.patches import on_grid, patches
 from attnviz.figures.phrase import phrase
 from attnviz.figures.rollout import Rollout as rollout
@@ -34,7 +34,7 @@ FORMS = {"map": head, "lines": lines, "text": text_strip, "picture": patches}
 """How a head is shown, by the name of the form."""
 
 __all__ = [
-    "FORMS", "Figure", "chain", "change", "corners", "difference", "distance",
+    "FORMS", "Figure", "chain", "change", "difference", "distance",
     "distance_over_corpus", "head", "heads",
     "labels", "leaks", "lines", "losses", "mask", "neurons", "next_word", "on_grid", "overview",
     "patches", "phrase",

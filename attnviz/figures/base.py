@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from dataclasses import KW_ONLY, MISSING, dataclass, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import altair as alt
 import numpy as np
@@ -12,6 +12,7 @@ import pandas as pd
 from attnviz import metrics, views
 from attnviz.charts import readout
 from attnviz.charts.grid import Grid
+from attnviz.charts.mosaic import Mosaic
 from attnviz.charts.picture import LOADED, Form, Table, records
 from attnviz.charts.style import Style
 from attnviz.charts.texts import written_out
@@ -89,7 +90,17 @@ class Figure(Style, ABC):
 
         Full Vega where a large map needs a readout under the pointer, else Vega-Lite that holds its tables.
         """
-        return replace(self, on_screen=True)._screen()
+        return self.on_page._screen()
+
+    @cached_property
+    def on_page(self) -> Self:
+        """The same as it stands on a page."""
+        return replace(self, on_screen=True)
+
+    @property
+    def style(self) -> Style:
+        """How it is drawn, alone: a grid that held its figure would keep both until the next garbage collection."""
+        return Style(**{one.name: getattr(self, one.name) for one in fields(Style)})
 
     @property
     def seconds(self) -> float:
@@ -179,3 +190,22 @@ class GridFigure(Figure):
 
     def _screen(self) -> tuple[dict[str, Any], Table | None]:
         return super()._screen() if self.grid.is_rectangles else readout.screen(self.grid)
+
+
+class MosaicFigure(Figure):
+    """A figure of many heads, each a thumbnail."""
+
+    is_map = True
+
+    @cached_property
+    @abstractmethod
+    def mosaic(self) -> Mosaic:
+        """The thumbnails at their places."""
+
+    @property
+    def form(self) -> Form:
+        return self.mosaic.form
+
+    @property
+    def data(self) -> dict[str, Table]:
+        return self.mosaic.data

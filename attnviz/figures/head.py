@@ -88,7 +88,7 @@ class HeadMap(SiteFigure, GridFigure):
             size=size,
             states=states,
             kinds=kinds,
-            style=self,
+            style=self.style,
             shade=np.nan_to_num(scale.shade(cells.weights)),
             ramp=scale.legend(self.colors, gray=gray),
             gray=gray,

@@ -90,7 +90,7 @@ class LeakGrid(GridFigure):
             size=size,
             states=np.argsort(list(LOOKS))[states],
             kinds=KINDS,
-            style=self,
+            style=self.style,
             titles=TITLES,
             says=says,
             tiles="each square shows a leak if there is one among its",

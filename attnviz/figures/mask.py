@@ -125,7 +125,7 @@ class MaskGrid(GridFigure):
             size=size,
             states=blocked,
             kinds=[State(MAY_ATTEND, "open", "dot"), *blocked_by(reasons)],
-            style=self,
+            style=self.style,
             predicted=predicted,
             note_title=TARGET if self.targets else PREDICTS,
             beside=_counts(seen) if counted else None,

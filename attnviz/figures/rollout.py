@@ -122,7 +122,7 @@ class Rollout(GridFigure):
             titles=(f"Position after layer {traced.layer}", "Token"),
             states=np.where(shares == 0, 1, 0),
             kinds=[State("arrives", "ramp", legend=""), State(NO_PATH, "blocked", "hatch")],
-            style=self,
+            style=self.style,
             shade=shares / top,
             ramp=Ramp("share", top, self.colors.ramp),
             numbers={"share": (shares, ".4f")},

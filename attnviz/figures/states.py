@@ -115,7 +115,7 @@ class StateGrid(GridFigure):
             size=size,
             states=pooled(states.states, size.tile),
             kinds=states.kinds,
-            style=self,
+            style=self.style,
             titles=states.titles,
             shade=weights,
             ramp=None if weights is None else Ramp("weight", 1.0, self.colors.ramp),

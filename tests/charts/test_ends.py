@@ -165,5 +165,5 @@ def test_thumbnails_and_domains_take_maps_that_are_not_square():
         rows = data(heads(record, CROSS, domain=domain), "heads")
         assert [row["largest"] for row in rows] == [f"{record.step(CROSS).weights(h).max():.4f}" for h in range(3)]
         assert draw(heatmap(record, CROSS, "max", domain=domain).to_dict())[0].std() > 5
-    boxes = data(heads(record, CROSS), "boxes")
-    assert (boxes[0]["y2"] - boxes[0]["y"]) / (boxes[0]["x2"] - boxes[0]["x"]) == pytest.approx(2, rel=0.02)
+    layout = figures.heads(record, CROSS).mosaic.layout
+    assert layout.height / layout.side == pytest.approx(2, rel=0.02)

@@ -19,7 +19,6 @@ from attnviz.ui.shared import arrow
 RECORD = record_of(["cat", "<b>", "שלום", "was"], edits=Edits(heads_off=frozenset({(SITE, 1)})))
 PICTURES = {
     "head": figures.head(RECORD, SITE, 1, selected=(2, 1)),
-    "heads": figures.heads(RECORD, SITE, focused=0),
     "change": figures.change(record_of(["cat", "<b>", "שלום", "was"]), RECORD),
 }
 
