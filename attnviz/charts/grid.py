@@ -55,6 +55,7 @@ class Ramp:
         log: whether the scale is logarithmic, from `LOWEST` to 1.
         signed: whether it goes from -top to top.
         ends: words behind the numbers at its ends.
+        largest: what stands at the ends in place of numbers, where they mean another one in each table.
     """
 
     title: str
@@ -63,6 +64,7 @@ class Ramp:
     log: bool = False
     signed: bool = False
     ends: tuple[str, str] = ("", "")
+    largest: str = ""
 
 
 @dataclass(frozen=True)
@@ -618,6 +620,8 @@ def ramp_legend(ramp: Ramp, where: dict, table: str = "meta") -> alt.Chart:
         legend.labelExpr = (
             f"datum.label + (datum.value < 0 ? '{ramp.ends[0]}' : datum.value > 0 ? '{ramp.ends[1]}' : '')"
         )
+    if ramp.largest:
+        legend.labelExpr = f"datum.value < 0 ? '−{ramp.largest}' : datum.value > 0 ? '{ramp.largest}' : '0'"
     point = alt.Chart(alt.NamedData(table)).mark_point(opacity=0, size=0, **QUIET_MARK)
     return point.encode(x=alt.XValue(0), y=alt.YValue(0), color=alt.Color("top:Q", scale=scale, legend=legend))
 
@@ -679,18 +683,31 @@ def share(names: Sequence[str], *parameters: alt.Parameter) -> list[alt.TopLevel
 
 
 def together(
-    views: Sequence[alt.LayerChart], params: Sequence[alt.TopLevelSelectionParameter], title: alt.TitleParams | None
-) -> alt.HConcatChart:
-    """Views in a row under one title, each with scales of its own.
+    views: Sequence[alt.LayerChart | Sequence[alt.LayerChart]],
+    params: Sequence[alt.TopLevelSelectionParameter],
+    title: alt.TitleParams | None,
+) -> alt.HConcatChart | alt.VConcatChart:
+    """Views in a row under one title, or rows of views, each view with scales of its own.
 
     They are handed over written out: Altair would copy every part of a chart five times, to look for parameters.
     """
-    parts = (view.to_dict(validate=False, context={"top_level": False}) for view in views)
-    views = [alt.LayerSpec(**part) for part in parts]
-    chart = alt.HConcatChart(hconcat=views, resolve=INDEPENDENT, spacing=24)
+    parts: list = [
+        _spec_of(view)
+        if isinstance(view, alt.LayerChart)
+        else alt.HConcatSpecGenericSpec(hconcat=[*map(_spec_of, view)], resolve=INDEPENDENT)
+        for view in views
+    ]
+    if all(isinstance(view, alt.LayerChart) for view in views):
+        chart = alt.HConcatChart(hconcat=parts, resolve=INDEPENDENT, spacing=24)
+    else:
+        chart = alt.VConcatChart(vconcat=parts, resolve=INDEPENDENT, spacing=16)
     chart.params, chart.autosize = [*params] or alt.Undefined, "pad"
     chart.title = title or alt.Undefined
     return chart
+
+
+def _spec_of(view: alt.LayerChart) -> alt.LayerSpec:
+    return alt.LayerSpec(**view.to_dict(validate=False, context={"top_level": False}))
 
 
 def dragged(name: str, colors: Theme) -> alt.Parameter:

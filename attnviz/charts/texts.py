@@ -70,13 +70,16 @@ def written_out(chart: alt.TopLevelMixin, data: dict[str, Table]) -> alt.TopLeve
     elif chart.title is not alt.Undefined:
         chart.title = chart.title.copy(deep=False)
         chart.title["text"], chart.title["subtitle"] = lines
-    views = chart._kwds.get("hconcat", alt.Undefined)
-    if views is not alt.Undefined:
-        chart.hconcat = [_with_title(view, data) for view in views]
+    for name in ("hconcat", "vconcat"):
+        if isinstance(views := chart._kwds.get(name), list):
+            chart[name] = [_with_title(view, data) for view in views]
     return chart
 
 
-def _with_title(view: alt.LayerSpec, data: dict[str, Table]) -> alt.LayerSpec:
+def _with_title(view: alt.SchemaBase, data: dict[str, Table]) -> alt.SchemaBase:
+    """A view, or a row of views, with the texts of its titles."""
+    if "hconcat" in view._kwds:
+        return type(view)(**view._kwds | {"hconcat": [_with_title(one, data) for one in view.hconcat]})
     if view.title is alt.Undefined:
         return view
     text, subtitle = _lines(data[f"{view.name}meta"])

@@ -1,6 +1,6 @@
 """Figures: a picture with its name, its words and its numbers, as the app, shell, notebooks and files share it."""
 
-from attnviz.figures.chain import chain
+from attnviz.figures.chain import Chain as chain
 from attnviz.figures.change import change
 from attnviz.figures.corpus import distance_over_corpus
 from attnviz.figures.difference import Difference as difference
@@ -21,7 +21,8 @@ from attnviz.figures.rollout import row as rollout_row
 from attnviz.figures.row import row
 from attnviz.figures.similarity import similarity
 from attnviz.figures.spread import spread
-from attnviz.figures.stage import neurons, stage, values
+from attnviz.figures.stage import StageTables as stage
+from attnviz.figures.stage import neurons, values
 from attnviz.figures.states import StateGrid as states
 from attnviz.figures.step_by_step import step_by_step
 from attnviz.figures.text_strip import text_strip
