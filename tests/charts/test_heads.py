@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from pictures import SITE, data, draw, heads, heatmap, legend, record_of
+from pictures import SITE, color_legend, data, draw, heads, heatmap, record_of
 from PIL import Image
 
 from attnviz import figures
@@ -58,7 +58,7 @@ def test_a_head_that_is_off_is_gray_struck_through_and_says_so():
 def test_the_legend_is_gray_once_every_head_is_off(off, colored):
     drawn = heads(record_of(WORDS, edits=Edits(heads_off=frozenset((SITE, head) for head in off))), SITE)
 
-    colors = legend(drawn)["scale"]["range"]
+    colors = color_legend(drawn)["scale"]["range"]
     assert any(len({color[1:3], color[3:5], color[5:]}) > 1 for color in colors) == colored
 
 
@@ -111,7 +111,7 @@ def test_each_thumbnail_of_a_long_text_ends_at_its_own_largest_weight():
 
     assert len(set(darkest(adapts))) == 1
     assert len(set(darkest(fixed))) == 3
-    assert legend(adapts)["legend"]["title"] == OWN
+    assert color_legend(adapts)["legend"]["title"] == OWN
 
 
 def test_thumbnails_and_their_legend_have_the_domain_of_the_large_map():
@@ -121,7 +121,7 @@ def test_thumbnails_and_their_legend_have_the_domain_of_the_large_map():
     assert len({data(chart, "heads")[0]["uri"] for chart in drawn.values()}) == 3
     for domain, chart in drawn.items():
         large = heatmap(record, SITE, 0, domain=domain)
-        assert legend(chart) == legend(large)
+        assert color_legend(chart) == color_legend(large)
         assert data(chart, "meta")[0]["top"] == data(large, "meta")[0]["top"]
 
 
