@@ -113,7 +113,7 @@ def _key(make: Callable, args: tuple, kwargs: dict[str, object]) -> tuple:
 def _known(argument: object) -> object:
     if isinstance(argument, slice):  # not to be hashed before Python 3.12
         return slice, argument.start, argument.stop, argument.step
-    if isinstance(argument, tuple):
+    if isinstance(argument, tuple | list):
         return tuple(map(_known, argument))
     if isinstance(argument, Beside):  # what is measured of two maps follows from them
         sides = ((side.record, side.site, side.head, side.sentence) for side in (argument.a, argument.b))
@@ -315,6 +315,8 @@ def drawn(make: Callable[..., Figure], *args, cost: Estimate | None = None, **se
     if isinstance(make, type) and issubclass(make, base.Figure):
         return make(*args, cost=cost, **settings)
     figure = make(*args, **settings)
+    if isinstance(figure, base.Figure):
+        return figure
     key = _key(make, args, settings)
     describe = partial(KEPT.get, ("describe", *key), figure.describe)
 
