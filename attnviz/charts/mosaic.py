@@ -96,7 +96,7 @@ class Mosaic:
             "meta": title | {"top": [self._ramp.top if self._ramp else 1.0]},
             "heads": columns(_COLUMNS, [self._row(one) for one in self.thumbnails]),
             "labels": columns(Label._fields, [one._asdict() for one in self.labels]),
-            "window": columns(_WINDOW, [self._window(one) for one in self.thumbnails if self._has_window(one)]),
+            "window": columns(_WINDOW, self._window()),
             "legend": entry(state.legend(self._states, style.colors)),
         }
 
@@ -181,15 +181,15 @@ class Mosaic:
         image = pixels.weights(shade, *states, height=layout.height, width=layout.side)
         return pixels.data_uri(image, pixels.palette(self.style.colors, gray=self._is_off(head)))
 
-    def _has_window(self, one: Thumbnail) -> bool:
-        return self.style.window is not None and self._is_focused(one.head)
-
-    def _window(self, one: Thumbnail) -> dict[str, object]:
-        """The part of a map that is seen elsewhere."""
-        seen, (top, bottom, left, right) = self.seen[one.head[0]], self.style.window
-        across = _ends(one.x, seen.keys, left, right, self.layout.side)
-        down = _ends(one.y, seen.queries, top, bottom, self.layout.height)
-        return dict(zip(_WINDOW, (*across, *down), strict=True))
+    def _window(self) -> list[dict[str, object]]:
+        """The part of the focused map that is seen elsewhere."""
+        focused = [one for one in self.thumbnails if self._is_focused(one.head)]
+        if not focused or self.style.window is None:
+            return []
+        (site, _), x, y, _ = focused[0]
+        seen, (top, bottom, left, right) = self.seen[site], self.style.window
+        across = _ends(x, seen.keys, left, right, self.layout.side)
+        return [dict(zip(_WINDOW, (*across, *_ends(y, seen.queries, top, bottom, self.layout.height)), strict=True))]
 
 
 def _ends(begin: int, part: Groups, first: int, last: int, length: int) -> tuple[float, float]:
@@ -225,8 +225,13 @@ def _form(layout: Layout, ramp: Ramp | None, orient: str, aside: bool, colors: T
         "above": {"align": "center", "baseline": "bottom", "dx": side / 2, "dy": -5, "color": colors.quiet},
         "corner": {"align": "right", "baseline": "bottom", "dx": -8, "dy": -5},
     }
+    where = {"orient": "right" if aside else "bottom", "offset": 14}
+    unseen = alt.Chart(alt.NamedData("meta")).mark_point(
+        opacity=0, size=0, **QUIET_MARK
+    )  # a title's table must be used
+    unseen = unseen.encode(x=alt.value(0), y=alt.value(0))
     layers = [
-        *_legends(ramp, {"orient": "right" if aside else "bottom", "offset": 14}),
+        *([unseen] if ramp is None else [ramp_legend(ramp, where), state_legend(where)]),
         heads.mark_image(cursor="pointer", aria=False, **image)
         .encode(url=alt.Url("uri:N"), tooltip=tooltip)
         .add_params(clicked("head", "kind", "layer", "head", "rev")),
@@ -236,8 +241,8 @@ def _form(layout: Layout, ramp: Ramp | None, orient: str, aside: bool, colors: T
         window.mark_rect(stroke=colors.accent, strokeWidth=1.5, fill=None, **QUIET_MARK).encode(x2="x2", y2="y2"),
         heads.mark_text(**over, **QUIET_MARK).encode(text="label:N", fill=alt.Fill("ink:N", scale=None)),
         *(
-            labels.transform_filter(f"datum.where === '{where}'").mark_text(**mark, **QUIET_MARK).encode(text="text:N")
-            for where, mark in beside.items()
+            labels.transform_filter(f"datum.where === '{side}'").mark_text(**mark, **QUIET_MARK).encode(text="text:N")
+            for side, mark in beside.items()
         ),
     ]
     title = titled(colors) if orient else alt.Undefined
@@ -246,11 +251,3 @@ def _form(layout: Layout, ramp: Ramp | None, orient: str, aside: bool, colors: T
     chart = alt.layer(*layers, title=title, width=left[1] - left[0], height=top[0] - top[1], autosize="pad")
     chart = chart.resolve_scale(fill="independent", stroke="independent", shape="independent", color="independent")
     return Form.of(chart.configure(**config(colors)))
-
-
-def _legends(ramp: Ramp | None, where: dict) -> list[alt.Chart]:
-    """Of colors and of signs; else an unseen point, because a title is read from a table that some mark reads."""
-    if ramp is not None:
-        return [ramp_legend(ramp, where), state_legend(where)]
-    point = alt.Chart(alt.NamedData("meta")).mark_point(opacity=0, size=0, **QUIET_MARK)
-    return [point.encode(x=alt.value(0), y=alt.value(0))]
