@@ -102,7 +102,7 @@ class StageTables(Figure):
         tables = [_turned(one) if upright and one.axes == ("1", "key") else one for one in self.matrices]
         lines = [self.stage.text, self._where, *subtitles(self.record)]
         made = [self._matrix(one, is_first=i == 0) for i, one in enumerate(tables)]
-        return Matrices(title=self.stage.title, lines=lines, matrices=made, style=self)
+        return Matrices(title=self.stage.title, lines=lines, matrices=made, style=self.style)
 
     def _matrix(self, matrix: Matrix, *, is_first: bool) -> drawn.Matrix:
         columns = matrix.columns[:MOST_COLUMNS]
