@@ -11,6 +11,7 @@ from test_pages import html, opened
 
 from attnviz import ablation, api, words
 from attnviz.core.edits import Site
+from attnviz.metrics.heads import MAIN
 from attnviz.metrics.rollout import mixed, rollout
 from attnviz.ui.overview.numbers import LAYER, MEANINGS, NAMES, TITLES
 from attnviz.ui.shared import budget, runs
@@ -166,7 +167,7 @@ def test_the_table_begins_with_few_numbers_and_shows_all_of_them_when_asked():
     every = [*app.dataframe[0].value][1:]
 
     assert len(first) < 13 < len(every)
-    assert first[:4] == ["place", "role", "confidence", "effective_keys"]
+    assert first[:4] == ["place", "role", *MAIN[:2]]
     assert "entropy" in first
     assert set(first) < set(every)
     assert "–: no clear role" in html(app)
