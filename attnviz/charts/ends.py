@@ -1,11 +1,11 @@
-"""What stands at the ends of a map's rows: the word that each predicts, its sum, and that no key is left to it."""
+"""What stands at the ends of a map's rows: the word that each predicts, its sum, and whether a key is left to it."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
 from attnviz.charts import axes
-from attnviz.charts.frame import Frame, box, text_width, words
+from attnviz.charts.frame import Entry, Frame, box, text_width, words
 from attnviz.charts.size import Size
 from attnviz.charts.theme import CHARACTER, TEXT_SIZE, WORD_CHARACTER, Theme
 from attnviz.core.amounts import written
@@ -17,12 +17,11 @@ GAP = 12
 CAPTION = -axes.PADDING - TEXT_SIZE / 2
 """Where captions stand: in line with the labels of the columns."""
 
+FRAME = "M-0.7,-0.7L0.7,-0.7L0.7,0.7L-0.7,0.7Z"
+"""A frame in the legend, in a box from -1 to 1."""
+
 NONE = "none"
 """The count of keys of a row that has none left."""
-
-MOST_NOTES = 12
-"""Runs of fully masked rows named each; more are counted in one note."""
-
 
 NEXT = "each row: where it looks to predict the next word"
 TARGETS = "each row: what it may read to predict its target"
@@ -31,8 +30,8 @@ NEXT_OF = "row {token}: where it looks to predict {word}"
 IN_PLACE = "right: the word predicted in place of a blank"
 LABELS = "right: the label predicted for each token"
 """What is said over a map whose rows predict."""
-CHANGED = "new"
-"""What a marked word is, at the end of the words: no wider than their caption, so that nothing moves."""
+CHANGED = "changed prediction"
+"""Legend of a marked word."""
 MARK = "29"
 """Opacity of the ground of a marked word, in hexadecimal: its letters are read through it."""
 
@@ -56,20 +55,22 @@ def predictions(
     places = [i for i in range(0, len(predicted), step) if predicted[i]]
     marked = {place: colors.accent for place in places if chosen is not None and place <= chosen < place + size.tile}
     said = {i: words(x, _middle(i, size), f"▸ {shown(predicted[i], axes.LONGEST_LABEL)}", colors.text) for i in places}
-    legend = [words(x, size.height + TEXT_SIZE, CHANGED, colors.text)] if changed & said.keys() else []
-    ends = [(word, 2 * CHARACTER, text_width(word["text"])) for i, word in said.items() if i in changed]
-    ends += [(word, 0.0, text_width(CHANGED, WORD_CHARACTER)) for word in legend]
     return Frame(
-        words=(*([words(x, CAPTION, title, colors.quiet)] if any(predicted) else []), *legend),
+        words=(words(x, CAPTION, title, colors.quiet),) if any(predicted) else (),
         tokens=tuple(word | {"color": marked.get(i, colors.text)} for i, word in said.items()),
-        boxes=tuple(_marked(*end, colors) for end in ends),
+        boxes=tuple(_marked(word, colors) for i, word in said.items() if i in changed),
     )
 
 
-def _marked(word: dict, begin: float, end: float, colors: Theme) -> dict:
-    """The ground of a word, from so many pixels of it to so many."""
+def _marked(word: dict, colors: Theme) -> dict:
+    """The ground of a word, without the sign before it."""
     x, y, half = word["x"], word["y"], TEXT_SIZE / 2 + 2
-    return box(x + begin - 3, y - half, x + end + 3, y + half, fill=f"{colors.accent}{MARK}", width=0)
+    begin, end = x + 2 * CHARACTER, x + text_width(word["text"])
+    return box(begin - 3, y - half, end + 3, y + half, fill=_mark(colors), width=0)
+
+
+def _mark(colors: Theme) -> str:
+    return f"{colors.accent}{MARK}"
 
 
 def sums(values: Sequence[float], beside: Frame, size: Size, colors: Theme, *, partial: bool = False) -> Frame:
@@ -96,17 +97,24 @@ def counts(left: Sequence[int], beside: Frame, size: Size, colors: Theme) -> Fra
     return Frame(words=(words(x, CAPTION, "keys", colors.quiet), *said))
 
 
-def empty_rows(empty: np.ndarray, text: str, beside: Frame, size: Size, colors: Theme) -> Frame:
-    """A frame around the rows that have no key left, (queries,), and what is said of them at their ends, if it is."""
-    runs, notes, x = _runs(empty), Frame(), after(beside, size)
-    for start, stop in runs:
-        y, y2 = start / size.tile * size.cell, stop / size.tile * size.cell
-        notes += Frame(boxes=(box(0, y, size.width, y2, stroke=colors.warning, width=1.5),))
-        if text and len(runs) <= MOST_NOTES:
-            notes += Frame(words=(words(x, (y + y2) / 2, text, colors.warning),))
-    if text and len(runs) > MOST_NOTES:
-        notes += Frame(words=(words(x, size.cell / 2, f"{int(empty.sum())} rows have {text}", colors.warning),))
-    return notes
+def empty_rows(empty: np.ndarray, size: Size, colors: Theme) -> Frame:
+    """A frame around the rows that have no key left, (queries,)."""
+    places = [(start / size.tile * size.cell, stop / size.tile * size.cell) for start, stop in _runs(empty)]
+    return Frame(boxes=tuple(box(0, top, size.width, end, stroke=colors.warning, width=1.5) for top, end in places))
+
+
+def legend(drawn: Frame, empty: str, colors: Theme) -> list[Entry]:
+    """A line for marked words and one for framed rows, where there are any.
+
+    Args:
+        empty: text about the framed rows, "" for no line.
+    """
+    lines = []
+    if any(one["fill"] == _mark(colors) for one in drawn.boxes):
+        lines.append(Entry(CHANGED, "", colors.line, 0.0, _mark(colors)))
+    if empty and any(one["stroke"] == colors.warning for one in drawn.boxes):
+        lines.append(Entry(empty, FRAME, colors.warning, 1.5, colors.background))
+    return lines
 
 
 def after(beside: Frame, size: Size) -> float:

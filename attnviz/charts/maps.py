@@ -39,8 +39,8 @@ EDGE = 6
 BELOW, READOUT, ASIDE = 16, 2 * LINE + 18, 200
 """Pixels between a map and its legend, and with a readout between them; and the width of a legend right of a map."""
 
-APART, SAID_BELOW = 24, 22
-"""Pixels between a title and a legend right of it, and of a line under a map."""
+APART, MARKED_BELOW = 24, 34
+"""Pixels between a title and a legend right of it; and under a map, where a legend of marks comes and goes."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -62,6 +62,7 @@ class Map:
         says: what is said of each cell, (cells,), instead of what its kind says.
         predicted: the word that each row predicts, which a readout names, too; none if nothing is predicted.
         ends: what stands at the rows' ends.
+        empty: the legend of rows without a key, "" for none.
         below: lines under the legend.
         tiles: what a square shows of its cells, where it has several.
         brush: whether a drag over rectangles selects them.
@@ -84,6 +85,7 @@ class Map:
     says: Sequence[str] | None = None
     predicted: Sequence[str] = ()
     ends: Frame = Frame()
+    empty: str = ""
     below: Sequence[str] = ()
     tiles: str = "each square shows the largest of"
     brush: bool = False
@@ -160,21 +162,23 @@ class Map:
     def _legend(self, title: float) -> tuple[Frame, float]:
         """The legend of what occurs, under the map; if it is short, right of the title, and where both begin."""
         lines = state.entries([self.kinds[i] for i in self.occurring], self.style.colors)
+        marks = ends.legend(self.ends, self.empty, self.style.colors)
         if not self.style.is_paired:
-            return self._below(lines, self.ramp), title
+            return self._below([*lines, *marks], self.ramp), title
         wide = {"width": ASIDE, "narrowest": ASIDE, "colors": self.style.colors}
         above = self._room.top + axes.TITLE_PADDING  # of the labels of the columns
         over = frame.legend(lines, self.ramp, top=0.0, **wide)
-        under = Frame(boxes=(box(0, self.size.height, 0, self.size.height + SAID_BELOW),))  # where a change is named
+        room = Frame(boxes=(box(0, self.size.height, 0, self.size.height + MARKED_BELOW),))
+        under = room + frame.legend(marks, None, top=self._under, **wide | {"width": self.size.width})
         if title + frame.bottom(over) > above + 2 * LINE:  # it would push the title down by more than that
-            over, under = frame.legend([], self.ramp, top=0.0, **wide), self._below(lines, None)
+            over, under = frame.legend([], self.ramp, top=0.0, **wide), self._below([*lines, *marks], None)
         top = min(title, above - frame.bottom(over))
         return under + over.moved(self._beside_title, top), top
 
     def _below(self, lines: Sequence[Entry], ramp: Ramp | None) -> Frame:
         """A legend, and lines under it."""
         size, colors = self.size, self.style.colors
-        top = size.height + (READOUT if self.style.on_screen and size.form != "rectangles" else BELOW)
+        top = self._under
         wide = {"width": size.width, "narrowest": self._narrowest(-self._room.left), "colors": colors}
         right = 0.0
         if self.style.aside:
@@ -185,6 +189,11 @@ class Map:
             written = frame.lines(text, left=0, top=bottom, **wide)
             around, bottom = around + written, bottom + len(written.words) * LINE
         return around.moved(right)
+
+    @property
+    def _under(self) -> float:
+        """Where a legend under the map begins: below the readout, if there is one."""
+        return self.size.height + (READOUT if self.style.on_screen and self.size.form != "rectangles" else BELOW)
 
     @property
     def _beside_title(self) -> float:

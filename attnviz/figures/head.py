@@ -109,6 +109,7 @@ def drawing_of(seen: Seen, head: int | str, style: Style, changed: frozenset[int
         offsets=_offsets(found),
         predicted=seen.predicted or (),
         ends=at_ends(size),
+        empty=POLICIES[seen.step.scoring.empty_rows],
     )
 
 
@@ -179,7 +180,7 @@ def _at_ends(seen: Seen, head: int | str, style: Style, changed: frozenset[int],
         beside += ends.predictions(seen.predicted, size, colors, chosen, changed)
     if style.row_sums:
         beside += ends.sums(seen.row_sums(head).tolist(), beside, size, colors, partial=seen.partial)
-    return beside + ends.empty_rows(seen.empty(head), POLICIES[seen.step.scoring.empty_rows], beside, size, colors)
+    return beside + ends.empty_rows(seen.empty(head), size, colors)
 
 
 def arrays_of(seen: Seen, head: int | str) -> dict[str, np.ndarray]:

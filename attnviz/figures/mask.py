@@ -133,6 +133,7 @@ def drawing_of(
         style=style,
         predicted=seen.queries.last(predicted) if predicted is not None else (),
         ends=at_ends(size),
+        empty="" if counted else "fully masked row",
         below=[_example(seen, tokens, predicted, style.selected), *[COUNTED] * (counted > beside)],
         tiles="an open square has an open cell among its",
         brush=brush and style.on_screen,
@@ -150,8 +151,7 @@ def _at_ends(
     if counted:
         beside += ends.counts(seen.left[seen.queries.starts].tolist(), beside, size, colors)
     empty = seen.queries.merge(seen.left == 0, 0, np.logical_and)
-    said = "" if counted else "fully masked row"
-    return beside + ends.empty_rows(empty, said, beside, size, colors)
+    return beside + ends.empty_rows(empty, size, colors)
 
 
 ALONE, READS = "what each row may look at", "each row: what it may read to predict the next word"

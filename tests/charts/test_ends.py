@@ -25,7 +25,7 @@ from pictures import (
 from attnviz import figures
 from attnviz.charts import ends
 from attnviz.charts.frame import text_width
-from attnviz.charts.theme import LIGHT, WORD_CHARACTER
+from attnviz.charts.theme import LIGHT
 from attnviz.core.edits import Edits
 from attnviz.core.masks import Painted, Subsequent
 from attnviz.figures.mask import READS
@@ -104,8 +104,8 @@ def test_a_window_says_what_its_own_rows_predict():
 
 
 @pytest.mark.parametrize("many", [4, 20, 70, 600])
-def test_predictions_sums_and_notes_stand_beside_each_other(many):
-    """In rectangles, pixels and tiles; none over another, though the words are long."""
+def test_predictions_and_sums_stand_beside_each_other_and_the_legend_names_empty_rows(many):
+    """In rectangles, pixels and tiles; none over another, though the words are long. A legend widens no map."""
     edits = Edits(mask=Painted(tuple((1, key) for key in range(many))))
     record = story_of(["w"] * many, *({"a" * (1 + i % 30): 1.0} for i in range(many)), edits=edits)
     chart = heatmap(record, SITE, 0, row_sums=True)
@@ -115,7 +115,8 @@ def test_predictions_sums_and_notes_stand_beside_each_other(many):
     note = [row for row in words if row["text"].startswith("fully masked row")]
     assert min(row["x"] for row in sums) > max(row["x"] + text_width(row["text"]) for row in data(chart, "tokens"))
     assert len(note) == 1
-    assert note[0]["x"] > max(row["x"] + text_width(row["text"], WORD_CHARACTER) for row in sums)
+    assert note[0]["x"] < max(row["x"] for row in sums)
+    assert note[0]["y"] > max(row["y"] for row in sums)
     assert len({row["y"] for row in data(chart, "tokens")}) == len(data(chart, "tokens")) <= many
 
 

@@ -4,7 +4,6 @@ import pytest
 from pictures import HOSTILE, SITE, data, draw, drawing, mask_grid, record_of, story_of, without_data
 
 from attnviz import figures
-from attnviz.charts.frame import text_width
 from attnviz.charts.theme import LIGHT
 from attnviz.core.edits import Edits
 from attnviz.core.masks import Padding, Painted, Prefix, Subsequent, Window
@@ -116,11 +115,11 @@ def test_the_cells_of_a_grid_and_of_a_map_stand_in_one_line():
 
 
 def test_a_row_without_a_key_is_framed_and_named():
-    """Beside the token it predicts, not over it."""
+    """In the legend, so that the picture is as wide as without it."""
     chart = mask_grid(Painted(tuple((1, key) for key in range(4))), READ, predicted=PREDICTED, selected=(1, 0))
 
     note = next(row for row in data(chart, "words") if row["text"] == "fully masked row")
-    assert note["x"] > max(row["x"] + text_width(row["text"]) for row in data(chart, "tokens"))
+    assert note["y"] > 4 * 60
     frames = [(box["y"], box["y2"]) for box in data(chart, "boxes") if box["stroke"] == LIGHT.warning]
     assert frames == [(60, 120)]
     assert "while predicting “cat” it reads: nothing" in words(chart)
