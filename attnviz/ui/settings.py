@@ -5,7 +5,7 @@ from attnviz.ui.heads import forms
 from attnviz.ui.learn import edited, museum, progress, scenes
 from attnviz.ui.masks import checking, compose, conventions, lab, leaks
 from attnviz.ui.masks import page as masks
-from attnviz.ui.overview import corpus, heads, numbers, reach, tables
+from attnviz.ui.overview import atlases, corpus, heads, numbers, reach, tables
 from attnviz.ui.overview import examples as over_corpus
 from attnviz.ui.overview import page as overview
 from attnviz.ui.shared import changes, edits, examples, look, mask, parameters, pretrained, says, zoom
@@ -21,6 +21,7 @@ FEATURES = (
         reach,
         overview,
         tables,
+        atlases,
         corpus,
         over_corpus,
         lab,

@@ -27,7 +27,7 @@ LEFT_OUT = re.compile(f"undo|redo|card|welcome|guide|laboratory|from-here|{FILES
 """Keys of controls outside the walk: history has an action of its own; a link holds neither files nor requests for work
 that takes long, which each visitor makes."""
 ASKED = 300
-"""Milliseconds after which a click on a page has asked for it."""
+"""Milliseconds after which an action has reached the server: a click on a page waits 200 for what was typed before."""
 HIT = 3_000
 """Milliseconds a control gets to come into view and be hit."""
 
@@ -72,7 +72,7 @@ def act(page: Page, choose: random.Random) -> str:
     """One action of a person, in words."""
     action = choose.choice([_page, _list, _press, _press, _press, _picture, _picture, _text, _undo, _menu, _slide])
     done = action(page, choose) or "nothing"
-    page.wait_for_timeout(driver.QUIET)
+    page.wait_for_timeout(ASKED)
     driver.settled(page)
     if page.locator("[role=dialog]").count():
         page.keyboard.press("Escape")
@@ -81,10 +81,7 @@ def act(page: Page, choose: random.Random) -> str:
 
 
 def _page(page: Page, choose: random.Random) -> str:
-    """Another page, once it is asked for: where somebody may have typed, that is 200 ms after the click."""
-    name = _clicked(page.locator(".st-key-pages a:not([aria-current])"), choose)
-    page.wait_for_timeout(ASKED)
-    return name
+    return _clicked(page.locator(".st-key-pages a:not([aria-current])"), choose)
 
 
 def _list(page: Page, choose: random.Random, place: str = ".stMain") -> str | None:
@@ -148,7 +145,7 @@ def _menu(page: Page, choose: random.Random) -> str | None:
         return None
     driver.settled(page)
     chosen = _clicked(page.locator(MENU_BODY).locator(f":is({BUTTONS})"), choose) or _list(page, choose, MENU_BODY)
-    page.wait_for_timeout(driver.QUIET)
+    page.wait_for_timeout(ASKED)
     driver.settled(page)
     if page.locator(MENU_BODY).count():
         page.keyboard.press("Escape")

@@ -316,7 +316,7 @@ def test_an_order_that_a_model_has_not_is_left():
 
 
 def test_rollout_goes_through_the_layers():
-    """By stack and layer from the link, in words for one position; the flow comes when it is asked for."""
+    """By stack and layer from the link, in words for one position; the flow is a switch in the link."""
     app = opened(overview_page, model=None, stack="encoder", after="0", query="1")
     record = api.analyze("the black cat sleeps on the red chair", "translator")
     found = mixed(record, "encoder")
@@ -324,8 +324,9 @@ def test_rollout_goes_through_the_layers():
     assert not app.exception
     assert escape(words.reached(rollout(found)[0][1].numpy(), [t.text for t in found.tokens], 1)) in html(app)
     assert "The flow is the most that can come" not in html(app)
-    app.button(key="add the flow").click().run()
+    app.toggle(key="flow").set_value(True).run()
     assert not app.exception
+    assert app.query_params["flow"] == "true"
     assert "The flow is the most that can come" in html(app)
     app.selectbox(key="query").set_value(2).run()
     assert escape(words.reached(rollout(found)[0][2].numpy(), [t.text for t in found.tokens], 2)) in html(app)
