@@ -10,8 +10,9 @@ import streamlit as st
 from test_pages import html, opened
 
 from attnviz import ablation, api, words
-from attnviz.core.edits import Site
+from attnviz.core.edits import KINDS, Site
 from attnviz.metrics.rollout import mixed, rollout
+from attnviz.ui.overview.heads import ROLES
 from attnviz.ui.overview.numbers import LAYER, MEANINGS, NAMES, TITLES
 from attnviz.ui.shared import budget, runs
 
@@ -313,6 +314,18 @@ def test_an_order_that_a_model_has_not_is_left():
 
     assert not app.exception
     assert app.selectbox(key="sort").value == LAYER
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_table_of_any_kind_and_role_has_heads_and_no_empty_column(kind):
+    """A role that no head of the chosen kind has chooses none."""
+    for role in ROLES:
+        app = opened(overview_page, model="translator", form="Table", kinds=kind, role=role)
+        table = app.dataframe[0].value
+
+        assert not app.exception
+        assert {one[0] for one in shown(app)} == {kind}
+        assert table.drop(columns=["mark", "role"]).notna().any().all()
 
 
 def test_rollout_goes_through_the_layers():
