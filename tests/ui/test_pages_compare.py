@@ -55,7 +55,7 @@ def charts(app) -> int:
         "step-" + "9" * 40,
         "untouched-",
         "model-",
-        "sentence-a\nb",
+        "sentence-a\tb",
         "sentence-\x00",
         "sentence-\ud83d",
         "sentence-" + "x" * (LONGEST + 1),

@@ -58,7 +58,12 @@ class Other:
 
 def _read(text: str) -> Other:
     what, _, value = text.partition("-")
-    if what in ("sentence", "model") and len(value) <= LONGEST and value.isprintable() and (value or what != "model"):
+    if (
+        what in ("sentence", "model")
+        and len(value) <= LONGEST
+        and _plain(value) == value
+        and (value or what != "model")
+    ):
         return Other(what, value)
     return _read_others[what](text) if what in _read_others else _read_others["untouched"](text)
 
@@ -189,7 +194,7 @@ def _swapped(a: Look) -> str:
 
 def _another_text(a: Look) -> str:
     """Another example of the model, or the sentence without its last word."""
-    others = (text for text in state.get(KNOWN).values() if text != _text(a) and text == _plain(text))
+    others = (text for text in state.get(KNOWN).values() if text != _text(a) and text.isprintable())
     return next(others, _text(a).rpartition(" ")[0])[:LONGEST]
 
 
@@ -207,8 +212,10 @@ def _ask(own: DeltaGenerator, widget: Callable, title: str, what: str, value: ob
 
 def _sentence(a: Look, other: Other, own: DeltaGenerator) -> Side:
     options = {"max_chars": LONGEST, "placeholder": words.SENTENCE, "read": _plain}
-    _ask(own, st.text_input, words.SENTENCE, "sentence", other.value, **options)
-    lines = cache.texts(clean(str(other.value)))
+    is_long = "\n" in str(other.value)
+    options |= {"height": "content"} if is_long else {}
+    _ask(own, st.text_area if is_long else st.text_input, words.SENTENCE, "sentence", other.value, **options)
+    lines = cache.texts(clean(str(other.value)), by_line=False)
     cache.sentences(a.source, lines)
     said = cache.unknown(a.source, a.lines)
     unknown = {word: near for word, near in cache.unknown(a.source, lines).items() if word not in said}
@@ -217,8 +224,8 @@ def _sentence(a: Look, other: Other, own: DeltaGenerator) -> Side:
 
 
 def _plain(text: str) -> str:
-    """A text as a link can hold it: in one line, of characters that can be seen."""
-    return "".join(c if c.isprintable() else " " for c in clean(text))[:LONGEST]
+    """A text as a link can hold it: of characters that can be seen, and line breaks."""
+    return "".join(c if c.isprintable() or c == "\n" else " " for c in clean(text))[:LONGEST]
 
 
 def _head(a: Look, other: Other, own: DeltaGenerator) -> Side:
@@ -259,7 +266,7 @@ def _model(a: Look, other: Other, own: DeltaGenerator) -> Side:
         name = names[0]
     _ask(own, st.selectbox, words.MODEL, "model", name, names, format_func=files.title, width=230)
     source = _source(name)
-    lines = source.one_run or cache.texts(clean(_text(a)))
+    lines = source.one_run or cache.texts(clean(_text(a)), by_line=False)
     cache.sentences(source, lines)
     unknown_words(cache.unknown(source, lines), source.unknown_token, "B")
     record = cache.record(source, lines, Edits() if source.read_only else a.edits)

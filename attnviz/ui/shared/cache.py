@@ -169,14 +169,15 @@ class TooManyLines(InputError):
     """More lines than a batch has sentences."""
 
 
-def texts(typed: str) -> tuple[str, ...]:
-    """One sentence per line; empty lines are no sentences.
+def texts(typed: str, *, by_line: bool) -> tuple[str, ...]:
+    """A text with its line breaks, or one per line; empty lines are no texts.
 
     Raises:
         InputError: if there is too much or nothing to look at.
     """
     check_characters(typed)
-    lines = tuple(line for line in typed.splitlines() if line.strip())
+    parts = typed.splitlines() if by_line else [typed.strip("\r\n")]
+    lines = tuple(one for one in parts if one.strip())
     if not lines:
         raise NoText(words.NO_TEXT)
     if len(lines) > MOST_SENTENCES:

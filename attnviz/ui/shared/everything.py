@@ -17,7 +17,15 @@ from attnviz.ui.shared import changes, examples, files, look, parameters, pictur
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.text import quiet
 
-OF_MODEL = (pretrained.MODEL, pretrained.HF, examples.TEXT, look.STEP, changes.CHANGES, *parameters.DECLARED)
+OF_MODEL = (
+    pretrained.MODEL,
+    pretrained.HF,
+    examples.TEXT,
+    examples.LINES,
+    look.STEP,
+    changes.CHANGES,
+    *parameters.DECLARED,
+)
 """What says which run it is: the file is that run, and what was changed in it."""
 
 

@@ -23,7 +23,7 @@ from attnviz.ui.shared import (
     words,
 )
 from attnviz.ui.shared.arrivals import Arrival
-from attnviz.ui.shared.examples import KNOWN, LEFT_OUT, TEXT
+from attnviz.ui.shared.examples import KNOWN, LEFT_OUT, LINES, TEXT
 from attnviz.ui.shared.pretrained import MODEL
 from attnviz.ui.shared.setting import PROBLEMS, Setting
 from attnviz.ui.shared.state import control
@@ -74,7 +74,9 @@ def _checked(
     """The model and the sentences, if both can be used, and what is to be said of them."""
     ready, error, lines = not isinstance(source, AttnvizError | Arrival), None, ()
     try:
-        lines = (source.one_run if ready else ()) or cache.texts(clean(text))
+        lines = (source.one_run if ready else ()) or cache.texts(
+            clean(text), by_line=examples.by_line(state.now(), text)
+        )
         if ready:
             cache.sentences(source, lines)
     except AttnvizError as found:
@@ -164,6 +166,7 @@ def _beginning(text: str, texts: dict[str, str], *, fixed: bool) -> None:
                 "help": words.UNDO_BRINGS_BACK,
             }
             st.button(words.REPLACE, key="analyze", **options)
+            _lines(text)
 
 
 def _sentence(texts: dict[str, str], *, fixed: bool) -> str:
@@ -183,7 +186,16 @@ def _sentence(texts: dict[str, str], *, fixed: bool) -> str:
         control(st.text_area, words.SENTENCE, TEXT, shown=clean(text) if fixed else text, lead="", **behavior)
         if not fixed:
             st.button(words.ANALYZE, key="analyze")
+            _lines(text)
     return text
+
+
+def _lines(text: str) -> None:
+    """Under a text with line breaks: whether each line is a text of its own."""
+    if examples.has_lines(text):
+        options = {"shown": examples.by_line(state.now(), text), "help": words.BY_LINE_MEANS}
+        options["step"] = lambda now, by_line: now.without("text").put(LINES, by_line)
+        control(st.checkbox, words.BY_LINE, LINES, **options)
 
 
 def _model(settings: Mapping[str, Setting]) -> tuple[Source | Arrival | AttnvizError, AttnvizError | None]:
