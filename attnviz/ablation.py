@@ -125,24 +125,28 @@ class Sweep:
 
 
 def sweep(
-    source: Source, sentences: tuple[Sentence, ...], edits: Edits = Edits(), report: OnProgress | None = None
+    source: Source,
+    sentences: tuple[Sentence, ...],
+    edits: Edits = Edits(),
+    report: OnProgress | None = None,
+    targets: tuple[Sentence, ...] = (),
 ) -> Sweep:
     """Switch off one head after another, and measure what changes.
 
     An encoder-decoder reads, with each head off, the text that it wrote with all on, so that its words can be compared
-    place by place; whether it would have written another is a second run.
+    place by place; whether it would have written another is a second run. With `targets` it reads those, in one run.
 
     Raises:
         InputError: if nothing can be changed in the model, or it is not there; `Canceled` if `report` gave False.
     """
     if why := source.read_only or source.alone:
         raise InputError(why)
-    before = source.run(sentences, edits)
+    before = source.run(sentences, edits, targets)
     heads = tuple(
         (step.site, head) for step in before.steps for head in range(step.num_heads) if head not in step.heads_off
     )
     found: list[_Effect] = []
-    for some, after in _runs(source, before, heads, edits):
+    for some, after in _runs(source, before, heads, edits, is_given=bool(targets)):
         found += [_effect(before, after, copy) for copy in range(len(some))]
         if report is not None and report(len(found), len(heads)) is False:
             raise Canceled(f"The sweep was ended after {len(found)} of {len(heads)} heads.")
@@ -153,9 +157,13 @@ def sweep(
 
 
 def _runs(
-    source: Source, before: Record, heads: tuple[tuple[Site, int], ...], edits: Edits
+    source: Source, before: Record, heads: tuple[tuple[Site, int], ...], edits: Edits, *, is_given: bool
 ) -> Iterator[tuple[tuple[tuple[Site, int], ...], tuple[Record, Record | None]]]:
-    """Some heads, and a run over as many copies of the sentences; of a model that writes, also what it would write."""
+    """Some heads, and a run over as many copies of the sentences; of a model that writes, also what it would write.
+
+    Args:
+        is_given: whether its decoder was given what it reads: it then writes nothing to compare with.
+    """
     sentences, done = before.sentences, 0
     read = max(1, len(sentences) * max(before.output.shape[1], len(sentences[0].tokens)))
     at_once = max(1, TOKENS // read)
@@ -163,7 +171,7 @@ def _runs(
         some = heads[done : done + at_once]
         off = EachOff(**vars(edits), each_off=tuple(frozenset({one}) for one in some for _ in sentences))
         try:
-            after = _run(source, before, sentences * len(some), off, len(some))
+            after = _run(source, before, sentences * len(some), off, len(some), is_given=is_given)
         except AttnvizError:
             if at_once == 1:
                 raise
@@ -174,11 +182,11 @@ def _runs(
 
 
 def _run(
-    source: Source, before: Record, copies: tuple[Sentence, ...], off: EachOff, count: int
+    source: Source, before: Record, copies: tuple[Sentence, ...], off: EachOff, count: int, *, is_given: bool
 ) -> tuple[Record, Record | None]:
     if not (before.prediction and before.prediction.written):
         return source.run(copies, off), None
-    return source.run(copies, off, before.targets * count), source.run(copies, off)
+    return source.run(copies, off, before.targets * count), None if is_given else source.run(copies, off)
 
 
 @dataclass(frozen=True, eq=False)

@@ -245,9 +245,21 @@ def test_the_written_text_before_and_after(folder):
 
     assert f"Output text: {before}" in said(pretrained(model, masks_page, text=CAT))
     assert before != after
-    assert f"Output text: {after}before: {before}" in said(app)
+    cut = " (cut after 63 tokens)"  # it never ends by itself
+    assert f"Output text: {after}{cut}before: {before}{cut}" in said(app)
     assert "<u>" in html(app)
     assert any("Step by step" in spec for spec in specs(app))
+
+
+def test_a_target_of_an_encoder_decoder_is_read_after_its_start_token(folder):
+    """As transformers reads it; the text is then nothing that was cut."""
+    model, target = folder("BartForConditionalGeneration"), "a dog ran"
+    app = pretrained(model, text=CAT, target=target)
+
+    assert f"Target: {target}" in said(app)
+    assert "cut after" not in said(app)
+    reads = api.analyze(CAT, model, target=target).read[0].labels
+    assert all(token in "".join(specs(app)) for token in reads)
 
 
 def test_vectors_before_and_after(folder):

@@ -199,7 +199,7 @@ def _another_text(a: Look) -> str:
 
 
 def _text(a: Look) -> str:
-    return a.lines[a.sentence]
+    return str(a.lines[a.sentence])
 
 
 def _ask(own: DeltaGenerator, widget: Callable, title: str, what: str, value: object, *args: object, **options) -> None:
@@ -266,7 +266,7 @@ def _model(a: Look, other: Other, own: DeltaGenerator) -> Side:
         name = names[0]
     _ask(own, st.selectbox, words.MODEL, "model", name, names, format_func=files.title, width=230)
     source = _source(name)
-    lines = source.one_run or cache.texts(clean(_text(a)), by_line=False)
+    lines = source.one_run or (a.lines[a.sentence],)
     cache.sentences(source, lines)
     unknown_words(cache.unknown(source, lines), source.unknown_token, "B")
     record = cache.record(source, lines, Edits() if source.read_only else a.edits)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from attnviz import api
 from attnviz.core.edits import Edits, Site
-from attnviz.core.errors import AttnvizError, InputError
+from attnviz.core.errors import AttnvizError, InputError, TooLong
 from attnviz.core.kept import Kept
 from attnviz.core.origin import Origin
 from attnviz.core.record import Record
@@ -28,7 +28,7 @@ from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate
 from attnviz.sources.saved import Saved
 from attnviz.ui import streamlit_internals
-from attnviz.ui.shared import arrow, budget, cores, runs, words
+from attnviz.ui.shared import arrow, budget, cores, runs, target, words
 
 P, R = ParamSpec("P"), TypeVar("R")
 
@@ -205,6 +205,15 @@ def sentences(source: Source, lines: tuple[str, ...]) -> tuple[Sentence, ...]:
     return cut
 
 
+@kept
+def targets(source: Source, lines: tuple[str, ...]) -> tuple[Sentence, ...]:
+    """The tokens of what a decoder is to read; empty where it reads what the model writes."""
+    try:
+        return target.tokens(source, lines)
+    except TooLong as error:  # no shorter text would help
+        raise InputError(words.IN_TARGET.format(why=error)) from None
+
+
 _used: weakref.WeakValueDictionary[tuple, Record] = weakref.WeakValueDictionary()
 """Records that the cache has let go of while a page still uses them: until then they need not be run again."""
 
@@ -233,6 +242,15 @@ def origin(record: Record) -> tuple[Source, tuple[str, ...]]:
     return (source() if isinstance(source, weakref.ref) else source), lines
 
 
+def target_of(record: Record, sentence: int) -> str:
+    """What a person gave the decoder to read; "" where it read what the model wrote."""
+    try:
+        source, lines = origin(record)
+    except LookupError:
+        return ""
+    return getattr(lines[sentence], "target", "") if source.writes else ""
+
+
 @kept
 def reading(record: Record, targets: tuple[Sentence, ...]) -> Record:
     """The run of a record, but that its decoder reads these words and not those that it writes."""
@@ -250,7 +268,7 @@ def _run(key: tuple, source: Source) -> Record:
     if (found := _used.get(key)) is None:
         KEPT.reserve(key, budget.cost(source, sentences(source, lines), edits).kept)
         with cores.used_by(source):
-            found = _used[key] = source.run(sentences(source, lines), edits)
+            found = _used[key] = source.run(sentences(source, lines), edits, targets(source, lines))
     return found
 
 

@@ -13,7 +13,7 @@ from attnviz.core.edits import Site
 from attnviz.figures import Figure
 from attnviz.figures.figure import stem
 from attnviz.sources.base import Source
-from attnviz.ui.shared import changes, examples, files, look, parameters, pictures, pretrained, state, words
+from attnviz.ui.shared import changes, examples, files, look, parameters, pictures, pretrained, state, target, words
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.text import quiet
 
@@ -22,6 +22,7 @@ OF_MODEL = (
     pretrained.HF,
     examples.TEXT,
     examples.LINES,
+    target.TARGET,
     look.STEP,
     changes.CHANGES,
     *parameters.DECLARED,
@@ -55,7 +56,7 @@ def button(at: Look, shown: Sequence[Figure] = ()) -> None:
     opens = {"sentence": at.sentence, "site": at.site, "head": at.number, "dark": at.dark}
     pictures.save(
         words.EVERYTHING,
-        partial(_archive, held, _shown(), opens),
+        partial(_archive, held, _shown() | cases.made_with(target.of(at.lines)), opens),
         f"{stem(at.record, sentence=at.sentence)}.zip",
         "application/zip",
         help=words.EVERYTHING_HOLDS.rstrip("."),

@@ -19,6 +19,7 @@ from attnviz.ui.shared import (
     parameters,
     pretrained,
     state,
+    target,
     toolbar,
     words,
 )
@@ -27,6 +28,7 @@ from attnviz.ui.shared.examples import KNOWN, LEFT_OUT, LINES, TEXT
 from attnviz.ui.shared.pretrained import MODEL
 from attnviz.ui.shared.setting import PROBLEMS, Setting
 from attnviz.ui.shared.state import control
+from attnviz.ui.shared.target import TARGET
 from attnviz.ui.shared.text import Markup, clean, note, plain
 from attnviz.words import quoted
 
@@ -62,6 +64,8 @@ def input_bar(
         fixed = bool(source.one_run) if ready else files.is_file(state.get(MODEL))
         texts = {"": ""} if fixed and not ready else state.get(KNOWN) or _texts_before()
         text = _sentence(texts, fixed=fixed)
+        if ready and source.writes:
+            target.box(several=examples.by_line(state.now(), text))
         if not fixed:
             examples.menu(texts)
     with st.container(gap="xsmall", key="notices"):
@@ -74,11 +78,10 @@ def _checked(
     """The model and the sentences, if both can be used, and what is to be said of them."""
     ready, error, lines = not isinstance(source, AttnvizError | Arrival), None, ()
     try:
-        lines = (source.one_run if ready else ()) or cache.texts(
-            clean(text), by_line=examples.by_line(state.now(), text)
-        )
+        lines = (source.one_run if ready else ()) or _texts(text)
         if ready:
             cache.sentences(source, lines)
+            lines = _with_targets(source, lines)
     except AttnvizError as found:
         error = found
     files.say()
@@ -103,6 +106,22 @@ def _checked(
     if TEXT.encode(text) is None:
         _say_kept_out(source, lines, text)
     return changes.applied(source, lines), lines
+
+
+def _texts(typed: str) -> tuple[str, ...]:
+    return cache.texts(clean(typed), by_line=examples.by_line(state.now(), typed))
+
+
+def _with_targets(source: Source, lines: tuple[str, ...]) -> tuple[str, ...]:
+    """The texts with what was typed as their target, if the model writes.
+
+    Raises:
+        InputError: if it cannot be read as that.
+    """
+    if source.writes:
+        lines = target.with_targets(lines, clean(state.get(TARGET)))
+        cache.targets(source, lines)
+    return lines
 
 
 def _say_kept_out(source: Source, lines: tuple[str, ...], text: str) -> None:
