@@ -58,10 +58,15 @@ def settings_of(source: Source) -> dict[str, Any]:
     if "changes" in chosen:
         chosen["changes"] = [asdict(one) for one in chosen["changes"]]
     name = source.id if api.is_named(source) else None
-    if source.provenance == "from a folder" and (Path(source.id).is_absolute() or source.id.startswith("~")):
-        name = f"./{Path(source.id).name}"
+    if name is not None and source.provenance == "from a folder":
+        name = without_path(name)
     made = {"name": name, "settings": chosen, "checksum": source.checksum(), "attnviz": attnviz.__version__}
     return made | {"torch": torch.__version__}
+
+
+def without_path(name: str) -> str:
+    """The name of a model: of the path of a folder of this machine its last part."""
+    return f"./{Path(name).name}" if Path(name).is_absolute() or name.startswith("~") else name
 
 
 def source(file: str | Path, content: bytes | None = None, *, most: int = files.MOST_BYTES) -> Saved:

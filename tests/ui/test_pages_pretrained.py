@@ -1,6 +1,7 @@
 """Models of Hugging Face in the app, on each page as Streamlit runs it: tiny ones from folders, one from a hub here."""
 
 import json
+import re
 import shutil
 import sys
 import time
@@ -12,6 +13,7 @@ import pytest
 import torch
 import transformers
 from test_pages import button, heads_page, html, masks_page, opened, press_eye
+from test_pages_compare import compare_page
 from test_pages_models import model_page, specs
 from test_pages_models import plainly_said as said
 from test_pages_steps import steps_page
@@ -27,7 +29,7 @@ from attnviz.core.edits import Edits, Site
 from attnviz.metrics.roles import Role
 from attnviz.sources.huggingface import source as sources
 from attnviz.sources.huggingface import trial
-from attnviz.ui.shared import arrivals, findings
+from attnviz.ui.shared import arrivals, everything, findings, state
 from attnviz.ui.shared.look import COLORS, SENTENCE, SHOW
 from attnviz.words import turned
 
@@ -157,6 +159,55 @@ def test_the_mask_of_a_model_that_predicts_nothing_foretells_nothing(folder):
     foretell = {kind for kind, drawn in masks.items() if "where it looks to predict" in drawn}
     assert foretell == {"LlamaForCausalLM", "BartForConditionalGeneration"}
     assert {kind for kind, drawn in masks.items() if "while predicting" in drawn} == foretell
+
+
+# Two models beside each other
+
+
+@pytest.fixture
+def checkpoints(folder, tmp_path):
+    """The folders of two checkpoints of one training."""
+    made = [tmp_path / "run-7" / f"checkpoint-{step}" for step in (500, 1000)]
+    for place in made:
+        shutil.copytree(folder("BertModel"), place)
+    return [*map(str, made)]
+
+
+def test_a_link_to_compare_reads_its_b(checkpoints, tmp_path):
+    """Nobody has chosen it before in this process; both are called by their own names, and no path is drawn."""
+    first, second = checkpoints
+    app = settled(pretrained(first, compare_page, text=CAT, b=f"model-{second}"))
+
+    assert not app.exception
+    assert 'class="note' not in html(app)
+    drawn = html(app) + "".join(specs(app))
+    assert "checkpoint-500 (run-7)" in drawn
+    assert "checkpoint-1000 (run-7)" in drawn
+    assert tmp_path.name not in drawn
+    assert tmp_path.name not in str(app.selectbox(key="b model").options)
+
+
+@pytest.mark.usefixtures("hub")
+@pytest.mark.parametrize(
+    ("b", "says"), [("no/such-model", "no/such-model"), (NAME, "is not here yet. Choose it once as the model above.")]
+)
+def test_a_b_that_cannot_be_read_is_named(folder, b, says):
+    """Nothing is downloaded for B alone, and no other model stands in its place."""
+    app = settled(pretrained(folder("BertModel"), compare_page, text=CAT, b=f"model-{b}"))
+
+    (error,) = re.findall(r'class="note error"[^>]*>([^<]*)<', html(app))
+    assert says in error
+    assert app.query_params["b"] == f"model-{b}"
+
+
+def test_a_file_of_everything_holds_no_path_of_this_machine(folder, monkeypatch):
+    """It is given to others."""
+    app = pretrained(folder("BertModel"), text=CAT)
+    monkeypatch.setattr(state, "now", lambda: app.session_state["state"].state)
+
+    shown = everything._shown()
+
+    assert shown["link"]["hf"] == ["./BertModel"]
 
 
 # What a model says, before and after

@@ -5,6 +5,7 @@ In a link another sentence is ``sentence-The dog sat.``, another model ``model-s
 """
 
 import re
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
@@ -22,6 +23,7 @@ from attnviz.sources.base import Source
 from attnviz.ui import streamlit_internals
 from attnviz.ui.compare import words
 from attnviz.ui.shared import arrivals, cache, files, look, pretrained, state
+from attnviz.ui.shared.arrivals import Arrival
 from attnviz.ui.shared.examples import KNOWN
 from attnviz.ui.shared.inputs import unknown_words
 from attnviz.ui.shared.look import PLACE, Look, Place, place_of, place_text
@@ -35,8 +37,17 @@ LONGEST = 2_000
 SWAPS = (("it", "she"), ("she", "it"), ("he", "it"), ("cat", "dog"), ("dog", "cat"), ("black", "red"), ("red", "black"))
 """One word for another, for a sentence to begin with: what a pronoun is moves more than which noun it stands for."""
 
-PATIENCE = 30.0
-"""Seconds for a pretrained model to be read from this machine."""
+
+PATIENCE = 10.0
+"""Seconds within which a hub says whether it has a model."""
+
+
+class OnItsWay(InputError):
+    """The model of B is read from this machine."""
+
+    def __init__(self, arrival: Arrival):
+        self.arrival = arrival
+        super().__init__(words.READING.format(model=quoted(arrival.name)))
 
 
 @dataclass(frozen=True)
@@ -259,12 +270,12 @@ def _another_head(a: Look) -> tuple[Site, int]:
 def _model(a: Look, other: Other, own: DeltaGenerator) -> Side:
     names = _models(a)
     name = other.value
-    if files.is_file(str(name)) and isinstance(files.source(name), InputError):
-        names = [name, *names]
+    if _may_be(a, str(name)):
+        names = list(dict.fromkeys([name, *names]))
     if name not in names:
         note(words.NO_MODEL.format(missing=quoted(str(name)), instead=quoted(names[0])), "notice")
         name = names[0]
-    _ask(own, st.selectbox, words.MODEL, "model", name, names, format_func=files.title, width=230)
+    _ask(own, st.selectbox, words.MODEL, "model", name, names, format_func=pretrained.title, width=230)
     source = _source(name)
     lines = source.one_run or (a.lines[a.sentence],)
     cache.sentences(source, lines)
@@ -278,6 +289,15 @@ def _model(a: Look, other: Other, own: DeltaGenerator) -> Side:
         other_text = words.OTHER_TEXT.format(model=name, site=a.site, instead=instead)
         quiet(other_text if there else words.LACKS_HEAD.format(model=name, head=lacking, instead=instead))
     return Side(record, site, head)
+
+
+def _may_be(a: Look, name: str) -> bool:
+    """Whether a link may name a model that is not in the list: a file to open, or a model of Hugging Face to read."""
+    if files.is_file(name):
+        return isinstance(files.source(name), InputError)
+    listed = pretrained.listed()
+    is_own = name == a.source.id or name in (*api.OFFERED, *api.SOURCES)
+    return not is_own and (listed is None or name in listed)
 
 
 def _models(a: Look) -> list[str]:
@@ -298,11 +318,20 @@ def _source(name: str) -> Source:
 
 
 def _pretrained(name: str) -> Source:
-    arrival = arrivals.wait_for(name, streamlit_internals.session_id())
-    arrival.settled.wait(PATIENCE)
-    if arrival.source is None:
-        raise arrival.error or InputError(words.NOT_LOADED.format(model=quoted(name)))
-    return arrival.source
+    """A model of Hugging Face that is on this machine; none is downloaded for B alone.
+
+    Raises:
+        OnItsWay: while it is read.
+    """
+    arrival, begun = arrivals.wait_for(name, streamlit_internals.session_id()), time.monotonic()
+    while arrival.stage == "finding" and time.monotonic() - begun < PATIENCE:
+        arrival.settled.wait(0.05)
+    arrival.settled.wait(pretrained.AT_ONCE)
+    if arrival.source is not None:
+        return arrival.source
+    if arrival.stage == "loading":
+        raise OnItsWay(arrival)
+    raise arrival.error or InputError(words.NOT_LOADED.format(model=quoted(name)))
 
 
 def _site_like(site: Site, a: Record, b: Record) -> Site:

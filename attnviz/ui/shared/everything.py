@@ -72,7 +72,11 @@ def _shown() -> dict[str, Any]:
     of_run = now.without("edits")
     for setting in OF_MODEL:
         of_run = of_run.put(setting, setting.default)
-    return {"state": of_run.link()} | ({} if files.is_file(now[pretrained.MODEL]) else {"link": now.link()})
+    if files.is_file(now[pretrained.MODEL]):
+        return {"state": of_run.link()}
+    if now[pretrained.HF]:
+        now = now.put(pretrained.HF, cases.without_path(now[pretrained.HF]))
+    return {"state": of_run.link(), "link": now.link()}
 
 
 def _archive(held: Callable[[], tuple], shown: dict[str, Any], opens: dict[str, int | Site | bool]) -> bytes:

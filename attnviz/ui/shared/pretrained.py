@@ -104,6 +104,13 @@ def _name() -> str:
     return opens if (name := state.get(HF)) is None else name
 
 
+def title(name: str) -> str:
+    """A model in a list: a file or a folder is called by its own name, not by its path."""
+    from attnviz.sources.huggingface.hub import Place
+
+    return Place(name, "folder").title if arrivals.PATH.match(name) else files.title(name)
+
+
 def facts(source: Source) -> str:
     """Where the weights come from, what the model does, and how and where its numbers are kept, or that they made room
     for another model; broken between them."""
