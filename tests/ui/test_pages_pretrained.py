@@ -30,6 +30,7 @@ from attnviz.metrics.roles import Role
 from attnviz.sources.huggingface import source as sources
 from attnviz.sources.huggingface import trial
 from attnviz.ui.shared import arrivals, everything, findings, state
+from attnviz.ui.shared import pretrained as pretrained_models
 from attnviz.ui.shared.look import COLORS, SENTENCE, SHOW
 from attnviz.words import turned
 
@@ -502,13 +503,27 @@ def test_a_name_that_names_no_model_gets_one_sentence(name):
     assert button(app, "Try again")
 
 
-def test_without_a_name_the_page_says_what_to_type(monkeypatch):
-    """Nothing was looked for, so there is nothing to try again."""
-    app = opened(model="huggingface", hf="")
+@pytest.mark.parametrize("link", [{}, {"hf": ""}])
+def test_without_a_name_the_page_says_what_to_type(link):
+    """Nothing was looked for, so nothing is loaded and there is nothing to try again."""
+    app = opened(model="huggingface", **link)
 
     assert html(app).count('class="note') == 1
     assert "Type its name at huggingface.co" in html(app)
+    assert 'class="note notice"' in html(app)
     assert not [one for one in app.button if one.label == "Try again"]
+    assert not arrivals._arrivals
+
+
+def test_a_model_that_is_here_is_offered_where_none_is_named(folder, monkeypatch):
+    """One press names it."""
+    monkeypatch.setattr(pretrained_models, "here", lambda: (folder("BertModel"),))
+    app = opened(model="huggingface")
+    button(app, "BertModel").click().run()
+    app = settled(app)
+
+    assert app.text_input(key="hf").value == folder("BertModel")
+    assert app.get("vega_lite_chart")
 
 
 def test_a_model_that_is_there_again_is_loaded_again(folder, tmp_path):

@@ -8,7 +8,6 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from typing import Any
 
 import streamlit as st
@@ -302,11 +301,8 @@ def _may_be(a: Look, name: str) -> bool:
 
 def _models(a: Look) -> list[str]:
     """The models that ship with attnviz, and the pretrained ones that are there, but for A's."""
-    listed = pretrained.listed()
-    loaded = [*([pretrained.OPENS] if find_spec(pretrained.PACKED) else []), *arrivals.here()]
-    hub = [name for name in dict.fromkeys(loaded) if listed is None or name in listed]
     own = [name for name in files.names() if files.source(name) is not a.source]
-    return [*own, *(name for name in (*api.OFFERED, *api.SOURCES, *hub) if name != a.source.id)]
+    return [*own, *(name for name in (*api.OFFERED, *api.SOURCES, *pretrained.here()) if name != a.source.id)]
 
 
 def _source(name: str) -> Source:

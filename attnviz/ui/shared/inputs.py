@@ -135,6 +135,9 @@ def _instead(found: AttnvizError | Arrival) -> None:
     """What stands in the place of a page: one sentence, or a model on its way."""
     if isinstance(found, Arrival):
         pretrained.ask_or_wait(found)
+    elif isinstance(found, pretrained.NoModel):
+        note(str(found), "notice")
+        pretrained.offers()
     else:
         note(str(found))
         if files.is_file(state.get(MODEL)):
