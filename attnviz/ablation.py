@@ -78,6 +78,24 @@ class Sweep:
         """The head that matters most; None where that is not known of any."""
         return None if self.table[self.by].isna().all() else self.heads[self._largest(self.by)]
 
+    def at(self, position: int, *, sentence: int = 0) -> pd.DataFrame:
+        """The heads by what each changes at one position: its prediction (KL in nats); where there is none, its vector.
+
+        Returns:
+            site, kind, layer, head and change, the largest first.
+
+        Raises:
+            InputError: if nothing is known of that position.
+        """
+        blanks = self.before.prediction.blanks if self.before and self.before.prediction else None
+        of_words = self.by == "divergence" and self.before is not None and self.before.prediction is not None
+        numbers = self.divergence[sentence] if of_words else self.output[sentence]
+        places = list(blanks[sentence]) if of_words and blanks is not None else list(range(numbers.shape[1]))
+        if position not in places:
+            raise InputError(f"Nothing is predicted at position {position}; there is at {', '.join(map(str, places))}.")
+        table = self.table[["site", "kind", "layer", "head"]].assign(change=numbers[:, places.index(position)])
+        return table.sort_values("change", ascending=False, kind="stable", ignore_index=True)
+
     def in_words(self) -> str:
         """Why large weight and large effect differ, by this sweep's own numbers."""
         return " ".join(self.sentences())
