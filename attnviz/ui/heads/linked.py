@@ -77,7 +77,9 @@ def _changes(
 ) -> tuple[pd.DataFrame, bool]:
     """What each head changes at a position, and whether that is a prediction."""
     with progress.counted(count) as report, cores.used_by(source):
-        swept = ablation.sweep(source, cache.sentences(source, lines), edits, report, cache.targets(source, lines))
+        swept = ablation.sweep(
+            source, cache.sentences(source, lines), edits, report=report, targets=cache.targets(source, lines)
+        )
     return swept.at(position, sentence=sentence), swept.by == "divergence" and swept.before.prediction is not None
 
 
