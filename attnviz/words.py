@@ -41,6 +41,13 @@ def quoted(text: str) -> str:
     return in_quotes(text) + (f" ({MEANS[text]})" if text in MEANS else "")
 
 
+BECAUSE = {
+    "causal": ", as a word may not see what comes after it",
+    "padding": ", as no text stands there",
+}
+"""What rules are for, by what they are called."""
+
+
 def blocked_by(reason: str) -> str:
     """What blocks a cell; a rule that is called by one word is said to be a mask."""
     return f"blocked by {reason}{' mask' * reason.split()[-1].isalpha() * (not reason.endswith('mask'))}"
@@ -77,7 +84,8 @@ def _cell(record: Record, site: Site, head: int | str, query: int, key: int, sen
     if state == metrics.EMPTY:
         return f"{looker} has no key left to look at; its weights are {FILLED[step.scoring.empty_rows]}."
     if state == metrics.BLOCKED:
-        return f"{looker} may not look at {looked}: {blocked_by(found.reasons[found.blocked[0, 0] - 1])}."
+        reason = found.reasons[found.blocked[0, 0] - 1]
+        return f"{looker} may not look at {looked}: {blocked_by(reason)}{BECAUSE.get(reason, '')}."
     if state == metrics.NAN:
         return f"The weight that {looker} gives to {looked} is not a number."
     of = "its attention" if isinstance(head, int) else f"its attention ({head} of {all_heads(step)})"

@@ -66,8 +66,9 @@ class Mosaic:
         found, rows = self._cells(seen), []
         scales = _scales(found, seen, style.domain)
         for one in self.thumbnails:
-            off = one.head in seen[one.site].step.heads_off
-            rows.append(self._row(one, found[one.site, one.head], scales[one.site, one.head], style, off=off))
+            off, cells = one.head in seen[one.site].step.heads_off, found[one.site, one.head]
+            is_shown = colored(cells) & ~seen[one.site].padding[:: cells.tile, None]
+            rows.append(self._row(one, cells, scales[one.site, one.head], style, is_shown, off=off))
             around += self._outline(one, seen[one.site], style, off=off)
         around += frame.heading(
             title, lines, left=0, top=-ABOVE, width=self.width, narrowest=self.narrowest, colors=colors
@@ -92,11 +93,13 @@ class Mosaic:
             found |= {(site, head): cells for head, cells in zip(heads, tiles, strict=True)}
         return found
 
-    def _row(self, one: Thumbnail, found: Cells, scale: Domain, style: Style, *, off: bool) -> dict[str, object]:
-        """A row of data: the image, and what hovering says."""
+    def _row(
+        self, one: Thumbnail, found: Cells, scale: Domain, style: Style, is_shown: np.ndarray, *, off: bool
+    ) -> dict:
+        """A row of data: the image, and what hovering says; `is_shown` where a weight has a color."""
         nan, sides = np.isnan(found.weights), {"height": self.height, "width": self.side}
         signs = [state.signs for state in blocked_by(found.reasons)]
-        image = pixels.weights(scale.shade(found.weights), colored(found), found.blocked, nan, signs, **sides)
+        image = pixels.weights(scale.shade(found.weights), is_shown, found.blocked, nan, signs, **sides)
         most = found.weights[~nan]
         return {
             "x": one.x,

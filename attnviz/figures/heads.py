@@ -26,6 +26,9 @@ WIDTH, PAIRED = 336, 296
 WIDEST, TALLEST = 150, 212
 """Pixels of a thumbnail at most where there are one or two, and under each other beside a map."""
 
+NAMED = 75
+"""Pixels of a thumbnail over which "head 10" has room beside the button of a page; over a narrower one "10" stands."""
+
 GAP, LABEL = 14, 20
 
 
@@ -56,7 +59,7 @@ def drawing_of(seen: Seen, style: Style) -> Picture:
     places, labels = [], []
     for head, (x, y) in enumerate(corners):
         places.append(Thumbnail(seen.site, head, x, y, f"head {head}"))
-        labels.append(_label(seen, head, x, y - LABEL / 2, style))
+        labels.append(_label(seen, head, side, x, y - LABEL / 2, style))
     wide = _width(style)
     plan = Mosaic(places, Frame(words=tuple(labels)), side, height, wide, corners[-1][1] + height, wide)
     title = "" if style.on_screen else title_of(seen)
@@ -103,11 +106,12 @@ def _width(style: Style) -> int:
     return PAIRED if style.is_paired else WIDTH
 
 
-def _label(seen: Seen, head: int, x: float, y: float, style: Style) -> dict:
-    """A thumbnail's number; a head that is off says so, on a page by the button beside it."""
+def _label(seen: Seen, head: int, side: int, x: float, y: float, style: Style) -> dict:
+    """A thumbnail's number; a head that is off says so, on a page by the button beside it, for which there is room."""
     off, colors = head in seen.step.heads_off, style.colors
     color = colors.accent if head == style.focused else colors.quiet if off else colors.text
-    return frame.words(x, y, f"head {head}{' · off' if off and not style.on_screen else ''}", color)
+    name = f"head {head}" if side >= NAMED else str(head)
+    return frame.words(x, y, f"{name}{' · off' if off and not style.on_screen else ''}", color)
 
 
 def _arrays(seen: Seen) -> dict[str, np.ndarray]:

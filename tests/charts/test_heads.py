@@ -15,7 +15,7 @@ from attnviz.charts.picture import LOADED
 from attnviz.charts.theme import LINE, TITLE_CHARACTER, WORD_CHARACTER
 from attnviz.core.edits import Edits
 from attnviz.core.masks import Subsequent, Window
-from attnviz.figures.heads import WIDTH, columns_of, corners
+from attnviz.figures.heads import GAP, WIDTH, columns_of, corners
 
 WORDS = ["The", "cat", "sat"]
 
@@ -170,3 +170,13 @@ def test_the_screen_alone_takes_images_for_loaded():
 
     assert figure.screen["config"]["image"] == {"image": {"signal": LOADED}}
     assert "complete: true" not in figure.chart.to_json()
+
+
+@pytest.mark.parametrize(("count", "label"), [(32, "10"), (9, "head 8")])
+def test_the_number_of_a_head_has_room_beside_its_button(count, label):
+    """A button of a page is 24 pixels wide and stands at the right end of the label's line."""
+    record = record_of(list("abc"), heads=count)
+    side = data(heads(record, SITE), "heads")[1]["x"] - GAP
+
+    assert label in [row["text"] for row in data(heads(record, SITE), "words")]
+    assert text_width(label) < side - 24

@@ -16,6 +16,7 @@ from attnviz.charts.size import THINNEST
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Documents, Padding, Painted, Prefix, Subsequent, Window
+from attnviz.views import see
 
 EVEN = Edits(temperature=1e4)
 """So hot that attention is even."""
@@ -377,3 +378,24 @@ def test_a_screen_names_the_model_and_not_whose_it_is():
 
     assert drawing(figure, on_screen=True).title == "Head 0 of encoder layer 0 · all-MiniLM-L6-v2"
     assert drawing(figure).title == "Head 0 of encoder layer 0 · sentence-transformers/all-MiniLM-L6-v2"
+
+
+def test_rows_of_padding_are_quiet_and_named_as_that(cat):
+    """Their weights are not drawn as those of tokens are, but read under the pointer; no cell of theirs is selected."""
+    sentence = replace(cat.sentences[0], length=3)
+    padded = replace(cat, sentences=(sentence,))
+    chart = heatmap(padded, SITE, 0)
+    rows = {band: [one for one in data(chart, "cells") if one["query_band"] == band] for band in bands_of(chart)}
+    (*words, padding) = rows.values()
+
+    assert len({one["ground"] for one in padding}) == 1
+    assert {one["says"] for one in padding} == {"row of padding: no text stands there"}
+    assert [one["weight_text"] for one in padding] == [f"{one:.4f}" for one in padded.step(SITE).weights(0)[3].tolist()]
+    assert all(len({one["ground"] for one in row}) > 1 for row in words)
+    assert "row of padding: no text stands there" in [one["text"] for one in data(chart, "words")]
+    assert "row of padding" not in str(heatmap(cat, SITE, 0).to_dict())
+    assert all(see(padded, SITE).strongest_cell(head)[0] < 3 for head in range(2))
+
+
+def bands_of(chart):
+    return dict.fromkeys(one["query_band"] for one in data(chart, "cells"))
