@@ -56,6 +56,13 @@ def quoted(text: str) -> str:
     return in_quotes(text) + (f" ({MEANS[text]})" if text in MEANS else "")
 
 
+BECAUSE = {
+    "causal": ", as a word may not see what comes after it",
+    "padding": ", as no text stands there",
+}
+"""What rules are for, by what they are called."""
+
+
 def blocked_by(reason: str) -> str:
     """What blocks a cell; a rule that is called by one word is said to be a mask."""
     return f"blocked by {reason}{' mask' * reason.split()[-1].isalpha() * (not reason.endswith('mask'))}"
@@ -92,8 +99,8 @@ def _cell(record: Record, site: Site, head: int | str, query: int, key: int, sen
     if state == metrics.EMPTY:
         return CELL["empty"].format(query=looker, filled=FILLED[step.scoring.empty_rows])
     if state == metrics.BLOCKED:
-        reason = blocked_by(found.reasons[found.blocked[0, 0] - 1])
-        return CELL["blocked"].format(query=looker, key=looked, reason=reason)
+        reason = found.reasons[found.blocked[0, 0] - 1]
+        return CELL["blocked"].format(query=looker, key=looked, reason=f"{blocked_by(reason)}{BECAUSE.get(reason, '')}")
     if state == metrics.NAN:
         return CELL["nan"].format(query=looker, key=looked)
     share = CELL["share"] if isinstance(head, int) else f"{CELL['share']} ({head} of {all_heads(step)})"

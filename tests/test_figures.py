@@ -152,7 +152,9 @@ def test_a_cell_in_words():
     weight = float(record.step(SITE).weights(1)[2, 1])
 
     assert words.cell(record, SITE, 1, 2, 1) == f"“sat” (2) gives {weight:.2f} of its attention to “cat” (1)."
-    assert words.cell(record, SITE, 0, 1, 2) == ("“cat” (1) may not look at “sat” (2): blocked by causal mask.")
+    assert words.cell(record, SITE, 0, 1, 2) == (
+        "“cat” (1) may not look at “sat” (2): blocked by causal mask, as a word may not see what comes after it."
+    )
     assert "mean of all heads" in words.cell(record, SITE, "mean", 2, 1)
 
 

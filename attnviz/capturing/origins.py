@@ -109,6 +109,8 @@ class Origins:
         if query is key:
             return True
         one, other = self.of(query), self.of(key)
+        if is_weights and not one.is_projected:  # weights that no product was seen of, only a module that is given them
+            return None
         if one.texts and other.texts:
             if one.texts <= other.texts or (other.texts <= one.texts and not is_weights):
                 return True

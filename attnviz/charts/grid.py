@@ -18,7 +18,7 @@ from attnviz.charts.picture import Form, Table, formed
 from attnviz.charts.size import Size, size_of, within
 from attnviz.charts.state import State
 from attnviz.charts.style import Style
-from attnviz.charts.texts import entry, heading, text_width, titled
+from attnviz.charts.texts import Entry, entry, heading, text_width, titled
 from attnviz.charts.theme import LINE, MONO, Theme, config
 from attnviz.core.amounts import written
 from attnviz.core.display import isolated, shown
@@ -40,6 +40,9 @@ NOTE = 12
 
 READOUT = 2 * LINE + 16
 """Pixels under an image on a page, for the words about the cell under the pointer."""
+
+FRAME = "M-0.7,-0.7L0.7,-0.7L0.7,0.7L-0.7,0.7Z"
+"""A framed row in a legend, in a box from -1 to 1."""
 
 JOINED = "a line beside tokens joins the pieces of a word"
 
@@ -102,7 +105,7 @@ class Grid:
         note_title: what the notes of the rows are called.
         changed: rows whose predicted word is another one than before a change.
         beside: texts at the ends of rows, left of the notes.
-        empty: rows that have no key left, and what they got instead.
+        empty: rows that have no key left, with the text of the legend, "" for none.
         tiles: what a square shows of its cells, where it has several.
         brush: whether a drag over rectangles selects them.
         labels: of rows and of columns, where these are not their tokens.
@@ -298,7 +301,7 @@ class Grid:
         }
 
     def _notes(self) -> Table:
-        """At the end of each row: the word that it predicts, that it has no key left, and what stands before these."""
+        """At the end of each row the word that it predicts, and what stands before that; whether it has no key left."""
         tile, every, colors = self.size.tile, self.size.every, self.style.colors
         chosen = self._selected[0]
         notes, inks, empties = [], [], []
@@ -307,13 +310,10 @@ class Grid:
             word = self.predicted[cells.start] if self.predicted and i % every == 0 else ""
             parts = [f"▸ {shown(word, LONGEST_LABEL)}"] if word else []
             parts += ["· new"] if word and cells.start in self.changed else []
-            left_out = [self.empty[cell] for cell in cells if cell in self.empty]
-            begins = left_out and (i == 0 or cells.start - 1 not in self.empty)
-            parts += [left_out[0]] if begins and left_out[0] else []
             notes.append("  ".join(parts))
             accented = cells.start in self.changed or (chosen is not None and chosen in cells)
-            inks.append(colors.warning if begins and left_out[0] else colors.accent if accented else colors.text)
-            empties.append(len(left_out) == len(cells))
+            inks.append(colors.accent if accented else colors.text)
+            empties.append(all(cell in self.empty for cell in cells))
         table = {"note": notes, "ink": inks, "empty": empties}
         if self.beside is None:
             return table
@@ -365,7 +365,9 @@ class Grid:
 
     def _legend(self) -> Table:
         signs = [self.kinds[i] for i in self.occurring] if self.signs is None else self.signs
-        return entry(state.legend(signs, self.style.colors))
+        texts = dict.fromkeys(text for text in self.empty.values() if text)
+        framed = [Entry(text, FRAME, self.style.colors.warning, self.style.colors.background) for text in texts]
+        return entry([*state.legend(signs, self.style.colors), *framed])
 
     def _cells(self) -> Table:
         """A row for each cell, row by row: where it is, what it says, what is drawn on it."""
@@ -708,6 +710,11 @@ def together(
 
 def _spec_of(view: alt.LayerChart) -> alt.LayerSpec:
     return alt.LayerSpec(**view.to_dict(validate=False, context={"top_level": False}))
+
+
+def tooltip(fields: Mapping[str, str]) -> list[alt.Tooltip]:
+    """Fields of the data as hovering names them."""
+    return [alt.Tooltip(f"{field}:N", title=name) for field, name in fields.items()]
 
 
 def dragged(name: str, colors: Theme) -> alt.Parameter:

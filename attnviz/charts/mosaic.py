@@ -177,7 +177,8 @@ class Mosaic:
     def _uri(self, head: Head) -> str:
         cells, layout = self.cells[head], self.layout
         shade, signs = self._domains[head].shade(cells.weights), [one.signs for one in blocked_by(cells.reasons)]
-        states = colored(cells), cells.blocked, np.isnan(cells.weights), signs
+        padding = self.seen[head[0]].padding[:: cells.tile, None]
+        states = colored(cells) & ~padding, cells.blocked, np.isnan(cells.weights), signs
         image = pixels.weights(shade, *states, height=layout.height, width=layout.side)
         return pixels.data_uri(image, pixels.palette(self.style.colors, gray=self._is_off(head)))
 

@@ -117,7 +117,8 @@ def _save(options: Namespace, source: Source, texts: list[str]) -> list[str]:
     path = options.output or Path(f"{stem(record)}{files.ENDING}")
     _check_ending(path, "a saved run", files.ENDING)
     kept = {"precision": options.precision, "whole_prediction": options.whole_prediction}
-    return [str(files.save(record, path, settings=cases.settings_of(source), **kept))]
+    made = cases.settings_of(source) | cases.made_with(values.target(options))
+    return [str(files.save(record, path, settings=made, **kept))]
 
 
 _COMMANDS = {

@@ -72,10 +72,11 @@ class HeadMap(SiteFigure, GridFigure):
         seen = self.seen
         policy = POLICIES[seen.step.scoring.empty_rows]
         empty = dict.fromkeys(np.flatnonzero(seen.empty(self.head)).tolist(), policy)
-        size = size_within(seen.queries, seen.keys, self, [*(seen.predicted or ()), *set(empty.values())])
+        size = size_within(seen.queries, seen.keys, self, seen.predicted or ())
         cells = seen.cells([self.head], size.tile)[0]
         scale = domain_of(self.domain, seen, cells)
-        kinds, states = _states(cells, policy, explained=self.explained and self.on_screen)
+        padding = seen.padding[:: size.tile]
+        kinds, states = _states(cells, policy, padding=padding, explained=self.explained and self.on_screen)
         gray = self.head in seen.step.heads_off
         scores = {} if cells.scores is None else {"score": (cells.scores, ".3f")}
         changed = _changed(seen, self.before)
@@ -168,13 +169,17 @@ def _offsets(found: Cells) -> np.ndarray | None:
     return (tiles.at_query - tiles.queries[:, None]) * tiles.tile + tiles.at_key - tiles.keys
 
 
-_OPEN, _EMPTY, _FILLED, _NAN, _EMPTY_NAN, _MINUS_INFINITY = range(6)
+_OPEN, _EMPTY, _FILLED, _NAN, _EMPTY_NAN, _MINUS_INFINITY, _PADDING = range(7)
+PADDING = "row of padding: no text stands there"
 
 
-def _states(found: Cells, policy: str, *, explained: bool = False) -> tuple[list[State], np.ndarray]:
+def _states(
+    found: Cells, policy: str, *, padding: np.ndarray, explained: bool = False
+) -> tuple[list[State], np.ndarray]:
     """What cells can be, and which of it each is: a case, combined with the rule that blocks it or with none.
 
     Args:
+        padding: which rows are padding.
         explained: whether another legend says which rules block.
     """
     nan, empty = np.isnan(found.weights), found.states == EMPTY
@@ -184,12 +189,15 @@ def _states(found: Cells, policy: str, *, explained: bool = False) -> tuple[list
     if found.scores is not None:
         case[(case == _OPEN) & (found.blocked == 0) & (found.scores == -np.inf)] = _MINUS_INFINITY
     legend = "" if explained else None
-    kinds = [_state(case, rule, policy, legend) for case in range(6) for rule in (None, *blocked_by(found.reasons))]
+    case[(case == _OPEN) & padding[:, None]] = _PADDING
+    kinds = [_state(case, rule, policy, legend) for case in range(7) for rule in (None, *blocked_by(found.reasons))]
     return kinds, case * np.int64(len(found.reasons) + 1) + found.blocked
 
 
 def _state(case: int, rule: State | None, policy: str, legend: str | None) -> State:
     """A case of a cell that no rule blocks, or that one does; what a legend says of its rules, as `State` has it."""
+    if case == _PADDING:
+        return State(PADDING, "blocked", legend=PADDING)
     said = ("", policy, policy, NOT_A_NUMBER, policy, MINUS_INFINITY)[case]
     says = ", ".join(filter(None, (said, rule.says if rule else ""))) or MAY_ATTEND
     if case in (_NAN, _EMPTY_NAN):

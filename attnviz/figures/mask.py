@@ -113,7 +113,7 @@ class MaskGrid(GridFigure):
         empty = seen.queries.merge(seen.left == 0, 0, np.logical_and)
         counted = self.counted and self.view == View()
         note = "" if counted else "fully masked row"
-        size = size_within(seen.queries, seen.keys, self, [*predicted, note if empty.any() else ""])
+        size = size_within(seen.queries, seen.keys, self, predicted)
         reasons, blocked = seen.blocked(size.tile)
         reading = (TARGETS if self.targets else READS) if predicted else ALONE
         lines = [ALONE, COUNTED if counted else reading] if self.beside else [reading, COUNTED if counted else ""]

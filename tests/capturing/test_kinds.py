@@ -150,3 +150,29 @@ def test_a_whole_transformer_that_reads_one_tensor_twice_has_its_kinds():
         model(x, x)
 
     assert list(seen.sites) == [Site("encoder", 0), Site("decoder", 0), Site("cross", 0)]
+
+
+def clamped(scores: Tensor) -> Tensor:
+    return torch.tanh(scores / 50) * 50
+
+
+def test_weights_whose_scores_are_unknown_are_of_one_text_if_their_shape_says_so():
+    """TorchScript hides the scores, and dropout is given the weights as a tensor of its own."""
+
+    class Scripted(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.num_heads, self.clamp, self.dropout = HEADS, torch.jit.script(clamped), nn.Dropout()
+            self.embed, self.to_v = nn.Embedding(9, D), nn.Linear(D, D, bias=False)
+
+        def forward(self, ids: Tensor) -> Tensor:
+            x = self.embed(ids)
+            q, v = (one.unflatten(-1, (HEADS, -1)).transpose(1, 2) for one in (x, self.to_v(x)))
+            scores = self.clamp(q @ q.mT / 2)
+            scores = scores.masked_fill(torch.ones(ids.shape[1], ids.shape[1]).triu(1).bool(), -torch.inf)
+            return (self.dropout(scores.softmax(-1)) @ v).transpose(1, 2).flatten(2)
+
+    with attnviz.capture(model := Scripted().eval()) as seen, torch.no_grad():
+        model(torch.tensor([[1, 2, 3, 4]]))
+
+    assert list(seen.sites) == [Site("decoder", 0)]

@@ -31,7 +31,8 @@ from attnviz.charts.pixels import color_at
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Documents, Padding, Painted, Prefix, Subsequent, Window
-from attnviz.figures.head import CHANGED
+from attnviz.figures.head import CHANGED, PADDING
+from attnviz.views import see
 
 EVEN = Edits(temperature=1e4)
 """So hot that attention is even."""
@@ -174,7 +175,8 @@ def test_an_empty_row_is_framed_and_named(policy, words):
     edits = Edits(mask=Painted(((1, 0), (1, 1), (1, 2))), empty_rows=policy)
     chart = heatmap(record_of(["a", "b", "c"], edits=edits), SITE, 0)
 
-    assert [row["note"] for row in data(chart, "rows")] == ["", f"fully masked row: {words}", ""]
+    assert f"fully masked row: {words}" in legend(chart)  # not beside the row: a map is no wider for it
+    assert notes(chart) == []
     assert [row["empty"] for row in data(chart, "rows")] == [False, True, False]
     assert {cell["ground"] != theme.LIGHT.blocked for cell in data(chart, "cells")[3:6]} == {policy == "uniform"}
 
@@ -375,3 +377,20 @@ def test_a_screen_names_the_model_and_not_whose_it_is():
 
     assert title(figure.chart) == "Head 0 of encoder layer 0 · sentence-transformers/all-MiniLM-L6-v2"
     assert figure.screen[0]["datasets"]["meta"]["title"] == ["Head 0 of encoder layer 0 · all-MiniLM-L6-v2"]
+
+
+def test_rows_of_padding_are_quiet_and_named_as_that(cat):
+    """Their weights are not drawn as those of tokens are, but read under the pointer; no cell of theirs is selected."""
+    sentence = replace(cat.sentences[0], length=3)
+    padded = replace(cat, sentences=(sentence,))
+    chart = heatmap(padded, SITE, 0)
+    cells = data(chart, "cells")
+    *words, padding = (cells[i : i + 4] for i in range(0, 16, 4))
+
+    assert len({cell["ground"] for cell in padding}) == 1
+    assert {cell["says"] for cell in padding} == {PADDING}
+    assert [cell["weight"] for cell in padding] == padded.step(SITE).weights(0)[3].tolist()
+    assert all(len({cell["ground"] for cell in row}) > 1 for row in words)
+    assert PADDING in legend(chart)
+    assert PADDING not in str(heatmap(cat, SITE, 0).to_dict())
+    assert all(see(padded, SITE).strongest_cell(head)[0] < 3 for head in range(2))

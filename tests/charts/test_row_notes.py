@@ -14,6 +14,7 @@ from pictures import (
     draw,
     heads,
     heatmap,
+    legend,
     lines,
     mask_grid,
     notes,
@@ -122,13 +123,14 @@ def test_predictions_of_a_batch_are_those_of_its_sentence():
 
 @pytest.mark.parametrize("many", [4, 20, 70, 600])
 def test_predictions_sums_and_notes_stand_beside_each_other(many):
-    """In rectangles, pixels and tiles: sums in a column of their own, notes after the words of their rows."""
+    """In rectangles, pixels and tiles: sums in a column of their own; the legend names rows without a key."""
     edits = Edits(mask=Painted(tuple((1, key) for key in range(many))))
     record = story_of(["w"] * many, *({"a" * (1 + i % 30): 1.0} for i in range(many)), edits=edits)
-    rows = data(heatmap(record, SITE, 0, row_sums=True), "rows")
+    chart = heatmap(record, SITE, 0, row_sums=True)
+    rows = data(chart, "rows")
 
     assert len(rows) == min(many, 300)
-    assert sum("fully masked row" in row["note"] for row in rows) == 1
+    assert sum("fully masked row" in text for text in legend(chart)) == 1
     assert sum(row["empty"] for row in rows) == (many < 600)  # of a tile another row has keys
     assert {row["beside"] for row in rows} <= {"1.000", "0.000 not 1", ""}
 
@@ -148,7 +150,8 @@ def test_each_row_of_a_mask_says_how_many_keys_it_has_left():
     assert data(counted, "meta")[0]["beside_title"] == "keys"
     assert [row["beside"] for row in data(counted, "rows")] == ["none", "none", "1", "2", "3", "4", "5"]
     assert notes(counted) == []
-    assert notes(plain) == ["fully masked row"]
+    assert "fully masked row" in legend(plain)
+    assert "fully masked row" not in legend(counted)
     assert [row["empty"] for row in data(plain, "rows")] == [True, True, *[False] * 5]
 
 

@@ -32,7 +32,7 @@ def test_one_table_of_what_stands_around_a_picture_draws_what_many_do(name):
     spec = PICTURES[name].screen
     many = {table: records(columns) for table, columns in spec["datasets"].items()}
 
-    sent = arrow.shown(spec, None).spec
+    sent = arrow.Screen.of(spec, None).spec
     few = {
         table: pa.ipc.open_stream(io.BytesIO(rows)).read_all().to_pylist() for table, rows in sent["datasets"].items()
     }

@@ -2,6 +2,7 @@
 
 import gc
 import math
+import os
 import re
 import shutil
 import tempfile
@@ -254,6 +255,21 @@ def test_an_atlas_in_a_named_folder_is_there(tmp_path, monkeypatch):
     said = html(over_a_corpus(model="constructed"))
     assert "Over 50 texts" in said
     assert "There is no atlas in" in said  # the folder that was named
+
+
+def test_the_link_holds_which_of_two_atlases_is_shown(tmp_path, monkeypatch):
+    for count in (2, 3):
+        (tmp_path / f"{count}.txt").write_text("a b c a b\n" * count)
+        atlas.build("constructed", tmp_path / f"{count}.txt", tmp_path / f"atlas {count}")
+    monkeypatch.setenv(FOLDERS, os.pathsep.join(str(tmp_path / f"atlas {count}") for count in (2, 3)))
+    app = over_a_corpus(model="constructed")
+    assert "Over 2 texts" in html(app)
+
+    app.selectbox(key="atlas").set_value(2).run()
+
+    assert "Over 3 texts" in html(app)
+    assert app.query_params["atlas"] == "2"
+    assert "Over 3 texts" in html(over_a_corpus(model="constructed", atlas="2"))
 
 
 @pytest.mark.parametrize("name", TEXTS)

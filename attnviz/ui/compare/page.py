@@ -20,7 +20,7 @@ from attnviz.sources import estimate
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate
 from attnviz.ui.compare import other, said, unmoved, words
-from attnviz.ui.shared import cache, everything, look, pictures, runs, toolbar, zoom
+from attnviz.ui.shared import cache, everything, look, pictures, pretrained, runs, toolbar, zoom
 from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import Cell, Look
 from attnviz.ui.shared.text import heading, in_words, note, quiet
@@ -35,7 +35,9 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
     maps = st.container()  # they begin at one height, whatever is said of B
     with st.container(gap="xsmall", key="b"):
         b = other.side(a, bar.prediction)
-    if isinstance(b, AttnvizError):
+    if isinstance(b, other.OnItsWay):
+        pretrained.ask_or_wait(b.arrival)
+    elif isinstance(b, AttnvizError):
         note(str(b))
     else:
         _compared(bar, mine, b, maps)

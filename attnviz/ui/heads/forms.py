@@ -11,7 +11,7 @@ from attnviz import figures, metrics, views
 from attnviz.core.edits import Site
 from attnviz.figures import Figure
 from attnviz.figures import shade as shades
-from attnviz.ui.heads import words
+from attnviz.ui.heads import linked, words
 from attnviz.ui.shared import cache, look, pages, pictures, state, zoom
 from attnviz.ui.shared.look import CELL, PINS, Cell, Look
 from attnviz.ui.shared.setting import Setting, State, choice, coded, each, reader
@@ -220,6 +220,8 @@ def said(form: str, at: Look, view: View) -> str:
         pictures.cell_in_words(at, view, cell)
     if cell and isinstance(at.head, int):
         _arithmetic(at, cell, of_several=shade is not None)
+    if at.cell and view == View():
+        linked.heads(at)
     if form == "map":
         return pictures.selecting(at.cell is not None, cell is not None)
     if form == "lines":

@@ -57,7 +57,7 @@ def heads(at: Look, known: Numbers, by: str, order: Sequence[Place] | None, swep
     rows = _ordered(known.table, order)
     first = (*OFF, *MAIN[:BESIDE_TEST]) if any(name in known.names for name in OFF) else MAIN
     names = dict.fromkeys((*first, by, *(known.names if state.get(MORE) else ())))
-    names = [name for name in names if name in known.names]
+    names = [name for name in names if name in known.names and rows[name].notna().any()]
     rows = rows.assign(role=(roles := _roles(at, rows)))
     if swept and by == swept.by:
         card.verdict(at, swept)

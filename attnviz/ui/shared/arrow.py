@@ -8,42 +8,12 @@ from weakref import WeakValueDictionary
 
 import pyarrow as pa
 
-from attnviz.charts import readout
 from attnviz.charts.frame import KINDS
 from attnviz.charts.picture import Table, stacked
-from attnviz.charts.screen import Cells
+from attnviz.charts.readout import Cells
 
 CELLS: WeakValueDictionary[str, Cells] = WeakValueDictionary()
-"""What is read of the cells of pictures that are kept, by the address that a browser asks for it at."""
-
-
-class Shown(NamedTuple):
-    """A specification whose tables are Arrow, the table beside it, and what is read of its cells."""
-
-    spec: dict[str, Any]
-    data: pa.Table | None
-    cells: Cells | None = None
-
-    @property
-    def nbytes(self) -> int:
-        """Of the tables; all else of a specification is one form's, and built once for all."""
-        tables = self.spec.get("datasets", {}).values()
-        return sum(map(len, tables)) + sum(one.nbytes for one in (self.data, self.cells) if one is not None)
-
-
-def shown(spec: dict[str, Any], data: Table | None) -> Shown:
-    """A screen's specification and data with Arrow in place of columns; what is Arrow already stays."""
-    if "datasets" in spec:
-        spec = _joined(spec)
-        spec = spec | {"datasets": {name: _bytes(table) for name, table in spec["datasets"].items()}}
-    if not isinstance(data, dict):
-        return Shown(spec, data)
-    cells = next(filter(None, data.get("read", ())), None)
-    if cells is not None:
-        address = f"cells/{cells.name}.json"
-        cells = CELLS.setdefault(address, cells)
-        data = data | {"read": [one and address for one in data["read"]]}
-    return Shown(spec, pa.table(data), cells)
+"""Cells of the pictures that are kept, by the address that a browser asks for."""
 
 
 class Screen(NamedTuple):
@@ -51,7 +21,7 @@ class Screen(NamedTuple):
 
     spec: dict[str, Any]
     data: pa.Table | None
-    cells: readout.Cells | None = None
+    cells: Cells | None = None
 
     @property
     def nbytes(self) -> int:
@@ -63,6 +33,7 @@ class Screen(NamedTuple):
     def of(cls, spec: dict[str, Any], data: Table | None) -> "Screen":
         """The screen of a figure with Arrow in place of columns."""
         if data is None:
+            spec = _joined(spec)
             return cls(spec | {"datasets": {name: _bytes(table) for name, table in spec["datasets"].items()}}, None)
         cells = next(filter(None, data["read"]))
         address = f"cells/{cells.name}.json"

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from attnviz import api
 from attnviz.core.edits import Edits, Site
-from attnviz.core.errors import AttnvizError, InputError
+from attnviz.core.errors import AttnvizError, InputError, TooLong
 from attnviz.core.kept import Kept
 from attnviz.core.origin import Origin
 from attnviz.core.record import Record
@@ -30,7 +30,7 @@ from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate
 from attnviz.sources.saved import Saved
 from attnviz.ui import streamlit_internals
-from attnviz.ui.shared import arrow, budget, cores, runs, words
+from attnviz.ui.shared import arrow, budget, cores, runs, target, words
 
 P, R = ParamSpec("P"), TypeVar("R")
 
@@ -66,7 +66,7 @@ def _part(one: Any) -> tuple[int, int, Iterable[object]]:
             return base.ctypes.data, base.nbytes, ()
         case pd.DataFrame() | pd.Series():
             return id(one), int(np.sum(one.memory_usage(deep=True))), one.attrs.values()
-        case arrow.Shown() | arrow.Screen() | Sentence():
+        case arrow.Screen() | Sentence():
             return id(one), one.nbytes, ()
         case FunctionType():
             held = [*(cell.cell_contents for cell in one.__closure__ or ()), *(one.__defaults__ or ())]
@@ -176,14 +176,15 @@ class TooManyLines(InputError):
     """More lines than a batch has sentences."""
 
 
-def texts(typed: str) -> tuple[str, ...]:
-    """One sentence per line; empty lines are no sentences.
+def texts(typed: str, *, by_line: bool) -> tuple[str, ...]:
+    """A text with its line breaks, or one per line; empty lines are no texts.
 
     Raises:
         InputError: if there is too much or nothing to look at.
     """
     check_characters(typed)
-    lines = tuple(line for line in typed.splitlines() if line.strip())
+    parts = typed.splitlines() if by_line else [typed.strip("\r\n")]
+    lines = tuple(one for one in parts if one.strip())
     if not lines:
         raise NoText(words.NO_TEXT)
     if len(lines) > MOST_SENTENCES:
@@ -209,6 +210,15 @@ def sentences(source: Source, lines: tuple[str, ...]) -> tuple[Sentence, ...]:
         return cut
     budget.check(source, cut)
     return cut
+
+
+@kept
+def targets(source: Source, lines: tuple[str, ...]) -> tuple[Sentence, ...]:
+    """The tokens of what a decoder is to read; empty where it reads what the model writes."""
+    try:
+        return target.tokens(source, lines)
+    except TooLong as error:  # no shorter text would help
+        raise InputError(words.IN_TARGET.format(why=error)) from None
 
 
 _used: weakref.WeakValueDictionary[tuple, Record] = weakref.WeakValueDictionary()
@@ -239,6 +249,15 @@ def origin(record: Record) -> tuple[Source, tuple[str, ...]]:
     return (source() if isinstance(source, weakref.ref) else source), lines
 
 
+def target_of(record: Record, sentence: int) -> str:
+    """What a person gave the decoder to read; "" where it read what the model wrote."""
+    try:
+        source, lines = origin(record)
+    except LookupError:
+        return ""
+    return getattr(lines[sentence], "target", "") if source.writes else ""
+
+
 @kept
 def reading(record: Record, targets: tuple[Sentence, ...]) -> Record:
     """The run of a record, but that its decoder reads these words and not those that it writes."""
@@ -256,7 +275,7 @@ def _run(key: tuple, source: Source) -> Record:
     if (found := _used.get(key)) is None:
         KEPT.reserve(key, budget.cost(source, sentences(source, lines), edits).kept)
         with cores.used_by(source):
-            found = _used[key] = source.run(sentences(source, lines), edits)
+            found = _used[key] = source.run(sentences(source, lines), edits, targets(source, lines))
     return found
 
 
@@ -320,8 +339,8 @@ def drawn(make: Callable[..., Figure], *args, cost: Estimate | None = None, **se
     key = _key(make, args, settings)
     describe = partial(KEPT.get, ("describe", *key), figure.describe)
 
-    def show() -> arrow.Shown:
-        drawn = arrow.shown(*figure.drawn_for_screen())
+    def show() -> arrow.Screen:
+        drawn = arrow.Screen.of(*figure.drawn_for_screen())
         if cost is not None:  # what is said of it is of the map, too, and known once its tiles are
             describe()
         return drawn

@@ -15,7 +15,7 @@ from attnviz.core.tokens import Token
 from attnviz.figures import Figure, base
 from attnviz.metrics.beside import Beside
 from attnviz.sources.base import Source
-from attnviz.ui.shared import words
+from attnviz.ui.shared import target, words
 from attnviz.views import View
 
 OF_SCREEN = ("rev", "brush", "width", "zooms", "window", "paired", "explained", "on_screen", "cost")
@@ -154,7 +154,9 @@ class Writer:
             edits = [self.value(record.edits)] if record.edits != Edits() else []
             by = next((one for one in self.records if record.targets and one.targets is record.targets), None)
             self.records.append(record)
-            made = f"attnviz.analyze({', '.join([self._texts(texts), self._source(source), *edits])})"
+            given = target.of(texts)
+            named = [f"target={self._texts(given)}"] if given else []
+            made = f"attnviz.analyze({', '.join([self._texts(texts), self._source(source), *edits, *named])})"
             if by is not None:  # its decoder reads what the decoder of that one wrote
                 words = f"targets={self._name(by)}.targets"
                 made = f"{self._loaded(source)}.run({', '.join([f'{self._name(by)}.sentences', *edits, words])})"

@@ -93,7 +93,7 @@ def picture(
         brush: whether `on_select` is also given what a drag went over, a dict of lists that is empty without one.
     """
     is_value = isinstance(figure, base.Figure)
-    shown = cache.screen(figure) if is_value else arrow.shown(figure.screen, figure.screen_data)
+    shown = cache.screen(figure) if is_value else arrow.Screen.of(figure.screen, figure.screen_data)
     if shown.cells is not None:  # nothing else keeps what is asked for after the run
         lent(shown, f"{key}-cells")
     form = "pixels" if "marks" in shown.spec else "brush" if brush else "marks"
