@@ -33,7 +33,7 @@ class Screen(NamedTuple):
     def of(cls, spec: dict[str, Any], data: Table | None) -> "Screen":
         """The screen of a figure with Arrow in place of columns."""
         if data is None:
-            spec = _joined(spec)
+            spec = spec if "meta" in spec["datasets"] else _joined(spec)
             return cls(spec | {"datasets": {name: _bytes(table) for name, table in spec["datasets"].items()}}, None)
         cells = next(filter(None, data["read"]))
         address = f"cells/{cells.name}.json"
