@@ -54,7 +54,7 @@ class MaskGrid(GridFigure):
         counted: whether each row says how many keys it has left; through a view, none does.
         brush: whether a drag on the screen selects cells, where each is a rectangle, under the name "drag", as
             stretches {"row": [begin, end], "column": [begin, end]}.
-        beside: whether it stands beside the map of a head: as many lines are above it.
+        beside: whether it stands beside the map of a head: as many lines are above it, and no example.
     """
 
     mask: Mask
@@ -119,7 +119,7 @@ class MaskGrid(GridFigure):
         lines = [ALONE, COUNTED if counted else reading] if self.beside else [reading, COUNTED if counted else ""]
         return Grid(
             title=title_of(self.mask, self),
-            lines=[*lines, self._example(texts), seen.window, *seen.notes],
+            lines=[*lines, "" if self.beside else self._example(texts), seen.window, *seen.notes],
             rows=seen.queries,
             columns=seen.keys,
             size=size,
