@@ -18,6 +18,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "analyze": "api",
     "load": "api",
+    "rank": "metrics.linking",
     "capture": "capturing.mode",
     "Edits": "core.edits",
     "Site": "core.edits",

@@ -78,6 +78,24 @@ class Sweep:
         """The head that matters most; None where that is not known of any."""
         return None if self.table[self.by].isna().all() else self.heads[self._largest(self.by)]
 
+    def at(self, position: int, *, sentence: int = 0) -> pd.DataFrame:
+        """The heads by what each changes at one position: its prediction (KL in nats); where there is none, its vector.
+
+        Returns:
+            site, kind, layer, head and change, the largest first.
+
+        Raises:
+            InputError: if nothing is known of that position.
+        """
+        blanks = self.before.prediction.blanks if self.before and self.before.prediction else None
+        of_words = self.by == "divergence" and self.before is not None and self.before.prediction is not None
+        numbers = self.divergence[sentence] if of_words else self.output[sentence]
+        places = list(blanks[sentence]) if of_words and blanks is not None else list(range(numbers.shape[1]))
+        if position not in places:
+            raise InputError(f"Nothing is predicted at position {position}; there is at {', '.join(map(str, places))}.")
+        table = self.table[["site", "kind", "layer", "head"]].assign(change=numbers[:, places.index(position)])
+        return table.sort_values("change", ascending=False, kind="stable", ignore_index=True)
+
     def in_words(self) -> str:
         """Why large weight and large effect differ, by this sweep's own numbers."""
         return " ".join(self.sentences())
@@ -125,24 +143,28 @@ class Sweep:
 
 
 def sweep(
-    source: Source, sentences: tuple[Sentence, ...], edits: Edits = Edits(), report: OnProgress | None = None
+    source: Source,
+    sentences: tuple[Sentence, ...],
+    edits: Edits = Edits(),
+    report: OnProgress | None = None,
+    targets: tuple[Sentence, ...] = (),
 ) -> Sweep:
     """Switch off one head after another, and measure what changes.
 
     An encoder-decoder reads, with each head off, the text that it wrote with all on, so that its words can be compared
-    place by place; whether it would have written another is a second run.
+    place by place; whether it would have written another is a second run. With `targets` it reads those, in one run.
 
     Raises:
         InputError: if nothing can be changed in the model, or it is not there; `Canceled` if `report` gave False.
     """
     if why := source.read_only or source.alone:
         raise InputError(why)
-    before = source.run(sentences, edits)
+    before = source.run(sentences, edits, targets)
     heads = tuple(
         (step.site, head) for step in before.steps for head in range(step.num_heads) if head not in step.heads_off
     )
     found: list[_Effect] = []
-    for some, after in _runs(source, before, heads, edits):
+    for some, after in _runs(source, before, heads, edits, is_given=bool(targets)):
         found += [_effect(before, after, copy) for copy in range(len(some))]
         if report is not None and report(len(found), len(heads)) is False:
             raise Canceled(f"The sweep was ended after {len(found)} of {len(heads)} heads.")
@@ -153,9 +175,13 @@ def sweep(
 
 
 def _runs(
-    source: Source, before: Record, heads: tuple[tuple[Site, int], ...], edits: Edits
+    source: Source, before: Record, heads: tuple[tuple[Site, int], ...], edits: Edits, *, is_given: bool
 ) -> Iterator[tuple[tuple[tuple[Site, int], ...], tuple[Record, Record | None]]]:
-    """Some heads, and a run over as many copies of the sentences; of a model that writes, also what it would write."""
+    """Some heads, and a run over as many copies of the sentences; of a model that writes, also what it would write.
+
+    Args:
+        is_given: whether its decoder was given what it reads: it then writes nothing to compare with.
+    """
     sentences, done = before.sentences, 0
     read = max(1, len(sentences) * max(before.output.shape[1], len(sentences[0].tokens)))
     at_once = max(1, TOKENS // read)
@@ -163,7 +189,7 @@ def _runs(
         some = heads[done : done + at_once]
         off = EachOff(**vars(edits), each_off=tuple(frozenset({one}) for one in some for _ in sentences))
         try:
-            after = _run(source, before, sentences * len(some), off, len(some))
+            after = _run(source, before, sentences * len(some), off, len(some), is_given=is_given)
         except AttnvizError:
             if at_once == 1:
                 raise
@@ -174,11 +200,11 @@ def _runs(
 
 
 def _run(
-    source: Source, before: Record, copies: tuple[Sentence, ...], off: EachOff, count: int
+    source: Source, before: Record, copies: tuple[Sentence, ...], off: EachOff, count: int, *, is_given: bool
 ) -> tuple[Record, Record | None]:
     if not (before.prediction and before.prediction.written):
         return source.run(copies, off), None
-    return source.run(copies, off, before.targets * count), source.run(copies, off)
+    return source.run(copies, off, before.targets * count), None if is_given else source.run(copies, off)
 
 
 @dataclass(frozen=True, eq=False)

@@ -32,11 +32,20 @@ def save(
     path: str | Path,
     source: Source | str = api.DEFAULT,
     edits: Edits = Edits(),
+    *,
+    target: str | Sequence[str] | None = None,
     **options: Any,
 ) -> Path:
     """Run a source on a text and write the run, with what makes it again; `options` as in `attnviz.save`."""
     source = api.load(source) if isinstance(source, str) else source
-    return files.save(api.analyze(text, source, edits), path, settings=settings_of(source), **options)
+    record = api.analyze(text, source, edits, target=target)
+    made = settings_of(source) | made_with([target] if isinstance(target, str) else target)
+    return files.save(record, path, settings=made, **options)
+
+
+def made_with(targets: Sequence[str] | None) -> dict[str, Any]:
+    """What a file keeps of the targets that the decoder of an encoder-decoder was given."""
+    return {"target": [*targets]} if targets else {}
 
 
 def settings_of(source: Source) -> dict[str, Any]:
@@ -49,10 +58,15 @@ def settings_of(source: Source) -> dict[str, Any]:
     if "changes" in chosen:
         chosen["changes"] = [asdict(one) for one in chosen["changes"]]
     name = source.id if api.is_named(source) else None
-    if source.provenance == "from a folder" and (Path(source.id).is_absolute() or source.id.startswith("~")):
-        name = f"./{Path(source.id).name}"
+    if name is not None and source.provenance == "from a folder":
+        name = without_path(name)
     made = {"name": name, "settings": chosen, "checksum": source.checksum(), "attnviz": attnviz.__version__}
     return made | {"torch": torch.__version__}
+
+
+def without_path(name: str) -> str:
+    """The name of a model: of the path of a folder of this machine its last part."""
+    return f"./{Path(name).name}" if Path(name).is_absolute() or name.startswith("~") else name
 
 
 def source(file: str | Path, content: bytes | None = None, *, most: int = files.MOST_BYTES) -> Saved:
@@ -140,7 +154,7 @@ def verify(path: str | Path, source: Source | None = None, *, load: Callable[...
         if not isinstance(made.get("name"), str) or not isinstance(made.get("settings"), dict):
             raise InputError(f"{quoted(str(path))} does not name a model that can be loaded: say which one to run.")
         source = _source(made, load)
-    again = _run(source, record)
+    again = _run(source, record, made.get("target"))
     again = files.rounded(again) if record.precision else again
     found = [*_differences(record, again)]
     reasons = [*_reasons(made, source, record)]
@@ -168,10 +182,14 @@ def _source(made: dict[str, Any], load: Callable[..., Source]) -> Source:
         ) from None
 
 
-def _run(source: Source, record: Record) -> Record:
-    """The case again; a translator writes anew what its decoder reads."""
-    sentences = source.tokenize([one.text for one in record.sentences])
-    return source.run(sentences, record.edits)
+def _run(source: Source, record: Record, target: Any) -> Record:
+    """The case again; a translator writes anew what its decoder reads, if it was not given that.
+
+    Args:
+        target: what the file names as what it was given; anybody may have written it.
+    """
+    texts = [one.text for one in record.sentences]
+    return api.analyze(texts, source, record.edits, target=target if isinstance(target, list) else None)
 
 
 def _differences(record: Record, again: Record) -> Iterator[str]:

@@ -4,7 +4,7 @@ table = over_texts(source, shipped(source))
 """
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import pandas as pd
@@ -18,6 +18,7 @@ from attnviz.core.record import Record, Step
 from attnviz.core.tokens import Sentence
 from attnviz.metrics import batch
 from attnviz.metrics.heads import METRICS, sums_of
+from attnviz.metrics.linking import rank
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate, of_texts
 
@@ -103,6 +104,33 @@ def over_texts(
         if report is not None and report(done, len(texts)) is False:
             raise Canceled(f"The measuring was ended after {done} of {len(texts)} texts.")
     return pd.concat([one.table(site) for site, one in found.items()], ignore_index=True)
+
+
+def over_pairs(
+    source: Source, pairs: Iterable[tuple[str, str | int, str | int]], edits: Edits = Edits()
+) -> pd.DataFrame:
+    """Every head by the mean weight that one word gives to another over many texts; see `attnviz.rank`.
+
+    Args:
+        pairs: (text, query, key) each, as the rows of a file that pandas reads.
+
+    Returns:
+        site, kind, layer, head, weight and texts (in how many of them the head reads both words), the largest first.
+
+    Raises:
+        InputError: names the pair that a text does not have.
+    """
+    found = []
+    for number, (text, query, key) in enumerate(pairs, 1):
+        try:
+            found.append(rank(source.run(source.tokenize([text]), edits), query, key))
+        except InputError as error:
+            raise InputError(f"Pair {number}: {error}") from None
+    if not found:
+        raise InputError("There are no pairs to rank heads by.")
+    each = pd.concat(found).groupby(["site", "kind", "layer", "head"], sort=False)["weight"]
+    table = each.agg(weight="mean", texts="count").reset_index()
+    return table.sort_values("weight", ascending=False, kind="stable", ignore_index=True)
 
 
 def cost(source: Source, texts: Sequence[str], edits: Edits = Edits()) -> Estimate:

@@ -27,6 +27,21 @@ ENDS, END = ("<eos>", "</s>"), "end of text"
 MEANS = dict.fromkeys(ENDS, END) | {".": "period", ",": "comma", ":": "colon", ";": "semicolon", "'": "apostrophe"}
 """What is read beside a prediction that is no word, or hardly seen."""
 
+CELL = {
+    "empty": "{query} has no key left to look at; its weights are {filled}.",
+    "blocked": "{query} may not look at {key}: {reason}.",
+    "nan": "The weight that {query} gives to {key} is not a number.",
+    "weight": "{query} gives {weight} of {share} to {key}.",
+    "predicts": "To predict {what} {word}, ",
+    "share": "its attention",
+    "token": "“{text}” ({place})",
+    "word": "“{text}”",
+}
+"""Sentences about a cell, and their parts; the page of every head fills them in, too."""
+
+PREDICTED = {"after": "the next word", "in place of": "in its place", "of": "its label"}
+"""A predicted word as it is called in a sentence, by where it stands: after a token, in its place, or of it."""
+
 OFF = ", but this head is off: its output is not used."
 """The end of a sentence about a cell of a head that is off."""
 
@@ -39,6 +54,13 @@ def quoted_token(text: str, position: int | str) -> str:
 def quoted(text: str) -> str:
     """A token or a word as it stands in a sentence: in quotes; of what is no word it is said what it is."""
     return in_quotes(text) + (f" ({MEANS[text]})" if text in MEANS else "")
+
+
+BECAUSE = {
+    "causal": ", as a word may not see what comes after it",
+    "padding": ", as no text stands there",
+}
+"""What rules are for, by what they are called."""
 
 
 def blocked_by(reason: str) -> str:
@@ -75,14 +97,16 @@ def _cell(record: Record, site: Site, head: int | str, query: int, key: int, sen
     looker, looked = named(seen.queries, 0), named(seen.keys, 0)
     state, weight = int(found.states[0, 0]), float(found.weights[0, 0])
     if state == metrics.EMPTY:
-        return f"{looker} has no key left to look at; its weights are {FILLED[step.scoring.empty_rows]}."
+        return CELL["empty"].format(query=looker, filled=FILLED[step.scoring.empty_rows])
     if state == metrics.BLOCKED:
-        return f"{looker} may not look at {looked}: {blocked_by(found.reasons[found.blocked[0, 0] - 1])}."
+        reason = found.reasons[found.blocked[0, 0] - 1]
+        return CELL["blocked"].format(query=looker, key=looked, reason=f"{blocked_by(reason)}{BECAUSE.get(reason, '')}")
     if state == metrics.NAN:
-        return f"The weight that {looker} gives to {looked} is not a number."
-    of = "its attention" if isinstance(head, int) else f"its attention ({head} of {all_heads(step)})"
-    of += " (special tokens aside)" if view.special == "renormalize" else ""
-    return f"{_to_predict(seen, 0)}{looker} gives {weight:.2f} of {of} to {looked}."
+        return CELL["nan"].format(query=looker, key=looked)
+    share = CELL["share"] if isinstance(head, int) else f"{CELL['share']} ({head} of {all_heads(step)})"
+    share += " (special tokens aside)" if view.special == "renormalize" else ""
+    text = CELL["weight"].format(query=looker, weight=f"{weight:.2f}", share=share, key=looked)
+    return f"{_to_predict(seen, 0)}{text}"
 
 
 def named(groups: Groups, i: int) -> str:
@@ -94,9 +118,8 @@ def _to_predict(seen: Seen, row: int) -> str:
     """What a row predicts, to stand before a sentence about it; nothing where it predicts nothing."""
     if not (seen.predicted and seen.predicted[row]):
         return ""
-    what = "in its place" if metrics.fills_in(seen.record) else "the next word"
-    what = "its label" if metrics.labels_tokens(seen.record) else what
-    return f"To predict {what} {quoted(seen.predicted[row])}, "
+    where = "of" if metrics.labels_tokens(seen.record) else "in place of" if metrics.fills_in(seen.record) else "after"
+    return CELL["predicts"].format(what=PREDICTED[where], word=quoted(seen.predicted[row]))
 
 
 def predicting(seen: Seen, row: int) -> str:

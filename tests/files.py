@@ -13,7 +13,10 @@ from PIL import Image
 from pypdf import PdfReader
 
 SVG = "{http://www.w3.org/2000/svg}"
-DRAWN = {"svg", "g", "path", "rect", "line", "text", "tspan", "image", "defs", "clipPath", "style", "desc", "title"}
+DRAWN = {
+    "svg", "g", "path", "rect", "line", "text", "tspan", "image", "defs", "clipPath", "style", "desc", "title",
+    "linearGradient", "stop",
+}  # fmt: skip
 FORMULA = tuple("=+-@\t\r")
 
 

@@ -179,6 +179,31 @@ def data(chart, name):
     return written(chart)["datasets"][name]
 
 
+def color_legend(chart):
+    """The color of a chart that has a legend."""
+    return next(layer["encoding"]["color"] for layer in written(chart)["layer"] if "color" in layer["encoding"])
+
+
+def title(chart):
+    """The title of a chart, as one line."""
+    return " ".join(written(chart)["title"]["text"])
+
+
+def lines(chart):
+    """The lines under the title of a chart."""
+    return written(chart)["title"].get("subtitle", [])
+
+
+def legend(chart):
+    """The texts of the legend of signs."""
+    return [row["says"][3:] for row in data(chart, "legend") if row["says"][3:]]
+
+
+def notes(chart):
+    """The texts at the ends of the rows of a grid that have one."""
+    return [row["note"] for row in data(chart, "rows") if row["note"]]
+
+
 def num_colors(image):
     """How many colors an image has."""
     return len(np.unique(image @ (1 << 16, 1 << 8, 1)))
@@ -209,6 +234,6 @@ def drawn(figure):
 
 
 heatmap, heads, mask_grid, leaks = map(drawn, (figures.head, figures.heads, figures.mask, figures.leaks))
-lines, text_strip, overview = map(drawn, (figures.lines, figures.text_strip, figures.overview))
+strand_lines, text_strip, overview = map(drawn, (figures.lines, figures.text_strip, figures.overview))
 change, similarity, labels = map(drawn, (figures.change, figures.similarity, figures.labels))
 next_word, step_by_step = map(drawn, (figures.next_word, figures.step_by_step))

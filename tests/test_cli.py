@@ -151,7 +151,7 @@ def test_without_a_file_name_the_picture_is_named_after_what_it_shows(run, tmp_p
     assert Image.open(tmp_path / out.strip()).info["dpi"] == pytest.approx((300, 300), abs=1)
 
 
-@pytest.mark.parametrize("format", export.FORMATS)
+@pytest.mark.parametrize("format", export.NAMES)
 def test_every_format_can_be_asked_for(run, tmp_path, format):
     status, *_ = run("head", "The cat", *SCRATCH, "-o", f"file.{format.upper()}")
 
@@ -318,7 +318,7 @@ def test_a_terminal_that_knows_ascii_only_is_written_to(monkeypatch):
 def test_help_names_every_command_and_every_format(run, capsys):
     for arguments, words in (
         (["--help"], [*parser.COMMANDS, "tokens - --model scratch --tokenizer bpe --json"]),
-        (["head", "--help"], [f".{format}" for format in export.FORMATS]),
+        (["head", "--help"], [f".{format}" for format in export.NAMES]),
     ):
         with pytest.raises(SystemExit, match="0"):
             main(arguments)

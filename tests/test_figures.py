@@ -10,6 +10,7 @@ from pictures import CROSS, HOSTILE, SITE, record_of, story_of, translation_of, 
 from attnviz import figures, words
 from attnviz.core.edits import Edits
 from attnviz.core.masks import Painted, Subsequent
+from attnviz.figures import base
 
 WORDS = ["The", "cat", "sat"]
 
@@ -38,7 +39,7 @@ def test_every_figure_is_whole(words):
         assert figure.title.encode()
         assert figure.description.encode()
         assert written(figure.chart)["layer"]
-        assert figure.screen["$schema"]
+        assert (figure.screen[0] if isinstance(figure, base.Figure) else figure.screen)["$schema"]
         assert len(figure.table)
         assert all(isinstance(array, np.ndarray) for array in figure.arrays.values())
 
@@ -98,14 +99,15 @@ def test_a_figure_is_made_when_it_is_asked_for_and_then_kept():
 def test_large_maps_have_a_readout_on_the_screen_and_small_ones_do_not():
     small, large = (figures.head(record_of(["w"] * n), SITE, 0) for n in (4, 60))
 
-    assert "/vega-lite/" in small.screen["$schema"]
-    assert small.screen_data is None
-    assert "/vega/" in large.screen["$schema"]
-    assert set(large.screen_data["kind"]) >= {"row", "column", "map", "titles"}
+    (spec, table), (full, source) = small.screen, large.screen
+    assert "/vega-lite/" in spec["$schema"]
+    assert table is None
+    assert "/vega/" in full["$schema"]
+    assert set(source["kind"]) >= {"rows", "columns", "meta"}
 
 
 def test_the_screen_keeps_its_specification_while_its_data_change():
-    one, other = (figures.head(record_of(words), SITE, 0).screen for words in (WORDS, ["A", "dog", "ran"]))
+    one, other = (figures.head(record_of(words), SITE, 0).screen[0] for words in (WORDS, ["A", "dog", "ran"]))
 
     assert {**one, "datasets": None} == {**other, "datasets": None}
     assert one["datasets"]["cells"]["query_name"][0] == "The (0)"
@@ -150,7 +152,9 @@ def test_a_cell_in_words():
     weight = float(record.step(SITE).weights(1)[2, 1])
 
     assert words.cell(record, SITE, 1, 2, 1) == f"“sat” (2) gives {weight:.2f} of its attention to “cat” (1)."
-    assert words.cell(record, SITE, 0, 1, 2) == ("“cat” (1) may not look at “sat” (2): blocked by causal mask.")
+    assert words.cell(record, SITE, 0, 1, 2) == (
+        "“cat” (1) may not look at “sat” (2): blocked by causal mask, as a word may not see what comes after it."
+    )
     assert "mean of all heads" in words.cell(record, SITE, "mean", 2, 1)
 
 

@@ -10,9 +10,10 @@ from allocations import Held
 from hypothesis import given
 from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
-from pictures import CROSS, SITE, record_of, story_of, translation_of, with_sink
+from pictures import CROSS, SITE, data, lines, notes, record_of, story_of, translation_of, with_sink
 
 from attnviz import figures, metrics, tables, views, words
+from attnviz.charts.grid import JOINED
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Painted, Subsequent, Window
@@ -289,7 +290,7 @@ def test_what_a_view_does_is_said_everywhere():
         (View(special="renormalize"), (views.RENORMALIZED,)),
     ):
         for figure in (figures.head(record, SITE, 0, view=view), figures.heads(record, SITE, view=view)):
-            drawn = " ".join(row["text"] for row in figure.chart.to_dict()["datasets"]["words"])
+            drawn = figure.data["meta"]["subtitle"][0].replace("\n", " ")
             for part in parts:
                 assert part in drawn
                 assert part[1:] in figure.description
@@ -315,15 +316,13 @@ def test_merged_cells_have_no_scores_and_their_first_position_is_clicked():
 def test_a_selected_piece_outlines_its_word():
     """Whichever of its pieces; what is hidden outlines nothing."""
 
-    def boxes(view, *selected):
-        chart = figures.head(unlikely(), SITE, 0, view=view, selected=selected).chart
-        return [box for box in chart.to_dict()["datasets"]["boxes"] if box["stroke"] and box["width"] == 2.5]
+    def chosen(view, *selected):
+        return data(figures.head(unlikely(), SITE, 0, view=view, selected=selected).chart, "chosen")
 
-    one = boxes(WORDS, 1, 4)
-    side = one[0]["x2"] - one[0]["x"]
-    assert one == boxes(WORDS, 2, 4) == boxes(WORDS, 3, 4)
-    assert (one[0]["x"], one[0]["y"]) == (2 * side, side)
-    assert boxes(View(special="hide"), 0, 4) == []
+    (one,) = chosen(WORDS, 1, 4)
+    assert [one] == chosen(WORDS, 2, 4) == chosen(WORDS, 3, 4)
+    assert (one["row"], one["column"]) == (1, 2)
+    assert chosen(View(special="hide"), 0, 4) == []
 
 
 def test_a_word_in_words():
@@ -339,15 +338,12 @@ def test_a_word_in_words():
 def test_rows_that_are_seen_in_part_are_not_called_wrong():
     """With special tokens hidden sums are below 1 by right; with what is left divided they are 1."""
     hide, divided = (
-        figures.head(unlikely(), SITE, 0, view=View(special=special), row_sums=True).chart.to_dict()["datasets"][
-            "words"
-        ]
-        for special in SPECIAL[1:]
+        figures.head(unlikely(), SITE, 0, view=View(special=special), row_sums=True).chart for special in SPECIAL[1:]
     )
 
-    assert "sum of what is seen" in [row["text"] for row in hide]
-    assert not any("not 1" in row["text"] for row in hide)
-    assert [row["text"] for row in divided].count("1.000") == 4
+    assert data(hide, "meta")[0]["beside_title"] == "sum of what is seen"
+    assert not any("not 1" in row["beside"] for row in data(hide, "rows"))
+    assert [row["beside"] for row in data(divided, "rows")] == ["1.000"] * 4
 
 
 def test_empty_rows_and_nan_survive():
@@ -436,16 +432,14 @@ def test_queries_and_keys_of_a_translation_have_their_own_words():
 
 def test_pieces_are_joined_by_a_line_and_the_picture_says_so():
     """In the default view, beside rows and above columns; not where they are merged, or too small to be labeled."""
-    joined, merged = (figures.head(unlikely(), SITE, 0, view=view).chart.to_dict() for view in (View(), WORDS))
+    joined, merged = (figures.head(unlikely(), SITE, 0, view=view).chart for view in (View(), WORDS))
+    small = figures.head(record_with(["w"] * 60, joined={5}), SITE, 0).chart
 
-    def said(chart):
-        return any("joins the pieces" in row["text"] for row in chart["datasets"]["words"])
-
-    lines = [box for box in joined["datasets"]["boxes"] if min(box["x2"], box["y2"]) < 0]
-    assert len(lines) == 2
-    assert said(joined)
-    assert not said(merged)
-    assert not said(figures.head(record_with(["w"] * 60, joined={5}), SITE, 0).chart.to_dict())
+    assert [row["axis"] for row in data(joined, "words")] == ["rows", "columns"]
+    assert JOINED in lines(joined)
+    for chart in (merged, small):
+        assert data(chart, "words") == []
+        assert JOINED not in lines(chart)
 
 
 def test_a_sink_is_a_special_token():
@@ -454,7 +448,7 @@ def test_a_sink_is_a_special_token():
 
     figure, hidden = (figures.head(record, SITE, 0, view=View(special=special)) for special in SPECIAL[:2])
 
-    assert "0003-sink" in {cell["key_band"] for cell in figure.chart.to_dict()["datasets"]["cells"]}
+    assert [(row["label"], row["quiet"]) for row in data(figure.chart, "columns")][3] == ("sink", True)
     assert figure.arrays["key_tokens"].tolist() == ["The", "cat", "sat", "sink"]
     assert hidden.arrays["key_tokens"].tolist() == ["The", "cat", "sat"]
     assert (hidden.arrays["weights"] == figure.arrays["weights"][:, :3]).all()
@@ -467,8 +461,7 @@ def test_a_model_that_is_read_only_has_no_scores():
     record = replace(record_of(["a", "b"], scores={(0, 0, 1): -math.inf}), read_only=True)
 
     for figure in (figures.head(record, SITE, 0), figures.heads(record, SITE)):
-        drawn = [row["text"] for row in figure.chart.to_dict()["datasets"]["words"]]
-        assert " ".join(drawn).count(READ_ONLY) == 1
+        assert figure.data["meta"]["subtitle"][0].replace("\n", " ").count(READ_ONLY) == 1
         assert READ_ONLY[1:] in figure.description
         assert figure.table["score"].isna().all()
         assert "scores" not in figure.arrays
@@ -528,13 +521,12 @@ def test_a_window_of_a_mask_is_a_part_of_it(mask, rows, columns, tile):
 def test_a_mask_says_what_its_view_does():
     record = unlikely()
     figure = figures.mask(Subsequent(), record.sentences[0].tokens, predicted=UN, view=View(True, "hide"))
-    chart = figure.chart.to_dict()["datasets"]
+    under = " ".join(lines(figure.chart))
 
-    drawn = " ".join(row["text"] for row in chart["words"])
     for part in (views.MERGED_MASK, views.HIDDEN_MASK):
-        assert part in drawn
+        assert part in under
         assert part[1:] in figure.description
         assert part[1:] in figure.table.attrs["note"]
-    assert [row["text"] for row in chart["tokens"]] == ["▸ ly", "▸ good"]
+    assert notes(figure.chart) == ["▸ ly", "▸ good"]
     assert figure.name == "mask-causal-s-un-like-ly-good-s-words-hide"
-    assert figures.mask(Subsequent(), ["w"] * 600, view=View(special="hide")).screen_data is not None
+    assert figures.mask(Subsequent(), ["w"] * 600, view=View(special="hide")).screen[1] is not None

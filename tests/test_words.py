@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from pictures import CROSS, SITE, mask_grid, record_of, story_of, translation_of
+from pictures import CROSS, SITE, lines, mask_grid, record_of, story_of, translation_of
 
 from attnviz import figures, words
 from attnviz.core.edits import Edits
@@ -46,11 +46,7 @@ def test_every_sentence_sets_its_tokens_apart():
         figures.head(record, SITE, 0).description,
         figures.change(record, after).description,
         figures.mask(Subsequent(), HEBREW[:2]).description,
-        " ".join(
-            row["text"]
-            for row in mask_grid(Subsequent(), HEBREW, predicted=HEBREW).to_dict()["datasets"]["words"]
-            if "while predicting" in row["text"]
-        ),
+        next(line for line in lines(mask_grid(Subsequent(), HEBREW, predicted=HEBREW)) if "while predicting" in line),
     ]
 
     for sentence in sentences:

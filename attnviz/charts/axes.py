@@ -93,6 +93,35 @@ def notes_on(size: Size, shows: str = "each square shows the largest of") -> lis
     return notes
 
 
+def axis(
+    table: str, count: int, every: int, title: str, colors: Theme, *, upright: bool = False, extent: int = 0
+) -> alt.Axis:
+    """An axis of rows, or of columns on top: labels are read from a table, by their places; every n-th is drawn."""
+    row = f"(data('{table}')[floor(datum.value)] || {{}})"
+    color = {"condition": {"test": f"{row}.quiet", "value": colors.quiet}, "value": colors.text}
+    top: dict = {}
+    if table.endswith("columns"):
+        top = {"orient": "top", "labelAngle": 0, "minExtent": extent}
+    if upright:
+        top |= {"labelAngle": 270, "labelAlign": "left", "labelBaseline": "middle"}
+    values = [i + 0.5 for i in range(0, count, every)]
+    return alt.Axis(
+        title=title, labelExpr=f"{row}.label || ''", labelColor=color, labelOverlap=False, values=values, **top
+    )
+
+
+def word_spans(groups: Groups) -> list[tuple[int, int]]:
+    """Where words of several pieces begin and end."""
+    begins = [i for i, token in enumerate(groups.tokens) if not (token.joined and i)]
+    spans = zip(begins, [*begins[1:], len(groups)], strict=True)
+    return [(begin, end) for begin, end in spans if end - begin > 1]
+
+
+def label_width(label: str) -> float:
+    """About how wide the label of a token is, in pixels."""
+    return text_width(shown(label, LONGEST_LABEL))
+
+
 def ordinal(n: int) -> str:
     ending = "th" if n % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(n % 10, "th")
     return f"{n}{ending}"

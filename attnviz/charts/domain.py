@@ -1,12 +1,11 @@
 """What the color of a weight says, and what stands in place of a weight."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from attnviz.charts import pixels
+from attnviz.charts import grid, pixels
 from attnviz.charts.frame import Ramp
 from attnviz.charts.theme import Theme
 from attnviz.core.errors import InputError
@@ -76,6 +75,11 @@ class Domain:
             return 1 - np.log10(np.clip(weights, LOWEST, 1)) / math.log10(LOWEST)
         return np.clip(weights / (self.top or 1.0), 0, 1)
 
+    def legend(self, colors: Theme, *, gray: bool = False) -> "grid.Ramp":
+        """The scale of its color legend."""
+        title = "weight (log scale)" if self.kind == "log" else "weight"
+        return grid.Ramp(title, self.top, pixels.gray_ramp(colors) if gray else colors.ramp, self.kind == "log")
+
     def ramp(self, colors: Theme, *, gray: bool = False) -> Ramp:
         """Its legend."""
         return Ramp(self.caption, pixels.ramp_uri(colors, gray=gray), self.ticks)
@@ -109,17 +113,6 @@ def adapted(found: Cells, seen: Seen) -> Domain:
         return Domain("adapts", largest)
     beyond = rows.max() > largest
     return Domain("adapts", largest, "between words" if beyond else "where several keys are left")
-
-
-def legend_of(domains: Sequence[Domain], colors: Theme, *, gray: bool = False) -> Ramp:
-    """One legend of several maps, of which each may end at its own largest weight."""
-    own = [one.kind == "adapts" for one in domains]
-    if not any(own) or len(set(domains)) == 1:
-        return domains[0].ramp(colors, gray=gray)
-    each, some = "of each head end at its own largest", "end at 1, of faint heads at their own largest"
-    return Ramp(
-        f"weight; colors {each if all(own) else some}", pixels.ramp_uri(colors, gray=gray), ((0, "0"), (1, "end"))
-    )
 
 
 def colored(found: Cells) -> np.ndarray:

@@ -23,6 +23,9 @@ DOT = "M-0.14,0A0.14,0.14,0,1,1,0.14,0A0.14,0.14,0,1,1,-0.14,0"
 DOT_STROKE = 0.14
 """May attend: a circle whose stroke, this share of its cell's side, fills it to a disc."""
 
+DISC = "".join(f"M-{r},0A{r},{r},0,1,1,{r},0A{r},{r},0,1,1,-{r},0" for r in (0.06, 0.14, 0.22))
+"""The same as strokes of one pixel."""
+
 RING = "M-0.3,0A0.3,0.3,0,1,1,0.3,0A0.3,0.3,0,1,1,-0.3,0"
 """May attend, and nothing came of it."""
 

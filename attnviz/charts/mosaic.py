@@ -1,165 +1,254 @@
-"""Many heads at a glance: a thumbnail per head, each one image, under one title and over one legend."""
+"""Many heads at a glance: a thumbnail per head, each one image at its place in one view.
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+A facet of 144 maps takes a browser seconds, and images at the places of a table a tenth of one.
+"""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import altair as alt
 import numpy as np
 
-from attnviz.charts import frame, hatch, maps, pixels
-from attnviz.charts.domain import Domain, adapted, colored, domain_of, legend_of
-from attnviz.charts.frame import SWATCH, Entry, Frame, box, sign
-from attnviz.charts.picture import Form, Picture, columns, formed
-from attnviz.charts.state import blocked_by
+from attnviz.charts import pixels, state
+from attnviz.charts.domain import NOT_A_NUMBER, Domain, adapted, colored, domain_of
+from attnviz.charts.grid import QUIET_MARK, Ramp, clicked, ramp_legend, state_legend
+from attnviz.charts.picture import Form, Table, columns, formed
+from attnviz.charts.state import State, blocked_by
 from attnviz.charts.style import Style
-from attnviz.charts.theme import Theme
+from attnviz.charts.texts import entry, heading, titled
+from attnviz.charts.theme import LINE, Theme, config
 from attnviz.core.amounts import written
 from attnviz.core.edits import Site
 from attnviz.metrics import Cells
-from attnviz.views import Seen
+from attnviz.views import Groups, Seen
 
 Head = tuple[Site, int]
 
+MARGIN, LEAST = 3, 5
+"""Pixels around all thumbnails, for the frame of the focused one; and of a side of a window in one at least."""
 
-ABOVE, RIGHT = 8, 28
-"""Pixels between the lines under the title and the thumbnails, and between these and a legend right of them."""
+OWN, OF_FAINT = "weight, as a share of each head's largest", "weight; of faint heads, as a share of their largest"
+"""Titles of a legend of heads whose colors end at their own largest weight: of all heads, or of some."""
 
-LEAST = 5
-"""Pixels of the side of a window in a thumbnail at least."""
-
-BESIDE = ("sides", "rows", "columns", "tokens")
-"""What stands beside the thumbnails of some mosaics."""
-AROUND = tuple(kind for kind in frame.KINDS if kind not in BESIDE)
+TILES = "each square shows the largest of {0} × {0} cells"
 
 
-@dataclass(frozen=True)
-class Thumbnail:
-    """Where a head stands, and what it is called under the pointer."""
+class Layout(NamedTuple):
+    """Sizes in pixels: of a thumbnail, of the lines over it, and from the first thumbnail to the end of the last."""
 
-    site: Site
-    head: int
-    x: float
-    y: float
-    name: str
-
-
-@dataclass(frozen=True)
-class Mosaic:
-    """Where heads stand, and words beside them; in pixels.
-
-    Attributes:
-        side, height: of a thumbnail.
-        width, bottom: of all.
-        narrowest: the width in which the title is broken at least.
-    """
-
-    thumbnails: Sequence[Thumbnail]
-    words: Frame
     side: int
     height: int
-    width: float
-    bottom: float
-    narrowest: float = frame.NARROWEST
+    above: int
+    width: int
+    depth: int
 
-    def picture(self, seen: dict[Site, Seen], title: str, lines: Sequence[str], style: Style) -> Picture:
-        """The thumbnails; a click selects one under "head" with the fields kind, layer, head and rev."""
-        colors, around = style.colors, self.words
-        found, rows = self._cells(seen), []
-        scales = _scales(found, seen, style.domain)
-        for one in self.thumbnails:
-            off = one.head in seen[one.site].step.heads_off
-            rows.append(self._row(one, found[one.site, one.head], scales[one.site, one.head], style, off=off))
-            around += self._outline(one, seen[one.site], style, off=off)
-        around += frame.heading(
-            title, lines, left=0, top=-ABOVE, width=self.width, narrowest=self.narrowest, colors=colors
-        )
-        if scales and not (style.explained and style.on_screen and len({*scales.values()}) == 1):
-            gray = all(one.head in seen[one.site].step.heads_off for one in self.thumbnails)
-            ramp = legend_of([*scales.values()], colors, gray=gray)
-            right, top = (self.width + RIGHT, 0.0) if style.aside else (0.0, self.bottom + 14)
-            hatched = any(cells.blocked.any() for cells in found.values())
-            entries = [Entry("blocked", hatch.shape(0, SWATCH), colors.hatch, 1.0, colors.blocked)] * hatched
-            around += frame.legend(entries, ramp, top=top, width=self.width, colors=colors).moved(right)
-        beside = tuple(kind for kind in BESIDE if getattr(self.words, kind))
-        form = _form(self.side, self.height, self.width, self.bottom, colors, beside)
-        return Picture(form, {"heads": columns(_COLUMNS, rows)} | frame.tables(around, AROUND + beside))
 
-    def _cells(self, seen: dict[Site, Seen]) -> dict[Head, Cells]:
-        """The cells of all heads of a site at once, as coarse as a thumbnail shows them: the largest of each tile."""
-        found = {}
-        for site, one in seen.items():
-            heads = [place.head for place in self.thumbnails if place.site == site]
-            tiles = one.cells(heads, tile_of(one, self.side, self.height))
-            found |= {(site, head): cells for head, cells in zip(heads, tiles, strict=True)}
-        return found
+class Thumbnail(NamedTuple):
+    """A head, the place of its left upper corner in pixels, and the lines over it."""
 
-    def _row(self, one: Thumbnail, found: Cells, scale: Domain, style: Style, *, off: bool) -> dict[str, object]:
-        """A row of data: the image, and what hovering says."""
-        nan, sides = np.isnan(found.weights), {"height": self.height, "width": self.side}
-        signs = [state.signs for state in blocked_by(found.reasons)]
-        image = pixels.weights(scale.shade(found.weights), colored(found), found.blocked, nan, signs, **sides)
-        most = found.weights[~nan]
+    head: Head
+    x: int
+    y: int
+    label: str = ""
+
+
+class Label(NamedTuple):
+    """A text "left" of the thumbnail at a place, "above" it, or at its "corner"."""
+
+    x: int
+    y: int
+    text: str
+    where: str
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Mosaic:
+    """Thumbnails of heads under one title and over one legend.
+
+    Attributes:
+        lines: what stands under the title; without a title, under the thumbnails.
+        seen: the weights of each site.
+    """
+
+    title: str
+    lines: Sequence[str]
+    layout: Layout
+    thumbnails: Sequence[Thumbnail]
+    labels: Sequence[Label] = ()
+    seen: Mapping[Site, Seen]
+    style: Style
+
+    @property
+    def form(self) -> Form:
+        """The chart without its tables."""
+        ramp = None if self._ramp is None else replace(self._ramp, top=0.0)
+        orient = "top" if self.title else "bottom" if self._lines else ""
+        return _form(self.layout, ramp, orient, self.style.aside, self.style.colors)
+
+    @cached_property
+    def data(self) -> dict[str, Table]:
+        """Tables of the chart: meta, heads, labels, window and legend."""
+        style = self.style if self.title else replace(self.style, width=self.layout.width)  # in a column of a page
+        title = heading(self.title, self._lines, self.layout.width, style)
         return {
-            "x": one.x,
-            "y": one.y,
-            "kind": one.site.kind,
-            "layer": one.site.layer,
-            "head": one.head,
-            "rev": style.rev,
-            "uri": pixels.data_uri(image, pixels.palette(style.colors, gray=off)),
-            "name": one.name,
-            "largest": written(float(most.max()), ".4f") if len(most) else "NaN",
-            "state": "off: its output is zero" if off else "on",
+            "meta": title | {"top": [self._ramp.top if self._ramp else 1.0]},
+            "heads": columns(_COLUMNS, [self._row(one) for one in self.thumbnails]),
+            "labels": columns(Label._fields, [one._asdict() for one in self.labels]),
+            "window": columns(_WINDOW, self._window()),
+            "legend": entry(state.legend(self._states, style.colors)),
         }
 
-    def _outline(self, one: Thumbnail, seen: Seen, style: Style, *, off: bool) -> Frame:
-        """A line around a thumbnail; one that is off is struck through, the chosen one framed, and the window in it."""
-        x, y, x2, y2, colors = one.x, one.y, one.x + self.side, one.y + self.height, style.colors
-        drawn = Frame(boxes=(box(x, y, x2, y2, stroke=colors.line),))
-        if off:
-            struck = sign((x + x2) / 2, (y + y2) / 2, hatch.STRUCK, colors.quiet, 1.5, min(self.side, self.height))
-            drawn += Frame(signs=(struck,))
-        if style.focused in (one.head, (one.site, one.head)):
-            drawn += Frame(boxes=(box(x - 2.5, y - 2.5, x2 + 2.5, y2 + 2.5, stroke=colors.accent, width=2.5),))
-            if style.window is not None:
-                drawn += Frame(boxes=(self._window(one, seen, style),))
-        return drawn
+    @cached_property
+    def cells(self) -> dict[Head, Cells]:
+        """The cells of all heads of a site at once, as coarse as a thumbnail shows them: the largest of each tile."""
+        cells = {}
+        for site, seen in self.seen.items():
+            heads = [head for (other, head), *_ in self.thumbnails if other == site]
+            tile = max(1, -(-len(seen.queries) // self.layout.height), -(-len(seen.keys) // self.layout.side))
+            cells |= {(site, head): part for head, part in zip(heads, seen.cells(heads, tile), strict=True)}
+        return cells
 
-    def _window(self, one: Thumbnail, seen: Seen, style: Style) -> dict[str, object]:
-        """The part of a thumbnail's map that is seen elsewhere, at least as large as can be seen."""
-        top, bottom, left, right = style.window
-        ends = []
-        for first, last, part, begin, length in (
-            (left, right, seen.keys, one.x, self.side),
-            (top, bottom, seen.queries, one.y, self.height),
-        ):
-            unit = length / max(1, len(part))
-            low, high = np.searchsorted(part.starts, first) * unit, np.searchsorted(part.starts, last, "right") * unit
-            grow = max(0.0, (LEAST - (high - low)) / 2)
-            ends.append((begin + float(low - grow), begin + float(high + grow)))
-        (x, x2), (y, y2) = ends
-        return box(x, y, x2, y2, stroke=style.colors.accent, width=1.5)
+    @cached_property
+    def largest(self) -> dict[Head, str]:
+        """The largest weight of each head, written."""
+        weights = {head: cells.weights[~np.isnan(cells.weights)] for head, cells in self.cells.items()}
+        return {head: written(float(one.max()), ".4f") if len(one) else "NaN" for head, one in weights.items()}
+
+    @cached_property
+    def _domains(self) -> dict[Head, Domain]:
+        """The scale of each head; one that adapts does so for each head by itself, as that of its large map."""
+        if self.style.domain == "adapts":
+            return {head: adapted(cells, self.seen[head[0]]) for head, cells in self.cells.items()}
+        for (site, _), cells in self.cells.items():
+            return dict.fromkeys(self.cells, domain_of(self.style.domain, self.seen[site], cells))
+        return {}
+
+    @cached_property
+    def _ramp(self) -> Ramp | None:
+        """The color legend; None where one beside it holds for all heads."""
+        domains, style = {*self._domains.values()}, self.style
+        if not domains or (style.explained and style.on_screen and len(domains) == 1):
+            return None
+        ramp = next(iter(domains)).legend(style.colors, gray=all(map(self._is_off, self.cells)))
+        if len(domains) == 1:
+            return ramp
+        return replace(ramp, title=OWN if all(one.kind == "adapts" for one in domains) else OF_FAINT, top=1.0)
+
+    @property
+    def _states(self) -> list[State]:
+        """States of cells that a legend explains."""
+        blocked = any(one.blocked.any() for one in self.cells.values())
+        states = [State("blocked", "blocked", "hatch")] if blocked else []
+        nan = any(np.isnan(one.weights).any() for one in self.cells.values())
+        return [*states, State(NOT_A_NUMBER, "blocked", "cross")] if nan else states
+
+    @cached_property
+    def _lines(self) -> list[str]:
+        """What stands under the title, and what a square shows where it has several cells."""
+        most = max((cells.tile for cells in self.cells.values()), default=1)
+        return [*filter(None, self.lines), *([TILES.format(most)] if most > 1 else [])]
+
+    def _is_off(self, head: Head) -> bool:
+        return head[1] in self.seen[head[0]].step.heads_off
+
+    def _is_focused(self, head: Head) -> bool:
+        return self.style.focused in (head[1], head)
+
+    def _row(self, one: Thumbnail) -> dict[str, object]:
+        """The place of a head, its image and what hovering says."""
+        (site, number), colors = one.head, self.style.colors
+        off, focused = self._is_off(one.head), self._is_focused(one.head)
+        return one._asdict() | {
+            "kind": site.kind,
+            "layer": site.layer,
+            "head": number,
+            "rev": self.style.rev,
+            "uri": self._uri(one.head),
+            "ink": colors.accent if focused else colors.quiet if off else colors.text,
+            "name": site.head(number),
+            "largest": self.largest[one.head],
+            "state": "off: its output is zero" if off else "on",
+            "off": off,
+            "focused": focused,
+        }
+
+    def _uri(self, head: Head) -> str:
+        cells, layout = self.cells[head], self.layout
+        shade, signs = self._domains[head].shade(cells.weights), [one.signs for one in blocked_by(cells.reasons)]
+        padding = self.seen[head[0]].padding[:: cells.tile, None]
+        states = colored(cells) & ~padding, cells.blocked, np.isnan(cells.weights), signs
+        image = pixels.weights(shade, *states, height=layout.height, width=layout.side)
+        return pixels.data_uri(image, pixels.palette(self.style.colors, gray=self._is_off(head)))
+
+    def _window(self) -> list[dict[str, object]]:
+        """The part of the focused map that is seen elsewhere."""
+        focused = [one for one in self.thumbnails if self._is_focused(one.head)]
+        if not focused or self.style.window is None:
+            return []
+        (site, _), x, y, _ = focused[0]
+        seen, (top, bottom, left, right) = self.seen[site], self.style.window
+        across = _ends(x, seen.keys, left, right, self.layout.side)
+        return [dict(zip(_WINDOW, (*across, *_ends(y, seen.queries, top, bottom, self.layout.height)), strict=True))]
 
 
-def tile_of(seen: Seen, side: int, height: int) -> int:
-    """Cells per side of the square that one pixel of a thumbnail stands for."""
-    return max(1, -(-len(seen.queries) // height), -(-len(seen.keys) // side))
+def _ends(begin: int, part: Groups, first: int, last: int, length: int) -> tuple[float, float]:
+    """The pixels of a side between which two positions stand, at least as far apart as can be seen."""
+    unit = length / max(1, len(part))
+    low, high = np.searchsorted(part.starts, first) * unit, np.searchsorted(part.starts, last, "right") * unit
+    grow = max(0.0, (LEAST - (high - low)) / 2)
+    return begin + float(low - grow), begin + float(high + grow)
 
 
-def _scales(found: dict[Head, Cells], seen: dict[Site, Seen], kind: str) -> dict[Head, Domain]:
-    """What the colors of each head say: one that adapts, by itself, as its large map does."""
-    if kind == "adapts":
-        return {head: adapted(cells, seen[head[0]]) for head, cells in found.items()}
-    for (site, _), cells in found.items():
-        return dict.fromkeys(found, domain_of(kind, seen[site], cells))
-    return {}
-
-
-_COLUMNS = ("x", "y", "kind", "layer", "head", "rev", "uri", "name", "largest", "state")
+_COLUMNS = ("x", "y", "label", "kind", "layer", "head", "rev", "uri", "ink", "name", "largest", "state")
+_COLUMNS += ("off", "focused")
+_WINDOW = ("x", "x2", "y", "y2")
 
 
 @formed(64)
-def _form(side: float, height: float, width: float, bottom: float, colors: Theme, beside: tuple[str, ...]) -> Form:
+def _form(layout: Layout, ramp: Ramp | None, orient: str, aside: bool, colors: Theme) -> Form:
+    """The chart of a layout; the title and its lines stand where `orient` says, or nowhere."""
+    side, height, above, width, depth = layout
+    left, top = [-MARGIN, width + MARGIN], [depth + MARGIN, -max(MARGIN, above)]
+    x, y = (alt.Scale(domain=ends, nice=False, zero=False) for ends in (left, top))
+    places = {"x": alt.X("x:Q", axis=None, scale=x), "y": alt.Y("y:Q", axis=None, scale=y)}
+    heads, labels, window = (alt.Chart(alt.NamedData(name)).encode(**places) for name in ("heads", "labels", "window"))
+    boxes = heads.encode(x2="x", y2="y")
+    box = {"x2Offset": side, "yOffset": height, "fill": None, **QUIET_MARK}
+    frame = box | {"xOffset": -1.5, "x2Offset": side + 1.5, "yOffset": height + 1.5, "y2Offset": -1.5}
+    image = {"width": side, "height": height, "align": "left", "baseline": "top", "smooth": False, "aspect": False}
     fields = {"name": "head", "largest": "largest weight", "state": "state"}
-    images = frame.image("heads", side, height, cursor="pointer").encode(tooltip=maps.tooltip(fields))
-    images = images.add_params(maps.clicked("head", "kind", "layer", "head", "rev"))
-    return frame.form([images], width, bottom, colors, kinds=AROUND + beside)
+    tooltip = [alt.Tooltip(f"{name}:N", title=title) for name, title in fields.items()]
+    over = {"align": "left", "baseline": "top", "dy": 3 - above, "lineBreak": "\n", "lineHeight": LINE}
+    beside = {
+        "left": {"align": "right", "baseline": "middle", "dx": -8, "dy": height / 2, "color": colors.quiet},
+        "above": {"align": "center", "baseline": "bottom", "dx": side / 2, "dy": -5, "color": colors.quiet},
+        "corner": {"align": "right", "baseline": "bottom", "dx": -8, "dy": -5},
+    }
+    where = {"orient": "right" if aside else "bottom", "offset": 14}
+    unseen = alt.Chart(alt.NamedData("meta")).mark_point(
+        opacity=0, size=0, **QUIET_MARK
+    )  # a title's table must be used
+    unseen = unseen.encode(x=alt.value(0), y=alt.value(0))
+    layers = [
+        *([unseen] if ramp is None else [ramp_legend(ramp, where), state_legend(where)]),
+        heads.mark_image(cursor="pointer", aria=False, **image)
+        .encode(url=alt.Url("uri:N"), tooltip=tooltip)
+        .add_params(clicked("head", "kind", "layer", "head", "rev")),
+        boxes.mark_rect(stroke=colors.line, strokeWidth=1, **box),
+        boxes.transform_filter("datum.off").mark_rule(stroke=colors.quiet, strokeWidth=1.5, **box),
+        boxes.transform_filter("datum.focused").mark_rect(stroke=colors.accent, strokeWidth=2.5, **frame),
+        window.mark_rect(stroke=colors.accent, strokeWidth=1.5, fill=None, **QUIET_MARK).encode(x2="x2", y2="y2"),
+        heads.mark_text(**over, **QUIET_MARK).encode(text="label:N", fill=alt.Fill("ink:N", scale=None)),
+        *(
+            labels.transform_filter(f"datum.where === '{side}'").mark_text(**mark, **QUIET_MARK).encode(text="text:N")
+            for side, mark in beside.items()
+        ),
+    ]
+    title = titled(colors) if orient else alt.Undefined
+    if orient:
+        title["orient"] = orient
+    chart = alt.layer(*layers, title=title, width=left[1] - left[0], height=top[0] - top[1], autosize="pad")
+    chart = chart.resolve_scale(fill="independent", stroke="independent", shape="independent", color="independent")
+    return Form.of(chart.configure(**config(colors)))

@@ -83,7 +83,8 @@ def size_beside(queries: int, keys: int, side: int = BESIDE) -> Size:
     most = max(rows, columns)
     cell = float(min(BESIDE_CELL, side // most)) if most <= side // THINNEST else max(side / most, 1.0)
     every = next(n for n in STRIDES if n * cell >= THINNEST)
-    return Size("tiles" if tile > 1 else "pixels", cell, rows, columns, tile, every)
+    form = "tiles" if tile > 1 else "pixels" if most > RECTANGLES else "rectangles"
+    return Size(form, cell, rows, columns, tile, every)
 
 
 def size_of(queries: int, keys: int, side: int | None = None) -> Size:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from attnviz import words
-from attnviz.charts import hatch
+from attnviz.charts import hatch, texts
 from attnviz.charts.frame import SWATCH, Entry
 from attnviz.charts.theme import Theme
 from attnviz.core.masks import Reason
@@ -77,6 +77,13 @@ class State:
         usual = {"cross": "warning", "dash": "hatch", "hatch": "hatch"}.get(self.sign, "quiet")
         return on.get(self.ground, usual)
 
+    @property
+    def path(self) -> str:
+        """Its sign as strokes of one pixel, for a legend."""
+        if self.sign == "hatch":
+            return "".join(hatch.shape(sign, SWATCH) for sign in self.signs)
+        return hatch.DISC if self.sign == "dot" else GLYPHS.get(self.sign, "")
+
     def stroke(self) -> tuple[tuple[int, ...] | str, str] | None:
         """What stands for its sign in an image, and its color: a sign that is too fine for that is hatched."""
         if self.sign in ("cross", "dot"):
@@ -99,6 +106,24 @@ def entries(states: Sequence[State], colors: Theme) -> list[Entry]:
     lines = [Entry(text, *state.drawn(SWATCH, colors), _ground(state, colors)) for text, state in named.items() if text]
     more = len(rules) - MOST_RULES
     return [*lines, others(more, colors)] if more > 0 else lines
+
+
+def legend(states: Sequence[State], colors: Theme) -> list[texts.Entry]:
+    """Legend lines of states, each text once, and after them one of each rule; of many rules the first."""
+    own = (state for state in states if state.legend or not state.rules)
+    lines = {state.says if state.legend is None else state.legend: state for state in own}
+    rules = sorted({rule for state in states if state.legend is None for rule in state.rules})
+    for rule in rules[:MOST_RULES]:
+        lines[words.blocked_by(rule[1])] = State("", "blocked", "hatch", (rule,))
+    entries = [
+        texts.Entry(text, state.path, getattr(colors, state.ink), _ground(state, colors))
+        for text, state in lines.items()
+        if text
+    ]
+    if (more := len(rules) - MOST_RULES) > 0:
+        rest = f"{more:,} more: each cell names its rules, as does the table"
+        entries.append(texts.Entry(rest, "", colors.hatch, colors.blocked))
+    return entries
 
 
 def _ground(state: State, colors: Theme) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from attnviz.charts.theme import DARK, LIGHT, Theme
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Style:
     """How a picture is drawn.
 
@@ -25,6 +25,7 @@ class Style:
             the map then stands right of its title.
         explained: whether the legend of the picture beside it holds for it, too: for the colors of thumbnails with one
             scale, for the strokes of a map.
+        heading: what stands over the picture in place of its title and the lines under it; None for those.
         on_screen: whether the picture stands on a page, which says itself what was changed.
     """
 
@@ -41,6 +42,7 @@ class Style:
     aside: bool = False
     paired: bool = False
     explained: bool = False
+    heading: str | None = None
     on_screen: bool = False
 
     @property

@@ -112,7 +112,7 @@ def theme(dark: bool) -> Theme:
 
 
 def config(colors: Theme) -> dict:
-    """The Vega-Lite configuration of every picture."""
+    """The Vega-Lite configuration of every picture."""  # fmt: skip
     label = {"labelColor": colors.text, "labelFontSize": TEXT_SIZE, "labelLimit": 0}
     title = {
         "titleColor": colors.quiet,
@@ -128,5 +128,16 @@ def config(colors: Theme) -> dict:
         "view": {"stroke": None, "fill": None},
         "axis": label | title | axis,
         "legend": label | title | {"orient": "bottom", "titleLimit": 0, "labelFont": FONT},
+        "title": {
+            "font": FONT,
+            "fontSize": TITLE_SIZE,
+            "fontWeight": 600,
+            "color": colors.text,
+            "subtitleFont": FONT,
+            "subtitleFontSize": TEXT_SIZE,
+            "subtitleColor": colors.quiet,
+            "subtitleLineHeight": LINE,
+            "subtitlePadding": 4,
+        },
         "text": {"font": FONT, "fontSize": TEXT_SIZE, "color": colors.text},
     }

@@ -21,9 +21,9 @@ from attnviz.figures import Figure
 from attnviz.sources.base import Source
 from attnviz.texts import of_json
 
-NUMBERS = ("csv", "npz")
+NUMBERS = tuple(name for name, format in export.FORMATS.items() if format.numbers)
 FORMATS = {
-    "picture": tuple(name for name in export.FORMATS if name not in NUMBERS),
+    "picture": tuple(name for name in export.NAMES if name not in NUMBERS),
     "numbers": NUMBERS,
     "page": ("html",),
     "case": (files.ENDING.removeprefix("."),),

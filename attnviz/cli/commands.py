@@ -119,7 +119,8 @@ def _save(options: Namespace, source: Source, texts: list[str]) -> list[str]:
     path = options.output or Path(f"{stem(record)}{files.ENDING}")
     _check_ending(path, "a saved run", files.ENDING)
     kept = {"precision": options.precision, "whole_prediction": options.whole_prediction}
-    return [str(files.save(record, path, settings=cases.settings_of(source), **kept))]
+    made = cases.settings_of(source) | cases.made_with(values.target(options))
+    return [str(files.save(record, path, settings=made, **kept))]
 
 
 _COMMANDS = {
@@ -156,8 +157,8 @@ def write(figure: Figure, options: Namespace) -> list[str]:
     contents = {}
     for path in options.output or [Path(export.filename(figure, "png", **size))]:
         format = path.suffix.removeprefix(".").lower()
-        if format not in export.FORMATS:
-            raise InputError(f"{quoted(path.name)} ends in no format. There are: .{', .'.join(export.FORMATS)}.")
+        if format not in export.NAMES:
+            raise InputError(f"{quoted(path.name)} ends in no format. There are: .{', .'.join(export.NAMES)}.")
         contents[path] = export.render(figure, format, **size)
     return _put(contents)
 

@@ -1,6 +1,9 @@
 """What a sentence was cut into. Tokenizers make it, records carry it, pictures label their axes with it."""
 
+import re
 import sys
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -81,3 +84,13 @@ class Sentence:
     def labels(self) -> tuple[str, ...]:
         """The text of each token."""
         return tuple(token.text for token in self.tokens)
+
+
+def occurrences(text: str, tokens: Sequence[Token], pattern: str) -> Iterator[tuple[int, int, re.Match]]:
+    """Of each place of a pattern in a text, whatever its case: the first token, the one after the last, the match."""
+    begins = {token.start: i for i, token in reversed([*enumerate(tokens)]) if not token.special and token.text}
+    starts = sorted(begins)
+    for place in re.finditer(pattern, text, re.IGNORECASE):
+        first, after = bisect_right(starts, place.start()) - 1, bisect_left(starts, place.end())
+        if first >= 0:
+            yield begins[starts[first]], begins[starts[max(first, after - 1)]] + 1, place

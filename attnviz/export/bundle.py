@@ -7,28 +7,15 @@ from functools import partial
 from typing import Any
 
 from attnviz.core.errors import AttnvizError
+from attnviz.export.formats import FORMATS
 from attnviz.export.spec import clean
-
-FILES = (
-    ("png", {}, "the picture"),
-    ("png", {"scale": 2}, "the picture for sharp screens and slides"),
-    ("png", {"ppi": 300}, "the picture for print, 300 dots per inch"),
-    ("svg", {}, "the picture at any size, editable"),
-    ("pdf", {}, "the picture for LaTeX and print"),
-    ("html", {}, "the picture with the numbers under the pointer and as a table; needs no network"),
-    ("json", {}, "the picture as Vega-Lite"),
-    ("csv", {}, "the numbers as a table, UTF-8; text that a spreadsheet would take for a formula begins with '"),
-    ("npz", {}, "the numbers as arrays: numpy.load(file)"),
-)
-NUMBERS = {"csv": "table", "npz": "arrays"}
-"""Formats a bare chart does not have, and what they are made of."""
 
 
 def pack(
     figures: Sequence[Any],
     render: Callable[..., bytes],
     filename: Callable[..., str],
-    formats: Sequence[tuple[str, dict[str, int], str]] = FILES,
+    files: Sequence[tuple[str, dict[str, int], str]],
     beside: Sequence[tuple[str, str, Callable[[], bytes]]] = (),
 ) -> bytes:
     """All files of the figures; of several, in a folder of each, or beside others with a number before their names.
@@ -36,17 +23,18 @@ def pack(
     What cannot be made is left out, and the README says why.
 
     Args:
+        files: format, size, and what the README says, of each file of a figure.
         beside: other files: the name of each, what the README says of it, and what makes it.
 
     Raises:
         AttnvizError: if no file could be made.
     """
-    files: dict[str, bytes] = {}
+    contents: dict[str, bytes] = {}
     problems: list[AttnvizError] = []
 
     def made(name: str, words: str, make: Callable[[], bytes]) -> str:
         try:
-            files[name] = make()
+            contents[name] = make()
         except AttnvizError as error:
             problems.append(error)
             words = f"left out. {error}"
@@ -57,16 +45,15 @@ def pack(
         own = "" if beside else f"{filename(figure, 'zip').removesuffix('.zip')}/"
         folder = f"{number:02d}-{own}" if len(figures) > 1 else ""
         lines += [clean(figure.title), clean(figure.description), ""]
-        for format, size, words in formats:
-            if (
-                vars(figure).get(NUMBERS.get(format, ""), format) is not None
-            ):  # what is not made yet is not made for this
-                make = partial(render, figure, format, **size)
-                lines.append(made(folder + filename(figure, format, **size), words, make))
+        for name, size, words in files:
+            if vars(figure).get(FORMATS[name].numbers, name) is not None:  # what is not made yet is not made for this
+                lines.append(
+                    made(folder + filename(figure, name, **size), words, partial(render, figure, name, **size))
+                )
         lines.append("")
-    if not files:
+    if not contents:
         raise problems[-1] if problems else AttnvizError("There is no figure to pack.")
-    return _archive({"README.txt": "\n".join(lines).encode()} | files)
+    return _archive({"README.txt": "\n".join(lines).encode()} | contents)
 
 
 def _archive(files: dict[str, bytes]) -> bytes:

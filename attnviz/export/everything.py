@@ -9,9 +9,9 @@ from attnviz.core.edits import Site
 from attnviz.core.record import Record
 from attnviz.export import bundle
 from attnviz.export.explore import explore
-from attnviz.figures import Figure
+from attnviz.figures import Figure, base
 
-FORMATS = tuple(one for one in bundle.FILES if one[0] in ("svg", "csv"))
+FILES = export.files("svg", "csv")
 
 MOST_ROWS = 1_000_000
 """Rows of all tables together, which take a second. The first ones are written; of the others it is said where their
@@ -64,14 +64,19 @@ def everything(
         (CASE, IN_CASE, lambda: files.saved(record, settings=settings)),
         (PAGE, IN_PAGE, lambda: explore(record, **opens).encode()),
     )
-    return bundle.pack([*every.values()], one_file, export.filename, FORMATS, beside)
+    return bundle.pack([*every.values()], one_file, export.filename, FILES, beside)
 
 
 def _rows(figure: Figure, record: Record) -> int:
     """Rows of the table of a figure of cells, at most; 0 of others."""
-    given = figure.call.arguments if figure.call else ()
+    is_value = isinstance(figure, base.Figure)
+    given = figure.arguments[0] if is_value else figure.call.arguments if figure.call else ()
     site = next((one for one in given if isinstance(one, Site) and one in record.sites), None)
     if site is None:
         return 0
     _, heads, queries, keys = record.step(site).shape
-    return queries * keys * (heads if figure.call.name == "heads" else 1)
+    return (
+        queries
+        * keys
+        * (heads if type(figure) is figures.heads or (not is_value and figure.call.name == "heads") else 1)
+    )

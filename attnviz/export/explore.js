@@ -20,7 +20,9 @@ const cut = text => { const all = [...text]; return all.length > 16 ? `${all.sli
 const site = () => data.sites[state.site];
 const tokens = side => data.texts[side === "q" ? site().queries : site().keys];
 const called = (side, i) => `${isolated(tokens(side)[i][0])} (${i})`;
-const quoted = (side, i) => `${isolated(`'${tokens(side)[i][0]}'`)} (${i})`;
+const filled = (name, parts) => data.says[name].replace(/\{(\w+)\}/g, (_, part) => parts[part]);
+const inQuotes = text => isolated(filled("word", {text}));
+const quoted = (side, i) => filled("token", {text: isolated(tokens(side)[i][0]), place: i});
 const predictedAt = q => site().predicts ? data.predicted.words?.[q]?.words[0]?.[0] : undefined;
 const isToken = place => typeof place?.[0] === "string";  // ["q", 2], not a cell [2, 1]
 
@@ -360,15 +362,19 @@ function stateOf([q, k]) {  // the weight of a cell, and why it is what it is
   return nan ? why : `${data.bits === 8 ? "about " : ""}${of.values[of.levels[i]].toFixed(DIGITS)} · ${why}`;
 }
 
-function sentence([q, k]) {
-  const of = cells(), i = q * of.columns + k, from = quoted("q", q), to = quoted("k", k), rule = of.rules[i];
-  const off = of.head.off ? ", but this head is off: its output is not used." : ".";
-  if (of.head.empty.has(q)) return `${from} has no key left to look at; its weights are ${data.filled[site().policy]}${off}`;
-  if (rule) return `${from} may not look at ${to}: ${site().reasons[rule - 1]}${off}`;
-  if (of.levels[i] === NAN) return `The weight that ${from} gives to ${to} is not a number${off}`;
-  const what = data.predicted.where === "after" ? "the next word" : "in its place";
-  const says = predictedAt(q) ? `To predict ${what} ${isolated(`'${predictedAt(q)}'`)}, ` : "";
-  return `${says}${from} gives ${of.values[of.levels[i]].toFixed(2)} of its attention to ${to}${off}`;
+function sentence([q, k]) {  // the sentences of attnviz.words, filled in
+  const of = cells(), i = q * of.columns + k, rule = of.rules[i];
+  const parts = {query: quoted("q", q), key: quoted("k", k), share: data.says.share, filled: data.filled[site().policy]};
+  const says = (name, more) => {
+    const text = filled(name, {...parts, ...more});
+    return of.head.off ? text.replace(/\.$/, data.says.off) : text;
+  };
+  if (of.head.empty.has(q)) return says("empty");
+  if (rule) return says("blocked", {reason: site().reasons[rule - 1]});
+  if (of.levels[i] === NAN) return says("nan");
+  const what = data.predicted.what;
+  const begin = predictedAt(q) ? filled("predicts", {what, word: inQuotes(predictedAt(q))}) : "";
+  return begin + says("weight", {weight: of.values[of.levels[i]].toFixed(2)});
 }
 
 function readout() {
@@ -447,7 +453,7 @@ function predictions(query) {  // before and after, where the record of a run wi
   if (labels) made.push(make("h3", "Predictions"), listed("The most probable labels", labels.slice(0, 8)));
   const at = words?.[query] ? query : Object.keys(words ?? {}).at(-1);
   if (at !== undefined && (site().predicts || !written)) {
-    const token = `${where} ${isolated(`'${words[at].token}'`)} (${at})`;
+    const token = `${where} ${filled("token", {text: isolated(words[at].token), place: at})}`;
     const none = make("p", `The probabilities of the words ${token} are not numbers.`);
     const caption = `Most probable ${where === "of" ? "label " : ""}${token}`;
     made.push(make("h3", after ? "Predicted next word" : "Predictions"), words[at].words.length ? listed(caption, words[at].words) : none);

@@ -137,6 +137,7 @@ def _facts(record: Record) -> dict[str, Any]:
         "captions": {kind: Domain(kind).caption for kind in ("fixed", "shared", "log")},
         "policies": POLICIES,
         "filled": words.FILLED,
+        "says": words.CELL | {"off": words.OFF},
     }
 
 
@@ -260,6 +261,7 @@ def _predicted(record: Record, before: Record | None, sentence: int) -> dict[str
     fills = prediction.blanks is not None
     places = prediction.blanks[sentence] if fills else range(record.read[sentence].length)
     found["where"] = "of" if prediction.classes else "in place of" if fills else "after"
+    found["what"] = words.PREDICTED[found["where"]]
     found["words"] = {place: _next(record, before, place, sentence) for place in places}
     return found
 

@@ -19,7 +19,7 @@ FACES = {
 }
 """The name and the file of a font, by the generic family with which each list of fonts in a picture ends."""
 
-_TEXT = re.compile(r'(<text\b[^>]*?font-family=")([^"]*)("[^>]*>)(.*?)</text>', re.DOTALL)
+_TEXT = re.compile(r'(<text\b[^>]*?font-family=")([^"]*)("[^>]*(?<!/)>)(.*?)</text>', re.DOTALL)
 _JOINERS = "\u200d\ufe0e\ufe0f"
 
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from attnviz.charts.frame import without_heading
+from attnviz.charts.style import Style
 from attnviz.charts.theme import TEXT_SIZE
 from attnviz.core.errors import InputError
 
@@ -74,6 +75,11 @@ def preset(name: str | None) -> Preset | None:
 
 def styled(figure: Any, chosen: Preset | None) -> Any:
     """A figure as wide as a preset lets it be; a bare chart stays as it is."""
+    if chosen is not None and isinstance(figure, Style):
+        wide = {} if chosen.side is None else {"side": chosen.side, "aside": True}
+        if not chosen.title:
+            wide["heading"] = ""
+        return replace(figure, width=chosen.width, dark=figure.dark and not chosen.light, **wide)
     if chosen is None or not hasattr(figure, "style"):
         return figure
     wide = {} if chosen.side is None else {"side": chosen.side, "aside": True}

@@ -76,6 +76,8 @@ def _to_dict(chart: Any) -> dict:
 
 def _by_name(chart: Any, tables: dict[int, pd.DataFrame]) -> Any:
     """A copy of the chart that calls its tables by name; `tables` collects them by identity."""
+    if isinstance(chart, dict):  # a part that is written out has names alone
+        return chart
     chart = chart.copy(deep=False)
     if isinstance(chart.data, pd.DataFrame):
         tables.setdefault(id(chart.data), chart.data)

@@ -68,6 +68,10 @@ def resized(svg: str, scale: float, narrow: float, wide: float, high: float) -> 
     return re.sub(_SIDES, f'width="{width * scale:.6g}" height="{height * scale:.6g}"', svg, count=1)
 
 
+_GRADIENT = r'(<(?:linearGradient id="|[^<>]*="url\(#)gradient_)(\d+)'
+"""The number of a gradient, which Vega counts through all pictures of a process: the same picture is the same file."""
+
+
 @lru_cache(maxsize=1)
 def to_svg(picture: str) -> str:
     """The SVG that the other formats are made from; the last is kept for who takes one picture in several formats."""
@@ -77,7 +81,8 @@ def to_svg(picture: str) -> str:
     # allowed_base_urls keeps data from being fetched, but not images.
     if re.search(r'<image\b[^<]*?href="(?!data:)', svg):
         raise Refused("The picture holds an image from another place; only images within the data are drawn.")
-    return svg
+    names = [*dict.fromkeys(re.findall(r'<linearGradient id="gradient_(\d+)"', svg))]
+    return re.sub(_GRADIENT, lambda match: f"{match[1]}{names.index(match[2])}", svg)
 
 
 def reason(error: Exception) -> str:

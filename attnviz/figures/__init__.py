@@ -1,28 +1,29 @@
 """Figures: a picture with its name, its words and its numbers, as the app, shell, notebooks and files share it."""
 
-from attnviz.figures.chain import chain
+from attnviz.figures.chain import Chain as chain
 from attnviz.figures.change import change
 from attnviz.figures.corpus import distance_over_corpus
-from attnviz.figures.difference import difference
+from attnviz.figures.difference import Difference as difference
 from attnviz.figures.distance import distance
 from attnviz.figures.figure import Figure, called
-from attnviz.figures.head import head, wide
-from attnviz.figures.heads import corners, heads
-from attnviz.figures.leaks import leaks
+from attnviz.figures.head import HeadMap as head
+from attnviz.figures.heads import AllHeads as heads
+from attnviz.figures.leaks import LeakGrid as leaks
 from attnviz.figures.lines import lines
 from attnviz.figures.losses import losses
-from attnviz.figures.mask import mask
+from attnviz.figures.mask import MaskGrid as mask
 from attnviz.figures.next_word import labels, next_word
-from attnviz.figures.overview import overview
+from attnviz.figures.overview import ModelHeads as overview
 from attnviz.figures.patches import on_grid, patches
 from attnviz.figures.phrase import phrase
-from attnviz.figures.rollout import rollout
+from attnviz.figures.rollout import Rollout as rollout
 from attnviz.figures.rollout import row as rollout_row
 from attnviz.figures.row import row
 from attnviz.figures.similarity import similarity
 from attnviz.figures.spread import spread
-from attnviz.figures.stage import neurons, stage, values
-from attnviz.figures.states import states
+from attnviz.figures.stage import StageTables as stage
+from attnviz.figures.stage import neurons, values
+from attnviz.figures.states import StateGrid as states
 from attnviz.figures.step_by_step import step_by_step
 from attnviz.figures.text_strip import text_strip
 
@@ -34,10 +35,10 @@ FORMS = {"map": head, "lines": lines, "text": text_strip, "picture": patches}
 """How a head is shown, by the name of the form."""
 
 __all__ = [
-    "FORMS", "Figure", "chain", "change", "corners", "difference", "distance",
+    "FORMS", "Figure", "chain", "change", "difference", "distance",
     "distance_over_corpus", "head", "heads",
     "labels", "leaks", "lines", "losses", "mask", "neurons", "next_word", "on_grid", "overview",
     "patches", "phrase",
     "rollout", "rollout_row", "row", "similarity", "spread", "stage", "states", "step_by_step",
-    "text_strip", "values", "wide",
+    "text_strip", "values",
 ]  # fmt: skip

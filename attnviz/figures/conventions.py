@@ -6,7 +6,7 @@ from attnviz.charts.state import State
 from attnviz.core.masks import Mask
 from attnviz.dialects import Dialect, Handed
 from attnviz.figures.mask import title_of
-from attnviz.figures.states import Grid, Tokens
+from attnviz.figures.states import States, Tokens
 
 VALUES = {
     "sdpa": ("True", "False"),
@@ -22,7 +22,7 @@ VALUES = {
 """What each dialect writes where a query may attend, and where it may not."""
 
 
-def convention(mask: Mask, dialect: Dialect, queries: Tokens, keys: Tokens, *, sentence: int = 0) -> Grid | None:
+def convention(mask: Mask, dialect: Dialect, queries: Tokens, keys: Tokens, *, sentence: int = 0) -> States | None:
     """The values of a dialect, cell by cell: of one sentence, or one row per sentence where it says padding.
 
     Args:
@@ -40,10 +40,10 @@ def convention(mask: Mask, dialect: Dialect, queries: Tokens, keys: Tokens, *, s
         rows: Tokens = [str(i + 1) for i in range(len(may_attend))]
         titles = ("Sentence", "Key")
     else:
-        may_attend, rows, titles = mask.grid(len(queries), len(keys), sentence=sentence), queries, Grid.titles
+        may_attend, rows, titles = mask.grid(len(queries), len(keys), sentence=sentence), queries, States.titles
     if dialect.name == "is_causal":
         shape = "no tensor: the grid is what the flag stands for"
-    return Grid(
+    return States(
         title=f"Mask for {dialect.title}",
         states=(~may_attend).long().numpy(),
         kinds=(
@@ -71,13 +71,13 @@ READ = (
 """What becomes of a cell in the hands of a reader."""
 
 
-def handed(read: Handed, queries: Tokens, keys: Tokens, *, sentence: int = 0) -> Grid | None:
+def handed(read: Handed, queries: Tokens, keys: Tokens, *, sentence: int = 0) -> States | None:
     """Who sees whom when a mask is read in another dialect than the one it is written in; None if it is refused."""
     if read.seen is None:
         return None
     meant, seen = (_of(grid, sentence) for grid in (read.meant_grid, read.seen))
     states = torch.where(seen == meant, (~seen).long(), 2 + seen.long())
-    return Grid(
+    return States(
         title="Mask as it is read",
         states=states.numpy(),
         kinds=READ,
@@ -98,14 +98,14 @@ WEIGHTS = (
 )
 
 
-def weights_read(read: Handed, queries: Tokens, keys: Tokens, *, sentence: int = 0, head: int = 0) -> Grid | None:
+def weights_read(read: Handed, queries: Tokens, keys: Tokens, *, sentence: int = 0, head: int = 0) -> States | None:
     """What the weights come to in that reader's hands; None if the mask is refused."""
     if read.weights is None:
         return None
     weights, seen = _of(read.weights, sentence), _of(read.seen, sentence)
     weights = weights[head if head < len(weights) else 0].double()
     states = torch.where(weights.isnan(), 2, ((weights == 0) & ~seen).long())
-    return Grid(
+    return States(
         title="Weights that come out",
         states=states.numpy(),
         kinds=WEIGHTS,

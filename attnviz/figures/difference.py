@@ -1,42 +1,42 @@
 """Two maps and what the first has more than the second: three maps in a row, and how far each row differs."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Unpack
+from typing import Any
 
+import altair as alt
 import numpy as np
+import pandas as pd
 
 from attnviz import tables, words
-from attnviz.charts import axes, frame, hatch, panels, pixels
+from attnviz.charts import axes, grid, readout
 from attnviz.charts.domain import CROWDED, FAINT, NOT_A_NUMBER, Domain
-from attnviz.charts.frame import SWATCH, Entry, Frame, Ramp, box, text_width
-from attnviz.charts.panels import Panel, Panels
+from attnviz.charts.grid import QUIET_MARK, Grid, Layout, Ramp, clicked, pointed, share, together
+from attnviz.charts.picture import Form, Table, formed
 from attnviz.charts.size import Size, size_beside
-from attnviz.charts.style import Style
-from attnviz.charts.theme import LINE, TITLE_CHARACTER, WORD_CHARACTER, Theme
+from attnviz.charts.state import State
+from attnviz.charts.texts import heading, text_width, titled
+from attnviz.charts.theme import TITLE_CHARACTER, config
 from attnviz.core.amounts import decimals, digits
 from attnviz.core.display import file_stem, in_title, shown
 from attnviz.core.tokens import Token
-from attnviz.figures.figure import Drawn, Figure, edited, subtitles, text_array
+from attnviz.figures.base import Figure
+from attnviz.figures.figure import edited, subtitles, text_array
 from attnviz.metrics import BLOCKED
 from attnviz.metrics.beside import BLANK, Beside, Side, tiles
+from attnviz.views import groups
 from attnviz.words import all_heads
 
-GAP, BAR, NUMBER = 34, 90, 40
-"""Pixels between two maps, of the bar of a row that moved as far as can be, and of its number."""
+BAR = 90
+"""Pixels of the bar of a row that moved as far as can be."""
 
-WIDE = 250
-"""Pixels of a map under which its signs can be explained."""
+THIN, NUMBERED = 5, 13
+"""Pixels of rows at least that have gaps between their bars, and numbers."""
 
-NARROWEST = 220
-"""Pixels from the left of a map to the next one at least: its legend has this room."""
-
-THIN = 5
-"""Pixels of a row below which its bar touches the next: gaps between bars so thin would make a pattern."""
-
-NUMBER_ROOM = 84
-"""Pixels for the number of a cell behind the name of its map."""
+TITLE = 250
+"""Pixels that the name of a map has at least."""
 
 LEAST = 0.05
 """The differences of largest size are at the end of the scale, but if they are smaller than this."""
@@ -49,12 +49,6 @@ LONGEST_LABEL, LONGEST_EDITS, LONGEST_TEXT = 14, 16, 90
 
 NAMES = "A", "B", "Difference A − B"
 
-MORE = "higher in B", "higher in A"
-"""What a negative and what a positive difference mean."""
-
-AXES = "query ↓", "key →"
-"""Left of the labels of the columns: what rows and columns are."""
-
 PER_ROW = "difference per row"
 """Title of the bars."""
 
@@ -62,58 +56,242 @@ MEASURE = (
     "difference per row: total variation, half the sum of the sizes of its differences, from 0 (alike) to 1 (apart)"
 )
 
+MORE = "higher in B", "higher in A"
+"""What a negative and what a positive difference mean."""
+
 ONLY = "blank: only A or only B has this token"
-NO_TOKEN = 1
-"""The pattern of what is blank: upright strokes; those of what is blocked are slanted."""
+
+KINDS = (
+    State("alike", "ramp", legend=""),
+    State(MORE[1], "ramp", legend=""),
+    State(MORE[0], "ramp", legend=""),
+    State("blocked in both", "blocked", "hatch", legend="blocked"),
+    State(ONLY, "blocked", "hatch", ((1, ONLY),), legend=ONLY),
+    State(NOT_A_NUMBER, "blocked", "cross"),
+)
+"""What a cell can be; what is blank has upright strokes, unlike what is blocked."""
+
+ALIKE, IN_A, IN_B, BLOCKED_IN_BOTH, ALONE, NAN = range(6)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class ComparedPanel(Panel):
-    """A table whose cells may be blocked or blank.
+@dataclass(frozen=True, eq=False)
+class Difference(Figure):
+    """A - B, the total variation of each row, A and B; a screen says elsewhere what it shows.
+
+    The difference is the first, so that it is what a phone shows.
+
+    A click selects a cell under the name "cell" with the fields query, key and rev: row and column of the grid of both.
 
     Attributes:
-        states: of its cells; those of `metrics.cells` and `BLANK`.
-        ends: what is said behind a negative and a positive number; "" for nothing.
-        places: how many digits each is read with; None for four.
-    """
-
-    states: np.ndarray
-    ends: tuple[str, str] = ("", "")
-    places: np.ndarray | None = None
-
-    def texts(self) -> list[str]:
-        said = {BLOCKED: "blocked", BLANK: "blank"}
-        places = np.full(self.values.shape, 4) if self.places is None else self.places
-        every = zip(*(each.ravel().tolist() for each in (self.values, self.states, places)), strict=True)
-        return [said.get(state) or self._text(value, places) for value, state, places in every]
-
-    def _text(self, value: float, places: int) -> str:
-        end = self.ends[value > 0] if value and value == value else ""
-        sign = "+" if value > 0 and self.signed else "−" if value < 0 else ""
-        number = digits(value).removeprefix("−") if places == 4 else decimals(abs(value), places)
-        return f"{sign}{number}{f'  {end}' if end else ''}".replace(" ", "\N{NO-BREAK SPACE}")
-
-    def kinds(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        hatched = np.select([self.states == BLOCKED, self.states == BLANK], [1, 1 + NO_TOKEN])
-        crossed = np.isnan(self.values) & (hatched == 0)
-        return (hatched == 0) & ~crossed, hatched, crossed
-
-
-def difference(found: Beside, **drawn: Unpack[Drawn]) -> Figure:
-    """A, B and A - B, and the total variation of each row; a screen says elsewhere what it shows.
-
-    Args:
         found: what `metrics.beside.beside` gave.
     """
-    return Figure(
-        name=file_stem("compared", _stem(found.a), "with", _stem(found.b), end=edited(found.a.record.edits)),
-        title=" · ".join([title_of(found), *lines_of(found)]),
-        style=Style(**drawn),
-        draw=lambda style: drawing_of(found, style),
-        describe=lambda: words.compared(found),
-        tabulate=lambda: tables.comparison_table(found),
-        collect=lambda: _arrays(found),
-    )
+
+    found: Beside
+
+    is_map = True
+
+    @cached_property
+    def name(self) -> str:
+        found = self.found
+        return file_stem("compared", _stem(found.a), "with", _stem(found.b), end=edited(found.a.record.edits))
+
+    @cached_property
+    def title(self) -> str:
+        return " · ".join([title_of(self.found), *lines_of(self.found)])
+
+    @cached_property
+    def description(self) -> str:
+        return words.compared(self.found)
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        return tables.comparison_table(self.found)
+
+    @cached_property
+    def arrays(self) -> dict[str, np.ndarray]:
+        return _arrays(self.found)
+
+    @property
+    def form(self) -> Form:
+        return _form(tuple(one.layout for one in self.grids), is_titled=not self.on_screen)
+
+    @cached_property
+    def data(self) -> dict[str, Table]:
+        width = 3 * (self.size.width + axes.PADDING) + BAR
+        tops = {"weights": self._scale.top, "differences": self._signed.top}
+        ends = [f"colors of {what} end at {top:.2g}" for what, top in tops.items() if top < 1]
+        lines = [*lines_of(self.found, self.size), ", ".join(ends)]
+        meta = {"meta": heading(title_of(self.found), lines, width, self)}
+        return {name: table for one in self.grids for name, table in one.data.items()} | meta | {"bars": self._bars()}
+
+    @property
+    def size(self) -> Size:
+        return size_beside(len(self.found.rows), len(self.found.columns))
+
+    @cached_property
+    def grids(self) -> tuple[Grid, Grid, Grid]:
+        """A, B and A - B; the last is drawn first, with the labels of the rows."""
+        found, size = self.found, self.size
+        style = replace(self, heading=None, selected=found.most_cell if self._outlined else self.selected)
+        numbers = dict(zip(("a", "b", "difference"), zip(self._numbers, self._texts, strict=True), strict=True))
+        kinds = [_kinds(*one) for one in self._tiled]
+        signs = [KINDS[i] for i in np.unique(kinds[:2]).tolist()]
+        labels = [[[_label(*part, end) for part in self._places(axis)] for axis in range(2)] for end in range(3)]
+        widest = max(text_width(label) for _, over in labels for label in over[:: size.every * size.tile])
+        ramps = self._scale.legend(self.colors), None, self._signed_ramp
+        return tuple(
+            Grid(
+                title=self._title(end),
+                lines=[self._selected_text(end, style.selected)],
+                rows=groups([_token(pair, end, found, 0) for pair in found.rows]),
+                columns=groups([_token(pair, end, found, 1) for pair in found.columns]),
+                size=size,
+                states=kinds[end],
+                kinds=KINDS,
+                style=style,
+                shade=self._shade(end),
+                ramp=ramps[end],
+                gray=end < 2 and self._is_off(end),
+                numbers=numbers,
+                says=[KINDS[kind].says for kind in kinds[2].ravel().tolist()],
+                labels=tuple(labels[end]),
+                called=tuple([in_words(*part) for part in self._places(axis)[:: size.tile]] for axis in range(2)),
+                prefix=f"{'abd'[end]}-",
+                is_labeled=end == 2 or not found.queries.same,
+                extent=8 * math.ceil(widest / 8) if widest > size.cell - 4 else 0,
+                signs=signs if end == 1 else (),
+            )
+            for end in range(3)
+        )
+
+    def _screen(self) -> tuple[dict[str, Any], Table | None]:
+        last = self.grids[2]
+        return super()._screen() if last.is_rectangles else readout.screen(last, self.form, self.data)
+
+    @property
+    def _outlined(self) -> bool:
+        """Whether the cell that differs most is outlined, because none is selected."""
+        return self.selected is None and self.on_screen
+
+    def _places(self, axis: int) -> list[tuple]:
+        """The tokens of A and B, and where each row (axis 0) or column stands in them."""
+        tokens = self.found.a.tokens[axis], self.found.b.tokens[axis]
+        return [(tokens, pair) for pair in (self.found.rows, self.found.columns)[axis]]
+
+    @cached_property
+    def _tiled(self) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
+        """Numbers and states of the squares of A, B and their difference."""
+        return self.found.tiled(self.size.tile)
+
+    @property
+    def _numbers(self) -> tuple[np.ndarray, ...]:
+        return tuple(numbers for numbers, _ in self._tiled)
+
+    @cached_property
+    def _texts(self) -> list[list[str]]:
+        """What is read of each cell, with the same digits in A, in B and in their difference."""
+        places = np.full(self._numbers[0].shape, 4) if self.size.tile > 1 else words.digits_of(*self._numbers)
+        cells = (zip(*(part.ravel().tolist() for part in (*one, places)), strict=True) for one in self._tiled)
+        return [[_read(*cell, signed=end == 2) for cell in every] for end, every in enumerate(cells)]
+
+    def _selected_text(self, end: int, cell: Sequence[int] | int | None) -> str:
+        """The number of the selected cell, if one is."""
+        if not isinstance(cell, Sequence):
+            return " "
+        row, column = (place // self.size.tile for place in cell)
+        value, text = self._numbers[end][row, column], self._texts[end][row * self.size.columns + column]
+        return f"{text} {MORE[bool(value > 0)]}" if end == 2 and abs(value) > 0 else text
+
+    def _title(self, end: int) -> str:
+        name, longest = names_of(self.found)[end], int(max(self.size.width, TITLE) / TITLE_CHARACTER)
+        return name if len(name) <= longest else f"{name[: longest - 1]}…"
+
+    @cached_property
+    def _scale(self) -> Domain:
+        """What the colors of A and B say, the same of both."""
+        return self._domain(_largest(*self._numbers[:2]))
+
+    @cached_property
+    def _signed(self) -> Domain:
+        """What the colors of the difference say: of every two maps the same, unless it is too faint to be seen."""
+        return self._domain(max(_largest(self._numbers[2]), LEAST))
+
+    def _domain(self, largest: float) -> Domain:
+        crowded = max(len(self.found.rows), len(self.found.columns)) > CROWDED
+        return Domain("adapts", largest) if 0 < largest < (1 if crowded else FAINT) else Domain()
+
+    @property
+    def _signed_ramp(self) -> Ramp:
+        ends = f" {MORE[0]}", f" {MORE[1]}"
+        return Ramp("difference A − B", self._signed.top, self.colors.diverging, signed=True, ends=ends)
+
+    def _shade(self, end: int) -> np.ndarray:
+        numbers = np.nan_to_num(self._numbers[end])
+        return (numbers / self._signed.top + 1) / 2 if end == 2 else numbers / self._scale.top
+
+    def _is_off(self, end: int) -> bool:
+        side = (self.found.a, self.found.b)[end]
+        return side.head in side.record.step(side.site).heads_off
+
+    def _bars(self) -> Table:
+        """How far each row differs, 0 to 1; its number where there is room for it, a dash where it has none."""
+        moved, cell = tiles(self.found.variation[:, None], self.size.tile)[:, 0].tolist(), self.size.cell
+        inset = max(0.0, 0.5 - 6 / cell, 2 / cell) if cell >= THIN else 0.0
+        texts = ["–" if value != value else f"{value:.2f}" for value in moved]
+        return {
+            "begin": [i + inset for i in range(len(moved))],
+            "end": [i + 1 - inset for i in range(len(moved))],
+            "middle": [i + 0.5 for i in range(len(moved))],
+            "value": [0.0 if value != value else value for value in moved],
+            "text": texts if cell >= NUMBERED else [""] * len(texts),
+        }
+
+
+@formed(64)
+def _form(layouts: tuple[Layout, Layout, Layout], *, is_titled: bool) -> Form:
+    colors = layouts[0].colors
+    a, b, difference = map(grid.view, layouts)
+    views = [difference, _bars_view(layouts[0]), a, b]
+    names = [f"{layout.prefix}cells" for layout in layouts if layout.size.form == "rectangles"]
+    params = share(names, clicked("cell", "query", "key", "rev"), pointed()) if names else ()
+    chart = together(views, params, titled(colors) if is_titled else None)
+    return Form.of(chart.configure(**config(colors)))
+
+
+def _bars_view(layout: Layout) -> alt.LayerChart:
+    """The bars of the rows, which share the axis of the maps' rows."""
+    size, colors = layout.size, layout.colors
+    scale = alt.Scale(domain=[0, size.rows], nice=False, zero=False, reverse=True)
+    across = alt.Scale(domain=[0, 1], nice=False)
+    rows = alt.Chart(alt.NamedData("bars"))
+    y = alt.Y("begin:Q", scale=scale, axis=None)
+    axis = alt.Axis(orient="top", title=PER_ROW, labels=False, titleAnchor="start")
+    length = alt.X("value:Q", scale=across, axis=axis)
+    text = rows.mark_text(align="left", baseline="middle", dx=6, **QUIET_MARK)
+    layers = [
+        rows.mark_rect(fill=colors.ramp[5], **QUIET_MARK).encode(y=y, y2=alt.Y2("end"), x=length, x2=alt.X2Datum(0)),
+        text.encode(y=alt.Y("middle:Q", scale=scale, axis=None), x=length, text=alt.Text("text:N")),
+        alt.Chart(alt.NamedData("meta")).mark_rule(stroke=colors.line, **QUIET_MARK).encode(x=alt.XValue(0)),
+    ]
+    return alt.layer(*layers, width=BAR, height=size.height)
+
+
+def _kinds(numbers: np.ndarray, states: np.ndarray) -> np.ndarray:
+    """Which of `KINDS` each cell is."""
+    cases = [states == BLOCKED, states == BLANK, np.isnan(numbers), numbers > 0, numbers < 0]
+    return np.select(cases, [BLOCKED_IN_BOTH, ALONE, NAN, IN_A, IN_B], ALIKE)
+
+
+def _read(value: float, state: int, places: int, *, signed: bool) -> str:
+    """What is read of a cell."""
+    if state in (BLOCKED, BLANK):
+        return "blocked" if state == BLOCKED else "blank"
+    sign = "+" if value > 0 and signed else "−" if value < 0 else ""
+    return f"{sign}{digits(value).removeprefix('−') if places == 4 else decimals(abs(value), places)}"
+
+
+def _largest(*numbers: np.ndarray) -> float:
+    return max(float(np.abs(part[np.isfinite(part)]).max(initial=0.0)) for part in numbers)
 
 
 def _stem(side: Side) -> str:
@@ -133,25 +311,6 @@ def _arrays(found: Beside) -> dict[str, np.ndarray]:
             texts = ["" if pair[end] is None else side.tokens[axis][pair[end]].text for pair in places]
             arrays[f"{what}_tokens_{name}"] = text_array(texts)
     return arrays
-
-
-def drawing_of(found: Beside, style: Style) -> Panels:
-    """The three maps with their labels, the bars of the rows, and the legends."""
-    colors, size = style.colors, size_beside(len(found.rows), len(found.columns))
-    chosen = found.most_cell if style.selected is None and style.on_screen else style.selected
-    rest = (-1, -1) if chosen is None else tuple(place // size.tile for place in chosen)
-    plan = _Plan(found, size, colors, rest)
-    maps = [plan.panel(end) for end in range(3)]
-    last = maps[-1]
-    around = plan.bars().moved(last.x + size.width + 14, 0.0) + plan.legends(maps)
-    for end, panel in enumerate(maps):
-        around += plan.around(end).moved(panel.x, 0.0)
-    entries = SWATCH + 12 if size.width < WIDE and plan.entries() else 0
-    readout = (plan.left, size.height + 2 * LINE + 50 + entries)
-    if not style.on_screen:
-        wide = {"left": plan.left, "width": last.x + size.width + BAR + NUMBER - plan.left, "colors": colors}
-        around += frame.heading(title_of(found), lines_of(found, size), top=-plan.above - 8, **wide)
-    return Panels(tuple(maps), around, style, rest, *plan.names, readout=readout)
 
 
 def title_of(found: Beside) -> str:
@@ -235,15 +394,22 @@ def _each(said: list[str]) -> list[str]:
 TILES = "each square shows the weight, and the difference, that is largest in size of"
 
 
-def _label(tokens: tuple[tuple[Token, ...], ...], pair: tuple[int | None, int | None], end: int) -> tuple[str, bool]:
+def _label(tokens: tuple[tuple[Token, ...], ...], pair: tuple[int | None, int | None], end: int) -> str:
+    """What stands beside a row, or over a column, of A, B or their difference."""
     both = [None if at is None else part[at] for part, at in zip(tokens, pair, strict=True)]
-    there = [token for token in both if token is not None]
-    quiet = len(there) == 1 or all(token.special for token in there)
     if end < 2:
-        return ("" if both[end] is None else shown(both[end].text, LONGEST_LABEL)), quiet
-    names = list(dict.fromkeys(shown(token.text, LONGEST_LABEL) for token in there))
-    only = "" if len(there) == 2 else f" ({'B' if both[0] is None else 'A'})"
-    return f"{' → '.join(names)}{only}", quiet
+        return "" if both[end] is None else shown(both[end].text, LONGEST_LABEL)
+    names = list(dict.fromkeys(shown(token.text, LONGEST_LABEL) for token in both if token is not None))
+    only = f" ({'B' if both[0] is None else 'A'})" if None in both else ""
+    return f"{' → '.join(names)}{only}"
+
+
+def _token(pair: tuple[int | None, int | None], end: int, found: Beside, axis: int) -> Token:
+    """The token of a row or column; it stands back where only one map has it."""
+    both = [None if at is None else side.tokens[axis][at] for side, at in zip((found.a, found.b), pair, strict=True)]
+    there = [token for token in both if token is not None]
+    token = there[0] if end == 2 or both[end] is None else both[end]
+    return replace(token, special=len(there) == 1 or all(one.special for one in there))
 
 
 def in_words(tokens: tuple[tuple[Token, ...], tuple[Token, ...]], pair: tuple[int | None, int | None]) -> str:
@@ -252,200 +418,3 @@ def in_words(tokens: tuple[tuple[Token, ...], tuple[Token, ...]], pair: tuple[in
     if None in each:
         return f"{each[0] or each[1]}, only in {'A' if each[1] is None else 'B'}"
     return each[0] if each[0] == each[1] else " → ".join(each)
-
-
-@dataclass(frozen=True, eq=False)
-class _Plan:
-    """Where things stand around three maps of one size.
-
-    Attributes:
-        chosen: the row and the column whose labels are never left out; -1 for none.
-    """
-
-    found: Beside
-    size: Size
-    colors: Theme
-    chosen: tuple[int, int]
-
-    @property
-    def names(self) -> tuple[list[str], list[str]]:
-        """What rows and columns are called in a readout."""
-        return tuple([in_words(*part) for part in self._places(axis)] for axis in range(2))
-
-    @cached_property
-    def titles(self) -> tuple[str, ...]:
-        """The names over the maps, as long as leaves room for the number of a cell."""
-        longest = int((max(self.size.width, NARROWEST) + GAP - NUMBER_ROOM) / TITLE_CHARACTER)
-        return tuple(self._title(end, name, longest) for end, name in enumerate(names_of(self.found)))
-
-    def _title(self, end: int, name: str, longest: int) -> str:
-        """A name that has room: a head's short one, or the beginning of another."""
-        if len(name) > longest and end < 2 and isinstance(head := (side := self.sides[end]).head, int):
-            name = name.replace(side.site.head(head), side.site.brief(head))
-        return name if len(name) <= longest else f"{name[: longest - 1]}…"
-
-    @property
-    def sides(self) -> tuple[Side, Side]:
-        return self.found.a, self.found.b
-
-    def _places(self, axis: int) -> Iterable[tuple]:
-        """The tokens of A and B, and where each row (axis 0) or column stands in them."""
-        tokens = self.found.a.tokens[axis], self.found.b.tokens[axis]
-        return [(tokens, pair) for pair in (self.found.rows, self.found.columns)[axis][:: self.size.tile]]
-
-    def labels(self, axis: int, end: int) -> list[tuple[str, bool]]:
-        """What rows or columns are called beside A, B or their difference, and whether that stands back."""
-        return [_label(*part, end) for part in self._places(axis)]
-
-    def labeled(self, axis: int) -> list[int]:
-        """The rows or columns that have room for their labels; the chosen one has that of those it would touch."""
-        size, at = self.size, self.chosen[axis]
-        count = size.columns if axis else size.rows
-        every = [i for i in range(0, count, size.every) if at < 0 or abs(i - at) >= size.every]
-        return every if at < 0 else [*every, at]
-
-    def _left(self, end: int) -> float:
-        """Pixels left of a map for the labels of its rows."""
-        return max(map(text_width, [AXES[0], *(text for text, _ in self.labels(0, end))])) + axes.PADDING
-
-    @property
-    def left(self) -> float:
-        return -self._left(0) - 8
-
-    @property
-    def above(self) -> float:
-        """Pixels over the maps for the labels of the columns and a caption."""
-        names = (self.labels(1, end)[i][0] for end in range(3) for i in self.labeled(1))
-        return max([2 * LINE, *map(text_width, names)]) + axes.PADDING + LINE + 14
-
-    def x(self, end: int) -> float:
-        """Where a map begins; rows of the same tokens are labeled at the first alone."""
-        left = 0.0 if self.found.queries.same else sum(self._left(i) for i in range(1, end + 1))
-        return end * (max(self.size.width, NARROWEST) + GAP) + left
-
-    def panel(self, end: int) -> ComparedPanel:
-        (values, states), x, size = self.tiled[end], self.x(end), self.size
-        return ComparedPanel(
-            ("query", "key"),
-            range(size.rows),
-            range(size.columns),
-            values,
-            x,
-            0.0,
-            size.width,
-            size.height,
-            self.differing.top if end == 2 else self.scale.top,
-            signed=end == 2,
-            beside=(x + text_width(self.titles[end], TITLE_CHARACTER) + 12, -self.above + LINE / 2),
-            states=states,
-            ends=MORE if end == 2 else ("", ""),
-            places=self.places,
-            gray=end < 2 and self._is_off(self.sides[end]),
-        )
-
-    @staticmethod
-    def _is_off(side: Side) -> bool:
-        return side.head in side.record.step(side.site).heads_off
-
-    @cached_property
-    def tiled(self) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
-        """Numbers and states of the squares of A, B and their difference."""
-        return self.found.tiled(self.size.tile)
-
-    @cached_property
-    def places(self) -> np.ndarray | None:
-        """With how many digits each cell is read, the same in A, in B and in their difference; None for squares."""
-        return None if self.size.tile > 1 else words.digits_of(*(numbers for numbers, _ in self.tiled))
-
-    @cached_property
-    def scale(self) -> Domain:
-        """What the colors of A and B say, the same of both."""
-        return self._domain(panels.limit_of(*(numbers for numbers, _ in self.tiled[:2])))
-
-    @cached_property
-    def differing(self) -> Domain:
-        """What the colors of the difference say: of every two maps the same, unless it is too faint to be seen."""
-        return self._domain(max(panels.limit_of(self.tiled[2][0]), LEAST))
-
-    def _domain(self, largest: float) -> Domain:
-        crowded = max(len(self.found.rows), len(self.found.columns)) > CROWDED
-        return Domain("adapts", largest) if 0 < largest < (1 if crowded else FAINT) else Domain()
-
-    def around(self, end: int) -> Frame:
-        """The name of a map, the labels of its rows and columns, and a line around it."""
-        size, colors = self.size, (self.colors.text, self.colors.quiet)
-        outline = box(0, 0, size.width, size.height, stroke=self.colors.line)
-        labeled = not (end and self.found.queries.same)
-        rows, columns = self.labels(0, end), self.labels(1, end)
-        at = -axes.PADDING
-        return Frame(
-            titles=(frame.words(0.0, -self.above + LINE / 2, self.titles[end], self.colors.text),),
-            rows=tuple(
-                frame.words(at, at - (i + 0.5) * LINE, name, colors[1]) for i, name in enumerate(AXES) if labeled
-            )
-            + tuple(
-                frame.words(at, (i + 0.5) * size.cell, rows[i][0], colors[rows[i][1]])
-                for i in (self.labeled(0) if labeled else ())
-            ),
-            columns=tuple(
-                frame.words((i + 0.5) * size.cell, at, columns[i][0], colors[columns[i][1]]) for i in self.labeled(1)
-            ),
-            boxes=(outline,),
-        )
-
-    def bars(self) -> Frame:
-        """How far each row differs, 0 to 1; its number where there is room for it, a dash where it has none."""
-        size, colors = self.size, self.colors
-        moved = tiles(self.found.variation[:, None], size.tile)[:, 0]
-        boxes = [box(-0.5, 0, 0.5, size.height, fill=colors.line, width=0)]
-        said = [frame.words(0, -axes.PADDING - LINE / 2, PER_ROW, colors.quiet)]
-        half = size.cell / 2 if size.cell < THIN else max(0.5, min(6.0, size.cell / 2 - 2))
-        for i, value in enumerate(moved.tolist()):
-            y, end = (i + 0.5) * size.cell, 0 if np.isnan(value) else value * BAR
-            if not np.isnan(value):
-                boxes.append(box(0, y - half, end, y + half, fill=colors.ramp[5], width=0))
-            if size.cell >= 13:
-                said.append(frame.words(end + 6, y, "–" if np.isnan(value) else f"{value:.2f}", colors.text))
-        return Frame(words=tuple(said), boxes=tuple(boxes))
-
-    def legends(self, maps: list[Panel]) -> Frame:
-        """What the colors of the weights mean, under A, and those of the difference, under it; the signs under B, or
-        under all where that is too narrow."""
-        limit, colors, wide = maps[2].limit, self.colors, {"width": self.size.width, "colors": self.colors}
-        top = self.size.height + 14
-        ends = ((0, f"−{limit:.2g} {MORE[0]}"), (0.5, "0"), (1, f"+{limit:.2g} {MORE[1]}"))
-        caption = self.differing.ending or "difference, from −1 to 1"
-        caption = f"colors end at {LEAST:g}" if panels.limit_of(maps[2].values) < LEAST else caption
-        signed = Ramp(caption, pixels.ramp_uri(panels.ground(True, colors)), ends)
-        drawn = self.legend_of_weights(maps[1].x, maps[2].x)
-        if not panels.limit_of(maps[2].values):
-            return drawn  # nothing differs, and no color says how much
-        inward = text_width(ends[0][1], WORD_CHARACTER) / 2  # not under the map before
-        return drawn + frame.legend([], signed, top=top, **wide).moved(maps[2].x + inward)
-
-    def legend_of_weights(self, second: float, third: float) -> Frame:
-        """What the colors and the signs of A and B mean.
-
-        Args:
-            second, third: where B and the difference begin.
-        """
-        size, colors, top = self.size, self.colors, self.size.height + 14
-        if size.width >= WIDE:  # the ramp is a little wider than A
-            x, y, wide = second, top + 4, third - second - GAP
-        else:
-            x, y, wide = 0.0, top + 2 * LINE + 34, third - GAP
-        signs = frame.legend(self.entries(), None, top=y, width=wide, colors=colors).moved(x)
-        return frame.legend([], self.scale.ramp(colors), top=top, width=size.width, colors=colors) + signs
-
-    def entries(self) -> list[Entry]:
-        colors, maps = self.colors, self.tiled[:2]
-        hatched = ("blocked", hatch.shape(0, SWATCH), colors.hatch, 1.0)
-        lacking = (ONLY, hatch.shape(NO_TOKEN, SWATCH), colors.hatch, 1.0)
-        occurs = {
-            hatched: any((states == BLOCKED).any() for _, states in maps),
-            lacking: any((states == BLANK).any() for _, states in maps),
-            (NOT_A_NUMBER, hatch.CROSS, colors.warning, 2.0): any(
-                (np.isnan(weights) & (states != BLANK)).any() for weights, states in maps
-            ),
-        }
-        return [Entry(*sign, colors.blocked) for sign, there in occurs.items() if there]

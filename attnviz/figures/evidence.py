@@ -7,7 +7,7 @@ from torch import Tensor
 from attnviz.charts.state import State
 from attnviz.check import AXES, Finding, Report
 from attnviz.check.kinds import VERY_NEGATIVE
-from attnviz.figures.states import Grid
+from attnviz.figures.states import States
 
 MOST = 512
 """Queries and keys drawn at most."""
@@ -25,7 +25,7 @@ BLOCKED = {
 """What a cell is that is open, and that is not, by the kind of the array."""
 
 
-def evidence(array: np.ndarray | Tensor, report: Report, finding: Finding) -> Grid | None:
+def evidence(array: np.ndarray | Tensor, report: Report, finding: Finding) -> States | None:
     """Where a finding stands: in the sentence and the head of its first cell. None if it names no cells.
 
     Args:
@@ -52,7 +52,7 @@ def evidence(array: np.ndarray | Tensor, report: Report, finding: Finding) -> Gr
     return _grid(array, report, where, marked, f"Evidence of {finding.rule.replace('-', ' ')}", some)
 
 
-def as_checked(array: np.ndarray | Tensor, report: Report) -> Grid:
+def as_checked(array: np.ndarray | Tensor, report: Report) -> States:
     """What was checked, of the first sentence and head: at most the first `MOST` queries and keys."""
     sizes = zip(AXES, report.shape, (1, 1, MOST, MOST), strict=True)
     some = [
@@ -71,12 +71,12 @@ def _grid(
     title: str,
     some: list[str],
     mark: State = MARKED,
-) -> Grid:
+) -> States:
     """One sentence and head of an array with the cells that are marked; weights in their colors, blocked is hatched."""
     values = _given(array).reshape(report.shape)[where][:MOST, :MOST]
     plain = np.where(_open(values, report), 0, 1)
     weights = np.nan_to_num(values.astype(float), posinf=0.0).clip(0, 1) if report.kind == "weights" else None
-    return Grid(
+    return States(
         title=title,
         states=np.where(marked[:MOST, :MOST], 2, plain),
         kinds=(OPEN[report.kind], BLOCKED[report.kind], mark),

@@ -1,47 +1,137 @@
 """One head as a map: rows are queries, columns are keys, the stronger the color the larger the weight."""
 
-from functools import partial
-from typing import Unpack
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
 
 import numpy as np
+import pandas as pd
 
 from attnviz import metrics, tables, views, words
-from attnviz.charts import ends
-from attnviz.charts.axes import bands, edges
-from attnviz.charts.domain import MAY_ATTEND, MINUS_INFINITY, NOT_A_NUMBER, POLICIES, Domain, colored, domain_of
-from attnviz.charts.frame import Frame
-from attnviz.charts.maps import Map, size_within
-from attnviz.charts.size import Size, size_of
+from attnviz.charts.axes import LONGEST_LABEL, label_width
+from attnviz.charts.domain import MAY_ATTEND, MINUS_INFINITY, NOT_A_NUMBER, POLICIES, colored, domain_of
+from attnviz.charts.grid import NOTE, Beside, Grid, size_within
+from attnviz.charts.size import size_of
 from attnviz.charts.state import State, blocked_by
-from attnviz.charts.style import Style
-from attnviz.core.display import in_title
-from attnviz.core.edits import Site
+from attnviz.charts.texts import text_width
+from attnviz.core.amounts import written
+from attnviz.core.display import in_title, shown
 from attnviz.core.record import Record
-from attnviz.figures.figure import Figure, Shown, see, stem, subtitles, text_array, titled
+from attnviz.figures.base import GridFigure, SiteFigure
+from attnviz.figures.figure import stem, subtitles, text_array, titled
 from attnviz.metrics import EMPTY, Cells
 from attnviz.views import Seen
 
+PREDICTS = "predicts"
+NEXT = "each row: where it looks to predict the next word"
+NEXT_OF = "row {token}: where it looks to predict {word}"
+IN_PLACE = "right: the word predicted in place of a blank"
+LABELS = "right: the label predicted for each token"
+CHANGED = "new: another word than before the change"
+"""Lines over a map whose rows predict."""
 
-def head(
-    record: Record, site: Site, head: int | str, *, before: Record | None = None, **shown: Unpack[Shown]
-) -> Figure:
+
+@dataclass(frozen=True, eq=False)
+class HeadMap(SiteFigure, GridFigure):
     """The map of one head, or of all heads combined by a name of `metrics.AGGREGATIONS`.
 
-    A click selects a cell under the name "cell" with the fields query, key and rev. With a run `before` a change the
-    words that rows now predict instead of others are marked.
+    A click selects a cell under the name "cell" with the fields query, key and rev.
+
+    Attributes:
+        before: a run before a change: words that rows now predict instead of others are marked.
     """
-    seen, style = see(record, site, **shown)
-    changed = _changed(seen, before)
-    what = f"head-{head}" if isinstance(head, int) else f"heads-{head}"
-    return Figure(
-        name=stem(record, site, what, sentence=seen.sentence, view=seen.view),
-        title=titled(" · ".join(filter(None, [title_of(seen, head), seen.window])), record),
-        style=style,
-        draw=lambda style: drawing_of(seen, head, style, changed),
-        describe=lambda: words.head(seen, head),
-        tabulate=lambda: tables.weights_table(seen, head),
-        collect=lambda: arrays_of(seen, head),
-    )
+
+    head: int | str
+    _: KW_ONLY
+    before: Record | None = None
+
+    is_map = True
+
+    @cached_property
+    def name(self) -> str:
+        what = f"head-{self.head}" if isinstance(self.head, int) else f"heads-{self.head}"
+        return stem(self.record, self.site, what, sentence=self.sentence, view=self.view)
+
+    @cached_property
+    def title(self) -> str:
+        return titled(" · ".join(filter(None, [title_of(self.seen, self.head), self.seen.window])), self.record)
+
+    @cached_property
+    def description(self) -> str:
+        return words.head(self.seen, self.head)
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        return tables.weights_table(self.seen, self.head)
+
+    @cached_property
+    def arrays(self) -> dict[str, np.ndarray]:
+        return arrays_of(self.seen, self.head)
+
+    @cached_property
+    def grid(self) -> Grid:
+        seen = self.seen
+        policy = POLICIES[seen.step.scoring.empty_rows]
+        empty = dict.fromkeys(np.flatnonzero(seen.empty(self.head)).tolist(), policy)
+        size = size_within(seen.queries, seen.keys, self, seen.predicted or ())
+        cells = seen.cells([self.head], size.tile)[0]
+        scale = domain_of(self.domain, seen, cells)
+        padding = seen.padding[:: size.tile]
+        kinds, states = _states(cells, policy, padding=padding, explained=self.explained and self.on_screen)
+        gray = self.head in seen.step.heads_off
+        scores = {} if cells.scores is None else {"score": (cells.scores, ".3f")}
+        changed = _changed(seen, self.before)
+        lines = [*subtitles(seen.record, self), self._reading, seen.window, scale.ending, *seen.notes]
+        return Grid(
+            title=title_of(seen, self.head, on_screen=self.on_screen),
+            lines=[*lines, CHANGED if changed else ""],
+            rows=seen.queries,
+            columns=seen.keys,
+            size=size,
+            states=states,
+            kinds=kinds,
+            style=self.style,
+            shade=np.nan_to_num(scale.shade(cells.weights)),
+            ramp=scale.legend(self.colors, gray=gray),
+            gray=gray,
+            numbers={"weight": (cells.weights, ".4f")} | scores,
+            offsets=_offsets(cells),
+            predicted=seen.predicted or (),
+            note_title=PREDICTS,
+            changed=changed,
+            beside=row_sums(seen, self.head) if self.row_sums else None,
+            empty=empty,
+        )
+
+    @property
+    def room(self) -> float:
+        """About how many pixels wide it is, from the labels of its rows to what they predict; no weight is needed."""
+        seen = self.seen
+        size = size_of(len(seen.queries), len(seen.keys))
+        labels = max(map(label_width, seen.queries.labels), default=0.0)
+        notes = max((text_width(f"▸ {shown(word, LONGEST_LABEL)}") for word in seen.predicted or ()), default=0.0)
+        return labels + 40 + size.width + NOTE + notes
+
+    @property
+    def _reading(self) -> str:
+        """How a row that predicts is read: its label is not the word that is predicted there."""
+        seen = self.seen
+        if not any(seen.predicted or ()):
+            return ""
+        row = seen.queries.at(self.selected[0]) if self.selected else None
+        if row is not None and seen.predicted[row] and not metrics.fills_in(seen.record):
+            token, word = words.in_quotes(seen.queries.labels[row]), words.in_quotes(seen.predicted[row])
+            return NEXT_OF.format(token=token, word=word)
+        if metrics.labels_tokens(seen.record):
+            return LABELS
+        return IN_PLACE if metrics.fills_in(seen.record) else NEXT
+
+
+def row_sums(seen: Seen, head: int | str) -> Beside:
+    """The sum of each row; those that are not 1 say so. Sums of rows that are seen in part are below 1 by right."""
+    sums = seen.row_sums(head).tolist()
+    odd = [not (value < 1 + 5e-4 if seen.partial else abs(value - 1) < 5e-4) for value in sums]
+    texts = [f"{written(value, '.3f')}{' not 1' if is_odd else ''}" for value, is_odd in zip(sums, odd, strict=True)]
+    return Beside("sum of what is seen" if seen.partial else "row sum", texts, odd)
 
 
 def title_of(seen: Seen, head: int | str, *, on_screen: bool = False) -> str:
@@ -61,17 +151,6 @@ def called(seen: Seen, head: int | str, *, on_screen: bool = False) -> str:
     return f"{what}{off} · {in_title(source)}"
 
 
-def wide(record: Record, site: Site, **shown: Unpack[Shown]) -> float:
-    """Pixels from the labels of the rows to what they predict and the place of their sums: no weight is asked for."""
-    seen, style = see(record, site, **shown)
-    size = size_of(len(seen.queries), len(seen.keys))
-    labels = edges(bands(seen.queries.tokens), bands(seen.keys.tokens), size).left
-    beside = ends.predictions(seen.predicted or (), size, style.colors)
-    if style.row_sums:
-        beside += ends.sums([1.0], beside, size, style.colors)
-    return ends.after(beside, size) - ends.GAP - labels
-
-
 def _changed(seen: Seen, before: Record | None) -> frozenset[int]:
     """The rows that predict another word than before the change; none where other tokens were read."""
     if before is None or seen.predicted is None:
@@ -83,53 +162,6 @@ def _changed(seen: Seen, before: Record | None) -> frozenset[int]:
     return frozenset(i for i, (then, now) in enumerate(pairs) if then != now)
 
 
-def drawing_of(seen: Seen, head: int | str, style: Style, changed: frozenset[int] = frozenset()) -> Map:
-    """The weights of a head as a map; `changed` are the rows whose predicted words are marked."""
-    at_ends = partial(_at_ends, seen, head, style, changed)
-    size = size_within(seen.queries, seen.keys, style, at_ends)
-    found = seen.cells([head], size.tile)[0]
-    scale = domain_of(style.domain, seen, found)
-    explained = style.explained and style.on_screen
-    kinds, states = _states(found, POLICIES[seen.step.scoring.empty_rows], explained=explained)
-    gray = head in seen.step.heads_off
-    scores = {} if found.scores is None else {"score": (found.scores, ".3f")}
-    return Map(
-        title=title_of(seen, head, on_screen=style.on_screen),
-        lines=[*subtitles(seen.record, style), _reading(seen, style), _window(seen, scale), *seen.notes],
-        rows=seen.queries,
-        columns=seen.keys,
-        size=size,
-        states=states,
-        kinds=kinds,
-        style=style,
-        shade=np.nan_to_num(scale.shade(found.weights)),
-        ramp=scale.ramp(style.colors, gray=gray),
-        gray=gray,
-        numbers={"weight": (found.weights, ".4f")} | scores,
-        offsets=_offsets(found),
-        predicted=seen.predicted or (),
-        ends=at_ends(size),
-    )
-
-
-def _window(seen: Seen, scale: Domain) -> str:
-    """Which part is seen, and that its colors are not those of the whole map: the legend may stand off the screen."""
-    return " · ".join(filter(None, [seen.window, scale.ending if seen.window else ""]))
-
-
-def _reading(seen: Seen, style: Style) -> str:
-    """How a row that predicts is read: its label is not the word that is predicted there."""
-    if not any(seen.predicted or ()):
-        return ""
-    row = seen.queries.at(style.selected[0]) if style.selected else None
-    if row is not None and seen.predicted[row] and not metrics.fills_in(seen.record):
-        token, word = words.in_quotes(seen.queries.labels[row]), words.in_quotes(seen.predicted[row])
-        return ends.NEXT_OF.format(token=token, word=word)
-    if metrics.labels_tokens(seen.record):
-        return ends.LABELS
-    return ends.IN_PLACE if metrics.fills_in(seen.record) else ends.NEXT
-
-
 def _offsets(found: Cells) -> np.ndarray | None:
     """Where in its tile the largest weight stands, counted row by row."""
     if (tiles := found.tiles) is None:
@@ -137,13 +169,17 @@ def _offsets(found: Cells) -> np.ndarray | None:
     return (tiles.at_query - tiles.queries[:, None]) * tiles.tile + tiles.at_key - tiles.keys
 
 
-_OPEN, _EMPTY, _FILLED, _NAN, _EMPTY_NAN, _MINUS_INFINITY = range(6)
+_OPEN, _EMPTY, _FILLED, _NAN, _EMPTY_NAN, _MINUS_INFINITY, _PADDING = range(7)
+PADDING = "row of padding: no text stands there"
 
 
-def _states(found: Cells, policy: str, *, explained: bool = False) -> tuple[list[State], np.ndarray]:
+def _states(
+    found: Cells, policy: str, *, padding: np.ndarray, explained: bool = False
+) -> tuple[list[State], np.ndarray]:
     """What cells can be, and which of it each is: a case, combined with the rule that blocks it or with none.
 
     Args:
+        padding: which rows are padding.
         explained: whether another legend says which rules block.
     """
     nan, empty = np.isnan(found.weights), found.states == EMPTY
@@ -153,12 +189,15 @@ def _states(found: Cells, policy: str, *, explained: bool = False) -> tuple[list
     if found.scores is not None:
         case[(case == _OPEN) & (found.blocked == 0) & (found.scores == -np.inf)] = _MINUS_INFINITY
     legend = "" if explained else None
-    kinds = [_state(case, rule, policy, legend) for case in range(6) for rule in (None, *blocked_by(found.reasons))]
+    case[(case == _OPEN) & padding[:, None]] = _PADDING
+    kinds = [_state(case, rule, policy, legend) for case in range(7) for rule in (None, *blocked_by(found.reasons))]
     return kinds, case * np.int64(len(found.reasons) + 1) + found.blocked
 
 
 def _state(case: int, rule: State | None, policy: str, legend: str | None) -> State:
     """A case of a cell that no rule blocks, or that one does; what a legend says of its rules, as `State` has it."""
+    if case == _PADDING:
+        return State(PADDING, "blocked", legend=PADDING)
     said = ("", policy, policy, NOT_A_NUMBER, policy, MINUS_INFINITY)[case]
     says = ", ".join(filter(None, (said, rule.says if rule else ""))) or MAY_ATTEND
     if case in (_NAN, _EMPTY_NAN):
@@ -169,17 +208,6 @@ def _state(case: int, rule: State | None, policy: str, legend: str | None) -> St
     if rule is None:
         return State(says, ground, legend="")
     return State(says, ground, "hatch", rule.rules, legend=legend)
-
-
-def _at_ends(seen: Seen, head: int | str, style: Style, changed: frozenset[int], size: Size) -> Frame:
-    """What rows predict, if they do; their sums, if asked for; which have no key left, and what they got instead."""
-    beside, colors = Frame(), style.colors
-    if seen.predicted is not None:
-        chosen = None if style.selected is None else seen.queries.at(style.selected[0])
-        beside += ends.predictions(seen.predicted, size, colors, chosen, changed)
-    if style.row_sums:
-        beside += ends.sums(seen.row_sums(head).tolist(), beside, size, colors, partial=seen.partial)
-    return beside + ends.empty_rows(seen.empty(head), POLICIES[seen.step.scoring.empty_rows], beside, size, colors)
 
 
 def arrays_of(seen: Seen, head: int | str) -> dict[str, np.ndarray]:

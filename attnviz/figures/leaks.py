@@ -1,18 +1,21 @@
 """A leak test as a grid: whose output moved when which token was changed, and whether its mask forbids that."""
 
 import math
-from typing import Unpack
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
+import pandas as pd
 
 from attnviz import tables, words
-from attnviz.charts.maps import Map, pooled, size_within
+from attnviz.charts.grid import Grid, pooled, size_within
 from attnviz.charts.state import State
 from attnviz.charts.style import Style
 from attnviz.charts.theme import CAUTIONS
 from attnviz.core.display import file_stem, in_title
 from attnviz.core.leaks import CLOSED, LEAK, NOT_TESTED, SAW, STATES, UNUSED, LeakTest
-from attnviz.figures.figure import Drawn, Figure, edited, text_array
+from attnviz.figures.base import GridFigure
+from attnviz.figures.figure import edited, text_array
 from attnviz.views import groups
 
 TITLES = ("Query (its output)", "Key (is changed)")
@@ -34,48 +37,64 @@ LOOKS = {
 KINDS = [State(STATES[state], *style) for state, style in LOOKS.items()]
 
 
-def leaks(test: LeakTest, **drawn: Unpack[Drawn]) -> Figure:
+@dataclass(frozen=True, eq=False)
+class LeakGrid(GridFigure):
     """Whose output moved when which token was changed: red where it must not.
 
     A click selects a cell under the name "cell" with the fields query, key and rev.
     """
-    return Figure(
-        name=file_stem(test.source, "leaks", test.where, test.text, end=edited(test.edits)),
-        title=" · ".join(filter(None, (title_of(test), *lines_of(test)))),
-        style=Style(**drawn),
-        draw=lambda style: drawing_of(test, style),
-        describe=lambda: words.leaks(test),
-        tabulate=lambda: tables.leaks_table(test),
-        collect=lambda: {
+
+    test: LeakTest
+
+    @cached_property
+    def name(self) -> str:
+        test = self.test
+        return file_stem(test.source, "leaks", test.where, test.text, end=edited(test.edits))
+
+    @cached_property
+    def title(self) -> str:
+        return " · ".join(filter(None, (title_of(self.test), *lines_of(self.test))))
+
+    @cached_property
+    def description(self) -> str:
+        return words.leaks(self.test)
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        return tables.leaks_table(self.test)
+
+    @cached_property
+    def arrays(self) -> dict[str, np.ndarray]:
+        test = self.test
+        return {
             "moved": test.moved.numpy(),
             "promised": test.promised.numpy(),
             "leaks": test.leaks.numpy(),
             "query_tokens": text_array([token.text for token in test.queries]),
             "key_tokens": text_array([token.text for token in test.keys]),
-        },
-    )
+        }
 
-
-def drawing_of(test: LeakTest, style: Style) -> Map:
-    """The test as a map; where cells have tooltips, each says who saw whom, else what state it is in."""
-    rows, columns = groups(test.queries), groups(test.keys)
-    size = size_within(rows, columns, style)
-    states = pooled(test.states.numpy(), size.tile)
-    says = [words.leak(test, *place) for place in np.ndindex(states.shape)] if size.form == "rectangles" else None
-    return Map(
-        title=title_of(test, counted=not style.on_screen),
-        lines=lines_of(test, style),
-        rows=rows,
-        columns=columns,
-        size=size,
-        states=np.argsort(list(LOOKS))[states],
-        kinds=KINDS,
-        style=style,
-        titles=TITLES,
-        says=says,
-        below=[] if style.on_screen else [_example(test, style.selected)],
-        tiles="each square shows a leak if there is one among its",
-    )
+    @cached_property
+    def grid(self) -> Grid:
+        """The test as a grid; where cells have tooltips, each says who saw whom, else what state it is in."""
+        test = self.test
+        rows, columns = groups(test.queries), groups(test.keys)
+        size = size_within(rows, columns, self)
+        states = pooled(test.states.numpy(), size.tile)
+        says = [words.leak(test, *place) for place in np.ndindex(states.shape)] if size.form == "rectangles" else None
+        return Grid(
+            title=title_of(test, counted=not self.on_screen),
+            lines=[*lines_of(test, self), "" if self.on_screen else _example(test, self.selected)],
+            rows=rows,
+            columns=columns,
+            size=size,
+            states=np.argsort(list(LOOKS))[states],
+            kinds=KINDS,
+            style=self.style,
+            titles=TITLES,
+            says=says,
+            tiles="each square shows a leak if there is one among its",
+        )
 
 
 def title_of(test: LeakTest, *, counted: bool = True) -> str:

@@ -8,7 +8,7 @@ import altair as alt
 import pandas as pd
 
 from attnviz import words
-from attnviz.charts import frame, maps
+from attnviz.charts import frame, grid
 from attnviz.charts.axes import KEY, QUERY
 from attnviz.charts.picture import Form, Picture, columns, formed
 from attnviz.charts.style import Style
@@ -180,7 +180,7 @@ def _hits(ends: dict) -> alt.Chart:
         .encode(
             **ends,
             strokeWidth=alt.StrokeWidth("wide:Q", scale=None),
-            tooltip=maps.tooltip(TOOLTIP),
+            tooltip=grid.tooltip(TOOLTIP),
         )
-        .add_params(maps.clicked("cell", "query", "key", "rev"), pointed)
+        .add_params(grid.clicked("cell", "query", "key", "rev"), pointed)
     )

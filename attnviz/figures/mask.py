@@ -1,25 +1,25 @@
 """One mask as a grid: who may attend to whom, and which rule says no."""
 
 from collections.abc import Sequence
-from functools import partial
-from typing import Unpack
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
 
 import numpy as np
+import pandas as pd
 
 from attnviz import tables, views, words
-from attnviz.charts import axes, ends
+from attnviz.charts.axes import LONGEST_LABEL
 from attnviz.charts.domain import MAY_ATTEND
-from attnviz.charts.frame import Frame, text_width
-from attnviz.charts.maps import EDGE, Map, size_within
-from attnviz.charts.size import Size, size_of
+from attnviz.charts.grid import Beside, Grid, size_within
+from attnviz.charts.size import size_of
 from attnviz.charts.state import State, blocked_by
 from attnviz.charts.style import Style
-from attnviz.charts.theme import TITLE_CHARACTER
 from attnviz.core.display import file_stem, isolated, shown
 from attnviz.core.masks import And, Full, Mask, Or
 from attnviz.core.record import ALL
 from attnviz.core.tokens import Token
-from attnviz.figures.figure import Drawn, Figure, text_array
+from attnviz.figures.base import GridFigure
+from attnviz.figures.figure import text_array
 from attnviz.views import SeenMask, View
 
 MOST_READ = 12
@@ -28,66 +28,135 @@ MOST_READ = 12
 MOST_WHOLE = 4096**2
 """Cells of a mask that are written one by one."""
 
-COUNTED = "keys: how many each query has left"
+LONGEST_TITLE = 45
+"""Characters of a title on a screen; of longer rules only the number is said, as the legend names each."""
 
-WIDE = 380
-"""Pixels that a title may take on a screen; of longer rules only the number is said, as the legend names each."""
+ALONE, READS = "what each row may look at", "each row: what it may read to predict the next word"
+TARGETS = "each row: what it may read to predict its target"
+COUNTED = "keys: how many each query has left"
+PREDICTS, TARGET = "predicts", "target"
 
 Tokens = Sequence[Token | str]
 
 
-def mask(
-    mask: Mask,
-    queries: Tokens,
-    keys: Tokens | None = None,
-    *,
-    predicted: Tokens | None = None,
-    targets: bool = False,
-    sentence: int = 0,
-    view: View = View(),
-    rows: slice | None = None,
-    columns: slice | None = None,
-    counted: bool = False,
-    brush: bool = False,
-    beside: bool = False,
-    **drawn: Unpack[Drawn],
-) -> Figure:
+@dataclass(frozen=True, eq=False)
+class MaskGrid(GridFigure):
     """A mask over tokens: a dot where a query may attend to a key, strokes where a rule forbids it.
 
     A click selects a cell under the name "cell" with the fields query, key and rev.
 
-    Args:
+    Attributes:
         queries: the input token of each row.
         keys: of each column; the queries if none are given.
-        rows, columns: the part that is seen; all if none is given.
         predicted: the token that each row predicts, or ""; it is written at the end of its row.
         targets: whether these tokens are the right answers, not what a model says.
+        rows, columns: the part that is seen; all if none is given.
         counted: whether each row says how many keys it has left; through a view, none does.
-        brush: whether a drag on the screen selects cells, where each is a rectangle, under the name "drag", as lists of
-            query_band and key_band.
-        beside: whether it stands beside the map of a head: as many lines are above it.
+        brush: whether a drag on the screen selects cells, where each is a rectangle, under the name "drag", as
+            stretches {"row": [begin, end], "column": [begin, end]}.
+        beside: whether it stands beside the map of a head: as many lines are above it, and no example.
     """
-    tokens = views.as_tokens(queries), views.as_tokens(queries if keys is None else keys)
-    window = {"rows": rows or ALL, "columns": columns or ALL}
-    seen = views.see_mask(mask, *tokens, sentence=sentence, view=view, **window)
-    said = [token.text for token in views.as_tokens(predicted or ())]
-    named = ends.TARGET if targets else ends.PREDICTS
-    counted &= view == View()
-    return Figure(
-        name=file_stem("mask", str(mask), " ".join(token.text for token in tokens[0]), end=view.in_short()),
-        title=" · ".join(filter(None, [title_of(mask), seen.window])),
-        style=Style(**drawn),
-        draw=lambda style: drawing_of(seen, tokens, said if any(said) else None, style, counted, brush, beside, named),
-        describe=lambda: words.mask(seen),
-        tabulate=lambda: tables.mask_table(seen),
-        collect=lambda: arrays_of(seen),
-    )
+
+    mask: Mask
+    queries: Tokens
+    keys: Tokens | None = None
+    _: KW_ONLY
+    predicted: Tokens | None = None
+    targets: bool = False
+    sentence: int = 0
+    view: View = View()
+    rows: slice | None = None
+    columns: slice | None = None
+    counted: bool = False
+    brush: bool = False
+    beside: bool = False
+
+    def __post_init__(self):
+        self.seen  # noqa: B018 (a view that leaves nothing is refused at once)
+
+    @cached_property
+    def tokens(self) -> tuple[tuple[Token, ...], tuple[Token, ...]]:
+        return views.as_tokens(self.queries), views.as_tokens(self.queries if self.keys is None else self.keys)
+
+    @cached_property
+    def seen(self) -> SeenMask:
+        """The mask through the view."""
+        window = {"rows": self.rows or ALL, "columns": self.columns or ALL}
+        return views.see_mask(self.mask, *self.tokens, sentence=self.sentence, view=self.view, **window)
+
+    @cached_property
+    def name(self) -> str:
+        text = " ".join(token.text for token in self.tokens[0])
+        return file_stem("mask", str(self.mask), text, end=self.view.in_short())
+
+    @cached_property
+    def title(self) -> str:
+        return " · ".join(filter(None, [title_of(self.mask), self.seen.window]))
+
+    @cached_property
+    def description(self) -> str:
+        return words.mask(self.seen)
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        return tables.mask_table(self.seen)
+
+    @cached_property
+    def arrays(self) -> dict[str, np.ndarray]:
+        return arrays_of(self.seen)
+
+    @cached_property
+    def grid(self) -> Grid:
+        seen = self.seen
+        texts = [token.text for token in views.as_tokens(self.predicted or ())]
+        predicted = seen.queries.last(texts) if any(texts) else ()
+        empty = seen.queries.merge(seen.left == 0, 0, np.logical_and)
+        counted = self.counted and self.view == View()
+        note = "" if counted else "fully masked row"
+        size = size_within(seen.queries, seen.keys, self, predicted)
+        reasons, blocked = seen.blocked(size.tile)
+        reading = (TARGETS if self.targets else READS) if predicted else ALONE
+        lines = [ALONE, COUNTED if counted else reading] if self.beside else [reading, COUNTED if counted else ""]
+        return Grid(
+            title=title_of(self.mask, self),
+            lines=[*lines, "" if self.beside else self._example(texts), seen.window, *seen.notes],
+            rows=seen.queries,
+            columns=seen.keys,
+            size=size,
+            states=blocked,
+            kinds=[State(MAY_ATTEND, "open", "dot"), *blocked_by(reasons)],
+            style=self.style,
+            predicted=predicted,
+            note_title=TARGET if self.targets else PREDICTS,
+            beside=_counts(seen) if counted else None,
+            empty=dict.fromkeys(np.flatnonzero(empty).tolist(), note),
+            tiles="an open square has an open cell among its",
+            brush=self.brush and self.on_screen,
+        )
+
+    def _example(self, predicted: Sequence[str]) -> str:
+        """What the model reads in one row: the selected one, or an early one."""
+        queries, keys = self.tokens
+        row = min(2 if self.selected is None else self.selected[0], len(queries) - 1)
+        if not any(predicted) or not predicted[row]:
+            return ""
+        allowed = self.mask.tensor(len(queries), len(keys), rows=slice(row, row + 1))[:, 0, 0]
+        read = allowed[self.sentence if len(allowed) > 1 else 0].nonzero().flatten().tolist()
+        texts = [isolated(shown(keys[i].text, LONGEST_LABEL)) for i in read[-MOST_READ:]]
+        more, word = "… " if len(read) > MOST_READ else "", shown(predicted[row], LONGEST_LABEL)
+        return f"while predicting {isolated(f'“{word}”')} it reads: {more}{' '.join(texts) or 'nothing'}"
+
+
+def _counts(seen: SeenMask) -> Beside:
+    """How many keys each row has left; a row without any stands out."""
+    left = seen.left[seen.queries.starts].tolist()
+    return Beside("keys", [str(count or "none") for count in left], [not count for count in left])
 
 
 def title_of(mask: Mask, style: Style = Style()) -> str:
     """Which mask is drawn; one that blocks nothing is none. On a screen it takes one line."""
     title, rules = f"Mask: {'none' if isinstance(mask, Full) else mask}", _rules(mask)
-    short = style.on_screen and rules > 1 and text_width(title, TITLE_CHARACTER) > WIDE - EDGE
+    short = style.on_screen and rules > 1 and len(title) > LONGEST_TITLE
     return f"Mask: {rules} rules" if short else title
 
 
@@ -104,67 +173,3 @@ def arrays_of(seen: SeenMask) -> dict[str, np.ndarray]:
         arrays["cells_per_side_of_tile"] = np.array(tile)
     tokens = seen.queries.labels[::tile], seen.keys.labels[::tile]
     return arrays | {"query_tokens": text_array(tokens[0]), "key_tokens": text_array(tokens[1])}
-
-
-def drawing_of(
-    seen: SeenMask,
-    tokens: tuple[tuple[Token, ...], tuple[Token, ...]],
-    predicted: Sequence[str] | None,
-    style: Style,
-    counted: bool = False,
-    brush: bool = False,
-    beside: bool = False,
-    named: str = ends.PREDICTS,
-) -> Map:
-    """The mask as a map, with what its rows predict and how many keys each has left."""
-    at_ends = partial(_at_ends, seen, predicted, counted, style, named)
-    size = size_within(seen.queries, seen.keys, style, at_ends)
-    reasons, blocked = seen.blocked(size.tile)
-    reading = (READS if named == ends.PREDICTS else ends.TARGETS) if predicted else ALONE
-    above = [ALONE, COUNTED if counted else reading] if beside else [reading]
-    return Map(
-        title=title_of(seen.mask, style),
-        lines=[*above, seen.window, *seen.notes],
-        rows=seen.queries,
-        columns=seen.keys,
-        size=size,
-        states=blocked,
-        kinds=[State(MAY_ATTEND, "open", "dot"), *blocked_by(reasons)],
-        style=style,
-        predicted=seen.queries.last(predicted) if predicted is not None else (),
-        ends=at_ends(size),
-        below=[_example(seen, tokens, predicted, style.selected), *[COUNTED] * (counted > beside)],
-        tiles="an open square has an open cell among its",
-        brush=brush and style.on_screen,
-    )
-
-
-def _at_ends(
-    seen: SeenMask, predicted: Sequence[str] | None, counted: bool, style: Style, named: str, size: Size
-) -> Frame:
-    """What each row predicts, how many keys it has left, and which has none."""
-    beside, colors = Frame(), style.colors
-    if predicted is not None:
-        chosen = None if style.selected is None else seen.queries.at(style.selected[0])
-        beside += ends.predictions(seen.queries.last(predicted), size, colors, chosen, title=named)
-    if counted:
-        beside += ends.counts(seen.left[seen.queries.starts].tolist(), beside, size, colors)
-    empty = seen.queries.merge(seen.left == 0, 0, np.logical_and)
-    said = "" if counted else "fully masked row"
-    return beside + ends.empty_rows(empty, said, beside, size, colors)
-
-
-ALONE, READS = "what each row may look at", "each row: what it may read to predict the next word"
-
-
-def _example(seen: SeenMask, tokens: Sequence[Sequence[Token]], predicted: Sequence[str] | None, selected) -> str:
-    """What the model reads in one row: the selected one, or an early one."""
-    queries, keys = tokens
-    row = min(2 if selected is None else selected[0], len(queries) - 1)
-    if not predicted or not predicted[row]:
-        return ""
-    allowed = seen.mask.tensor(len(queries), len(keys), rows=slice(row, row + 1))[:, 0, 0]
-    read = allowed[seen.sentence if len(allowed) > 1 else 0].nonzero().flatten().tolist()
-    texts = [isolated(shown(keys[i].text, axes.LONGEST_LABEL)) for i in read[-MOST_READ:]]
-    more, says = "… " if len(read) > MOST_READ else "", shown(predicted[row], axes.LONGEST_LABEL)
-    return f"while predicting {isolated(f'“{says}”')} it reads: {more}{' '.join(texts) or 'nothing'}"

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from attnviz.charts.state import State
-from attnviz.figures.states import Grid, Tokens
+from attnviz.figures.states import States, Tokens
 
 SPREAD = (
     State("numbers", "open"),
@@ -16,7 +16,7 @@ SPREAD = (
 )
 
 
-def spread(empty: Tensor, layers: Sequence[Tensor], tokens: Tokens, *, sentence: int = 0) -> Grid:
+def spread(empty: Tensor, layers: Sequence[Tensor], tokens: Tokens, *, sentence: int = 0) -> States:
     """Which positions of a sentence are NaN after each layer; the first row is the mask.
 
     Args:
@@ -24,7 +24,7 @@ def spread(empty: Tensor, layers: Sequence[Tensor], tokens: Tokens, *, sentence:
     """
     at = sentence if sentence < len(empty) else 0
     states = torch.stack([empty[at].long(), *(2 * layer[at].long() for layer in layers)])
-    return Grid(
+    return States(
         title="How NaN spreads through layers",
         states=states.numpy(),
         kinds=SPREAD,
@@ -45,7 +45,7 @@ NAMES = {"zero": "zeros", "nan": "NaN", "uniform": "uniform", "error": "error"}
 """What the weights of a fully masked row are, by the policy that makes them so."""
 
 
-def policies(found: Mapping[str, Tensor | None], query: int, tokens: Tokens) -> Grid:
+def policies(found: Mapping[str, Tensor | None], query: int, tokens: Tokens) -> States:
     """The weights of one fully masked row, under each policy.
 
     Args:
@@ -55,7 +55,7 @@ def policies(found: Mapping[str, Tensor | None], query: int, tokens: Tokens) -> 
     """
     rows = [_row(weights, query, len(tokens)) for weights in found.values()]
     weights, states = (np.stack(part) for part in zip(*rows, strict=True))
-    return Grid(
+    return States(
         title=f"What a fully masked row gets: row {query}",
         states=states,
         kinds=POLICY,

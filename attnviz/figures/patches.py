@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image
 
 from attnviz import tables
-from attnviz.charts import frame, maps, pixels
+from attnviz.charts import frame, grid, pixels
 from attnviz.charts.domain import Domain, domain_of
 from attnviz.charts.frame import Frame, box, text_width, words
 from attnviz.charts.picture import Form, Picture, columns, formed
@@ -218,9 +218,9 @@ def _form(colors: Theme, wide: float, high: float, width: float) -> Form:
             y2="y2:Q",
             fill=alt.Fill("fill:N", scale=None),
             fillOpacity=alt.FillOpacity("cover:Q", scale=None),
-            tooltip=maps.tooltip(TOOLTIP),
+            tooltip=grid.tooltip(TOOLTIP),
         )
-        .add_params(maps.clicked("cell", "query", "key", "rev"))
+        .add_params(grid.clicked("cell", "query", "key", "rev"))
     )
     picture = alt.Chart(alt.NamedData("pictures")).mark_image(
         width=wide, height=high, align="left", baseline="top", aspect=False, aria=False, tooltip=None

@@ -2,20 +2,21 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Unpack
 
 import numpy as np
+import pandas as pd
 
 from attnviz import tables, words
-from attnviz.charts import axes, bars, frame, hatch, panels, pixels
-from attnviz.charts.frame import SWATCH, Entry, Frame, Ramp, box
-from attnviz.charts.panels import Panel, Panels
+from attnviz.charts import bars
+from attnviz.charts.grid import Grid, Ramp, size_within
 from attnviz.charts.picture import Picture
-from attnviz.charts.size import size_beside
+from attnviz.charts.state import State
 from attnviz.charts.style import Style
-from attnviz.charts.theme import Theme
 from attnviz.core.display import file_stem, in_title, shown
 from attnviz.core.record import Record
+from attnviz.figures.base import GridFigure
 from attnviz.figures.figure import Drawn, Figure, edited, subtitles, text_array, titled
 from attnviz.metrics.beside import tiles
 from attnviz.metrics.rollout import Mixed
@@ -26,6 +27,9 @@ SHORT, LONG = 150, 480
 
 MAP = 440
 """Pixels of the side of the map, which has one row of bars beside it."""
+
+NO_PATH = "no path"
+"""A token that cannot have arrived at a position."""
 
 MOST_BARS = 40
 """Tokens drawn at most, those with the largest shares; the table holds all."""
@@ -59,11 +63,6 @@ class Traced:
     def where(self) -> str:
         return f"{self.found.kind}, after layer {self.layer}"
 
-    @property
-    def tile(self) -> int:
-        """How many positions are a square of the map."""
-        return size_beside(*self.shares.shape).tile
-
     def called(self, position: int) -> str:
         return f"{shown(self.texts[position])} ({position})"
 
@@ -78,20 +77,57 @@ class Traced:
         return [*said, *([f"{rows} rows had no weights, and keep what they hold"] if rows else [])]
 
 
-def rollout(traced: Traced, **drawn: Unpack[Drawn]) -> Figure:
+@dataclass(frozen=True, eq=False)
+class Rollout(GridFigure):
     """How much of each token is in what stands at each position after a layer; `selected` is a row.
 
-    A click selects a cell under the name "cell" with the fields query, key and rev, counted in squares of `tile` cells.
+    A click selects a cell under the name "cell" with the fields query, key and rev.
     """
-    return Figure(
-        name=traced.stem("rollout"),
-        title=" · ".join(filter(None, (title_of(traced), *lines_of(traced)))),
-        style=Style(**drawn),
-        draw=lambda style: drawing_of(traced, style),
-        describe=lambda: words.reaches(traced.shares, traced.texts),
-        tabulate=lambda: tables.rollout_table(traced.shares, traced.texts),
-        collect=lambda: {"rollout": traced.shares, "tokens": text_array(traced.texts)},
-    )
+
+    traced: Traced
+
+    @cached_property
+    def name(self) -> str:
+        return self.traced.stem("rollout")
+
+    @cached_property
+    def title(self) -> str:
+        return " · ".join(filter(None, (title_of(self.traced), *lines_of(self.traced))))
+
+    @cached_property
+    def description(self) -> str:
+        return words.reaches(self.traced.shares, self.traced.texts)
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        return tables.rollout_table(self.traced.shares, self.traced.texts)
+
+    @cached_property
+    def arrays(self) -> dict[str, np.ndarray]:
+        return {"rollout": self.traced.shares, "tokens": text_array(self.traced.texts)}
+
+    @cached_property
+    def grid(self) -> Grid:
+        traced, tokens = self.traced, groups(self.traced.found.tokens)
+        size = size_within(tokens, tokens, self, side=MAP)
+        shares = tiles(traced.shares, size.tile)
+        top = float(np.nanmax(shares, initial=0.0)) or 1.0
+        largest = f"colors end at {top:.3g}, the largest here" if top <= 0.999 else ""
+        return Grid(
+            title=title_of(traced, on_screen=self.on_screen),
+            lines=[*lines_of(traced, self), largest],
+            rows=tokens,
+            columns=tokens,
+            size=size,
+            titles=(f"Position after layer {traced.layer}", "Token"),
+            states=np.where(shares == 0, 1, 0),
+            kinds=[State("arrives", "ramp", legend=""), State(NO_PATH, "blocked", "hatch")],
+            style=self.style,
+            shade=shares / top,
+            ramp=Ramp("share", top, self.colors.ramp),
+            numbers={"share": (shares, ".4f")},
+            verb="comes from",
+        )
 
 
 def title_of(traced: Traced, what: str = "Attention rollout", *, on_screen: bool = False) -> str:
@@ -103,37 +139,6 @@ def lines_of(traced: Traced, style: Style = Style()) -> list[str]:
     """What is measured, which a screen says elsewhere, what was left out, the weights' origin, what was changed."""
     measured = [] if style.on_screen else [f"rollout: {WHAT}"]
     return [*measured, *traced.left_out(), *subtitles(traced.record, style)]
-
-
-def drawing_of(traced: Traced, style: Style) -> Panels:
-    """Rows are positions after the layers, columns tokens; the color ends at the largest share."""
-    colors, n = style.colors, len(traced.texts)
-    size, every = size_beside(n, n, MAP), groups(traced.found.tokens)
-    bands = axes.bands(every.tokens[:: size.tile])
-    edges, names = axes.edges(bands, bands, size, upright=True), axes.names(every, size.tile)
-    values = tiles(traced.shares, size.tile)
-    limit, side, below = panels.limit_of(values), range(size.rows), size.height + 14
-    sides = (0.0, 0.0, size.width, size.height)
-    blocked = values == 0
-    read = (0.0, below + 66 + 26 * bool(blocked.any()))
-    panel = Panel(("query", "key"), side, side, values, *sides, limit, signed=False, beside=read, blocked=blocked)
-    around = axes.drawn((f"Position after layer {traced.layer}", "Token"), bands, bands, size, edges, colors)
-    around += axes.ties(every, every, size, colors) + Frame(boxes=(box(*sides, stroke=colors.line),))
-    no_path = [Entry("no path", hatch.shape(0, SWATCH), colors.hatch, 1.0, colors.blocked)] * bool(blocked.any())
-    around += frame.legend(no_path, _ramp(limit, colors), top=below, width=size.width, colors=colors)
-    wide = {"left": edges.left, "top": edges.top - 8, "width": size.width - edges.left, "colors": colors}
-    around += frame.heading(
-        title_of(traced, on_screen=style.on_screen), [*lines_of(traced, style), *axes.notes_on(size)], **wide
-    )
-    row = -1 if style.selected is None else style.selected // size.tile
-    return Panels((panel,), around, style, (row, -1), names, names, verb="comes from")
-
-
-def _ramp(limit: float, colors: Theme) -> Ramp:
-    """The colors of the shares, which end at the largest one."""
-    largest = f"{limit:.3g}" if limit > 0.999 else f"{limit:.3g}, the largest here"
-    ticks = tuple((at, f"{at * limit:.3g}") for at in (0, 0.5, 1))
-    return Ramp(f"share, from 0 to {largest}", pixels.ramp_uri(colors), ticks)
 
 
 # One row

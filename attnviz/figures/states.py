@@ -3,27 +3,25 @@ which cells a finding is about."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Unpack
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
 
-from attnviz.charts import pixels
 from attnviz.charts.axes import KEY, QUERY
-from attnviz.charts.frame import Ramp
-from attnviz.charts.maps import Map, pooled, size_within
+from attnviz.charts.grid import Grid, Ramp, pooled, size_within
 from attnviz.charts.state import State
-from attnviz.charts.style import Style
 from attnviz.core.display import file_stem
 from attnviz.core.tokens import Token
-from attnviz.figures.figure import Drawn, Figure, text_array
+from attnviz.figures.base import GridFigure
+from attnviz.figures.figure import text_array
 from attnviz.views import as_tokens, groups
 
 Tokens = Sequence[Token | str]
 
 
 @dataclass(frozen=True, eq=False)
-class Grid:
+class States:
     """Cells in states.
 
     Attributes:
@@ -33,7 +31,7 @@ class Grid:
         rows, columns: the tokens.
         titles: of the row axis and of the column axis.
         lines: what stands under the title.
-        note: what stands under the legend.
+        note: a last line over the picture.
         name: what a file is called after.
         weights: numbers from 0 to 1, (rows, columns), of the cells whose ground is the ramp.
     """
@@ -71,43 +69,56 @@ class Grid:
         return pd.DataFrame(places | weights | {"state": [self.kinds[i].says for i in self.states.ravel()]})
 
 
-def states(grid: Grid, **drawn: Unpack[Drawn]) -> Figure:
+@dataclass(frozen=True, eq=False)
+class StateGrid(GridFigure):
     """A grid of cells in a few states; a click selects a cell under the name "cell" with query, key and rev."""
-    rows, columns = grid.labels
-    return Figure(
-        name=file_stem(grid.name, " ".join(columns)),
-        title=grid.title,
-        style=Style(**drawn),
-        draw=lambda style: drawing_of(grid, style),
-        describe=grid.in_words,
-        tabulate=grid.table,
-        collect=lambda: {
-            "states": grid.states,
-            "names": text_array([kind.says for kind in grid.kinds]),
+
+    states: States
+
+    @cached_property
+    def name(self) -> str:
+        return file_stem(self.states.name, " ".join(self.states.labels[1]))
+
+    @cached_property
+    def title(self) -> str:
+        return self.states.title
+
+    @cached_property
+    def description(self) -> str:
+        return self.states.in_words()
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        return self.states.table()
+
+    @cached_property
+    def arrays(self) -> dict[str, np.ndarray]:
+        rows, columns = self.states.labels
+        return {
+            "states": self.states.states,
+            "names": text_array([kind.says for kind in self.states.kinds]),
             "row_tokens": text_array(rows),
             "column_tokens": text_array(columns),
-        },
-    )
+        }
 
-
-def drawing_of(grid: Grid, style: Style) -> Map:
-    """The grid as a map."""
-    rows, columns = (groups(as_tokens(tokens)) for tokens in (grid.rows, grid.columns))
-    size = size_within(rows, columns, style)
-    weights = None if grid.weights is None else pooled(grid.weights, size.tile)
-    return Map(
-        title=grid.title,
-        lines=grid.lines,
-        rows=rows,
-        columns=columns,
-        size=size,
-        states=pooled(grid.states, size.tile),
-        kinds=grid.kinds,
-        style=style,
-        titles=grid.titles,
-        shade=weights,
-        ramp=None if weights is None else Ramp("weight", pixels.ramp_uri(style.colors), ((0, "0"), (1, "1"))),
-        numbers={} if weights is None else {"weight": (weights, ".3f")},
-        below=[grid.note],
-        tiles="each square shows the last of the legend among its",
-    )
+    @cached_property
+    def grid(self) -> Grid:
+        states = self.states
+        rows, columns = (groups(as_tokens(tokens)) for tokens in (states.rows, states.columns))
+        size = size_within(rows, columns, self)
+        weights = None if states.weights is None else pooled(states.weights, size.tile)
+        return Grid(
+            title=states.title,
+            lines=[*states.lines, states.note],
+            rows=rows,
+            columns=columns,
+            size=size,
+            states=pooled(states.states, size.tile),
+            kinds=states.kinds,
+            style=self.style,
+            titles=states.titles,
+            shade=weights,
+            ramp=None if weights is None else Ramp("weight", 1.0, self.colors.ramp),
+            numbers={} if weights is None else {"weight": (weights, ".3f")},
+            tiles="each square shows the last of the legend among its",
+        )

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from attnviz import tables
-from attnviz.charts import axes, frame, hatch, maps, pixels, state
+from attnviz.charts import axes, frame, grid, hatch, pixels, state
 from attnviz.charts.axes import KEY, QUERY
 from attnviz.charts.domain import MAY_ATTEND, NOT_A_NUMBER, POLICIES, Domain, domain_of
 from attnviz.charts.frame import Entry, Frame, box, sign, text_width, words
@@ -330,9 +330,9 @@ def _form(wide: int, size: float, colors: Theme) -> Form:
             x2="x2:Q",
             y2="y2:Q",
             fill=alt.Fill("fill:N", scale=None),
-            tooltip=maps.tooltip(TOOLTIP),
+            tooltip=grid.tooltip(TOOLTIP),
         )
-        .add_params(maps.clicked("cell", "query", "key", "rev"))
+        .add_params(grid.clicked("cell", "query", "key", "rev"))
     )
     texts = base.mark_text(
         aria=False, tooltip=None, align="center", baseline="middle", font=MONO, fontSize=size

@@ -38,6 +38,7 @@ def leak_test(
     keys: Sequence[int] | None = None,
     most: int = MOST,
     report: Callable[[int, int], object] = lambda done, of: None,
+    targets: tuple[Sentence, ...] = (),
 ) -> LeakTest:
     """Change one token after the other, and compare the output of every position with what it was.
 
@@ -58,6 +59,7 @@ def leak_test(
         keys: the positions to change; by default all but special tokens.
         most: so many positions may be changed.
         report: is told after each batch how many positions are done, and of how many.
+        targets: what a decoder reads in the place of what the model writes, a sentence for each.
 
     Raises:
         InputError: if there is no such site or token, if there are too many, or if the same input gives two outputs.
@@ -65,7 +67,7 @@ def leak_test(
     """
     chosen = (_sentence(source, sentences, sentence),)
     run_with = replace(edits, mask=promise.alone(edits.mask, sentence))
-    before, fixed = _before(source, chosen, run_with)
+    before, fixed = _before(source, chosen, run_with, targets[sentence : sentence + 1])
     look = look_at(before, site, source.writes)
     queries, columns = tokens(before, look)
     odd = _odd_rows(before, look, edits)
@@ -119,9 +121,13 @@ def _odd_rows(before: Record, look: Look, edits: Edits) -> Tensor:
     return odd_rows(compared)
 
 
-def _before(source: Source, chosen: tuple[Sentence], edits: Edits) -> tuple[Record, tuple[Sentence, ...]]:
+def _before(
+    source: Source, chosen: tuple[Sentence], edits: Edits, targets: tuple[Sentence, ...]
+) -> tuple[Record, tuple[Sentence, ...]]:
     """The run that all others are compared with, and what its decoder is made to read in them, if it writes."""
-    before = source.run(chosen, edits)
+    before = source.run(chosen, edits, targets)
+    if targets:
+        return before, targets
     fixed = before.targets if source.writes else ()
     if fixed and all(token.special for token in fixed[0].tokens):  # it wrote nothing: then what it writes untouched
         fixed = source.run(chosen, Edits()).targets

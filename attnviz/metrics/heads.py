@@ -40,6 +40,7 @@ class Metric:
         means: what it says, in one sentence.
         kinds: of which sites it can be had.
         needs: "weights", or what a record that is read only has not: "scores" or "values".
+        main: whether it is among the few that a page shows first.
         measure: a quotient of two sums in a block, or the mean of a number of its rows.
     """
 
@@ -55,6 +56,7 @@ class Metric:
     high: float | None = None
     kinds: tuple[str, ...] = KINDS
     needs: str = "weights"
+    main: bool = False
 
     def applies(self, record: Record, block: Block) -> bool:
         """Whether it can be measured there at all: at such a site, and of a model that is not read only."""
@@ -77,6 +79,8 @@ def _metric(measure: str, kinds: Sequence[str] = KINDS, **known: Any) -> Metric:
 
 _FILE = tomllib.loads(Path(__file__).with_name("metrics.toml").read_text(encoding="utf-8"))
 METRICS = tuple(_metric(**known) for known in _FILE["metric"])
+MAIN = tuple(metric.name for metric in METRICS if metric.main)
+"""Names of the few that a page shows first."""
 
 
 def metric(name: str) -> Metric:

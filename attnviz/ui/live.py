@@ -27,7 +27,7 @@ from attnviz.sources.recorded import Recorded
 from attnviz.sources.saved import Saved
 from attnviz.ui import launch, server, streamlit_internals, words
 from attnviz.ui.shared import look, parameters
-from attnviz.ui.shared.examples import TEXT
+from attnviz.ui.shared.examples import LINES, TEXT, has_lines
 from attnviz.ui.shared.pretrained import HF, MODEL, NAME
 from attnviz.ui.shared.setting import Link, State
 
@@ -118,7 +118,9 @@ def show(
             link = {MODEL.name: [name]}
         if _serving is None:
             _serving = _Serving(port)
-        address = urlencode(link | ({} if text is None else {TEXT.name: [text]}), doseq=True, quote_via=quote)
+        if text is not None:
+            link |= {TEXT.name: [text]} | ({LINES.name: ["false"]} if has_lines(text) else {})
+        address = urlencode(link, doseq=True, quote_via=quote)
         shown = Shown(f"http://{HOST}:{_serving.port}/?{address}", source.lock, name)
         _serving.shown.append(shown)
     print(words.OPEN_AT.format(url=shown.url), flush=True)  # noqa: T201 (as a server does)

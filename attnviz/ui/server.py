@@ -158,7 +158,7 @@ def draw_first() -> None:
         cache.KEPT.most_bytes = budget.memory()
     first = read(welcome.FIRST, settings.LINKED)
     source, _ = cache.loadable(first[MODEL])
-    lines = cache.texts(next(iter(of_model(source).values())))
+    lines = cache.texts(next(iter(of_model(source).values())), by_line=True)
     site, head = first[look.SITE], first[look.SHOW]
     before, after = (cache.record(source, lines, edits) for edits in (Edits(), Edits(Subsequent())))
     for run in (before, after):

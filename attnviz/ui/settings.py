@@ -5,15 +5,15 @@ from attnviz.ui.heads import forms
 from attnviz.ui.learn import edited, museum, progress, scenes
 from attnviz.ui.masks import checking, compose, conventions, lab, leaks
 from attnviz.ui.masks import page as masks
-from attnviz.ui.overview import corpus, heads, numbers, reach, tables
+from attnviz.ui.overview import atlases, corpus, heads, numbers, reach, tables
 from attnviz.ui.overview import examples as over_corpus
 from attnviz.ui.overview import page as overview
-from attnviz.ui.shared import changes, edits, examples, look, mask, parameters, pretrained, says, zoom
+from attnviz.ui.shared import changes, edits, examples, look, mask, parameters, pretrained, says, target, zoom
 from attnviz.ui.shared.setting import Setting
 from attnviz.ui.steps import play, rail
 
 FEATURES = (
-    *(pretrained, parameters, changes, examples, look, zoom, mask, edits, says),
+    *(pretrained, parameters, changes, examples, target, look, zoom, mask, edits, says),
     *(
         forms,
         heads,
@@ -21,6 +21,7 @@ FEATURES = (
         reach,
         overview,
         tables,
+        atlases,
         corpus,
         over_corpus,
         lab,

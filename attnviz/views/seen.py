@@ -106,6 +106,13 @@ class Seen:
         return self.step.shape[2], self.step.shape[3] - self.step.has_sink
 
     @cached_property
+    def padding(self) -> np.ndarray:
+        """Which rows are padding, boolean (rows,): no text stands there."""
+        looks = self.record.sentences if self.site.kind == "encoder" else self.record.read
+        text = looks[self.sentence]
+        return (self.queries.starts >= text.length) & (self.queries.starts < len(text.tokens))
+
+    @cached_property
     def predicted(self) -> tuple[str, ...] | None:
         """The most probable word after each row (of a word, after its last piece): "NaN" where there is none.
 
@@ -229,7 +236,7 @@ class Seen:
         row = None if query is None else self.queries.at(query)
         if row is None:
             most, at = self.strongest(head)
-            row = int(np.where(most < 1 - 1e-6, most, 0).argmax()) if most.size else 0
+            row = int(np.where((most < 1 - 1e-6) & ~self.padding, most, 0).argmax()) if most.size else 0
             column = at[row]
         else:
             column = np.nan_to_num(self.weights(head, slice(row, row + 1))[0], nan=-1.0).argmax()

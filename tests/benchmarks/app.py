@@ -206,7 +206,7 @@ def exports(n: int, rounds: int = 5) -> list[str]:
     record = source.run(source.tokenize([sentence(n)]), Edits())
     figure = figures.head(record, source.sites[0], 0)
     cells = [f"{n}"]
-    for name in export.FORMATS:
+    for name in export.NAMES:
         export.render(figure, name)
         cells.append(f"{median(_timed(export.render, figure, name) for _ in range(rounds)) * 1e3:.0f} ms")
     return cells
@@ -236,7 +236,7 @@ def main(lengths: tuple[int, ...]) -> None:
         table("Pointed at to painted", ["tokens", "what", "painted", "p95", "changed", "asked the server"], seen)
         table("Knob of the page Steps to painted", ["tokens", "knob", *COLUMNS], steps)
         table("Another page to painted", ["from", *COLUMNS], pages)
-    table("Export of one head", ["tokens", *export.FORMATS], [exports(n) for n in lengths])
+    table("Export of one head", ["tokens", *export.NAMES], [exports(n) for n in lengths])
 
 
 if __name__ == "__main__":

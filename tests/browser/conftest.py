@@ -25,8 +25,7 @@ def server(tmp_path_factory, worker_id):
 
     Who comes first starts it, and ends it once nobody uses it any more.
     """
-    of_run = tmp_path_factory.getbasetemp()
-    folder = (of_run if worker_id == "master" else of_run.parent) / "server"
+    folder = _folder(tmp_path_factory, worker_id)
     folder.mkdir(exist_ok=True)
     lock, address, here = FileLock(folder / "lock"), folder / "address", folder / f"{os.getpid()}.user"
     with lock, (folder / "log.txt").open("a") as log:
@@ -46,6 +45,17 @@ def server(tmp_path_factory, worker_id):
                 process.wait(timeout=20)
                 assert alive, (folder / "log.txt").read_text()
         time.sleep(0.1)
+
+
+def _folder(tmp_path_factory, worker_id) -> Path:
+    of_run = tmp_path_factory.getbasetemp()
+    return (of_run if worker_id == "master" else of_run.parent) / "server"
+
+
+@pytest.fixture
+def server_log(server, tmp_path_factory, worker_id):
+    """The file that the server writes to."""
+    return _folder(tmp_path_factory, worker_id) / "log.txt"
 
 
 @pytest.fixture(scope="session")

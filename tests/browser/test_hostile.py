@@ -20,7 +20,7 @@ from attnviz.core.display import shown
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError
 from attnviz.core.masks import Subsequent
-from attnviz.export import FORMATS
+from attnviz.export import NAMES
 from attnviz.sources.scratch import Scratch
 from attnviz.ui.shared import cache
 from attnviz.ui.shared.text import SCRIPTS
@@ -208,7 +208,7 @@ def test_every_button_gives_a_file_that_opens(page, server, tmp_path, path, name
         page.locator(".st-key-take-head").get_by_role("button").first.click()
         page.get_by_role("radio", name=NAMED[name], exact=True).click()
         driver.settled(page)  # a run that goes on gives a button another file
-        for format in FORMATS:
+        for format in NAMES:
             with page.expect_download() as waiting:
                 page.get_by_role("button", name=format.upper(), exact=True).click()
             content = waiting.value.path().read_bytes()

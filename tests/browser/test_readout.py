@@ -63,7 +63,8 @@ def test_the_cell_under_the_pointer_names_every_rule_that_blocks_it(page, server
 def test_a_picture_is_one_stop_of_tab_and_its_cells_are_walked_and_pointed_at(page, server):
     """The buttons that Streamlit draws over a picture are hidden, and cover no title; Export holds what they do.
 
-    Under the pointer the row and the column are lit, and what is written keeps a cell's distance.
+    Under the pointer the row and the column are lit, and what is written keeps a cell's distance. Both end when the
+    pointer or the keyboard leaves, even if the cell is drawn anew meanwhile.
     """
     open_app(page, server, f"?text={'+'.join(f'w{i}' for i in range(10))}")
     expect(page.locator('[role="application"]')).to_have_count(2)
@@ -89,7 +90,34 @@ def test_a_picture_is_one_stop_of_tab_and_its_cells_are_walked_and_pointed_at(pa
     label = picture(page, "head").locator(".role-axis-label text").filter(has_text="w3").last.bounding_box()
     page.mouse.click(label["x"] + label["width"] / 2, label["y"] + label["height"] / 2)  # what lies over it is clicked
     expect(page).to_have_url(re.compile(r"cell=3\.\d"))
-    expect(page.locator("#vg-tooltip-element")).to_be_hidden()
+    tooltip = page.locator("#vg-tooltip-element")
+    expect(tooltip).to_be_hidden()
+
+    driver.settled(page)
+    page.keyboard.press("ArrowRight")
+    expect(tooltip).to_be_visible()
+    page.keyboard.press("Tab")
+    expect(tooltip).to_be_hidden()
+    lit = picture(page, "head").locator('.mark-rect > path[stroke-width="1.5"]')
+    cells.nth(44).hover()
+    expect(lit).to_have_count(2)
+    expect(tooltip).to_be_visible()
+    cells.nth(44).evaluate("one => one.remove()")  # as Vega does where the picture changes under the pointer
+    page.mouse.move(0, 0)
+    expect(tooltip).to_be_hidden()
+    expect(lit).to_have_count(0)
+
+
+@pytest.mark.parametrize("change", ["mask=prefix-0", "site=d1&show=0&off=d1.0"])
+def test_a_map_is_no_wider_for_what_was_changed(page, server, change):
+    """Masked rows and changed predictions are named under it: what is said of the head stays right of it."""
+    driver.open_page(page, f"{server}/?model=story")
+    width = picture(page, "head").bounding_box()["width"]
+    driver.open_page(page, f"{server}/?model=story&{change}")
+    beside, shown = page.locator(".st-key-beside").bounding_box(), picture(page, "head").bounding_box()
+
+    assert shown["width"] == pytest.approx(width, abs=2)
+    assert beside["x"] >= shown["x"] + shown["width"]
 
 
 def test_on_a_phone_a_map_scrolls_in_its_own_frame(page, server):

@@ -45,7 +45,6 @@ def test_steps_are_turned_cells_chosen_and_knobs_moved(page, server):
     query, key = page.evaluate("new URLSearchParams(location.search).get('cell')").split(".")
 
     expect(page.locator(".facts.walked tr.marked")).to_contain_text(f"({key})")
-    page.mouse.move(0, 0)
     expect(picture(page, "stage")).to_contain_text(re.compile(rf"\({query}\) looks at \S+ \({key}\): 0\.\d+"))
 
     click_at(page, "stage", 0.5, 0.5)

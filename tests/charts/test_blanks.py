@@ -3,7 +3,19 @@
 from dataclasses import replace
 
 import pytest
-from pictures import SITE, data, filled_of, heatmap, mask_grid, names, next_word, step_by_step, without_data
+from pictures import (
+    SITE,
+    data,
+    filled_of,
+    heatmap,
+    lines,
+    mask_grid,
+    names,
+    next_word,
+    notes,
+    step_by_step,
+    without_data,
+)
 
 from attnviz import figures, metrics, words
 from attnviz.core.masks import Subsequent
@@ -32,13 +44,10 @@ def test_rows_of_a_map_say_it_at_blanks_alone():
     """Where there is no blank there is no caption either, on maps and on masks."""
     chart = heatmap(BEFORE, SITE, 0)
 
-    assert texts(chart, "tokens") == ["▸ cat", "▸ down"]
-    middles = {row["y"] for row in data(chart, "tokens")}
-    assert middles == {chart.to_dict()["height"] * share for share in (0.375, 0.875)}
+    assert [row["note"] for row in data(chart, "rows")] == ["", "▸ cat", "", "▸ down"]
     for drawn in (heatmap(NONE, SITE, 0), mask_grid(Subsequent(), ["a", "cat"], predicted=["", ""])):
-        assert texts(drawn, "tokens") == []
-        assert "predicts" not in texts(drawn)
-        assert not any("predict" in text for text in texts(drawn))
+        assert notes(drawn) == []
+        assert not any("predict" in text for text in (data(drawn, "meta")[0]["note_title"], *lines(drawn)))
 
 
 def test_a_blank_has_the_words_that_may_stand_in_its_place():

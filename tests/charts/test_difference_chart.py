@@ -7,19 +7,16 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pictures import CROSS, HOSTILE, SITE, draw, drawing, record_of
+from pictures import CROSS, HOSTILE, SITE, data, draw, record_of
 
 from attnviz import figures, tables, words
-from attnviz.charts import frame
 from attnviz.charts.domain import FAINT
 from attnviz.charts.size import MOST_BESIDE, size_beside
-from attnviz.charts.style import Style
-from attnviz.charts.theme import WORD_CHARACTER
 from attnviz.core.amounts import digits
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Painted, Prefix, Subsequent
-from attnviz.figures.difference import LEAST, NARROWEST, NO_TOKEN, ONLY, drawing_of, lines_of, names_of
+from attnviz.figures.difference import LEAST, ONLY, lines_of, names_of
 from attnviz.metrics import BLOCKED, EMPTY, NAN, WEIGHT
 from attnviz.metrics.beside import BLANK, Side, beside, places, tiled_states, tiles
 from attnviz.metrics.compare import align
@@ -63,26 +60,34 @@ def test_the_difference_is_a_less_b_and_blank_where_a_token_is_alone():
     assert np.isnan(found.variation[3])
 
 
-def test_zero_is_the_middle_of_the_scale_and_its_ends_are_those_of_every_two_maps():
-    """Higher in A and higher in B are equally far from the middle, and both are said in words; only differences too
-    faint to be seen end at their largest, which is said."""
-    panel = drawing(figures.difference(cat_and_dog())).panels[2]
+def cells(figure, view, name):
+    return [row[name] for row in data(figure.chart, f"{view}-cells")]
 
-    assert np.nanmax(np.abs(panel.values)) > FAINT
-    assert (panel.place(0), panel.place(1), panel.place(-1)) == (0.5, 1.0, 0.0)
-    for value, text in zip(panel.values.ravel(), panel.texts(), strict=True):
-        ends = "blank" if np.isnan(value) else "higher in A" if value > 0 else "higher in B"
-        assert text.replace("\N{NO-BREAK SPACE}", " ").endswith(ends)
-        assert " " not in text
-    drawn_words = json.dumps([item["text"] for item in drawing(figures.difference(cat_and_dog())).frame.ticks])
-    assert "+1 higher in A" in drawn_words
-    assert "\\u22121 higher in B" in drawn_words
+
+def texts_of(figure):
+    """What hovering reads of each cell, in A, in B and in their difference; the same in every view."""
+    read = [[cells(figure, view, f"{name}_text") for name in ("a", "b", "difference")] for view in "abd"]
+    assert read[0] == read[1] == read[2]
+    return read[0]
+
+
+def test_zero_is_the_middle_of_the_scale_and_its_ends_are_those_of_every_two_maps():
+    """Higher in A and higher in B are equally far from the middle, and both are said in words."""
+    found = cat_and_dog()
+    figure = figures.difference(found)
+    last = figure.grids[2]
+
+    assert np.nanmax(np.abs(found.difference)) > FAINT
+    np.testing.assert_allclose(last.shade, (np.nan_to_num(found.difference) + 1) / 2)
+    assert last.ramp.signed
+    assert data(figure.chart, "d-meta")[0]["top"] == 1
+    for value, says in zip(found.difference.ravel(), cells(figure, "d", "says"), strict=True):
+        assert says == (ONLY if np.isnan(value) else "higher in A" if value > 0 else "higher in B")
 
 
 def test_what_is_read_of_a_cell_in_a_in_b_and_in_their_difference_adds_up():
     """All three have the same digits, as many as it takes, where a digit more would not change what is seen."""
-    read = [panel.texts() for panel in drawing(figures.difference(cat_and_dog())).panels]
-    numbers = [[text.partition("\N{NO-BREAK SPACE}")[0].replace("−", "-") for text in texts] for texts in read]
+    numbers = [[text.replace("−", "-") for text in texts] for texts in texts_of(figures.difference(cat_and_dog()))]
     whole = [each for each in zip(*numbers, strict=True) if "blank" not in each and not any("<" in one for one in each)]
 
     assert len(whole) > 10
@@ -95,23 +100,28 @@ def test_what_is_read_of_a_cell_in_a_in_b_and_in_their_difference_adds_up():
 def test_small_differences_do_not_look_large():
     """Maps that differ by less than `LEAST` never reach the end of the scale; the same map has no difference at all."""
     same = beside(*[Side(record_of(CAT), SITE, 0)] * 2)
-    panel = drawing(figures.difference(same)).panels[2]
+    figure = figures.difference(same)
 
-    assert panel.limit == LEAST < FAINT
-    assert set(panel.values.ravel()) == {0.0}
+    assert data(figure.chart, "d-meta")[0]["top"] == LEAST < FAINT
+    assert "differences end at 0.05" in data(figure.chart, "meta")[0]["subtitle"]
+    assert set(cells(figure, "d", "difference")) == {0.0}
+    assert set(cells(figure, "d", "says")) == {"alike"}
     assert same.most_row is None
     assert same.most_cell is None
     assert words.compared(same).startswith("Nothing differs")
 
 
-def test_cells_that_both_block_are_hatched_and_not_on_the_scale():
-    """The readout says blocked; the picture has the strokes."""
-    found = cat_and_dog(Edits(mask=Subsequent()))
-    panel = drawing(figures.difference(found)).panels[2]
+def test_cells_that_are_no_numbers_are_hatched_each_in_its_way():
+    """Blocked in both, and only in one: each has its strokes and its line in the one legend; nothing else has."""
+    masked, plain = (figures.difference(cat_and_dog(edits)) for edits in (Edits(mask=Subsequent()), Edits()))
+    legends = [[row["says"][3:] for row in data(one.chart, "b-legend")] for one in (masked, plain)]
+    strokes = dict(zip(cells(masked, "a", "a_text"), cells(masked, "a", "path"), strict=True))
 
-    assert panel.texts()[1] == "blocked"
-    assert "blocked" in [item["text"] for item in drawing(figures.difference(found)).frame.words]
-    assert "blocked" not in [item["text"] for item in drawing(figures.difference(cat_and_dog())).frame.words]
+    assert legends == [["blocked", ONLY], [ONLY]]
+    assert {"a-legend", "d-legend"} <= set(masked.data)
+    assert strokes["blocked"] != strokes["blank"]
+    assert [text for text, path in strokes.items() if path] == ["blocked", "blank"]
+    assert texts_of(masked)[2][1] == "blocked"
 
 
 def test_words_name_the_row_and_the_cell_that_changed_most():
@@ -204,23 +214,40 @@ def test_a_square_of_many_cells_is_blank_or_blocked_only_where_every_cell_is(mon
         Side(record_of("a b c d e f".split(), edits=edits), SITE, 0),
         Side(record_of("a b new c d e f".split(), edits=edits), SITE, 1),
     )
-    first, _, last = drawing(figures.difference(found)).panels
+    first, _, last = figures.difference(found).grids
     states = tiled_states(np.array([[BLANK, BLOCKED], [BLANK, BLANK], [BLOCKED, EMPTY], [NAN, WEIGHT]]), 2)
 
     assert states.tolist() == [[BLOCKED], [WEIGHT]]
-    assert first.states[0, 0] == WEIGHT
-    assert first.states[1, 1] == WEIGHT
-    assert first.texts()[5] == digits(found.maps[0][0][2:4, 2:4][1, 1])
-    assert last.states[1, 1] == WEIGHT
-    assert not {"blank", "blocked"} & {last.texts()[0], last.texts()[5]}
+    assert not first.kinds[first.states[0, 0]].sign
+    assert first.numbers["a"][1][5] == digits(found.maps[0][0][2:4, 2:4][1, 1])
+    assert not last.kinds[last.states[1, 1]].sign
 
 
-def test_the_specification_stays_while_the_sentence_changes():
+@pytest.mark.parametrize("count", [5, 40])
+def test_the_specification_stays_while_the_sentence_changes(count):
     """Only data change, so that nothing flickers; no token stands in it."""
-    one, other = (figures.difference(found) for found in (cat_and_dog(), cat_and_dog(Edits(mask=Subsequent()))))
+    one, other = (
+        figures.difference(beside(*(Side(record_of([f"{name}{i}" for i in range(count)]), SITE, n) for n in (0, 1))))
+        for name in ("okapi", "zebra")
+    )
+    specs = [{name: part for name, part in figure.screen[0].items() if name != "datasets"} for figure in (one, other)]
 
-    assert one.screen == other.screen
-    assert "cat" not in json.dumps(one.screen)
+    assert specs[0] == specs[1]
+    assert "okapi" not in json.dumps(specs[0])
+
+
+def test_many_tokens_are_images_of_which_every_number_is_read():
+    """The exact numbers of A, of B and of their difference go to the browser, whichever map is pointed at."""
+    found = beside(*(Side(record_of([f"w{i}" for i in range(40)]), SITE, head) for head in (0, 1)))
+    spec, table = figures.difference(found).screen
+    (read,) = filter(None, table["read"])
+    views = [mark for mark in spec["marks"][0]["marks"] if "cells" in str([part.get("name") for part in mark["marks"]])]
+
+    assert len(views) == 3
+    for name, numbers in zip(
+        ("a", "b", "difference"), (*(map_ for map_, _ in found.maps), found.difference), strict=True
+    ):
+        np.testing.assert_allclose(read.arrays[name].astype(float), numbers, atol=1e-7)
 
 
 def test_hostile_tokens_are_drawn_as_text():
@@ -230,71 +257,43 @@ def test_hostile_tokens_are_drawn_as_text():
     image = draw(figure.chart.to_dict())[0]
 
     assert image.shape[1] > 600
-    assert "alert" not in json.dumps(figure.screen)
+    assert "alert" not in json.dumps(figure.screen[0] | {"datasets": None})
     assert len(figure.table) == len(figure.arrays["difference"].ravel())
 
 
 def test_the_three_maps_have_the_same_place_under_the_pointer():
-    """They share their axes, so that what is pointed at in one is outlined in all."""
-    drawn = drawing(figures.difference(cat_and_dog(), selected=(1, 2)))
+    """They share the fields of a selection, and what their rows are called; the selected number stands over each."""
+    figure = figures.difference(cat_and_dog(), selected=(1, 2))
+    places = [
+        list(zip(*(cells(figure, view, name) for name in ("query", "key", "query_name")), strict=True))
+        for view in "abd"
+    ]
+    read = texts_of(figure)
 
-    assert {panel.axes for panel in drawn.panels} == {("query", "key")}
-    assert drawn.rest == (1, 2)
-    assert drawn.queries[1] == "cat (1) → dog (1)"
-    assert drawn.queries[3] == "down (3), only in B"
-    assert [panel.at(drawn.rest) for panel in drawn.panels] == 3 * [(1, 2)]
+    assert places[0] == places[1] == places[2]
+    assert [places[0][i * 6][2] for i in (1, 3)] == ["cat (1) → dog (1)", "down (3), only in B"]
+    assert [data(figure.chart, f"{view}-meta")[0]["subtitle"].split()[0] for view in "abd"] == [one[8] for one in read]
+    assert [row["label"] for row in data(figure.chart, "d-rows")][1:4:2] == ["cat → dog", "down (B)"]
+    (cell,) = data(figure.chart, "d-chosen")
+    assert (cell["row"], cell["column"]) == (1, 2)
 
 
 @pytest.mark.parametrize("policy", ["nan", "zero"])
 def test_rows_without_keys_are_told_and_not_counted(policy):
     """What is NaN is crossed and on no side more; the row has no variation."""
     found = cat_and_dog_of(Edits(mask=~Prefix(6), empty_rows=policy))
-    drawn = drawing(figures.difference(found))
+    figure = figures.difference(found)
 
     assert np.isnan(found.variation).all()
+    assert {row["text"] for row in data(figure.chart, "bars")} == {"–"}
     assert words.compared_cell(found, 0, 0).startswith("“the” (0) has no key left in A, and in B “the” (0) gives ")
-    assert ("NaN" in drawn.panels[2].texts()) == (policy == "nan")
-    assert ("NaN: not a number" in [item["text"] for item in drawn.frame.words]) == (policy == "nan")
+    assert ("NaN" in texts_of(figure)[2]) == (policy == "nan")
+    assert ("NaN: not a number" in str(data(figure.chart, "b-legend"))) == (policy == "nan")
 
 
 def cat_and_dog_of(edits):
     """A is changed, B is not."""
     return beside(Side(record_of(CAT, edits=edits), SITE, 0), Side(record_of(DOG), SITE, 1))
-
-
-def test_legends_of_few_tokens_do_not_overlap():
-    """Maps of one token stand as far apart as their legends are wide."""
-    one, other = (record_of([word]) for word in ("cat", "dog"))
-    drawn = drawing(figures.difference(beside(Side(one, SITE, 0), Side(other, SITE, 0))))
-    left = [panel.x for panel in drawn.panels]
-
-    assert left[1] - left[0] >= NARROWEST > frame.RAMP_WIDTH
-    assert left[2] - left[1] >= NARROWEST
-
-
-@pytest.mark.parametrize("chosen", [(0, 0), (17, 18), (39, 1)])
-def test_the_chosen_row_and_column_have_their_names_among_many(chosen):
-    """Columns in each of the three maps, though there is no room for the names of all; no two names touch."""
-    text = [f"w{i}" for i in range(40)]
-    found = beside(*(Side(record_of(text), SITE, head) for head in (0, 1)))
-    drawn = drawing_of(found, Style(on_screen=True, selected=chosen))
-    rows, columns = ([item["text"] for item in part] for part in (drawn.frame.rows, drawn.frame.columns))
-    heights = sorted(item["y"] for item in drawn.frame.rows)
-
-    assert len(set(rows)) < len(text)
-    assert [rows.count(text[chosen[0]]), columns.count(text[chosen[1]])] == [1, 3]
-    assert min(np.diff(sorted(set(heights)))) >= frame.LINE - 6
-
-
-def test_what_only_one_has_is_hatched_unlike_what_is_blocked():
-    """It once looked like a weight near 0; its words end before the next map."""
-    found = cat_and_dog(Edits(mask=Subsequent()))
-    drawn = drawing_of(found, Style(on_screen=True))
-    (sign,) = [item for item in drawn.frame.words if item["text"] == ONLY]
-
-    assert set(drawn.panels[0].kinds()[1][3]) == {1 + NO_TOKEN}
-    assert set(drawn.panels[0].kinds()[1][0]) == {0, 1, 1 + NO_TOKEN}
-    assert sign["x"] + frame.text_width(ONLY, WORD_CHARACTER) < drawn.panels[2].x
 
 
 @pytest.mark.parametrize(
@@ -313,9 +312,18 @@ def test_texts_that_begin_alike_are_told_apart(one, other, names):
 
 
 def test_two_heads_of_a_layer_are_told_apart_over_small_maps():
-    """By their short names with the layer, so that no name is cut before it says which head it is."""
+    """No name is cut before it says which head it is."""
     record = record_of(["cat"])
-    found = beside(Side(record, SITE, 0), Side(record, SITE, 1))
-    drawn = drawing_of(found, Style(on_screen=True))
+    chart = figures.difference(beside(Side(record, SITE, 0), Side(record, SITE, 1))).chart
 
-    assert [title["text"] for title in drawn.frame.titles] == ["A: encoder 0.0", "B: encoder 0.1", "Difference A − B"]
+    assert [data(chart, f"{view}-meta")[0]["title"] for view in "abd"] == [
+        *("A: head 0 of encoder layer 0", "B: head 1 of encoder layer 0", "Difference A − B")
+    ]
+
+
+def test_the_bars_are_the_total_variation_of_the_rows():
+    found = cat_and_dog()
+    bars = data(figures.difference(found).chart, "bars")
+
+    assert [bar["value"] for bar in bars] == np.nan_to_num(found.variation).tolist()
+    assert [bar["text"] for bar in bars] == [f"{value:.2f}" if value == value else "–" for value in found.variation]

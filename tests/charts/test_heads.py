@@ -6,16 +6,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from pictures import SITE, data, draw, heads, heatmap, record_of, without_data
+from pictures import SITE, color_legend, data, draw, heads, heatmap, record_of
 from PIL import Image
 
 from attnviz import figures
-from attnviz.charts.frame import text_width
+from attnviz.charts.mosaic import OWN
 from attnviz.charts.picture import LOADED
-from attnviz.charts.theme import LINE, TITLE_CHARACTER, WORD_CHARACTER
+from attnviz.charts.texts import text_width
 from attnviz.core.edits import Edits
-from attnviz.core.masks import Subsequent, Window
-from attnviz.figures.heads import WIDTH, columns_of, corners
+from attnviz.core.masks import Subsequent
+from attnviz.figures.heads import BUTTON, WIDTH, columns_of
 
 WORDS = ["The", "cat", "sat"]
 
@@ -49,29 +49,39 @@ def test_a_head_that_is_off_is_gray_struck_through_and_says_so():
 
     assert np.ptp(image(off), axis=2).max() == 0
     assert np.ptp(image(on), axis=2).max() > 0
-    assert "head 1 · off" in [row["text"] for row in data(rows, "words")]
-    assert len(data(rows, "signs")) == 1
+    assert [row["label"] for row in (on, off)] == ["head 0", "head 1 · off"]
+    assert [row["off"] for row in (on, off)] == [False, True]
+    assert off["state"] == "off: its output is zero"
 
 
 @pytest.mark.parametrize(("off", "colored"), [({0}, True), ({0, 1}, False)])
 def test_the_legend_is_gray_once_every_head_is_off(off, colored):
     drawn = heads(record_of(WORDS, edits=Edits(heads_off=frozenset((SITE, head) for head in off))), SITE)
 
-    (ramp,) = [image(row) for row in data(drawn, "images") if row["uri"]]
-    assert (np.ptp(ramp, axis=2).max() > 0) == colored
+    colors = color_legend(drawn)["scale"]["range"]
+    assert any(len({color[1:3], color[3:5], color[5:]}) > 1 for color in colors) == colored
 
 
 def test_the_focused_head_is_framed():
-    assert [box["width"] for box in data(heads(record_of(WORDS), SITE, focused=1), "boxes")].count(2.5) == 1
+    assert [row["focused"] for row in data(heads(record_of(WORDS), SITE, focused=1), "heads")] == [False, True]
+
+
+def test_the_part_that_is_seen_elsewhere_is_framed_in_the_focused_head():
+    """At its place in the thumbnail, and at least as large as can be seen."""
+    drawn = heads(record_of([f"w{i}" for i in range(30)]), SITE, focused=1, window=(10, 19, 3, 3))
+
+    head, (frame,) = data(drawn, "heads")[1], data(drawn, "window")
+    assert [frame["y"] - head["y"], frame["y2"] - head["y"]] == [50, 100]
+    assert frame["x2"] - frame["x"] == 5
+    assert data(heads(record_of(WORDS), SITE, focused=1), "window") == []
 
 
 def test_the_specification_stays_while_heads_are_switched_and_focused():
-    one = heads(record_of(WORDS), SITE)
     edits = Edits(mask=Subsequent(), heads_off=frozenset({(SITE, 0)}))
-    other = heads(record_of(WORDS, edits=edits), SITE, focused=1, rev=2, domain="shared")
+    one, other = figures.heads(record_of(WORDS), SITE), figures.heads(record_of(WORDS, edits=edits), SITE, focused=1)
 
-    assert without_data(one) == without_data(other)
-    assert one.to_dict()["params"][0]["select"]["fields"] == ["kind", "layer", "head", "rev"]
+    assert one.form is other.form
+    assert one.form.spec["params"][0]["select"]["fields"] == ["kind", "layer", "head", "rev"]
 
 
 def test_many_long_heads_are_pooled_and_drawn():
@@ -101,7 +111,7 @@ def test_each_thumbnail_of_a_long_text_ends_at_its_own_largest_weight():
 
     assert len(set(darkest(adapts))) == 1
     assert len(set(darkest(fixed))) == 3
-    assert "weight; colors of each head end at its own largest" in {row["text"] for row in data(adapts, "words")}
+    assert color_legend(adapts)["legend"]["title"] == OWN
 
 
 def test_thumbnails_and_their_legend_have_the_domain_of_the_large_map():
@@ -111,47 +121,24 @@ def test_thumbnails_and_their_legend_have_the_domain_of_the_large_map():
     assert len({data(chart, "heads")[0]["uri"] for chart in drawn.values()}) == 3
     for domain, chart in drawn.items():
         large = heatmap(record, SITE, 0, domain=domain)
-        assert [row["text"] for row in data(chart, "ticks")] == [row["text"] for row in data(large, "ticks")]
-        assert {row["text"] for row in data(large, "words")} & {
-            row["text"] for row in data(chart, "words") if row["text"].startswith("weight")
-        }
+        assert color_legend(chart) == color_legend(large)
+        assert data(chart, "meta")[0]["top"] == data(large, "meta")[0]["top"]
 
 
-def test_buttons_stand_below_what_is_said_above_the_thumbnails():
-    """As far as the lines of text are high."""
-    plain = record_of(["a", "b"], heads=4)
-    record = replace(plain, read_only=True)
-    words = figures.heads(record, SITE).drawn_for_screen()[0]["datasets"]["words"]["y"]
+@pytest.mark.parametrize("paired", [True, False])
+@pytest.mark.parametrize("count", [2, 4, 8, 12, 32])
+def test_buttons_stand_at_the_corners_and_cover_no_number(count, paired):
+    """Nothing stands above the thumbnails that could move them down: what must be said stands below."""
+    figure = figures.heads(replace(record_of(["a", "b"], heads=count), read_only=True), SITE, paired=paired)
+    spec, _ = figure.screen
+    rows, (image,) = spec["datasets"]["heads"], [one for one in spec["layer"] if one["mark"]["type"] == "image"]
 
-    above = LINE / 2 - min(words)
-    assert above > LINE
-    assert corners(record, SITE) == [(x, y + above) for x, y in corners(plain, SITE)]
-
-
-@pytest.mark.parametrize("count", [3, 14, 40])
-def test_beside_thumbnails_the_legend_of_a_map_stands_right_of_its_title(count):
-    """Over the map, where it meets no word; in a file it stands under the map."""
-    record = record_of([f"w{i}" for i in range(count)], edits=Edits(mask=Subsequent()))
-    figure = figures.head(record, SITE, 0, paired=True)
-    around = figure.draw(replace(figure.style, on_screen=True)).frame
-    (ramp,) = around.images
-    widths = {"titles": TITLE_CHARACTER, "words": WORD_CHARACTER}
-    left = [(word, wide) for kind, wide in widths.items() for word in getattr(around, kind) if word["x"] < ramp["x"]]
-
-    assert ramp["y"] < max(word["y"] for word in around.words if word["text"] == "blocked by causal mask") < 0
-    assert all(word["x"] + text_width(word["text"], wide) < ramp["x"] for word, wide in left if word["y"] < 0)
-    assert figure.draw(figure.style).frame.images[0]["y"] > 0
-
-
-def test_a_legend_of_long_words_pushes_no_title_down():
-    """Its ramp stays there, and its reasons stand under the map."""
-    record = record_of([f"w{i}" for i in range(14)], edits=Edits(mask=Subsequent() & Window(2)))
-    figure = figures.head(record, SITE, 0, paired=True)
-    around = figure.draw(replace(figure.style, on_screen=True)).frame
-    (ramp,) = around.images
-
-    assert ramp["y"] < 0 < min(word["y"] for word in around.words if word["text"].startswith("blocked by"))
-    assert min(word["y"] for word in around.titles) - LINE - ramp["y"] < 2 * LINE
+    left, top = -image["encoding"]["x"]["scale"]["domain"][0], -image["encoding"]["y"]["scale"]["domain"][1]
+    side = image["mark"]["width"]
+    assert figure.corners == [(left + x + side, top + y) for x, y in zip(rows["x"], rows["y"], strict=True)]
+    assert spec["title"]["orient"] == "bottom"
+    assert spec["datasets"]["meta"]["subtitle"] != [""]
+    assert max(map(text_width, rows["label"])) + BUTTON <= side
 
 
 def test_thumbnails_have_no_legend_where_one_beside_them_explains_their_colors():
@@ -159,14 +146,12 @@ def test_thumbnails_have_no_legend_where_one_beside_them_explains_their_colors()
     sharp, faint = record_of(WORDS, edits=Edits(mask=Subsequent())), record_of(list("ab" * 30), heads=3)
     drawn = [figures.heads(record, SITE, paired=True, explained=True) for record in (sharp, faint)]
 
-    legends = [len(one.draw(replace(one.style, on_screen=True)).tables["images"]["uri"]) for one in drawn]
-
-    assert legends == [0, 1]
+    assert ["legend" in figure.screen[0]["layer"][0]["encoding"].get("color", ()) for figure in drawn] == [False, True]
 
 
 def test_the_screen_alone_takes_images_for_loaded():
     """A file may be drawn on a canvas, which needs more of an image than its address."""
     figure = figures.heads(record_of(WORDS), SITE)
 
-    assert figure.screen["config"]["image"] == {"image": {"signal": LOADED}}
+    assert figure.screen[0]["config"]["image"] == {"image": {"signal": LOADED}}
     assert "complete: true" not in figure.chart.to_json()

@@ -9,7 +9,8 @@ import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from pictures import HOSTILE, SITE, data, draw, lines, record_of, translation_of, without_data
+from pictures import HOSTILE, SITE, data, draw, record_of, translation_of, without_data
+from pictures import strand_lines as lines
 
 from attnviz import views
 from attnviz.charts.theme import DARK, LIGHT, theme

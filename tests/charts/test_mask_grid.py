@@ -1,20 +1,15 @@
 """One mask as a grid."""
 
 import pytest
-from pictures import HOSTILE, SITE, data, draw, drawing, mask_grid, record_of, story_of, without_data
+from pictures import HOSTILE, SITE, data, draw, legend, lines, mask_grid, notes, record_of
 
 from attnviz import figures
-from attnviz.charts.frame import text_width
 from attnviz.charts.theme import LIGHT
 from attnviz.core.edits import Edits
 from attnviz.core.masks import Padding, Painted, Prefix, Subsequent, Window
 
 READ = ["<sos>", "The", "cat", "sat"]
 PREDICTED = ["The", "cat", "sat", "down"]
-
-
-def words(chart, name="words"):
-    return [row["text"] for row in data(chart, name)]
 
 
 def test_a_grid_says_who_may_look_at_whom_and_which_rule_forbids_it():
@@ -29,8 +24,7 @@ def test_the_legend_stands_in_words():
     """One line for each rule, however they come together."""
     chart = mask_grid(Subsequent() & Window(1), READ)
 
-    legend = [text for text in words(chart) if text == "may attend" or text.startswith("blocked by")]
-    assert legend == ["may attend", "blocked by causal mask", "blocked by window (1 before, 0 after)"]
+    assert legend(chart) == ["may attend", "blocked by causal mask", "blocked by window (1 before, 0 after)"]
 
 
 @pytest.mark.parametrize("added", [Padding((3,)), Window(1), Painted(((0, 0),))])
@@ -57,28 +51,27 @@ def test_on_a_screen_a_title_of_many_rules_is_short():
 
 
 def title(mask, **drawn):
-    return " ".join(line["text"] for line in drawing(figures.mask(mask, READ), **drawn).frame.titles)
+    return figures.mask(mask, READ, **drawn).grid.title
 
 
 def test_beside_the_grid_the_strokes_of_a_head_are_explained_once():
     """Under the grid, which has all rules; a file of the head says them itself."""
     record = record_of(READ, edits=Edits(mask=Subsequent() & Window(1)))
-    figure = figures.head(record, SITE, 0, explained=True)
-    said = [[word["text"] for word in drawing(figure, on_screen=on).frame.words] for on in (True, False)]
+    grids = [figures.head(record, SITE, 0, explained=True, on_screen=on).grid for on in (True, False)]
 
-    assert [sum(text.startswith("blocked by") for text in texts) for texts in said] == [0, 2]
+    assert [sum("blocked by" in text for text in grid.data["legend"]["says"]) for grid in grids] == [0, 2]
 
 
 def test_each_row_names_the_token_it_predicts():
     """Shift right: while predicting "sat" the decoder has read <sos> The cat."""
     chart = mask_grid(Subsequent(), READ, predicted=PREDICTED, selected=(2, 0))
 
-    assert words(chart, "tokens") == ["▸ The", "▸ cat", "▸ sat", "▸ down"]
-    assert "while predicting “sat” it reads: <sos> The cat" in words(chart)
+    assert notes(chart) == ["▸ The", "▸ cat", "▸ sat", "▸ down"]
+    assert "while predicting “sat” it reads: <sos> The cat" in lines(chart)
 
 
 def test_without_predictions_there_is_no_example():
-    assert not any("predicting" in text for text in words(mask_grid(Subsequent(), READ)))
+    assert not any("predicting" in text for text in lines(mask_grid(Subsequent(), READ)))
 
 
 def test_each_sentence_has_its_own_padding():
@@ -88,10 +81,10 @@ def test_each_sentence_has_its_own_padding():
 
 
 def test_the_specification_stays_while_the_mask_and_the_tokens_change():
-    one = mask_grid(Subsequent(), READ)
-    other = mask_grid(Padding((3,)) & Window(1), PREDICTED, selected=(1, 1), rev=3)
+    one = figures.mask(Subsequent(), READ)
+    other = figures.mask(Padding((3,)) & Window(1), PREDICTED, selected=(1, 1), rev=3)
 
-    assert without_data(one) == without_data(other)
+    assert one.form is other.form
 
 
 def test_grids_of_every_size_are_drawn():
@@ -102,26 +95,11 @@ def test_grids_of_every_size_are_drawn():
         assert image.std() > 5
 
 
-def test_the_cells_of_a_grid_and_of_a_map_stand_in_one_line():
-    """Side by side on the screen, as many lines stand above both; the example stands below."""
-    grid = drawing(figures.mask(Subsequent(), READ, predicted=PREDICTED))
-    head = drawing(figures.head(record_of(READ), SITE, 0), on_screen=True)
-    other = drawing(figures.mask(Subsequent(), READ, predicted=PREDICTED, beside=True))
-    predicts = drawing(figures.head(story_of(READ, *({"x": 1.0},) * len(READ)), SITE, 0), on_screen=True)
-
-    for pair in ((grid, head), (other, predicts)):
-        tops = [min(row["y"] for row in drawn.frame.titles) for drawn in pair]
-        assert tops[0] == tops[1]
-    assert next(row["y"] for row in grid.frame.words if "while predicting" in row["text"]) > grid.size.height
-
-
 def test_a_row_without_a_key_is_framed_and_named():
-    """Beside the token it predicts, not over it."""
+    """In the legend, so that the picture is as wide as without it."""
     chart = mask_grid(Painted(tuple((1, key) for key in range(4))), READ, predicted=PREDICTED, selected=(1, 0))
 
-    note = next(row for row in data(chart, "words") if row["text"] == "fully masked row")
-    assert note["x"] > max(row["x"] + text_width(row["text"]) for row in data(chart, "tokens"))
-    frames = [(box["y"], box["y2"]) for box in data(chart, "boxes") if box["stroke"] == LIGHT.warning]
-    assert frames == [(60, 120)]
-    assert "while predicting “cat” it reads: nothing" in words(chart)
-    assert "fully masked row" not in words(mask_grid(Subsequent(), READ))
+    assert "fully masked row" in legend(chart)
+    assert [row["empty"] for row in data(chart, "rows")] == [False, True, False, False]
+    assert "while predicting “cat” it reads: nothing" in lines(chart)
+    assert "fully masked row" not in legend(mask_grid(Subsequent(), READ))

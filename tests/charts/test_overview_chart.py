@@ -4,12 +4,11 @@ from itertools import pairwise
 
 import pytest
 from examples import some
-from pictures import data, draw, overview, without_data
+from pictures import data, draw, overview
 
-from attnviz import api
-from attnviz.charts.style import Style
+from attnviz import api, figures
 from attnviz.core.edits import Edits, Site
-from attnviz.figures.overview import FULL, LARGEST, SMALLEST, WIDTH, drawing_of, is_flat
+from attnviz.figures.overview import FULL, LARGEST, SMALLEST, WIDTH, is_flat
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +43,7 @@ def test_thumbnails_are_never_too_small_to_see(heads, layers):
 
 def test_kinds_that_fit_a_screen_stand_beside_each_other_across_it(record):
     """In a file, which is narrower, they do not; nor do more layers than leave room under them."""
-    large, file = (drawing_of(record, None, (), 0, style).tables["heads"] for style in (Style(on_screen=True), Style()))
+    large, file = (figures.overview(record, on_screen=on_screen).data["heads"] for on_screen in (True, False))
 
     assert [len({*one["y"]}) for one in (large, file)] == [2, 4]
     assert WIDTH < max(large["x"]) < FULL
@@ -59,18 +58,32 @@ def test_an_order_and_what_is_said_of_each_head_are_kept(record):
 
     rows = data(chart, "heads")
     assert [(Site(row["kind"], row["layer"]), row["head"]) for row in rows] == order
-    assert "number: entropy (nats)" in {word["text"] for word in data(chart, "words")}
-    assert {"cross 1.3", "0.9", "encoder 0.2", "0.8", "decoder 1.0", "–"} <= {w["text"] for w in data(chart, "words")}
+    assert "number: entropy (nats)" in data(chart, "meta")[0]["subtitle"]
+    assert [row["label"] for row in rows] == ["cross 1.3\n0.9", "encoder 0.2\n0.8", "decoder 1.0\n–"]
 
 
-def test_a_head_that_is_off_says_so(record):
-    """One of all, and it is struck through; the other sign is what the legend says of blocked cells."""
-    rows = data(overview(record), "heads")
+def test_a_head_that_is_off_is_struck_through_and_says_so(record):
+    """One of all; the legend explains blocked cells."""
+    chart = overview(record)
 
-    off = [row["name"] for row in rows if row["state"].startswith("off")]
-    assert off == ["head 3 of cross layer 1"]
-    assert len(data(overview(record), "signs")) == 2
-    assert "blocked" in {one["text"] for one in data(overview(record), "words")}
+    off = [(row["name"], row["off"]) for row in data(chart, "heads") if row["state"].startswith("off")]
+    assert off == [("head 3 of cross layer 1", True)]
+    assert [row["says"][3:] for row in data(chart, "legend")] == ["blocked"]
+
+
+def test_each_row_is_named_by_its_layer_and_each_column_by_its_head(record):
+    """Where they stand."""
+    chart = overview(record)
+    places = {(label["where"], label["x"], label["y"]): label["text"] for label in data(chart, "labels")}
+    rows = data(chart, "heads")
+
+    lefts = {kind: min(row["x"] for row in rows if row["kind"] == kind) for kind in ("encoder", "decoder", "cross")}
+    tops = {kind: min(row["y"] for row in rows if row["kind"] == kind) for kind in lefts}
+    for row in rows:
+        kind = row["kind"]
+        assert places["left", lefts[kind], row["y"]] == f"layer {row['layer']}"
+        assert places["above", row["x"], tops[kind]] == f"head {row['head']}"
+        assert places["corner", lefts[kind], tops[kind]] == kind
 
 
 def test_the_largest_weight_under_the_pointer_is_the_records(record):
@@ -85,7 +98,7 @@ def test_another_sentence_leaves_the_specification(record):
     """What is drawn is data alone, so the browser replaces it in place."""
     other = api.analyze("the dog sleeps", "translator")
 
-    assert without_data(overview(record)) == without_data(overview(other, focused=(Site("cross", 0), 1), rev=3))
+    assert figures.overview(record).form is figures.overview(other, focused=(Site("cross", 0), 1), rev=3).form
 
 
 @pytest.mark.parametrize("dark", some([True, False], 1))

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 from examples import some
-from pictures import HOSTILE, bars, data, draw, drawing, names, record_of
+from pictures import HOSTILE, bars, data, draw, names, record_of, without_data
 
 from attnviz import figures, words
-from attnviz.charts.axes import PADDING, text_width
-from attnviz.charts.size import MOST_BESIDE
+from attnviz.charts.size import PIXELS
+from attnviz.charts.theme import LIGHT
 from attnviz.core.amounts import percent
 from attnviz.figures.rollout import MOST_BARS, Traced
 from attnviz.metrics.rollout import flow, mixed, rollout
@@ -22,40 +22,26 @@ def traced(names=("a", "b", "c"), shares=None):
     return Traced(record, found, 0, rollout(found)[-1].numpy() if shares is None else shares)
 
 
-def texts(frame, kind):
-    return [item["text"] for item in getattr(frame, kind)]
+def cells(chart, name):
+    return [row[name] for row in data(chart, "cells")]
 
 
 def test_the_map_holds_the_shares():
-    """Each cell its own number, the color ending at the largest, which the legend says."""
-    drawn = drawing(figures.rollout(traced(shares=SHARES / 2)))
+    """Each cell its own number, the color ending at the largest, which is said."""
+    half, whole = (figures.rollout(traced(shares=shares)).chart for shares in (SHARES / 2, SHARES))
 
-    (panel,) = drawn.panels
-    assert np.array_equal(panel.values, SHARES / 2)
-    assert panel.limit == 0.5
-    assert not panel.signed
-    assert {"0", "0.25", "0.5"} <= set(texts(drawn.frame, "ticks"))
-    assert "share, from 0 to 0.5, the largest here" in str(drawn.frame)
-    assert "share, from 0 to 1'" in str(drawing(figures.rollout(traced(shares=SHARES))).frame)
-    assert texts(drawn.frame, "rows") == texts(drawn.frame, "columns") == ["a", "b", "c"]
-
-
-def test_the_title_of_the_columns_stands_above_their_labels():
-    """Which are upright, also where cells are so wide that they would fit beside each other."""
-    found = traced(["frère", "mange", "rue"])
-    (title,) = (word for word in drawing(figures.rollout(found)).frame.ticks if word["text"] == "Token")
-
-    assert title["y"] < -text_width("mange") - PADDING
+    assert cells(half, "share") == (SHARES / 2).ravel().tolist()
+    assert data(half, "meta")[0]["top"] == 0.5
+    assert "colors end at 0.5, the largest here" in data(half, "meta")[0]["subtitle"].replace("\n", " ")
+    assert "colors end" not in data(whole, "meta")[0]["subtitle"]
+    assert [row["label"] for row in data(half, "rows")] == [row["label"] for row in data(half, "columns")] == [*"abc"]
+    assert cells(half, "ground")[0] == LIGHT.ramp[-1]
 
 
 def test_a_selected_row_is_outlined_whole():
-    """In a file as on the screen."""
-    boxes = data(figures.rollout(traced(), selected=1).chart, "boxes")
-    size = figures.rollout(traced(), selected=1).chart.to_dict()["layer"][0]["mark"]
+    (row,) = data(figures.rollout(traced(), selected=1).chart, "chosen")
 
-    (row,) = [box for box in boxes if box["width"] == 1.5]
-    assert (row["x"], row["x2"]) == (0, size["width"])
-    assert (row["y"], row["y2"]) == pytest.approx((size["height"] / 3, 2 * size["height"] / 3))
+    assert (row["row"], row["row2"], row["column"], row["column2"]) == (1, 2, 0, 3)
 
 
 def test_a_token_that_cannot_have_arrived_is_hatched():
@@ -64,7 +50,8 @@ def test_a_token_that_cannot_have_arrived_is_hatched():
 
     for shares, there in ((causal, True), (np.full((4, 4), 0.25), False)):
         chart = figures.rollout(traced(["one", "two", "three", "four"], shares=shares)).chart
-        assert ("no path" in {one["text"] for one in data(chart, "words")}) is there
+        assert ("no path" in str(data(chart, "legend"))) is there
+        assert [path is not None for path in cells(chart, "path")] == (shares.ravel() == 0).tolist()
 
 
 def test_bars_are_as_long_as_their_shares():
@@ -94,17 +81,17 @@ def test_numbers_beside_bars_and_in_tables_are_those_of_the_metrics():
 
 def test_of_a_long_text_the_largest_are_shown_and_said():
     """Forty bars; a map of squares, each the largest of its cells."""
-    n = MOST_BESIDE + 4
+    n = PIXELS + 4
     shares = torch.rand(n, n, generator=torch.Generator().manual_seed(3)).double().numpy()
     one = traced([f"w{i}" for i in range(n)], shares)
     shown = names(figures.rollout_row(one, 5).chart)
-    drawn = drawing(figures.rollout(one, selected=7))
+    grid = figures.rollout(one, selected=7).grid
 
     assert len(shown) == MOST_BARS
     assert shown[0] == one.called(min(np.argsort(-shares[5])[:MOST_BARS]))
-    assert drawn.panels[0].values[3, 2] == shares[6:8, 4:6].max()
-    assert drawn.rest[0] == 7 // one.tile == 3
-    assert any("2 × 2" in text for text in texts(drawn.frame, "words"))
+    assert grid.numbers["share"][0][3, 2] == shares[6:8, 4:6].max()
+    assert grid.data["chosen"]["row"] == [3]
+    assert "2 × 2" in grid.data["meta"]["subtitle"][0]
 
 
 def test_what_reaches_a_position_is_said_in_words():
@@ -120,7 +107,10 @@ def test_another_text_leaves_the_specification():
     """What is drawn is data alone, so the browser replaces it in place."""
     first, second = traced(), traced(["x", "y", "z", "u"])
 
-    assert figures.rollout(first).screen == figures.rollout(second, selected=2).screen
+    assert (
+        without_data(figures.rollout(first).chart)["layer"]
+        == without_data(figures.rollout(traced("xyz")).chart)["layer"]
+    )
     specs = [{k: v for k, v in figures.rollout_row(t, 1).screen.items() if k != "datasets"} for t in (first, second)]
     assert specs[0] == specs[1]
 

@@ -16,27 +16,27 @@ from examples import examples, some
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from pictures import HOSTILE, SITE, draw, drawing, record_of
+from pictures import HOSTILE, SITE, draw, record_of
 
 from attnviz import figures
-from attnviz.charts import state
-from attnviz.charts.screen import FORMS, Cells, code_of, number_of
+from attnviz.charts import readout, state
+from attnviz.charts.readout import FORMATS, Cells, number_of
 from attnviz.charts.state import State
 from attnviz.core.edits import Edits
 from attnviz.core.masks import And, Not, Or, Prefix, Random, Strided, Subsequent, Window
 
 
 def screen(drawn):
-    spec, table = drawn.screen
+    spec, table = readout.screen(drawn)
     return spec, pd.DataFrame(table, dtype=object)
 
 
 def head(record, head=0, **options):
-    return drawing(figures.head(record, SITE, head, **options), on_screen=True)
+    return figures.head(record, SITE, head, on_screen=True, **options).grid
 
 
 def mask_of(mask, *tokens, **options):
-    return drawing(figures.mask(mask, *tokens, **options), on_screen=True)
+    return figures.mask(mask, *tokens, on_screen=True, **options).grid
 
 
 def saying(drawn, sayings, states):
@@ -46,7 +46,9 @@ def saying(drawn, sayings, states):
 
 def with_data(spec, table):
     rows = json.loads(table.assign(read=None).to_json(orient="records"))
-    return spec | {"data": [{"name": "source", "values": rows}]}
+    spec = json.loads(json.dumps(spec))
+    spec["marks"][0]["data"] = [one for one in spec["marks"][0]["data"] if one["name"] != "read"]  # a file, elsewhere
+    return json.loads(json.dumps(spec).replace("data('read')", "[]")) | {"data": [{"name": "source", "values": rows}]}
 
 
 def read(drawn):
@@ -67,7 +69,7 @@ def read(drawn):
 
 def map_of(table):
     """The row of the table that is the map."""
-    (row,) = table[table["kind"] == "map"].to_dict("records")
+    (row,) = table[table["kind"] == "meta"].to_dict("records")
     return row
 
 
@@ -152,9 +154,9 @@ def test_a_legend_of_many_rules_stays_short():
     ]
 
     for drawn in drawings:
-        words = [word for word in drawn.frame.words if "blocked by" in word["text"]]
-        assert len(words) == state.MOST_RULES
-        assert any(word["text"].startswith("3 more: each cell names its rules") for word in drawn.frame.words)
+        lines = [text[3:] for text in drawn.data["legend"]["says"]]
+        assert sum("blocked by" in line for line in lines) == state.MOST_RULES
+        assert any(line.startswith("3 more: each cell names its rules") for line in lines)
 
 
 def test_a_saying_may_hold_any_character():
@@ -201,7 +203,7 @@ HARD = (0.0, -0.0, 1.0, -1.0, 0.1, 2**-149, -(2**-127), 2**-126, 1 / 128, 123456
 def test_a_browser_reads_the_digits_of_any_float32(values):
     """Vega decodes bits to the decimal that lies nearest; what is no number, or infinite, says so."""
     values = np.array([*values, *HARD, math.inf, -math.inf, math.nan], np.float32)
-    for form, places in (FORMS["weight"], 6), (FORMS["score"], 3):
+    for form, places in (".6f", 6), (FORMATS["score"], 3):
         texts = decoded([struct.pack(">f", value).hex() for value in values], form)
 
         for value, text in zip(values.tolist(), texts, strict=True):
@@ -219,7 +221,7 @@ def test_a_browser_reads_the_number_of_each_cell(kind, data):
     """However many digits it takes."""
     cells = data.draw(arrays(kind, st.integers(1, 40)))
 
-    every = re.sub(r"\bat\b", "datum.at", code_of("datum.cells", len(cells), "at < 0"))
+    every = re.sub(r"\bat\b", "datum.at", readout._code("datum.cells", len(cells), "at < 0"))
     assert texts_of([{"cells": cells.tobytes().hex(), "at": i} for i in range(-1, len(cells))], [("text", every)]) == [
         "0",
         *map(str, cells.tolist()),
@@ -267,7 +269,7 @@ def test_the_readout_says_what_the_table_says():
     drawn = head(record)
 
     sayings, numbers = read(drawn)
-    cells, table = drawn.table, figures.head(record, SITE, 0).table
+    cells, table = drawn._cells(), figures.head(record, SITE, 0).table
 
     for name in ("weight", "score"):
         np.testing.assert_array_equal(numbers[name].ravel().astype(np.float32), table[name])
@@ -294,7 +296,7 @@ def test_a_click_is_named_as_streamlit_asks():
     assert spec["params"] == [{"name": "cell", "select": "point"}]
     assert spec["data"] == {"name": "source"}
     assert "cell" in [signal["name"] for signal in spec["signals"]]
-    assert map_of(table)["position"] == 4
+    assert map_of(table)["rev"] == 4
 
 
 @pytest.mark.parametrize("dark", some([False, True], 1))

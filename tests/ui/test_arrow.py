@@ -18,8 +18,6 @@ from attnviz.ui.shared import arrow
 
 RECORD = record_of(["cat", "<b>", "שלום", "was"], edits=Edits(heads_off=frozenset({(SITE, 1)})))
 PICTURES = {
-    "head": figures.head(RECORD, SITE, 1, selected=(2, 1)),
-    "heads": figures.heads(RECORD, SITE, focused=0),
     "change": figures.change(record_of(["cat", "<b>", "שלום", "was"]), RECORD),
 }
 
@@ -34,7 +32,7 @@ def test_one_table_of_what_stands_around_a_picture_draws_what_many_do(name):
     spec = PICTURES[name].screen
     many = {table: records(columns) for table, columns in spec["datasets"].items()}
 
-    sent = arrow.shown(spec, None).spec
+    sent = arrow.Screen.of(spec, None).spec
     few = {
         table: pa.ipc.open_stream(io.BytesIO(rows)).read_all().to_pylist() for table, rows in sent["datasets"].items()
     }
@@ -53,9 +51,7 @@ def answered(path: str) -> bytes:
 def test_what_is_read_of_cells_is_found_as_long_as_a_picture_of_them_is_kept():
     """At one address, whatever else the pictures show; from any page, and behind any path."""
     record = record_of(["w"] * 60)
-    first, other = (
-        arrow.shown(*figures.head(record, SITE, 0, selected=cell).drawn_for_screen()) for cell in (None, (2, 1))
-    )
+    first, other = (arrow.Screen.of(*figures.head(record, SITE, 0, selected=cell).screen) for cell in (None, (2, 1)))
     (address,) = set(first.data["read"].to_pylist()) - {None}
     content = first.cells.json(address)
 

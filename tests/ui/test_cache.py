@@ -37,7 +37,7 @@ def bytes_of(value: object) -> int:
 
 def looked_at(text: str) -> Record:
     """What the page Heads asks the cache for."""
-    lines = cache.texts(text)
+    lines = cache.texts(text, by_line=True)
     cache.sentences(SOURCE, lines)
     cache.unknown(SOURCE, lines)
     record = cache.record(SOURCE, lines, Edits(heads_off=frozenset({(SITE, 1)})))

@@ -19,7 +19,6 @@ from attnviz.core.stack import Entry, Stack
 from attnviz.ui.masks.built_in import BuiltIn
 from attnviz.ui.masks.presets import PRESETS
 from attnviz.ui.shared import mask as masking
-from attnviz.ui.shared.arrow import AROUND
 from attnviz.ui.shared.mask import MASK
 from attnviz.ui.shared.mask_link import decode_stack
 from attnviz.ui.shared.setting import State
@@ -191,10 +190,10 @@ def test_biases_are_no_masks():
 def test_a_bias_is_drawn_as_numbers_that_are_added():
     """ALiBi of head 1 of four: -1/16 for each position of distance, beside a mask that stays what it was."""
     app = opened(masks_page, show="1", added="alibi")
-    ((_, added),) = drawn(app)[0].iterrows()
+    numbers = rows_of(charts(app)[-1], next(one.name for one in charts(app)[-1].datasets if "cells" in one.name))
 
     assert "Bias on the scores of this head" in html(app)
-    assert added["cells"].split() == [digits(-abs(i - j) / 16) for i in range(7) for j in range(7)]
+    assert numbers["number"] == [digits(-abs(i - j) / 16) for i in range(7) for j in range(7)]
     assert "28 of 49 cells may attend" in html(app)
     assert drawn(opened(masks_page, show="1")) == []
 
@@ -228,10 +227,17 @@ def test_the_strokes_are_explained_once_where_both_maps_have_the_same():
 
 def legends(app) -> list[int]:
     """How many rules each of both maps explains, in the table of what stands around it."""
-    charts = [chart.proto.datasets for chart in app.get("vega_lite_chart")[:2]]
-    around = [next(one.data.data for one in data if one.name == AROUND) for data in charts]
-    texts = [pa.ipc.open_stream(io.BytesIO(rows)).read_all()["text"].to_pylist() for rows in around]
-    return [sum(str(text).startswith("blocked by") for text in of_map) for of_map in texts]
+    return [sum("blocked by" in text for text in rows_of(chart, "legend")["says"]) for chart in charts(app)[:2]]
+
+
+def charts(app) -> list:
+    return [chart.proto for chart in app.get("vega_lite_chart")]
+
+
+def rows_of(chart, name: str) -> dict[str, list]:
+    """A table that was sent with a chart, as columns."""
+    rows = next(one.data.data for one in chart.datasets if one.name == name)
+    return pa.ipc.open_stream(io.BytesIO(rows)).read_all().to_pydict()
 
 
 def rules(app):

@@ -60,7 +60,8 @@ def test_painted_cells_are_held_by_two_entries_at_most(stack, strokes):
 
 def over(queries, keys):
     """What the browser says of a drag."""
-    return {"query_band": [f"{i:04d} word" for i in queries], "key_band": [f"{i:04d} word" for i in keys]}
+    ends = zip(("row", "column"), (queries, keys), strict=True)
+    return {name: [min(places) + 0.3, max(places) + 0.6] for name, places in ends}
 
 
 def test_a_drag_blocks_its_cells_or_opens_them_if_all_are_blocked():
@@ -89,5 +90,5 @@ def test_a_slow_drag_is_one_stroke():
 
 
 def test_a_drag_over_nothing_changes_nothing():
-    """A selection may hold no band."""
-    assert painting.dragged(CAUSAL, {"query_band": [], "key_band": None}, None).stack == CAUSAL
+    """A selection may hold no stretch."""
+    assert painting.dragged(CAUSAL, {"row": [], "column": None}, None).stack == CAUSAL

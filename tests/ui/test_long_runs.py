@@ -2,14 +2,13 @@
 
 from dataclasses import replace
 from functools import partial
-from importlib import import_module
 from threading import Event
 
 import pytest
 from test_hostile_pages import compare_page, overview_page
 from test_pages import button, heads_page, html, masks_page, opened
 
-from attnviz import ablation, api, atlas
+from attnviz import ablation, api, atlas, figures
 from attnviz.atlas.building import Progress
 from attnviz.core import attention, jobs, progress
 from attnviz.core.errors import Canceled
@@ -208,16 +207,15 @@ def test_what_is_too_much_for_a_page_is_refused_with_its_numbers_and_ways_on(pag
 
 def test_on_heads_the_map_is_there_before_all_others_are_and_says_how_far_they_are(costly, monkeypatch):
     """They can be canceled, and then they are asked for again; the map stays."""
-    heads = import_module("attnviz.figures.heads")  # the package has its function under that name
-    go, began, thumbnails = Event(), Event(), heads.drawing_of
+    go, began, thumbnails = Event(), Event(), figures.heads._screen
 
-    def waits(*args):
+    def waits(figure):
         began.set()
         while not go.wait(0.01):
             progress.tell(0.5)
-        return thumbnails(*args)
+        return thumbnails(figure)
 
-    monkeypatch.setattr(heads, "drawing_of", waits)
+    monkeypatch.setattr(figures.heads, "_screen", waits)
     monkeypatch.setattr(runs, "ANEW", 2.0)
     monkeypatch.setattr(estimate, "of_maps", lambda *args, **_: estimate.Estimate(7, float((*args, 1)[1] > 1), 0, 0, 4))
 

@@ -16,7 +16,7 @@ from test_pages import button, html
 
 import attnviz
 from attnviz import Edits, Site, cases, files
-from attnviz.charts.ends import TARGETS
+from attnviz.figures.mask import TARGETS
 from attnviz.ui.shared import cache
 from attnviz.ui.shared import files as opened
 from attnviz.ui.shared.state import _KEY

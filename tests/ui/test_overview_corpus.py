@@ -2,6 +2,7 @@
 
 import gc
 import math
+import os
 import re
 import shutil
 import tempfile
@@ -84,7 +85,7 @@ def test_numbers_of_the_corpus_stand_beside_those_of_the_text():
     assert "Query-key asymmetry" not in html(app)
     assert "Head 1 of decoder layer 0 looks from “the” to the word before it.</h2>" in html(app)
     means = {one.title: escape(one.means) for one in METRICS}
-    assert all(f'<abbr title="{means[name]}">{name}</abbr>' in html(app) for name in ("Entropy (nats)", "Induction"))
+    assert all(f'<abbr title="{means[name]}">{name}</abbr>' in html(app) for name in ("Confidence", "Special tokens"))
     for fold in ("atlas numbers", "alike in atlases", "heads over corpus"):
         app.session_state[fold] = True
     near = atlas.open(assets.path("atlas/story")).alike("decoder layer 0", 1, k=1).loc[0]
@@ -254,6 +255,21 @@ def test_an_atlas_in_a_named_folder_is_there(tmp_path, monkeypatch):
     said = html(over_a_corpus(model="constructed"))
     assert "Over 50 texts" in said
     assert "There is no atlas in" in said  # the folder that was named
+
+
+def test_the_link_holds_which_of_two_atlases_is_shown(tmp_path, monkeypatch):
+    for count in (2, 3):
+        (tmp_path / f"{count}.txt").write_text("a b c a b\n" * count)
+        atlas.build("constructed", tmp_path / f"{count}.txt", tmp_path / f"atlas {count}")
+    monkeypatch.setenv(FOLDERS, os.pathsep.join(str(tmp_path / f"atlas {count}") for count in (2, 3)))
+    app = over_a_corpus(model="constructed")
+    assert "Over 2 texts" in html(app)
+
+    app.selectbox(key="atlas").set_value(2).run()
+
+    assert "Over 3 texts" in html(app)
+    assert app.query_params["atlas"] == "2"
+    assert "Over 3 texts" in html(over_a_corpus(model="constructed", atlas="2"))
 
 
 @pytest.mark.parametrize("name", TEXTS)

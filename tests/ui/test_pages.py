@@ -83,7 +83,6 @@ def test_a_link_that_names_a_cell_names_its_site(page, model, cell):
     [
         ("", "There is no text yet"),
         (" \n\t ", "There is no text yet"),
-        ("a\n" * 40, "40 lines"),
     ],
 )
 def test_text_that_cannot_be_drawn_gets_one_sentence_and_stays(page, text, words):

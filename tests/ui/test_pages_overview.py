@@ -10,8 +10,10 @@ import streamlit as st
 from test_pages import html, opened
 
 from attnviz import ablation, api, words
-from attnviz.core.edits import Site
+from attnviz.core.edits import KINDS, Site
+from attnviz.metrics.heads import MAIN
 from attnviz.metrics.rollout import mixed, rollout
+from attnviz.ui.overview.heads import ROLES
 from attnviz.ui.overview.numbers import LAYER, MEANINGS, NAMES, TITLES
 from attnviz.ui.shared import budget, runs
 
@@ -166,7 +168,7 @@ def test_the_table_begins_with_few_numbers_and_shows_all_of_them_when_asked():
     every = [*app.dataframe[0].value][1:]
 
     assert len(first) < 13 < len(every)
-    assert first[:4] == ["place", "role", "confidence", "effective_keys"]
+    assert first[:4] == ["place", "role", *MAIN[:2]]
     assert "entropy" in first
     assert set(first) < set(every)
     assert "–: no clear role" in html(app)
@@ -315,8 +317,20 @@ def test_an_order_that_a_model_has_not_is_left():
     assert app.selectbox(key="sort").value == LAYER
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_table_of_any_kind_and_role_has_heads_and_no_empty_column(kind):
+    """A role that no head of the chosen kind has chooses none."""
+    for role in ROLES:
+        app = opened(overview_page, model="translator", form="Table", kinds=kind, role=role)
+        table = app.dataframe[0].value
+
+        assert not app.exception
+        assert {one[0] for one in shown(app)} == {kind}
+        assert table.drop(columns=["mark", "role"]).notna().any().all()
+
+
 def test_rollout_goes_through_the_layers():
-    """By stack and layer from the link, in words for one position; the flow comes when it is asked for."""
+    """By stack and layer from the link, in words for one position; the flow is a switch in the link."""
     app = opened(overview_page, model=None, stack="encoder", after="0", query="1")
     record = api.analyze("the black cat sleeps on the red chair", "translator")
     found = mixed(record, "encoder")
@@ -324,8 +338,9 @@ def test_rollout_goes_through_the_layers():
     assert not app.exception
     assert escape(words.reached(rollout(found)[0][1].numpy(), [t.text for t in found.tokens], 1)) in html(app)
     assert "The flow is the most that can come" not in html(app)
-    app.button(key="add the flow").click().run()
+    app.toggle(key="flow").set_value(True).run()
     assert not app.exception
+    assert app.query_params["flow"] == "true"
     assert "The flow is the most that can come" in html(app)
     app.selectbox(key="query").set_value(2).run()
     assert escape(words.reached(rollout(found)[0][2].numpy(), [t.text for t in found.tokens], 2)) in html(app)

@@ -1,6 +1,7 @@
 """Models of Hugging Face in the app, on each page as Streamlit runs it: tiny ones from folders, one from a hub here."""
 
 import json
+import re
 import shutil
 import sys
 import time
@@ -12,6 +13,7 @@ import pytest
 import torch
 import transformers
 from test_pages import button, heads_page, html, masks_page, opened, press_eye
+from test_pages_compare import compare_page
 from test_pages_models import model_page, specs
 from test_pages_models import plainly_said as said
 from test_pages_steps import steps_page
@@ -27,7 +29,8 @@ from attnviz.core.edits import Edits, Site
 from attnviz.metrics.roles import Role
 from attnviz.sources.huggingface import source as sources
 from attnviz.sources.huggingface import trial
-from attnviz.ui.shared import arrivals, findings
+from attnviz.ui.shared import arrivals, everything, findings, state
+from attnviz.ui.shared import pretrained as pretrained_models
 from attnviz.ui.shared.look import COLORS, SENTENCE, SHOW
 from attnviz.words import turned
 
@@ -159,6 +162,55 @@ def test_the_mask_of_a_model_that_predicts_nothing_foretells_nothing(folder):
     assert {kind for kind, drawn in masks.items() if "while predicting" in drawn} == foretell
 
 
+# Two models beside each other
+
+
+@pytest.fixture
+def checkpoints(folder, tmp_path):
+    """The folders of two checkpoints of one training."""
+    made = [tmp_path / "run-7" / f"checkpoint-{step}" for step in (500, 1000)]
+    for place in made:
+        shutil.copytree(folder("BertModel"), place)
+    return [*map(str, made)]
+
+
+def test_a_link_to_compare_reads_its_b(checkpoints, tmp_path):
+    """Nobody has chosen it before in this process; both are called by their own names, and no path is drawn."""
+    first, second = checkpoints
+    app = settled(pretrained(first, compare_page, text=CAT, b=f"model-{second}"))
+
+    assert not app.exception
+    assert 'class="note' not in html(app)
+    drawn = html(app) + "".join(specs(app))
+    assert "checkpoint-500 (run-7)" in drawn
+    assert "checkpoint-1000 (run-7)" in drawn
+    assert tmp_path.name not in drawn
+    assert tmp_path.name not in str(app.selectbox(key="b model").options)
+
+
+@pytest.mark.usefixtures("hub")
+@pytest.mark.parametrize(
+    ("b", "says"), [("no/such-model", "no/such-model"), (NAME, "is not here yet. Choose it once as the model above.")]
+)
+def test_a_b_that_cannot_be_read_is_named(folder, b, says):
+    """Nothing is downloaded for B alone, and no other model stands in its place."""
+    app = settled(pretrained(folder("BertModel"), compare_page, text=CAT, b=f"model-{b}"))
+
+    (error,) = re.findall(r'class="note error"[^>]*>([^<]*)<', html(app))
+    assert says in error
+    assert app.query_params["b"] == f"model-{b}"
+
+
+def test_a_file_of_everything_holds_no_path_of_this_machine(folder, monkeypatch):
+    """It is given to others."""
+    app = pretrained(folder("BertModel"), text=CAT)
+    monkeypatch.setattr(state, "now", lambda: app.session_state["state"].state)
+
+    shown = everything._shown()
+
+    assert shown["link"]["hf"] == ["./BertModel"]
+
+
 # What a model says, before and after
 
 
@@ -245,9 +297,21 @@ def test_the_written_text_before_and_after(folder):
 
     assert f"Output text: {before}" in said(pretrained(model, masks_page, text=CAT))
     assert before != after
-    assert f"Output text: {after}before: {before}" in said(app)
+    cut = " (cut after 63 tokens)"  # it never ends by itself
+    assert f"Output text: {after}{cut}before: {before}{cut}" in said(app)
     assert "<u>" in html(app)
     assert any("Step by step" in spec for spec in specs(app))
+
+
+def test_a_target_of_an_encoder_decoder_is_read_after_its_start_token(folder):
+    """As transformers reads it; the text is then nothing that was cut."""
+    model, target = folder("BartForConditionalGeneration"), "a dog ran"
+    app = pretrained(model, text=CAT, target=target)
+
+    assert f"Target: {target}" in said(app)
+    assert "cut after" not in said(app)
+    reads = api.analyze(CAT, model, target=target).read[0].labels
+    assert all(token in "".join(specs(app)) for token in reads)
 
 
 def test_vectors_before_and_after(folder):
@@ -439,13 +503,27 @@ def test_a_name_that_names_no_model_gets_one_sentence(name):
     assert button(app, "Try again")
 
 
-def test_without_a_name_the_page_says_what_to_type(monkeypatch):
-    """Nothing was looked for, so there is nothing to try again."""
-    app = opened(model="huggingface", hf="")
+@pytest.mark.parametrize("link", [{}, {"hf": ""}])
+def test_without_a_name_the_page_says_what_to_type(link):
+    """Nothing was looked for, so nothing is loaded and there is nothing to try again."""
+    app = opened(model="huggingface", **link)
 
     assert html(app).count('class="note') == 1
     assert "Type its name at huggingface.co" in html(app)
+    assert 'class="note notice"' in html(app)
     assert not [one for one in app.button if one.label == "Try again"]
+    assert not arrivals._arrivals
+
+
+def test_a_model_that_is_here_is_offered_where_none_is_named(folder, monkeypatch):
+    """One press names it."""
+    monkeypatch.setattr(pretrained_models, "here", lambda: (folder("BertModel"),))
+    app = opened(model="huggingface")
+    button(app, "BertModel").click().run()
+    app = settled(app)
+
+    assert app.text_input(key="hf").value == folder("BertModel")
+    assert app.get("vega_lite_chart")
 
 
 def test_a_model_that_is_there_again_is_loaded_again(folder, tmp_path):

@@ -15,7 +15,7 @@ from attnviz.core.amounts import digits, in_cell
 from attnviz.core.edits import Edits, Site
 from attnviz.core.masks import Subsequent
 from attnviz.core.origin import Change
-from attnviz.figures.chain import SEEN, main
+from attnviz.figures.chain import main
 from attnviz.ui.shared import cache as kept
 from attnviz.ui.shared import code
 from attnviz.ui.steps.play import KNOBS
@@ -87,18 +87,23 @@ def table(app, first: str) -> list[list[str]]:
     return next(one[1:] for one in tables(app) if one[0][0].startswith(first))
 
 
-def drawn(app, kind: str = "panel") -> list[pd.DataFrame]:
-    """What each picture of tables draws: one row per table, with its numbers as texts; or its rows of another kind."""
+def drawn(app, table: str = "0-cells") -> list[dict[str, pd.DataFrame]]:
+    """The tables of each picture that has one of a name, by their names."""
     import pyarrow as pa
 
     found = []
     for element in app.get("vega_lite_chart"):
-        data = element.proto.data.data
-        if data:
-            rows = pa.ipc.open_stream(io.BytesIO(data)).read_pandas()
-            if "cells" in rows and "row_axis" in rows:
-                found.append(rows[rows["kind"] == kind])
+        tables = {
+            one.name: pa.ipc.open_stream(io.BytesIO(one.data.data)).read_pandas() for one in element.proto.datasets
+        }
+        if table in tables:
+            found.append(tables)
     return found
+
+
+def numbers(tables) -> list[list[str]]:
+    """What is read of each cell of each table of numbers."""
+    return [tables[f"{i}-cells"]["number"].tolist() for i in range(len(tables)) if f"{i}-cells" in tables]
 
 
 def texts(values) -> list[str]:
@@ -128,30 +133,26 @@ def test_every_number_of_a_query_in_full_is_the_librarys(name):
     elements, weighted = drawn(app)[-2:]
     found = walk.neurons(record, site, head, 3)
     expected = (found.query_vector, found.key_vectors, found.products, found.sums, found.weights)
-    assert [one.split() for one in elements["cells"]] == [texts(part[..., :64]) for part in expected]
-    assert [one.split() for one in weighted["cells"]] == [texts(row.weighted_values[:, :64]), texts(row.output[:64])]
+    assert numbers(elements) == [texts(part[..., :64]) for part in expected]
+    assert numbers(weighted) == [texts(row.weighted_values[:, :64]), texts(row.output[:64])]
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_every_number_of_every_stage_is_the_librarys(name):
-    """The rail draws the tables that the chain gives, the large picture all of those of its stage."""
+    """The rail names the stages that the chain gives, the large picture draws all tables of its stage."""
     app = page_of(name, stage="split", **CHANGED)
     source, record = run_of(name)
     _, site, head = LINKS[name]
     stages = walk.chain(record, source, site, head)
 
-    rail, large = drawn(app)[:2]
+    (rail,), large = drawn(app, "stages"), drawn(app)[0]
 
-    assert [one.split() for one in rail["cells"]] == [
-        texts(m.values if m.axes == ("query", "key") else m.values[:, :SEEN])
-        for s in stages
-        if (m := main(s)) is not None
-    ]
+    assert [one.split("  ")[1] for one in rail["stages"]["title"].dropna()] == [s.title for s in stages if main(s)]
     assert [one.split(" · ")[1] for one in app.selectbox(key="stage chosen").options] == [
         s.title for s in stages if s.is_used
     ]
     split = next(stage for stage in stages if stage.key == "split")
-    assert [one.split() for one in large["cells"]] == [texts(matrix.values[:, :64]) for matrix in split.matrices]
+    assert numbers(large) == [texts(matrix.values[:, :64]) for matrix in split.matrices]
     assert split.changed in unescape(html(app))
 
 
@@ -285,7 +286,9 @@ def test_the_line_is_about_the_cell_that_is_outlined(link):
     weights = record.step(site).weights(head)[query]
     key = int(weights.argmax()) if key is None else key
 
-    assert [(*map(int, here[["rows", "columns"]].iloc[0]),) for here in drawn(app, "here")] == 4 * [(query, key)]
+    assert drawn(app)[0]["0-meta"][["row", "column"]].values.tolist() == [[query, key]]
+    softmax = drawn(app, "stages")[0]["stages"].query("title.str.endswith('Softmax', na=False)")
+    assert softmax["number"].tolist() == [digits(weights[key])]
     assert f"({query}) gives {in_cell(weights[key])} of its attention to" in unescape(html(app))
     assert f" → {digits(weights[key])}<" in html(app).replace("\N{NO-BREAK SPACE}", " ")
     assert f"({key}):\nq · k = " in html(app).replace("\N{NO-BREAK SPACE}", " ")

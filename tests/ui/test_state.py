@@ -40,8 +40,9 @@ seeds = st.integers(0, 10**9 - 1)
 UI = Path(attnviz.ui.__file__).parent
 
 LINKS = {
-    "model": "story", "text": "a b\nc", "tokenizer": "characters", "d_model": "32", "num_heads": "2", "num_layers": "3",
-    "seed": "7", "bias": "false", "positions": "false", "cloned": "true", "own_mask": "false",
+    "model": "story", "text": "a b\nc", "lines": "false", "target": "le chat", "tokenizer": "characters",
+    "d_model": "32", "num_heads": "2", "num_layers": "3", "seed": "7",
+    "bias": "false", "positions": "false", "cloned": "true", "own_mask": "false",
     "sos": "false", "sentence": "2", "colors": "logarithmic", "empty": "nan", "mask": "subsequent.window-4",
     "meant": "none", "added": "alibi.softcap-5", "off": "c1.2-e0.1", "cell": "2.1", "site": "c1", "show": "mean",
     "step": "100", "effect": "next word", "view": "words.hide.ab", "tuned": "unscaled.temperature-0.5",
@@ -184,8 +185,8 @@ def test_of_a_model_and_of_a_text_are_let_go_of_with_it():
     without_text = {*chosen.link()} - {*chosen.without("text").link()}
     without_model = {*chosen.link()} - {*chosen.without("model").link()}
 
-    assert without_text == {"cell", "pins"}
-    assert without_model == {"off", "also", "site", "show", "step", "effect"}
+    assert without_text == {"cell", "pins", "target"}
+    assert without_model == {"off", "also", "site", "show", "step", "effect", "target"}
 
 
 def trees() -> dict[Path, ast.Module]:

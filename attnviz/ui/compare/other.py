@@ -5,9 +5,9 @@ In a link another sentence is ``sentence-The dog sat.``, another model ``model-s
 """
 
 import re
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from typing import Any
 
 import streamlit as st
@@ -22,6 +22,7 @@ from attnviz.sources.base import Source
 from attnviz.ui import streamlit_internals
 from attnviz.ui.compare import words
 from attnviz.ui.shared import arrivals, cache, files, look, pretrained, state
+from attnviz.ui.shared.arrivals import Arrival
 from attnviz.ui.shared.examples import KNOWN
 from attnviz.ui.shared.inputs import unknown_words
 from attnviz.ui.shared.look import PLACE, Look, Place, place_of, place_text
@@ -35,8 +36,17 @@ LONGEST = 2_000
 SWAPS = (("it", "she"), ("she", "it"), ("he", "it"), ("cat", "dog"), ("dog", "cat"), ("black", "red"), ("red", "black"))
 """One word for another, for a sentence to begin with: what a pronoun is moves more than which noun it stands for."""
 
-PATIENCE = 30.0
-"""Seconds for a pretrained model to be read from this machine."""
+
+PATIENCE = 10.0
+"""Seconds within which a hub says whether it has a model."""
+
+
+class OnItsWay(InputError):
+    """The model of B is read from this machine."""
+
+    def __init__(self, arrival: Arrival):
+        self.arrival = arrival
+        super().__init__(words.READING.format(model=quoted(arrival.name)))
 
 
 @dataclass(frozen=True)
@@ -58,7 +68,12 @@ class Other:
 
 def _read(text: str) -> Other:
     what, _, value = text.partition("-")
-    if what in ("sentence", "model") and len(value) <= LONGEST and value.isprintable() and (value or what != "model"):
+    if (
+        what in ("sentence", "model")
+        and len(value) <= LONGEST
+        and _plain(value) == value
+        and (value or what != "model")
+    ):
         return Other(what, value)
     return _read_others[what](text) if what in _read_others else _read_others["untouched"](text)
 
@@ -189,12 +204,12 @@ def _swapped(a: Look) -> str:
 
 def _another_text(a: Look) -> str:
     """Another example of the model, or the sentence without its last word."""
-    others = (text for text in state.get(KNOWN).values() if text != _text(a) and text == _plain(text))
+    others = (text for text in state.get(KNOWN).values() if text != _text(a) and text.isprintable())
     return next(others, _text(a).rpartition(" ")[0])[:LONGEST]
 
 
 def _text(a: Look) -> str:
-    return a.lines[a.sentence]
+    return str(a.lines[a.sentence])
 
 
 def _ask(own: DeltaGenerator, widget: Callable, title: str, what: str, value: object, *args: object, **options) -> None:
@@ -207,8 +222,10 @@ def _ask(own: DeltaGenerator, widget: Callable, title: str, what: str, value: ob
 
 def _sentence(a: Look, other: Other, own: DeltaGenerator) -> Side:
     options = {"max_chars": LONGEST, "placeholder": words.SENTENCE, "read": _plain}
-    _ask(own, st.text_input, words.SENTENCE, "sentence", other.value, **options)
-    lines = cache.texts(clean(str(other.value)))
+    is_long = "\n" in str(other.value)
+    options |= {"height": "content"} if is_long else {}
+    _ask(own, st.text_area if is_long else st.text_input, words.SENTENCE, "sentence", other.value, **options)
+    lines = cache.texts(clean(str(other.value)), by_line=False)
     cache.sentences(a.source, lines)
     said = cache.unknown(a.source, a.lines)
     unknown = {word: near for word, near in cache.unknown(a.source, lines).items() if word not in said}
@@ -217,8 +234,8 @@ def _sentence(a: Look, other: Other, own: DeltaGenerator) -> Side:
 
 
 def _plain(text: str) -> str:
-    """A text as a link can hold it: in one line, of characters that can be seen."""
-    return "".join(c if c.isprintable() else " " for c in clean(text))[:LONGEST]
+    """A text as a link can hold it: of characters that can be seen, and line breaks."""
+    return "".join(c if c.isprintable() or c == "\n" else " " for c in clean(text))[:LONGEST]
 
 
 def _head(a: Look, other: Other, own: DeltaGenerator) -> Side:
@@ -252,14 +269,14 @@ def _another_head(a: Look) -> tuple[Site, int]:
 def _model(a: Look, other: Other, own: DeltaGenerator) -> Side:
     names = _models(a)
     name = other.value
-    if files.is_file(str(name)) and isinstance(files.source(name), InputError):
-        names = [name, *names]
+    if _may_be(a, str(name)):
+        names = list(dict.fromkeys([name, *names]))
     if name not in names:
         note(words.NO_MODEL.format(missing=quoted(str(name)), instead=quoted(names[0])), "notice")
         name = names[0]
-    _ask(own, st.selectbox, words.MODEL, "model", name, names, format_func=files.title, width=230)
+    _ask(own, st.selectbox, words.MODEL, "model", name, names, format_func=pretrained.title, width=230)
     source = _source(name)
-    lines = source.one_run or cache.texts(clean(_text(a)))
+    lines = source.one_run or (a.lines[a.sentence],)
     cache.sentences(source, lines)
     unknown_words(cache.unknown(source, lines), source.unknown_token, "B")
     record = cache.record(source, lines, Edits() if source.read_only else a.edits)
@@ -273,13 +290,19 @@ def _model(a: Look, other: Other, own: DeltaGenerator) -> Side:
     return Side(record, site, head)
 
 
+def _may_be(a: Look, name: str) -> bool:
+    """Whether a link may name a model that is not in the list: a file to open, or a model of Hugging Face to read."""
+    if files.is_file(name):
+        return isinstance(files.source(name), InputError)
+    listed = pretrained.listed()
+    is_own = name == a.source.id or name in (*api.OFFERED, *api.SOURCES)
+    return not is_own and (listed is None or name in listed)
+
+
 def _models(a: Look) -> list[str]:
     """The models that ship with attnviz, and the pretrained ones that are there, but for A's."""
-    listed = pretrained.listed()
-    loaded = [*([pretrained.OPENS] if find_spec(pretrained.PACKED) else []), *arrivals.here()]
-    hub = [name for name in dict.fromkeys(loaded) if listed is None or name in listed]
     own = [name for name in files.names() if files.source(name) is not a.source]
-    return [*own, *(name for name in (*api.OFFERED, *api.SOURCES, *hub) if name != a.source.id)]
+    return [*own, *(name for name in (*api.OFFERED, *api.SOURCES, *pretrained.here()) if name != a.source.id)]
 
 
 def _source(name: str) -> Source:
@@ -291,11 +314,20 @@ def _source(name: str) -> Source:
 
 
 def _pretrained(name: str) -> Source:
-    arrival = arrivals.wait_for(name, streamlit_internals.session_id())
-    arrival.settled.wait(PATIENCE)
-    if arrival.source is None:
-        raise arrival.error or InputError(words.NOT_LOADED.format(model=quoted(name)))
-    return arrival.source
+    """A model of Hugging Face that is on this machine; none is downloaded for B alone.
+
+    Raises:
+        OnItsWay: while it is read.
+    """
+    arrival, begun = arrivals.wait_for(name, streamlit_internals.session_id()), time.monotonic()
+    while arrival.stage == "finding" and time.monotonic() - begun < PATIENCE:
+        arrival.settled.wait(0.05)
+    arrival.settled.wait(pretrained.AT_ONCE)
+    if arrival.source is not None:
+        return arrival.source
+    if arrival.stage == "loading":
+        raise OnItsWay(arrival)
+    raise arrival.error or InputError(words.NOT_LOADED.format(model=quoted(name)))
 
 
 def _site_like(site: Site, a: Record, b: Record) -> Site:

@@ -1,7 +1,6 @@
 """A and B: two maps that differ in one thing, what moved and what both predict; and the heads unlike that of A."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 
 import streamlit as st
@@ -21,7 +20,7 @@ from attnviz.sources import estimate
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate
 from attnviz.ui.compare import other, said, unmoved, words
-from attnviz.ui.shared import cache, everything, look, pictures, runs, toolbar, zoom
+from attnviz.ui.shared import cache, everything, look, pictures, pretrained, runs, toolbar, zoom
 from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import Cell, Look
 from attnviz.ui.shared.text import heading, in_words, note, quiet
@@ -36,7 +35,9 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
     maps = st.container()  # they begin at one height, whatever is said of B
     with st.container(gap="xsmall", key="b"):
         b = other.side(a, bar.prediction)
-    if isinstance(b, AttnvizError):
+    if isinstance(b, other.OnItsWay):
+        pretrained.ask_or_wait(b.arrival)
+    elif isinstance(b, AttnvizError):
         note(str(b))
     else:
         _compared(bar, mine, b, maps)
@@ -97,10 +98,8 @@ def _answered(found: Beside, cell: Cell | None) -> None:
 
 def _drawn(bar: Bar, found: Beside, cell: Cell | None, *, shown: bool = True) -> figures.Figure:
     """The three maps, if they are shown, and what of the toolbar is theirs."""
-    drawn = {"dark": bar.at.dark, "rev": look.rev("cell")}
+    drawn = {"dark": bar.at.dark, "rev": look.rev("cell"), "cost": _cost(bar.at, found) if found.is_long else None}
     figure = figures.difference(found, selected=cell, **drawn)
-    if found.is_long:
-        figure = replace(figure, seconds=_cost(bar.at, found).seconds)
     with bar.export:
         pictures.take_away(figure, "difference", more=partial(everything.button, bar.at, (figure,)))
     if not shown:
@@ -180,7 +179,7 @@ def _select(lent: Callable[[], Beside], point: dict) -> None:
     row, column = look.cell_of(point)
     tile = size_beside(len(found.rows), len(found.columns)).tile
     if tile > 1:
-        row, column = found.most_of(row, column, tile)
+        row, column = found.most_of(row // tile, column // tile, tile)
     query, key = at_a(found.rows, found.columns, row, column)
     if query is not None and key is not None:
         look.toggle_cell((query, key))

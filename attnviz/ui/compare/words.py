@@ -23,6 +23,7 @@ MISSING = {
 NO_HEAD = "There is no {missing}, so B is {instead}."
 NO_MODEL = "B cannot be the model {missing} here, so it is {instead}."
 NO_STEP = "Step {missing} was not kept; there are {kept}. B is step {instead}."
+READING = "{model} is being read."
 NOT_LOADED = "{model} is not here yet. Choose it once as the model above."
 OTHER_TEXT = "B is {instead}, which reads this text; {site} of {model} reads what it writes."
 LACKS_HEAD = "{model} has no {head}: B is its {instead}."

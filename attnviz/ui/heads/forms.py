@@ -11,7 +11,7 @@ from attnviz import figures, metrics, views
 from attnviz.core.edits import Site
 from attnviz.figures import Figure
 from attnviz.figures import shade as shades
-from attnviz.ui.heads import words
+from attnviz.ui.heads import linked, words
 from attnviz.ui.shared import cache, look, pages, pictures, state, zoom
 from attnviz.ui.shared.look import CELL, PINS, Cell, Look
 from attnviz.ui.shared.setting import Setting, State, choice, coded, each, reader
@@ -148,7 +148,8 @@ def is_wide(form: str, at: Look, shown: dict) -> bool:
     """Whether what is said of the head has no room right of its map: it then stands under the thumbnails."""
     if form != "map":
         return False
-    return figures.wide(at.record, at.site, sentence=at.sentence, **shown, **zoom.part(at, shown["view"])) > ROOM
+    part = zoom.part(at, shown["view"])
+    return figures.head(at.record, at.site, at.head, sentence=at.sentence, view=shown["view"], **part).room > ROOM
 
 
 def part_of(form: str, at: Look, view: View) -> dict[str, slice]:
@@ -219,6 +220,8 @@ def said(form: str, at: Look, view: View) -> str:
         pictures.cell_in_words(at, view, cell)
     if cell and isinstance(at.head, int):
         _arithmetic(at, cell, of_several=shade is not None)
+    if at.cell and view == View():
+        linked.heads(at)
     if form == "map":
         return pictures.selecting(at.cell is not None, cell is not None)
     if form == "lines":

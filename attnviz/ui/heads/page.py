@@ -62,26 +62,16 @@ def _beside(form: str, at: Look, shown: dict, is_wide: bool) -> dict[str, tuple[
 
 def _every(form: str, at: Look, shown: dict, *, paired: bool) -> Figure:
     """All heads of the site, to choose one and to switch some off."""
-    where = _where(at, shown, paired=paired)
-    figure = _thumbnails(form, at, shown, where)
+    drawn = {"sentence": at.sentence, "view": shown["view"], "domain": shown["domain"], "dark": at.dark}
+    drawn |= {"paired": paired, "explained": form in ("map", "text"), "focused": at.head, "rev": look.rev("head")}
+    drawn |= zoom.framed(at) if form != "picture" else {}
+    cost = at.cost(at.source.num_heads)
+    drawn["cost"] = replace(cost, seconds=cost.seconds / 2)  # of a thumbnail less is asked than of a map
+    figure = cache.drawn(figures.heads, at.record, at.site, **drawn)
     with st.container(horizontal=True, vertical_alignment="center", gap="small", wrap=False, key="active"):
         label(common.ACTIVE_HEADS)
         edits.active_heads(at)
     with st.container(key="thumbnails"), runs.beside():
         pictures.picture(figure, "heads", select="head", on_select=look.select_head)
-        edits.eyes(at, figures.corners(at.record, at.site, **where))
+        edits.eyes(at, figure.corners)
     return figure
-
-
-def _where(at: Look, shown: dict, *, paired: bool) -> dict:
-    """What says where thumbnails stand: small ones where words stand under them."""
-    return {"sentence": at.sentence, "view": shown["view"], "paired": paired}
-
-
-def _thumbnails(form: str, at: Look, shown: dict, where: dict) -> Figure:
-    """All heads of the site."""
-    drawn = where | {"dark": at.dark, "domain": shown["domain"], "explained": form in ("map", "text")}
-    drawn |= zoom.framed(at) if form != "picture" else {}
-    cost = at.cost(at.source.num_heads)
-    drawn |= {"cost": replace(cost, seconds=cost.seconds / 2)}  # of a thumbnail less is asked than of a map
-    return cache.drawn(figures.heads, at.record, at.site, focused=at.head, rev=look.rev("head"), **drawn)

@@ -21,3 +21,12 @@ ARITHMETIC, WHY_NONE = "Show how this number is computed", "Show why this weight
 ARITHMETIC_OF_FIRST = "Show how the first number is computed"
 OF_HEAD = "Head {head}: {says}"
 ALL_HEADS, THIS_HEAD = "all heads", "this head"
+
+# Heads for two words, and for one prediction
+
+LINKING, LINKED_HEAD = "Heads that link these two words", "{head}: {weight:.2f}"
+MATTERING, MATTERS_HEAD = "Heads that matter for this prediction", "{head}: {change}"
+SWITCH_EACH_OFF = "Switch each head off"
+FROM_TO = "The weight from {query} to {key} in each head; click one to open it."
+CHANGES_AT = "How much the prediction at {query} changes with each head off, in nats; click one to open it."
+VECTOR_AT = "How much the vector of {query} changes with each head off, of its length; click one to open it."

@@ -16,7 +16,7 @@ from attnviz.ui.learn.going import begun
 from attnviz.ui.learn.scenes import D_KS, learned, spreads
 from attnviz.ui.shared import cache, edits, look, parameters, pictures, says
 from attnviz.ui.shared import words as common
-from attnviz.ui.shared.examples import TEXT
+from attnviz.ui.shared.examples import TEXT, by_line
 from attnviz.ui.shared.look import CELL, QUERY, STEP, Look
 from attnviz.ui.shared.pretrained import MODEL
 from attnviz.ui.shared.setting import State, kept
@@ -101,7 +101,7 @@ def drawn(step: Step) -> tuple[Figure, ...]:
 def looked_at(now: State) -> Look:
     """What a state looks at, on light paper."""
     source = parameters.of(now, cache.source(now[MODEL], now[STEP]))
-    lines = cache.texts(now[TEXT])
+    lines = cache.texts(now[TEXT], by_line=by_line(now, now[TEXT]))
     site, head = now[look.SITE] or look.opening_site(source), now[look.SHOW]
     head = look.opening_head(source) if head is None else head
     return Look(source, lines, edits.of(now, source, lines), 0, site, head, dark=False)

@@ -3,8 +3,6 @@
 In a link ``bug=4`` is the fourth, and ``found=inverted-axis`` are those that were found.
 """
 
-from dataclasses import replace
-
 import streamlit as st
 
 from attnviz import figures
@@ -94,9 +92,8 @@ def _shown(at: Look, made: Maps | Trained) -> None:
 
 def _map(record: Record, head: int, **drawn: object) -> Figure:
     """The map of a head, with nothing over it but what it is: what both have in common stands above them."""
-    figure = figures.head(record, record.sites[0], head, row_sums=True, domain="fixed", **drawn)
     title = record.source[0].upper() + record.source[1:]
-    return replace(figure, draw=lambda style: replace(figure.draw(style), title=title, lines=()))
+    return figures.head(record, record.sites[0], head, row_sums=True, domain="fixed", heading=title, **drawn)
 
 
 def _asked(bug: Bug) -> None:

@@ -9,13 +9,14 @@ from urllib.parse import urlencode
 import streamlit as st
 
 from attnviz import lessons
+from attnviz.core.stack import Stack
 from attnviz.lessons import Lesson, Step
 from attnviz.sources.base import Source
 from attnviz.ui.learn import handout, scenes, teaching, words
 from attnviz.ui.learn.going import answered, is_shown, opened, reached, strayed, worth_keeping
 from attnviz.ui.learn.museum import FOUND
 from attnviz.ui.learn.progress import CHAPTER, LEARNED, LEFT, LESSON, PICKED, PRESENT, TRIED
-from attnviz.ui.shared import edits, look, pages, pictures, state
+from attnviz.ui.shared import edits, look, mask, pages, pictures, state
 from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.setting import PROBLEMS
@@ -207,6 +208,7 @@ def _button(name: str, key: str, lesson: Lesson, number: int, **options) -> None
 
 
 def _looked_at(source: Source, lines: tuple[str, ...]) -> Look:
+    state.put(mask.OPENING, Stack())
     changed = edits.of(state.now(), source, lines)
     site = state.one_of(look.SITE, source.sites, look.opening_site(source))
     head = state.one_of(look.SHOW, range(source.num_heads), look.opening_head(source))

@@ -91,13 +91,11 @@ def _map(at: Look, names: tuple[str, ...]) -> None:
 
 def _heads(at: Look) -> None:
     """The heads of the layer, to choose one and to switch some off."""
-    where = {"sentence": at.sentence}
-    figure = cache.drawn(
-        figures.heads, at.record, at.site, focused=at.head, rev=look.rev("head"), dark=at.dark, **where
-    )
+    drawn = {"sentence": at.sentence, "focused": at.head, "rev": look.rev("head"), "dark": at.dark}
+    figure = cache.drawn(figures.heads, at.record, at.site, **drawn)
     with st.container(key="thumbnails"):
         pictures.picture(figure, "heads", select="head", on_select=look.select_head)
-        edits.eyes(at, figures.corners(at.record, at.site, **where))
+        edits.eyes(at, figure.corners)
     if at.tokens[0] == at.tokens[1]:
         with st.container(width=SMALL_MAPS):
             quiet(words.SMALL_MAPS.format(tokens=" · ".join(shown(token.text) for token in at.tokens[0])))

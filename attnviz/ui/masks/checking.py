@@ -16,7 +16,7 @@ from attnviz.check import CHECKS, CONVENTIONS, KINDS, MEANT, MOST_CELLS, NOT_SUR
 from attnviz.core.amounts import counted
 from attnviz.core.errors import AttnvizError
 from attnviz.figures.evidence import as_checked, evidence
-from attnviz.figures.states import Grid
+from attnviz.figures.states import States
 from attnviz.ui.masks import empty_rows, leaks, words
 from attnviz.ui.masks.lab import CHECKED, FILE, JUDGED, MASK, MODEL, PASTED, WEIGHTS, WITH_WORDS, Lab
 from attnviz.ui.shared import cache, everything, pictures, state
@@ -149,7 +149,7 @@ def _has_cells(found: Finding) -> bool:
     return found.severity != "note" or found.rule == NEAR
 
 
-def _picture(lab: Lab, what: str, array: Array, report: Report, grid: Grid | None) -> None:
+def _picture(lab: Lab, what: str, array: Array, report: Report, grid: States | None) -> None:
     """The cells of a finding; else what was checked."""
     if grid is not None:
         small = {"side": SIDE} if max(grid.states.shape) <= RECTANGLES else {}  # so that a single cell is found
@@ -220,7 +220,7 @@ def _meant(name: str) -> str:
     return words.MEANT_IS.format(mask=name, meaning=MEANT[name]) if name in MEANT else name
 
 
-def _finding(lab: Lab, found: Finding, place: str, grid: Grid | None = None) -> None:
+def _finding(lab: Lab, found: Finding, place: str, grid: States | None = None) -> None:
     """One finding: what it says, the fix, its rule and where; folded under it its cells, if they stand nowhere else.
 
     A note finds nothing that is wrong: what it advises is no fix.

@@ -117,7 +117,7 @@ def _weights(lab: Lab, part: dict[str, slice], seen: dict[str, Any]) -> Made:
 
 
 def _painting(lab: Lab, first: Cell):
-    """What a click or a drag does to the rules; bands are numbered from the first cell that is seen."""
+    """What a click or a drag does to the rules; rows and columns begin at the first cell that is seen."""
 
     def flip(point: dict) -> None:
         state.change(mask.put, painting.flipped(lab.stack, look.cell_of(point), sentence=lab.sentence))

@@ -17,7 +17,7 @@ from attnviz.core.stack import Stack
 from attnviz.dialects import Dialect, Handed, dialect, handed_to
 from attnviz.dialects.mistaken import meant, mistaken
 from attnviz.figures import conventions as charts
-from attnviz.figures.states import Grid
+from attnviz.figures.states import States
 from attnviz.ui.masks import words
 from attnviz.ui.masks.lab import CHECKED, MODEL, TAB, WITH_WORDS, WRONG, Lab
 from attnviz.ui.masks.leaks import BEFORE, MEANT, PROMISE, WAS_MEANT
@@ -94,9 +94,9 @@ def _code(lab: Lab, mask: Mask, known: Dialect) -> None:
         quiet(words.MASK_ALONE)
 
 
-def _picture(lab: Lab, grid: Grid, key: str, **drawn: Any) -> figures.Figure:
+def _picture(lab: Lab, grid: States, key: str, **drawn: Any) -> figures.Figure:
     """A grid; where its cells are those of the page, a click selects one."""
-    own = (len(grid.rows), len(grid.columns)) == lab.lengths and grid.titles == Grid.titles
+    own = (len(grid.rows), len(grid.columns)) == lab.lengths and grid.titles == States.titles
     figure = figures.states(grid, selected=lab.cell if own else None, rev=look.rev("cell"), **lab.styled, **drawn)
     clicks = {"select": "cell", "on_select": look.select} if own else {}
     pictures.picture(figure, key, **clicks)

@@ -175,7 +175,7 @@ def _test(
     sentences = cache.sentences(source, lines)
     given = {"site": place, "promised": promised, "sentence": sentence}
     with progress.counted(MOST) as report, cores.used_by(source):
-        return leak_test(source, sentences, edits, **given, report=report)
+        return leak_test(source, sentences, edits, **given, report=report, targets=cache.targets(source, lines))
 
 
 _kept = cache.kept(_test)

@@ -1,5 +1,6 @@
 """Cells painted by hand: which entries at the end of a stack hold them, and what changes there."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import product, takewhile
@@ -46,15 +47,15 @@ class Drag:
     """What a drag over cells does.
 
     Attributes:
-        over: the bands of rows and columns that it went over, as the browser says them.
+        over: from where to where it went along rows and columns, as the browser says it: {"row": [1.2, 3.4], ...}.
         base: the stack before it.
         opened: whether it opens cells or blocks them.
         stack: the stack with it.
         goes_on: whether the browser had said its beginning before: a slow drag is said in parts.
-        first: the cell at which bands are numbered 0.
+        first: the cell at which rows and columns begin.
     """
 
-    over: dict[str, list[str]]
+    over: dict[str, list[float]]
     base: Stack
     opened: bool
     stack: Stack
@@ -63,10 +64,10 @@ class Drag:
 
     @property
     def cells(self) -> set[tuple[int, int]]:
-        """Each (query, key) that it went over; a band begins with its number."""
-        bands = (self.over.get(name) or [] for name in ("query_band", "key_band"))
-        ends = zip(bands, self.first, strict=True)
-        return set(product(*([first + int(str(band)[:4]) for band in some] for some, first in ends)))
+        """Each (query, key) that it went over."""
+        stretches = [sorted(self.over.get(name) or [0.0, 0.0]) for name in ("row", "column")]
+        ends = zip(stretches, self.first, strict=True)
+        return set(product(*(range(first + math.floor(a), first + math.ceil(b)) for (a, b), first in ends)))
 
 
 def dragged(stack: Stack, over: dict, before: Drag | None, sentence: int = 0, first: tuple[int, int] = (0, 0)) -> Drag:
@@ -74,7 +75,7 @@ def dragged(stack: Stack, over: dict, before: Drag | None, sentence: int = 0, fi
 
     Args:
         before: the drag before it, of which this one may be more.
-        first: the cell at which bands are numbered 0.
+        first: the cell at which rows and columns begin.
     """
     drag = Drag(over, stack, False, stack, False, first)
     if before and before.stack == stack and before.cells < drag.cells:

@@ -19,14 +19,15 @@ from attnviz.ui.overview import words
 from attnviz.ui.overview.numbers import asked
 from attnviz.ui.shared import cache, cores, runs, state
 from attnviz.ui.shared.look import Look
-from attnviz.ui.shared.setting import Setting, kept
+from attnviz.ui.shared.setting import Setting, kept, whole
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import note
 
 FOLDERS = "ATTNVIZ_ATLAS"
 """Environment variable with folders of atlases, separated as those of PATH are."""
 
-ATLAS: Setting[str | None] = kept("atlas", None, of="model")
+ATLAS = whole("atlas", 1, 1, 99, "model")
+"""Which of several atlases of a model is shown, counted from 1."""
 MEASURED: Setting[tuple | None] = kept("over texts", None)
 """Model, texts and edits whose measuring was requested."""
 
@@ -36,12 +37,17 @@ def built(source: Source) -> Atlas | None:
     for problem in _opened_all():
         if isinstance(problem, AttnvizError):
             note(str(problem), "notice")
-    there = {str(one.folder): one for one in _built() if _is_of(one, source)}
+    there = [one for one in _built() if _is_of(one, source)]
     if len(there) < 2:
-        return next(iter(there.values()), None)
-    options = {"shown": state.one_of(ATLAS, there), "width": 330}
-    options["format_func"] = lambda folder: words.ATLAS_OF.format(name=Path(folder).name, texts=there[folder].texts)
-    return there[control(st.selectbox, words.ATLAS, ATLAS, [*there], **options)]
+        return next(iter(there), None)
+
+    def named(number: int) -> str:
+        found = there[number - 1]
+        return words.ATLAS_OF.format(name=found.folder.name, texts=found.texts)
+
+    numbers = range(1, len(there) + 1)
+    options = {"shown": state.one_of(ATLAS, numbers), "width": 330, "format_func": named}
+    return there[control(st.selectbox, words.ATLAS, ATLAS, numbers, **options) - 1]
 
 
 def others(name: str) -> list[Atlas]:

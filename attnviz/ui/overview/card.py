@@ -8,7 +8,7 @@ from attnviz.ablation import Sweep
 from attnviz.core.amounts import decimals
 from attnviz.core.edits import Site
 from attnviz.core.record import Record
-from attnviz.metrics.measures import NEAR
+from attnviz.metrics.heads import MAIN
 from attnviz.metrics.spread import ByDistance, by_distance
 from attnviz.ui.overview import words
 from attnviz.ui.overview.numbers import MEANINGS, OFF, SORT, TITLES, Numbers, effects_of, is_by_test
@@ -17,9 +17,6 @@ from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import large, quiet, table
-
-METRICS = ("confidence", "effective_keys", "distance", "local", "previous", "self", "first", "special", "output_share")
-"""Numbers beside the maps; all are in the table."""
 
 
 def verdict(at: Look, swept: Sweep | None) -> None:
@@ -77,9 +74,7 @@ def of_head(at: Look, known: Numbers, swept: Sweep | None) -> None:
     findings.of_head(at, role=False)
     if not findings.measured(at.source, at.site, at.head) and (sentence := findings.by_weights(row)):
         (large if at.source.facts else quiet)(sentence)
-    names = [name for name in (*OFF, *METRICS) if name in known.names and not pd.isna(row[name])]
-    if max(map(len, at.tokens)) <= NEAR:  # every key is near
-        names = [name for name in names if name != "local"]
+    names = [name for name in (*OFF, *MAIN) if name in known.names and not pd.isna(row[name])]
     rows = [(TITLES[name], number(name, float(row[name])), meaning(name)) for name in names]
     table(rows, numbers=(1,), css="facts meant")
     _by_distance(at)

@@ -11,7 +11,7 @@ from attnviz.atlas.opened import Atlas
 from attnviz.core.amounts import counted
 from attnviz.core.edits import Edits
 from attnviz.core.errors import AttnvizError
-from attnviz.metrics.heads import METRICS
+from attnviz.metrics.heads import MAIN, METRICS
 from attnviz.metrics.roles import Role, roles
 from attnviz.sources.base import Source
 from attnviz.sources.cards import Behavior
@@ -28,8 +28,6 @@ from attnviz.ui.shared.toolbar import Bar
 TITLES, MEANS = ({one.name: getattr(one, what) for one in METRICS} for what in ("title", "means"))
 NUMBER = choice("number", TITLES, "confidence", "tab")
 
-FEW = ("confidence", "entropy", "distance", "self", "previous", "first", "induction")
-"""Numbers of a head that stand first; all others are folded."""
 
 PLACES = ["kind", "layer", "head"]
 FORMATS = dict.fromkeys(("here", "mean", "spread"), "%.3f")
@@ -190,7 +188,7 @@ def _numbers(at: Look, row: pd.Series) -> None:
     table = findings.numbers(at.record, at.sentence, at.site)
     here = {} if table is None else table.iloc[at.number]
     there = [name for name in TITLES if row[f"{name}_texts"]]
-    few, more = [name for name in there if name in FEW], [name for name in there if name not in FEW]
+    few, more = [name for name in there if name in MAIN], [name for name in there if name not in MAIN]
     heading(common.NUMBERS)
     _table(few, row, here)
     quiet(f"{words.COUNTED_THE_SAME} {words.SPREAD}")

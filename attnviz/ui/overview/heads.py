@@ -124,7 +124,7 @@ def _order(at: Look, known: Numbers) -> Order:
     options = {"shown": by, "format_func": lambda name: words.ORDER_IS.format(number=_short(name)), "width": 210}
     control(st.selectbox, words.ORDER, SORT, names, lead="", **options)
     kinds, all_kinds = _kinds(known.table)
-    role = _role(known.table)
+    role = _role(known.table[known.table["kind"].isin(kinds)])
     is_measured = by in known.names
     if not is_measured and not role and kinds == all_kinds:
         return Order()
@@ -146,7 +146,7 @@ def _kinds(table: pd.DataFrame) -> tuple[list[str], list[str]]:
 
 
 def _role(table: pd.DataFrame) -> str | None:
-    """The role that is chosen among those that a head has."""
+    """The role that is chosen among those that one of these heads has."""
     there = {name for listed in table["role"] for name in listed.split(", ")}
     names = [name for name in ROLES if name in there]
     role = state.one_of(ROLE, names, None)

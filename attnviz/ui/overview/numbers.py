@@ -174,7 +174,9 @@ def _measure(at: Look) -> None:
 def _swept(source: Source, lines: tuple[str, ...], edits: Edits, count: int) -> ablation.Sweep:
     """What each head changes, without its record, which is large."""
     with progress.counted(count) as report, cores.used_by(source):
-        found = ablation.sweep(source, cache.sentences(source, lines), edits, report=report)
+        found = ablation.sweep(
+            source, cache.sentences(source, lines), edits, report=report, targets=cache.targets(source, lines)
+        )
     return replace(found, output=(), divergence=None, before=None)
 
 

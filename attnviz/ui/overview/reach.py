@@ -19,7 +19,7 @@ from attnviz.ui.overview import words
 from attnviz.ui.shared import budget, cache, look, pictures, state
 from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import QUERY, Look
-from attnviz.ui.shared.setting import Setting, choice, kept, whole
+from attnviz.ui.shared.setting import Setting, choice, flag, kept, whole
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import block_html, details_html, in_words, lead, note, quiet, style
 from attnviz.ui.shared.toolbar import Bar
@@ -27,7 +27,8 @@ from attnviz.ui.shared.toolbar import Bar
 STACK = choice("stack", ("encoder", "decoder"))
 AFTER = whole("after", None, 0, 999)
 FOLLOWED: Setting[tuple] = kept("follow asked", ())
-ASKED_FLOW: Setting[tuple] = kept("flow asked", ())
+FLOW = flag("flow", False, "tab")
+"""Whether the largest flow stands beside rollout."""
 
 IN_PLACE = """.st-key-where > :is(.st-key-site, .st-key-show) {display: none;}
 .st-key-picture-reached .marks {max-width: 100%; height: auto;}"""
@@ -152,8 +153,8 @@ def _flow(record: Record, kind: str, sentence: int, layers: int, position: int) 
 
 def _draw(bar: Bar, traced: Traced, position: int) -> None:
     """The map, and beside it one of its rows, the flow, the row's numbers and how they are computed."""
-    at, tile = bar.at, traced.tile
-    clicked = look.clicks("reach", lambda point: state.put(QUERY, int(point["query"]) * tile))
+    at = bar.at
+    clicked = look.clicks("reach", lambda point: state.put(QUERY, int(point["query"])))
     said = _said(traced, position)
     with st.container(horizontal=True, gap="large"):
         with st.container(width="content"):
@@ -168,27 +169,22 @@ def _draw(bar: Bar, traced: Traced, position: int) -> None:
                 pictures.take_away(row, "reached", words.THIS_POSITION)
             with place:
                 pictures.picture(row, "reached")
+            if flow is not None:
+                quiet(words.FLOW)
             how = details_html(common.HOW_COMPUTED, block_html(words.ROLLOUT_IS, "quiet"))
             st.html(block_html(words.ROLLOUT_SHOWS, "quiet") + how)
             pictures.numbers(row, "reached")
 
 
 def _asked_flow(at: Look, traced: Traced, position: int) -> np.ndarray | None:
-    """The flow to each token of this row, once it was asked for: of a long text it takes seconds."""
+    """The flow to each token of this row, if it is switched on: of a long text it takes seconds."""
+    if not control(st.toggle, words.ADD_FLOW, FLOW):
+        return None
     kind = traced.found.kind
     layers = 1 + _layers(at, Site(kind, 0)).index(traced.layer)
-    key = (*at.run, at.sentence, kind, layers, position)
-    place = st.empty()
-    if state.get(ASKED_FLOW) != key:
-        if not place.button(words.ADD_FLOW, key="add the flow", icon=":material/water:"):
-            return None
-        state.put(ASKED_FLOW, key)
     try:
-        with place, st.spinner(words.SEEKING_FLOW):
-            flow = _flow(at.record, kind, at.sentence, layers, position)
+        with st.spinner(words.SEEKING_FLOW):
+            return _flow(at.record, kind, at.sentence, layers, position)
     except AttnvizError as error:
         note(str(error), "notice")
         return None
-    with place:
-        quiet(words.FLOW)
-    return flow

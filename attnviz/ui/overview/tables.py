@@ -8,7 +8,7 @@ from pandas.io.formats.style import Styler
 
 from attnviz.ablation import Sweep
 from attnviz.charts.theme import theme
-from attnviz.metrics.heads import METRICS, ROWS
+from attnviz.metrics.heads import MAIN, METRICS, ROWS
 from attnviz.ui.overview import card, words
 from attnviz.ui.overview.numbers import OFF, TITLES, Numbers, head_of, heads_of
 from attnviz.ui.shared import findings, look, state
@@ -18,9 +18,8 @@ from attnviz.ui.shared.setting import Setting, flag, kept
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import lead, quiet
 
-FIRST = ("confidence", "effective_keys", "distance", "previous", "self", "first", "output_share")
-TESTED = (*OFF, "confidence", "distance", "previous", "self", "output_share")
-"""The numbers that a table begins with, before and after the switch-off test; it is no wider than a screen."""
+BESIDE_TEST = 5
+"""Numbers beside those of the switch-off test: the table is no wider than a screen."""
 MORE = flag("all_numbers", False, "tab")
 CELLS: Setting[dict[str, list]] = kept("cells of tables", {})
 """Of each table the cell that was reached last."""
@@ -56,9 +55,9 @@ def heads(at: Look, known: Numbers, by: str, order: Sequence[Place] | None, swep
         swept: the effects of heads that are switched off, if they were measured.
     """
     rows = _ordered(known.table, order)
-    first = TESTED if any(name in known.names for name in OFF) else FIRST
+    first = (*OFF, *MAIN[:BESIDE_TEST]) if any(name in known.names for name in OFF) else MAIN
     names = dict.fromkeys((*first, by, *(known.names if state.get(MORE) else ())))
-    names = [name for name in names if name in known.names]
+    names = [name for name in names if name in known.names and rows[name].notna().any()]
     rows = rows.assign(role=(roles := _roles(at, rows)))
     if swept and by == swept.by:
         card.verdict(at, swept)

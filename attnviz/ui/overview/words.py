@@ -135,7 +135,7 @@ STACK, AFTER_LAYER = "Stack and layer", "{0.kind} after layer {0.layer}"
 POSITION, THIS_POSITION = "Position", "this position"
 ONE_POSITION = "The table of all positions is too large, so one of them is followed. It goes through {cost}."
 FOLLOW, FOLLOW_ALL = "Follow this position", "Follow all layers"
-ADD_FLOW, SEEKING_FLOW = "Add the largest flow from each token", "Looking for the largest flow to each token…"
+ADD_FLOW, SEEKING_FLOW = "Largest flow from each token", "Looking for the largest flow to each token…"
 FLOW = (
     "The flow is the most that can come through all paths from one token, if each layer lets as much pass as it mixes "
     "in. Each token is asked alone, so together they may be more than 100%."

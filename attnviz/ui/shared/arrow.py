@@ -10,14 +10,14 @@ import pyarrow as pa
 
 from attnviz.charts.frame import KINDS
 from attnviz.charts.picture import Table, stacked
-from attnviz.charts.screen import Cells
+from attnviz.charts.readout import Cells
 
 CELLS: WeakValueDictionary[str, Cells] = WeakValueDictionary()
-"""What is read of the cells of pictures that are kept, by the address that a browser asks for it at."""
+"""Cells of the pictures that are kept, by the address that a browser asks for."""
 
 
-class Shown(NamedTuple):
-    """A specification whose tables are Arrow, the table beside it, and what is read of its cells."""
+class Screen(NamedTuple):
+    """A specification whose tables are Arrow, the table beside it, and the cells that a browser asks for."""
 
     spec: dict[str, Any]
     data: pa.Table | None
@@ -25,24 +25,20 @@ class Shown(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Of the tables; all else of a specification is one form's, and built once for all."""
+        """Bytes of the tables; all else of a specification is one form's, and built once for all."""
         tables = self.spec.get("datasets", {}).values()
         return sum(map(len, tables)) + sum(one.nbytes for one in (self.data, self.cells) if one is not None)
 
-
-def shown(spec: dict[str, Any], data: Table | None) -> Shown:
-    """A screen's specification and data with Arrow in place of columns; what is Arrow already stays."""
-    if "datasets" in spec:
-        spec = _joined(spec)
-        spec = spec | {"datasets": {name: _bytes(table) for name, table in spec["datasets"].items()}}
-    if not isinstance(data, dict):
-        return Shown(spec, data)
-    cells = next(filter(None, data.get("read", ())), None)
-    if cells is not None:
+    @classmethod
+    def of(cls, spec: dict[str, Any], data: Table | None) -> "Screen":
+        """The screen of a figure with Arrow in place of columns."""
+        if data is None:
+            spec = spec if "meta" in spec["datasets"] else _joined(spec)
+            return cls(spec | {"datasets": {name: _bytes(table) for name, table in spec["datasets"].items()}}, None)
+        cells = next(filter(None, data["read"]))
         address = f"cells/{cells.name}.json"
         cells = CELLS.setdefault(address, cells)
-        data = data | {"read": [one and address for one in data["read"]]}
-    return Shown(spec, pa.table(data), cells)
+        return cls(spec, pa.table(data | {"read": [one and address for one in data["read"]]}), cells)
 
 
 AROUND = "around"

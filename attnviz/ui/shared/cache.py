@@ -6,7 +6,7 @@ Whatever is kept for longer than a run of a page is kept here. What many ask for
 import sys
 import weakref
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial, wraps
 from types import FunctionType, MethodType
 from typing import Any, ParamSpec, TypeVar
@@ -17,18 +17,20 @@ from torch import Tensor
 
 from attnviz import api
 from attnviz.core.edits import Edits, Site
-from attnviz.core.errors import AttnvizError, InputError
+from attnviz.core.errors import AttnvizError, InputError, TooLong
 from attnviz.core.kept import Kept
 from attnviz.core.origin import Origin
 from attnviz.core.record import Record
 from attnviz.core.tokens import Sentence
-from attnviz.figures import Figure
+from attnviz.figures import Figure, base
+from attnviz.figures.rollout import Traced
+from attnviz.metrics.beside import Beside
 from attnviz.metrics.heads import head_metrics as head_metrics_of
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate
 from attnviz.sources.saved import Saved
 from attnviz.ui import streamlit_internals
-from attnviz.ui.shared import arrow, budget, cores, runs, words
+from attnviz.ui.shared import arrow, budget, cores, runs, target, words
 
 P, R = ParamSpec("P"), TypeVar("R")
 
@@ -64,7 +66,7 @@ def _part(one: Any) -> tuple[int, int, Iterable[object]]:
             return base.ctypes.data, base.nbytes, ()
         case pd.DataFrame() | pd.Series():
             return id(one), int(np.sum(one.memory_usage(deep=True))), one.attrs.values()
-        case arrow.Shown() | Sentence():
+        case arrow.Screen() | Sentence():
             return id(one), one.nbytes, ()
         case FunctionType():
             held = [*(cell.cell_contents for cell in one.__closure__ or ()), *(one.__defaults__ or ())]
@@ -111,8 +113,13 @@ def _key(make: Callable, args: tuple, kwargs: dict[str, object]) -> tuple:
 def _known(argument: object) -> object:
     if isinstance(argument, slice):  # not to be hashed before Python 3.12
         return slice, argument.start, argument.stop, argument.step
-    if isinstance(argument, tuple):
+    if isinstance(argument, tuple | list):
         return tuple(map(_known, argument))
+    if isinstance(argument, Beside):  # what is measured of two maps follows from them
+        sides = ((side.record, side.site, side.head, side.sentence) for side in (argument.a, argument.b))
+        return _known((*sides, argument.window))
+    if isinstance(argument, Traced):
+        return _known((argument.record, argument.layer)), weakref.ref(argument.found)
     return weakref.ref(argument) if isinstance(argument, Record | Saved) else argument
 
 
@@ -169,14 +176,15 @@ class TooManyLines(InputError):
     """More lines than a batch has sentences."""
 
 
-def texts(typed: str) -> tuple[str, ...]:
-    """One sentence per line; empty lines are no sentences.
+def texts(typed: str, *, by_line: bool) -> tuple[str, ...]:
+    """A text with its line breaks, or one per line; empty lines are no texts.
 
     Raises:
         InputError: if there is too much or nothing to look at.
     """
     check_characters(typed)
-    lines = tuple(line for line in typed.splitlines() if line.strip())
+    parts = typed.splitlines() if by_line else [typed.strip("\r\n")]
+    lines = tuple(one for one in parts if one.strip())
     if not lines:
         raise NoText(words.NO_TEXT)
     if len(lines) > MOST_SENTENCES:
@@ -202,6 +210,15 @@ def sentences(source: Source, lines: tuple[str, ...]) -> tuple[Sentence, ...]:
         return cut
     budget.check(source, cut)
     return cut
+
+
+@kept
+def targets(source: Source, lines: tuple[str, ...]) -> tuple[Sentence, ...]:
+    """The tokens of what a decoder is to read; empty where it reads what the model writes."""
+    try:
+        return target.tokens(source, lines)
+    except TooLong as error:  # no shorter text would help
+        raise InputError(words.IN_TARGET.format(why=error)) from None
 
 
 _used: weakref.WeakValueDictionary[tuple, Record] = weakref.WeakValueDictionary()
@@ -232,6 +249,15 @@ def origin(record: Record) -> tuple[Source, tuple[str, ...]]:
     return (source() if isinstance(source, weakref.ref) else source), lines
 
 
+def target_of(record: Record, sentence: int) -> str:
+    """What a person gave the decoder to read; "" where it read what the model wrote."""
+    try:
+        source, lines = origin(record)
+    except LookupError:
+        return ""
+    return getattr(lines[sentence], "target", "") if source.writes else ""
+
+
 @kept
 def reading(record: Record, targets: tuple[Sentence, ...]) -> Record:
     """The run of a record, but that its decoder reads these words and not those that it writes."""
@@ -249,7 +275,7 @@ def _run(key: tuple, source: Source) -> Record:
     if (found := _used.get(key)) is None:
         KEPT.reserve(key, budget.cost(source, sentences(source, lines), edits).kept)
         with cores.used_by(source):
-            found = _used[key] = source.run(sentences(source, lines), edits)
+            found = _used[key] = source.run(sentences(source, lines), edits, targets(source, lines))
     return found
 
 
@@ -305,15 +331,47 @@ def drawn(make: Callable[..., Figure], *args, cost: Estimate | None = None, **se
     Args:
         cost: of what it goes through; to show it then raises what `worked` raises.
     """
+    if isinstance(make, type) and issubclass(make, base.Figure):
+        return make(*args, cost=cost, **settings)
     figure = make(*args, **settings)
+    if isinstance(figure, base.Figure):
+        return figure
     key = _key(make, args, settings)
     describe = partial(KEPT.get, ("describe", *key), figure.describe)
 
-    def show() -> arrow.Shown:
-        drawn = arrow.shown(*figure.drawn_for_screen())
+    def show() -> arrow.Screen:
+        drawn = arrow.Screen.of(*figure.drawn_for_screen())
         if cost is not None:  # what is said of it is of the map, too, and known once its tiles are
             describe()
         return drawn
 
     known = {"seconds": cost.seconds if cost else 0.0}
     return replace(figure, show=lambda: _worked(("show", *key), show, cost), describe=describe, **known)
+
+
+def screen(figure: base.Figure) -> arrow.Screen:
+    """A figure's picture on the screen, kept by what it shows: of records by weak references.
+
+    Raises:
+        Waiting: if it takes longer than a page may wait.
+        OverBudget: if it costs more than this server takes.
+    """
+    key = _figure_key(figure)
+
+    def make() -> arrow.Screen:
+        made = arrow.Screen.of(*figure.screen)
+        if figure.cost is not None:  # the description is of the whole map, too, and known once its tiles are
+            description(figure)
+        return made
+
+    return _worked(("screen", *key), make, figure.cost)
+
+
+def description(figure: base.Figure) -> str:
+    """A figure in words, kept as its picture is."""
+    return KEPT.get(("description", *_figure_key(figure)), lambda: figure.description)
+
+
+def _figure_key(figure: base.Figure) -> tuple:
+    values = ((one.name, getattr(figure, one.name)) for one in fields(figure) if one.name != "cost")
+    return (type(figure), *(_known(value) for _, value in values))

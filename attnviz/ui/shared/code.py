@@ -13,13 +13,13 @@ from attnviz.core.errors import MaskError
 from attnviz.core.masks import Mask
 from attnviz.core.record import ALL, Record
 from attnviz.core.tokens import Token
-from attnviz.figures import Figure
+from attnviz.figures import Figure, base
 from attnviz.metrics.beside import Beside
 from attnviz.sources.base import Source
-from attnviz.ui.shared import words
+from attnviz.ui.shared import target, words
 from attnviz.views import View
 
-OF_SCREEN = ("rev", "brush", "width", "zooms", "window", "paired", "explained")
+OF_SCREEN = ("rev", "brush", "width", "zooms", "window", "paired", "explained", "on_screen", "cost")
 """What a figure is given for the page alone."""
 SEEN = {"sentence": 0, "view": View()}
 """What is looked at where nothing is asked for."""
@@ -32,7 +32,7 @@ Origin = Callable[[Record], tuple[Source, tuple[str, ...]]]
 
 def python(figure: Figure, origin: Origin) -> str:
     """Lines of Python that make a figure and write it as a file; empty if it was not made of records and numbers."""
-    if figure.call is None:
+    if not isinstance(figure, base.Figure) and figure.call is None:
         return ""
     writer = Writer(origin)
     try:
@@ -94,6 +94,11 @@ class Writer:
 
     def figure(self, figure: Figure) -> str:
         """The call that makes a figure of records and numbers."""
+        if isinstance(figure, base.Figure):
+            first, named = figure.arguments
+            name = next(name for name in figures.__all__ if getattr(figures, name) is type(figure))
+            named = {name: value for name, value in named.items() if name not in OF_SCREEN}
+            return self.call(f"attnviz.figures.{name}", first, named)
         return self.call(f"attnviz.figures.{figure.call.name}", figure.call.arguments, _asked(figure))
 
     def call(self, name: str, arguments: Iterable[Any], named: dict[str, Any]) -> str:
@@ -151,7 +156,9 @@ class Writer:
             edits = [self.value(record.edits)] if record.edits != Edits() else []
             by = next((one for one in self.records if record.targets and one.targets is record.targets), None)
             self.records.append(record)
-            made = f"attnviz.analyze({', '.join([self._texts(texts), self._source(source), *edits])})"
+            given = target.of(texts)
+            named = [f"target={self._texts(given)}"] if given else []
+            made = f"attnviz.analyze({', '.join([self._texts(texts), self._source(source), *edits, *named])})"
             if by is not None:  # its decoder reads what the decoder of that one wrote
                 words = f"targets={self._name(by)}.targets"
                 made = f"{self._loaded(source)}.run({', '.join([f'{self._name(by)}.sentences', *edits, words])})"

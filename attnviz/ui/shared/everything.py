@@ -13,11 +13,20 @@ from attnviz.core.edits import Site
 from attnviz.figures import Figure
 from attnviz.figures.figure import stem
 from attnviz.sources.base import Source
-from attnviz.ui.shared import changes, examples, files, look, parameters, pictures, pretrained, state, words
+from attnviz.ui.shared import changes, examples, files, look, parameters, pictures, pretrained, state, target, words
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.text import quiet
 
-OF_MODEL = (pretrained.MODEL, pretrained.HF, examples.TEXT, look.STEP, changes.CHANGES, *parameters.DECLARED)
+OF_MODEL = (
+    pretrained.MODEL,
+    pretrained.HF,
+    examples.TEXT,
+    examples.LINES,
+    target.TARGET,
+    look.STEP,
+    changes.CHANGES,
+    *parameters.DECLARED,
+)
 """What says which run it is: the file is that run, and what was changed in it."""
 
 
@@ -47,7 +56,7 @@ def button(at: Look, shown: Sequence[Figure] = ()) -> None:
     opens = {"sentence": at.sentence, "site": at.site, "head": at.number, "dark": at.dark}
     pictures.save(
         words.EVERYTHING,
-        partial(_archive, held, _shown(), opens),
+        partial(_archive, held, _shown() | cases.made_with(target.of(at.lines)), opens),
         f"{stem(at.record, sentence=at.sentence)}.zip",
         "application/zip",
         help=words.EVERYTHING_HOLDS.rstrip("."),
@@ -63,7 +72,11 @@ def _shown() -> dict[str, Any]:
     of_run = now.without("edits")
     for setting in OF_MODEL:
         of_run = of_run.put(setting, setting.default)
-    return {"state": of_run.link()} | ({} if files.is_file(now[pretrained.MODEL]) else {"link": now.link()})
+    if files.is_file(now[pretrained.MODEL]):
+        return {"state": of_run.link()}
+    if now[pretrained.HF]:
+        now = now.put(pretrained.HF, cases.without_path(now[pretrained.HF]))
+    return {"state": of_run.link(), "link": now.link()}
 
 
 def _archive(held: Callable[[], tuple], shown: dict[str, Any], opens: dict[str, int | Site | bool]) -> bytes:

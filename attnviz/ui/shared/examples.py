@@ -9,7 +9,7 @@ import streamlit as st
 from attnviz.core.display import without_surrogates
 from attnviz.sources.base import Facts, Source
 from attnviz.ui.shared import state, words
-from attnviz.ui.shared.setting import Setting, State, kept
+from attnviz.ui.shared.setting import Setting, State, choice, kept
 
 LONGEST_LINK = 30_000
 """Characters that a text may take in the address of the page: servers refuse 64 kB."""
@@ -25,6 +25,9 @@ MOST_OFFERED = 3
 
 TEXT: Setting[str | None] = Setting("text", None, _encode, lambda values: values[-1])
 """What was typed; None for the text that the model opens with."""
+LINES: Setting[bool | None] = choice("lines", {True: "true", False: "false"}, None)
+"""Whether each line is a text of its own; None where nobody chose: so are the lines of examples and of links that do
+not say it."""
 LEFT_OUT = kept("left out", "", of="text link")
 """What a text lacks that was typed, where only its beginning is used."""
 KNOWN: Setting[dict[str, str]] = kept("examples", {})
@@ -48,8 +51,25 @@ def offers(texts: dict[str, str]) -> None:
 
 
 def with_text(now: State, text: str, texts: dict[str, str]) -> State:
-    """The step to another text: what was selected in the one before is let go."""
-    return now.without("text").put(TEXT, typed(text, texts) if texts else text)
+    """The step to another text: what was selected in the one before is let go; a typed text keeps its line breaks."""
+    one = False if has_lines(text) and text not in texts.values() else None
+    now = now.without("text").put(LINES, now[LINES] or one)
+    return now.put(TEXT, typed(text, texts) if texts else text)
+
+
+def has_lines(text: str) -> bool:
+    """Whether a text has line breaks within it."""
+    return len(text.strip("\r\n").splitlines()) > 1
+
+
+def by_line(now: State, text: str) -> bool:
+    """Whether each line of a text is a text of its own."""
+    return now[LINES] or (now[LINES] is None and has_lines(text))
+
+
+def with_lines(now: State, text: str, *, by_line: bool) -> State:
+    """The step to a text, of which each line is a text of its own or not."""
+    return with_text(now, text, now[KNOWN]).put(LINES, by_line if by_line or has_lines(text) else None)
 
 
 def typed(text: str, texts: dict[str, str]) -> str | None:
@@ -86,6 +106,6 @@ def with_other_model(setting: Setting[str]) -> Callable[[State, str], State]:
 
     def step(now: State, model: str) -> State:
         now = now.put(setting, model).without("model", "text")
-        return now.put(TEXT, None) if now[TEXT] in (*now[KNOWN].values(), *words.OPENED) else now
+        return now.put(TEXT, None).put(LINES, None) if now[TEXT] in (*now[KNOWN].values(), *words.OPENED) else now
 
     return step

@@ -19,14 +19,16 @@ from attnviz.ui.shared import (
     parameters,
     pretrained,
     state,
+    target,
     toolbar,
     words,
 )
 from attnviz.ui.shared.arrivals import Arrival
-from attnviz.ui.shared.examples import KNOWN, LEFT_OUT, TEXT
+from attnviz.ui.shared.examples import KNOWN, LEFT_OUT, LINES, TEXT
 from attnviz.ui.shared.pretrained import MODEL
 from attnviz.ui.shared.setting import PROBLEMS, Setting
 from attnviz.ui.shared.state import control
+from attnviz.ui.shared.target import TARGET
 from attnviz.ui.shared.text import Markup, clean, note, plain
 from attnviz.words import quoted
 
@@ -62,6 +64,8 @@ def input_bar(
         fixed = bool(source.one_run) if ready else files.is_file(state.get(MODEL))
         texts = {"": ""} if fixed and not ready else state.get(KNOWN) or _texts_before()
         text = _sentence(texts, fixed=fixed)
+        if ready and source.writes:
+            target.box(several=examples.by_line(state.now(), text))
         if not fixed:
             examples.menu(texts)
     with st.container(gap="xsmall", key="notices"):
@@ -74,9 +78,10 @@ def _checked(
     """The model and the sentences, if both can be used, and what is to be said of them."""
     ready, error, lines = not isinstance(source, AttnvizError | Arrival), None, ()
     try:
-        lines = (source.one_run if ready else ()) or cache.texts(clean(text))
+        lines = (source.one_run if ready else ()) or _texts(text)
         if ready:
             cache.sentences(source, lines)
+            lines = _with_targets(source, lines)
     except AttnvizError as found:
         error = found
     files.say()
@@ -103,6 +108,22 @@ def _checked(
     return changes.applied(source, lines), lines
 
 
+def _texts(typed: str) -> tuple[str, ...]:
+    return cache.texts(clean(typed), by_line=examples.by_line(state.now(), typed))
+
+
+def _with_targets(source: Source, lines: tuple[str, ...]) -> tuple[str, ...]:
+    """The texts with what was typed as their target, if the model writes.
+
+    Raises:
+        InputError: if it cannot be read as that.
+    """
+    if source.writes:
+        lines = target.with_targets(lines, clean(state.get(TARGET)))
+        cache.targets(source, lines)
+    return lines
+
+
 def _say_kept_out(source: Source, lines: tuple[str, ...], text: str) -> None:
     """What is too long for the box or the link."""
     tokens = sum(sentence.length for sentence in cache.sentences(source, lines))
@@ -114,6 +135,9 @@ def _instead(found: AttnvizError | Arrival) -> None:
     """What stands in the place of a page: one sentence, or a model on its way."""
     if isinstance(found, Arrival):
         pretrained.ask_or_wait(found)
+    elif isinstance(found, pretrained.NoModel):
+        note(str(found), "notice")
+        pretrained.offers()
     else:
         note(str(found))
         if files.is_file(state.get(MODEL)):
@@ -164,6 +188,7 @@ def _beginning(text: str, texts: dict[str, str], *, fixed: bool) -> None:
                 "help": words.UNDO_BRINGS_BACK,
             }
             st.button(words.REPLACE, key="analyze", **options)
+            _lines(text)
 
 
 def _sentence(texts: dict[str, str], *, fixed: bool) -> str:
@@ -183,7 +208,16 @@ def _sentence(texts: dict[str, str], *, fixed: bool) -> str:
         control(st.text_area, words.SENTENCE, TEXT, shown=clean(text) if fixed else text, lead="", **behavior)
         if not fixed:
             st.button(words.ANALYZE, key="analyze")
+            _lines(text)
     return text
+
+
+def _lines(text: str) -> None:
+    """Under a text with line breaks: whether each line is a text of its own."""
+    if examples.has_lines(text):
+        options = {"shown": examples.by_line(state.now(), text), "help": words.BY_LINE_MEANS}
+        options["step"] = lambda now, by_line: now.without("text").put(LINES, by_line)
+        control(st.checkbox, words.BY_LINE, LINES, **options)
 
 
 def _model(settings: Mapping[str, Setting]) -> tuple[Source | Arrival | AttnvizError, AttnvizError | None]:

@@ -58,6 +58,7 @@ if (!window.attnvizWalk) {
   };
   const send = ({one, at: [clientX, clientY]}, ...kinds) => kinds.forEach((kind) => one.dispatchEvent(
     new PointerEvent(kind, {bubbles: true, cancelable: true, view: window, clientX, clientY})));
+  const leave = (one) => one && send({one, at: [0, 0]}, "pointerout", "mouseout");  // Vega's tooltip hears the second alone
   const readout = (picture, {one}) => {
     const known = one.__data__.tooltip;
     if (known && typeof known === "object") return Object.entries(known).map((pair) => pair.join(" ")).join(", ");
@@ -75,7 +76,7 @@ if (!window.attnvizWalk) {
     if (!all.length) return;
     const first = () => nearest(all[0], all[0].left, all[0].top);
     let to = from ? step(all, [from[0] + left, from[1] + top], way) : first();
-    if (from && picture.pointed?.isConnected) send({one: picture.pointed, at: [0, 0]}, "pointerout");
+    if (from && picture.pointed?.isConnected) leave(picture.pointed);
     inside(picture, to.at);
     const now = origin(picture);
     picture.walked = [to.at[0] - left, to.at[1] - top];
@@ -143,8 +144,11 @@ if (!window.attnvizWalk) {
     if (eye) eye.title = says(isOn ? "switch off" : "switch on", {head: eye.textContent.trim().toLowerCase()});
   });
   document.addEventListener("focusout", ({target}) => {
-    if (target.matches?.(PICTURES) && target.pointed?.isConnected) send({one: target.pointed, at: [0, 0]}, "pointerout");
+    if (target.matches?.(PICTURES) && target.pointed?.isConnected) leave(target.pointed);
   });
+  document.addEventListener("pointerleave", ({target}) => {  // a mark that was redrawn under the pointer hears no pointerout
+    if (target.matches?.(PICTURES)) leave([...target.querySelectorAll(MARKS)].find((one) => one.__data__?.cursor));
+  }, true);
 
   const reveal = (picture) => {  // the cell of the link is scrolled into sight, once: the way back is the reader's
     const chosen = picture.hasAttribute("data-wide") && new URLSearchParams(location.search).has("cell");

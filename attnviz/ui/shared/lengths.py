@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from functools import partial
 from itertools import islice
 
 import streamlit as st
@@ -10,7 +11,7 @@ from attnviz import api
 from attnviz.core.errors import AttnvizError, TooLong
 from attnviz.sources.base import Source
 from attnviz.ui.shared import cache, examples, state, words
-from attnviz.ui.shared.examples import KNOWN, LEFT_OUT
+from attnviz.ui.shared.examples import LEFT_OUT
 from attnviz.ui.shared.pretrained import MODEL
 from attnviz.ui.shared.setting import State
 from attnviz.ui.shared.text import note
@@ -31,7 +32,8 @@ def offers(error: TooLong, source: Source, lines: tuple[str, ...]) -> None:
         if error.longest:
             shortened = lambda: "\n".join(first(source, line, error.longest) for line in lines)  # noqa: E731
             title = words.FIRST_TOKENS.format(most=error.longest)
-            _offer(title, _with_text, shortened, "content_cut", left_out=words.CUT_TOKENS.format(most=error.longest))
+            left_out = words.CUT_TOKENS.format(most=error.longest)
+            _offer(title, _text(by_line=len(lines) > 1), shortened, "content_cut", left_out=left_out)
         if parts != lines:
             _offer_lines(source, parts, words.SPLIT, words.FIRST_SENTENCES, "call_split", help=words.SPLIT_MEANS)
         if other:
@@ -42,11 +44,11 @@ def offers(error: TooLong, source: Source, lines: tuple[str, ...]) -> None:
 def fewer(source: Source, text: str) -> None:
     """The ways on that work where a text has more lines than a batch has sentences."""
     lines = tuple(line for line in text.splitlines() if line.strip())
-    one = " ".join(text.split())
+    one = text.strip("\r\n")
     with st.container(horizontal=True, gap="small", key="too many"):
         _offer_lines(source, lines, "", words.FIRST_LINES, "content_cut")
         if _reads(source, (one,)):
-            _offer(words.JOIN, _with_text, lambda: one, "merge", help=words.JOIN_MEANS)
+            _offer(words.JOIN, _text(by_line=False), lambda: one, "merge", help=words.JOIN_MEANS)
 
 
 def _offer_lines(source: Source, lines: tuple[str, ...], every: str, some: str, icon: str, **options) -> None:
@@ -56,7 +58,7 @@ def _offer_lines(source: Source, lines: tuple[str, ...], every: str, some: str, 
         most = len(taken)
         left_out = "" if taken == lines else words.CUT_LINES.format(most=most, all=len(lines))
         title = some.format(most=most) if left_out else every
-        _offer(title, _with_text, lambda: "\n".join(taken), icon, left_out=left_out, **options)
+        _offer(title, _text(by_line=True), lambda: "\n".join(taken), icon, left_out=left_out, **options)
 
 
 def _offer(
@@ -77,8 +79,8 @@ def _offer(
     st.button(title, key=f"offer {icon}", icon=f":material/{icon}:", on_click=act, **options)
 
 
-def _with_text(now: State, text: str) -> State:
-    return examples.with_text(now, text, now[KNOWN])
+def _text(*, by_line: bool) -> Callable[[State, str], State]:
+    return partial(examples.with_lines, by_line=by_line)
 
 
 def first(source: Source, line: str, most: int) -> str:

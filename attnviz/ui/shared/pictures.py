@@ -12,7 +12,7 @@ from streamlit.delta_generator import DeltaGenerator
 from attnviz import views
 from attnviz import words as sentences
 from attnviz.core.errors import AttnvizError
-from attnviz.figures import Figure
+from attnviz.figures import Figure, base
 from attnviz.sources.estimate import in_time
 from attnviz.tables import MOST_CELLS
 from attnviz.ui import streamlit_internals
@@ -31,9 +31,6 @@ FOR = {
     words.FOR_SLIDE: ({"preset": "slide"}, {"preset": "slide", "scale": 2}),
 }
 """What a picture is made for, and how it is then made: as SVG or PDF, and as PNG."""
-
-FIRST, MORE = ("png", "svg", "pdf", "csv"), ("html", "npz")
-"""Formats that are offered at once, and those that are folded."""
 
 MOST_LACKING = 8
 """Characters that are named where no font has them."""
@@ -95,7 +92,8 @@ def picture(
         on_zoom: called with what a drag asked to see, if the chart zooms; gives whether that was new.
         brush: whether `on_select` is also given what a drag went over, a dict of lists that is empty without one.
     """
-    shown = arrow.shown(figure.screen, figure.screen_data)
+    is_value = isinstance(figure, base.Figure)
+    shown = cache.screen(figure) if is_value else arrow.Screen.of(figure.screen, figure.screen_data)
     if shown.cells is not None:  # nothing else keeps what is asked for after the run
         lent(shown, f"{key}-cells")
     form = "pixels" if "marks" in shown.spec else "brush" if brush else "marks"
@@ -116,7 +114,7 @@ def picture(
         options |= {"on_select": clicked, "selection_mode": modes}
     with st.container(key=f"picture {key}", width="content"):
         st.vega_lite_chart(shown.data, shown.spec, **options)
-        unseen(figure.description)
+        unseen(cache.description(figure) if is_value else figure.description)
 
 
 def told(at: Look, view: View, **part: slice) -> Cell | None:
@@ -285,7 +283,7 @@ def _ways(figure: Figure, key: str, more: Callable[[], None] | None) -> None:
     shown = lent(replace(figure), key)  # a copy holds nothing yet of what a file needs
     use = control(st.segmented_control, words.MADE_FOR, USE, FOR, at=key)
     with st.container(horizontal=True, gap="xsmall", key=f"formats {key}"):
-        for name in FIRST:
+        for name in export.at("first"):
             _format(figure, shown, name, key, use)
     if (long := TABLE * figure.seconds) > budget.SILENT:
         quiet(words.TABLE_TAKES.format(time=in_time(long), rows=MOST_CELLS))
@@ -295,7 +293,7 @@ def _ways(figure: Figure, key: str, more: Callable[[], None] | None) -> None:
         quiet(words.NO_FONT.format(characters=many))
     with st.expander(words.MORE_WAYS):
         with st.container(horizontal=True, gap="xsmall", key=f"more formats {key}"):
-            for name in MORE:
+            for name in export.at("more"):
                 _format(figure, shown, name, key, use)
         if more:
             more()

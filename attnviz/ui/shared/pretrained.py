@@ -12,6 +12,7 @@ from attnviz.core.amounts import size
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.sources.base import Source
 from attnviz.ui import streamlit_internals
+from attnviz.ui.hosts import serves_others
 from attnviz.ui.shared import arrivals, examples, files, state, words
 from attnviz.ui.shared.arrivals import Arrival
 from attnviz.ui.shared.setting import Setting, choice
@@ -49,6 +50,8 @@ def _model_named(values: Sequence[str]) -> str:
 
 MODEL = Setting("model", api.DEFAULT, str, _model_named)
 
+MOST_OFFERED = 4
+"""Models that are offered where none is named."""
 EVERY = 0.4
 """Seconds between two looks at how far a model is."""
 AT_ONCE = 0.3
@@ -63,7 +66,7 @@ def _one_of_the_models(values: Sequence[str]) -> str:
 
 
 HF: Setting[str | None] = Setting("hf", None, str, _one_of_the_models)
-"""The name of a model of Hugging Face; None for the one that is offered first."""
+"""The name of a model of Hugging Face; None where none is named: of a list of models it is then the first."""
 
 
 def listed() -> tuple[str, ...] | None:
@@ -71,6 +74,10 @@ def listed() -> tuple[str, ...] | None:
     from attnviz.sources.huggingface import hub
 
     return hub.allowed()
+
+
+class NoModel(InputError):
+    """No name is typed yet: no mistake, but no model to look at."""
 
 
 def field() -> Source | Arrival | AttnvizError:
@@ -85,7 +92,7 @@ def field() -> Source | Arrival | AttnvizError:
         name = clean(name).strip()
     if not name:
         leave()
-        return InputError(words.NO_MODEL)
+        return NoModel(words.NO_MODEL)
     arrival = arrivals.wait_for(name, streamlit_internals.session_id())
     arrival.settled.wait(AT_ONCE)
     if arrival.stage == "failed":
@@ -98,10 +105,32 @@ def field() -> Source | Arrival | AttnvizError:
 
 
 def _name() -> str:
-    """The name that stands in the box, as it was typed."""
-    names = listed()
-    opens = names[0] if names else OPENS if find_spec(PACKED) else ""
-    return opens if (name := state.get(HF)) is None else name
+    """The name that stands in the box, as it was typed; of a list of models its first."""
+    name, names = state.get(HF), listed()
+    return name if name is not None else names[0] if names else ""
+
+
+def here() -> tuple[str, ...]:
+    """The models that this server lets in and that need no download; to people elsewhere no folder of it is named."""
+    names, packed = listed(), [OPENS] if find_spec(PACKED) else []
+    every = dict.fromkeys([*packed, *arrivals.here()])
+    hidden = {name for name in every if serves_others() and arrivals.PATH.match(name)}
+    return tuple(name for name in every if name not in hidden and (names is None or name in names))
+
+
+def offers() -> None:
+    """The models that are here as buttons, where none is named."""
+    with st.container(horizontal=True, gap="small", key="models here"):
+        for name in here()[:MOST_OFFERED]:
+            step = examples.with_other_model(HF)
+            st.button(title(name), key=f"model here {name}", on_click=state.change, args=(step, name))
+
+
+def title(name: str) -> str:
+    """A model in a list: a file or a folder is called by its own name, not by its path."""
+    from attnviz.sources.huggingface.hub import Place
+
+    return Place(name, "folder").title if arrivals.PATH.match(name) else files.title(name)
 
 
 def facts(source: Source) -> str:

@@ -53,6 +53,8 @@ def said(record: Record, position: int, sentence: int) -> Said | None:
     if record.prediction is None:
         return None
     if record.prediction.written:
+        if target := cache.target_of(record, sentence):
+            return Said("text", words.TARGET, target)
         title = words.TRANSLATION if record.source.startswith("translator") else words.OUTPUT_TEXT
         ended = metrics.cut(record, sentence=sentence)
         detail = words.CUT.format(count=ended) if ended else ""
@@ -118,17 +120,21 @@ def _line(at: Look, position: int) -> str:
         before = f"{_quiet(words.PREDICTED_BEFORE)} {_word(then.text, same)} {_quiet(then.detail)}"
         return f"<span>{_titled(now, _word(now.text, same))}</span><span>{before}</span>"
     if now == then:
-        return f"{_quiet(words.AS_BEFORE.format(title=now.title))} <b>{plain(now.text)}</b>"
+        return f"{_quiet(words.AS_BEFORE.format(title=now.title))} <b>{plain(now.text)}</b>{_detail(now)}"
     old, new = _differing(then.text, now.text)
     title = words.PREDICTED.format(title=now.title)
-    return f"<span>{_quiet(title)} {new}</span><span>{_quiet(words.PREDICTED_BEFORE)} {old}</span>"
+    before = f"{_quiet(words.PREDICTED_BEFORE)} {old}{_detail(then)}"
+    return f"<span>{_quiet(title)} {new}{_detail(now)}</span><span>{before}</span>"
 
 
 def _titled(one: Said, text: str, name: str = "") -> str:
     """A prediction with its title and its probability: "Predicted next word after “cat” (1): “sat” 0.31"."""
-    detail = f" {_quiet(one.detail)}" if one.detail else ""
     title = (words.PREDICTED_BY if name else words.PREDICTED).format(title=one.title, run=name)
-    return f"{_quiet(title)} {text}{detail}"
+    return f"{_quiet(title)} {text}{_detail(one)}"
+
+
+def _detail(one: Said) -> str:
+    return f" {_quiet(one.detail)}" if one.detail else ""
 
 
 def one(

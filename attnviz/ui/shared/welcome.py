@@ -9,6 +9,7 @@ from attnviz import api
 from attnviz.core.edits import Site
 from attnviz.sources.base import Source
 from attnviz.ui.shared import edits, history, look, pages, state, words
+from attnviz.ui.shared.examples import LINES
 from attnviz.ui.shared.examples import TEXT as TYPED
 from attnviz.ui.shared.pretrained import MODEL
 from attnviz.ui.shared.setting import Link, Setting, State, kept, read
@@ -220,7 +221,11 @@ def _try(name: str, source: Source, settings: Mapping[str, Setting]) -> None:
         state.change(lambda now: HERE[name].step(now, source).put(PRESSED, name).put(TAKEN, False))
     else:
         taken = read(CARDS[name].link, settings)
-        state.change(lambda now: now.replaced(taken.put(TYPED, now[TYPED])).put(PRESSED, name).put(TAKEN, True))
+        state.change(
+            lambda now: (
+                now.replaced(taken.put(TYPED, now[TYPED]).put(LINES, now[LINES])).put(PRESSED, name).put(TAKEN, True)
+            )
+        )
 
 
 def _open(name: str, settings: Mapping[str, Setting]) -> None:

@@ -13,14 +13,19 @@ BY_DISTANCE = "by distance"
 # The input bar: model, file, text, examples
 
 MODEL, SENTENCE, ANALYZE, REPLACE = "Model", "Sentence", "Analyze", "Replace"
-TYPE_A_SENTENCE = "Type a sentence. Shift+Enter begins another one."
+TYPE_A_SENTENCE = "Type a text. Shift+Enter begins a new line."
+TARGET, TARGET_IS_OUTPUT = "Target", "Target: the model's own output"
+NO_TARGET = "'{model}' writes no other text."
+IN_TARGET = "Target: {why}"
+TARGETS_DIFFER = "There are {texts} texts and {targets} targets; give a target on each line, one for each text."
+BY_LINE, BY_LINE_MEANS = "One text per line", "Off: one text with its line breaks. On: each line is a text of its own."
 BEGINNING, UNDO_BRINGS_BACK = "Beginning of the text", "Undo brings it back."
 INSTEAD = "{why} Here is '{model}' instead."
 NOT_IN_LINK = "{characters:,} characters, {tokens:,} tokens: no link holds the text."
 NOT_IN_BOX = "{characters:,} characters, {tokens:,} tokens: the box shows the beginning, and no link holds the text."
 NO_TEXT = "There is no text yet. Type a sentence above, or choose an example."
 TOO_MANY_LINES = (
-    "There are {lines:,} lines, and each line is a sentence of its own; this page takes up to {most}. Join some lines."
+    "There are {lines:,} lines, and each line is a text of its own; this page takes up to {most}. Join some lines."
 )
 TOO_LONG = (
     "The text has {characters:,} characters; this page takes up to {most:,}. Shorten it, or use attnviz from Python, "
@@ -71,7 +76,7 @@ CUT_TOKENS = "Only the first {most:,} tokens are used. Undo brings back the rest
 CUT_LINES = "Only the first {most} of {all:,} lines are used. Undo brings back the rest."
 FIRST_SENTENCES, FIRST_LINES = "Use the first {most} sentences", "Use the first {most} lines"
 SWITCH_TO = "Switch to '{model}', which reads it"
-JOIN, JOIN_MEANS = "Read all lines as one text", "Each line break becomes a blank."
+JOIN, JOIN_MEANS = "Read all lines as one text", "Line breaks are part of the text."
 OVER_BUDGET = (
     "{cost}; this server takes {time} and {memory} for a run. Use less of the text, or start it with more: attnviz app "
     "--seconds N --memory GB."

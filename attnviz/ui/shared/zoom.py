@@ -5,7 +5,6 @@ part within the one before.
 """
 
 import re
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,7 +14,7 @@ from attnviz import metrics, views
 from attnviz.charts.size import RECTANGLES
 from attnviz.core.amounts import counted
 from attnviz.core.display import shown
-from attnviz.core.tokens import Token
+from attnviz.core.tokens import Token, occurrences
 from attnviz.ui.shared import look, state, words
 from attnviz.ui.shared.look import CELL, Cell, Look
 from attnviz.ui.shared.setting import State, coded, each, kept, reader
@@ -181,12 +180,7 @@ def spans(text: str, tokens: tuple[Token, ...], phrase: str) -> list[tuple[int, 
 
 def _found(text: str, tokens: tuple[Token, ...], phrase: str) -> Iterator[tuple[int, int, re.Match]]:
     """The same, with what was found."""
-    begins = {token.start: i for i, token in reversed([*enumerate(tokens)]) if not token.special and token.text}
-    starts = sorted(begins)
-    for place in re.finditer(re.escape(phrase.strip()), text, re.IGNORECASE):
-        first, after = bisect_right(starts, place.start()) - 1, bisect_left(starts, place.end())
-        if first >= 0:
-            yield begins[starts[first]], begins[starts[max(first, after - 1)]] + 1, place
+    return occurrences(text, tokens, re.escape(phrase.strip()))
 
 
 def _places(text: str, tokens: tuple[Token, ...], phrase: str) -> list[tuple[int, str]]:

@@ -41,12 +41,12 @@ def current(every: tuple[Stage, ...]) -> int:
 def whole(at: Walk, every: tuple[Stage, ...], chosen: int) -> figures.Figure:
     """All stages as one figure."""
     drawn = at.drawn | {"rev": look.rev("stage")}
-    return cache.drawn(figures.chain, at.record, at.site, at.head, every, current=every[chosen].key, **drawn)
+    return figures.chain(at.record, at.site, at.head, every, current=every[chosen].key, **drawn)
 
 
 def rail(figure: figures.Figure, every: tuple[Stage, ...]) -> None:
     """All stages, to choose one."""
-    choose = look.clicks("stage", lambda point: state.put(STAGE, every[int(point["stage"])].key))
+    choose = look.clicks("stage", lambda point: state.put(STAGE, every[int(point["position"])].key))
     pictures.picture(figure, "rail", select="stage", on_select=choose)
 
 
@@ -82,7 +82,7 @@ def stage(at: Walk, stage: Stage) -> figures.Figure | None:
 
 def large(at: Walk, stage: Stage) -> figures.Figure:
     """The tables of one step."""
-    return cache.drawn(figures.stage, at.record, at.site, at.head, stage, _chosen(stage), **at.drawn)
+    return figures.stage(at.record, at.site, at.head, stage, _chosen(stage), **at.drawn)
 
 
 def explained(stage: Stage) -> None:

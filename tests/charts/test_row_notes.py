@@ -1,4 +1,4 @@
-"""What stands at the ends of a map's rows."""
+"""What a grid says at the ends of its rows."""
 
 import math
 from dataclasses import replace
@@ -14,7 +14,10 @@ from pictures import (
     draw,
     heads,
     heatmap,
+    legend,
+    lines,
     mask_grid,
+    notes,
     num_colors,
     prediction_of,
     story_of,
@@ -23,67 +26,53 @@ from pictures import (
 )
 
 from attnviz import figures
-from attnviz.charts import ends
-from attnviz.charts.frame import text_width
-from attnviz.charts.theme import LIGHT, WORD_CHARACTER
+from attnviz.charts.theme import LIGHT
 from attnviz.core.edits import Edits
-from attnviz.core.masks import Painted, Subsequent
+from attnviz.core.masks import Padding, Painted, Subsequent
+from attnviz.figures.head import NEXT
 from attnviz.figures.mask import READS
 
 BLACK_CAT = ["the", "black", "cat", "<eos>"]
 CHAT_NOIR = ({"le": 0.9, "la": 0.1}, {"chat": 1.0}, {"noir": 0.8, "<eos>": 0.2}, {"<eos>": 1.0})
-
-
-def tokens(chart):
-    return [row["text"] for row in data(chart, "tokens")]
+LEFT = Subsequent() & Padding((5,), left=7)
 
 
 def test_a_row_of_a_translation_says_what_it_predicts():
     """It reads <sos> and predicts "le"; as many rows as words were read, as many columns as the input has."""
     chart = heatmap(translation_of(BLACK_CAT[:3], *CHAT_NOIR), CROSS, 0)
 
-    assert tokens(chart) == ["▸ le", "▸ chat", "▸ noir", "▸ <eos>"]
-    assert "predicts" in [row["text"] for row in data(chart, "words")]
-    assert {row["x"] for row in data(chart, "tokens")} == {chart.to_dict()["width"] + 12}
-    rows = {cell["query_band"]: cell["query"] for cell in data(chart, "cells")}
-    assert list(rows) == ["0000 <sos>", "0001 le", "0002 chat", "0003 noir"]
+    assert notes(chart) == ["▸ le", "▸ chat", "▸ noir", "▸ <eos>"]
+    assert data(chart, "meta")[0]["note_title"] == "predicts"
+    assert [row["label"] for row in data(chart, "rows")] == ["<sos>", "le", "chat", "noir"]
 
 
 def test_a_row_is_the_word_before_the_one_that_it_predicts():
     """Map and mask say so; the word of the selected row stands out, and a readout names it with its row."""
     record = story_of(["the", "cat"], {"cat": 1.0}, {"sat": 1.0})
     chart = heatmap(record, SITE, 0, selected=(1, 0))
-    grid = mask_grid(Subsequent(), ["the", "cat"], predicted=["cat", "sat"])
-    first, second = (row["color"] for row in data(chart, "tokens"))
-    whole = heatmap(record, SITE, 0)
+    first, second = (row["ink"] for row in data(chart, "rows"))
 
-    assert ends.NEXT in [row["text"] for row in data(whole, "words")]
-    assert READS in [row["text"] for row in data(grid, "words")]
-    assert "row “cat”: where it looks to predict “sat”" in [row["text"] for row in data(chart, "words")]
+    assert NEXT in lines(heatmap(record, SITE, 0))
+    assert READS in lines(mask_grid(Subsequent(), ["the", "cat"], predicted=["cat", "sat"]))
+    assert "row “cat”: where it looks to predict “sat”" in lines(chart)
     assert first != second == LIGHT.accent
     assert {cell["query_name"] for cell in data(chart, "cells")} == {"the (0) ▸ cat", "cat (1) ▸ sat"}
-    assert ends.NEXT not in [row["text"] for row in data(heatmap(replace(record, prediction=None), SITE, 0), "words")]
+    assert NEXT not in lines(heatmap(replace(record, prediction=None), SITE, 0))
 
 
 def test_the_encoder_predicts_nothing():
     record = translation_of(BLACK_CAT, *CHAT_NOIR)
     encoder = replace(record, steps=tuple(replace(step, site=SITE) for step in record.steps))
 
-    assert tokens(heatmap(encoder, SITE, 0)) == []
-    assert tokens(heatmap(replace(record, prediction=None), CROSS, 0)) == []
-
-
-def test_maps_and_masks_say_it_in_the_same_place():
-    record = story_of(["the", "cat"], {"cat": 1.0}, {"sat": 1.0})
-    grid = mask_grid(Subsequent(), ["the", "cat"], predicted=["cat", "sat"])
-
-    assert data(heatmap(record, SITE, 0), "tokens") == data(grid, "tokens")
+    for chart in (heatmap(encoder, SITE, 0), heatmap(replace(record, prediction=None), CROSS, 0)):
+        assert notes(chart) == []
+        assert data(chart, "meta")[0]["note_title"] == ""
 
 
 def test_nothing_is_predicted_after_padding():
     chart = heatmap(story_of(["the", "cat", "<pad>"], *({"x": 1.0},) * 3, length=2), SITE, 0)
 
-    assert tokens(chart) == ["▸ x", "▸ x"]
+    assert notes(chart) == ["▸ x", "▸ x"]
 
 
 def test_what_is_no_number_predicts_no_word():
@@ -93,39 +82,14 @@ def test_what_is_no_number_predicts_no_word():
 
     chart = heatmap(replace(record, prediction=replace(record.prediction, logits=logits)), SITE, 0)
 
-    assert tokens(chart) == ["▸ cat", "▸ NaN"]
+    assert notes(chart) == ["▸ cat", "▸ NaN"]
 
 
 def test_a_window_says_what_its_own_rows_predict():
     words = [f"w{i}" for i in range(6)]
     record = story_of(words, *({f"p{i}": 1.0} for i in range(6)))
 
-    assert tokens(heatmap(record, SITE, 0, rows=slice(2, 4))) == ["▸ p2", "▸ p3"]
-
-
-@pytest.mark.parametrize("many", [4, 20, 70, 600])
-def test_predictions_sums_and_notes_stand_beside_each_other(many):
-    """In rectangles, pixels and tiles; none over another, though the words are long."""
-    edits = Edits(mask=Painted(tuple((1, key) for key in range(many))))
-    record = story_of(["w"] * many, *({"a" * (1 + i % 30): 1.0} for i in range(many)), edits=edits)
-    chart = heatmap(record, SITE, 0, row_sums=True)
-
-    words = data(chart, "words")
-    sums = [row for row in words if row["text"] == "row sum" or row["text"].startswith(("0.000", "1.000"))]
-    note = [row for row in words if row["text"].startswith("fully masked row")]
-    assert min(row["x"] for row in sums) > max(row["x"] + text_width(row["text"]) for row in data(chart, "tokens"))
-    assert len(note) == 1
-    assert note[0]["x"] > max(row["x"] + text_width(row["text"], WORD_CHARACTER) for row in sums)
-    assert len({row["y"] for row in data(chart, "tokens")}) == len(data(chart, "tokens")) <= many
-
-
-def test_large_maps_on_the_screen_say_what_rows_predict():
-    """Every second row; the specification stays."""
-    one, other = (figures.head(story_of(["w"] * 64, *({p: 1.0},) * 64), SITE, 0) for p in ("x", "constructor"))
-
-    drawn = [text for kind, text in zip(*map(other.screen_data.get, ("kind", "text")), strict=True) if kind == "tokens"]
-    assert drawn == ["▸ constructor"] * 32
-    assert one.screen == other.screen
+    assert notes(heatmap(record, SITE, 0, rows=slice(2, 4))) == ["▸ p2", "▸ p3"]
 
 
 def test_the_specification_stays_while_the_predictions_change():
@@ -154,7 +118,41 @@ def test_predictions_of_a_batch_are_those_of_its_sentence():
     prediction = replace(prediction_of({"x": 1.0, "y": 0.0}), logits=logits)
     batch = replace(record, sentences=record.sentences * 2, steps=steps, prediction=prediction)
 
-    assert [tokens(heatmap(batch, SITE, 0, sentence=i)) for i in range(2)] == [["▸ x"], ["▸ y"]]
+    assert [notes(heatmap(batch, SITE, 0, sentence=i)) for i in range(2)] == [["▸ x"], ["▸ y"]]
+
+
+@pytest.mark.parametrize("many", [4, 20, 70, 600])
+def test_predictions_sums_and_notes_stand_beside_each_other(many):
+    """In rectangles, pixels and tiles: sums in a column of their own; the legend names rows without a key."""
+    edits = Edits(mask=Painted(tuple((1, key) for key in range(many))))
+    record = story_of(["w"] * many, *({"a" * (1 + i % 30): 1.0} for i in range(many)), edits=edits)
+    chart = heatmap(record, SITE, 0, row_sums=True)
+    rows = data(chart, "rows")
+
+    assert len(rows) == min(many, 300)
+    assert sum("fully masked row" in text for text in legend(chart)) == 1
+    assert sum(row["empty"] for row in rows) == (many < 600)  # of a tile another row has keys
+    assert {row["beside"] for row in rows} <= {"1.000", "0.000 not 1", ""}
+
+
+def test_large_maps_on_the_screen_say_what_rows_predict():
+    """Every second row; the specification stays."""
+    one, other = (figures.head(story_of(["w"] * 64, *({p: 1.0},) * 64), SITE, 0).screen for p in ("x", "constructor"))
+
+    assert [note for note in other[1]["note"] if note] == ["▸ constructor"] * 32
+    assert one[0] == other[0]
+
+
+def test_each_row_of_a_mask_says_how_many_keys_it_has_left():
+    """Those that have none say so in a word; without counts they are named."""
+    counted, plain = (mask_grid(LEFT, list("abcdefg"), counted=counted) for counted in (True, False))
+
+    assert data(counted, "meta")[0]["beside_title"] == "keys"
+    assert [row["beside"] for row in data(counted, "rows")] == ["none", "none", "1", "2", "3", "4", "5"]
+    assert notes(counted) == []
+    assert "fully masked row" in legend(plain)
+    assert "fully masked row" not in legend(counted)
+    assert [row["empty"] for row in data(plain, "rows")] == [True, True, *[False] * 5]
 
 
 def test_thumbnails_and_domains_take_maps_that_are_not_square():
@@ -165,5 +163,5 @@ def test_thumbnails_and_domains_take_maps_that_are_not_square():
         rows = data(heads(record, CROSS, domain=domain), "heads")
         assert [row["largest"] for row in rows] == [f"{record.step(CROSS).weights(h).max():.4f}" for h in range(3)]
         assert draw(heatmap(record, CROSS, "max", domain=domain).to_dict())[0].std() > 5
-    boxes = data(heads(record, CROSS), "boxes")
-    assert (boxes[0]["y2"] - boxes[0]["y"]) / (boxes[0]["x2"] - boxes[0]["x"]) == pytest.approx(2, rel=0.02)
+    layout = figures.heads(record, CROSS).mosaic.layout
+    assert layout.height / layout.side == pytest.approx(2, rel=0.02)

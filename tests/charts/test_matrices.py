@@ -1,5 +1,7 @@
 """Tables of numbers as maps that know of each other: stages, the rail, a row in full, the spread."""
 
+import itertools
+import json
 import math
 import re
 from dataclasses import replace
@@ -9,20 +11,16 @@ import pytest
 from examples import some
 from hypothesis import given
 from hypothesis import strategies as st
-from pictures import HOSTILE, SITE, data, draw, record_of, without_data
+from pictures import HOSTILE, SITE, data, draw, record_of, without_data, written
 
 from attnviz import figures, walk
-from attnviz.charts import panels
-from attnviz.charts.panels import Panel
+from attnviz.charts.matrices import Matrix, limit_of
 from attnviz.charts.theme import DARK, LIGHT
 from attnviz.core.amounts import digits, in_cell
 from attnviz.core.edits import Edits
 from attnviz.core.masks import Painted, Subsequent
 from attnviz.core.modifiers import ALiBi
-from attnviz.figures.difference import ComparedPanel
 from attnviz.figures.row import arithmetic
-from attnviz.metrics import WEIGHT
-from attnviz.metrics.beside import BLANK
 from attnviz.walk import Knobs
 
 WORDS = ["The", "cat", "sat", "down"]
@@ -37,10 +35,18 @@ def large(record, key, dark=False, knobs=Knobs(), **shown):
     return figures.stage(record, SITE, 1, stages[key], stages[key].matrices, dark=dark, **shown)
 
 
-def panel_of(values, **settings):
+def matrix_of(values, **settings):
     values = np.asarray(values, dtype=float)
-    shape = (range(values.shape[0]), range(values.shape[1]))
-    return Panel(("query", "key"), *shape, values, 0, 0, 40, 40, **{"limit": 1.0} | settings)
+    places = {"rows": range(values.shape[0]), "columns": range(values.shape[1]), "labels": ((), ()), "names": ((), ())}
+    return Matrix(title="", axes=("query", "key"), values=values, cell=(40, 40), **places | settings)
+
+
+def image(matrix):
+    return matrix.uri(LIGHT, (40, 40))
+
+
+def cells(figure, name, table=0):
+    return [row[name] for row in data(figure.chart, f"{table}-cells")]
 
 
 @given(st.floats(-1e30, 1e30))
@@ -61,23 +67,25 @@ def test_numbers_that_are_none_are_named():
 @given(st.floats(-1, 1))
 def test_opposite_numbers_stand_at_opposite_places(value):
     """0 stands in the middle of a scale of both signs."""
-    panel = panel_of([[value]])
+    shade = matrix_of([[value, -value, 0.0]]).shade[0]
 
-    assert panel.place(value) + panel.place(-value) == pytest.approx(1)
-    assert panel_of([[0.0]]).place(0.0) == 0.5
+    assert shade[0] + shade[1] == pytest.approx(1)
+    assert shade[2] == 0.5
 
 
-def test_minus_infinity_and_nan_do_not_look_like_numbers():
-    images = [panel_of([[value]]).image(LIGHT) for value in (0.0, -1.0, float("-inf"), float("nan"))]
+def test_what_is_no_number_does_not_look_like_one():
+    """Minus infinity is a blocked score, and hatched; plus infinity has the color of the end of the scale."""
+    images = [image(matrix_of([[value]])) for value in (0.0, -1.0, float("-inf"), float("nan"))]
 
     assert len(set(images)) == 4
+    assert image(matrix_of([[np.inf]])) == image(matrix_of([[1.0]]))
 
 
 def test_a_weight_that_the_mask_blocks_is_hatched_like_its_score():
     """Large and in the rail; no number is written over it, and the legend says so."""
     record = record_of(WORDS, edits=Edits(mask=Subsequent()))
     figure, after, plain = (
-        large(one, "softmax", knobs=knobs).screen_data
+        large(one, "softmax", knobs=knobs)
         for one, knobs in (
             (record, Knobs()),
             (record, Knobs(mask_after_softmax=True)),
@@ -85,10 +93,13 @@ def test_a_weight_that_the_mask_blocks_is_hatched_like_its_score():
         )
     )
     softmax = next(stage for stage in stages_of(record) if stage.key == "softmax")
-    images = [figures.chain(record, SITE, 1, (one,)).screen_data["uri"] for one in (softmax, _open(softmax))]
+    images = [
+        data(figures.chain(record, SITE, 1, (one,)).chart, "stages")[0]["uri"] for one in (softmax, _open(softmax))
+    ]
 
-    assert "0.00" not in figure["text"]
-    assert [("blocked" in drawn["text"]) for drawn in (figure, after, plain)] == [True, False, False]
+    assert [text == "" for text in cells(figure, "text")] == [path is not None for path in cells(figure, "path")]
+    assert cells(figure, "text").count("") == 6
+    assert [("blocked" in str(one.data["legend"]["says"])) for one in (figure, after, plain)] == [True, False, False]
     assert images[0] != images[1]
 
 
@@ -97,102 +108,97 @@ def _open(stage):
     return replace(stage, matrices=tuple(replace(matrix, blocked=None) for matrix in stage.matrices))
 
 
-def test_plus_infinity_is_at_the_end_of_the_scale():
-    """It once looked like a cell without any number; minus infinity is a blocked score, and hatched."""
-    infinite, largest, blank = (
-        compared([[value]], state) for value, state in ((np.inf, WEIGHT), (1, WEIGHT), (0, BLANK))
-    )
-
-    assert panel_of([[np.inf]]).image(LIGHT) == panel_of([[1.0]]).image(LIGHT)
-    assert infinite.image(LIGHT) == largest.image(LIGHT) != blank.image(LIGHT)
-
-
-def compared(values, state):
-    return ComparedPanel(**vars(panel_of(values)), states=np.full(np.shape(values), state))
-
-
-def test_what_is_read_under_the_pointer_is_taken_apart_where_it_was_joined():
-    """A blank is between two numbers, and a line's end between two names: none is in any of them."""
-    values = [[np.nan, np.inf, -np.inf, 0.0], [-1e30, 1e-30, 0.25, -0.0]]
-    record = record_of(list(HOSTILE))
-    drawing = figures.stage(record, SITE, 1, stages_of(record)[5], stages_of(record)[5].matrices).screen_data
-    here = {name: values[drawing["kind"].index("here")] for name, values in drawing.items()}
-
-    for panel in (panel_of(values), compared(values, WEIGHT), compared(values, BLANK)):
-        assert " ".join(panel.texts()).split(" ") == panel.texts()
-    assert [len(here[names].split("\n")) for names in ("name", "cells")] == [len(HOSTILE)] * 2
-
-
 def test_huge_numbers_do_not_stretch_the_scale():
     """Where a mask adds -1e9, the other scores keep their colors."""
-    assert panels.limit_of(np.array([[2.0, -1e9], [-3.0, np.nan]])) == 3.0
+    assert limit_of(np.array([[2.0, -1e9], [-3.0, np.nan]])) == 3.0
 
 
 def test_a_stage_has_its_tokens_and_its_numbers_in_its_cells(cat):
     figure = large(cat, "products")
-    matrix = stages_of(cat)[5].matrices[0]
+    numbers = stages_of(cat)[5].matrices[0].values.flatten().tolist()
 
-    ticks = [row["text"] for row in data(figure.chart, "ticks")]
+    assert [row["label"] for row in data(figure.chart, "0-rows")] == ["The", "cat", "sat", "<pad>"]
+    assert cells(figure, "text") == [in_cell(value) for value in numbers]
+    assert cells(figure, "number") == [digits(value) for value in numbers]
+    assert figure.table["value"].tolist() == stages_of(cat)[5].matrices[0].values.double().flatten().tolist()
 
-    assert [row["text"] for row in data(figure.chart, "rows")] == ["The", "cat", "sat", "<pad>"]
-    assert [in_cell(value) for value in matrix.values.flatten().tolist()] == ticks[4:20]
-    assert figure.table["value"].tolist() == matrix.values.double().flatten().tolist()
+
+def test_tables_that_share_an_axis_know_of_each_other(cat):
+    """q and k have the same dimensions: their cells have the same number in the field that is pointed at."""
+    figure = figures.stage(cat, SITE, 1, stage := figures.neurons(walk.neurons(cat, SITE, 1, 2), 4, 5), stage.matrices)
+    pointed = next(one for one in written(figure.chart)["params"] if one["name"] == "pointed")
+
+    assert pointed["select"]["fields"] == ["axis_0", "axis_1"]
+    assert pointed["views"] == [f"{i}-cells" for i in range(5)]
+    assert cells(figure, "axis_0", 0) == [*range(5)]
+    assert cells(figure, "axis_0", 1) == 4 * [*range(5)]
+    assert cells(figure, "axis_1", 1) == cells(figure, "axis_1", 2) == [i for i in range(4) for _ in range(5)]
+    assert cells(figure, "axis_1", 4) == cells(figure, "key", 4) == [*range(4)]
+
+
+def test_a_large_table_is_an_image_whose_rows_can_be_clicked(monkeypatch):
+    monkeypatch.setattr("attnviz.charts.matrices.MOST_CELLS", 40)
+    figure = large(record_of(WORDS), "split")
+
+    assert cells(figure, "query", 0) == [0, 1, 2, 3]
+    assert cells(figure, "key", 1) == [0, 1, 2, 3]
+    assert set(cells(figure, "column2")) == {5}
+    assert data(figure.chart, "0-meta")[0]["uri"].startswith("data:image/png")
+    assert draw(figure.chart.to_dict())[0].std() > 5
 
 
 def test_the_selected_cell_is_outlined_in_every_table():
     record = record_of(WORDS)
-    figure = figures.chain(record, SITE, 1, stages_of(record), selected=(2, 1))
+    chart = figures.chain(record, SITE, 1, stages_of(record), selected=(2, 1)).chart
 
-    outlined = [row for row in data(figure.chart, "boxes") if row["stroke"] == LIGHT.accent]
-    tables = [stage for stage in stages_of(record) if stage.matrices]
-
-    assert len(outlined) == len(tables)
+    assert len(data(chart, "outlines")) == len([stage for stage in stages_of(record) if stage.matrices])
 
 
-def test_steps_that_a_model_does_not_have_are_one_text_in_the_rail():
-    """The gaps between their names are then even in any font."""
+def test_steps_that_a_model_does_not_have_are_lines_in_the_rail():
     record = record_of(WORDS, edits=Edits(mask=Subsequent()))
-    said = [row["text"] for row in data(figures.chain(record, SITE, 1, stages_of(record)).chart, "words")]
+    rows = data(figures.chain(record, SITE, 1, stages_of(record)).chart, "stages")
 
-    assert "8 Softcap, 9 Bias, 10 Temperature: not used" in said
+    assert [row["missing"] for row in rows if row["missing"]][4:7] == [
+        *("8  Softcap: not used", "9  Bias: not used", "10  Temperature: not used")
+    ]
+    assert [row["position"] for row in rows] == [*range(len(rows))]
+    assert all(above["y2"] < below["y"] for above, below in itertools.pairwise(rows))
 
 
 def test_tables_of_different_scales_stand_over_one_legend():
     record = record_of(WORDS)
-    said, alone = ([row["text"] for row in data(large(record, key).chart, "words")] for key in ("split", "products"))
+    different, alone = (json.dumps(large(record, key).form.spec, ensure_ascii=False) for key in ("split", "products"))
 
-    assert "each table: from negative over 0 to positive" in said
-    assert "from negative over 0 to positive" in alone
+    assert "each table: from negative over 0 to positive" in different
+    assert "'−max'" in different
+    assert "each table" not in alone
 
 
 def test_the_number_of_the_selected_cell_says_whose_it_is():
-    """In a file as under the pointer; of the rows of a vector nothing is selected."""
+    """Of the rows of a vector nothing is selected."""
     record = record_of(WORDS)
     score = float(stages_of(record)[5].matrices[0].values[2, 1])
-    read = [
-        [row["text"] for row in data(large(record, key, selected=(2, 1)).chart, "tokens")]
-        for key in ("products", "split")
-    ]
+    read = [data(large(record, key, selected=(2, 1)).chart, "0-meta")[0]["subtitle"] for key in ("products", "split")]
 
-    assert read == [[f"sat (2) looks at cat (1): {digits(score)}"], []]
+    assert read == [f"sat (2) looks at cat (1): {digits(score)}", ""]
 
 
 def test_the_screen_of_a_stage_stays_while_its_numbers_change():
-    """One specification for all stages and models; only data change."""
-    one, other = record_of(WORDS), record_of(["a", "b"], edits=Edits(Subsequent()))
+    """Only data change; other colors are another specification."""
+    one, other = record_of(WORDS), record_of(list("abcd"), edits=Edits(temperature=0.5))
 
-    assert large(one, "softmax").screen == large(other, "mask").screen
-    assert large(one, "softmax").screen != large(one, "softmax", dark=True).screen
-    texts = [set(large(*args).screen_data["text"]) - {None} for args in ((one, "softmax"), (other, "mask"))]
-    assert texts[0] != texts[1]
+    assert large(one, "softmax").form is large(other, "softmax", selected=(1, 2)).form
+    assert large(one, "softmax").form is not large(one, "softmax", dark=True).form
+    chains = [figures.chain(record, SITE, 1, stages_of(record)).form for record in (one, record_of(list("abcdef")))]
+    assert chains[0] is chains[1]
 
 
 def test_a_mask_after_the_softmax_is_drawn_as_weights():
     """From 0 to 1, as the softmax is; before it, on the scale of scores."""
     record = record_of(WORDS, edits=Edits(Subsequent()))
-
-    after = [row["text"] for row in data(large(record, "mask", knobs=Knobs(mask_after_softmax=True)).chart, "words")]
-    before = [row["text"] for row in data(large(record, "mask").chart, "words")]
+    after, before = (
+        str(large(record, "mask", knobs=knobs).form.spec) for knobs in (Knobs(mask_after_softmax=True), Knobs())
+    )
 
     assert "weight, from 0 to 1" in after
     assert "weight, from 0 to 1" not in before
@@ -283,5 +289,6 @@ def test_hostile_tokens_are_drawn(dark):
     row = figures.row(record, SITE, 1, walk.row(record, SITE, 1, 3), key=2, dark=dark)
 
     assert all(image.std() > 5 for image in draw(*(figure.chart.to_dict() for figure in (chain, stage, row))))
-    assert "constructor" not in str(stage.screen)
-    assert stage.screen["background"] == (DARK if dark else LIGHT).background
+    assert "constructor" not in str(stage.form.spec)
+    assert "constructor" not in str(chain.form.spec)
+    assert stage.screen[0]["config"]["background"] == (DARK if dark else LIGHT).background

@@ -1,0 +1,211 @@
+"""What a figure is: a frozen value with its tables, its chart and its words."""
+
+from abc import ABC, abstractmethod
+from dataclasses import KW_ONLY, MISSING, dataclass, fields, replace
+from functools import cached_property
+from typing import Any, Self
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from attnviz import metrics, views
+from attnviz.charts import readout
+from attnviz.charts.grid import Grid
+from attnviz.charts.mosaic import Mosaic
+from attnviz.charts.picture import LOADED, Form, Table, records
+from attnviz.charts.style import Style
+from attnviz.charts.texts import written_out
+from attnviz.core.display import without_surrogates
+from attnviz.core.edits import Site
+from attnviz.core.record import ALL, Record
+from attnviz.views import Seen, View
+
+READ_AS = "Row: the word {}; column: the word looked at."
+"""How captions of maps say to read them."""
+
+READS, PREDICTS = "that looks", "just read, where the model predicts the next one"
+"""What a row is, and what it is where a model predicts the next word after it."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Figure(Style, ABC):
+    """One picture and everything that goes with it; its fields say what it shows, and how.
+
+    Attributes:
+        cost: of going once through what it shows, as `sources.estimate` gives it, where somebody knows it.
+    """
+
+    cost: Any = None
+
+    __eq__, __hash__ = object.__eq__, object.__hash__
+    is_map = False
+    """Whether rows are words that look, and columns those that are looked at."""
+
+    @cached_property
+    @abstractmethod
+    def name(self) -> str:
+        """A file's stem that says what is shown; ASCII, safe in every file system, at most 80 characters."""
+
+    @cached_property
+    @abstractmethod
+    def title(self) -> str:
+        """One line, with where the weights come from and what was changed."""
+
+    @property
+    @abstractmethod
+    def data(self) -> dict[str, Table]:
+        """Tables of the chart, by name."""
+
+    @property
+    @abstractmethod
+    def form(self) -> Form:
+        """The chart without its tables: the same for every figure of one form."""
+
+    @cached_property
+    @abstractmethod
+    def description(self) -> str:
+        """The picture in words with its main numbers, for those who cannot see it."""
+
+    @cached_property
+    @abstractmethod
+    def table(self) -> pd.DataFrame:
+        """The exact numbers behind the picture."""
+
+    @cached_property
+    @abstractmethod
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The same as arrays."""
+
+    @cached_property
+    def chart(self) -> alt.TopLevelMixin:
+        """Vega-Lite with its data, for files and notebooks."""
+        chart = written_out(self.form.chart, self.data)  # Altair refuses an expression as a subtitle
+        chart.datasets = {name: records(table) for name, table in self.data.items()}
+        return chart
+
+    @cached_property
+    def screen(self) -> tuple[dict[str, Any], Table | None]:
+        """A specification for Streamlit, constant for one form, and the table named "source" beside it, if it has one.
+
+        Full Vega where a large map needs a readout under the pointer, else Vega-Lite that holds its tables.
+        """
+        return self.on_page._screen()
+
+    @cached_property
+    def on_page(self) -> Self:
+        """The same as it stands on a page."""
+        return replace(self, on_screen=True)
+
+    @property
+    def style(self) -> Style:
+        """How it is drawn, alone: a grid that held its figure would keep both until the next garbage collection."""
+        return Style(**{one.name: getattr(self, one.name) for one in fields(Style)})
+
+    @property
+    def seconds(self) -> float:
+        """Seconds that going once through what it shows takes here, about; 0 where nobody knows."""
+        return self.cost.seconds if self.cost else 0.0
+
+    def _screen(self) -> tuple[dict[str, Any], Table | None]:
+        config = self.form.spec["config"] | {"image": {"image": {"signal": LOADED}}}
+        return self.form.spec | {"config": config, "datasets": self.data}, None
+
+    @property
+    def caption(self) -> str:
+        """A text under the picture: what is drawn, the model, what was changed, and the text that it read."""
+        values = [getattr(self, one.name) for one in fields(self)]
+        records, at = [one for one in values if isinstance(one, Record)], getattr(self, "sentence", 0)
+        texts = dict.fromkeys(record.sentences[at].text for record in records if at < len(record.sentences))
+        parts = self.title.split(" · ")
+        if records and "changed: " not in self.title:
+            parts.append("original model")
+        text = f"{', '.join(parts)}."
+        if self.is_map:
+            site = next((one for one in values if isinstance(one, Site)), None)
+            predicts = site and not metrics.fills_in(records[0]) and records[0].predicted(site, sentence=at)
+            text += f" {READ_AS.format(PREDICTS if predicts else READS)}"
+        read = ", ".join(f"“{without_surrogates(one)}”" for one in texts)
+        return f"{text} Text: {read}." if read else text
+
+    @property
+    def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """What makes it again: the values without a name, and those by name that differ from their defaults."""
+        first, named = [], {}
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if one.default is MISSING and one.default_factory is MISSING and not one.kw_only:
+                first.append(value)
+            elif one.default is MISSING or (value is not one.default and value != one.default):
+                named[one.name] = value
+        return tuple(first), named
+
+
+@dataclass(frozen=True, eq=False)
+class SiteFigure(Figure):
+    """A figure of one attention call through a view.
+
+    Attributes:
+        sentence: which of the batch.
+        view: what is hidden, and what is merged.
+        rows, columns: the part that is seen; None for all.
+
+    Raises:
+        InputError: if the view leaves nothing to see.
+    """
+
+    record: Record
+    site: Site
+    _: KW_ONLY
+    sentence: int = 0
+    view: View = View()
+    rows: slice | None = None
+    columns: slice | None = None
+
+    def __post_init__(self):
+        self.seen  # noqa: B018 (a view that leaves nothing is refused at once)
+
+    @cached_property
+    def seen(self) -> Seen:
+        """The weights through the view."""
+        window = {"rows": self.rows or ALL, "columns": self.columns or ALL}
+        return views.see(self.record, self.site, sentence=self.sentence, view=self.view, **window)
+
+
+class GridFigure(Figure):
+    """A figure that is one grid of cells."""
+
+    @cached_property
+    @abstractmethod
+    def grid(self) -> Grid:
+        """The cells with their labels."""
+
+    @property
+    def form(self) -> Form:
+        return self.grid.form
+
+    @property
+    def data(self) -> dict[str, Table]:
+        return self.grid.data
+
+    def _screen(self) -> tuple[dict[str, Any], Table | None]:
+        return super()._screen() if self.grid.is_rectangles else readout.screen(self.grid)
+
+
+class MosaicFigure(Figure):
+    """A figure of many heads, each a thumbnail."""
+
+    is_map = True
+
+    @cached_property
+    @abstractmethod
+    def mosaic(self) -> Mosaic:
+        """The thumbnails at their places."""
+
+    @property
+    def form(self) -> Form:
+        return self.mosaic.form
+
+    @property
+    def data(self) -> dict[str, Table]:
+        return self.mosaic.data

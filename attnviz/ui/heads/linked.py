@@ -1,0 +1,99 @@
+"""Which heads link the two words of the selected cell, and which matter for the prediction there, as buttons."""
+
+from collections.abc import Callable
+
+import pandas as pd
+import streamlit as st
+
+from attnviz import ablation
+from attnviz.core import progress
+from attnviz.core.amounts import decimals
+from attnviz.core.edits import Edits, Site
+from attnviz.core.errors import AttnvizError
+from attnviz.metrics.linking import rank
+from attnviz.sources.base import Source
+from attnviz.ui.heads import words
+from attnviz.ui.shared import budget, cache, cores, look, pictures, runs, state
+from attnviz.ui.shared.look import Look
+from attnviz.ui.shared.setting import kept
+from attnviz.ui.shared.text import note, quiet
+from attnviz.words import quoted_token
+
+MOST = 8
+"""Heads that are listed."""
+
+ASKED = kept("heads switched off at", None, of="model text")
+"""The run and the position for which each head is to be switched off."""
+
+
+def heads(at: Look) -> None:
+    """Both lists, folded, for the selected cell."""
+    with pictures.folded(words.LINKING, "linking") as is_open:
+        if is_open:
+            _linking(at)
+    if at.source.read_only or at.source.alone or (at.site.kind == "encoder" and at.record.targets):
+        return
+    with pictures.folded(words.MATTERING, "mattering") as is_open:
+        if is_open:
+            _mattering(at)
+
+
+def _linking(at: Look) -> None:
+    names = [quoted_token(part[i].text, i) for part, i in zip(at.tokens, at.cell, strict=True)]
+    quiet(words.FROM_TO.format(query=names[0], key=names[1]))
+    table = _ranked(at.record, *at.cell, at.sentence)
+    table = table[table["kind"] == at.site.kind]
+    _buttons(table, lambda row: words.LINKED_HEAD.format(head=_name(row), weight=row["weight"]), "linking")
+
+
+@cache.kept
+def _ranked(record, query: int, key: int, sentence: int) -> pd.DataFrame:
+    return rank(record, query, key, sentence=sentence)
+
+
+def _mattering(at: Look) -> None:
+    position, count = at.position, sum(step.num_heads for step in at.record.steps)
+    cost = budget.of_runs(count + 1, at.source, cache.sentences(at.source, at.lines), at.edits)
+    asked = (at.run, position)
+    if cost.seconds > budget.SILENT and state.get(ASKED) != asked:
+        icon = {"icon": ":material/power_settings_new:", "key": "switch each off here"}
+        st.button(words.SWITCH_EACH_OFF, on_click=state.put, args=(ASKED, asked), **icon)
+        quiet(f"{cost}.")
+        return
+    with runs.beside():
+        try:
+            unit = {"cost": cost, "unit": "heads"}
+            table, of_words = cache.worked(_changes, *at.run, position, at.sentence, count, **unit)
+        except AttnvizError as error:
+            note(str(error), "notice")
+            return
+        query = quoted_token(at.record.read[at.sentence].tokens[position].text, position)
+        quiet((words.CHANGES_AT if of_words else words.VECTOR_AT).format(query=query))
+        _buttons(table, lambda row: words.MATTERS_HEAD.format(head=_name(row), change=_change(row)), "mattering")
+
+
+def _changes(
+    source: Source, lines: tuple[str, ...], edits: Edits, position: int, sentence: int, count: int
+) -> tuple[pd.DataFrame, bool]:
+    """What each head changes at a position, and whether that is a prediction."""
+    with progress.counted(count) as report, cores.used_by(source):
+        swept = ablation.sweep(
+            source, cache.sentences(source, lines), edits, report=report, targets=cache.targets(source, lines)
+        )
+    return swept.at(position, sentence=sentence), swept.by == "divergence" and swept.before.prediction is not None
+
+
+def _change(row: pd.Series) -> str:
+    return decimals(float(row["change"]), 3)
+
+
+def _name(row: pd.Series) -> str:
+    return Site(row["kind"], int(row["layer"])).brief(int(row["head"]))
+
+
+def _buttons(table: pd.DataFrame, title: Callable[[pd.Series], str], key: str) -> None:
+    """The first heads of a table, each a button that opens it."""
+    with st.container(horizontal=True, gap="small", key=f"heads {key}"):
+        for number, row in enumerate(table.head(MOST).to_dict("records")):
+            place = Site(row["kind"], int(row["layer"])), int(row["head"])
+            st.button(title(row), key=f"{key} {number}", on_click=look.look_at, args=place)
