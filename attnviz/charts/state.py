@@ -121,9 +121,13 @@ def legend(states: Sequence[State], colors: Theme) -> list[texts.Entry]:
         if text
     ]
     if (more := len(rules) - MOST_RULES) > 0:
-        rest = f"{more:,} more: each cell names its rules, as does the table"
-        entries.append(texts.Entry(rest, "", colors.hatch, colors.blocked))
+        entries.append(rest(more, colors))
     return entries
+
+
+def rest(more: int, colors: Theme) -> texts.Entry:
+    """A legend line for rules that are left out, or combinations of them."""
+    return texts.Entry(f"{more:,} more: each cell names its rules, as does the table", "", colors.hatch, colors.blocked)
 
 
 def _ground(state: State, colors: Theme) -> str:

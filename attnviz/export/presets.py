@@ -76,7 +76,8 @@ def preset(name: str | None) -> Preset | None:
 def styled(figure: Any, chosen: Preset | None) -> Any:
     """A figure as wide as a preset lets it be; a bare chart stays as it is."""
     if chosen is not None and isinstance(figure, Style):
-        wide = {} if chosen.side is None else {"side": chosen.side, "aside": True}
+        is_map = not isinstance(figure.side, str)  # of tokens that are shaded it says from or to which one
+        wide = {"side": chosen.side, "aside": True} if chosen.side is not None and is_map else {}
         if not chosen.title:
             wide["heading"] = ""
         return replace(figure, width=chosen.width, dark=figure.dark and not chosen.light, **wide)

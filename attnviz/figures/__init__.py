@@ -14,7 +14,8 @@ from attnviz.figures.losses import losses
 from attnviz.figures.mask import MaskGrid as mask
 from attnviz.figures.next_word import labels, next_word
 from attnviz.figures.overview import ModelHeads as overview
-from attnviz.figures.patches import on_grid, patches
+from attnviz.figures.patches import PatchImage as patches
+from attnviz.figures.patches import on_grid
 from attnviz.figures.phrase import phrase
 from attnviz.figures.rollout import Rollout as rollout
 from attnviz.figures.rollout import row as rollout_row
@@ -25,7 +26,7 @@ from attnviz.figures.stage import StageTables as stage
 from attnviz.figures.stage import neurons, values
 from attnviz.figures.states import StateGrid as states
 from attnviz.figures.step_by_step import step_by_step
-from attnviz.figures.text_strip import text_strip
+from attnviz.figures.text_strip import TextStrip as text_strip
 
 for _name, _made in [*globals().items()]:
     if getattr(_made, "__annotations__", {}).get("return") is Figure:
