@@ -94,11 +94,21 @@ def notes_on(size: Size, shows: str = "each square shows the largest of") -> lis
 
 
 def axis(
-    table: str, count: int, every: int, title: str, colors: Theme, *, upright: bool = False, extent: int = 0
+    table: str,
+    count: int,
+    every: int,
+    title: str | Sequence[str],
+    colors: Theme,
+    *,
+    upright: bool = False,
+    extent: int = 0,
+    **settings: object,
 ) -> alt.Axis:
     """An axis of rows, or of columns on top: labels are read from a table, by their places; every n-th is drawn."""
     row = f"(data('{table}')[floor(datum.value)] || {{}})"
-    color = {"condition": {"test": f"{row}.quiet", "value": colors.quiet}, "value": colors.text}
+    marked = (("warns", colors.warning), ("accented", colors.accent), ("quiet", colors.quiet))
+    marks = [{"test": f"{row}.{name}", "value": color} for name, color in marked]
+    color = {"condition": marks, "value": colors.text}
     top: dict = {}
     if table.endswith("columns"):
         top = {"orient": "top", "labelAngle": 0, "minExtent": extent}
@@ -106,7 +116,13 @@ def axis(
         top |= {"labelAngle": 270, "labelAlign": "left", "labelBaseline": "middle"}
     values = [i + 0.5 for i in range(0, count, every)]
     return alt.Axis(
-        title=title, labelExpr=f"{row}.label || ''", labelColor=color, labelOverlap=False, values=values, **top
+        title=title,
+        labelExpr=f"{row}.label || ''",
+        labelColor=color,
+        labelOverlap=False,
+        values=values,
+        **top,
+        **settings,
     )
 
 

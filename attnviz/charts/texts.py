@@ -15,7 +15,7 @@ from attnviz.charts.theme import CHARACTER, TITLE_CHARACTER, WORD_CHARACTER, The
 NARROWEST = 400
 """Pixels in which titles are broken if the picture is narrower."""
 
-BOX = "M-0.94,-0.94H0.94V0.94H-0.94Z"
+BOX = "M-0.94,-0.94H0.94V0.94H-0.94V-0.94"
 """Outline of a sign in a legend."""
 
 

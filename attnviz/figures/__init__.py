@@ -9,7 +9,7 @@ from attnviz.figures.figure import Figure, called
 from attnviz.figures.head import HeadMap as head
 from attnviz.figures.heads import AllHeads as heads
 from attnviz.figures.leaks import LeakGrid as leaks
-from attnviz.figures.lines import lines
+from attnviz.figures.lines import HeadLines as lines
 from attnviz.figures.losses import losses
 from attnviz.figures.mask import MaskGrid as mask
 from attnviz.figures.next_word import labels, next_word

@@ -11,7 +11,7 @@ LINES = "?model=scratch&text=the+cat+sat+down&as=lines"
 
 def label(page: Page, name: str, text: str, index: int):
     """A token of a picture, of several of the same text by its index."""
-    return page.locator(f".st-key-picture-{name} .marks text", has_text=re.compile(f"^{text}$")).nth(index)
+    return page.locator(f".st-key-picture-{name} .marks text", has_text=re.compile(f"^{text}(\u200e|$)")).nth(index)
 
 
 def test_tokens_are_pointed_at_and_picked_and_a_cell_of_the_map_is_a_line_and_a_token_of_the_text(page, server):
@@ -20,8 +20,8 @@ def test_tokens_are_pointed_at_and_picked_and_a_cell_of_the_map_is_a_line_and_a_
     A cell goes from map to lines to text; a click in the text chooses another token.
     """
     driver.open_page(page, f"{server}/{LINES}")
-    seen = "els => els.filter(el => +(el.getAttribute('opacity') ?? 1) > 0).length"
-    strokes = page.locator(".st-key-picture-lines .marks .mark-rule").first.locator("line")
+    seen = "els => els.filter(el => +(el.getAttribute('stroke-opacity') ?? 1) > 0).length"
+    strokes = page.locator(".st-key-picture-lines .marks .mark-rule.role-mark").first.locator("line")
     every = strokes.evaluate_all(seen)
     label(page, "lines", "cat", 0).hover(force=True)
 
