@@ -6,6 +6,7 @@ from attnviz.figures.corpus import distance_over_corpus
 from attnviz.figures.difference import Difference as difference
 from attnviz.figures.distance import distance
 from attnviz.figures.figure import Figure, called
+from attnviz.figures.forms import LINE, TOKEN, HeadForm
 from attnviz.figures.head import HeadMap as head
 from attnviz.figures.heads import AllHeads as heads
 from attnviz.figures.leaks import LeakGrid as leaks
@@ -32,11 +33,18 @@ for _name, _made in [*globals().items()]:
     if getattr(_made, "__annotations__", {}).get("return") is Figure:
         globals()[_name] = called(_made)
 
-FORMS = {"map": head, "lines": lines, "text": text_strip, "picture": patches}
-"""How a head is shown, by the name of the form."""
+_PART = {"view", "rows", "columns"}
+FORMS = {
+    "map": HeadForm(head, frozenset({*_PART, "domain", "row_sums", "before"}), has_legend=True),
+    "lines": HeadForm(lines, frozenset({*_PART, "heads", "least", "pins", "row"}), LINE),
+    "text": HeadForm(text_strip, frozenset({*_PART, "domain", "chosen", "side"}), TOKEN, has_legend=True),
+    "picture": HeadForm(patches, frozenset({"view", "domain", "chosen", "side"}), TOKEN, fits=on_grid),
+    "distance": HeadForm(distance, is_on_page=False),
+}
+"""How a head is shown, by the name of the form on the page Heads and in the shell."""
 
 __all__ = [
-    "FORMS", "Figure", "chain", "change", "difference", "distance",
+    "FORMS", "Figure", "HeadForm", "chain", "change", "difference", "distance",
     "distance_over_corpus", "head", "heads",
     "labels", "leaks", "lines", "losses", "mask", "neurons", "next_word", "on_grid", "overview",
     "patches", "phrase",

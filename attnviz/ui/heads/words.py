@@ -12,7 +12,7 @@ POINT_AT_TOKEN = "Point at a token to see its lines alone, click it to pick it. 
 # Text and picture
 
 ATTENTION, ATTENTION_OF = "Attention", "Attention of the token"
-OF_CLICKED = {"text": "the token that you click", "picture": "the patch that you click"}
+OF_CLICKED_TOKEN, OF_CLICKED_PATCH = "the token that you click", "the patch that you click"
 POINT_AT_PATCH = "Point at a patch to read its weight."
 
 # The sentence beside a map
