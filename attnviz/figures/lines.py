@@ -10,12 +10,12 @@ import pandas as pd
 
 from attnviz import words
 from attnviz.charts import axes, hatch
-from attnviz.charts.axes import KEY, LONGEST_LABEL, QUERY, axis, label_width, word_spans
+from attnviz.charts.axes import KEY, LONGEST_LABEL, QUERY, axis, word_spans
 from attnviz.charts.domain import NOT_A_NUMBER, POLICIES, colored
 from attnviz.charts.grid import JOINED, QUIET_MARK, clicked, share, state_legend, tooltip
-from attnviz.charts.picture import Form, Table, columns, formed
+from attnviz.charts.picture import Form, Table, formed
 from attnviz.charts.texts import Entry, entry, heading, text_width, titled
-from attnviz.charts.theme import CHARACTER, MONO, Theme, config
+from attnviz.charts.theme import MONO, Theme, config
 from attnviz.core.amounts import written
 from attnviz.core.display import as_sentence, in_title, shown
 from attnviz.core.errors import InputError
@@ -32,6 +32,9 @@ DASHES = ((1, 0), (7, 3), (2, 3), (10, 3, 2, 3), (14, 5))
 GAP, ON_SCREEN, NARROWEST = 230, 380, 120
 """Pixels between the two columns of tokens, on a screen, and at least in a given width."""
 
+PADDING, NUMBER = 8, 44
+"""Pixels between lines and tokens, and of the weights at one side."""
+
 HIGHEST, LOWEST, HEIGHT, LARGER = 38, 15, 360, 1.2
 """Pixels of a token at most and at least, and of all of them where that allows it; their factor on a screen."""
 
@@ -44,7 +47,6 @@ FAINT = 0.3
 MOST_HEADS = 4
 """Heads described in words at most."""
 
-LINES = ("y", "y2", "query", "key", "rev", "index", "side", "look", "weight", "faint")
 TABLES = ("queries", "keys")
 TOOLTIP = {"query_name": QUERY, "key_name": KEY, "weight_text": "weight", "head_name": "head"}
 
@@ -137,12 +139,8 @@ class HeadLines(SiteFigure):
 
     @property
     def form(self) -> Form:
-        gap = ON_SCREEN if self.on_screen else GAP
-        if self.width is not None:
-            labels = (max(map(text_width, self._labels(side)), default=0.0) for side in (0, 1))
-            gap = max(NARROWEST, min(gap, int(self.width - sum(labels)) - 24))
         several, cross = len(self.heads) > 1, self.site.kind == "cross"
-        return _form(gap, self._most, self._cell, several, cross, self.aside, self.colors)
+        return _form(self._gap, self._most, self._cell, several, cross, self.aside, self.colors)
 
     @cached_property
     def data(self) -> dict[str, Table]:
@@ -159,8 +157,8 @@ class HeadLines(SiteFigure):
         return {
             "meta": heading(self._what, notes, 170 + (ON_SCREEN if self.on_screen else GAP), self)
             | {"sample": [color]},
-            "lines": columns((*LINES, *TOOLTIP), self._lines()),
-            "chosen": columns(("y", "y2"), self._framed()),
+            "lines": self._lines(),
+            "chosen": self._framed(),
             "queries": self._tokens(0),
             "keys": self._tokens(1),
             "words": self._words(),
@@ -172,6 +170,15 @@ class HeadLines(SiteFigure):
     def _sides(self):
         return self.strands.seen.queries, self.strands.seen.keys
 
+    @cached_property
+    def _gap(self) -> int:
+        """Pixels between the two columns of tokens."""
+        if self.width is None:
+            return ON_SCREEN if self.on_screen else GAP
+        labels = [max(map(text_width, self._labels(side)), default=0.0) for side in (0, 1)]
+        numbers = NUMBER if any(map(any, map(self._numbers, (0, 1)))) else 0
+        return max(NARROWEST, min(GAP, int(self.width - sum(labels) - numbers) - 3 * PADDING))
+
     @property
     def _most(self) -> int:
         return max(map(len, self._sides))
@@ -182,7 +189,7 @@ class HeadLines(SiteFigure):
         larger = LARGER if self.on_screen else 1
         return float(max(LOWEST, min(HIGHEST * larger, HEIGHT * larger // max(1, self._most))))
 
-    @property
+    @cached_property
     def _looks(self) -> list[int]:
         """Hue and dashes of each head: by its number, so that it stays while others come and go."""
         most = len(self.colors.hues) * len(DASHES)
@@ -191,7 +198,7 @@ class HeadLines(SiteFigure):
             return [most if self.heads[0] in self.seen.step.heads_off else 0]
         return numbers if len(set(numbers)) == len(numbers) and -1 not in numbers else [*range(len(numbers))]
 
-    @property
+    @cached_property
     def _names(self) -> list[str]:
         names = [f"head {head}" if isinstance(head, int) else f"{head} of all heads" for head in self.heads]
         off = self.seen.step.heads_off
@@ -212,43 +219,41 @@ class HeadLines(SiteFigure):
         rows = {NOT_A_NUMBER: {*np.flatnonzero(nan & ~empty)}, policy: {*np.flatnonzero(empty)}}
         return {text: of for text, of in rows.items() if of}
 
-    def _lines(self) -> list[dict]:
-        """A row for each line."""
-        strands, looks, (queries, keys) = self.strands, self._looks, self._sides
-        names, led = [axes.names(part) for part in self._sides], self._led
-        return [
-            {
-                **self._ends(head, row, column),
-                "query": int(queries.starts[row]),
-                "key": int(keys.starts[column]),
-                "rev": self.rev,
-                "index": index,
-                "side": "line",
-                "look": looks[head],
-                "weight": float(weight),
-                "faint": led not in (None, row),
-                "query_name": names[0][row],
-                "key_name": names[1][column],
-                "weight_text": written(float(weight), ".4f"),
-                "head_name": self._names[head],
-            }
-            for index, (head, row, column, weight) in enumerate(
-                zip(strands.heads.tolist(), strands.rows, strands.columns, strands.weights, strict=True)
-            )
-        ]
-
-    def _ends(self, head: int, row: int, column: int, by: float = 0.0) -> dict:
-        """Where a line begins and ends: lines of several heads end beside each other."""
+    def _shift(self, heads: np.ndarray | int, by: float = 0.0) -> np.ndarray | float:
+        """Where lines end within a token: those of several heads beside each other; `by` are pixels from there."""
         apart = min(4.0, (self._cell - 6) / len(self.heads))
-        shift = 0.5 + ((head - (len(self.heads) - 1) / 2) * apart + by) / self._cell
-        return {"y": float(row) + shift, "y2": float(column) + shift}
+        return 0.5 + ((heads - (len(self.heads) - 1) / 2) * apart + by) / self._cell
 
-    def _framed(self) -> list[dict]:
+    def _lines(self) -> Table:
+        """A row for each line."""
+        strands, (queries, keys), count = self.strands, self._sides, len(self.strands.weights)
+        rows, columns, heads = strands.rows, strands.columns, strands.heads
+        query_names, key_names = map(axes.names, self._sides)
+        shift, led = self._shift(heads), self._led
+        return {
+            "y": (rows + shift).tolist(),
+            "y2": (columns + shift).tolist(),
+            "query": queries.starts[rows].tolist(),
+            "key": keys.starts[columns].tolist(),
+            "rev": [self.rev] * count,
+            "index": [*range(count)],
+            "side": ["line"] * count,
+            "look": [self._looks[head] for head in heads],
+            "weight": strands.weights.tolist(),
+            "faint": (rows != led).tolist() if led is not None else [False] * count,
+            "query_name": [query_names[row] for row in rows],
+            "key_name": [key_names[column] for column in columns],
+            "weight_text": [written(weight, ".4f") for weight in strands.weights.tolist()],
+            "head_name": [self._names[head] for head in heads],
+        }
+
+    def _framed(self) -> Table:
         """Two thin lines around those of the selected cell, which stay as strong as their weights."""
         row, column = (part.at(at) for part, at in zip(self._sides, self.selected or (-1, -1), strict=True))
         if row is None or column is None or not colored(self.strands.found[0])[row, column]:
-            return []
-        return [self._ends(0, row, column, -3.5), self._ends(len(self.heads) - 1, row, column, 3.5)]
+            return {"y": [], "y2": []}
+        shifts = self._shift(0, -3.5), self._shift(len(self.heads) - 1, 3.5)
+        return {"y": [row + shift for shift in shifts], "y2": [column + shift for shift in shifts]}
 
     def _tokens(self, side: int) -> Table:
         """The tokens of a side: what stands there, and where the strongest line of each goes."""
@@ -260,10 +265,15 @@ class HeadLines(SiteFigure):
         ends = [f"most: {other[i]}" if weight > 0 else "none" for i, weight in zip(most, heaviest, strict=True)]
         picked = {part.at(at) for name, at in self.strands.pins if name == SIDES[side]}
         accented = picked | ({part.at(self.selected[side])} if self.selected else {self._led} if side == 0 else set())
-        positions, none = part.starts.tolist(), [-1] * len(part)
+        positions, none, labels = part.starts.tolist(), [-1] * len(part), self._labels(side)
+        widths = [max(40.0, text_width(label)) for label in labels]
+        begin, way = (-PADDING, -1) if side == 0 else (self._gap + PADDING, 1)
         return {
             "middle": [i + 0.5 for i in range(len(part))],
-            "label": self._labels(side),
+            "label": labels,
+            "far": [begin + way * width for width in widths],
+            "number": self._numbers(side),
+            "number_at": [begin + way * (max(widths) + (NUMBER if side else NUMBER / 4))] * len(part),
             "quiet": [token.special for token in part.tokens],
             "warns": [side == 0 and any(i in rows for rows in self._without.values()) for i in range(len(part))],
             "accented": [i in accented for i in range(len(part))],
@@ -279,37 +289,32 @@ class HeadLines(SiteFigure):
         }
 
     def _labels(self, side: int) -> list[str]:
-        """Tokens, those of rows without weights with a cross; at the other ends of one picked token its weights."""
+        """Tokens; those of rows without weights with a cross."""
         labels = [shown(label, LONGEST_LABEL) for label in self._sides[side].labels]
-        if side == 0:
-            crossed = set().union(*self._without.values())
-            labels = [f"× {label}" if i in crossed else label for i, label in enumerate(labels)]
+        crossed = set().union(*self._without.values()) if side == 0 else ()
+        return [f"× {label}" if i in crossed else label for i, label in enumerate(labels)]
+
+    def _numbers(self, side: int) -> list[str]:
+        """At the other ends of one picked token its weights."""
+        nothing = [""] * len(self._sides[side])
         if len(self.strands.pins) != 1 or len(self.heads) > 1:
-            return labels
+            return nothing
         ((end, at),) = self.strands.pins
         if end == SIDES[side]:
-            return labels
+            return nothing
         index, found = self._sides[1 - side].at(at), self.strands.found[0]
         pick = (index, slice(None)) if side == 1 else (slice(None), index)
         there = (colored(found) & (found.blocked == 0))[pick]
-        digits = [f"{weight:.2f}" if ok else "    " for weight, ok in zip(found.weights[pick], there, strict=True)]
-        longest = max(map(label_width, labels), default=0.0)
-        gaps = [" " * (3 + round((longest - text_width(label)) / CHARACTER)) for label in labels]
-        both = [
-            (digit, gap, label) if side == 0 else (f"{label}\u200e", gap, digit)
-            for label, gap, digit in zip(labels, gaps, digits, strict=True)
-        ]
-        return ["".join(parts).replace(" ", "\u00a0") for parts in both]
+        return [f"{weight:.2f}" if ok else "" for weight, ok in zip(found.weights[pick], there, strict=True)]
 
     def _words(self) -> Table:
         """Lines along the pieces of a word, and between the two texts of a pair."""
         rows, inset = [], 2 / self._cell
         for side, part in enumerate(self._sides):
             rows += [(side, begin + inset, end - inset, False) for begin, end in word_spans(part)]
-            segments = [token.segment for token in part.tokens]
-            rows += [(side, i, i, True) for i in range(1, len(part)) if segments[i] != segments[i - 1]]
-        names = ("side", "begin", "end", "is_break")
-        return {name: [row[i] for row in rows] for i, name in enumerate(names)}
+            pairs = zip(part.tokens, part.tokens[1:], strict=False)
+            rows += [(side, i, i, True) for i, (a, b) in enumerate(pairs, 1) if a.segment != b.segment]
+        return {name: [row[i] for row in rows] for i, name in enumerate(("side", "begin", "end", "is_break"))}
 
 
 def _palette(colors: Theme) -> list[str]:
@@ -336,21 +341,30 @@ def _form(gap: int, most: int, cell: float, several: bool, cross: bool, aside: b
         return alt.Y(f"{name}:Q", scale=scale, axis=axis)
 
     def side(i: int) -> list[alt.Chart]:
-        """An axis of tokens, bars at those that are picked, and the labels again, unseen, to be pointed at."""
-        tokens, x = alt.Chart(alt.NamedData(TABLES[i])), (-8, gap + 8)[i]
+        """An axis of tokens, bars at those that are picked, their weights, and what is pointed at, unseen."""
+        tokens, near = alt.Chart(alt.NamedData(TABLES[i])), (-PADDING, gap + PADDING)[i]
         title = [(QUERY, KEY)[i], ("decoder", "encoder")[i]] if cross else (QUERY, KEY)[i]
         align = {"titleAngle": 0, "titleAlign": ("right", "left")[i], "titleBaseline": "bottom"}
-        place = {"orient": ("left", "right")[i], "labelPadding": 8, "titleX": (-8, 8)[i], "titleY": -12}
+        place = {
+            "orient": ("left", "right")[i],
+            "labelPadding": PADDING,
+            "titleX": (-PADDING, PADDING)[i],
+            "titleY": -12,
+        }
         at = y("begin", axis(TABLES[i], most, 1, title, colors, **align, **place))
         bars = tokens.transform_calculate(begin="datum.middle - 0.5", end="datum.middle + 0.5")
         bars = bars.transform_filter("datum.picked").mark_rect(fill=colors.accent, **QUIET_MARK)
         begin, end = ((-4, -1), (gap + 1, gap + 4))[i]
         named = tooltip({name: title for name, title in TOOLTIP.items() if name != "head_name"})
-        unseen = {"opacity": 0, "font": MONO, "baseline": "middle", "cursor": "pointer", "aria": False}
-        text = tokens.mark_text(align=("right", "left")[i], **unseen)
+        numbers = tokens.transform_filter("datum.number !== ''")
+        numbers = numbers.mark_text(align="right", baseline="middle", font=MONO, **QUIET_MARK)
+        unseen = tokens.transform_calculate(begin="datum.middle - 0.5", end="datum.middle + 0.5")
+        unseen = unseen.mark_rect(fill="transparent", cursor="pointer", aria=False)
+        far = alt.X("far:Q", scale=None, axis=None)
         return [
             bars.encode(y=at, y2=alt.Y2("end"), x=alt.XValue(begin), x2=alt.X2Value(end)),
-            text.encode(y=y("middle"), x=alt.XValue(x), text=alt.Text("label:N"), tooltip=named),
+            numbers.encode(y=y("middle"), x=alt.X("number_at:Q", scale=None, axis=None), text=alt.Text("number:N")),
+            unseen.encode(y=y("begin"), y2=alt.Y2("end"), x=far, x2=alt.X2Value(near), tooltip=named),
         ]
 
     def words(i: int) -> list[alt.Chart]:
