@@ -140,7 +140,7 @@ class HeadLines(SiteFigure):
     @property
     def form(self) -> Form:
         several, cross = len(self.heads) > 1, self.site.kind == "cross"
-        return _form(self._gap, self._most, self._cell, several, cross, self.aside, self.colors)
+        return _form(_Layout(self._gap, self._most, self._cell, several, cross, self.aside, self.colors))
 
     @cached_property
     def data(self) -> dict[str, Table]:
@@ -269,7 +269,9 @@ class HeadLines(SiteFigure):
         widths = [max(40.0, text_width(label)) for label in labels]
         begin, way = (-PADDING, -1) if side == 0 else (self._gap + PADDING, 1)
         return {
+            "begin": [*range(len(part))],
             "middle": [i + 0.5 for i in range(len(part))],
+            "end": [i + 1 for i in range(len(part))],
             "label": labels,
             "far": [begin + way * width for width in widths],
             "number": self._numbers(side),
@@ -333,63 +335,74 @@ _POINTED = f"isValid(pointed.side) && {_SIDE} === 'line' && datum.index === poin
 _FAINT = "datum.faint && !isValid(pointed.side)"
 
 
-@formed(64)
-def _form(gap: int, most: int, cell: float, several: bool, cross: bool, aside: bool, colors: Theme) -> Form:
-    scale = alt.Scale(domain=[0, max(1, most)], nice=False, zero=False, reverse=True)
+@dataclass(frozen=True)
+class _Layout:
+    """What the specification depends on."""
 
-    def y(name: str, axis: alt.Axis | None = None) -> alt.Y:
+    gap: int
+    most: int
+    cell: float
+    several: bool
+    cross: bool
+    aside: bool
+    colors: Theme
+
+    def y(self, name: str, axis: alt.Axis | None = None) -> alt.Y:
+        scale = alt.Scale(domain=[0, max(1, self.most)], nice=False, zero=False, reverse=True)
         return alt.Y(f"{name}:Q", scale=scale, axis=axis)
 
-    def side(i: int) -> list[alt.Chart]:
+    def span(self, begin: str, end: str, axis: alt.Axis | None = None) -> dict:
+        return {"y": self.y(begin, axis), "y2": alt.Y2(end)}
+
+    def side(self, i: int) -> list[alt.Chart]:
         """An axis of tokens, bars at those that are picked, their weights, and what is pointed at, unseen."""
-        tokens, near = alt.Chart(alt.NamedData(TABLES[i])), (-PADDING, gap + PADDING)[i]
-        title = [(QUERY, KEY)[i], ("decoder", "encoder")[i]] if cross else (QUERY, KEY)[i]
-        align = {"titleAngle": 0, "titleAlign": ("right", "left")[i], "titleBaseline": "bottom"}
-        place = {
-            "orient": ("left", "right")[i],
-            "labelPadding": PADDING,
-            "titleX": (-PADDING, PADDING)[i],
-            "titleY": -12,
-        }
-        at = y("begin", axis(TABLES[i], most, 1, title, colors, **align, **place))
-        bars = tokens.transform_calculate(begin="datum.middle - 0.5", end="datum.middle + 0.5")
-        bars = bars.transform_filter("datum.picked").mark_rect(fill=colors.accent, **QUIET_MARK)
-        begin, end = ((-4, -1), (gap + 1, gap + 4))[i]
+        tokens, gap, colors = alt.Chart(alt.NamedData(TABLES[i])), self.gap, self.colors
+        orient, align = (("left", "right"), ("right", "left"))[i]
+        title = [(QUERY, KEY)[i], ("decoder", "encoder")[i]] if self.cross else (QUERY, KEY)[i]
+        over = {"titleAngle": 0, "titleAlign": align, "titleBaseline": "bottom", "titleY": -12}
+        over |= {"orient": orient, "labelPadding": PADDING, "titleX": (-PADDING, PADDING)[i]}
+        labels = axis(TABLES[i], self.most, 1, title, colors, **over)
+        near, far = alt.X2Value((-PADDING, gap + PADDING)[i]), alt.X("far:Q", scale=None, axis=None)
+        inner, outer = ((-4, -1), (gap + 1, gap + 4))[i]
         named = tooltip({name: title for name, title in TOOLTIP.items() if name != "head_name"})
+        bars = tokens.transform_filter("datum.picked").mark_rect(fill=colors.accent, **QUIET_MARK)
         numbers = tokens.transform_filter("datum.number !== ''")
         numbers = numbers.mark_text(align="right", baseline="middle", font=MONO, **QUIET_MARK)
-        unseen = tokens.transform_calculate(begin="datum.middle - 0.5", end="datum.middle + 0.5")
-        unseen = unseen.mark_rect(fill="transparent", cursor="pointer", aria=False)
-        far = alt.X("far:Q", scale=None, axis=None)
+        at = alt.X("number_at:Q", scale=None, axis=None)
+        unseen = tokens.mark_rect(fill="transparent", cursor="pointer", aria=False)
         return [
-            bars.encode(y=at, y2=alt.Y2("end"), x=alt.XValue(begin), x2=alt.X2Value(end)),
-            numbers.encode(y=y("middle"), x=alt.X("number_at:Q", scale=None, axis=None), text=alt.Text("number:N")),
-            unseen.encode(y=y("begin"), y2=alt.Y2("end"), x=far, x2=alt.X2Value(near), tooltip=named),
+            bars.encode(**self.span("begin", "end", labels), x=alt.XValue(inner), x2=alt.X2Value(outer)),
+            numbers.encode(y=self.y("middle"), x=at, text=alt.Text("number:N")),
+            unseen.encode(**self.span("begin", "end"), x=far, x2=near, tooltip=named),
         ]
 
-    def words(i: int) -> list[alt.Chart]:
+    def words(self, i: int) -> list[alt.Chart]:
         """Lines along the pieces of words, and between the two texts of a pair."""
         spans = alt.Chart(alt.NamedData("words")).transform_filter(f"datum.side === {i}")
         pieces, breaks = (spans.transform_filter(f"{sign}datum.is_break") for sign in ("!", ""))
-        near, far = ((-2, -68), (gap + 2, gap + 68))[i]
-        pieces = pieces.mark_rule(color=colors.quiet, strokeWidth=1.25, **QUIET_MARK)
-        breaks = breaks.mark_rule(color=colors.line, **QUIET_MARK)
+        near, far = ((-2, -68), (self.gap + 2, self.gap + 68))[i]
+        pieces = pieces.mark_rule(color=self.colors.quiet, strokeWidth=1.25, **QUIET_MARK)
+        breaks = breaks.mark_rule(color=self.colors.line, **QUIET_MARK)
         return [
-            pieces.encode(y=y("begin"), y2=alt.Y2("end"), x=alt.XValue(near)),
-            breaks.encode(y=y("begin"), x=alt.XValue(near), x2=alt.X2Value(far)),
+            pieces.encode(**self.span("begin", "end"), x=alt.XValue(near)),
+            breaks.encode(y=self.y("begin"), x=alt.XValue(near), x2=alt.X2Value(far)),
         ]
 
-    ends = {"y": y("y"), "y2": alt.Y2("y2"), "x": alt.XValue(0), "x2": alt.X2Value(gap)}
+
+@formed(64)
+def _form(layout: _Layout) -> Form:
+    gap, most, colors = layout.gap, layout.most, layout.colors
+    ends = layout.span("y", "y2") | {"x": alt.XValue(0), "x2": alt.X2Value(gap)}
     lines, chosen = alt.Chart(alt.NamedData("lines")), alt.Chart(alt.NamedData("chosen"))
     hits = lines.mark_rule(aria=False, strokeOpacity=0, cursor="pointer", strokeWidth=7)
     layers = [
-        *_legends(several, cross, aside, colors),
+        *_legends(layout),
         _strokes(lines, ends, 2.0 if most > 24 else 2.5, colors),
         chosen.mark_rule(color=colors.accent, strokeWidth=1.25, **QUIET_MARK).encode(**ends),
         hits.encode(**ends, tooltip=tooltip(TOOLTIP)).properties(name="lines"),
-        *(layer for i in (0, 1) for layer in (*words(i), *side(i))),
+        *(layer for i in (0, 1) for layer in (*layout.words(i), *layout.side(i))),
     ]
-    chart = alt.layer(*layers, width=gap, height=most * cell, autosize="pad", title=titled(colors))
+    chart = alt.layer(*layers, width=gap, height=most * layout.cell, autosize="pad", title=titled(colors))
     apart = dict.fromkeys(("shape", "fill", "stroke", "strokeDash"), "independent")
     chart = chart.resolve_axis(y="independent").resolve_scale(**apart)
     fields = ["side", "query", "key", "index"]
@@ -424,13 +437,11 @@ def _looks(colors: Theme, legend: alt.Legend | None = None) -> dict[str, alt.Str
     return {"stroke": stroke, "strokeDash": dashes}
 
 
-def _legends(several: bool, cross: bool, aside: bool, colors: Theme) -> list[alt.Chart]:
+def _legends(layout: _Layout) -> list[alt.Chart]:
     """Unseen points that carry the legends: strength, of several heads hue and dashes, and other signs."""
-    where = {"orient": "right" if aside else "bottom", "offset": 14}
-    symbol, over = (
-        {"symbolType": "stroke", "symbolSize": 676},
-        where if aside else {"orient": "top", "offset": 52 if cross else 35},
-    )
+    where = {"orient": "right" if layout.aside else "bottom", "offset": 14}
+    over = where if layout.aside else {"orient": "top", "offset": 52 if layout.cross else 35}  # over the axis titles
+    symbol = {"symbolType": "stroke", "symbolSize": 676}
     sample = alt.expr("(data('meta')[0] || {}).sample || 'gray'")
     strength = alt.Legend(
         title="weight: the stronger a line, the larger", values=[*SAMPLES], direction="horizontal", format=".2~g",
@@ -439,7 +450,7 @@ def _legends(several: bool, cross: bool, aside: bool, colors: Theme) -> list[alt
     looks = "pluck(data('heads'), 'look')"
     name = f"(data('heads')[indexof({looks}, datum.value)] || {{}}).name || ''"
     style = {"symbolStrokeWidth": 2.5, "symbolOpacity": 1, "columns": 3} | symbol | where
-    named = alt.Legend(title=None, values=alt.expr(looks), labelExpr=name, **style) if several else None
+    named = alt.Legend(title=None, values=alt.expr(looks), labelExpr=name, **style) if layout.several else None
     meta, heads = (
         alt.Chart(alt.NamedData(name))
         .mark_point(opacity=0, size=0, **QUIET_MARK)
@@ -448,6 +459,6 @@ def _legends(several: bool, cross: bool, aside: bool, colors: Theme) -> list[alt
     )
     return [
         meta.encode(opacity=alt.Opacity("strength:Q", scale=STRENGTH, legend=strength)),
-        heads.encode(**_looks(colors, named)),
+        heads.encode(**_looks(layout.colors, named)),
         state_legend(where),
     ]
