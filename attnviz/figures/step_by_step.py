@@ -20,7 +20,7 @@ from attnviz.figures.figure import stem, subtitles, text_array, titled
 from attnviz.metrics import PredictedWord
 from attnviz.words import NO_BLANK
 
-LENGTH, WIDEST = 24, 206
+LENGTH, WIDEST = 24, 218
 """Pixels of a bar of probability 1, and of all words of a row at most, as there is room for on a phone."""
 
 MOST_ROWS = 40

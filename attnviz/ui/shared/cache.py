@@ -120,6 +120,10 @@ def _known(argument: object) -> object:
         return _known((*sides, argument.window))
     if isinstance(argument, Traced):
         return _known((argument.record, argument.layer)), weakref.ref(argument.found)
+    if isinstance(argument, np.ndarray):
+        return argument.shape, argument.tobytes()
+    if isinstance(argument, pd.DataFrame):
+        return tuple(argument), pd.util.hash_pandas_object(argument).to_numpy().tobytes()
     return weakref.ref(argument) if isinstance(argument, Record | Saved) else argument
 
 
