@@ -76,7 +76,7 @@ def expected(text: str, path: str = "", tokenizer: str = "words") -> dict:
     there["linked"] = box if len(quote(box)) < 30_000 else None
     source = Scratch(tokenizer)
     try:
-        lines = cache.texts(box.replace("\0", "␀"))
+        lines = cache.texts(box.replace("\0", "␀"), by_line=True)
         cache.sentences(source, lines)
     except AttnvizError as error:
         return there | {"refused": str(error)}
