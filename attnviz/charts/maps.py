@@ -39,7 +39,7 @@ EDGE = 6
 BELOW, READOUT, ASIDE = 16, 2 * LINE + 18, 200
 """Pixels between a map and its legend, and with a readout between them; and the width of a legend right of a map."""
 
-APART, MARKED_BELOW = 24, 34
+APART, MARKED_BELOW = 24, 35
 """Pixels between a title and a legend right of it; and under a map, where a legend of marks comes and goes."""
 
 
