@@ -44,7 +44,7 @@ def save(
 
 
 def made_with(targets: Sequence[str] | None) -> dict[str, Any]:
-    """What a file keeps of the targets that the decoder of an encoder-decoder was given."""
+    """The targets of an encoder-decoder as a file holds them; empty where the model wrote its own."""
     return {"target": [*targets]} if targets else {}
 
 

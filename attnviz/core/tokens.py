@@ -87,7 +87,7 @@ class Sentence:
 
 
 def occurrences(text: str, tokens: Sequence[Token], pattern: str) -> Iterator[tuple[int, int, re.Match]]:
-    """Of each place of a pattern in a text, whatever its case: the first token, the one after the last, the match."""
+    """Each match of a pattern, whatever its case: its first token, the token after its last, the match itself."""
     begins = {token.start: i for i, token in reversed([*enumerate(tokens)]) if not token.special and token.text}
     starts = sorted(begins)
     for place in re.finditer(pattern, text, re.IGNORECASE):

@@ -19,6 +19,7 @@ def test_a_causal_mask_inverted_by_mistake_is_named_turns_the_leak_test_red_and_
 
     expect(page.locator(".note")).to_contain_text("a causal mask with open and blocked swapped")
 
+    driver.settled(page)
     page.get_by_role("button", name="Use this mistaken mask").click()
 
     expect(page.locator(".st-key-picture-leaks")).to_contain_text("saw what it must not")

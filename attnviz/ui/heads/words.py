@@ -29,4 +29,4 @@ MATTERING, MATTERS_HEAD = "Heads that matter for this prediction", "{head}: {cha
 SWITCH_EACH_OFF = "Switch each head off"
 FROM_TO = "The weight from {query} to {key} in each head; click one to open it."
 CHANGES_AT = "How much the prediction at {query} changes with each head off, in nats; click one to open it."
-VECTOR_AT = "How much the vector of {query} changes with each head off, of its length; click one to open it."
+VECTOR_AT = "How much the vector of {query} changes with each head off, as a share of its length; click one to open it."

@@ -254,7 +254,7 @@ def origin(record: Record) -> tuple[Source, tuple[str, ...]]:
 
 
 def target_of(record: Record, sentence: int) -> str:
-    """What a person gave the decoder to read; "" where it read what the model wrote."""
+    """The target that a person typed; "" where the decoder reads what the model wrote."""
     try:
         source, lines = origin(record)
     except LookupError:
