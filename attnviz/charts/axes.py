@@ -114,7 +114,7 @@ def axis(
         top = {"orient": "top", "labelAngle": 0, "minExtent": extent}
     if upright:
         top |= {"labelAngle": 270, "labelAlign": "left", "labelBaseline": "middle"}
-    values = [i + 0.5 for i in range(0, count, every)]
+    values = alt.expr(f"sequence(0.5, {count}, {every})")
     return alt.Axis(
         title=title,
         labelExpr=f"{row}.label || ''",
