@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from attnviz.charts import grid, pixels
-from attnviz.charts.frame import Ramp
 from attnviz.charts.theme import Theme
 from attnviz.core.errors import InputError
 from attnviz.metrics import EMPTY, WEIGHT, Cells
@@ -79,10 +78,6 @@ class Domain:
         """The scale of its color legend."""
         title = "weight (log scale)" if self.kind == "log" else "weight"
         return grid.Ramp(title, self.top, pixels.gray_ramp(colors) if gray else colors.ramp, self.kind == "log")
-
-    def ramp(self, colors: Theme, *, gray: bool = False) -> Ramp:
-        """Its legend."""
-        return Ramp(self.caption, pixels.ramp_uri(colors, gray=gray), self.ticks)
 
 
 def domain_of(kind: str, seen: Seen, found: Cells) -> Domain:
