@@ -29,6 +29,9 @@ SWATCH = 18
 MOST_RULES = 12
 """Rules that a legend explains."""
 
+SWATCH = 18
+"""Pixels of a sign in a legend."""
+
 Sign = tuple[str | None, str | None, float | None]
 """Path, color and stroke width of what is drawn on a cell."""
 

@@ -1,11 +1,11 @@
 """Figures: a picture with its name, its words and its numbers, as the app, shell, notebooks and files share it."""
 
+from attnviz.figures.base import Figure
 from attnviz.figures.chain import Chain as chain
 from attnviz.figures.change import OutputChange as change
 from attnviz.figures.difference import Difference as difference
 from attnviz.figures.distance import CorpusDistance as distance_over_corpus
 from attnviz.figures.distance import DistanceProfile as distance
-from attnviz.figures.figure import Figure, called
 from attnviz.figures.forms import LINE, TOKEN, HeadForm
 from attnviz.figures.head import HeadMap as head
 from attnviz.figures.heads import AllHeads as heads
@@ -29,10 +29,6 @@ from attnviz.figures.stage import neurons, values
 from attnviz.figures.states import StateGrid as states
 from attnviz.figures.step_by_step import StepByStep as step_by_step
 from attnviz.figures.text_strip import TextStrip as text_strip
-
-for _name, _made in [*globals().items()]:
-    if getattr(_made, "__annotations__", {}).get("return") is Figure:
-        globals()[_name] = called(_made)
 
 _PART = {"view", "rows", "columns"}
 FORMS = {

@@ -62,7 +62,7 @@ class LargestWeights(BarFigure):
         texts = [f"{percent(unscaled)} → {percent(scaled)}" for unscaled, scaled in both]
         unscaled, scaled = zip(*both, strict=True)
         return Bars(
-            title=TITLE,
+            title="" if self.on_screen else TITLE,  # the page says it above
             lines=LINES,
             names=[f"dₖ = {one.d_k:,}" for one in self.spreads],
             columns=[Column(texts, scaled, unscaled, longest=1.0)],
