@@ -639,7 +639,7 @@ def ramp_legend(ramp: Ramp, where: dict, table: str = "meta") -> alt.Chart:
 def state_legend(where: dict, table: str = "legend") -> alt.Chart:
     """Unseen points that carry a legend of signs: their texts, paths and colors are rows of a table."""
     legend = alt.Legend(
-        title=None, direction="vertical", columns=1, symbolSize=324, symbolStrokeWidth=1, symbolOpacity=1,
+        title=None, direction="vertical", columns=1, symbolSize=225, symbolStrokeWidth=1, symbolOpacity=1,
         labelExpr="substring(datum.label, 3)", labelOffset=6, **where,
     )  # fmt: skip
     channels = {"shape": (alt.Shape, "path"), "fill": (alt.Fill, "ground"), "stroke": (alt.Stroke, "stroke")}
