@@ -51,8 +51,10 @@ SNAPSHOT = """() => {
     const controls = every('input, textarea, [role=radio], [role=slider], .stButtonGroup button, .stButton button')
         .map(one => [key(one), one.value || one.getAttribute('aria-checked') || one.getAttribute('aria-pressed')
             || one.getAttribute('aria-valuetext') || '', one.checked ?? one.disabled ?? ''].join(' '));
-    const look = one => ['fill', 'stroke', 'opacity', 'href'].map(name => one.getAttribute(name) ?? '').join(' ');
+    const look = one => ['fill', 'stroke', 'opacity', 'href'].map(name => (one.getAttribute(name) ?? '')
+        .replace(/^url.*gradient.*/, 'gradient')).join(' ');
     const marks = every('svg.marks').map(svg => key(svg) + ': ' + every('text, path, rect, image, line', svg)
+        .filter(one => one.getAttribute('opacity') !== '0')
         .map(one => [...box(one).slice(0, 2).reverse().map(Math.round), text(one), look(one)])
         .sort((one, other) => one[0] - other[0] || one[1] - other[1] || (one.join() < other.join() ? -1 : 1))
         .map(one => one.slice(2).join(' ')).join(' | '));
@@ -62,7 +64,7 @@ SNAPSHOT = """() => {
 }"""
 """Texts, values of controls, colors of charts, and places of pictures, without the inside of folds.
 
-The marks of a chart are sorted by their place: Vega keeps the order in which they came.
+The marks of a chart that can be seen are sorted by their place: Vega keeps the order in which they came.
 """
 KEYS = "one => one.closest('[class*=st-key-]')?.className.match(/st-key-[\\w-]+/g)?.join(' ') ?? ''"
 """Keys of a control."""
@@ -116,7 +118,7 @@ def _picture(page: Page, choose: random.Random) -> str | None:
 
 
 def _text(page: Page, choose: random.Random) -> str | None:
-    boxes = _visible(page.get_by_label("Sentence"))
+    boxes = _visible(page.locator(".stMain").get_by_role("textbox", name="Sentence"))
     if not boxes:
         return None
     boxes[0].fill(text := choose.choice(TEXTS))
