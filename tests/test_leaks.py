@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 import attnviz
+from attnviz import words
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError, MaskError
-from attnviz.core.masks import Documents, Full, Padding, Subsequent, Window
+from attnviz.core.masks import Documents, Full, Not, Padding, Subsequent, Window
 from attnviz.core.reach import reach
 from attnviz.leaks import LeakTest, leak_test
 from attnviz.sources.constructed import Constructed
@@ -308,6 +309,17 @@ def test_what_is_not_there_is_told(asked, says):
 def test_nothing_leaks_where_nothing_is_forbidden_and_that_is_said():
     assert "every output may depend on every token, so nothing can leak" in probed(SMALL).notes
     assert probed(SMALL, edits=Edits(Subsequent())).notes == ()
+
+
+def test_where_nothing_is_hidden_nothing_is_tested():
+    """Nor where every key is blocked: the mask is then called that."""
+    blocked = probed(SMALL, edits=Edits(Subsequent() & Not(Subsequent())))
+
+    assert not probed(SMALL).is_tested
+    assert "no token is hidden from any output" in words.count_of_leaks(probed(SMALL))
+    assert not blocked.is_tested
+    assert "no output moved with another token" in words.count_of_leaks(blocked)
+    assert probed(SMALL, edits=Edits(Subsequent())).is_tested
 
 
 def test_a_test_is_public():
