@@ -14,7 +14,7 @@ from attnviz.cli.download import Download
 from attnviz.cli.typed import FILE, FLAGS
 from attnviz.core.display import shown
 from attnviz.core.edits import KINDS, Edits, Site
-from attnviz.core.errors import InputError, quoted
+from attnviz.core.errors import InputError, check_no_picture, quoted
 from attnviz.core.tokens import Sentence
 from attnviz.sources import estimate, script
 from attnviz.sources.base import Source
@@ -80,8 +80,14 @@ def source(options: Namespace) -> Source:
 
 
 def read(options: Namespace) -> tuple[list[str], Source]:
-    """The texts and the model; the name of a file of attention in the place of a text is both, if no model is given."""
+    """The texts and the model; the name of a file of attention in the place of a text is both, if no model is given.
+
+    Raises:
+        InputError: if it is the name of a picture.
+    """
     name = options.text
+    if is_file(name):
+        check_no_picture(Path(name).name)
     if options.model is None and Path(name).suffix and is_file(name):
         run = source(Namespace(**vars(options) | {"model": name}))
         return [*run.one_run], run

@@ -199,6 +199,7 @@ def test_what_reads_no_text_is_no_language_model(story, tmp_path, kind):
     config.save_pretrained(folder)
 
     assert "does not read text alone" in refusal(folder)
+    assert "attnviz.figures.patches" in refusal(folder)
 
 
 def test_a_missing_weight_is_named(story, tmp_path):
