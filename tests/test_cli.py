@@ -133,6 +133,16 @@ def test_a_change_by_nothing_is_refused(run, tmp_path):
     assert err.startswith("attnviz: Nothing is changed; give --mask, --off, --temperature")
 
 
+def test_another_head_is_named_as_the_app_names_it(run, tmp_path):
+    """LAYER.HEAD, of the kind that is shown; with a letter of another kind."""
+    for head in ("1.2", "e1.2"):
+        run("compare", CAT, *SCRATCH, "--layer", "0", "--head", "0", "--with-head", head, "-o", f"{head}.npz")
+
+    with np.load(tmp_path / "1.2.npz") as short, np.load(tmp_path / "e1.2.npz") as long:
+        assert all(np.array_equal(short[name], long[name]) for name in long)
+    assert "'2' is no head; give LAYER.HEAD, such as 5.3" in run("compare", CAT, *SCRATCH, "--with-head", "2")[2]
+
+
 def test_one_of_several_sentences_is_drawn(run, tmp_path):
     """With --lines each line is a sentence; the shorter one is padded."""
     run("head", "A dog ran\n\nThe cat", "--lines", *SCRATCH, "--sentence", "2", "-o", "head.npz")
