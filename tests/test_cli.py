@@ -201,6 +201,15 @@ def test_a_target_is_read_by_the_decoder(run, tmp_path):
     assert np.load(tmp_path / "head.npz")["key_tokens"].tolist() == ["<sos>", "le", "chat"]
 
 
+def test_line_breaks_at_the_ends_are_part_of_a_text(run, monkeypatch):
+    """As in a prompt that ends in one; of stdin the last one ends the last line."""
+    typed = json.loads(run("tokens", "\nUser:\n", *SCRATCH, "--json")[1])[0]
+    monkeypatch.setattr(sys, "stdin", io.StringIO("User:\n\n"))
+    read = json.loads(run("tokens", "-", *SCRATCH, "--json")[1])[0]
+
+    assert (typed["text"], read["text"]) == ("\nUser:\n", "User:\n")
+
+
 def test_tokens_as_json(run, monkeypatch):
     """From stdin, with the text as it came."""
     monkeypatch.setattr(sys, "stdin", io.StringIO("Ein Fuß\nzwei \ud800\n"))

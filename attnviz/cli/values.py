@@ -36,12 +36,12 @@ def selected(options: Namespace, queries: int, keys: int) -> dict[str, tuple[int
 
 
 def texts(typed: str, *, by_line: bool = False) -> list[str]:
-    """A text with its line breaks, or one per line."""
+    """A text with its line breaks, or one per line. Of stdin the last line break is the end of the last line."""
     try:
-        text = sys.stdin.read() if typed == "-" else typed
+        text = sys.stdin.read().removesuffix("\n") if typed == "-" else typed
     except UnicodeDecodeError:
         raise InputError("What came on stdin is not text in UTF-8.") from None
-    found = [one for one in (text.splitlines() if by_line else [text.strip("\r\n")]) if one.strip()]
+    found = [one for one in (text.splitlines() if by_line else [text]) if one.strip()]
     if not found:
         raise InputError("There is no text; give a sentence, or - to read it from stdin.")
     return found

@@ -39,6 +39,7 @@ def test_as_the_server_warms_up_what_a_first_visit_shows_is_made(monkeypatch):
 def test_the_app_opens_the_page_of_a_link(link, opened, monkeypatch):
     """The first page has no name in its address."""
     given = []
+    monkeypatch.setenv("STREAMLIT_SERVER_ALLOWED_HOSTS", "localhost")
     monkeypatch.setattr(launch.cli, "main", lambda arguments, **_: given.append(arguments[-1]))
 
     launch.launch("127.0.0.1", 0, False, link)
