@@ -322,5 +322,15 @@ def test_where_nothing_is_hidden_nothing_is_tested():
     assert probed(SMALL, edits=Edits(Subsequent())).is_tested
 
 
+def test_a_tokenizer_that_knows_its_own_words_alone_is_tested():
+    """Where no word changes anything, and no other is left to try."""
+    names = "<pad> the cat sat".split()
+    model = torch.nn.TransformerEncoder(torch.nn.TransformerEncoderLayer(4, 2, 8, batch_first=True), 1)
+    model = torch.nn.Sequential(torch.nn.Embedding(len(names), 4, _weight=torch.zeros(len(names), 4)), model).eval()
+    source = attnviz.wrap(model, lambda text: [names.index(word) for word in text.split()], "the cat", words=names)
+
+    assert not leak_test(source, "the cat sat").is_tested
+
+
 def test_a_test_is_public():
     assert attnviz.leaks.leak_test is leak_test
