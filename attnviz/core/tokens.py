@@ -30,6 +30,10 @@ class Token:
     joined: bool = False
     segment: int = 0
 
+    def __str__(self) -> str:
+        place = f"characters {self.start} to {self.end}" if self.end > self.start else "in no place of the text"
+        return f"“{self.text}” (id {self.id}, {place}{', special' if self.special else ''})"
+
 
 CLOSING = "\"')]}»”’」』"
 """What may stand between the end of a sentence and the next one."""

@@ -50,7 +50,7 @@ def test_a_file_is_checked_and_so_is_what_is_pasted_and_one_that_is_none_gets_on
 
     page.get_by_text("Report, shell command and rules").click()
 
-    expect(page.get_by_text("python -m attnviz check mask.csv")).to_be_visible()
+    expect(page.get_by_text("attnviz check mask.csv")).to_be_visible()
 
     page.get_by_role("radio", name="pasted numbers").click()
     page.locator(".st-key-pasted textarea").fill("1 0 1\n1 1 0\n1 1 1")

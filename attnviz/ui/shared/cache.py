@@ -187,7 +187,7 @@ def texts(typed: str, *, by_line: bool) -> tuple[str, ...]:
         InputError: if there is too much or nothing to look at.
     """
     check_characters(typed)
-    parts = typed.splitlines() if by_line else [typed.strip("\r\n")]
+    parts = typed.splitlines() if by_line else [typed]
     lines = tuple(one for one in parts if one.strip())
     if not lines:
         raise NoText(words.NO_TEXT)
