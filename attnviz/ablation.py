@@ -19,7 +19,7 @@ from torch import Tensor
 
 from attnviz.core.amounts import decimals, percent
 from attnviz.core.edits import EachOff, Edits, Site
-from attnviz.core.errors import AttnvizError, Canceled, InputError
+from attnviz.core.errors import AttnvizError, Canceled, InputError, quoted
 from attnviz.core.record import Record
 from attnviz.core.tokens import Sentence
 from attnviz.metrics.heads import head_metrics
@@ -87,12 +87,13 @@ class Sweep:
         Raises:
             InputError: if nothing is known of that position.
         """
-        blanks = self.before.prediction.blanks if self.before and self.before.prediction else None
         of_words = self.by == "divergence" and self.before is not None and self.before.prediction is not None
         numbers = self.divergence[sentence] if of_words else self.output[sentence]
-        places = list(blanks[sentence]) if of_words and blanks is not None else list(range(numbers.shape[1]))
+        blanks = self.before.prediction.blanks if of_words else None
+        places = list(range(numbers.shape[1]) if blanks is None else blanks[sentence])
         if position not in places:
-            raise InputError(f"Nothing is predicted at position {position}; there is at {', '.join(map(str, places))}.")
+            known = f"there are {len(places)}, counted from 0" if blanks is None else f"blanks are at {quoted(places)}"
+            raise InputError(f"Nothing is predicted at position {position}; {known}.")
         table = self.table[["site", "kind", "layer", "head"]].assign(change=numbers[:, places.index(position)])
         return table.sort_values("change", ascending=False, kind="stable", ignore_index=True)
 

@@ -1,13 +1,13 @@
 """What attnviz can do, said once: the app, the shell and notebooks call the same."""
 
 import pkgutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from typing import Any
 
 from attnviz import sources
 from attnviz.core.edits import Edits
-from attnviz.core.errors import AttnvizError, InputError, did_you_mean, quoted
+from attnviz.core.errors import OF_PICTURES, AttnvizError, InputError, did_you_mean, quoted
 from attnviz.core.record import Record
 from attnviz.core.tokens import Sentence
 from attnviz.sources import base
@@ -115,9 +115,7 @@ def analyze(
         InputError: if a text has no tokens, there is a `target` for a model that writes no other text, or the edits
             name a head that the source does not have.
     """
-    texts, wanted = ([one] if isinstance(one, str) else list(one or ()) for one in (text, target))
-    if wrong := [one for one in (*texts, *wanted) if not isinstance(one, str)]:
-        raise InputError(f"A text is a string, and several are a list of strings; given {quoted(wrong[0])}.")
+    texts, wanted = (_texts(one) for one in (text, () if target is None else target))
     if isinstance(source, str):
         source = load(source, **settings)
     elif settings:
@@ -134,6 +132,21 @@ def predicted(sentence: Sentence) -> list[str]:
     """The token that each position predicts, as in a decoder: the next one, ``<eos>`` after the last, then padding."""
     labels = sentence.labels
     return [*labels[1 : sentence.length], "<eos>", *labels[sentence.length :]]
+
+
+def _texts(given: object) -> list[str]:
+    """One text or several, as a list.
+
+    Raises:
+        InputError: if they are something else, with the way for pictures.
+    """
+    texts = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
+    if wrong := [one for one in texts if not isinstance(one, str)]:
+        what = "A text is a string, and several are a list of strings; given"
+        if hasattr(given, "size"):  # an array or a picture
+            raise InputError(f"{what} a {type(given).__name__}. {OF_PICTURES}")
+        raise InputError(f"{what} {quoted(wrong[0])}.")
+    return texts
 
 
 def _check_heads(source: Source, edits: Edits) -> None:

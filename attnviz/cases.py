@@ -17,7 +17,7 @@ from torch import Tensor
 import attnviz
 from attnviz import api, files
 from attnviz.core.edits import Edits, Site
-from attnviz.core.errors import InputError, quoted
+from attnviz.core.errors import InputError, check_no_picture, quoted
 from attnviz.core.origin import Change
 from attnviz.core.record import Record, Step
 from attnviz.sources.base import Source
@@ -44,7 +44,7 @@ def save(
 
 
 def made_with(targets: Sequence[str] | None) -> dict[str, Any]:
-    """What a file keeps of the targets that the decoder of an encoder-decoder was given."""
+    """The targets of an encoder-decoder as a file holds them; empty where the model wrote its own."""
     return {"target": [*targets]} if targets else {}
 
 
@@ -83,6 +83,7 @@ def source(file: str | Path, content: bytes | None = None, *, most: int = files.
     if name.lower().endswith(".zip"):
         name, content = _in_archive(name, files.content(Path(file)) if content is None else content, most)
     if not name.lower().endswith(files.READ):
+        check_no_picture(name)
         raise InputError(
             f"{quoted(name)} is no file that opens: its name must end in {', '.join(files.READ)}. {files.NO_PICKLE}"
         )

@@ -16,8 +16,9 @@ def register() -> None:
         return
     shown = shell.display_formatter.formatters
     shown["text/html"].for_type_by_name("attnviz.core.record", "Record", _page)
-    shown["image/svg+xml"].for_type_by_name("attnviz.figures.figure", "Figure", _picture)
-    shown["text/plain"].for_type_by_name("attnviz.figures.figure", "Figure", _in_words)
+    for module in ("attnviz.figures.base", "attnviz.figures.figure"):
+        shown["image/svg+xml"].for_type_by_name(module, "Figure", _picture)
+        shown["text/plain"].for_type_by_name(module, "Figure", _in_words)
 
 
 def _page(record: Any) -> str:

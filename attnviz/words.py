@@ -221,7 +221,11 @@ def _ends(test: LeakTest, query: int, key: int) -> tuple[tuple[int, Token], ...]
 def count_of_leaks(test: LeakTest) -> str:
     if test.pairs:
         return counted(len(test.pairs), "leak")
-    return "not tested, as no output moved with another token" if test.is_blind else "no leak"
+    if test.is_tested:
+        return "no leak"
+    if test.is_blind:
+        return "not tested, as no output moved with another token"
+    return "not tested, as no token is hidden from any output"
 
 
 def leaks(test: LeakTest) -> str:

@@ -211,21 +211,26 @@ def num_colors(image):
 
 def names(chart):
     """The names beside rows of bars."""
-    return list(dict.fromkeys(row["band"][5:] for row in data(chart, "bars")))
+    return [row["name"] for row in data(chart, "rows")]
 
 
-def bars(chart):
-    """The bars of a chart, as shares of the longest; those that are no number are left out."""
-    return [row["share"] for row in data(chart, "bars") if row["share"] is not None]
+def bars(chart, column=0, field="share"):
+    """The bars of a column, as shares of the longest; those that are no number are left out."""
+    return [row[f"{field}_{column}"] for row in data(chart, "rows") if row[f"{field}_{column}"] is not None]
+
+
+def texts(chart, column=0):
+    """The texts of a column beside names."""
+    return [row[f"text_{column}"] for row in data(chart, "rows")]
+
+
+def said(chart):
+    """The lines under the title of a chart, as one."""
+    return " ".join(lines(chart))
 
 
 def without_data(chart):
     return {name: part for name, part in written(chart).items() if name != "datasets"}
-
-
-def drawing(figure, *, on_screen=False):
-    """What is drawn of a figure, in a file or on the screen: a map, panels or a picture."""
-    return figure.draw(replace(figure.style, on_screen=on_screen))
 
 
 def drawn(figure):

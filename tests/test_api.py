@@ -1,11 +1,14 @@
 """What attnviz can do, called by its public names."""
 
+import numpy as np
 import pytest
 import tiny
+import torch
+from PIL import Image
 from torch.testing import assert_close
 
 import attnviz
-from attnviz import api
+from attnviz import api, cli
 from attnviz.core.errors import InputError
 
 HEADS_OFF = frozenset({(attnviz.Site("encoder", 0), 1)})
@@ -91,6 +94,36 @@ def test_what_cannot_be_done_is_one_sentence(call, message):
         call()
 
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("picture", [np.zeros((2, 2, 3)), torch.zeros(3, 2, 2), Image.new("RGB", (2, 2))])
+def test_a_picture_in_the_place_of_a_text_is_refused_with_the_way_for_pictures(picture):
+    with pytest.raises(InputError, match=r"A text is a string.*attnviz\.capture.*attnviz\.figures\.patches"):
+        attnviz.analyze(picture)
+
+
+def test_a_picture_s_file_is_refused_with_the_way_for_pictures(tmp_path, monkeypatch, capsys):
+    """Wherever a text, a model, a saved run or an array is asked for."""
+    Image.new("RGB", (2, 2)).save(tmp_path / "cat.jpg")
+    monkeypatch.chdir(tmp_path)
+    text = ["tokens", "./cat.jpg"]
+
+    for call in (attnviz.read, attnviz.load):
+        with pytest.raises(InputError, match=r"'cat.jpg' is a picture, .*attnviz\.figures\.patches"):
+            call("./cat.jpg")
+    for words in (text, [*text, "--model", "story"], ["check", "cat.jpg"], ["open", "cat.jpg"]):
+        assert cli.main(words) == 2
+        assert "'cat.jpg' is a picture" in capsys.readouterr().err
+
+
+def test_a_token_and_a_report_read_like_sentences():
+    first, second = attnviz.analyze("The cat", "scratch", sos=True).sentences[0].tokens[:2]
+    report = attnviz.check.check(torch.ones(4, 4).bool().tril(1), convention="may-attend")
+
+    assert str(first) == f"“<sos>” (id {first.id}, in no place of the text, special)"
+    assert str(second) == f"“The” (id {second.id}, characters 0 to 3)"
+    assert str(report) == "\n".join(report.lines())
+    assert str(report).endswith("1 error")
 
 
 @pytest.fixture

@@ -135,6 +135,16 @@ def test_a_change_by_nothing_is_refused(run, tmp_path):
     assert err.startswith("attnviz: Nothing is changed; give --mask, --off, --temperature")
 
 
+def test_another_head_is_named_as_the_app_names_it(run, tmp_path):
+    """LAYER.HEAD, of the kind that is shown; with a letter of another kind."""
+    for head in ("1.2", "e1.2"):
+        run("compare", CAT, *SCRATCH, "--layer", "0", "--head", "0", "--with-head", head, "-o", f"{head}.npz")
+
+    with np.load(tmp_path / "1.2.npz") as short, np.load(tmp_path / "e1.2.npz") as long:
+        assert all(np.array_equal(short[name], long[name]) for name in long)
+    assert "'2' is no head; give LAYER.HEAD, such as 5.3" in run("compare", CAT, *SCRATCH, "--with-head", "2")[2]
+
+
 def test_one_of_several_sentences_is_drawn(run, tmp_path):
     """With --lines each line is a sentence; the shorter one is padded."""
     run("head", "A dog ran\n\nThe cat", "--lines", *SCRATCH, "--sentence", "2", "-o", "head.npz")
@@ -191,6 +201,15 @@ def test_a_target_is_read_by_the_decoder(run, tmp_path):
     run("head", "the black cat", "--target", "le chat", "--kind", "decoder", "-o", "head.npz")
 
     assert np.load(tmp_path / "head.npz")["key_tokens"].tolist() == ["<sos>", "le", "chat"]
+
+
+def test_line_breaks_at_the_ends_are_part_of_a_text(run, monkeypatch):
+    """As in a prompt that ends in one; of stdin the last one ends the last line."""
+    typed = json.loads(run("tokens", "\nUser:\n", *SCRATCH, "--json")[1])[0]
+    monkeypatch.setattr(sys, "stdin", io.StringIO("User:\n\n"))
+    read = json.loads(run("tokens", "-", *SCRATCH, "--json")[1])[0]
+
+    assert (typed["text"], read["text"]) == ("\nUser:\n", "User:\n")
 
 
 def test_tokens_as_json(run, monkeypatch):

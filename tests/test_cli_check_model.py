@@ -252,7 +252,10 @@ def test_a_model_in_which_nothing_is_seen_is_not_green(checked, capsys):
     assert "Hidden tokens: not tested. No output moved with another token than its own" in out
 
     assert main(["leaks", TEXT, "--model", "my_models.py:sees_nothing"]) == 3
-    assert "not tested, as no output moved with another token" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "not tested, as no output moved with another token" in said
+    assert "expected: every key blocked" in said
+    assert main(["leaks", TEXT, "--model", "my_models.py:sees_nothing", "--promised", "causal"]) == 3
     assert main(["leaks", TEXT, "--model", "my_models.py:right"]) == 0
 
 

@@ -1,5 +1,6 @@
-"""`attnviz head --as`: a head as lines or as a text."""
+"""`attnviz head --as`: a head in each of its forms."""
 
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -7,6 +8,9 @@ import pandas as pd
 import pytest
 
 from attnviz import cli
+from attnviz.figures import FORMS
+from attnviz.figures.base import Figure
+from attnviz.figures.forms import OPTIONS
 
 HEAD = ("head", "the cat sat down", "--model", "scratch")
 
@@ -46,6 +50,16 @@ def test_a_part_of_a_map_is_that_part_of_it(run):
     assert "queries 1 to 3 of 4, keys 0 to 1 of 4" in (Path.cwd() / "part.svg").read_text("utf-8")
 
 
+@pytest.mark.parametrize("name", FORMS)
+def test_a_form_takes_fields_of_its_figure(name):
+    """The page and the shell give these by name, each with its meaning in `OPTIONS`."""
+    form = FORMS[name]
+
+    assert form.takes <= set(OPTIONS)
+    if isinstance(form.figure, type) and issubclass(form.figure, Figure):
+        assert form.takes <= {field.name for field in fields(form.figure)}
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -53,11 +67,13 @@ def test_a_part_of_a_map_is_that_part_of_it(run):
         (("--cell", "4.0"), "There is no cell 4.0; there are 4 queries and 4 keys, counted from 0."),
         (("--cell", "4"), "'4' is no cell; give 7.2"),
         (("--keys", "3-1"), "'3-1' is no span; give 10-59"),
-        (("--as", "text", "--keys", "0-1"), "--keys is for --as map, not for --as text."),
-        (("--as", "bars"), "A head is not shown as 'bars'. There are: map, lines, text, distance."),
-        (("--least", "0.1"), "--least is for --as lines, not for --as map."),
-        (("--as", "lines", "--row-sums"), "--row-sums is for --as map, not for --as lines."),
-        (("--as", "lines", "--domain", "log"), "--domain is for --as map and --as text, not for --as lines."),
+        (("--as", "distance", "--keys", "0-1"), "--keys is for --as map, lines, text; not for --as distance."),
+        (("--as", "list"), f"A head is not shown as 'list'. There are: {', '.join(FORMS)}."),
+        (("--as", "picture"), "Neither queries nor keys of encoder layer 0 are patches of a picture"),
+        (("--least", "0.1"), "--least is for --as lines; not for --as map."),
+        (("--as", "lines", "--row-sums"), "--row-sums is for --as map; not for --as lines."),
+        (("--as", "lines", "--domain", "log"), "--domain is for --as map, text, picture; not for --as lines."),
+        (("--as", "lines", "--queries", "0-1", "--token", "2"), "Token 2, sat, is hidden in this view."),
         (("--as", "lines", "--token", "4"), "There is no token 4 to show the attention of; there are 4, from 0."),
         (("--as", "text", "--token", "-1"), "There is no token -1"),
         (("--as", "lines", "--to"), "--to needs a token"),

@@ -51,6 +51,13 @@ def test_a_layer_and_a_promise_can_be_asked_for(run):
     assert out.startswith("Leak test: 2 leaks · encoder layer 0 · scratch\n  expected: window (0 before, 0 after)\n")
 
 
+def test_nothing_hidden_is_3(run):
+    status, out, _ = run("one two three", "--model", "scratch")
+
+    assert status == 3
+    assert out.startswith("Leak test: not tested, as no token is hidden from any output")
+
+
 def test_many_leaks_are_counted(run):
     _, out, _ = run(" ".join("abcdefgh"), "--model", "scratch", "--promised", "window=0")
 

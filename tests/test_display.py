@@ -5,7 +5,7 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnviz.core.display import LONGEST, LONGEST_TITLE, band_keys, in_title, shown
+from attnviz.core.display import LONGEST, LONGEST_TITLE, in_title, shown
 
 ANY = st.text(st.characters(codec=None, categories=None), max_size=60)
 """Everything a Python string can hold, surrogates included."""
@@ -71,13 +71,6 @@ def test_what_is_cut_ends_with_an_ellipsis():
 def test_a_long_text_is_read_only_as_far_as_it_is_drawn():
     """A token of a million characters costs as much as one of thirty."""
     assert shown("x" * 10**6) == "x" * 23 + "…"
-
-
-def test_band_keys_keep_repeated_tokens_apart_and_in_order():
-    keys = band_keys(["the", "the", "<pad>"], special={2})
-
-    assert keys == ["0000 the", "0001 the", "0002-<pad>"]
-    assert keys == sorted(keys)
 
 
 def test_the_blanks_of_a_name_in_a_title_are_blanks():

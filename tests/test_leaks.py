@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 import attnviz
+from attnviz import words
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError, MaskError
-from attnviz.core.masks import Documents, Full, Padding, Subsequent, Window
+from attnviz.core.masks import Documents, Full, Not, Padding, Subsequent, Window
 from attnviz.core.reach import reach
 from attnviz.leaks import LeakTest, leak_test
 from attnviz.sources.constructed import Constructed
@@ -308,6 +309,27 @@ def test_what_is_not_there_is_told(asked, says):
 def test_nothing_leaks_where_nothing_is_forbidden_and_that_is_said():
     assert "every output may depend on every token, so nothing can leak" in probed(SMALL).notes
     assert probed(SMALL, edits=Edits(Subsequent())).notes == ()
+
+
+def test_where_nothing_is_hidden_nothing_is_tested():
+    """Nor where every key is blocked: the mask is then called that."""
+    blocked = probed(SMALL, edits=Edits(Subsequent() & Not(Subsequent())))
+
+    assert not probed(SMALL).is_tested
+    assert "no token is hidden from any output" in words.count_of_leaks(probed(SMALL))
+    assert not blocked.is_tested
+    assert "no output moved with another token" in words.count_of_leaks(blocked)
+    assert probed(SMALL, edits=Edits(Subsequent())).is_tested
+
+
+def test_a_tokenizer_that_knows_its_own_words_alone_is_tested():
+    """Where no word changes anything, and no other is left to try."""
+    names = "<pad> the cat sat".split()
+    model = torch.nn.TransformerEncoder(torch.nn.TransformerEncoderLayer(4, 2, 8, batch_first=True), 1)
+    model = torch.nn.Sequential(torch.nn.Embedding(len(names), 4, _weight=torch.zeros(len(names), 4)), model).eval()
+    source = attnviz.wrap(model, lambda text: [names.index(word) for word in text.split()], "the cat", words=names)
+
+    assert not leak_test(source, "the cat sat").is_tested
 
 
 def test_a_test_is_public():

@@ -1,184 +1,161 @@
-"""Rows of bars and texts beside names: before a change bars are hollow and quiet, after it filled."""
+"""Names with bars and texts beside them: each column is a view of one table, and Vega-Lite places the views."""
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import accumulate
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 import altair as alt
+import numpy as np
 
-from attnviz.charts import axes, frame
-from attnviz.charts.frame import Frame, box, text_width, words
-from attnviz.charts.picture import Form, Picture, formed
-from attnviz.charts.theme import FONT, LINE, MONO, WORD_CHARACTER, Theme, config
+from attnviz.charts.grid import QUIET_MARK
+from attnviz.charts.picture import Form, Table, formed
+from attnviz.charts.style import Style
+from attnviz.charts.texts import heading, text_width, titled
+from attnviz.charts.theme import MONO, Theme, config
 from attnviz.core.amounts import percent
 
-THICK, THIN = 12, 8
-"""Pixels: a bar that is filled, and one that is hollow."""
+STEP, GAP = 22, 16
+"""Pixels from row to row, and between two columns."""
 
-STEP = 22
-"""Pixels from bar to bar."""
-
-PERCENT, GAP, SWATCH = 48, 18, 18
-"""Pixels that a bar's number takes beside it, between two columns, and of a bar in a legend."""
-
-NARROWEST = 330
-"""Pixels in which titles and notes are broken if the bars are narrower."""
+THICK, INNER, OUTER = 12, 8, 14
+"""Pixels: a bar alone, a bar inside a hollow one, and a hollow one."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """A bar, or a text, for each name.
+    """A text for each name, or a bar with a text at its end.
 
     Attributes:
-        values: shares or amounts; NaN has no bar, and None nothing at all.
-        texts: what is written; where there are bars, their values in percent if none are given.
-        name, group: a caption, or what a legend says of the bars, and what stands over the captions; constants.
-        longest: the value whose bar has the whole length.
-        hollow: whether its bars stand back.
-        hollow_values: of hollow bars around the others; as `values`.
-        color: of the texts.
+        texts: what is written; of bars, their values in percent if none are given.
+        values: amounts of bars, NaN and None without one; None for a column of texts.
+        before: amounts of hollow bars around the others, as `values`; () for none.
+        name: caption.
+        longest: amount whose bar has the whole length; None for the largest.
     """
 
-    values: Sequence[float | None] = ()
     texts: Sequence[str] = ()
+    values: Sequence[float | None] | None = None
+    before: Sequence[float | None] = ()
     name: str = ""
-    group: str = ""
-    longest: float = 1.0
-    hollow: bool = False
-    color: str = ""
-    hollow_values: Sequence[float | None] = ()
+    longest: float | None = None
 
-    def width(self, length: float) -> float:
-        widest = max(map(text_width, self.texts), default=0.0)
-        wide = length + max(PERCENT, widest) if len(self.values) else widest
-        return max(wide, text_width(self.name, WORD_CHARACTER))
+    @cached_property
+    def written(self) -> list[str]:
+        """The texts, row by row."""
+        return [*self.texts] or ["" if value is None else percent(value) for value in self.values or ()]
 
-    def cells(self, bands: Sequence[str], begin: float, length: float, colors: Theme) -> Iterator[dict]:
-        """A row of the table for each bar or text, hollow ones first: the others lie over them."""
-        if len(self.hollow_values):
-            yield from self._nested(bands, begin, length, colors)
-            return
-        texts = self.texts or ["" if value is None else percent(value) for value in self.values]
-        for band, value, text in zip(bands, self.values or [None] * len(texts), texts, strict=True):
-            share = None if value is None or value != value else min(value / self.longest, 1.0)
-            color = colors.warning if value != value else colors.quiet if self.hollow or share == 0 else colors.text
-            end = begin + (share or 0.0) * length if self.values else begin - 6
-            cell = {"band": band, "begin": begin, "end": end, "share": share, "text": text, "mono": not self.values}
-            look = dict(zip(("fill", "stroke"), self.looks(colors), strict=True))
-            yield cell | look | {"color": self.color or color, "thick": self.thick}
+    def table(self, i: int, colors: Theme) -> Table:
+        """Its part of the table of all rows."""
+        if self.values is None:
+            return {f"text_{i}": self.written, f"ink_{i}": [colors.text] * len(self.written)}
+        values, before = (np.array([*amounts], float) for amounts in (self.values, self.before or self.values))
+        both = np.concatenate([values, before])
+        longest = self.longest or both[np.isfinite(both)].max(initial=0.0) or 1.0
+        ends = np.fmax(values, before) / longest
+        return {
+            f"text_{i}": self.written,
+            f"ink_{i}": [self._ink(value, colors) for value in self.values],
+            f"share_{i}": _shares(values / longest),
+            f"before_{i}": _shares(before / longest) if len(self.before) else [None] * len(values),
+            f"end_{i}": [end or 0.0 for end in _shares(ends)],
+        }
 
-    def _nested(self, bands: Sequence[str], begin: float, length: float, colors: Theme) -> Iterator[dict]:
-        """Hollow bars, the filled ones in them, and the texts beside whichever is longer."""
-        plain = replace(self, hollow_values=())
-        around = replace(plain, values=self.hollow_values, hollow=True)
-        for old, new in zip(*(one.cells(bands, begin, length, colors) for one in (around, plain)), strict=True):
-            yield old | {"text": "", "thick": THICK + 2}
-            yield new | {"text": "", "thick": THIN}
-            yield new | {"share": None, "end": max(old["end"], new["end"])}
+    @staticmethod
+    def _ink(value: float | None, colors: Theme) -> str:
+        if value is None:
+            return colors.text
+        return colors.warning if np.isnan(value) else colors.text if value else colors.quiet
+
+
+def _shares(values: np.ndarray) -> list[float | None]:
+    """Lengths of bars: what is infinite has the whole length, and what is no number none."""
+    return [None if np.isnan(value) else min(value, 1.0) for value in values.tolist()]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Bars:
+    """Columns beside names.
+
+    Attributes:
+        title, lines: what stands above.
+        names: of the rows, as they may be drawn.
+        columns: what stands beside them.
+        style: how they are drawn.
+        length: pixels of the longest bar of each column.
+        quiet, chosen: rows whose names stand back, and stand out.
+    """
+
+    title: str
+    lines: Sequence[str]
+    names: Sequence[str]
+    columns: Sequence[Column]
+    style: Style
+    length: int = 150
+    quiet: Collection[int] = ()
+    chosen: Collection[int] = ()
 
     @property
-    def thick(self) -> int:
-        return THIN if self.hollow else THICK
+    def form(self) -> Form:
+        """The chart without its tables."""
+        return _form(tuple(0 if one.values is None else self.length for one in self.columns), self.style.colors)
 
-    def looks(self, colors: Theme) -> tuple[str, str]:
-        """Fill and stroke of its bars."""
-        return (colors.background, colors.quiet) if self.hollow else (colors.ramp[5], colors.ramp[5])
+    @cached_property
+    def data(self) -> dict[str, Table]:
+        """Tables of the chart: meta and rows."""
+        colors = self.style.colors
+        inks = dict.fromkeys(self.quiet, colors.quiet) | dict.fromkeys(self.chosen, colors.accent)
+        rows: Table = {
+            "row": [*range(len(self.names))],
+            "name": [*self.names],
+            "name_ink": [inks.get(i, colors.text) for i in range(len(self.names))],
+        }
+        meta = heading(self.title, self.lines, self._width, self.style)
+        for i, column in enumerate(self.columns):
+            rows |= column.table(i, colors)
+            meta[f"caption_{i}"] = [column.name]
+        return {"meta": meta, "rows": rows}
 
-
-def picture(
-    names: Sequence[str],
-    columns: Sequence[Column],
-    title: str,
-    lines: Sequence[str],
-    colors: Theme,
-    *,
-    length: float = 190,
-    paired: bool = False,
-    marks: Mapping[int, str] | None = None,
-    below: Sequence[str] = (),
-) -> Picture:
-    """Draw columns beside each other under captions, or the bars of two under each other with a legend.
-
-    Args:
-        names: of the rows, as they may be drawn.
-        title, lines: what stands above, if there is a title.
-        length: pixels of the longest bar.
-        paired: whether the bars of a name are under each other.
-        marks: how names of rows are marked: `axes.QUIET` or `axes.CHOSEN`, by their positions.
-        below: lines under all.
-    """
-    bands, widths = axes.keys(names, marks or {}), [column.width(length) + GAP for column in columns]
-    barred = any(len(column.values) for column in columns[:1])
-    begins = [0.0] * len(columns) if paired else list(accumulate(widths[:-1], initial=0.0 if barred else GAP / 2))
-    cells = [
-        {"run": str(i * paired)} | cell
-        for i, (column, begin) in enumerate(zip(columns, begins, strict=False))
-        for cell in column.cells(bands, begin, length, colors)
-    ]
-    left, width = -max(map(text_width, names), default=0.0) - axes.PADDING, sum(begins[-1:] + widths[-1:]) - GAP
-    bottom = len(names) * STEP * (1 + paired)
-    around = _legend(columns, bottom + 10, colors) if paired else _captions(columns, begins, colors)
-    around += Frame(
-        words=tuple(words(0, bottom + 8 + (i + 0.5) * LINE, text, colors.text) for i, text in enumerate(below))
-    )
-    around += Frame(boxes=(box(-0.5, 0, 0.5, bottom, fill=colors.line, width=0),) if barred else ())
-    if title:
-        top = min((word["y"] for word in around.words), default=0.0)
-        wide = {"left": left, "width": width - left, "narrowest": NARROWEST}
-        around += frame.heading(title, lines, top=min(top - LINE / 2, -6) - 4, **wide, colors=colors)
-    return Picture(
-        _form(colors), {"bars": {name: [cell[name] for cell in cells] for name in _CELL}} | frame.tables(around, AROUND)
-    )
+    @property
+    def _width(self) -> float:
+        """About how many pixels wide it is."""
+        texts = [self.names, *(column.written for column in self.columns)]
+        widths = (max(map(text_width, column), default=0.0) + GAP for column in texts)
+        return sum(widths) + self.length * sum(one.values is not None for one in self.columns)
 
 
-AROUND = ("titles", "words", "boxes")
-"""What stands around bars."""
-_CELL = ("band", "run", "begin", "end", "share", "text", "color", "mono", "fill", "stroke", "thick")
-
-
-def _captions(columns: Sequence[Column], begins: Sequence[float], colors: Theme) -> Frame:
-    """What columns are called, and over that the run that they are of."""
-    places = zip(begins, columns, strict=False)
-    said = [(x, text, above) for x, c in places for text, above in ((c.name, 0.5), (c.group, 1.5))]
-    return Frame(words=tuple(words(x, -above * LINE, text, colors.quiet) for x, text, above in said if text))
-
-
-def _legend(columns: Sequence[Column], top: float, colors: Theme) -> Frame:
-    """What the bars of each column are. No legend of Altair: with one run there is none, in the same specification."""
-    drawn = Frame()
-    for i, column in enumerate(columns):
-        y, (fill, stroke), half = top + (i + 0.5) * LINE, column.looks(colors), column.thick / 2
-        drawn += Frame(
-            boxes=(box(0, y - half, SWATCH, y + half, fill=fill, stroke=stroke),),
-            words=(words(SWATCH + 8, y, column.name, colors.text),),
-        )
-    return drawn
-
-
-@formed(4)
-def _form(colors: Theme) -> Form:
-    """Bars and texts on an axis of names. Columns are placed in pixels, as only their texts say how wide they are."""
-    begin, end = (alt.X(f"{name}:Q", scale=None, axis=None) for name in ("begin", "end"))
-    scale = alt.Scale(padding=0)
-    base = alt.Chart(alt.NamedData("bars")).encode(
-        y=alt.Y("band:N", title=None, axis=axes.band_axis(colors), scale=scale),
-        yOffset=alt.YOffset("run:N", scale=scale),
-    )
-    bars = (
-        base.transform_filter("isValid(datum.share)")
-        .mark_bar(aria=False, tooltip=None, strokeWidth=1)
-        .encode(
-            x=begin,
-            x2=alt.X2("end:Q"),
-            size=alt.Size("thick:Q", scale=None),
-            fill=alt.Fill("fill:N", scale=None),
-            stroke=alt.Stroke("stroke:N", scale=None),
-        )
-    )
-    font = alt.expr(f"datum.mono ? {json.dumps(MONO)} : {json.dumps(FONT)}")
-    texts = base.mark_text(align="left", baseline="middle", dx=6, font=font, aria=False, tooltip=None)
-    texts = texts.encode(x=end, text=alt.Text("text:N"), fill=alt.Fill("color:N", scale=None))
-    step = alt.Step(STEP, **{"for": "offset"})
-    chart = alt.layer(*frame.layers(AROUND), bars, texts, height=step, width=1, autosize="pad")
+@formed(16)
+def _form(lengths: tuple[int, ...], colors: Theme) -> Form:
+    """A view for each column: of texts, or of bars that are so many pixels long."""
+    views = [_view(i, length, colors) for i, length in enumerate(lengths)]
+    chart = alt.hconcat(*views, spacing=GAP, title=titled(colors), autosize="pad")
     return Form.of(chart.configure(**config(colors)))
+
+
+def _view(i: int, length: int, colors: Theme) -> alt.LayerChart:
+    meta, rows = (alt.Chart(alt.NamedData(name)) for name in ("meta", "rows"))
+    rows = rows.encode(y=alt.Y("row:O", axis=None, scale=alt.Scale(type="band", padding=0)))
+    text = {"align": "left", "baseline": "middle", **QUIET_MARK}
+    caption = meta.transform_filter(f"datum.caption_{i} !== ''").mark_text(**text, color=colors.quiet)
+    layers = [caption.encode(x=alt.XValue(0), y=alt.YValue(-11), text=f"caption_{i}:N")]
+    if i == 0:
+        names = rows.mark_text(**text | {"align": "right"}, font=MONO, dx=-6 if length else -12)
+        layers.append(names.encode(x=alt.XValue(0), text="name:N", fill=alt.Fill("name_ink:N", scale=None)))
+    texts = rows.mark_text(**text, font=MONO, dx=6 if length else 0)
+    texts = texts.encode(text=f"text_{i}:N", fill=alt.Fill(f"ink_{i}:N", scale=None))
+    if not length:
+        return alt.layer(*layers, texts.encode(x=alt.XValue(0)), width=1, height=alt.Step(STEP))
+
+    def x(field: str) -> alt.X:
+        return alt.X(f"{field}_{i}:Q", scale=alt.Scale(domain=[0, 1]), axis=None)
+
+    is_inner = f"isValid(datum.before_{i})"
+    hollow = {"size": OUTER, "fill": colors.background, "stroke": colors.quiet, **QUIET_MARK}
+    filled = rows.transform_filter(f"isValid(datum.share_{i})").mark_bar(fill=colors.ramp[5], **QUIET_MARK)
+    thick = alt.condition(is_inner, alt.value(INNER), alt.value(THICK))
+    layers += [
+        meta.mark_rule(color=colors.line, **QUIET_MARK).encode(x=alt.XValue(0)),
+        rows.transform_filter(is_inner).mark_bar(**hollow).encode(x=x("before")),
+        filled.encode(x=x("share"), size=thick),
+        texts.encode(x=x("end")),
+    ]
+    return alt.layer(*layers, width=length, height=alt.Step(STEP))

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from attnviz.charts import grid, pixels
-from attnviz.charts.frame import Ramp
 from attnviz.charts.theme import Theme
 from attnviz.core.errors import InputError
 from attnviz.metrics import EMPTY, WEIGHT, Cells
@@ -54,6 +53,7 @@ class Domain:
 
     @property
     def caption(self) -> str:
+        """The scale in words, for the page of every head."""
         return {
             "adapts": f"weight; {self.ending}",
             "fixed": "weight, from 0 to 1",
@@ -61,28 +61,16 @@ class Domain:
             "log": "weight, on a logarithmic scale; 0.0001 and less look alike",
         }[self.kind]
 
-    @property
-    def ticks(self) -> tuple[tuple[float, str], ...]:
-        if self.kind == "log":
-            return tuple(zip((0, 0.25, 0.5, 0.75, 1), ("0.0001", "0.001", "0.01", "0.1", "1"), strict=True))
-        if self.kind == "fixed":
-            return tuple((place, f"{place:g}") for place in (0, 0.25, 0.5, 0.75, 1))
-        return tuple((place, f"{place * self.top:.3g}") for place in (0, 0.5, 1))
-
     def shade(self, weights: np.ndarray) -> np.ndarray:
         """Where weights stand on the ramp, 0 to 1; NaN stays."""
         if self.kind == "log":
             return 1 - np.log10(np.clip(weights, LOWEST, 1)) / math.log10(LOWEST)
         return np.clip(weights / (self.top or 1.0), 0, 1)
 
-    def legend(self, colors: Theme, *, gray: bool = False) -> "grid.Ramp":
+    def legend(self, colors: Theme, *, gray: bool = False) -> grid.Ramp:
         """The scale of its color legend."""
         title = "weight (log scale)" if self.kind == "log" else "weight"
         return grid.Ramp(title, self.top, pixels.gray_ramp(colors) if gray else colors.ramp, self.kind == "log")
-
-    def ramp(self, colors: Theme, *, gray: bool = False) -> Ramp:
-        """Its legend."""
-        return Ramp(self.caption, pixels.ramp_uri(colors, gray=gray), self.ticks)
 
 
 def domain_of(kind: str, seen: Seen, found: Cells) -> Domain:

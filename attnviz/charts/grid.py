@@ -44,6 +44,9 @@ READOUT = 2 * LINE + 16
 FRAME = "M-0.7,-0.7L0.7,-0.7L0.7,0.7L-0.7,0.7Z"
 """A framed row in a legend, in a box from -1 to 1."""
 
+ARROW, CHANGED = "M-0.3,-0.45L0.4,0L-0.3,0.45Z", 1
+"""Sign in a legend of a word that another one was predicted for, and the hue of such words."""
+
 JOINED = "a line beside tokens joins the pieces of a word"
 
 
@@ -103,7 +106,7 @@ class Grid:
         says: what hovering says of each cell, (cells,), instead of what its kind says.
         predicted: the word that each row predicts, or "".
         note_title: what the notes of the rows are called.
-        changed: rows whose predicted word is another one than before a change.
+        changed: rows whose predicted word is another one than before a change, and the text of their legend.
         beside: texts at the ends of rows, left of the notes.
         empty: rows that have no key left, with the text of the legend, "" for none.
         tiles: what a square shows of its cells, where it has several.
@@ -134,7 +137,7 @@ class Grid:
     says: Sequence[str] | None = None
     predicted: Sequence[str] = ()
     note_title: str = ""
-    changed: frozenset[int] = frozenset()
+    changed: tuple[frozenset[int], str] = (frozenset(), "")
     beside: Beside | None = None
     empty: Mapping[int, str] = field(default_factory=dict)
     tiles: str = "each square shows the largest of"
@@ -269,7 +272,11 @@ class Grid:
         if self.prefix:
             title = {"title": [self.title], "subtitle": ["\n".join(self.lines)]}
         beside = {"beside_title": [self.beside.title]} if self.beside else {}
-        image = {} if self.is_rectangles else {"uri": [self.uri]}
+        counts = {
+            "rows": [self.size.rows],
+            "columns": [self.size.columns],
+        }  # the keyboard walks over the cells of an image
+        image = {} if self.is_rectangles else {"uri": [self.uri]} | counts
         return title | {"top": [self.ramp.top if self.ramp else 1.0], "note_title": [noted]} | image | beside
 
     def _labels(self, side: int) -> Table:
@@ -308,11 +315,9 @@ class Grid:
         for i in range(self.size.rows):
             cells = range(i * tile, min((i + 1) * tile, len(self.rows)))
             word = self.predicted[cells.start] if self.predicted and i % every == 0 else ""
-            parts = [f"▸ {shown(word, LONGEST_LABEL)}"] if word else []
-            parts += ["· new"] if word and cells.start in self.changed else []
-            notes.append("  ".join(parts))
-            accented = cells.start in self.changed or (chosen is not None and chosen in cells)
-            inks.append(colors.accent if accented else colors.text)
+            notes.append(f"▸ {shown(word, LONGEST_LABEL)}" if word else "")
+            is_chosen, is_changed = chosen is not None and chosen in cells, cells.start in self.changed[0]
+            inks.append(colors.hues[CHANGED] if is_changed else colors.accent if is_chosen else colors.text)
             empties.append(all(cell in self.empty for cell in cells))
         table = {"note": notes, "ink": inks, "empty": empties}
         if self.beside is None:
@@ -367,7 +372,10 @@ class Grid:
         signs = [self.kinds[i] for i in self.occurring] if self.signs is None else self.signs
         texts = dict.fromkeys(text for text in self.empty.values() if text)
         framed = [Entry(text, FRAME, self.style.colors.warning, self.style.colors.background) for text in texts]
-        return entry([*state.legend(signs, self.style.colors), *framed])
+        changed, text = self.changed
+        colors = self.style.colors
+        arrow = [Entry(text, ARROW, colors.hues[CHANGED], colors.background)] if changed else []
+        return entry([*state.legend(signs, colors), *arrow, *framed])
 
     def _cells(self) -> Table:
         """A row for each cell, row by row: where it is, what it says, what is drawn on it."""
@@ -631,7 +639,7 @@ def ramp_legend(ramp: Ramp, where: dict, table: str = "meta") -> alt.Chart:
 def state_legend(where: dict, table: str = "legend") -> alt.Chart:
     """Unseen points that carry a legend of signs: their texts, paths and colors are rows of a table."""
     legend = alt.Legend(
-        title=None, direction="vertical", columns=1, symbolSize=324, symbolStrokeWidth=1, symbolOpacity=1,
+        title=None, direction="vertical", columns=1, symbolSize=225, symbolStrokeWidth=1, symbolOpacity=1,
         labelExpr="substring(datum.label, 3)", labelOffset=6, **where,
     )  # fmt: skip
     channels = {"shape": (alt.Shape, "path"), "fill": (alt.Fill, "ground"), "stroke": (alt.Stroke, "stroke")}

@@ -29,9 +29,6 @@ DISC = "".join(f"M-{r},0A{r},{r},0,1,1,{r},0A{r},{r},0,1,1,-{r},0" for r in (0.0
 RING = "M-0.3,0A0.3,0.3,0,1,1,0.3,0A0.3,0.3,0,1,1,-0.3,0"
 """May attend, and nothing came of it."""
 
-STRUCK = "M-1,1L1,-1"
-"""Off."""
-
 SQUARES = "▨▥▤▧"
 """Strokes as characters: four directions, of which any can lie over any other."""
 

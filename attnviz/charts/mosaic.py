@@ -92,13 +92,13 @@ class Mosaic:
         """Tables of the chart: meta, heads, labels, window and legend."""
         style = self.style if self.title else replace(self.style, width=self.layout.width)  # in a column of a page
         title = heading(self.title, self._lines, self.layout.width, style)
+        legend = {} if self._ramp is None else {"legend": entry(state.legend(self._states, style.colors))}
         return {
             "meta": title | {"top": [self._ramp.top if self._ramp else 1.0]},
             "heads": columns(_COLUMNS, [self._row(one) for one in self.thumbnails]),
             "labels": columns(Label._fields, [one._asdict() for one in self.labels]),
             "window": columns(_WINDOW, self._window()),
-            "legend": entry(state.legend(self._states, style.colors)),
-        }
+        } | legend
 
     @cached_property
     def cells(self) -> dict[Head, Cells]:

@@ -7,7 +7,7 @@ screen it stays while its tables are replaced in place.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any
 
 import altair as alt
 from altair.utils.schemapi import debug_mode
@@ -21,18 +21,6 @@ URIs, and in SVG alone nothing but their address is asked for: for the screen, w
 
 Table = dict[str, list]
 """Columns of plain values: numbers that are finite, strings, bytes, True, False and None."""
-
-
-class Drawing(Protocol):
-    """Anything that can be drawn: a `Picture`, a `Map`, `Panels`."""
-
-    @property
-    def chart(self) -> alt.TopLevelMixin:
-        """An Altair chart that holds its data, for files and notebooks."""
-
-    @property
-    def screen(self) -> tuple[dict[str, Any], Table | None]:
-        """A specification for the screen, and the data named "source" beside it; None if it holds them itself."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,28 +41,6 @@ def formed(most: int) -> Callable[[Callable[..., Form]], Callable[..., Form]]:
     Altair holds nothing against its schema meanwhile, which takes as long again: the tests do, for each form.
     """
     return lambda build: lru_cache(most)(debug_mode(False)(build))
-
-
-@dataclass(frozen=True, eq=False)
-class Picture:
-    """A form and the tables it draws, by name."""
-
-    form: Form
-    tables: dict[str, Table]
-
-    @property
-    def chart(self) -> alt.LayerChart:
-        """An Altair chart that holds its data, for files and notebooks."""
-        chart = self.form.chart.copy(deep=False)
-        chart.datasets = {name: records(table) for name, table in self.tables.items()}
-        return chart
-
-    @property
-    def screen(self) -> tuple[dict[str, Any], None]:
-        """The specification with its tables, for the screen."""
-        spec = self.form.spec
-        config = spec["config"] | {"image": {"image": {"signal": LOADED}}}
-        return spec | {"config": config, "datasets": self.tables}, None
 
 
 def records(table: Table) -> list[dict]:

@@ -134,9 +134,3 @@ def readable(ground: str, colors: Theme) -> str:
 
 def _rgb(color: str) -> tuple[int, int, int]:
     return tuple(int(color[i : i + 2], 16) for i in (1, 3, 5))
-
-
-@lru_cache(maxsize=4)
-def ramp_uri(colors: Theme, *, gray: bool = False) -> str:
-    """The ramp as an image one pixel high."""
-    return data_uri(np.arange(SHADES, dtype=np.uint8)[None], palette(colors, gray=gray))

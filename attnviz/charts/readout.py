@@ -48,6 +48,13 @@ def screen(grid: Grid, form: Form | None = None, data: dict[str, Table] | None =
     return spec, table(grid, data or grid.data)
 
 
+def warm() -> None:
+    """Start the compiler of large maps: its first specification takes a third of a second."""
+    import vl_convert
+
+    vl_convert.vegalite_to_vega({"mark": "point", "data": {"values": []}})
+
+
 def table(grid: Grid, data: dict[str, Table]) -> Table:
     """All tables as one: rows of the grid first, then columns, then meta and what cells can say."""
     used = grid.occurring

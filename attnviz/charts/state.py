@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from attnviz import words
 from attnviz.charts import hatch, texts
-from attnviz.charts.frame import SWATCH, Entry
 from attnviz.charts.theme import Theme
 from attnviz.core.masks import Reason
 
@@ -24,8 +23,14 @@ GLYPHS = {
 }
 """What can be drawn on a cell, as strokes in a box from -1 to 1; "hatch" besides, which goes over its edges."""
 
+SWATCH = 18
+"""Pixels of a sign in a legend."""
+
 MOST_RULES = 12
 """Rules that a legend explains."""
+
+SWATCH = 18
+"""Pixels of a sign in a legend."""
 
 Sign = tuple[str | None, str | None, float | None]
 """Path, color and stroke width of what is drawn on a cell."""
@@ -97,17 +102,6 @@ def blocked_by(reasons: Sequence[Reason]) -> list[State]:
     return [State(words.blocked_by(reason), "blocked", "hatch", reason.rules) for reason in reasons]
 
 
-def entries(states: Sequence[State], colors: Theme) -> list[Entry]:
-    """Legend lines of states, each text once, and after them one of each rule; of many rules the first."""
-    named = {state.says if state.legend is None else state.legend: state for state in states if not state.rules}
-    rules = sorted({rule for state in states if state.legend is None for rule in state.rules})
-    for rule in rules[:MOST_RULES]:
-        named[words.blocked_by(rule[1])] = State("", "blocked", "hatch", (rule,))
-    lines = [Entry(text, *state.drawn(SWATCH, colors), _ground(state, colors)) for text, state in named.items() if text]
-    more = len(rules) - MOST_RULES
-    return [*lines, others(more, colors)] if more > 0 else lines
-
-
 def legend(states: Sequence[State], colors: Theme) -> list[texts.Entry]:
     """Legend lines of states, each text once, and after them one of each rule; of many rules the first."""
     own = (state for state in states if state.legend or not state.rules)
@@ -121,16 +115,14 @@ def legend(states: Sequence[State], colors: Theme) -> list[texts.Entry]:
         if text
     ]
     if (more := len(rules) - MOST_RULES) > 0:
-        rest = f"{more:,} more: each cell names its rules, as does the table"
-        entries.append(texts.Entry(rest, "", colors.hatch, colors.blocked))
+        entries.append(rest(more, colors))
     return entries
+
+
+def rest(more: int, colors: Theme) -> texts.Entry:
+    """A legend line for rules that are left out, or combinations of them."""
+    return texts.Entry(f"{more:,} more: each cell names its rules, as does the table", "", colors.hatch, colors.blocked)
 
 
 def _ground(state: State, colors: Theme) -> str:
     return colors.ramp[0] if state.ground == "ramp" else getattr(colors, state.ground)
-
-
-def others(more: int, colors: Theme) -> Entry:
-    """A legend line for rules that are left out, or combinations of them."""
-    rest = f"{more:,} more: each cell names its rules, as does the table"
-    return Entry(rest, "", colors.hatch, 0.0, colors.blocked)

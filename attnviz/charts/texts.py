@@ -15,7 +15,7 @@ from attnviz.charts.theme import CHARACTER, TITLE_CHARACTER, WORD_CHARACTER, The
 NARROWEST = 400
 """Pixels in which titles are broken if the picture is narrower."""
 
-BOX = "M-0.94,-0.94H0.94V0.94H-0.94Z"
+BOX = "M-0.94,-0.94H0.94V0.94H-0.94V-0.94"
 """Outline of a sign in a legend."""
 
 
@@ -54,10 +54,13 @@ def broken(lines: Sequence[str], characters: float) -> list[str]:
 
 
 def titled(colors: Theme, table: str = "meta", *, is_view: bool = False) -> alt.TitleParams:
-    """Title and subtitle, read from a table; of a view its name over it, and a number that stands out."""
+    """Title and subtitle, read from a table; of a view its name over it, and a number that stands out.
+
+    Without a limit Streamlit would cut them at the width that the picture had first.
+    """
     read = "split((data('{}')[0] || {{}}).{} || '', '\\n')"
     where = {"frame": "group", "subtitleColor": colors.accent} if is_view else {"frame": "bounds"}
-    title = alt.TitleParams(alt.expr(read.format(table, "title")), anchor="start", offset=12, **where)
+    title = alt.TitleParams(alt.expr(read.format(table, "title")), anchor="start", offset=12, limit=0, **where)
     title._kwds["subtitle"] = {"expr": read.format(table, "subtitle")}  # Altair's schema knows no expression here
     return title
 

@@ -151,6 +151,9 @@ class Report:
         blocks = [line for finding in self.findings for line in ["", *finding.lines()]]
         return [read, *(f"  {reason}" for reason in self.reasons), *blocks, "", self.verdict]
 
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
     def to_json(self) -> dict[str, Any]:
         read = {"kind": self.kind, "convention": self.convention, "causal": self.causal, "shape": list(self.shape)}
         findings = [found.to_json() for found in self.findings]

@@ -15,7 +15,7 @@ from numpy.lib import format as npy
 from torch import Tensor
 
 from attnviz.check import MOST_CELLS
-from attnviz.core.errors import InputError, quoted
+from attnviz.core.errors import InputError, check_no_picture, quoted
 
 MOST_BYTES = 2**27
 """The largest file, and the largest array in one (128 MB)."""
@@ -104,6 +104,7 @@ def read_file(name: str, content: bytes) -> Given:
     """
     ending = next((ending for ending in ENDINGS if name.lower().endswith(ending)), None)
     if ending is None:
+        check_no_picture(name)
         raise InputError(
             f"{quoted(name)} is no file of numbers that is read here: it must end in {', '.join(ENDINGS)}. {NO_PICKLE}"
         )

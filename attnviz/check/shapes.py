@@ -50,15 +50,16 @@ def lay(array: Tensor, kind: str, shape: Shape | None) -> tuple[Tensor, tuple[st
 def is_batch_of_padding(array: Tensor, convention: str | None, meant: object) -> bool:
     """Whether a mask of two axes is padding, (B, K), as `key_padding_mask` is, where its convention is said.
 
-    Each row is padded at the same end, their lengths neither grow nor shrink as those of a causal mask do, and as
-    (Q, K) it would be no known mask, with or without a mistake.
+    Each row is padded at the same end. Rows that see one key more each, or as many, are a causal mask; and as many rows
+    as keys are padding only if as (Q, K) they would be no known mask, with or without a mistake. Where padding
+    is meant, nothing else is asked.
     """
-    is_other = meant is not None and meant not in ("padding", "left-padding") and not isinstance(meant, Padding)
+    is_padding = meant in ("padding", "left-padding") or isinstance(meant, Padding)
     if (
         array.dim() != 2
         or len(array) < 2
         or convention not in ("true-is-masked", "may-attend", "zero-is-masked")
-        or is_other
+        or not (meant is None or is_padding)
     ):
         return False
     is_open = (array == 0) if convention == "true-is-masked" else (array != 0)
@@ -66,9 +67,12 @@ def is_batch_of_padding(array: Tensor, convention: str | None, meant: object) ->
     if not counts.all() or bool((counts == counts[:1]).all()):
         return False
     right, left = bool((steps <= 0).all()), bool((steps >= 0).all())
-    order = counts.diff()
-    mixed = (right and not bool((order >= 0).all())) or (left and not bool((order <= 0).all()))
-    return mixed and not judge((is_open,)).found
+    if is_padding or not (right or left):
+        return right or left
+    more = counts.diff() if right else -counts.diff()
+    if len(array) != array.shape[1]:
+        return not bool(((more == 0) | (more == 1)).all())
+    return not bool((more >= 0).all()) and not judge((is_open,)).found
 
 
 def check_axes(array: Tensor) -> None:

@@ -1,4 +1,4 @@
-"""Words in, files out: ``python -m attnviz head "The cat sat on the mat" --head 1 --mask causal -o head.png``."""
+"""Words in, files out: ``attnviz head "The cat sat on the mat" --head 1 --mask causal -o head.png``."""
 
 import errno
 import os

@@ -18,7 +18,8 @@ def add(command: argparse.ArgumentParser) -> None:
     """Add the options of B."""
     other = command.add_argument_group("what it is compared with: the original model, or the same with")
     other.add_argument("--with-text", metavar="TEXT", help="another sentence")
-    other.add_argument("--with-head", type=typed.place, metavar="HEAD", help="another head, such as c1.2")
+    head = "another head: 5.3 is head 3 of layer 5, c1.2 one of cross-attention"
+    other.add_argument("--with-head", type=typed.place, metavar="HEAD", help=head)
     other.add_argument("--with-model", metavar="NAME", help="another model")
     other.add_argument("--with-step", type=int, metavar="N", help="another training step")
 
@@ -44,9 +45,8 @@ def figure(options: Namespace, source: "Source", texts: list[str], edits: "Edits
     other, lines = _source(options, source), texts
     if options.with_text is not None:
         lines = values.texts(options.with_text, by_line=options.lines)
-    kind, layer, head = options.with_head or (None, None, a.head)
-    site = a.site if kind is None else Site(kind, layer)
-    place = site, head, sentence if options.with_text is None else 0
+    kind, layer, head = options.with_head or (a.site.kind, a.site.layer, a.head)
+    place = Site(kind or a.site.kind, layer), head, sentence if options.with_text is None else 0
     b = Side(api.analyze(lines, other, Edits() if other.read_only else edits), *place)
     found = beside(a, _same_words(a, b, source, other))
     cell = values.selected(options, len(found.rows), len(found.columns))

@@ -1,4 +1,4 @@
-"""A head as a map, as lines, as a text or by distance: the options of `attnviz head --as`."""
+"""The form of a head: the options of `attnviz head --as`."""
 
 import argparse
 from argparse import Namespace
@@ -11,27 +11,33 @@ if TYPE_CHECKING:  # torch and Altair: not for --help
     from attnviz.core.record import Record
     from attnviz.figures import Figure
 
-FORMS = ("map", "lines", "text", "distance")
-
-ONLY = {
-    "beside": ("--beside", ("lines",)),
-    "least": ("--least", ("lines",)),
-    "token": ("--token", ("lines", "text")),
-    "to": ("--to", ("lines", "text")),
-    "row_sums": ("--row-sums", ("map",)),
-    "before": ("--before", ("map",)),
-    "queries": ("--queries", ("map",)),
-    "keys": ("--keys", ("map",)),
-    "domain": ("--domain", ("map", "text")),
+OPTIONS = {
+    "beside": ("--beside", (), {"heads"}),
+    "least": ("--least", None, {"least"}),
+    "token": ("--token", None, {"pins", "chosen"}),
+    "to": ("--to", False, {"pins", "side"}),
+    "row_sums": ("--row-sums", False, {"row_sums"}),
+    "before": ("--before", False, {"before"}),
+    "queries": ("--queries", None, {"rows"}),
+    "keys": ("--keys", None, {"columns"}),
+    "domain": ("--domain", "adapts", {"domain"}),
 }
-"""Options that mean something in some forms alone."""
+"""Flag and default of what a form may take, and the fields of its figure of which it must take one."""
+
+
+EVERY = {"sentence", "dark", "selected"}
+"""What every form takes."""
 
 
 def add(command: argparse.ArgumentParser) -> None:
     """Add the options of a form."""
     form = command.add_argument_group("what it is shown as")
-    form.add_argument("--as", dest="form", default="map", metavar="HOW", help="map, lines, text or distance (map)")
-    form.add_argument("--beside", type=_heads, default=(), metavar="HEADS", help="2,3: more heads, as lines")
+    form.add_argument(
+        "--as", dest="form", default="map", metavar="HOW", help="lines, text, distance, ... (map); 'list' names all"
+    )
+    form.add_argument(
+        "--beside", type=_heads, default=(), metavar="HEADS", help="2,3: more heads in one picture, of lines"
+    )
     form.add_argument("--least", type=float, metavar="W", help="the weight from which on there are lines (strongest)")
     form.add_argument("--token", type=int, metavar="N", help="the attention from this token alone, counted from 0")
     form.add_argument("--to", action="store_true", help="the attention to the token instead")
@@ -51,38 +57,38 @@ def figure(
     Raises:
         InputError: if there is no such form, or an option is of another one.
     """
-    from attnviz import figures
+    from attnviz.figures import FORMS
     from attnviz.figures.shade import SIDES
 
-    form = options.form
-    if form not in FORMS:
-        raise InputError(f"A head is not shown as {quoted(form)}. There are: {', '.join(FORMS)}.")
-    plain = {"beside": (), "least": None, "token": None, "to": False, "row_sums": False, "domain": "adapts"}
-    plain |= {"before": False, "queries": None, "keys": None}
-    for name, (flag, forms) in ONLY.items():
-        if getattr(options, name) != plain[name] and form not in forms:
-            raise InputError(f"{flag} is for --as {' and --as '.join(forms)}, not for --as {form}.")
+    if options.form not in FORMS:
+        raise InputError(f"A head is not shown as {quoted(options.form)}. There are: {', '.join(FORMS)}.")
+    form, takes = FORMS[options.form], FORMS[options.form].takes
+    for name, (flag, default, fields) in OPTIONS.items():
+        if getattr(options, name) != default and not takes & fields:
+            others = ", ".join(other for other in FORMS if FORMS[other].takes & fields)
+            raise InputError(f"{flag} is for --as {others}; not for --as {options.form}.")
     if options.least is not None and not 0 <= options.least <= 1:
         raise InputError(f"--least is {options.least:g}; a weight is from 0 to 1.")
+    part = _zoomed(options, record, site, drawn["sentence"])
     if options.token is not None:
-        _check_seen(options, record, site, drawn)
-    if form == "map":
-        drawn |= _zoomed(options, record, site, drawn["sentence"])
-        asked = {"domain": options.domain, "row_sums": options.row_sums, "before": before}
-        return figures.head(record, site, head, **asked, **drawn)
-    if form == "distance":
-        return figures.distance(record, site, head, **{name: drawn[name] for name in ("sentence", "dark")})
-    side = SIDES[options.to]
-    if form == "text":
-        return figures.text_strip(record, site, head, chosen=options.token, side=side, domain=options.domain, **drawn)
-    if options.to and options.token is None:
+        _check_seen(options, record, site, drawn, part)
+    elif options.to and "pins" in takes:
         raise InputError("--to needs a token; give --token, too.")
-    pins = frozenset() if options.token is None else frozenset({("key" if options.to else "query", options.token)})
-    return figures.lines(record, site, [head, *options.beside], least=options.least, pins=pins, **drawn)
+    values = {
+        "domain": options.domain,
+        "row_sums": options.row_sums,
+        "before": before,
+        "least": options.least,
+        "pins": frozenset() if options.token is None else frozenset({(("query", "key")[options.to], options.token)}),
+        "chosen": options.token,
+        "side": SIDES[options.to],
+    }
+    named = {name: value for name, value in (values | drawn | part).items() if name in takes | EVERY}
+    return form.figure(record, site, [head, *options.beside] if "heads" in takes else head, **named)
 
 
 def _zoomed(options: Namespace, record: "Record", site: "Site", sentence: int) -> dict:
-    """The part of the map that is drawn."""
+    """The part that is drawn."""
     zoomed, tokens = {}, record.tokens(site, sentence=sentence)
     for name, flag, part in zip(("rows", "columns"), ("queries", "keys"), tokens, strict=True):
         span = getattr(options, flag)
@@ -92,7 +98,7 @@ def _zoomed(options: Namespace, record: "Record", site: "Site", sentence: int) -
     return zoomed
 
 
-def _check_seen(options: Namespace, record: "Record", site: "Site", drawn: dict) -> None:
+def _check_seen(options: Namespace, record: "Record", site: "Site", drawn: dict, part: dict) -> None:
     """Refuse a token that is not there, or not seen: without it the lines of all tokens would be drawn."""
     from attnviz import views
     from attnviz.core.display import shown
@@ -101,7 +107,7 @@ def _check_seen(options: Namespace, record: "Record", site: "Site", drawn: dict)
     tokens = record.tokens(site, sentence=sentence)[options.to]
     if not 0 <= token < len(tokens):
         raise InputError(f"There is no token {token} to show the attention of; there are {len(tokens)}, from 0.")
-    seen = views.see(record, site, sentence=sentence, view=drawn["view"])
+    seen = views.see(record, site, sentence=sentence, view=drawn["view"], **part)
     if (seen.keys if options.to else seen.queries).at(token) is None:
         raise InputError(f"Token {token}, {shown(tokens[token].text)}, is hidden in this view.")
 

@@ -21,8 +21,8 @@ MOST_LISTED = 20
 
 
 def run(options: Namespace, say: Callable[[str], None], note: Callable[[str], None]) -> int:
-    """Test one sentence and print what was found; gives the exit status: 1 if there is a leak, 3 if no output depends
-    on another token than its own, so that nothing was tested.
+    """Test one sentence and print what was found; gives the exit status: 1 if there is a leak, 3 if nothing was
+    tested: no token is hidden from any output, or no output depends on another token than its own.
 
     Args:
         note: takes a line about something that is no mistake, such as a word that the model does not know.
@@ -46,7 +46,9 @@ def run(options: Namespace, say: Callable[[str], None], note: Callable[[str], No
         note(line)
     for line in (*_said(test), *written):
         say(line)
-    return 1 if test.pairs else NOT_TESTED if test.is_blind and not options.promised else 0
+    if test.pairs:
+        return 1
+    return 0 if test.is_tested else NOT_TESTED
 
 
 def _site(options: Namespace, source: Source) -> Site | str | None:

@@ -100,8 +100,8 @@ def places(text: str) -> list[tuple[str | None, int | None, int]]:
 
 
 def place(text: str) -> tuple[str | None, int | None, int]:
-    """One head, such as "c1.2"."""
+    """One head, such as "5.3", or "c1.2" where there are several kinds."""
     found = places(text)
-    if len(found) != 1 or found[0][0] is None:
-        raise argparse.ArgumentTypeError(f"'{text[:40]}' is no head; give c1.2 or encoder0.3")
+    if len(found) != 1 or found[0][1] is None:
+        raise argparse.ArgumentTypeError(f"'{text[:40]}' is no head; give LAYER.HEAD, such as 5.3, c1.2 or encoder0.3")
     return found[0]

@@ -13,7 +13,7 @@ from attnviz.cli.download import Download
 from attnviz.cli.typed import FILE, FLAGS
 from attnviz.core.display import shown
 from attnviz.core.edits import KINDS, Edits, Site
-from attnviz.core.errors import InputError, quoted
+from attnviz.core.errors import InputError, check_no_picture, quoted
 from attnviz.core.masks import mask_from_text
 from attnviz.core.tokens import Sentence
 from attnviz.sources import estimate, script
@@ -36,12 +36,12 @@ def selected(options: Namespace, queries: int, keys: int) -> dict[str, tuple[int
 
 
 def texts(typed: str, *, by_line: bool = False) -> list[str]:
-    """A text with its line breaks, or one per line."""
+    """A text with its line breaks, or one per line. Of stdin the last line break is the end of the last line."""
     try:
-        text = sys.stdin.read() if typed == "-" else typed
+        text = sys.stdin.read().removesuffix("\n") if typed == "-" else typed
     except UnicodeDecodeError:
         raise InputError("What came on stdin is not text in UTF-8.") from None
-    found = [one for one in (text.splitlines() if by_line else [text.strip("\r\n")]) if one.strip()]
+    found = [one for one in (text.splitlines() if by_line else [text]) if one.strip()]
     if not found:
         raise InputError("There is no text; give a sentence, or - to read it from stdin.")
     return found
@@ -80,8 +80,14 @@ def source(options: Namespace) -> Source:
 
 
 def read(options: Namespace) -> tuple[list[str], Source]:
-    """The texts and the model; the name of a file of attention in the place of a text is both, if no model is given."""
+    """The texts and the model; the name of a file of attention in the place of a text is both, if no model is given.
+
+    Raises:
+        InputError: if it is the name of a picture.
+    """
     name = options.text
+    if is_file(name):
+        check_no_picture(Path(name).name)
     if options.model is None and Path(name).suffix and is_file(name):
         run = source(Namespace(**vars(options) | {"model": name}))
         return [*run.one_run], run

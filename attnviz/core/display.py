@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import lru_cache
 
 LONGEST = 24
@@ -66,16 +66,6 @@ def isolated(text: str) -> str:
     It is set between FIRST STRONG ISOLATE and POP DIRECTIONAL ISOLATE.
     """
     return f"\u2068{text}\u2069" if any(unicodedata.bidirectional(c) in ("R", "AL", "AN") for c in text) else text
-
-
-def band_keys(labels: Sequence[str], special: Iterable[int] = (), longest: int = LONGEST) -> list[str]:
-    """Names for the bands of an axis: the position in four digits, a blank, and the label as it may be drawn.
-
-    The position keeps repeated tokens apart and in order. Positions in `special` have a "-" instead of the blank, so
-    that an axis can draw them lighter by the constant expressions in `attnviz.charts.axes`.
-    """
-    quiet = frozenset(special)
-    return [f"{i:04d}{'-' if i in quiet else ' '}{shown(label, longest)}" for i, label in enumerate(labels)]
 
 
 def without_surrogates(text: str) -> str:

@@ -54,6 +54,22 @@ def quoted(value: object, most: int = 40) -> str:
     return text if len(text) <= most else f"{text[:most]}…"
 
 
+PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".heic", ".avif")
+"""What the names of pictures end in."""
+
+OF_PICTURES = (
+    "Of a model of pictures, attnviz.capture(model) sees a run in Python, and attnviz.figures.patches draws where each "
+    "patch looks."
+)
+"""The way for what is no text."""
+
+
+def check_no_picture(name: str) -> None:
+    """Raises: InputError: if a file is a picture, by the ending of its name."""
+    if name.lower().endswith(PICTURES):
+        raise InputError(f"{quoted(name)} is a picture, and text is read here. {OF_PICTURES}")
+
+
 def did_you_mean(typed: str, known: Iterable[str]) -> str:
     """The known word that is spelled most like it, as a sentence after another one; empty if none is close."""
     near = get_close_matches(typed[:40].lower(), known, 1)

@@ -113,6 +113,11 @@ class LeakTest:
         own = torch.eye(len(self.queries), dtype=torch.bool) if self.queries == self.keys else self.saw.new_zeros(())
         return not self.tested.any() or (len(self.keys) > 1 and not (self.saw & ~own).any())
 
+    @cached_property
+    def is_tested(self) -> bool:
+        """Whether there was anything to find: some token is hidden from some output, and the test is not blind."""
+        return bool(self.hidden.any()) and not self.is_blind
+
     @property
     def pairs(self) -> tuple[tuple[int, int], ...]:
         """The (query, key) of each leak, row by row."""

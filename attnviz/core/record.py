@@ -229,9 +229,14 @@ class Record:
         step = self.step(site)
         queries, keys = step.shape[2], step.shape[3] - step.has_sink
         sink = (Token("sink", 0, 0, 0, special=True),) * step.has_sink
-        looks = self.sentences if site.kind == "encoder" else self.read
-        seen = self.read if site.kind == "decoder" else self.sentences
-        return _fit(looks[sentence].tokens, queries), (*_fit(seen[sentence].tokens, keys), *sink)
+        query_text, key_text = self.texts(site, sentence=sentence)
+        return _fit(query_text.tokens, queries), (*_fit(key_text.tokens, keys), *sink)
+
+    def texts(self, site: Site, *, sentence: int = 0) -> tuple[Sentence, Sentence]:
+        """The sentences whose tokens are the queries and the keys of a site; cross-attention has two."""
+        queries = self.sentences if site.kind == "encoder" else self.read
+        keys = self.read if site.kind == "decoder" else self.sentences
+        return queries[sentence], keys[sentence]
 
     def predicted(self, site: Site, *, sentence: int = 0) -> tuple[str, ...] | None:
         """The word that the model holds most probable after each query of a site; None if it predicts nothing there."""

@@ -30,6 +30,10 @@ class Token:
     joined: bool = False
     segment: int = 0
 
+    def __str__(self) -> str:
+        place = f"characters {self.start} to {self.end}" if self.end > self.start else "in no place of the text"
+        return f"“{self.text}” (id {self.id}, {place}{', special' if self.special else ''})"
+
 
 CLOSING = "\"')]}»”’」』"
 """What may stand between the end of a sentence and the next one."""
@@ -87,7 +91,7 @@ class Sentence:
 
 
 def occurrences(text: str, tokens: Sequence[Token], pattern: str) -> Iterator[tuple[int, int, re.Match]]:
-    """Of each place of a pattern in a text, whatever its case: the first token, the one after the last, the match."""
+    """Each match of a pattern, whatever its case: its first token, the token after its last, the match itself."""
     begins = {token.start: i for i, token in reversed([*enumerate(tokens)]) if not token.special and token.text}
     starts = sorted(begins)
     for place in re.finditer(pattern, text, re.IGNORECASE):

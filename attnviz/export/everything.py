@@ -9,7 +9,7 @@ from attnviz.core.edits import Site
 from attnviz.core.record import Record
 from attnviz.export import bundle
 from attnviz.export.explore import explore
-from attnviz.figures import Figure, base
+from attnviz.figures import Figure
 
 FILES = export.files("svg", "csv")
 
@@ -69,14 +69,8 @@ def everything(
 
 def _rows(figure: Figure, record: Record) -> int:
     """Rows of the table of a figure of cells, at most; 0 of others."""
-    is_value = isinstance(figure, base.Figure)
-    given = figure.arguments[0] if is_value else figure.call.arguments if figure.call else ()
-    site = next((one for one in given if isinstance(one, Site) and one in record.sites), None)
+    site = next((one for one in figure.arguments[0] if isinstance(one, Site) and one in record.sites), None)
     if site is None:
         return 0
     _, heads, queries, keys = record.step(site).shape
-    return (
-        queries
-        * keys
-        * (heads if type(figure) is figures.heads or (not is_value and figure.call.name == "heads") else 1)
-    )
+    return queries * keys * (heads if type(figure) is figures.heads else 1)

@@ -3,7 +3,6 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-from attnviz.charts.frame import without_heading
 from attnviz.charts.style import Style
 from attnviz.charts.theme import TEXT_SIZE
 from attnviz.core.errors import InputError
@@ -76,22 +75,16 @@ def preset(name: str | None) -> Preset | None:
 def styled(figure: Any, chosen: Preset | None) -> Any:
     """A figure as wide as a preset lets it be; a bare chart stays as it is."""
     if chosen is not None and isinstance(figure, Style):
-        wide = {} if chosen.side is None else {"side": chosen.side, "aside": True}
+        is_map = not isinstance(figure.side, str)  # of tokens that are shaded it says from or to which one
+        wide = {"side": chosen.side, "aside": True} if chosen.side is not None and is_map else {}
         if not chosen.title:
             wide["heading"] = ""
         return replace(figure, width=chosen.width, dark=figure.dark and not chosen.light, **wide)
-    if chosen is None or not hasattr(figure, "style"):
-        return figure
-    wide = {} if chosen.side is None else {"side": chosen.side, "aside": True}
-    style = replace(figure.style, width=chosen.width, dark=figure.style.dark and not chosen.light, **wide)
-    return replace(figure, style=style)
+    return figure
 
 
 def fitted(picture: dict, chosen: Preset | None) -> dict:
     """The Vega-Lite of a picture without what a preset leaves out."""
     if chosen is None:
         return picture
-    datasets = picture.get("datasets", {})
-    datasets = datasets if chosen.title else without_heading(datasets)
-    config = picture.get("config", {}) | {"padding": chosen.padding}
-    return picture | {"datasets": datasets, "config": config}
+    return picture | {"config": picture.get("config", {}) | {"padding": chosen.padding}}

@@ -1,41 +1,47 @@
 """Figures: a picture with its name, its words and its numbers, as the app, shell, notebooks and files share it."""
 
+from attnviz.figures.base import Figure
 from attnviz.figures.chain import Chain as chain
-from attnviz.figures.change import change
-from attnviz.figures.corpus import distance_over_corpus
+from attnviz.figures.change import OutputChange as change
 from attnviz.figures.difference import Difference as difference
-from attnviz.figures.distance import distance
-from attnviz.figures.figure import Figure, called
+from attnviz.figures.distance import CorpusDistance as distance_over_corpus
+from attnviz.figures.distance import DistanceProfile as distance
+from attnviz.figures.forms import LINE, TOKEN, HeadForm
 from attnviz.figures.head import HeadMap as head
 from attnviz.figures.heads import AllHeads as heads
 from attnviz.figures.leaks import LeakGrid as leaks
-from attnviz.figures.lines import lines
-from attnviz.figures.losses import losses
+from attnviz.figures.lines import HeadLines as lines
+from attnviz.figures.losses import LossCurves as losses
 from attnviz.figures.mask import MaskGrid as mask
-from attnviz.figures.next_word import labels, next_word
+from attnviz.figures.next_word import LabelBars as labels
+from attnviz.figures.next_word import NextWordBars as next_word
 from attnviz.figures.overview import ModelHeads as overview
-from attnviz.figures.patches import on_grid, patches
-from attnviz.figures.phrase import phrase
+from attnviz.figures.patches import PatchImage as patches
+from attnviz.figures.patches import on_grid
+from attnviz.figures.phrase import PhraseShares as phrase
 from attnviz.figures.rollout import Rollout as rollout
-from attnviz.figures.rollout import row as rollout_row
-from attnviz.figures.row import row
-from attnviz.figures.similarity import similarity
-from attnviz.figures.spread import spread
+from attnviz.figures.rollout import RolloutRow as rollout_row
+from attnviz.figures.row import QueryRow as row
+from attnviz.figures.similarity import SentenceSimilarity as similarity
+from attnviz.figures.spread import LargestWeights as spread
 from attnviz.figures.stage import StageTables as stage
 from attnviz.figures.stage import neurons, values
 from attnviz.figures.states import StateGrid as states
-from attnviz.figures.step_by_step import step_by_step
-from attnviz.figures.text_strip import text_strip
+from attnviz.figures.step_by_step import StepByStep as step_by_step
+from attnviz.figures.text_strip import TextStrip as text_strip
 
-for _name, _made in [*globals().items()]:
-    if getattr(_made, "__annotations__", {}).get("return") is Figure:
-        globals()[_name] = called(_made)
-
-FORMS = {"map": head, "lines": lines, "text": text_strip, "picture": patches}
-"""How a head is shown, by the name of the form."""
+_PART = {"view", "rows", "columns"}
+FORMS = {
+    "map": HeadForm(head, frozenset({*_PART, "domain", "row_sums", "before"}), has_legend=True),
+    "lines": HeadForm(lines, frozenset({*_PART, "heads", "least", "pins", "row"}), LINE),
+    "text": HeadForm(text_strip, frozenset({*_PART, "domain", "chosen", "side"}), TOKEN, has_legend=True),
+    "picture": HeadForm(patches, frozenset({"view", "domain", "chosen", "side"}), TOKEN, fits=on_grid),
+    "distance": HeadForm(distance, is_on_page=False),
+}
+"""How a head is shown, by the name of the form on the page Heads and in the shell."""
 
 __all__ = [
-    "FORMS", "Figure", "chain", "change", "difference", "distance",
+    "FORMS", "Figure", "HeadForm", "chain", "change", "difference", "distance",
     "distance_over_corpus", "head", "heads",
     "labels", "leaks", "lines", "losses", "mask", "neurons", "next_word", "on_grid", "overview",
     "patches", "phrase",

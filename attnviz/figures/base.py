@@ -11,6 +11,7 @@ import pandas as pd
 
 from attnviz import metrics, views
 from attnviz.charts import readout
+from attnviz.charts.bars import Bars
 from attnviz.charts.grid import Grid
 from attnviz.charts.mosaic import Mosaic
 from attnviz.charts.picture import LOADED, Form, Table, records
@@ -136,7 +137,7 @@ class Figure(Style, ABC):
             value = getattr(self, one.name)
             if one.default is MISSING and one.default_factory is MISSING and not one.kw_only:
                 first.append(value)
-            elif one.default is MISSING or (value is not one.default and value != one.default):
+            elif one.default is MISSING or np.any(value != one.default):  # of arrays, each number is compared
                 named[one.name] = value
         return tuple(first), named
 
@@ -190,6 +191,23 @@ class GridFigure(Figure):
 
     def _screen(self) -> tuple[dict[str, Any], Table | None]:
         return super()._screen() if self.grid.is_rectangles else readout.screen(self.grid)
+
+
+class BarFigure(Figure):
+    """A figure of names with bars and texts beside them."""
+
+    @cached_property
+    @abstractmethod
+    def bars(self) -> Bars:
+        """The names with what stands beside them."""
+
+    @property
+    def form(self) -> Form:
+        return self.bars.form
+
+    @property
+    def data(self) -> dict[str, Table]:
+        return self.bars.data
 
 
 class MosaicFigure(Figure):

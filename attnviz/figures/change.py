@@ -1,51 +1,84 @@
 """What an edit did to the output: how far each token's vector moved."""
 
 import math
-from typing import Unpack
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
 
 from attnviz import metrics, tables, words
-from attnviz.charts import axes, bars
-from attnviz.charts.picture import Picture
-from attnviz.charts.style import Style
+from attnviz.charts import axes
+from attnviz.charts.bars import Bars, Column
 from attnviz.core.display import in_title, shown
 from attnviz.core.record import Record
-from attnviz.figures.figure import Drawn, Figure, stem, subtitles, text_array, titled
+from attnviz.figures.base import BarFigure
+from attnviz.figures.figure import stem, subtitles, text_array, titled
 
 MOST_BARS = 40
 """Tokens drawn at most, those that moved most; the table holds all."""
 
+MEASURE = "how far each token's output vector moved, as a share of its length"
 
-def change(before: Record, after: Record, *, sentence: int = 0, **drawn: Unpack[Drawn]) -> Figure:
+
+@dataclass(frozen=True, eq=False)
+class OutputChange(BarFigure):
     """A bar per token: ||after - before|| / ||before|| of its output vector; a token that did not move says 0."""
-    moved = metrics.output_change(before, after, sentence).numpy()
-    labels = after.read[sentence].labels[: len(moved)]
-    return Figure(
-        name=stem(after, "change", sentence=sentence),
-        title=titled(title_of(after), after),
-        style=Style(**drawn),
-        draw=lambda style: drawing_of(moved.tolist(), after, sentence, style),
-        describe=lambda: words.change(moved, labels),
-        tabulate=lambda: tables.change_table(before, after, sentence=sentence),
-        collect=lambda: {"change": moved, "tokens": text_array(labels)},
-    )
 
+    before: Record
+    after: Record
+    _: KW_ONLY
+    sentence: int = 0
 
-def title_of(after: Record) -> str:
-    """What is drawn, beginning with constant words."""
-    return f"Change of the output, compared with the original model · {in_title(after.source)}"
+    def __post_init__(self):
+        self.moved  # noqa: B018 (runs that cannot be compared are refused at once)
 
+    @cached_property
+    def moved(self) -> np.ndarray:
+        """How far each token moved."""
+        return metrics.output_change(self.before, self.after, self.sentence).numpy()
 
-def drawing_of(every: list[float], after: Record, sentence: int, style: Style) -> Picture:
-    """The bars; what is not a number comes first: it is what one must not miss."""
-    order = sorted(range(len(every)), key=lambda i: -math.inf if math.isnan(every[i]) else -every[i])
-    kept = sorted(order[:MOST_BARS])
-    moved, tokens = [every[i] for i in kept], after.read[sentence].tokens
-    longest = max((m for m in moved if math.isfinite(m)), default=0.0) or 1.0
-    names = [shown(tokens[i].text, axes.LONGEST_LABEL) for i in kept]
-    marks = {place: axes.QUIET for place, i in enumerate(kept) if tokens[i].special}
-    left_out = [f"the {len(kept)} of {len(every)} tokens that moved most"] if len(kept) < len(every) else []
-    measure = "how far each token's output vector moved, as a share of its length"
-    unchanged = [] if style.on_screen or after.edits.in_words() else ["changed: nothing"]
-    lines = [measure, *left_out, *subtitles(after, style), *unchanged]
-    column = bars.Column(moved, longest=longest)
-    return bars.picture(names, [column], title_of(after), lines, style.colors, length=240, marks=marks)
+    @cached_property
+    def name(self) -> str:
+        return stem(self.after, "change", sentence=self.sentence)
+
+    @cached_property
+    def title(self) -> str:
+        return titled(self._heading, self.after)
+
+    @cached_property
+    def description(self) -> str:
+        return words.change(self.moved, self._labels)
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        return tables.change_table(self.before, self.after, sentence=self.sentence)
+
+    @cached_property
+    def arrays(self) -> dict[str, np.ndarray]:
+        return {"change": self.moved, "tokens": text_array(self._labels)}
+
+    @cached_property
+    def bars(self) -> Bars:
+        every, tokens = self.moved.tolist(), self.after.read[self.sentence].tokens
+        order = sorted(range(len(every)), key=lambda i: -math.inf if math.isnan(every[i]) else -every[i])
+        drawn = sorted(order[:MOST_BARS])  # NaN is among them: it is what one must not miss
+        left_out = f"the {len(drawn)} of {len(every)} tokens that moved most" if len(drawn) < len(every) else ""
+        unchanged = "" if self.on_screen or self.after.edits.in_words() else "changed: nothing"
+        return Bars(
+            title=self._heading,
+            lines=[MEASURE, left_out, *subtitles(self.after, self), unchanged],
+            names=[shown(tokens[i].text, axes.LONGEST_LABEL) for i in drawn],
+            columns=[Column(values=[every[i] for i in drawn])],
+            style=self.style,
+            length=240,
+            quiet=[row for row, i in enumerate(drawn) if tokens[i].special],
+        )
+
+    @property
+    def _heading(self) -> str:
+        return f"Change of the output, compared with the original model · {in_title(self.after.source)}"
+
+    @property
+    def _labels(self) -> list[str]:
+        return self.after.read[self.sentence].labels[: len(self.moved)]

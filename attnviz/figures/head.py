@@ -26,7 +26,7 @@ NEXT = "each row: where it looks to predict the next word"
 NEXT_OF = "row {token}: where it looks to predict {word}"
 IN_PLACE = "right: the word predicted in place of a blank"
 LABELS = "right: the label predicted for each token"
-CHANGED = "new: another word than before the change"
+CHANGED = "changed prediction"
 """Lines over a map whose rows predict."""
 
 
@@ -83,7 +83,7 @@ class HeadMap(SiteFigure, GridFigure):
         lines = [*subtitles(seen.record, self), self._reading, seen.window, scale.ending, *seen.notes]
         return Grid(
             title=title_of(seen, self.head, on_screen=self.on_screen),
-            lines=[*lines, CHANGED if changed else ""],
+            lines=lines,
             rows=seen.queries,
             columns=seen.keys,
             size=size,
@@ -97,7 +97,7 @@ class HeadMap(SiteFigure, GridFigure):
             offsets=_offsets(cells),
             predicted=seen.predicted or (),
             note_title=PREDICTS,
-            changed=changed,
+            changed=(changed, CHANGED),
             beside=row_sums(seen, self.head) if self.row_sums else None,
             empty=empty,
         )

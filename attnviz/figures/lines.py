@@ -1,186 +1,464 @@
 """Heads as lines from the tokens that look to those that are looked at: the stronger a line, the larger its weight."""
 
-from collections.abc import Callable, Sequence
-from functools import cache
-from typing import Unpack
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
 
 import altair as alt
+import numpy as np
 import pandas as pd
 
 from attnviz import words
-from attnviz.charts import frame, grid
-from attnviz.charts.axes import KEY, QUERY
-from attnviz.charts.picture import Form, Picture, columns, formed
-from attnviz.charts.style import Style
-from attnviz.charts.theme import Theme
-from attnviz.core.display import as_sentence, in_title
-from attnviz.core.edits import Site
-from attnviz.core.record import Record
-from attnviz.figures import line_frame
-from attnviz.figures.figure import Figure, Shown, see, stem, subtitles, text_array, titled
+from attnviz.charts import axes, hatch
+from attnviz.charts.axes import KEY, LONGEST_LABEL, QUERY, axis, word_spans
+from attnviz.charts.domain import NOT_A_NUMBER, POLICIES, colored
+from attnviz.charts.grid import JOINED, QUIET_MARK, clicked, share, state_legend, tooltip
+from attnviz.charts.picture import Form, Table, formed
+from attnviz.charts.texts import Entry, entry, heading, text_width, titled
+from attnviz.charts.theme import MONO, Theme, config
+from attnviz.core.amounts import written
+from attnviz.core.display import as_sentence, in_title, shown
+from attnviz.core.errors import InputError
+from attnviz.figures import figure
+from attnviz.figures.base import SiteFigure
+from attnviz.figures.figure import stem, subtitles, text_array
 from attnviz.figures.head import called
-from attnviz.figures.line_plan import DASHES, Plan, styles_of
-from attnviz.figures.strands import Pin, Strands, strands
-from attnviz.views import Seen
+from attnviz.figures.strands import SIDES, Pin, Strands, strands
+from attnviz.metrics import EMPTY
+
+DASHES = ((1, 0), (7, 3), (2, 3), (10, 3, 2, 3), (14, 5))
+"""Pixels of strokes and gaps, for heads beyond the number of hues."""
+
+GAP, ON_SCREEN, NARROWEST = 230, 380, 120
+"""Pixels between the two columns of tokens, on a screen, and at least in a given width."""
+
+PADDING, NUMBER = 8, 44
+"""Pixels between lines and tokens, and of the weights at one side."""
+
+HIGHEST, LOWEST, HEIGHT, LARGER = 38, 15, 360, 1.2
+"""Pixels of a token at most and at least, and of all of them where that allows it; their factor on a screen."""
+
+SAMPLES = (0.1, 0.25, 0.5, 1.0)
+"""Weights in the legend."""
+
+FAINT = 0.3
+"""Factor of the opacity of gray lines, before which others stand out: pale and in color they would be small weights."""
+
+MOST_HEADS = 4
+"""Heads described in words at most."""
+
+TABLES = ("queries", "keys")
+TOOLTIP = {"query_name": QUERY, "key_name": KEY, "weight_text": "weight", "head_name": "head"}
 
 
-def lines(
-    record: Record,
-    site: Site,
-    heads: Sequence[int | str],
-    *,
-    least: float | None = None,
-    pins: frozenset[Pin] = frozenset(),
-    row: int | None = None,
-    **shown: Unpack[Shown],
-) -> Figure:
+@dataclass(frozen=True, eq=False)
+class HeadLines(SiteFigure):
     """Weights of one or several heads as lines, queries left and keys right. Table and arrays hold the drawn lines.
 
     A click selects under the name "cell" the fields query, key and rev: both of a line, one and -1 of a token. The line
     of the selected cell is emphasized, and its query is picked.
 
-    Args:
+    Attributes:
         heads: numbers, or names of `metrics.AGGREGATIONS`; each has a hue, dashes and a name of its own.
         least: weights from here on are drawn; None for the strongest 400.
         pins: tokens that are picked: only lines that end at one of them are drawn.
         row: a query whose lines stand out while no token is picked; all others are faint until they are pointed at.
+
+    Raises:
+        InputError: if there are no heads, or too many to be told apart.
     """
-    seen, style = see(record, site, **shown)
-    heads = tuple(heads)
-    drawn = cache(lambda: strands(seen, heads, selected=style.selected, pins=pins, least=least))
-    return Figure(
-        name=stem(record, site, f"lines-{'-'.join(map(str, heads))}", sentence=seen.sentence, view=seen.view),
-        title=titled(title_of(seen, heads), record),
-        style=style,
-        draw=lambda style: drawing_of(drawn, seen, heads, style, row),
-        describe=lambda: lines_in_words(drawn(), heads),
-        tabulate=lambda: lines_table(drawn(), heads),
-        collect=lambda: _arrays(drawn(), heads),
-    )
 
+    heads: Sequence[int | str]
+    _: KW_ONLY
+    least: float | None = None
+    pins: frozenset[Pin] = frozenset()
+    row: int | None = None
 
-def title_of(seen: Seen, heads: Sequence[int | str]) -> str:
-    """What is drawn, beginning with a constant word."""
-    if len(heads) == 1:
-        return f"Lines · {called(seen, heads[0])}"
-    return f"Lines · {seen.site.head(*heads)} · {in_title(seen.record.source)}"
+    def __post_init__(self):
+        super().__post_init__()
+        most, count = len(self.colors.hues) * len(DASHES), len(self.heads)
+        if not 0 < count <= most or len(set(self.heads)) < count:
+            raise InputError(f"Lines show from 1 to {most} heads, each once; {count} were given.")
 
+    @cached_property
+    def strands(self) -> Strands:
+        """The weights that are drawn."""
+        pins = frozenset(self.pins)
+        return strands(self.seen, tuple(self.heads), selected=self.selected, pins=pins, least=self.least)
 
-def drawing_of(
-    chosen: Callable[[], Strands], seen: Seen, heads: Sequence[int | str], style: Style, row: int | None
-) -> Picture:
-    """The lines, what the pointer meets, and what stands around."""
-    styles = styles_of(seen, heads, style.colors)
-    plan = Plan(drawn := chosen(), styles, style, row)
-    said = [*subtitles(seen.record, style), *filter(None, [seen.window]), *drawn.seen.notes, *drawn.notes, *plan.notes]
-    around = line_frame.around(plan, title_of(seen, heads), said)
-    tables = {"lines": columns(LINE_COLUMNS, plan.lines()), "hits": columns(HIT_COLUMNS, plan.hits())}
-    return Picture(_form(plan.gap, plan.height, plan.colors), tables | frame.tables(around))
+    @cached_property
+    def name(self) -> str:
+        what = f"lines-{'-'.join(map(str, self.heads))}"
+        return stem(self.record, self.site, what, sentence=self.sentence, view=self.view)
 
+    @cached_property
+    def title(self) -> str:
+        return figure.titled(self._what, self.record)
 
-def lines_table(drawn: Strands, heads: Sequence[int | str]) -> pd.DataFrame:
-    """One row per line, the strongest first: head, query, query_token, key, key_token, weight."""
-    queries, keys = drawn.seen.queries, drawn.seen.keys
-    rows, columns = drawn.rows[::-1], drawn.columns[::-1]
-    table = pd.DataFrame(
-        {
-            "head": [heads[i] for i in drawn.heads[::-1]],
-            "query": queries.starts[rows],
-            "query_token": [queries.labels[i] for i in rows],
-            "key": keys.starts[columns],
-            "key_token": [keys.labels[i] for i in columns],
-            "weight": drawn.weights[::-1],
+    @property
+    def _what(self) -> str:
+        """What is drawn, beginning with a constant word."""
+        if len(self.heads) == 1:
+            return f"Lines · {called(self.seen, self.heads[0])}"
+        return f"Lines · {self.site.head(*self.heads)} · {in_title(self.record.source)}"
+
+    @cached_property
+    def description(self) -> str:
+        more = len(self.heads) - MOST_HEADS
+        heads = [words.head(self.strands.seen, head) for head in self.heads[:MOST_HEADS]]
+        rest = [f"{more} more heads."] if more > 0 else []
+        return " ".join(["Lines from queries to keys.", *heads, *rest, *map(as_sentence, self.strands.notes)])
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """One row per line, the strongest first: head, query, query_token, key, key_token, weight."""
+        strands, (queries, keys) = self.strands, self._sides
+        rows, columns = strands.rows[::-1], strands.columns[::-1]
+        table = pd.DataFrame(
+            {
+                "head": [self.heads[i] for i in strands.heads[::-1]],
+                "query": queries.starts[rows],
+                "query_token": [queries.labels[i] for i in rows],
+                "key": keys.starts[columns],
+                "key_token": [keys.labels[i] for i in columns],
+                "weight": strands.weights[::-1],
+            }
+        )
+        table.attrs["note"] = " ".join(map(as_sentence, (*strands.seen.notes, *strands.notes)))
+        return table
+
+    @cached_property
+    def arrays(self) -> dict[str, np.ndarray]:
+        numbers = {f"line_{name}": self.table[name].to_numpy() for name in ("query", "key", "weight")}
+        queries, keys = self._sides
+        return numbers | {
+            "line_head": text_array([str(head) for head in self.table["head"]]),
+            "query_tokens": text_array(queries.labels),
+            "key_tokens": text_array(keys.labels),
         }
-    )
-    table.attrs["note"] = " ".join(map(as_sentence, (*drawn.seen.notes, *drawn.notes)))
-    return table
+
+    @property
+    def form(self) -> Form:
+        several, cross = len(self.heads) > 1, self.site.kind == "cross"
+        return _form(_Layout(self._gap, self._most, self._cell, several, cross, self.aside, self.colors))
+
+    @cached_property
+    def data(self) -> dict[str, Table]:
+        strands, looks = self.strands, self._looks
+        notes = [*subtitles(self.record, self), self.seen.window, *strands.seen.notes, *strands.notes]
+        if self._led is not None:
+            notes.append(f"in color: where {words.named(self._sides[0], self._led)} looks")
+        if any(map(word_spans, self._sides)):
+            notes.append(JOINED)
+        text = self.colors.text
+        color = text if len(looks) > 1 else _palette(self.colors)[looks[0]]
+        signs = [(text, hatch.CROSS, self.colors.warning) for text in self._without]
+        signs += [] if self._led is None else [("other rows", hatch.DASH, self.colors.quiet)]
+        return {
+            "meta": heading(self._what, notes, 170 + (ON_SCREEN if self.on_screen else GAP), self)
+            | {"sample": [color]},
+            "lines": self._lines(),
+            "chosen": self._framed(),
+            "queries": self._tokens(0),
+            "keys": self._tokens(1),
+            "words": self._words(),
+            "heads": {"look": looks, "name": self._names},
+            "legend": entry([Entry(*sign, self.colors.background) for sign in signs]),
+        }
+
+    @property
+    def _sides(self):
+        return self.strands.seen.queries, self.strands.seen.keys
+
+    @cached_property
+    def _gap(self) -> int:
+        """Pixels between the two columns of tokens."""
+        if self.width is None:
+            return ON_SCREEN if self.on_screen else GAP
+        labels = [max(map(text_width, self._labels(side)), default=0.0) for side in (0, 1)]
+        numbers = NUMBER if any(map(any, map(self._numbers, (0, 1)))) else 0
+        return max(NARROWEST, min(GAP, int(self.width - sum(labels) - numbers) - 3 * PADDING))
+
+    @property
+    def _most(self) -> int:
+        return max(map(len, self._sides))
+
+    @property
+    def _cell(self) -> float:
+        """Pixels of a token."""
+        larger = LARGER if self.on_screen else 1
+        return float(max(LOWEST, min(HIGHEST * larger, HEIGHT * larger // max(1, self._most))))
+
+    @cached_property
+    def _looks(self) -> list[int]:
+        """Hue and dashes of each head: by its number, so that it stays while others come and go."""
+        most = len(self.colors.hues) * len(DASHES)
+        numbers = [head % most if isinstance(head, int) else -1 for head in self.heads]
+        if len(self.heads) == 1:
+            return [most if self.heads[0] in self.seen.step.heads_off else 0]
+        return numbers if len(set(numbers)) == len(numbers) and -1 not in numbers else [*range(len(numbers))]
+
+    @cached_property
+    def _names(self) -> list[str]:
+        names = [f"head {head}" if isinstance(head, int) else f"{head} of all heads" for head in self.heads]
+        off = self.seen.step.heads_off
+        return [f"{name} · off" if head in off else name for head, name in zip(self.heads, names, strict=True)]
+
+    @property
+    def _led(self) -> int | None:
+        """The row whose lines stand out, where no token is picked."""
+        return None if self.row is None or self.strands.pins else self._sides[0].at(self.row)
+
+    @cached_property
+    def _without(self) -> dict[str, set[int]]:
+        """Rows that have no key left, or are no number, in any of the heads, by the words for it."""
+        found = self.strands.found
+        nan = np.stack([np.isnan(cells.weights).any(1) for cells in found]).any(0)
+        empty = np.stack([(cells.states == EMPTY).all(1) for cells in found]).any(0)
+        policy = POLICIES[self.seen.step.scoring.empty_rows]
+        rows = {NOT_A_NUMBER: {*np.flatnonzero(nan & ~empty)}, policy: {*np.flatnonzero(empty)}}
+        return {text: of for text, of in rows.items() if of}
+
+    def _shift(self, heads: np.ndarray | int, by: float = 0.0) -> np.ndarray | float:
+        """Where lines end within a token: those of several heads beside each other; `by` are pixels from there."""
+        apart = min(4.0, (self._cell - 6) / len(self.heads))
+        return 0.5 + ((heads - (len(self.heads) - 1) / 2) * apart + by) / self._cell
+
+    def _lines(self) -> Table:
+        """A row for each line."""
+        strands, (queries, keys), count = self.strands, self._sides, len(self.strands.weights)
+        rows, columns, heads = strands.rows, strands.columns, strands.heads
+        query_names, key_names = map(axes.names, self._sides)
+        shift, led = self._shift(heads), self._led
+        return {
+            "y": (rows + shift).tolist(),
+            "y2": (columns + shift).tolist(),
+            "query": queries.starts[rows].tolist(),
+            "key": keys.starts[columns].tolist(),
+            "rev": [self.rev] * count,
+            "index": [*range(count)],
+            "side": ["line"] * count,
+            "look": [self._looks[head] for head in heads],
+            "weight": strands.weights.tolist(),
+            "faint": (rows != led).tolist() if led is not None else [False] * count,
+            "query_name": [query_names[row] for row in rows],
+            "key_name": [key_names[column] for column in columns],
+            "weight_text": [written(weight, ".4f") for weight in strands.weights.tolist()],
+            "head_name": [self._names[head] for head in heads],
+        }
+
+    def _framed(self) -> Table:
+        """Two thin lines around those of the selected cell, which stay as strong as their weights."""
+        row, column = (part.at(at) for part, at in zip(self._sides, self.selected or (-1, -1), strict=True))
+        if row is None or column is None or not colored(self.strands.found[0])[row, column]:
+            return {"y": [], "y2": []}
+        shifts = self._shift(0, -3.5), self._shift(len(self.heads) - 1, 3.5)
+        return {"y": [row + shift for shift in shifts], "y2": [column + shift for shift in shifts]}
+
+    def _tokens(self, side: int) -> Table:
+        """The tokens of a side: what stands there, and where the strongest line of each goes."""
+        part, mine, other = self._sides[side], *(axes.names(self._sides[at]) for at in (side, 1 - side))
+        weights = np.nan_to_num(self.strands.found[0].weights, nan=-1.0)
+        weights = weights if side == 0 else weights.T
+        most = weights.argmax(1)
+        heaviest = weights.max(1).tolist()
+        ends = [f"most: {other[i]}" if weight > 0 else "none" for i, weight in zip(most, heaviest, strict=True)]
+        picked = {part.at(at) for name, at in self.strands.pins if name == SIDES[side]}
+        accented = picked | ({part.at(self.selected[side])} if self.selected else {self._led} if side == 0 else set())
+        positions, none, labels = part.starts.tolist(), [-1] * len(part), self._labels(side)
+        widths = [max(40.0, text_width(label)) for label in labels]
+        begin, way = (-PADDING, -1) if side == 0 else (self._gap + PADDING, 1)
+        return {
+            "begin": [*range(len(part))],
+            "middle": [i + 0.5 for i in range(len(part))],
+            "end": [i + 1 for i in range(len(part))],
+            "label": labels,
+            "far": [begin + way * width for width in widths],
+            "number": self._numbers(side),
+            "number_at": [begin + way * (max(widths) + (NUMBER if side else NUMBER / 4))] * len(part),
+            "quiet": [token.special for token in part.tokens],
+            "warns": [side == 0 and any(i in rows for rows in self._without.values()) for i in range(len(part))],
+            "accented": [i in accented for i in range(len(part))],
+            "picked": [i in picked for i in range(len(part))],
+            "side": [SIDES[side]] * len(part),
+            "query": positions if side == 0 else none,
+            "key": none if side == 0 else positions,
+            "rev": [self.rev] * len(part),
+            "index": none,
+            "query_name": mine if side == 0 else ends,
+            "key_name": ends if side == 0 else mine,
+            "weight_text": [written(weight, ".4f") if weight > 0 else "" for weight in heaviest],
+        }
+
+    def _labels(self, side: int) -> list[str]:
+        """Tokens; those of rows without weights with a cross."""
+        labels = [shown(label, LONGEST_LABEL) for label in self._sides[side].labels]
+        crossed = set().union(*self._without.values()) if side == 0 else ()
+        return [f"× {label}" if i in crossed else label for i, label in enumerate(labels)]
+
+    def _numbers(self, side: int) -> list[str]:
+        """At the other ends of one picked token its weights."""
+        nothing = [""] * len(self._sides[side])
+        if len(self.strands.pins) != 1 or len(self.heads) > 1:
+            return nothing
+        ((end, at),) = self.strands.pins
+        if end == SIDES[side]:
+            return nothing
+        index, found = self._sides[1 - side].at(at), self.strands.found[0]
+        pick = (index, slice(None)) if side == 1 else (slice(None), index)
+        there = (colored(found) & (found.blocked == 0))[pick]
+        return [f"{weight:.2f}" if ok else "" for weight, ok in zip(found.weights[pick], there, strict=True)]
+
+    def _words(self) -> Table:
+        """Lines along the pieces of a word, and between the two texts of a pair."""
+        rows, inset = [], 2 / self._cell
+        for side, part in enumerate(self._sides):
+            rows += [(side, begin + inset, end - inset, False) for begin, end in word_spans(part)]
+            pairs = zip(part.tokens, part.tokens[1:], strict=False)
+            rows += [(side, i, i, True) for i, (a, b) in enumerate(pairs, 1) if a.segment != b.segment]
+        return {name: [row[i] for row in rows] for i, name in enumerate(("side", "begin", "end", "is_break"))}
 
 
-def _arrays(drawn: Strands, heads: Sequence[int | str]) -> dict:
-    table = lines_table(drawn, heads)
-    numbers = {f"line_{name}": table[name].to_numpy() for name in ("query", "key", "weight")}
-    return numbers | {
-        "line_head": text_array([str(head) for head in table["head"]]),
-        "query_tokens": text_array(drawn.seen.queries.labels),
-        "key_tokens": text_array(drawn.seen.keys.labels),
-    }
-
-
-def lines_in_words(drawn: Strands, heads: Sequence[int | str]) -> str:
-    """What each head looks at most, and how many weights are lines."""
-    seen = drawn.seen
-    said = [words.head(seen, head) for head in heads[:MOST_HEADS]]
-    said += [f"{len(heads) - MOST_HEADS} more heads."] if len(heads) > MOST_HEADS else []
-    return " ".join(["Lines from queries to keys.", *said, *map(as_sentence, drawn.notes)])
-
-
-MOST_HEADS = 4
-"""Heads described in words at most."""
-
-
-LINE_COLUMNS = (
-    "x", "y", "x2", "y2", "query", "key", "head", "index", "kind", "color", "weight", "dash", "width", "faint",
-)  # fmt: skip
-TOOLTIP = {"query_name": QUERY, "key_name": KEY, "weight_text": "weight", "head_name": "head"}
-HIT_COLUMNS = ("x", "y", "x2", "y2", "query", "key", "head", "index", "side", "wide", "rev", *TOOLTIP)
+def _palette(colors: Theme) -> list[str]:
+    """The color of each look; that of a head which is off and alone is the last."""
+    return [*colors.hues * len(DASHES), colors.quiet]
 
 
 _SIDE = "pointed.side[0]"
 _MEANT = (
-    f"datum.kind === 'legend' || !isValid(pointed.side) || {_SIDE} === 'line' || "
-    f"({_SIDE} === 'query' ? datum.query === pointed.query[0] : "
-    f"{_SIDE} === 'key' ? datum.key === pointed.key[0] : datum.head === pointed.head[0])"
+    f"!isValid(pointed.side) || {_SIDE} === 'line' || "
+    f"({_SIDE} === 'query' ? datum.query === pointed.query[0] : datum.key === pointed.key[0])"
 )
 """Whether a line belongs to what is pointed at."""
 
-_STRONGER = alt.Opacity("weight:Q", legend=None, scale=alt.Scale(type="pow", exponent=0.6, domain=[0, 1], range=[0, 1]))
-"""A power of the weight: a tenth is seen, and many that are nearly nothing are no fog."""
-
-FAINT = 0.3
-"""Factor of the opacity of gray lines, before which others stand out: pale and in color they would be small weights."""
+_POINTED = f"isValid(pointed.side) && {_SIDE} === 'line' && datum.index === pointed.index[0]"
 _FAINT = "datum.faint && !isValid(pointed.side)"
 
-_POINTED = f"isValid(pointed.side) && {_SIDE} === 'line' && datum.index === pointed.index[0]"
+
+@dataclass(frozen=True)
+class _Layout:
+    """What the specification depends on."""
+
+    gap: int
+    most: int
+    cell: float
+    several: bool
+    cross: bool
+    aside: bool
+    colors: Theme
+
+    def y(self, name: str, axis: alt.Axis | None = None) -> alt.Y:
+        scale = alt.Scale(domain=[0, max(1, self.most)], nice=False, zero=False, reverse=True)
+        return alt.Y(f"{name}:Q", scale=scale, axis=axis)
+
+    def span(self, begin: str, end: str, axis: alt.Axis | None = None) -> dict:
+        return {"y": self.y(begin, axis), "y2": alt.Y2(end)}
+
+    def side(self, i: int) -> list[alt.Chart]:
+        """An axis of tokens, bars at those that are picked, their weights, and what is pointed at, unseen."""
+        tokens, gap, colors = alt.Chart(alt.NamedData(TABLES[i])), self.gap, self.colors
+        orient, align = (("left", "right"), ("right", "left"))[i]
+        title = [(QUERY, KEY)[i], ("decoder", "encoder")[i]] if self.cross else (QUERY, KEY)[i]
+        over = {"titleAngle": 0, "titleAlign": align, "titleBaseline": "bottom", "titleY": -12}
+        over |= {"orient": orient, "labelPadding": PADDING, "titleX": (-PADDING, PADDING)[i]}
+        labels = axis(TABLES[i], self.most, 1, title, colors, **over)
+        near, far = alt.X2Value((-PADDING, gap + PADDING)[i]), alt.X("far:Q", scale=None, axis=None)
+        inner, outer = ((-4, -1), (gap + 1, gap + 4))[i]
+        named = tooltip({name: title for name, title in TOOLTIP.items() if name != "head_name"})
+        bars = tokens.transform_filter("datum.picked").mark_rect(fill=colors.accent, **QUIET_MARK)
+        numbers = tokens.transform_filter("datum.number !== ''")
+        numbers = numbers.mark_text(align="right", baseline="middle", font=MONO, **QUIET_MARK)
+        at = alt.X("number_at:Q", scale=None, axis=None)
+        unseen = tokens.mark_rect(fill="transparent", cursor="pointer", aria=False)
+        return [
+            bars.encode(**self.span("begin", "end", labels), x=alt.XValue(inner), x2=alt.X2Value(outer)),
+            numbers.encode(y=self.y("middle"), x=at, text=alt.Text("number:N")),
+            unseen.encode(**self.span("begin", "end"), x=far, x2=near, tooltip=named),
+        ]
+
+    def words(self, i: int) -> list[alt.Chart]:
+        """Lines along the pieces of words, and between the two texts of a pair."""
+        spans = alt.Chart(alt.NamedData("words")).transform_filter(f"datum.side === {i}")
+        pieces, breaks = (spans.transform_filter(f"{sign}datum.is_break") for sign in ("!", ""))
+        near, far = ((-2, -68), (self.gap + 2, self.gap + 68))[i]
+        pieces = pieces.mark_rule(color=self.colors.quiet, strokeWidth=1.25, **QUIET_MARK)
+        breaks = breaks.mark_rule(color=self.colors.line, **QUIET_MARK)
+        return [
+            pieces.encode(**self.span("begin", "end"), x=alt.XValue(near)),
+            breaks.encode(y=self.y("begin"), x=alt.XValue(near), x2=alt.X2Value(far)),
+        ]
 
 
 @formed(64)
-def _form(gap: float, height: float, colors: Theme) -> Form:
-    x, y = frame.pixels()
-    ends = {"x": x, "y": y, "x2": "x2:Q", "y2": "y2:Q"}
-    return frame.form([_strokes(ends, colors)], gap, height, colors, above=[_hits(ends)])
+def _form(layout: _Layout) -> Form:
+    gap, most, colors = layout.gap, layout.most, layout.colors
+    ends = layout.span("y", "y2") | {"x": alt.XValue(0), "x2": alt.X2Value(gap)}
+    lines, chosen = alt.Chart(alt.NamedData("lines")), alt.Chart(alt.NamedData("chosen"))
+    hits = lines.mark_rule(aria=False, strokeOpacity=0, cursor="pointer", strokeWidth=7)
+    layers = [
+        *_legends(layout),
+        _strokes(lines, ends, 2.0 if most > 24 else 2.5, colors),
+        chosen.mark_rule(color=colors.accent, strokeWidth=1.25, **QUIET_MARK).encode(**ends),
+        hits.encode(**ends, tooltip=tooltip(TOOLTIP)).properties(name="lines"),
+        *(layer for i in (0, 1) for layer in (*layout.words(i), *layout.side(i))),
+    ]
+    chart = alt.layer(*layers, width=gap, height=most * layout.cell, autosize="pad", title=titled(colors))
+    apart = dict.fromkeys(("shape", "fill", "stroke", "strokeDash"), "independent")
+    chart = chart.resolve_axis(y="independent").resolve_scale(**apart)
+    fields = ["side", "query", "key", "index"]
+    pointed = alt.selection_point(name="pointed", fields=fields, on="pointerover", clear="pointerout")
+    chart.params = share(["lines"], clicked("cell", "query", "key", "rev"), pointed)
+    return Form.of(chart.configure(**config(colors)))
 
 
-def _strokes(ends: dict, colors: Theme) -> alt.Chart:
+def _strokes(lines: alt.Chart, ends: dict, width: float, colors: Theme) -> alt.Chart:
     """The lines as they are seen."""
-    dash = alt.when("datum.dash === 1").then(alt.value(list(DASHES[1])))
-    for i in range(2, len(DASHES)):
-        dash = dash.when(f"datum.dash === {i}").then(alt.value(list(DASHES[i])))
-    return (
-        alt.Chart(alt.NamedData("lines"))
-        .mark_rule(aria=False, tooltip=None)
-        .encode(
-            **ends,
-            stroke=alt.when(_FAINT).then(alt.value(colors.quiet)).otherwise(alt.Stroke("color:N", scale=None)),
-            opacity=alt.when(_MEANT).then(_STRONGER).otherwise(alt.value(0)),
-            strokeOpacity=alt.when(_FAINT).then(alt.value(FAINT)).otherwise(alt.value(1)),
-            strokeWidth=alt.when(_POINTED).then(alt.value(5)).otherwise(alt.StrokeWidth("width:Q", scale=None)),
-            strokeDash=dash.otherwise(alt.value([1, 0])),
-        )
+    looks, strength = _looks(colors), alt.StrokeOpacity("weight:Q", scale=STRENGTH, legend=None)
+    return lines.mark_rule(aria=False, tooltip=None).encode(
+        **ends,
+        stroke=alt.when(_FAINT).then(alt.value(colors.quiet)).otherwise(looks["stroke"]),
+        strokeOpacity=alt.when(_MEANT).then(strength).otherwise(alt.value(0)),
+        opacity=alt.when(_FAINT).then(alt.value(FAINT)).otherwise(alt.value(1)),
+        strokeWidth=alt.when(_POINTED).then(alt.value(5)).otherwise(alt.value(width)),
+        strokeDash=looks["strokeDash"],
     )
 
 
-def _hits(ends: dict) -> alt.Chart:
-    """Wider strokes that are not seen, which the pointer meets."""
-    pointed = alt.selection_point(
-        name="pointed", fields=["side", "query", "key", "head", "index"], on="pointerover", clear="pointerout"
+STRENGTH = alt.Scale(type="pow", exponent=0.6, domain=[0, 1], range=[0, 1])
+"""Opacity of a weight: by a power of it, a tenth is seen, and many that are nearly nothing are no fog."""
+
+
+def _looks(colors: Theme, legend: alt.Legend | None = None) -> dict[str, alt.Stroke | alt.StrokeDash]:
+    """Hue and dashes of a head."""
+    palette = _palette(colors)
+    ranges = palette, [[*dash] for dash in DASHES for _ in colors.hues] + [[*DASHES[0]]]
+    hue, dash = (alt.Scale(domain=[*range(len(palette))], range=one) for one in ranges)
+    stroke, dashes = alt.Stroke("look:N", scale=hue, legend=legend), alt.StrokeDash("look:N", scale=dash, legend=legend)
+    return {"stroke": stroke, "strokeDash": dashes}
+
+
+def _legends(layout: _Layout) -> list[alt.Chart]:
+    """Unseen points that carry the legends: strength, of several heads hue and dashes, and other signs."""
+    where = {"orient": "right" if layout.aside else "bottom", "offset": 14}
+    over = where if layout.aside else {"orient": "top", "offset": 52 if layout.cross else 35}  # over the axis titles
+    symbol = {"symbolType": "stroke", "symbolSize": 676}
+    sample = alt.expr("(data('meta')[0] || {}).sample || 'gray'")
+    strength = alt.Legend(
+        title="weight: the stronger a line, the larger", values=[*SAMPLES], direction="horizontal", format=".2~g",
+        symbolStrokeColor=sample, symbolStrokeWidth=3, **symbol, **over,
+    )  # fmt: skip
+    looks = "pluck(data('heads'), 'look')"
+    name = f"(data('heads')[indexof({looks}, datum.value)] || {{}}).name || ''"
+    style = {"symbolStrokeWidth": 2.5, "symbolOpacity": 1, "columns": 3} | symbol | where
+    named = alt.Legend(title=None, values=alt.expr(looks), labelExpr=name, **style) if layout.several else None
+    meta, heads = (
+        alt.Chart(alt.NamedData(name))
+        .mark_point(opacity=0, size=0, **QUIET_MARK)
+        .encode(x=alt.XValue(0), y=alt.YValue(0))
+        for name in ("meta", "heads")
     )
-    return (
-        alt.Chart(alt.NamedData("hits"))
-        .mark_rule(aria=False, opacity=0, cursor="pointer")
-        .encode(
-            **ends,
-            strokeWidth=alt.StrokeWidth("wide:Q", scale=None),
-            tooltip=grid.tooltip(TOOLTIP),
-        )
-        .add_params(grid.clicked("cell", "query", "key", "rev"), pointed)
-    )
+    return [
+        meta.encode(opacity=alt.Opacity("strength:Q", scale=STRENGTH, legend=strength)),
+        heads.encode(**_looks(layout.colors, named)),
+        state_legend(where),
+    ]

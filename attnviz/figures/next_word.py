@@ -1,18 +1,21 @@
 """What a model expects next, in place of a blank, or as a label of a sentence; and what before a change."""
 
 from collections.abc import Sequence
-from typing import Unpack
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
 
 import numpy as np
+import pandas as pd
 
 from attnviz import metrics, tables, words
-from attnviz.charts import axes, bars
-from attnviz.charts.picture import Picture
+from attnviz.charts import axes
+from attnviz.charts.bars import Bars, Column
 from attnviz.charts.style import Style
 from attnviz.core.amounts import percent
 from attnviz.core.display import in_title, shown
 from attnviz.core.record import Record
-from attnviz.figures.figure import Drawn, Figure, stem, subtitles, text_array, titled
+from attnviz.figures.base import BarFigure
+from attnviz.figures.figure import stem, subtitles, text_array, titled
 from attnviz.metrics import NextWord
 from attnviz.words import OTHER_WORDS, quoted_token
 
@@ -24,9 +27,6 @@ MOST_LABELS = 12
 LEAST = 0.01
 """A word that is less probable both before a change and after it has no bar."""
 
-LENGTH, SHORT, BESIDE = 190, 140, 220
-"""Pixels of the longest bar with one number at its right, and with two; and beside it where the width is given."""
-
 HOLLOW = "hollow bar: before the change"
 OTHERS = "others"
 """The bar of all words that have none of their own."""
@@ -35,124 +35,185 @@ SEVERAL = "each label has a probability of its own; several may hold"
 ONE_LABEL = "the model gives one number: the logistic function of it is drawn"
 
 
-def next_word(
-    record: Record,
-    position: int,
-    *,
-    before: Record | None = None,
-    sentence: int = 0,
-    count: int = 5,
-    **drawn: Unpack[Drawn],
-) -> Figure:
+@dataclass(frozen=True, eq=False)
+class NextWordBars(BarFigure):
     """A bar for each of the `count` words that are most probable after a position, or in place of it.
 
-    With a run `before` a change there are the words of either, each with two bars. A run that had read other tokens by
-    then is not drawn, and the picture says so.
+    With a run `before` a change there are the words of either, each with a hollow bar for its probability before. A run
+    that had read other tokens by then is not drawn, and the picture says so.
+
+    Raises:
+        InputError: if nothing is predicted there.
     """
-    asked = {"before": before, "sentence": sentence, "count": count}
-    found = metrics.next_words(record, position, **asked)
-    compared = before is not None and metrics.read_alike(before, record, position, sentence=sentence)
-    notes = [OTHER_WORDS] if before is not None and not compared else []
-    token = quoted_token(metrics.token_at(record, position, sentence=sentence), position)
-    what, after = "next word", "Next word after"
-    if metrics.fills_in(record):
-        what, after = "blank", "Most probable in place of"
-    if metrics.labels_tokens(record):
-        what, after = "label", "Label of"
-    title = f"{after} {token} · {in_title(record.source)}"
-    return Figure(
-        name=stem(record, f"{what} {position}", sentence=sentence),
-        title=titled(title, record),
-        style=Style(**drawn),
-        draw=lambda style: probabilities(found, title, [*notes, *subtitles(record, style)], style, others=True),
-        describe=lambda: words.next_word(record, position, **asked),
-        tabulate=lambda: tables.next_word_table(record, position, **asked),
-        collect=lambda: _arrays(found, "words"),
-    )
+
+    record: Record
+    position: int
+    _: KW_ONLY
+    before: Record | None = None
+    sentence: int = 0
+    count: int = 5
+
+    def __post_init__(self):
+        self.words  # noqa: B018 (a position that has none is refused at once)
+
+    @cached_property
+    def words(self) -> tuple[NextWord, ...]:
+        """The words with their probabilities."""
+        return metrics.next_words(self.record, self.position, **self._options)
+
+    @cached_property
+    def name(self) -> str:
+        return stem(self.record, f"{self._called[0]} {self.position}", sentence=self.sentence)
+
+    @cached_property
+    def title(self) -> str:
+        return titled(self._heading, self.record)
+
+    @cached_property
+    def description(self) -> str:
+        return words.next_word(self.record, self.position, **self._options)
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        return tables.next_word_table(self.record, self.position, **self._options)
+
+    @cached_property
+    def arrays(self) -> dict[str, np.ndarray]:
+        return _arrays(self.words, "words")
+
+    @cached_property
+    def bars(self) -> Bars:
+        compared = {"sentence": self.sentence}
+        is_other = self.before is not None and not metrics.read_alike(
+            self.before, self.record, self.position, **compared
+        )
+        lines = [*([OTHER_WORDS] if is_other else []), *subtitles(self.record, self)]
+        return probabilities(self.words, self._heading, lines, self.style, others=True)
+
+    @property
+    def _options(self) -> dict:
+        return {"before": self.before, "sentence": self.sentence, "count": self.count}
+
+    @property
+    def _called(self) -> tuple[str, str]:
+        """What is predicted, and how the title begins."""
+        if metrics.labels_tokens(self.record):
+            return "label", "Label of"
+        if metrics.fills_in(self.record):
+            return "blank", "Most probable in place of"
+        return "next word", "Next word after"
+
+    @property
+    def _heading(self) -> str:
+        token = metrics.token_at(self.record, self.position, sentence=self.sentence)
+        return f"{self._called[1]} {quoted_token(token, self.position)} · {in_title(self.record.source)}"
 
 
-def labels(record: Record, *, before: Record | None = None, sentence: int = 0, **drawn: Unpack[Drawn]) -> Figure:
-    """A bar for the probability of each class of a sentence; with a run `before` a change two.
+@dataclass(frozen=True, eq=False)
+class LabelBars(BarFigure):
+    """A bar for the probability of each class of a sentence, in a hollow one of that `before` a change.
 
     Of a regression its numbers.
+
+    Raises:
+        InputError: if the model does not classify.
     """
-    asked = {"before": before, "sentence": sentence}
-    if metrics.is_number(record):
-        return _numbers(record, before, sentence, drawn)
-    found, title = metrics.labels(record, **asked), f"Labels of the sentence · {in_title(record.source)}"
-    notes = [f"the {MOST_LABELS} most probable of {len(found):,} labels"] if len(found) > MOST_LABELS else []
-    notes += [ONE_LABEL] if len(found) == 1 else []
-    notes += [SEVERAL] if record.label_kind == "several" else []
-    return Figure(
-        name=stem(record, "labels", sentence=sentence),
-        title=titled(title, record),
-        style=Style(**drawn),
-        draw=lambda style: probabilities(found[:MOST_LABELS], title, [*notes, *subtitles(record, style)], style),
-        describe=lambda: words.labels(record, **asked),
-        tabulate=lambda: tables.labels_table(record, **asked),
-        collect=lambda: _arrays(found, "labels"),
-    )
 
+    record: Record
+    _: KW_ONLY
+    before: Record | None = None
+    sentence: int = 0
 
-def _numbers(record: Record, before: Record | None, sentence: int, drawn: Drawn) -> Figure:
-    """The numbers that a regression gives of a sentence, and those before a change."""
-    asked = {"before": before, "sentence": sentence}
-    found, title = metrics.labels(record, **asked), f"Number of the sentence · {in_title(record.source)}"
-    names = [shown(one.word, axes.LONGEST_LABEL) for one in found]
-    values = [words.label_value(record, one.probability) for one in found]
-    old = [f"{words.label_value(record, one.before)} → " for one in found if one.before is not None]
-    texts = [f"{was}{now}" for was, now in zip(old or [""] * len(found), values, strict=True)]
+    def __post_init__(self):
+        self.labels  # noqa: B018 (a model without labels is refused at once)
 
-    def draw(style: Style) -> Picture:
-        column = bars.Column(texts=texts, color=style.colors.text)
-        return bars.picture(names, [column], title, subtitles(record, style), style.colors)
+    @cached_property
+    def labels(self) -> tuple[NextWord, ...]:
+        """The classes with their probabilities, or the numbers."""
+        return metrics.labels(self.record, before=self.before, sentence=self.sentence)
 
-    return Figure(
-        name=stem(record, "number", sentence=sentence),
-        title=titled(title, record),
-        style=Style(**drawn),
-        draw=draw,
-        describe=lambda: words.labels(record, **asked),
-        tabulate=lambda: tables.labels_table(record, **asked),
-        collect=lambda: {name.replace("probabilities", "numbers"): a for name, a in _arrays(found, "labels").items()},
-    )
+    @cached_property
+    def name(self) -> str:
+        return stem(self.record, "number" if self._is_number else "labels", sentence=self.sentence)
+
+    @cached_property
+    def title(self) -> str:
+        return titled(self._heading, self.record)
+
+    @cached_property
+    def description(self) -> str:
+        return words.labels(self.record, before=self.before, sentence=self.sentence)
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        return tables.labels_table(self.record, before=self.before, sentence=self.sentence)
+
+    @cached_property
+    def arrays(self) -> dict[str, np.ndarray]:
+        arrays = _arrays(self.labels, "labels")
+        if self._is_number:
+            return {name.replace("probabilities", "numbers"): array for name, array in arrays.items()}
+        return arrays
+
+    @cached_property
+    def bars(self) -> Bars:
+        labels, lines = self.labels, subtitles(self.record, self)
+        if self._is_number:
+            names = [shown(one.word, axes.LONGEST_LABEL) for one in labels]
+            column = Column([self._number(one) for one in labels])
+            return Bars(title=self._heading, lines=lines, names=names, columns=[column], style=self.style)
+        many = f"the {MOST_LABELS} most probable of {len(labels):,} labels" if len(labels) > MOST_LABELS else ""
+        notes = [many, ONE_LABEL if len(labels) == 1 else "", SEVERAL if self.record.label_kind == "several" else ""]
+        return probabilities(labels[:MOST_LABELS], self._heading, [*notes, *lines], self.style)
+
+    @property
+    def _is_number(self) -> bool:
+        return metrics.is_number(self.record)
+
+    @property
+    def _heading(self) -> str:
+        return f"{'Number' if self._is_number else 'Labels'} of the sentence · {in_title(self.record.source)}"
+
+    def _number(self, label: NextWord) -> str:
+        number = words.label_value(self.record, label.probability)
+        return number if label.before is None else f"{words.label_value(self.record, label.before)} → {number}"
 
 
 def probabilities(
-    found: Sequence[NextWord], title: str, lines: Sequence[str], style: Style, *, others: bool = False
-) -> Picture:
+    words: Sequence[NextWord], title: str, lines: Sequence[str], style: Style, *, others: bool = False
+) -> Bars:
     """Words and their bars under a title and lines; where it is known, with what was before, by the larger of both.
 
     Args:
         others: whether a last bar has what is left to 1, before and after.
     """
-    lines, texts, marks = [NO_NUMBERS, *lines] if not found else lines, (), {}
-    if _before(found):
-        ranked = sorted(found, key=lambda next: np.nan_to_num([next.probability, next.before]).max(), reverse=True)
-        found = [next for next in ranked if not (next.probability < LEAST and next.before < LEAST)] or ranked
+    if not words:
+        lines = [NO_NUMBERS, *lines]
+    before, texts, quiet, longest = _before(words), [], [], 1.0
+    if before:
+        ranked = sorted(words, key=lambda one: np.nan_to_num([one.probability, one.before]).max(), reverse=True)
+        words = [one for one in ranked if not (one.probability < LEAST and one.before < LEAST)] or ranked
         lines = [HOLLOW, *lines]
-        rest = [1 - sum(shares) for shares in zip(*((next.probability, next.before) for next in found), strict=True)]
+        rest = [1 - sum(shares) for shares in zip(*((one.probability, one.before) for one in words), strict=True)]
         if others and max(rest) >= LEAST:
-            marks[len(found)] = axes.QUIET
-            found = [*found, NextWord(OTHERS, *rest)]
-        texts = [f"{percent(next.before)} → {percent(next.probability)}" for next in found]
-    values, before = [next.probability for next in found], _before(found)
-    longest = np.nan_to_num([*values, *before]).max() if before else 1.0  # of two runs the longest bar is the largest
-    column = bars.Column(values, texts, hollow_values=before, longest=longest or 1.0)
-    names = [shown(next.word, axes.LONGEST_LABEL) for next in found]
-    length = max(SHORT if texts else LENGTH, ((style.width or 0) - BESIDE) * style.on_screen)
-    return bars.picture(names, [column], title, lines, style.colors, length=length, marks=marks)
+            quiet = [len(words)]
+            words = [*words, NextWord(OTHERS, *rest)]
+        before, longest = _before(words), None
+        texts = [f"{percent(one.before)} → {percent(one.probability)}" for one in words]
+    names = [shown(one.word, axes.LONGEST_LABEL) for one in words]
+    column = Column(texts, [one.probability for one in words], before, longest=longest)
+    return Bars(title=title, lines=lines, names=names, columns=[column], style=style, quiet=quiet)
 
 
-def _before(found: Sequence[NextWord]) -> list[float]:
+def _before(words: Sequence[NextWord]) -> list[float]:
     """The probabilities before a change, if there was one."""
-    return [next.before for next in found if next.before is not None]
+    return [one.before for one in words if one.before is not None]
 
 
-def _arrays(found: Sequence[NextWord], named: str) -> dict[str, np.ndarray]:
+def _arrays(words: Sequence[NextWord], name: str) -> dict[str, np.ndarray]:
     arrays = {
-        named: text_array([next.word for next in found]),
-        "probabilities": np.array([next.probability for next in found], np.float64),
+        name: text_array([one.word for one in words]),
+        "probabilities": np.array([one.probability for one in words], np.float64),
     }
-    before = _before(found)
+    before = _before(words)
     return arrays | {"probabilities_before": np.array(before)} if before else arrays

@@ -2,31 +2,24 @@
 
 import base64
 import io
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import Unpack
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 
 import altair as alt
 import numpy as np
 from PIL import Image
 
-from attnviz import tables
-from attnviz.charts import frame, grid, pixels
-from attnviz.charts.domain import Domain, domain_of
-from attnviz.charts.frame import Frame, box, text_width, words
-from attnviz.charts.picture import Form, Picture, columns, formed
-from attnviz.charts.style import Style
-from attnviz.charts.theme import DARK, LINE, Theme
+from attnviz.charts import grid, pixels
+from attnviz.charts.picture import Form, Table, columns, formed
+from attnviz.charts.texts import broken, heading, text_width, titled
+from attnviz.charts.theme import DARK, LINE, MONO, WORD_CHARACTER, Theme, config
 from attnviz.core.display import in_title, shown
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError
 from attnviz.core.patches import Patches
 from attnviz.core.record import Record
-from attnviz.figures import shade as shades
-from attnviz.figures.figure import Figure, Shown, see, stem, subtitles, titled
 from attnviz.figures.head import called
-from attnviz.figures.shade import Shade, shade_of
-from attnviz.figures.text_strip import TOOLTIP, of_token, state_of
+from attnviz.figures.shade import TOOLTIP, ShadedFigure
 from attnviz.views import Groups
 
 SIDE, GAP = 300, 20
@@ -38,42 +31,11 @@ VEIL = 0.9
 CHIP = 24
 """Pixels of the height of a position that is no patch."""
 
+BRIGHTEST = "the brightest is"
 
-def patches(
-    record: Record,
-    site: Site,
-    head: int | str,
-    *,
-    chosen: int | None = None,
-    side: str = "from",
-    **given: Unpack[Shown],
-) -> Figure:
-    """The picture, each patch as bright as the attention that one position gives it, or that it gives this position.
-
-    A click selects a position under the name "cell" with the fields query, key and rev: one of them a position, one -1.
-
-    Args:
-        chosen: the position; None for that of the strongest weight.
-        side: "from" it, a query, or "to" it, a key.
-
-    Raises:
-        InputError: if neither the queries nor the keys of the site are patches.
-    """
-    seen, style = see(record, site, **given)
-    if not on_grid(record, site):
-        raise InputError(f"Neither queries nor keys of {site} are patches of a picture: say record(grid=...).")
-    shade = shade_of(seen, head, chosen=chosen, side=side, most=record.patches.count)
-    title = f"Attention {side} {_named(shade)} · {called(seen, head)}"
-    what = f"{'head' if isinstance(head, int) else 'heads'}-{head}-picture-{side}-{shade.ends[0].starts[shade.index]}"
-    return Figure(
-        name=stem(record, site, what, sentence=seen.sentence, view=seen.view),
-        title=titled(title, record),
-        style=style,
-        draw=lambda style: _Pictures(shade, domain_of(style.domain, shade.seen, shade.cells), style).drawn(title),
-        describe=lambda: shades.described(_what(record.patches, shade), shade),
-        tabulate=lambda: of_token(tables.weights_table(shade.seen, head), shade),
-        collect=lambda: shades.arrays(shade) | {"grid": np.array([record.patches.rows, record.patches.columns])},
-    )
+COLUMNS = (
+    "x", "y", "x2", "y2", "fill", "cover", "stroke", "stroke_width", "text", "ink", "query", "key", "rev", *TOOLTIP,
+)  # fmt: skip
 
 
 def on_grid(record: Record, site: Site) -> bool:
@@ -81,151 +43,177 @@ def on_grid(record: Record, site: Site) -> bool:
     return record.patches is not None and record.patches.count in record.step(site).shape[2:]
 
 
-def _named(shade: Shade) -> str:
-    return in_title(shade.ends[0].labels[shade.index])
-
-
-def _what(patches: Patches, shade: Shade) -> str:
-    size = f"{patches.rows} x {patches.columns}"
-    return f"A picture of {size} patches, the brighter the more attention {shade.side} one position."
-
-
 @dataclass(frozen=True, eq=False)
-class _Pictures:
-    shade: Shade
-    scale: Domain
-    style: Style
+class PatchImage(ShadedFigure):
+    """The picture, each patch as bright as the attention that one position gives it, or that it gives this position.
+
+    Raises:
+        InputError: if neither the queries nor the keys of the site are patches.
+    """
+
+    kind = "picture-"
+
+    def __post_init__(self):
+        if not on_grid(self.record, self.site):
+            raise InputError(f"Neither queries nor keys of {self.site} are patches of a picture: say record(grid=...).")
+        super().__post_init__()
 
     @property
-    def colors(self) -> Theme:
-        return self.style.colors
+    def most(self) -> int:
+        """Positions drawn at most: all."""
+        return self._patches.count
 
     @property
-    def patches(self) -> Patches:
-        return self.shade.seen.record.patches
+    def begin(self) -> str:
+        size = f"{self._patches.rows} x {self._patches.columns}"
+        return f"A picture of {size} patches, the brighter the more attention {{}} one position."
 
     @property
-    def image(self) -> str:
-        images = self.patches.images
-        return data_uri(self.patches, self.shade.seen.sentence) if images else ""
+    def heading_text(self) -> str:
+        name = in_title(self.shade.ends[0].labels[self.shade.index])
+        return f"Attention {self.side} {name} · {called(self.seen, self.head)}"
+
+    @cached_property
+    def arrays(self) -> dict[str, np.ndarray]:
+        return super().arrays | {"grid": np.array([self._patches.rows, self._patches.columns])}
 
     @property
-    def size(self) -> tuple[float, float]:
+    def lines(self) -> list[str]:
+        return [line for line in super().lines if line != self.scale.ending or not self._image]
+
+    @property
+    def form(self) -> Form:
+        width, height, picture = self._extent
+        ramp = None if self._image else replace(self.scale.legend(self.colors), top=0.0)
+        return _form(width, height, picture, ramp, self.colors)
+
+    @cached_property
+    def data(self) -> dict[str, Table]:
+        cells, pictures = self._layout
+        width = self._extent[0]
+        meta = heading(self.heading_text, self.lines, width, self) | {"top": [self.scale.top]}
+        if self._image:
+            caption = f"The brighter a patch, the larger its {self.scale.caption.replace('colors end', BRIGHTEST)}"
+            meta["caption"] = ["\n".join(broken([caption], width / WORD_CHARACTER))]
+        return {
+            "meta": meta,
+            "pictures": columns(("x", "y", "uri"), pictures),
+            "cells": columns(COLUMNS, cells),
+        }
+
+    @property
+    def _patches(self) -> Patches:
+        return self.record.patches
+
+    @property
+    def _image(self) -> str:
+        return data_uri(self._patches, self.sentence) if self._patches.images else ""
+
+    @property
+    def _size(self) -> tuple[float, float]:
         """Width and height of a picture in pixels: its own shape, else that of the grid."""
-        images = self.patches.images
-        high, wide = images[self.shade.seen.sentence].shape[:2] if images else (self.patches.rows, self.patches.columns)
+        images, patches = self._patches.images, self._patches
+        high, wide = images[self.sentence].shape[:2] if images else (patches.rows, patches.columns)
         factor = SIDE / max(high, wide)
         return max(LEAST, wide * factor), max(LEAST, high * factor)
 
-    def drawn(self, title: str) -> Picture:
-        """Where the position stands on the picture, and beside it, or below it in a given width, where it looks."""
-        (wide, high), chosen, shaded = self.size, *self.shade.ends
-        record = self.shade.seen.record
-        said = [*subtitles(record, self.style), *self.shade.seen.notes, *self.shade.notes]
-        width = {"width": self.style.width or 2 * wide + GAP, "narrowest": self.style.width or frame.NARROWEST}
-        around = frame.heading(title, said, left=0, top=-14, colors=self.colors, **width)
-        rows, pictures, x, y, bottom = [], [], 0.0, 0.0, 0.0
-        alone = self.shade.one_text and not self.image  # nothing is to be seen without colors
-        for end, is_shaded in ((shaded, True),) if alone else ((chosen, False), (shaded, True)):
-            part, below, picture = self._end(end, x, y, is_shaded)
-            rows, around, pictures = rows + part, around + below, pictures + picture
-            bottom = max([bottom, *(row["y2"] for row in part)])
-            x, y = (x, bottom + LINE + 8) if self.style.width else (wide + GAP, y)
-        around += self._legend(bottom + 12)
-        data = {"cells of the picture": columns(COLUMNS, rows), "pictures": columns(("x", "y", "uri"), pictures)}
-        width = wide if self.style.width or alone else 2 * wide + GAP
-        return Picture(_form(self.colors, wide, high, width), data | frame.tables(around))
+    @property
+    def _extent(self) -> tuple[float, float, tuple[float, float]]:
+        """Width and height of all, and of a picture."""
+        cells, _ = self._layout
+        return max(row["x2"] for row in cells), max(row["y2"] for row in cells), self._size
 
-    def _end(self, part: Groups, x: float, y: float, shaded: bool) -> tuple[list[dict], Frame, list[dict]]:
-        """One end of the attention: its patches on the picture, the other positions in a line below."""
-        (wide, high), patches, rows = self.size, self.patches, []
-        is_picture = int(part.stops[-1]) <= patches.count == self._positions(part)
-        across, top, chip = x, y + (high + 8 if is_picture else 0), 0.0
+    @cached_property
+    def _layout(self) -> tuple[list[dict], list[dict]]:
+        """Cells and pictures: where the position stands, and beside it, or below in a given width, where it looks."""
+        chosen, shaded = self.shade.ends
+        alone = self.shade.one_text and not self._image  # nothing is to be seen without colors
+        cells, pictures, x, y = [], [], 0.0, 0.0
+        for part, is_shaded in [(shaded, True)] if alone else [(chosen, False), (shaded, True)]:
+            is_picture = self._is_picture(part)
+            rows = self._cells(part, x, y, is_shaded=is_shaded, is_picture=is_picture)
+            if not is_shaded or self.shade.one_text:
+                rows[self.shade.index] |= {"stroke": self.colors.accent, "stroke_width": 2.5}
+            pictures += [{"x": x, "y": y, "uri": self._image}] if is_picture and self._image else []
+            cells += rows
+            x, y = (0.0, max(row["y2"] for row in rows) + LINE) if self.width else (self._size[0] + GAP, 0.0)
+        return cells, pictures
+
+    def _is_picture(self, part: Groups) -> bool:
+        """Whether the positions of one end are patches."""
+        queries, keys = self.shade.seen.step.shape[2:]
+        is_query = (part is self.shade.ends[0]) == (self.side == "from")
+        positions = queries if is_query else keys - self.shade.seen.step.has_sink
+        return int(part.stops[-1]) <= self._patches.count == positions
+
+    def _cells(self, part: Groups, x: float, y: float, *, is_shaded: bool, is_picture: bool) -> list[dict]:
+        """Patches on their picture, the other positions in a line below."""
+        (wide, high), patches, rows = self._size, self._patches, []
+        across, top = x, y + (high + 8 if is_picture else 0)
         for i, start in enumerate(part.starts.tolist()):
             place = patches.place(start) if is_picture else None
             if place is not None:
-                cell = (wide / patches.columns, high / patches.rows)
-                at = {"x": x + place[1] * cell[0], "y": y + place[0] * cell[1]}
-                at |= {"x2": at["x"] + cell[0], "y2": at["y"] + cell[1], "text": ""}
+                width, height, text = wide / patches.columns, high / patches.rows, ""
+                left, upper = x + place[1] * width, y + place[0] * height
             else:
-                text = shown(part.labels[i], 16)
-                chip = text_width(text) + 12
-                if across > x and across + chip > x + wide:
+                text, height = shown(part.labels[i], 16), CHIP
+                width = text_width(text) + 12
+                if across > x and across + width > x + wide:
                     across, top = x, top + CHIP + 4
-                at = {"x": across, "y": top, "x2": across + chip, "y2": top + CHIP, "text": text}
-                across += chip + 4
-            rows.append(at | self._cell(part, i, shaded, place is not None))
-        picture = [{"x": x, "y": y, "uri": self.image}] if is_picture and self.image else []
-        return rows, self._outlines(rows, part, shaded), picture
+                left, upper = across, top
+                across += width + 4
+            at = {"x": left, "y": upper, "x2": left + width, "y2": upper + height, "text": text}
+            look = self._look(i, is_shaded=is_shaded, is_bare=place is not None and bool(self._image))
+            rows.append(at | look | self.readout(part, i, is_shaded=is_shaded))
+        return rows
 
-    def _positions(self, part: Groups) -> int:
-        queries, keys = self.shade.seen.step.shape[2:]
-        mine = (part is self.shade.ends[0]) == (self.shade.side == "from")
-        return queries if mine else keys - self.shade.seen.step.has_sink
-
-    def _cell(self, part: Groups, i: int, shaded: bool, patch: bool) -> dict:
-        """What a cell looks like, what it says, and what a click on it selects."""
-        shade, colors, position = self.shade, self.colors, int(part.starts[i])
-        query = (shaded and not shade.one_text) != (shade.side == "from")
-        mine, name = (in_title(text) for text in (shade.ends[0].labels[shade.index], part.labels[i]))
-        looks, looked = (mine, name) if shade.side == "from" else (name, mine)
-        says = {"query": position if query else -1, "key": -1 if query else position, "rev": self.style.rev}
-        says |= {"query_name": looks, "key_name": looked, "weight_text": "", "says": ""}
-        if not shaded:
-            names = (
-                {"query_name": name, "key_name": ""} if shade.side == "from" else {"query_name": "", "key_name": name}
-            )
-            return says | names | {"fill": colors.background, "cover": 0.0 if patch and self.image else 1.0}
-        says |= {"weight_text": f"{shade.weights[i]:.4f}", "says": state_of(shade, i)}
-        if not shade.colored[i]:
-            return says | {"fill": colors.blocked, "cover": 1.0}
-        bright = float(self.scale.shade(shade.weights)[i])
-        if patch and self.image:
-            return says | {"fill": DARK.background, "cover": VEIL * (1 - bright)}
-        return says | {"fill": pixels.color_at(bright, colors), "cover": 1.0}
-
-    def _outlines(self, rows: list[dict], part: Groups, shaded: bool) -> Frame:
-        """A frame around the chosen position, on both where they are the same, and the names of other positions."""
-        shade, boxes = self.shade, []
-        if not shaded or shade.one_text:
-            row = rows[shade.index]
-            boxes.append(box(row["x"], row["y"], row["x2"], row["y2"], stroke=self.colors.accent, width=2.5))
-        inks = ((row, pixels.readable(row["fill"], self.colors)) for row in rows if row["text"])
-        tokens = (words(row["x"] + 6, row["y"] + CHIP / 2, row["text"], ink) for row, ink in inks)
-        return Frame(boxes=tuple(boxes), tokens=tuple(tokens))
-
-    def _legend(self, top: float) -> Frame:
-        width = self.size[0] if self.style.width else 2 * self.size[0] + GAP
-        if not self.image:
-            return frame.legend([], self.scale.ramp(self.colors), top=top, width=width, colors=self.colors)
-        caption = f"The brighter a patch, the larger its {self.scale.caption.replace('colors end', 'the brightest is')}"
-        return frame.lines(caption, left=0, top=top, width=width, colors=self.colors)
+    def _look(self, i: int, *, is_shaded: bool, is_bare: bool) -> dict:
+        """The ground of a cell and how much it covers; `is_bare` is a patch of a picture that is there."""
+        shade, colors = self.shade, self.colors
+        fill, cover = colors.background, 1.0 - is_bare
+        if is_shaded and not shade.colored[i]:
+            fill, cover = colors.blocked, 1.0
+        elif is_shaded:
+            bright = float(self.scale.shade(shade.weights)[i])
+            fill, cover = (DARK.background, VEIL * (1 - bright)) if is_bare else (pixels.color_at(bright, colors), 1.0)
+        ink = pixels.readable(fill, colors)
+        return {"fill": fill, "cover": cover, "ink": ink, "stroke": colors.line, "stroke_width": 0.4}
 
 
-COLUMNS = ("x", "y", "x2", "y2", "fill", "cover", "query", "key", "rev", *TOOLTIP)
-
-
-@formed(8)
-def _form(colors: Theme, wide: float, high: float, width: float) -> Form:
-    x, y = frame.pixels()
-    cells = (
-        alt.Chart(alt.NamedData("cells of the picture"))
-        .mark_rect(aria=False, cursor="pointer", stroke=colors.line, strokeWidth=0.4)
-        .encode(
-            x=x,
-            y=y,
-            x2="x2:Q",
-            y2="y2:Q",
-            fill=alt.Fill("fill:N", scale=None),
-            fillOpacity=alt.FillOpacity("cover:Q", scale=None),
-            tooltip=grid.tooltip(TOOLTIP),
-        )
-        .add_params(grid.clicked("cell", "query", "key", "rev"))
+@formed(16)
+def _form(width: float, height: float, picture: tuple[float, float], ramp: grid.Ramp | None, colors: Theme) -> Form:
+    x, y = (channel(f"{name}:Q", scale=None, axis=None) for channel, name in ((alt.X, "x"), (alt.Y, "y")))
+    mark = {"width": picture[0], "height": picture[1], "align": "left", "baseline": "top", "aspect": False}
+    pictures = alt.Chart(alt.NamedData("pictures")).mark_image(**mark, **grid.QUIET_MARK)
+    base = alt.Chart(alt.NamedData("cells"), name="cells")
+    cells = base.mark_rect(aria=False, cursor="pointer").encode(
+        x=x,
+        y=y,
+        x2="x2:Q",
+        y2="y2:Q",
+        fill=alt.Fill("fill:N", scale=None),
+        fillOpacity=alt.FillOpacity("cover:Q", scale=None),
+        stroke=alt.Stroke("stroke:N", scale=None),
+        strokeWidth=alt.StrokeWidth("stroke_width:Q", scale=None),
+        order=alt.Order("stroke_width:Q"),
+        tooltip=grid.tooltip(TOOLTIP),
     )
-    picture = alt.Chart(alt.NamedData("pictures")).mark_image(
-        width=wide, height=high, align="left", baseline="top", aspect=False, aria=False, tooltip=None
+    names = alt.Chart(alt.NamedData("cells")).mark_text(
+        align="left", baseline="middle", dx=6, dy=CHIP / 2, font=MONO, **grid.QUIET_MARK
     )
-    return frame.form([picture.encode(x=x, y=y, url=alt.Url("uri:N")), cells], width, 1, colors)
+    names = names.encode(x=x, y=y, text="text:N", fill=alt.Fill("ink:N", scale=None))
+    if ramp is None:
+        below = {"align": "left", "baseline": "top", "lineBreak": "\n", "lineHeight": LINE, "color": colors.quiet}
+        legend = alt.Chart(alt.NamedData("meta")).mark_text(**below, **grid.QUIET_MARK)
+        legend = legend.encode(x=alt.XValue(0), y=alt.YValue(height + 12), text="caption:N")
+    else:
+        legend = grid.ramp_legend(ramp, {"orient": "bottom", "offset": 10})
+    layers = [legend, pictures.encode(x=x, y=y, url="uri:N"), cells, names]
+    chart = alt.layer(
+        *layers, width=width, height=height, autosize="pad", title=titled(colors), resolve=grid.INDEPENDENT
+    )
+    chart.params = grid.share(["cells"], grid.clicked("cell", "query", "key", "rev"))
+    return Form.of(chart.configure(**config(colors)))
 
 
 @lru_cache(maxsize=8)

@@ -3,27 +3,22 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Unpack
 
 import numpy as np
 import pandas as pd
 
 from attnviz import tables, words
-from attnviz.charts import bars
+from attnviz.charts.bars import Bars, Column
 from attnviz.charts.grid import Grid, Ramp, size_within
-from attnviz.charts.picture import Picture
 from attnviz.charts.state import State
 from attnviz.charts.style import Style
 from attnviz.core.display import file_stem, in_title, shown
 from attnviz.core.record import Record
-from attnviz.figures.base import GridFigure
-from attnviz.figures.figure import Drawn, Figure, edited, subtitles, text_array, titled
+from attnviz.figures.base import BarFigure, GridFigure
+from attnviz.figures.figure import edited, subtitles, text_array, titled
 from attnviz.metrics.beside import tiles
 from attnviz.metrics.rollout import Mixed
 from attnviz.views import groups
-
-SHORT, LONG = 150, 480
-"""Pixels of the longest bar, and of all of a row on a wide screen."""
 
 MAP = 440
 """Pixels of the side of the map, which has one row of bars beside it."""
@@ -144,40 +139,68 @@ def lines_of(traced: Traced, style: Style = Style()) -> list[str]:
 # One row
 
 
-def row(traced: Traced, position: int, flow: np.ndarray | None = None, **drawn: Unpack[Drawn]) -> Figure:
-    """How much of each token reaches one position, by rollout and, if it is given, by the largest flow.
+@dataclass(frozen=True, eq=False)
+class RolloutRow(BarFigure):
+    """Bars of how much of each token reaches one position, by rollout and, if it is given, by the largest flow.
 
-    Args:
+    Attributes:
         flow: (n,) of `metrics.rollout.flow` through the same layers.
     """
-    numbers = {"rollout": traced.shares[position]} | ({} if flow is None else {"flow": flow})
-    what = f"Mixed into {traced.called(position)}"
-    title = title_of(traced, what)
-    return Figure(
-        name=traced.stem(f"reaches {position}"),
-        title=titled(title, traced.record),
-        style=Style(**drawn),
-        draw=lambda style: row_picture(traced, numbers, what if style.on_screen else title, style),
-        describe=lambda: words.reached(traced.shares[position], traced.texts, position),
-        tabulate=lambda: tables.reached_table(numbers, traced.texts),
-        collect=lambda: numbers | {"tokens": text_array(traced.texts)},
-    )
+
+    traced: Traced
+    position: int
+    flow: np.ndarray | None = None
+
+    @cached_property
+    def name(self) -> str:
+        return self.traced.stem(f"reaches {self.position}")
+
+    @cached_property
+    def title(self) -> str:
+        return titled(title_of(self.traced, self._what), self.traced.record)
+
+    @cached_property
+    def description(self) -> str:
+        return words.reached(self._numbers["rollout"], self.traced.texts, self.position)
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        return tables.reached_table(self._numbers, self.traced.texts)
+
+    @cached_property
+    def arrays(self) -> dict[str, np.ndarray]:
+        return self._numbers | {"tokens": text_array(self.traced.texts)}
+
+    @cached_property
+    def bars(self) -> Bars:
+        traced, numbers = self.traced, self._numbers
+        shares = numbers["rollout"]
+        drawn = np.sort(np.argsort(-shares, kind="stable")[:MOST_BARS])
+        lines = [f"the {MOST_BARS} tokens with the largest shares of {len(shares)}"] if len(shares) > MOST_BARS else []
+        if not self.on_screen or isinstance(traced.shares, Mapping):  # else the map beside it says that
+            lines += [*traced.left_out(), *subtitles(traced.record, self)]
+        return Bars(
+            title=self._what if self.on_screen else title_of(traced, self._what),
+            lines=lines,
+            names=[traced.called(i) for i in drawn.tolist()],
+            columns=[Column(values=values[drawn].tolist(), name=NAMES[name]) for name, values in numbers.items()],
+            style=self.style,
+            length=WIDE // len(numbers) if self.on_screen else SHORT,
+        )
+
+    @cached_property
+    def _numbers(self) -> dict[str, np.ndarray]:
+        """What was measured of each token."""
+        shares = self.traced.shares[self.position]
+        return {"rollout": shares} if self.flow is None else {"rollout": shares, "flow": self.flow}
+
+    @property
+    def _what(self) -> str:
+        return f"Mixed into {self.traced.called(self.position)}"
 
 
-def row_picture(traced: Traced, numbers: dict[str, np.ndarray], title: str, style: Style) -> Picture:
-    """Bars of what was measured of each token, each kind by its own largest."""
-    shares = numbers["rollout"]
-    kept = np.sort(np.argsort(-shares, kind="stable")[:MOST_BARS])
-    columns = [
-        bars.Column(values[kept].tolist(), name=NAMES[name], longest=float(values[kept].max(initial=0.0)) or 1.0)
-        for name, values in numbers.items()
-    ]
-    said = [f"the {MOST_BARS} tokens with the largest shares of {len(shares)}"] if len(shares) > MOST_BARS else []
-    if not style.on_screen or isinstance(traced.shares, Mapping):  # else the map beside it says that
-        said += [*traced.left_out(), *subtitles(traced.record, style)]
-    length = LONG // len(columns) if style.on_screen else SHORT
-    return bars.picture([traced.called(i) for i in kept.tolist()], columns, title, said, style.colors, length=length)
-
+SHORT, WIDE = 150, 480
+"""Pixels of the longest bar, and of all of a row on a wide screen."""
 
 NAMES = {"rollout": "share by rollout", "flow": "largest flow"}
 """Names of the bars."""

@@ -1,23 +1,21 @@
 """One query worked in full, as a table that is a picture: a row per key, a column per step, a bar per weight."""
 
 import math
-from typing import Unpack
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
 
+import numpy as np
 import pandas as pd
 
-from attnviz.charts import axes, bars
-from attnviz.charts.picture import Picture
-from attnviz.charts.style import Style
+from attnviz.charts import bars
 from attnviz.core.amounts import digits
 from attnviz.core.display import file_stem, in_title, shown
 from attnviz.core.edits import Site
 from attnviz.core.record import Record, Step
 from attnviz.core.tokens import Token
-from attnviz.figures.figure import Drawn, Figure, edited, subtitles, titled
+from attnviz.figures.base import BarFigure
+from attnviz.figures.figure import edited, subtitles, titled
 from attnviz.walk import Row
-
-LENGTH = 120
-"""Pixels of a bar of weight 1."""
 
 FEW = 3
 """Numbers of a long sum that are written."""
@@ -26,51 +24,82 @@ Column = tuple[str, list[str]]
 """What it is called, and a text for each key."""
 
 
-def row(
-    record: Record,
-    site: Site,
-    head: int,
-    worked: Row,
-    *,
-    sentence: int = 0,
-    key: int | None = None,
-    **drawn: Unpack[Drawn],
-) -> Figure:
+@dataclass(frozen=True, eq=False)
+class QueryRow(BarFigure):
     """One query worked in full.
 
-    Args:
+    Attributes:
         worked: what `walk.row` gave.
         key: the key that is marked.
     """
-    step, (queries, keys) = record.step(site), record.tokens(site, sentence=sentence)
-    token = shown(queries[worked.query].text)
-    what = f"Query {worked.query} in full, {token} · {site.head(head)} · {in_title(record.source)}"
-    said = (f"{name} {text}" for name, (text,) in totals(worked))
-    description = f"{what}. Over all keys: {', '.join(said)}. {worked.digits}"
 
-    def drawing(style: Style) -> Picture:
-        lines = [] if style.on_screen else subtitles(record)
-        return drawing_of(worked, columns(worked, step, keys), key, what, lines, style)
+    record: Record
+    site: Site
+    head: int
+    worked: Row
+    _: KW_ONLY
+    sentence: int = 0
+    key: int | None = None
 
-    return Figure(
-        name=file_stem(record.source, site, f"head-{head}-query-{worked.query}", end=edited(record.edits)),
-        title=titled(what, record),
-        style=Style(**drawn),
-        draw=drawing,
-        describe=lambda: description,
-        tabulate=lambda: row_table(worked, keys),
-        collect=lambda: {name: getattr(worked, name).numpy() for name in ("products", "weighted_values", "output")},
-    )
+    @cached_property
+    def name(self) -> str:
+        what = f"head-{self.head}-query-{self.worked.query}"
+        return file_stem(self.record.source, self.site, what, end=edited(self.record.edits))
 
+    @cached_property
+    def title(self) -> str:
+        return titled(self._heading, self.record)
 
-def drawing_of(row: Row, every: list[Column], key: int | None, title: str, lines: list[str], style: Style) -> Picture:
-    """The row as a picture."""
-    (_, names), *steps, (weight, texts) = every
-    drawn = [bars.Column(texts=texts, name=name, color=style.colors.text) for name, texts in steps]
-    drawn += [bars.Column(row.weights.tolist(), texts, name=weight)]
-    below = [f"{name} {text}" for name, (text,) in totals(row)]
-    marks = {} if key not in row.keys else {row.keys.index(key): axes.CHOSEN}
-    return bars.picture(names, drawn, title, lines, style.colors, length=LENGTH, marks=marks, below=below)
+    @cached_property
+    def description(self) -> str:
+        return f"{self._heading}. Over all keys: {self._totals}. {self.worked.digits}"
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """One row per key: key, key_token and every number of `walk.Row`, exact."""
+        row, keys = self.worked, self._tokens[1]
+        names = ("sums", "scaled", "capped", "biased", "scores", "masked", "shifted", "exps", "weights", "recorded")
+        table = pd.DataFrame({name: getattr(row, name).double().numpy() for name in names})
+        table.insert(0, "query", row.query)
+        table.insert(1, "key", list(row.keys))
+        table.insert(2, "key_token", [keys[i].text for i in row.keys])
+        table["blocked_by"] = list(row.rules)
+        return table
+
+    @cached_property
+    def arrays(self) -> dict[str, np.ndarray]:
+        return {name: getattr(self.worked, name).numpy() for name in ("products", "weighted_values", "output")}
+
+    @cached_property
+    def bars(self) -> bars.Bars:
+        row = self.worked
+        (_, names), *steps, (weight, texts) = columns(row, self.record.step(self.site), self._tokens[1])
+        return bars.Bars(
+            title=self._heading,
+            lines=[*subtitles(self.record, self), f"over all keys: {self._totals}"],
+            names=names,
+            columns=[
+                *(bars.Column(numbers, name=name) for name, numbers in steps),
+                bars.Column(texts, row.weights.tolist(), name=weight, longest=1.0),
+            ],
+            style=self.style,
+            length=120,
+            chosen=[i for i, key in enumerate(row.keys) if key == self.key],
+        )
+
+    @property
+    def _heading(self) -> str:
+        row = self.worked
+        token = shown(self._tokens[0][row.query].text)
+        return f"Query {row.query} in full, {token} · {self.site.head(self.head)} · {in_title(self.record.source)}"
+
+    @property
+    def _tokens(self) -> tuple[tuple[Token, ...], tuple[Token, ...]]:
+        return self.record.tokens(self.site, sentence=self.sentence)
+
+    @property
+    def _totals(self) -> str:
+        return ", ".join(f"{name} {text}" for name, (text,) in totals(self.worked))
 
 
 def columns(row: Row, step: Step, keys: tuple[Token, ...]) -> list[Column]:
@@ -146,14 +175,3 @@ def totals(row: Row) -> list[Column]:
 
 def _texts(values) -> list[str]:
     return [digits(value) for value in values.tolist()]
-
-
-def row_table(worked: Row, keys: tuple[Token, ...]) -> pd.DataFrame:
-    """One row per key: key, key_token and every number of `walk.Row`, exact."""
-    names = ("sums", "scaled", "capped", "biased", "scores", "masked", "shifted", "exps", "weights", "recorded")
-    table = pd.DataFrame({name: getattr(worked, name).double().numpy() for name in names})
-    table.insert(0, "query", worked.query)
-    table.insert(1, "key", list(worked.keys))
-    table.insert(2, "key_token", [keys[i].text for i in worked.keys])
-    table["blocked_by"] = list(worked.rules)
-    return table

@@ -1,17 +1,25 @@
 """What one token gives to the others, or gets of them: the weights by which a text is shaded."""
 
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import cached_property
 
 import numpy as np
+import pandas as pd
 
-from attnviz.charts.domain import colored
+from attnviz import tables
+from attnviz.charts import axes
+from attnviz.charts.axes import KEY, QUERY
+from attnviz.charts.domain import MAY_ATTEND, NOT_A_NUMBER, POLICIES, Domain, colored, domain_of
+from attnviz.core.amounts import written
 from attnviz.core.display import as_sentence
 from attnviz.core.errors import InputError
-from attnviz.figures.figure import text_array
+from attnviz.figures.base import SiteFigure
+from attnviz.figures.figure import stem, subtitles, text_array, titled
+from attnviz.figures.head import called
 from attnviz.figures.strands import window
-from attnviz.metrics import Cells
+from attnviz.metrics import BLOCKED, EMPTY, Cells
 from attnviz.views import Groups, Seen
-from attnviz.words import MOST_NAMED, OFF, named, predicting
+from attnviz.words import MOST_NAMED, OFF, blocked_by, named, predicting
 
 MOST_TOKENS = 400
 """Queries or keys drawn at most; of more, a window."""
@@ -30,7 +38,6 @@ class Shade:
         index: which query, or which key, of the window.
         states, weights, blocked, reasons: as of `metrics.Cells`; `colored` is where a weight is to be shown.
         cells: the cells of the window.
-        each: of every token on the chosen one's side, where its strongest weight stands, and that weight.
         off: whether it is of one head, which is switched off.
         notes: that a window is drawn, where it is.
     """
@@ -44,7 +51,6 @@ class Shade:
     colored: np.ndarray
     reasons: tuple[str, ...]
     cells: Cells
-    each: tuple[np.ndarray, np.ndarray]
     off: bool
     notes: tuple[str, ...]
 
@@ -90,12 +96,7 @@ def shade_of(
     found = seen.cells([head])[0]
     pick = (index, slice(None)) if side == "from" else (slice(None), index)
     cells = (array[pick] for array in (found.weights, found.states, found.blocked, colored(found)))
-    weights = np.where(colored(found), found.weights, 0.0)
-    weights = weights if side == "from" else weights.T
-    each = weights.argmax(1), weights.max(1)
-    return Shade(
-        seen, side, index, *cells, found.reasons, _row(found, pick), each, head in seen.step.heads_off, tuple(notes)
-    )
+    return Shade(seen, side, index, *cells, found.reasons, _row(found, pick), head in seen.step.heads_off, tuple(notes))
 
 
 def _row(found: Cells, pick: tuple) -> Cells:
@@ -122,22 +123,103 @@ def in_words(shade: Shade) -> str:
     return f"{token}{predicting(shade.seen, shade.index)} looks most at {listed}{ends}"
 
 
-def described(what: str, shade: Shade) -> str:
-    """What a picture is, which tokens get most, what the view did, and what was changed."""
-    changed = shade.seen.record.edits.in_words()
-    parts = [
-        f"{what} {in_words(shade)}",
-        *map(as_sentence, (*shade.seen.notes, *shade.notes)),
-        *([f"Changed: {', '.join(changed)}."] if changed else []),
-    ]
-    return " ".join(parts)
+TOOLTIP = {"query_name": QUERY, "key_name": KEY, "weight_text": "weight", "says": "cell"}
 
 
-def arrays(shade: Shade) -> dict[str, np.ndarray]:
-    """The attention of one token, as arrays over those at its other end."""
-    return {
-        "weights": shade.weights,
-        "may_attend": shade.blocked == 0,
-        "tokens": text_array(shade.ends[1].labels),
-        "positions": shade.ends[1].starts,
-    }
+@dataclass(frozen=True, eq=False)
+class ShadedFigure(SiteFigure):
+    """Tokens, or patches, shaded by what one of them gives or gets.
+
+    A click selects a token under the name "cell" with the fields query, key and rev: one of them a position, one -1.
+
+    Attributes:
+        chosen: position of the token; None for that of the strongest weight.
+        side: "from" it, a query, or "to" it, a key.
+    """
+
+    head: int | str
+    _: KW_ONLY
+    chosen: int | None = None
+    side: str = "from"
+
+    most, kind = MOST_TOKENS, ""
+    begin = "The sentence, shaded by the attention {} one token."
+
+    @cached_property
+    def shade(self) -> Shade:
+        """The weights of the token."""
+        return shade_of(self.seen, self.head, chosen=self.chosen, side=self.side, most=self.most)
+
+    @cached_property
+    def scale(self) -> Domain:
+        """What the color says."""
+        return domain_of(self.domain, self.shade.seen, self.shade.cells)
+
+    @cached_property
+    def name(self) -> str:
+        heads = f"{'head' if isinstance(self.head, int) else 'heads'}-{self.head}"
+        what = f"{heads}-{self.kind}{self.side}-{self.shade.ends[0].starts[self.shade.index]}"
+        return stem(self.record, self.site, what, sentence=self.sentence, view=self.view)
+
+    @property
+    def heading_text(self) -> str:
+        """What is drawn, beginning with a constant word."""
+        return f"Attention {self.side} {named(self.shade.ends[0], self.shade.index)} · {called(self.seen, self.head)}"
+
+    @cached_property
+    def title(self) -> str:
+        return titled(self.heading_text, self.record)
+
+    @property
+    def lines(self) -> list[str]:
+        """What stands under the title."""
+        shade = self.shade
+        notes = shade.notes or filter(None, [shade.seen.window])
+        return [*subtitles(self.record, self), self.scale.ending, *shade.seen.notes, *notes]
+
+    @cached_property
+    def description(self) -> str:
+        """The picture, the tokens that get most, what the view did, and what was changed."""
+        shade, changed = self.shade, self.record.edits.in_words()
+        notes = map(as_sentence, (*shade.seen.notes, *shade.notes))
+        changes = [f"Changed: {', '.join(changed)}."] if changed else []
+        return " ".join([self.begin.format(self.side), in_words(shade), *notes, *changes])
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """The cells of the chosen token."""
+        table = tables.weights_table(self.shade.seen, self.head)
+        name = "query" if self.side == "from" else "key"
+        cells = table[table[name] == int(self.shade.ends[0].starts[self.shade.index])].reset_index(drop=True)
+        cells.attrs = dict(table.attrs)
+        return cells
+
+    @cached_property
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Weights over the tokens at the other end."""
+        shade = self.shade
+        return {
+            "weights": shade.weights,
+            "may_attend": shade.blocked == 0,
+            "tokens": text_array(shade.ends[1].labels),
+            "positions": shade.ends[1].starts,
+        }
+
+    def state(self, i: int) -> str:
+        """The cell of one shaded token, in words."""
+        shade = self.shade
+        if shade.states[i] == EMPTY:
+            return POLICIES[shade.seen.step.scoring.empty_rows]
+        if np.isnan(shade.weights[i]):
+            return NOT_A_NUMBER
+        return blocked_by(shade.reasons[shade.blocked[i] - 1]) if shade.states[i] == BLOCKED else MAY_ATTEND
+
+    def readout(self, part: Groups, i: int, *, is_shaded: bool) -> dict:
+        """What a click on a token selects, and what hovering says of it."""
+        shade, position = self.shade, int(part.starts[i])
+        is_query = (is_shaded and not shade.one_text) != (self.side == "from")
+        selects = {"query": position if is_query else -1, "key": -1 if is_query else position, "rev": self.rev}
+        ends = [axes.names(shade.ends[0])[shade.index] if is_shaded else "", axes.names(part)[i]]
+        ends = ends if is_shaded == (self.side == "from") else ends[::-1]
+        weight, says = (written(float(shade.weights[i]), ".4f"), self.state(i)) if is_shaded else ("", "")
+        return selects | {"query_name": ends[0], "key_name": ends[1], "weight_text": weight, "says": says}

@@ -1,63 +1,72 @@
 """Why scores are divided by √d_k: how much the largest weight takes, with and without it, as d_k grows."""
 
-from typing import Unpack
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
 
+import numpy as np
 import pandas as pd
 
-from attnviz.charts import axes, bars
-from attnviz.charts.picture import Picture
-from attnviz.charts.style import Style
-from attnviz.core.amounts import digits
-from attnviz.figures.figure import Drawn, Figure
+from attnviz.charts.bars import Bars, Column
+from attnviz.core.amounts import digits, percent
+from attnviz.figures.base import BarFigure
 from attnviz.walk import DotProducts
 
 TITLE = "Largest weight of a row of random scores"
-LENGTH, BESIDE = 300, 160
-"""Pixels of a bar of 1, and of what stands beside it: names and numbers."""
+LINES = (
+    "hollow bar: q·k as it is; filled bar: with the scale",
+    "16 keys; the numbers of q and k are independent, with mean 0 and variance 1",
+)
 
-LINES = ("16 keys; the numbers of q and k are independent, with mean 0 and variance 1",)
 
+@dataclass(frozen=True, eq=False)
+class LargestWeights(BarFigure):
+    """A filled bar for each d_k, with the scale, in a hollow one without it.
 
-def spread(spreads: tuple[DotProducts, ...], *, chosen: int | None = None, **drawn: Unpack[Drawn]) -> Figure:
-    """Two bars for each d_k: hollow without the scale, filled with it.
-
-    Args:
+    Attributes:
         chosen: the d_k that is marked.
     """
-    table = spread_table(spreads)
-    said = (
-        f"dₖ {one.d_k}: {digits(one.unscaled.largest)} as it is, {digits(one.scaled.largest)} scaled" for one in spreads
-    )
-    description = f"{TITLE}: {'; '.join(said)}."
-    return Figure(
-        name="why-the-scale",
-        title=TITLE,
-        style=Style(**drawn),
-        draw=lambda style: drawing_of(spreads, chosen, style),
-        describe=lambda: description,
-        tabulate=lambda: table,
-        collect=lambda: {name: table[name].to_numpy() for name in table},
-    )
 
+    spreads: tuple[DotProducts, ...]
+    _: KW_ONLY
+    chosen: int | None = None
 
-def drawing_of(spreads: tuple[DotProducts, ...], chosen: int | None, style: Style) -> Picture:
-    """The bars; a screen says elsewhere what they are."""
-    columns = (
-        bars.Column([one.unscaled.largest for one in spreads], name="q·k as it is", hollow=True),
-        bars.Column([one.scaled.largest for one in spreads], name="q·k / √dₖ"),
-    )
-    length = LENGTH if style.width is None else min(LENGTH, style.width - BESIDE)
-    marks = {i: axes.CHOSEN for i, one in enumerate(spreads) if one.d_k == chosen}
-    names, title = [f"dₖ = {one.d_k:,}" for one in spreads], "" if style.on_screen else TITLE
-    return bars.picture(names, columns, title, LINES, style.colors, length=length, paired=True, marks=marks)
+    name = "why-the-scale"
+    title = TITLE
 
+    @cached_property
+    def description(self) -> str:
+        largest = (
+            f"dₖ {one.d_k}: {digits(one.unscaled.largest)} as it is, {digits(one.scaled.largest)} scaled"
+            for one in self.spreads
+        )
+        return f"{TITLE}: {'; '.join(largest)}."
 
-def spread_table(spreads: tuple[DotProducts, ...]) -> pd.DataFrame:
-    """One row per d_k: the variances, and the mean measures of rows without and with the scale."""
-    rows = [
-        {"d_k": one.d_k, "variance": one.variance, "scaled_variance": one.scaled_variance}
-        | {f"unscaled_{name}": value for name, value in vars(one.unscaled).items()}
-        | {f"scaled_{name}": value for name, value in vars(one.scaled).items()}
-        for one in spreads
-    ]
-    return pd.DataFrame(rows)
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """One row per d_k: the variances, and the mean measures of rows without and with the scale."""
+        rows = [
+            {"d_k": one.d_k, "variance": one.variance, "scaled_variance": one.scaled_variance}
+            | {f"unscaled_{name}": value for name, value in vars(one.unscaled).items()}
+            | {f"scaled_{name}": value for name, value in vars(one.scaled).items()}
+            for one in self.spreads
+        ]
+        return pd.DataFrame(rows)
+
+    @cached_property
+    def arrays(self) -> dict[str, np.ndarray]:
+        return {name: self.table[name].to_numpy() for name in self.table}
+
+    @cached_property
+    def bars(self) -> Bars:
+        both = [(one.unscaled.largest, one.scaled.largest) for one in self.spreads]
+        texts = [f"{percent(unscaled)} → {percent(scaled)}" for unscaled, scaled in both]
+        unscaled, scaled = zip(*both, strict=True)
+        return Bars(
+            title="" if self.on_screen else TITLE,  # the page says it above
+            lines=LINES,
+            names=[f"dₖ = {one.d_k:,}" for one in self.spreads],
+            columns=[Column(texts, scaled, unscaled, longest=1.0)],
+            style=self.style,
+            length=220,
+            chosen=[i for i, one in enumerate(self.spreads) if one.d_k == self.chosen],
+        )

@@ -1,32 +1,33 @@
 """What a model says after each word it reads: of a translator, how it writes word by word."""
 
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
 from itertools import zip_longest
-from typing import Unpack
 
 import numpy as np
+import pandas as pd
 
 from attnviz import metrics, tables, words
-from attnviz.charts import axes, bars
-from attnviz.charts.bars import Column
-from attnviz.charts.picture import Picture
-from attnviz.charts.style import Style
-from attnviz.charts.theme import Theme
+from attnviz.charts import axes
+from attnviz.charts.bars import Bars, Column
+from attnviz.charts.texts import text_width
 from attnviz.core.amounts import percent
 from attnviz.core.display import in_title, shown
 from attnviz.core.record import Record
-from attnviz.figures.figure import Drawn, Figure, stem, subtitles, text_array, titled
+from attnviz.figures.base import BarFigure
+from attnviz.figures.figure import stem, subtitles, text_array, titled
 from attnviz.metrics import PredictedWord
 from attnviz.words import NO_BLANK
 
-LENGTH, WIDEST = 24, 326
-"""Pixels of a bar of probability 1, and of all columns at most, as there is room for beside a map."""
+LENGTH, WIDEST = 24, 218
+"""Pixels of a bar of probability 1, and of all words of a row at most, as there is room for on a phone."""
 
 MOST_ROWS = 40
 """Rows drawn at most; the table holds all."""
 
 LENGTHS = range(axes.LONGEST_LABEL, 3, -1)
-"""Characters of a word at most: the first of these with which the columns are not wider than `WIDEST`."""
+"""Characters of a word at most: the first of these with which the words are not wider than `WIDEST`."""
 
 NOTHING = "–"
 """Where a run read or wrote nothing any more."""
@@ -36,59 +37,90 @@ Row = tuple[int, PredictedWord | None, PredictedWord | None]
 """A position, what is said now, and what was said before the change; None where nothing was read any more."""
 
 
-def step_by_step(record: Record, *, before: Record | None = None, sentence: int = 0, **drawn: Unpack[Drawn]) -> Figure:
+@dataclass(frozen=True, eq=False)
+class StepByStep(BarFigure):
     """A row per position that is not padding: what was just read, and the most probable word then, with a bar.
 
     Of a model that fills in there is a row per blank. With a run `before` a change the rows that predict another word
     come first, as "le → les", with the probability of the new word, and that of the old one as a hollow bar.
+
+    Raises:
+        InputError: if the model predicts no words.
     """
-    asked = {"before": before, "sentence": sentence}
-    runs = {"": record} if before is None else {"": record, "_before": before}
-    what = "blanks" if metrics.fills_in(record) else "step by step"
-    what = "labels" if metrics.labels_tokens(record) else what
-    return Figure(
-        name=stem(record, what, sentence=sentence),
-        title=titled(title_of(record), record),
-        style=Style(**drawn),
-        draw=lambda style: drawing_of(record, before, sentence, style),
-        describe=lambda: words.step_by_step(record, **asked),
-        tabulate=lambda: tables.step_by_step_table(record, **asked),
-        collect=lambda: {name: array for end, run in runs.items() for name, array in _said(run, sentence, end).items()},
-    )
 
+    record: Record
+    _: KW_ONLY
+    before: Record | None = None
+    sentence: int = 0
 
-def _said(record: Record, sentence: int, end: str) -> dict[str, np.ndarray]:
-    """What a run read and said, as arrays whose names have an `end`."""
-    said = metrics.predicted_words(record, sentence=sentence)
-    positions = {f"positions{end}": np.array([one.position for one in said])} if metrics.fills_in(record) else {}
-    return positions | {
-        f"tokens{end}": text_array([one.token for one in said]),
-        f"words{end}": text_array([one.word for one in said]),
-        f"probabilities{end}": np.array([one.probability for one in said]),
-    }
+    def __post_init__(self):
+        self._runs  # noqa: B018 (a model that predicts nothing is refused at once)
 
+    @cached_property
+    def name(self) -> str:
+        return stem(self.record, self._called[0], sentence=self.sentence)
 
-def drawing_of(record: Record, before: Record | None, sentence: int, style: Style) -> Picture:
-    """The rows, as columns of texts and bars."""
-    compared = before is not None
-    now = metrics.predicted_words(record, sentence=sentence)
-    old = metrics.predicted_words(before, sentence=sentence) if compared else ()
-    every = [((one or was).position, one, was) for one, was in zip_longest(now, old)]
-    rows = _kept(every, compared)
-    columns = _fitting(rows, compared, record, style.colors) if rows else []
-    lines = [*_notes(rows, every, compared), *subtitles(record, style)]
-    if ended := metrics.cut(record, sentence=sentence):
-        lines.insert(0, f"the text was cut after {ended} tokens")
-    marks = {at: axes.CHOSEN if compared and differs(row) else axes.QUIET for at, row in enumerate(rows)}
-    names = [str(i) for i, _, _ in rows]
-    return bars.picture(names, columns, title_of(record), lines, style.colors, length=LENGTH, marks=marks)
+    @cached_property
+    def title(self) -> str:
+        return titled(self._heading, self.record)
 
+    @cached_property
+    def description(self) -> str:
+        return words.step_by_step(self.record, before=self.before, sentence=self.sentence)
 
-def title_of(record: Record) -> str:
-    """What is drawn, beginning with constant words."""
-    what = "Blanks, filled in" if metrics.fills_in(record) else "Step by step"
-    what = "Labels of the tokens" if metrics.labels_tokens(record) else what
-    return f"{what} · {in_title(record.source)}"
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        return tables.step_by_step_table(self.record, before=self.before, sentence=self.sentence)
+
+    @cached_property
+    def arrays(self) -> dict[str, np.ndarray]:
+        arrays = {}
+        for end, run in self._runs.items():
+            if metrics.fills_in(self.record):
+                arrays[f"positions{end}"] = np.array([one.position for one in run])
+            arrays[f"tokens{end}"] = text_array([one.token for one in run])
+            arrays[f"words{end}"] = text_array([one.word for one in run])
+            arrays[f"probabilities{end}"] = np.array([one.probability for one in run])
+        return arrays
+
+    @cached_property
+    def bars(self) -> Bars:
+        compared = self.before is not None
+        every = [
+            ((one or was).position, one, was) for one, was in zip_longest(self._runs[""], self._runs.get("_before", ()))
+        ]
+        rows = _kept(every, compared)
+        cut = metrics.cut(self.record, sentence=self.sentence)
+        shortened = [f"the text was cut after {cut} tokens"] if cut else []
+        return Bars(
+            title=self._heading,
+            lines=[*shortened, *_notes(rows, every, compared), *subtitles(self.record, self)],
+            names=[str(position) for position, _, _ in rows],
+            columns=_columns(rows, compared, self.record),
+            style=self.style,
+            length=LENGTH,
+            quiet=range(len(rows)),
+            chosen=[at for at, row in enumerate(rows) if compared and differs(row)],
+        )
+
+    @cached_property
+    def _runs(self) -> dict[str, tuple[PredictedWord, ...]]:
+        """What each run read and said, by the end of the names of its arrays."""
+        runs = {"": self.record} if self.before is None else {"": self.record, "_before": self.before}
+        return {end: metrics.predicted_words(run, sentence=self.sentence) for end, run in runs.items()}
+
+    @property
+    def _called(self) -> tuple[str, str]:
+        """What is shown, in the name and in the title."""
+        if metrics.labels_tokens(self.record):
+            return "labels", "Labels of the tokens"
+        if metrics.fills_in(self.record):
+            return "blanks", "Blanks, filled in"
+        return "step by step", "Step by step"
+
+    @property
+    def _heading(self) -> str:
+        return f"{self._called[1]} · {in_title(self.record.source)}"
 
 
 def differs(row: Row) -> bool:
@@ -131,33 +163,24 @@ def _is_hollow(rows: list[Row], compared: bool) -> bool:
     return compared and any(len(set(pair)) > 1 or len(pair) < 2 for pair in pairs)
 
 
-def _fitting(rows: list[Row], compared: bool, record: Record, colors: Theme) -> list[Column]:
-    """The columns with words as long as there is room for: before one is cut, what was read before gives way."""
-    for longest, both in [(LENGTHS[0], True), *((longest, False) for longest in LENGTHS)]:
-        columns = _columns(rows, compared, record, colors, longest, both=both)
-        if sum(column.width(LENGTH) + bars.GAP for column in columns) - bars.GAP <= WIDEST:
-            break
-    return columns
+def _columns(rows: list[Row], compared: bool, record: Record) -> list[Column]:
+    """What was read, what was predicted then, and a bar; words as long as there is room for.
 
-
-def _columns(
-    rows: list[Row], compared: bool, record: Record, colors: Theme, longest: int, *, both: bool
-) -> list[Column]:
-    """What was read, and what was predicted then, with a bar; where that differs from before, both.
-
-    Args:
-        both: whether of what was read also that of before is said.
+    Before a word is cut, what was read before gives way.
     """
     reads, predicts = "in place of" if metrics.fills_in(record) else "reads", "writes" if record.targets else "expects"
-    reads, predicts = ("token", "label") if metrics.labels_tokens(record) else (reads, predicts)
+    if metrics.labels_tokens(record):
+        reads, predicts = "token", "label"
     now, old = ([row[at] for row in rows] for at in (1, 2))
     was = old if compared else now
-    before = [then if both or not at else at for then, at in zip(was, now, strict=True)]
-    words_read = [_changed(lambda one: one.token, *pair, longest) for pair in zip(before, now, strict=True)]
-    words_predicted = [_changed(_word, *pair, longest) for pair in zip(was, now, strict=True)]
-    bar = Column(_shares(now), hollow_values=_shares(old) if _is_hollow(rows, compared) else ())
-    texts = (words_read, reads), ([f"▸ {text}" for text in words_predicted], predicts)
-    return [*(Column(texts=each, name=name, color=colors.text) for each, name in texts), bar]
+    for longest, both in [(LENGTHS[0], True), *((longest, False) for longest in LENGTHS)]:
+        first = [then if both or not one else one for then, one in zip(was, now, strict=True)]
+        tokens = [_changed(lambda one: one.token, *pair, longest) for pair in zip(first, now, strict=True)]
+        predicted = [f"▸ {_changed(_word, *pair, longest)}" for pair in zip(was, now, strict=True)]
+        if sum(max(map(text_width, texts), default=0.0) for texts in (tokens, predicted)) <= WIDEST:
+            break
+    hollow = _shares(old) if _is_hollow(rows, compared) else ()
+    return [Column(tokens, name=reads), Column(predicted, name=predicts), Column((), _shares(now), hollow, longest=1.0)]
 
 
 def _word(one: PredictedWord) -> str:

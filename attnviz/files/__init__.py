@@ -22,7 +22,7 @@ from safetensors.torch import save as to_bytes
 
 from attnviz.check.reading import ENDINGS, NO_PICKLE
 from attnviz.core import checksum
-from attnviz.core.errors import AttnvizError, InputError, quoted
+from attnviz.core.errors import AttnvizError, InputError, check_no_picture, quoted
 from attnviz.core.record import Record
 from attnviz.files.arrays import from_arrays, from_file
 from attnviz.files.decode import record_of
@@ -107,6 +107,8 @@ def read(file: str | Path | bytes, name: str = "the file") -> Record:
     """
     if not isinstance(file, bytes) and str(file).lower().endswith(ENDINGS):
         return from_file(Path(file).name, content(Path(file)))
+    if not isinstance(file, bytes):
+        check_no_picture(Path(file).name)
     return opened(file, name)[0]
 
 

@@ -1,6 +1,7 @@
 """Runs of a sentence in which one token is another."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 
@@ -8,6 +9,7 @@ import torch
 from torch import Tensor
 
 from attnviz.core.edits import Edits
+from attnviz.core.errors import InputError
 from attnviz.core.leaks import distance
 from attnviz.core.masks import Mask
 from attnviz.core.record import Record, Step
@@ -139,7 +141,8 @@ def _more(probe: Probe, place: int) -> Iterator[Token]:
         for id in prediction.logits[0, max(0, place - 1)].topk(TRIES + 2).indices.tolist():
             yield Token(prediction.vocabulary[id], id, 0, 0)
     else:
-        yield from probe.source.tokenize([PROBES])[0].tokens
+        with suppress(InputError):  # a tokenizer of a person's own may know its own words alone
+            yield from probe.source.tokenize([PROBES])[0].tokens
 
 
 def seconds(numbers: int, tokens: int, layers: int) -> float:

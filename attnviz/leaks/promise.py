@@ -102,6 +102,8 @@ def in_words(own: Record, look: Look, edit: Mask | None, promised: Mask | None) 
 
 
 def _named(step: Step) -> str:
+    if step.mask is not None and not any(step.may_attend(head).any() for head in range(step.num_heads)):
+        return "every key blocked"
     if isinstance(step.mask, Mask):
         return str(step.mask)
     if step.mask is not None:

@@ -260,8 +260,7 @@ def sides_of(record: Record, step: Step, columns: Tensor | None = None) -> Sides
 
 def token_counts(record: Record, step: Step, sentence: int) -> tuple[int, int]:
     """How many queries and keys stand for tokens; a position that the sentence does not know is one of its own."""
-    looks = (record.sentences if step.site.kind == "encoder" else record.read)[sentence]
-    seen = (record.read if step.site.kind == "decoder" else record.sentences)[sentence]
+    looks, seen = record.texts(step.site, sentence=sentence)
     queries, keys = step.shape[2], step.shape[3] - step.has_sink
     return queries - (len(looks.tokens) - looks.length), keys - (len(seen.tokens) - seen.length)
 

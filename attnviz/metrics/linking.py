@@ -32,28 +32,20 @@ def rank(record: Record, query: str | int, key: str | int, *, sentence: int = 0)
         raise InputError(f"There is no sentence {quoted(sentence)}; there are {len(record.sentences)}, counted from 0.")
     rows = []
     for step in record.steps:
-        texts = _texts(record, step.site.kind, sentence)
+        texts = record.texts(step.site, sentence=sentence)
         tokens = record.tokens(step.site, sentence=sentence)
-        looks, seen = map(_places, texts, tokens, (query, key))
-        pairs = [(a, b) for a in looks for b in seen]
-        for head in range(step.num_heads) if pairs else ():
-            weights = {
-                (a, b): float(step.weights(head, slice(*a), slice(*b), sentence=sentence).double().sum(1).mean())
-                for a, b in pairs
-            }
+        query_places, key_places = map(_places, texts, tokens, (query, key))
+        for head in range(step.num_heads) if query_places and key_places else ():
+            weights = {}
+            for a in query_places:
+                means = step.weights(head, slice(*a), slice(None), sentence=sentence).double().mean(0)
+                weights |= {(a, b): float(means[slice(*b)].sum()) for b in key_places}
             (a, b), weight = max(weights.items(), key=lambda one: one[1])
             rows.append((str(step.site), step.site.kind, step.site.layer, head, a[0], b[0], weight))
     if not rows:
         raise InputError(f"No attention goes from {quoted(query)} to {quoted(key)}: give words that the text has.")
     table = pd.DataFrame(rows, columns=COLUMNS)
     return table.sort_values("weight", ascending=False, kind="stable", ignore_index=True)
-
-
-def _texts(record: Record, kind: str, sentence: int) -> tuple[Sentence, Sentence]:
-    """Whose tokens look, and whose are looked at."""
-    looks = record.sentences if kind == "encoder" else record.read
-    seen = record.read if kind == "decoder" else record.sentences
-    return looks[sentence], seen[sentence]
 
 
 def _places(sentence: Sentence, tokens: tuple[Token, ...], word: str | int) -> list[tuple[int, int]]:

@@ -83,6 +83,7 @@ def _target(link: str) -> str:
     page = parts.path.rpartition("/")[2]
     if page not in ("", *PAGES):
         raise InputError(words.NO_PAGE.format(page=quoted(page), pages=", ".join(PAGES)))
+    page = "" if page == TITLES[0].lower() else page  # the first page has no name in its address
     return f"/{page}?{quote(parts.query, safe='%=&+')}".rstrip("?")
 
 

@@ -135,11 +135,13 @@ def keep_main() -> None:
 
 
 def warm() -> None:
-    """Import and draw what a first visit shows, and start the process that exports."""
+    """Import and draw what a first visit shows, and start what exports and what compiles large maps."""
     from attnviz import export
+    from attnviz.charts import readout
 
     draw_first()
     export.warm()
+    readout.warm()
 
 
 def draw_first() -> None:

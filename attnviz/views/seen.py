@@ -108,8 +108,7 @@ class Seen:
     @cached_property
     def padding(self) -> np.ndarray:
         """Which rows are padding, boolean (rows,): no text stands there."""
-        looks = self.record.sentences if self.site.kind == "encoder" else self.record.read
-        text = looks[self.sentence]
+        text, _ = self.record.texts(self.site, sentence=self.sentence)
         return (self.queries.starts >= text.length) & (self.queries.starts < len(text.tokens))
 
     @cached_property
@@ -259,10 +258,8 @@ def see(
         InputError: if the view leaves nothing to see.
     """
     tokens = record.tokens(site, sentence=sentence)
-    looks = record.sentences if site.kind == "encoder" else record.read
-    looked = record.read if site.kind == "decoder" else record.sentences
-    texts = looks[sentence].text, looked[sentence].text
-    every = [groups(part, view, text) for part, text in zip(tokens, texts, strict=True)]
+    texts = record.texts(site, sentence=sentence)
+    every = [groups(part, view, text.text) for part, text in zip(tokens, texts, strict=True)]
     kept = paired(every, view, tokens, site)
     windows = [within(part, window, len(all)) for part, window, all in zip(kept, (rows, columns), tokens, strict=True)]
     return Seen(record, site, sentence, view, rows, columns, *windows, every[1])

@@ -18,6 +18,8 @@ from mkdocs.structure.pages import Page
 import attnviz
 from attnviz.check import CHECKS
 from attnviz.cli import parser
+from attnviz.figures import FORMS
+from attnviz.figures.forms import OPTIONS
 from attnviz.metrics.heads import METRICS
 
 ROOT = Path(__file__).parents[2]
@@ -56,7 +58,9 @@ def on_page_markdown(markdown: str, *, page: Page, **_: Any) -> str:
     markdown = re.sub(r"(\]\([\w./-]+)\.ipynb\)", r"\1.md)", markdown)
     if not page.file.src_uri.startswith("reference/"):
         return markdown
-    return re.sub("^(NAMES|METRICS|CHECKS)$", lambda name: "\n".join(TABLES[name[0]]()), markdown, flags=re.MULTILINE)
+    return re.sub(
+        "^(NAMES|METRICS|CHECKS|FORMS)$", lambda name: "\n".join(TABLES[name[0]]()), markdown, flags=re.MULTILINE
+    )
 
 
 def on_page_content(html: str, **_: Any) -> str:
@@ -140,7 +144,18 @@ def _checks() -> Iterator[str]:
     yield from (f"| `{name}` | {when} |" for name, when in CHECKS.items())
 
 
-TABLES = {"NAMES": _names, "METRICS": _metrics, "CHECKS": _checks}
+def _forms() -> Iterator[str]:
+    """The forms of a head with what they take, and the figure of each."""
+    yield "| `--as` | on the page Heads | what it takes |\n|---|---|---|"
+    for name, form in FORMS.items():
+        takes = ", ".join(f"`{option}`" for option in OPTIONS if option in form.takes)
+        yield f"| `{name}` | {'yes' if form.is_on_page else 'no'} | {takes or '–'} |"
+    yield ""
+    for form in FORMS.values():
+        yield f"::: {form.figure.__module__}.{form.figure.__qualname__}\n"
+
+
+TABLES = {"NAMES": _names, "METRICS": _metrics, "CHECKS": _checks, "FORMS": _forms}
 """What stands for which line."""
 
 

@@ -38,7 +38,7 @@ def page():
         ("head", figures.head(record, site, 0)),
         ("change", figures.change(before, record)),
     ):
-        spec, data, _ = arrow.Screen.of(figure.screen, figure.screen_data)
+        spec, data, _ = arrow.Screen.of(*figure.screen)
         with st.container(key=f"picture {name}"):
             st.vega_lite_chart(data, spec, key=name, theme=None, width="content", alt="Chart")
     st.html(words.strongest(record, site, 0))

@@ -19,6 +19,7 @@ def test_a_causal_mask_inverted_by_mistake_is_named_turns_the_leak_test_red_and_
 
     expect(page.locator(".note")).to_contain_text("a causal mask with open and blocked swapped")
 
+    driver.settled(page)
     page.get_by_role("button", name="Use this mistaken mask").click()
 
     expect(page.locator(".st-key-picture-leaks")).to_contain_text("saw what it must not")
@@ -49,7 +50,7 @@ def test_a_file_is_checked_and_so_is_what_is_pasted_and_one_that_is_none_gets_on
 
     page.get_by_text("Report, shell command and rules").click()
 
-    expect(page.get_by_text("python -m attnviz check mask.csv")).to_be_visible()
+    expect(page.get_by_text("attnviz check mask.csv")).to_be_visible()
 
     page.get_by_role("radio", name="pasted numbers").click()
     page.locator(".st-key-pasted textarea").fill("1 0 1\n1 1 0\n1 1 1")

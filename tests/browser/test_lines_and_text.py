@@ -20,8 +20,8 @@ def test_tokens_are_pointed_at_and_picked_and_a_cell_of_the_map_is_a_line_and_a_
     A cell goes from map to lines to text; a click in the text chooses another token.
     """
     driver.open_page(page, f"{server}/{LINES}")
-    seen = "els => els.filter(el => +(el.getAttribute('opacity') ?? 1) > 0).length"
-    strokes = page.locator(".st-key-picture-lines .marks .mark-rule").first.locator("line")
+    seen = "els => els.filter(el => +(el.getAttribute('stroke-opacity') ?? 1) > 0).length"
+    strokes = page.locator(".st-key-picture-lines .marks .mark-rule.role-mark").first.locator("line")
     every = strokes.evaluate_all(seen)
     label(page, "lines", "cat", 0).hover(force=True)
 

@@ -25,7 +25,7 @@ def test_users_of_the_benchmark_open_pages_and_toggle_heads_and_masks(server, mo
     assert len(pages) == 2
     assert len(clicks) >= 2
     assert all(click.messages and click.size for click in clicks)
-    assert all(user.pills.keys() >= {"Mask", load.EYES} for user in toggled)
+    assert all(user.pills.keys() >= {load.MASK, load.EYES} for user in toggled)
     for user in toggled:
         off = parse_qs(user.address).get("off", [""])[0]
         _, _, heads, on = user.pills[load.EYES]

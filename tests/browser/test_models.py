@@ -7,6 +7,7 @@ import pytest
 from driver import expect_link, link, picture
 from playwright.sync_api import Page, expect
 
+from attnviz.lessons import course
 from attnviz.models import trained
 from attnviz.sources import cards
 from attnviz.ui.shared import models
@@ -14,7 +15,6 @@ from attnviz.ui.shared import models
 CARD = cards.card("translator")
 SITE, HEAD = CARD.opens
 FIRST = CARD.examples[0]
-STEPS = trained.checkpoints("translator")
 
 
 def open_page(page: Page, server: str, path: str = "") -> None:
@@ -76,7 +76,7 @@ def test_the_first_screen_has_it_all_and_a_typed_sentence_is_translated(page, se
     page.get_by_label("Sentence").first.fill(CARD.examples[2] + " zzz")
     page.keyboard.press("Control+Enter")
 
-    expect(page.locator(".note.notice")).to_contain_text("does not know “zzz”")
+    expect(page.locator(".note.notice").filter(has_text="does not know “zzz”")).to_have_count(1)
     driver.settled(page)
     choose(page, "scratch")
 
@@ -87,7 +87,7 @@ def test_a_model_is_changed_and_asked(page, server):
     """Heads off: translations before and after stand side by side, what differs is marked; a reset takes it back.
 
     On the page Masks the mask of the decoder is drawn; turned off, nothing is blocked, and a chip takes it back. A
-    finding on the page Model opens its head. A click on a cell asks for the word after its query.
+    finding in the panel about the model opens its head. A click on a cell asks for the word after its query.
     """
     cross = "-".join(f"c{layer}.{head}" for layer in range(2) for head in range(4) if (layer, head) != (0, 0))
     open_page(page, server, f"?site=c0&off={cross}")
@@ -115,7 +115,7 @@ def test_a_model_is_changed_and_asked(page, server):
     expect(picture(page, "mask")).to_contain_text("blocked by causal mask")
 
     found = CARD.behaviors[-1]
-    open_page(page, server, "model?model=translator")
+    open_page(page, server, "model?model=translator")  # a page of before
     page.get_by_role("button", name="About this model").click()
     about = page.get_by_role("dialog")
     expect(about.locator(".st-key-picture-curve .marks")).to_be_visible()
@@ -146,17 +146,22 @@ def test_models_are_chosen_in_any_order(page, server):
 
 
 @pytest.mark.sweep
-def test_the_slider_goes_back_to_the_untrained_head(page, server):
-    """By keyboard: every picture says the step."""
-    open_page(page, server)
-    page.get_by_role("button", name="Training step").click()
-    page.get_by_role("slider").focus()
-    for _ in STEPS:
-        page.keyboard.press("ArrowLeft")
-    expect_link(page, "step=0")
+def test_the_slider_of_a_chapter_goes_back_to_the_untrained_head(page, server):
+    """By keyboard: the map and the link say the step, and a chip of another page leads to the trained model."""
+    steps = trained.checkpoints("induction")
+    number = 1 + [step.title for step in course().steps].index("How a head is learned")
+    open_page(page, server, f"learn?chapter={number}&model=induction")
+    page.get_by_role("slider", name="Training step").focus()
+    for key, step in (("ArrowRight", steps[1]), ("ArrowLeft", steps[0])):
+        page.keyboard.press(key)
+        expect_link(page, f"step={step}")
 
-    expect(picture(page, "head")).to_contain_text("translator after step 0")
-    expect(page.get_by_role("button", name="Training step: 0 (untrained)")).to_be_visible()
+        expect(picture(page, "head")).to_contain_text(f"induction after step {step}")
+
+    page.get_by_role("link", name="Heads", exact=True).click()
+    page.get_by_role("button", name="Training step: 0 (untrained)").click()
+
+    expect(picture(page, "head")).not_to_contain_text("after step")
 
 
 def written(drawing) -> list[str]:
@@ -167,16 +172,13 @@ def written(drawing) -> list[str]:
 @pytest.mark.sweep
 def test_a_link_opens_the_same_picture_of_a_model(page, server):
     """Model, site, head, step and edits, in a session that knows nothing else."""
-    open_page(page, server, "?model=induction")
+    open_page(page, server, f"?model=induction&step={trained.checkpoints('induction')[-2]}")
     page.get_by_label("Layer", exact=True).click()
     page.get_by_role("option", name="decoder layer 0").click()
     expect_link(page, "site=d0")
     turn(page, "1")
-    page.get_by_role("button", name="Training step").click()
-    page.get_by_role("slider").focus()
-    page.keyboard.press("ArrowLeft")
+    expect_link(page, "off=")
     expect(picture(page, "head")).to_contain_text("after step")
-    driver.settled(page)
 
     def seen() -> list:
         pictures = [written(picture(page, name)) for name in ("head", "heads", "words")]
@@ -192,16 +194,26 @@ def test_a_link_opens_the_same_picture_of_a_model(page, server):
 
 
 @pytest.mark.sweep
-def test_settings_of_a_page_survive_a_visit_to_the_model_page(page, server):
+def test_settings_survive_the_panel_about_the_model_and_another_page(page, server):
     """A window's reach, colors and heads off are there again."""
-    open_page(page, server, f"?mask=window-7&colors=logarithmic&off={SITE.kind[0]}{SITE.layer}.1")
-    page.get_by_role("link", name="Model").click()
-    expect(page.locator(".facts").first).to_be_visible()
+    open_page(page, server, f"?mask=window(7)&colors=logarithmic&off={SITE.kind[0]}{SITE.layer}.1")
+    parts = {*link(page)[1:].split("&")}
+    page.get_by_role("button", name="About this model").click()
+    expect(page.get_by_role("dialog")).to_be_visible()
     driver.settled(page)
-    page.get_by_role("link", name="Heads").click()
-    expect(picture(page, "head")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
     driver.settled(page)
 
-    expect_link(page, "mask=window%287%29", "colors=logarithmic", "off=")
+    assert {*link(page)[1:].split("&")} == parts
+
+    page.get_by_role("link", name="Masks", exact=True).click()
+    expect(picture(page, "mask")).to_be_visible()
+    driver.settled(page)
+    page.get_by_role("link", name="Heads", exact=True).click()
+    expect(picture(page, "heads")).to_be_visible()
+    driver.settled(page)
+
+    assert {*link(page)[1:].split("&")} == parts
     page.get_by_role("button", name="Mask", exact=True).click()
     expect(page.get_by_label("keys before")).to_have_value("7")

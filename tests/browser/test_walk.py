@@ -46,24 +46,23 @@ SNAPSHOT = """() => {
         [...inside.querySelectorAll(selector)].filter(one => !one.closest(out) && one.checkVisibility());
     const key = one => one.closest('[class*=st-key-]')?.className.match(/st-key-[\\w-]+/)?.[0] ?? '';
     const text = one => one.textContent.trim().replace(/\\s+/g, ' ');
-    const box = one => { const at = one.getBoundingClientRect(); return [at.x, at.y, at.width, at.height]; };
+    const box = one => { const at = one.getBoundingClientRect(); return [at.x, at.y, at.height]; };
     const texts = every('p, li, h1, h2, h3, td, th, summary, pre, .words, .large, .quiet, .says, .note').map(text);
     const controls = every('input, textarea, [role=radio], [role=slider], .stButtonGroup button, .stButton button')
         .map(one => [key(one), one.value || one.getAttribute('aria-checked') || one.getAttribute('aria-pressed')
             || one.getAttribute('aria-valuetext') || '', one.checked ?? one.disabled ?? ''].join(' '));
-    const look = one => ['fill', 'stroke', 'opacity', 'href'].map(name => one.getAttribute(name) ?? '').join(' ');
-    const marks = every('svg.marks').map(svg => key(svg) + ': ' + every('text, path, rect, image, line', svg)
-        .map(one => [...box(one).slice(0, 2).reverse().map(Math.round), text(one), look(one)])
-        .sort((one, other) => one[0] - other[0] || one[1] - other[1] || (one.join() < other.join() ? -1 : 1))
-        .map(one => one.slice(2).join(' ')).join(' | '));
+    const look = one => ['fill', 'stroke', 'opacity', 'href'].map(name => (one.getAttribute(name) ?? '')
+        .replace(/^url.*gradient.*/, 'gradient')).join(' ');
+    const place = (one, from) => [one.x - from.x, one.y - from.y];
+    const inside = svg => every('text, path, rect, image, line', svg)
+        .filter(one => one.getAttribute('opacity') !== '0').map(one => [`${text(one)} ${look(one)}`,
+            place(one.getBoundingClientRect(), svg.getBoundingClientRect())]);
+    const marks = every('svg.marks').map(svg => [key(svg), inside(svg)]);
     const pictures = every('[class*=st-key-picture] .marks').map(one => [key(one), box(one)]);
     style.remove();
     return {texts: texts.filter(Boolean), controls, marks, pictures};
 }"""
-"""Texts, values of controls, colors of charts, and places of pictures, without the inside of folds.
-
-The marks of a chart are sorted by their place: Vega keeps the order in which they came.
-"""
+"""Texts, values of controls, what is seen in charts, and places of pictures, without the inside of folds."""
 KEYS = "one => one.closest('[class*=st-key-]')?.className.match(/st-key-[\\w-]+/g)?.join(' ') ?? ''"
 """Keys of a control."""
 
@@ -116,7 +115,7 @@ def _picture(page: Page, choose: random.Random) -> str | None:
 
 
 def _text(page: Page, choose: random.Random) -> str | None:
-    boxes = _visible(page.get_by_label("Sentence"))
+    boxes = _visible(page.locator(".stMain").get_by_role("textbox", name="Sentence"))
     if not boxes:
         return None
     boxes[0].fill(text := choose.choice(TEXTS))
@@ -180,17 +179,22 @@ def _visible(controls: Locator) -> list[Locator]:
 def differences(live: dict, fresh: dict) -> list[str]:
     """Each difference between two snapshots, as a line."""
     lines = []
-    for name in ("texts", "controls", "marks"):
+    for name in ("texts", "controls"):
         changed = unified_diff(fresh[name], live[name], "fresh", "live", n=0, lineterm="")
         lines += [f"{name}: {line:.300}" for line in changed if not line.startswith(("---", "+++", "@@"))]
+    for (name, here), (_, there) in zip(live["marks"], fresh["marks"], strict=False):
+        for what, ones, others in (("live", here, there), ("fresh", there, here)):
+            lines += [f"{name}: {what} alone {mark}" for mark in ones if not any(_is_same(mark, one) for one in others)]
     for here, there in zip_longest(live["pictures"], fresh["pictures"]):
-        if not (here and there and here[0] == there[0] and _is_near(here[1], there[1])):
+        if not (here and there and _is_same(here, there)):
             lines.append(f"picture: live {here}, fresh {there}")
     return lines
 
 
-def _is_near(here: list[float], there: list[float]) -> bool:
-    return all(abs(one - other) <= TOLERANCE for one, other in zip(here, there, strict=True))
+def _is_same(here: tuple[str, list[float]], there: tuple[str, list[float]]) -> bool:
+    """Whether two things are called alike and stand at about the same place."""
+    places = zip(here[1], there[1], strict=True)
+    return here[0] == there[0] and all(abs(one - other) <= TOLERANCE for one, other in places)
 
 
 def compared(live: Page, fresh: Page) -> list[str]:

@@ -13,8 +13,10 @@ from pictures import (
     names,
     next_word,
     notes,
+    said,
     step_by_step,
-    without_data,
+    texts,
+    title,
 )
 
 from attnviz import figures, metrics, words
@@ -28,15 +30,11 @@ AFTER = filled_of(TEXT, [1, 3], OTHER, {"cat": 0.25, "dog": 0.75}, OTHER, {"down
 NONE = filled_of(["a", "cat"], [], OTHER, OTHER)
 
 
-def texts(chart, name="words"):
-    return [row["text"] for row in data(chart, name)]
-
-
 def test_only_blanks_say_something():
-    said = metrics.predicted_words(BEFORE)
+    found = metrics.predicted_words(BEFORE)
 
-    assert [(one.position, one.token, one.word) for one in said] == [(1, "[M]", "cat"), (3, "[M]", "down")]
-    assert said[0].probability == pytest.approx(0.75)
+    assert [(one.position, one.token, one.word) for one in found] == [(1, "[M]", "cat"), (3, "[M]", "down")]
+    assert found[0].probability == pytest.approx(0.75)
     assert metrics.predicted_words(NONE) == ()
 
 
@@ -53,7 +51,7 @@ def test_rows_of_a_map_say_it_at_blanks_alone():
 def test_a_blank_has_the_words_that_may_stand_in_its_place():
     chart = next_word(AFTER, 1, before=BEFORE, count=2)
 
-    assert texts(chart, "titles") == ["Most probable in place of “[M]” (1)", "story"]
+    assert title(chart) == "Most probable in place of “[M]” (1) · story"
     assert names(chart) == ["dog", "cat"]
     assert figures.next_word(AFTER, 1).name == "story-blank-1-a-M-sat-M"
     assert words.next_word(AFTER, 1, count=1) == "Most probable in place of “[M]” (1): “dog” 75.0%."
@@ -72,19 +70,19 @@ def test_a_run_that_read_another_word_anywhere_is_not_compared():
 def test_blanks_stand_one_below_the_other():
     chart = step_by_step(AFTER, before=BEFORE)
 
-    assert texts(chart, "titles") == ["Blanks, filled in · story"]
-    assert "in place of" in texts(chart)
-    assert [text for text in texts(chart, "bars") if text.startswith("▸")] == ["▸ cat → dog", "▸ down"]
+    assert title(chart) == "Blanks, filled in · story"
+    assert data(chart, "meta")[0]["caption_0"] == "in place of"
+    assert texts(chart, 1) == ["▸ cat → dog", "▸ down"]
     assert names(chart) == ["1", "3"]
-    assert "another word than before: 1 of 2 rows, first" in texts(chart)
+    assert "another word than before: 1 of 2 rows, first" in said(chart)
 
 
 def test_where_there_is_no_blank_the_picture_says_so():
     chart = step_by_step(NONE, before=NONE)
 
-    assert NO_BLANK in texts(chart)
-    assert texts(chart, "bars") == []
-    assert without_data(chart) == without_data(step_by_step(BEFORE))
+    assert NO_BLANK in said(chart)
+    assert names(chart) == []
+    assert figures.step_by_step(NONE).form is figures.step_by_step(BEFORE).form
     assert figures.step_by_step(NONE).description == "There is no blank in the sentence to fill in."
     assert figures.step_by_step(NONE).table.empty
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from pictures import HOSTILE, SITE, change, data, draw, drawing, record_of, without_data
+from pictures import HOSTILE, SITE, bars, change, draw, names, record_of, said, texts, title
 
 from attnviz import figures, metrics, words
 from attnviz.charts.theme import CAUTIONS
@@ -18,30 +18,31 @@ def test_a_bar_is_as_long_as_its_token_moved():
     before, after = record_of(WORDS), record_of(WORDS, edits=OFF)
     moved = metrics.output_change(before, after).tolist()
 
-    rows = data(change(before, after), "bars")
+    chart = change(before, after)
 
-    assert [row["share"] for row in rows] == pytest.approx([m / max(moved) for m in moved])
-    assert rows[0]["text"] == f"{moved[0]:.1%}"
+    assert bars(chart) == pytest.approx([m / max(moved) for m in moved])
+    assert texts(chart)[0] == f"{moved[0]:.1%}"
 
 
 def test_a_token_that_did_not_move_says_zero():
     record = record_of(WORDS)
 
-    assert [(row["share"], row["text"]) for row in data(change(record, record), "bars")] == [(0, "0.0%")] * 3
+    assert bars(change(record, record)) == [0] * 3
+    assert texts(change(record, record)) == ["0.0%"] * 3
 
 
 def test_of_a_long_sentence_the_tokens_that_moved_most_are_drawn():
     """Forty of them, in the order of the text, and the picture says so."""
-    texts = [f"w{i}" for i in range(100)]
-    before, after = record_of(texts), record_of(texts, edits=OFF)
+    tokens = [f"w{i}" for i in range(100)]
+    before, after = record_of(tokens), record_of(tokens, edits=OFF)
     moved = metrics.output_change(before, after)
 
-    rows = data(change(before, after), "bars")
+    chart = change(before, after)
 
     most = sorted(moved.topk(40).indices.tolist())
-    assert [row["band"][5:] for row in rows] == [texts[i] for i in most]
-    assert [row["share"] for row in rows] == pytest.approx([(moved[i] / moved.max()).item() for i in most])
-    assert "40 of 100 tokens" in str(change(before, after).to_dict())
+    assert names(chart) == [tokens[i] for i in most]
+    assert bars(chart) == pytest.approx([(moved[i] / moved.max()).item() for i in most])
+    assert "40 of 100 tokens" in said(chart)
 
 
 def test_what_is_not_a_number_has_no_bar():
@@ -49,7 +50,8 @@ def test_what_is_not_a_number_has_no_bar():
     before = record_of(WORDS)
     after = record_of(WORDS, edits=Edits(mask=Prefix(0), empty_rows="nan"))
 
-    assert {(row["share"], row["text"]) for row in data(change(before, after), "bars")} == {(None, "NaN")}
+    assert bars(change(before, after)) == []
+    assert {*texts(change(before, after))} == {"NaN"}
 
 
 def test_infinite_and_no_numbers_read_alike_in_picture_and_words():
@@ -60,17 +62,18 @@ def test_infinite_and_no_numbers_read_alike_in_picture_and_words():
     for row, by in enumerate(moved):
         output[0, row] *= 1 + by
 
-    rows = data(change(before, replace(after, output=output)), "bars")
-    said = words.change(metrics.output_change(before, replace(after, output=output)).numpy(), [*WORDS, "down"])
+    chart = change(before, replace(after, output=output))
+    spoken = words.change(metrics.output_change(before, replace(after, output=output)).numpy(), [*WORDS, "down"])
 
-    assert [row["text"] for row in rows] == ["150.0%", "∞", "NaN", "0.0%"]
-    assert said.endswith("“sat” (2) NaN, “cat” (1) ∞, “The” (0) 150.0%.")
+    assert texts(chart) == ["150.0%", "∞", "NaN", "0.0%"]
+    assert bars(chart) == [1.0, 1.0, 0.0]
+    assert spoken.endswith("“sat” (2) NaN, “cat” (1) ∞, “The” (0) 150.0%.")
 
 
 def test_the_specification_stays_while_the_edit_changes():
     before = record_of(WORDS)
 
-    assert without_data(change(before, before)) == without_data(change(before, record_of(WORDS, edits=OFF)))
+    assert figures.change(before, before).form is figures.change(before, record_of(WORDS, edits=OFF)).form
 
 
 def test_hostile_tokens_are_drawn():
@@ -83,22 +86,21 @@ def test_hostile_tokens_are_drawn():
 def test_the_title_says_with_what_it_is_compared():
     record = record_of(WORDS)
 
-    titles = [row["text"] for row in data(change(record, record_of(WORDS, edits=OFF)), "titles")]
-    assert " ".join(titles).startswith("Change of the output, compared with the original model")
+    chart = change(record, record_of(WORDS, edits=OFF))
+    assert title(chart).startswith("Change of the output, compared with the original model")
 
 
 @pytest.mark.parametrize("provenance", CAUTIONS)
 def test_the_picture_says_where_its_weights_come_from(provenance):
     record = replace(record_of(WORDS), provenance=provenance)
 
-    words = [row["text"] for row in data(change(record, record), "words")]
-    assert any(provenance in text for text in words)
-    assert "changed: nothing" in words
+    assert provenance in said(change(record, record))
+    assert "changed: nothing" in said(change(record, record))
 
 
 def test_what_was_changed_stands_on_files_and_not_on_the_screen():
     before, after = record_of(WORDS), record_of(WORDS, edits=OFF)
 
     figure = figures.change(before, after)
-    drawn = {edits: drawing(figure, on_screen=not edits).tables["words"]["text"] for edits in (True, False)}
-    assert set(drawn[True]) - set(drawn[False]) == {"changed: head 1 of encoder layer 0 off"}
+    in_file, on_page = (one.data["meta"]["subtitle"][0].split("\n") for one in (figure, figure.on_page))
+    assert {*in_file} - {*on_page} == {"changed: head 1 of encoder layer 0 off"}

@@ -74,15 +74,15 @@ def test_words_that_rows_predict_since_a_change_are_marked():
     words = [record.predicted(last) for record in (before, after)]
 
     chart = figures.head(after, last, 0, before=before).chart
-    marked = [note.endswith("· new") for note in notes(chart)]
+    marked = [row["ink"] == theme.LIGHT.hues[1] for row in data(chart, "rows")]
 
     assert marked == [one != other for one, other in zip(*words, strict=True)]
     assert any(marked)
-    assert CHANGED in lines(chart)
+    assert CHANGED in legend(chart)
     for record, asked in ((after, {}), (before, {"before": before})):
         plain = figures.head(record, last, 0, **asked).chart
-        assert not any("· new" in note for note in notes(plain))
-        assert CHANGED not in lines(plain)
+        assert not any(row["ink"] == theme.LIGHT.hues[1] for row in data(plain, "rows"))
+        assert CHANGED not in legend(plain)
 
 
 def test_axes_say_who_looks_and_who_is_looked_at(cat):

@@ -9,17 +9,14 @@ import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from pictures import HOSTILE, SITE, data, draw, record_of, translation_of, without_data
+from pictures import HOSTILE, SITE, data, draw, record_of, translation_of, without_data, written
 from pictures import strand_lines as lines
 
-from attnviz import views
 from attnviz.charts.theme import DARK, LIGHT, theme
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Painted, Subsequent
 from attnviz.figures import lines as lines_figure
-from attnviz.figures.line_frame import UNLESS
-from attnviz.figures.line_plan import DASHES, styles_of
 from attnviz.figures.strands import MOST_LINES, MOST_TOKENS
 from attnviz.views import View
 
@@ -27,16 +24,23 @@ WORDS = ["The", "cat", "sat", "down", "there"]
 
 
 def drawn(chart):
-    """The lines that stand for weights."""
-    return [row for row in data(chart, "lines") if row["kind"] == "weight" and row["index"] >= 0]
+    """The lines."""
+    return data(chart, "lines")
 
 
-def framed(chart):
-    return [row for row in data(chart, "lines") if row["kind"] == "weight" and row["index"] < 0]
+def notes(chart):
+    """What stands over the lines, each a line of text."""
+    meta = data(chart, "meta")[0]
+    return meta["title"].split("\n") + meta["subtitle"].split("\n")
 
 
-def said(chart, *kinds):
-    return [row["text"] for kind in kinds or ("words", "titles") for row in data(chart, kind)]
+def labels(chart, side):
+    return [row["label"] for row in data(chart, side)]
+
+
+def legend(chart):
+    """The signs that a legend explains, in words."""
+    return [row["says"][3:] for row in data(chart, "legend")]
 
 
 def test_each_line_is_as_strong_as_its_weight():
@@ -47,7 +51,7 @@ def test_each_line_is_as_strong_as_its_weight():
     found = {(row["query"], row["key"]): row["weight"] for row in drawn(lines(record, SITE, [2]))}
 
     assert found == pytest.approx({(i, j): float(weights[i, j]) for i in range(5) for j in range(5)})
-    assert "all 25 weights have a line" in said(lines(record, SITE, [2]))
+    assert "all 25 weights have a line" in notes(lines(record, SITE, [2]))
 
 
 def test_the_lines_of_a_row_stand_out_until_a_token_is_picked():
@@ -57,8 +61,8 @@ def test_the_lines_of_a_row_stand_out_until_a_token_is_picked():
 
     assert [row | {"faint": False} for row in drawn(led)] == drawn(plain)
     assert {row["query"] for row in drawn(led) if not row["faint"]} == {2}
-    assert {"in color: where “sat” (2) looks", UNLESS} <= set(said(led))
-    assert UNLESS not in said(plain)
+    assert "in color: where “sat” (2) looks" in notes(led)
+    assert (legend(led), legend(plain)) == (["other rows"], [""])
     assert data(lines(record, SITE, [0], row=2, pins={("key", 1)}), "lines") == data(
         lines(record, SITE, [0], pins={("key", 1)}), "lines"
     )
@@ -76,7 +80,7 @@ def test_a_threshold_leaves_exactly_the_weights_from_it_on(least):
     assert len(drawn(chart)) == (weights >= least).sum()
     assert all(row["weight"] >= least for row in drawn(chart))
     count = len(drawn(chart))
-    assert any(f"{'all ' * (count == 25)}{count} " in text for text in said(chart))
+    assert any(f"{'all ' * (count == 25)}{count} " in text for text in notes(chart))
 
 
 def test_of_many_weights_the_strongest_are_drawn_and_the_picture_says_so():
@@ -86,8 +90,8 @@ def test_of_many_weights_the_strongest_are_drawn_and_the_picture_says_so():
     chart = lines(record, SITE, [0])
 
     assert sorted((row["weight"] for row in drawn(chart)), reverse=True) == pytest.approx(weights[:MOST_LINES])
-    notes = " ".join(said(chart))
-    assert f"400 of 900 weights have a line: the strongest, from {weights[MOST_LINES - 1]:.2g} on" in notes
+    said = " ".join(notes(chart))
+    assert f"400 of 900 weights have a line: the strongest, from {weights[MOST_LINES - 1]:.2g} on" in said
 
 
 def test_a_blocked_cell_has_no_line():
@@ -95,30 +99,29 @@ def test_a_blocked_cell_has_no_line():
     chart = lines(record_of(WORDS, edits=Edits(mask=Subsequent())), SITE, [0])
 
     assert {(row["query"], row["key"]) for row in drawn(chart)} == {(i, j) for i in range(5) for j in range(i + 1)}
-    assert "all 15 weights have a line" in said(chart)
+    assert "all 15 weights have a line" in notes(chart)
 
 
 @pytest.mark.parametrize(
     ("policy", "count", "text"),
     [("zero", 0, "fully masked row: zeros"), ("nan", 0, "NaN"), ("uniform", 3, "fully masked row: uniform")],
 )
-def test_an_empty_row_says_so_at_its_token(policy, count, text):
-    """The words stand left of the token, with a sign; a uniform row is drawn, as its weights are used."""
+def test_an_empty_row_says_so(policy, count, text):
+    """Its token has a cross, which the legend explains; a uniform row is drawn, as its weights are used."""
     edits = Edits(mask=Painted(((1, 0), (1, 1), (1, 2))), empty_rows=policy)
     chart = lines(record_of(["a", "b", "c"], edits=edits), SITE, [0])
-    label, note = (next(row for row in data(chart, "rows") if end in row["text"]) for end in ("b", text))
 
     assert sum(row["query"] == 1 for row in drawn(chart)) == count
-    assert note["y"] == label["y"]
-    assert note["x"] < label["x"]
-    assert len(data(chart, "signs")) == 1
+    assert labels(chart, "queries") == ["a", "× b", "c"]
+    assert [row["warns"] for row in data(chart, "queries")] == [False, True, False]
+    assert text in legend(chart)[0]
 
 
 def test_a_row_that_is_no_number_says_so_and_the_file_stays_readable():
-    """NaN is said at its token, and never reaches the JSON."""
+    """NaN is said in the legend, and never reaches the JSON."""
     chart = lines(record_of(["a", "b"], scores={(0, 0, 1): math.nan}), SITE, [0])
 
-    assert "NaN: not a number" in said(chart, "rows")
+    assert legend(chart) == ["NaN: not a number"]
     assert {row["query"] for row in drawn(chart)} == {1}
     json.dumps(chart.to_dict(), allow_nan=False)
 
@@ -130,7 +133,7 @@ def test_picked_tokens_leave_only_their_lines():
     assert {(row["query"], row["key"]) for row in drawn(chart)} == {
         (i, j) for i in range(5) for j in range(5) if i == 2 or j == 4
     }
-    marked = [row["text"] for kind in ("rows", "tokens") for row in data(chart, kind) if row["color"] == LIGHT.accent]
+    marked = [row["label"] for side in ("queries", "keys") for row in data(chart, side) if row["picked"]]
     assert marked == ["sat", "there"]
 
 
@@ -140,17 +143,19 @@ def test_the_selected_cell_is_framed_and_its_row_is_picked():
     chart = lines(record, SITE, [0], selected=(3, 1))
 
     assert {row["query"] for row in drawn(chart)} == {3}
-    assert {(row["query"], row["key"], row["color"]) for row in framed(chart)} == {(3, 1, LIGHT.accent)}
-    assert len(framed(chart)) == 2
+    line, around = next(row for row in drawn(chart) if row["key"] == 1), data(chart, "chosen")
+    assert [row[name] - line[name] > 0 for row in around for name in ("y", "y2")] == [False, False, True, True]
     weights = record.step(SITE).weights(0)[3].tolist()
-    assert [row["text"] for row in data(chart, "rows")][5:] == [f"{weight:.2f}" for weight in weights]
+    assert [row["number"] for row in data(chart, "keys")] == [f"{weight:.2f}" for weight in weights]
+    assert {row["number"] for row in data(chart, "queries")} == {""}
+    assert labels(chart, "keys") == WORDS
 
 
 def test_a_blocked_cell_that_is_selected_has_no_frame():
     """There is no line to frame; its row is picked all the same."""
     chart = lines(record_of(WORDS, edits=Edits(mask=Subsequent())), SITE, [0], selected=(1, 4))
 
-    assert framed(chart) == []
+    assert data(chart, "chosen") == []
     assert {row["query"] for row in drawn(chart)} == {1}
 
 
@@ -161,18 +166,27 @@ def test_heads_are_told_apart_by_hue_dash_and_name(count, dark):
     record = record_of(["a", "b"], heads=count)
     chart = lines(record, SITE, range(count), dark=dark)
 
-    assert len({(row["color"], row["dash"]) for row in drawn(chart)}) == count
-    assert [text for text in said(chart, "words") if text.startswith("head ")] == [f"head {i}" for i in range(count)]
-    assert {row["dash"] for row in drawn(chart)} <= set(range(len(DASHES)))
+    palette, dashes = looks(chart)
+    assert len({(palette[row["look"]], dashes[row["look"]]) for row in drawn(chart)}) == count
+    assert [row["name"] for row in data(chart, "heads")] == [f"head {i}" for i in range(count)]
+
+
+def looks(chart):
+    """The hues and dashes of the scales."""
+    layer = next(layer for layer in written(chart)["layer"] if layer["data"] == {"name": "heads"})
+    stroke, dash = (layer["encoding"][name]["scale"]["range"] for name in ("stroke", "strokeDash"))
+    return stroke, [*map(tuple, dash)]
 
 
 def test_a_head_keeps_its_look_while_others_come_and_go():
     record = record_of(["a", "b"], heads=12)
 
-    seen = views.see(record, SITE)
-    few, many = styles_of(seen, [3, 9], LIGHT), styles_of(seen, [9, 0, 3, 11], LIGHT)
+    few, many = (
+        {row["name"]: row["look"] for row in lines_figure(record, SITE, heads).chart.datasets["heads"]}
+        for heads in ([3, 9], [9, 0, 3, 11])
+    )
 
-    assert few == (many[2], many[0])
+    assert few == {name: many[name] for name in few}
 
 
 @pytest.mark.parametrize("dark", [False, True])
@@ -204,10 +218,10 @@ def test_a_head_that_is_off_says_so_and_alone_it_is_gray():
     record = record_of(["a", "b"], heads=3, edits=Edits(heads_off=off))
     alone, among = lines(record, SITE, [1]), lines(record, SITE, [0, 1, 2])
 
-    assert {row["color"] for row in drawn(alone)} == {LIGHT.quiet}
-    assert "Lines · head 1 of encoder layer 0 (off)" in " ".join(said(alone, "titles"))
-    assert len({row["color"] for row in drawn(among)}) == 3
-    assert {"head 1 · off", "head 2 · off"} <= set(said(among, "words"))
+    assert {looks(alone)[0][row["look"]] for row in drawn(alone)} == {LIGHT.quiet}
+    assert "Lines · head 1 of encoder layer 0 (off)" in notes(alone)[0]
+    assert len({looks(among)[0][row["look"]] for row in drawn(among)}) == 3
+    assert [row["name"] for row in data(among, "heads")] == ["head 0", "head 1 · off", "head 2 · off"]
 
 
 def test_of_cross_attention_the_decoder_looks_from_the_left():
@@ -215,9 +229,10 @@ def test_of_cross_attention_the_decoder_looks_from_the_left():
     record = translation_of(["the", "cat"], {"le": 0.9}, {"chat": 0.9}, {"<eos>": 0.9})
     chart = lines(record, Site("cross", 0), [0])
 
-    assert said(chart, "rows") == ["<sos>", "le", "chat"]
-    assert said(chart, "tokens") == ["the", "cat"]
-    assert {"Query (from) · decoder", "Key (to) · encoder"} <= set(said(chart))
+    assert labels(chart, "queries") == ["<sos>", "le", "chat"]
+    assert labels(chart, "keys") == ["the", "cat"]
+    for title in (["Query (from)", "decoder"], ["Key (to)", "encoder"]):
+        assert json.dumps(title) in json.dumps(without_data(chart))
 
 
 def test_of_a_pair_only_the_chosen_texts_are_drawn():
@@ -228,8 +243,9 @@ def test_of_a_pair_only_the_chosen_texts_are_drawn():
     across = lines(record, SITE, [0], view=View(pair="A to B"))
 
     assert {(row["query"], row["key"]) for row in drawn(across)} == {(i, j) for i in range(3) for j in (3, 4)}
-    assert len([box for box in data(lines(record, SITE, [0]), "boxes") if box["fill"] == LIGHT.line]) == 2
-    assert [box for box in data(across, "boxes") if box["fill"] == LIGHT.line] == []
+    breaks = [(row["side"], row["begin"]) for row in data(lines(record, SITE, [0]), "words") if row["is_break"]]
+    assert breaks == [(0, 3), (1, 3)]
+    assert data(across, "words") == []
 
 
 def test_of_many_tokens_those_around_the_selected_are_drawn():
@@ -237,11 +253,11 @@ def test_of_many_tokens_those_around_the_selected_are_drawn():
     record = record_of([f"w{i}" for i in range(200)])
     chart = lines(record, SITE, [0], selected=(150, 20))
 
-    assert len(said(chart, "tokens")) == MOST_TOKENS
-    assert {"w150"} <= set(said(chart, "rows"))
-    assert {"w20"} <= set(said(chart, "tokens"))
-    assert "queries 118 to 181 of 200 and keys 0 to 63 of 200; the map shows all" in " ".join(said(chart))
-    assert len(framed(chart)) == 2
+    assert len(data(chart, "keys")) == MOST_TOKENS
+    assert "w150" in labels(chart, "queries")
+    assert data(chart, "keys")[20]["label"] == "w20"
+    assert "queries 118 to 181 of 200 and keys 0 to 63 of 200; the map shows all" in " ".join(notes(chart))
+    assert len(data(chart, "chosen")) == 2
 
 
 def test_a_picked_query_of_many_brings_its_strongest_key_along():
@@ -258,29 +274,30 @@ def test_of_many_tokens_those_around_the_strongest_weight_are_drawn_where_nothin
 
     strongest = max(drawn(chart), key=lambda row: row["weight"])
     assert (strongest["query"], strongest["key"]) == (150, 20)
-    assert "keys 0 to 63 of 200, around the strongest weight; the map shows all" in " ".join(said(chart))
+    assert "keys 0 to 63 of 200, around the strongest weight; the map shows all" in " ".join(notes(chart))
 
 
 def test_the_specification_stays_while_everything_else_changes():
-    """Heads, picked tokens, thresholds and masks are data: nothing is built anew."""
-    one = lines(record_of(WORDS), SITE, [0])
+    """Heads, picked tokens, thresholds and masks are data: nothing is built anew; one head alone has no legend."""
+    one = lines(record_of(WORDS), SITE, [0, 1])
     edits = Edits(mask=Subsequent(), heads_off=frozenset({(SITE, 0)}))
     other = lines(record_of(WORDS[::-1], edits=edits), SITE, [1, 0], least=0.1, selected=(2, 1), rev=4)
 
-    assert without_data(one) == without_data(other)
+    assert without_data(one) | {"title": ""} == without_data(other) | {"title": ""}
 
 
 def test_hovering_names_tokens_weight_and_head():
     """A line says where it begins and ends, its weight and its head; a token, where its strongest line goes."""
     record = record_of(["a", "b"], heads=1)
     weight = float(record.step(SITE).weights(0)[0, 1])
-    hits = data(lines(record, SITE, [0]), "hits")
+    chart = lines(record, SITE, [0])
 
-    line = next(hit for hit in hits if hit["side"] == "line" and (hit["query"], hit["key"]) == (0, 1))
+    line = next(row for row in drawn(chart) if (row["query"], row["key"]) == (0, 1))
     assert (line["query_name"], line["key_name"], line["head_name"]) == ("a (0)", "b (1)", "head 0")
     assert line["weight_text"] == f"{weight:.4f}"
-    tokens = [(hit["query"], hit["key"]) for hit in hits if hit["side"] in ("query", "key")]
+    tokens = [(row["query"], row["key"]) for side in ("queries", "keys") for row in data(chart, side)]
     assert tokens == [(0, -1), (1, -1), (-1, 0), (-1, 1)]
+    assert all(row["key_name"].startswith("most: ") for row in data(chart, "queries"))
 
 
 def test_hostile_tokens_are_drawn_and_stand_in_no_specification():
@@ -312,16 +329,12 @@ def test_the_numbers_of_the_figure_are_the_lines_that_are_drawn():
 def test_what_was_changed_stands_on_the_picture_and_not_on_the_screen():
     figure = lines_figure(record_of(WORDS, edits=Edits(temperature=0.5)), SITE, [0])
 
-    assert any("changed: temperature 0.5" in text for text in said(figure.chart))
-    assert not any("changed" in text for text in figure.screen["datasets"]["words"]["text"])
+    assert any("changed: temperature 0.5" in text for text in notes(figure.chart))
+    assert "changed" not in figure.screen[0]["datasets"]["meta"]["subtitle"][0]
 
 
-def test_the_same_picture_is_the_same_file():
-    """Python orders a set of texts anew in each process; what is drawn does not depend on it."""
-    record = record_of(WORDS)
-    pins = [("query", 1), ("query", 3), ("key", 0), ("key", 2), ("key", 4)]
+def test_lines_fit_the_column_of_a_paper():
+    """The columns of tokens come nearer to each other."""
+    chart = lines(record_of(["a" * 12, "b"]), SITE, [0], width=357, heading="")
 
-    boxes = data(lines(record, SITE, [0], pins=frozenset(pins)), "boxes")
-
-    ends = [box["y"] for box in boxes if box["fill"] == LIGHT.accent]
-    assert ends == [*sorted(ends[:3]), *sorted(ends[3:])]
+    assert draw(chart.to_dict())[0].shape[1] <= 357 + 2 * 12

@@ -11,7 +11,7 @@ import pytest
 from examples import some
 from hypothesis import given
 from hypothesis import strategies as st
-from pictures import HOSTILE, SITE, data, draw, record_of, without_data, written
+from pictures import HOSTILE, SITE, data, draw, record_of, texts, written
 
 from attnviz import figures, walk
 from attnviz.charts.matrices import Matrix, limit_of
@@ -209,12 +209,12 @@ def test_a_row_in_full_shows_every_step_that_the_call_has():
     row = walk.row(record, SITE, 1, 2)
     figure = figures.row(record, SITE, 1, row, key=1)
 
-    names = {one["text"] for one in data(figure.chart, "words")}
+    names = set(data(figure.chart, "meta")[0].values())
 
     assert {"q · k", "softcap", "/ 0.5", "mask", "− max", "exp", "weight"} <= names
-    assert {digits(value) for value in row.weights.tolist()} <= {one["text"] for one in data(figure.chart, "bars")}
+    assert {digits(value) for value in row.weights.tolist()} <= set(texts(figure.chart, len(figure.bars.columns) - 1))
     assert figure.table["weights"].tolist() == row.weights.tolist()
-    assert without_data(figure.chart) == without_data(figures.row(record, SITE, 1, row).chart)
+    assert figure.form is figures.row(record, SITE, 1, row).form
 
 
 def number(text: str) -> float:

@@ -8,7 +8,7 @@ import torch
 from examples import some
 from hypothesis import given
 from hypothesis import strategies as st
-from pictures import HOSTILE, data, draw, record_of, similarity, vectors_of, without_data
+from pictures import HOSTILE, data, draw, names, record_of, said, similarity, vectors_of
 
 from attnviz import figures, metrics, words
 from attnviz.core.errors import InputError
@@ -19,8 +19,8 @@ BEFORE = vectors_of(TEXTS, [[1.0, 0.0], [1.0, 1.0], [0.0, -2.0]])
 AFTER = vectors_of(TEXTS, [[0.0, 3.0], [1.0, 1.0], [0.0, -1.0]])
 
 
-def texts(chart, name="words"):
-    return [row["text"] for row in data(chart, name)]
+def numbers(chart):
+    return [row["text"] for row in data(chart, "pairs")]
 
 
 @given(seed=st.integers(0, 999), scale=st.floats(0.01, 100))
@@ -46,23 +46,23 @@ def test_shift_is_one_less_the_cosine():
 def test_each_pair_has_its_number_in_its_square():
     chart = similarity(BEFORE)
 
-    assert texts(chart, "pairs") == [
+    assert numbers(chart) == [
         *("1.00", "0.71", "0.00"),
         *("0.71", "1.00", "-0.71"),
         *("0.00", "-0.71", "1.00"),
     ]
-    assert [row["row"][5:] for row in data(chart, "pairs")[::3]] == ["A cat. 1", "A dog. 2", "Rain. 3"]
+    assert names(chart) == ["A cat. 1", "A dog. 2", "Rain. 3"]
     assert [row["column"] for row in data(chart, "pairs")] == [1, 2, 3] * 3
     assert [row["cosine"] for row in data(chart, "pairs")] == metrics.similarity(BEFORE).flatten().tolist()
-    assert "moved" not in texts(chart)
+    assert data(chart, "meta")[0]["caption"] == ""
 
 
 def test_with_a_run_before_the_picture_says_how_far_each_sentence_moved():
     chart = similarity(AFTER, before=BEFORE)
 
-    at = texts(chart).index("moved")
-    assert texts(chart)[at - 3 : at] == ["1.0000", "0", "0"]
-    assert without_data(chart) == without_data(similarity(BEFORE))
+    assert data(chart, "meta")[0]["caption"] == "moved"
+    assert [row["moved"] for row in data(chart, "rows")] == ["1.0000", "0", "0"]
+    assert figures.similarity(AFTER, before=BEFORE).form is figures.similarity(BEFORE).form
 
 
 def test_numbers_words_and_arrays_of_similarity():
@@ -79,7 +79,7 @@ def test_numbers_words_and_arrays_of_similarity():
 def test_a_vector_of_zeros_is_alike_to_nothing():
     record = vectors_of(TEXTS[:2], [[0.0, 0.0], [1.0, 0.0]])
 
-    assert texts(similarity(record), "pairs") == ["NaN", "NaN", "NaN", "1.00"]
+    assert numbers(similarity(record)) == ["NaN", "NaN", "NaN", "1.00"]
     assert figures.similarity(record, before=record).description
     assert math.isnan(float(metrics.shift(record, record)[0]))
 
@@ -87,8 +87,8 @@ def test_a_vector_of_zeros_is_alike_to_nothing():
 def test_many_sentences_and_none_to_compare():
     many = vectors_of([f"s{i}" for i in range(30)], torch.eye(30).tolist())
 
-    assert len(texts(similarity(many), "pairs")) == MOST_SENTENCES**2
-    assert "the first 12 of 30 sentences" in texts(similarity(many))
+    assert len(numbers(similarity(many))) == MOST_SENTENCES**2
+    assert "the first 12 of 30 sentences" in said(similarity(many))
     assert len(figures.similarity(many).table) == 900
     assert words.similarity(vectors_of(["x"], [[1.0]])) == "Similarity of 1 sentence, the cosine of their vectors."
     with pytest.raises(InputError, match="no vectors"):

@@ -3,13 +3,12 @@
 import itertools
 import json
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pictures import HOSTILE, SITE, data, draw, record_of, text_strip, translation_of, without_data
+from pictures import HOSTILE, SITE, data, draw, legend, lines, record_of, text_strip, translation_of
 
 from attnviz import views
 from attnviz.charts import pixels
@@ -24,12 +23,12 @@ from attnviz.views import View
 from attnviz.words import OFF
 
 WORDS = ["The", "cat", "sat", "down", "there"]
-TABLE = "words of the text"
+TABLE = "tokens"
 
 
 def numbers(chart):
-    """The weights in digits, without the ticks of the ramp."""
-    return [row["text"] for row in data(chart, "ticks") if row["color"] == LIGHT.quiet]
+    """The weights in digits."""
+    return [row["number"] for row in data(chart, TABLE)]
 
 
 @pytest.mark.parametrize("side", ["from", "to"])
@@ -80,24 +79,6 @@ def test_of_cross_attention_both_texts_stand_there(side):
     )
 
 
-@pytest.mark.parametrize("side", ["from", "to"])
-def test_a_screen_lists_the_strongest_weight_of_each_token_of_few(side):
-    """Whatever token is chosen; a click on a line chooses its token. Files and long texts have no list."""
-    weights = record_of(WORDS, edits=Edits(mask=Subsequent())).step(SITE).weights(1)
-    figure = strip_figure(record_of(WORDS, edits=Edits(mask=Subsequent())), SITE, 1, chosen=2, side=side)
-    table = figure.draw(replace(figure.style, on_screen=True)).tables[TABLE]
-    place = "query" if side == "from" else "key"
-    listed = list(zip(table[place][5:], table["weight_text"][5:], strict=True))
-    strongest = weights.max(1 if side == "from" else 0).values.tolist()
-
-    assert listed[::2] == [(i, "") for i in range(5)]
-    assert [weight for _, weight in listed[1::2]] == [f"{weight:.4f}" for weight in strongest]
-    long = strip_figure(record_of(WORDS * 9), SITE, 1, chosen=2, side=side)
-    for one, on_screen in ((figure, False), (long, True)):
-        drawn = one.draw(replace(one.style, on_screen=on_screen))
-        assert len(drawn.tables[TABLE]["text"]) == (45 if one is long else 5)
-
-
 @given(st.lists(st.floats(1, 90), min_size=1, max_size=30), st.integers(90, 400))
 def test_a_text_is_broken_into_as_few_lines_as_fit_and_the_longest_is_no_longer_than_it_must_be(wides, most):
     """No line is longer than there is room; in eight pixels less there would be more lines."""
@@ -127,7 +108,7 @@ def test_what_is_blocked_has_no_shade_and_no_number():
 
     assert [token["fill"] == LIGHT.blocked for token in data(chart, TABLE)] == [False, False, True, True, True]
     assert numbers(chart)[2:] == ["–"] * 3
-    assert "blocked by causal mask" in [row["text"] for row in data(chart, "words")]
+    assert "blocked by causal mask" in legend(chart)
 
 
 @pytest.mark.parametrize(("policy", "words"), [("zero", "zeros"), ("nan", "NaN")])
@@ -136,18 +117,19 @@ def test_an_empty_row_says_so(policy, words):
 
     chart = text_strip(record_of(["a", "b", "c"], edits=edits), SITE, 0, chosen=1)
 
-    assert f"fully masked row: {words}" in [row["text"] for row in data(chart, "words")]
+    assert f"fully masked row: {words}" in legend(chart)
     assert {token["fill"] for token in data(chart, TABLE)} == {LIGHT.blocked}
     json.dumps(chart.to_dict(), allow_nan=False)
 
 
-def test_what_is_no_number_is_crossed():
+def test_what_is_no_number_is_outlined():
     record = record_of(["a", "b"], scores={(0, 0, 1): math.nan})
 
     chart = text_strip(record, SITE, 0, chosen=0)
 
     assert [token["says"] for token in data(chart, TABLE)] == ["NaN: not a number"] * 2
-    assert len([sign for sign in data(chart, "signs") if sign["color"] == LIGHT.warning]) == 2
+    assert numbers(chart) == ["NaN"] * 2
+    assert data(chart, TABLE)[1]["stroke"] == LIGHT.warning
 
 
 def test_lines_are_broken_inside_the_width_and_no_token_is_lost():
@@ -175,7 +157,7 @@ def test_of_too_many_tokens_a_window_is_drawn_and_said():
 
     assert len([token for token in data(chart, TABLE) if token["weight_text"]]) == MOST_TOKENS
     assert "1.0000" in [token["weight_text"] for token in data(chart, TABLE)]
-    assert any("the map shows all" in row["text"] for row in data(chart, "words"))
+    assert "the map shows all" in " ".join(lines(chart))
 
 
 @pytest.mark.parametrize(("chosen", "side", "message"), [(5, "from", "no token 5"), (0, "of", "there are from, to")])
@@ -185,14 +167,13 @@ def test_what_is_not_there_is_refused_with_a_sentence(chosen, side, message):
 
 
 def test_the_specification_is_the_same_for_every_text():
-    """Also of hostile tokens, which are drawn."""
-    charts = [
-        text_strip(record_of(list(HOSTILE)), SITE, 1),
-        text_strip(record_of(WORDS, edits=Edits(mask=Subsequent())), SITE, 0, chosen=1, side="to", selected=(1, 0)),
-    ]
+    """Also of hostile tokens, which are drawn; only its height is that of their lines."""
+    first = strip_figure(record_of(list(HOSTILE)), SITE, 1)
+    edits = Edits(mask=Subsequent())
+    second = strip_figure(record_of(WORDS, edits=edits), SITE, 0, chosen=1, side="to", selected=(1, 0))
 
-    assert without_data(charts[0]) == without_data(charts[1])
-    assert draw(charts[0].to_dict())[0].std() > 5
+    assert first.form.spec | {"height": 0} == second.form.spec | {"height": 0}
+    assert draw(first.chart.to_dict())[0].std() > 5
 
 
 def test_the_numbers_of_the_figure_are_those_of_the_token():
@@ -214,4 +195,4 @@ def test_merged_words_are_one_token_of_the_text():
     chart = text_strip(record_of([*WORDS, "<pad>"], special={5}), SITE, 0, view=View(special="hide"))
 
     assert [token["text"] for token in data(chart, TABLE)] == WORDS
-    assert any("special tokens are hidden" in row["text"] for row in data(chart, "words"))
+    assert "special tokens are hidden" in " ".join(lines(chart))

@@ -94,6 +94,19 @@ def test_padding_of_sentences_needs_no_shape_where_its_convention_is_said():
         assert check(mask, convention="may-attend").shape[2] == len(mask)
 
 
+@pytest.mark.parametrize("lengths", [(3, 6), (2, 4, 7), (7, 5), (1, 6, 6), (1, 1, 3, 5)])
+def test_padding_of_other_than_as_many_sentences_as_tokens_is_padding(lengths):
+    """Also where the lengths grow; rows that see one key more each stay a causal mask, unless padding is meant."""
+    right = padded(lengths, 8)[:, 0, 0]
+
+    for mask in (right, right.flip(1)):
+        for report in (check(mask, convention="may-attend"), check(~mask, convention="true-is-masked")):
+            assert (report.shape, report.rules("error", "warning")) == ((len(lengths), 1, 1, 8), set())
+    rising = padded((4, 5), 6)[:, 0, 0]
+    assert check(rising, convention="may-attend").shape == (1, 1, 2, 6)
+    assert check(rising, convention="may-attend", meant="padding").shape == (2, 1, 1, 6)
+
+
 def test_padding_that_blocks_queries_is_named():
     """(B, 1, Q, 1) or cell by cell, in any convention; (B, 1, 1, K) is right."""
     right = padded((4, 6, 2), 6)

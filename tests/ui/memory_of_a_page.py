@@ -24,8 +24,8 @@ def shown(text: str, link: str) -> str:
         app.query_params[name] = value
     app.run()
     while app.get("progress"):
-        for run in tuple(runs._runs.values()):
-            run.settled.wait()
+        for job in runs.JOBS.running:
+            job.settled.wait()
         app.run()
     assert not app.exception, app.exception
     assert app.get("vega_lite_chart"), html(app)

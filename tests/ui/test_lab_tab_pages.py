@@ -179,6 +179,8 @@ def test_fully_masked_rows_say_what_follows():
         ({"tested": "this layer"}, "No leak:"),
         ({"mask": "none", "promise": "no future"}, "28 leaks:"),
         ({"model": "story", "own_mask": "false"}, "28 leaks:"),
+        ({"mask": "none"}, "not tested, as no token is hidden"),
+        ({"mask": "window-0-0"}, "not tested, as no output moved"),
     ],
 )
 def test_the_leak_test_says_how_many_leaks_there_are(link, said):
@@ -202,7 +204,7 @@ def test_what_is_on_the_page_and_what_is_pasted_is_checked(what):
     """Folded under the verdict: a report with its command for the shell, and the rules that were tried."""
     app = unfold(lab(WRONG, checked=what), "report")
 
-    assert app.code[-1].value.startswith("python -m attnviz check")
+    assert app.code[-1].value.startswith("attnviz check")
     assert ("Nothing wrong was found" in html(app)) == (what != PASTED)
     assert f"<summary>All {len(CHECKS)} rules of the check</summary>" in html(app)
 

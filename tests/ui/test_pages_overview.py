@@ -393,6 +393,16 @@ def test_of_a_text_too_long_for_the_table_one_position_is_followed_and_its_cost_
     assert escape(words.reached(whole, [t.text for t in mixed(record).tokens], 3)) in html(app)
 
 
+def test_a_phrase_is_looked_at_from_the_last_word_that_was_typed():
+    """Not from the token after it that ends each text."""
+    app = opened(overview_page, model="translator", site="e0", text="the black cat")
+    app.session_state["on phrase"] = True
+    app.run()
+    app.text_input(key="phrase").set_value("black").run()
+
+    assert "Attention on a phrase · from “cat” (2)" in html(app)
+
+
 def test_heads_that_look_at_a_phrase_are_listed_where_one_head_is_described():
     """A needle in a haystack, from the last token; a phrase that is nowhere says so."""
     app = opened(overview_page, model="constructed", text="a b needle c " + "d e f g " * 9 + "b")

@@ -3,6 +3,7 @@
 import re
 import tomllib
 
+import pytest
 from streamlit.runtime import Runtime
 
 from attnviz import export
@@ -32,6 +33,18 @@ def test_as_the_server_warms_up_what_a_first_visit_shows_is_made(monkeypatch):
     model, *_ = welcome.FIRST["model"]
     texts = {key[2] for key in [*cache.KEPT.keys()] if key[0] == "record"}
     assert texts == {tuple(next(iter(of_model(cache.source(model)).values())).splitlines())}
+
+
+@pytest.mark.parametrize(("link", "opened"), [("heads?model=story", "/?model=story"), ("masks", "/masks"), ("", "/")])
+def test_the_app_opens_the_page_of_a_link(link, opened, monkeypatch):
+    """The first page has no name in its address."""
+    given = []
+    monkeypatch.setenv("STREAMLIT_SERVER_ALLOWED_HOSTS", "localhost")
+    monkeypatch.setattr(launch.cli, "main", lambda arguments, **_: given.append(arguments[-1]))
+
+    launch.launch("127.0.0.1", 0, False, link)
+
+    assert given == [opened]
 
 
 def test_the_scripts_of_the_page_reach_it():

@@ -55,7 +55,7 @@ def test_a_model_that_writes_no_other_text_has_no_box_and_says_so_of_a_link():
     app = opened(model="story", target=TARGET)
 
     assert "target" not in [one.key for one in app.text_input]
-    assert "&#x27;story&#x27; writes no other text" in html(app)
+    assert "&#x27;story&#x27; takes no target" in html(app)
     assert "target" not in app.query_params
 
 

@@ -3,6 +3,7 @@
 import pytest
 from test_pages import button, html, opened
 
+from attnviz.ui.shared import cache
 from attnviz.ui.shared.examples import LINES, by_line, has_lines, with_text
 from attnviz.ui.shared.setting import State
 
@@ -28,6 +29,10 @@ def test_a_typed_text_of_two_lines_is_one_text():
         assert page.query_params["lines"] == "false"
         assert tokens(page) == 7  # User : one two Assistant : three
         assert not [one for one in page.selectbox if one.label == "Sentence of the batch"]
+
+
+def test_line_breaks_at_the_ends_are_part_of_the_text():
+    assert cache.texts(f"{PROMPT}:\n", by_line=False) == (f"{PROMPT}:\n",)
 
 
 def test_several_texts_are_asked_for_by_a_switch_that_the_link_holds():

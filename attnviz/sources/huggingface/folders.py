@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from attnviz.core.errors import check_no_picture
 from attnviz.sources.huggingface import faults, files
 
 ADAPTER = "adapter_config.json"
@@ -20,6 +21,7 @@ IN_PYTHON = "or load it in Python and give that model to attnviz.capture(model)"
 def sentence(name: str, folder: Path) -> str:
     """What a folder, or a file, holds in the place of a model, and how it becomes one."""
     if folder.is_file():
+        check_no_picture(folder.name)
         return of_files(name, [folder.name], folder.parent, what="The file")
     try:
         names = sorted(path.name for path in folder.iterdir())

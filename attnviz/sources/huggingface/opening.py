@@ -5,7 +5,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Any, Literal
 
-from attnviz.core.errors import AttnvizError, InputError
+from attnviz.core.errors import OF_PICTURES, AttnvizError, InputError
 from attnviz.core.record import LabelKind
 from attnviz.sources.huggingface import building, checks, embedding, faults, files
 
@@ -103,7 +103,7 @@ def has_senses(config: Any) -> bool:
 
 
 def not_of_text(who: str) -> InputError:
-    return InputError(f"{who} does not read text alone: attnviz shows language models.")
+    return InputError(f"{who} does not read text alone: attnviz shows language models. {OF_PICTURES}")
 
 
 def _made(config: Any) -> str:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from attnviz.capturing import capture
 from attnviz.core.edits import Edits, Site
-from attnviz.core.errors import AttnvizError, InputError
+from attnviz.core.errors import AttnvizError, Canceled, InputError
 from attnviz.core.record import Step
 from attnviz.core.tokens import Sentence
 from attnviz.sources.huggingface import eager, faults, reading, running, tapped
@@ -35,6 +35,7 @@ def tried(loaded: Loaded) -> Loaded:
 
     Raises:
         AttnvizError: one sentence that says why it cannot be run, or that it gives no attention.
+        Canceled: if nobody waits for it any more; nothing is known of it then.
     """
     kind = type(loaded.model).__name__
     with loaded.turns.turn(), faults.unforeseen(f"{loaded.name} ({kind})"):
@@ -42,6 +43,8 @@ def tried(loaded: Loaded) -> Loaded:
         if not loaded.keeps_own_attention:
             try:
                 return _through_the_tap(loaded)
+            except Canceled:
+                raise
             except AttnvizError as error:
                 why = str(error)
             except Exception as error:
@@ -49,6 +52,8 @@ def tried(loaded: Loaded) -> Loaded:
             loaded.model.set_attn_implementation("eager")
         try:
             return _captured(loaded)
+        except Canceled:
+            raise
         except Exception:  # then nothing is known of it but its weights, if it gives them
             return _read_only(loaded, why)
 
@@ -111,6 +116,8 @@ def _takes_rules(loaded: Loaded, alone: str | None) -> bool:
     try:
         with tapped.rules():
             given, run = _tapped(loaded.model, read, lengths, alone)
+    except Canceled:
+        raise
     except Exception:  # it does something else with a mask than handing it on
         return False
     return run.by_rule == len(run.tap.steps) > 0 and torch.equal(running.hidden(given), plain)

@@ -1,16 +1,19 @@
-"""Map, lines, text or picture: the choice, what belongs to it, and what a click does.
+"""The form of a head: map, lines, text and what else `figures.FORMS` lists, its options, and what a click does.
 
 In a link the heads that are drawn beside the one in focus are ``0-3``.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import streamlit as st
 
 from attnviz import figures, metrics, views
 from attnviz.core.edits import Site
-from attnviz.figures import Figure
+from attnviz.figures import FORMS, Figure
 from attnviz.figures import shade as shades
+from attnviz.figures.forms import CELL as OF_CELL
+from attnviz.figures.forms import LINE, TOKEN
 from attnviz.ui.heads import linked, words
 from attnviz.ui.shared import cache, look, pages, pictures, state, zoom
 from attnviz.ui.shared.look import CELL, PINS, Cell, Look
@@ -20,8 +23,8 @@ from attnviz.ui.shared.text import in_words, label
 from attnviz.ui.steps.rail import STAGE
 from attnviz.views import View
 
-KEYS = {"map": "head", "lines": "lines", "text": "text", "picture": "picture"}
-"""The ways to show a head, and what the picture of each is called on the page."""
+ON_PAGE = tuple(name for name, form in FORMS.items() if form.is_on_page)
+"""Forms that can be chosen."""
 
 SIDES = ("from", "to")
 LEAST = (None, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
@@ -35,7 +38,7 @@ ROOM = 614
 
 _read_also = each(reader(r"\d{1,3}", lambda m: int(m[0]), "0-3"), 64)
 
-FORM = choice("as", tuple(KEYS), "map", "tab")
+FORM = choice("as", ON_PAGE, "map", "tab")
 ALSO = coded(
     "also",
     (),
@@ -49,10 +52,16 @@ SIDE = choice("side", SIDES, SIDES[0], "tab")
 
 
 def form(at: Look) -> str:
-    """How the head is shown; as a picture where its positions are patches of one."""
-    there = [form for form in KEYS if form != "picture" or figures.on_grid(at.record, at.site)]
+    """The form that is chosen, of those that fit the attention call."""
+    fits = {name: FORMS[name].fits for name in ON_PAGE}
+    there = [name for name, fit in fits.items() if fit is None or fit(at.record, at.site)]
     options = {"shown": state.one_of(FORM, there), "lead": ""}
     return control(st.segmented_control, words.SHOWN_AS, FORM, there, **options)
+
+
+def key(form: str) -> str:
+    """The name of the picture on the page."""
+    return "head" if form == "map" else form
 
 
 def whole_map() -> bool:
@@ -61,30 +70,46 @@ def whole_map() -> bool:
 
 
 def controls(form: str, at: Look) -> None:
-    """What can be chosen of this form alone."""
-    if form != "picture":
+    """The options that belong to the form."""
+    takes = FORMS[form].takes
+    if "rows" in takes:
         zoom.crumbs(at)
-    if form == "map":
+    if not takes & {"heads", "least", "pins", "side"}:
         return
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="form"):
-        if form == "lines":
-            _of_lines(at)
-        else:
+        if "heads" in takes:
+            _also(at)
+        if "least" in takes:
+            _least()
+        if "pins" in takes and state.get(PINS):
+            options = {"type": "tertiary", "icon": ":material/close:", "key": "let go"}
+            st.button(words.CLEAR_TOKENS, on_click=_let_go, **options)
+        if "side" in takes:
             options = {"lead": words.ATTENTION, "step": _other_side(at.site)}
             control(st.segmented_control, words.ATTENTION_OF, SIDE, SIDES, **options)
-            label(words.OF_CLICKED[form])
+            label(words.OF_CLICKED_PATCH if _is_of_patches(form) else words.OF_CLICKED_TOKEN)
 
 
-def _of_lines(at: Look) -> None:
+def _is_of_patches(form: str) -> bool:
+    return FORMS[form].fits is figures.on_grid
+
+
+def _also(at: Look) -> None:
+    """Heads beside the one in focus."""
     others = [head for head in range(at.source.num_heads) if head != at.head]
-    if others:
-        drawn = [head for head in state.get(ALSO) if head in others]
-        options = {"shown": drawn, "lead": words.ALSO_SHOW, "read": lambda heads: tuple(sorted(heads))}
-        options["format_func"] = lambda head: words.HEAD.format(head=head)
-        if len(others) < MOST_PILLS // 2:
-            control(st.pills, words.ALSO_SHOW, ALSO, others, selection_mode="multi", **options)
-        else:
-            control(st.multiselect, words.ALSO_SHOW, ALSO, others, max_selections=MOST_BESIDE, width=300, **options)
+    if not others:
+        return
+    drawn = [head for head in state.get(ALSO) if head in others]
+    options = {"shown": drawn, "lead": words.ALSO_SHOW, "read": lambda heads: tuple(sorted(heads))}
+    options["format_func"] = lambda head: words.HEAD.format(head=head)
+    if len(others) < MOST_PILLS // 2:
+        control(st.pills, words.ALSO_SHOW, ALSO, others, selection_mode="multi", **options)
+    else:
+        control(st.multiselect, words.ALSO_SHOW, ALSO, others, max_selections=MOST_BESIDE, width=300, **options)
+
+
+def _least() -> None:
+    """The smallest weight that is drawn."""
     options = {
         "format_func": lambda least: f"{least:g}" if least else words.NO_MINIMUM,
         "placeholder": words.NO_MINIMUM,
@@ -92,9 +117,6 @@ def _of_lines(at: Look) -> None:
     }
     with st.container(horizontal=True, vertical_alignment="center", gap="small", width="content"):
         control(st.selectbox, words.MINIMUM, LEAST_DRAWN, LEAST, lead=words.MINIMUM, **options)
-    if state.get(PINS):
-        options = {"type": "tertiary", "icon": ":material/close:", "key": "let go"}
-        st.button(words.CLEAR_TOKENS, on_click=_let_go, **options)
 
 
 def _let_go() -> None:
@@ -122,39 +144,40 @@ def _end(now: State) -> str:
 
 def figure(form: str, at: Look, shown: dict) -> Figure:
     """The head as it was chosen to be shown."""
-    part = part_of(form, at, shown["view"])
-    drawn = at.drawn | {"view": shown["view"]} | part
-    cost = {"cost": at.cost(**part)}  # of what goes through all that is seen, also for the strongest weight of it
-    if form == "lines":
-        also = [head for head in state.get(ALSO) if head != at.head and head < at.source.num_heads]
-        asked = {"least": state.get(LEAST_DRAWN), "pins": state.get(PINS)}
-        drawn |= {} if at.cell or asked["pins"] else cost
-        told = pictures.told(at, shown["view"], **part)
-        asked |= {"row": told[0]} if told else {}
-        return cache.drawn(figures.lines, at.record, at.site, (at.head, *also[:MOST_BESIDE]), **asked, **drawn)
-    if form in ("text", "picture"):
-        asked = {"side": state.get(SIDE), "domain": shown["domain"], "chosen": _token(at, shown["view"], part)}
-        drawn |= cost if asked["chosen"] is None else {}
-        make = figures.patches if form == "picture" else figures.text_strip
-        return cache.drawn(make, at.record, at.site, at.head, **asked, **drawn)
-    drawn["selected"] = pictures.told(at, shown["view"], **part)
-    drawn |= {"before": at.before} if at.before is not None else {}
-    return cache.drawn(
-        figures.head, at.record, at.site, at.head, **drawn | shown | cost | {"zooms": True, "paired": True}
-    )
+    chosen, takes, part = FORMS[form], FORMS[form].takes, part_of(form, at, shown["view"])
+    also = [head for head in state.get(ALSO) if head != at.head and head < at.source.num_heads]
+    strongest = partial(pictures.told, at, shown["view"], **part)
+    values = {
+        "domain": lambda: shown["domain"],
+        "before": lambda: at.before,
+        "least": lambda: state.get(LEAST_DRAWN),
+        "pins": lambda: state.get(PINS),
+        "row": lambda: (strongest() or (None,))[0],
+        "side": lambda: state.get(SIDE),
+        "chosen": lambda: _token(at, shown["view"], part),
+    }
+    drawn = at.drawn | {"view": shown["view"]} | part | {name: get() for name, get in values.items() if name in takes}
+    if chosen.selects == OF_CELL:
+        drawn |= {"selected": strongest(), "zooms": True, "paired": True}
+    is_known = drawn.get("chosen") is not None or ("pins" in takes and (at.cell or drawn["pins"]))
+    if not is_known:  # else only a part of what is seen is gone through, and not all for the strongest weight of it
+        drawn["cost"] = at.cost(**part)
+    heads = (at.head, *also[:MOST_BESIDE]) if "heads" in takes else at.head
+    return cache.drawn(chosen.figure, at.record, at.site, heads, **drawn)
 
 
 def is_wide(form: str, at: Look, shown: dict) -> bool:
-    """Whether what is said of the head has no room right of its map: it then stands under the thumbnails."""
-    if form != "map":
+    """Whether what is said of the head has no room right of its picture: it then stands under the thumbnails."""
+    make = FORMS[form].figure
+    if not hasattr(make, "room"):
         return False
-    part = zoom.part(at, shown["view"])
-    return figures.head(at.record, at.site, at.head, sentence=at.sentence, view=shown["view"], **part).room > ROOM
+    part = part_of(form, at, shown["view"])
+    return make(at.record, at.site, at.head, sentence=at.sentence, view=shown["view"], **part).room > ROOM
 
 
 def part_of(form: str, at: Look, view: View) -> dict[str, slice]:
-    """The rows and columns that are seen; a picture is seen whole."""
-    return {} if form == "picture" else zoom.part(at, view)
+    """The rows and columns that are seen; all in a form without parts."""
+    return zoom.part(at, view) if "rows" in FORMS[form].takes else {}
 
 
 def _token(at: Look, view: View, window: dict[str, slice]) -> int | None:
@@ -173,7 +196,7 @@ def _token(at: Look, view: View, window: dict[str, slice]) -> int | None:
 
 def select(form: str) -> Callable[[dict | None], None]:
     """What a click on a form does; it is called with what was clicked, or with None on Escape."""
-    return {"map": look.select, "lines": _select_line}.get(form, _select_token)
+    return {OF_CELL: look.select, LINE: _select_line, TOKEN: _select_token}[FORMS[form].selects]
 
 
 def _line_clicked(point: dict) -> None:
@@ -213,7 +236,7 @@ def said(form: str, at: Look, view: View) -> str:
         says = shades.in_words(shade)
         in_words(
             words.OF_HEAD.format(head=at.head, says=says)
-            if form == "lines" and state.get(ALSO) and at.head == at.number
+            if "heads" in FORMS[form].takes and state.get(ALSO) and at.head == at.number
             else says
         )
     else:
@@ -222,19 +245,20 @@ def said(form: str, at: Look, view: View) -> str:
         _arithmetic(at, cell, of_several=shade is not None)
     if at.cell and view == View():
         linked.heads(at)
-    if form == "map":
+    if FORMS[form].selects == OF_CELL:
         return pictures.selecting(at.cell is not None, cell is not None)
-    if form == "lines":
+    if FORMS[form].selects == LINE:
         return pictures.selecting(True) if at.cell else words.POINT_AT_TOKEN
-    return words.POINT_AT_PATCH if form == "picture" else ""
+    return words.POINT_AT_PATCH if _is_of_patches(form) else ""
 
 
 def _shade(form: str, at: Look, view: View, part: dict[str, slice]) -> shades.Shade | None:
     """The attention of the token of a text, or of the one token that is picked among lines."""
     seen, pins = views.see(at.record, at.site, sentence=at.sentence, view=view, **part), state.get(PINS)
-    if form in ("text", "picture"):
+    takes = FORMS[form].takes
+    if "chosen" in takes:
         return shades.shade_of(seen, at.head, chosen=_token(at, view, part), side=state.get(SIDE))
-    if form == "map" or at.cell or len(pins) != 1:
+    if "pins" not in takes or at.cell or len(pins) != 1:
         return None
     ((end, token),) = pins
     there = (seen.queries if end == "query" else seen.keys).at(token) is not None

@@ -75,7 +75,7 @@ def _mattering(at: Look) -> None:
 def _changes(
     source: Source, lines: tuple[str, ...], edits: Edits, position: int, sentence: int, count: int
 ) -> tuple[pd.DataFrame, bool]:
-    """What each head changes at a position, and whether that is a prediction."""
+    """The change at a position with each head off, and whether it is of a prediction."""
     with progress.counted(count) as report, cores.used_by(source):
         swept = ablation.sweep(
             source, cache.sentences(source, lines), edits, report=report, targets=cache.targets(source, lines)

@@ -1,4 +1,4 @@
-"""Every head of a site, one of them large as a map, lines, text or picture, what it does, and what the model says."""
+"""Every head of a site, one of them large in a form of its own, what it does, and what the model says."""
 
 from contextlib import nullcontext
 from dataclasses import replace
@@ -7,7 +7,7 @@ from functools import partial
 import streamlit as st
 
 from attnviz import figures
-from attnviz.figures import Figure
+from attnviz.figures import FORMS, Figure
 from attnviz.sources.base import Source
 from attnviz.ui.heads import forms, words
 from attnviz.ui.shared import cache, edits, everything, findings, look, pictures, runs, says, toolbar, zoom
@@ -37,7 +37,7 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
         place = st.container(horizontal=True, gap="small")
         with place, nullcontext() if forms.whole_map() else st.container(width="content", gap="small"):
             forms.controls(form, at)
-            figure, key = forms.figure(form, at, shown), forms.KEYS[form]
+            figure, key = forms.figure(form, at, shown), forms.key(form)
             pictures.picture(figure, key, select="cell", on_select=forms.select(form), on_zoom=zoom.asked)
     with left:
         every = _every(form, at, shown, paired=not is_wide)
@@ -63,8 +63,8 @@ def _beside(form: str, at: Look, shown: dict, is_wide: bool) -> dict[str, tuple[
 def _every(form: str, at: Look, shown: dict, *, paired: bool) -> Figure:
     """All heads of the site, to choose one and to switch some off."""
     drawn = {"sentence": at.sentence, "view": shown["view"], "domain": shown["domain"], "dark": at.dark}
-    drawn |= {"paired": paired, "explained": form in ("map", "text"), "focused": at.head, "rev": look.rev("head")}
-    drawn |= zoom.framed(at) if form != "picture" else {}
+    drawn |= {"paired": paired, "explained": FORMS[form].has_legend, "focused": at.head, "rev": look.rev("head")}
+    drawn |= zoom.framed(at) if "rows" in FORMS[form].takes else {}
     cost = at.cost(at.source.num_heads)
     drawn["cost"] = replace(cost, seconds=cost.seconds / 2)  # of a thumbnail less is asked than of a map
     figure = cache.drawn(figures.heads, at.record, at.site, **drawn)

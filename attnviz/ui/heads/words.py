@@ -12,7 +12,7 @@ POINT_AT_TOKEN = "Point at a token to see its lines alone, click it to pick it. 
 # Text and picture
 
 ATTENTION, ATTENTION_OF = "Attention", "Attention of the token"
-OF_CLICKED = {"text": "the token that you click", "picture": "the patch that you click"}
+OF_CLICKED_TOKEN, OF_CLICKED_PATCH = "the token that you click", "the patch that you click"
 POINT_AT_PATCH = "Point at a patch to read its weight."
 
 # The sentence beside a map
@@ -29,4 +29,4 @@ MATTERING, MATTERS_HEAD = "Heads that matter for this prediction", "{head}: {cha
 SWITCH_EACH_OFF = "Switch each head off"
 FROM_TO = "The weight from {query} to {key} in each head; click one to open it."
 CHANGES_AT = "How much the prediction at {query} changes with each head off, in nats; click one to open it."
-VECTOR_AT = "How much the vector of {query} changes with each head off, of its length; click one to open it."
+VECTOR_AT = "How much the vector of {query} changes with each head off, as a share of its length; click one to open it."

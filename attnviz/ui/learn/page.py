@@ -208,7 +208,7 @@ def _button(name: str, key: str, lesson: Lesson, number: int, **options) -> None
 
 
 def _looked_at(source: Source, lines: tuple[str, ...]) -> Look:
-    state.put(mask.OPENING, Stack())
+    state.put(mask.OPENING, Stack())  # A lesson that sets no mask has none, whatever another page opens with.
     changed = edits.of(state.now(), source, lines)
     site = state.one_of(look.SITE, source.sites, look.opening_site(source))
     head = state.one_of(look.SHOW, range(source.num_heads), look.opening_head(source))

@@ -274,7 +274,7 @@ def _npy(array: Callable[[], Array]) -> bytes:
 def _command(what: str, name: str, said: dict[str, object]) -> str:
     """The command `check` with what was said."""
     file = state.event("file").name if what == FILE else {PASTED: "-"}.get(what, f"{name}.npy")
-    parts = ["python", "-m", "attnviz", "check", shlex.quote(file)]
+    parts = ["attnviz", "check", shlex.quote(file)]
     parts += ["--array", shlex.quote(name)] if what == FILE and name else []
     parts += [part for key in ("kind", "convention") if said[key] for part in (f"--{key}", said[key])]
     parts += [] if said["causal"] is None else ["--causal" if said["causal"] else "--no-causal"]

@@ -188,8 +188,10 @@ def _result(lab: Lab, test: LeakTest, bar: Bar) -> None:
     tried = counted(int(test.hidden.sum()), words.PAIR)
     if test.pairs:
         verdict(words.LEAKING.format(count=sentences.count_of_leaks(test)), "error")
-    else:
+    elif test.is_tested:
         verdict(words.NO_LEAK.format(pairs=tried), "right")
+    else:
+        verdict(words.NO_VERDICT.format(reason=sentences.count_of_leaks(test)), "unsure")
     with st.container(horizontal=True, gap="large"):
         with st.container(width="content"):
             pictures.picture(figure, "leaks", select="cell", on_select=look.select)

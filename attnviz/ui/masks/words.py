@@ -121,6 +121,7 @@ EXAMPLE_LEAKS = ("an example leak", "an exhibit")
 EXPECTED, AS_MEANT, THIS_MASK, NO_FUTURE = "Expected", "what was meant", "this mask", "no future"
 """Links name them, too."""
 NO_LEAK = "No leak: no output moves with a word that is hidden from it. Tried: {pairs}."
+NO_VERDICT = "The model was {reason}."
 PAIR, TRIED_AS = "pair", ("changed word", "outputs that must not move", "of them moved", "largest allowed effect")
 TRIED_MORE = "And {count} more: all pairs are in Numbers."
 NONE_MOVED, MOVED_BY = "none", "{query} by {far}"

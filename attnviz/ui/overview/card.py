@@ -82,12 +82,15 @@ def of_head(at: Look, known: Numbers, swept: Sweep | None) -> None:
 
 
 def _on_phrase(at: Look) -> None:
-    """Heads by their attention on a phrase, from the selected query or the last token: those that retrieve a needle."""
+    """Heads by their attention on a phrase, from the selected query or the last word: those that retrieve a needle."""
     with pictures.folded(words.ON_PHRASE, "on phrase") as is_open:
         if not is_open:
             return
         phrase = control(st.text_input, common.PHRASE, zoom.PHRASE, max_chars=200)
         query = min(look.asked_at(at.record, at.site, at.cell, at.sentence), len(at.tokens[0]) - 1)
+        tokens = at.tokens[0]
+        if at.cell is None and (typed := [i for i in range(query + 1) if tokens[i].start < tokens[i].end]):
+            query = typed[-1]  # not [SEP], which nobody chose
         places = zoom.spans(at.cut(1).text, at.tokens[1], phrase)
         if not places:
             quiet(common.TYPE_A_PHRASE if not phrase.strip() else words.NOWHERE)

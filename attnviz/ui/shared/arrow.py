@@ -8,8 +8,7 @@ from weakref import WeakValueDictionary
 
 import pyarrow as pa
 
-from attnviz.charts.frame import KINDS
-from attnviz.charts.picture import Table, stacked
+from attnviz.charts.picture import Table
 from attnviz.charts.readout import Cells
 
 CELLS: WeakValueDictionary[str, Cells] = WeakValueDictionary()
@@ -33,39 +32,11 @@ class Screen(NamedTuple):
     def of(cls, spec: dict[str, Any], data: Table | None) -> "Screen":
         """The screen of a figure with Arrow in place of columns."""
         if data is None:
-            spec = spec if "meta" in spec["datasets"] else _joined(spec)
             return cls(spec | {"datasets": {name: _bytes(table) for name, table in spec["datasets"].items()}}, None)
         cells = next(filter(None, data["read"]))
         address = f"cells/{cells.name}.json"
         cells = CELLS.setdefault(address, cells)
         return cls(spec, pa.table(data | {"read": [one and address for one in data["read"]]}), cells)
-
-
-AROUND = "around"
-"""The table of all that stands around a picture."""
-
-
-def _joined(spec: dict[str, Any]) -> dict[str, Any]:
-    """One table of what stands around a picture, not one of each kind: a browser reads each by itself, empty or not."""
-    tables, layers = spec["datasets"], spec.get("layer", ())
-    kinds = [kind for kind in KINDS if kind in tables and any(_draws(layer, kind) for layer in layers)]
-    if not kinds:
-        return spec
-    names = dict.fromkeys(name for kind in kinds for name in tables[kind])
-    parts = [{"kind": [kind] * len(tables[kind]["x"])} | tables[kind] for kind in kinds]
-    rest = {name: table for name, table in tables.items() if name not in kinds}
-    drawn = [_of_kind(layer) if any(_draws(layer, kind) for kind in kinds) else layer for layer in layers]
-    return spec | {"layer": drawn, "datasets": rest | {AROUND: stacked(("kind", *names), parts)}}
-
-
-def _draws(layer: dict[str, Any], kind: str) -> bool:
-    return layer.get("data") == {"name": kind}
-
-
-def _of_kind(layer: dict[str, Any]) -> dict[str, Any]:
-    """A layer that finds its rows in the one table."""
-    only = {"filter": {"field": "kind", "equal": layer["data"]["name"]}}
-    return layer | {"data": {"name": AROUND}, "transform": [only, *layer.get("transform", ())]}
 
 
 def _bytes(table: Table | bytes) -> bytes:

@@ -22,7 +22,7 @@ from attnviz.core.kept import Kept
 from attnviz.core.origin import Origin
 from attnviz.core.record import Record
 from attnviz.core.tokens import Sentence
-from attnviz.figures import Figure, base
+from attnviz.figures import Figure
 from attnviz.figures.rollout import Traced
 from attnviz.metrics.beside import Beside
 from attnviz.metrics.heads import head_metrics as head_metrics_of
@@ -120,6 +120,10 @@ def _known(argument: object) -> object:
         return _known((*sides, argument.window))
     if isinstance(argument, Traced):
         return _known((argument.record, argument.layer)), weakref.ref(argument.found)
+    if isinstance(argument, np.ndarray):
+        return argument.shape, argument.tobytes()
+    if isinstance(argument, pd.DataFrame):
+        return tuple(argument), pd.util.hash_pandas_object(argument).to_numpy().tobytes()
     return weakref.ref(argument) if isinstance(argument, Record | Saved) else argument
 
 
@@ -183,7 +187,7 @@ def texts(typed: str, *, by_line: bool) -> tuple[str, ...]:
         InputError: if there is too much or nothing to look at.
     """
     check_characters(typed)
-    parts = typed.splitlines() if by_line else [typed.strip("\r\n")]
+    parts = typed.splitlines() if by_line else [typed]
     lines = tuple(one for one in parts if one.strip())
     if not lines:
         raise NoText(words.NO_TEXT)
@@ -250,7 +254,7 @@ def origin(record: Record) -> tuple[Source, tuple[str, ...]]:
 
 
 def target_of(record: Record, sentence: int) -> str:
-    """What a person gave the decoder to read; "" where it read what the model wrote."""
+    """The target that a person typed; "" where the decoder reads what the model wrote."""
     try:
         source, lines = origin(record)
     except LookupError:
@@ -324,32 +328,11 @@ def _worked(key: tuple, make: Callable[[], R], cost: Estimate | None, names: tup
 
 
 def drawn(make: Callable[..., Figure], *args, cost: Estimate | None = None, **settings) -> Figure:
-    """A figure anew, of which the picture on the screen and its words are kept: a figure itself holds its record.
-
-    So a picture that a click leaves as it was, or that others look at, is not made again.
-
-    Args:
-        cost: of what it goes through; to show it then raises what `worked` raises.
-    """
-    if isinstance(make, type) and issubclass(make, base.Figure):
-        return make(*args, cost=cost, **settings)
-    figure = make(*args, **settings)
-    if isinstance(figure, base.Figure):
-        return figure
-    key = _key(make, args, settings)
-    describe = partial(KEPT.get, ("describe", *key), figure.describe)
-
-    def show() -> arrow.Screen:
-        drawn = arrow.Screen.of(*figure.drawn_for_screen())
-        if cost is not None:  # what is said of it is of the map, too, and known once its tiles are
-            describe()
-        return drawn
-
-    known = {"seconds": cost.seconds if cost else 0.0}
-    return replace(figure, show=lambda: _worked(("show", *key), show, cost), describe=describe, **known)
+    """A figure; to show it raises what `worked` raises, if it has a cost."""
+    return make(*args, cost=cost, **settings)
 
 
-def screen(figure: base.Figure) -> arrow.Screen:
+def screen(figure: Figure) -> arrow.Screen:
     """A figure's picture on the screen, kept by what it shows: of records by weak references.
 
     Raises:
@@ -367,11 +350,11 @@ def screen(figure: base.Figure) -> arrow.Screen:
     return _worked(("screen", *key), make, figure.cost)
 
 
-def description(figure: base.Figure) -> str:
+def description(figure: Figure) -> str:
     """A figure in words, kept as its picture is."""
     return KEPT.get(("description", *_figure_key(figure)), lambda: figure.description)
 
 
-def _figure_key(figure: base.Figure) -> tuple:
+def _figure_key(figure: Figure) -> tuple:
     values = ((one.name, getattr(figure, one.name)) for one in fields(figure) if one.name != "cost")
     return (type(figure), *(_known(value) for _, value in values))

@@ -1,6 +1,5 @@
 """Python that makes what is on the screen, to be copied."""
 
-import inspect
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import MISSING, fields, is_dataclass
@@ -13,16 +12,13 @@ from attnviz.core.errors import MaskError
 from attnviz.core.masks import Mask
 from attnviz.core.record import ALL, Record
 from attnviz.core.tokens import Token
-from attnviz.figures import Figure, base
+from attnviz.figures import Figure
 from attnviz.metrics.beside import Beside
 from attnviz.sources.base import Source
 from attnviz.ui.shared import target, words
-from attnviz.views import View
 
 OF_SCREEN = ("rev", "brush", "width", "zooms", "window", "paired", "explained", "on_screen", "cost")
 """What a figure is given for the page alone."""
-SEEN = {"sentence": 0, "view": View()}
-"""What is looked at where nothing is asked for."""
 
 OWN = f"# {words.SOURCE_OF_CODE}"
 
@@ -32,8 +28,6 @@ Origin = Callable[[Record], tuple[Source, tuple[str, ...]]]
 
 def python(figure: Figure, origin: Origin) -> str:
     """Lines of Python that make a figure and write it as a file; empty if it was not made of records and numbers."""
-    if not isinstance(figure, base.Figure) and figure.call is None:
-        return ""
     writer = Writer(origin)
     try:
         made = writer.figure(figure)
@@ -54,17 +48,6 @@ def python_of_call(record: Record, site: Site, head: int, sentence: int, origin:
         return ""
     steps = [f"for stage in {chain}:", '    print(f"{stage.title}: {stage.text}. {stage.missing or stage.changed}")']
     return "\n".join([*writer.imported(), "", *writer.lines, *steps, f"print({check}.function.says)"])
-
-
-def _asked(figure: Figure) -> dict[str, Any]:
-    """The named arguments that differ from their defaults and have a meaning outside of the page."""
-    given = inspect.signature(getattr(figures, figure.call.name)).parameters
-    plain = {name: one.default for name, one in given.items()} | vars(type(figure.style)()) | SEEN
-    return {
-        name: value
-        for name, value in figure.call.named.items()
-        if name not in OF_SCREEN and (name not in plain or value != plain[name])
-    }
 
 
 def _origin(origin: Origin, record: Record) -> tuple[Source, tuple[str, ...]]:
@@ -94,12 +77,10 @@ class Writer:
 
     def figure(self, figure: Figure) -> str:
         """The call that makes a figure of records and numbers."""
-        if isinstance(figure, base.Figure):
-            first, named = figure.arguments
-            name = next(name for name in figures.__all__ if getattr(figures, name) is type(figure))
-            named = {name: value for name, value in named.items() if name not in OF_SCREEN}
-            return self.call(f"attnviz.figures.{name}", first, named)
-        return self.call(f"attnviz.figures.{figure.call.name}", figure.call.arguments, _asked(figure))
+        first, named = figure.arguments
+        name = next(name for name in figures.__all__ if getattr(figures, name) is type(figure))
+        named = {name: value for name, value in named.items() if name not in OF_SCREEN}
+        return self.call(f"attnviz.figures.{name}", first, named)
 
     def call(self, name: str, arguments: Iterable[Any], named: dict[str, Any]) -> str:
         written = [*map(self.value, arguments), *(f"{name}={self.value(value)}" for name, value in named.items())]

@@ -349,10 +349,10 @@ def _reset_button(title: str) -> None:
 
 
 def _change(step: Callable[..., State], *args: object) -> None:
-    """One step; numbers edited by hand are in the model, which is made outside of what runs again by itself."""
-    numbers = state.get(CHANGES)
+    """One step; the model, with its training step and edited numbers, is made outside of what runs again by itself."""
+    of_model = state.get(CHANGES), state.get(look.STEP)
     state.change(step, *args)
-    if numbers != state.get(CHANGES):
+    if of_model != (state.get(CHANGES), state.get(look.STEP)):
         st.rerun()
 
 

@@ -12,11 +12,11 @@ from streamlit.delta_generator import DeltaGenerator
 from attnviz import views
 from attnviz import words as sentences
 from attnviz.core.errors import AttnvizError
-from attnviz.figures import Figure, base
+from attnviz.figures import Figure
 from attnviz.sources.estimate import in_time
 from attnviz.tables import MOST_CELLS
 from attnviz.ui import streamlit_internals
-from attnviz.ui.shared import arrow, budget, cache, code, state, words
+from attnviz.ui.shared import budget, cache, code, state, words
 from attnviz.ui.shared.look import CELL, Cell, Look, cell_of
 from attnviz.ui.shared.setting import Setting, kept
 from attnviz.ui.shared.state import control
@@ -92,8 +92,7 @@ def picture(
         on_zoom: called with what a drag asked to see, if the chart zooms; gives whether that was new.
         brush: whether `on_select` is also given what a drag went over, a dict of lists that is empty without one.
     """
-    is_value = isinstance(figure, base.Figure)
-    shown = cache.screen(figure) if is_value else arrow.Screen.of(figure.screen, figure.screen_data)
+    shown = cache.screen(figure)
     if shown.cells is not None:  # nothing else keeps what is asked for after the run
         lent(shown, f"{key}-cells")
     form = "pixels" if "marks" in shown.spec else "brush" if brush else "marks"
@@ -114,7 +113,7 @@ def picture(
         options |= {"on_select": clicked, "selection_mode": modes}
     with st.container(key=f"picture {key}", width="content"):
         st.vega_lite_chart(shown.data, shown.spec, **options)
-        unseen(cache.description(figure) if is_value else figure.description)
+        unseen(cache.description(figure))
 
 
 def told(at: Look, view: View, **part: slice) -> Cell | None:

@@ -9,7 +9,6 @@ from attnviz import api
 from attnviz.core.edits import Site
 from attnviz.sources.base import Source
 from attnviz.ui.shared import edits, history, look, pages, state, words
-from attnviz.ui.shared.examples import LINES
 from attnviz.ui.shared.examples import TEXT as TYPED
 from attnviz.ui.shared.pretrained import MODEL
 from attnviz.ui.shared.setting import Link, Setting, State, kept, read
@@ -96,7 +95,9 @@ def _looked_at(source: Source) -> tuple[Site, int]:
 
 
 def _without_future(now: State, source: Source) -> State:
-    """Where it is seen: at a part of the model that saw the future."""
+    """Where it is seen: at a part of the model that saw the future. One that hides it by itself is left as it is."""
+    if _hides_by_itself(source):
+        return now
     site, head = _looked_at(source)
     seen = site if site.kind == "encoder" else next(one for one in source.sites if one.kind == "encoder")
     return edits.without_future(now.put(look.SITE, seen).put(look.SHOW, head))
@@ -123,8 +124,6 @@ HERE = {
 }
 PRESSED = kept("card on own text", "", of="text model")
 """The card that was pressed last beside a text of one's own."""
-TAKEN = kept("text taken along", False, of="text model")
-"""Whether that card took the text to a model of its own."""
 WELCOME = kept("welcome", "")
 """What stands there: the claim, the name of a card, or "" for nothing."""
 REPLACED = kept("welcome replaced", "")
@@ -166,14 +165,13 @@ def cards(settings: Mapping[str, Setting], source: Source | None, *, here: bool 
         return
     chosen, says, frame = _on_own_text(now, source) if own else _on_its_own(now, settings)
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", key="welcome"):
-        undo = _way_back(now, own=own) if frame else ""
+        undo = words.UNDO_CARD.format(what=now[REPLACED]) if frame and not own and now[REPLACED] else ""
         framed = f"<style>{frame} {{{FRAMED}}}</style>" if frame else ""
         css = "guide quiet" if own and not frame else "guide rests" if says in words.RESTING else "guide"
         claim = "" if own else f'<p class="claim">{plain(CLAIM)}</p>'
         st.html(f'<div class="{css}">{claim}<p>{plain(says)}{undo}</p>{framed}</div>')
         for name, one in CARDS.items():
-            acts = own and (now[TYPED] or _can(name, source))
-            act = (_try, (name, source, settings)) if acts else (_open, (name, settings))
+            act = (_try, (name, source)) if own else (_open, (name, settings))
             filled = name == (chosen or words.READ_A_MAP)
             drawn = {"icon": f":material/{one.icon}:", "type": "primary" if filled else "secondary"}
             if st.button(name, key=f"card {name}", on_click=act[0], args=act[1], **drawn):
@@ -197,35 +195,22 @@ def _on_its_own(now: State, settings: Mapping[str, Setting]) -> tuple[str, str, 
 def _on_own_text(now: State, source: Source) -> tuple[str, str, str]:
     """The same beside a text of one's own."""
     card = HERE.get(now[PRESSED])
+    if now[PRESSED] == words.HIDE_THE_FUTURE and _hides_by_itself(source):
+        return now[PRESSED], words.FUTURE_HIDDEN, HERE[words.READ_A_MAP].frame(source)
     if card is None or not card.stands(now):
         return "", words.TRY_HERE, ""
-    return now[PRESSED], words.FUTURE_ELSEWHERE if now[TAKEN] else card.question, card.frame(source)
+    return now[PRESSED], card.question, card.frame(source)
 
 
-def _way_back(now: State, *, own: bool) -> str:
-    """The way to what a card put another in the place of."""
-    if own:
-        return words.UNDO_TAKEN if now[TAKEN] else ""
-    return words.UNDO_CARD.format(what=now[REPLACED]) if now[REPLACED] else ""
+def _hides_by_itself(source: Source) -> bool:
+    """Whether there is nothing to hide: a model that writes word by word hides the future by itself."""
+    return all(site.kind != "encoder" for site in source.sites)
 
 
-def _can(name: str, source: Source) -> bool:
-    """Whether there is anything to hide: a model that writes word by word hides the future by itself."""
-    return name != words.HIDE_THE_FUTURE or any(site.kind == "encoder" for site in source.sites)
-
-
-def _try(name: str, source: Source, settings: Mapping[str, Setting]) -> None:
-    """Do what a card is about with the text that stands there, in the card's model where this one does not let it."""
+def _try(name: str, source: Source) -> None:
+    """Do what a card is about with the model and the text that stand there."""
     history.record()  # what was typed and not yet applied can be gone back to
-    if _can(name, source):
-        state.change(lambda now: HERE[name].step(now, source).put(PRESSED, name).put(TAKEN, False))
-    else:
-        taken = read(CARDS[name].link, settings)
-        state.change(
-            lambda now: (
-                now.replaced(taken.put(TYPED, now[TYPED]).put(LINES, now[LINES])).put(PRESSED, name).put(TAKEN, True)
-            )
-        )
+    state.change(lambda now: HERE[name].step(now, source).put(PRESSED, name))
 
 
 def _open(name: str, settings: Mapping[str, Setting]) -> None:

@@ -15,7 +15,7 @@ BY_DISTANCE = "by distance"
 MODEL, SENTENCE, ANALYZE, REPLACE = "Model", "Sentence", "Analyze", "Replace"
 TYPE_A_SENTENCE = "Type a text. Shift+Enter begins a new line."
 TARGET, TARGET_IS_OUTPUT = "Target", "Target: the model's own output"
-NO_TARGET = "'{model}' writes no other text."
+NO_TARGET = "'{model}' takes no target: it writes no other text."
 IN_TARGET = "Target: {why}"
 TARGETS_DIFFER = "There are {texts} texts and {targets} targets; give a target on each line, one for each text."
 BY_LINE, BY_LINE_MEANS = "One text per line", "Off: one text with its line breaks. On: each line is a text of its own."
@@ -320,12 +320,11 @@ CLOSE_GUIDE, GUIDE = "Close; ? brings it back", "Show the guide again"
 TRY_HERE = "Try it on this text:"
 READ_HERE = "Each row is a word that looks. The outlined cell is read in words: click another one to read that."
 FUTURE_HERE = "Each word now sees only itself and the words before it. What changes? Undo takes it back."
-FUTURE_ELSEWHERE = "Your model hides the future by itself; in the translator it is hidden now. What changes?"
+FUTURE_HIDDEN = "This model hides the future by itself: the hatched cells are words that come later."
 OFF_HERE = "This head is off now. What changes? Its eye switches it on again."
 OPENED = (TIRED, GIVEN)
 """Texts that nobody typed, beside the examples of a model."""
 UNDO_CARD = ' <button class="undo-card" title="Opened: {what}.">Back to my text</button>'
-UNDO_TAKEN = ' <button class="undo-card">Back to my model</button>'
 OPENED_MODEL, OPENED_TEXT = "model {model}", "another text"
 
 # What the scripts of the page say in the browser

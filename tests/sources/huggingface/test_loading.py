@@ -13,7 +13,8 @@ from fake_hub import GPT2, WORDS
 from families import OWN, build
 from safetensors.torch import load_file, save_file
 
-from attnviz.core.errors import AttnvizError
+from attnviz.core import progress
+from attnviz.core.errors import AttnvizError, Canceled
 from attnviz.sources.huggingface import checks, faults, files, hub, loading, memory
 from attnviz.sources.huggingface.hub import Place
 
@@ -199,6 +200,7 @@ def test_what_reads_no_text_is_no_language_model(story, tmp_path, kind):
     config.save_pretrained(folder)
 
     assert "does not read text alone" in refusal(folder)
+    assert "attnviz.figures.patches" in refusal(folder)
 
 
 def test_a_missing_weight_is_named(story, tmp_path):
@@ -285,6 +287,14 @@ def test_shards_are_loaded(tmp_path):
     assert len(files.weights(folder)) > 1
 
     assert loading.load(str(folder)).model.lm_head.weight.equal(model.lm_head.weight)
+
+
+def test_a_load_that_is_canceled_gives_no_model(story):
+    """A model whose first runs were ended is not taken for one that cannot be changed."""
+    with progress.watched(progress.Progress(1, canceled=True)), pytest.raises(Canceled):
+        loading.load(str(story))
+
+    assert loading.load(str(story)).trial.takes_rules
 
 
 def test_a_model_that_does_not_fit_is_refused_with_both_numbers(story, monkeypatch):
