@@ -128,7 +128,7 @@ def test_what_is_meant_is_said_by_name_or_as_a_mask(run):
         (
             ["mask.npy", "--meant", "window="],
             "",
-            "Character 8 of the mask 'window=': 'before' is ''; it must",
+            "Character 8 of the mask 'window=': 'before' is missing; it must",
         ),
         (["mask.npy", "--meant", "windo(2)"], "", "there is no rule 'windo'. Did you mean 'window'?"),
         (["missing.npy"], "", "'missing.npy' cannot be read: No such file or directory."),

@@ -198,7 +198,7 @@ def test_the_next_words_before_and_after_a_change(run):
 
 def test_where_nothing_is_left_to_look_at_nothing_is_written_and_it_says_so(run):
     """NaN is no word, and not JSON."""
-    nothing = ["--mask", '{"rule": "not", "mask": {"rule": "full"}}', "--empty-rows", "nan"]
+    nothing = ["--mask", "~full", "--empty-rows", "nan"]
 
     assert run("predict", CAT, *nothing)[1].splitlines()[1] == "after:  (nothing)"
     _, listed, _ = run("predict", CAT, "--model", "story", *nothing, "--json")

@@ -92,6 +92,13 @@ def test_a_mask_in_a_link_is_its_text(stack, text):
         ("block_diffusion", "block_diffusion(2, 4)"),
         ("blocks-2-1-1-1.random-1-7", "blocks(2, first=1) | random(1, 7)"),
         ("media-0_4-3", "media(0, 4, size=3)"),
+        ("media--3", "media([], size=3)"),
+        ("dilated-4-2", "dilated(4, 2)"),
+        ("neighborhood-3-8", "neighborhood(3, 8)"),
+        ("window-1.or-global-0_5", "window(1) | global(0, 5)"),
+        ("subsequent.or-not-off-prefix-3", "causal | off: ~prefix(3)"),
+        ("padding-5-.documents-2_3", "padding(5) & documents(2, 3)"),
+        ("not-painted-0_0.and-opened-2_2_3_4", "~blocked(0:0) & opened(2-3:2-4)"),
         ("none", "none"),
     ],
 )
@@ -103,12 +110,23 @@ def test_links_of_before_open_the_same(former, text):
     assert link.decode_stack(text) == link.decode_stack(former)
 
 
+def test_a_long_link_of_before_opens_and_can_be_written():
+    """Single cells take more characters now; a link that could not be written again is refused, not opened."""
+    cells = [f"{q}_{k}" for q in range(60) for k in range(q % 2, 45, 2)][:1060]
+    former = "-".join(["painted", *cells])
+    stripes = ", ".join([*(f"{q}:0-99" for q in range(0, 99, 2)), *(f"0-99:{k}" for k in range(0, 99, 2))])
+
+    assert 5_800 < len(former) <= 6_000 < len(link.encode_stack(link.decode_stack(former)))
+    with pytest.raises(InputError, match="Paint fewer cells"):
+        link.decode_stack(f"blocked({stripes})")
+
+
 @pytest.mark.parametrize("name", BY_NAME)
 def test_a_link_of_before_may_leave_numbers_out(name):
     """Only rules that list something need more than their name."""
     rule = BY_NAME[name]
     if any(f.kind == "numbers" for f in rule.parameters()):
-        with pytest.raises(InputError, match="needs its"):
+        with pytest.raises(InputError, match="needs "):
             link.decode_stack(rule.rule)
     else:
         (entry,) = link.decode_stack(rule.rule).entries

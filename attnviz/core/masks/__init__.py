@@ -17,7 +17,7 @@ from attnviz.core.masks.text import mask_from_text
 from attnviz.core.parameters import Parameter
 
 mask = mask_from_text
-"""What `attnviz.mask` is."""
+"""The name that `attnviz.mask` exports."""
 
 USUAL = ("causal", "padding", "window", "dilated", "prefix", "documents", "global")
 """The rules that stand first in a list."""

@@ -269,21 +269,21 @@ class Mask(ABC):
         Raises:
             MaskError: for a mask that has none: no rule with a name, or a number below the least that its rule takes.
         """
-        names = [one.name for one in self.parameters()]
-        if not getattr(self, "keyword", "") or (is_dataclass(self) and [one.name for one in fields(self)] != names):
+        names = [parameter.name for parameter in self.parameters()]
+        if not getattr(self, "keyword", "") or (is_dataclass(self) and [f.name for f in fields(self)] != names):
             raise MaskError(f"The mask '{self}' has no text: it is no rule with a name.")
         numbers: list[str] = []
         by_name = False
-        for one in self.parameters():
-            value = getattr(self, one.name)
-            items = value if one.kind == "numbers" else (value,)
-            skipped = value == one.default and not one.required
-            if not skipped and not all(type(item) is int and item >= one.least for item in items):
-                least = f"whole numbers of {one.least} or more"
-                raise MaskError(f"The mask '{self}' has no text: its {one.name} must be {least}.")
+        for parameter in self.parameters():
+            value = getattr(self, parameter.name)
+            items = value if parameter.kind == "numbers" else (value,)
+            skipped = value == parameter.default and not parameter.required
+            if not skipped and not all(type(item) is int and item >= parameter.least for item in items):
+                least = f"whole numbers of {parameter.least} or more"
+                raise MaskError(f"The mask '{self}' has no text: its {parameter.name} must be {least}.")
             if not skipped:
-                numbers += [f"{one.name}={item}" if by_name else str(item) for item in items or ["[]"]]
-            by_name |= skipped or one.kind == "numbers"
+                numbers += [f"{parameter.name}={item}" if by_name else str(item) for item in items or ["[]"]]
+            by_name |= skipped or parameter.kind == "numbers"
         return f"{self.keyword}({', '.join(numbers)})" if numbers else self.keyword
 
     def to_json(self) -> dict[str, Any]:

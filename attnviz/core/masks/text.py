@@ -51,10 +51,10 @@ def mask_from_text(text: str) -> Mask:
 def form(rule: type[Mask]) -> str:
     """A rule with the names of its numbers, as it is written: "window(before, after=0)"."""
     names = []
-    for one in rule.parameters():
-        name = one.name if one.required else f"{one.name}={one.default}"
-        names.append({"numbers": f"{name}, ...", "cells": "query:key, ..."}.get(one.kind, name))
-    if any(one.required or one.kind == "cells" for one in rule.parameters()):
+    for parameter in rule.parameters():
+        name = parameter.name if parameter.required else f"{parameter.name}={parameter.default}"
+        names.append({"numbers": f"{name}, ...", "cells": "query:key, ..."}.get(parameter.kind, name))
+    if any(parameter.required or parameter.kind == "cells" for parameter in rule.parameters()):
         return f"{rule.keyword}({', '.join(names)})"
     return f"{rule.keyword} or {rule.keyword}({', '.join(names)})" if names else rule.keyword
 
@@ -128,54 +128,56 @@ class Reader:
 
     def _rule(self, rule: type[Mask], at: int) -> Mask:
         """A rule with its numbers; "window=2,1" is the former spelling of the shell."""
-        given: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         if sign := self._take(r"\(|="):
             while not (sign == "(" and self._take(r"\)")):
-                self._argument(rule, given)
+                self._argument(rule, values)
                 if self._take(","):
                     continue
                 if sign == "(" and not self._take(r"\)"):
                     self._refuse(f"a comma or a parenthesis is missing; write {form(rule)}")
                 break
-        if lacks := next((one for one in rule.parameters() if one.required and one.name not in given), None):
-            self._refuse(f"{quoted(rule.keyword)} needs its {lacks.label}; write {form(rule)}", at)
+        if missing := [p.name for p in rule.parameters() if p.required and p.name not in values]:
+            self._refuse(f"{quoted(rule.keyword)} needs {quoted(missing[0])}; write {form(rule)}", at)
         try:
-            return rule(**given)
+            return rule(**values)
         except MaskError as error:
             self._refuse(str(error).rstrip("."), at)
 
-    def _argument(self, rule: type[Mask], given: dict[str, Any]) -> None:
+    def _argument(self, rule: type[Mask], values: dict[str, Any]) -> None:
         """The next number of a rule, by position or by name, or the next of a list, which is complete once a tuple."""
         at = self._start()
         name = self._take(r"[A-Za-z_]\w*(?=\s*=)")
-        free = [one for one in rule.parameters() if isinstance(given.get(one.name, []), list)]
-        one = next((one for one in free if name in ("", one.name)), None)
-        if one is None:
-            near = did_you_mean(name, [one.name for one in free]) if name else ""
+        free = [parameter for parameter in rule.parameters() if isinstance(values.get(parameter.name, []), list)]
+        parameter = next((parameter for parameter in free if name in ("", parameter.name)), None)
+        if parameter is None:
+            near = did_you_mean(name, [parameter.name for parameter in free]) if name else ""
             self._refuse(f"{quoted(rule.keyword)} does not take this; write {form(rule)}", at, near)
         if name:
             self._take("=")
-        if one.kind == "number":
-            given[one.name] = self._number(one)
-        elif one.kind == "numbers" and self._take(r"\["):
+        if parameter.kind == "number":
+            values[parameter.name] = self._number(parameter)
+        elif parameter.kind == "numbers" and self._take(r"\["):
             numbers = []
             while not self._take("]"):
-                numbers.append(self._number(one))
+                numbers.append(self._number(parameter))
                 self._take(",")
-            given[one.name] = tuple(numbers)
+            values[parameter.name] = tuple(numbers)
         else:
-            given.setdefault(one.name, []).extend(self._cells() if one.kind == "cells" else [self._number(one)])
+            items = self._cells() if parameter.kind == "cells" else [self._number(parameter)]
+            values.setdefault(parameter.name, []).extend(items)
 
-    def _number(self, one: Parameter) -> int | None:
+    def _number(self, parameter: Parameter) -> int | None:
         """A whole number in the bounds of a parameter; None where it may be nothing."""
         at = self._start()
-        if not one.needed and self._take("None"):
+        if not parameter.needed and self._take("None"):
             return None
         digits = self._take(r"-?\d+")
-        if not digits or len(digits) > 7 or not one.least <= int(digits) <= LARGEST:
+        if not digits or len(digits) > 7 or not parameter.least <= int(digits) <= LARGEST:
             wrong = digits or self._take(r"[^,()\[\]]*")
-            bounds = f"a whole number from {one.least:,} to {LARGEST:,}"
-            self._refuse(f"{quoted(one.name)} is {quoted(wrong, 20)}; it must be {bounds}", at)
+            value = quoted(wrong, 20) if wrong else "missing"
+            bounds = f"a whole number from {parameter.least:,} to {LARGEST:,}"
+            self._refuse(f"{quoted(parameter.name)} is {value}; it must be {bounds}", at)
         return int(digits)
 
     def _cells(self) -> Iterable[tuple[int, int]]:
@@ -207,7 +209,7 @@ class Reader:
 
 
 def _as_text(data: str) -> str:
-    """The text of a mask in JSON, or of another one if it cannot be read."""
+    """The text of a mask in JSON, or an example if it cannot be read."""
     try:
         return from_json(data).text
     except MaskError:

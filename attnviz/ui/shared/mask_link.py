@@ -17,8 +17,8 @@ RULES = composable()
 
 BY_NAME = {rule.keyword: rule for rule in RULES}
 
-LONGEST = 6_000
-"""Characters of a link that a mask may take."""
+LONGEST = 9_000
+"""Characters of a link that a mask may take: half as many again as in links of before, which were shorter."""
 
 FORMER = re.compile(r"(?:(and|or)-)?(not-)?(off-)?([a-z_]+)((?:-[n\d_]*)*)", re.ASCII)
 
@@ -44,7 +44,7 @@ def decode_stack(text: str) -> Stack | None:
     """Read what `encode_stack` wrote, now or before.
 
     Raises:
-        InputError: if it is anything else, or holds more than a control takes.
+        InputError: if it is anything else, holds more than a control takes, or would not fit into a link again.
     """
     if not text:
         return None
@@ -56,10 +56,11 @@ def decode_stack(text: str) -> Stack | None:
     except MaskError as error:
         raise InputError(str(error)) from None
     for mask in (entry.mask for entry in stack.entries):
-        for one in (one for one in mask.parameters() if one.kind == "number"):
-            if (number := getattr(mask, one.name)) is not None and number > one.most:
-                bounds = {"label": one.label, "value": number, "least": one.least, "most": one.most}
+        for parameter in (parameter for parameter in mask.parameters() if parameter.kind == "number"):
+            if (number := getattr(mask, parameter.name)) is not None and number > parameter.most:
+                bounds = {"label": parameter.label, "value": number, "least": parameter.least, "most": parameter.most}
                 raise InputError(words.OUT_OF_BOUNDS.format(rule=mask.keyword, **bounds))
+    encode_stack(stack)
     return stack
 
 
@@ -74,10 +75,10 @@ def _former(text: str) -> Entry:
         boxes = [part.split("_") for part in numbers if part]
         numbers = [":".join("-".join(box[axis::2]) for axis in (0, 1)) for box in boxes]
     else:
-        for i, one in enumerate(parameters):
-            if i == len(numbers) and one.required and one.kind == "number":
-                numbers.append(str(one.default))
-            elif i < len(numbers) and one.kind == "numbers":
+        for i, parameter in enumerate(parameters):
+            if i == len(numbers) and parameter.required and parameter.kind == "number":
+                numbers.append(str(parameter.default))
+            elif i < len(numbers) and parameter.kind == "numbers":
                 numbers[i] = f"[{numbers[i].replace('_', ', ')}]"
             elif i < len(numbers):
                 numbers[i] = numbers[i].replace("n", "-") or "None"
