@@ -196,7 +196,7 @@ def test_a_link_opens_the_same_picture_of_a_model(page, server):
 @pytest.mark.sweep
 def test_settings_survive_the_panel_about_the_model_and_another_page(page, server):
     """A window's reach, colors and heads off are there again."""
-    open_page(page, server, f"?mask=window(7)&colors=logarithmic&off={SITE.kind[0]}{SITE.layer}.1")
+    open_page(page, server, f"?mask=window%287%29&colors=logarithmic&off={SITE.kind[0]}{SITE.layer}.1")
     parts = {*link(page)[1:].split("&")}
     page.get_by_role("button", name="About this model").click()
     expect(page.get_by_role("dialog")).to_be_visible()

@@ -15,7 +15,7 @@ OPENED = {
     "model": "story",
     "site": "d1",
     "show": "1",
-    "mask": "window-4",
+    "mask": "window(4)",
     "off": "d0.1",
     "as": "lines",
 }
