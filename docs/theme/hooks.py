@@ -27,6 +27,7 @@ COPIED = {
     "theme/icon.png": "assets/icon.png",
     "changelog.md": "CHANGELOG.md",
     "contributing.md": "CONTRIBUTING.md",
+    "security.md": ".github/SECURITY.md",
     "reference/file-format.md": "attnviz/files/format.md",
 }
 """Files of the site that have their place elsewhere in the project."""
