@@ -19,6 +19,7 @@ FACES = {
     "docs",
     "tests",
     "CHANGELOG.md",
+    "CITATION.cff",
     "CONTRIBUTING.md",
     "Dockerfile",
     "LICENSE",
@@ -127,11 +128,13 @@ def test_what_the_app_runs_on_is_pinned_exactly():
 
 
 def test_one_version_is_told_everywhere():
-    """pyproject.toml, the package and the changelog agree."""
+    """pyproject.toml, the package, the changelog and the citation agree; that version is supported."""
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 
     assert attnviz.__version__ == version
     assert f"## [{version}]" in (ROOT / "CHANGELOG.md").read_text()
+    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
+    assert f"| {version.rpartition('.')[0]} | yes |" in (ROOT / ".github" / "SECURITY.md").read_text()
 
 
 @pytest.mark.parametrize("word", ["TO" + "DO", "FIX" + "ME", "X" * 3])

@@ -27,6 +27,7 @@ COPIED = {
     "theme/icon.png": "assets/icon.png",
     "changelog.md": "CHANGELOG.md",
     "contributing.md": "CONTRIBUTING.md",
+    "security.md": ".github/SECURITY.md",
     "reference/file-format.md": "attnviz/files/format.md",
 }
 """Files of the site that have their place elsewhere in the project."""
@@ -54,7 +55,9 @@ class TogetherDescribed(Extension):
 
 
 def on_page_markdown(markdown: str, *, page: Page, **_: Any) -> str:
-    """Put the tables in that a page names by a line of its own; a link to a notebook leads to its page."""
+    """Insert the tables that a page names by a line of its own; lead links to pages, not to notebooks and files."""
+    if page.file.src_uri in COPIED:
+        markdown = markdown.replace("](docs/", "](")
     markdown = re.sub(r"(\]\([\w./-]+)\.ipynb\)", r"\1.md)", markdown)
     if not page.file.src_uri.startswith("reference/"):
         return markdown
