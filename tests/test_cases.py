@@ -239,7 +239,7 @@ def test_a_file_opens_where_it_was_saved(tmp_path, monkeypatch):
     attnviz.save(record, "a.attn", settings={"state": state})
     attnviz.save(record, "b.attn", settings={"state": {"site": 7}})
 
-    assert cli._link("a.attn") == "?model=a.attn&layer=d1&head=1"
+    assert cli._link("a.attn") == "?model=a.attn&site=d1&show=1"
     assert cli._link("b.attn") == "?model=b.attn"
     assert api.load("a.attn").record.source == "story"
 

@@ -64,7 +64,7 @@ def test_steps_are_turned_cells_chosen_and_knobs_moved(page, server):
     assert after < before
 
     page.get_by_role("button", name="scores not scaled").click()
-    expect(page).not_to_have_url(re.compile("[?&]tuned="))
+    expect(page).not_to_have_url(re.compile("[?&]scores="))
 
     open_steps(page, server, "stage=position")
     page.locator(".st-key-play").get_by_text("Positions", exact=True).click()

@@ -325,7 +325,8 @@ def test_what_was_changed_in_a_file_is_changed_in_its_model_too():
     link = {"model": ["story"], "text": [TEXT], **state, "heads_off": ["d0.1"], "mask": ["window-3"]}
     content = files.saved(attnviz.analyze(TEXT, "story"), settings={"state": state, "link": link})
     app = drop(
-        page("about", model="file:case.attn", **{"layer": "d1", "heads_off": "d1.0", "as": "map"}), ("case.attn", content)
+        page("about", model="file:case.attn", **{"layer": "d1", "heads_off": "d1.0", "as": "map"}),
+        ("case.attn", content),
     )
 
     button(app, "Open in its model").click().run()

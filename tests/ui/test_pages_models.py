@@ -181,7 +181,9 @@ def test_a_link_restores_model_site_head_step_edits_and_figure():
     }
 
 
-@pytest.mark.parametrize("link", [{"layer": "c9"}, {"head": "77"}, {"step": "5"}, {"heads_off": "e0.77"}, {"cell": "99.1"}])
+@pytest.mark.parametrize(
+    "link", [{"layer": "c9"}, {"head": "77"}, {"step": "5"}, {"heads_off": "e0.77"}, {"cell": "99.1"}]
+)
 def test_a_link_to_what_the_model_does_not_have_says_so(link):
     """One notice, and the model's own beginning instead."""
     app = opened(model="translator", **link)

@@ -574,7 +574,14 @@ def test_edits_and_places_are_those_of_one_model(folder):
 
 def test_a_link_restores_what_it_says_also_after_a_wait(folder):
     """What is bound to controls that come only when the model is there."""
-    link = {"sentence": "2", "colors": "logarithmic", "own_mask": "false", "view": "words", "heads_off": "e1.2", "layer": "e1"}
+    link = {
+        "sentence": "2",
+        "colors": "logarithmic",
+        "own_mask": "false",
+        "view": "words",
+        "heads_off": "e1.2",
+        "layer": "e1",
+    }
     app = pretrained(folder("BertForMaskedLM"), text=f"{CAT}\na dog", **link)
 
     assert 'class="note' not in html(app)
