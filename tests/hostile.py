@@ -124,7 +124,11 @@ CODE = _texts(
     ("web address", "http://example.invalid/x.png?a=1&b=2#c", ("http", "example", "invalid", "png")),
     ("data address", "data:text/html,<script>hacked=1</script>", ("data", "text", "html", "script", "hacked")),
     ("javascript address", "javascript:alert(1)", ("javascript", "alert")),
-    ("link to itself", "?text=x&off=e0.1#frag %00 %ED%A0%80 %zz + %2B", ("?", "text", "&", "off", "%", "ED", "+")),
+    (
+        "link to itself",
+        "?text=x&heads_off=e0.1#frag %00 %ED%A0%80 %zz + %2B",
+        ("?", "text", "&", "off", "%", "ED", "+"),
+    ),
     ("shell", "$(touch hacked) `id` ; rm -rf ~", ("$", "touch", "hacked", "`", "rm")),
 )
 

@@ -485,7 +485,7 @@ function show() {
   ({map, lines, text})[state.as]();
   for (const part of [legend, readout, words, numbers, controls, outline]) part();
   const colors = state.colors === COLORS[0] ? undefined : state.colors, place = site().kind[0] + site().layer;
-  const says = {site: place, show: state.head, cell: state.cell?.join("."), pins: state.pin?.join(""), as: state.as, colors};
+  const says = {layer: place, head: state.head, cell: state.cell?.join("."), pins: state.pin?.join(""), as: state.as, colors};
   link = `#${new URLSearchParams(Object.entries(says).filter(([, value]) => value !== undefined))}`;
   try { history.replaceState(null, "", link); } catch { /* a frame without an address keeps none */ }
 }
@@ -503,9 +503,10 @@ function go(change) {
 function linked() {
   const asked = new URLSearchParams(location.hash.slice(1)), found = (name, form) => asked.get(name)?.match(form);
   const change = {cell: null, pin: null}, cell = found("cell", /^(\d{1,6})\.(\d{1,6})$/), pin = found("pins", /^([qk])(\d{1,6})$/);
-  const s = data.sites.findIndex(one => one.kind[0] + one.layer === asked.get("site"));
+  const s = data.sites.findIndex(one => one.kind[0] + one.layer === (asked.get("layer") ?? asked.get("site")));
   if (s >= 0) change.site = s;
-  if (found("show", /^\d{1,3}$/)) change.head = +asked.get("show");
+  const head = found("head", /^\d{1,3}$/) ?? found("show", /^\d{1,3}$/);
+  if (head) change.head = +head[0];
   if (Object.hasOwn(VIEWS, asked.get("as"))) change.as = asked.get("as");
   if (COLORS.includes(asked.get("colors"))) change.colors = asked.get("colors");
   if (cell) change.cell = [+cell[1], +cell[2]];

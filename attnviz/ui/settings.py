@@ -44,4 +44,7 @@ FEATURES = (
 _declared = (value for feature in FEATURES for value in vars(feature).values())
 _flat = (one for value in _declared for one in (value if isinstance(value, tuple) else (value,)))
 
-LINKED: dict[str, Setting] = {one.name: one for one in _flat if isinstance(one, Setting) and one.encode}
+_linked = [setting for setting in _flat if isinstance(setting, Setting) and setting.encode]
+
+LINKED: dict[str, Setting] = {name: setting for setting in _linked for name in (setting.name, *setting.former)}
+"""Settings by what links call them, or called them before."""

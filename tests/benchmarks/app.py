@@ -30,7 +30,7 @@ VIEWPORT = {"width": 1440, "height": 900}
 
 BARE, PICTURES = (Path(__file__).with_name(name) for name in ("bare.py", "pictures.py"))
 PICTURE = '[class*="st-key-picture-head"] .marks'
-EYE = ".st-key-off-eyes button"
+EYE = ".st-key-heads_off-eyes button"
 THUMBNAIL = '[class*="st-key-picture-heads"] .marks image'
 MASK = ".st-key-mask-rules button"
 KNOB = ".st-key-play input[type=checkbox]"

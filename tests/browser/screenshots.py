@@ -18,11 +18,11 @@ PICTURES = {
     "heads": ("", {}, "light"),
     "overview": (
         "overview",
-        {"model": "huggingface", "hf": "all-MiniLM-L6-v2", "text": TEXT, "site": "e5", "show": "11"},
+        {"model": "huggingface", "hf": "all-MiniLM-L6-v2", "text": TEXT, "layer": "e5", "head": "11"},
         "light",
     ),
     "masks": ("masks", {"model": "scratch", "mask": "subsequent"}, "light"),
-    "steps": ("steps", {"site": "c1", "show": "3", "stage": "softmax"}, "dark"),
+    "steps": ("steps", {"layer": "c1", "head": "3", "stage": "softmax"}, "dark"),
 }
 
 

@@ -53,8 +53,8 @@ def test_three_maps_stand_in_a_row_which_begins_at_one_height_whatever_is_said_o
     page, tops = window(), []
     for link in (
         CAT,
-        f"{CAT}&off=d0.0&mask=subsequent",
-        "compare?model=story&text=The+keys&off=d0.0&b=model-translator",
+        f"{CAT}&heads_off=d0.0&mask=subsequent",
+        "compare?model=story&text=The+keys&heads_off=d0.0&b=model-translator",
     ):
         driver.open_page(page, f"{server}/{link}")
         tops.append(picture(page, "difference").bounding_box()["y"])

@@ -48,7 +48,7 @@ def test_mouse_keys_and_link_show_every_head_exactly(window, tmp_path):
     text, site = "the black cat sleeps on the red chair .", Site("cross", 1)
     edits = Edits().with_heads_off(site, {3})
     record, before = attnviz.analyze(text, edits=edits), attnviz.analyze(text)
-    page = opened(window(), tmp_path, record, "#site=c1&show=2&nothing=1", before=before)
+    page = opened(window(), tmp_path, record, "#layer=c1&head=2&nothing=1", before=before)
 
     for place in ((0.4, 0.5), (0.6, 0.9)):
         point(page, *place)
@@ -131,7 +131,7 @@ def test_hostile_tokens_and_rows_that_are_no_numbers_are_shown(window, tmp_path)
     edits = Edits(~Subsequent(), empty_rows="nan")
     record = record_of(list(HOSTILE), edits=edits)
     record = Record(**vars(record) | {"prediction": prediction_of(*[dict.fromkeys(HOSTILE, 1 / 16)] * 16)})
-    page = opened(window(scheme="dark"), tmp_path, record, f"#as=text&pins=q0&show=99&cell=99.1&site=x&{HOSTILE[2]}")
+    page = opened(window(scheme="dark"), tmp_path, record, f"#as=text&pins=q0&head=99&cell=99.1&layer=x&{HOSTILE[2]}")
 
     assert page.evaluate("typeof hacked") == "undefined"
     assert page.locator("script").count() == 2
@@ -150,7 +150,7 @@ def test_hostile_tokens_and_rows_that_are_no_numbers_are_shown(window, tmp_path)
 def test_the_app_gives_a_page_that_prints_light_and_whole(window, server, tmp_path):
     """With what was predicted before; in the dark it prints on white, without what only a screen can use."""
     app = window()
-    driver.open_page(app, f"{server}/overview?model=story&text=the dog sleeps .&off=d0.1&site=d1&show=1")
+    driver.open_page(app, f"{server}/overview?model=story&text=the dog sleeps .&heads_off=d0.1&layer=d1&head=1")
     app.locator(".st-key-take-every").get_by_role("button").first.click()
     app.locator("details summary", has_text="More").last.click()
     button = app.get_by_role("button", name="Interactive page")

@@ -62,7 +62,7 @@ def test_the_keyboard_reaches_every_control_and_a_click_pins_a_cell(page, server
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Space")
 
-    expect_link(page, "off=e0.1")
+    expect_link(page, "heads_off=e0.1")
     expect(page.get_by_role("button", name="Head 1", exact=True, pressed=False)).to_be_focused()
 
     words = page.locator(".words")
@@ -88,7 +88,7 @@ def test_the_keyboard_reaches_every_control_and_a_click_pins_a_cell(page, server
 @pytest.mark.sweep
 def test_a_downloaded_png_is_the_picture(page, server):
     """The file is named after what it shows, and drawn in many colors."""
-    open_app(page, server, "?mask=subsequent&show=2")
+    open_app(page, server, "?mask=subsequent&head=2")
     name, content = save(page, "head", "PNG")
 
     assert name.startswith("scratch-encoder-layer-0-head-2-The-cat-sat-on-the-mat")
@@ -111,11 +111,11 @@ def test_a_link_opens_the_same_picture(page, server, elsewhere):
     expect_link(page, "mask=causal")
     expect(picture(page, "head")).to_contain_text("blocked by causal mask")
     page.get_by_role("button", name="Head 1", exact=True).click()
-    expect_link(page, "off=e0.1")
+    expect_link(page, "heads_off=e0.1")
     expect(picture(page, "change")).to_contain_text("%")
     expect(page.get_by_role("button", name="Head 1", exact=True, pressed=False)).to_be_visible()
     click_at(page, "heads", 0.75, 0.65)  # the fourth of four thumbnails stands right and below
-    expect_link(page, "show=3")
+    expect_link(page, "head=3")
     expect(picture(page, "head")).to_contain_text("Head 3")
     click_at(page, "head", 0.4, 0.5)
     expect_link(page, "cell=")

@@ -4,7 +4,7 @@ import driver
 import pytest
 from playwright.sync_api import expect
 
-STORY = "?model=story&site=d1&show=0"
+STORY = "?model=story&layer=d1&head=0"
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def test_undo_takes_back_one_change_after_another_and_by_keys_in_a_box_its_text(
         story.wait_for_url(link)
         driver.settled(story)
     expect(undo).to_be_disabled()
-    story.locator(".st-key-site [role=combobox]").click()
+    story.locator(".st-key-layer [role=combobox]").click()
     story.get_by_role("option").first.click()
     expect(story).not_to_have_url(links[0])
     driver.settled(story)

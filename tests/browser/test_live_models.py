@@ -50,7 +50,7 @@ def test_a_tutorial_s_transformer_and_a_model_of_pictures_are_models_like_any_ot
 
     A click on a picture shows where that patch looks: it is in the link, and in words.
     """
-    driver.open_page(page, addresses[0] + "&site=c1&off=c1.2")
+    driver.open_page(page, addresses[0] + "&layer=c1&heads_off=c1.2")
     for width, scheme in ((1440, "light"), (390, "dark")):
         driver.resize(page, width, 900, scheme)
         driver.settled(page)

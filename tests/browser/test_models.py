@@ -90,7 +90,7 @@ def test_a_model_is_changed_and_asked(page, server):
     finding in the panel about the model opens its head. A click on a cell asks for the word after its query.
     """
     cross = "-".join(f"c{layer}.{head}" for layer in range(2) for head in range(4) if (layer, head) != (0, 0))
-    open_page(page, server, f"?site=c0&off={cross}")
+    open_page(page, server, f"?layer=c0&heads_off={cross}")
     turn(page, "0")
 
     expect(page.locator(".says")).to_contain_text("before")
@@ -175,9 +175,9 @@ def test_a_link_opens_the_same_picture_of_a_model(page, server):
     open_page(page, server, f"?model=induction&step={trained.checkpoints('induction')[-2]}")
     page.get_by_label("Layer", exact=True).click()
     page.get_by_role("option", name="decoder layer 0").click()
-    expect_link(page, "site=d0")
+    expect_link(page, "layer=d0")
     turn(page, "1")
-    expect_link(page, "off=")
+    expect_link(page, "heads_off=")
     expect(picture(page, "head")).to_contain_text("after step")
 
     def seen() -> list:
@@ -196,7 +196,7 @@ def test_a_link_opens_the_same_picture_of_a_model(page, server):
 @pytest.mark.sweep
 def test_settings_survive_the_panel_about_the_model_and_another_page(page, server):
     """A window's reach, colors and heads off are there again."""
-    open_page(page, server, f"?mask=window%287%29&colors=logarithmic&off={SITE.kind[0]}{SITE.layer}.1")
+    open_page(page, server, f"?mask=window%287%29&colors=logarithmic&heads_off={SITE.kind[0]}{SITE.layer}.1")
     parts = {*link(page)[1:].split("&")}
     page.get_by_role("button", name="About this model").click()
     expect(page.get_by_role("dialog")).to_be_visible()

@@ -13,10 +13,10 @@ PAGES = ("Heads", "Overview", "Masks", "Steps", "Compare")
 OPENED = {
     "text": "the old man gave her the book",
     "model": "story",
-    "site": "d1",
-    "show": "1",
+    "layer": "d1",
+    "head": "1",
     "mask": "window(4)",
-    "off": "d0.1",
+    "heads_off": "d0.1",
     "as": "lines",
 }
 """A link that chooses a text, a model, a layer, a head, two edits and a picture."""

@@ -34,7 +34,7 @@ def test_the_head_that_matters_most_is_two_clicks_away(page, server):
     assert names.first.text_content() == "encoder 5.11"
 
     picture(page, "every").locator("image").first.click(force=True)
-    expect(page).to_have_url(re.compile(r"[?&]site=e5&show=11(&|$)"), timeout=LOADING)
+    expect(page).to_have_url(re.compile(r"[?&]layer=e5&head=11(&|$)"), timeout=LOADING)
     frame(page, "Head 11 of encoder layer 5 matters most here")
 
     expect(panel(page)).to_contain_text("Output change when off")
@@ -45,7 +45,7 @@ def test_the_head_that_matters_most_is_two_clicks_away(page, server):
 
     expect(picture(page, "head")).to_contain_text("Head 11 of encoder layer 5", timeout=LOADING)
     expect(page).to_have_url(re.compile(r"[?&]model=huggingface(&|$)"))
-    expect(page).to_have_url(re.compile(r"[?&]site=e5&show=11(&|$)"))
+    expect(page).to_have_url(re.compile(r"[?&]layer=e5&head=11(&|$)"))
 
 
 def test_of_very_many_heads_each_can_be_clicked_and_the_chosen_one_is_in_sight(page, server):
@@ -60,7 +60,7 @@ def test_of_very_many_heads_each_can_be_clicked_and_the_chosen_one_is_in_sight(p
 
     picture(page, "every").locator("image").nth(32 * 3 + 20).click(force=True)
 
-    expect_link(page, "site=e3&show=20")
+    expect_link(page, "layer=e3&head=20")
     frame(page, "Head 20 of encoder layer 3")
 
 
@@ -70,19 +70,19 @@ def test_a_head_opens_with_its_model_and_heads_are_framed_with_the_keyboard(page
     page.get_by_role("button", name="Open this head").click()
 
     expect(picture(page, "head")).to_contain_text("Head 0 of decoder layer 1 · story")
-    expect(page).to_have_url(re.compile(r"/\?model=story&site=d1&show=0$"))
+    expect(page).to_have_url(re.compile(r"/\?model=story&layer=d1&head=0$"))
 
     driver.open_page(page, f"{server}/overview?model=translator&form=Table")
     driver.settled(page)
     page.get_by_test_id("stDataFrame").first.locator("canvas").first.focus()
     page.wait_for_timeout(800)
 
-    assert "show=" not in page.url
+    assert "head=" not in page.url
 
     for _ in range(2):
         page.keyboard.press("ArrowDown")
 
-    expect_link(page, "site=e0&show=2")
+    expect_link(page, "layer=e0&head=2")
     page.get_by_role("radio", name="Maps").click()
 
     frame(page, "Head 2 of encoder layer 0")

@@ -63,7 +63,7 @@ def test_heads_sentences_pairs_and_words_of_minilm(page, server):
     page.get_by_role("button", name="Head 11", exact=True).click()
 
     expect(picture(page, "change")).to_contain_text("Change of the output")
-    expect(page).to_have_url(re.compile(r"[?&]off=e5\.11(&|$)"))
+    expect(page).to_have_url(re.compile(r"[?&]heads_off=e5\.11(&|$)"))
     assert picture(page, "change").evaluate(BESIDE, "it") == ["48.5%"]
     expect(page.locator(".says")).to_contain_text("The vector of the sentence moved by 0.1445")
 

@@ -108,7 +108,7 @@ def test_a_picture_is_one_stop_of_tab_and_its_cells_are_walked_and_pointed_at(pa
     expect(lit).to_have_count(0)
 
 
-@pytest.mark.parametrize("change", ["mask=prefix-0", "site=d1&show=0&off=d1.0"])
+@pytest.mark.parametrize("change", ["mask=prefix-0", "layer=d1&head=0&heads_off=d1.0"])
 def test_a_map_is_no_wider_for_what_was_changed(page, server, change):
     """Masked rows and changed predictions are named under it: what is said of the head stays right of it."""
     driver.open_page(page, f"{server}/?model=story")

@@ -54,7 +54,7 @@ def test_steps_are_turned_cells_chosen_and_knobs_moved(page, server):
     page.get_by_text("Try changes").click()
     page.evaluate(UNSEEN)
     page.get_by_text("Divide by √dₖ", exact=False).click()
-    expect_link(page, "tuned=unscaled")
+    expect_link(page, "scores=unscaled")
     driver.settled(page)
     assert page.locator(".marks image").count()
     assert page.evaluate("window.unseen") == 0
@@ -64,7 +64,7 @@ def test_steps_are_turned_cells_chosen_and_knobs_moved(page, server):
     assert after < before
 
     page.get_by_role("button", name="scores not scaled").click()
-    expect(page).not_to_have_url(re.compile("[?&]tuned="))
+    expect(page).not_to_have_url(re.compile("[?&]scores="))
 
     open_steps(page, server, "stage=position")
     page.locator(".st-key-play").get_by_text("Positions", exact=True).click()

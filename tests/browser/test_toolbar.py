@@ -25,7 +25,7 @@ def box(page: Page):
     return page.get_by_label("Sentence").first
 
 
-@pytest.mark.parametrize("link", some(["?model=story&mask=window-2&off=d0.1", "?model=translator"], 1))
+@pytest.mark.parametrize("link", some(["?model=story&mask=window-2&heads_off=d0.1", "?model=translator"], 1))
 def test_every_page_has_the_same_controls_at_the_same_places_which_stay_in_view(page, server, link):
     """At 1440 x 900; the picture begins above y = 240, also with something changed, and nobody is shut out.
 

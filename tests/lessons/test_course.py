@@ -137,7 +137,7 @@ def test_one_head_looks_from_adjectives_to_nouns():
     assert agrees == [2]
     before = weights(7, "e1", 3).argmax(-1)[1:] == torch.arange(8)
     assert int(before.sum()) * 2 > len(before)  # "most rows"
-    assert STEPS[6].goal == ({"show": ["2"]},)
+    assert STEPS[6].goal == ({"head": ["2"]},)
 
 
 def row_of_text(record: Record, word: str) -> int:
@@ -178,7 +178,7 @@ def test_of_two_dark_cells_one_matters():
     assert best() == ("tom", pytest.approx(0.99, abs=0.005))
     assert best(1) == ("tom", pytest.approx(0.94, abs=0.005))
     assert best(0)[0] != "tom"
-    assert STEPS[9].goal == ({"off": ["d1.0"]},)
+    assert STEPS[9].goal == ({"heads_off": ["d1.0"]},)
 
 
 def test_an_induction_head_comes_within_a_few_steps():

@@ -105,9 +105,9 @@ def pick(app, step, choice: str) -> None:
     ("chapter", "done", "said"),
     [
         (1, {"cell": "10.8"}, "You picked the row “tired” and the column “it”. "),
-        (4, {"tuned": "temperature-2"}, ""),
-        (7, {"show": "3"}, "You picked head 3. "),
-        (10, {"off": "d1.1"}, ""),
+        (4, {"scores": "temperature-2"}, ""),
+        (7, {"head": "3"}, "You picked head 3. "),
+        (10, {"heads_off": "d1.1"}, ""),
         (11, {"step": "150"}, ""),
     ],
 )

@@ -26,7 +26,7 @@ def test_heads_that_link_two_words_are_listed_and_open():
     assert not app.exception
     button(app, f"{site.brief(head)}: {first['weight']:.2f}").click().run()
 
-    assert (app.query_params["site"], app.query_params["show"]) == (f"d{site.layer}", str(head))
+    assert (app.query_params["layer"], app.query_params["head"]) == (f"d{site.layer}", str(head))
     assert app.query_params["cell"] == "7.2"
 
 

@@ -171,12 +171,12 @@ def test_a_person_s_own_model_has_every_page(monkeypatch, name):
     source = attnviz.wrap(model, tokenize, TEXT, words=WORDS)
     monkeypatch.setitem(api.OFFERED, "Writer", source)
     app = AppTest.from_function(page_of, default_timeout=60, args=(name,))
-    app.query_params["model"], app.query_params["off"] = "Writer", "d0.1"
+    app.query_params["model"], app.query_params["heads_off"] = "Writer", "d0.1"
     app.run()
 
     assert not app.exception
     assert app.text_area(key="text").value == TEXT
-    assert "decoder 1 · attn.1" in app.selectbox(key="site").options
+    assert "decoder 1 · attn.1" in app.selectbox(key="layer").options
     if name == "heads":
         record = cache.record(source, (TEXT,))
         lines = code.python(figures.head(record, Site("decoder", 0), 1), cache.origin)
@@ -199,7 +199,7 @@ def test_a_picture_is_a_form_where_positions_are_patches(monkeypatch, form):
     seen_by(model := Sees(), PICTURE)
     monkeypatch.setitem(api.OFFERED, "Sees", Recorded.of(run))
     app = AppTest.from_function(heads_page, default_timeout=60)
-    app.query_params["model"], app.query_params["as"], app.query_params["off"] = "Sees", form, "e0.1"
+    app.query_params["model"], app.query_params["as"], app.query_params["heads_off"] = "Sees", form, "e0.1"
     app.run()
     assert not app.exception
     assert app.segmented_control(key="as").value == form

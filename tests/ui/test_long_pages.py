@@ -30,8 +30,8 @@ PAGES = [
             ("masks", {"tab": "Check", "checked": "this head's weights"}),
             ("overview", {"panel": "Rollout"}),
             ("heads", {"view": "parts10"}),
-            ("compare", {"off": "d0.1", "site": "d1"}),
-            ("compare", {"off": "d0.1", "site": "d1", "zoom": "100.4099.90.4050"}),
+            ("compare", {"heads_off": "d0.1", "layer": "d1"}),
+            ("compare", {"heads_off": "d0.1", "layer": "d1", "zoom": "100.4099.90.4050"}),
         )
     ),
 ]

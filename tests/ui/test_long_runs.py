@@ -86,7 +86,7 @@ def test_a_canceled_run_ends_and_leaves_text_and_state(slow):
     assert isinstance(run.error, Canceled)
     assert "Canceled." in html(app)
     assert app.text_area(key="text").value == TEXT
-    assert app.query_params["off"] == "d0.1"
+    assert app.query_params["heads_off"] == "d0.1"
     assert len(slow.made) == 1
 
     app.run()

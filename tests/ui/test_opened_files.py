@@ -55,7 +55,7 @@ def drop(app, *given):
 
 @pytest.fixture(scope="module")
 def case():
-    return files.saved(attnviz.analyze(TEXT, "story"), settings={"state": {"site": ["d1"], "show": ["1"], "a": ["b"]}})
+    return files.saved(attnviz.analyze(TEXT, "story"), settings={"state": {"layer": ["d1"], "head": ["1"], "a": ["b"]}})
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +73,7 @@ def test_a_file_opens_on_any_page(name, case, weights):
 
     assert app.selectbox(key="model").options[:2] == ["case.attn", "translator"]
     assert (app.text_area(key="text").value, app.text_area(key="text").disabled) == (TEXT, True)
-    link = {"model": "file:case.attn", "site": "d1", "show": "1", "text": "a dog ran"}
+    link = {"model": "file:case.attn", "layer": "d1", "head": "1", "text": "a dog ran"}
     assert {key: app.query_params[key] for key in link} == link
     assert 'role="alert"' not in html(app)
 
@@ -117,7 +117,7 @@ def test_a_link_to_a_file_asks_for_it_and_then_applies(case):
     drop(app, ("case.attn", case))
 
     assert "alert" not in html(app)
-    assert app.query_params["site"] == "d0"
+    assert app.query_params["layer"] == "d0"
     assert app.query_params["cell"] == "2.1"
     assert any(one.label == "head 1 of decoder layer 0 off" for one in app.button)
     assert "A change acts on this attention alone: the rest of the model is not in the file." in html(app)
@@ -206,14 +206,14 @@ def test_no_text_of_a_file_becomes_code_or_another_model(name):
     texts = (first, record.sentences[1])
     evil = {"source": HOSTILE, "provenance": HOSTILE, "findings": (HOSTILE,), "unseen": HOSTILE, "sentences": texts}
     steps = tuple(replace(step, name=HOSTILE) for step in record.steps)
-    state = {"model": ["translator"], "text": [HOSTILE], "off": ["d0.0"], HOSTILE: [HOSTILE], "site": [HOSTILE]}
+    state = {"model": ["translator"], "text": [HOSTILE], "heads_off": ["d0.0"], HOSTILE: [HOSTILE], "layer": [HOSTILE]}
     made = {"attnviz": HOSTILE, "torch": [HOSTILE], "name": HOSTILE, "state": state, "link": {"model": 3}}
     content = files.saved(replace(record, steps=steps, **evil), settings=made)
     app = drop(page(name), (f"{HOSTILE}.attn", content))
 
     assert "<img" not in html(app)
     assert app.query_params["model"].startswith("file:")
-    assert "off" not in app.query_params
+    assert "heads_off" not in app.query_params
     assert app.query_params["text"] == "a dog ran"
     button(app, "Undo").click().run()
     assert app.query_params["model"] == "story"
@@ -242,7 +242,7 @@ def test_files_of_all_sessions_have_a_bound(weights, monkeypatch):
 
 def test_a_file_is_gone_with_its_session(case):
     """No other session sees it; nothing that was made of it stays in memory, drawn and changed as it was."""
-    app = drop(page(off="d0.1"), ("case.attn", case))
+    app = drop(page(heads_off="d0.1"), ("case.attn", case))
     app.run()
     record = weakref.ref(app.session_state[_KEY].state[opened.OPEN]["file:case.attn"].record)
     assert "case.attn" not in page().selectbox(key="model").options
@@ -291,7 +291,7 @@ def test_the_code_of_a_picture_reads_the_file(case, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "key", "link"),
     [
-        ("heads", "lines", {"as": "lines", "site": "d1", "show": "1", "off": "d0.1", "cell": "2.1"}),
+        ("heads", "lines", {"as": "lines", "layer": "d1", "head": "1", "heads_off": "d0.1", "cell": "2.1"}),
         ("overview", "every", {"sort": "self"}),
         ("masks", "head", {"mask": "subsequent"}),
         ("steps", "everything", {"query": "3"}),
@@ -311,24 +311,25 @@ def test_what_a_page_exports_opens_where_it_was_and_in_its_model(monkeypatch, na
     other = drop(page("about"), ("case.attn", content))
 
     told = dict(app.query_params)
-    of_run = {"as", "site", "show", "cell", "sort", "query", "b"}
+    of_run = {"as", "layer", "head", "cell", "sort", "query", "b"}
     assert {one: other.query_params.get(one) for one in of_run} == {one: told.get(one) for one in of_run}
-    assert ("changed: head 1 of decoder layer 0 off" in html(other)) == ("off" in link)
-    assert {"mask", "off"}.isdisjoint(other.query_params)
+    assert ("changed: head 1 of decoder layer 0 off" in html(other)) == ("heads_off" in link)
+    assert {"mask", "heads_off"}.isdisjoint(other.query_params)
     button(other, "Open in its model").click().run()
     assert dict(other.query_params) == told
 
 
 def test_what_was_changed_in_a_file_is_changed_in_its_model_too():
     """Heads off and rules are added to those of the file; the form is the one that was chosen last."""
-    state = {"site": ["d1"], "as": ["lines"]}
-    link = {"model": ["story"], "text": [TEXT], **state, "off": ["d0.1"], "mask": ["window-3"]}
+    state = {"layer": ["d1"], "as": ["lines"]}
+    link = {"model": ["story"], "text": [TEXT], **state, "heads_off": ["d0.1"], "mask": ["window-3"]}
     content = files.saved(attnviz.analyze(TEXT, "story"), settings={"state": state, "link": link})
     app = drop(
-        page("about", model="file:case.attn", **{"site": "d1", "off": "d1.0", "as": "map"}), ("case.attn", content)
+        page("about", model="file:case.attn", **{"layer": "d1", "heads_off": "d1.0", "as": "map"}),
+        ("case.attn", content),
     )
 
     button(app, "Open in its model").click().run()
 
-    told = {"model": "story", "text": TEXT, "site": "d1", "off": "d0.1-d1.0", "mask": "window(3)"}
+    told = {"model": "story", "text": TEXT, "layer": "d1", "heads_off": "d0.1-d1.0", "mask": "window(3)"}
     assert dict(app.query_params) == told

@@ -72,7 +72,7 @@ def test_from_agreement_to_ten_examples_in_three_clicks(monkeypatch):
     row = found.table("pairs", "decoder layer 1", 1).drop_duplicates("line").iloc[2]
     assert app.query_params["text"] == found.text(row["file"], row["line"])
     assert app.query_params["cell"] == f"{row['query']}.{row['key']}"
-    assert (app.query_params["site"], app.query_params["show"]) == ("d1", "1")
+    assert (app.query_params["layer"], app.query_params["head"]) == ("d1", "1")
 
 
 def test_numbers_of_the_corpus_stand_beside_those_of_the_text():

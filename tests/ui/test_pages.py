@@ -45,7 +45,7 @@ def button(app: AppTest, label: str):
 
 def press_eye(app: AppTest, head: int) -> AppTest:
     """The page after a head was switched off or on at its thumbnail."""
-    eyes = app.button_group(key="off eyes")
+    eyes = app.button_group(key="heads_off eyes")
     return eyes.set_value(sorted({*eyes.value} ^ {head})).run()
 
 
@@ -69,7 +69,7 @@ def test_a_link_that_names_a_cell_names_its_site(page, model, cell):
     app = opened(page, model=model, cell=cell)
 
     assert app.query_params["cell"] == cell
-    assert app.query_params["site"]
+    assert app.query_params["layer"]
 
     link = {"model": model} | dict(app.query_params.items())
     other = opened(heads_page if page is masks_page else masks_page, **link)
@@ -109,7 +109,7 @@ def test_back_is_taken_also_where_something_reports_at_the_same_moment():
     app.run()
 
     assert app.text_area(key="text").value == "one two"
-    assert (app.query_params["text"], app.query_params["off"]) == ("one two", "e0.1")
+    assert (app.query_params["text"], app.query_params["heads_off"]) == ("one two", "e0.1")
 
 
 def test_what_a_browser_says_before_it_has_the_new_link_takes_nothing_back():
@@ -121,7 +121,7 @@ def test_what_a_browser_says_before_it_has_the_new_link_takes_nothing_back():
 
     assert app.text_area(key="text").value == "three"
     assert app.query_params["text"] == "three"
-    assert "off" not in app.query_params
+    assert "heads_off" not in app.query_params
 
 
 def test_the_states_of_the_latest_addresses_are_kept_for_back(monkeypatch):
@@ -142,34 +142,34 @@ def test_a_head_that_is_off_is_named_and_can_be_put_back():
     app = opened()
     press_eye(app, 1)
 
-    assert app.query_params["off"] == "e0.1"
+    assert app.query_params["heads_off"] == "e0.1"
     assert len(app.get("vega_lite_chart")) == 3
 
     press_eye(app, 1)
 
-    assert "off" not in app.query_params
+    assert "heads_off" not in app.query_params
 
     press_eye(app, 1)
     button(app, "head 1 of encoder layer 0 off").click().run()
 
-    assert "off" not in app.query_params
+    assert "heads_off" not in app.query_params
     assert len(app.get("vega_lite_chart")) == 2
 
 
 def test_all_none_and_invert_work_on_the_layer_shown():
     """none switches every head of the layer off, invert turns the choice around, all puts everything back."""
-    app = opened(site="e1", off="e0.3-e1.0")
+    app = opened(layer="e1", off="e0.3-e1.0")
     button(app, "invert").click().run()
 
-    assert app.query_params["off"] == "e0.3-e1.1-e1.2-e1.3"
+    assert app.query_params["heads_off"] == "e0.3-e1.1-e1.2-e1.3"
 
     button(app, "none").click().run()
 
-    assert app.query_params["off"] == "e0.3-e1.0-e1.1-e1.2-e1.3"
+    assert app.query_params["heads_off"] == "e0.3-e1.0-e1.1-e1.2-e1.3"
 
     button(app, "all").click().run()
 
-    assert app.query_params["off"] == "e0.3"
+    assert app.query_params["heads_off"] == "e0.3"
 
 
 def test_reset_all_gives_the_untouched_model_back():
@@ -189,13 +189,13 @@ def test_a_link_restores_what_it_says():
         "num_heads": "2",
         "num_layers": "3",
         "seed": "7",
-        "site": "e2",
-        "show": "mean",
+        "layer": "e2",
+        "head": "mean",
         "mask": "subsequent.window-4-0",
         "colors": "logarithmic",
         "sums": "true",
         "cell": "3.1",
-        "off": "e2.1",
+        "heads_off": "e2.1",
     }
     app = opened(**link)
 
@@ -211,15 +211,15 @@ def test_a_link_restores_what_it_says():
 @pytest.mark.parametrize(
     "link",
     [
-        {"site": "e77"},
-        {"site": "x"},
-        {"show": "99999"},
+        {"layer": "e77"},
+        {"layer": "x"},
+        {"head": "99999"},
         {"mask": "nonsense"},
         {"tokenizer": "klingon"},
         {"d_model": "-4"},
         {"d_model": "99999999999999999999"},
         {"seed": "1e9"},
-        {"off": "zzz"},
+        {"heads_off": "zzz"},
         {"cell": "a.b"},
         {"nonsense": "1"},
         {"bias": "perhaps"},
@@ -295,12 +295,12 @@ def test_looking_at_the_masks_page_changes_nothing():
 
 def test_a_link_that_names_what_is_not_there_says_so():
     """A head of layer 7 of two, and a cell outside of six tokens, are dropped with a notice."""
-    app = opened(off="e7.1-e0.1", cell="99.99")
+    app = opened(heads_off="e7.1-e0.1", cell="99.99")
 
     assert html(app).count('class="note notice"') == 1
     assert "e7.1 does not exist" in html(app)
     assert "99.99 does not exist" in html(app)
-    assert app.query_params["off"] == "e0.1"
+    assert app.query_params["heads_off"] == "e0.1"
     assert "cell" not in app.query_params
 
 
@@ -331,7 +331,7 @@ def test_every_picture_is_described_in_words():
 
 def test_the_strongest_cell_is_said_in_words_until_one_is_selected():
     """The first screen has a sentence about the picture on it."""
-    assert "gives 0.46 of its attention to" in html(opened(show="0", text="a b c d"))
+    assert "gives 0.46 of its attention to" in html(opened(head="0", text="a b c d"))
 
 
 def test_runs_are_shared_between_sessions():

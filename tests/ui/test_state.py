@@ -44,8 +44,8 @@ LINKS = {
     "d_model": "32", "num_heads": "2", "num_layers": "3", "seed": "7",
     "bias": "false", "positions": "false", "cloned": "true", "own_mask": "false",
     "sos": "false", "sentence": "2", "colors": "logarithmic", "empty": "nan", "mask": "subsequent.window-4",
-    "meant": "none", "added": "alibi.softcap-5", "off": "c1.2-e0.1", "cell": "2.1", "site": "c1", "show": "mean",
-    "step": "100", "effect": "next word", "view": "words.hide.ab", "tuned": "unscaled.temperature-0.5",
+    "meant": "none", "added": "alibi.softcap-5", "heads_off": "c1.2-e0.1", "cell": "2.1", "layer": "c1", "head": "mean",
+    "step": "100", "effect": "next word", "view": "words.hide.ab", "scores": "unscaled.temperature-0.5",
     "knobs": "after.add.dropout-0.3-7", "changes": "e0_1_wq_3_4_0_n0.5", "query": "3", "as": "lines",
     "pins": "q2-k5", "also": "0-3", "least": "0.05", "side": "to", "stage": "softmax", "b": "sentence-The dog sat.",
     "tab": "Check", "sort": "Change of the output when off", "role": "previous token",
@@ -125,13 +125,29 @@ def test_every_setting_takes_or_refuses_any_text(name, text):
 
 @pytest.mark.parametrize(
     ("name", "meant"),
-    [("sit", "Did you mean 'site'?"), ("layer", "Did you mean 'site'?"), ("zzz", words.COPY_A_LINK.strip())],
+    [("hed", "Did you mean 'head'?"), ("kind", "Did you mean 'layer'?"), ("zzz", words.COPY_A_LINK.strip())],
 )
 def test_a_setting_that_there_is_not_is_answered_with_the_one_that_may_be_meant(name, meant):
     """A slip of a letter, a name from elsewhere, or where all names are seen."""
     assert read({name: ["1"]}, settings.LINKED)[PROBLEMS] == (
         f'The page opens without the unknown link setting "{name}". {meant}',
     )
+
+
+@pytest.mark.parametrize(
+    ("old", "link"),
+    [
+        ({"site": ["c1"], "show": ["mean"]}, {"layer": ["c1"], "head": ["mean"]}),
+        ({"off": ["c1.2-e0.1"], "tuned": ["unscaled"]}, {"heads_off": ["c1.2-e0.1"], "scores": ["unscaled"]}),
+    ],
+)
+def test_a_link_with_former_names_opens_the_same_and_is_written_with_those_of_today(old, link):
+    """People keep links: a renamed setting is read by its old name."""
+    state = read(old, settings.LINKED)
+
+    assert state == read(link, settings.LINKED)
+    assert not state[PROBLEMS]
+    assert state.link() == link
 
 
 def test_a_link_is_written_as_it_was_read():
@@ -186,7 +202,7 @@ def test_of_a_model_and_of_a_text_are_let_go_of_with_it():
     without_model = {*chosen.link()} - {*chosen.without("model").link()}
 
     assert without_text == {"cell", "pins", "target"}
-    assert without_model == {"off", "also", "site", "show", "step", "effect", "target"}
+    assert without_model == {"heads_off", "also", "layer", "head", "step", "effect", "target"}
 
 
 def trees() -> dict[Path, ast.Module]:

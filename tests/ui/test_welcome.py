@@ -97,7 +97,7 @@ def test_beside_a_text_of_ones_own_a_card_acts_on_that_text():
 
     button(app, "Switch off a head").click().run()
 
-    assert (app.query_params["text"], app.query_params["off"]) == ("the dog ran", "d1.0")
+    assert (app.query_params["text"], app.query_params["heads_off"]) == ("the dog ran", "d1.0")
     assert welcome.words.OFF_HERE in html(app)
 
     button(app, "Undo").click().run()
@@ -132,13 +132,13 @@ def test_the_future_is_hidden_for_a_text_of_ones_own_in_one_press():
     button(app, "Hide the future").click().run()
 
     assert app.query_params["text"] == "the dog ran"
-    assert (app.query_params["mask"], app.query_params["site"]) == ("causal", "e0")
+    assert (app.query_params["mask"], app.query_params["layer"]) == ("causal", "e0")
     assert welcome.words.FUTURE_HERE in html(app)
     assert "st-key-mask-menu" in html(app)
 
     button(app, "Switch off a head").click().run()
 
-    assert (app.query_params["mask"], app.query_params["off"]) == ("causal", "e0.3")
+    assert (app.query_params["mask"], app.query_params["heads_off"]) == ("causal", "e0.3")
 
     app.text_area(key="text").set_value("the cat ran").run()
 
@@ -162,14 +162,14 @@ def test_what_the_cards_ask_has_an_answer():
     assert "<u>qu&#x27;il</u>" in html(app)
     assert "<u>qu&#x27;elle</u>" in html(app)
 
-    app.selectbox(key="site").set_value(Site("cross", 1)).run()
+    app.selectbox(key="layer").set_value(Site("cross", 1)).run()
 
     assert "The mask does not act on cross layer 1." in html(app)
     assert welcome.words.THREE_TO_TRY in html(app)  # the question is about another layer
 
     button(app, "See encoder layer 0").click().run()
 
-    assert app.query_params["site"] == "e0"
+    assert app.query_params["layer"] == "e0"
     assert "The mask does not act" not in html(app)
 
     button(app, "Causal (hide the future) · encoder, decoder").click().run()
@@ -192,7 +192,7 @@ def test_what_the_cards_ask_has_an_answer():
     press_eye(app, 1)
 
     assert welcome.words.THREE_TO_TRY in html(app)
-    assert app.query_params["show"] == "1"  # what was switched is what is shown
+    assert app.query_params["head"] == "1"  # what was switched is what is shown
 
 
 def test_another_text_lets_go_of_the_cell_and_of_the_question():
@@ -221,8 +221,8 @@ def test_a_first_visit_its_model_alone_and_a_text_alone_open_in_one_model():
     assert (
         named.text_area(key="text").value == first.text_area(key="text").value == cache.source("story").card.examples[0]
     )
-    assert named.selectbox(key="site").value == first.selectbox(key="site").value
-    assert named.selectbox(key="show").value == first.selectbox(key="show").value
+    assert named.selectbox(key="layer").value == first.selectbox(key="layer").value
+    assert named.selectbox(key="head").value == first.selectbox(key="head").value
     assert typed.query_params == {"model": "story", "text": "the dog ran"}
     assert welcome.CLAIM not in html(typed)
 

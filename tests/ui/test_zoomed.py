@@ -123,7 +123,7 @@ def test_a_map_of_sentences_is_chosen_in_the_display_menu_and_stands_in_the_link
 
 def test_compare_and_masks_show_the_part_that_heads_shows():
     """Each says which; with <sos>, Masks has one token more."""
-    link = {"text": WORDS, "zoom": "10.29.0.19", "off": "e0.1", "site": "e1", "show": "0"}
+    link = {"text": WORDS, "zoom": "10.29.0.19", "heads_off": "e0.1", "layer": "e1", "head": "0"}
 
     compared, masks = opened(compare_page, **link), opened(masks_page, **link)
 

@@ -160,7 +160,7 @@ def _picked(step: Step, at: Look) -> str:
     if "cell" in asked and at.cell:
         query, key = (quoted(part[i].text) for part, i in zip(at.tokens, at.cell, strict=True))
         return words.PICKED_CELL.format(query=query, key=key)
-    return words.PICKED_HEAD.format(head=at.head) if "show" in asked else ""
+    return words.PICKED_HEAD.format(head=at.head) if asked & {look.SHOW.name, *look.SHOW.former} else ""
 
 
 def _is_done(step: Step, number: int) -> bool:

@@ -30,7 +30,7 @@ FOLLOWED: Setting[tuple] = kept("follow asked", ())
 FLOW = flag("flow", False, "tab")
 """Whether the largest flow stands beside rollout."""
 
-IN_PLACE = """.st-key-where > :is(.st-key-site, .st-key-show) {display: none;}
+IN_PLACE = """.st-key-where > :is(.st-key-layer, .st-key-head) {display: none;}
 .st-key-picture-reached .marks {max-width: 100%; height: auto;}"""
 """A stack and a position stand where other pages have a layer and a head, which rollout does not ask for."""
 

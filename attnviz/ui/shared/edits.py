@@ -99,19 +99,20 @@ _read_tuned = reader(
 
 
 OFF: Setting[frozenset[Place]] = coded(
-    "off",
+    "heads_off",
     frozenset(),
     lambda off: "-".join(map(look.place_text, sorted(off))),
     lambda text: frozenset(look.read_places(text)),
     "model edits",
     lacks=look.lacks_place,
+    former=("off",),
 )
 OWN_MASK = flag("own_mask", True, "edits")
 MASK_CROSS: Setting[bool | None] = choice("cross", {True: "true", False: "false"}, of="edits")
 """Whether the mask acts on cross-attention; where nobody chose, it does unless it hides the future."""
 EMPTY = choice("empty", EMPTY_ROWS, EMPTY_ROWS[0], "edits")
 ADDED = coded("added", Added(), str, _read_added, "edits")
-TUNED = coded("tuned", Tuned(), str, _read_tuned, "edits")
+TUNED = coded("scores", Tuned(), str, _read_tuned, "edits", former=("tuned",))
 
 
 def mask_menu(source: Source, lines: tuple[str, ...], site: Site, *, opening: Stack = Stack()) -> Edits:
@@ -370,7 +371,7 @@ def eyes(at: Look, corners: Sequence[tuple[int, int]]) -> None:
     """
     heads, off = range(len(corners)), at.edits.off(at.site)
     places = (
-        f".st-key-off-eyes button:nth-child({i + 1}) {{left: {x - 24}px; top: {y - 24}px;}}"
+        f".st-key-heads_off-eyes button:nth-child({i + 1}) {{left: {x - 24}px; top: {y - 24}px;}}"
         for i, (x, y) in enumerate(corners)
     )
     style(" ".join(places), "eyes")

@@ -139,7 +139,7 @@ if (!window.attnvizWalk) {
   });
   document.addEventListener("mouseover", ({target: box}) => {  // where the pointer rests: what is cut, and what an eye does
     if (box.matches?.("input[role=combobox]")) box.title = box.scrollWidth > box.clientWidth ? box.value : "";
-    const eye = box.closest?.(".st-key-off-eyes button");
+    const eye = box.closest?.(".st-key-heads_off-eyes button");
     const isOn = "selected" in (eye?.dataset ?? {});
     if (eye) eye.title = says(isOn ? "switch off" : "switch on", {head: eye.textContent.trim().toLowerCase()});
   });

@@ -127,8 +127,8 @@ _read_view = reader(
 )
 _read_pins = each(reader(r"([qk])(\d{1,6})", _pin_of, "q2-k5"), 200)
 
-SITE = coded("site", None, site_text, _read_site, "model", lacks=_lacks_site)
-SHOW = coded("show", None, str, _read_head, "model", lacks=lacks_head)
+SITE = coded("layer", None, site_text, _read_site, "model", lacks=_lacks_site, former=("site",))
+SHOW = coded("head", None, str, _read_head, "model", lacks=lacks_head, former=("show",))
 STEP = whole("step", None, 0, 999_999_999, "model", lacks=_lacks_step)
 CELL = coded("cell", None, lambda cell: f"{cell[0]}.{cell[1]}", _read_cell, "text", lacks=_lacks_cell)
 PINS = coded("pins", frozenset(), _pins_text, lambda text: frozenset(_read_pins(text)), "text", lacks=_lacks_pin)

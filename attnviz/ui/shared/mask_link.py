@@ -58,8 +58,15 @@ def decode_stack(text: str) -> Stack | None:
     for mask in (entry.mask for entry in stack.entries):
         for parameter in (parameter for parameter in mask.parameters() if parameter.kind == "number"):
             if (number := getattr(mask, parameter.name)) is not None and number > parameter.most:
-                bounds = {"label": parameter.label, "value": number, "least": parameter.least, "most": parameter.most}
-                raise InputError(words.OUT_OF_BOUNDS.format(rule=mask.keyword, **bounds))
+                raise InputError(
+                    words.OUT_OF_BOUNDS.format(
+                        label=parameter.label,
+                        rule=mask.keyword,
+                        value=number,
+                        least=parameter.least,
+                        most=parameter.most,
+                    )
+                )
     encode_stack(stack)
     return stack
 
@@ -81,6 +88,6 @@ def _former(text: str) -> Entry:
             elif i < len(numbers) and parameter.kind == "numbers":
                 numbers[i] = f"[{numbers[i].replace('_', ', ')}]"
             elif i < len(numbers):
-                numbers[i] = numbers[i].replace("n", "-") or "None"
+                numbers[i] = numbers[i].replace("n", "-") or str(None)
     mask = mask_from_text(f"{rule.keyword}({', '.join(numbers)})" if numbers else rule.keyword)
     return Entry(mask, match[1] or mask.join, bool(match[2]), not match[3])

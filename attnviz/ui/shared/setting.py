@@ -29,6 +29,7 @@ class Setting(Generic[T]):
             "tab" opens a part of a page and changes nothing.
         lacks: of what there is (see `state.drop_missing`) and a value, or one of several: a sentence that says what is
             there instead, or "".
+        former: names in links that were copied before it was renamed.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Setting(Generic[T]):
     decode: Callable[[Sequence[str]], T] | None = field(default=None, compare=False)
     of: str = field(default="", compare=False)
     lacks: Callable[[Any, Any], str] | None = field(default=None, compare=False)
+    former: tuple[str, ...] = field(default=(), compare=False)
 
     def part(self, name: str) -> "Part":
         """One field of a setting whose values are dataclasses."""
@@ -120,6 +122,7 @@ def choice(
     default: T | None = None,
     of: str = "",
     former: Mapping[str, T] = MappingProxyType({}),
+    **more,
 ) -> Setting[T]:
     """One of some options; of a mapping, the link writes the values, and holds a key just as well.
 
@@ -133,7 +136,7 @@ def choice(
     def decode(values: Sequence[str]) -> T:
         return read[_all(values, read.__contains__, refused)[-1]]
 
-    return Setting(name, default, written.__getitem__, decode, of)
+    return Setting(name, default, written.__getitem__, decode, of, **more)
 
 
 def several(name: str, options: Sequence[str]) -> Setting[tuple[str, ...]]:
@@ -228,7 +231,7 @@ def read(link: Link, settings: Mapping[str, Setting]) -> State:
             continue
         setting = settings.get(name)
         if setting is None:
-            problems.append(_unknown(name, settings))
+            problems.append(_unknown(name, [setting.name for setting in settings.values()]))
             continue
         try:
             state = state.put(setting, setting.decode(values))
@@ -237,7 +240,7 @@ def read(link: Link, settings: Mapping[str, Setting]) -> State:
     return state.put(PROBLEMS, tuple(problems))
 
 
-def _unknown(name: str, settings: Iterable[str]) -> str:
+def _unknown(name: str, names: Iterable[str]) -> str:
     """That there is no such setting, and which one may be meant."""
-    meant = did_you_mean(words.SETTING_NAMES.get(name, name), settings) or words.COPY_A_LINK
+    meant = did_you_mean(words.SETTING_NAMES.get(name, name), names) or words.COPY_A_LINK
     return f"{words.UNKNOWN_SETTING.format(name=name[:40])}{meant}"

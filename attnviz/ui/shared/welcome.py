@@ -15,7 +15,7 @@ from attnviz.ui.shared.setting import Link, Setting, State, kept, read
 from attnviz.ui.shared.text import plain
 
 CLAIM = words.CLAIM
-FIRST: Link = {"model": ["story"], "site": ["d1"], "show": ["0"]}
+FIRST: Link = {"model": ["story"], "layer": ["d1"], "head": ["0"]}
 """The link that an empty one stands for: the head opens where "because", which predicts "it", looks at "cat". A text
 alone is opened in that model, too."""
 
@@ -48,7 +48,7 @@ class Card:
             {name: link[name] for name in changes if link.get(name, ["none"]) not in ([""], ["none"])}
             for link in (self.link, now)
         )
-        seen = ("site",) if here else ("site", "show")
+        seen = ("layer",) if here else ("layer", "head")
         if not self.is_of(now) or any(now.get(name) != self.link[name] for name in seen) or (there and here != there):
             return words.THREE_TO_TRY
         return self.question if here == there else self.undone
@@ -62,16 +62,16 @@ CARDS = {
         "grid_on",
     ),
     words.HIDE_THE_FUTURE: Card(
-        {"model": ["translator"], "text": [words.TIRED], "site": ["e0"], "show": ["0"], "mask": ["causal"]},
+        {"model": ["translator"], "text": [words.TIRED], "layer": ["e0"], "head": ["0"], "mask": ["causal"]},
         words.ASK_FUTURE,
         ".st-key-mask-menu",
         "visibility_off",
         words.NOTHING_HIDDEN,
     ),
     words.SWITCH_OFF: Card(
-        {"model": ["story"], "text": [words.GIVEN], "site": ["d1"], "show": ["0"], "off": ["d1.0"]},
+        {"model": ["story"], "text": [words.GIVEN], "layer": ["d1"], "head": ["0"], "heads_off": ["d1.0"]},
         words.ASK_HEAD,
-        ".st-key-off-eyes button:first-child, [class*=st-key-chip-][class*=-layer-] button",
+        ".st-key-heads_off-eyes button:first-child, [class*=st-key-chip-][class*=-layer-] button",
         "power_settings_new",
         words.HEAD_ON,
     ),

@@ -283,7 +283,7 @@ NOWHERE, PLACE, FIRST_PLACES = "nowhere", "place", "{places}, the first {most}"
 UNKNOWN_SETTING = 'The page opens without the unknown link setting "{name}".'
 IGNORED = 'The page opens without the link setting "{name}": {why}'
 COPY_A_LINK = " “Copy link” writes those that there are."
-SETTING_NAMES = {"layer": "site", "kind": "site", "head": "show", "heads_off": "off", "temperature": "tuned"}
+SETTING_NAMES = {"kind": "layer", "temperature": "scores"}
 """What settings are called elsewhere, and in a link."""
 TOO_MANY_PARAMETERS = "The page opens without the last {count:,} settings of its link, which has more than are read."
 MORE_PROBLEMS = "And {count} more."
