@@ -1,1 +1,1 @@
-"""What the chosen model is."""
+"""Facts about the chosen model."""

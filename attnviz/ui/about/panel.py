@@ -32,7 +32,7 @@ def dialog(source: Source, settings: Mapping[str, Setting]) -> None:
 
 
 def content(source: Source, settings: Mapping[str, Setting]) -> None:
-    """What a model is, how well it does, what its heads do, and what it cannot do.
+    """A model: its description, accuracy, heads and limits.
 
     Args:
         settings: all that a link, and so a file, holds.
@@ -63,7 +63,7 @@ def _one_run(source: Source, settings: Mapping[str, Setting]) -> None:
     large(source.does)
     table(source.described(), numbers=(1,))
     if source.findings:
-        heading(words.FOUND)
+        heading(words.FINDINGS)
         _items(source.findings)
     heading(words.CANNOT)
     _items(filter(None, (words.NO_OTHER_TEXT, source.alone, source.read_only, source.unseen)))
@@ -72,7 +72,7 @@ def _one_run(source: Source, settings: Mapping[str, Setting]) -> None:
 
 
 def _file(source: Source, settings: Mapping[str, Setting]) -> None:
-    """What can be done with a file: it is closed, or its run shown in its model."""
+    """Buttons that close a file, or open its run in its model."""
     link = cases.state_of(source, "link")
     with st.container(horizontal=True, gap="small"):
         if link and st.button(words.OPEN_IN_MODEL, key="open in model", icon=":material/arrow_forward:"):
@@ -86,17 +86,17 @@ def _file(source: Source, settings: Mapping[str, Setting]) -> None:
 def _in_its_model(now: State, source: Source, settings: Mapping[str, Setting]) -> State:
     """The state in which a file was saved, in its model, and what was chosen since; rules and heads off are added."""
     saved, opened = (read(cases.state_of(source, what), settings) for what in ("link", "state"))
-    made, opened = saved, opened.without("edits")
-    for one in {*now.linked().chosen, *opened.linked().chosen} - {*everything.OF_MODEL}:
-        made = made.put(one, now[one]) if now[one] != opened[one] else made
-    made = made.put(OFF, saved[OFF] | now[OFF])
+    result, opened = saved, opened.without("edits")
+    for setting in {*now.linked().chosen, *opened.linked().chosen} - {*everything.OF_MODEL}:
+        result = result.put(setting, now[setting]) if now[setting] != opened[setting] else result
+    result = result.put(OFF, saved[OFF] | now[OFF])
     if saved[MASK] and now[MASK]:
-        made = mask.put(made, Stack((*saved[MASK].entries, *now[MASK].entries)))
-    return now.replaced(made)
+        result = mask.put(result, Stack((*saved[MASK].entries, *now[MASK].entries)))
+    return now.replaced(result)
 
 
 def _items(sentences: Iterable[str]) -> None:
-    st.html(f'<ul class="text">{"".join(f"<li>{plain(one)}</li>" for one in sentences)}</ul>')
+    st.html(f'<ul class="text">{"".join(f"<li>{plain(sentence)}</li>" for sentence in sentences)}</ul>')
 
 
 def _pretrained(source: Source) -> None:
@@ -125,7 +125,7 @@ def _card(source: Source, card: Card) -> None:
 
 
 def _how_well(card: Card) -> None:
-    table([(_measured(one), percent(one.value)) for one in card.measured], words.MEASURED, numbers=(1,))
+    table([(_measured(measure), percent(measure.value)) for measure in card.measured], words.MEASURED, numbers=(1,))
     quiet(words.WHEN.format(unseen=words.UNSEEN if card.curve else ""))
     again = words.AGAIN if card.curve else words.AGAIN_UNTRAINED
     st.html(details_html(again, block_html(card.command, "code", "pre")))
@@ -140,8 +140,8 @@ def _curve(source: Source, card: Card) -> None:
 
 
 def _measured(measure: Measure) -> str:
-    """What was measured and, where there was a goal, whether it was reached."""
+    """A measure and, where it has a goal, whether it was reached."""
     if measure.goal is None:
         return measure.what
-    said = words.REACHED if measure.value >= measure.goal else words.NOT_REACHED
-    return Markup(f"{plain(measure.what)}<br><small>{said.format(goal=percent(measure.goal))}</small>")
+    text = words.REACHED if measure.value >= measure.goal else words.NOT_REACHED
+    return Markup(f"{plain(measure.what)}<br><small>{text.format(goal=percent(measure.goal))}</small>")

@@ -3,7 +3,7 @@
 ABOUT = "About this model"
 
 NOT_SHOWN = "Not shown: {what}."
-FOUND, CANNOT, NO_OTHER_TEXT = "What the check found", "What it cannot do", "It reads no other text."
+FINDINGS, CANNOT, NO_OTHER_TEXT = "What the check found", "What it cannot do", "It reads no other text."
 OPEN_IN_MODEL, CLOSE = "Open in its model", "Close this file"
 PRETRAINED = "A pretrained model of Hugging Face. What its heads do was not measured here."
 HEADS_DO, HOW_WELL = "What its heads do", "How well it does"

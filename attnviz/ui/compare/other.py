@@ -86,8 +86,8 @@ _read_others = {
 }
 
 B: Setting[Other | None] = coded("b", None, str, _read)
-KEPT: Setting[dict[str, Other]] = kept("b kept", {})
-"""What was chosen last of each kind."""
+LAST_CHOICES: Setting[dict[str, Other]] = kept("b kept", {})
+"""Last choice, by kind of difference."""
 
 
 def compare_with(head: Place) -> None:
@@ -103,9 +103,9 @@ def same_words(a: Side, b: Side) -> Side:
     return replace(b, record=cache.reading(b.record, written))
 
 
-def side_of(at: Look) -> Side:
+def side_of(context: Look) -> Side:
     """A: what the page looks at."""
-    return Side(at.record, at.site, at.head, at.sentence)
+    return Side(context.record, context.site, context.head, context.sentence)
 
 
 def side(a: Look, place: DeltaGenerator) -> Side | AttnvizError:
@@ -129,7 +129,7 @@ def _what(a: Look, place: DeltaGenerator) -> Other:
     if chosen and chosen.what == "sentence" and not str(chosen.value).strip():  # an empty field begins anew
         chosen = _begins(a, "sentence")
     if chosen is not None and chosen.what in options:
-        state.put(KEPT, state.get(KEPT) | {chosen.what: chosen})
+        state.put(LAST_CHOICES, state.get(LAST_CHOICES) | {chosen.what: chosen})
     else:
         begins = opening(a)
         if chosen is not None:
@@ -146,14 +146,15 @@ def _chosen_from(a: Look, what: str, options: list[str]) -> None:
     """In what B differs. The original model is offered before a change, too: chosen, it says what it needs."""
 
     def choose(now: State, what: str) -> State:
-        return now.put(B, now[KEPT].get(what) or _begins(a, what))
+        return now.put(B, now[LAST_CHOICES].get(what) or _begins(a, what))
 
     waits = a.edits == Edits() and not (a.source.read_only or a.source.alone)
     names = words.OTHERS | ({"untouched": words.NOTHING_CHANGED} if waits else {})
-    shown = {"shown": what, "at": "what", "step": choose, "width": 204}
-    shown["format_func"] = lambda what: words.B_WITH.format(other=names[what])
-    options = [*options, *["untouched"] * waits]
-    control(st.selectbox, words.COMPARE_WITH, B, options, lead=words.COMPARE_WITH, **shown)
+    arguments = {"shown": what, "at": "what", "step": choose, "width": 204}
+    arguments["format_func"] = lambda what: words.B_WITH.format(other=names[what])
+    if waits:
+        options = [*options, "untouched"]
+    control(st.selectbox, words.COMPARE_WITH, B, options, lead=words.COMPARE_WITH, **arguments)
 
 
 def _missing(a: Look) -> set[str]:
@@ -174,7 +175,7 @@ def _begins(a: Look, what: str) -> Other:
 
 
 def opening(a: Look) -> Other:
-    """What a page begins with: what a change did, else what training did, else one word changed, else another head.
+    """Default B: after a change the original model, else another training step, a changed word, or another head.
 
     Two long texts that differ cannot be laid on one grid, so there it is another head; so it is of a pretrained model,
     of which many heads look at places, whatever word stands there.
@@ -196,8 +197,8 @@ def _another_step(a: Look) -> int:
 def _swapped(a: Look) -> str:
     """The sentence with one word changed, for one that the model knows; as it is if there is none."""
     for word, other in SWAPS:
-        changed, found = re.subn(rf"\b{word}\b", other, _text(a), count=1)
-        if found and len(changed) <= LONGEST and not cache.unknown(a.source, (other,)):
+        changed, count = re.subn(rf"\b{word}\b", other, _text(a), count=1)
+        if count and len(changed) <= LONGEST and not cache.unknown(a.source, (other,)):
             return changed
     return _text(a)[:LONGEST]
 
@@ -227,8 +228,8 @@ def _sentence(a: Look, other: Other, own: DeltaGenerator) -> Side:
     _ask(own, st.text_area if is_long else st.text_input, words.SENTENCE, "sentence", other.value, **options)
     lines = cache.texts(clean(str(other.value)), by_line=False)
     cache.sentences(a.source, lines)
-    said = cache.unknown(a.source, a.lines)
-    unknown = {word: near for word, near in cache.unknown(a.source, lines).items() if word not in said}
+    unknown_of_a = cache.unknown(a.source, a.lines)
+    unknown = {word: near for word, near in cache.unknown(a.source, lines).items() if word not in unknown_of_a}
     unknown_words(unknown, a.source.unknown_token, "B")
     return Side(cache.record(a.source, lines, a.edits), a.site, a.head)
 
@@ -307,9 +308,9 @@ def _models(a: Look) -> list[str]:
 
 def _source(name: str) -> Source:
     if files.is_file(name):
-        if isinstance(found := files.source(name), InputError):
-            raise found
-        return found
+        if isinstance(source := files.source(name), InputError):
+            raise source
+        return source
     return cache.source(name) if name in (*api.OFFERED, *api.SOURCES) else _pretrained(name)
 
 
@@ -332,8 +333,8 @@ def _pretrained(name: str) -> Source:
 
 def _site_like(site: Site, a: Record, b: Record) -> Site:
     """The same call; else the last of the same kind; else the last: of those that stand over the same text as A's."""
-    reads = [one for one in b.sites if written(b, one) == written(a, site)] or b.sites
-    return site if site in reads else ([one for one in reads if one.kind == site.kind] or reads)[-1]
+    reads = [candidate for candidate in b.sites if written(b, candidate) == written(a, site)] or b.sites
+    return site if site in reads else ([candidate for candidate in reads if candidate.kind == site.kind] or reads)[-1]
 
 
 def _untouched(a: Look, other: Other, own: DeltaGenerator) -> Side:
@@ -343,8 +344,8 @@ def _untouched(a: Look, other: Other, own: DeltaGenerator) -> Side:
 def _step(a: Look, other: Other, own: DeltaGenerator) -> Side:
     steps, chosen = a.source.steps, other.value
     if chosen not in steps:
-        kept = ", ".join(map(str, steps))
-        note(words.NO_STEP.format(missing=chosen, kept=kept, instead=steps[0]), "notice")
+        available = ", ".join(map(str, steps))
+        note(words.NO_STEP.format(missing=chosen, kept=available, instead=steps[0]), "notice")
         chosen = steps[0]
     names = {step: look.step_in_words(step, steps[-1]) for step in steps}
     options = {"format_func": names.__getitem__, "width": 140}

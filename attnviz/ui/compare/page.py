@@ -19,7 +19,7 @@ from attnviz.metrics.beside import Beside, Side, apart_of, at_a, beside
 from attnviz.sources import estimate
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate
-from attnviz.ui.compare import other, said, unmoved, words
+from attnviz.ui.compare import other, predictions, unmoved, words
 from attnviz.ui.shared import cache, everything, look, pictures, pretrained, runs, toolbar, zoom
 from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import Cell, Look
@@ -46,34 +46,34 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
 
 
 def _compared(bar: Bar, a: Side, b: Side, maps: DeltaGenerator) -> None:
-    at = bar.at
+    context = bar.at
     reads = other.same_words(a, b)
     try:
-        whole = _measured(at, beside(a, reads, _apart))
+        whole = _measured(context, beside(a, reads, _apart))
     except AttnvizError as error:
         note(words.SIDE_BY_SIDE.format(why=error), "notice")
         _side_by_side(bar, a, b)
-        said.both(a, b, None, None)
+        predictions.both(a, b, None, None)
         return
-    found = _measured(at, _seen(at, whole))
-    cell = _on_grid(found, at.cell)
-    still = b.record is at.before and whole.most_cell is None
+    comparison = _measured(context, _zoomed(context, whole))
+    cell = _on_grid(comparison, context.cell)
+    still = b.record is context.before and whole.most_cell is None
     with maps:
         if still:
-            unmoved.explained(at)
+            unmoved.explained(context)
             with pictures.folded(words.SAME_MAPS, key="same maps") as is_open:
-                figure = _drawn(bar, found, cell, shown=is_open)
+                figure = _draw(bar, comparison, cell, visible=is_open)
         else:
-            _answered(found, cell)
-            figure = _drawn(bar, found, cell)
-    _said(found, cell, still=still)
+            _answered(comparison, cell)
+            figure = _draw(bar, comparison, cell)
+    _notes(comparison, cell, still=still)
     if reads is not b:
         quiet(words.SAME_WORDS)
     if not still:
         _numbers(figure)
-        if said.is_any(a, b):
+        if predictions.is_any(a, b):
             heading(words.PREDICTIONS)
-            said.both(a, b, found, cell)
+            predictions.both(a, b, comparison, cell)
 
 
 def _numbers(figure: figures.Figure) -> None:
@@ -84,27 +84,35 @@ def _numbers(figure: figures.Figure) -> None:
             quiet(words.MATCHED.format(measure=as_sentence(MEASURE)))
 
 
-def _answered(found: Beside, cell: Cell | None) -> None:
+def _answered(comparison: Beside, cell: Cell | None) -> None:
     """The selected cell, or the one that differs most: what the page is for, before its maps."""
-    at = found.most_cell if cell is None else cell
-    if at is None or (cell is None and sentences.nearly_same(found)):
-        in_words(sentences.compared(found))
+    target = comparison.most_cell if cell is None else cell
+    if target is None or (cell is None and sentences.nearly_same(comparison)):
+        in_words(sentences.compared(comparison))
         return
-    said, a, b = sentences.compared_cell(found, *at), found.a, found.b
+    sentence, a, b = sentences.compared_cell(comparison, *target), comparison.a, comparison.b
     is_one = isinstance(a.head, int) and (a.site, a.head) == (b.site, b.head)
-    most = words.LARGEST_OF.format(head=a.site.head(a.head), cell=said) if is_one else words.LARGEST.format(cell=said)
-    in_words(most if cell is None else said)
+    most = (
+        words.LARGEST_OF.format(head=a.site.head(a.head), cell=sentence)
+        if is_one
+        else words.LARGEST.format(cell=sentence)
+    )
+    in_words(most if cell is None else sentence)
 
 
-def _drawn(bar: Bar, found: Beside, cell: Cell | None, *, shown: bool = True) -> figures.Figure:
+def _draw(bar: Bar, comparison: Beside, cell: Cell | None, *, visible: bool = True) -> figures.Figure:
     """The three maps, if they are shown, and what of the toolbar is theirs."""
-    drawn = {"dark": bar.at.dark, "rev": look.rev("cell"), "cost": _cost(bar.at, found) if found.is_long else None}
-    figure = figures.difference(found, selected=cell, **drawn)
+    options = {
+        "dark": bar.at.dark,
+        "rev": look.rev("cell"),
+        "cost": _cost(bar.at, comparison) if comparison.is_long else None,
+    }
+    figure = figures.difference(comparison, selected=cell, **options)
     with bar.export:
         pictures.take_away(figure, "difference", more=partial(everything.button, bar.at, (figure,)))
-    if not shown:
+    if not visible:
         return figure
-    clicked = look.clicks("cell", partial(_select, pictures.lent(found, "compared")), look.let_go)
+    clicked = look.clicks("cell", partial(_select, pictures.lent(comparison, "compared")), look.let_go)
     with bar.view:
         zoom.ways(bar.at)
     zoom.crumbs(bar.at)
@@ -112,29 +120,29 @@ def _drawn(bar: Bar, found: Beside, cell: Cell | None, *, shown: bool = True) ->
     return figure
 
 
-def _on_grid(found: Beside, cell: Cell | None) -> Cell | None:
-    """Where a cell of A stands on the grid of both."""
+def _on_grid(comparison: Beside, cell: Cell | None) -> Cell | None:
+    """Place of a cell of A on the grid of both."""
     if cell is None:
         return None
-    places = [[pair[0] for pair in part] for part in (found.rows, found.columns)]
-    if not all(at in part for part, at in zip(places, cell, strict=True)):
+    places = [[pair[0] for pair in part] for part in (comparison.rows, comparison.columns)]
+    if not all(position in part for part, position in zip(places, cell, strict=True)):
         return None
     return places[0].index(cell[0]), places[1].index(cell[1])
 
 
-def _said(found: Beside, cell: Cell | None, *, still: bool) -> None:
+def _notes(comparison: Beside, cell: Cell | None, *, still: bool) -> None:
     """Which row differs most, and what is not said above the maps.
 
     Args:
         still: whether it is said above why nothing changed.
     """
     if still and cell is not None:
-        in_words(sentences.compared_cell(found, *cell))
+        in_words(sentences.compared_cell(comparison, *cell))
     if not still:
-        if found.most_cell is not None and not (cell is None and sentences.nearly_same(found)):
-            quiet(sentences.compared(found, with_cell=cell not in (None, found.most_cell)))
-        pictures.how_to_select(cell is not None, outlined=found.most_cell is not None)
-    size = size_beside(len(found.rows), len(found.columns))
+        if comparison.most_cell is not None and not (cell is None and sentences.nearly_same(comparison)):
+            quiet(sentences.compared(comparison, with_cell=cell not in (None, comparison.most_cell)))
+        pictures.how_to_select(cell is not None, outlined=comparison.most_cell is not None)
+    size = size_beside(len(comparison.rows), len(comparison.columns))
     if size.tile > 1:
         quiet(" ".join(map(as_sentence, notes_on(size, TILES))))
 
@@ -142,27 +150,27 @@ def _said(found: Beside, cell: Cell | None, *, still: bool) -> None:
 _apart = cache.kept(apart_of)
 
 
-def _measured(at: Look, found: Beside) -> Beside:
+def _measured(context: Look, comparison: Beside) -> Beside:
     """Two maps that are too large to be held, measured: what takes long says how far it is."""
-    if found.is_long:
-        cache.worked(apart_of, *found.asked(), cost=_cost(at, found))
-    return found
+    if comparison.is_long:
+        cache.worked(apart_of, *comparison.asked(), cost=_cost(context, comparison))
+    return comparison
 
 
-def _cost(at: Look, found: Beside) -> Estimate:
-    """What it takes to go through both maps."""
-    (top, bottom), (left, right) = found.asked()[2:4]
-    return at.cost(2, rows=slice(top, bottom), columns=slice(left, right))
+def _cost(context: Look, comparison: Beside) -> Estimate:
+    """Cost of measuring both maps."""
+    (top, bottom), (left, right) = comparison.asked()[2:4]
+    return context.cost(2, rows=slice(top, bottom), columns=slice(left, right))
 
 
-def _seen(at: Look, whole: Beside) -> Beside:
+def _zoomed(context: Look, whole: Beside) -> Beside:
     """The part of a large comparison that is zoomed into, by the positions in A."""
-    part = [zoom.part(at, View()).get(axis) for axis in ("rows", "columns")]
+    part = [zoom.part(context, View()).get(axis) for axis in ("rows", "columns")]
     if None in part:
         return whole
     spans = []
-    for places, seen in zip((whole.rows, whole.columns), part, strict=True):
-        inside = [i for i, (in_a, _) in enumerate(places) if in_a is not None and seen.start <= in_a < seen.stop]
+    for places, window in zip((whole.rows, whole.columns), part, strict=True):
+        inside = [i for i, (in_a, _) in enumerate(places) if in_a is not None and window.start <= in_a < window.stop]
         spans.append(slice(inside[0], inside[-1] + 1) if inside else ALL)
     return whole.part(*spans)
 
@@ -173,14 +181,14 @@ def _select(lent: Callable[[], Beside], point: dict) -> None:
     Of a square of cells it is the one that differs most.
     """
     try:
-        found = lent()
+        comparison = lent()
     except AttnvizError:  # the server needed its memory: the next run makes it again
         return
     row, column = look.cell_of(point)
-    tile = size_beside(len(found.rows), len(found.columns)).tile
+    tile = size_beside(len(comparison.rows), len(comparison.columns)).tile
     if tile > 1:
-        row, column = found.most_of(row // tile, column // tile, tile)
-    query, key = at_a(found.rows, found.columns, row, column)
+        row, column = comparison.most_of(row // tile, column // tile, tile)
+    query, key = at_a(comparison.rows, comparison.columns, row, column)
     if query is not None and key is not None:
         look.toggle_cell((query, key))
 
@@ -191,9 +199,9 @@ def _side_by_side(bar: Bar, a: Side, b: Side) -> None:
     for column, name, side in zip(st.columns(2), "AB", (a, b), strict=True):
         with column:
             heading(name)
-            shown = {"sentence": side.sentence, "dark": look.is_dark(), "domain": "fixed"}
+            options = {"sentence": side.sentence, "dark": look.is_dark(), "domain": "fixed"}
             cost = estimate.of_maps(side.record.step(side.site))
-            figure = cache.drawn(figures.head, side.record, side.site, side.head, cost=cost, **shown)
+            figure = cache.drawn(figures.head, side.record, side.site, side.head, cost=cost, **options)
             pictures.show(figure, key=f"map {name}", what=words.MAP.format(side=name))
 
 

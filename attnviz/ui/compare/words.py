@@ -1,4 +1,4 @@
-"""What the page Compare says, in one place."""
+"""Texts of the page Compare."""
 
 # In what B differs
 

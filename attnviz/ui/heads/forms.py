@@ -51,10 +51,10 @@ LEAST_DRAWN: Setting[float | None] = choice("least", {least: f"{least:g}" for le
 SIDE = choice("side", SIDES, SIDES[0], "tab")
 
 
-def form(at: Look) -> str:
+def form(context: Look) -> str:
     """The form that is chosen, of those that fit the attention call."""
     fits = {name: FORMS[name].fits for name in ON_PAGE}
-    there = [name for name, fit in fits.items() if fit is None or fit(at.record, at.site)]
+    there = [name for name, fit in fits.items() if fit is None or fit(context.record, context.site)]
     options = {"shown": state.one_of(FORM, there), "lead": ""}
     return control(st.segmented_control, words.SHOWN_AS, FORM, there, **options)
 
@@ -69,23 +69,23 @@ def whole_map() -> bool:
     return (state.get(FORM), state.get(zoom.ZOOM), state.get(look.VIEW)) == ("map", (), View())
 
 
-def controls(form: str, at: Look) -> None:
+def controls(form: str, context: Look) -> None:
     """The options that belong to the form."""
     takes = FORMS[form].takes
     if "rows" in takes:
-        zoom.crumbs(at)
+        zoom.crumbs(context)
     if not takes & {"heads", "least", "pins", "side"}:
         return
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="form"):
         if "heads" in takes:
-            _also(at)
+            _also(context)
         if "least" in takes:
             _least()
         if "pins" in takes and state.get(PINS):
             options = {"type": "tertiary", "icon": ":material/close:", "key": "let go"}
             st.button(words.CLEAR_TOKENS, on_click=_let_go, **options)
         if "side" in takes:
-            options = {"lead": words.ATTENTION, "step": _other_side(at.site)}
+            options = {"lead": words.ATTENTION, "step": _other_side(context.site)}
             control(st.segmented_control, words.ATTENTION_OF, SIDE, SIDES, **options)
             label(words.OF_CLICKED_PATCH if _is_of_patches(form) else words.OF_CLICKED_TOKEN)
 
@@ -94,13 +94,13 @@ def _is_of_patches(form: str) -> bool:
     return FORMS[form].fits is figures.on_grid
 
 
-def _also(at: Look) -> None:
+def _also(context: Look) -> None:
     """Heads beside the one in focus."""
-    others = [head for head in range(at.source.num_heads) if head != at.head]
+    others = [head for head in range(context.source.num_heads) if head != context.head]
     if not others:
         return
-    drawn = [head for head in state.get(ALSO) if head in others]
-    options = {"shown": drawn, "lead": words.ALSO_SHOW, "read": lambda heads: tuple(sorted(heads))}
+    chosen = [head for head in state.get(ALSO) if head in others]
+    options = {"shown": chosen, "lead": words.ALSO_SHOW, "read": lambda heads: tuple(sorted(heads))}
     options["format_func"] = lambda head: words.HEAD.format(head=head)
     if len(others) < MOST_PILLS // 2:
         control(st.pills, words.ALSO_SHOW, ALSO, others, selection_mode="multi", **options)
@@ -132,7 +132,9 @@ def _other_side(site: Site) -> Callable[[State, str], State]:
         if site.kind == "cross":
             return now
         picked = {(before, cell[0 if before == "query" else 1])} if cell else now[PINS]
-        return now.put(CELL, None).put(PINS, frozenset((_end(now), at) for end, at in picked if end == before))
+        return now.put(CELL, None).put(
+            PINS, frozenset((_end(now), context) for end, context in picked if end == before)
+        )
 
     return step
 
@@ -142,60 +144,69 @@ def _end(now: State) -> str:
     return "query" if now[SIDE] == "from" else "key"
 
 
-def figure(form: str, at: Look, shown: dict) -> Figure:
+def figure(form: str, context: Look, display: dict) -> Figure:
     """The head as it was chosen to be shown."""
-    chosen, takes, part = FORMS[form], FORMS[form].takes, part_of(form, at, shown["view"])
-    also = [head for head in state.get(ALSO) if head != at.head and head < at.source.num_heads]
-    strongest = partial(pictures.told, at, shown["view"], **part)
+    chosen, takes, part = FORMS[form], FORMS[form].takes, part_of(form, context, display["view"])
+    also = [head for head in state.get(ALSO) if head != context.head and head < context.source.num_heads]
+    strongest = partial(pictures.told, context, display["view"], **part)
     values = {
-        "domain": lambda: shown["domain"],
-        "before": lambda: at.before,
+        "domain": lambda: display["domain"],
+        "before": lambda: context.before,
         "least": lambda: state.get(LEAST_DRAWN),
         "pins": lambda: state.get(PINS),
         "row": lambda: (strongest() or (None,))[0],
         "side": lambda: state.get(SIDE),
-        "chosen": lambda: _token(at, shown["view"], part),
+        "chosen": lambda: _token(context, display["view"], part),
     }
-    drawn = at.drawn | {"view": shown["view"]} | part | {name: get() for name, get in values.items() if name in takes}
+    options = (
+        context.drawn
+        | {"view": display["view"]}
+        | part
+        | {name: get() for name, get in values.items() if name in takes}
+    )
     if chosen.selects == OF_CELL:
-        drawn |= {"selected": strongest(), "zooms": True, "paired": True}
-    is_known = drawn.get("chosen") is not None or ("pins" in takes and (at.cell or drawn["pins"]))
+        options |= {"selected": strongest(), "zooms": True, "paired": True}
+    is_known = options.get("chosen") is not None or ("pins" in takes and (context.cell or options["pins"]))
     if not is_known:  # else only a part of what is seen is gone through, and not all for the strongest weight of it
-        drawn["cost"] = at.cost(**part)
-    heads = (at.head, *also[:MOST_BESIDE]) if "heads" in takes else at.head
-    return cache.drawn(chosen.figure, at.record, at.site, heads, **drawn)
+        options["cost"] = context.cost(**part)
+    heads = (context.head, *also[:MOST_BESIDE]) if "heads" in takes else context.head
+    return cache.drawn(chosen.figure, context.record, context.site, heads, **options)
 
 
-def is_wide(form: str, at: Look, shown: dict) -> bool:
+def is_wide(form: str, context: Look, display: dict) -> bool:
     """Whether what is said of the head has no room right of its picture: it then stands under the thumbnails."""
     make = FORMS[form].figure
     if not hasattr(make, "room"):
         return False
-    part = part_of(form, at, shown["view"])
-    return make(at.record, at.site, at.head, sentence=at.sentence, view=shown["view"], **part).room > ROOM
+    part = part_of(form, context, display["view"])
+    return (
+        make(context.record, context.site, context.head, sentence=context.sentence, view=display["view"], **part).room
+        > ROOM
+    )
 
 
-def part_of(form: str, at: Look, view: View) -> dict[str, slice]:
+def part_of(form: str, context: Look, view: View) -> dict[str, slice]:
     """The rows and columns that are seen; all in a form without parts."""
-    return zoom.part(at, view) if "rows" in FORMS[form].takes else {}
+    return zoom.part(context, view) if "rows" in FORMS[form].takes else {}
 
 
-def _token(at: Look, view: View, window: dict[str, slice]) -> int | None:
+def _token(context: Look, view: View, window: dict[str, slice]) -> int | None:
     """The token of the text, where it is seen: of the selected cell, else the first that is picked.
 
     Else that after which a word is predicted, or none.
     """
     end = _end(state.now())
     side = 0 if end == "query" else 1
-    picked = [at.cell[side]] if at.cell else [place for one, place in sorted(state.get(PINS)) if one == end]
-    picked = picked or [at.asked] * (end == "query" and at.asked is not None)
-    seen = views.see(at.record, at.site, sentence=at.sentence, view=view, **window)
-    part = (seen.queries, seen.keys)[side]
+    picked = [context.cell[side]] if context.cell else [place for axis, place in sorted(state.get(PINS)) if axis == end]
+    if not picked and end == "query" and context.asked is not None:
+        picked = [context.asked]
+    attention_view = views.see(context.record, context.site, sentence=context.sentence, view=view, **window)
+    part = (attention_view.queries, attention_view.keys)[side]
     return next((place for place in picked if part.at(place) is not None), None)
 
 
 def select(form: str) -> Callable[[dict | None], None]:
-    """What a click on a form does; it is called with what was clicked, or with None on Escape."""
+    """Click handler of a form, called with the point, or with None on Escape."""
     return {OF_CELL: look.select, LINE: _select_line, TOKEN: _select_token}[FORMS[form].selects]
 
 
@@ -227,58 +238,65 @@ _select_line = look.clicks("cell", _line_clicked, _let_go)
 _select_token = look.clicks("cell", _token_clicked, _let_go)
 
 
-def said(form: str, at: Look, view: View) -> str:
-    """What is selected, in words; gives how to select."""
-    part = part_of(form, at, view)
-    shade = _shade(form, at, view, part)
-    cell = at.cell or (shade.strongest if shade else pictures.told(at, view, **part))
+def selection_in_words(form: str, context: Look, view: View) -> str:
+    """The selection in words; returns how to select."""
+    part = part_of(form, context, view)
+    shade = _shade(form, context, view, part)
+    cell = context.cell or (shade.strongest if shade else pictures.told(context, view, **part))
     if shade:
-        says = shades.in_words(shade)
+        sentence = shades.in_words(shade)
         in_words(
-            words.OF_HEAD.format(head=at.head, says=says)
-            if "heads" in FORMS[form].takes and state.get(ALSO) and at.head == at.number
-            else says
+            words.OF_HEAD.format(head=context.head, says=sentence)
+            if "heads" in FORMS[form].takes and state.get(ALSO) and context.head == context.number
+            else sentence
         )
     else:
-        pictures.cell_in_words(at, view, cell)
-    if cell and isinstance(at.head, int):
-        _arithmetic(at, cell, of_several=shade is not None)
-    if at.cell and view == View():
-        linked.heads(at)
+        pictures.cell_in_words(context, view, cell)
+    if cell and isinstance(context.head, int):
+        _arithmetic(context, cell, of_several=shade is not None)
+    if context.cell and view == View():
+        linked.heads(context)
     if FORMS[form].selects == OF_CELL:
-        return pictures.selecting(at.cell is not None, cell is not None)
+        return pictures.selecting(context.cell is not None, cell is not None)
     if FORMS[form].selects == LINE:
-        return pictures.selecting(True) if at.cell else words.POINT_AT_TOKEN
+        return pictures.selecting(True) if context.cell else words.POINT_AT_TOKEN
     return words.POINT_AT_PATCH if _is_of_patches(form) else ""
 
 
-def _shade(form: str, at: Look, view: View, part: dict[str, slice]) -> shades.Shade | None:
+def _shade(form: str, context: Look, view: View, part: dict[str, slice]) -> shades.Shade | None:
     """The attention of the token of a text, or of the one token that is picked among lines."""
-    seen, pins = views.see(at.record, at.site, sentence=at.sentence, view=view, **part), state.get(PINS)
+    attention_view, pins = (
+        views.see(context.record, context.site, sentence=context.sentence, view=view, **part),
+        state.get(PINS),
+    )
     takes = FORMS[form].takes
     if "chosen" in takes:
-        return shades.shade_of(seen, at.head, chosen=_token(at, view, part), side=state.get(SIDE))
-    if "pins" not in takes or at.cell or len(pins) != 1:
+        return shades.shade_of(attention_view, context.head, chosen=_token(context, view, part), side=state.get(SIDE))
+    if "pins" not in takes or context.cell or len(pins) != 1:
         return None
     ((end, token),) = pins
-    there = (seen.queries if end == "query" else seen.keys).at(token) is not None
-    return shades.shade_of(seen, at.head, chosen=token, side="from" if end == "query" else "to") if there else None
+    there = (attention_view.queries if end == "query" else attention_view.keys).at(token) is not None
+    return (
+        shades.shade_of(attention_view, context.head, chosen=token, side="from" if end == "query" else "to")
+        if there
+        else None
+    )
 
 
-def _arithmetic(at: Look, cell: Cell, *, of_several: bool) -> None:
+def _arithmetic(context: Look, cell: Cell, *, of_several: bool) -> None:
     """A button that leads to how the number of a cell is computed; of a blocked one, to what made it 0.
 
     Args:
         of_several: whether the cell is the first of several that the sentence above speaks of.
     """
     window = {"rows": slice(cell[0], cell[0] + 1), "columns": slice(cell[1], cell[1] + 1)}
-    found = views.see(at.record, at.site, sentence=at.sentence, **window).cells([at.head])[0]
-    is_blocked = found.states[0, 0] == metrics.BLOCKED
+    cells = views.see(context.record, context.site, sentence=context.sentence, **window).cells([context.head])[0]
+    is_blocked = cells.states[0, 0] == metrics.BLOCKED
     icon = {"icon": ":material/calculate:", "type": "tertiary", "key": "arithmetic"}
     how = words.ARITHMETIC_OF_FIRST if of_several else words.ARITHMETIC
     if not st.button(words.WHY_NONE if is_blocked else how, **icon):
         return
-    look.look_at(at.site, at.head)
+    look.look_at(context.site, context.head)
     state.put(CELL, cell)
     state.put(STAGE, "mask" if is_blocked else "softmax")  # the step that makes weights, or that leaves none
     pages.go_to("Steps")

@@ -22,27 +22,27 @@ from attnviz.words import quoted_token
 MOST = 8
 """Heads that are listed."""
 
-ASKED = kept("heads switched off at", None, of="model text")
+REQUESTED = kept("heads switched off at", None, of="model text")
 """The run and the position for which each head is to be switched off."""
 
 
-def heads(at: Look) -> None:
+def heads(context: Look) -> None:
     """Both lists, folded, for the selected cell."""
     with pictures.folded(words.LINKING, "linking") as is_open:
         if is_open:
-            _linking(at)
-    if at.source.read_only or at.source.alone or (at.site.kind == "encoder" and at.record.targets):
+            _linking(context)
+    if context.source.read_only or context.source.alone or (context.site.kind == "encoder" and context.record.targets):
         return
     with pictures.folded(words.MATTERING, "mattering") as is_open:
         if is_open:
-            _mattering(at)
+            _mattering(context)
 
 
-def _linking(at: Look) -> None:
-    names = [quoted_token(part[i].text, i) for part, i in zip(at.tokens, at.cell, strict=True)]
+def _linking(context: Look) -> None:
+    names = [quoted_token(part[i].text, i) for part, i in zip(context.tokens, context.cell, strict=True)]
     quiet(words.FROM_TO.format(query=names[0], key=names[1]))
-    table = _ranked(at.record, *at.cell, at.sentence)
-    table = table[table["kind"] == at.site.kind]
+    table = _ranked(context.record, *context.cell, context.sentence)
+    table = table[table["kind"] == context.site.kind]
     _buttons(table, lambda row: words.LINKED_HEAD.format(head=_name(row), weight=row["weight"]), "linking")
 
 
@@ -51,23 +51,23 @@ def _ranked(record, query: int, key: int, sentence: int) -> pd.DataFrame:
     return rank(record, query, key, sentence=sentence)
 
 
-def _mattering(at: Look) -> None:
-    position, count = at.position, sum(step.num_heads for step in at.record.steps)
-    cost = budget.of_runs(count + 1, at.source, cache.sentences(at.source, at.lines), at.edits)
-    asked = (at.run, position)
-    if cost.seconds > budget.SILENT and state.get(ASKED) != asked:
+def _mattering(context: Look) -> None:
+    position, count = context.position, sum(step.num_heads for step in context.record.steps)
+    cost = budget.of_runs(count + 1, context.source, cache.sentences(context.source, context.lines), context.edits)
+    request = (context.run, position)
+    if cost.seconds > budget.SILENT and state.get(REQUESTED) != request:
         icon = {"icon": ":material/power_settings_new:", "key": "switch each off here"}
-        st.button(words.SWITCH_EACH_OFF, on_click=state.put, args=(ASKED, asked), **icon)
+        st.button(words.SWITCH_EACH_OFF, on_click=state.put, args=(REQUESTED, request), **icon)
         quiet(f"{cost}.")
         return
     with runs.beside():
         try:
             unit = {"cost": cost, "unit": "heads"}
-            table, of_words = cache.worked(_changes, *at.run, position, at.sentence, count, **unit)
+            table, of_words = cache.worked(_changes, *context.run, position, context.sentence, count, **unit)
         except AttnvizError as error:
             note(str(error), "notice")
             return
-        query = quoted_token(at.record.read[at.sentence].tokens[position].text, position)
+        query = quoted_token(context.record.read[context.sentence].tokens[position].text, position)
         quiet((words.CHANGES_AT if of_words else words.VECTOR_AT).format(query=query))
         _buttons(table, lambda row: words.MATTERS_HEAD.format(head=_name(row), change=_change(row)), "mattering")
 

@@ -18,60 +18,60 @@ from attnviz.ui.shared.text import label
 
 def page(source: Source, lines: tuple[str, ...]) -> None:
     bar = toolbar.bar(source, lines, combined=True, original="", more=look.display)
-    at = bar.at
+    context = bar.at
     with bar.view:
-        form = forms.form(at)
+        form = forms.form(context)
         if form == "map":
-            zoom.ways(at)
-    shown = bar.shown
-    if at.asked is None or at.before is not None:  # else the bars beside the map show the next word
+            zoom.ways(context)
+    display = bar.shown
+    if context.asked is None or context.before is not None:  # else the bars beside the map show the next word
         bar.predict()
     else:
         with bar.prediction:
-            says.nameless(at)
-    is_wide = forms.is_wide(form, at, shown)
+            says.nameless(context)
+    is_wide = forms.is_wide(form, context, display)
     with st.container(horizontal=True, gap="small"):
         left = st.container(width=344 if is_wide else 304, key="overview")
         right = st.container(width="stretch")
     with right:  # first: of a long text each map takes seconds
         place = st.container(horizontal=True, gap="small")
         with place, nullcontext() if forms.whole_map() else st.container(width="content", gap="small"):
-            forms.controls(form, at)
-            figure, key = forms.figure(form, at, shown), forms.key(form)
+            forms.controls(form, context)
+            figure, key = forms.figure(form, context, display), forms.key(form)
             pictures.picture(figure, key, select="cell", on_select=forms.select(form), on_zoom=zoom.asked)
     with left:
-        every = _every(form, at, shown, paired=not is_wide)
+        every = _every(form, context, display, paired=not is_wide)
     with left if is_wide else place, st.container(width="stretch", key="beside"):
-        effect = _beside(form, at, shown, is_wide)
-    drawn = {words.THIS_HEAD: (figure, key), words.ALL_HEADS: (every, "heads")} | effect
-    pictures.numbers_of_one(drawn, key)
+        effect = _beside(form, context, display, is_wide)
+    exports = {words.THIS_HEAD: (figure, key), words.ALL_HEADS: (every, "heads")} | effect
+    pictures.numbers_of_one(exports, key)
     with bar.export:
-        pictures.take_one(drawn, key, more=partial(everything.button, at, (figure,)))
+        pictures.take_one(exports, key, more=partial(everything.button, context, (figure,)))
 
 
-def _beside(form: str, at: Look, shown: dict, is_wide: bool) -> dict[str, tuple[Figure, str]]:
-    """What the head does, what is selected, what changed; under the thumbnails of a wide map the first stands last."""
-    edits.elsewhere(at)
+def _beside(form: str, context: Look, display: dict, is_wide: bool) -> dict[str, tuple[Figure, str]]:
+    """Role of the head, selection, effects of changes; under the thumbnails of a wide map the role stands last."""
+    edits.elsewhere(context)
     if not is_wide:
-        findings.of_head(at)
-    effect = says.panel(at, forms.said(form, at, shown["view"]))
+        findings.of_head(context)
+    effect = says.panel(context, forms.selection_in_words(form, context, display["view"]))
     if is_wide:
-        findings.of_head(at)
+        findings.of_head(context)
     return effect
 
 
-def _every(form: str, at: Look, shown: dict, *, paired: bool) -> Figure:
+def _every(form: str, context: Look, display: dict, *, paired: bool) -> Figure:
     """All heads of the site, to choose one and to switch some off."""
-    drawn = {"sentence": at.sentence, "view": shown["view"], "domain": shown["domain"], "dark": at.dark}
-    drawn |= {"paired": paired, "explained": FORMS[form].has_legend, "focused": at.head, "rev": look.rev("head")}
-    drawn |= zoom.framed(at) if "rows" in FORMS[form].takes else {}
-    cost = at.cost(at.source.num_heads)
-    drawn["cost"] = replace(cost, seconds=cost.seconds / 2)  # of a thumbnail less is asked than of a map
-    figure = cache.drawn(figures.heads, at.record, at.site, **drawn)
+    options = {"sentence": context.sentence, "view": display["view"], "domain": display["domain"], "dark": context.dark}
+    options |= {"paired": paired, "explained": FORMS[form].has_legend, "focused": context.head, "rev": look.rev("head")}
+    options |= zoom.framed(context) if "rows" in FORMS[form].takes else {}
+    cost = context.cost(context.source.num_heads)
+    options["cost"] = replace(cost, seconds=cost.seconds / 2)  # of a thumbnail less is asked than of a map
+    figure = cache.drawn(figures.heads, context.record, context.site, **options)
     with st.container(horizontal=True, vertical_alignment="center", gap="small", wrap=False, key="active"):
         label(common.ACTIVE_HEADS)
-        edits.active_heads(at)
+        edits.active_heads(context)
     with st.container(key="thumbnails"), runs.beside():
         pictures.picture(figure, "heads", select="head", on_select=look.select_head)
-        edits.eyes(at, figure.corners)
+        edits.eyes(context, figure.corners)
     return figure

@@ -1,4 +1,4 @@
-"""What the page Heads says, in one place."""
+"""Texts of the page Heads."""
 
 SHOWN_AS = "Shown as"
 

@@ -28,7 +28,7 @@ MOST_ROWS = 9
 """Rows in view, the head among them."""
 
 
-def edit(at: Walk) -> None:
+def edit(context: Walk) -> None:
     """Q, K, V or a projection of a head as a table to type in."""
     names = {"lead": "", "format_func": words.MATRICES.get}
     matrix = control(st.pills, words.MATRIX, MATRIX, (*VECTORS, *PROJECTIONS), **names)
@@ -36,12 +36,14 @@ def edit(at: Walk) -> None:
         name = words.RESET_NUMBERS.format(numbers=counted(changed, common.EDITED_NUMBER))
         st.button(name, on_click=_set, args=((),), type="tertiary")
     try:
-        table = walk.editable(at.record, at.source, at.site, at.head, matrix, sentence=at.sentence)
+        table = walk.editable(
+            context.record, context.source, context.site, context.head, matrix, sentence=context.sentence
+        )
     except AttnvizError as error:
         quiet(str(error))
         return
-    key = f"edited {at.site} {at.head} {matrix} {at.sentence} {hash(at.source)}"
-    frame = _frame(at, matrix, table)
+    key = f"edited {context.site} {context.head} {matrix} {context.sentence} {hash(context.source)}"
+    frame = _frame(context, matrix, table)
     columns = dict.fromkeys(frame, st.column_config.NumberColumn(format="%.4f", width=COLUMN))
     columns["_index"] = st.column_config.Column(width=NAMES)
     height = ROW * min(len(frame) + 1, MOST_ROWS) + 2
@@ -49,7 +51,7 @@ def edit(at: Walk) -> None:
         frame,
         key=key,
         on_change=_edited,
-        args=(at, matrix, frame, key),
+        args=(context, matrix, frame, key),
         column_config=columns,
         row_height=ROW,
         height=height,
@@ -59,14 +61,14 @@ def edit(at: Walk) -> None:
         state.put(REFUSED, "")
 
 
-def _frame(at: Walk, matrix: str, table: Tensor) -> pd.DataFrame:
+def _frame(context: Walk, matrix: str, table: Tensor) -> pd.DataFrame:
     """A matrix with its rows named: of queries, keys and values, by their tokens."""
-    tokens = at.tokens[matrix != "query"]
+    tokens = context.tokens[matrix != "query"]
     rows = [f"{i} {shown(tokens[i].text)}" if matrix in VECTORS else f"{i}" for i in range(len(table))]
     return pd.DataFrame(table.numpy(), rows, [str(i) for i in range(table.shape[1])])
 
 
-def _edited(at: Walk, matrix: str, frame: pd.DataFrame, key: str) -> None:
+def _edited(context: Walk, matrix: str, frame: pd.DataFrame, key: str) -> None:
     """Put the typed numbers into the source and so into the link."""
     table = torch.tensor(frame.to_numpy())
     try:
@@ -74,7 +76,9 @@ def _edited(at: Walk, matrix: str, frame: pd.DataFrame, key: str) -> None:
             for column, value in cells.items():
                 if value is not None:
                     table[int(row), int(column)] = value
-        source = walk.with_edited(at.record, at.source, at.site, at.head, matrix, table, sentence=at.sentence)
+        source = walk.with_edited(
+            context.record, context.source, context.site, context.head, matrix, table, sentence=context.sentence
+        )
     except AttnvizError as error:
         state.put(REFUSED, str(error))
         return

@@ -1,7 +1,7 @@
 """The steps of a lesson from state to state."""
 
 from attnviz.lessons import Lesson, Step
-from attnviz.ui.learn.museum import FOUND
+from attnviz.ui.learn.museum import BUGS_FOUND
 from attnviz.ui.learn.progress import CHAPTER, LEARNED, LESSON, PICKED, PRESENT, TRIED
 from attnviz.ui.settings import LINKED
 from attnviz.ui.shared.examples import TEXT
@@ -18,8 +18,8 @@ def begun(step: Step) -> State:
 def opened(now: State, lesson: Lesson, number: int) -> State:
     """The state that a step begins with; what was learned and found stays."""
     there = begun(lesson.steps[number - 1]).put(CHAPTER, number)
-    for one in (LESSON, LEARNED, PRESENT, FOUND):
-        there = there.put(one, now[one])
+    for setting in (LESSON, LEARNED, PRESENT, BUGS_FOUND):
+        there = there.put(setting, now[setting])
     return now.replaced(there)
 
 
@@ -30,18 +30,18 @@ def is_shown(step: Step, now: State) -> bool:
 
 def _is_alike(step: Step, now: State) -> bool:
     there = begun(step)
-    return all(now[one] == there[one] for one in (MODEL, TEXT))
+    return all(now[setting] == there[setting] for setting in (MODEL, TEXT))
 
 
 def worth_keeping(now: State, step: Step) -> State | None:
-    """What was open before a step, if somebody chose another model or text; else nothing."""
+    """State before a step, if somebody chose another model or text; else None."""
     chosen = (now[TEXT] is not None or now[MODEL] != MODEL.default) and now.linked() != read(FIRST, LINKED).linked()
     return now.linked() if chosen and not _is_alike(step, now) else None
 
 
 def reached(step: Step, now: State) -> bool:
     """Whether the state holds what one of the goals of a step does, or as many bugs were found as it asks for."""
-    return 0 < step.finds <= len(now[FOUND]) or any(_holds(goal, now) for goal in step.goal)
+    return 0 < step.finds <= len(now[BUGS_FOUND]) or any(_holds(goal, now) for goal in step.goal)
 
 
 def strayed(step: Step, now: State) -> bool:

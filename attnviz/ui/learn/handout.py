@@ -56,7 +56,7 @@ def page(lesson: Lesson, *, solved: bool = False) -> bytes:
 
 def slide_button(step: Step, now: State) -> None:
     """One click for the picture of a step as it is now, as large as a slide has room for."""
-    if any(name in DRAWN for name in step.shows):
+    if any(name in FIGURES for name in step.shows):
         file = f"{file_stem(step.title, end='slide')}.png"
         options = {"key": "lesson slide", "type": "tertiary", "icon": ":material/download:"}
         pictures.save(words.SLIDE, partial(slide, step, now), file, "image/png", **options)
@@ -70,36 +70,36 @@ def slide(step: Step, now: State) -> bytes:
     """
     from attnviz import export
 
-    name = "map" if "map" in step.shows else next(name for name in step.shows if name in DRAWN)
-    return export.render(DRAWN[name](looked_at(now), now), "png", preset="slide")
+    name = "map" if "map" in step.shows else next(name for name in step.shows if name in FIGURES)
+    return export.render(FIGURES[name](looked_at(now), now), "png", preset="slide")
 
 
 def _section(number: int, step: Step, solved: bool) -> Any:
     from attnviz.export.handout import Section
 
-    terms = [f"**{one.name}**: {one.means}.{f' *{one.source}*' if one.source else ''}" for one in step.terms]
+    terms = [f"**{term.name}**: {term.means}.{f' *{term.source}*' if term.source else ''}" for term in step.terms]
     task = [f"**{words.TRY_IT}.** {step.do}" if step.do else "", step.question]
-    said = ((words.SOLUTION, step.answer), (words.NOTES, step.notes))
-    solution = [f"**{what}.** {text}" for what, text in said if text]
+    parts = ((words.SOLUTION, step.answer), (words.NOTES, step.notes))
+    solution = [f"**{what}.** {text}" for what, text in parts if text]
     return Section(
         f"{number}. {step.title}",
         texts=(step.idea, *terms),
-        figures=drawn(step),
+        figures=step_figures(step),
         after=tuple(filter(None, task)),
         choices=step.choices,
         room=ROOM if step.question and not solved else 0,
-        end=tuple(solution * solved),
+        end=tuple(solution) if solved else (),
     )
 
 
-def drawn(step: Step) -> tuple[Figure, ...]:
+def step_figures(step: Step) -> tuple[Figure, ...]:
     """The pictures of a step in the state that it begins with; controls and tables are of the page alone."""
     now = begun(step)
-    return tuple(DRAWN[name](looked_at(now), now) for name in step.shows if name in DRAWN)
+    return tuple(FIGURES[name](looked_at(now), now) for name in step.shows if name in FIGURES)
 
 
 def looked_at(now: State) -> Look:
-    """What a state looks at, on light paper."""
+    """View context of a state, on light paper."""
     source = parameters.of(now, cache.source(now[MODEL], now[STEP]))
     lines = cache.texts(now[TEXT], by_line=by_line(now, now[TEXT]))
     site, head = now[look.SITE] or look.opening_site(source), now[look.SHOW]
@@ -107,30 +107,32 @@ def looked_at(now: State) -> Look:
     return Look(source, lines, edits.of(now, source, lines), 0, site, head, dark=False)
 
 
-def _prediction(at: Look, now: State) -> Figure:
-    record: Record = at.record
-    position = look.asked_at(record, at.site, now[CELL], 0)
-    return says.drawn(says.choices(record)[0], record, at.before, position, sentence=0)
+def _prediction(context: Look, now: State) -> Figure:
+    record: Record = context.record
+    position = look.asked_at(record, context.site, now[CELL], 0)
+    return says.drawn(says.choices(record)[0], record, context.before, position, sentence=0)
 
 
-def _row(at: Look, now: State) -> Figure:
+def _row(context: Look, now: State) -> Figure:
     """The values that the chosen row adds up, and their sum."""
-    row = walk.row(at.record, at.site, at.head, now[QUERY])
-    stage, key = figures.values(row, len(at.tokens[1])), int(row.weights.argmax())
-    return figures.stage(at.record, at.site, at.head, stage, stage.matrices, selected=(row.query, key))
+    row = walk.row(context.record, context.site, context.head, now[QUERY])
+    stage, key = figures.values(row, len(context.tokens[1])), int(row.weights.argmax())
+    return figures.stage(context.record, context.site, context.head, stage, stage.matrices, selected=(row.query, key))
 
 
-def _peeking(at: Look, now: State) -> Figure:
+def _peeking(context: Look, now: State) -> Figure:
     models = ((words.MASKED, learned(Subsequent()).losses), (words.OPEN, learned(None).losses))
     return figures.losses(models, peeking.GUESS)
 
 
-DRAWN = {
-    "map": lambda at, now: figures.head(at.record, at.site, at.head, selected=now[CELL], row_sums=True, side=SIDE),
-    "heads": lambda at, now: figures.heads(at.record, at.site),
+FIGURES = {
+    "map": lambda context, now: figures.head(
+        context.record, context.site, context.head, selected=now[CELL], row_sums=True, side=SIDE
+    ),
+    "heads": lambda context, now: figures.heads(context.record, context.site),
     "row": _row,
     "prediction": _prediction,
-    "d_k": lambda at, now: figures.spread(spreads(D_KS)),
+    "d_k": lambda context, now: figures.spread(spreads(D_KS)),
     "peeking": _peeking,
 }
-"""By the names that a lesson gives them, of what is looked at and the state."""
+"""Functions of the view context and the state, by the names that lessons use."""

@@ -22,10 +22,10 @@ NAMES = {bug.name: bug for bug in bugs.museum()}
 _read_found = each(reader("|".join(NAMES), lambda m: m[0], "inverted-axis"), len(NAMES))
 
 BUG = whole("bug", 1, 1, len(NAMES))
-FOUND: Setting[frozenset[str]] = coded(
+BUGS_FOUND: Setting[frozenset[str]] = coded(
     "found",
     frozenset(),
-    lambda found: "-".join(name for name in NAMES if name in found),
+    lambda names: "-".join(name for name in NAMES if name in names),
     lambda text: frozenset(_read_found(text)),
 )
 ANSWER = choice("named", tuple(NAMES))
@@ -38,39 +38,39 @@ SIDE = 264
 """Pixels of a map: two stand side by side."""
 
 
-def gallery(at: Look) -> None:
+def gallery(context: Look) -> None:
     """One bug, what it looks like, and its name once it was found."""
-    number, found = state.get(BUG), state.get(FOUND)
+    number, solved = state.get(BUG), state.get(BUGS_FOUND)
     bug = tuple(NAMES.values())[number - 1]
-    made = None
+    exhibit = None
     if not bug.costs or state.get(TRAINED):
         with st.spinner(words.LEARNING if bug.costs else words.COMPUTING):
-            made = _live(bug.name)
-    _choice(number, found, made.where if made else Trained.where)
+            exhibit = _live(bug.name)
+    _choice(number, solved, exhibit.where if exhibit else Trained.where)
     large(bug.symptom)
-    if made:
-        _shown(at, made)
+    if exhibit:
+        _comparison(context, exhibit)
     else:
         quiet(bug.costs)
         options = {"icon": ":material/play_arrow:", "type": "primary", "on_click": state.put, "args": (TRAINED, True)}
         st.button(words.TRAIN, key="train bug", **options)
-    if bug.name in found:
-        _solved(bug, made, number)
+    if bug.name in solved:
+        _solved(bug, exhibit, number)
     else:
-        _asked(bug)
+        _ask(bug)
 
 
-def _choice(number: int, found: frozenset[str], where: str) -> None:
+def _choice(number: int, solved: frozenset[str], where: str) -> None:
     """All bugs, with a check mark those that were found, and what the bug is shown on; on a phone a list with names."""
 
-    def named(one: int) -> str:
-        return f":material/check: {one}" if tuple(NAMES)[one - 1] in found else str(one)
+    def named(bug_number: int) -> str:
+        return f":material/check: {bug_number}" if tuple(NAMES)[bug_number - 1] in solved else str(bug_number)
 
     options = {"shown": number, "lead": "", "step": opened}
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="bugs"):
         label(words.BUG)
         control(st.segmented_control, words.BUG, BUG, range(1, len(NAMES) + 1), format_func=named, **options)
-        quiet(words.FOUND_OF.format(found=len(found), all=len(NAMES), where=where))
+        quiet(words.FOUND_OF.format(found=len(solved), all=len(NAMES), where=where))
 
 
 def opened(now: State, number: int) -> State:
@@ -78,36 +78,36 @@ def opened(now: State, number: int) -> State:
     return now.put(BUG, number).put(ANSWER, None).put(HINTS, 0)
 
 
-def _shown(at: Look, made: Maps | Trained) -> None:
-    """What it looks like: two maps, or two trainings."""
-    if not isinstance(made, Maps):
-        runs = ((RIGHT, made.right.losses), (WRONG, made.wrong.losses))
-        pictures.picture(cache.drawn(figures.losses, runs, peeking.GUESS, **at.styled), "losses")
+def _comparison(context: Look, exhibit: Maps | Trained) -> None:
+    """The symptom: two maps, or two trainings."""
+    if not isinstance(exhibit, Maps):
+        runs = ((RIGHT, exhibit.right.losses), (WRONG, exhibit.wrong.losses))
+        pictures.picture(cache.drawn(figures.losses, runs, peeking.GUESS, **context.styled), "losses")
         return
-    drawn = at.styled | {"side": SIDE}
+    options = context.styled | {"side": SIDE}
     with st.container(horizontal=True, gap="medium", key="both maps"):
-        for record, key in ((made.right, "right"), (made.wrong, "wrong")):
-            pictures.picture(cache.drawn(_map, record, made.head, **drawn), key=f"bug {key}")
+        for record, key in ((exhibit.right, "right"), (exhibit.wrong, "wrong")):
+            pictures.picture(cache.drawn(_map, record, exhibit.head, **options), key=f"bug {key}")
 
 
-def _map(record: Record, head: int, **drawn: object) -> Figure:
+def _map(record: Record, head: int, **options: object) -> Figure:
     """The map of a head, with nothing over it but what it is: what both have in common stands above them."""
     title = record.source[0].upper() + record.source[1:]
-    return figures.head(record, record.sites[0], head, row_sums=True, domain="fixed", heading=title, **drawn)
+    return figures.head(record, record.sites[0], head, row_sums=True, domain="fixed", heading=title, **options)
 
 
-def _asked(bug: Bug) -> None:
+def _ask(bug: Bug) -> None:
     """Hints one by one, and the choice among all bugs."""
 
     def answered(now: State, name: str | None) -> State:
-        return now.put(ANSWER, name).put(FOUND, now[FOUND] | ({name} & {bug.name}))
+        return now.put(ANSWER, name).put(BUGS_FOUND, now[BUGS_FOUND] | ({name} & {bug.name}))
 
-    shown = state.get(HINTS)
-    if shown:
-        st.markdown("\n".join(f"{number}. {hint}" for number, hint in enumerate(bug.hints[:shown], 1)))
-    if shown < len(bug.hints):
-        name = words.HINT.format(number=shown + 1, all=len(bug.hints))
-        _button(name, "hint", lambda now: now.put(HINTS, shown + 1))
+    hint_count = state.get(HINTS)
+    if hint_count:
+        st.markdown("\n".join(f"{number}. {hint}" for number, hint in enumerate(bug.hints[:hint_count], 1)))
+    if hint_count < len(bug.hints):
+        name = words.HINT.format(number=hint_count + 1, all=len(bug.hints))
+        _button(name, "hint", lambda now: now.put(HINTS, hint_count + 1))
     names = sorted(NAMES, key=lambda name: NAMES[name].title)
     options = {"format_func": lambda name: NAMES[name].title, "step": answered, "at": bug.name}
     control(st.pills, words.WHICH_MISTAKE, ANSWER, names, **options)
@@ -115,21 +115,25 @@ def _asked(bug: Bug) -> None:
         note(words.NOT_THIS.format(hint=NAMES[answer].would), "notice")
 
 
-def _solved(bug: Bug, made: Maps | Trained | None, number: int) -> None:
-    """What it is, how it is mended, what finds it, and where it happened."""
+def _solved(bug: Bug, exhibit: Maps | Trained | None, number: int) -> None:
+    """The bug: its cause, fix, detection, and where it happened."""
     st.success(f"**{bug.title}.** {bug.because}", icon=":material/check_circle:")
     heading(words.FIX)
     st.html(f'<pre class="code">{"".join(map(_line, bug.fix.splitlines()))}</pre>')
     heading(words.FINDS)
     if bug.rule:
-        finding = made.finding(bug.rule)
+        finding = exhibit.finding(bug.rule)
         st.markdown(words.FOUND_BY.format(severity=finding.severity, rule=finding.rule, says=finding.says))
     else:
         st.markdown(bug.found_by)
     st.markdown(words.HAPPENED.format(where=f"[{bug.seen_in}]({bug.source})"))
-    others = [one for one in range(1, len(NAMES) + 1) if tuple(NAMES)[one - 1] not in state.get(FOUND)]
+    others = [
+        bug_number
+        for bug_number in range(1, len(NAMES) + 1)
+        if tuple(NAMES)[bug_number - 1] not in state.get(BUGS_FOUND)
+    ]
     if others:
-        following = next((one for one in others if one > number), others[0])
+        following = next((bug_number for bug_number in others if bug_number > number), others[0])
         _button(words.NEXT_BUG, "next bug", lambda now: opened(now, following))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from attnviz.lessons import Lesson, Step
 from attnviz.ui.learn import words
 from attnviz.ui.learn.going import begun
-from attnviz.ui.learn.handout import DRAWN, looked_at
+from attnviz.ui.learn.handout import FIGURES, looked_at
 from attnviz.ui.learn.scenes import D_KS
 from attnviz.ui.settings import LINKED
 from attnviz.ui.shared import cache
@@ -20,7 +20,7 @@ KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 
 
 def file_name(lesson: Lesson, number: int) -> str:
-    """What the notebook of a step is called: "01-a-word-looks-at-other-words.ipynb"."""
+    """File name of the notebook of a step: "01-a-word-looks-at-other-words.ipynb"."""
     title = lesson.steps[number - 1].title.lower().replace("ₖ", "-k")  # a letter of the name, too
     title = re.sub(r"[^a-z0-9]+", "-", title).strip("-")
     return f"{number:02}-{title}.ipynb"
@@ -30,15 +30,15 @@ def notebook(lesson: Lesson, number: int) -> dict[str, Any]:
     """The notebook of a step, counted from 1, before it was run: what `nbformat` reads, version 4.5."""
     step, writer = lesson.steps[number - 1], Writer(cache.origin)
     now = begun(step)
-    shown = [*_cells(step, now, writer)]
-    there = {one.splitlines()[-1] for one in shown}
-    done = [one for goal in _goals(step, now) for one in _cells(step, goal, writer, tried=True)]
+    codes = [*_cells(step, now, writer)]
+    there = {code.splitlines()[-1] for code in codes}
+    done = [code for goal in _goals(step, now) for code in _cells(step, goal, writer, tried=True)]
     cells = [
         _text(f"# {number} · {step.title}", step.idea, *_terms(step)),
         _code("\n".join(writer.imported())),
-        *map(_code, shown),
+        *map(_code, codes),
         _text(f"## {words.TRY_IT}", words.ON_THE_PAGE.format(do=step.do), f"**{step.question}**", *_choices(step)),
-        *(_code(one) for one in done if one.splitlines()[-1] not in there),
+        *(_code(code) for code in done if code.splitlines()[-1] not in there),
         _text(f"<details><summary>{words.ANSWER}</summary>", step.answer, "</details>"),
         _text(*_ways(lesson, number)),
     ]
@@ -48,7 +48,7 @@ def notebook(lesson: Lesson, number: int) -> dict[str, Any]:
 
 
 def _goals(step: Step, now: State) -> tuple[State, ...]:
-    """What a notebook does of what is asked for: the first goal."""
+    """States that a notebook tries: the first goal."""
     if step.finds:
         return (now,)
     return tuple(now.replaced(read(now.link() | goal, LINKED)) for goal in step.goal[:1])
@@ -60,49 +60,51 @@ def _cells(step: Step, now: State, writer: Writer, *, tried: bool = False) -> It
     Args:
         tried: whether what is asked for was done.
     """
-    at = looked_at(now)
+    context = looked_at(now)
     for name in step.shows:
         if name in WRITTEN:
-            yield from WRITTEN[name](at, now, writer, tried)
-        elif name in DRAWN:
+            yield from WRITTEN[name](context, now, writer, tried)
+        elif name in FIGURES:
             before = len(writer.lines)
-            made = writer.figure(DRAWN[name](at, now))
-            said = [f"print({_cell(at, now, writer)})"] if name == "map" and now[CELL] else []
-            yield "\n".join([*writer.lines[before:], *said, made])
+            figure_code = writer.figure(FIGURES[name](context, now))
+            prints = [f"print({_cell(context, now, writer)})"] if name == "map" and now[CELL] else []
+            yield "\n".join([*writer.lines[before:], *prints, figure_code])
 
 
-def _cell(at: Look, now: State, writer: Writer) -> str:
+def _cell(context: Look, now: State, writer: Writer) -> str:
     _import(writer, "attnviz", "words")
-    return writer.call("words.cell", (at.record, at.site, at.head, *now[CELL]), {})
+    return writer.call("words.cell", (context.record, context.site, context.head, *now[CELL]), {})
 
 
-def _row(at: Look, now: State, writer: Writer, tried: bool) -> Iterator[str]:
+def _row(context: Look, now: State, writer: Writer, tried: bool) -> Iterator[str]:
     before = len(writer.lines)
-    row = writer.call("attnviz.walk.row", (at.record, at.site, at.head, now[QUERY]), {})
-    tokens = f"{writer.value(at.record)}.tokens({writer.value(at.site)})[1]"
+    row = writer.call("attnviz.walk.row", (context.record, context.site, context.head, now[QUERY]), {})
+    tokens = f"{writer.value(context.record)}.tokens({writer.value(context.site)})[1]"
     lines = [*writer.lines[before:], f"row, tokens = {row}, {tokens}"]
     lines.append("for key in row.keys[: row.query + 1]:")
     yield "\n".join([*lines, '    print(f"{tokens[key].text:10} {row.sums[key]:7.2f} {row.weights[key]:6.3f}")'])
-    yield _VALUES.format(call=", ".join(map(writer.value, (at.record, at.site, at.head))))
+    yield _VALUES.format(call=", ".join(map(writer.value, (context.record, context.site, context.head))))
 
 
 _VALUES = """values, key = attnviz.figures.values(row, len(tokens)), int(row.weights.argmax())
 attnviz.figures.stage({call}, values, values.matrices, selected=(row.query, key))"""
 
 
-def _scores(at: Look, now: State, writer: Writer, tried: bool) -> Iterator[str]:
+def _scores(context: Look, now: State, writer: Writer, tried: bool) -> Iterator[str]:
     if tried:
-        before = writer.value(at.untouched), len(writer.lines)
-        call = writer.call("attnviz.walk.compare", (at.untouched, at.record, at.site, at.head, now[QUERY]), {})
+        before = writer.value(context.untouched), len(writer.lines)
+        call = writer.call(
+            "attnviz.walk.compare", (context.untouched, context.record, context.site, context.head, now[QUERY]), {}
+        )
         yield "\n".join([*writer.lines[before[1] :], f"print({call}.says)"])
 
 
-def _d_k(at: Look, now: State, writer: Writer, tried: bool) -> Iterator[str]:
+def _d_k(context: Look, now: State, writer: Writer, tried: bool) -> Iterator[str]:
     if not tried:
         yield f"attnviz.figures.spread(attnviz.walk.dot_product_variance({writer.value(D_KS)}))"
 
 
-def _peeking(at: Look, now: State, writer: Writer, tried: bool) -> Iterator[str]:
+def _peeking(context: Look, now: State, writer: Writer, tried: bool) -> Iterator[str]:
     if tried:
         _import(writer, "attnviz.lessons", "peeking")
         masked, unmasked = map(writer.value, (words.MASKED, words.OPEN))
@@ -117,7 +119,7 @@ def _peeking(at: Look, now: State, writer: Writer, tried: bool) -> Iterator[str]
         )
 
 
-def _bugs(at: Look, now: State, writer: Writer, tried: bool) -> Iterator[str]:
+def _bugs(context: Look, now: State, writer: Writer, tried: bool) -> Iterator[str]:
     _import(writer, "attnviz.lessons", "bugs")
     if tried:
         yield 'for bug in bugs.museum()[:3]:\n    print(f"{bug.title}. {bug.because}\\n{bug.fix}\\n")'
@@ -138,7 +140,7 @@ WRITTEN: dict[str, Callable[[Look, State, Writer, bool], Iterator[str]]] = {
     "peeking": _peeking,
     "bugs": _bugs,
 }
-"""What has other code than a figure, by the names that a lesson gives it."""
+"""Code of scenes that are no single figure, by the names that lessons use."""
 
 
 def _import(writer: Writer, home: str, name: str) -> None:
@@ -146,7 +148,7 @@ def _import(writer: Writer, home: str, name: str) -> None:
 
 
 def _terms(step: Step) -> list[str]:
-    return [f"- **{one.name}**: {one.means}.{f' *{one.source}*' if one.source else ''}" for one in step.terms]
+    return [f"- **{term.name}**: {term.means}.{f' *{term.source}*' if term.source else ''}" for term in step.terms]
 
 
 def _choices(step: Step) -> list[str]:
@@ -154,7 +156,7 @@ def _choices(step: Step) -> list[str]:
 
 
 def _ways(lesson: Lesson, number: int) -> list[str]:
-    """Where it goes on."""
+    """Links to the steps before and after."""
     ways = [f"[{common.BACK}]({file_name(lesson, number - 1)})"] if number > 1 else []
     ways += [f"[{words.NEXT}]({file_name(lesson, number + 1)})"] if number < len(lesson.steps) else []
     return [lesson.closing if number == len(lesson.steps) else "", " · ".join(ways)]

@@ -14,7 +14,7 @@ from attnviz.lessons import Lesson, Step
 from attnviz.sources.base import Source
 from attnviz.ui.learn import handout, scenes, teaching, words
 from attnviz.ui.learn.going import answered, is_shown, opened, reached, strayed, worth_keeping
-from attnviz.ui.learn.museum import FOUND
+from attnviz.ui.learn.museum import BUGS_FOUND
 from attnviz.ui.learn.progress import CHAPTER, LEARNED, LEFT, LESSON, PICKED, PRESENT, TRIED
 from attnviz.ui.shared import edits, look, mask, pages, pictures, state
 from attnviz.ui.shared import words as common
@@ -39,29 +39,29 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
         _open(lesson, number)
     _tried(step, number)
     _above(lesson, number)
-    at = _looked_at(source, lines)
+    context = _looked_at(source, lines)
 
     # The question stands beside the picture, else under the text: as choices do, which are large on a projector.
     beside = not (scenes.fill(step.shows) or (step.choices and state.get(PRESENT)))
     with st.container(key="presented" if state.get(PRESENT) else "taught", horizontal=True, gap="medium"):
-        told = st.container(width=400, key="told")
-        shown = st.container(horizontal=beside, gap="medium", key="shown")
-    with told:
-        _told(step, number)
-    with shown, st.container(key="seen") if beside else nullcontext():
-        scenes.draw(step.shows, at)
-    with shown.container(key="asked") if beside else told:
-        _question(lesson, step, number, at, beside=beside)
+        text_column = st.container(width=400, key="told")
+        picture_column = st.container(horizontal=beside, gap="medium", key="shown")
+    with text_column:
+        _explanation(step, number)
+    with picture_column, st.container(key="seen") if beside else nullcontext():
+        scenes.draw(step.shows, context)
+    with picture_column.container(key="asked") if beside else text_column:
+        _question(lesson, step, number, context, beside=beside)
 
 
-def _question(lesson: Lesson, step: Step, number: int, at: Look, *, beside: bool) -> None:
+def _question(lesson: Lesson, step: Step, number: int, context: Look, *, beside: bool) -> None:
     """The question, the answer and the buttons: where there is room these stay."""
-    _asked(step)
+    _ask(step)
     if not beside:
-        _answered(lesson, step, number, at)
+        _answered(lesson, step, number, context)
     _way_on(lesson, step, number)
     if beside:
-        _answered(lesson, step, number, at)
+        _answered(lesson, step, number, context)
     teaching.notes(step)
 
 
@@ -87,7 +87,7 @@ def _above(lesson: Lesson, number: int) -> None:
         style(ALONE, "alone")
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="chapters"):
         _chapters(lesson, number)
-        _kept()
+        _progress_mark()
         teaching.menu(lesson)
         if state.get(LEFT) and st.button(words.BACK_TO_TEXT, key="back", type="tertiary", icon=":material/undo:"):
             state.change(lambda now: now.replaced(now[LEFT]).put(LEFT, None))
@@ -98,23 +98,29 @@ def _chapters(lesson: Lesson, number: int) -> None:
     """All steps by their titles, of which those that are done have a check mark."""
     done, there = state.get(LEARNED), range(1, len(lesson.steps) + 1)
 
-    def titled(one: int) -> str:
-        return f"{'✓ ' * (one in done)}{one} · {lesson.steps[one - 1].title}"
+    def titled(chapter: int) -> str:
+        mark = "✓ " if chapter in done else ""
+        return f"{mark}{chapter} · {lesson.steps[chapter - 1].title}"
 
-    options = {"shown": number, "lead": "", "step": lambda now, one: opened(now, lesson, one), "whole_page": True}
+    options = {
+        "shown": number,
+        "lead": "",
+        "step": lambda now, chapter: opened(now, lesson, chapter),
+        "whole_page": True,
+    }
     control(st.selectbox, words.CHAPTER, CHAPTER, there, format_func=titled, **options)
     after = words.COMES_NEXT.format(title=titled(number + 1)) if number + 1 in there else ""
     quiet(words.OF_ALL.format(number=number, done=len(done & {*there}), all=len(lesson.steps)) + after)
 
 
-def _kept() -> None:
+def _progress_mark() -> None:
     """The mark by which the browser keeps how far one is, and the place of the way back there."""
     link = urlencode(state.link(), doseq=True)
     named = {"lesson": state.get(LESSON), "done": LEARNED.encode(state.get(LEARNED)), "link": plain(link)}
     block("", "quiet learned", "p", **{f"data-{name}": value for name, value in named.items()})
 
 
-def _told(step: Step, number: int) -> None:
+def _explanation(step: Step, number: int) -> None:
     """The idea, what to do, and the words that are new."""
     title(f"{number} · {step.title}")
     st.markdown(step.idea)
@@ -122,13 +128,13 @@ def _told(step: Step, number: int) -> None:
         heading(words.TRY_IT)
         st.markdown(step.do)
     if step.terms:
-        with st.expander(words.DEFINITIONS.format(names=", ".join(one.name for one in step.terms))):
+        with st.expander(words.DEFINITIONS.format(names=", ".join(term.name for term in step.terms))):
             for term in step.terms:
                 source = f" *{term.source}*" if term.source else ""
                 st.markdown(f"**{term.name}**: {term.means}.{source}")
 
 
-def _asked(step: Step) -> None:
+def _ask(step: Step) -> None:
     """The question and its choices."""
     if step.question:
         st.markdown(f"**{step.question}**")
@@ -142,34 +148,34 @@ def _answer(step: Step) -> str | None:
     return state.one_of(PICKED, step.choices, None)
 
 
-def _hints(step: Step, at: Look) -> None:
-    """What is to be said of what was done and chosen, until it is right."""
+def _hints(step: Step, context: Look) -> None:
+    """Hints on the changes and the choice so far, until they are right."""
     now = state.now()
     if answered(step, now):
         return
     if step.wrong and strayed(step, now):
-        note(_picked(step, at) + step.wrong, "notice")
+        note(_picked(step, context) + step.wrong, "notice")
     if picked := _answer(step):
-        first = words.FIND_MORE.format(more=step.finds - len(now[FOUND])) if step.finds else words.FIRST_TRY
+        first = words.FIND_MORE.format(more=step.finds - len(now[BUGS_FOUND])) if step.finds else words.FIRST_TRY
         note(first if picked == step.right else words.NOT_THIS.format(hint=step.hint), "notice")
 
 
-def _picked(step: Step, at: Look) -> str:
+def _picked(step: Step, context: Look) -> str:
     """Which cell or head was picked, where a goal is about one."""
-    asked = {name for goal in step.goal for name in goal}
-    if "cell" in asked and at.cell:
-        query, key = (quoted(part[i].text) for part, i in zip(at.tokens, at.cell, strict=True))
+    goal_names = {name for goal in step.goal for name in goal}
+    if "cell" in goal_names and context.cell:
+        query, key = (quoted(part[i].text) for part, i in zip(context.tokens, context.cell, strict=True))
         return words.PICKED_CELL.format(query=query, key=key)
-    return words.PICKED_HEAD.format(head=at.head) if asked & {look.SHOW.name, *look.SHOW.former} else ""
+    return words.PICKED_HEAD.format(head=context.head) if goal_names & {look.SHOW.name, *look.SHOW.former} else ""
 
 
 def _is_done(step: Step, number: int) -> bool:
     return number in state.get(LEARNED) or not (step.goal or step.finds)
 
 
-def _answered(lesson: Lesson, step: Step, number: int, at: Look) -> None:
-    """Where to look; the answer once it is done."""
-    _hints(step, at)
+def _answered(lesson: Lesson, step: Step, number: int, context: Look) -> None:
+    """Hints; the answer once the task is done."""
+    _hints(step, context)
     nothing_to_do = not (step.goal or step.finds)
     if step.answer and (answered(step, state.now()) or nothing_to_do):  # not yet where a chapter is done once more
         st.success(step.answer, icon=":material/check_circle:")

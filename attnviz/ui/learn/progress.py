@@ -1,4 +1,4 @@
-"""Where somebody is in a lesson."""
+"""Progress in a lesson."""
 
 from attnviz import lessons
 from attnviz.ui.learn import words
@@ -24,7 +24,7 @@ LEARNED = coded(
 )
 PRESENT = flag("present", False)
 LEFT: Setting[State | None] = kept("left for a lesson", None)
-"""What another page showed before the lesson."""
+"""State of another page before the lesson."""
 TRIED = flag("tried", False)
 """Whether the goal of the step was reached since it was opened."""
 PICKED: Setting[str | None] = coded("answer", None, str, str)

@@ -1,4 +1,4 @@
-"""What a step of a lesson shows: pictures of the app, each a function of what is looked at, with its own controls."""
+"""Scenes of a lesson: pictures of the app, each a function of the view context, with its own controls."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -51,7 +51,7 @@ ROW = 2
 
 
 def prepare(names: tuple[str, ...]) -> None:
-    """What takes seconds is worked out before anything is said of it."""
+    """Compute what takes seconds before the page mentions it."""
     if "peeking" in names and state.get(PEEKING):
         with st.spinner(words.LEARNING):
             learned(Subsequent()), learned(None)
@@ -62,103 +62,112 @@ def fill(names: tuple[str, ...]) -> bool:
     return any(some <= {*names} for some in FILLING)
 
 
-def draw(names: tuple[str, ...], at: Look) -> None:
+def draw(names: tuple[str, ...], context: Look) -> None:
     """All that a step shows: beside each other where there is room, else below."""
     for wide, row in groupby(names, WIDE.__contains__):
         with st.container(horizontal=not wide, gap="small" if wide else "medium"):
             for place, column in enumerate(_columns(list(row))):
                 with st.container(width="stretch" if wide else "content", key=f"scenes {wide} {place}"):
                     for name in column:
-                        _map(at, names) if name == "map" else SCENES[name](at)
+                        _map(context, names) if name == "map" else SCENES[name](context)
 
 
 def _columns(row: list[str]) -> list[list[str]]:
-    """What stands under each other: what the model predicts under what comes first."""
+    """Columns of scenes: the prediction stands under the first scene."""
     under = [name for name in row[1:] if name == "prediction" and len(row) > 2]
-    return [[name, *under * (place == 0)] for place, name in enumerate(one for one in row if one not in under)]
+    return [[name, *under * (place == 0)] for place, name in enumerate(scene for scene in row if scene not in under)]
 
 
-def _map(at: Look, names: tuple[str, ...]) -> None:
-    wide = LARGE if state.get(PRESENT) else ALONE if {*names} <= ROOMY else SIDE
-    drawn = at.drawn | {"row_sums": not SUMMED.isdisjoint(names)} | {"side": wide}
-    figure = cache.drawn(figures.head, at.record, at.site, at.head, **drawn)
+def _map(context: Look, names: tuple[str, ...]) -> None:
+    if state.get(PRESENT):
+        side = LARGE
+    elif {*names} <= ROOMY:
+        side = ALONE
+    else:
+        side = SIDE
+    options = context.drawn | {"row_sums": not SUMMED.isdisjoint(names), "side": side}
+    figure = cache.drawn(figures.head, context.record, context.site, context.head, **options)
     pictures.picture(figure, "head", select="cell", on_select=look.select)
-    if at.cell is None:  # a sentence about another row would answer another question
+    if context.cell is None:  # a sentence about another row would answer another question
         pictures.how_to_select(False)
     else:
-        pictures.cell_in_words(at, View(), at.cell)
+        pictures.cell_in_words(context, View(), context.cell)
 
 
-def _heads(at: Look) -> None:
+def _heads(context: Look) -> None:
     """The heads of the layer, to choose one and to switch some off."""
-    drawn = {"sentence": at.sentence, "focused": at.head, "rev": look.rev("head"), "dark": at.dark}
-    figure = cache.drawn(figures.heads, at.record, at.site, **drawn)
+    options = {"sentence": context.sentence, "focused": context.head, "rev": look.rev("head"), "dark": context.dark}
+    figure = cache.drawn(figures.heads, context.record, context.site, **options)
     with st.container(key="thumbnails"):
         pictures.picture(figure, "heads", select="head", on_select=look.select_head)
-        edits.eyes(at, figure.corners)
-    if at.tokens[0] == at.tokens[1]:
+        edits.eyes(context, figure.corners)
+    if context.tokens[0] == context.tokens[1]:
         with st.container(width=SMALL_MAPS):
-            quiet(words.SMALL_MAPS.format(tokens=" · ".join(shown(token.text) for token in at.tokens[0])))
+            quiet(words.SMALL_MAPS.format(tokens=" · ".join(shown(token.text) for token in context.tokens[0])))
 
 
-def _prediction(at: Look) -> None:
-    """What the model predicts, and what it predicted before a change."""
-    effect = says.choices(at.record, at.sentence)[0]
-    figure = says.drawn(effect, at.record, at.before, at.position, sentence=at.sentence, dark=at.dark)
+def _prediction(context: Look) -> None:
+    """The prediction, and the one before a change."""
+    effect = says.choices(context.record, context.sentence)[0]
+    figure = says.drawn(
+        effect, context.record, context.before, context.position, sentence=context.sentence, dark=context.dark
+    )
     pictures.picture(figure, says.KEYS[effect])
 
 
-def _training_step(at: Look) -> None:
-    steps = at.source.steps
+def _training_step(context: Look) -> None:
+    steps = context.source.steps
     last = steps[-1]
     options = {"at": "learn", "width": 480, "whole_page": True}
     control(st.select_slider, words.TRAINING_STEP, STEP, steps, shown=state.one_of(STEP, steps, last), **options)
 
 
-def _walk(at: Look) -> Walk:
-    """What is looked at, with the chosen query."""
-    tokens = at.tokens[0]
-    query = at.cell[0] if at.cell else state.one_of(QUERY, range(len(tokens)), len(tokens) - 1)
-    return Walk.of(at, query=query, key=None, knobs=state.get(KNOBS))
+def _walk(context: Look) -> Walk:
+    """The view context with the chosen query."""
+    tokens = context.tokens[0]
+    query = context.cell[0] if context.cell else state.one_of(QUERY, range(len(tokens)), len(tokens) - 1)
+    return Walk.of(context, query=query, key=None, knobs=state.get(KNOBS))
 
 
-def _query(at: Look) -> None:
+def _query(context: Look) -> None:
     def step(now: State, query: int) -> State:
         return now.put(QUERY, query).put(CELL, None)
 
-    look.query(common.QUERY, at.tokens[0], at.cell, step=step)
+    look.query(common.QUERY, context.tokens[0], context.cell, step=step)
 
 
-def _row(at: Look) -> None:
+def _row(context: Look) -> None:
     """The chosen query beside each key that it may see: their product, and the weight that comes of it."""
-    found = _walk(at)
-    row = found.worked
-    seen = [i for i, rule in enumerate(row.rules) if not rule]
+    walked = _walk(context)
+    row = walked.worked
+    visible = [i for i, rule in enumerate(row.rules) if not rule]
     rows = [
         [
-            quoted_token(at.tokens[1][row.keys[i]].text, row.keys[i]),
+            quoted_token(context.tokens[1][row.keys[i]].text, row.keys[i]),
             f"{row.sums[i]:.2f}".replace("-", "−"),
             f"{row.weights[i]:.3f}",
         ]
-        for i in seen
+        for i in visible
     ]
-    chosen = row.keys.index(found.looked_at)
-    table(words.ROW_HEAD, rows, numbers=(1, 2), marked=seen.index(chosen) if chosen in seen else None)
+    chosen = row.keys.index(walked.looked_at)
+    table(words.ROW_HEAD, rows, numbers=(1, 2), marked=visible.index(chosen) if chosen in visible else None)
     quiet(words.OUTPUT)
-    stage, selected = figures.values(row, len(at.tokens[1])), (row.query, found.looked_at)
-    values = figures.stage(at.record, at.site, at.head, stage, stage.matrices, selected=selected, **at.styled)
+    stage, selected = figures.values(row, len(context.tokens[1])), (row.query, walked.looked_at)
+    values = figures.stage(
+        context.record, context.site, context.head, stage, stage.matrices, selected=selected, **context.styled
+    )
     pictures.picture(values, "values")
 
 
-def _d_k(at: Look) -> None:
+def _d_k(context: Look) -> None:
     """Random queries and keys of a chosen d_k, with the scale and without it."""
     d_k = state.get(DK)
     control(st.select_slider, words.WIDTH, DK, D_K)
-    (found,) = spreads((d_k,))
+    (products,) = spreads((d_k,))
     rows = [
-        [words.VARIANCE, digits(found.variance), digits(found.scaled_variance)],
+        [words.VARIANCE, digits(products.variance), digits(products.scaled_variance)],
         *(
-            [name, digits(getattr(found.unscaled, field)), digits(getattr(found.scaled, field))]
+            [name, digits(getattr(products.unscaled, field)), digits(getattr(products.scaled, field))]
             for field, name in play.MEASURES.items()
             if field != "row_sum"
         ),
@@ -166,7 +175,7 @@ def _d_k(at: Look) -> None:
     table([words.RANDOM_QUERIES.format(d_k=d_k), words.UNSCALED, words.SCALED], rows, numbers=(1, 2))
     quiet(words.IN_THEORY.format(d_k=d_k), words.LARGEST_OF_ROW)
     every = spreads(tuple(sorted({*D_KS, d_k})))
-    pictures.picture(figures.spread(every, chosen=d_k, **at.styled), "spread")
+    pictures.picture(figures.spread(every, chosen=d_k, **context.styled), "spread")
 
 
 _spread = cache.kept(walk.dot_product_variance)
@@ -177,52 +186,55 @@ def spreads(d_ks: tuple[int, ...]) -> tuple[walk.DotProducts, ...]:
     return tuple(_spread((d_k,))[0] for d_k in d_ks)
 
 
-def _numbers(at: Look) -> None:
+def _numbers(context: Look) -> None:
     """Numbers of the head to edit, and their effect on the row that changed most."""
     with st.container(width=EDITED):
         quiet(words.TYPE_A_NUMBER)
-        edited.edit(_walk(at))
+        edited.edit(_walk(context))
         if state.get(CHANGES):
-            before = cache.record(replace(at.source, changes=()), at.lines, at.edits)
-            rows = [record.step(at.site).weights(at.head, sentence=at.sentence) for record in (before, at.record)]
+            before = cache.record(replace(context.source, changes=()), context.lines, context.edits)
+            rows = [
+                record.step(context.site).weights(context.head, sentence=context.sentence)
+                for record in (before, context.record)
+            ]
             query = int((rows[1] - rows[0]).abs().sum(-1).argmax())
-            play.measures(replace(_walk(at), query=query), before, at.record)
+            play.measures(replace(_walk(context), query=query), before, context.record)
 
 
-def _future(at: Look) -> None:
+def _future(context: Look) -> None:
     control(st.toggle, words.HIDE, OWN_MASK, at="learn")
 
 
-def _positions(at: Look) -> None:
+def _positions(context: Look) -> None:
     """The switch, and what comes of each word where the words are read from last to first."""
     control(st.toggle, words.POSITIONS, SETTINGS["positions"], at="learn", whole_page=True)
-    quiet(words.REVERSED.format(says=walk.permutation(at.source, at.record, sentence=at.sentence).says))
+    quiet(words.REVERSED.format(says=walk.permutation(context.source, context.record, sentence=context.sentence).says))
 
 
-def _peeking(at: Look) -> None:
+def _peeking(context: Look) -> None:
     """Two models learn, with the mask and without it; under that, what each may see."""
     if state.get(PEEKING):
         masked, open_to_all = learned(Subsequent()), learned(None)
         models = ((words.MASKED, masked.losses), (words.OPEN, open_to_all.losses))
-        pictures.picture(cache.drawn(figures.losses, models, study.GUESS, **at.styled), "losses")
+        pictures.picture(cache.drawn(figures.losses, models, study.GUESS, **context.styled), "losses")
         in_words(words.WRITING.format(masked=masked.writing, open=open_to_all.writing, guess=study.GUESS))
     else:
         options = {"icon": ":material/play_arrow:", "type": "primary"}
         st.button(words.TRAIN, key="train both", on_click=state.put, args=(PEEKING, True), **options)
-    _answers(at)
+    _answers(context)
 
 
-def _answers(at: Look) -> None:
-    """Where the answer of each row stands, hidden and not."""
-    tokens, side = at.tokens[0], {"side": HALF}
-    answers = api.predicted(at.record.read[at.sentence])
+def _answers(context: Look) -> None:
+    """Place of the answer of each row, hidden and visible."""
+    tokens, side = context.tokens[0], {"side": HALF}
+    answers = api.predicted(context.record.read[context.sentence])
     row, answer = quoted_token(tokens[ROW].text, ROW), quoted_token(answers[ROW], ROW + 1)
     quiet(words.ANSWERS.format(row=row, answer=answer))
     with st.container(horizontal=True, gap="medium"):
         for mask, key in ((Subsequent(), "answers hidden"), (Full(), "answers seen")):
-            drawn = side | {"selected": (ROW, ROW + 1)} | at.styled
+            options = side | {"selected": (ROW, ROW + 1)} | context.styled
             with st.container(width="content"):
-                pictures.picture(figures.mask(mask, tokens, predicted=answers, targets=True, **drawn), key)
+                pictures.picture(figures.mask(mask, tokens, predicted=answers, targets=True, **options), key)
 
 
 FILLING = ({"heads"}, {"map", "prediction"}, {"peeking"}, {"bugs"})
@@ -240,7 +252,7 @@ SCENES: dict[str, Callable[[Look], None]] = {
     "query": _query,
     "row": _row,
     "future": _future,
-    "scores": lambda at: play.scores(_walk(at)),
+    "scores": lambda context: play.scores(_walk(context)),
     "d_k": _d_k,
     "numbers": _numbers,
     "positions": _positions,

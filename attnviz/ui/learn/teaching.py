@@ -1,4 +1,4 @@
-"""What is for teachers: other lessons, a view for a projector, and the notes of a step."""
+"""Tools for teachers: other lessons, a view for a projector, and the notes of a step."""
 
 import os
 
@@ -25,8 +25,8 @@ def menu(lesson: Lesson) -> None:
     with opened:
         offered = [*lessons.SHIPPED, *([lessons.OWN] if os.environ.get(lessons.FILE) else [])]
         titles = {name: lessons.named(name).title for name in offered}
-        shown = {"format_func": lambda name: titles.get(name, name), "step": _other, "whole_page": True, "width": 340}
-        control(st.selectbox, words.LESSON, LESSON, offered, **shown)
+        options = {"format_func": lambda name: titles.get(name, name), "step": _other, "whole_page": True, "width": 340}
+        control(st.selectbox, words.LESSON, LESSON, offered, **options)
         quiet(" ".join(filter(None, (lesson.about, lesson.minutes and words.ABOUT.format(minutes=lesson.minutes)))))
         control(st.toggle, words.PRESENTER, PRESENT, help=words.PRESENTER_HELP)
         handout.button(lesson)

@@ -1,4 +1,4 @@
-"""What the page Learn says, in one place; the texts of lessons are in ``assets/lessons``."""
+"""Texts of the page Learn; those of lessons are in ``assets/lessons``."""
 
 # The steps of a lesson
 

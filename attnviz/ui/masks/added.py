@@ -12,7 +12,7 @@ from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import heading, quiet
 
 START = Added(True, 0, 5.0)
-"""What a modifier begins with when it is switched on."""
+"""First value of a modifier that is switched on."""
 
 
 def controls(lab: Lab) -> None:
@@ -41,8 +41,8 @@ def _number(title: str, name: str, least: float, most: float) -> None:
     control(st.number_input, title, ADDED.part(name), least, most, at="number", required=True)
 
 
-def shown(lab: Lab) -> None:
-    """What is added to the scores of this head, by an edit or by the model itself: bias, beside the mask."""
+def head_bias(lab: Lab) -> None:
+    """Bias that an edit or the model itself adds to the scores of this head, beside the mask."""
     if lab.record.step(lab.site).scoring.bias == () or not isinstance(lab.head, int) or lab.record.read_only:
         return
     heading(words.BIAS_OF_HEAD)
@@ -53,6 +53,6 @@ def _picture(lab: Lab) -> None:
     quiet(words.BIAS_ADDED)
     stages = walk.chain(lab.record, None, lab.site, lab.head, sentence=lab.sentence)
     stage = next(stage for stage in stages if stage.key == "bias")
-    drawn = lab.drawn | {"selected": lab.cell or (-1, -1)}
-    figure = figures.stage(lab.record, lab.site, lab.head, stage, (stage.matrix("added"),), **drawn)
+    options = lab.drawn | {"selected": lab.cell or (-1, -1)}
+    figure = figures.stage(lab.record, lab.site, lab.head, stage, (stage.matrix("added"),), **options)
     pictures.show(figure, "bias", words.BIAS_PICTURE, select="cell", on_select=look.select)

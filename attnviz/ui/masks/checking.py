@@ -71,16 +71,16 @@ def _array(lab: Lab, what: str) -> None:
             right = st.container(key="found")
     try:
         with left:
-            found = _given(lab, what)
-        if found is not None:
+            entry = _input(lab, what)
+        if entry is not None:
             with right:
-                _check(lab, what, *found)
+                _check(lab, what, *entry)
     except AttnvizError as error:
         with right:
             note(str(error))
 
 
-def _given(lab: Lab, what: str) -> tuple[str, Array, float] | None:
+def _input(lab: Lab, what: str) -> tuple[str, Array, float] | None:
     """The array with its name, and half of the last digit of its numbers; None while nothing is given."""
     queries, keys = lab.lengths
     if what in (WEIGHTS, MASK) and queries * keys > MOST_CELLS:
@@ -101,52 +101,52 @@ def _given(lab: Lab, what: str) -> tuple[str, Array, float] | None:
     return _chosen(reading.read_text(clean(typed)))
 
 
-def _chosen(given: reading.Given) -> tuple[str, Array, float]:
+def _chosen(contents: reading.Given) -> tuple[str, Array, float]:
     """One array; of several the one that is chosen."""
-    names = list(given.arrays)
+    names = list(contents.arrays)
     name = names[0]
     if len(names) > 1:
-        known = next((i for i, name in enumerate(names) if reading.kind_by_name(name)), 0)
-        shown = {i: clean(name)[:80] for i, name in enumerate(names)}
-        options = {"shown": state.one_of(ARRAY, shown, known), "format_func": shown.get}
+        index = next((i for i, name in enumerate(names) if reading.kind_by_name(name)), 0)
+        titles = {i: clean(name)[:80] for i, name in enumerate(names)}
+        options = {"shown": state.one_of(ARRAY, titles, index), "format_func": titles.get}
         name = names[control(st.selectbox, words.WHICH_ARRAY, ARRAY, range(len(names)), **options)]
-    return name, given.arrays[name], given.rounding
+    return name, contents.arrays[name], contents.rounding
 
 
 def _check(lab: Lab, what: str, name: str, array: Array, rounding: float) -> None:
     """The verdict; under it the picture, and beside that the rest: how it was read, and what can be said instead."""
-    said = _said(lab, name, what)
-    report = check(array, rounding=rounding, **said)
-    grids = [evidence(array, report, one) if _has_cells(one) else None for one in report.findings]
-    drawn = next((i for i, grid in enumerate(grids) if grid is not None), None)
-    rest = [i for i, one in enumerate(report.findings) if one.severity != "note" or one.rule not in READ]
+    arguments = _arguments(lab, name, what)
+    report = check(array, rounding=rounding, **arguments)
+    grids = [evidence(array, report, finding) if _has_cells(finding) else None for finding in report.findings]
+    first_grid = next((i for i, grid in enumerate(grids) if grid is not None), None)
+    rest = [i for i, finding in enumerate(report.findings) if finding.severity != "note" or finding.rule not in READ]
     if report.worst in ("error", "warning"):
         _finding(lab, report.findings[rest.pop(0)], "verdict")
     else:
         close = next((i for i in rest if report.findings[i].rule == NEAR), None)
-        told = [report.verdict, *_known(report)]
-        told = told if close is None else [report.findings[rest.pop(rest.index(close))].says, *told]
-        verdict(" ".join(told), "unsure" if report.verdict == NOT_SURE else "right")
+        sentences = [report.verdict, *_reason(report)]
+        sentences = sentences if close is None else [report.findings[rest.pop(rest.index(close))].says, *sentences]
+        verdict(" ".join(sentences), "unsure" if report.verdict == NOT_SURE else "right")
     with st.container(horizontal=True, gap="large"):
         with st.container(width="content"):
-            _picture(lab, what, array, report, None if drawn is None else grids[drawn])
+            _picture(lab, what, array, report, None if first_grid is None else grids[first_grid])
         with st.container(key="beside check"):
             for i in rest:
-                _finding(lab, report.findings[i], f"{i}", None if i == drawn else grids[i])
+                _finding(lab, report.findings[i], f"{i}", None if i == first_grid else grids[i])
             quiet(_read_as(report))
-            asked = report.verdict == NOT_SURE
-            key = "overrides asked" if asked else "overrides"  # a fold of one key opens by itself once
-            with pictures.folded(words.SAY_OTHERWISE, key, opened=asked or _is_said()) as is_open:
+            is_unsure = report.verdict == NOT_SURE
+            key = "overrides asked" if is_unsure else "overrides"  # a fold of one key opens by itself once
+            with pictures.folded(words.SAY_OTHERWISE, key, opened=is_unsure or _is_overridden()) as is_open:
                 if is_open:
                     _ways_to_read(lab, what)
-            _report(what, name, array, report, said)
+            _report(what, name, array, report, arguments)
     if what == MASK:
         empty_rows.explain(lab)
 
 
-def _has_cells(found: Finding) -> bool:
+def _has_cells(finding: Finding) -> bool:
     """Whether its cells are pointed at: those of what is wrong, or may be."""
-    return found.severity != "note" or found.rule == NEAR
+    return finding.severity != "note" or finding.rule == NEAR
 
 
 def _picture(lab: Lab, what: str, array: Array, report: Report, grid: States | None) -> None:
@@ -155,43 +155,43 @@ def _picture(lab: Lab, what: str, array: Array, report: Report, grid: States | N
         small = {"side": SIDE} if max(grid.states.shape) <= RECTANGLES else {}  # so that a single cell is found
         pictures.show(figures.states(grid, **lab.styled, **small), key="evidence")
     elif what == WEIGHTS:
-        drawn = lab.drawn | WITH_WORDS
-        pictures.picture(cache.drawn(figures.head, lab.record, lab.site, lab.number, **drawn), "checked")
+        options = lab.drawn | WITH_WORDS
+        pictures.picture(cache.drawn(figures.head, lab.record, lab.site, lab.number, **options), "checked")
     elif what == MASK:
         pictures.picture(figures.mask(lab.mask, *lab.tokens, **lab.drawn, **WITH_WORDS), "checked")
     else:
         pictures.show(figures.states(as_checked(array, report), **lab.styled, side=SIDE), key="evidence")
 
 
-def _known(report: Report) -> tuple[str, ...]:
-    """What an array is, where nothing is wrong or uncertain: a part of the verdict."""
+def _reason(report: Report) -> tuple[str, ...]:
+    """The reason for the guess, where nothing is wrong or uncertain: a part of the verdict."""
     return () if report.worst in ("error", "warning") or report.verdict == NOT_SURE else report.reasons[-1:]
 
 
 def _read_as(report: Report) -> str:
-    """What an array was read as, and why, where the verdict does not say it."""
+    """How the array was read, and why, where the verdict does not say it."""
     sentences, heads, queries, keys = report.shape
     many, of = counted(sentences, "sentence"), counted(heads, "head")
-    read = [reason for reason in report.reasons if reason not in _known(report)]
-    notes = [one for one in report.findings if one.severity == "note" and one.rule in READ]
-    read += [said for one in notes for said in (one.says, one.fix) if said]
-    if (name := report.convention) and not any(f"'{name}'" in one.says for one in report.findings):
+    read = [reason for reason in report.reasons if reason not in _reason(report)]
+    notes = [finding for finding in report.findings if finding.severity == "note" and finding.rule in READ]
+    read += [text for finding in notes for text in (finding.says, finding.fix) if text]
+    if (name := report.convention) and not any(f"'{name}'" in finding.says for finding in report.findings):
         read.append(words.READ_IN.format(convention=name, meaning=CONVENTIONS[name]))
     return " ".join([*read, words.SHAPE.format(sentences=many, heads=of, queries=queries, keys=keys)])
 
 
-def _is_said() -> bool:
-    """Whether a person says anything of the array."""
-    return any(state.get(one) != one.default for one in (KIND, CONVENTION, FUTURE, FITS, MEANT_TO_BE))
+def _is_overridden() -> bool:
+    """Whether a person overrides a guess."""
+    return any(state.get(setting) != setting.default for setting in (KIND, CONVENTION, FUTURE, FITS, MEANT_TO_BE))
 
 
-def _said(lab: Lab, name: str, what: str) -> dict[str, object]:
-    """What a person says of the array instead of having it guessed."""
+def _arguments(lab: Lab, name: str, what: str) -> dict[str, object]:
+    """Arguments of `check`: choices that replace guesses."""
     kind, meant = state.get(KIND), state.get(MEANT_TO_BE)
     convention = state.get(CONVENTION) if kind in (GUESSED, "mask") else GUESSED
     own_mask = lab.mask.of_sentence(lab.sentence) if lab.mask.batch_size else lab.mask
-    known = reading.kind_by_name(name)
-    kind = known if kind == GUESSED else kind
+    kind_of_name = reading.kind_by_name(name)
+    kind = kind_of_name if kind == GUESSED else kind
     own = "may-attend" if what == MASK and convention == GUESSED else None
     return {
         "kind": None if convention != GUESSED and kind != "mask" else kind,
@@ -220,22 +220,22 @@ def _meant(name: str) -> str:
     return words.MEANT_IS.format(mask=name, meaning=MEANT[name]) if name in MEANT else name
 
 
-def _finding(lab: Lab, found: Finding, place: str, grid: States | None = None) -> None:
+def _finding(lab: Lab, finding: Finding, place: str, grid: States | None = None) -> None:
     """One finding: what it says, the fix, its rule and where; folded under it its cells, if they stand nowhere else.
 
     A note finds nothing that is wrong: what it advises is no fix.
     """
-    kind = {"error": "error", "warning": "notice"}.get(found.severity)
+    kind = {"error": "error", "warning": "notice"}.get(finding.severity)
     with st.container(gap="xsmall", key=f"finding {place}"):
         if kind is None:
-            note(found.says, "remark")
-            quiet(*filter(None, [found.fix]))
+            note(finding.says, "remark")
+            quiet(*filter(None, [finding.fix]))
             return
-        says = verdict if place == "verdict" else note
-        says(words.FINDING.format(severity=found.severity.capitalize(), says=found.says), kind)
+        show = verdict if place == "verdict" else note
+        show(words.FINDING.format(severity=finding.severity.capitalize(), says=finding.says), kind)
         quiet(
-            words.FIX.format(fix=found.fix),
-            (words.WHERE if found.cells else words.RULE_IS).format(rule=found.rule, places=found.places()),
+            words.FIX.format(fix=finding.fix),
+            (words.WHERE if finding.cells else words.RULE_IS).format(rule=finding.rule, places=finding.places()),
         )
         if grid is not None:
             with pictures.folded(words.EVIDENCE, key=f"cells {place}") as is_open:
@@ -244,7 +244,7 @@ def _finding(lab: Lab, found: Finding, place: str, grid: States | None = None) -
                     pictures.show(figure, key=f"evidence {place}", menu=st.container())
 
 
-def _report(what: str, name: str, array: Array, report: Report, said: dict[str, object]) -> None:
+def _report(what: str, name: str, array: Array, report: Report, arguments: dict[str, object]) -> None:
     """The report as files, the array if it is of this page, the command that does the same, and the rules; folded."""
     held = pictures.lent(array, "npy")
     with pictures.folded(words.REPORT, "report") as is_open:
@@ -260,7 +260,7 @@ def _report(what: str, name: str, array: Array, report: Report, said: dict[str, 
                 options = {"key": "checked npy", "icon": ":material/download:", "help": words.CHECKED_ARRAY}
                 pictures.save("NPY", partial(_npy, held), f"{name}.npy", "application/octet-stream", **options)
         label(words.IN_SHELL)
-        st.code(clean(_command(what, name, said)), "sh", wrap_lines=True)
+        st.code(clean(_command(what, name, arguments)), "sh", wrap_lines=True)
         rules = table_html([*CHECKS.items()], rows_named=True)
         st.html(details_html(words.RULES.format(count=len(CHECKS)), rules))
 
@@ -271,14 +271,15 @@ def _npy(array: Callable[[], Array]) -> bytes:
     return buffer.getvalue()
 
 
-def _command(what: str, name: str, said: dict[str, object]) -> str:
+def _command(what: str, name: str, arguments: dict[str, object]) -> str:
     """The command `check` with what was said."""
     file = state.event("file").name if what == FILE else {PASTED: "-"}.get(what, f"{name}.npy")
     parts = ["attnviz", "check", shlex.quote(file)]
     parts += ["--array", shlex.quote(name)] if what == FILE and name else []
-    parts += [part for key in ("kind", "convention") if said[key] for part in (f"--{key}", said[key])]
-    parts += [] if said["causal"] is None else ["--causal" if said["causal"] else "--no-causal"]
-    if meant := said["meant"]:
+    parts += [part for key in ("kind", "convention") if arguments[key] for part in (f"--{key}", arguments[key])]
+    if arguments["causal"] is not None:
+        parts.append("--causal" if arguments["causal"] else "--no-causal")
+    if meant := arguments["meant"]:
         parts.append("--meant " + shlex.quote(meant if isinstance(meant, str) else meant.text))
-    parts += ["--shape " + ",".join(map(str, said["shape"]))] if said["shape"] else []
+    parts += ["--shape " + ",".join(map(str, arguments["shape"]))] if arguments["shape"] else []
     return " ".join(parts)

@@ -31,21 +31,21 @@ many pixels each letter more narrows both."""
 
 def tab(lab: Lab, bar: Bar) -> None:
     with bar.view:
-        paint, shown = _view(lab)
-    part = zoom.part(lab, shown["view"])
-    told = pictures.told(lab, shown["view"], **part)
-    drawn = lab.drawn | {"selected": told}
+        paint, display = _view(lab)
+    part = zoom.part(lab, display["view"])
+    default_cell = pictures.told(lab, display["view"], **part)
+    options = lab.drawn | {"selected": default_cell}
     zoom.crumbs(lab)
     with st.container(horizontal=True, gap="small"):
         with st.container(width=240, gap="small", key="list"):
-            _in_words(lab, shown["view"], told)
+            _in_words(lab, display["view"], default_cell)
             rulelist.rules(lab)
             added.controls(lab)
         with st.container(horizontal=True, gap="small", key="maps"):
-            drawn |= {"side": _side(lab), "zooms": True}
-            grid = _grid(lab, drawn, paint, shown["view"], part)
+            options |= {"side": _side(lab), "zooms": True}
+            grid = _grid(lab, options, paint, display["view"], part)
             explained = lab.mask is lab.record.step(lab.site).mask  # by the grid beside it
-            head = _weights(lab, part, drawn | shown | part | {"explained": explained})
+            head = _weights(lab, part, options | display | part | {"explained": explained})
             with st.container(width="content"):
                 grid.draw()
             leads_to(words.LEADS_TO)
@@ -54,7 +54,7 @@ def tab(lab: Lab, bar: Bar) -> None:
     _under(lab, grid.figure, head.figure, bar)
 
 
-class Made(NamedTuple):
+class Drawable(NamedTuple):
     """A picture, and what puts it on the page."""
 
     figure: figures.Figure
@@ -62,28 +62,28 @@ class Made(NamedTuple):
 
 
 def _under(lab: Lab, grid: figures.Figure, head: figures.Figure, bar: Bar) -> None:
-    """What stands under both pictures, and the menu that saves them."""
+    """Content under both pictures, and the menu that saves them."""
     saved = {words.WEIGHTS: (head, "head"), words.MASK: (grid, "mask")}
     with bar.export:
         pictures.take_one(saved, "head", more=partial(everything.button, lab, (grid, head)))
-    added.shown(lab)
+    added.head_bias(lab)
     pictures.numbers_of_one(saved, "compose")
 
 
 def _view(lab: Lab) -> tuple[bool, dict[str, object]]:
     """Whether cells are painted, and the display of the maps."""
     paint = control(st.toggle, words.PAINT, PAINT, help=words.PAINT_MEANS)
-    shown = look.shown_as(lab)
+    display = look.shown_as(lab)
     with st.container(**toolbar.ROW, width="content", key="icon-ways"):  # by their icons: the row is full
         zoom.ways(lab)
-    return paint, shown
+    return paint, display
 
 
-def _in_words(lab: Lab, view: View, told: Cell | None) -> None:
-    """What the outlined cell says, how many keys its query has left, and what a click does."""
-    pictures.cell_in_words(lab, view, told)
-    left = [] if told is None else [_keys_left(lab, told)]
-    quiet(*left, pictures.selecting(lab.cell is not None, told is not None))
+def _in_words(lab: Lab, view: View, default_cell: Cell | None) -> None:
+    """The outlined cell in words, the keys left to its query, and the effect of a click."""
+    pictures.cell_in_words(lab, view, default_cell)
+    left = [] if default_cell is None else [_keys_left(lab, default_cell)]
+    quiet(*left, pictures.selecting(lab.cell is not None, default_cell is not None))
 
 
 def _keys_left(lab: Lab, cell: Cell) -> str:
@@ -96,28 +96,28 @@ def _keys_left(lab: Lab, cell: Cell) -> str:
     return f"{words.RULES_BLOCK.format(rules=' and '.join(rules))} {left}" if rules else left
 
 
-def _grid(lab: Lab, drawn: dict[str, Any], paint: bool, view: View, part: dict[str, slice]) -> Made:
+def _grid(lab: Lab, options: dict[str, Any], paint: bool, view: View, part: dict[str, slice]) -> Drawable:
     """The mask as a picture, on which cells can be painted."""
     brush = paint and view == View()
-    shown = {"predicted": _predicted(lab), "view": view, "counted": True, "brush": brush}
-    says = lab.record.prediction is not None
-    shown |= {"targets": not says, "beside": says}
-    grid = figures.mask(lab.mask, *lab.tokens, **drawn, **shown, **part)
+    mask_options = {"predicted": _predicted(lab), "view": view, "counted": True, "brush": brush}
+    predicts = lab.record.prediction is not None
+    mask_options |= {"targets": not predicts, "beside": predicts}
+    grid = figures.mask(lab.mask, *lab.tokens, **options, **mask_options, **part)
     first = (part["rows"].start, part["columns"].start) if part else (0, 0)
     chosen = _painting(lab, first) if paint else look.select
     clicks = {"select": "cell", "on_select": chosen, "brush": brush, "on_zoom": zoom.asked}
-    return Made(grid, partial(pictures.picture, grid, "mask", **clicks))
+    return Drawable(grid, partial(pictures.picture, grid, "mask", **clicks))
 
 
-def _weights(lab: Lab, part: dict[str, slice], seen: dict[str, Any]) -> Made:
-    """What becomes of the weights, as a picture."""
-    head = cache.drawn(figures.head, lab.record, lab.site, lab.head, cost=lab.cost(**part), **seen)
+def _weights(lab: Lab, part: dict[str, slice], options: dict[str, Any]) -> Drawable:
+    """The weights under the mask, as a picture."""
+    head = cache.drawn(figures.head, lab.record, lab.site, lab.head, cost=lab.cost(**part), **options)
     clicks = {"select": "cell", "on_select": look.select, "on_zoom": zoom.asked}
-    return Made(head, partial(pictures.picture, head, "head", **clicks))
+    return Drawable(head, partial(pictures.picture, head, "head", **clicks))
 
 
 def _painting(lab: Lab, first: Cell):
-    """What a click or a drag does to the rules; rows and columns begin at the first cell that is seen."""
+    """Handler of a click or a drag that paints; rows and columns begin at the first visible cell."""
 
     def flip(point: dict) -> None:
         state.change(mask.put, painting.flipped(lab.stack, look.cell_of(point), sentence=lab.sentence))
@@ -127,9 +127,9 @@ def _painting(lab: Lab, first: Cell):
     def painted(point: dict | None, drag: dict | None = None) -> None:
         before = state.get(DRAG)
         if drag and (before is None or before.over != drag):
-            made = painting.dragged(lab.stack, drag, before, lab.sentence, first)
-            state.put(DRAG, made)
-            state.change(mask.amended if made.goes_on else mask.put, made.stack)
+            stroke = painting.dragged(lab.stack, drag, before, lab.sentence, first)
+            state.put(DRAG, stroke)
+            state.change(mask.amended if stroke.goes_on else mask.put, stroke.stack)
         else:
             clicked(point)
         if not drag:
@@ -147,7 +147,7 @@ def _side(lab: Lab) -> int:
 
 
 def _predicted(lab: Lab):
-    """What each row predicts: what the model says; of random weights the next token; None where it is not known."""
+    """Prediction of each row: the model's; of random weights the next token; None where it is unknown."""
     if lab.record.vectors is not None or lab.record.labels is not None or metrics.fills_in(lab.record):
         return None
     if lab.record.prediction is None:  # of random weights, as in a decoder; of a file nothing is known

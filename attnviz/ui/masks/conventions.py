@@ -52,7 +52,7 @@ def tab(lab: Lab, bar: Bar) -> None:
         alignment = control(st.segmented_control, words.ALIGN, ALIGNMENT, ALIGNMENTS)
         aligned = lab.mask.aligned(queries, keys, alignment)
     _dialect(lab, aligned, name, bar)
-    chosen = any(state.get(one) != one.default for one in (WRITTEN, READ_BY))
+    chosen = any(state.get(setting) != setting.default for setting in (WRITTEN, READ_BY))
     with pictures.folded(words.WRONG_CONVENTION, "wrong convention", chosen) as is_open:
         if max(queries, keys) > MOST_HANDED:
             quiet(words.TOO_LONG_TO_HAND.format(most=MOST_HANDED))
@@ -62,42 +62,42 @@ def tab(lab: Lab, bar: Bar) -> None:
 
 def _dialect(lab: Lab, mask: Mask, name: str, bar: Bar) -> None:
     """One dialect: what it says, its grid, its code and its tensor; or why it cannot say this mask."""
-    known, drawn = dialect(name), tuple(part[:MOST_DRAWN] for part in lab.tokens)
-    lengths = tuple(map(len, drawn))
-    large(words.DIALECT_SAYS.format(dialect=known.title, says=known.says))
+    convention, tokens = dialect(name), tuple(part[:MOST_DRAWN] for part in lab.tokens)
+    lengths = tuple(map(len, tokens))
+    large(words.DIALECT_SAYS.format(dialect=convention.title, says=convention.says))
     if lengths != lab.lengths:
         quiet(words.FIRST_TOKENS.format(most=MOST_DRAWN))
-    if why := known.refuses(mask, *lengths):
+    if why := convention.refuses(mask, *lengths):
         note(words.CANNOT_SAY.format(dialect=words.DIALECTS[name], why=why), "notice")
         with bar.export:
             everything.menu(lab)
         return
-    grid = charts.convention(mask, known, *drawn, sentence=lab.sentence)
+    grid = charts.convention(mask, convention, *tokens, sentence=lab.sentence)
     with st.container(horizontal=True, gap="large"):
         with st.container(width="content"):
             everything.above(lab, _picture(lab, grid, "convention", **WITH_WORDS), "convention", bar.export)
         with st.container(key="beside convention"):
-            _code(lab, mask, known)
+            _code(lab, mask, convention)
             label(words.AS_TENSOR)
             named = {"role": "region", "tabindex": "0", "aria-label": words.PRINTED}
-            block(known.printout(mask, *lengths).replace("  # ", "\n# "), "code", "pre", **named)
+            block(convention.printout(mask, *lengths).replace("  # ", "\n# "), "code", "pre", **named)
 
 
-def _code(lab: Lab, mask: Mask, known: Dialect) -> None:
+def _code(lab: Lab, mask: Mask, convention: Dialect) -> None:
     """The code to copy; first on a phone."""
     label(words.CODE)
     try:
-        st.code(known.code(mask, *lab.lengths), "python", wrap_lines=True)
+        st.code(convention.code(mask, *lab.lengths), "python", wrap_lines=True)
     except AttnvizError as error:
         note(str(error), "notice")
     if lab.edits.bias:
         quiet(words.MASK_ALONE)
 
 
-def _picture(lab: Lab, grid: States, key: str, **drawn: Any) -> figures.Figure:
+def _picture(lab: Lab, grid: States, key: str, **options: Any) -> figures.Figure:
     """A grid; where its cells are those of the page, a click selects one."""
     own = (len(grid.rows), len(grid.columns)) == lab.lengths and grid.titles == States.titles
-    figure = figures.states(grid, selected=lab.cell if own else None, rev=look.rev("cell"), **lab.styled, **drawn)
+    figure = figures.states(grid, selected=lab.cell if own else None, rev=look.rev("cell"), **lab.styled, **options)
     clicks = {"select": "cell", "on_select": look.select} if own else {}
     pictures.picture(figure, key, **clicks)
     return figure
@@ -119,7 +119,7 @@ def _wrong_reader(lab: Lab, mask: Mask) -> None:
     if read.error:
         note(words.STOPS.format(error=read.error), "notice")
         return
-    _said(read, lambda: _use(lab, mask, read))
+    _mistake(read, lambda: _use(lab, mask, read))
     with st.container(horizontal=True, gap="large"):
         for make, key in ((charts.handed, "handed"), (charts.weights_read, "handed weights")):
             with st.container(width="content"):
@@ -128,14 +128,14 @@ def _wrong_reader(lab: Lab, mask: Mask) -> None:
         quiet(words.WEIGHTS_OF.format(head=lab.site.head(lab.number)))
 
 
-def _said(read: Handed, use: Callable[[], None]) -> None:
+def _mistake(read: Handed, use: Callable[[], None]) -> None:
     """The name of the mistake first, what comes out row by row, and after that what can be done with it."""
-    found = mistaken_words(read.judgement, read.seen[0]) or ambiguous(read.judgement)
-    if found and not read.seen.equal(read.meant_grid):
-        note(words.CHECK_SAYS.format(finding=found), "notice")
-    whole = [one.words for one in read.notes if one.query is None]
-    rows = [one.words for one in read.notes if one.query is not None]
-    if not rows and not found and not whole:
+    finding = mistaken_words(read.judgement, read.seen[0]) or ambiguous(read.judgement)
+    if finding and not read.seen.equal(read.meant_grid):
+        note(words.CHECK_SAYS.format(finding=finding), "notice")
+    whole = [remark.words for remark in read.notes if remark.query is None]
+    rows = [remark.words for remark in read.notes if remark.query is not None]
+    if not rows and not finding and not whole:
         whole = [words.NOTHING_LOST]
     ends = rows if len(rows) <= MOST_ROWS else [*rows[: MOST_ROWS - 1], rows[-1]]
     in_words(" ".join([*whole, *ends]))
@@ -151,9 +151,9 @@ def _use(lab: Lab, mask: Mask, read: Handed) -> None:
     if read.seen is None or read.seen.equal(read.meant_grid):
         return
     fixed = bool(lab.source.read_only)
-    said = lab.source.read_only or words.MISTAKE_MEANS
+    help_text = lab.source.read_only or words.MISTAKE_MEANS
     arguments = (meant(mask, *lab.lengths), mistaken(mask, read, sentence=lab.sentence))
-    options = {"icon": ":material/bug_report:", "help": said, "disabled": fixed}
+    options = {"icon": ":material/bug_report:", "help": help_text, "disabled": fixed}
     st.button(words.USE_MISTAKE, key="mistake", on_click=state.change, args=(_take, *arguments), **options)
 
 

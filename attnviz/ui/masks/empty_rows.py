@@ -39,21 +39,21 @@ def _consequences(lab: Lab, empty: list[int]) -> None:
     """How far NaN spreads, in words first, and both pictures."""
     queries, keys = lab.lengths
     style = lab.styled | ({"side": SIDE} if max(lab.lengths) <= FEW else {})
-    found = _spread(lab.mask, queries, layers=min(lab.depth, MOST_LAYERS)) if queries == keys else None
-    verdict(found.says if found else words.TWO_TEXTS, "notice")
+    spread = _spread(lab.mask, queries, layers=min(lab.depth, MOST_LAYERS)) if queries == keys else None
+    verdict(spread.says if spread else words.TWO_TEXTS, "notice")
     left, right = st.columns(2, gap="large")
     with left:
         if lab.record.read_only:
             quiet(words.NOTHING_TO_COMPUTE)
         else:
             policies = _policies(lab.record, lab.site, lab.number, lab.sentence, lab.mask)
-            weights = {one.name: one.weights for one in policies}
+            weights = {policy.name: policy.weights for policy in policies}
             pictures.show(figures.states(charts.policies(weights, empty[0], lab.tokens[1]), **style), "policies")
             rows = [(charts.NAMES[name], meaning) for name, meaning in words.POLICIES.items()]
             table(rows, words.POLICIES_HEAD, rows_named=True)
     with right:
-        if found is not None:
-            grid = charts.spread(found.empty, found.layers, lab.tokens[0], sentence=lab.sentence)
+        if spread is not None:
+            grid = charts.spread(spread.empty, spread.layers, lab.tokens[0], sentence=lab.sentence)
             pictures.show(figures.states(grid, **style), "spread")
 
 
@@ -63,7 +63,7 @@ _spread = cache.kept(numerics.spread)
 @cache.kept
 def _policies(record: Record, site: Site, head: int, sentence: int, mask: Mask) -> tuple[Policy, ...]:
     step = record.step(site)
-    one, at = slice(sentence, sentence + 1), slice(head, head + 1)
-    query, key, value = (part[one, at] for part in (step.query, step.key, step.value))
+    batch, heads = slice(sentence, sentence + 1), slice(head, head + 1)
+    query, key, value = (part[batch, heads] for part in (step.query, step.key, step.value))
     grid = mask.grid(query.shape[2], key.shape[2], sentence=sentence)
     return numerics.policies(query, key, value, grid)

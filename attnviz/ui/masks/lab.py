@@ -1,4 +1,4 @@
-"""What every tab of the mask lab is given, and which tab is open."""
+"""View context of the mask lab, and which tab is open."""
 
 from dataclasses import dataclass
 
@@ -31,7 +31,7 @@ MOST_LAYERS = 8
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Lab(Look):
-    """What is looked at in the lab.
+    """View context of the lab.
 
     Attributes:
         stack: the rules as a person composed them, also those that are off.
@@ -54,7 +54,7 @@ class Lab(Look):
         return sum(site.kind == self.site.kind for site in self.source.sites)
 
     @property
-    def seen(self) -> tuple[Sentence, ...]:
+    def key_sentences(self) -> tuple[Sentence, ...]:
         """The sentences whose tokens are the keys."""
         return self.record.read if self.site.kind == "decoder" else self.record.sentences
 

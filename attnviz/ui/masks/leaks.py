@@ -31,8 +31,8 @@ from attnviz.ui.shared.toolbar import Bar
 WHOLE, LAYER = TESTED = (words.TEST_WHOLE, words.TEST_LAYER)
 """The part of the model that is tested."""
 
-WAS_MEANT, SAID, FUTURE = PROMISES = (words.AS_MEANT, words.THIS_MASK, words.NO_FUTURE)
-"""What is held against what moved."""
+WAS_MEANT, THIS_MASK, FUTURE = PROMISES = (words.AS_MEANT, words.THIS_MASK, words.NO_FUTURE)
+"""Masks that the leak test compares with the outputs that moved."""
 
 MEANT = coded("meant", None, mask_link.encode_stack, mask_link.decode_stack)
 """The mask that was meant, where that of the page is a mistake on purpose."""
@@ -40,7 +40,7 @@ BEFORE: Setting[tuple[Stack | None, bool] | None] = kept("before mistake", None)
 """The mask before such a mistake, and whether the model's own was on."""
 TEST = choice("tested", TESTED, WHOLE, former=dict.fromkeys(words.EXAMPLE_LEAKS, WHOLE))
 PROMISE = choice("promise", PROMISES)
-ASKED: Setting[tuple] = kept("leaks asked", ())
+REQUESTED: Setting[tuple] = kept("leaks asked", ())
 """The test that takes long and was asked for."""
 
 MOST_MOVED, MOST_TRIED = 8, 12
@@ -128,7 +128,7 @@ def undo() -> None:
 
 
 def _undo(now: State) -> State:
-    """What there was before; of a mistake that a link brought, what was meant."""
+    """Restore the mask before the mistake; of a mistake from a link, the mask that was meant."""
     before, own_mask = now[BEFORE] or (now[MEANT], True)
     now = mask.put(now, before or Stack()).put(MASK, before)
     return now.put(MEANT, None).put(OWN_MASK, own_mask).put(BEFORE, None)
@@ -153,18 +153,18 @@ def _promised(lab: Lab) -> Mask | None:
 def _model(lab: Lab, place: Site | str, promised: Mask | None) -> LeakTest | None:
     """The test of the model; if it takes long, when it is asked for."""
     edits = replace(lab.edits, mask=None) if lab.source.read_only else lab.edits
-    asked = (lab.source, lab.lines, edits, place, promised, lab.sentence)
-    tokens = min(len(lab.seen[lab.sentence].tokens), MOST)
+    request = (lab.source, lab.lines, edits, place, promised, lab.sentence)
+    tokens = min(len(lab.key_sentences[lab.sentence].tokens), MOST)
     seconds = probes.seconds(lab.source.d_model, tokens, len(lab.source.sites))
     if seconds <= QUICK:
-        return _kept(*asked)
-    if state.get(ASKED) != asked:
+        return _cached_test(*request)
+    if state.get(REQUESTED) != request:
         quiet(words.TAKES_LONG.format(tokens=tokens))
         if not st.button(words.TEST, key="test leaks", type="primary"):
             return None
-        state.put(ASKED, asked)
+        state.put(REQUESTED, request)
     with runs.beside():
-        return cache.worked(_test, *asked, cost=Estimate(tokens, seconds, 0, 0), unit=words.TOKENS_CHANGED)
+        return cache.worked(_test, *request, cost=Estimate(tokens, seconds, 0, 0), unit=words.TOKENS_CHANGED)
     return None
 
 
@@ -173,12 +173,12 @@ def _test(
 ) -> LeakTest:
     """A leak test of at most as many tokens as one may take."""
     sentences = cache.sentences(source, lines)
-    given = {"site": place, "promised": promised, "sentence": sentence}
+    options = {"site": place, "promised": promised, "sentence": sentence}
     with progress.counted(MOST) as report, cores.used_by(source):
-        return leak_test(source, sentences, edits, **given, report=report, targets=cache.targets(source, lines))
+        return leak_test(source, sentences, edits, **options, report=report, targets=cache.targets(source, lines))
 
 
-_kept = cache.kept(_test)
+_cached_test = cache.kept(_test)
 
 
 def _result(lab: Lab, test: LeakTest, bar: Bar) -> None:
@@ -198,12 +198,12 @@ def _result(lab: Lab, test: LeakTest, bar: Bar) -> None:
             everything.above(lab, figure, "leaks", bar.export)
         with st.container(key="beside leaks"):
             if cell or test.pairs:
-                said = sentences.leak(test, *(cell or test.pairs[0]))
-                large(f"{said[0].upper()}{said[1:]}.")
+                text = sentences.leak(test, *(cell or test.pairs[0]))
+                large(f"{text[0].upper()}{text[1:]}.")
             quiet(f"{words.HOW} {pictures.selecting(cell is not None)}")
             if test.pairs:
                 _strongest(test)
-            how = block_html(" ".join(f"{one[0].upper()}{one[1:]}." for one in measured(test)), "quiet")
+            how = block_html(" ".join(f"{sentence[0].upper()}{sentence[1:]}." for sentence in measured(test)), "quiet")
             st.html(details_html(words.HOW_MEASURED, how if test.pairs else how + _tried(test)))
             _options(lab)
     pictures.numbers(figure, "leaks")

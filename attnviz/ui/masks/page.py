@@ -32,13 +32,21 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
     hides = decoder in source.sites
     opening = Stack() if hides or isinstance(source, Wrapped) else CAUSAL  # of one's own model it shows what that masks
     bar = toolbar.bar(source, lines, combined=True, site=decoder if hides else opens, mask=opening, more=look.display)
-    at = bar.at
+    context = bar.at
     if begins:
         with bar.view:
             control(st.toggle, words.WITH_SOS, SOS, help=words.SHIFT_RIGHT)
     bar.predict()
     stack, _ = mask.fitting(mask.current(), len(lines))
-    lab = Lab(*at.run, at.sentence, at.site, at.head, at.dark, stack=stack, mask=_mask(at, stack))
+    lab = Lab(
+        *context.run,
+        context.sentence,
+        context.site,
+        context.head,
+        context.dark,
+        stack=stack,
+        mask=_mask(context, stack),
+    )
     parts = (compose.tab, checking.tab, conventions.tab)
     tabs(TAB, {name: partial(_tab, *each, lab, bar) for name, *each in zip(words.TABS, words.ASKS, parts, strict=True)})
 
@@ -48,10 +56,10 @@ def _tab(question: str, draw: Callable[[Lab, Bar], None], lab: Lab, bar: Bar) ->
     draw(lab, bar)
 
 
-def _mask(at: Look, stack: Stack) -> Mask:
+def _mask(context: Look, stack: Stack) -> Mask:
     """The mask of a site; of a model that is read-only, what was composed."""
-    step = at.record.step(at.site)
-    mask = stack.mask() if at.source.read_only else step.mask
+    step = context.record.step(context.site)
+    mask = stack.mask() if context.source.read_only else step.mask
     if isinstance(mask, Tensor):
-        return built_in.of(step, at.number, at.sentence)
+        return built_in.of(step, context.number, context.sentence)
     return mask or Full()

@@ -44,14 +44,14 @@ def flipped(stack: Stack, cell: tuple[int, int], *, sentence: int = 0) -> Stack:
 
 @dataclass(frozen=True)
 class Drag:
-    """What a drag over cells does.
+    """A drag over cells, and its effect.
 
     Attributes:
-        over: from where to where it went along rows and columns, as the browser says it: {"row": [1.2, 3.4], ...}.
+        over: its start and end along rows and columns, as the browser reports it: {"row": [1.2, 3.4], ...}.
         base: the stack before it.
         opened: whether it opens cells or blocks them.
         stack: the stack with it.
-        goes_on: whether the browser had said its beginning before: a slow drag is said in parts.
+        goes_on: whether the browser reported its beginning before: a slow drag arrives in parts.
         first: the cell at which rows and columns begin.
     """
 
@@ -71,7 +71,7 @@ class Drag:
 
 
 def dragged(stack: Stack, over: dict, before: Drag | None, sentence: int = 0, first: tuple[int, int] = (0, 0)) -> Drag:
-    """What a drag does to a stack: it blocks its cells or, if all of them are blocked, opens them.
+    """Apply a drag to a stack: it blocks its cells or, if all of them are blocked, opens them.
 
     Args:
         before: the drag before it, of which this one may be more.

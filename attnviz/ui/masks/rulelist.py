@@ -32,7 +32,7 @@ MOST_ITEMS = 64
 """Lengths or positions that one rule may list."""
 
 ADDABLE = {rule.keyword: rule for rule in RULES if rule.parameters()[0].kind != "cells"}
-"""What can be chosen from the list; cells are painted."""
+"""Rules that the menu offers; cells are painted."""
 
 
 def rules(lab: Lab) -> None:
@@ -71,8 +71,8 @@ def _menu(lab: Lab) -> None:
 def _squares(lab: Lab) -> list[str]:
     """The strokes of each rule on the maps, as a character; "" of one that is off, or does not act here."""
     places = {rule: place for place, rule in enumerate(lab.mask.rules())}
-    found = [places.get(name) for name in mask.current().rules()]
-    return ["" if place is None else hatch.SQUARES[place % hatch.PATTERNS] for place in found]
+    indices = [places.get(name) for name in mask.current().rules()]
+    return ["" if place is None else hatch.SQUARES[place % hatch.PATTERNS] for place in indices]
 
 
 def _title(rule: Mask | type[Mask]) -> str:
@@ -112,18 +112,20 @@ def _built_in(lab: Lab) -> bool:
 def _changes(lab: Lab) -> bool:
     """Whether the mask at the site is another one with the rules than without them, or is too large to tell."""
     own = own_mask(lab)
-    known = own is None or isinstance(own, Mask)
+    comparable = own is None or isinstance(own, Mask)
     acts = not lab.source.read_only and lab.edits.own_mask and lab.edits.mask_at(lab.site.kind)
-    if not known or not acts or max(lab.lengths) > MOST_COMPARED:
+    if not comparable or not acts or max(lab.lengths) > MOST_COMPARED:
         return True
-    one, other = own or Full(), lab.mask
-    at = lab.sentence if one.batch_size else 0
-    return not torch.equal(one.grid(*lab.lengths, sentence=at), other.grid(*lab.lengths, sentence=lab.masked))
+    built_in, other = own or Full(), lab.mask
+    sentence = lab.sentence if built_in.batch_size else 0
+    return not torch.equal(
+        built_in.grid(*lab.lengths, sentence=sentence), other.grid(*lab.lengths, sentence=lab.masked)
+    )
 
 
 def sizes(lab: Lab) -> tuple[int, tuple[int, ...]]:
     """Keys and lengths of the sentences; where none is padded, as if their last two tokens were padding."""
-    lengths, keys = tuple(sentence.length for sentence in lab.seen), lab.lengths[1]
+    lengths, keys = tuple(sentence.length for sentence in lab.key_sentences), lab.lengths[1]
     return keys, lengths if min(lengths) < keys else (shorter(keys),) * len(lengths)
 
 
@@ -147,13 +149,13 @@ def _row(lab: Lab, i: int, entry: Entry, title: str, *, first: bool, last: bool)
         _set(st.checkbox, words.NOT, i, "negated", entry.negated)
     if parameters and parameters[0].kind == "cells":
         quiet(words.PAINTED.format(cells=counted(len(rule.cells), words.CELL)))
-    for one in (one for one in parameters if one.kind == "numbers"):
-        _numbers(lab, i, rule, one)
-    if numbers := [one for one in parameters if one.kind == "number"]:
+    for parameter in (parameter for parameter in parameters if parameter.kind == "numbers"):
+        _numbers(lab, i, rule, parameter)
+    if numbers := [parameter for parameter in parameters if parameter.kind == "number"]:
         with st.container(horizontal=True, gap="small"):
-            for one in numbers:
-                options = {"width": 106} | ({} if one.needed else {"value": None})
-                number(i, rule, one.name, at=f"{rule.rule} {one.name} {i}", lead=False, **options)
+            for parameter in numbers:
+                options = {"width": 106} | ({} if parameter.needed else {"value": None})
+                number(i, rule, parameter.name, at=f"{rule.rule} {parameter.name} {i}", lead=False, **options)
 
 
 def _button(title: str, name: str, icon: str, step: Callable[..., State], i: int, *to: int, able: bool = True) -> None:
@@ -182,7 +184,7 @@ def _numbers(lab: Lab, i: int, rule: Mask, f: Parameter) -> None:
     options = {"shown": ", ".join(map(str, getattr(rule, f.name))), "help": words.WITH_COMMAS}
     control(st.text_input, f.label, MASK, at=f"{rule.rule} {f.name} {i}", step=step, **options)
     if rule.rule == "padding":
-        lengths = tuple(sentence.length for sentence in lab.seen)
+        lengths = tuple(sentence.length for sentence in lab.key_sentences)
         options = {"on_click": state.change, "args": (mask.with_numbers, i, lambda: {"lengths": lengths})}
         options |= {"type": "tertiary", "disabled": lengths == rule.lengths}
         st.button(words.THESE_LENGTHS, key=f"lengths {i}", **options)

@@ -1,4 +1,4 @@
-"""What the page Masks says, in one place."""
+"""Texts of the page Masks."""
 
 TABS = {"Compose": "Compose", "Is it wrong?": "Check", "Conventions": "Conventions"}
 """The tabs, and what links call them."""
@@ -9,7 +9,7 @@ ASKS = (
     "Does anything see what it must not? Choose what to check.",
     "Libraries write one mask in different, even opposite ways. Choose yours, and copy its code.",
 )
-"""What each tab answers."""
+"""Question of each tab."""
 WITH_SOS, SHIFT_RIGHT = "<sos>", "Begin with <sos>, so that each row predicts the next token."
 
 # Compose: the rules

@@ -16,7 +16,7 @@ from attnviz.core.edits import Edits
 from attnviz.core.errors import AttnvizError
 from attnviz.sources.base import Source
 from attnviz.ui.overview import words
-from attnviz.ui.overview.numbers import asked
+from attnviz.ui.overview.numbers import is_requested
 from attnviz.ui.shared import cache, cores, runs, state
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.setting import Setting, kept, whole
@@ -37,13 +37,13 @@ def built(source: Source) -> Atlas | None:
     for problem in _opened_all():
         if isinstance(problem, AttnvizError):
             note(str(problem), "notice")
-    there = [one for one in _built() if _is_of(one, source)]
+    there = [candidate for candidate in _built() if _is_of(candidate, source)]
     if len(there) < 2:
         return next(iter(there), None)
 
     def named(number: int) -> str:
-        found = there[number - 1]
-        return words.ATLAS_OF.format(name=found.folder.name, texts=found.texts)
+        candidate = there[number - 1]
+        return words.ATLAS_OF.format(name=candidate.folder.name, texts=candidate.texts)
 
     numbers = range(1, len(there) + 1)
     options = {"shown": state.one_of(ATLAS, numbers), "width": 330, "format_func": named}
@@ -52,18 +52,18 @@ def built(source: Source) -> Atlas | None:
 
 def others(name: str) -> list[Atlas]:
     """The atlases of other models."""
-    return [one for one in _built() if one.plan.model.name != name]
+    return [candidate for candidate in _built() if candidate.plan.model.name != name]
 
 
-def measured(at: Look, lines: tuple[str, ...]) -> Atlas | None:
+def measured(context: Look, lines: tuple[str, ...]) -> Atlas | None:
     """The atlas of a model with its changes on some texts: measured, or None below a button with its cost.
 
     Raises:
         AttnvizError: if the model reads none of the texts.
     """
-    key = at.source, lines, at.edits
+    key = context.source, lines, context.edits
     button = {"key": "measure texts", "icon": ":material/functions:"}
-    if asked(MEASURED, key, cost := _cost(*key), words.MEASURE_ON.format(count=len(lines)), **button):
+    if is_requested(MEASURED, key, cost := _cost(*key), words.MEASURE_ON.format(count=len(lines)), **button):
         with runs.beside():
             return cache.worked(_measure, *key, cost=cost, unit=words.TEXTS)
     return None
@@ -86,14 +86,14 @@ def _measure(source: Source, lines: tuple[str, ...], edits: Edits) -> Atlas:
     return opened
 
 
-def _is_of(found: Atlas, source: Source) -> bool:
+def _is_of(candidate: Atlas, source: Source) -> bool:
     """Whether an atlas is of a model as it is here, with its settings."""
-    model = found.plan.model
+    model = candidate.plan.model
     return model.name == source.id and dict(model.settings).get("step") == source.step
 
 
 def _built() -> list[Atlas]:
-    return [one for one in _opened_all() if isinstance(one, Atlas)]
+    return [candidate for candidate in _opened_all() if isinstance(candidate, Atlas)]
 
 
 def _opened_all() -> list[Atlas | AttnvizError]:

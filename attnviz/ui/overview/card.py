@@ -1,4 +1,4 @@
-"""The chosen head: which head matters most, what is known of this one, and its numbers."""
+"""The chosen head: which head matters most, findings about this one, and its numbers."""
 
 import pandas as pd
 import streamlit as st
@@ -19,21 +19,21 @@ from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import large, quiet, table
 
 
-def verdict(at: Look, swept: Sweep | None) -> None:
+def verdict(context: Look, swept: Sweep | None) -> None:
     """Which head matters most, and the way to it; without a test, the way to the test."""
     if swept is None:
         if not is_by_test():
             with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", key="guide"):
                 quiet(words.TO_THE_TEST)
                 options = {"icon": ":material/arrow_forward:", "type": "tertiary", "key": "to the test"}
-                args = (SORT, effects_of(at.record)[0])
+                args = (SORT, effects_of(context.record)[0])
                 st.button(words.SWITCH_OFF_TEST, on_click=state.put, args=args, **options)
         return
     matters, weights = swept.sentences()
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="matters"):
         large(matters)
-        if swept.strongest == (at.site, at.head):
-            _opens(at)
+        if swept.strongest == (context.site, context.head):
+            _opens(context)
         elif swept.strongest:
             site, head = swept.strongest
             options = {"key": "to what matters", "icon": ":material/arrow_forward:", "on_click": look.look_at}
@@ -42,71 +42,73 @@ def verdict(at: Look, swept: Sweep | None) -> None:
         quiet(weights)
 
 
-def named(at: Look, known: Numbers, swept: Sweep | None) -> None:
+def named(context: Look, head_numbers: Numbers, swept: Sweep | None) -> None:
     """The name of the chosen head, its rank by the test, and the way to its page."""
-    if swept and swept.strongest == (at.site, at.head):
+    if swept and swept.strongest == (context.site, context.head):
         return  # named by the verdict
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="chosen"):
-        rank = _rank(at, known, swept.by) if swept and swept.strongest else ""
-        large(f"{at.site.head(at.head).capitalize()}{rank}")
-        _opens(at)
+        rank = _rank(context, head_numbers, swept.by) if swept and swept.strongest else ""
+        large(f"{context.site.head(context.head).capitalize()}{rank}")
+        _opens(context)
 
 
-def _opens(at: Look) -> None:
+def _opens(context: Look) -> None:
     if st.button(words.OPEN_HEAD, key="open head", icon=":material/arrow_forward:"):
-        look.look_at(at.site, at.head)
+        look.look_at(context.site, context.head)
         pages.go_to(pages.TITLES[0])
 
 
-def _rank(at: Look, known: Numbers, by: str) -> str:
+def _rank(context: Look, head_numbers: Numbers, by: str) -> str:
     """The rank of the chosen head by a number; "" where it has no such number."""
-    change, changes = known.row((at.site, at.number))[by], known.table[by]
+    change, changes = head_numbers.row((context.site, context.number))[by], head_numbers.table[by]
     if pd.isna(change):
         return ""
     rank, count = 1 + int((changes > change).sum()), int(changes.notna().sum())
-    return words.RANK.format(brief=at.site.brief(at.number), rank=rank, count=count)
+    return words.RANK.format(brief=context.site.brief(context.number), rank=rank, count=count)
 
 
-def of_head(at: Look, known: Numbers, swept: Sweep | None) -> None:
-    """What the chosen head looks like on this text, what is known of it, and its numbers."""
-    row = known.row((at.site, at.number))
-    named(at, known, swept)
-    findings.of_head(at, role=False)
-    if not findings.measured(at.source, at.site, at.head) and (sentence := findings.by_weights(row)):
-        (large if at.source.facts else quiet)(sentence)
-    names = [name for name in (*OFF, *MAIN) if name in known.names and not pd.isna(row[name])]
+def of_head(context: Look, head_numbers: Numbers, swept: Sweep | None) -> None:
+    """The chosen head: its role on this text, findings about it, and its numbers."""
+    row = head_numbers.row((context.site, context.number))
+    named(context, head_numbers, swept)
+    findings.of_head(context, role=False)
+    if not findings.measured(context.source, context.site, context.head) and (sentence := findings.by_weights(row)):
+        (large if context.source.facts else quiet)(sentence)
+    names = [name for name in (*OFF, *MAIN) if name in head_numbers.names and not pd.isna(row[name])]
     rows = [(TITLES[name], number(name, float(row[name])), meaning(name)) for name in names]
     table(rows, numbers=(1,), css="facts meant")
-    _by_distance(at)
-    _on_phrase(at)
+    _by_distance(context)
+    _on_phrase(context)
 
 
-def _on_phrase(at: Look) -> None:
+def _on_phrase(context: Look) -> None:
     """Heads by their attention on a phrase, from the selected query or the last word: those that retrieve a needle."""
     with pictures.folded(words.ON_PHRASE, "on phrase") as is_open:
         if not is_open:
             return
         phrase = control(st.text_input, common.PHRASE, zoom.PHRASE, max_chars=200)
-        query = min(look.asked_at(at.record, at.site, at.cell, at.sentence), len(at.tokens[0]) - 1)
-        tokens = at.tokens[0]
-        if at.cell is None and (typed := [i for i in range(query + 1) if tokens[i].start < tokens[i].end]):
+        query = min(
+            look.asked_at(context.record, context.site, context.cell, context.sentence), len(context.tokens[0]) - 1
+        )
+        tokens = context.tokens[0]
+        if context.cell is None and (typed := [i for i in range(query + 1) if tokens[i].start < tokens[i].end]):
             query = typed[-1]  # not [SEP], which nobody chose
-        places = zoom.spans(at.cut(1).text, at.tokens[1], phrase)
+        places = zoom.spans(context.cut(1).text, context.tokens[1], phrase)
         if not places:
             quiet(common.TYPE_A_PHRASE if not phrase.strip() else words.NOWHERE)
             return
-        where = {"sentence": at.sentence, "dark": at.dark}
-        figure = figures.phrase(at.record, at.site.kind, query, places, **where)
+        where = {"sentence": context.sentence, "dark": context.dark}
+        figure = figures.phrase(context.record, context.site.kind, query, places, **where)
         pictures.show(figure, "phrase", words.PHRASE, table=True)
 
 
-def _by_distance(at: Look) -> None:
+def _by_distance(context: Look) -> None:
     """Attention by distance, in bins that double."""
     with pictures.folded(words.BY_DISTANCE, "by distance") as is_open:
         if is_open:
-            where = {"sentence": at.sentence, "dark": at.dark}
-            cache.worked(_distances, at.record, at.site, at.head, at.sentence, cost=at.cost())
-            figure = cache.drawn(figures.distance, at.record, at.site, at.head, **where)
+            where = {"sentence": context.sentence, "dark": context.dark}
+            cache.worked(_distances, context.record, context.site, context.head, context.sentence, cost=context.cost())
+            figure = cache.drawn(figures.distance, context.record, context.site, context.head, **where)
             pictures.show(figure, "distance", common.BY_DISTANCE, table=True)
 
 

@@ -1,4 +1,4 @@
-"""What every head does over a corpus: known roles, all heads beside this text, and one head with texts that open."""
+"""Every head over a corpus: known roles, all heads beside this text, and one head with texts that open."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -25,7 +25,7 @@ from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import Markup, heading, lead, note, plain, quiet, table, title
 from attnviz.ui.shared.toolbar import Bar
 
-TITLES, MEANS = ({one.name: getattr(one, what) for one in METRICS} for what in ("title", "means"))
+TITLES, MEANS = ({metric.name: getattr(metric, what) for metric in METRICS} for what in ("title", "means"))
 NUMBER = choice("number", TITLES, "confidence", "tab")
 
 
@@ -43,23 +43,23 @@ def over_a_corpus(bar: Bar) -> None:
             own = _own_texts()
         built = None if own or bar.at.edits != Edits() else atlases.built(bar.at.source)
         lines = () if built else own or texts.shipped(bar.at.source)
-        found = built or atlases.measured(bar.at, lines)
+        atlas = built or atlases.measured(bar.at, lines)
     except AttnvizError as error:
         note(str(error))
-        lines, found = (), None
-    figure = found and _show(bar.at, found)
+        lines, atlas = (), None
+    figure = atlas and _show(bar.at, atlas)
     if lines:
-        _list(lines, found)
+        _list(lines, atlas)
     with bar.export:
         if figure:
-            pictures.take_away(figure, "over corpus", more=partial(_more, bar.at, figure, found.heads()))
+            pictures.take_away(figure, "over corpus", more=partial(_more, bar.at, figure, atlas.heads()))
         else:
             everything.menu(bar.at)
 
 
-def _more(at: Look, figure: figures.Figure, heads: pd.DataFrame) -> None:
+def _more(context: Look, figure: figures.Figure, heads: pd.DataFrame) -> None:
     all_numbers(heads.drop(columns="site"), "heads-over-texts")
-    everything.button(at, (figure,))
+    everything.button(context, (figure,))
 
 
 def _own_texts() -> tuple[str, ...]:
@@ -72,10 +72,10 @@ def _own_texts() -> tuple[str, ...]:
     return texts.lines(b"\n".join(file.getvalue() for file in uploaded)) if uploaded else ()
 
 
-def _list(lines: tuple[str, ...], found: Atlas | None) -> None:
+def _list(lines: tuple[str, ...], atlas: Atlas | None) -> None:
     """The texts that are measured, folded, and how many of them the model could not read."""
-    if found and found.texts < len(lines):
-        count, first = counted(len(lines) - found.texts, "text"), found.problems().iloc[0]
+    if atlas and atlas.texts < len(lines):
+        count, first = counted(len(lines) - atlas.texts, "text"), atlas.problems().iloc[0]
         note(words.NOT_READ.format(count=count, line=first["line"], why=first["problem"]), "notice")
     with pictures.folded(words.THE_TEXTS.format(count=len(lines)), "the texts") as is_open:
         if is_open and len(lines) > MANY:
@@ -84,50 +84,52 @@ def _list(lines: tuple[str, ...], found: Atlas | None) -> None:
             st.html(f"<ol>{''.join(f'<li>{plain(line)}</li>' for line in lines)}</ol>")
 
 
-def _show(at: Look, found: Atlas) -> figures.Figure | None:
+def _show(context: Look, atlas: Atlas) -> figures.Figure | None:
     """The chosen head's role, texts and numbers, beside the known roles and all heads."""
-    heads, known = found.heads(), _known(at.source)
-    measured = findings.measured(at.source, at.site, at.head)
-    chosen = heads[(heads["site"] == str(at.site)) & (heads["head"] == at.number)]
+    heads, behaviors = atlas.heads(), _behaviors(context.source)
+    measured = findings.measured(context.source, context.site, context.head)
+    chosen = heads[(heads["site"] == str(context.site)) & (heads["head"] == context.number)]
     row = None if chosen.empty else chosen.iloc[0]
-    by_weights = () if row is None else roles(row.to_dict() | {"texts": found.texts})[:1]
-    title(words.NO_HEAD if row is None else _answer(at, measured, by_weights))
-    about = words.ABOUT.format(texts=found.texts, tokens=found.tokens)
-    quiet(" ".join((*(words.LOOKS_LIKE.format(role=one.evidence) for one in by_weights), about)))
+    by_weights = () if row is None else roles(row.to_dict() | {"texts": atlas.texts})[:1]
+    title(words.NO_HEAD if row is None else _answer(context, measured, by_weights))
+    about = words.ABOUT.format(texts=atlas.texts, tokens=atlas.tokens)
+    quiet(" ".join((*(words.LOOKS_LIKE.format(role=role.evidence) for role in by_weights), about)))
     with st.container(horizontal=True, gap="large"):
         left, right = st.container(width=560), st.container(width="stretch", key="over-corpus")
     with left:
-        _roles(at, known)
-        if known:
+        _roles(context, behaviors)
+        if behaviors:
             with pictures.folded(words.ALL_HEADS, key="heads over corpus") as is_open:
                 if is_open:
-                    _all_heads(at, heads, found.texts)
+                    _all_heads(context, heads, atlas.texts)
         else:
             heading(words.ALL_HEADS)
-            _all_heads(at, heads, found.texts)
+            _all_heads(context, heads, atlas.texts)
     if row is None:
         return None
     with right, runs.beside():
-        examples.of_head(at, found, measured.role if measured else "")
+        examples.of_head(context, atlas, measured.role if measured else "")
         if measured:
             findings.evidence(measured)
-        figure = _distance(at, found)
+        figure = _distance(context, atlas)
     with left:
-        _numbers(at, row)
-        _alike(at, found)
+        _numbers(context, row)
+        _alike(context, atlas)
     return figure
 
 
-def _known(source: Source) -> tuple[Behavior, ...]:
+def _behaviors(source: Source) -> tuple[Behavior, ...]:
     """The known roles of a model, each by the head that shows it most clearly."""
     every = source.card.behaviors if source.card and source.step is None else ()
-    rising = sorted(every, key=lambda one: max((*one.rates, *one.shares), default=0))
-    return tuple(({one.does: one for one in every} | {one.does: one for one in rising}).values())
+    rising = sorted(every, key=lambda behavior: max((*behavior.rates, *behavior.shares), default=0))
+    return tuple(
+        ({behavior.does: behavior for behavior in every} | {behavior.does: behavior for behavior in rising}).values()
+    )
 
 
-def _answer(at: Look, measured: Behavior | None, by_weights: Sequence[Role]) -> str:
+def _answer(context: Look, measured: Behavior | None, by_weights: Sequence[Role]) -> str:
     """The chosen head's role: what was measured of it before, else what its weights look like over the corpus."""
-    head = at.site.head(at.head).capitalize()
+    head = context.site.head(context.head).capitalize()
     if measured:
         return words.ANSWER.format(head=head, does=measured.does.rstrip(". "))
     if by_weights:
@@ -135,35 +137,37 @@ def _answer(at: Look, measured: Behavior | None, by_weights: Sequence[Role]) -> 
     return words.NO_ROLE.format(head=head)
 
 
-def _roles(at: Look, known: tuple[Behavior, ...]) -> None:
+def _roles(context: Look, behaviors: tuple[Behavior, ...]) -> None:
     """Each known role with its head; a click leads to it and its texts."""
-    if not known:
+    if not behaviors:
         return
     heading(words.ROLES)
-    here = {one.does for one in at.source.card.behaviors_of(at.site, at.head)}
+    here = {behavior.does for behavior in context.source.card.behaviors_of(context.site, context.head)}
     with st.container(gap="xsmall", key="questions"):
-        for i, one in enumerate(known):
-            site, head = (at.site, at.head) if one.does in here else (one.site, one.heads[0])
-            key, icon = ("here", ":material/check:") if one.does in here else ("find", None)
-            label = words.ROLE_OF.format(role=f"{one.role[:1].upper()}{one.role[1:]}", head=site.head(head))
+        for i, behavior in enumerate(behaviors):
+            site, head = (context.site, context.head) if behavior.does in here else (behavior.site, behavior.heads[0])
+            key, icon = ("here", ":material/check:") if behavior.does in here else ("find", None)
+            label = words.ROLE_OF.format(role=f"{behavior.role[:1].upper()}{behavior.role[1:]}", head=site.head(head))
             options = {"icon": icon, "width": "stretch", "on_click": look.look_at, "args": (site, head)}
             st.button(label, key=f"{key} {i}", **options)
 
 
-def _all_heads(at: Look, heads: pd.DataFrame, count: int) -> None:
+def _all_heads(context: Look, heads: pd.DataFrame, count: int) -> None:
     """A number of every head on this text and over the corpus, as a table that chooses a head."""
     there = [name for name in TITLES if heads[name].notna().any()]
     options = {"shown": state.one_of(NUMBER, there), "format_func": TITLES.__getitem__, "width": 260}
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         name = control(st.selectbox, words.NUMBER, NUMBER, there, lead=words.NUMBER, **options)
-    rows = _beside(numbers(at).table, heads, name)
-    unusual, known = (rows["typical"] == words.UNLIKE).sum(), rows["typical"].notna().sum()
+    rows = _beside(numbers(context).table, heads, name)
+    unusual, compared = (rows["typical"] == words.UNLIKE).sum(), rows["typical"].notna().sum()
     sentence = words.SOME_UNLIKE if unusual else words.ALL_ALIKE
-    quiet(sentence.format(number=TITLES[name], heads=known, unusual=unusual, count=count))
-    names = [one for one in words.COLUMNS if one != "texts" or (rows["texts"] < count).any()]
-    columns = {one: st.column_config.NumberColumn(words.COLUMNS[one], format=FORMATS.get(one)) for one in names}
+    quiet(sentence.format(number=TITLES[name], heads=compared, unusual=unusual, count=count))
+    names = [column for column in words.COLUMNS if column != "texts" or (rows["texts"] < count).any()]
+    columns = {
+        column: st.column_config.NumberColumn(words.COLUMNS[column], format=FORMATS.get(column)) for column in names
+    }
     columns["typical"] = st.column_config.TextColumn(words.COLUMNS["typical"])
-    tables.choosing(at, rows, names, key="table over texts", **columns)
+    tables.choosing(context, rows, names, key="table over texts", **columns)
 
 
 def _beside(here: pd.DataFrame, heads: pd.DataFrame, name: str) -> pd.DataFrame:
@@ -171,7 +175,7 @@ def _beside(here: pd.DataFrame, heads: pd.DataFrame, name: str) -> pd.DataFrame:
     here = here.reindex(columns=[*PLACES, name]).rename(columns={name: "here"})
     many = {name: "mean", f"{name}_spread": "spread", f"{name}_texts": "texts"}
     rows = heads[[*PLACES, *many]].rename(columns=many).merge(here, on=PLACES, how="left")
-    rows["typical"] = [_compared(one.here, one.mean, one.spread) for one in rows.itertuples()]
+    rows["typical"] = [_compared(row.here, row.mean, row.spread) for row in rows.itertuples()]
     rows = rows.sort_values("mean", ascending=False, na_position="last")
     return rows.sort_values("typical", key=lambda column: column != words.UNLIKE, kind="stable")
 
@@ -183,10 +187,10 @@ def _compared(here: float | None, mean: float, spread: float) -> str | None:
     return words.LIKE if texts.is_typical(here, mean, spread) else words.UNLIKE
 
 
-def _numbers(at: Look, row: pd.Series) -> None:
+def _numbers(context: Look, row: pd.Series) -> None:
     """The numbers of a head over the corpus, beside those of the text at hand: a few, and folded the others."""
-    table = findings.numbers(at.record, at.sentence, at.site)
-    here = {} if table is None else table.iloc[at.number]
+    table = findings.numbers(context.record, context.sentence, context.site)
+    here = {} if table is None else table.iloc[context.number]
     there = [name for name in TITLES if row[f"{name}_texts"]]
     few, more = [name for name in there if name in MAIN], [name for name in there if name not in MAIN]
     heading(common.NUMBERS)
@@ -211,25 +215,28 @@ def _cells(name: str, row: pd.Series, here: float | None) -> tuple[str, ...]:
     return title, mean, this, f"{row[f'{name}_spread']:.2f}", middle
 
 
-def _distance(at: Look, found: Atlas) -> figures.Figure | None:
+def _distance(context: Look, atlas: Atlas) -> figures.Figure | None:
     """Attention by distance over the corpus."""
-    curve = found.table("distances", at.site, at.number)
+    curve = atlas.table("distances", context.site, context.number)
     if curve.empty:
         return None
-    name, head = at.source.name, at.site.head(at.head)
-    figure = figures.distance_over_corpus(name, head, curve, found.texts, dark=at.dark)
+    name, head = context.source.name, context.site.head(context.head)
+    figure = figures.distance_over_corpus(name, head, curve, atlas.texts, dark=context.dark)
     pictures.picture(figure, "over corpus")
     return figure
 
 
-def _alike(at: Look, found: Atlas) -> None:
+def _alike(context: Look, atlas: Atlas) -> None:
     """Heads that do the same over a corpus."""
     with pictures.folded(words.ALIKE, key="alike in atlases") as is_open:
         if is_open:
-            near = found.alike(at.site, at.number, *atlases.others(found.plan.model.name)).itertuples()
+            near = atlas.alike(context.site, context.number, *atlases.others(atlas.plan.model.name)).itertuples()
             rows = [
-                (words.OTHER_HEAD.format(model=one.model, site=one.site, head=one.head), f"{one.apart:.2f}")
-                for one in near
+                (
+                    words.OTHER_HEAD.format(model=neighbor.model, site=neighbor.site, head=neighbor.head),
+                    f"{neighbor.apart:.2f}",
+                )
+                for neighbor in near
             ]
             table(rows, ("", words.APART), numbers=(1,))
             quiet(words.APART_MEANS)

@@ -68,34 +68,34 @@ def all_heads(bar: Bar) -> None:
 
 def _maps(bar: Bar) -> tuple[figures.Figure, Numbers]:
     """Every head as a map, beside what is known of the chosen one: maps first, where they need no number."""
-    at, plain = bar.at, _is_plain()
+    context, plain = bar.at, _is_plain()
     lead(words.EACH_MAP)
-    under = plain and is_flat(at.record)
+    under = plain and is_flat(context.record)
     with st.container(horizontal=not under, gap="medium", key=None if under else "heads-beside"):
         place, beside = st.container(width="content", key="every-map"), st.container(width="stretch", key="beside")
     if plain:
-        _draw(at, place, Order())
+        _draw(context, place, Order())
     with beside:
-        swept = switched_off(at)
-        known = numbers(at)
+        swept = switched_off(context)
+        head_numbers = numbers(context)
     with bar.view:
-        order = _order(at, known)
-    figure = _figure(at, order) if plain else _draw(at, place, order)
+        order = _order(context, head_numbers)
+    figure = _figure(context, order) if plain else _draw(context, place, order)
     with beside:
-        card.verdict(at, swept)
-        card.of_head(at, known, swept)
-    return figure, known
+        card.verdict(context, swept)
+        card.of_head(context, head_numbers, swept)
+    return figure, head_numbers
 
 
 def _table(bar: Bar) -> tuple[figures.Figure, Numbers]:
     """Every head as a row of numbers."""
     swept = switched_off(bar.at)
-    known = numbers(bar.at)
+    head_numbers = numbers(bar.at)
     with bar.view:
-        order = _order(bar.at, known)
-    if known.names:
-        tables.heads(bar.at, known, order.by, order.heads, swept)
-    return _figure(bar.at, order), known
+        order = _order(bar.at, head_numbers)
+    if head_numbers.names:
+        tables.heads(bar.at, head_numbers, order.by, order.heads, swept)
+    return _figure(bar.at, order), head_numbers
 
 
 def _is_plain() -> bool:
@@ -103,32 +103,37 @@ def _is_plain() -> bool:
     return state.get(SORT) in (LAYER, None) and not state.get(KIND) and not state.get(ROLE)
 
 
-def _draw(at: Look, place: st.delta_generator.DeltaGenerator, order: Order) -> figures.Figure:
-    figure = _figure(at, order)
+def _draw(context: Look, place: st.delta_generator.DeltaGenerator, order: Order) -> figures.Figure:
+    figure = _figure(context, order)
     with place:
         pictures.picture(figure, "every", select="head", on_select=select)
     return figure
 
 
-def _figure(at: Look, order: Order) -> figures.Figure:
+def _figure(context: Look, order: Order) -> figures.Figure:
     by = "" if order.captions is None else f"{TITLES[order.by][:1].lower()}{TITLES[order.by][1:]}"
-    options = {"sentence": at.sentence, "dark": at.dark, "rev": look.rev("every"), "focused": (at.site, at.head)}
-    options["cost"] = estimate.of_all_maps(at.record)
-    return cache.drawn(figures.overview, at.record, order=order.heads, captions=order.captions, by=by, **options)
+    options = {
+        "sentence": context.sentence,
+        "dark": context.dark,
+        "rev": look.rev("every"),
+        "focused": (context.site, context.head),
+    }
+    options["cost"] = estimate.of_all_maps(context.record)
+    return cache.drawn(figures.overview, context.record, order=order.heads, captions=order.captions, by=by, **options)
 
 
-def _order(at: Look, known: Numbers) -> Order:
+def _order(context: Look, head_numbers: Numbers) -> Order:
     """Controls for the order, kinds and role of the heads to show."""
-    names = (LAYER, *dict.fromkeys((*effects_of(at.record), *known.names)))
+    names = (LAYER, *dict.fromkeys((*effects_of(context.record), *head_numbers.names)))
     by = state.one_of(SORT, names, LAYER)
     options = {"shown": by, "format_func": lambda name: words.ORDER_IS.format(number=_short(name)), "width": 210}
     control(st.selectbox, words.ORDER, SORT, names, lead="", **options)
-    kinds, all_kinds = _kinds(known.table)
-    role = _role(known.table[known.table["kind"].isin(kinds)])
-    is_measured = by in known.names
+    kinds, all_kinds = _kinds(head_numbers.table)
+    role = _role(head_numbers.table[head_numbers.table["kind"].isin(kinds)])
+    is_measured = by in head_numbers.names
     if not is_measured and not role and kinds == all_kinds:
         return Order()
-    ordered = known.ordered(by, tuple(kinds), role)
+    ordered = head_numbers.ordered(by, tuple(kinds), role)
     heads = tuple(head for head, _ in ordered)
     if not is_measured:
         return Order(LAYER, heads)
@@ -161,12 +166,14 @@ def _short(name: str) -> str:
     return words.OFF_IN_ORDER.get(name) or TITLES.get(name, name).partition(" (")[0]
 
 
-def _more(at: Look, every: figures.Figure, known: Numbers) -> None:
-    make = partial(_page, pictures.lent((at.record, at.before), "page"), at.sentence, at.site, at.number)
+def _more(context: Look, every: figures.Figure, head_numbers: Numbers) -> None:
+    make = partial(
+        _page, pictures.lent((context.record, context.before), "page"), context.sentence, context.site, context.number
+    )
     options = {"key": "save page every", "help": words.INTERACTIVE_MEANS}
     pictures.save(words.INTERACTIVE, make, f"{every.name}-page.html", "text/html", **options)
-    all_numbers(known.table, every.name)
-    everything.button(at, (every,))
+    all_numbers(head_numbers.table, every.name)
+    everything.button(context, (every,))
 
 
 def _page(runs: Callable[[], tuple[Record, Record | None]], sentence: int, site: Site, head: int) -> bytes:

@@ -28,7 +28,7 @@ LAYER = words.BY_LAYER
 """The order of the model itself."""
 
 OFF = words.OFF
-"""Of what changes when a head is off: what can be sorted and drawn by it."""
+"""Titles of the effects of a head that is off, by which heads can be sorted."""
 
 MEANINGS = ablation.EFFECTS | {metric.name: metric.means for metric in METRICS}
 
@@ -42,16 +42,16 @@ AT_ONCE = 2**26
 """Weights of all heads that are measured unasked: 8 heads of 2,900 tokens."""
 
 BYTES = 134_000_000
-"""What measuring holds at most: blocks of rows, whatever the text."""
+"""Most bytes that measuring holds: blocks of rows, whatever the text."""
 
 MEASURED: Setting[tuple | None] = kept("numbers of all heads", None)
-"""Of which run and sentence the numbers of many weights were asked for."""
+"""Run and sentence whose numbers of many weights were requested."""
 
 TESTED: Setting[tuple | None] = kept("switch-off test", None)
-"""Of which run the switch-off test was asked for."""
+"""Run whose switch-off test was requested."""
 
 SWEEP: Setting[tuple] = kept("sweep", (None, None))
-"""Of which run each head was switched off, and what that changed: an `ablation.Sweep` without its record."""
+"""Run in which each head was switched off, and the effects: an `ablation.Sweep` without its record."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,19 +77,19 @@ class Numbers:
         if by in self.names:
             table = table.sort_values(by, ascending=False, na_position="last", kind="stable")
         values = table[by] if by in self.names else [None] * len(table)
-        found = [None if value is None or pd.isna(value) else float(value) for value in values]
-        return list(zip(heads_of(table), found, strict=True))
+        cells = [None if value is None or pd.isna(value) else float(value) for value in values]
+        return list(zip(heads_of(table), cells, strict=True))
 
 
-def numbers(at: Look) -> Numbers:
+def numbers(context: Look) -> Numbers:
     """Every metric of every head, its role, and what was measured with it off.
 
     Of many weights none before somebody asked for them: then a button stands here, and says how long they take.
     """
-    table = _measured(at)
-    table.insert(3, "role", [_role(at.source, row) for _, row in table.iterrows()])
+    table = _measured(context)
+    table.insert(3, "role", [_role(context.source, row) for _, row in table.iterrows()])
     run, swept = state.get(SWEEP)
-    if run == at.run and is_by_test():
+    if run == context.run and is_by_test():
         off = swept.table
         there = [name for name in OFF if off[name].notna().any()]
         table = table.merge(off[["kind", "layer", "head", *there]], how="left", on=["kind", "layer", "head"])
@@ -98,31 +98,33 @@ def numbers(at: Look) -> Numbers:
 
 
 def _role(source: Source, row: pd.Series) -> str:
-    """What was measured of a head; where nothing was, what it looks like on this text."""
-    found = findings.measured(source, *head_of(row))
-    return found.role if found else ", ".join(role.name for role in roles(row))
+    """Measured role of a head; where there is none, its roles on this text."""
+    behavior = findings.measured(source, *head_of(row))
+    return behavior.role if behavior else ", ".join(role.name for role in roles(row))
 
 
-def _measured(at: Look) -> pd.DataFrame:
+def _measured(context: Look) -> pd.DataFrame:
     """A row for each head, with its metrics if they are measured at once or were asked for."""
-    weights = weights_of_all(at.record.steps)
+    weights = weights_of_all(context.record.steps)
     if weights <= AT_ONCE:
-        return cache.head_metrics(at.record, at.sentence).drop(columns="site")
-    key, cost = (*at.run, at.sentence), _cost(at.record, at.sentence)
+        return cache.head_metrics(context.record, context.sentence).drop(columns="site")
+    key, cost = (*context.run, context.sentence), _cost(context.record, context.sentence)
     if state.get(MEASURED) != key:
         quiet(words.MANY_WEIGHTS.format(weights=weights, seconds=in_time(cost.seconds)))
         if st.button(words.MEASURE, key="measure heads", icon=":material/functions:"):
             state.put(MEASURED, key)
     if state.get(MEASURED) == key:
         with runs.beside():
-            return cache.worked(_metrics, at.source, at.record, at.sentence, cost=cost, unit=words.WEIGHTS).copy()
-    places = [(step.site, head) for step in at.record.steps for head in range(step.num_heads)]
+            return cache.worked(
+                _metrics, context.source, context.record, context.sentence, cost=cost, unit=words.WEIGHTS
+            ).copy()
+    places = [(step.site, head) for step in context.record.steps for head in range(step.num_heads)]
     return pd.DataFrame([{"kind": site.kind, "layer": site.layer, "head": head} for site, head in places])
 
 
 @cache.kept
 def _cost(record: Record, sentence: int) -> Estimate:
-    """What it takes to measure every head."""
+    """Cost of measuring every head."""
     return Estimate(max(step.shape[2] for step in record.steps), seconds(record, sentence), BYTES, 0)
 
 
@@ -143,44 +145,47 @@ def is_by_test() -> bool:
     return state.get(SORT) in OFF
 
 
-def switched_off(at: Look) -> ablation.Sweep | None:
+def switched_off(context: Look) -> ablation.Sweep | None:
     """The effects of each head switched off alone, if the order asks for them: measured, or a button and its cost."""
     if not is_by_test():
         return None
-    if why := at.source.read_only or at.source.alone:
+    if why := context.source.read_only or context.source.alone:
         quiet(words.NOT_MEASURED.format(why=why))
         return None
-    if state.get(SWEEP)[0] != at.run:
-        _measure(at)
+    if state.get(SWEEP)[0] != context.run:
+        _measure(context)
     run, swept = state.get(SWEEP)
-    return swept if run == at.run else None
+    return swept if run == context.run else None
 
 
-def _measure(at: Look) -> None:
-    heads, sentences = sum(step.num_heads for step in at.record.steps), cache.sentences(at.source, at.lines)
-    cost = budget.of_runs(heads + 1, at.source, sentences, at.edits)
+def _measure(context: Look) -> None:
+    heads, sentences = (
+        sum(step.num_heads for step in context.record.steps),
+        cache.sentences(context.source, context.lines),
+    )
+    cost = budget.of_runs(heads + 1, context.source, sentences, context.edits)
     button = {"key": "switch each off", "icon": ":material/power_settings_new:"}
-    if not asked(TESTED, at.run, cost, words.SWITCH_EACH_OFF, **button):
+    if not is_requested(TESTED, context.run, cost, words.SWITCH_EACH_OFF, **button):
         return
     with runs.beside():
         try:
-            swept = cache.worked(_swept, *at.run, heads, cost=cost, unit=words.HEADS)
+            swept = cache.worked(_swept, *context.run, heads, cost=cost, unit=words.HEADS)
         except AttnvizError as error:
             note(str(error))
         else:
-            state.put(SWEEP, (at.run, swept))
+            state.put(SWEEP, (context.run, swept))
 
 
 def _swept(source: Source, lines: tuple[str, ...], edits: Edits, count: int) -> ablation.Sweep:
-    """What each head changes, without its record, which is large."""
+    """Effects of each head, without the record, which is large."""
     with progress.counted(count) as report, cores.used_by(source):
-        found = ablation.sweep(
+        sweep = ablation.sweep(
             source, cache.sentences(source, lines), edits, report=report, targets=cache.targets(source, lines)
         )
-    return replace(found, output=(), divergence=None, before=None)
+    return replace(sweep, output=(), divergence=None, before=None)
 
 
-def asked(setting: Setting, what: object, cost: Estimate, title: str, **button: str) -> bool:
+def is_requested(setting: Setting, what: object, cost: Estimate, title: str, **button: str) -> bool:
     """Whether to measure: unasked where nobody waits for it, else once a button beside its cost was pressed.
 
     Args:

@@ -32,7 +32,7 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
     parts.get(panel, reach.reach)(bar)
 
 
-def _read_older_link(at: Look) -> None:
+def _read_older_link(context: Look) -> None:
     """Open what stood in a tab of its own before."""
     panel = state.get(PANEL)
     if panel in (TEST, TABLE):
@@ -40,7 +40,7 @@ def _read_older_link(at: Look) -> None:
     if panel == TABLE:
         state.put(heads.FORM, heads.TABLE)
     if panel == TEST and state.get(SORT) is None:
-        state.put(SORT, effects_of(at.record)[0])
+        state.put(SORT, effects_of(context.record)[0])
 
 
 def _follows() -> bool:
@@ -48,5 +48,5 @@ def _follows() -> bool:
     return state.get(reach.STACK) is not None or state.get(reach.AFTER) is not None
 
 
-def _more(at: Look) -> None:
+def _more(context: Look) -> None:
     st.button(words.ATTENTION_ROLLOUT, key="to rollout", on_click=state.put, args=(PANEL, words.ROLLOUT))

@@ -40,45 +40,45 @@ MOST = 2**18
 
 def reach(bar: Bar) -> None:
     """Rollout of a stack after one of its layers as a map, and one row of it as bars, beside the flow if asked for."""
-    at = bar.at
+    context = bar.at
     lead(words.ROLLOUT_ASKS)
     style(IN_PLACE, "rollout")
     with bar.where:
-        last = _last(at)
-    if _is_long(at):
-        _one(bar, last)
+        last = _last(context)
+    if _is_long(context):
+        _one_position(bar, last)
         return
-    if not _wanted(at):
+    if not _wanted(context):
         return
     try:
-        found, shares = _followed(at.record, last and last.kind, at.sentence)
+        mixed, shares = _followed(context.record, last and last.kind, context.sentence)
     except AttnvizError as error:
         quiet(str(error))
         return
-    traced = Traced(at.record, found, last.layer, shares[_layers(at, last).index(last.layer)])
+    traced = Traced(context.record, mixed, last.layer, shares[_layers(context, last).index(last.layer)])
     with bar.where:
-        position = _position(at, found.kind, found.tokens)
+        position = _position(context, mixed.kind, mixed.tokens)
     _draw(bar, traced, position)
 
 
-def _position(at: Look, kind: str, tokens: tuple[Token, ...]) -> int:
+def _position(context: Look, kind: str, tokens: tuple[Token, ...]) -> int:
     """The row that is followed; nobody chose one: that of the selected cell, if it is of this stack."""
-    chosen = at.cell[0] if at.cell and (at.site.kind == "encoder") == (kind == "encoder") else None
+    chosen = context.cell[0] if context.cell and (context.site.kind == "encoder") == (kind == "encoder") else None
     return look.query(words.POSITION, tokens, opening=chosen, lead=words.POSITION)
 
 
-def _layers(at: Look, last: Site) -> list[int]:
-    """Of the stack of a site."""
-    return sorted(site.layer for site in at.record.sites if site.kind == last.kind)
+def _layers(context: Look, last: Site) -> list[int]:
+    """Layers in the stack of a site."""
+    return sorted(site.layer for site in context.record.sites if site.kind == last.kind)
 
 
-def _last(at: Look) -> Site | None:
+def _last(context: Look) -> Site | None:
     """The stack that is followed and its last layer, those at the end if nobody chose; None if there is none."""
-    sites = [site for kind in KINDS[:2] for site in at.record.sites if site.kind == kind]
+    sites = [site for kind in KINDS[:2] for site in context.record.sites if site.kind == kind]
     if not sites:
         return None
     kind = state.one_of(STACK, [site.kind for site in sites], sites[-1].kind)
-    layers = _layers(at, Site(kind, 0))
+    layers = _layers(context, Site(kind, 0))
     last = Site(kind, state.one_of(AFTER, layers, layers[-1]))
     options = {"shown": last, "lead": "", "width": 205, "format_func": words.AFTER_LAYER.format}
     options["step"] = lambda now, site: now.put(STACK, site.kind).put(AFTER, site.layer)
@@ -86,51 +86,54 @@ def _last(at: Look) -> Site | None:
     return last
 
 
-def _numbers(at: Look) -> int:
-    """Of all layers."""
-    return len(at.record.sites) * at.record.read[at.sentence].length ** 2
+def _numbers(context: Look) -> int:
+    """Count of the numbers of all layers."""
+    return len(context.record.sites) * context.record.read[context.sentence].length ** 2
 
 
-def _is_long(at: Look) -> bool:
+def _is_long(context: Look) -> bool:
     """Whether there are too many to hold them, so that one position is followed at a time."""
-    return _numbers(at) > metric.MOST_CELLS
+    return _numbers(context) > metric.MOST_CELLS
 
 
-def _one(bar: Bar, last: Site) -> None:
+def _one_position(bar: Bar, last: Site) -> None:
     """One position of a long text; what that costs is said before."""
-    at, kind, step = bar.at, last.kind, bar.at.record.step(last)
+    context, kind, step = bar.at, last.kind, bar.at.record.step(last)
     with bar.where:
-        position = _position(at, kind, at.record.tokens(last, sentence=at.sentence)[0])
-    below = _layers(at, last).index(last.layer)
-    cost, key = estimate.of_maps(step, below * step.num_heads), (*at.run, at.sentence, kind, last.layer, position)
+        position = _position(context, kind, context.record.tokens(last, sentence=context.sentence)[0])
+    below = _layers(context, last).index(last.layer)
+    cost, key = (
+        estimate.of_maps(step, below * step.num_heads),
+        (*context.run, context.sentence, kind, last.layer, position),
+    )
     if cost.seconds > budget.SILENT and state.get(FOLLOWED) != key:
         quiet(words.ONE_POSITION.format(cost=cost))
         icon = {"icon": ":material/route:", "key": "follow", "on_click": state.put, "args": (FOLLOWED, key)}
         st.button(words.FOLLOW, **icon)
         return
-    where = {"layers": below + 1, "sentence": at.sentence}
+    where = {"layers": below + 1, "sentence": context.sentence}
     try:
-        found, rows = cache.worked(metric.rows, at.record, (position,), kind, cost=cost, **where)
+        mixed, rows = cache.worked(metric.rows, context.record, (position,), kind, cost=cost, **where)
     except TooLong:
         raise
     except AttnvizError as error:
         quiet(str(error))
         return
-    traced = Traced(at.record, found, last.layer, {position: rows[0].numpy()})
-    in_words(_said(traced, position))
-    pictures.show(figures.rollout_row(traced, position, dark=at.dark), "reached", menu=bar.export, table=True)
+    traced = Traced(context.record, mixed, last.layer, {position: rows[0].numpy()})
+    in_words(_position_in_words(traced, position))
+    pictures.show(figures.rollout_row(traced, position, dark=context.dark), "reached", menu=bar.export, table=True)
 
 
-def _said(traced: Traced, position: int) -> str:
-    """What a position is mixed from; that it is of the decoder alone, where its cross-attention is left out."""
-    says = sentences.reached(traced.shares[position], traced.texts, position)
-    return words.DECODER_ALONE.format(says=says) if traced.found.note else says
+def _position_in_words(traced: Traced, position: int) -> str:
+    """Mixture of a position in words; says where it is of the decoder alone, without cross-attention."""
+    text = sentences.reached(traced.shares[position], traced.texts, position)
+    return words.DECODER_ALONE.format(says=text) if traced.found.note else text
 
 
-def _wanted(at: Look) -> bool:
+def _wanted(context: Look) -> bool:
     """Whether it is small enough, or somebody asked for it; what cannot be followed says so unasked."""
-    run = (*at.run, at.sentence)
-    if _numbers(at) <= MOST or state.get(FOLLOWED) == run:
+    run = (*context.run, context.sentence)
+    if _numbers(context) <= MOST or state.get(FOLLOWED) == run:
         return True
     if not st.button(words.FOLLOW_ALL, key="follow", icon=":material/route:"):
         return False
@@ -140,32 +143,32 @@ def _wanted(at: Look) -> bool:
 
 @cache.kept
 def _followed(record: Record, kind: str | None, sentence: int) -> tuple[Mixed, np.ndarray]:
-    found = metric.mixed(record, kind, sentence=sentence)
-    return found, metric.rollout(found).numpy()
+    mixed = metric.mixed(record, kind, sentence=sentence)
+    return mixed, metric.rollout(mixed).numpy()
 
 
 @cache.kept
 def _flow(record: Record, kind: str, sentence: int, layers: int, position: int) -> np.ndarray:
     """Through the first so many layers."""
-    found, _ = _followed(record, kind, sentence)
-    return metric.flow(replace(found, layers=found.layers[:layers]), position).numpy()
+    mixed, _ = _followed(record, kind, sentence)
+    return metric.flow(replace(mixed, layers=mixed.layers[:layers]), position).numpy()
 
 
 def _draw(bar: Bar, traced: Traced, position: int) -> None:
     """The map, and beside it one of its rows, the flow, the row's numbers and how they are computed."""
-    at = bar.at
+    context = bar.at
     clicked = look.clicks("reach", lambda point: state.put(QUERY, int(point["query"])))
-    said = _said(traced, position)
+    sentence = _position_in_words(traced, position)
     with st.container(horizontal=True, gap="large"):
         with st.container(width="content"):
-            whole = figures.rollout(traced, selected=position, rev=look.rev("reach"), **at.styled)
+            whole = figures.rollout(traced, selected=position, rev=look.rev("reach"), **context.styled)
             pictures.show(whole, "reach", menu=bar.export, select="cell", on_select=clicked)
         with st.container(width="stretch", key="about-row"):
-            in_words(said)
+            in_words(sentence)
             place = st.container()
             with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-                flow = _asked_flow(at, traced, position)
-                row = figures.rollout_row(traced, position, flow, dark=at.dark)
+                flow = _requested_flow(context, traced, position)
+                row = figures.rollout_row(traced, position, flow, dark=context.dark)
                 pictures.take_away(row, "reached", words.THIS_POSITION)
             with place:
                 pictures.picture(row, "reached")
@@ -176,15 +179,15 @@ def _draw(bar: Bar, traced: Traced, position: int) -> None:
             pictures.numbers(row, "reached")
 
 
-def _asked_flow(at: Look, traced: Traced, position: int) -> np.ndarray | None:
+def _requested_flow(context: Look, traced: Traced, position: int) -> np.ndarray | None:
     """The flow to each token of this row, if it is switched on: of a long text it takes seconds."""
     if not control(st.toggle, words.ADD_FLOW, FLOW):
         return None
     kind = traced.found.kind
-    layers = 1 + _layers(at, Site(kind, 0)).index(traced.layer)
+    layers = 1 + _layers(context, Site(kind, 0)).index(traced.layer)
     try:
         with st.spinner(words.SEEKING_FLOW):
-            return _flow(at.record, kind, at.sentence, layers, position)
+            return _flow(context.record, kind, context.sentence, layers, position)
     except AttnvizError as error:
         note(str(error), "notice")
         return None

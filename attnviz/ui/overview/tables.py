@@ -22,17 +22,17 @@ BESIDE_TEST = 5
 """Numbers beside those of the switch-off test: the table is no wider than a screen."""
 MORE = flag("all_numbers", False, "tab")
 CELLS: Setting[dict[str, list]] = kept("cells of tables", {})
-"""Of each table the cell that was reached last."""
+"""Last selected cell, by table."""
 
 METRIC = {metric.name: metric for metric in METRICS}
 SHARES = [metric.name for metric in METRICS if metric.high == 1]
 """Numbers from 0 to 1."""
 
 BAR = theme(dark=False).ramp[5]
-"""Of a bar in a table: a color of the maps, seen on light and on dark."""
+"""Color of a bar in a table: one of the maps, visible on light and on dark."""
 
 FAINT = 0.1
-"""Of a column whose numbers are all below it, one more digit is read."""
+"""Bound under which all numbers of a column get one more digit."""
 
 MARK = 28
 """Pixels of the column of marks; in a narrower one a browser breaks no line of the others."""
@@ -46,7 +46,7 @@ MOST, HIGH = 12, 433
 """Rows of a table that are all shown, and the pixels of one with more of them."""
 
 
-def heads(at: Look, known: Numbers, by: str, order: Sequence[Place] | None, swept: Sweep | None) -> None:
+def heads(context: Look, head_numbers: Numbers, by: str, order: Sequence[Place] | None, swept: Sweep | None) -> None:
     """A row of numbers for each head: a few of them, or all.
 
     Args:
@@ -54,25 +54,25 @@ def heads(at: Look, known: Numbers, by: str, order: Sequence[Place] | None, swep
         order: the heads to show; None for all, in the order of the model.
         swept: the effects of heads that are switched off, if they were measured.
     """
-    rows = _ordered(known.table, order)
-    first = (*OFF, *MAIN[:BESIDE_TEST]) if any(name in known.names for name in OFF) else MAIN
-    names = dict.fromkeys((*first, by, *(known.names if state.get(MORE) else ())))
-    names = [name for name in names if name in known.names and rows[name].notna().any()]
-    rows = rows.assign(role=(roles := _roles(at, rows)))
+    rows = _ordered(head_numbers.table, order)
+    first = (*OFF, *MAIN[:BESIDE_TEST]) if any(name in head_numbers.names for name in OFF) else MAIN
+    names = dict.fromkeys((*first, by, *(head_numbers.names if state.get(MORE) else ())))
+    names = [name for name in names if name in head_numbers.names and rows[name].notna().any()]
+    rows = rows.assign(role=(roles := _roles(context, rows)))
     if swept and by == swept.by:
-        card.verdict(at, swept)
+        card.verdict(context, swept)
     else:
         lead(_largest(rows, (by, *names)))
-    choosing(at, rows, ["role", *names], key="table of heads")
-    guessed = [words.GUESSED] * any(role and role.endswith("?") for role in roles)
+    choosing(context, rows, ["role", *names], key="table of heads")
+    guessed = [words.GUESSED] if any(role and role.endswith("?") for role in roles) else []
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
-        control(st.toggle, words.ALL_OF_THEM.format(count=len(known.names)), MORE)
+        control(st.toggle, words.ALL_OF_THEM.format(count=len(head_numbers.names)), MORE)
         quiet(" ".join((words.ROWS, words.DASH, *guessed)))
     if swept is None:
-        card.verdict(at, None)
-    card.named(at, known, swept)
+        card.verdict(context, None)
+    card.named(context, head_numbers, swept)
     with st.expander(common.MEANINGS):
-        st.markdown("\n\n".join([ROWS, *map(_meaning, known.names)]))
+        st.markdown("\n\n".join([ROWS, *map(_meaning, head_numbers.names)]))
 
 
 def _largest(rows: pd.DataFrame, names: Sequence[str]) -> str:
@@ -85,14 +85,14 @@ def _largest(rows: pd.DataFrame, names: Sequence[str]) -> str:
     return words.LEADS.format(number=TITLES[name], head=site.head(head), value=value)
 
 
-def choosing(at: Look, found: pd.DataFrame, names: Sequence[str], *, key: str, high: int = HIGH, **columns) -> None:
-    """A row for each head, as "decoder 1.0", that of `at` marked: a cell of another frames it, reached by keys too.
+def choosing(context: Look, rows: pd.DataFrame, names: Sequence[str], *, key: str, high: int = HIGH, **columns) -> None:
+    """A row for each head, as "decoder 1.0", the chosen one marked: a cell of another chooses it, reached by keys too.
 
     Args:
         names: the columns after the head.
         columns: how those are drawn that hold no number of a head.
     """
-    every = heads_of(found)
+    every = heads_of(rows)
 
     def chosen() -> None:
         cells, before = state.event(key=key)["selection"]["cells"], state.get(CELLS)
@@ -100,17 +100,17 @@ def choosing(at: Look, found: pd.DataFrame, names: Sequence[str], *, key: str, h
         if cells and (before.get(key) or cells[0][1] != "mark"):  # where a browser begins, unasked
             look.look_at(*every[cells[0][0]])
 
-    found = found.assign(place=[site.brief(head) for site, head in every], mark="")
-    found = found[["mark", "place", *names]].reset_index(drop=True)
-    marked = [i for i, head in enumerate(every) if head == (at.site, at.number)]
-    found.loc[marked, "mark"] = words.CHOSEN
-    columns = {name: _column(name, found[name]) for name in names if name in TITLES} | columns
+    rows = rows.assign(place=[site.brief(head) for site, head in every], mark="")
+    rows = rows[["mark", "place", *names]].reset_index(drop=True)
+    marked = [i for i, head in enumerate(every) if head == (context.site, context.number)]
+    rows.loc[marked, "mark"] = words.CHOSEN
+    columns = {name: _column(name, rows[name]) for name in names if name in TITLES} | columns
     options = {"on_select": chosen, "selection_mode": "single-cell", "hide_index": True, "placeholder": "–"}
-    options["height"] = "content" if len(found) <= MOST else high
+    options["height"] = "content" if len(rows) <= MOST else high
     if "role" in names:
-        columns["role"], options["row_height"] = _role_column(found["role"])
+        columns["role"], options["row_height"] = _role_column(rows["role"])
     st.dataframe(
-        _marked(found, marked, at),
+        _marked(rows, marked, context),
         key=key,
         column_config=_first_columns(columns) | columns,
         **options,
@@ -119,7 +119,7 @@ def choosing(at: Look, found: pd.DataFrame, names: Sequence[str], *, key: str, h
 
 def _first_columns(others: dict) -> dict:
     """The mark and the name of a head, which stays where the others are too many to be seen at once; that is said."""
-    sideways = sum(len(one["label"]) for one in others.values()) > ON_A_SCREEN
+    sideways = sum(len(column["label"]) for column in others.values()) > ON_A_SCREEN
     return {
         "mark": st.column_config.TextColumn("", pinned=True, width=MARK),
         "place": st.column_config.Column(words.LAYER_HEAD, pinned=sideways, help=words.HEAD_NAMES),
@@ -135,30 +135,35 @@ def _role_column(roles: pd.Series) -> tuple[st.column_config.Column, int | None]
     return st.column_config.TextColumn(common.ROLE, help=words.ROLE_MEANS, width=wide), high
 
 
-def _marked(found: pd.DataFrame, rows: list[int], at: Look) -> Styler:
+def _marked(table: pd.DataFrame, rows: list[int], context: Look) -> Styler:
     """With the row of a head on the color in which it is framed."""
-    accent = theme(at.dark).accent
-    shares = found.assign(output=100 * found["output"]) if "output" in found else found
+    accent = theme(context.dark).accent
+    shares = table.assign(output=100 * table["output"]) if "output" in table else table
     styled = shares.style.map(lambda _: f"background-color:{accent}22", subset=pd.IndexSlice[rows, :])
-    strong = f"color:{theme(at.dark).text};font-weight:600"  # a browser dims what is pinned
+    strong = f"color:{theme(context.dark).text};font-weight:600"  # a browser dims what is pinned
     styled = styled.map(lambda _: strong, subset=["place"])
     return styled.map(lambda _: f"color:{accent}", subset=pd.IndexSlice[rows, "mark"])
 
 
-def _ordered(found: pd.DataFrame, order: Sequence[Place] | None) -> pd.DataFrame:
+def _ordered(table: pd.DataFrame, order: Sequence[Place] | None) -> pd.DataFrame:
     """The rows of some heads, in their order."""
     if order is None:
-        return found
+        return table
     ranks = {head: rank for rank, head in enumerate(order)}
-    return found.assign(place=[ranks.get(head) for head in heads_of(found)]).dropna(subset="place").sort_values("place")
+    return table.assign(place=[ranks.get(head) for head in heads_of(table)]).dropna(subset="place").sort_values("place")
 
 
 def _column(name: str, values: pd.Series) -> st.column_config.Column:
     """A number; a share, and a change when off, is a bar, too, where there is room. Its meaning is read at its name."""
     percent, most = name == "output", 1 if name in SHARES else float(values.max()) or 1
     label = words.OFF_TITLES.get(name, TITLES[name])
-    options = {"label": label}
-    options |= {"help": card.meaning(name), "format": "%.1f" if percent else "%.4f" if most < FAINT else "%.3f"}
+    if percent:
+        number_format = "%.1f"
+    elif most < FAINT:
+        number_format = "%.4f"
+    else:
+        number_format = "%.3f"
+    options = {"label": label, "help": card.meaning(name), "format": number_format}
     if name not in (*SHARES, *OFF):
         return st.column_config.NumberColumn(**options)
     most = 100 * most if percent else most
@@ -166,11 +171,11 @@ def _column(name: str, values: pd.Series) -> st.column_config.Column:
     return st.column_config.ProgressColumn(**options, min_value=0, max_value=most, color=BAR, width=wide)
 
 
-def _roles(at: Look, found: pd.DataFrame) -> list[str | None]:
-    """What each head was measured to do; else what it looks like on this text, said so."""
-    known = (findings.measured(at.source, *head) for head in heads_of(found))
-    each = zip(found["role"], known, strict=True)
-    return [(role if one else words.GUESS.format(role=role)) if role else None for role, one in each]
+def _roles(context: Look, table: pd.DataFrame) -> list[str | None]:
+    """Measured role of each head; else its role on this text, marked as a guess."""
+    behaviors = (findings.measured(context.source, *head) for head in heads_of(table))
+    each = zip(table["role"], behaviors, strict=True)
+    return [(role if behavior else words.GUESS.format(role=role)) if role else None for role, behavior in each]
 
 
 def _meaning(name: str) -> str:

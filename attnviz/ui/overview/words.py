@@ -1,4 +1,4 @@
-"""What the page Overview says, in one place."""
+"""Texts of the page Overview."""
 
 from attnviz.ui.shared.words import OVER_A_CORPUS
 
@@ -32,14 +32,14 @@ OFF = {
     "output": "Output change when off",
     "turned": "Vector turn when off",
 }
-"""What changes when a head is off; what matters first."""
+"""Effects of a head that is off, the most important first."""
 OFF_IN_ORDER = {
     "divergence": "switch-off test",
     "output": "switch-off, output",
     "turned": "switch-off, vector",
 }
 OFF_TITLES = {"divergence": "Prediction change (nats)", "output": "Output change (%)", "turned": "Vector turn"}
-"""What the same is called over a column."""
+"""Column titles of these effects."""
 OFF_IN_LINKS = {
     "output": "Change of the output when off",
     "divergence": "Change of what it says when off (nats)",

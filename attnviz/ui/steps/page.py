@@ -20,12 +20,12 @@ from attnviz.walk import Stage
 
 def page(source: Source, lines: tuple[str, ...]) -> None:
     bar = toolbar.bar(source, lines)
-    at = bar.at
+    context = bar.at
     with bar.view:
-        query = look.query(common.QUERY, at.tokens[0], at.cell, opening=at.roles[1], step=_with_query)
-    bar.predict(look.asked_at(at.record, at.site, (query, 0), at.sentence))
-    key = at.cell[1] if at.cell else None
-    _chain(bar, Walk.of(at, query=query, key=key, knobs=state.get(KNOBS)))
+        query = look.query(common.QUERY, context.tokens[0], context.cell, opening=context.roles[1], step=_with_query)
+    bar.predict(look.asked_at(context.record, context.site, (query, 0), context.sentence))
+    key = context.cell[1] if context.cell else None
+    _chain(bar, Walk.of(context, query=query, key=key, knobs=state.get(KNOBS)))
 
 
 def _with_query(now: State, query: int) -> State:
@@ -33,43 +33,43 @@ def _with_query(now: State, query: int) -> State:
     return now.put(QUERY, query).put(CELL, now[CELL] and (query, now[CELL][1]))
 
 
-def _chain(bar: Bar, at: Walk) -> None:
-    every = rail.stages(at)
+def _chain(bar: Bar, context: Walk) -> None:
+    every = rail.stages(context)
     chosen = rail.current(every)
-    whole = rail.whole(at, every, chosen)
-    numbers.asks(at)
+    whole = rail.whole(context, every, chosen)
+    numbers.asks(context)
     with st.container(horizontal=True, gap="medium"):
         with st.container(width=344, key="overview"):
             rail.rail(whole, every)
         with st.container(width="stretch", key="stage"):
             rail.turn(every, chosen)
-            figure = rail.stage(at, every[chosen])
+            figure = rail.stage(context, every[chosen])
         with st.container(width=316, key="play"):
-            _beside(at, every[chosen], figure)
-    drawn = {words.SMALL_STEPS: (whole, "rail")} | numbers.in_full(at)
+            _beside(context, every[chosen], figure)
+    exports = {words.SMALL_STEPS: (whole, "rail")} | numbers.in_full(context)
     if figure is not None:
-        drawn = {words.THIS_STEP: (figure, "stage")} | drawn
+        exports = {words.THIS_STEP: (figure, "stage")} | exports
     with bar.export:
-        pictures.take_one(drawn, "everything", more=partial(_more, at, tuple(filter(None, (whole, figure)))))
+        pictures.take_one(exports, "everything", more=partial(_more, context, tuple(filter(None, (whole, figure)))))
 
 
-def _more(at: Walk, shown: tuple[Figure, ...]) -> None:
+def _more(context: Walk, figures: tuple[Figure, ...]) -> None:
     """The zip of everything, and Python that computes this call and compares it with PyTorch."""
-    everything.button(at, shown)
-    if at.source.read_only:
+    everything.button(context, figures)
+    if context.source.read_only:
         return
-    if code := python_of_call(at.record, at.site, at.number, at.sentence, cache.origin):
+    if code := python_of_call(context.record, context.site, context.number, context.sentence, cache.origin):
         st.caption(words.IN_PYTORCH)
         st.code(code, "python", wrap_lines=True, width=560)
 
 
-def _beside(at: Walk, stage: Stage, figure: Figure | None) -> None:
+def _beside(context: Walk, stage: Stage, figure: Figure | None) -> None:
     """One cell at the chosen step, the step's equation, and, folded, all that can be said of it and tried."""
     with st.container():  # what comes and goes, in a place of its own: what follows stays where it is
-        numbers.in_numbers(at, stage)
+        numbers.in_numbers(context, stage)
         rail.explained(stage)
-    with pictures.folded(words.TRY, "try changes", at.is_changed) as is_played:
+    with pictures.folded(words.TRY, "try changes", context.is_changed) as is_played:
         if is_played:
-            play.play(at)
+            play.play(context)
     if figure is not None:
         pictures.numbers(figure, "stage")

@@ -22,7 +22,8 @@ from attnviz.walk import Knobs
 
 
 def _knobs_text(knobs: Knobs) -> str:
-    after, add = "after" * knobs.mask_after_softmax, "add" * (knobs.masking == "add")
+    after = "after" if knobs.mask_after_softmax else ""
+    add = "add" if knobs.masking == "add" else ""
     dropout = f"dropout-{knobs.dropout_p:g}-{knobs.dropout_seed}" if knobs.dropout_p else ""
     return ".".join(filter(None, (after, add, dropout)))
 
@@ -44,41 +45,45 @@ MEASURES = {
 }
 
 
-def play(at: Walk) -> None:
+def play(context: Walk) -> None:
     """All knobs of a model; of one that is read-only none."""
-    if at.source.read_only:
-        quiet(at.source.read_only)
+    if context.source.read_only:
+        quiet(context.source.read_only)
         return
-    scores(at)
-    _call(at)
-    if words.WAYS.keys() <= set(at.source.settings()):
-        _weights(at)
+    scores(context)
+    _call(context)
+    if words.WAYS.keys() <= set(context.source.settings()):
+        _weights(context)
 
 
-def scores(at: Walk) -> None:
+def scores(context: Walk) -> None:
     """The scale and the temperature of all calls."""
     control(st.toggle, words.DIVIDE, TUNED.part("scaled"))
     part = TUNED.part("temperature")
     options = sorted({*TEMPERATURES, state.get(part)})
-    control(st.select_slider, words.TEMPERATURE, part, options, format_func=lambda one: f"{one:g}")
-    plain = replace(at.edits, temperature=1.0, scale=None)
-    before = at.record if plain == at.edits else cache.record(at.source, at.lines, plain)
-    measures(at, before, at.record, (words.BEFORE, words.NOW) if before is not at.record else (words.NOW,))
+    control(st.select_slider, words.TEMPERATURE, part, options, format_func=lambda temperature: f"{temperature:g}")
+    plain = replace(context.edits, temperature=1.0, scale=None)
+    before = context.record if plain == context.edits else cache.record(context.source, context.lines, plain)
+    measures(
+        context, before, context.record, (words.BEFORE, words.NOW) if before is not context.record else (words.NOW,)
+    )
 
 
-def measures(at: Walk, before: Record, after: Record, named: tuple[str, ...] = (words.ORIGINAL, words.NOW)) -> None:
-    """What a change did to the row; a column for each name, the last for after it."""
-    found = walk.compare(before, after, at.site, at.head, at.query, sentence=at.sentence)
-    sides = (found.before, found.after)[-len(named) :]
-    rows = [[said, *(digits(getattr(side, name)) for side in sides)] for name, said in MEASURES.items()]
-    row = words.ROW.format(query=at.tokens[0][at.query].text, position=at.query)
+def measures(
+    context: Walk, before: Record, after: Record, named: tuple[str, ...] = (words.ORIGINAL, words.NOW)
+) -> None:
+    """Effect of a change on the row; a column for each name, the last for after it."""
+    comparison = walk.compare(before, after, context.site, context.head, context.query, sentence=context.sentence)
+    sides = (comparison.before, comparison.after)[-len(named) :]
+    rows = [[title, *(digits(getattr(side, name)) for side in sides)] for name, title in MEASURES.items()]
+    row = words.ROW.format(query=context.tokens[0][context.query].text, position=context.query)
     table([row, *named], rows, numbers=(1, 2))
 
 
-def _call(at: Walk) -> None:
-    """What is done in the shown call alone."""
-    knobs = at.knobs
-    masked = at.record.step(at.site).mask is not None
+def _call(context: Walk) -> None:
+    """Controls of the shown call alone."""
+    knobs = context.knobs
+    masked = context.record.step(context.site).mask is not None
     options = {"disabled": not masked, "help": "" if masked else words.NO_MASK}
     control(st.toggle, words.MASK_AFTER, KNOBS.part("mask_after_softmax"), **options)
     options = {"format_func": words.FILLS.get, "disabled": not masked or knobs.mask_after_softmax}
@@ -90,29 +95,29 @@ def _call(at: Walk) -> None:
     if not knobs.in_words:
         st.empty(), st.empty()  # what follows keeps its place
         return
-    step, where = at.record.step(at.site), {"sentence": at.sentence}
-    found = walk.exhibit(step, at.head, knobs, queries=at.windows["queries"], **where)
-    quiet(found.says)
-    _rows_beside(at, found, found.queries.index(at.query))
+    step, where = context.record.step(context.site), {"sentence": context.sentence}
+    exhibit = walk.exhibit(step, context.head, knobs, queries=context.windows["queries"], **where)
+    quiet(exhibit.says)
+    _rows_beside(context, exhibit, exhibit.queries.index(context.query))
 
 
-def _rows_beside(at: Walk, found: walk.Exhibit, row: int) -> None:
+def _rows_beside(context: Walk, exhibit: walk.Exhibit, row: int) -> None:
     """The weights of the chosen query before and after, and their sums."""
-    keys, window = at.tokens[1], range(len(at.tokens[1]))[at.windows["keys"]]
+    keys, window = context.tokens[1], range(len(context.tokens[1]))[context.windows["keys"]]
     rows = [
-        [f"{keys[i].text} ({i})", digits(found.before[row, i]), digits(found.after[row, i])]
+        [f"{keys[i].text} ({i})", digits(exhibit.before[row, i]), digits(exhibit.after[row, i])]
         for i in window
-        if found.before[row, i] != found.after[row, i]
+        if exhibit.before[row, i] != exhibit.after[row, i]
     ][:8]
     more = words.CHANGED if len(rows) < 8 else words.FIRST_CHANGED
-    rows.append([words.ROW_SUM, digits(found.sums_before[row]), digits(found.sums_after[row])])
+    rows.append([words.ROW_SUM, digits(exhibit.sums_before[row]), digits(exhibit.sums_after[row])])
     table([more, words.BEFORE, words.AFTER], rows, numbers=(1, 2))
 
 
-def _weights(at: Walk) -> None:
+def _weights(context: Walk) -> None:
     """Random weights can also be made in another way; the settings are those of the model above."""
     for name, label in words.WAYS.items():
         control(st.toggle, label, SETTINGS[name], at="play", whole_page=True)
-    other = replace(at.source, **{name: SETTINGS[name].default for name in words.WAYS})
-    if other != at.source:
-        measures(at, cache.record(other, at.lines, at.edits), at.record)
+    other = replace(context.source, **{name: SETTINGS[name].default for name in words.WAYS})
+    if other != context.source:
+        measures(context, cache.record(other, context.lines, context.edits), context.record)

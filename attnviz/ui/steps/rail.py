@@ -22,26 +22,30 @@ STAGE = choice("stage", KEYS, of="tab")
 PROJECTION = choice("projection", "QKV", "Q", "tab")
 
 
-def stages(at: Walk) -> tuple[Stage, ...]:
+def stages(context: Walk) -> tuple[Stage, ...]:
     """The steps that this call has; those without an effect in it are left out."""
-    shown = {"sentence": at.sentence, "knobs": at.knobs} | at.windows
-    return tuple(stage for stage in _chain(at.record, at.origins, at.site, at.head, **shown) if stage.is_used)
+    options = {"sentence": context.sentence, "knobs": context.knobs} | context.windows
+    return tuple(
+        stage
+        for stage in _chain(context.record, context.origins, context.site, context.head, **options)
+        if stage.is_used
+    )
 
 
 _chain = cache.kept(walk.chain)
-"""What a click does not change is not worked out again."""
+"""Cached: a click does not change it."""
 
 
 def current(every: tuple[Stage, ...]) -> int:
     """Which stage is large: where nobody chose, that which makes weights, else the first whose numbers are known."""
-    keys, known = [stage.key for stage in every], [stage.key for stage in every if stage.matrices]
-    return keys.index(state.one_of(STAGE, keys, "softmax" if "softmax" in known else known[0]))
+    keys, computed = [stage.key for stage in every], [stage.key for stage in every if stage.matrices]
+    return keys.index(state.one_of(STAGE, keys, "softmax" if "softmax" in computed else computed[0]))
 
 
-def whole(at: Walk, every: tuple[Stage, ...], chosen: int) -> figures.Figure:
+def whole(context: Walk, every: tuple[Stage, ...], chosen: int) -> figures.Figure:
     """All stages as one figure."""
-    drawn = at.drawn | {"rev": look.rev("stage")}
-    return figures.chain(at.record, at.site, at.head, every, current=every[chosen].key, **drawn)
+    options = context.drawn | {"rev": look.rev("stage")}
+    return figures.chain(context.record, context.site, context.head, every, current=every[chosen].key, **options)
 
 
 def rail(figure: figures.Figure, every: tuple[Stage, ...]) -> None:
@@ -67,7 +71,7 @@ def _go(name: str, icon: str, key: str, disabled: bool, **look: str) -> None:
     st.button(name, key=f"go {name}", icon=f":material/{icon}:", **there, **look)
 
 
-def stage(at: Walk, stage: Stage) -> figures.Figure | None:
+def stage(context: Walk, stage: Stage) -> figures.Figure | None:
     """One step, large: what it does in one sentence, and its tables."""
     does = f"{_why(stage)[0].removesuffix('.')}."
     st.html("".join(block_html(text, "large") for text in (does, stage.missing) if text))
@@ -75,26 +79,26 @@ def stage(at: Walk, stage: Stage) -> figures.Figure | None:
         return None
     if stage.key == "project":
         control(st.segmented_control, words.PROJECTION, PROJECTION, tuple("QKV"), lead="")
-    figure = large(at, stage)
-    pictures.picture(figure, "stage", select="cell", on_select=select(at))
+    figure = large(context, stage)
+    pictures.picture(figure, "stage", select="cell", on_select=select(context))
     return figure
 
 
-def large(at: Walk, stage: Stage) -> figures.Figure:
+def large(context: Walk, stage: Stage) -> figures.Figure:
     """The tables of one step."""
-    return figures.stage(at.record, at.site, at.head, stage, _chosen(stage), **at.drawn)
+    return figures.stage(context.record, context.site, context.head, stage, _chosen(stage), **context.drawn)
 
 
 def explained(stage: Stage) -> None:
     """The equation of a step; folded by the browser, what changed, why there is such a step, and its shape."""
-    named = ", ".join(f"{typeset(one)}: {words.LETTERS[one]}" for one in stage.letters)
+    named = ", ".join(f"{typeset(letter)}: {words.LETTERS[letter]}" for letter in stage.letters)
     shape = words.SHAPE_OF_ALL.format(shape=stage.sizes, letters=named)
     more = "".join(block_html(text, "quiet") for text in (stage.changed, _why(stage)[1], shape) if text)
     st.html(equation(stage) + details_html(words.MORE, more))
 
 
 def _why(stage: Stage) -> tuple[str, str]:
-    """What a step does, and what else there is to say of why."""
+    """Purpose of a step in one sentence, and more about why."""
     lead, _, rest = words.WHY[stage.key].partition(". ")
     return lead, rest
 
@@ -118,19 +122,19 @@ def _chosen(stage: Stage) -> tuple[Matrix, ...]:
     if stage.key == "mask":
         return stage.matrices[:1]
     if stage.key != "project":
-        made = main(stage)
-        return tuple(sorted(stage.matrices, key=lambda matrix: matrix is not made))
+        result = main(stage)
+        return tuple(sorted(stage.matrices, key=lambda matrix: matrix is not result))
     ends = state.get(PROJECTION).lower()
     by = {matrix.key: matrix for matrix in stage.matrices}
     return tuple(by[key] for key in (f"{ends}_all", f"w_{ends}", f"b_{ends}") if key in by)
 
 
-def select(at: Walk) -> Callable[[dict | None], None]:
-    """What a click in a table does: it chooses a query, a key, or both; the same cell again lets the key go."""
+def select(context: Walk) -> Callable[[dict | None], None]:
+    """Handler of a click in a table: it chooses a query, a key, or both; the same cell again clears the key."""
 
     def chosen(point: dict) -> None:
         query, key = look.cell_of(point)
-        query = at.query if query < 0 else query
+        query = context.query if query < 0 else query
         state.put(QUERY, query)
         look.toggle_cell(None if key < 0 else (query, key))
 

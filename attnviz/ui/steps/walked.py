@@ -1,4 +1,4 @@
-"""What every part of the page Steps is given, and the tables on it."""
+"""View context of the page Steps, and its tables."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -21,24 +21,24 @@ LONGEST = 60
 
 
 class Origins(NamedTuple):
-    """Knows what the calls of a text's runs were projected from."""
+    """Inputs of the attention calls in the runs of a text."""
 
     source: Source
     lines: tuple[str, ...]
 
     def origin(self, record: Record, site: Site) -> Origin | None:
-        """What one was projected from, kept: of a long text that takes the calls before it."""
+        """Cached inputs of a call: of a long text they need the calls before it."""
         return cache.call_origin(*self, record, site)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Walk(Look):
-    """What is looked at.
+    """View context of the page Steps.
 
     Attributes:
         query: the chosen query.
         key: the chosen key; None for none.
-        knobs: what is done in the shown call alone.
+        knobs: changes of the shown call alone.
     """
 
     query: int
@@ -46,9 +46,9 @@ class Walk(Look):
     knobs: Knobs
 
     @classmethod
-    def of(cls, at: Look, **chosen: Any) -> Self:
-        """What else is chosen of what is looked at."""
-        return cls(**{one.name: getattr(at, one.name) for one in fields(Look)}, **chosen)
+    def of(cls, context: Look, **chosen: Any) -> Self:
+        """The view context with further choices."""
+        return cls(**{field.name: getattr(context, field.name) for field in fields(Look)}, **chosen)
 
     @property
     def origins(self) -> Origins:
@@ -64,14 +64,16 @@ class Walk(Look):
     @property
     def looked_at(self) -> int:
         """The chosen key, else the one with the largest weight."""
-        found = self.worked
-        return self.key if self.key in found.keys else found.keys[int(found.weights.nan_to_num().argmax())]
+        row = self.worked
+        return self.key if self.key in row.keys else row.keys[int(row.weights.nan_to_num().argmax())]
 
     @property
     def selected(self) -> tuple[int, int]:
         """The query and the key whose numbers are shown; -1 for no key."""
-        known = not (self.source.read_only or self.knobs.in_words)
-        return self.query, self.looked_at if known else -1 if self.key is None else self.key
+        has_numbers = not (self.source.read_only or self.knobs.in_words)
+        if has_numbers:
+            return self.query, self.looked_at
+        return self.query, -1 if self.key is None else self.key
 
     @property
     def is_changed(self) -> bool:

@@ -1,4 +1,4 @@
-"""What the page Steps says, in one place."""
+"""Texts of the page Steps."""
 
 # The steps, and the one that is large
 
@@ -19,7 +19,7 @@ LETTERS = {
     "H·d_k": "those of all heads",
     "H·d_v": "those of all heads",
 }
-"""What the axes of a step are."""
+"""Meanings of the axes of a step."""
 
 # The selected cell, and its query in full
 

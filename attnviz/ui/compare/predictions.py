@@ -12,10 +12,10 @@ from attnviz.ui.shared.text import quiet
 def is_any(*sides: Side) -> bool:
     """Whether one of some sides predicts anything, or gives a vector."""
     outputs = ((side.record.labels, side.record.prediction, side.record.vectors) for side in sides)
-    return any(one is not None for each in outputs for one in each)
+    return any(output is not None for each in outputs for output in each)
 
 
-def both(a: Side, b: Side, found: Beside | None, cell: tuple[int, int] | None) -> None:
+def both(a: Side, b: Side, comparison: Beside | None, cell: tuple[int, int] | None) -> None:
     """A line for each side; of models that give vectors, how far they are apart.
 
     Two heads of one run share what it says.
@@ -23,7 +23,7 @@ def both(a: Side, b: Side, found: Beside | None, cell: tuple[int, int] | None) -
     if a.record.vectors is not None and b.record.vectors is not None:
         quiet(words.ONE_VECTOR) if a.record is b.record else _vectors(a, b)
         return
-    positions, sides = _positions(a, b, found, cell), [("A", a), ("B", b)]
+    positions, sides = _positions(a, b, comparison, cell), [("A", a), ("B", b)]
     if a.record is b.record:
         quiet(words.ONE_RUN)
         sides, positions = [(words.A_AND_B, a)], positions[:1]
@@ -41,11 +41,11 @@ def _vectors(a: Side, b: Side) -> None:
         st.html(f'<div class="says">{says.vectors_apart(apart)}</div>')
 
 
-def _positions(a: Side, b: Side, found: Beside | None, cell: tuple[int, int] | None) -> tuple[int, int]:
+def _positions(a: Side, b: Side, comparison: Beside | None, cell: tuple[int, int] | None) -> tuple[int, int]:
     """After which token each is asked for a word: at the query of the selected cell, where both have one."""
     last = tuple(look.asked_at(side.record, side.site, None, side.sentence) for side in (a, b))
-    if found is None or cell is None or (a.site.kind == "encoder" and a.record.targets):
+    if comparison is None or cell is None or (a.site.kind == "encoder" and a.record.targets):
         return last
-    row = found.rows[cell[0]]
-    asked = (look.asked_at(s.record, s.site, (i, 0), s.sentence) for s, i in zip((a, b), row, strict=True))
-    return last if None in row else tuple(asked)
+    row = comparison.rows[cell[0]]
+    positions = (look.asked_at(s.record, s.site, (i, 0), s.sentence) for s, i in zip((a, b), row, strict=True))
+    return last if None in row else tuple(positions)
