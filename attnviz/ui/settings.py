@@ -42,6 +42,6 @@ FEATURES = (
 """The modules that declare settings, in the order of the controls."""
 
 _declared = (value for feature in FEATURES for value in vars(feature).values())
-_flat = (one for value in _declared for one in (value if isinstance(value, tuple) else (value,)))
+_flat = (item for value in _declared for item in (value if isinstance(value, tuple) else (value,)))
 
-LINKED: dict[str, Setting] = {one.name: one for one in _flat if isinstance(one, Setting) and one.encode}
+LINKED: dict[str, Setting] = {item.name: item for item in _flat if isinstance(item, Setting) and item.encode}
