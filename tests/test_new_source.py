@@ -73,7 +73,7 @@ assert main(["head", "a b c", "--model", "translator", "--set", "sharpness=2"]) 
 APP = """
 from streamlit.testing.v1 import AppTest
 
-page = "from attnviz.ui import frame; from attnviz.ui.heads.page import page; frame.body(page, frame.given())"
+page = "from attnviz.ui import frame; from attnviz.ui.heads.page import page; frame.body(page, frame.selection())"
 app = AppTest.from_string(page, default_timeout=60)
 app.query_params["model"], app.query_params["sharpness"] = "mirror", "5"
 app.session_state["parameters"] = True

@@ -1,4 +1,4 @@
-"""What every page has: links to the others, the input bar, one sentence for an error, and the link that holds all.
+"""Frame of every page: links to the others, the input bar, one sentence for an error, and the link that holds all.
 
 It imports nothing heavy of its own, so that the frame of a page is there at once.
 """
@@ -22,11 +22,11 @@ def app() -> None:
     The input bar is drawn here and not by the page: what is typed in it stays when another page is opened.
     """
 
-    def shown(title: str) -> Callable[[], None]:
+    def runner(title: str) -> Callable[[], None]:
         return lambda: body(import_module(f"attnviz.ui.{title.lower()}.page").page, chosen, title=title)
 
     st.set_page_config("attnviz", page_icon=str(assets.path("icon.png")), layout="wide")
-    there = [pages.page(title, shown(title)) for title in pages.TITLES]
+    there = [pages.page(title, runner(title)) for title in pages.TITLES]
     page = st.navigation([*there, *pages.former()], position="hidden")
     if page.title in pages.FORMER:
         page.run()
@@ -35,12 +35,12 @@ def app() -> None:
         st.html("".join(f"<script>{script}</script>" for script in SCRIPTS), unsafe_allow_javascript=True)
     st.logo(str(assets.path("logo.svg")), size="large")
     pages.links(page.title)
-    chosen = given(bar=page.title not in pages.WITHOUT_BAR)
+    chosen = selection(bar=page.title not in pages.WITHOUT_BAR)
     page.run()
 
 
-def given(*, bar: bool = True) -> tuple | None:
-    """What is looked at: the model and the sentences, chosen in the input bar; None if there is nothing to look at.
+def selection(*, bar: bool = True) -> tuple | None:
+    """The model and the sentences chosen in the input bar; None if there is nothing to look at.
 
     Args:
         bar: whether the bar is seen.
@@ -50,7 +50,7 @@ def given(*, bar: bool = True) -> tuple | None:
     from attnviz.ui.shared import inputs, welcome
 
     welcome.arrive(settings.LINKED)
-    return inputs.input_bar(settings.LINKED, panel.button, shown=bar)
+    return inputs.input_bar(settings.LINKED, panel.button, visible=bar)
 
 
 @st.fragment

@@ -37,7 +37,7 @@ GRACE = 3
 
 
 @dataclass(eq=False)
-class Shown:
+class OpenApp:
     """An app that is open on a source. It ends with `stop`, with its `with` block, or with the process.
 
     Attributes:
@@ -52,7 +52,7 @@ class Shown:
     def wait(self) -> None:
         """Stay until Ctrl+C or `stop`, as the end of a script that shows something."""
         try:
-            while (serving := _serving) is not None and self in serving.shown:
+            while (serving := _serving) is not None and self in serving.apps:
                 serving.ended.wait(1)
         except KeyboardInterrupt:
             self.stop()
@@ -61,12 +61,12 @@ class Shown:
         """Take the source out of the app; with the last one, the app ends."""
         global _serving
         with _lock:
-            if _serving is None or self not in _serving.shown:
+            if _serving is None or self not in _serving.apps:
                 return
-            _serving.shown.remove(self)
-            if self._name is not None and all(other._name != self._name for other in _serving.shown):
+            _serving.apps.remove(self)
+            if self._name is not None and all(other._name != self._name for other in _serving.apps):
                 api.OFFERED.pop(self._name, None)
-            if not _serving.shown:
+            if not _serving.apps:
                 _serving.stop()
                 _serving = None
 
@@ -87,7 +87,7 @@ def show(
     *,
     port: int = 0,
     browser: bool | None = None,
-) -> Shown:
+) -> OpenApp:
     """Open the app on a source of this process, from a script or a notebook.
 
     The app runs in a thread, answers on 127.0.0.1 alone, and sees the model as it is at each click. A script goes on
@@ -121,12 +121,12 @@ def show(
         if text is not None:
             link |= {TEXT.name: [text]} | ({LINES.name: ["false"]} if has_lines(text) else {})
         address = urlencode(link, doseq=True, quote_via=quote)
-        shown = Shown(f"http://{HOST}:{_serving.port}/?{address}", source.lock, name)
-        _serving.shown.append(shown)
-    print(words.OPEN_AT.format(url=shown.url), flush=True)  # noqa: T201 (as a server does)
+        app = OpenApp(f"http://{HOST}:{_serving.port}/?{address}", source.lock, name)
+        _serving.apps.append(app)
+    print(words.OPEN_AT.format(url=app.url), flush=True)  # noqa: T201 (as a server does)
     if _interactive() if browser is None else browser:
-        webbrowser.open(shown.url)
-    return shown
+        webbrowser.open(app.url)
+    return app
 
 
 def _link(source: Source) -> Link:
@@ -135,9 +135,12 @@ def _link(source: Source) -> Link:
         return {MODEL.name: [NAME], HF.name: [source.id]}
     if not api.is_named(source):
         return {}
-    known = [(parameters.SETTINGS[one.name], getattr(source, one.name)) for one in declared(type(source))]
-    chosen = {name: value for name, value in known if value != name.default} | {look.STEP: source.step}
-    return {MODEL.name: [source.id]} | State({one: value for one, value in chosen.items() if value is not None}).link()
+    values = {parameters.SETTINGS[item.name]: getattr(source, item.name) for item in declared(type(source))}
+    chosen = {setting: value for setting, value in values.items() if value != setting.default} | {
+        look.STEP: source.step
+    }
+    state = State({setting: value for setting, value in chosen.items() if value is not None})
+    return {MODEL.name: [source.id]} | state.link()
 
 
 def _interactive() -> bool:
@@ -150,7 +153,7 @@ class _Serving:
     def __init__(self, port: int):
         if runtime.exists():
             raise InputError(words.ALREADY_SERVES)
-        self.shown: list[Shown] = []
+        self.apps: list[OpenApp] = []
         self.ended = threading.Event()
         self._socket = _listen(port)
         self.port = self._socket.getsockname()[1]

@@ -18,8 +18,8 @@ class LongLinks:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         parts = scope.get("query_string", b"").split(b"&") if scope["type"] == "http" else []
         if len(parts) > MOST and scope["method"] in ("GET", "HEAD"):
-            kept = b"&".join(parts[: MOST - 1]).decode("latin-1")
-            shorter = RedirectResponse(f"?{kept}&{OMITTED}={len(parts) - MOST + 1}")  # of the same path
+            first = b"&".join(parts[: MOST - 1]).decode("latin-1")
+            shorter = RedirectResponse(f"?{first}&{OMITTED}={len(parts) - MOST + 1}")  # of the same path
             await shorter(scope, receive, send)
         else:
             await self.app(scope, receive, send)

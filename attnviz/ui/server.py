@@ -1,4 +1,4 @@
-"""What happens once per server: imports and a first picture in the background, and headers on every response."""
+"""Work done once per server: imports and a first picture in the background, and headers on every response."""
 
 import asyncio
 import re
@@ -26,7 +26,7 @@ from attnviz.ui.shared.pages import FORMER, TITLES
 from attnviz.ui.shared.text import SCRIPTS
 
 PAGE = Path(__file__).parent / "script" / "main.py"
-"""What runs for each visitor."""
+"""Script that runs for each visitor."""
 
 
 def _inline_scripts() -> str:
@@ -125,7 +125,7 @@ async def beside(app: object) -> AsyncIterator[None]:
 
 
 _main: ModuleType | None = None
-"""What `__main__` is in a person's own process; None where the app has a process of its own."""
+"""`__main__` of a person's own process; None where the app has a process of its own."""
 
 
 def keep_main() -> None:
@@ -157,7 +157,7 @@ def draw_first() -> None:
 
     cores.settle()
     with suppress(AttnvizError):  # each page says what is wrong with the budget
-        cache.KEPT.most_bytes = budget.memory()
+        cache.SHARED.most_bytes = budget.memory()
     first = read(welcome.FIRST, settings.LINKED)
     source, _ = cache.loadable(first[MODEL])
     lines = cache.texts(next(iter(of_model(source).values())), by_line=True)

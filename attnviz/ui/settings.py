@@ -42,7 +42,7 @@ FEATURES = (
 """The modules that declare settings, in the order of the controls."""
 
 _declared = (value for feature in FEATURES for value in vars(feature).values())
-_flat = (one for value in _declared for one in (value if isinstance(value, tuple) else (value,)))
+_flat = (item for value in _declared for item in (value if isinstance(value, tuple) else (value,)))
 
 _linked = [setting for setting in _flat if isinstance(setting, Setting) and setting.encode]
 

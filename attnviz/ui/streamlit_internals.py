@@ -1,4 +1,4 @@
-"""What attnviz uses of Streamlit beyond its documented interface, all of it; written for streamlit~=1.67.0."""
+"""Every use of Streamlit beyond its documented interface; written for streamlit~=1.67.0."""
 
 from collections.abc import Callable
 from contextlib import suppress

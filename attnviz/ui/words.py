@@ -1,4 +1,4 @@
-"""What is said where the app is started and opened, in one place; texts of pages are in their folders."""
+"""Texts for starting and opening the app; texts of pages are in their folders."""
 
 NO_STREAMLIT = "The app needs Streamlit; install it with: pip install 'streamlit~=1.67.0'"
 OPEN_AT, OPEN_AT_SHELL = "attnviz is open at {url}", "attnviz is open at {url} (Ctrl+C stops it)"

@@ -26,9 +26,9 @@ PATIENCE = 60
 
 @pytest.fixture(autouse=True)
 def empty() -> Iterator[None]:
-    cache.KEPT.clear()
+    cache.SHARED.clear()
     yield
-    cache.KEPT.clear()
+    cache.SHARED.clear()
 
 
 def bytes_of(value: object) -> int:
@@ -77,17 +77,17 @@ def test_twenty_who_ask_for_a_text_at_once_wait_for_one_run(monkeypatch):
 def test_what_many_texts_leave_in_memory_stays_under_the_bound(monkeypatch):
     """All records alive are counted, kept or not. What gave way is gone at once, without the garbage collector."""
     one = bytes_of(looked_at("cat " * 300))
-    cache.KEPT.clear()
-    monkeypatch.setattr(cache.KEPT, "most_bytes", 5 * one)
+    cache.SHARED.clear()
+    monkeypatch.setattr(cache.SHARED, "most_bytes", 5 * one)
     alive, most = weakref.WeakSet(), 0
     gc.collect()
     gc.disable()
     try:
         for i in range(40):
             alive.add(looked_at(f"{i} " * (261 + i)))
-            assert cache.KEPT.bytes <= cache.KEPT.most_bytes
+            assert cache.SHARED.bytes <= cache.SHARED.most_bytes
             most = max(most, len(alive))
-            assert sum(map(bytes_of, alive)) <= cache.KEPT.most_bytes
+            assert sum(map(bytes_of, alive)) <= cache.SHARED.most_bytes
     finally:
         gc.enable()
 
@@ -97,7 +97,7 @@ def test_what_many_texts_leave_in_memory_stays_under_the_bound(monkeypatch):
 def test_a_record_that_gave_way_while_a_page_uses_it_is_not_run_again(monkeypatch):
     """A page asks for its record many times in one run."""
     used = cache.record(SOURCE, ("the cat",))
-    cache.KEPT.clear()
+    cache.SHARED.clear()
     monkeypatch.setattr(Scratch, "run", pytest.fail)
 
     assert cache.record(SOURCE, ("the cat",)) is used
@@ -106,7 +106,7 @@ def test_a_record_that_gave_way_while_a_page_uses_it_is_not_run_again(monkeypatc
 def test_room_for_a_record_is_made_before_it_is_run(monkeypatch):
     """Else old records and the new one stand in memory together."""
     first = weakref.ref(cache.record(SOURCE, ("cat " * 300,)))
-    monkeypatch.setattr(cache.KEPT, "most_bytes", 2 * cache.KEPT.bytes + 1000)
+    monkeypatch.setattr(cache.SHARED, "most_bytes", 2 * cache.SHARED.bytes + 1000)
     second = weakref.ref(cache.record(SOURCE, ("mat " * 300,)))
     assert first()
     assert second()
@@ -126,7 +126,7 @@ def page_of(name: str) -> None:
 
     from attnviz.ui import frame
 
-    frame.body(import_module(f"attnviz.ui.{name}.page").page, frame.given())
+    frame.body(import_module(f"attnviz.ui.{name}.page").page, frame.selection())
 
 
 def records() -> list[Record]:
@@ -147,7 +147,7 @@ def test_an_open_page_holds_no_record_outside_the_cache(name):
     app.run()
     assert len(records()) > before
 
-    cache.KEPT.clear()
+    cache.SHARED.clear()
     gc.collect()
     assert not app.exception
     assert len(records()) == before
@@ -159,7 +159,7 @@ def test_a_file_whose_figure_gave_way_is_refused_in_one_sentence():
 
     figure = pictures.lent(cache.drawn(figures.heads, cache.record(SOURCE, ("the cat",)), SITE), "heads")
     assert figure().screen
-    cache.KEPT.clear()
+    cache.SHARED.clear()
 
     with pytest.raises(
         AttnvizError, match=r"^The server needed the memory [^.]+\. Close the menu, and open it again\.$"

@@ -10,7 +10,7 @@ def heads_page():
     from attnviz.ui import frame
     from attnviz.ui.heads.page import page
 
-    frame.body(page, frame.given())
+    frame.body(page, frame.selection())
 
 
 def opened(**parts) -> AppTest:

@@ -80,21 +80,21 @@ def steps_page():
     from attnviz.ui import frame
     from attnviz.ui.steps.page import page
 
-    frame.body(page, frame.given())
+    frame.body(page, frame.selection())
 
 
 def overview_page():
     from attnviz.ui import frame
     from attnviz.ui.overview.page import page
 
-    frame.body(page, frame.given())
+    frame.body(page, frame.selection())
 
 
 def compare_page():
     from attnviz.ui import frame
     from attnviz.ui.compare.page import page
 
-    frame.body(page, frame.given())
+    frame.body(page, frame.selection())
 
 
 NEW = pytest.mark.parametrize("page", [steps_page, overview_page, compare_page])

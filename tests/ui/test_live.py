@@ -62,7 +62,7 @@ def page_of(name):
 
     from attnviz.ui import frame
 
-    frame.body(import_module(f"attnviz.ui.{name}.page").page, frame.given())
+    frame.body(import_module(f"attnviz.ui.{name}.page").page, frame.selection())
 
 
 def answer(shown) -> str:

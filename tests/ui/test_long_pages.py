@@ -47,7 +47,7 @@ class Here:
 def long_page():
     from attnviz.ui import frame, measured_page
 
-    frame.body(measured_page, frame.given())
+    frame.body(measured_page, frame.selection())
 
 
 @pytest.mark.parametrize(("name", "link"), PAGES)

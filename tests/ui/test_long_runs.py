@@ -26,9 +26,9 @@ TEXT = "the cat sat on the mat again"
 
 @pytest.fixture(autouse=True)
 def empty():
-    cache.KEPT.clear()
+    cache.SHARED.clear()
     yield
-    cache.KEPT.clear()
+    cache.SHARED.clear()
 
 
 @pytest.fixture

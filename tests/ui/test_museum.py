@@ -14,7 +14,7 @@ def learn_page():
     from attnviz.ui import frame
     from attnviz.ui.learn.page import page
 
-    frame.body(page, frame.given(bar=False))
+    frame.body(page, frame.selection(bar=False))
 
 
 def gallery(**link):

@@ -34,9 +34,9 @@ def any_page(name):
         from attnviz.ui import settings
         from attnviz.ui.about import panel
 
-        frame.body(lambda source, lines: panel.content(source, settings.LINKED), frame.given())
+        frame.body(lambda source, lines: panel.content(source, settings.LINKED), frame.selection())
     else:
-        frame.body(import_module(f"attnviz.ui.{name}.page").page, frame.given())
+        frame.body(import_module(f"attnviz.ui.{name}.page").page, frame.selection())
 
 
 def page(name="heads", **link):
@@ -246,7 +246,7 @@ def test_a_file_is_gone_with_its_session(case):
     app.run()
     record = weakref.ref(app.session_state[_KEY].state[opened.OPEN]["file:case.attn"].record)
     assert "case.attn" not in page().selectbox(key="model").options
-    kept = len(cache.KEPT)
+    kept = len(cache.SHARED)
 
     del app
     gc.collect()
@@ -254,7 +254,7 @@ def test_a_file_is_gone_with_its_session(case):
     gc.collect()
 
     assert record() is None
-    assert len(cache.KEPT) < kept
+    assert len(cache.SHARED) < kept
 
 
 def test_two_files_are_compared_and_a_file_with_a_model(case):

@@ -36,7 +36,7 @@ def overview_page():
     from attnviz.ui import frame
     from attnviz.ui.overview.page import page
 
-    frame.body(page, frame.given())
+    frame.body(page, frame.selection())
 
 
 def over_a_corpus(**link):

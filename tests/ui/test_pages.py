@@ -13,14 +13,14 @@ def heads_page():
     from attnviz.ui import frame
     from attnviz.ui.heads.page import page
 
-    frame.body(page, frame.given())
+    frame.body(page, frame.selection())
 
 
 def masks_page():
     from attnviz.ui import frame
     from attnviz.ui.masks.page import page
 
-    frame.body(page, frame.given(), title="Masks")
+    frame.body(page, frame.selection(), title="Masks")
 
 
 def opened(page=heads_page, **link) -> AppTest:
@@ -125,12 +125,12 @@ def test_what_a_browser_says_before_it_has_the_new_link_takes_nothing_back():
 
 
 def test_the_states_of_the_latest_addresses_are_kept_for_back(monkeypatch):
-    monkeypatch.setattr(state, "MOST_SEEN", 2)
+    monkeypatch.setattr(state, "MOST_VISITED", 2)
     app = opened(text="one")
     for text in ("two", "three", "four"):
         app.text_area(key="text").set_value(text).run()
 
-    assert [dict(link)["text"] for link in app.session_state["state"].state[state.SEEN]] == [
+    assert [dict(link)["text"] for link in app.session_state["state"].state[state.VISITED]] == [
         ("two",),
         ("three",),
         ("four",),
@@ -336,9 +336,9 @@ def test_the_strongest_cell_is_said_in_words_until_one_is_selected():
 
 def test_runs_are_shared_between_sessions():
     """The same text with the same edits is run once, whoever asks."""
-    cache.KEPT.clear()
+    cache.SHARED.clear()
     opened(text="shared between two")
-    known = cache.KEPT.keys()
+    known = cache.SHARED.keys()
     opened(text="shared between two")
 
-    assert set(cache.KEPT.keys()) == set(known)
+    assert set(cache.SHARED.keys()) == set(known)

@@ -25,7 +25,7 @@ def compare_page():
     from attnviz.ui import frame
     from attnviz.ui.compare.page import page
 
-    frame.body(page, frame.given())
+    frame.body(page, frame.selection())
 
 
 def compare(**link):

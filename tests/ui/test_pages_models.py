@@ -32,7 +32,7 @@ def model_page():
     from attnviz.ui import frame, settings
     from attnviz.ui.about import panel
 
-    frame.body(lambda source, lines: panel.content(source, settings.LINKED), frame.given())
+    frame.body(lambda source, lines: panel.content(source, settings.LINKED), frame.selection())
 
 
 def said(app) -> str:
@@ -61,12 +61,12 @@ def models(tmp_path, monkeypatch):
     remembered = (trained.load, cards.card, trained_source._vocabularies)
     for each in remembered:
         each.cache_clear()
-    cache.KEPT.clear()
+    cache.SHARED.clear()
     yield tmp_path / "models"
     monkeypatch.undo()
     for each in remembered:
         each.cache_clear()
-    cache.KEPT.clear()
+    cache.SHARED.clear()
 
 
 def test_the_first_screen_shows_what_a_head_of_the_translator_does():

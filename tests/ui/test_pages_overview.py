@@ -28,7 +28,7 @@ def overview_page():
     from attnviz.ui import frame
     from attnviz.ui.overview.page import page
 
-    frame.body(page, frame.given())
+    frame.body(page, frame.selection())
 
 
 def shown(app) -> list[tuple[str, int, int]]:

@@ -205,7 +205,7 @@ def test_a_file_of_everything_holds_no_path_of_this_machine(folder, monkeypatch)
     app = pretrained(folder("BertModel"), text=CAT)
     monkeypatch.setattr(state, "now", lambda: app.session_state["state"].state)
 
-    shown = everything._shown()
+    shown = everything._page_state()
 
     assert shown["link"]["hf"] == ["./BertModel"]
 

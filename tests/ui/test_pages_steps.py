@@ -42,7 +42,7 @@ def steps_page():
     from attnviz.ui import frame
     from attnviz.ui.steps.page import page
 
-    frame.body(page, frame.given())
+    frame.body(page, frame.selection())
 
 
 def page_of(name, **link):

@@ -25,13 +25,13 @@ def test_as_the_server_warms_up_what_a_first_visit_shows_is_made(monkeypatch):
     """And what exports: nobody hears of an error in the thread that warms up."""
     done = []
     monkeypatch.setattr(export, "warm", lambda: done.append("export"))
-    cache.KEPT.clear()
+    cache.SHARED.clear()
 
     server.warm()
 
     assert done == ["export"]
     model, *_ = welcome.FIRST["model"]
-    texts = {key[2] for key in [*cache.KEPT.keys()] if key[0] == "record"}
+    texts = {key[2] for key in [*cache.SHARED.keys()] if key[0] == "record"}
     assert texts == {tuple(next(iter(of_model(cache.source(model)).values())).splitlines())}
 
 

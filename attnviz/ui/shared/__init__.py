@@ -1,1 +1,1 @@
-"""What several pages stand on: the state, the bars, the cache, pictures and text. It imports no page."""
+"""Code that several pages share: the state, the bars, the cache, pictures and text. It imports no page."""

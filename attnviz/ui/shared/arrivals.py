@@ -50,7 +50,7 @@ class Arrival:
         error: why it failed.
         source: the model, once it is here.
         since: `time.monotonic()` when the stage began.
-        asked: sessions that are to say whether it should be downloaded.
+        undecided: sessions that are to say whether it should be downloaded.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Arrival:
     error: AttnvizError | None = None
     source: "HuggingFace | None" = None
     since: float = field(default_factory=time.monotonic)
-    asked: set[str] = field(default_factory=set)
+    undecided: set[str] = field(default_factory=set)
 
     @property
     def settled(self) -> threading.Event:
@@ -71,7 +71,7 @@ class Arrival:
     @property
     def sessions(self) -> set[str]:
         """Sessions that wait for it; while it is fetched, those that said yes to that."""
-        return self.asked if self.stage == "asking" else self.job.waiting
+        return self.undecided if self.stage == "asking" else self.job.waiting
 
     @property
     def done(self) -> bool:
@@ -110,7 +110,7 @@ class Arrival:
         faults.need_transformers()
         self.place = hub.find(self.name)
         if self.place.kind == "download":
-            self.asked = set(job.waiting)
+            self.undecided = set(job.waiting)
             self.enter("asking")
         else:
             self.enter("loading")
@@ -195,7 +195,7 @@ def failed(name: str) -> Arrival | None:
 def _forget_unasked() -> None:
     """Drop models that nobody is there to say yes to: their sizes would grow old."""
     for name, arrival in tuple(_arrivals.items()):
-        if arrival.stage == "asking" and not any(map(is_connected, tuple(arrival.asked))):
+        if arrival.stage == "asking" and not any(map(is_connected, tuple(arrival.undecided))):
             del _arrivals[name]
 
 

@@ -12,7 +12,7 @@ from attnviz.charts.picture import Table
 from attnviz.charts.readout import Cells
 
 CELLS: WeakValueDictionary[str, Cells] = WeakValueDictionary()
-"""Cells of the pictures that are kept, by the address that a browser asks for."""
+"""Cell values of cached charts, by URL."""
 
 
 class Screen(NamedTuple):
@@ -26,7 +26,7 @@ class Screen(NamedTuple):
     def nbytes(self) -> int:
         """Bytes of the tables; all else of a specification is one form's, and built once for all."""
         tables = self.spec.get("datasets", {}).values()
-        return sum(map(len, tables)) + sum(one.nbytes for one in (self.data, self.cells) if one is not None)
+        return sum(map(len, tables)) + sum(part.nbytes for part in (self.data, self.cells) if part is not None)
 
     @classmethod
     def of(cls, spec: dict[str, Any], data: Table | None) -> "Screen":
@@ -36,7 +36,7 @@ class Screen(NamedTuple):
         cells = next(filter(None, data["read"]))
         address = f"cells/{cells.name}.json"
         cells = CELLS.setdefault(address, cells)
-        return cls(spec, pa.table(data | {"read": [one and address for one in data["read"]]}), cells)
+        return cls(spec, pa.table(data | {"read": [readout and address for readout in data["read"]]}), cells)
 
 
 def _bytes(table: Table | bytes) -> bytes:

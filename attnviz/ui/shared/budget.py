@@ -1,4 +1,4 @@
-"""What a run, or a picture, may cost on this server, in seconds and bytes, and the refusal of what costs more."""
+"""Limits of a run, or a picture, on this server, in seconds and bytes, and the refusal of anything above them."""
 
 import math
 import os
@@ -39,7 +39,7 @@ class OverBudget(TooLong):
 
 
 def seconds() -> float:
-    """That a run may take."""
+    """Seconds that a run may take."""
     return _number(SECONDS)
 
 
@@ -49,27 +49,27 @@ def memory() -> int:
 
 
 def cost(source: Source, sentences: tuple[Sentence, ...], edits: Edits = Edits()) -> Estimate:
-    """What a run of a source takes on this machine; no time where it was run before."""
-    found = estimate.estimate(source, len(sentences[0].tokens) if sentences else 0, edits, len(sentences))
-    return replace(found, seconds=0.0) if source.one_run else found
+    """Cost of a run of a source on this machine; no time where it was run before."""
+    estimated = estimate.estimate(source, len(sentences[0].tokens) if sentences else 0, edits, len(sentences))
+    return replace(estimated, seconds=0.0) if source.one_run else estimated
 
 
 def of_runs(count: int, source: Source, sentences: tuple[Sentence, ...], edits: Edits = Edits()) -> Estimate:
-    """What so many runs take: the time of all of them, the memory of one."""
+    """Cost of so many runs: the time of all of them, the memory of one."""
     return replace(cost(source, sentences, edits), seconds=cost(source, count * sentences, edits).seconds)
 
 
 def check(source: Source, sentences: tuple[Sentence, ...], edits: Edits = Edits()) -> Estimate:
-    """What a run takes.
+    """Cost of a run.
 
     Raises:
         OverBudget: if that is more than the budget.
     """
-    found = cost(source, sentences, edits)
-    if not source.one_run and (found.seconds > seconds() or found.bytes > memory()):
+    estimated = cost(source, sentences, edits)
+    if not source.one_run and (estimated.seconds > seconds() or estimated.bytes > memory()):
         fits = estimate.longest(source, len(sentences[0].tokens), seconds(), memory(), edits, len(sentences))
-        raise OverBudget(found, fits)
-    return found
+        raise OverBudget(estimated, fits)
+    return estimated
 
 
 def check_work(cost: Estimate) -> None:

@@ -43,83 +43,85 @@ def parts(value: object) -> dict[int, int]:
     sizes: dict[int, int] = {}
     todo = [value]
     while todo:
-        one = todo.pop()
-        if one is None or isinstance(one, int | float | type):
+        item = todo.pop()
+        if item is None or isinstance(item, int | float | type):
             continue
-        address, size, held = _part(one)
+        address, size, held = _part(item)
         if address not in sizes:
             sizes[address] = size
             todo += held
     return sizes
 
 
-def _part(one: Any) -> tuple[int, int, Iterable[object]]:
+def _part(item: Any) -> tuple[int, int, Iterable[object]]:
     """Address of a part, its bytes, and the parts that it holds."""
-    match one:
+    match item:
         case Tensor():
-            storage = one.untyped_storage()
+            storage = item.untyped_storage()
             return storage.data_ptr(), storage.nbytes(), ()
         case np.ndarray():
-            base = one
+            base = item
             while isinstance(base.base, np.ndarray):
                 base = base.base
             return base.ctypes.data, base.nbytes, ()
         case pd.DataFrame() | pd.Series():
-            return id(one), int(np.sum(one.memory_usage(deep=True))), one.attrs.values()
+            return id(item), int(np.sum(item.memory_usage(deep=True))), item.attrs.values()
         case arrow.Screen() | Sentence():
-            return id(one), one.nbytes, ()
+            return id(item), item.nbytes, ()
         case FunctionType():
-            held = [*(cell.cell_contents for cell in one.__closure__ or ()), *(one.__defaults__ or ())]
+            held = [*(cell.cell_contents for cell in item.__closure__ or ()), *(item.__defaults__ or ())]
         case MethodType():
-            held = [one.__self__]
+            held = [item.__self__]
         case partial():
-            held = [one.func, *one.args, *one.keywords.values()]
+            held = [item.func, *item.args, *item.keywords.values()]
         case dict():
-            held = [*one, *one.values()]
+            held = [*item, *item.values()]
         case list() | tuple() | set() | frozenset():
-            held = one
+            held = item
         case _:
             held = (
-                vars(one).values() if type(one).__module__.startswith("attnviz.") and hasattr(one, "__dict__") else ()
+                vars(item).values()
+                if type(item).__module__.startswith("attnviz.") and hasattr(item, "__dict__")
+                else ()
             )
-    return id(one), sys.getsizeof(one), held
+    return id(item), sys.getsizeof(item), held
 
 
-KEPT: Kept = Kept(int(1e9 * budget.USUAL[budget.GIGABYTES]), parts)
+SHARED: Kept = Kept(int(1e9 * budget.USUAL[budget.GIGABYTES]), parts)
 """The one cache of all sessions: it keeps as many bytes as a run may take."""
 
 LENT = "lent"
-"""What the keys begin with of values that a session may ask for after a run."""
+"""First part of the keys of values that a session may ask for after a run."""
 
 
 def kept(make: Callable[P, R]) -> Callable[P, R]:
-    """Keep what a function gives, by its arguments.
+    """Cache the results of a function, by its arguments.
 
     A record in the arguments, or a source that is one, is known by a weak reference, and so not held by the key.
     """
 
     @wraps(make)
     def get(*args: P.args, **kwargs: P.kwargs) -> R:
-        return KEPT.get(_key(make, args, kwargs), partial(make, *args, **kwargs))
+        return SHARED.get(_key(make, args, kwargs), partial(make, *args, **kwargs))
 
     return get
 
 
 def _key(make: Callable, args: tuple, kwargs: dict[str, object]) -> tuple:
-    named = ((name, _known(value)) for name, value in kwargs.items())
-    return (make.__module__, make.__qualname__, *map(_known, args), *named)
+    named = ((name, _key_part(value)) for name, value in kwargs.items())
+    return (make.__module__, make.__qualname__, *map(_key_part, args), *named)
 
 
-def _known(argument: object) -> object:
+def _key_part(argument: object) -> object:
     if isinstance(argument, slice):  # not to be hashed before Python 3.12
         return slice, argument.start, argument.stop, argument.step
     if isinstance(argument, tuple | list):
-        return tuple(map(_known, argument))
+        return tuple(map(_key_part, argument))
     if isinstance(argument, Beside):  # what is measured of two maps follows from them
         sides = ((side.record, side.site, side.head, side.sentence) for side in (argument.a, argument.b))
-        return _known((*sides, argument.window))
+        return _key_part((*sides, argument.window))
     if isinstance(argument, Traced):
-        return _known((argument.record, argument.layer)), weakref.ref(argument.found)
+        return _key_part((argument.record, argument.layer)), weakref.ref(argument.found)
     if isinstance(argument, np.ndarray):
         return argument.shape, argument.tobytes()
     if isinstance(argument, pd.DataFrame):
@@ -129,7 +131,7 @@ def _known(argument: object) -> object:
 
 def forget_the_dead() -> None:
     """Let go of what nobody can ask for again: it was made of records that are gone, or lent to sessions that are."""
-    while KEPT.drop(_is_dead):  # a record that is let go of was perhaps the last to hold another
+    while SHARED.drop(_is_dead):  # a record that is let go of was perhaps the last to hold another
         pass
 
 
@@ -154,9 +156,9 @@ def source(name: str, step: int | None = None) -> Source:
 
 @kept
 def _shipped(name: str, step: int | None) -> Source:
-    made = api.load(name) if step is None else api.load(name, step=step)
-    made.card, made.unknown(["a"])  # what cannot be read is to be known now
-    return made
+    loaded = api.load(name) if step is None else api.load(name, step=step)
+    loaded.card, loaded.unknown(["a"])  # what cannot be read is to be known now
+    return loaded
 
 
 def loadable(name: str) -> tuple[Source, AttnvizError | None]:
@@ -188,7 +190,7 @@ def texts(typed: str, *, by_line: bool) -> tuple[str, ...]:
     """
     check_characters(typed)
     parts = typed.splitlines() if by_line else [typed]
-    lines = tuple(one for one in parts if one.strip())
+    lines = tuple(line for line in parts if line.strip())
     if not lines:
         raise NoText(words.NO_TEXT)
     if len(lines) > MOST_SENTENCES:
@@ -236,20 +238,20 @@ def record(source: Source, lines: tuple[str, ...], edits: Edits = Edits()) -> Re
         Waiting: if it takes longer than a page may wait.
         OverBudget: if it costs more than this server takes.
     """
-    key = "record", _known(source), lines, edits
+    key = "record", _key_part(source), lines, edits
     cost = budget.check(source, sentences(source, lines), edits)
-    make = partial(KEPT.get, key, partial(_run, key, source))
-    if cost.seconds < budget.SILENT or key in KEPT or key in _used:
+    make = partial(SHARED.get, key, partial(_run, key, source))
+    if cost.seconds < budget.SILENT or key in SHARED or key in _used:
         return make()
     return runs.get(key, make, runs.About(cost, tuple(map(source.site_name, source.sites))))
 
 
 def origin(record: Record) -> tuple[Source, tuple[str, ...]]:
     """The source and the texts of a record that a page shows."""
-    known = [(source, lines) for (_, source, lines, _), used in [*_used.items()] if used is record]
-    if not known:
+    matches = [(source, lines) for (_, source, lines, _), used in [*_used.items()] if used is record]
+    if not matches:
         raise LookupError(record.source)
-    source, lines = known[0]
+    source, lines = matches[0]
     return (source() if isinstance(source, weakref.ref) else source), lines
 
 
@@ -267,24 +269,24 @@ def reading(record: Record, targets: tuple[Sentence, ...]) -> Record:
     """The run of a record, but that its decoder reads these words and not those that it writes."""
     source, lines = origin(record)
     with cores.used_by(source):
-        found = _used["reading", source, lines, (record.edits, targets)] = source.run(
+        result = _used["reading", source, lines, (record.edits, targets)] = source.run(
             record.sentences, record.edits, targets
         )
-    return found
+    return result
 
 
 def _run(key: tuple, source: Source) -> Record:
     """A record, with room made for it before."""
     _, _, lines, edits = key
-    if (found := _used.get(key)) is None:
-        KEPT.reserve(key, budget.cost(source, sentences(source, lines), edits).kept)
+    if (result := _used.get(key)) is None:
+        SHARED.reserve(key, budget.cost(source, sentences(source, lines), edits).kept)
         with cores.used_by(source):
-            found = _used[key] = source.run(sentences(source, lines), edits, targets(source, lines))
-    return found
+            result = _used[key] = source.run(sentences(source, lines), edits, targets(source, lines))
+    return result
 
 
 def call_origin(source: Source, lines: tuple[str, ...], record: Record, site: Site) -> Origin | None:
-    """What a call of a record was projected from: the calls before it are run again; see `worked`."""
+    """Input that a call of a record was projected from: the calls before it are run again; see `worked`."""
     before = source.sites[: source.sites.index(site)]
     run = budget.cost(source, sentences(source, lines), record.edits)
     cost = replace(run, seconds=run.seconds * len(before) / len(source.sites))
@@ -307,7 +309,7 @@ head_metrics = kept(head_metrics_of)
 
 
 def worked(make: Callable[..., R], *args, cost: Estimate, names: tuple[str, ...] = (), unit: str = "", **settings) -> R:
-    """What a function gives, kept by its arguments as `kept` does; what takes long says how far it is.
+    """Result of a function, cached by its arguments as `kept` does; a long one shows its progress.
 
     Args:
         names: of the attention calls that it runs, if it goes through no maps.
@@ -321,10 +323,10 @@ def worked(make: Callable[..., R], *args, cost: Estimate, names: tuple[str, ...]
 
 
 def _worked(key: tuple, make: Callable[[], R], cost: Estimate | None, names: tuple[str, ...] = (), unit: str = "") -> R:
-    if cost is None or key in KEPT or (cost.seconds < budget.DIRECT and not unit):
-        return KEPT.get(key, make)
+    if cost is None or key in SHARED or (cost.seconds < budget.DIRECT and not unit):
+        return SHARED.get(key, make)
     budget.check_work(cost)
-    return runs.get(key, partial(KEPT.get, key, make), runs.About(cost, names, unit), within=runs.ANEW)
+    return runs.get(key, partial(SHARED.get, key, make), runs.About(cost, names, unit), within=runs.ANEW)
 
 
 def drawn(make: Callable[..., Figure], *args, cost: Estimate | None = None, **settings) -> Figure:
@@ -342,19 +344,19 @@ def screen(figure: Figure) -> arrow.Screen:
     key = _figure_key(figure)
 
     def make() -> arrow.Screen:
-        made = arrow.Screen.of(*figure.screen)
+        rendered = arrow.Screen.of(*figure.screen)
         if figure.cost is not None:  # the description is of the whole map, too, and known once its tiles are
             description(figure)
-        return made
+        return rendered
 
     return _worked(("screen", *key), make, figure.cost)
 
 
 def description(figure: Figure) -> str:
     """A figure in words, kept as its picture is."""
-    return KEPT.get(("description", *_figure_key(figure)), lambda: figure.description)
+    return SHARED.get(("description", *_figure_key(figure)), lambda: figure.description)
 
 
 def _figure_key(figure: Figure) -> tuple:
-    values = ((one.name, getattr(figure, one.name)) for one in fields(figure) if one.name != "cost")
-    return (type(figure), *(_known(value) for _, value in values))
+    values = ((field.name, getattr(figure, field.name)) for field in fields(figure) if field.name != "cost")
+    return (type(figure), *(_key_part(value) for _, value in values))

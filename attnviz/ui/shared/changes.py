@@ -24,10 +24,10 @@ def _change_text(change: Change) -> str:
     return "_".join(map(str, (*place, change.row, change.column, change.sentence, value)))
 
 
-def _change_of(found: Any) -> Change:
-    head, row, column, sentence = (int(found[i]) for i in (3, 5, 6, 7))
-    site, value = Site(BY_LETTER[found[1]], int(found[2])), float(found[8].replace("n", "-"))
-    return Change(site, head, SHORT[found[4]], row, column, value, sentence)
+def _change_of(match: Any) -> Change:
+    head, row, column, sentence = (int(match[i]) for i in (3, 5, 6, 7))
+    site, value = Site(BY_LETTER[match[1]], int(match[2])), float(match[8].replace("n", "-"))
+    return Change(site, head, SHORT[match[4]], row, column, value, sentence)
 
 
 NUMBER = r"n?\d{1,7}(?:\.\d{1,12})?(?:en?\d{1,2})?"
@@ -39,18 +39,18 @@ _read_change = reader(
 
 _read_changes = each(_read_change, MOST_CHANGES)
 CHANGES = coded(
-    "changes", (), lambda made: "-".join(map(_change_text, made)), each(_read_change, MOST_CHANGES), "edits"
+    "changes", (), lambda changes: "-".join(map(_change_text, changes)), each(_read_change, MOST_CHANGES), "edits"
 )
 
 
 def applied(source: Source, lines: tuple[str, ...]) -> Source:
     """The source with the numbers that are set by hand and have a place in it; others wait until they have one."""
-    kept = state.get(CHANGES)
-    if "changes" not in source.settings() or not kept:
+    changes = state.get(CHANGES)
+    if "changes" not in source.settings() or not changes:
         return source
     sentences = cache.sentences(source, lines)
     size = len(sentences), len(sentences[0].tokens)
-    return replace(source, changes=tuple(change for change in kept if _has_place(source, change, *size)))
+    return replace(source, changes=tuple(change for change in changes if _has_place(source, change, *size)))
 
 
 def _has_place(source: Source, change: Change, sentences: int, tokens: int) -> bool:

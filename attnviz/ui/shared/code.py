@@ -18,7 +18,7 @@ from attnviz.sources.base import Source
 from attnviz.ui.shared import target, words
 
 OF_SCREEN = ("rev", "brush", "width", "zooms", "window", "paired", "explained", "on_screen", "cost")
-"""What a figure is given for the page alone."""
+"""Arguments that a figure gets for the page alone."""
 
 OWN = f"# {words.SOURCE_OF_CODE}"
 
@@ -30,11 +30,11 @@ def python(figure: Figure, origin: Origin) -> str:
     """Lines of Python that make a figure and write it as a file; empty if it was not made of records and numbers."""
     writer = Writer(origin)
     try:
-        made = writer.figure(figure)
+        expression = writer.figure(figure)
     except _NoCode:
         return ""
     file = f'open("{figure.name}.png", "wb").write(attnviz.render(figure, "png"))'
-    return "\n".join([*writer.imported(), "", *writer.lines, f"figure = {made}", file])
+    return "\n".join([*writer.imported(), "", *writer.lines, f"figure = {expression}", file])
 
 
 def python_of_call(record: Record, site: Site, head: int, sentence: int, origin: Origin) -> str:
@@ -92,8 +92,8 @@ class Writer:
         if isinstance(value, Source):
             return self._loaded(value)
         if isinstance(value, Beside):
-            made = self.call("attnviz.metrics.beside.beside", (value.a, value.b), {})
-            return made if value.window == (ALL, ALL) else f"{made}.part{self.value(value.window)}"
+            expression = self.call("attnviz.metrics.beside.beside", (value.a, value.b), {})
+            return expression if value.window == (ALL, ALL) else f"{expression}.part{self.value(value.window)}"
         if isinstance(value, Mask):
             return self._mask(value)
         if isinstance(value, Token) and not (value.special or value.joined or value.segment):
@@ -102,7 +102,7 @@ class Writer:
             return self._dataclass(value)
         if isinstance(value, tuple | list):
             inside = ", ".join(map(self.value, value))
-            return f"[{inside}]" if isinstance(value, list) else f"({inside}{',' * (len(value) == 1)})"
+            return f"[{inside}]" if isinstance(value, list) else f"({inside}{',' if len(value) == 1 else ''})"
         if isinstance(value, set | frozenset):
             return f"{{{', '.join(map(self.value, sorted(value)))}}}" if value else "frozenset()"
         if isinstance(value, str):
@@ -132,22 +132,22 @@ class Writer:
 
     def _record(self, record: Record) -> str:
         """The name of a record, which a line before makes."""
-        if not any(one is record for one in self.records):
+        if not any(other is record for other in self.records):
             source, texts = _origin(self.origin, record)
             edits = [self.value(record.edits)] if record.edits != Edits() else []
-            by = next((one for one in self.records if record.targets and one.targets is record.targets), None)
+            by = next((other for other in self.records if record.targets and other.targets is record.targets), None)
             self.records.append(record)
-            given = target.of(texts)
-            named = [f"target={self._texts(given)}"] if given else []
-            made = f"attnviz.analyze({', '.join([self._texts(texts), self._source(source), *edits, *named])})"
+            targets = target.of(texts)
+            named = [f"target={self._texts(targets)}"] if targets else []
+            expression = f"attnviz.analyze({', '.join([self._texts(texts), self._source(source), *edits, *named])})"
             if by is not None:  # its decoder reads what the decoder of that one wrote
                 words = f"targets={self._name(by)}.targets"
-                made = f"{self._loaded(source)}.run({', '.join([f'{self._name(by)}.sentences', *edits, words])})"
-            self.lines.append(f"{self._name(record)} = {made}")
+                expression = f"{self._loaded(source)}.run({', '.join([f'{self._name(by)}.sentences', *edits, words])})"
+            self.lines.append(f"{self._name(record)} = {expression}")
         return self._name(record)
 
     def _name(self, record: Record) -> str:
-        number = next(i for i, one in enumerate(self.records) if one is record)
+        number = next(i for i, other in enumerate(self.records) if other is record)
         return "record" if number == 0 else f"record_{number + 1}"
 
     def _texts(self, texts: tuple[str, ...]) -> str:

@@ -34,12 +34,12 @@ SHORTCUTS = ("causal", "window", "prefix")
 """Rules that a page offers as pills; all others are composed in the mask lab."""
 
 TITLES = {"causal": words.CAUSAL}
-"""What rules are called on a page, where that is not their own name."""
+"""Names of rules on a page, where they differ from their own."""
 
 
 @dataclass(frozen=True)
 class Added:
-    """What is added to the scores, or bounds them: bias, never mask.
+    """Additions to the scores, or a bound of them: bias, never mask.
 
     Attributes:
         alibi: a penalty that grows with distance, another slope for each head.
@@ -59,12 +59,12 @@ class Added:
     def __str__(self) -> str:
         relative = "" if self.relative is None else f"relative-{self.relative}"
         softcap = "" if self.softcap is None else f"softcap-{self.softcap:g}"
-        return ".".join(filter(None, ("alibi" * self.alibi, relative, softcap)))
+        return ".".join(filter(None, ("alibi" if self.alibi else "", relative, softcap)))
 
 
 @dataclass(frozen=True)
 class Tuned:
-    """What is done to the scores of every call.
+    """Scaling of the scores of every call.
 
     Attributes:
         temperature: divides them.
@@ -81,7 +81,7 @@ class Tuned:
 
     def __str__(self) -> str:
         temperature = "" if self.temperature == 1 else f"temperature-{self.temperature:g}"
-        return ".".join(filter(None, ("unscaled" * (not self.scaled), temperature)))
+        return ".".join(filter(None, ("" if self.scaled else "unscaled", temperature)))
 
 
 _read_added = reader(
@@ -136,7 +136,7 @@ def _mask_controls(source: Source, lines: tuple[str, ...], site: Site) -> None:
 
     def where_it_acts(now: State) -> State:
         acts = _edits(now, source, mask.of(now), own_mask).mask_at
-        there = next((one for one in source.sites if acts(one.kind)), site)
+        there = next((other for other in source.sites if acts(other.kind)), site)
         return now if acts(site.kind) else look.moved(site, now, there)
 
     _shortcuts(fixed, where_it_acts, built_in=own_mask and all(site.kind == "decoder" for site in source.sites))
@@ -163,10 +163,10 @@ def _set_by(now: State, source: Source, lines: tuple[str, ...]) -> Edits:
 
 
 def notices(source: Source, lines: tuple[str, ...], edits: Edits) -> None:
-    """What of the model is not shown, and what is set and has no effect."""
-    for one in mask.fitting(mask.current(), len(lines))[1]:
-        sentences = counted(one.mask.batch_size, "sentence")
-        note(words.OTHER_BATCH.format(rule=name_of(one), sentences=sentences, count=len(lines)), "notice")
+    """Say which parts of the model are not shown, and which settings have no effect."""
+    for entry in mask.fitting(mask.current(), len(lines))[1]:
+        sentences = counted(entry.mask.batch_size, "sentence")
+        note(words.OTHER_BATCH.format(rule=name_of(entry), sentences=sentences, count=len(lines)), "notice")
     if source.unseen:
         quiet(source.unseen)
     if source.alone and edits != Edits():
@@ -185,7 +185,7 @@ def _edits(now: State, source: Source, stack: Stack, own_mask: bool) -> Edits:
     added, tuned = now[ADDED], now[TUNED]
     scores = {"temperature": tuned.temperature, "scale": tuned.scale, "bias": added.bias, "softcap": added.softcap}
     chosen = now[MASK_CROSS]
-    hides = any(one.on and isinstance(one.mask, Subsequent) for one in stack.entries)
+    hides = any(entry.on and isinstance(entry.mask, Subsequent) for entry in stack.entries)
     self_alone = _has_cross(source) and stack.mask() is not None and (hides if chosen is None else not chosen)
     more = {"own_mask": own_mask, "mask_cross": not self_alone, "empty_rows": now[EMPTY]}
     return Edits(stack.mask(), heads_off, **more, **scores)
@@ -196,20 +196,24 @@ def _has_cross(source: Source) -> bool:
 
 
 def _hidden(source: Source, lines: tuple[str, ...]) -> str:
-    """What the built-in mask hides: the "future", "padding", "both", or nothing."""
+    """Part that the built-in mask hides: the "future", "padding", "both", or nothing."""
     future = any(site.kind == "decoder" for site in source.sites)
     padding = len({sentence.length for sentence in cache.sentences(source, lines)}) > 1
-    return "both" if future and padding else "future" * future + "padding" * padding
+    if future and padding:
+        return "both"
+    if future:
+        return "future"
+    return "padding" if padding else ""
 
 
-def _shortcuts(fixed: bool, seen: Callable[[State], State], *, built_in: bool) -> None:
+def _shortcuts(fixed: bool, move: Callable[[State], State], *, built_in: bool) -> None:
     """Some rules as pills, with the numbers of those that are on. A pill adds a rule, or takes it away.
 
     Args:
-        seen: a step to where the rules act.
+        move: a step to where the rules act.
         built_in: whether every call of the model hides the future by itself, so that there is nothing to add.
     """
-    on = {one.mask.keyword: i for i, one in reversed([*enumerate(mask.current().entries)]) if one.on}
+    on = {entry.mask.keyword: i for i, entry in reversed([*enumerate(mask.current().entries)]) if entry.on}
     offered = [name for name in SHORTCUTS if name in on or not (built_in and name == "causal")]
     if len(offered) < len(SHORTCUTS):
         options = {"icon": ":material/lock:", "disabled": True}
@@ -217,7 +221,7 @@ def _shortcuts(fixed: bool, seen: Callable[[State], State], *, built_in: bool) -
         quiet(words.CAUSAL_BUILT_IN)
 
     def choose(now: State, chosen: list[str]) -> State:
-        return seen(mask.changed(now, lambda stack: _with_shortcuts(stack, chosen)))
+        return move(mask.changed(now, lambda stack: _with_shortcuts(stack, chosen)))
 
     options = {"shown": [name for name in offered if name in on], "at": "rules", "step": choose, "disabled": fixed}
     options["format_func"] = lambda name: TITLES.get(name, name.capitalize())
@@ -230,13 +234,13 @@ def _shortcuts(fixed: bool, seen: Callable[[State], State], *, built_in: bool) -
 
 def number(i: int, rule: Mask, name: str, *, at: str, lead: bool = True, **options: object) -> None:
     """One number of a rule of the mask."""
-    parameter = next(one for one in rule.parameters() if one.name == name)
+    parameter = next(candidate for candidate in rule.parameters() if candidate.name == name)
 
     def step(now: State, typed: float | None) -> State:
         return mask.with_numbers(now, i, lambda: {name: typed})
 
-    shown = {"shown": getattr(rule, name), "lead": parameter.label if lead else None, "at": at, "step": step}
-    control(st.number_input, parameter.label, MASK, parameter.least, parameter.most, **shown, **options)
+    behavior = {"shown": getattr(rule, name), "lead": parameter.label if lead else None, "at": at, "step": step}
+    control(st.number_input, parameter.label, MASK, parameter.least, parameter.most, **behavior, **options)
 
 
 def without_future(now: State) -> State:
@@ -249,7 +253,7 @@ def hides_future(now: State) -> bool:
 
 
 def _rules(stack: Stack) -> list[str]:
-    return [one.mask.keyword for one in stack.entries if one.on]
+    return [entry.mask.keyword for entry in stack.entries if entry.on]
 
 
 def _with_shortcuts(stack: Stack, chosen: list[str]) -> Stack:
@@ -258,20 +262,20 @@ def _with_shortcuts(stack: Stack, chosen: list[str]) -> Stack:
     on = {e.mask.keyword for e in entries if e.on}
     for name in (name for name in SHORTCUTS if name in chosen and name not in on):
         causal = next((i + 1 for i, e in enumerate(entries) if e.on and e.mask.keyword == "causal"), len(entries))
-        at = {"causal": 0, "prefix": causal}.get(name, len(entries))
-        entries.insert(at, usual(BY_NAME[name].started(0, ())))
+        index = {"causal": 0, "prefix": causal}.get(name, len(entries))
+        entries.insert(index, usual(BY_NAME[name].started(0, ())))
     return Stack(tuple(entries))
 
 
-def elsewhere(at: Look) -> None:
-    """Where a mask leaves the shown layer as it is: that it does, and a button to one that it acts on."""
-    if at.edits.mask is None or at.edits.mask_at(at.site.kind):
+def elsewhere(context: Look) -> None:
+    """Say that a mask leaves the shown layer as it is, with a button to a layer that it acts on."""
+    if context.edits.mask is None or context.edits.mask_at(context.site.kind):
         return
-    site = next((site for site in at.record.sites if at.edits.mask_at(site.kind)), None)
+    site = next((site for site in context.record.sites if context.edits.mask_at(site.kind)), None)
     if site is not None:
-        quiet(words.NOT_HERE.format(site=at.site))
+        quiet(words.NOT_HERE.format(site=context.site))
         behavior = {"type": "tertiary", "icon": ":material/arrow_forward:", "on_click": look.look_at}
-        st.button(words.SEE_LAYER.format(site=site), key="see masked", args=(site, at.number), **behavior)
+        st.button(words.SEE_LAYER.format(site=site), key="see masked", args=(site, context.number), **behavior)
 
 
 def name_of(entry: Entry, *, first: bool = True) -> str:
@@ -280,20 +284,24 @@ def name_of(entry: Entry, *, first: bool = True) -> str:
     plain = {entry.mask.rule: words.RULE_MASK.format(rule=entry.mask.rule), "causal": TITLES["causal"]}
     rule = plain.get(rule, rule)
     rule = rule if len(rule) <= LONGEST_RULE else f"{rule[:LONGEST_RULE].rsplit(',', 1)[0]}, …"
-    how = " ".join(filter(None, ("or" * (entry.join == "or" and not first), "not" * entry.negated)))
+    how = " ".join(filter(None, ("or" if entry.join == "or" and not first else "", "not" if entry.negated else "")))
     return words.RULE[how].format(rule=rule)
 
 
 def chips(source: Source, lines: tuple[str, ...], edits: Edits, original: str) -> None:
     """One removable chip for each thing that is changed, and one button that resets all; else what the model is."""
     fixed = source.read_only or (edits == Edits() and not getattr(source, "changes", ()))
-    made = [*_training_step(source), *([] if fixed else [*_changed(source, lines, edits), *_heads_off(edits)])]
-    if not made:
-        if text := words.READ_ONLY if source.read_only else words.AS_IN_FILE if source.alone else original:
-            label(text)
+    changes = [*_training_step(source), *([] if fixed else [*_changed(source, lines, edits), *_heads_off(edits)])]
+    if not changes:
+        if source.read_only:
+            label(words.READ_ONLY)
+        elif source.alone:
+            label(words.AS_IN_FILE)
+        elif original:
+            label(original)
         return
     _reset_button(words.RESET_ALL)
-    for key, text, *undo in made:
+    for key, text, *undo in changes:
         st.button(text, key=f"chip {key}", icon=":material/close:", on_click=_change, args=undo)
 
 
@@ -305,16 +313,16 @@ def _training_step(source: Source) -> Iterator[tuple]:
 
 
 def _changed(source: Source, lines: tuple[str, ...], edits: Edits) -> Iterator[tuple]:
-    """What is changed but heads that are off: its key, in words, and the step that takes it back."""
+    """Changes other than heads that are off: key, text, and the step that takes each back."""
     stack, hidden = mask.fitting(mask.current(), len(lines))[0], _hidden(source, lines)
-    on = [(i, one) for i, one in enumerate(stack.entries) if one.on]
+    on = [(i, entry) for i, entry in enumerate(stack.entries) if entry.on]
     kinds = [kind for kind in KINDS if any(site.kind == kind for site in source.sites)]
     where = words.ALL_LAYERS if all(map(edits.mask_at, kinds)) else ", ".join(filter(edits.mask_at, kinds))
-    for i, one in on:
-        there = words.ALREADY_BUILT_IN if _is_built_in(source, edits, on, one) else where
-        yield i, f"{name_of(one, first=i == on[0][0])} · {there}", mask.without, i
+    for i, entry in on:
+        there = words.ALREADY_BUILT_IN if _is_built_in(source, edits, on, entry) else where
+        yield i, f"{name_of(entry, first=i == on[0][0])} · {there}", mask.without, i
     relative, softcap = state.get(ADDED).relative, edits.softcap
-    for setting, changed, said in (
+    for setting, changed, text in (
         (ADDED.part("alibi"), state.get(ADDED).alibi, words.ALIBI),
         (ADDED.part("relative"), relative is not None, words.RELATIVE.format(seed=relative)),
         (ADDED.part("softcap"), softcap is not None, words.SOFTCAP.format(bound=softcap or 0)),
@@ -324,13 +332,13 @@ def _changed(source: Source, lines: tuple[str, ...], edits: Edits) -> Iterator[t
         (EMPTY, edits.empty_rows != EMPTY_ROWS[0], words.ROWS_GET.format(policy=edits.empty_rows)),
     ):
         if changed:
-            yield said, said, State.put, setting, setting.default
+            yield text, text, State.put, setting, setting.default
     if numbers := len(getattr(source, "changes", ())):
         yield "numbers", counted(numbers, words.EDITED_NUMBER), State.put, CHANGES, ()
 
 
 def _heads_off(edits: Edits) -> Iterator[tuple]:
-    """Of each layer with heads off: its key, which or how many, and the step that takes it back."""
+    """Each layer with heads off: key, which or how many, and the step that takes it back."""
     for site in sorted({site for site, _ in edits.heads_off}):
         heads = sorted(edits.off(site))
         many = words.HEADS_OF.format(count=len(heads), site=site)
@@ -340,7 +348,7 @@ def _heads_off(edits: Edits) -> Iterator[tuple]:
 
 def _is_built_in(source: Source, edits: Edits, on: Sequence[tuple[int, Entry]], entry: Entry) -> bool:
     """Whether a rule hides the future in a model of which every call does so by itself, so that it changes nothing."""
-    alone = all(one.join == "and" for _, one in on[1:])
+    alone = all(other.join == "and" for _, other in on[1:])
     hides = alone and entry.mask == Subsequent() and not entry.negated
     return hides and edits.own_mask and all(site.kind == "decoder" for site in source.sites)
 
@@ -363,38 +371,41 @@ def _reset(now: State) -> State:
     return now.put(MASK, Stack()) if now[mask.OPENING].entries else now
 
 
-def eyes(at: Look, corners: Sequence[tuple[int, int]]) -> None:
+def eyes(context: Look, corners: Sequence[tuple[int, int]]) -> None:
     """An eye over each thumbnail, pressed while its head is on: one widget, as every one costs time at each click.
 
     Args:
         corners: where the right upper corners of the thumbnails stand in their picture, in pixels.
     """
-    heads, off = range(len(corners)), at.edits.off(at.site)
+    heads, off = range(len(corners)), context.edits.off(context.site)
     places = (
         f".st-key-heads_off-eyes button:nth-child({i + 1}) {{left: {x - 24}px; top: {y - 24}px;}}"
         for i, (x, y) in enumerate(corners)
     )
     style(" ".join(places), "eyes")
     options = {"shown": [head for head in heads if head not in off], "at": "eyes", "lead": ""}
-    options |= {"step": lambda now, on: _switched(now, at, {*heads} - {*on})}
-    options |= {"format_func": lambda head: words.HEAD_NUMBER.format(head=head), "disabled": bool(at.source.read_only)}
+    options |= {"step": lambda now, on: _switched(now, context, {*heads} - {*on})}
+    options |= {
+        "format_func": lambda head: words.HEAD_NUMBER.format(head=head),
+        "disabled": bool(context.source.read_only),
+    }
     control(st.pills, words.ACTIVE_HEADS, OFF, heads, selection_mode="multi", **options)
 
 
-def _switched(now: State, at: Look, heads_off: set[int]) -> State:
+def _switched(now: State, context: Look, heads_off: set[int]) -> State:
     """With these heads off; the one that is switched is what the large picture shows."""
-    switched = heads_off ^ at.edits.off(at.site)
-    now = _with_off(now, at.site, heads_off)
-    shows = len(switched) == 1 and isinstance(at.head, int)
-    return now.put(look.SITE, at.site).put(look.SHOW, *switched) if shows else now
+    switched = heads_off ^ context.edits.off(context.site)
+    now = _with_off(now, context.site, heads_off)
+    shows = len(switched) == 1 and isinstance(context.head, int)
+    return now.put(look.SITE, context.site).put(look.SHOW, *switched) if shows else now
 
 
-def active_heads(at: Look) -> None:
+def active_heads(context: Look) -> None:
     """Switch all heads of a layer on, off, or each to the other."""
-    heads, off = range(at.source.num_heads), at.edits.off(at.site)
+    heads, off = range(context.source.num_heads), context.edits.off(context.site)
     for name, heads_off in ((words.ALL, ()), (words.NONE, heads), (words.INVERT, {*heads} - off)):
-        options = {"on_click": state.change, "args": (_with_off, at.site, heads_off), "type": "tertiary"}
-        st.button(name, key=f"active {name}", disabled=bool(at.source.read_only), **options)
+        options = {"on_click": state.change, "args": (_with_off, context.site, heads_off), "type": "tertiary"}
+        st.button(name, key=f"active {name}", disabled=bool(context.source.read_only), **options)
 
 
 def _with_off(now: State, site: Site, heads: Iterable[int]) -> State:

@@ -27,37 +27,37 @@ OF_MODEL = (
     changes.CHANGES,
     *parameters.DECLARED,
 )
-"""What says which run it is: the file is that run, and what was changed in it."""
+"""Settings that identify the run: the file is that run, and the changes in it."""
 
 
-def menu(at: Look) -> None:
+def menu(context: Look) -> None:
     """The menu of a page that has no figure of its own to export there."""
     place = st.popover(words.EXPORT, icon=":material/download:", on_change="rerun", key="take everything")
     if place.open:
         with place:
-            button(at)
+            button(context)
             pictures.not_made()
 
 
-def above(at: Look, figure: Figure, key: str, menu: DeltaGenerator) -> None:
+def above(context: Look, figure: Figure, key: str, menu: DeltaGenerator) -> None:
     """The menu of a page that has one main figure: the figure, and everything."""
     with menu:
-        pictures.take_away(figure, key, more=partial(button, at, (figure,)))
+        pictures.take_away(figure, key, more=partial(button, context, (figure,)))
 
 
-def button(at: Look, shown: Sequence[Figure] = ()) -> None:
+def button(context: Look, figures: Sequence[Figure] = ()) -> None:
     """The button that saves it.
 
     Args:
-        shown: the figures of the page.
+        figures: those of the page.
     """
-    anew = tuple(replace(one) for one in shown)
-    held = pictures.lent((at.source, at.record, at.before, anew), "everything")
-    opens = {"sentence": at.sentence, "site": at.site, "head": at.number, "dark": at.dark}
+    copies = tuple(replace(figure) for figure in figures)
+    held = pictures.lent((context.source, context.record, context.before, copies), "everything")
+    opens = {"sentence": context.sentence, "site": context.site, "head": context.number, "dark": context.dark}
     pictures.save(
         words.EVERYTHING,
-        partial(_archive, held, _shown() | cases.made_with(target.of(at.lines)), opens),
-        f"{stem(at.record, sentence=at.sentence)}.zip",
+        partial(_archive, held, _page_state() | cases.made_with(target.of(context.lines)), opens),
+        f"{stem(context.record, sentence=context.sentence)}.zip",
         "application/zip",
         help=words.EVERYTHING_HOLDS.rstrip("."),
         key="save everything",
@@ -66,8 +66,8 @@ def button(at: Look, shown: Sequence[Figure] = ()) -> None:
     quiet(words.EVERYTHING_HOLDS)
 
 
-def _shown() -> dict[str, Any]:
-    """What the page shows, as a link: of the run that is in the file, and of its model."""
+def _page_state() -> dict[str, Any]:
+    """State of the page as a link: of the run that is in the file, and of its model."""
     now = state.now().linked()
     of_run = now.without("edits")
     for setting in OF_MODEL:
@@ -79,11 +79,11 @@ def _shown() -> dict[str, Any]:
     return {"state": of_run.link(), "link": now.link()}
 
 
-def _archive(held: Callable[[], tuple], shown: dict[str, Any], opens: dict[str, int | Site | bool]) -> bytes:
+def _archive(held: Callable[[], tuple], settings: dict[str, Any], opens: dict[str, int | Site | bool]) -> bytes:
     from attnviz.export.everything import everything
 
-    source, record, before, drawn = held()
-    return everything(record, drawn, before=before, settings=_settings(source) | shown, **opens)
+    source, record, before, figures = held()
+    return everything(record, figures, before=before, settings=_settings(source) | settings, **opens)
 
 
 def _settings(source: Source) -> dict[str, Any]:

@@ -24,12 +24,12 @@ MOST_OFFERED = 3
 """Examples that are offered where there is no text."""
 
 TEXT: Setting[str | None] = Setting("text", None, _encode, lambda values: values[-1])
-"""What was typed; None for the text that the model opens with."""
+"""Typed text; None for the text that the model opens with."""
 LINES: Setting[bool | None] = choice("lines", {True: "true", False: "false"}, None)
 """Whether each line is a text of its own; None where nobody chose: so are the lines of examples and of links that do
 not say it."""
 LEFT_OUT = kept("left out", "", of="text link")
-"""What a text lacks that was typed, where only its beginning is used."""
+"""Message about the part of a typed text that is left out, where only its beginning is used."""
 KNOWN: Setting[dict[str, str]] = kept("examples", {})
 """The examples of the model that was shown last."""
 
@@ -52,8 +52,8 @@ def offers(texts: dict[str, str]) -> None:
 
 def with_text(now: State, text: str, texts: dict[str, str]) -> State:
     """The step to another text: what was selected in the one before is let go; a typed text keeps its line breaks."""
-    one = False if has_lines(text) and text not in texts.values() else None
-    now = now.without("text").put(LINES, now[LINES] or one)
+    lines = False if has_lines(text) and text not in texts.values() else None
+    now = now.without("text").put(LINES, now[LINES] or lines)
     return now.put(TEXT, typed(text, texts) if texts else text)
 
 
@@ -86,17 +86,17 @@ def of_model(source: Source) -> dict[str, str]:
     return _of_facts(source, source.facts) if source.facts else words.EXAMPLES
 
 
-def _of_facts(source: Source, known: Facts) -> dict[str, str]:
-    """What a model is good for, by what it says and reads."""
+def _of_facts(source: Source, facts: Facts) -> dict[str, str]:
+    """Examples of a model's uses, by its task and input."""
     others = []
-    if known.task == "fill" and source.mask_token:
+    if facts.task == "fill" and source.mask_token:
         title, text = words.FOR_BLANKS
         others.append((title, text.format(blank=source.mask_token)))
-    if known.task == "next":
+    if facts.task == "next":
         others.append(words.FOR_REPEATS)
-    if known.task == "vectors":
+    if facts.task == "vectors":
         others.append(words.FOR_VECTORS)
-    if known.task != "write" and source.sites[0].kind == "encoder":
+    if facts.task != "write" and source.sites[0].kind == "encoder":
         others.append(words.FOR_PAIRS)
     return words.FIRST_EXAMPLE | dict(others)
 

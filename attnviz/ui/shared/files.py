@@ -18,7 +18,7 @@ from attnviz.ui.shared.setting import Setting, State, kept, read
 from attnviz.ui.shared.text import clean, note
 
 PREFIX = "file:"
-"""What the names of files begin with among the models of a session, and in a link."""
+"""Prefix of the names of files among the models of a session, and in a link."""
 
 MOST_FILES, MOST_MB = 4, 50
 """Files that a session may have open, and megabytes of each, unpacked."""
@@ -33,8 +33,8 @@ OPEN: Setting[Mapping[str, Saved]] = kept("open files", {})
 TAKEN = kept("files taken", 0)
 """How often files came: each time the box for them is a new one, which holds none."""
 
-SAID: Setting[tuple[tuple[str, str], ...]] = kept("files said", ())
-"""What is to be said of the files that came, each with the kind of its note."""
+MESSAGES: Setting[tuple[tuple[str, str], ...]] = kept("files said", ())
+"""Messages about the files that came, each with the kind of its note."""
 
 BUTTON = words.OPEN_FILE.format(megabytes=MOST_MB, help=words.OPENS.format(files=MOST_FILES, megabytes=MOST_MB))
 """Made to work by files.js."""
@@ -43,9 +43,9 @@ _bytes: WeakKeyDictionary[Saved, int] = WeakKeyDictionary()
 """Memory of each file that is open in some session."""
 
 
-def names(asked: str = "") -> tuple[str, ...]:
+def names(requested: str = "") -> tuple[str, ...]:
     """The models of this session that are files, and one that a link asks for if that is of a file."""
-    return tuple(dict.fromkeys([*state.get(OPEN), *([asked] if is_file(asked) else [])]))
+    return tuple(dict.fromkeys([*state.get(OPEN), *([requested] if is_file(requested) else [])]))
 
 
 def is_file(model: str) -> bool:
@@ -53,7 +53,7 @@ def is_file(model: str) -> bool:
 
 
 def title(model: str) -> str:
-    """What a model is called in a list: a file by its own name."""
+    """Name of a model in a list: of a file its own."""
     return model.removeprefix(PREFIX)
 
 
@@ -91,14 +91,14 @@ def box(setting: Setting[str], settings: Mapping[str, Setting]) -> None:
 def _take(key: str, setting: Setting[str], settings: Mapping[str, Setting]) -> None:
     """Open files, and say of each that cannot be opened why; what was sent is let go of."""
     state.put(TAKEN, state.get(TAKEN) + 1)
-    for one in state.event(key) or ():
-        name = _name(one.name)
+    for upload in state.event(key) or ():
+        name = _name(upload.name)
         try:
-            said = _taken(name, one.getvalue(), setting, settings)
+            messages = _taken(name, upload.getvalue(), setting, settings)
         except AttnvizError as error:
-            said = ((str(error), "error"),)
-        state.put(SAID, (*state.get(SAID), *said))
-        streamlit_internals.drop_upload(one.file_id)
+            messages = ((str(error), "error"),)
+        state.put(MESSAGES, (*state.get(MESSAGES), *messages))
+        streamlit_internals.drop_upload(upload.file_id)
 
 
 def _taken(
@@ -107,7 +107,7 @@ def _taken(
     """Open one file, a text or a run; gives what is to be said of it."""
     if not text_file.is_text(name):
         state.change(_opened, name, content, setting, settings)
-        return _found(state.get(OPEN)[state.get(setting)])
+        return _finding_messages(state.get(OPEN)[state.get(setting)])
     text, lines = text_file.read(name, content)
     if is_file(state.get(setting)):  # which is one run, of one text
         state.change(examples.with_other_model(setting), setting.default)
@@ -115,21 +115,21 @@ def _taken(
     return ((words.ONE_TEXT.format(lines=lines, file=name), "notice"),) if lines > 1 else ()
 
 
-def _found(opened: Saved) -> tuple[tuple[str, str], ...]:
-    """What the check found in a file, the first of it."""
+def _finding_messages(opened: Saved) -> tuple[tuple[str, str], ...]:
+    """Message about the first finding of the check of a file."""
     if not opened.findings:
         return ()
     first, *others = opened.findings
     if others:
-        return ((words.FOUND_MORE.format(file=opened.name, found=first, count=len(others)), "notice"),)
-    return ((words.FOUND.format(file=opened.name, found=first), "notice"),)
+        return ((words.FILE_FINDINGS.format(file=opened.name, found=first, count=len(others)), "notice"),)
+    return ((words.FILE_FINDING.format(file=opened.name, found=first), "notice"),)
 
 
 def say() -> None:
-    """What became of the files that came, once."""
-    for text, kind in state.get(SAID):
+    """Show the messages about the files that came, once."""
+    for text, kind in state.get(MESSAGES):
         note(text, kind)
-    state.put(SAID, ())
+    state.put(MESSAGES, ())
 
 
 def _name(name: str) -> str:
@@ -151,9 +151,9 @@ def _opened(now: State, name: str, content: bytes, setting: Setting[str], settin
     if before == model:
         return now
     now = examples.with_other_model(setting)(now, model)
-    shown = read(cases.state_of(opened), settings).without("edits").linked().chosen
-    for one in shown.keys() - {setting, examples.TEXT}:
-        now = now.put(one, shown[one])
+    chosen = read(cases.state_of(opened), settings).without("edits").linked().chosen
+    for other in chosen.keys() - {setting, examples.TEXT}:
+        now = now.put(other, chosen[other])
     return now
 
 
@@ -174,7 +174,7 @@ def _check(opened: Saved) -> None:
 def close(model: str, setting: Setting[str]) -> None:
     """Let go of a file; where it is looked at, of that too."""
     now = state.now()
-    others = {name: one for name, one in now[OPEN].items() if name != model}
+    others = {name: saved for name, saved in now[OPEN].items() if name != model}
     with suppress(KeyError):
         del _bytes[now[OPEN][model]]
     state.change(lambda now: now.put(OPEN, others).put(setting, setting.default).without("model", "text"))

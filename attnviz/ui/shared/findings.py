@@ -1,4 +1,4 @@
-"""What a head does and how that is known, in words."""
+"""Behavior of a head and its evidence, in words."""
 
 from contextlib import nullcontext, suppress
 
@@ -45,29 +45,29 @@ def open_on_the_clearest(source: Source, lines: tuple[str, ...]) -> None:
 
 
 def by_weights(row: pd.Series) -> str:
-    """What a head looks like on the text at hand; "" where it looks like nothing that has a name."""
-    said = [(role, words.ROLES.get(role.name)) for role in roles(row)]
-    found = [f"{role.name} {role.value:.2f}{f' ({means})' if means else ''}" for role, means in said]
-    return words.LOOKS_LIKE.format(roles=", ".join(found)) if found else ""
+    """Role of a head by its weights on this text; "" where they match no role that has a name."""
+    meanings = [(role, words.ROLES.get(role.name)) for role in roles(row)]
+    descriptions = [f"{role.name} {role.value:.2f}{f' ({means})' if means else ''}" for role, means in meanings]
+    return words.LOOKS_LIKE.format(roles=", ".join(descriptions)) if descriptions else ""
 
 
 def measured(source: Source, site: Site, head: int | str) -> Behavior | None:
-    """What was measured of a head of a model as it is now; None of one that is still in training."""
+    """Measured behavior of a head of a model as it is now; None of one that is still in training."""
     return source.card.behavior(site, head) if source.card and source.step is None else None
 
 
-def of_head(at: Look, *, role: bool = True, place: DeltaGenerator | None = None) -> None:
-    """What was found out about the head that is shown; where nothing was, which head to look at instead.
+def of_head(context: Look, *, role: bool = True, place: DeltaGenerator | None = None) -> None:
+    """Findings about the head that is shown; where there are none, a head to look at instead.
 
     Args:
         role: whether a pretrained head says what it looks like by its weights.
         place: where the role stands, if not here.
     """
-    source, site, head = at.source, at.site, at.head
+    source, site, head = context.source, context.site, context.head
     if source.facts:
-        table = numbers(at.untouched, at.sentence, site) if role and isinstance(head, int) else None
-        if table is not None and (said := by_weights(table.iloc[head])):
-            large(said)
+        table = numbers(context.untouched, context.sentence, site) if role and isinstance(head, int) else None
+        if table is not None and (text := by_weights(table.iloc[head])):
+            large(text)
         quiet(words.PRETRAINED)
         return
     if source.card is None:
@@ -75,45 +75,45 @@ def of_head(at: Look, *, role: bool = True, place: DeltaGenerator | None = None)
         more = words.NOT_MEASURED if own else words.NO_LANGUAGE
         quiet(f"{CAUTIONS[source.provenance].capitalize()}. {more}")
         return
-    if known := source.card.behaviors_of(site, head):
-        _roles(at, known, place)
-        evidence(joined(known))
+    if behaviors := source.card.behaviors_of(site, head):
+        _roles(context, behaviors, place)
+        evidence(joined(behaviors))
         return
     with place or nullcontext():
         quiet(words.OTHER_HEAD if isinstance(head, int) else words.OF_COMBINED)
-    known = source.card.behaviors
-    if known:
-        link(next((found for found in known if found.site == site), known[0]), "instead")
+    behaviors = source.card.behaviors
+    if behaviors:
+        link(next((behavior for behavior in behaviors if behavior.site == site), behaviors[0]), "instead")
 
 
-def _roles(at: Look, known: tuple[Behavior, ...], place: DeltaGenerator | None) -> None:
-    """What a head does on this text, and behind it what it does on others; of a model in training what it will do."""
-    (first, *others), position = at.roles if at.source.step is None else (known, None)
+def _roles(context: Look, behaviors: tuple[Behavior, ...], place: DeltaGenerator | None) -> None:
+    """Behavior of a head on this text, then on others; of a model in training, its later behavior."""
+    (first, *others), position = context.roles if context.source.step is None else (behaviors, None)
     if position is None:
-        first, others = joined(known), []
-    often = words.OFTEN.format(rate=percent(first.rates[first.heads.index(at.head)])) if first.rates else ""
-    often += words.IN_ORIGINAL if at.before is not None else ""
-    text = words.THIS_HEAD if at.source.step is None else words.ONCE_TRAINED
+        first, others = joined(behaviors), []
+    often = words.OFTEN.format(rate=percent(first.rates[first.heads.index(context.head)])) if first.rates else ""
+    often += words.IN_ORIGINAL if context.before is not None else ""
+    text = words.THIS_HEAD if context.source.step is None else words.ONCE_TRAINED
     with place or nullcontext():
         large(text.format(does=first.does.rstrip(". "), often=often))
         if others:
             quiet(words.ELSEWHERE.format(does=joined(others).does.rstrip(". ")))
 
 
-def evidence(found: Behavior) -> None:
+def evidence(behavior: Behavior) -> None:
     """How it is known what a head does, folded."""
     with st.expander(words.EVIDENCE):
-        st.html(f'<ul class="quiet evidence">{points(found)}</ul>')
+        st.html(f'<ul class="quiet evidence">{points(behavior)}</ul>')
 
 
-def points(found: Behavior) -> str:
+def points(behavior: Behavior) -> str:
     """The sentences of the evidence, as items of an HTML list."""
-    sentences = SENTENCE_ENDS.split(f"{found.evidence.rstrip('. ')}.")
+    sentences = SENTENCE_ENDS.split(f"{behavior.evidence.rstrip('. ')}.")
     return "".join(f"<li>{plain(sentence)}</li>" for sentence in sentences)
 
 
-def link(found: Behavior, key: str) -> None:
+def link(behavior: Behavior, key: str) -> None:
     """A button that leads to the first head of a finding."""
-    behavior = {"type": "tertiary", "icon": ":material/arrow_forward:", "key": f"to {key}"}
-    behavior |= {"on_click": look.look_at, "args": (found.site, found.heads[0])}
-    st.button(found.site.head(*found.heads).capitalize(), **behavior)
+    options = {"type": "tertiary", "icon": ":material/arrow_forward:", "key": f"to {key}"}
+    options |= {"on_click": look.look_at, "args": (behavior.site, behavior.heads[0])}
+    st.button(behavior.site.head(*behavior.heads).capitalize(), **options)

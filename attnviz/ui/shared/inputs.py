@@ -43,19 +43,19 @@ MOST_PROBLEMS = 3
 
 
 def input_bar(
-    settings: Mapping[str, Setting], about: Callable[[Source, Mapping[str, Setting]], None], *, shown: bool = True
+    settings: Mapping[str, Setting], about: Callable[[Source, Mapping[str, Setting]], None], *, visible: bool = True
 ) -> tuple[Source, tuple[str, ...]] | None:
     """The model and the sentences; where either cannot be used, None, and what stands in the place of the page.
 
     Args:
         settings: all that a link holds, and so a file that is opened.
         about: draws the button beside the model that says what it is.
-        shown: whether the bar is seen; else the state alone says what is chosen.
+        visible: whether the bar is seen; else the state alone says what is chosen.
     """
-    with toolbar.row_one(shown):
+    with toolbar.row_one(visible):
         source, wrong = _model(settings)
         ready = not isinstance(source, AttnvizError | Arrival)
-        if ready and shown:
+        if ready and visible:
             about(source, settings)
         if ready:
             state.put(KNOWN, examples.of_model(source))
@@ -82,8 +82,8 @@ def _checked(
         if ready:
             cache.sentences(source, lines)
             lines = _with_targets(source, lines)
-    except AttnvizError as found:
-        error = found
+    except AttnvizError as raised:
+        error = raised
     files.say()
     _say_problems()
     if wrong:
@@ -125,21 +125,21 @@ def _with_targets(source: Source, lines: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _say_kept_out(source: Source, lines: tuple[str, ...], text: str) -> None:
-    """What is too long for the box or the link."""
+    """Say that the text is too long for the box or the link."""
     tokens = sum(sentence.length for sentence in cache.sentences(source, lines))
     kept_out = words.NOT_IN_BOX if len(text) > WHOLE else words.NOT_IN_LINK
     note(kept_out.format(characters=len(text), tokens=tokens), "notice")
 
 
-def _instead(found: AttnvizError | Arrival) -> None:
-    """What stands in the place of a page: one sentence, or a model on its way."""
-    if isinstance(found, Arrival):
-        pretrained.ask_or_wait(found)
-    elif isinstance(found, pretrained.NoModel):
-        note(str(found), "notice")
+def _instead(reason: AttnvizError | Arrival) -> None:
+    """Show in the place of a page one sentence, or a model on its way."""
+    if isinstance(reason, Arrival):
+        pretrained.ask_or_wait(reason)
+    elif isinstance(reason, pretrained.NoModel):
+        note(str(reason), "notice")
         pretrained.offers()
     else:
-        note(str(found))
+        note(str(reason))
         if files.is_file(state.get(MODEL)):
             st.html(files.BUTTON, width="content")
         pretrained.try_again()
@@ -153,8 +153,8 @@ def _texts_before() -> dict[str, str]:
 def _say_problems() -> None:
     if problems := state.get(PROBLEMS):
         more = len(problems) - MOST_PROBLEMS
-        said = [*problems[:MOST_PROBLEMS], *([words.MORE_PROBLEMS.format(count=more)] if more > 0 else [])]
-        note(" ".join(said), "notice")
+        sentences = [*problems[:MOST_PROBLEMS], *([words.MORE_PROBLEMS.format(count=more)] if more > 0 else [])]
+        note(" ".join(sentences), "notice")
 
 
 def unknown_words(unknown: dict[str, tuple[str, ...]], read_as: str = "<unk>", who: str = words.THIS_MODEL) -> None:
@@ -178,9 +178,9 @@ def _beginning(text: str, texts: dict[str, str], *, fixed: bool) -> None:
     """The first words of a long text, to be read only: a box with all of it would send it at each click."""
     begins = clean(text[:BEGINNING])
     blank = begins.rfind(" ")
-    shown = begins[:blank] if blank > BEGINNING // 2 else begins  # one word may be longer than that
+    excerpt = begins[:blank] if blank > BEGINNING // 2 else begins  # one word may be longer than that
     with st.container(gap=None, key="box"):
-        control(st.text_area, words.BEGINNING, TEXT, shown=f"{shown} …", lead="", at="begins", disabled=True)
+        control(st.text_area, words.BEGINNING, TEXT, shown=f"{excerpt} …", lead="", at="begins", disabled=True)
         if not fixed:
             options = {
                 "on_click": state.change,

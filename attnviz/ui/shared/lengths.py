@@ -1,4 +1,4 @@
-"""What can be done where a model refuses a text for its length."""
+"""Ways on where a model refuses a text for its length."""
 
 import re
 from collections.abc import Callable
@@ -44,11 +44,11 @@ def offers(error: TooLong, source: Source, lines: tuple[str, ...]) -> None:
 def fewer(source: Source, text: str) -> None:
     """The ways on that work where a text has more lines than a batch has sentences."""
     lines = tuple(line for line in text.splitlines() if line.strip())
-    one = text.strip("\r\n")
+    joined = text.strip("\r\n")
     with st.container(horizontal=True, gap="small", key="too many"):
         _offer_lines(source, lines, "", words.FIRST_LINES, "content_cut")
-        if _reads(source, (one,)):
-            _offer(words.JOIN, _text(by_line=False), lambda: one, "merge", help=words.JOIN_MEANS)
+        if _reads(source, (joined,)):
+            _offer(words.JOIN, _text(by_line=False), lambda: joined, "merge", help=words.JOIN_MEANS)
 
 
 def _offer_lines(source: Source, lines: tuple[str, ...], every: str, some: str, icon: str, **options) -> None:
@@ -85,7 +85,7 @@ def _text(*, by_line: bool) -> Callable[[State, str], State]:
 
 def first(source: Source, line: str, most: int) -> str:
     """As many whole words of a line, from its beginning, as make so many tokens; where none fit, the line as it is."""
-    ends = [found.end() for found in islice(PIECES.finditer(line), most)]
+    ends = [match.end() for match in islice(PIECES.finditer(line), most)]
     low, high = 0, len(ends)
     while low < high:
         middle = (low + high + 1) // 2

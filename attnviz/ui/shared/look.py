@@ -1,4 +1,4 @@
-"""What a page looks at: model, texts, site, head, training step and cell, and how weights become colors.
+"""Context of a page: model, texts, site, head, training step and cell, and how weights become colors.
 
 In a link a site is ``c1`` (cross layer 1), a selected cell ``2.1`` (query 2, key 1), heads ``e0.1-e0.3`` (encoder layer
 0 head 1, and 3), picked tokens ``q2-k5``, and a view ``words.hide.ab``: pieces merged, special tokens hidden, of a pair
@@ -53,9 +53,9 @@ def place_text(place: Place) -> str:
     return f"{site_text(place[0])}.{place[1]}"
 
 
-def place_of(found: Any) -> Place:
+def place_of(match: Any) -> Place:
     """The head that three groups of a match name."""
-    return Site(BY_LETTER[found[1]], int(found[2])), int(found[3])
+    return Site(BY_LETTER[match[1]], int(match[2])), int(match[3])
 
 
 def view_text(view: View) -> str:
@@ -96,14 +96,14 @@ def _lacks_pin(sizes: tuple[int, int], pin: Pin) -> str:
     return _lacks_cell(sizes, (pin[1], 0) if pin[0] == "query" else (0, pin[1]))
 
 
-def _view_of(found: Any) -> View:
-    pair = next((pair for pair, letters in PAIRS.items() if letters == found[4]), "all")
-    unit, special, parts = found[1], found[3] or SPECIAL[0], int(found[2] or 0)
+def _view_of(match: Any) -> View:
+    pair = next((pair for pair, letters in PAIRS.items() if letters == match[4]), "all")
+    unit, special, parts = match[1], match[3] or SPECIAL[0], int(match[2] or 0)
     return View(unit == "words", special, pair, unit == "sentences", parts)
 
 
-def _pin_of(found: Any) -> Pin:
-    return {"q": "query", "k": "key"}[found[1]], int(found[2])
+def _pin_of(match: Any) -> Pin:
+    return {"q": "query", "k": "key"}[match[1]], int(match[2])
 
 
 def _pins_text(pins: frozenset[Pin]) -> str:
@@ -153,7 +153,7 @@ def is_dark() -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Look:
-    """What a page looks at.
+    """Context of a page: the attention that it shows.
 
     Attributes:
         source: the model.
@@ -186,10 +186,10 @@ class Look:
 
     def _run(self, name: str, edits: Edits) -> Record:
         """A run, looked for once while it is there: to be asked for costs 0.1 ms, and a page asks 60 times."""
-        found = self._runs.get(name)
-        if found is None:
-            found = self._runs[name] = cache.record(self.source, self.lines, edits)
-        return found
+        record = self._runs.get(name)
+        if record is None:
+            record = self._runs[name] = cache.record(self.source, self.lines, edits)
+        return record
 
     @property
     def before(self) -> Record | None:
@@ -198,7 +198,7 @@ class Look:
 
     @property
     def run(self) -> tuple:
-        """What the record is of."""
+        """Source, texts and edits of the record."""
         return self.source, self.lines, self.edits
 
     @property
@@ -207,7 +207,7 @@ class Look:
         return self.record.tokens(self.site, sentence=self.sentence)
 
     def cut(self, side: int) -> Sentence:
-        """What the queries (side 0) or the keys (1) are cut from."""
+        """Sentence that the queries (side 0) or the keys (1) are cut from."""
         record, kind = self.record, self.site.kind
         typed = kind == "encoder" if side == 0 else kind != "decoder"
         return (record.sentences if typed else record.read)[self.sentence]
@@ -224,14 +224,14 @@ class Look:
 
     @property
     def position(self) -> int:
-        """Where to ask for a word: at the query of the cell, else where most is seen, else after the last token."""
+        """Token to ask for a word at: the query of the cell, else `opening`, else the last token."""
         opening = self.opening if self.cell is None else None
         cell = self.cell if opening is None else (opening, 0)
         return asked_at(self.record, self.site, cell, self.sentence)
 
     @cached_property
     def opening(self) -> int | None:
-        """Where most is seen: after a change where it moved the prediction most, else where the head has its role.
+        """Token of interest: after a change where it moved the prediction most, else where the head has its role.
 
         None where no token stands out.
         """
@@ -246,18 +246,18 @@ class Look:
 
     @cached_property
     def roles(self) -> tuple[tuple[Behavior, ...], int | None]:
-        """What the head is known for, first what it does on this text; and after which token it does that, if it does.
+        """Known behaviors of the head, first the one on this text; and after which token it has that, if it does.
 
         Of a model that is still in training nothing is known.
         """
         source, record = self.source, self.untouched
-        known = source.card.behaviors_of(self.site, self.head) if source.card and source.step is None else ()
-        if not (known and self._predicts_words):
-            return known, None
+        behaviors = source.card.behaviors_of(self.site, self.head) if source.card and source.step is None else ()
+        if not (behaviors and self._predicts_words):
+            return behaviors, None
         length = record.read[self.sentence].length
-        there = [one.acts_at(record.prediction, length, sentence=self.sentence) for one in known]
+        there = [behavior.acts_at(record.prediction, length, sentence=self.sentence) for behavior in behaviors]
         first = next((i for i, position in enumerate(there) if position is not None), 0)
-        return (known[first], *known[:first], *known[first + 1 :]), there[first]
+        return (behaviors[first], *behaviors[:first], *behaviors[first + 1 :]), there[first]
 
     @property
     def _predicts_words(self) -> bool:
@@ -275,19 +275,21 @@ class Look:
         return self.position
 
     def cost(self, maps: int = 1, **part: slice) -> Estimate:
-        """What it takes to go through so many maps of this call, or through a part of each."""
+        """Cost of going through so many maps of this call, or through a part of each."""
         step = self.record.step(self.site)
-        spans = {axis: range(*one.indices(n)) for (axis, one), n in zip(part.items(), step.shape[2:], strict=False)}
+        spans = {
+            axis: range(*interval.indices(n)) for (axis, interval), n in zip(part.items(), step.shape[2:], strict=False)
+        }
         return estimate.of_maps(step, maps, **spans)
 
     @property
     def drawn(self) -> dict[str, Any]:
-        """What a picture of cells is drawn with."""
+        """Options of a picture of cells."""
         return {"sentence": self.sentence, "selected": self.cell, "rev": rev("cell")} | self.styled
 
     @property
     def styled(self) -> dict[str, Any]:
-        """What every picture is drawn with."""
+        """Options of every picture."""
         return {"dark": self.dark}
 
 
@@ -300,25 +302,25 @@ def asked_at(record: Record, site: Site, cell: Cell | None, sentence: int) -> in
 
 
 def opening_site(source: Source) -> Site:
-    """Where to begin: at the site that the model's card opens with, else at the first."""
+    """First site to show: the one that the model's card opens with, else the first."""
     opens = source.card.opens[0] if source.card else None
     return opens if opens in source.sites else source.sites[0]
 
 
 def opening_head(source: Source) -> int:
-    """Which head to begin with: the one that the model's card opens with, else the first."""
+    """First head to show: the one that the model's card opens with, else the first."""
     head = source.card.opens[1] if source.card else 0
     return head if head < source.num_heads else 0
 
 
 def site(source: Source, default: Site | None = None) -> Site:
     """The attention call to look at."""
-    found = state.get(SITE)
-    chosen = found if found in source.sites else default or opening_site(source)
-    if found is None and (state.get(CELL) or state.get(PINS)):  # a cell is of a site, and each page begins at its own
+    current = state.get(SITE)
+    chosen = current if current in source.sites else default or opening_site(source)
+    if current is None and (state.get(CELL) or state.get(PINS)):  # a cell is of a site, and each page begins at its own
         state.put(SITE, chosen)
 
-    names = {one: _short(source.site_name(one)) for one in source.sites}
+    names = {option: _short(source.site_name(option)) for option in source.sites}
     options = {"format_func": names.__getitem__, "width": 160 if max(map(len, names.values())) < 18 else 208}
     options |= {"shown": chosen, "lead": "", "step": partial(moved, chosen)}
     control(st.selectbox, words.LAYER, SITE, source.sites, **options)
@@ -384,7 +386,9 @@ def at_step(source: Source) -> Source:
 
 def step_in_words(step: int, last: int) -> str:
     """A step of the training, and whether it is the first or the last: "4,500 (final)"."""
-    return (words.FINAL if step == last else words.KEPT if step else words.UNTRAINED).format(step=step)
+    if step == last:
+        return words.FINAL.format(step=step)
+    return (words.STEP_NUMBER if step else words.UNTRAINED).format(step=step)
 
 
 def query(
@@ -392,7 +396,8 @@ def query(
 ) -> int:
     """The token whose row is shown: that of a cell, else the chosen one, else `opening`, else the last one typed."""
     typed = [i for i, token in enumerate(tokens) if not token.special]
-    opening = (typed[-1] if typed else 0) if opening is None else opening
+    if opening is None:
+        opening = typed[-1] if typed else 0
     chosen = cell[0] if cell else state.one_of(QUERY, range(len(tokens)), opening)
     names = [f"{i} · {shown(token.text)}" for i, token in enumerate(tokens)]
     behavior = {"lead": title} | behavior | {"shown": chosen}
@@ -404,46 +409,46 @@ def query(
     return chosen
 
 
-def display(at: Look) -> None:
+def display(context: Look) -> None:
     """The controls of how weights become colors, and of what of the map is seen."""
     control(st.segmented_control, words.COLORS, COLORS, DOMAINS)
-    _choose_view(at)
+    _choose_view(context)
 
 
-def shown_as(at: Look) -> dict[str, object]:
+def shown_as(context: Look) -> dict[str, object]:
     """How weights become colors, and what of the map is seen."""
-    return {"domain": DOMAINS[state.get(COLORS)], "view": _view(at)}
+    return {"domain": DOMAINS[state.get(COLORS)], "view": _view(context)}
 
 
-def _choose_view(at: Look) -> None:
+def _choose_view(context: Look) -> None:
     """The controls of what is seen: those alone that mean something for these tokens."""
-    if len(units := _units(at)) > 1:
+    if len(units := _units(context)) > 1:
         _choose_unit(units)
-    if _has_special(at):
+    if _has_special(context):
         special = VIEW.part("special")
-        shown = {"shown": state.get(special) == SPECIAL[0], "read": lambda is_shown: SPECIAL[not is_shown]}
-        control(st.toggle, words.SPECIAL_TOKENS, special, **shown)
-    if _is_pair(at):
+        options = {"shown": state.get(special) == SPECIAL[0], "read": lambda is_shown: SPECIAL[not is_shown]}
+        control(st.toggle, words.SPECIAL_TOKENS, special, **options)
+    if _is_pair(context):
         control(st.segmented_control, words.PAIR, VIEW.part("pair"), tuple(views.PAIRS))
 
 
-def _has_special(at: Look) -> bool:
-    return any(token.special for part in at.tokens for token in part)
+def _has_special(context: Look) -> bool:
+    return any(token.special for part in context.tokens for token in part)
 
 
-def _is_pair(at: Look) -> bool:
-    return all(any(token.segment for token in part) for part in at.tokens)
+def _is_pair(context: Look) -> bool:
+    return all(any(token.segment for token in part) for part in context.tokens)
 
 
-def _view(at: Look) -> View:
+def _view(context: Look) -> View:
     """The chosen view, as far as it means something for these tokens."""
     chosen = state.get(VIEW)
-    fitting = UNITS[_unit(units)] if len(units := _units(at)) > 1 else {}
-    fitting |= {"special": chosen.special} if _has_special(at) else {}
-    fitting |= {"pair": chosen.pair} if _is_pair(at) else {}
+    fitting = UNITS[_unit(units)] if len(units := _units(context)) > 1 else {}
+    fitting |= {"special": chosen.special} if _has_special(context) else {}
+    fitting |= {"pair": chosen.pair} if _is_pair(context) else {}
     try:
         view = View(**fitting)
-        views.see(at.record, at.site, sentence=at.sentence, view=view)
+        views.see(context.record, context.site, sentence=context.sentence, view=view)
     except InputError as error:  # a text of special tokens alone
         note(str(error), "notice")
         return View()
@@ -456,23 +461,27 @@ UNITS = {
     words.SENTENCES: {"sentences": True},
     words.TEN_PARTS: {"parts": 10},
 }
-"""What a row and a column can stand for, and how a view says it."""
+"""Units of a row and a column, and how a view says them."""
 
 
-def _units(at: Look) -> list[str]:
-    """What a row or a column of these tokens can stand for."""
-    joined = any(token.joined for part in at.tokens for token in part)
-    several = any(at.cut(side).is_several for side in (0, 1))
-    parts = min(map(len, at.tokens)) >= LEAST_PARTED
+def _units(context: Look) -> list[str]:
+    """Units that these tokens have for a row or a column."""
+    joined = any(token.joined for part in context.tokens for token in part)
+    several = any(context.cut(side).is_several for side in (0, 1))
+    parts = min(map(len, context.tokens)) >= LEAST_PARTED
     there = {words.TOKENS: True, words.WORDS: joined, words.SENTENCES: several, words.TEN_PARTS: parts}
     return [unit for unit, is_there in there.items() if is_there]
 
 
 def _unit(there: list[str]) -> str:
     """The chosen unit, where these tokens have it."""
-    view = state.get(VIEW)
-    larger = words.SENTENCES if view.sentences else words.WORDS if view.words else words.TOKENS
-    chosen = words.TEN_PARTS if view.parts else larger
+    view, chosen = state.get(VIEW), words.TOKENS
+    if view.parts:
+        chosen = words.TEN_PARTS
+    elif view.sentences:
+        chosen = words.SENTENCES
+    elif view.words:
+        chosen = words.WORDS
     return chosen if chosen in there else words.TOKENS
 
 
@@ -487,7 +496,7 @@ def _choose_unit(there: list[str]) -> None:
 def clicks(
     what: str, step: Callable[[dict], None], gone: Callable[[], None] = lambda: None
 ) -> Callable[[dict | None], None]:
-    """What a click on a picture does, once, and what Escape does."""
+    """Actions of a click on a picture, once, and of Escape."""
 
     def clicked(point: dict | None) -> None:
         if point is None:

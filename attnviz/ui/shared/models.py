@@ -1,4 +1,4 @@
-"""What each model in the list is: a line under its name, which the script of the page puts there."""
+"""Descriptions of the models in the list: a line under each name, which the script of the page puts there."""
 
 from collections.abc import Iterable
 from functools import cache

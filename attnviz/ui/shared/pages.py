@@ -29,16 +29,18 @@ def _redirect(title: str, added: Link) -> None:
     st.switch_page(page(title), query_params=state.address() | added)
 
 
-def links(shown: str) -> None:
+def links(current: str) -> None:
     """A link to each page, as one element; links.js opens it in this session, with all that was chosen.
 
     Args:
-        shown: the title of the page that is there.
+        current: the title of the page that is there.
     """
-    here = {shown: ' aria-current="page"'}
-    made = (f'<a href="./{title.lower() * (i > 0)}"{here.get(title, "")}>{title}</a>' for i, title in enumerate(TITLES))
+    here = {current: ' aria-current="page"'}
+    anchors = (
+        f'<a href="./{title.lower() if i else ""}"{here.get(title, "")}>{title}</a>' for i, title in enumerate(TITLES)
+    )
     with st.container(key="pages"):
-        st.html(f'<nav aria-label="{words.PAGES}">{"".join(made)}</nav>')
+        st.html(f'<nav aria-label="{words.PAGES}">{"".join(anchors)}</nav>')
 
 
 def go_to(title: str) -> None:

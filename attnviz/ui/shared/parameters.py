@@ -11,45 +11,49 @@ from attnviz.ui.shared.setting import Setting, State, choice, flag, whole
 from attnviz.ui.shared.state import control
 
 
-def _setting(one: Parameter) -> Setting:
-    if one.kind == "flag":
-        return flag(one.name, one.default)
-    if one.kind == "choice":
-        return choice(one.name, one.choices, one.default)
-    return whole(one.name, one.default, one.least, one.most)
+def _setting(parameter: Parameter) -> Setting:
+    if parameter.kind == "flag":
+        return flag(parameter.name, parameter.default)
+    if parameter.kind == "choice":
+        return choice(parameter.name, parameter.choices, parameter.default)
+    return whole(parameter.name, parameter.default, parameter.least, parameter.most)
 
 
-SETTINGS = {one.name: _setting(one) for made in api.SOURCES.values() for one in parameters(made)}
-"""What a link and a session keep of each."""
+SETTINGS = {
+    parameter.name: _setting(parameter)
+    for source_class in api.SOURCES.values()
+    for parameter in parameters(source_class)
+}
+"""Setting of each parameter, for links and sessions."""
 DECLARED = tuple(SETTINGS.values())
 
 
 def chosen(source: Source) -> Source | InputError:
     """The source with what is chosen: behind one button that says what it is."""
-    known = parameters(type(source))
-    if not known or source.id in api.OFFERED:
+    declared = parameters(type(source))
+    if not declared or source.id in api.OFFERED:
         return source
     menu = state.menu(source.title, icon=":material/tune:", width=220, key="parameters")
     if menu.open:
         with menu:
-            _controls(source.does, known)
+            _controls(source.does, declared)
     try:
         return of(state.now(), source)
     except InputError as error:
         return error
 
 
-def _controls(does: str, known: tuple[Parameter, ...]) -> None:
+def _controls(does: str, declared: tuple[Parameter, ...]) -> None:
     st.caption(does)
     columns = st.columns(2)
-    for i, one in enumerate(one for one in known if one.on_page):
-        place, setting = columns[i % 2], SETTINGS[one.name]
-        if one.kind == "choice":
-            control(place.selectbox, one.label, setting, one.choices, help=one.help)
-        elif one.kind == "flag":
-            control(place.toggle, one.label, setting, help=one.help)
+    for i, parameter in enumerate(parameter for parameter in declared if parameter.on_page):
+        place, setting = columns[i % 2], SETTINGS[parameter.name]
+        if parameter.kind == "choice":
+            control(place.selectbox, parameter.label, setting, parameter.choices, help=parameter.help)
+        elif parameter.kind == "flag":
+            control(place.toggle, parameter.label, setting, help=parameter.help)
         else:
-            control(place.number_input, one.label, setting, one.least, one.most, help=one.help)
+            control(place.number_input, parameter.label, setting, parameter.least, parameter.most, help=parameter.help)
 
 
 def of(now: State, source: Source) -> Source:
@@ -58,5 +62,7 @@ def of(now: State, source: Source) -> Source:
     Raises:
         InputError: if it cannot be made so.
     """
-    known = parameters(type(source))
-    return type(source)(**{one.name: now[SETTINGS[one.name]] for one in known}) if known else source
+    declared = parameters(type(source))
+    if not declared:
+        return source
+    return type(source)(**{parameter.name: now[SETTINGS[parameter.name]] for parameter in declared})

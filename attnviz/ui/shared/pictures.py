@@ -30,7 +30,7 @@ FOR = {
     words.FOR_PAPER: ({"preset": "paper"}, {"preset": "paper"}),
     words.FOR_SLIDE: ({"preset": "slide"}, {"preset": "slide", "scale": 2}),
 }
-"""What a picture is made for, and how it is then made: as SVG or PDF, and as PNG."""
+"""Uses of a picture, and the options for each: as SVG or PDF, and as PNG."""
 
 MOST_LACKING = 8
 """Characters that are named where no font has them."""
@@ -41,7 +41,7 @@ TABLE = 8
 USE = kept("use", words.FOR_SCREEN)
 WHICH = kept("which picture", "")
 BEGAN: Setting[Mapping[str, bool]] = kept("folds", {})
-"""Of each folded part, whether it began open: Streamlit would close and open it again where that changes."""
+"""Initial state of each folded part, True if open: Streamlit would close and open it again where that changes."""
 
 
 @dataclass
@@ -92,10 +92,10 @@ def picture(
         on_zoom: called with what a drag asked to see, if the chart zooms; gives whether that was new.
         brush: whether `on_select` is also given what a drag went over, a dict of lists that is empty without one.
     """
-    shown = cache.screen(figure)
-    if shown.cells is not None:  # nothing else keeps what is asked for after the run
-        lent(shown, f"{key}-cells")
-    form = "pixels" if "marks" in shown.spec else "brush" if brush else "marks"
+    screen = cache.screen(figure)
+    if screen.cells is not None:  # nothing else keeps what is asked for after the run
+        lent(screen, f"{key}-cells")
+    form = "pixels" if "marks" in screen.spec else "brush" if brush else "marks"
 
     def clicked() -> None:
         selection = state.event(f"{key} {form}")["selection"]
@@ -112,26 +112,30 @@ def picture(
         modes = [select, *["drag"] * (form == "brush"), *["zoom"] * (form == "pixels" and on_zoom is not None)]
         options |= {"on_select": clicked, "selection_mode": modes}
     with st.container(key=f"picture {key}", width="content"):
-        st.vega_lite_chart(shown.data, shown.spec, **options)
+        st.vega_lite_chart(screen.data, screen.spec, **options)
         unseen(cache.description(figure))
 
 
-def told(at: Look, view: View, **part: slice) -> Cell | None:
+def told(context: Look, view: View, **part: slice) -> Cell | None:
     """The selected cell; with none, the strongest of the row that predicts, or of all that is seen, if anything is."""
-    if at.cell is not None:
-        return at.cell
-    seen = views.see(at.record, at.site, sentence=at.sentence, view=view, **part)
-    return seen.strongest_cell(at.head, at.asked) if len(seen.queries) and len(seen.keys) else None
+    if context.cell is not None:
+        return context.cell
+    attention_view = views.see(context.record, context.site, sentence=context.sentence, view=view, **part)
+    if not len(attention_view.queries) or not len(attention_view.keys):
+        return None
+    return attention_view.strongest_cell(context.head, context.asked)
 
 
-def cell_in_words(at: Look, view: View, cell: Cell | None) -> None:
-    """What a cell says."""
-    text = sentences.cell(at.record, at.site, at.head, *cell, at.sentence, view=view) if cell else ""
-    in_words(text)
+def cell_in_words(context: Look, view: View, cell: Cell | None) -> None:
+    """Describe a cell in words."""
+    if cell:
+        in_words(sentences.cell(context.record, context.site, context.head, *cell, context.sentence, view=view))
+    else:
+        in_words("")
 
 
 def how_to_select(selected: bool, outlined: bool = False) -> None:
-    """What a click on a cell does next; another one may be outlined where none is selected."""
+    """Say what a click on a cell does next; another one may be outlined where none is selected."""
     quiet(selecting(selected, outlined))
 
 
@@ -159,16 +163,16 @@ def folded(title: str, key: str, opened: bool = False) -> Iterator[bool]:
 def numbers(figure: Figure, key: str, what: str = "", opened: bool = False) -> None:
     """The same numbers as a table, folded. Where a row is a cell, choosing it selects the cell: by keyboard, too."""
     title = words.NUMBERS_OF.format(what=what) if what else words.NUMBERS
-    with folded(title, key=f"numbers {key}{' open' * opened}", opened=opened) as is_open:
+    with folded(title, key=f"numbers {key}{' open' if opened else ''}", opened=opened) as is_open:
         if is_open:
             _table(figure, key)
 
 
-def numbers_of_one(drawn: Mapping[str, tuple[Figure, str]], key: str) -> None:
+def numbers_of_one(figures: Mapping[str, tuple[Figure, str]], key: str) -> None:
     """The numbers of all pictures of a page, folded: of one at a time; see `take_one`."""
     with folded(words.NUMBERS, key=f"numbers {key}") as is_open:
         if is_open:
-            _table(*drawn[_one(drawn, key, "numbers")])
+            _table(*figures[_chosen_name(figures, key, "numbers")])
 
 
 def _table(figure: Figure, key: str) -> None:
@@ -193,8 +197,8 @@ def lent(value: T, key: str) -> Callable[[], T]:
         AttnvizError: by the function that is given, once the value gave way.
     """
     key = cache.LENT, streamlit_internals.session_id(), key
-    cache.KEPT.put(key, value)
-    return lambda: cache.KEPT.get(key, _gave_way)
+    cache.SHARED.put(key, value)
+    return lambda: cache.SHARED.get(key, _gave_way)
 
 
 def _gave_way() -> NoReturn:
@@ -250,7 +254,7 @@ def take_away(figure: Figure, key: str, what: str = "", *, more: Callable[[], No
 
 
 def take_one(
-    drawn: Mapping[str, tuple[Figure, str]],
+    figures: Mapping[str, tuple[Figure, str]],
     key: str,
     title: str = words.EXPORT,
     *,
@@ -259,19 +263,19 @@ def take_one(
     """One button for all pictures of a page, as every button costs time at each click: one is chosen, then saved.
 
     Args:
-        drawn: each figure and its key on the page, by what it is called.
+        figures: each figure and its key on the page, by its name.
     """
     menu = st.popover(title, icon=":material/download:", on_change="rerun", key=f"take {key}")
     if menu.open:
         with menu:
-            _ways(*drawn[_one(drawn, key, "take")], more)
+            _ways(*figures[_chosen_name(figures, key, "take")], more)
 
 
-def _one(drawn: Mapping[str, tuple[Figure, str]], key: str, where: str) -> str:
+def _chosen_name(figures: Mapping[str, tuple[Figure, str]], key: str, where: str) -> str:
     """Which picture of several: one choice for files and for numbers."""
-    name = state.one_of(WHICH, drawn)
-    if len(drawn) > 1:
-        control(st.segmented_control, words.PICTURE, WHICH, [*drawn], shown=name, at=f"{where} {key}")
+    name = state.one_of(WHICH, figures)
+    if len(figures) > 1:
+        control(st.segmented_control, words.PICTURE, WHICH, [*figures], shown=name, at=f"{where} {key}")
     return name
 
 
@@ -279,21 +283,21 @@ def _ways(figure: Figure, key: str, more: Callable[[], None] | None) -> None:
     """Every way to save a figure: a few at once, the others folded."""
     from attnviz import export
 
-    shown = lent(replace(figure), key)  # a copy holds nothing yet of what a file needs
+    lent_figure = lent(replace(figure), key)  # a copy holds nothing yet of what a file needs
     use = control(st.segmented_control, words.MADE_FOR, USE, FOR, at=key)
     with st.container(horizontal=True, gap="xsmall", key=f"formats {key}"):
         for name in export.at("first"):
-            _format(figure, shown, name, key, use)
+            _format(figure, lent_figure, name, key, use)
     if (long := TABLE * figure.seconds) > budget.SILENT:
         quiet(words.TABLE_TAKES.format(time=in_time(long), rows=MOST_CELLS))
     not_made()
     if lacks := export.lacking(figure.caption):
-        many = f"{', '.join(lacks[:MOST_LACKING])}{', …' * (len(lacks) > MOST_LACKING)}"
+        many = f"{', '.join(lacks[:MOST_LACKING])}{', …' if len(lacks) > MOST_LACKING else ''}"
         quiet(words.NO_FONT.format(characters=many))
     with st.expander(words.MORE_WAYS):
         with st.container(horizontal=True, gap="xsmall", key=f"more formats {key}"):
             for name in export.at("more"):
-                _format(figure, shown, name, key, use)
+                _format(figure, lent_figure, name, key, use)
         if more:
             more()
         st.caption(words.CAPTION)
@@ -303,12 +307,12 @@ def _ways(figure: Figure, key: str, more: Callable[[], None] | None) -> None:
             st.code(text, "python", wrap_lines=True, width=560)
 
 
-def _format(figure: Figure, shown: Callable[[], Figure], name: str, key: str, use: str) -> None:
-    """The button that saves a figure in a format; `shown` is what of it is kept until then."""
+def _format(figure: Figure, lent_figure: Callable[[], Figure], name: str, key: str, use: str) -> None:
+    """The button that saves a figure in a format; `lent_figure` gives it until then."""
     from attnviz import export
 
     kind, (options, options_of_png) = export.FORMATS[name], FOR[use]
     options = options_of_png if name == "png" else options
     file = export.filename(figure, name, **options)
-    made = partial(_file, shown, name, options)
-    save(name.upper(), made, file, kind.mime, key=f"save {name} {key}", help=kind.label)
+    make = partial(_file, lent_figure, name, options)
+    save(name.upper(), make, file, kind.mime, key=f"save {name} {key}", help=kind.label)

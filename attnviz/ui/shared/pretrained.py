@@ -20,7 +20,7 @@ from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import clean, large, quiet
 
 NAME = "huggingface"
-"""What the choice of a model calls all of them."""
+"""Name of all of them in the choice of a model."""
 
 FOR_LEARNING = ("constructed", "scratch")
 """Models without a language, which show the mechanics alone: the last of the list."""
@@ -44,8 +44,8 @@ def _model_named(values: Sequence[str]) -> str:
         name, names = values[-1].removeprefix(f"{NAME}:"), listed()
         if names is not None and name not in names:
             raise
-        says = words.HUB_IN_LINK.format(why=str(error).rstrip("."), hub=NAME, name=quote(name[:80], safe="/~@:"))
-        raise InputError(says) from None
+        message = words.HUB_IN_LINK.format(why=str(error).rstrip("."), hub=NAME, name=quote(name[:80], safe="/~@:"))
+        raise InputError(message) from None
 
 
 MODEL = Setting("model", api.DEFAULT, str, _model_named)
@@ -107,7 +107,9 @@ def field() -> Source | Arrival | AttnvizError:
 def _name() -> str:
     """The name that stands in the box, as it was typed; of a list of models its first."""
     name, names = state.get(HF), listed()
-    return name if name is not None else names[0] if names else ""
+    if name is not None:
+        return name
+    return names[0] if names else ""
 
 
 def here() -> tuple[str, ...]:
@@ -134,10 +136,10 @@ def title(name: str) -> str:
 
 
 def facts(source: Source) -> str:
-    """Where the weights come from, what the model does, and how and where its numbers are kept, or that they made room
-    for another model; broken between them."""
-    known = source.facts
-    parts = [source.provenance, known.does, f"{known.number_type}, {known.device}", *known.notes]
+    """Provenance of the weights, the model's task, and how and where its numbers are kept, or that they made room for
+    another model; broken between them."""
+    details = source.facts
+    parts = [source.provenance, details.does, f"{details.number_type}, {details.device}", *details.notes]
     if not source.is_loaded:
         parts.append(words.NOT_LOADED)
     return " · ".join(part.replace(" ", "\N{NO-BREAK SPACE}") for part in parts)
@@ -155,7 +157,7 @@ def try_again() -> None:
 
 
 def ask_or_wait(arrival: Arrival) -> None:
-    """What stands on the page until the model is here."""
+    """Show on the page whether the model is to be downloaded, or how far it is."""
     if arrival.asks(streamlit_internals.session_id()):
         _ask(arrival)
     else:

@@ -48,7 +48,7 @@ class About:
 
 
 class Waiting(Exception):
-    """What a page needs is being computed, or was canceled: something else stands in its place until then.
+    """A value that a page needs is being computed, or was canceled: something else stands in its place until then.
 
     It is no `AttnvizError`: nothing is wrong, and no part of a page may go on without it.
     """
@@ -102,7 +102,7 @@ def beside() -> Iterator[None]:
 
 
 def show(job: Job, width: int | Literal["stretch"] = 600) -> None:
-    """What stands on the page until a job is over: how far it is, and a way to cancel it."""
+    """Show until a job is over how far it is, and a way to cancel it."""
     with st.container(width=width, gap="xsmall", key="run"):
         if not job.waiting:
             large(words.CANCELED.format(cost=job.about.cost))

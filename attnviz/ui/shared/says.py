@@ -1,4 +1,4 @@
-"""What the model predicts, and what it predicted before anything was changed: in a line, and as a figure."""
+"""Predictions of the model, now and before anything was changed: in a line, and as a figure."""
 
 import math
 import re
@@ -24,7 +24,7 @@ MOST_LARGE = 110
 
 
 @dataclass(frozen=True)
-class Said:
+class PredictionText:
     """A prediction.
 
     Attributes:
@@ -40,78 +40,79 @@ class Said:
     detail: str = ""
 
 
-def said(record: Record, position: int, sentence: int) -> Said | None:
-    """What a model predicts for a sentence, after a token or in place of one; None of a model without words.
+def prediction(record: Record, position: int, sentence: int) -> PredictionText | None:
+    """Prediction for a sentence, after a token or in place of one; None of a model without words.
 
     A model that fills in blanks predicts nothing where there are none.
     """
     if metrics.is_number(record):
         number = metrics.labels(record, sentence=sentence)[0].probability
-        return Said("label", words.NUMBER, label_value(record, number))
+        return PredictionText("label", words.NUMBER, label_value(record, number))
     if record.labels is not None:
-        return Said("label", words.LABEL, *_first(metrics.labels(record, sentence=sentence)))
+        return PredictionText("label", words.LABEL, *_first(metrics.labels(record, sentence=sentence)))
     if record.prediction is None:
         return None
     if record.prediction.written:
         if target := cache.target_of(record, sentence):
-            return Said("text", words.TARGET, target)
+            return PredictionText("text", words.TARGET, target)
         title = words.TRANSLATION if record.source.startswith("translator") else words.OUTPUT_TEXT
         ended = metrics.cut(record, sentence=sentence)
         detail = words.CUT.format(count=ended) if ended else ""
-        return Said("text", title, record.prediction.written[sentence] or words.NOTHING, detail)
+        return PredictionText("text", title, record.prediction.written[sentence] or words.NOTHING, detail)
     fills = metrics.fills_in(record)
     if fills and not record.prediction.blanks[sentence]:
-        return Said("")
+        return PredictionText("")
     token = quoted_token(record.read[sentence].tokens[position].text, position)
-    title = words.TOKEN_LABEL if metrics.labels_tokens(record) else words.FILLED_WORD if fills else words.NEXT_WORD
-    title = title.format(token=token)
-    return Said("word", title, *_first(metrics.next_words(record, position, sentence=sentence, count=1)))
+    title = words.FILLED_WORD if fills else words.NEXT_WORD
+    title = (words.TOKEN_LABEL if metrics.labels_tokens(record) else title).format(token=token)
+    return PredictionText("word", title, *_first(metrics.next_words(record, position, sentence=sentence, count=1)))
 
 
-def _first(found: tuple[metrics.NextWord, ...]) -> tuple[str, str]:
+def _first(ranked: tuple[metrics.NextWord, ...]) -> tuple[str, str]:
     """The most probable word or label in quotes, and its probability; or that there is none."""
-    return (quoted(found[0].word), percent(found[0].probability)) if found else (words.NOTHING, words.NO_NUMBERS)
+    return (quoted(ranked[0].word), percent(ranked[0].probability)) if ranked else (words.NOTHING, words.NO_NUMBERS)
 
 
-def line(at: Look, position: int | None = None) -> None:
+def line(context: Look, position: int | None = None) -> None:
     """The text that the model wrote, a word, a label, or how alike sentences are; before the edits, too."""
-    position = at.position if position is None else position
-    if made := _line(at, position) if at.record.vectors is None or at.record.labels is not None else _vectors(at):
-        css = "says small" if len(re.sub("<[^>]*>", "", made)) > MOST_LARGE else "says"
-        made += _nameless(at.record, made)
-        st.html(f'<div class="{css}" role="status">{made}</div>')
+    position = context.position if position is None else position
+    is_vector = context.record.vectors is not None and context.record.labels is None
+    if html := _vectors(context) if is_vector else _line(context, position):
+        css = "says small" if len(re.sub("<[^>]*>", "", html)) > MOST_LARGE else "says"
+        html += _nameless(context.record, html)
+        st.html(f'<div class="{css}" role="status">{html}</div>')
 
 
-def nameless(at: Look) -> None:
-    """What the predicted token stands for where bars show it, if it has no text."""
-    found = said(at.record, at.position, at.sentence)
-    if found is not None and (made := _nameless(at.record, found.text)):
-        st.html(f'<div class="says small" role="status">{made}</div>')
+def nameless(context: Look) -> None:
+    """Explain the predicted token where bars show it, if it has no text."""
+    predicted = prediction(context.record, context.position, context.sentence)
+    if predicted is not None and (html := _nameless(context.record, predicted.text)):
+        st.html(f'<div class="says small" role="status">{html}</div>')
 
 
-def _nameless(record: Record, made: str) -> str:
-    """What "#48" stands for in a line: a token of the vocabulary without a text."""
-    for found in re.finditer(r"#\d{1,9}(?=”)", made):
-        if (id := metrics.nameless_id(record, found[0])) is not None:
-            return f" {_quiet(words.NAMELESS.format(token=found[0], id=id))}"
+def _nameless(record: Record, html: str) -> str:
+    """Meaning of "#48" in a line: a token of the vocabulary without a text."""
+    for match in re.finditer(r"#\d{1,9}(?=”)", html):
+        if (id := metrics.nameless_id(record, match[0])) is not None:
+            return f" {_quiet(words.NAMELESS.format(token=match[0], id=id))}"
     return ""
 
 
-def _line(at: Look, position: int) -> str:
-    now = said(at.record, position, at.sentence)
+def _line(context: Look, position: int) -> str:
+    now = prediction(context.record, position, context.sentence)
     if now is None:
         return ""
     if not now.kind:
         return _quiet(words.NO_BLANK)
-    then = at.before and said(at.before, position, at.sentence)
+    then = context.before and prediction(context.before, position, context.sentence)
     if not then:
         return _titled(now, f"<b>{plain(now.text)}</b>")
     if now.kind != "text":
         same = now.text == then.text
-        if now.kind == "word" and position == at.moved_most:
-            token = quoted_token(metrics.token_at(at.record, position, sentence=at.sentence), position)
-            title = words.MOST_CHANGED[metrics.fills_in(at.record)]
-            title = words.MOST_CHANGED_LABEL if metrics.labels_tokens(at.record) else title
+        if now.kind == "word" and position == context.moved_most:
+            token = quoted_token(metrics.token_at(context.record, position, sentence=context.sentence), position)
+            title = words.MOST_CHANGED[metrics.fills_in(context.record)]
+            title = words.MOST_CHANGED_LABEL if metrics.labels_tokens(context.record) else title
             now = replace(now, title=title.format(token=token))
         if same:  # no other word: how probable it was and is
             text = words.AS_IT_STOOD if then.detail == now.detail else words.FROM_TO
@@ -127,31 +128,31 @@ def _line(at: Look, position: int) -> str:
     return f"<span>{_quiet(title)} {new}{_detail(now)}</span><span>{before}</span>"
 
 
-def _titled(one: Said, text: str, name: str = "") -> str:
+def _titled(predicted: PredictionText, text: str, name: str = "") -> str:
     """A prediction with its title and its probability: "Predicted next word after “cat” (1): “sat” 0.31"."""
-    title = (words.PREDICTED_BY if name else words.PREDICTED).format(title=one.title, run=name)
-    return f"{_quiet(title)} {text}{_detail(one)}"
+    title = (words.PREDICTED_BY if name else words.PREDICTED).format(title=predicted.title, run=name)
+    return f"{_quiet(title)} {text}{_detail(predicted)}"
 
 
-def _detail(one: Said) -> str:
-    return f" {_quiet(one.detail)}" if one.detail else ""
+def _detail(predicted: PredictionText) -> str:
+    return f" {_quiet(predicted.detail)}" if predicted.detail else ""
 
 
 def one(
     name: str, record: Record, other: Record, position: int, sentences: tuple[int, int], positions: tuple[int, int]
 ) -> None:
-    """What one of two runs says, beginning with its name; what the other does not say is marked.
+    """Prediction of one of two runs, beginning with its name; words that the other lacks are marked.
 
     Args:
         sentences: of this run's batch, and of the other's.
         positions: after which token each of both is asked; `position` is this run's.
     """
-    theirs = next((at for at in positions if at != position), position)
-    mine, yours = said(record, position, sentences[0]), said(other, theirs, sentences[1])
-    st.html(f'<div class="says">{_one(name, mine, yours)}</div>')
+    theirs = next((candidate for candidate in positions if candidate != position), position)
+    mine, yours = prediction(record, position, sentences[0]), prediction(other, theirs, sentences[1])
+    st.html(f'<div class="says">{_run_line(name, mine, yours)}</div>')
 
 
-def _one(name: str, mine: Said | None, yours: Said | None) -> str:
+def _run_line(name: str, mine: PredictionText | None, yours: PredictionText | None) -> str:
     if mine is None:
         return _quiet(words.NONE_BY.format(run=name))
     if not mine.kind:
@@ -193,15 +194,15 @@ def _marked(value: str, text: str, **others: object) -> str:
     return " ".join((_quiet(before), f"<b>{plain(value)}</b>", *([_quiet(after)] if after else [])))
 
 
-def _vectors(at: Look) -> str:
+def _vectors(context: Look) -> str:
     """How far a change moved the sentence's vector; of several sentences, which two are most alike."""
-    if at.before is not None:
-        moved = float(metrics.shift(at.before, at.record)[at.sentence])
+    if context.before is not None:
+        moved = float(metrics.shift(context.before, context.record)[context.sentence])
         return vectors_apart(moved, words.VECTOR_MOVED)
-    count = len(at.record.sentences)
+    count = len(context.record.sentences)
     if count == 1:
         return ""
-    alike = metrics.similarity(at.record)
+    alike = metrics.similarity(context.record)
     pairs = [(float(alike[i, j]), i + 1, j + 1) for i in range(count) for j in range(i + 1, count)]
     cosine, first, second = max((pair for pair in pairs if pair[0] == pair[0]), default=(math.nan, 0, 0))
     if math.isnan(cosine):
@@ -225,35 +226,35 @@ STEPS, NEXT, OUTPUT, BLANKS, BLANK, LABELS, ALIKE = KEYS
 EFFECT = choice("effect", tuple(KEYS), of="model tab")
 
 
-def panel(at: Look, hint: str) -> dict[str, tuple[Figure, str]]:
+def panel(context: Look, hint: str) -> dict[str, tuple[Figure, str]]:
     """One figure, and a choice of which if the model says anything; gives it and its key, by its name.
 
     Args:
         hint: how to select. Where a choice comes with the first change, it takes the place of that: nothing moves.
     """
-    if at.source.alone and at.before is not None:
+    if context.source.alone and context.before is not None:
         quiet(words.FILE_ALONE)
         return {}
-    options = choices(at.record, at.sentence)
+    options = choices(context.record, context.sentence)
     comes = len(options) == 2
-    if comes and at.before is None:
+    if comes and context.before is None:
         block(hint, "quiet choice")
     elif hint and not comes:
         quiet(hint)
-    if at.before is not None and at.record.prediction is not None:
-        is_said = at.asked is not None and at.asked == at.moved_most  # above the picture
-        st.empty() if is_said else block(most_changed(at), "large")
-    if at.before is None and len(options) > 1:
+    if context.before is not None and context.record.prediction is not None:
+        is_said = context.asked is not None and context.asked == context.moved_most  # above the picture
+        st.empty() if is_said else block(most_changed(context), "large")
+    if context.before is None and len(options) > 1:
         options.remove(OUTPUT)  # which has not moved
     effect = one_of(options, words.PREDICTION)
-    if effect == OUTPUT and at.before is None:
-        if at.record.provenance != "random":
-            fixed = at.record.read_only or at.source.alone
-            run = words.ONE_RUN if at.source.one_run else words.UNCHANGED
+    if effect == OUTPUT and context.before is None:
+        if context.record.provenance != "random":
+            fixed = context.record.read_only or context.source.alone
+            run = words.ONE_RUN if context.source.one_run else words.UNCHANGED
             quiet(run if fixed else f"{run} {words.TRY_A_CHANGE}")
         return {}
     try:
-        figure = of(at, effect)
+        figure = of(context, effect)
     except ShapeError as error:  # the model wrote another text
         quiet(str(error))
         return {}
@@ -263,39 +264,40 @@ def panel(at: Look, hint: str) -> dict[str, tuple[Figure, str]]:
     return {effect: (figure, KEYS[effect])}
 
 
-def most_changed(at: Look) -> str:
+def most_changed(context: Look) -> str:
     """Which prediction a change moved most, and how: the word that comes first now, or how probable it was and is."""
-    return words.SAME_PREDICTIONS if at.moved_most is None else prediction_change(at, at.moved_most)
+    return words.SAME_PREDICTIONS if context.moved_most is None else prediction_change(context, context.moved_most)
 
 
-def prediction_change(at: Look, position: int, *, most: bool = True) -> str:
+def prediction_change(context: Look, position: int, *, most: bool = True) -> str:
     """How a change moved the prediction at a position, be it the most moved one or not."""
-    found = metrics.next_words(at.record, position, before=at.before, sentence=at.sentence)
-    token = quoted_token(metrics.token_at(at.record, position, sentence=at.sentence), position)
-    text = words.IN_PLACE if metrics.fills_in(at.record) else words.AFTER
-    text = words.OF_TOKEN if metrics.labels_tokens(at.record) else text
-    return text[not most].format(token=token, change=_change(found))
+    ranked = metrics.next_words(context.record, position, before=context.before, sentence=context.sentence)
+    token = quoted_token(metrics.token_at(context.record, position, sentence=context.sentence), position)
+    text = words.IN_PLACE if metrics.fills_in(context.record) else words.AFTER
+    text = words.OF_TOKEN if metrics.labels_tokens(context.record) else text
+    return text[not most].format(token=token, change=_change(ranked))
 
 
-def _change(found: tuple[metrics.NextWord, ...]) -> str:
+def _change(ranked: tuple[metrics.NextWord, ...]) -> str:
     """How the words of a prediction have changed: another one comes first, or how probable one was and is."""
-    if not found or math.isnan(found[0].probability):
+    if not ranked or math.isnan(ranked[0].probability):
         return words.NO_NUMBERS
-    new, old = found[0], max(found, key=lambda one: one.before)
+    new, old = ranked[0], max(ranked, key=lambda word: word.before)
     if new is old:
-        new = old = max(found, key=lambda one: abs(one.probability - one.before))
+        new = old = max(ranked, key=lambda word: abs(word.probability - word.before))
     before, now = percent(old.before), percent(new.probability)
-    text = words.OTHER_WORD if new is not old else words.STAYS if before == now else words.SAME_WORD
+    text = words.STAYS if before == now else words.SAME_WORD
+    text = words.OTHER_WORD if new is not old else text
     return text.format(word=quoted(new.word), old=quoted(old.word), before=before, now=now)
 
 
-def of(at: Look, effect: str) -> Figure:
+def of(context: Look, effect: str) -> Figure:
     """The figure of one choice for what is looked at."""
-    return drawn(effect, at.record, at.before, at.position, sentence=at.sentence, dark=at.dark)
+    return drawn(effect, context.record, context.before, context.position, sentence=context.sentence, dark=context.dark)
 
 
 def choices(record: Record, sentence: int = 0) -> list[str]:
-    """What can be shown; first what the model says, then how its output moved."""
+    """Names of the figures that can be shown; first of predictions, then of how the output moved."""
     if record.labels is not None:
         return [LABELS, OUTPUT]
     if record.vectors is not None and len(record.sentences) > 1:
@@ -308,21 +310,21 @@ def choices(record: Record, sentence: int = 0) -> list[str]:
     return [STEPS, NEXT, OUTPUT] if record.prediction.written else [NEXT, OUTPUT]
 
 
-def drawn(effect: str, record: Record, before: Record | None, position: int, **shown) -> Figure:
+def drawn(effect: str, record: Record, before: Record | None, position: int, **options) -> Figure:
     """The figure of one choice.
 
     Args:
         position: after which token the next word is asked for, or which blank.
     """
     if effect in (STEPS, BLANKS):
-        return cache.drawn(figures.step_by_step, record, before=before, **shown)
+        return cache.drawn(figures.step_by_step, record, before=before, **options)
     if effect in (NEXT, BLANK):
-        return cache.drawn(figures.next_word, record, position, before=before, **shown)
+        return cache.drawn(figures.next_word, record, position, before=before, **options)
     if effect == LABELS:
-        return cache.drawn(figures.labels, record, before=before, **shown)
+        return cache.drawn(figures.labels, record, before=before, **options)
     if effect == ALIKE:
-        return cache.drawn(figures.similarity, record, before=before, dark=shown["dark"])
-    return cache.drawn(figures.change, before, record, **shown)
+        return cache.drawn(figures.similarity, record, before=before, dark=options["dark"])
+    return cache.drawn(figures.change, before, record, **options)
 
 
 def one_of(options: list[str], title: str) -> str:

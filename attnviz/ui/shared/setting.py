@@ -76,14 +76,14 @@ class State:
         """The state with another value of a setting."""
         if isinstance(setting, Part):
             return self.put(setting.setting, replace(self[setting.setting], **{setting.field: value}))
-        chosen = {one: other for one, other in self.chosen.items() if one != setting}
+        chosen = {key: other for key, other in self.chosen.items() if key != setting}
         if setting.encode is None or value != setting.default:
             chosen[setting] = value
         return State(chosen)
 
     def without(self, *of: str) -> "State":
         """The state without what is about a model, a text, a link or edits."""
-        return State({one: value for one, value in self.chosen.items() if not {*one.of.split()} & {*of}})
+        return State({setting: value for setting, value in self.chosen.items() if not {*setting.of.split()} & {*of}})
 
     def linked(self) -> "State":
         """The state without what is in no link."""
@@ -96,14 +96,14 @@ class State:
 
     def link(self) -> Link:
         """The state as a link holds it."""
-        written = {one.name: one.encode(value) for one, value in self.chosen.items() if one.encode}
+        written = {setting.name: setting.encode(value) for setting, value in self.chosen.items() if setting.encode}
         return {
             name: [text] if isinstance(text, str) else [*text] for name, text in written.items() if text is not None
         }
 
 
 def kept(name: str, default: T, of: str = "") -> Setting[T]:
-    """What a session remembers and a link does not."""
+    """A setting that a session remembers and a link does not."""
     return Setting(name, default, of=of)
 
 
@@ -187,12 +187,12 @@ def reader(
     """
 
     def decode(text: str) -> T:
-        found = re.fullmatch(pattern, text, re.ASCII)
+        match = re.fullmatch(pattern, text, re.ASCII)
         try:
-            value = make(found) if found else None
+            value = make(match) if match else None
         except AttnvizError:
-            found = None
-        if not found or (write and write(value) != text):
+            match = None
+        if not match or (write and write(value) != text):
             raise InputError(words.UNREADABLE.format(text=text[:40], like=like))
         return value
 
@@ -217,7 +217,7 @@ OMITTED = "omitted"
 """How many parameters a link had beyond those that are read; see `attnviz.ui.long_links`."""
 
 PROBLEMS: Setting[tuple[str, ...]] = kept("problems", (), of="link")
-"""What of the link that was opened could not be read."""
+"""Parts of the opened link that could not be read, as sentences."""
 
 
 def read(link: Link, settings: Mapping[str, Setting]) -> State:
@@ -241,6 +241,6 @@ def read(link: Link, settings: Mapping[str, Setting]) -> State:
 
 
 def _unknown(name: str, names: Iterable[str]) -> str:
-    """That there is no such setting, and which one may be meant."""
+    """Sentence that there is no such setting, and which one may be meant."""
     meant = did_you_mean(words.SETTING_NAMES.get(name, name), names) or words.COPY_A_LINK
     return f"{words.UNKNOWN_SETTING.format(name=name[:40])}{meant}"

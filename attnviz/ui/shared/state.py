@@ -16,19 +16,19 @@ from attnviz.ui.shared.setting import PROBLEMS, Link, Part, Setting, State, kept
 
 T = TypeVar("T")
 
-MOST_SEEN = 100
+MOST_VISITED = 100
 """Addresses of a session whose states are kept for Back and Forward."""
 MOST_PILLS = 16
 """Options of a choice; more are a list."""
 
-SEEN: Setting[Mapping[tuple, State]] = kept("seen", {})
+VISITED: Setting[Mapping[tuple, State]] = kept("seen", {})
 """The states of this session, by the links that hold them."""
 BEGUN = kept("begun", False)
 """Whether the session has taken a link."""
 WRITTEN: Setting[tuple[Link, ...]] = kept("links written", ())
 """The link that the browser was last known to show, and those written since: it may show any of them still."""
 CHECKED: Setting[tuple[str, ...]] = kept("link checked", (), of="link")
-"""What of the link was held against what there is: what is of the model, and what of the text."""
+"""Kinds of settings of the link that were checked against what there is: of the model, and of the text."""
 
 PLACED: Setting[Mapping[str, str]] = kept("turned", {})
 """The page on which each of the widgets in `TURNED` was turned last, by its key; "" since it was told its value."""
@@ -45,7 +45,7 @@ _KEY, _OWN = "state", object()
 
 @dataclass(eq=False)
 class Session:
-    """What one browser tab has chosen; Streamlit keeps this object, and no value of it."""
+    """State of one browser tab; Streamlit keeps this object, and no value of it."""
 
     state: State = State()
 
@@ -80,7 +80,9 @@ def change(step: Callable[..., State], *args: object) -> None:
 def one_of(setting: Setting[T], options: Iterable[T], other: T = _OWN) -> T:
     """The value of a setting if it is one of some options, else another one, or the first of them."""
     options, chosen = list(options), get(setting)
-    return chosen if chosen in options else options[0] if other is _OWN else other
+    if chosen in options:
+        return chosen
+    return options[0] if other is _OWN else other
 
 
 def control(
@@ -125,21 +127,21 @@ def control(
     return widget(title, *args, key=key, on_change=_report, args=(key, shown, step, whole_page), **options)
 
 
-def _is_there(key: str, shown: object) -> bool:
+def _is_there(key: str, value: object) -> bool:
     """Whether the browser has the widget with this value, or one that was turned on since: told it again, it goes back.
 
     Surely has it who turned it. On another page it is another widget, which would begin with its first option, and so
     does one that was drawn in a run that was cut short.
     """
-    there = get(PLACED).get(key) == streamlit_internals.page_hash() and event(key) == shown
+    there = get(PLACED).get(key) == streamlit_internals.page_hash() and event(key) == value
     if not there:
         put(PLACED, {**get(PLACED), key: ""})
     return there
 
 
-def _report(key: str, shown: object, step: Callable[[State, Any], State], whole_page: bool) -> None:
+def _report(key: str, value: object, step: Callable[[State, Any], State], whole_page: bool) -> None:
     """A step, if somebody chose: a page that comes back reports what it shows, and one that was left has no widgets."""
-    if (reported := streamlit_internals.peek(key, shown)) == shown:
+    if (reported := streamlit_internals.peek(key, value)) == value:
         return
     put(PLACED, {**get(PLACED), key: streamlit_internals.page_hash()})
     change(step, reported)
@@ -157,8 +159,8 @@ def tabs(setting: Setting[str | None], parts: Mapping[str, Callable[[], T]], ope
 
     The style sheet draws them as tabs: those of Streamlit are 150 components more in each rendering of the page.
     """
-    shown = get(setting) or opening or next(iter(parts))
-    return parts[control(st.segmented_control, words.PARTS, setting, [*parts], shown=shown, lead="")]()
+    chosen = get(setting) or opening or next(iter(parts))
+    return parts[control(st.segmented_control, words.PARTS, setting, [*parts], shown=chosen, lead="")]()
 
 
 def arrive(settings: Mapping[str, Setting], first: Link | None = None) -> None:
@@ -170,7 +172,7 @@ def arrive(settings: Mapping[str, Setting], first: Link | None = None) -> None:
     link = address()
     if not _moved(link) and get(BEGUN):
         return
-    opened = get(SEEN).get(_sorted(link))
+    opened = get(VISITED).get(_sorted(link))
     if opened is None and get(BEGUN) and not link:  # Streamlit made this address itself, on the way to another page
         return
     change(State.replaced, opened or read(first or link, settings))
@@ -183,9 +185,9 @@ def _moved(link: Link) -> bool:
     Streamlit says so, but not where something on the page reports at the same moment. Then it is seen by the link: it
     is none that the browser may still show.
     """
-    known = link in get(WRITTEN)
+    is_written = link in get(WRITTEN)
     put(WRITTEN, _since(link))
-    return streamlit_internals.is_history_navigation() or not known
+    return streamlit_internals.is_history_navigation() or not is_written
 
 
 def _since(link: Link) -> tuple[Link, ...]:
@@ -209,9 +211,9 @@ def drop_missing(of: str, there: Any) -> bool:
         if setting.lacks is None or of not in setting.of.split():
             continue
         many = isinstance(value, tuple | frozenset) and isinstance(setting.default, tuple | frozenset)
-        lost = {one: why for one in (value if many else (value,)) if (why := setting.lacks(there, one))}
+        lost = {item: why for item in (value if many else (value,)) if (why := setting.lacks(there, item))}
         if lost:
-            put(setting, type(value)(one for one in value if one not in lost) if many else setting.default)
+            put(setting, type(value)(item for item in value if item not in lost) if many else setting.default)
             gone = setting.encode(type(value)(lost) if many else value)[:40]
             why = words.NOT_THERE.format(value=gone, there=next(iter(lost.values())))
             put(PROBLEMS, (*get(PROBLEMS), words.IGNORED.format(name=setting.name, why=why)))
@@ -225,16 +227,16 @@ def link() -> Link:
 
 def write() -> None:
     """Make the address of the page hold the state."""
-    held, shown = link(), address()
-    if held != shown:
+    held, current = link(), address()
+    if held != current:
         st.query_params.from_dict(held)
-        put(WRITTEN, (*_since(shown), held))
-    seen = [*get(SEEN).items()][-MOST_SEEN:]
-    put(SEEN, dict(seen) | {_sorted(held): now().linked()})
+        put(WRITTEN, (*_since(current), held))
+    visited = [*get(VISITED).items()][-MOST_VISITED:]
+    put(VISITED, dict(visited) | {_sorted(held): now().linked()})
 
 
 def address() -> Link:
-    """What the address of the page holds."""
+    """Parameters of the address of the page."""
     return {name: st.query_params.get_all(name) for name in st.query_params}
 
 

@@ -21,9 +21,9 @@ class TargetedText(str):
     target: str
 
     def __new__(cls, text: str, target: str) -> "TargetedText":
-        made = super().__new__(cls, text)
-        made.target = target
-        return made
+        result = super().__new__(cls, text)
+        result.target = target
+        return result
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, TargetedText) and str.__eq__(self, other) and self.target == other.target

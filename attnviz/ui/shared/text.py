@@ -20,7 +20,7 @@ SCRIPTS = (
     WORDS,
     *(path.read_text(encoding="utf-8") for path in sorted(Path(__file__).parent.glob("*.js"))),
 )
-"""What a browser does beyond Streamlit. The server allows just this text, by its hash."""
+"""Scripts of the browser beyond Streamlit's. The server allows just this text, by its hash."""
 
 
 class Markup(str):
@@ -59,7 +59,7 @@ def note(text: str, kind: str = "error") -> None:
 
 
 def verdict(text: str, kind: str) -> None:
-    """What a test found, with a sign of its own: "right", "unsure", "notice" or "error"."""
+    """Result of a test, with a sign of its own: "right", "unsure", "notice" or "error"."""
     block(text, css=f"note verdict {kind}", role="alert" if kind == "error" else "status")
 
 
@@ -74,7 +74,7 @@ def large(text: str) -> None:
 
 
 def lead(text: str) -> None:
-    """What a part of the page answers, and what to do: its first sentence."""
+    """First sentence of a part of the page: what it answers, and what to do."""
     block(text, "lead")
 
 
@@ -90,12 +90,12 @@ def details_html(title: str, inside: str) -> str:
 
 
 def title(text: str) -> None:
-    """What a page of text is about."""
+    """Title of a page of text."""
     block(text, "heading", "h2")
 
 
 def heading(text: str) -> None:
-    """What the part of the page under it is about."""
+    """Heading of the part of the page under it."""
     block(text, "section", "h3")
 
 
@@ -110,7 +110,7 @@ def unseen(text: str) -> None:
 
 
 def label(text: str) -> None:
-    """What the controls right of it are about."""
+    """Label of the controls right of it."""
     st.caption(text, width="content")
 
 
@@ -139,17 +139,17 @@ def table_html(
     """
 
     def line(cells: Sequence[str], tag: str, marks: str = "") -> str:
-        made = []
+        columns = []
         for i, cell in enumerate(cells):
             name = "td" if not cell else "th" if rows_named and not i else tag
             scope = "" if name == "td" else f' scope="{"col" if tag == "th" else "row"}"'
             kind = ' class="number"' if i in numbers else ""
-            made.append(f"<{name}{scope}{kind}>{plain(cell)}</{name}>")
-        return f"<tr{marks}>{''.join(made)}</tr>"
+            columns.append(f"<{name}{scope}{kind}>{plain(cell)}</{name}>")
+        return f"<tr{marks}>{''.join(columns)}</tr>"
 
     top = f"<thead>{line(head, 'th')}</thead>" if head else ""
     body = "".join(line(row, "td", ' class="marked"' if i == marked else "") for i, row in enumerate(rows))
-    made = f'<table class="{css}">{top}<tbody>{body}</tbody></table>'
+    html = f'<table class="{css}">{top}<tbody>{body}</tbody></table>'
     return (
-        f'<div class="scrolls" role="region" aria-label="{plain(named)}" tabindex="0">{made}</div>' if named else made
+        f'<div class="scrolls" role="region" aria-label="{plain(named)}" tabindex="0">{html}</div>' if named else html
     )

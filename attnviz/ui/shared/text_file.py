@@ -6,7 +6,7 @@ from attnviz.core.errors import InputError, quoted
 from attnviz.ui.shared import cache, words
 
 ENDINGS = (".txt", ".text", ".md")
-"""Of names of files that hold a text."""
+"""Endings of the names of files that hold a text."""
 
 WIDE = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 

@@ -23,7 +23,7 @@ FOLD = words.CONTROLS
 
 @dataclass(frozen=True, eq=False)
 class Bar:
-    """What is looked at, and the places where a page adds to the toolbar.
+    """The context of a page, and the places where it adds to the toolbar.
 
     Attributes:
         where: layer, head and sentence, which a phone shows always.
@@ -51,9 +51,9 @@ class Bar:
             says.line(self.at, position)
 
 
-def row_one(shown: bool = True) -> DeltaGenerator:
+def row_one(visible: bool = True) -> DeltaGenerator:
     """The place of the first row."""
-    return st.container(**ROW | {"vertical_alignment": "top"}, key="row-one" if shown else "no-bar")
+    return st.container(**ROW | {"vertical_alignment": "top"}, key="row-one" if visible else "no-bar")
 
 
 def bar(
@@ -95,17 +95,17 @@ def bar(
             edits.chips(source, lines, changed, original)
         prediction = st.container(key="said")
     edits.notices(source, lines, changed)
-    at = Look(source, lines, Edits() if source.read_only else changed, sentence, chosen, head)
+    context = Look(source, lines, Edits() if source.read_only else changed, sentence, chosen, head)
     with rest:
-        _more(at, more)
-    return Bar(at, where, view, actions, export, prediction)
+        _more(context, more)
+    return Bar(context, where, view, actions, export, prediction)
 
 
-def _more(at: Look, more: Callable[[Look], None] | None) -> None:
+def _more(context: Look, more: Callable[[Look], None] | None) -> None:
     """The menu of what is rarely used."""
     menu = state.menu(words.MORE_MENU, key="display")
     if menu.open:
         with menu:
             if more is not None:
-                more(at)
+                more(context)
             st.html(files.BUTTON, width="content")

@@ -1,4 +1,4 @@
-"""What a first visit begins with: what the app is for, and three cards, each a state with one question about it."""
+"""Start of a first visit: the purpose of the app, and three cards, each a state with one question about it."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ class Card:
         """Whether a link shows the model and the text of the card."""
         return all(now.get(name) == self.link.get(name) for name in ("model", "text"))
 
-    def says(self, now: Link, changes: Iterable[str]) -> str:
+    def sentence(self, now: Link, changes: Iterable[str]) -> str:
         """The question, or what is said once its change is taken back; what to try, once anything else is another.
 
         Args:
@@ -48,8 +48,12 @@ class Card:
             {name: link[name] for name in changes if link.get(name, ["none"]) not in ([""], ["none"])}
             for link in (self.link, now)
         )
-        seen = ("layer",) if here else ("layer", "head")
-        if not self.is_of(now) or any(now.get(name) != self.link[name] for name in seen) or (there and here != there):
+        compared = ("layer",) if here else ("layer", "head")
+        if (
+            not self.is_of(now)
+            or any(now.get(name) != self.link[name] for name in compared)
+            or (there and here != there)
+        ):
             return words.THREE_TO_TRY
         return self.question if here == there else self.undone
 
@@ -69,7 +73,7 @@ CARDS = {
         words.NOTHING_HIDDEN,
     ),
     words.SWITCH_OFF: Card(
-        {"model": ["story"], "text": [words.GIVEN], "layer": ["d1"], "head": ["0"], "heads_off": ["d1.0"]},
+        {"model": ["story"], "text": [words.BALL], "layer": ["d1"], "head": ["0"], "heads_off": ["d1.0"]},
         words.ASK_HEAD,
         ".st-key-heads_off-eyes button:first-child, [class*=st-key-chip-][class*=-layer-] button",
         "power_settings_new",
@@ -80,7 +84,7 @@ CARDS = {
 
 @dataclass(frozen=True)
 class Here:
-    """What a card does with a text of one's own: a step, whether what it did still stands, and what is asked then."""
+    """Action of a card on a text of one's own: a step, whether its change still stands, and its question."""
 
     step: Callable[[State, Source], State]
     stands: Callable[[State], bool]
@@ -95,12 +99,12 @@ def _looked_at(source: Source) -> tuple[Site, int]:
 
 
 def _without_future(now: State, source: Source) -> State:
-    """Where it is seen: at a part of the model that saw the future. One that hides it by itself is left as it is."""
+    """Hide the future in a part of the model that sees it. A model that hides it by itself is left as it is."""
     if _hides_by_itself(source):
         return now
     site, head = _looked_at(source)
-    seen = site if site.kind == "encoder" else next(one for one in source.sites if one.kind == "encoder")
-    return edits.without_future(now.put(look.SITE, seen).put(look.SHOW, head))
+    encoder_site = site if site.kind == "encoder" else next(other for other in source.sites if other.kind == "encoder")
+    return edits.without_future(now.put(look.SITE, encoder_site).put(look.SHOW, head))
 
 
 def _head_off(now: State, source: Source) -> State:
@@ -125,9 +129,9 @@ HERE = {
 PRESSED = kept("card on own text", "", of="text model")
 """The card that was pressed last beside a text of one's own."""
 WELCOME = kept("welcome", "")
-"""What stands there: the claim, the name of a card, or "" for nothing."""
+"""Visible part: the claim, the name of a card, or "" for nothing."""
 REPLACED = kept("welcome replaced", "")
-"""What the card put in the place of another: a model, a text, both or nothing."""
+"""Things that the card replaced: a model, a text, both or nothing."""
 FRAMED = "outline: 3px solid light-dark(#a8380b, #fb923c); outline-offset: 3px; border-radius: 6px;"
 
 
@@ -154,27 +158,27 @@ def cards(settings: Mapping[str, Setting], source: Source | None, *, here: bool 
         source: the model, if there is anything to look at.
         here: whether this is the page that they speak of; elsewhere there is the way back to them alone.
     """
-    shown, now = state.get(WELCOME), state.now()
+    current, now = state.get(WELCOME), state.now()
     link = state.link()
-    own = not any(one.is_of(link) for one in CARDS.values())
+    own = not any(card.is_of(link) for card in CARDS.values())
     if own and (source is None or source.read_only or source.alone):
         return
-    if not (shown and here):  # nobody sees this button; the list behind "?" presses it
+    if not (current and here):  # nobody sees this button; the list behind "?" presses it
         if st.button(words.GUIDE, key="guide again", on_click=state.put, args=(WELCOME, CLAIM)):
             pages.go_to(pages.TITLES[0])
         return
-    chosen, says, frame = _on_own_text(now, source) if own else _on_its_own(now, settings)
+    chosen, sentence, frame = _on_own_text(now, source) if own else _on_its_own(now, settings)
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", key="welcome"):
         undo = words.UNDO_CARD.format(what=now[REPLACED]) if frame and not own and now[REPLACED] else ""
         framed = f"<style>{frame} {{{FRAMED}}}</style>" if frame else ""
-        css = "guide quiet" if own and not frame else "guide rests" if says in words.RESTING else "guide"
+        css = "guide quiet" if own and not frame else "guide rests" if sentence in words.RESTING else "guide"
         claim = "" if own else f'<p class="claim">{plain(CLAIM)}</p>'
-        st.html(f'<div class="{css}">{claim}<p>{plain(says)}{undo}</p>{framed}</div>')
-        for name, one in CARDS.items():
+        st.html(f'<div class="{css}">{claim}<p>{plain(sentence)}{undo}</p>{framed}</div>')
+        for name, card in CARDS.items():
             act = (_try, (name, source)) if own else (_open, (name, settings))
             filled = name == (chosen or words.READ_A_MAP)
-            drawn = {"icon": f":material/{one.icon}:", "type": "primary" if filled else "secondary"}
-            if st.button(name, key=f"card {name}", on_click=act[0], args=act[1], **drawn):
+            options = {"icon": f":material/{card.icon}:", "type": "primary" if filled else "secondary"}
+            if st.button(name, key=f"card {name}", on_click=act[0], args=act[1], **options):
                 st.rerun()  # the model and the text stand above the page
         school = {"icon": ":material/school:", "type": "tertiary"}
         if st.button(words.LEARN, key="card Learn", **school):
@@ -185,11 +189,12 @@ def cards(settings: Mapping[str, Setting], source: Source | None, *, here: bool 
 
 def _on_its_own(now: State, settings: Mapping[str, Setting]) -> tuple[str, str, str]:
     """The card that is chosen, what is said, and what is framed; of none why a cell is outlined, or what to try."""
-    changes = [name for name, one in settings.items() if "edits" in one.of.split()]
+    changes = [name for name, setting in settings.items() if "edits" in setting.of.split()]
     card = CARDS.get(now[WELCOME])
     link = state.link()
-    says = card.says(link, changes) if card else words.WHY_BECAUSE if link == FIRST else words.THREE_TO_TRY
-    return (now[WELCOME], says, card.frame) if card and says == card.question else ("", says, "")
+    other = words.WHY_BECAUSE if link == FIRST else words.THREE_TO_TRY
+    sentence = card.sentence(link, changes) if card else other
+    return (now[WELCOME], sentence, card.frame) if card and sentence == card.question else ("", sentence, "")
 
 
 def _on_own_text(now: State, source: Source) -> tuple[str, str, str]:

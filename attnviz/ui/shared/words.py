@@ -1,4 +1,4 @@
-"""What more than one page says, and what stands around every page, in one place."""
+"""Texts of more than one page, and around every page, in one place."""
 
 # Names that many places share
 
@@ -47,7 +47,7 @@ EXAMPLES = {
 }
 """For a model that reads anything and means nothing."""
 FIRST_EXAMPLE = {"because it was tired": "The cat sat on the mat because it was tired."}
-"""What a pretrained model opens with."""
+"""Text that a pretrained model opens with."""
 FOR_BLANKS = ("a blank to fill in", "The cat sat on the mat because it was {blank}.")
 FOR_REPEATS = ("words that come again", "The cat sat on the mat. The cat sat on the")
 FOR_VECTORS = (
@@ -64,7 +64,7 @@ MODELS = {
     "scratch": "For learning. Random weights of any size: see how masks and softmax work. They mean nothing.",
     "huggingface": "A model that people use, such as BERT or GPT-2, from the Hub or a folder of yours.",
 }
-"""What a model does, what it is good for, and how large it is."""
+"""Description of each model: what it does, what it is good for, and how large it is."""
 MODEL_SIZE = "{millions:.1f} million weights"
 OPENED_FILE, OWN_MODEL = "A file that you opened: one run, with its text.", "Your own model."
 
@@ -94,7 +94,7 @@ OPENS = (
 FILE_GONE = "This page shows the file {file}, which a link does not hold: drop it here again, or choose another model."
 NO_FILE_NAME = "{name} is no name of a file."
 ONE_TEXT = "{lines:,} lines of {file} are one text here: each line break became a blank."
-FOUND, FOUND_MORE = "{file}: {found}", "{file}: {found} {count} more in “About this model”."
+FILE_FINDING, FILE_FINDINGS = "{file}: {found}", "{file}: {found} {count} more in “About this model”."
 MANY_FILES = "{most} files are open: close one in “About this model” to open {file}."
 PARTS_OF_FILE = ("texts", "heads in a layer", "queries", "keys")
 TOO_MANY_IN_FILE = "{file} has {count:,} {what}; this page shows up to {most:,} of a file."
@@ -148,7 +148,7 @@ CONTROLS = '<details class="fold"><summary>Settings</summary></details>'
 # Steps of a training
 
 STEP_IS = "Training step: {step}"
-KEPT, FINAL, UNTRAINED = "{step:,}", "{step:,} (final)", "{step:,} (untrained)"
+STEP_NUMBER, FINAL, UNTRAINED = "{step:,}", "{step:,} (final)", "{step:,} (untrained)"
 AS_TRAINED = "{why} Here it is as trained."
 
 # The mask
@@ -220,7 +220,7 @@ BLANKS, ONE_BLANK, LABELS, SIMILARITY = "blanks", "one blank", "labels", "simila
 AFTER = "Most changed prediction, after {token}: {change}.", "Prediction after {token}: {change}."
 OF_TOKEN = "Most changed label, of {token}: {change}.", "Label of {token}: {change}."
 IN_PLACE = "Most changed prediction, in place of {token}: {change}.", "Prediction in place of {token}: {change}."
-"""Of the token where a prediction changes most, and of any other."""
+"""Sentences for the token where a prediction changes most, and for any other."""
 MOST_CHANGED = "Most changed prediction, after {token}", "Most changed prediction, in place of {token}"
 MOST_CHANGED_LABEL = "Most changed label, of {token}"
 FROM_TO, AS_IT_STOOD = "{before} → {now}", "{now}, as before"
@@ -240,7 +240,7 @@ ROLES = {
     "same token elsewhere": "looks at copies of the same token",
     "looks evenly": "all tokens get about the same weight",
 }
-"""What a role means, where its name does not say it."""
+"""Meaning of a role, where its name does not say it."""
 THIS_HEAD, ONCE_TRAINED = "This head {does}{often}.", "Once trained, this head {does}{often}."
 ELSEWHERE = "On other texts it {does}."
 OFTEN, IN_ORIGINAL = ", in {rate} of cases", ", in the original model"
@@ -284,7 +284,7 @@ UNKNOWN_SETTING = 'The page opens without the unknown link setting "{name}".'
 IGNORED = 'The page opens without the link setting "{name}": {why}'
 COPY_A_LINK = " “Copy link” writes those that there are."
 SETTING_NAMES = {"kind": "layer", "temperature": "scores"}
-"""What settings are called elsewhere, and in a link."""
+"""Names of settings elsewhere, and in a link."""
 TOO_MANY_PARAMETERS = "The page opens without the last {count:,} settings of its link, which has more than are read."
 MORE_PROBLEMS = "And {count} more."
 UNREADABLE = "'{text}' cannot be read; it should look like {like}."
@@ -306,14 +306,14 @@ CLAIM = "See where each attention head looks, and what breaks when you change it
 WHY_BECAUSE = "Each row is a word, and its cells say how much it looks at each other word."
 THREE_TO_TRY = "Three things to try:"
 RESTING = (WHY_BECAUSE, THREE_TO_TRY)
-"""What stands beside the cards where none of them asks anything: where there is little room, the claim stands there."""
+"""Texts beside the cards where none of them asks anything: where there is little room, the claim stands there."""
 LEARN = "Course"
 READ_A_MAP, HIDE_THE_FUTURE, SWITCH_OFF = "Read a map", "Hide the future", "Switch off a head"
 ASK_BECAUSE = "Row “because”: to predict “it”, the head looks most at “cat”. Where does it look in row “was”?"
 TIRED = "The mouse sat on the mat because it was tired."
 ASK_FUTURE = "In this translator each English word now sees only those before it. Which French words change?"
 NOTHING_HIDDEN = "Nothing is hidden now, and the translation is as before."
-GIVEN = "Anna and Tom went to the park. Anna gave the ball to"
+BALL = "Anna and Tom went to the park. Anna gave the ball to"
 ASK_HEAD = "A new text: head 0 is off. Who gets the ball now, and who did before? Switch it on."
 HEAD_ON = "Head 0 is on again, and Tom gets the ball as before."
 CLOSE_GUIDE, GUIDE = "Close; ? brings it back", "Show the guide again"
@@ -322,7 +322,7 @@ READ_HERE = "Each row is a word that looks. The outlined cell is read in words: 
 FUTURE_HERE = "Each word now sees only itself and the words before it. What changes? Undo takes it back."
 FUTURE_HIDDEN = "This model hides the future by itself: the hatched cells are words that come later."
 OFF_HERE = "This head is off now. What changes? Its eye switches it on again."
-OPENED = (TIRED, GIVEN)
+OPENED = (TIRED, BALL)
 """Texts that nobody typed, beside the examples of a model."""
 UNDO_CARD = ' <button class="undo-card" title="Opened: {what}.">Back to my text</button>'
 OPENED_MODEL, OPENED_TEXT = "model {model}", "another text"
@@ -414,7 +414,7 @@ TOUCH = (
     ("Settings", "choose model and example, hide the future"),
     ("At the top", "copy a link, undo, redo, export"),
 )
-"""What a finger does, and where things are on a phone."""
+"""Gestures, and places of things on a phone."""
 SHORTCUTS = (
     ("Enter", "apply the text"),
     ("Shift Enter", "another line in the text"),

@@ -38,8 +38,8 @@ def _text(window: Window) -> str:
     return ".".join(map(str, window))
 
 
-def _window_of(found: Any) -> Window:
-    top, bottom, left, right = (int(found[i]) for i in range(1, 5))
+def _window_of(match: Any) -> Window:
+    top, bottom, left, right = (int(match[i]) for i in range(1, 5))
     return min(top, bottom), max(top, bottom), min(left, right), max(left, right)
 
 
@@ -55,24 +55,24 @@ ZOOM = coded("zoom", (), lambda parts: "-".join(map(_text, parts)), each(_read, 
 PHRASE = kept("phrase", "", of="text")
 
 
-def part(at: Look, view: views.View) -> dict[str, slice]:
+def part(context: Look, view: views.View) -> dict[str, slice]:
     """The rows and columns that are seen; all where the view leaves nothing of them."""
-    window = _seen(at)
+    window = _window(context)
     if window is None:
         return {}
     top, bottom, left, right = window
-    asked = {"rows": slice(top, bottom + 1), "columns": slice(left, right + 1)}
-    seen = views.see(at.record, at.site, sentence=at.sentence, view=view, **asked)
-    return asked if len(seen.queries) and len(seen.keys) else {}
+    intervals = {"rows": slice(top, bottom + 1), "columns": slice(left, right + 1)}
+    attention_view = views.see(context.record, context.site, sentence=context.sentence, view=view, **intervals)
+    return intervals if len(attention_view.queries) and len(attention_view.keys) else {}
 
 
-def framed(at: Look) -> dict[str, Any]:
+def framed(context: Look) -> dict[str, Any]:
     """The same, as a picture of the whole map frames it."""
-    return {"window": _seen(at)}
+    return {"window": _window(context)}
 
 
-def _seen(at: Look) -> Window | None:
-    sizes = tuple(map(len, at.tokens))
+def _window(context: Look) -> Window | None:
+    sizes = tuple(map(len, context.tokens))
     if state.drop_missing("text", sizes):
         st.rerun()
     parts = state.get(ZOOM)
@@ -97,9 +97,9 @@ def _count(what: str) -> None:
     state.put(look.REVS, state.get(look.REVS) | {what: look.rev(what) + 1})
 
 
-def crumbs(at: Look) -> None:
-    """Where one is in a map that is zoomed into, and the ways back."""
-    if not _seen(at):
+def crumbs(context: Look) -> None:
+    """Position in a map that is zoomed into, and the ways back."""
+    if not _window(context):
         return
     parts = state.get(ZOOM)
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
@@ -120,18 +120,18 @@ def _back(depth: int) -> None:
     state.change(lambda now: now.put(ZOOM, now[ZOOM][:depth]))
 
 
-def ways(at: Look) -> None:
+def ways(context: Look) -> None:
     """Ways into a large map: a step nearer, for fingers too, and to a phrase."""
-    if max(map(len, at.tokens)) > RECTANGLES:
-        _nearer(at)
-        _find(at)
+    if max(map(len, context.tokens)) > RECTANGLES:
+        _nearer(context)
+        _find(context)
 
 
-def _nearer(at: Look) -> None:
-    sizes = tuple(map(len, at.tokens))
-    top, bottom, left, right = _seen(at) or (0, sizes[0] - 1, 0, sizes[1] - 1)
-    inside = at.cell and top <= at.cell[0] <= bottom and left <= at.cell[1] <= right
-    middle = at.cell if inside else ((top + bottom) // 2, (left + right) // 2)
+def _nearer(context: Look) -> None:
+    sizes = tuple(map(len, context.tokens))
+    top, bottom, left, right = _window(context) or (0, sizes[0] - 1, 0, sizes[1] - 1)
+    inside = context.cell and top <= context.cell[0] <= bottom and left <= context.cell[1] <= right
+    middle = context.cell if inside else ((top + bottom) // 2, (left + right) // 2)
     ends = []
     for place, first, last in zip(middle, (top, left), (bottom, right), strict=True):
         half = max(RECTANGLES // 2, (last - first + 1) // 2)
@@ -146,7 +146,7 @@ def _into(part: Window) -> None:
     state.change(lambda now: now.put(ZOOM, (*now[ZOOM], part)[-DEEPEST:]))
 
 
-def _find(at: Look) -> None:
+def _find(context: Look) -> None:
     """A menu that leads to the places of a token or a phrase; one that was chosen closes it."""
     menu = st.popover(
         words.FIND, icon=":material/search:", on_change="rerun", key=f"find {look.rev('find')}", help=words.FIND
@@ -159,50 +159,50 @@ def _find(at: Look) -> None:
             quiet(words.TYPE_A_PHRASE)
             return
         for side in (0, 1):
-            _listed(at, side, _places(at.cut(side).text, at.tokens[side], phrase))
+            _listed(context, side, _places(context.cut(side).text, context.tokens[side], phrase))
 
 
-def _listed(at: Look, side: int, found: list[tuple[int, str]]) -> None:
-    places = counted(len(found), words.PLACE) if found else words.NOWHERE
-    if len(found) > MOST_PLACES:
+def _listed(context: Look, side: int, matches: list[tuple[int, str]]) -> None:
+    places = counted(len(matches), words.PLACE) if matches else words.NOWHERE
+    if len(matches) > MOST_PLACES:
         places = words.FIRST_PLACES.format(places=places, most=MOST_PLACES)
     st.caption((words.AS_KEY if side else words.AS_QUERY).format(places=places))
     with st.container(gap=None):
-        for position, context in found[:MOST_PLACES]:
-            options = {"on_click": _go, "args": (_strongest(at, side, position), tuple(map(len, at.tokens)))}
-            st.button(f"{position} · {context}", key=f"go {side} {position}", type="tertiary", **options)
+        for position, excerpt in matches[:MOST_PLACES]:
+            options = {"on_click": _go, "args": (_strongest(context, side, position), tuple(map(len, context.tokens)))}
+            st.button(f"{position} · {excerpt}", key=f"go {side} {position}", type="tertiary", **options)
 
 
 def spans(text: str, tokens: tuple[Token, ...], phrase: str) -> list[tuple[int, int]]:
     """The first token of each place of a phrase, whatever its case, and the one after its last."""
-    return [(first, stop) for first, stop, _ in _found(text, tokens, phrase)] if phrase.strip() else []
+    return [(first, stop) for first, stop, _ in _matches(text, tokens, phrase)] if phrase.strip() else []
 
 
-def _found(text: str, tokens: tuple[Token, ...], phrase: str) -> Iterator[tuple[int, int, re.Match]]:
+def _matches(text: str, tokens: tuple[Token, ...], phrase: str) -> Iterator[tuple[int, int, re.Match]]:
     """The same, with what was found."""
     return occurrences(text, tokens, re.escape(phrase.strip()))
 
 
 def _places(text: str, tokens: tuple[Token, ...], phrase: str) -> list[tuple[int, str]]:
     """The first token of each place of a phrase, with the text around it."""
-    found = []
-    for first, _, place in _found(text, tokens, phrase):
+    places = []
+    for first, _, place in _matches(text, tokens, phrase):
         before, after = text[max(0, place.start() - AROUND) : place.start()], text[place.end() : place.end() + AROUND]
         if len(before) == AROUND:  # whole words
             before = before.partition(" ")[2]
         if len(after) == AROUND:
             after = after.rpartition(" ")[0]
-        context = " ".join(f"{before}{place[0]}{after}".split())
-        found.append((first, shown(context, 2 * AROUND + len(phrase)).replace("␣", " ")))
-    return found
+        excerpt = " ".join(f"{before}{place[0]}{after}".split())
+        places.append((first, shown(excerpt, 2 * AROUND + len(phrase)).replace("␣", " ")))
+    return places
 
 
-def _strongest(at: Look, side: int, position: int) -> Cell:
+def _strongest(context: Look, side: int, position: int) -> Cell:
     """The cell of a token's strongest weight: of its row, or of its column."""
-    step, one = at.record.step(at.site), slice(position, position + 1)
+    step, span = context.record.step(context.site), slice(position, position + 1)
     if side == 0:
-        return position, int(metrics.strongest(step, at.head, sentence=at.sentence, rows=one)[1][0])
-    return int(metrics.strongest(step, at.head, sentence=at.sentence, columns=one)[0].argmax()), position
+        return position, int(metrics.strongest(step, context.head, sentence=context.sentence, rows=span)[1][0])
+    return int(metrics.strongest(step, context.head, sentence=context.sentence, columns=span)[0].argmax()), position
 
 
 def _go(cell: Cell, sizes: tuple[int, int]) -> None:
@@ -210,8 +210,8 @@ def _go(cell: Cell, sizes: tuple[int, int]) -> None:
 
     def step(now: State) -> State:
         ends = []
-        for at, size in zip(cell, sizes, strict=True):
-            first = max(0, min(at - RECTANGLES // 2, size - RECTANGLES))
+        for position, size in zip(cell, sizes, strict=True):
+            first = max(0, min(position - RECTANGLES // 2, size - RECTANGLES))
             ends += [first, min(size, first + RECTANGLES) - 1]
         return now.put(CELL, cell).put(ZOOM, (tuple(ends),))
 
