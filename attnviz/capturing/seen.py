@@ -259,7 +259,11 @@ def hidden(output: Any) -> Tensor | None:
     """The first tensor of floats in what a model gave that is (B, n, d); None if there is none."""
     if isinstance(output, Tensor):
         return output if output.dim() == 3 and output.is_floating_point() else None
-    parts = output.values() if hasattr(output, "values") else output if isinstance(output, list | tuple) else ()
+    parts = ()
+    if hasattr(output, "values"):
+        parts = output.values()
+    elif isinstance(output, list | tuple):
+        parts = output
     return next((tensor for tensor in map(hidden, parts) if tensor is not None), None)
 
 

@@ -43,7 +43,8 @@ def softmax(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any]) 
     weights = func(*args, **kwargs)
     scores = args[0] if args else next(iter(kwargs.values()))
     rest = [argument for argument in args[1:] if type(argument) is int]
-    dim = kwargs.get("dim", rest[0] if rest else -1 if func.__name__ in SAMPLED else None)
+    default = -1 if func.__name__ in SAMPLED else None
+    dim = kwargs.get("dim", rest[0] if rest else default)
     return weights if dim is None or weights.dim() < 2 else weighed(mode, scores, weights, dim, func.__name__)
 
 

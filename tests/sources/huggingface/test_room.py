@@ -303,6 +303,6 @@ def test_a_long_text_is_run_without_a_mask_of_tokens_by_tokens(edits, places, mo
     assert torch.equal(found.output, expected.output)
     for one, other in zip(found.steps, expected.steps, strict=True):
         assert torch.equal(one.weights(0), other.weights(0))
-    assert not model.known.has_square_masks
-    config = model.known.config
+    assert not model.facts.has_square_masks
+    config = model.facts.config
     assert memory.run(config, 1, 1000, own=False) - memory.run(config, 1, 1000, own=False, masks=False) == 8 * 1000**2
