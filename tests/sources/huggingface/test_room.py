@@ -146,7 +146,7 @@ def test_a_run_that_needs_more_memory_gets_that_of_other_models(places, size, ke
     for place in places:
         run(place)
     opened = api.load(places[0])
-    config, room = opened.known.config, 0
+    config, room = opened.facts.config, 0
     needs = memory.run(config, 1, 5, own=False)
     monkeypatch.setattr(memory, "free", lambda device: room + 3 * size - kept.bytes)
     room = needs - 3 * size
