@@ -22,7 +22,7 @@ SWALLOWS = -1e8
 
 @dataclass(eq=False)
 class Call:
-    """What one attention call was computed from; tensors as in `Tap.attend`, detached and copied.
+    """Inputs of one attention call; tensors as in `Tap.attend`, detached and copied.
 
     Attributes:
         name: of the module that made it, as `model.named_modules()` says.
@@ -88,12 +88,12 @@ class Call:
             lengths: how many keys of each sentence are no padding, if that is known: so the mask finds its names.
         """
         tap, value = Tap(edits), self.value.cpu()
-        given = {name: to_cpu(one) for name, one in self.computed_from().items()}
-        if isinstance(given["mask"], Tensor):
-            given["mask"] = named(given["mask"], *self.shape[2:], lengths)
-        scoring = replace(given["scoring"], bias=tuple(map(to_cpu, given["scoring"].bias)))
+        arguments = {name: to_cpu(argument) for name, argument in self.computed_from().items()}
+        if isinstance(arguments["mask"], Tensor):
+            arguments["mask"] = named(arguments["mask"], *self.shape[2:], lengths)
+        scoring = replace(arguments["scoring"], bias=tuple(map(to_cpu, arguments["scoring"].bias)))
         with torch.no_grad():
-            tap.attend(**given | {"scoring": scoring, "value": value.to(given["query"].dtype)}, site=self.site)
+            tap.attend(**arguments | {"scoring": scoring, "value": value.to(arguments["query"].dtype)}, site=self.site)
         return replace(tap.steps[0], name=self.name, weights_only=self.weights is not None)
 
     def computed_from(self) -> dict[str, Any]:
@@ -116,13 +116,13 @@ def to_cpu(value: object) -> object:
     return value.cpu() if isinstance(value, Tensor) else value
 
 
-def kept(tensor: Tensor) -> Tensor:
+def detached_copy(tensor: Tensor) -> Tensor:
     """A copy that nothing the model does later can change."""
     return tensor.detach().clone()
 
 
 def apart(mask: Tensor | None) -> tuple[Tensor | None, Tensor | None, str]:
-    """What a mask of numbers, added to the scores, blocks; what it adds besides; and what its fully masked rows get.
+    """Split a float mask, added to the scores, into a boolean mask, a bias and the policy of its fully masked rows.
 
     A row masked by finite numbers throughout is not empty to the model: it has equal weights where the numbers
     swallow the scores, and else the weights of its scores.

@@ -75,12 +75,12 @@ def difference(step: Step, samples: tuple[Sample, ...]) -> Difference:
     """The largest difference of a step from the rows that the model used."""
     whole = Difference()
     for sample in samples:
-        one = _difference(step, sample)
-        worst = max(whole, one, key=lambda each: each.excess)
+        current = _difference(step, sample)
+        worst = max(whole, current, key=lambda each: each.excess)
         whole = replace(
             worst,
-            largest=max(whole.largest, one.largest),
-            rows_of_nan=whole.rows_of_nan + one.rows_of_nan,
+            largest=max(whole.largest, current.largest),
+            rows_of_nan=whole.rows_of_nan + current.rows_of_nan,
         )
     return whole
 
@@ -94,7 +94,7 @@ def _difference(step: Step, sample: Sample) -> Difference:
         unit = float(step.value.abs().nan_to_num(0, 0, 0).amax()) if step.value.numel() else 0.0
         weights = weights.to(step.value.dtype) @ step.value
     width = min(weights.shape[-1], own.shape[-1])  # a pass has fewer keys than the generation, whose others it masks
-    beyond = torch.cat([one[..., width:].flatten().double() for one in (weights, own)])
+    beyond = torch.cat([tensor[..., width:].flatten().double() for tensor in (weights, own)])
     rest = float(beyond.nan_to_num(0).abs().max()) if beyond.numel() else 0.0
     weights, own = weights[..., :width].double(), own[..., :width].double()
     is_on = torch.tensor(

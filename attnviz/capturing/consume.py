@@ -1,4 +1,4 @@
-"""Where weights meet the values: a product that sums over the keys. What is done to weights before is noticed."""
+"""Products of weights and values, which sum over the keys. Changes to the weights before them are noticed."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from attnviz.capturing import products
-from attnviz.capturing.call import Call, kept
+from attnviz.capturing.call import Call, detached_copy
 from attnviz.capturing.checking import Sample
 from attnviz.capturing.layout import Loose, Plain, Scores, Spread, Weights
 from attnviz.capturing.products import Product
@@ -27,135 +27,137 @@ def multiply(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any])
     """The result of a product; weights in it meet their values, and two other tensors may be queries and keys."""
     product = products.read(func.__name__, args, kwargs)
     if product is None:
-        for known in map(mode.tracked.get, args):
-            if isinstance(known, Weights | Loose):
-                mixed(known, func.__name__)  # with learned numbers
+        for layout in map(mode.tracked.get, args):
+            if isinstance(layout, Weights | Loose):
+                mixed(layout, func.__name__)  # with learned numbers
         return func(*args, **kwargs)
     for side, tensor in enumerate((product.left, product.right)):
-        known = mode.tracked.get(tensor)
-        if isinstance(known, Weights | Loose):
-            known = _arranged(mode, product, side, known) if isinstance(known, Loose) else known
-            changed = known and _meet(mode, product, side, known)
+        layout = mode.tracked.get(tensor)
+        if isinstance(layout, Weights | Loose):
+            layout = _arranged(mode, product, side, layout) if isinstance(layout, Loose) else layout
+            changed = layout and _meet(mode, product, side, layout)
             if changed is not None:
                 args = _with(args, tensor, changed)
-                kwargs = {name: _with(one, tensor, changed) for name, one in kwargs.items()}
+                kwargs = {name: _with(argument, tensor, changed) for name, argument in kwargs.items()}
             output = func(*args, **kwargs)
             mode.origins.begin(output)
             return output
-    given = func(*args, **kwargs)
-    known = map(mode.tracked.get, (product.left, product.right))
-    found = scores(product, given.dtype, *(one for one in known if isinstance(one, Plain)))
-    if found is not None:
-        found = replace(found, same=mode.origins.are_same(product.left, product.right))
-    mode.tracked.put(given, found)
-    return given
+    result = func(*args, **kwargs)
+    layouts = map(mode.tracked.get, (product.left, product.right))
+    candidate = scores(product, result.dtype, *(plain for plain in layouts if isinstance(plain, Plain)))
+    if candidate is not None:
+        candidate = replace(candidate, same=mode.origins.are_same(product.left, product.right))
+    mode.tracked.put(result, candidate)
+    return result
 
 
 def total(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     """The result of a sum; weights times values in it meet there, as in additive attention."""
-    given, spread = func(*args, **kwargs), mode.tracked.get(args[0]) if args else None
+    result, spread = func(*args, **kwargs), mode.tracked.get(args[0]) if args else None
     if not isinstance(spread, Spread):
-        return given
+        return result
     dim = kwargs.get("dim", kwargs.get("axis", args[1] if len(args) > 1 else None))
     dim = dim[0] if isinstance(dim, tuple | list) and len(dim) == 1 else dim
-    axis, softmax, weights = spread.known.axis, spread.known.softmax, spread.weights
+    axis, softmax, weights = spread.loose.axis, spread.loose.softmax, spread.weights
     if type(dim) is not int or dim % args[0].dim() != axis:
-        return given
+        return result
     after = [place for place in range(axis + 1, weights.dim()) if weights.shape[place] > 1]
     if after:
         softmax.why_not = "its weights differ along an axis of the values"
-        return given
+        return result
     lead = tuple(weights.shape[:axis])
     softmax.is_placed = True
-    known = Weights(lead=lead, axes=tuple(range(axis + 2)))
+    layout = Weights(lead=lead, axes=tuple(range(axis + 2)))
     value = spread.values.flatten(axis + 1) if axis + 1 < spread.values.dim() else spread.values.unsqueeze(-1)
     own = weights.reshape(*lead, 1, weights.shape[axis])
-    changed = _only_weights(mode, known, own, value, False)
+    changed = _only_weights(mode, layout, own, value, False)
     if changed is not None:
-        given = func(changed.reshape(weights.shape) * spread.values, *args[1:], **kwargs)
-    mode.origins.begin(given)
-    return given
+        result = func(changed.reshape(weights.shape) * spread.values, *args[1:], **kwargs)
+    mode.origins.begin(result)
+    return result
 
 
-def _with(given: Any, old: Tensor, new: Tensor) -> Any:
+def _with(arguments: Any, old: Tensor, new: Tensor) -> Any:
     """Arguments with another tensor in the place of one."""
-    if isinstance(given, tuple | list):
-        return type(given)(_with(one, old, new) for one in given)
-    return new if given is old else given
+    if isinstance(arguments, tuple | list):
+        return type(arguments)(_with(argument, old, new) for argument in arguments)
+    return new if arguments is old else arguments
 
 
-def _arranged(mode: Watched, product: Product, side: int, known: Loose) -> Weights | None:
+def _arranged(mode: Watched, product: Product, side: int, loose: Loose) -> Weights | None:
     """Weights of unknown scores with their axes as the product has them; None if they do not meet values there."""
     own, other, out = product.letters[side], product.letters[1 - side], product.letters[2]
-    keys, softmax = own[known.axis], known.softmax
+    keys, softmax = own[loose.axis], loose.softmax
     tensor, values = (product.left, product.right)[side], (product.right, product.left)[side]
     if keys not in other or keys in out:
         summed = [place for place, letter in enumerate(own) if letter in other and letter not in out]
         if summed and keys in out and softmax.of_product:
-            axes = f"the softmax is over axis {known.axis}, and the values are summed over axis {summed[0]}"
+            axes = f"the softmax is over axis {loose.axis}, and the values are summed over axis {summed[0]}"
             softmax.why_not = f"{axes} of {tensor.dim()}: {WRONG_AXIS}"
         return None
     if products.is_learned(values):
         softmax.is_placed = True  # a table of words or classes
         return None
     lead = [place for place, letter in enumerate(own) if letter in other and letter in out]
-    queries = [place for place, letter in enumerate(own) if letter not in other and place != known.axis]
+    queries = [place for place, letter in enumerate(own) if letter not in other and place != loose.axis]
     if len(queries) != 1:
         softmax.why_not = f"its values are the same along {len(queries)} of its axes, not along one of queries"
         return None
-    sums = tensor.detach().sum(known.axis)
-    if known.is_changed and not torch.allclose(sums, torch.ones_like(sums), atol=SUM):
+    sums = tensor.detach().sum(loose.axis)
+    if loose.is_changed and not torch.allclose(sums, torch.ones_like(sums), atol=SUM):
         softmax.why_not = "its weights are changed after it, so that they do not sum to 1"
         return None
     softmax.is_placed = True
-    if tensor.shape[queries[0]] == 1 and not softmax.of_product and prod(tensor.shape) != tensor.shape[known.axis]:
+    if tensor.shape[queries[0]] == 1 and not softmax.of_product and prod(tensor.shape) != tensor.shape[loose.axis]:
         place = mode.place((tensor,))
-        if place is not None and prod(tensor.shape[one] for one in lead) not in place.batches:
+        if place is not None and prod(tensor.shape[axis] for axis in lead) not in place.batches:
             return None  # the kernel of a convolution, one for each position
-    order = [*lead, *queries, known.axis]
+    order = [*lead, *queries, loose.axis]
     axes = tuple(order.index(place) for place in range(tensor.dim()))
     return Weights(lead=tuple(tensor.shape[place] for place in lead), axes=axes)
 
 
-def _meet(mode: Watched, product: Product, side: int, known: Weights) -> Tensor | None:
+def _meet(mode: Watched, product: Product, side: int, layout: Weights) -> Tensor | None:
     """Complete the call of some weights; gives other weights to multiply, if the edits ask for them here."""
     own, other, out = product.letters[side], product.letters[1 - side], product.letters[2]
-    axis = {canonical: own[place] for place, canonical in enumerate(known.axes)}
-    keys, queries = axis[known.keys_axis], axis[known.queries_axis]
+    axis = {canonical: own[place] for place, canonical in enumerate(layout.axes)}
+    keys, queries = axis[layout.keys_axis], axis[layout.queries_axis]
     if keys not in other or keys in out or queries in other:
-        name = known.call and (known.call.name or "the model")
-        is_turned = queries in other and queries not in out and keys in out and not known.is_changed
-        if is_turned and known.call is not None and known.call.value is None:
-            known.call.unmet = f"{name} takes the softmax over its queries, not over the keys: {WRONG_AXIS}"
-        elif set(own) & set(other) - set(out) and known.call is not None and known.call.value is None:
-            known.call.unmet = f"{name} mixes the weights of heads or queries after the softmax"
-        if keys in other and keys not in out and known.call is not None:
-            mode.seen.note(f"{name} adds values that differ between queries")
+        name = layout.call and (layout.call.name or "the model")
+        is_turned = queries in other and queries not in out and keys in out and not layout.is_changed
+        if is_turned and layout.call is not None and layout.call.value is None:
+            layout.call.unmet = f"{name} takes the softmax over its queries, not over the keys: {WRONG_AXIS}"
+        elif set(own) & set(other) - set(out) and layout.call is not None and layout.call.value is None:
+            layout.call.unmet = f"{name} mixes the weights of heads or queries after the softmax"
+        if keys in other and keys not in out and layout.call is not None:
+            mode.captured.note(f"{name} adds values that differ between queries")
         return None
-    lead = "".join(axis[place] for place in range(len(known.lead)))
+    lead = "".join(axis[place] for place in range(len(layout.lead)))
     rest = "".join(letter for letter in other if letter not in (*lead, keys))
     value = product.arranged(1 - side, lead, keys, rest)
     tensor = (product.left, product.right)[side]
-    if known.call is None:
+    if layout.call is None:
         if isinstance(mode.tracked.get((product.right, product.left)[side]), Scores):
-            return mode.seen.note("what meets a softmax is a product of keys and values: linear attention has no map")
+            return mode.captured.note(
+                "what meets a softmax is a product of keys and values: linear attention has no map"
+            )
         same = mode.origins.are_same(tensor, (product.right, product.left)[side], is_weights=True)
-        return _only_weights(mode, known, tensor, value, same)
-    if known.call.value is not None:
+        return _only_weights(mode, layout, tensor, value, same)
+    if layout.call.value is not None:
         return None
-    if known.is_changed and not _as_before(mode, known, tensor):
-        known.call.refused = f"{known.call.name or 'the model'} changes the weights after the softmax"
+    if layout.is_changed and not _as_before(mode, layout, tensor):
+        layout.call.refused = f"{layout.call.name or 'the model'} changes the weights after the softmax"
         return None
-    known.call.value = kept(folded(value, known.lead, known.call.query.shape[:2]))
+    layout.call.value = detached_copy(folded(value, layout.lead, layout.call.query.shape[:2]))
     return None
 
 
-def _as_before(mode: Watched, known: Weights, tensor: Tensor) -> bool:
+def _as_before(mode: Watched, layout: Weights, tensor: Tensor) -> bool:
     """Whether weights to which something was done are still what the softmax gave; empty rows may have become zero."""
-    call = known.call
+    call = layout.call
     with torch.no_grad(), torch.device(tensor.device):
         expected = Tap(mode.edits_of(call), keep=False).weights(**call.computed_from(), site=call.site)
-        now = known.canonical(tensor.detach())
+        now = layout.canonical(tensor.detach())
         now = now.reshape(*expected.shape[:2], *now.shape[-2:]).to(expected.dtype)
         has_sink = expected.shape[-1] > now.shape[-1]
         expected = expected[..., : now.shape[-1]]
@@ -174,9 +176,9 @@ def _is_masked(mode: Watched, call: Call, now: Tensor, expected: Tensor) -> bool
     is_zero = (now == 0) & (expected > 0)
     if not torch.allclose(now, expected.masked_fill(is_zero, 0), **CLOSE) or bool(is_zero.all()):
         return False
-    least, name = float(now.sum(-1).min()), call.name or mode.seen.name
+    least, name = float(now.sum(-1).min()), call.name or mode.captured.name
     what = f"masks after the softmax: {int(is_zero.sum())} weights become 0, and rows sum to as little as {least:.2g}"
-    mode.seen.findings.append(f"{call.site} ({name}) {what}. Shown are the weights that the softmax gave")
+    mode.captured.findings.append(f"{call.site} ({name}) {what}. Shown are the weights that the softmax gave")
     return True
 
 
@@ -187,18 +189,18 @@ def _filled(call: Call, weights: Tensor) -> Tensor:
     return call.mask.any(-1, keepdim=True)
 
 
-def _only_weights(mode: Watched, known: Weights, tensor: Tensor, value: Tensor, same: bool | None) -> Tensor | None:
+def _only_weights(mode: Watched, layout: Weights, tensor: Tensor, value: Tensor, same: bool | None) -> Tensor | None:
     """Weights whose scores are not known: they are kept as they are, and edits that need no scores act."""
     place = mode.place((tensor,))
-    if place is None or products.is_learned(value) or known.has_sink:
+    if place is None or products.is_learned(value) or layout.has_sink:
         return None
-    axis = axis_of_heads(known.lead, mode.heads_of(place))
-    value = value.expand(*known.lead, *value.shape[-2:]).movedim(axis, max(0, len(known.lead) - 1))
-    known = known.with_last(axis)
-    weights = known.canonical(tensor)
-    sizes = split(known.lead, mode.heads, place.said_heads, place.batches)
+    axis = axis_of_heads(layout.lead, mode.heads_of(place))
+    value = value.expand(*layout.lead, *value.shape[-2:]).movedim(axis, max(0, len(layout.lead) - 1))
+    layout = layout.with_last(axis)
+    weights = layout.canonical(tensor)
+    sizes = split(layout.lead, mode.heads, place.said_heads, place.batches)
     weights = weights.reshape(*sizes, *weights.shape[-2:])
-    parts = {"query": None, "key": None, "value": folded(value, known.lead, sizes), "weights": weights}
+    parts = {"query": None, "key": None, "value": folded(value, layout.lead, sizes), "weights": weights}
     if weights.shape[2] == 1 < weights.shape[3]:
         same = False  # one query, of a recurrent decoder or learned
     call = mode.call(place, "weights", causal(weights > 0), same, **parts)
@@ -208,4 +210,4 @@ def _only_weights(mode: Watched, known: Weights, tensor: Tensor, value: Tensor, 
         return None
     changed = mode.edited_weights(call, weights)
     stored.samples = (Sample.of(changed, weights.dtype),)
-    return known.back(changed.reshape(*known.lead, *changed.shape[-2:])).to(tensor.dtype)
+    return layout.back(changed.reshape(*layout.lead, *changed.shape[-2:])).to(tensor.dtype)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from attnviz.capturing.call import apart
-from attnviz.capturing.sdpa import grouped, seen
+from attnviz.capturing.sdpa import captured_output, grouped
 from attnviz.capturing.watched import Watched
 from attnviz.core.scoring import Scoring
 
@@ -26,7 +26,7 @@ def attend(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any]) -
         mask = create_mask(block_mask[-1], *query.shape[:3], k.shape[2], device=query.device.type)
     if bias is None:
         what = "flex_attention with a score_mod that does more than add"
-        mode.seen.note(f"{place.name or mode.seen.name} calls {what}, which is not seen")
+        mode.captured.note(f"{place.name or mode.captured.name} calls {what}, which is not seen")
         return func(*args, **kwargs)
     is_open, bias, _ = apart(bias)
     mask, more = (mask if is_open is None else mask & is_open), []
@@ -37,18 +37,20 @@ def attend(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any]) -
         return output
 
     masks = None if mask.all() else mask, bias
-    output = seen(mode, place, own, (query, k, v), masks, Scoring(scale=scale), mode.origins.are_same(query, key))
+    output = captured_output(
+        mode, place, own, (query, k, v), masks, Scoring(scale=scale), mode.origins.are_same(query, key)
+    )
     return (output, *(more or func(*args, **kwargs)[1:]))
 
 
 def _added(score_mod: Callable[..., Tensor], query: Tensor, key: Tensor) -> Tensor | None:
-    """What a score function adds to each score, (B, H, Q, K); None if it does something else."""
+    """Bias that a score function adds, (B, H, Q, K); None if it does something else."""
     scores = query.float() @ key.float().mT
     places = [torch.arange(size, device=query.device) for size in scores.shape]
-    places = [one.reshape([-1 if axis == n else 1 for axis in range(4)]) for n, one in enumerate(places)]
+    places = [index.reshape([-1 if axis == n else 1 for axis in range(4)]) for n, index in enumerate(places)]
     try:
         added = score_mod(torch.zeros_like(scores), *places).expand_as(scores)
-        found = score_mod(scores, *places)
+        scored = score_mod(scores, *places)
     except Exception:  # whatever a function of single cells makes of all of them
         return None
-    return added if torch.allclose(found, scores + added, rtol=1e-5, atol=1e-5) else None
+    return added if torch.allclose(scored, scores + added, rtol=1e-5, atol=1e-5) else None

@@ -43,8 +43,8 @@ def goes_on(before: Call, after: Call) -> Tensor | None:
     """
     (_, heads, _, keys), (_, heads_after, more, all_keys) = before.shape, after.shape
     alike = [
-        (one.query is None, one.sinks is None, replace(one.scoring, bias=(), empty_rows="zero"))
-        for one in (before, after)
+        (call.query is None, call.sinks is None, replace(call.scoring, bias=(), empty_rows="zero"))
+        for call in (before, after)
     ]
     if heads != heads_after or alike[0] != alike[1] or keys > all_keys:
         return None
@@ -56,7 +56,7 @@ def goes_on(before: Call, after: Call) -> Tensor | None:
         used = used_keys(before)
         if keys != all_keys or used + more != used_keys(after):
             return None
-    old, new = (one.value if one.key is None else one.key for one in (before, after))
+    old, new = (call.value if call.key is None else call.key for call in (before, after))
     if old is None or new is None or old.shape[-1] != new.shape[-1]:
         return None
     return _order(old[:, :, :used], new[:, :, :used])
@@ -68,8 +68,8 @@ def _order(old: Tensor, new: Tensor) -> Tensor | None:
         return torch.arange(len(new))
     places = []
     for place, keys in enumerate(new):
-        candidates = sorted(range(len(old)), key=lambda one: one != place)
-        same = next((one for one in candidates if torch.equal(old[one], keys)), None)
+        candidates = sorted(range(len(old)), key=lambda candidate: candidate != place)
+        same = next((candidate for candidate in candidates if torch.equal(old[candidate], keys)), None)
         if same is None:
             return None
         places.append(same)
@@ -82,7 +82,7 @@ def _passes(calls: list[Call]) -> list[Call]:
     for call in sorted(calls, key=lambda call: call.passed):
         by_pass.setdefault(call.passed, []).append(call)
     return [
-        parts[-1] if parts[-1].head is None else _side_by_side(sorted(parts, key=lambda one: one.head))
+        parts[-1] if parts[-1].head is None else _side_by_side(sorted(parts, key=lambda part: part.head))
         for parts in by_pass.values()
     ]
 
@@ -92,18 +92,18 @@ def _side_by_side(heads: list[Call]) -> Call:
     first = heads[0]
     if len(heads) == 1:
         return replace(first, head=None)
-    alike = {(one.shape, one.weights is None, replace(one.scoring, bias=()), one.sinks is None) for one in heads}
+    alike = {(call.shape, call.weights is None, replace(call.scoring, bias=()), call.sinks is None) for call in heads}
     if len(alike) > 1:
         why = f"the heads of {first.name or 'the model'} differ in shape or scale, so they are no one map"
         return replace(first, head=None, refused=why)
     names = [name for name in ("query", "key", "value", "weights", "sinks") if getattr(first, name) is not None]
-    tensors = {name: torch.cat([getattr(one, name) for one in heads], 1) for name in names}
+    tensors = {name: torch.cat([getattr(call, name) for call in heads], 1) for name in names}
     mask = first.mask
-    if any(isinstance(one.mask, Tensor) for one in heads):
-        mask = torch.cat([_masked(one).expand(one.shape) for one in heads], 1)
+    if any(isinstance(call.mask, Tensor) for call in heads):
+        mask = torch.cat([_masked(call).expand(call.shape) for call in heads], 1)
     bias = _biases(heads, lambda parts: torch.cat(parts, 1), every=True)
-    parts = [one.samples for one in heads]
-    samples = () if not all(parts) else (replace(parts[0][0], own=torch.cat([one[0].own for one in parts], 1)),)
+    parts = [call.samples for call in heads]
+    samples = () if not all(parts) else (replace(parts[0][0], own=torch.cat([part[0].own for part in parts], 1)),)
     return replace(first, **tensors, mask=mask, scoring=replace(first.scoring, bias=bias), samples=samples, head=None)
 
 
@@ -114,7 +114,7 @@ def _biases(calls: list[Call], joined, *, every: bool = False) -> tuple[Tensor, 
     shapes = [call.shape if every else (1, 1, *call.shape[2:]) for call in calls]
     nothing = [torch.zeros(shape, device=call.value.device) for shape, call in zip(shapes, calls, strict=True)]
     added = [sum(call.scoring.bias, zero) for call, zero in zip(calls, nothing, strict=True)]
-    return (joined([_wide(one, call) for one, call in zip(added, calls, strict=True)]),)
+    return (joined([_wide(bias, call) for bias, call in zip(added, calls, strict=True)]),)
 
 
 def _continued(before: Call, after: Call, order: Tensor) -> Call:
@@ -129,8 +129,8 @@ def _continued(before: Call, after: Call, order: Tensor) -> Call:
         first, last = _alike([pad(parts[0], (0, more), value=value), parts[1]])
         return torch.cat([first, last], 2)
 
-    samples = (*before.samples, *(one.moved(before.shape[2]) for one in after.samples))
-    policies = {one.scoring.empty_rows for one in (before, after)} - {"zero"}
+    samples = (*before.samples, *(sample.moved(before.shape[2]) for sample in after.samples))
+    policies = {call.scoring.empty_rows for call in (before, after)} - {"zero"}
     scoring = replace(
         after.scoring, bias=_biases([before, after], rows), empty_rows=policies.pop() if policies else "zero"
     )
@@ -139,7 +139,7 @@ def _continued(before: Call, after: Call, order: Tensor) -> Call:
         return replace(after, weights=rows([before.weights, after.weights]), **parts)
     sinks = after.sinks
     if sinks is not None:
-        sinks = torch.cat([one.sinks.expand(*one.shape[:3], 1) for one in (before, after)], 2)
+        sinks = torch.cat([call.sinks.expand(*call.shape[:3], 1) for call in (before, after)], 2)
     mask = rows([_masked(before), _masked(after)], False)
     return replace(after, query=torch.cat([before.query, after.query], 2), mask=mask, sinks=sinks, **parts)
 
@@ -156,7 +156,7 @@ def _in_order(call: Call, order: Tensor) -> Call:
 
     names = ("query", "key", "value", "weights", "mask", "sinks")
     scoring = replace(call.scoring, bias=tuple(map(chosen, call.scoring.bias)))
-    samples = tuple(one.chosen(order) for one in call.samples)
+    samples = tuple(sample.chosen(order) for sample in call.samples)
     return replace(call, **{name: chosen(getattr(call, name)) for name in names}, scoring=scoring, samples=samples)
 
 
@@ -204,5 +204,5 @@ def _wide(tensor: Tensor, call: Call) -> Tensor:
 
 def _alike(tensors: list[Tensor]) -> list[Tensor]:
     """Tensors with axes of batch and heads of one size."""
-    batch, heads = (max(sizes) for sizes in zip(*(one.shape[:2] for one in tensors), strict=True))
-    return [one.expand(batch, heads, *one.shape[2:]) for one in tensors]
+    batch, heads = (max(sizes) for sizes in zip(*(tensor.shape[:2] for tensor in tensors), strict=True))
+    return [tensor.expand(batch, heads, *tensor.shape[2:]) for tensor in tensors]

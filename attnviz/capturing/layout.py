@@ -1,4 +1,4 @@
-"""Where the axes of a tensor of scores or weights stand: (*lead, Q, K), in some order."""
+"""Layouts of tensors of scores or weights: their axes are (*lead, Q, K), in some order."""
 
 from dataclasses import dataclass, replace
 from math import prod
@@ -17,7 +17,7 @@ KEEP = frozenset("dropout dropout_ to float half bfloat16 double type type_as co
 
 @dataclass(frozen=True)
 class Plain:
-    """What is known of queries, keys and other tensors before their product.
+    """Known properties of queries, keys and other tensors before their product.
 
     Attributes:
         factor: the number by which they were multiplied, as queries often are.
@@ -88,9 +88,9 @@ class Layout:
         last = len(self.lead) - 1
         if axis == last:
             return self
-        places = [*(one for one in range(last + 1) if one != axis), axis]
-        axes = tuple(places.index(one) if one <= last else one for one in self.axes)
-        return replace(self, lead=tuple(self.lead[one] for one in places), axes=axes)
+        places = [*(dim for dim in range(last + 1) if dim != axis), axis]
+        axes = tuple(places.index(dim) if dim <= last else dim for dim in self.axes)
+        return replace(self, lead=tuple(self.lead[dim] for dim in places), axes=axes)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -149,13 +149,14 @@ class Scores(Layout):
 
     def with_last(self, axis: int) -> "Scores":
         last = len(self.lead) - 1
-        q, k = (one.expand(*self.lead, *one.shape[-2:]).movedim(axis, last) for one in (self.query, self.key))
+        q, k = (side.expand(*self.lead, *side.shape[-2:]).movedim(axis, last) for side in (self.query, self.key))
         terms = tuple((_moved(term, axis, last), factor) for term, factor in self.terms)
         return replace(super().with_last(axis), query=q, key=k, terms=terms)
 
     def _with_lead(self, lead: tuple[int, ...]) -> "Scores":
         q, k = (
-            one.expand(*self.lead, *one.shape[-2:]).reshape(*lead, *one.shape[-2:]) for one in (self.query, self.key)
+            side.expand(*self.lead, *side.shape[-2:]).reshape(*lead, *side.shape[-2:])
+            for side in (self.query, self.key)
         )
         terms = tuple((folded_mask(term, self.lead, lead), factor) for term, factor in self.terms)
         return replace(super()._with_lead(lead), query=q, key=k, terms=terms)
@@ -249,33 +250,33 @@ class Spread:
 
     weights: Tensor
     values: Tensor
-    known: Loose
+    loose: Loose
 
     def permuted(self, dims: tuple[int, ...]) -> None:
         return None
 
 
 class Tracked:
-    """What is known of tensors, for as long as each is there."""
+    """Layouts of tensors, for as long as each tensor exists."""
 
     def __init__(self):
-        self._known: dict[int, tuple[Any, Layout | Plain]] = {}
+        self._layouts: dict[int, tuple[Any, Layout | Plain]] = {}
 
     def __bool__(self) -> bool:
-        return bool(self._known)
+        return bool(self._layouts)
 
     def get(self, value: object) -> Any:
-        found = self._known.get(id(value))
-        return found[1] if found is not None and found[0]() is value else None
+        entry = self._layouts.get(id(value))
+        return entry[1] if entry is not None and entry[0]() is value else None
 
     def put(self, tensor: Tensor, layout: Layout | Plain | None) -> None:
         number = id(tensor)
         if layout is None:
-            self._known.pop(number, None)
+            self._layouts.pop(number, None)
             return
 
         def forget(gone: Any) -> None:
-            if self._known.get(number, (None,))[0] is gone:
-                del self._known[number]
+            if self._layouts.get(number, (None,))[0] is gone:
+                del self._layouts[number]
 
-        self._known[number] = ref(tensor, forget), layout
+        self._layouts[number] = ref(tensor, forget), layout

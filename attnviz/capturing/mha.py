@@ -42,4 +42,4 @@ def _note_ignored_mask(mode: Watched, query: Tensor, key: Tensor, options: dict[
     is_blocked = mask if mask.dtype is torch.bool else mask < BLOCKED
     if not torch.equal(is_blocked, torch.ones_like(is_blocked).triu(1)):
         hint = "is given is_causal=True beside a mask that is not causal: PyTorch uses the hint and ignores the mask"
-        mode.seen.findings.append(f"{place.name or mode.seen.name} {hint}")
+        mode.captured.findings.append(f"{place.name or mode.captured.name} {hint}")

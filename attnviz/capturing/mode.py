@@ -20,12 +20,12 @@ ROUTES: dict[str, Callable[..., Any]] = {
     "scaled_dot_product_attention": sdpa.attend,
     "multi_head_attention_forward": mha.attend,
 }
-"""What is done instead of a function of torch, by its name."""
+"""Replacements of functions of torch, by name."""
 OUTPUTS = frozenset({*ROUTES, "flex_attention"})
 """Functions that give the output of attention."""
 PARTS = dict.fromkeys(products.NAMES, multiply) | dict.fromkeys(SOFTMAXES, softmax)
 PARTS |= {"sum": total, "flex_attention": flex.attend}
-"""The same for parts of attention; these are given the function, too."""
+"""Replacements of functions that are parts of attention; these are given the function, too."""
 
 
 @contextmanager
@@ -60,15 +60,15 @@ def capture(
     mode = Mode(model, edits, heads, sites or {})
     handles = [model.register_forward_pre_hook(mode.begin)]
     encoders = [module for module in model.modules() if isinstance(module, nn.TransformerEncoder)]
-    handles += [one.register_forward_hook(mode.fill, with_kwargs=True) for one in encoders]
+    handles += [encoder.register_forward_hook(mode.fill, with_kwargs=True) for encoder in encoders]
     handles.append(model.register_forward_hook(mode.end))
     try:
         with refusing.uncompiled(), mode:
-            yield mode.seen
+            yield mode.captured
     finally:
         for handle in handles:
             handle.remove()
-    mode.seen.check()
+    mode.captured.check()
 
 
 class Mode(Watched, TorchFunctionMode):
@@ -83,19 +83,19 @@ class Mode(Watched, TorchFunctionMode):
     ) -> Any:
         name, kwargs = getattr(func, "__name__", "").partition(".")[0], kwargs or {}
         if name in ROUTES:
-            given = ROUTES[name](self, *args, **kwargs)
+            result = ROUTES[name](self, *args, **kwargs)
         elif name in PARTS:
-            given = PARTS[name](self, func, args, kwargs)
+            result = PARTS[name](self, func, args, kwargs)
         else:
-            given = func(*args, **kwargs)
+            result = func(*args, **kwargs)
             if name != "__get__" and (self.tracked or name in STARTS):
-                given = (join if name in ("cat", "concat") else carry)(self, name, args, kwargs, given)
-        self.seen.called(name)
-        if name not in OUTPUTS and (name not in PARTS or not self.origins.has(given)):
-            self.origins.follow(name, args, kwargs, given, self._lost(name, args, given))
-        return given
+                result = (join if name in ("cat", "concat") else carry)(self, name, args, kwargs, result)
+        self.captured.called(name)
+        if name not in OUTPUTS and (name not in PARTS or not self.origins.has(result)):
+            self.origins.follow(name, args, kwargs, result, self._lost(name, args, result))
+        return result
 
-    def _lost(self, name: str, args: tuple, given: Any) -> str:
+    def _lost(self, name: str, args: tuple, result: Any) -> str:
         """The name of a function that was given scores and gave something that is not followed."""
-        is_lost = isinstance(given, Tensor) and given.is_floating_point() and self.tracked.get(given) is None
-        return name if is_lost and any(isinstance(self.tracked.get(one), Scores) for one in args) else ""
+        is_lost = isinstance(result, Tensor) and result.is_floating_point() and self.tracked.get(result) is None
+        return name if is_lost and any(isinstance(self.tracked.get(argument), Scores) for argument in args) else ""

@@ -57,26 +57,28 @@ class Origins:
         self._origins, self._numbers, self._is_given = Tracked(), count(), is_given
         self._constants = {id(buffer): buffer for buffer in model.buffers()}
 
-    def follow(self, name: str, args: tuple, kwargs: dict[str, Any], given: Any, lost: str = "") -> None:
+    def follow(self, name: str, args: tuple, kwargs: dict[str, Any], output: Any, lost: str = "") -> None:
         """Hand the texts of the inputs of a function on to what it gave.
 
         Args:
             lost: the name of the function, if it was given scores that are not followed any further.
         """
         if name == "__setitem__":
-            given, args = args[0], (args[0], args[2])
-        results = list(_tensors((given,)))
+            output, args = args[0], (args[0], args[2])
+        results = list(_tensors((output,)))
         if not results:
             return
         inputs = [*_tensors(args), *_tensors(kwargs.values())]
         origin = self._joined(inputs, 0 if name in JOINS else results[0].numel()) if inputs else UNKNOWN
         if name not in STOPS and (name != "linear" or results[0].shape == inputs[0].shape):
-            lost = lost or next((one.lost for one in map(self._origins.get, inputs) if one and one.lost), "")
+            lost = lost or next(
+                (source.lost for source in map(self._origins.get, inputs) if source and source.lost), ""
+            )
         if lost:
             origin = replace(origin, lost=lost)
         for result in results:
             self._origins.put(result, None if origin == UNKNOWN else origin)
-            if any(result is one for one in inputs) and result._base is not None:  # written through a view
+            if any(result is tensor for tensor in inputs) and result._base is not None:  # written through a view
                 self._origins.put(result._base, self._joined([result._base, result], 0))
 
     def begin(self, output: Tensor) -> None:
@@ -108,16 +110,16 @@ class Origins:
         """
         if query is key:
             return True
-        one, other = self.of(query), self.of(key)
-        if is_weights and not one.is_projected:  # weights that no product was seen of, only a module that is given them
-            return None
-        if one.texts and other.texts:
-            if one.texts <= other.texts or (other.texts <= one.texts and not is_weights):
+        query_origin, key_origin = self.of(query), self.of(key)
+        if is_weights and not query_origin.is_projected:
+            return None  # weights that no product was seen of, only a module that is given them
+        if query_origin.texts and key_origin.texts:
+            if query_origin.texts <= key_origin.texts or (key_origin.texts <= query_origin.texts and not is_weights):
                 return True
-            return False if one.is_projected or other.is_projected else None
-        if not one.texts and not other.texts:
+            return False if query_origin.is_projected or key_origin.is_projected else None
+        if not query_origin.texts and not key_origin.texts:
             return None
-        return False if one.is_known and other.is_known else None
+        return False if query_origin.is_known and key_origin.is_known else None
 
     def _joined(self, inputs: list[Tensor], size: int) -> Origin:
         """The texts of some inputs: of floats if these have any.
@@ -126,18 +128,18 @@ class Origins:
             size: of the result. Beside inputs that are as large, smaller ones only change each position; 0 if all
                 inputs reach the result.
         """
-        origins = [self.of(one) for one in inputs]
-        with_texts = [(one, origin) for one, origin in zip(inputs, origins, strict=True) if origin.texts]
+        origins = [self.of(tensor) for tensor in inputs]
+        with_texts = [(tensor, origin) for tensor, origin in zip(inputs, origins, strict=True) if origin.texts]
         if not with_texts:
-            return Origin(is_known=all(one.is_known for one in origins), is_projected=True)
+            return Origin(is_known=all(origin.is_known for origin in origins), is_projected=True)
         floats = [pair for pair in with_texts if pair[0].is_floating_point()]
         with_texts = floats or with_texts
-        largest = max(one.numel() for one, _ in with_texts)
+        largest = max(tensor.numel() for tensor, _ in with_texts)
         largest = largest if largest >= size > 0 else 0
-        texts = frozenset().union(*(origin.texts for one, origin in with_texts if one.numel() >= largest))
+        texts = frozenset().union(*(origin.texts for tensor, origin in with_texts if tensor.numel() >= largest))
         if len(texts) > LONGEST:
             texts = frozenset(sorted(texts)[-LONGEST:])
-        return Origin(texts, is_projected=any(one.is_projected for one in origins))
+        return Origin(texts, is_projected=any(origin.is_projected for origin in origins))
 
 
 def _tensors(values: Any) -> Iterator[Tensor]:

@@ -14,9 +14,9 @@ _SIGNATURE = inspect.signature(nn.TransformerEncoder.forward)
 
 def fill(encoder: nn.TransformerEncoder, args: tuple, kwargs: dict[str, Any], output: Tensor) -> Tensor:
     """The output of an encoder as it is without a capture; a forward hook with arguments by name."""
-    given = _SIGNATURE.bind(encoder, *args, **kwargs).arguments
-    source, padding = given["src"], given.get("src_key_padding_mask")
-    if padding is None or given.get("mask") is not None or not _leaves_out(encoder, source):
+    arguments = _SIGNATURE.bind(encoder, *args, **kwargs).arguments
+    source, padding = arguments["src"], arguments.get("src_key_padding_mask")
+    if padding is None or arguments.get("mask") is not None or not _leaves_out(encoder, source):
         return output
     is_padding = padding if padding.dtype is torch.bool else padding < 0
     is_aligned = not bool((is_padding[:, :-1] & ~is_padding[:, 1:]).any())
@@ -33,5 +33,5 @@ def _leaves_out(encoder: nn.TransformerEncoder, source: Tensor) -> bool:
         return False
     if layer.training or source.dim() != 3 or source.is_nested or not torch.backends.mha.get_fastpath_enabled():
         return False
-    learns = torch.is_grad_enabled() and any(one.requires_grad for one in (source, *layer.parameters()))
+    learns = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (source, *layer.parameters()))
     return layer.self_attn.batch_first and not torch.is_autocast_enabled() and not learns

@@ -25,16 +25,16 @@ class Product:
     added: tuple[Tensor, float] | None = None
     factor: float = 1.0
 
-    def arranged(self, side: int, lead: str, kept: str, summed: str) -> Tensor:
+    def arranged(self, side: int, lead: str, free: str, summed: str) -> Tensor:
         """One side as (*lead, kept, summed); axes that it lacks have size 1, those of several letters become one."""
         tensor, own = (self.left, self.right)[side], self.letters[side]
-        order = [own.index(letter) for letter in (*lead, *kept, *summed) if letter in own]
+        order = [own.index(letter) for letter in (*lead, *free, *summed) if letter in own]
         tensor = tensor.permute(order)
         for place, letter in enumerate(lead):
             if letter not in own:
                 tensor = tensor.unsqueeze(place)
         before = tensor.shape[: len(lead)]
-        return tensor.flatten(-len(summed)) if len(kept) == 1 else tensor.reshape(*before, -1, tensor.shape[-1])
+        return tensor.flatten(-len(summed)) if len(free) == 1 else tensor.reshape(*before, -1, tensor.shape[-1])
 
 
 def read(name: str, args: tuple, kwargs: dict[str, Any]) -> Product | None:
@@ -47,12 +47,12 @@ def read(name: str, args: tuple, kwargs: dict[str, Any]) -> Product | None:
         left, right = operands
         letters = _letters(args[0], left, right)
     else:
-        given = [*args, *(kwargs[key] for key in ("other", "mat2", "tensor2", "batch1", "batch2") if key in kwargs)]
+        tensors = [*args, *(kwargs[key] for key in ("other", "mat2", "tensor2", "batch1", "batch2") if key in kwargs)]
         if name.startswith("baddbmm"):
-            base = kwargs.get("input", given[0])
+            base = kwargs.get("input", tensors[0])
             added, factor = (base, float(kwargs.get("beta", 1))), float(kwargs.get("alpha", 1))
-            given = given[-2:]
-        left, right = given[:2] if name != "__rmatmul__" else given[1::-1]
+            tensors = tensors[-2:]
+        left, right = tensors[:2] if name != "__rmatmul__" else tensors[1::-1]
         letters = _of_matrices(left, right)
     if letters is None or is_learned(left) or is_learned(right):
         return None
@@ -66,10 +66,10 @@ def is_learned(tensor: Tensor) -> bool:
 
 def _of_matrices(left: Any, right: Any) -> tuple[str, str, str] | None:
     """The letters of left @ right: Q, d and d, K after the axes that both have."""
-    if not all(isinstance(one, Tensor) and one.dim() > 1 and one.is_floating_point() for one in (left, right)):
+    if not all(isinstance(side, Tensor) and side.dim() > 1 and side.is_floating_point() for side in (left, right)):
         return None
     lead = ascii_letters[: max(left.dim(), right.dim()) - 2]
-    left, right = (lead[len(lead) - one.dim() + 2 :] for one in (left, right))
+    left, right = (lead[len(lead) - side.dim() + 2 :] for side in (left, right))
     return f"{left}QD", f"{right}DK", f"{lead}QK"
 
 
@@ -80,10 +80,12 @@ def _letters(equation: str, left: Tensor, right: Tensor) -> tuple[str, str, str]
     if len(sides) != 2:
         return None
     rest = [letter for letter in ascii_letters if letter not in inputs]
-    wide = [one.dim() - len(side) + 3 if "..." in side else 0 for side, one in zip(sides, (left, right), strict=True)]
+    wide = [
+        tensor.dim() - len(side) + 3 if "..." in side else 0 for side, tensor in zip(sides, (left, right), strict=True)
+    ]
     dots = "".join(rest[: max(wide)])
-    found = [side.replace("...", dots[len(dots) - size :]) for side, size in zip(sides, wide, strict=True)]
+    letters = [side.replace("...", dots[len(dots) - size :]) for side, size in zip(sides, wide, strict=True)]
     if not arrow:
         once = sorted(letter for letter in set(inputs) - set(".,") if inputs.count(letter) == 1)
         out = dots + "".join(once)
-    return found[0], found[1], out.replace("...", dots)
+    return letters[0], letters[1], out.replace("...", dots)

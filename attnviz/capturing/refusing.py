@@ -1,4 +1,4 @@
-"""What cannot be seen: said before the model runs where it can be known, and else where it happens."""
+"""Models and calls that cannot be captured: reported before the run where possible, else at the call."""
 
 import sys
 import threading
@@ -25,7 +25,7 @@ def check(model: nn.Module) -> None:
 
 @contextmanager
 def uncompiled() -> Iterator[None]:
-    """What `torch.compile` made runs as the Python that it was made of, until the last capture of all threads ends."""
+    """Run compiled functions as the Python that they were made of, until the last capture of all threads ends."""
     global _running
     if "torch._dynamo" not in sys.modules:  # nothing was compiled in this process
         yield
@@ -45,8 +45,8 @@ def uncompiled() -> Iterator[None]:
 
 def why_not(tensors: tuple[Tensor, ...]) -> str:
     """Why a call on some tensors is passed by; "" if it is seen."""
-    if any(one.is_nested for one in tensors):
+    if any(tensor.is_nested for tensor in tensors):
         return "on nested tensors"
-    if any(torch._C._functorch.is_batchedtensor(one) for one in tensors):
+    if any(torch._C._functorch.is_batchedtensor(tensor) for tensor in tensors):
         return "under vmap"
     return ""

@@ -37,11 +37,11 @@ OTHERS = ("_like", "new_", "exp", "sigmoid")
 
 
 def scores(product: Product, dtype: torch.dtype, *plain: Plain) -> Scores | None:
-    """What a product may be as scores: queries and keys are the axes that only one side has.
+    """A product as scores, if it may be one: queries and keys are the axes that only one side has.
 
     Args:
         dtype: in which it was computed.
-        plain: what is known of either side.
+        plain: known properties of either side.
     """
     left, right, out = product.letters
     both, only_left, only_right = set(left) & set(right), set(left) - set(right), set(right) - set(left)
@@ -54,43 +54,43 @@ def scores(product: Product, dtype: torch.dtype, *plain: Plain) -> Scores | None
     q, k = product.arranged(0, lead, query, summed), product.arranged(1, lead, key, summed)
     sizes = torch.broadcast_shapes(q.shape[:-2], k.shape[:-2])
     axes = tuple(order[letter] for letter in out)
-    factor, heads_first = prod(one.factor for one in plain), any(one.heads_first for one in plain)
+    factor, heads_first = prod(side.factor for side in plain), any(side.heads_first for side in plain)
     sides = {"query": q if factor == 1 else q / factor, "key": k, "dtype": dtype, "scale": product.factor * factor}
-    found = Scores(lead=tuple(sizes), axes=axes, **sides, heads_first=heads_first)
-    return found if product.added is None else found.plus(*product.added)
+    result = Scores(lead=tuple(sizes), axes=axes, **sides, heads_first=heads_first)
+    return result if product.added is None else result.plus(*product.added)
 
 
-def carry(mode: Watched, name: str, args: tuple, kwargs: dict[str, Any], given: Any) -> Any:
-    """What is known of a tensor becomes what is known of what a function made of it; gives what the function gave."""
-    source = next((one for one in args if mode.tracked.get(one) is not None), None)
-    known: Layout | Plain | None = mode.tracked.get(source)
-    if known is None or isinstance(known, Plain):
-        if isinstance(given, Tensor):
-            mode.tracked.put(given, _plain(name, args, kwargs, known or Plain(), given))
-        return given
-    if name == "__setitem__" and isinstance(known, Weights | Loose):
-        mode.tracked.put(source, known.after(name))
-        return given
-    if isinstance(known, Loose) and name in TIMES and (spread := _spread(known, source, args, given)):
-        mode.tracked.put(given, spread)
-        return given
-    if name == "exp" and isinstance(known, Scores) and known.are_logs and (axis := _sums_to_one(given)) is not None:
-        return weighed(mode, source, given, axis)
-    if name in EXP and isinstance(known, Scores) and (place := mode.place((source,))):
-        where = place.name or mode.seen.name
+def carry(mode: Watched, name: str, args: tuple, kwargs: dict[str, Any], result: Any) -> Any:
+    """Carry the layout of an argument on to the result of a function; gives this result."""
+    source = next((argument for argument in args if mode.tracked.get(argument) is not None), None)
+    layout: Layout | Plain | None = mode.tracked.get(source)
+    if layout is None or isinstance(layout, Plain):
+        if isinstance(result, Tensor):
+            mode.tracked.put(result, _plain(name, args, kwargs, layout or Plain(), result))
+        return result
+    if name == "__setitem__" and isinstance(layout, Weights | Loose):
+        mode.tracked.put(source, layout.after(name))
+        return result
+    if isinstance(layout, Loose) and name in TIMES and (spread := _spread(layout, source, args, result)):
+        mode.tracked.put(result, spread)
+        return result
+    if name == "exp" and isinstance(layout, Scores) and layout.are_logs and (axis := _sums_to_one(result)) is not None:
+        return weighed(mode, source, result, axis)
+    if name in EXP and isinstance(layout, Scores) and (place := mode.place((source,))):
+        where = place.name or mode.captured.name
         what = f"{where} takes {name}() of products of queries and keys, where a softmax would be seen"
-        mode.seen.awaited[where] = what
-    if isinstance(given, Tensor) and given.is_floating_point():
-        mode.tracked.put(given, made(known, name, source, args, kwargs, given))
-    return given
+        mode.captured.awaited[where] = what
+    if isinstance(result, Tensor) and result.is_floating_point():
+        mode.tracked.put(result, result_layout(layout, name, source, args, kwargs, result))
+    return result
 
 
-def _spread(known: Loose, source: Tensor, args: tuple, given: Any) -> Spread | None:
+def _spread(loose: Loose, source: Tensor, args: tuple, result: Any) -> Spread | None:
     """Weights times values, before they are summed: the axes of the values are more."""
-    values = next((one for one in args[:2] if isinstance(one, Tensor) and one is not source), None)
-    if values is None or values.shape != given.shape or given.shape == source.shape or source.dim() != given.dim():
+    values = next((argument for argument in args[:2] if isinstance(argument, Tensor) and argument is not source), None)
+    if values is None or values.shape != result.shape or result.shape == source.shape or source.dim() != result.dim():
         return None
-    return Spread(source, values, known)
+    return Spread(source, values, loose)
 
 
 def _sums_to_one(weights: Tensor) -> int | None:
@@ -101,89 +101,93 @@ def _sums_to_one(weights: Tensor) -> int | None:
     return None
 
 
-def made(known: Layout, name: str, source: Tensor, args: tuple, kwargs: dict, given: Tensor) -> Layout | None:
-    """What is known of the result of one function; None if nothing is."""
+def result_layout(
+    layout: Layout, name: str, source: Tensor, args: tuple, kwargs: dict, result: Tensor
+) -> Layout | None:
+    """Layout of the result of one function; None if unknown."""
     if name in TURNS:
-        return known.permuted(_order(name, source.dim(), args[1:], kwargs))
-    if isinstance(known, Spread):
+        return layout.permuted(_order(name, source.dim(), args[1:], kwargs))
+    if isinstance(layout, Spread):
         return None
-    if given.shape == source.shape:
-        if not isinstance(known, Scores):
-            return known.after(name) if name in CELLS else mixed(known, name)
-        return _rescored(known, name, source, args, kwargs) if name in CELLS else None
-    if given.numel() == source.numel():
-        return known.reshaped(source.shape, given.shape)
-    return known.without_sink(source.shape, given.shape) if isinstance(known, Weights) else None
+    if result.shape == source.shape:
+        if not isinstance(layout, Scores):
+            return layout.after(name) if name in CELLS else mixed(layout, name)
+        return _rescored(layout, name, source, args, kwargs) if name in CELLS else None
+    if result.numel() == source.numel():
+        return layout.reshaped(source.shape, result.shape)
+    return layout.without_sink(source.shape, result.shape) if isinstance(layout, Weights) else None
 
 
-def mixed(known: Weights | Loose, name: str) -> None:
+def mixed(layout: Weights | Loose, name: str) -> None:
     """Weights after a function that may take one cell from many are none any more."""
     why = f"{name}() changes its weights before they meet values"
-    if isinstance(known, Loose):
-        known.softmax.why_not = why if known.softmax.of_product else ""
-    elif known.call is not None and known.call.value is None:
-        known.call.unmet = f"{known.call.name or 'the model'} mixes weights after the softmax: {why}"
+    if isinstance(layout, Loose):
+        layout.softmax.why_not = why if layout.softmax.of_product else ""
+    elif layout.call is not None and layout.call.value is None:
+        layout.call.unmet = f"{layout.call.name or 'the model'} mixes weights after the softmax: {why}"
 
 
-def _rescored(known: Scores, name: str, source: Tensor, args: tuple, kwargs: dict) -> Scores | None:
+def _rescored(layout: Scores, name: str, source: Tensor, args: tuple, kwargs: dict) -> Scores | None:
     """Scores after a function that changes numbers; of most, only the mask."""
     if any(part in name for part in OTHERS):
         return None
     if "log_softmax" in name:
-        return replace(known, are_logs=True)
+        return replace(layout, are_logs=True)
     if name.startswith("tanh"):
-        return None if known.outer is not None or known.terms else replace(known, outer=1.0)
-    others = [one for one in args[:2] if one is not source] + [kwargs[key] for key in ("other",) if key in kwargs]
+        return None if layout.outer is not None or layout.terms else replace(layout, outer=1.0)
+    others = [argument for argument in args[:2] if argument is not source] + [
+        kwargs[key] for key in ("other",) if key in kwargs
+    ]
     if not others or name not in TIMES | OVER | PLUS | MINUS:
-        return known
+        return layout
     other, is_first = others[0], args[0] is source
     if name in PLUS or (name in MINUS and is_first):
         factor = float(kwargs.get("alpha", 1)) * (1 if name in PLUS else -1)
-        return known.plus(other, factor) if isinstance(other, Tensor) and other.dim() else known
+        return layout.plus(other, factor) if isinstance(other, Tensor) and other.dim() else layout
     if name in MINUS or (name in OVER and not is_first):
         return None
-    return _scaled(known, other, -1 if name in OVER else 1)
+    return _scaled(layout, other, -1 if name in OVER else 1)
 
 
-def _plain(name: str, args: tuple, kwargs: dict[str, Any], known: Plain, given: Tensor) -> Plain | None:
-    """What becomes of what is known of queries and keys."""
-    number = next((one for one in args[:2] if isinstance(one, float)), None)
+def _plain(name: str, args: tuple, kwargs: dict[str, Any], plain: Plain, result: Tensor) -> Plain | None:
+    """Known properties of queries and keys after one function."""
+    number = next((argument for argument in args[:2] if isinstance(argument, float)), None)
     if name in TIMES and number:
-        known = replace(known, factor=known.factor * number)
+        plain = replace(plain, factor=plain.factor * number)
     elif name in OVER and number and number is args[1]:
-        known = replace(known, factor=known.factor / number)
-    elif name in TURNS and known.axes:
-        order = _order(name, len(known.axes), args[1:], kwargs)
-        known = replace(known, axes="".join(known.axes[axis] for axis in order))
+        plain = replace(plain, factor=plain.factor / number)
+    elif name in TURNS and plain.axes:
+        order = _order(name, len(plain.axes), args[1:], kwargs)
+        plain = replace(plain, axes="".join(plain.axes[axis] for axis in order))
     elif name in VIEWS:
-        known = known.viewed(args[0].shape, given.shape)
+        plain = plain.viewed(args[0].shape, result.shape)
     elif name not in TURNS:
         return None
-    return None if known == Plain() else known
+    return None if plain == Plain() else plain
 
 
-def _scaled(known: Scores, other: Any, power: int) -> Scores | None:
+def _scaled(layout: Scores, other: Any, power: int) -> Scores | None:
     """Scores times a number, or times numbers of each head or query, which become part of the queries."""
     if not isinstance(other, Tensor):
-        return known.times(float(other) ** power)
+        return layout.times(float(other) ** power)
     if other.numel() == 1 and not other.requires_grad:
-        return known.times(float(other) ** power)
-    factor = known.canonical(other)
+        return layout.times(float(other) ** power)
+    factor = layout.canonical(other)
     if factor.shape[-1] != 1:
-        return known  # a mask: one where a key is open
-    if known.terms or known.outer is not None:
+        return layout  # a mask: one where a key is open
+    if layout.terms or layout.outer is not None:
         return None
-    return replace(known, query=known.query * factor**power)
+    return replace(layout, query=layout.query * factor**power)
 
 
-def join(mode: Watched, name: str, args: tuple, kwargs: dict[str, Any], given: Tensor) -> Tensor:
+def join(mode: Watched, name: str, args: tuple, kwargs: dict[str, Any], result: Tensor) -> Tensor:
     """Scores beside one more column are scores with a sink."""
     parts, dim = args[0], kwargs.get("dim", args[1] if len(args) > 1 else 0)
-    known = mode.tracked.get(parts[0])
-    is_sink = isinstance(known, Scores) and len(parts) == 2 and dim in (-1, given.dim() - 1) and not known.has_sink
-    if is_sink and parts[1].shape[-1] == 1 and known.axes[-1] == known.keys_axis:
-        mode.tracked.put(given, replace(known, has_sink=True))
-    return given
+    layout = mode.tracked.get(parts[0])
+    is_sink = isinstance(layout, Scores) and len(parts) == 2 and dim in (-1, result.dim() - 1) and not layout.has_sink
+    if is_sink and parts[1].shape[-1] == 1 and layout.axes[-1] == layout.keys_axis:
+        mode.tracked.put(result, replace(layout, has_sink=True))
+    return result
 
 
 def _order(name: str, count: int, dims: tuple, kwargs: dict) -> tuple[int, ...]:

@@ -43,14 +43,14 @@ def attend(
     masks = Subsequent() if is_causal else mask, bias
     tensors = query, *grouped(query, key, value, enable_gqa)
     same = mode.origins.are_same(query, key)
-    return seen(mode, place, own, tensors, masks, scoring, same, dropout_p)
+    return captured_output(mode, place, own, tensors, masks, scoring, same, dropout_p)
 
 
 def grouped(query: Tensor, key: Tensor, value: Tensor, enable_gqa: bool) -> tuple[Tensor, Tensor]:
     """Keys and values with as many heads as there are of queries."""
     if not enable_gqa:
         return key, value
-    return tuple(one.repeat_interleave(query.shape[-3] // one.shape[-3], -3) for one in (key, value))
+    return tuple(tensor.repeat_interleave(query.shape[-3] // tensor.shape[-3], -3) for tensor in (key, value))
 
 
 def _moved(mask: Tensor, lead: tuple[int, ...], axis: int) -> Tensor:
@@ -59,7 +59,7 @@ def _moved(mask: Tensor, lead: tuple[int, ...], axis: int) -> Tensor:
     return mask.movedim(axis, len(lead) - 1)
 
 
-def seen(
+def captured_output(
     mode: Watched,
     place: Place,
     own: Callable[[], Tensor],
@@ -69,37 +69,37 @@ def seen(
     same: bool | None,
     dropout_p: float = 0.0,
 ) -> Tensor:
-    """What a function of attention gives, `own()`, or would give with the edits.
+    """Output of a function of attention: `own()`, or with the edits.
 
     Args:
         tensors: query, key and value, (*lead, n, d).
         masks: the mask, and what is added to the scores; they broadcast to (*lead, Q, K).
         same: whether queries and keys come from one text; None if not known.
     """
-    lead = tuple(torch.broadcast_shapes(*(one.shape[:-2] for one in tensors)))
+    lead = tuple(torch.broadcast_shapes(*(tensor.shape[:-2] for tensor in tensors)))
     axis, last = axis_of_heads(lead, mode.heads_of(place)), len(lead) - 1
     if axis != last:
-        masks = tuple(_moved(one, lead, axis) if isinstance(one, Tensor) else one for one in masks)
-        moved = tuple(one.expand(*lead, *one.shape[-2:]).movedim(axis, last) for one in tensors)
-        return seen(mode, place, lambda: own().movedim(axis, last), moved, masks, scoring, same, dropout_p).movedim(
-            last, axis
-        )
+        masks = tuple(_moved(tensor, lead, axis) if isinstance(tensor, Tensor) else tensor for tensor in masks)
+        moved = tuple(tensor.expand(*lead, *tensor.shape[-2:]).movedim(axis, last) for tensor in tensors)
+        return captured_output(
+            mode, place, lambda: own().movedim(axis, last), moved, masks, scoring, same, dropout_p
+        ).movedim(last, axis)
     sizes = split(lead, mode.heads, place.said_heads, place.batches)
-    mask, bias = (folded_mask(one, lead, sizes) if isinstance(one, Tensor) else one for one in masks)
+    mask, bias = (folded_mask(tensor, lead, sizes) if isinstance(tensor, Tensor) else tensor for tensor in masks)
     scoring = Scoring(scale=scoring.scale, bias=bias, empty_rows=scoring.empty_rows)
-    q, k, v = (folded(one, lead, sizes) for one in tensors)
+    q, k, v = (folded(tensor, lead, sizes) for tensor in tensors)
     is_causal = causal(mask) or isinstance(mask, Mask)
     call = mode.call(place, "sdpa", is_causal, same, query=q, key=k, value=v, mask=mask, scoring=scoring)
-    known = [mode.tracked.get(one) for one in tensors]
+    layouts = [mode.tracked.get(tensor) for tensor in tensors]
     stored = mode.keep(call, place)
-    stored.refuse_heads_first(any(isinstance(one, Plain) and one.heads_first for one in known))
+    stored.refuse_heads_first(any(isinstance(layout, Plain) and layout.heads_first for layout in layouts))
     if call.is_edited:
         output = mode.edited(call, lambda: folded(own(), lead, sizes), dropout_p)
-        given = output.reshape(*lead, *output.shape[-2:])
+        result = output.reshape(*lead, *output.shape[-2:])
     else:
-        given = own()
-        output = folded(given, lead, sizes)
+        result = own()
+        output = folded(result, lead, sizes)
     if not dropout_p:
         stored.samples = (Sample.of(output, tensors[0].dtype, is_output=True),)
-    mode.origins.begin(given)
-    return given
+    mode.origins.begin(result)
+    return result

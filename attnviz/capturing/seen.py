@@ -1,4 +1,4 @@
-"""What was seen of a model: its attention calls, and the record made of them."""
+"""The attention calls captured from a model, and the record made of them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -35,7 +35,7 @@ OTHERS = {
 }
 """Functions of models that have something else than attention, in words."""
 PROVENANCE = "your own"
-"""Where the weights of a person's model come from."""
+"""Provenance of the weights of a person's model."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ class Seen:
         image: Any = None,
         prefix: Sequence[str] = (),
     ) -> Record:
-        """What was seen as a record: for every figure, metric, check and file.
+        """Record of the captured calls: for every figure, metric, check and file.
 
         Args:
             tokens: what stands at each position that the model read, as words; of several sentences a list each, padded
@@ -169,28 +169,28 @@ class Seen:
                 numbers.
             AttnvizError: if no attention was seen, with what was.
         """
-        looks, seen = (given and _sentences(given) for given in (tokens, keys))
+        query_sentences, key_sentences = (words and _sentences(words) for words in (tokens, keys))
         patches = None
         if grid is not None:
             patches = patches_of(grid, image, _sizes(self.steps), self.steps[0].shape[0])
-            looks, seen = _with_patches(patches, looks, seen, self.steps)
-        compared = self._compared(_lengths(looks, seen))
+            query_sentences, key_sentences = _with_patches(patches, query_sentences, key_sentences, self.steps)
+        compared = self._compared(_lengths(query_sentences, key_sentences))
         steps, unseen = compared.steps, compared.unseen
         if prefix:
-            steps, looks, seen = _with_prefix(steps, looks, seen, tuple(prefix))
-        steps, others = _fitting(steps, looks, seen, len(prefix))
+            steps, query_sentences, key_sentences = _with_prefix(steps, query_sentences, key_sentences, tuple(prefix))
+        steps, others = _fitting(steps, query_sentences, key_sentences, len(prefix))
         unseen += others
-        looks = looks or _numbered(steps)
-        given = output if output is not None else hidden(self.output)
-        states = _states(steps) if given is None else given.detach().float().cpu()
+        query_sentences = query_sentences or _numbered(steps)
+        hidden_states = output if output is not None else hidden(self.output)
+        states = _states(steps) if hidden_states is None else hidden_states.detach().float().cpu()
         return Record(
-            seen or looks,
+            key_sentences or query_sentences,
             name or self.name,
             provenance,
             self.edits,
             steps,
             states,
-            looks if seen else (),
+            query_sentences if key_sentences else (),
             read_only=any(step.weights_only for step in steps),
             unseen="; ".join(unseen) or None,
             patches=patches,
@@ -219,12 +219,12 @@ class Seen:
             raise AttnvizError(f"The edits reached nothing. {self._nothing(self.unseen)}")
         for site, head in sorted(self.edits.heads_off):
             if head >= heads.get(site, 0):
-                has = ", ".join(f"{one} ({count} heads, {self.sites[one]})" for one, count in heads.items())
+                has = ", ".join(f"{other} ({count} heads, {self.sites[other]})" for other, count in heads.items())
                 raise AttnvizError(f"The edits reached nothing at {site.head(head)}. There is: {has}.")
 
     @property
     def unseen(self) -> list[str]:
-        """What was seen and cannot be shown, each in one sentence."""
+        """Attention that was seen and cannot be shown, each in one sentence."""
         if any(not call.why_not for call in self.calls):
             try:
                 return self._compared({}).unseen
@@ -234,14 +234,18 @@ class Seen:
 
     def _refused(self) -> list[str]:
         """Why calls, and weights of unknown scores, are not shown."""
-        loose = [one.sentence for one in self.softmaxes if not one.is_placed and (one.of_product or one.why_not)]
+        loose = [
+            softmax.sentence
+            for softmax in self.softmaxes
+            if not softmax.is_placed and (softmax.of_product or softmax.why_not)
+        ]
         refused = [call.why_not for call in self.calls if call.why_not]
         return list(dict.fromkeys([*refused, *loose, *self.awaited.values()]))
 
     def _nothing(self, unseen: list[str]) -> str:
         what = "; ".join(unseen)
         if not what and self.softmaxes:
-            what = "; ".join(dict.fromkeys(one.sentence for one in self.softmaxes))
+            what = "; ".join(dict.fromkeys(softmax.sentence for softmax in self.softmaxes))
         elif not what and self._called:
             instead = ", ".join(sorted(OTHERS[name] for name in self._called))
             what = f"it takes no softmax of queries and keys, so it has no attention weights; it has {instead} instead"
@@ -255,8 +259,12 @@ def hidden(output: Any) -> Tensor | None:
     """The first tensor of floats in what a model gave that is (B, n, d); None if there is none."""
     if isinstance(output, Tensor):
         return output if output.dim() == 3 and output.is_floating_point() else None
-    parts = output.values() if hasattr(output, "values") else output if isinstance(output, list | tuple) else ()
-    return next((one for one in map(hidden, parts) if one is not None), None)
+    parts = ()
+    if hasattr(output, "values"):
+        parts = output.values()
+    elif isinstance(output, list | tuple):
+        parts = output
+    return next((tensor for tensor in map(hidden, parts) if tensor is not None), None)
 
 
 def _states(steps: tuple[Step, ...]) -> Tensor:
@@ -265,11 +273,11 @@ def _states(steps: tuple[Step, ...]) -> Tensor:
     heads = (
         torch.stack([step.output(head, sentence=b) for head in range(step.num_heads)], 1) for b in range(step.shape[0])
     )
-    return torch.stack([one.flatten(1) for one in heads]).float()
+    return torch.stack([output.flatten(1) for output in heads]).float()
 
 
-def _sentences(given: Sequence[str] | Sequence[Sequence[str]]) -> tuple[Sentence, ...]:
-    many = [given] if all(isinstance(one, str) for one in given) else given
+def _sentences(tokens: Sequence[str] | Sequence[Sequence[str]]) -> tuple[Sentence, ...]:
+    many = [tokens] if all(isinstance(token, str) for token in tokens) else tokens
     longest = max(map(len, many))
     return tuple(_sentence([str(word) for word in words], longest) for words in many)
 
@@ -285,8 +293,8 @@ def _sentence(words: list[str], longest: int) -> Sentence:
 
 def _with_prefix(
     steps: tuple[Step, ...],
-    looks: tuple[Sentence, ...] | None,
-    seen: tuple[Sentence, ...] | None,
+    query_sentences: tuple[Sentence, ...] | None,
+    key_sentences: tuple[Sentence, ...] | None,
     prefix: tuple[str, ...],
 ) -> tuple[tuple[Step, ...], tuple[Sentence, ...], tuple[Sentence, ...] | None]:
     """Steps whose first keys stand behind those of the tokens, and sentences that end with the names of these keys.
@@ -294,18 +302,24 @@ def _with_prefix(
     Raises:
         InputError: if there are no tokens.
     """
-    if looks is None:
+    if query_sentences is None:
         raise InputError("`prefix` names the keys before those of the tokens: give tokens, too.")
 
     def longer(sentences: tuple[Sentence, ...] | None) -> tuple[Sentence, ...] | None:
-        return sentences and tuple(replace(one, tokens=(*one.tokens, *_named(one, prefix))) for one in sentences)
+        return sentences and tuple(
+            replace(sentence, tokens=(*sentence.tokens, *_named(sentence, prefix))) for sentence in sentences
+        )
 
-    lengths = {"encoder": seen or looks, "decoder": looks, "cross": seen or looks}
+    lengths = {
+        "encoder": key_sentences or query_sentences,
+        "decoder": query_sentences,
+        "cross": key_sentences or query_sentences,
+    }
     sizes = {kind: len(sentences[0].tokens) + len(prefix) for kind, sentences in lengths.items()}
     moved = tuple(
         _behind(step, len(prefix)) if step.shape[3] - step.has_sink == sizes[step.site.kind] else step for step in steps
     )
-    return moved, longer(looks), longer(seen)
+    return moved, longer(query_sentences), longer(key_sentences)
 
 
 def _named(sentence: Sentence, names: tuple[str, ...]) -> tuple[Token, ...]:
@@ -319,10 +333,10 @@ def _behind(step: Step, count: int) -> Step:
     last = keys - step.has_sink
     order = torch.tensor([*range(count, last), *range(count), *range(last, keys)])
 
-    def moved(given: Any) -> Any:
-        if isinstance(given, Mask):
-            given = given.tensor(*step.shape[2:])
-        return given[..., order] if isinstance(given, Tensor) and given.shape[-1] == keys else given
+    def moved(value: Any) -> Any:
+        if isinstance(value, Mask):
+            value = value.tensor(*step.shape[2:])
+        return value[..., order] if isinstance(value, Tensor) and value.shape[-1] == keys else value
 
     scoring = replace(step.scoring, bias=tuple(map(moved, step.scoring.bias)))
     sides = {"key": step.key[:, :, order], "value": step.value[:, :, order]}
@@ -334,12 +348,15 @@ def _sizes(steps: tuple[Step, ...]) -> list[int]:
 
 
 def _with_patches(
-    patches: Patches, looks: tuple[Sentence, ...] | None, seen: tuple[Sentence, ...] | None, steps: tuple[Step, ...]
+    patches: Patches,
+    query_sentences: tuple[Sentence, ...] | None,
+    key_sentences: tuple[Sentence, ...] | None,
+    steps: tuple[Step, ...],
 ) -> tuple[tuple[Sentence, ...], tuple[Sentence, ...] | None]:
     """The positions of queries, and of the keys of cross-attention: patches where nobody said what they are."""
     pictures = (patches.sentence(),) * steps[0].shape[0]
-    if looks or seen:
-        return looks or pictures, seen or pictures
+    if query_sentences or key_sentences:
+        return query_sentences or pictures, key_sentences or pictures
     crosses = [step for step in steps if step.site.kind == "cross" and step.shape[3] == patches.count]
     return (_numbered((crosses[0],), crosses[0].shape[2]), pictures) if crosses else (pictures, None)
 
@@ -349,9 +366,11 @@ def _numbered(steps: tuple[Step, ...], length: int | None = None) -> tuple[Sente
     return _sentences([[str(i) for i in range(length)]] * steps[0].shape[0])
 
 
-def _lengths(looks: tuple[Sentence, ...] | None, seen: tuple[Sentence, ...] | None) -> dict[str, tuple[int, ...]]:
-    kinds = {"encoder": seen or looks, "decoder": looks, "cross": seen}
-    return {kind: tuple(one.length for one in sentences) for kind, sentences in kinds.items() if sentences}
+def _lengths(
+    query_sentences: tuple[Sentence, ...] | None, key_sentences: tuple[Sentence, ...] | None
+) -> dict[str, tuple[int, ...]]:
+    kinds = {"encoder": key_sentences or query_sentences, "decoder": query_sentences, "cross": key_sentences}
+    return {kind: tuple(sentence.length for sentence in sentences) for kind, sentences in kinds.items() if sentences}
 
 
 def _shape(step: Step) -> str:
@@ -359,7 +378,10 @@ def _shape(step: Step) -> str:
 
 
 def _fitting(
-    steps: tuple[Step, ...], looks: tuple[Sentence, ...] | None, seen: tuple[Sentence, ...] | None, prefix: int
+    steps: tuple[Step, ...],
+    query_sentences: tuple[Sentence, ...] | None,
+    key_sentences: tuple[Sentence, ...] | None,
+    prefix: int,
 ) -> tuple[tuple[Step, ...], list[str]]:
     """The steps of as many sentences, queries and keys as there are tokens, with the keys of a prefix.
 
@@ -370,11 +392,14 @@ def _fitting(
         InputError: if there is none.
     """
     fitting, others = steps, []
-    if looks:
-        sizes = {"encoder": len((seen or looks)[0].tokens) - prefix, "decoder": len(looks[0].tokens) - prefix}
-        fitting = tuple(step for step in steps if _fits(step, len(looks), sizes, prefix))
+    if query_sentences:
+        sizes = {
+            "encoder": len((key_sentences or query_sentences)[0].tokens) - prefix,
+            "decoder": len(query_sentences[0].tokens) - prefix,
+        }
+        fitting = tuple(step for step in steps if _fits(step, len(query_sentences), sizes, prefix))
         if not fitting:
-            raise InputError(_unfit(steps, len(looks), sizes["decoder"]))
+            raise InputError(_unfit(steps, len(query_sentences), sizes["decoder"]))
         others = [f"{step.name} has {_shape(step)}, not the tokens'" for step in steps if step not in fitting]
     batch = fitting[0].shape[0]
     others += [f"{step.name} has {_shape(step)}" for step in fitting if step.shape[0] != batch]

@@ -7,7 +7,9 @@ from torch import Tensor
 from attnviz.core.errors import ShapeError
 
 
-def split(lead: tuple[int, ...], heads: int | None, said: set[int], batches: set[int] = frozenset()) -> tuple[int, int]:
+def split(
+    lead: tuple[int, ...], heads: int | None, module_heads: set[int], batches: set[int] = frozenset()
+) -> tuple[int, int]:
     """How many sentences and heads stand in the axes before (n, d).
 
     Args:
@@ -29,26 +31,26 @@ def split(lead: tuple[int, ...], heads: int | None, said: set[int], batches: set
     if not lead:
         return 1, 1
     for start in range(len(lead)):
-        if len(lead) > 1 and start and prod(lead[start:]) in said:
+        if len(lead) > 1 and start and prod(lead[start:]) in module_heads:
             return prod(lead[:start]), prod(lead[start:])
     if len(lead) > 2:
         return prod(lead[:-1]), lead[-1]
-    fit = {count for count in said if total % count == 0}
+    fit = {count for count in module_heads if total % count == 0}
     folds = {count for count in fit if any(total == batch * count for batch in batches)}
     if not folds and total in batches:
         return total, 1
     fit = folds or fit
     if len(fit) == 1:
         return total // next(iter(fit)), next(iter(fit))
-    if not said:
+    if not module_heads:
         return total, 1
     raise ShapeError(
-        f"An attention call has one axis of {total} before (n, d), and the module speaks of {sorted(said)} heads: "
-        "say capture(model, heads=...)."
+        f"An attention call has one axis of {total} before (n, d), and the module speaks of "
+        f"{sorted(module_heads)} heads: say capture(model, heads=...)."
     )
 
 
-def axis_of_heads(lead: tuple[int, ...], said: set[int]) -> int:
+def axis_of_heads(lead: tuple[int, ...], module_heads: set[int]) -> int:
     """Which of the axes before (n, d) is that of heads: the last, unless the module's own number is on another alone.
 
     Args:
@@ -56,9 +58,9 @@ def axis_of_heads(lead: tuple[int, ...], said: set[int]) -> int:
         said: how many heads the module says that it has.
     """
     last = len(lead) - 1
-    if last < 1 or any(prod(lead[start:]) in said for start in range(1, len(lead))):
+    if last < 1 or any(prod(lead[start:]) in module_heads for start in range(1, len(lead))):
         return last
-    fit = [axis for axis, size in enumerate(lead) if size in said and size > 1]
+    fit = [axis for axis, size in enumerate(lead) if size in module_heads and size > 1]
     return fit[0] if len(fit) == 1 else last
 
 

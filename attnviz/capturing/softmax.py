@@ -1,4 +1,4 @@
-"""Where scores become weights: what was carried there is checked against the scores themselves.
+"""The softmax, which makes weights of scores: the terms carried to it are checked against the scores themselves.
 
 What a model adds may be carried as a term; what it masks is read off the scores. Together they must give the scores
 back: else only the weights are known.
@@ -30,7 +30,7 @@ of long sums, or few of numbers that are rounded once each."""
 
 @dataclass(frozen=True, eq=False)
 class Solved:
-    """What scores are besides products, shaped to broadcast to (*lead, Q, K), or (*lead, Q, 1) for the sink."""
+    """Parts of scores besides products, shaped to broadcast to (*lead, Q, K), or (*lead, Q, 1) for the sink."""
 
     mask: Tensor | None
     bias: Tensor | None
@@ -40,79 +40,85 @@ class Solved:
 
 def softmax(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any]) -> Tensor:
     """The result of a softmax; with the edits, if it is one of scores."""
-    given = func(*args, **kwargs)
+    weights = func(*args, **kwargs)
     scores = args[0] if args else next(iter(kwargs.values()))
-    rest = [one for one in args[1:] if type(one) is int]
-    dim = kwargs.get("dim", rest[0] if rest else -1 if func.__name__ in SAMPLED else None)
-    return given if dim is None or given.dim() < 2 else weighed(mode, scores, given, dim, func.__name__)
+    rest = [argument for argument in args[1:] if type(argument) is int]
+    default = -1 if func.__name__ in SAMPLED else None
+    dim = kwargs.get("dim", rest[0] if rest else default)
+    return weights if dim is None or weights.dim() < 2 else weighed(mode, scores, weights, dim, func.__name__)
 
 
-def weighed(mode: Watched, scores: Tensor, given: Tensor, dim: int, name: str = "softmax") -> Tensor:
+def weighed(mode: Watched, scores: Tensor, weights: Tensor, dim: int, name: str = "softmax") -> Tensor:
     """The weights that scores became along one axis; with the edits, if the scores are known."""
-    place, known, axis = mode.place((scores,)), mode.tracked.get(scores), dim % given.dim()
+    place, layout, axis = mode.place((scores,)), mode.tracked.get(scores), dim % weights.dim()
     if place is None:
-        return given
-    mode.seen.awaited.pop(place.name or mode.seen.name, None)
-    facing = known.facing(axis) if isinstance(known, Scores) else None
+        return weights
+    mode.captured.awaited.pop(place.name or mode.captured.name, None)
+    facing = layout.facing(axis) if isinstance(layout, Scores) else None
     facing = facing and facing.with_last(axis_of_heads(facing.lead, mode.heads_of(place)))
     solved = facing and name not in SAMPLED and solve(facing, scores)
     if solved:
-        return _weighed(mode, place, facing, solved, given, scores.dtype)
+        return _weighed(mode, place, facing, solved, weights, scores.dtype)
     if facing:
-        mode.tracked.put(given, Weights(lead=facing.lead, axes=facing.axes, has_sink=facing.has_sink))
-        return given
+        mode.tracked.put(weights, Weights(lead=facing.lead, axes=facing.axes, has_sink=facing.has_sink))
+        return weights
     lost = mode.origins.of(scores).lost
-    of_product = bool(lost) or known is not None
-    if not of_product and any(size > 1 for size in given.shape[axis + 1 :]):
-        return given  # of features, as in linear attention
-    softmax = Softmax(place.name or mode.seen.name, tuple(given.shape), lost, of_product)
-    mode.seen.softmaxes.append(softmax)
-    mode.tracked.put(given, Loose(axis, softmax))
-    return given
+    of_product = bool(lost) or layout is not None
+    if not of_product and any(size > 1 for size in weights.shape[axis + 1 :]):
+        return weights  # of features, as in linear attention
+    softmax = Softmax(place.name or mode.captured.name, tuple(weights.shape), lost, of_product)
+    mode.captured.softmaxes.append(softmax)
+    mode.tracked.put(weights, Loose(axis, softmax))
+    return weights
 
 
-def _weighed(mode: Watched, place: Place, known: Scores, solved: Solved, given: Tensor, scores: torch.dtype) -> Tensor:
+def _weighed(
+    mode: Watched, place: Place, layout: Scores, solved: Solved, weights: Tensor, scores: torch.dtype
+) -> Tensor:
     """Weights whose scores are known: the call is kept, and the edits act."""
-    lead = known.lead
+    lead = layout.lead
     sizes = split(lead, mode.heads, place.said_heads, place.batches)
-    q, k = (folded(one, lead, sizes) for one in (known.query, known.key))
+    q, k = (folded(side, lead, sizes) for side in (layout.query, layout.key))
     mask, bias, sinks = (
-        one if one is None else folded_mask(one, lead, sizes) for one in (solved.mask, solved.bias, solved.sink)
+        tensor if tensor is None else folded_mask(tensor, lead, sizes)
+        for tensor in (solved.mask, solved.bias, solved.sink)
     )
     if sinks is not None:
         sinks = sinks.expand(*sizes, *sinks.shape[-2:])
-    cap = {} if known.outer is None else {"softcap": known.outer}
-    scale = known.scale * (known.outer or 1.0)
+    cap = {} if layout.outer is None else {"softcap": layout.outer}
+    scale = layout.scale * (layout.outer or 1.0)
     scoring = Scoring(scale=scale, bias=bias, empty_rows=solved.empty_rows, **cap)
     parts = {"query": q, "key": k, "value": None, "mask": mask, "scoring": scoring, "sinks": sinks}
-    call = mode.call(place, "scores", causal(mask), known.same, **parts)
+    call = mode.call(place, "scores", causal(mask), layout.same, **parts)
     stored = mode.keep(call, place)
-    stored.refuse_heads_first(known.heads_first)
+    stored.refuse_heads_first(layout.heads_first)
     if call.is_edited:
-        given = _edited(mode, call, known, given)
-    own = known.canonical(given)
-    stored.samples = (Sample.of(own.reshape(*sizes, *own.shape[-2:]), known.dtype, scores),)
-    mode.tracked.put(given, Weights(lead=lead, axes=known.axes, call=stored, has_sink=known.has_sink))
-    return given
+        weights = _edited(mode, call, layout, weights)
+    own = layout.canonical(weights)
+    stored.samples = (Sample.of(own.reshape(*sizes, *own.shape[-2:]), layout.dtype, scores),)
+    mode.tracked.put(weights, Weights(lead=lead, axes=layout.axes, call=stored, has_sink=layout.has_sink))
+    return weights
 
 
-def _edited(mode: Watched, call: Call, known: Scores, given: Tensor) -> Tensor:
+def _edited(mode: Watched, call: Call, layout: Scores, weights: Tensor) -> Tensor:
     """The weights with the edits, in the axes and the type of the model's own."""
-    own = known.canonical(given)
+    own = layout.canonical(weights)
     changed = mode.edited_weights(call, own.reshape(*call.query.shape[:2], *own.shape[-2:]))
-    return known.back(changed.reshape(own.shape)).to(given.dtype)
+    return layout.back(changed.reshape(own.shape)).to(weights.dtype)
 
 
-def solve(known: Scores, scores: Tensor) -> Solved | None:
-    """What was done to products until they were scores; None if that is not all known."""
-    bias = _sum(known.terms)
+def solve(layout: Scores, scores: Tensor) -> Solved | None:
+    """Mask, bias and sink that make scores of products; None if they are not all known."""
+    bias = _sum(layout.terms)
     with torch.no_grad(), torch.autocast(scores.device.type, enabled=False):
-        found, sink = known.canonical(scores.detach()), None
-        within = _within(known.dtype, found.dtype)
-        found, products = (one.float() if one.dtype in HALVES else one for one in (found, known.products()))
-        if known.has_sink:
-            found, sink = found[..., :-1], found[..., -1:]
-        rest = found - products
+        canonical, sink = layout.canonical(scores.detach()), None
+        within = _within(layout.dtype, canonical.dtype)
+        canonical, products = (
+            tensor.float() if tensor.dtype in HALVES else tensor for tensor in (canonical, layout.products())
+        )
+        if layout.has_sink:
+            canonical, sink = canonical[..., :-1], canonical[..., -1:]
+        rest = canonical - products
         blocked = rest < BLOCKED
         is_masked = bool(blocked.any())
         if bias is not None:
@@ -123,7 +129,7 @@ def solve(known: Scores, scores: Tensor) -> Solved | None:
         shift = None if bool((rest.abs() <= within).all()) else _shift(rest, blocked, within)
         if shift is not None and not bool(((rest - shift).masked_fill(blocked, 0).abs() <= within).all()):
             return None
-        empty_rows = _empty(blocked, found) if is_masked else "zero"
+        empty_rows = _empty(blocked, canonical) if is_masked else "zero"
         if empty_rows is None:
             return None
         sink = sink if sink is None or shift is None else sink - shift
@@ -135,7 +141,7 @@ def solve(known: Scores, scores: Tensor) -> Solved | None:
 
 def _within(*dtypes: torch.dtype) -> float:
     """How much scores of the size 1 may differ, of the coarsest of some types of numbers."""
-    return max(torch.finfo(one).eps * (ROUNDING_OF_HALVES if one in HALVES else ROUNDING) for one in dtypes)
+    return max(torch.finfo(dtype).eps * (ROUNDING_OF_HALVES if dtype in HALVES else ROUNDING) for dtype in dtypes)
 
 
 def _sum(terms: tuple[tuple[Tensor, float], ...]) -> Tensor | None:
@@ -156,13 +162,13 @@ def _size(bias: Tensor) -> float:
 
 
 def _shift(rest: Tensor, blocked: Tensor, within: float) -> Tensor:
-    """What was added to all open scores of a row, (*lead, Q, 1): the softmax does not see it."""
+    """Constant added to all open scores of a row, (*lead, Q, 1): the softmax does not see it."""
     highest = rest.masked_fill(blocked, -torch.inf).amax(-1, keepdim=True)
     return highest.where(highest > -torch.inf, 0.0)
 
 
 def _empty(blocked: Tensor, scores: Tensor) -> str | None:
-    """What the model gives a row without an open key; None if that has no name.
+    """Policy of the model for rows without an open key; None if it has no name.
 
     Keys that are masked twice, by numbers whose sum is -inf, it leaves out; here they count as the others.
     """
@@ -179,7 +185,7 @@ def _empty(blocked: Tensor, scores: Tensor) -> str | None:
 def _compact(mask: Tensor) -> Tensor:
     """A mask without the axes along which it is the same."""
     for axis in range(mask.dim() - 2):
-        one = mask.narrow(axis, 0, 1)
-        if mask.shape[axis] > 1 and bool((mask == one).all()):
-            mask = one
+        first = mask.narrow(axis, 0, 1)
+        if mask.shape[axis] > 1 and bool((mask == first).all()):
+            mask = first
     return mask

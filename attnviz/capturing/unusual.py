@@ -1,4 +1,4 @@
-"""What is unusual about attention that is shown: its scale, copies of keys and values, a bias for far keys."""
+"""Unusual properties of attention that is shown: its scale, copies of keys and values, a bias for far keys."""
 
 from collections.abc import Iterable
 
@@ -14,7 +14,7 @@ SAMPLE = 4
 
 
 def notes(steps: Iterable[Step], edits: Edits) -> list[str]:
-    """What is unusual, in one sentence for all calls that are alike."""
+    """Unusual properties, in one sentence for all calls that are alike."""
     places: dict[str, list[str]] = {}
     for step in steps:
         for note in (_scale, _copies, _far_keys):
@@ -42,7 +42,7 @@ def _copies(step: Step, _: Edits) -> str:
     groups = [_groups(tensor[0, :, :SAMPLE]) for tensor in (step.key, step.value)]
     if not all(groups) or groups[0] == groups[1]:
         return ""
-    keys, values = (", ".join("+".join(map(str, group)) for group in one) for one in groups)
+    keys, values = (", ".join("+".join(map(str, group)) for group in side) for side in groups)
     return f"heads {keys} share keys, and heads {values} share values: repeat and repeat_interleave are not the same"
 
 
@@ -58,7 +58,7 @@ def _groups(tensor: Tensor) -> list[list[int]]:
 def _far_keys(step: Step, edits: Edits) -> str:
     """A bias that grows with the distance to a key, as ALiBi's with the wrong sign."""
     queries, keys = step.shape[2:]
-    biases = [one for one in step.scoring.bias if isinstance(one, Tensor) and one.shape[-1] == keys]
+    biases = [term for term in step.scoring.bias if isinstance(term, Tensor) and term.shape[-1] == keys]
     if step.has_sink or queries != keys or keys < 4 or len(biases) != 1 or edits.bias or step.site.kind == "cross":
         return ""
     bias = biases[0].reshape(*(1,) * (4 - biases[0].dim()), *biases[0].shape)[0, :, -1].float()

@@ -1,4 +1,4 @@
-"""What is known of a model while it runs: where a call is made, what it is, and what edits do to it."""
+"""Attention calls of a running model: the module that makes each, its kind, and the edits that act in it."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from attnviz.capturing import padding, refusing
-from attnviz.capturing.call import Call, kept
+from attnviz.capturing.call import Call, detached_copy
 from attnviz.capturing.joining import goes_on, used_keys
 from attnviz.capturing.layout import Tracked
 from attnviz.capturing.origins import Origins
@@ -23,14 +23,14 @@ from attnviz.core.tap import Tap, silence
 
 
 class Watched:
-    """What is known of one model while it runs in one thread, and what is done to its calls."""
+    """State of one model while it runs in one thread, and the edits of its calls."""
 
     def __init__(self, model: nn.Module, edits: Edits, heads: int | None, sites: Mapping[Site, str]):
         self.edits, self.heads = edits, heads
-        self.seen = Seen(type(model).__name__, edits)
+        self.captured = Seen(type(model).__name__, edits)
         self.tracked = Tracked()
-        known = {site: "" if name == self.seen.name else name for site, name in sites.items()}
-        self._places, self._sites, self._thread = Places(model), Sites(known), threading.get_ident()
+        names = {site: "" if name == self.captured.name else name for site, name in sites.items()}
+        self._places, self._sites, self._thread = Places(model), Sites(names), threading.get_ident()
         self.origins = Origins(model, self._places.is_given)
         self._last: tuple[Place, Call] | None = None
         self._past: dict[tuple[Site, int | None], int] = {}
@@ -42,10 +42,10 @@ class Watched:
         if threading.get_ident() == self._thread:
             self._sites.begin()
 
-    def end(self, model: nn.Module, given: object, output: Any) -> None:
+    def end(self, model: nn.Module, inputs: object, output: Any) -> None:
         """The model's forward has ended."""
         if threading.get_ident() == self._thread:
-            self.seen.output = output
+            self.captured.output = output
 
     def fill(self, encoder: nn.TransformerEncoder, args: tuple, kwargs: dict[str, Any], output: Tensor) -> Tensor:
         """An encoder's forward has ended: at padding it gives what it gives without a capture."""
@@ -53,7 +53,7 @@ class Watched:
         return padding.fill(encoder, args, kwargs, output) if is_here else output
 
     def place(self, tensors: tuple[Tensor, ...]) -> Place | None:
-        """Where in the model a call is made now; None where it is not to be seen.
+        """Place in the model of the current call; None where it is not to be seen.
 
         Raises:
             AttnvizError: if edits would reach only one of the two runs of a checkpoint, so that gradients were wrong.
@@ -61,12 +61,12 @@ class Watched:
         place = self._places.now()
         why_not = place and refusing.why_not(tensors)
         if why_not:
-            return self.seen.note(f"{place.name or self.seen.name} computes attention {why_not}, which is not seen")
-        if place is not None and place.in_checkpoint and self.edits != type(self.edits)():
-            what = (
-                f"{place.name or self.seen.name} runs in a checkpoint, which runs it again, unedited, for the gradients"
+            return self.captured.note(
+                f"{place.name or self.captured.name} computes attention {why_not}, which is not seen"
             )
-            raise AttnvizError(f"{what}. Edit it without checkpoints.")
+        if place is not None and place.in_checkpoint and self.edits != type(self.edits)():
+            what = "runs in a checkpoint, which runs it again, unedited, for the gradients"
+            raise AttnvizError(f"{place.name or self.captured.name} {what}. Edit it without checkpoints.")
         return place
 
     def heads_of(self, place: Place) -> set[int]:
@@ -113,14 +113,16 @@ class Watched:
     def keep(self, call: Call, place: Place) -> Call:
         """Keep a copy of a call."""
         copies = {
-            field.name: kept(value) for field in fields(Call) if isinstance(value := getattr(call, field.name), Tensor)
+            field.name: detached_copy(value)
+            for field in fields(Call)
+            if isinstance(value := getattr(call, field.name), Tensor)
         }
-        scoring = replace(call.scoring, bias=tuple(map(kept, call.scoring.bias)))
+        scoring = replace(call.scoring, bias=tuple(map(detached_copy, call.scoring.bias)))
         copy = replace(call, **copies, scoring=scoring)
         self._share(copy)
         self._refuse_windows(copy, place)
         self._refuse_pieces(copy, place)
-        self.seen.calls.append(copy)
+        self.captured.calls.append(copy)
         self._latest[copy.site] = copy
         return copy
 
@@ -151,13 +153,13 @@ class Watched:
         if last is None or last[1].passed != call.passed:
             return
         frames = ((place.frame, last[0].frame), (place.above and place.above[1], last[0].above and last[0].above[1]))
-        same = next((one for one, other in frames if one is other and one is not None), None)
+        same = next((frame for frame, other in frames if frame is other and frame is not None), None)
         if same is None or (same is not place.frame and place.module is not last[0].module):
             return
         whole, (batch, _, queries, _) = positions(same), call.shape
         if whole and not any(queries in sizes and batch * queries >= prod(sizes) for sizes in whole):
-            for one in (call, last[1]):
-                one.refused = f"{one.name or 'the model'} computes attention in pieces, which are no whole map"
+            for piece in (call, last[1]):
+                piece.refused = f"{piece.name or 'the model'} computes attention in pieces, which are no whole map"
 
     def touches(self, call: Call) -> bool:
         """Whether the edits change anything in a call."""
@@ -189,12 +191,12 @@ class Watched:
             return Tap(edits, keep=False).weights(**call.computed_from(), site=site)
 
 
-def _alike(one: object, other: object) -> bool:
+def _alike(first: object, second: object) -> bool:
     """Whether two tensors are the same numbers in the same form."""
-    if not (isinstance(one, Tensor) and isinstance(other, Tensor)):
+    if not (isinstance(first, Tensor) and isinstance(second, Tensor)):
         return False
-    form = [(each.shape, each.dtype, each.device) for each in (one, other)]
-    return form[0] == form[1] and torch.equal(one, other)
+    form = [(each.shape, each.dtype, each.device) for each in (first, second)]
+    return form[0] == form[1] and torch.equal(first, second)
 
 
 def touches_weights(edits: Edits, site: Site) -> bool:

@@ -30,7 +30,7 @@ ONE_HEAD = re.compile(r"(?:(.+)\.)?\w*head\w*\.(\d+)")
 
 @dataclass(frozen=True, eq=False)
 class Place:
-    """Where in a model a call is made.
+    """Module and frames of a call in a model.
 
     Attributes:
         name: of the module, "" for the model itself.
@@ -58,22 +58,22 @@ class Place:
     @property
     def batches(self) -> set[int]:
         """How many sentences its inputs may have: their first axis, or the second."""
-        return {size for one in inputs(self.frame) if one.dim() == 3 for size in one.shape[:2]}
+        return {size for tensor in inputs(self.frame) if tensor.dim() == 3 for size in tensor.shape[:2]}
 
 
 def inputs(frame: FrameType) -> tuple[Tensor, ...]:
     """The tensors among the arguments of a method."""
-    code, found = frame.f_code, frame.f_locals
+    code, values = frame.f_code, frame.f_locals
     names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
-    return tuple(found[name] for name in names if isinstance(found.get(name), Tensor))
+    return tuple(values[name] for name in names if isinstance(values.get(name), Tensor))
 
 
 def positions(frame: FrameType) -> tuple[tuple[int, int], ...]:
     """Sentences and positions, in either order, of each text that a module was given."""
-    given = inputs(frame)
-    texts = [one for one in given if one.dim() == 3 and one.is_floating_point()]
-    texts = texts or [one for one in given if one.dim() == 2 and not one.is_floating_point()]
-    return tuple(tuple(one.shape[:2]) for one in texts)
+    tensors = inputs(frame)
+    texts = [tensor for tensor in tensors if tensor.dim() == 3 and tensor.is_floating_point()]
+    texts = texts or [tensor for tensor in tensors if tensor.dim() == 2 and not tensor.is_floating_point()]
+    return tuple(tuple(tensor.shape[:2]) for tensor in texts)
 
 
 class Places:
@@ -85,19 +85,19 @@ class Places:
         self._names.setdefault(id(model), ("", model))
 
     def now(self) -> Place | None:
-        """Where the call is made that is at work now; None outside the model."""
-        frame, found, above, in_pass, in_checkpoint, call = sys._getframe(2), None, None, False, False, None
+        """Place of the current call; None outside the model."""
+        frame, innermost, above, in_pass, in_checkpoint, call = sys._getframe(2), None, None, False, False, None
         while frame is not None:
             owner = self._owner(frame)
-            if owner is not None and (found is None or (owner[1] is found[1] and above is None)):
-                found = (*owner, frame)
+            if owner is not None and (innermost is None or (owner[1] is innermost[1] and above is None)):
+                innermost = (*owner, frame)
                 call = frame if call is None and frame.f_code.co_name == "forward" else call
             elif owner is not None and above is None:
                 above = owner[1], frame
             in_pass = in_pass or (owner is not None and owner[1] is self.model)
             in_checkpoint = in_checkpoint or frame.f_code.co_filename.endswith(CHECKPOINT)
             frame = frame.f_back
-        return found and Place(*found, above, in_pass, in_checkpoint, call or found[2])
+        return innermost and Place(*innermost, above, in_pass, in_checkpoint, call or innermost[2])
 
     def is_given(self, tensor: Tensor) -> bool:
         """Whether a tensor is an argument of a method of a module that is at work, or stands in one of them."""
@@ -123,9 +123,9 @@ class Places:
 def _holds(value: object, tensor: Tensor) -> bool:
     """Whether a value is a tensor, or a list or mapping that has it."""
     if isinstance(value, list | tuple):
-        return any(_holds(one, tensor) for one in value)
+        return any(_holds(item, tensor) for item in value)
     if isinstance(value, Mapping):
-        return any(_holds(one, tensor) for one in value.values())
+        return any(_holds(item, tensor) for item in value.values())
     return value is tensor
 
 
@@ -139,12 +139,12 @@ class Sites:
     A module that is called again in one pass is another layer, as in ALBERT; in another pass it is the same one.
     """
 
-    def __init__(self, known: Mapping[Site, str]):
-        self._known: dict[tuple[str, int], Site] = {}
+    def __init__(self, names: Mapping[Site, str]):
+        self._sites: dict[tuple[str, int], Site] = {}
         self._layers: Counter[str] = Counter()
-        for site, name in known.items():
-            nth = sum(one == name for one, _ in self._known)
-            self._known[name, nth], self._layers[site.kind] = site, max(self._layers[site.kind], site.layer + 1)
+        for site, name in names.items():
+            nth = sum(other == name for other, _ in self._sites)
+            self._sites[name, nth], self._layers[site.kind] = site, max(self._layers[site.kind], site.layer + 1)
         self._calls: Counter[str] = Counter()
         self._repeats: Counter[str] = Counter()
         self._read: dict[str, int] = {}
@@ -157,7 +157,7 @@ class Sites:
 
     def first(self, place: Place) -> Site | None:
         """The first site of a module that was called before in this pass of the model."""
-        return self._known.get((place.name, 0)) if place.in_pass and self._calls[place.name] else None
+        return self._sites.get((place.name, 0)) if place.in_pass and self._calls[place.name] else None
 
     def site(self, place: Place, kind: str, heads: int) -> tuple[Site, str, int | None, int]:
         """The site of a call that is made now; `kind` counts where it is made for the first time.
@@ -172,17 +172,17 @@ class Sites:
             nth, passed = 0, self._repeats[place.name]
             self._repeats[place.name] += 1
         name, head = self._head(place) if heads == 1 else (place.name, None)
-        if (name, nth) not in self._known:
-            self._known[name, nth] = Site(kind, self._layers[kind])
+        if (name, nth) not in self._sites:
+            self._sites[name, nth] = Site(kind, self._layers[kind])
             self._layers[kind] += 1
-        return self._known[name, nth], name, head, passed
+        return self._sites[name, nth], name, head, passed
 
     def _head(self, place: Place) -> tuple[str, int | None]:
         """The name of what has several heads, and which of them a module is; they all read the same tensor."""
-        one, read = ONE_HEAD.fullmatch(place.name), inputs(place.frame)
-        if one is None or not read:
+        match, read = ONE_HEAD.fullmatch(place.name), inputs(place.frame)
+        if match is None or not read:
             return place.name, None
-        name, head, address = one[1] or "", int(one[2]), read[0].data_ptr()
+        name, head, address = match[1] or "", int(match[2]), read[0].data_ptr()
         if head and self._read.get(name) != address:
             return place.name, None
         self._read[name] = address
@@ -202,9 +202,9 @@ def kind(place: Place, is_causal: bool, same: bool | None = None) -> str:
         same = any("self" in part for part in parts) or not (is_named or _has_two_texts(place))
     if not same:
         return "cross"
-    for said in ("decoder", "encoder"):
-        if any(part.endswith(said) for part in parts):
-            return said
+    for stack in ("decoder", "encoder"):
+        if any(part.endswith(stack) for part in parts):
+            return stack
     return "decoder" if is_causal else "encoder"
 
 
@@ -213,10 +213,10 @@ def _has_two_texts(place: Place) -> bool:
 
     They may be cut into heads already: code that is written by hand often uses their names again.
     """
-    wide = [one.shape for one in inputs(place.frame) if one.dim() >= 3 and one.is_floating_point()]
+    wide = [tensor.shape for tensor in inputs(place.frame) if tensor.dim() >= 3 and tensor.is_floating_point()]
     pairs = [(a, b) for a in wide for b in wide if len(a) == len(b) and a[0] == b[0] and a[-1] == b[-1]]
     for a, b in pairs:
-        unlike = [{one, other} for one, other in zip(a, b, strict=True) if one != other]
+        unlike = [{size, other} for size, other in zip(a, b, strict=True) if size != other]
         if len(unlike) == 1 and (len(a) == 3 or 1 not in unlike[0]):  # a mask is 1 wide where a bias has heads
             return True
     return False
@@ -233,10 +233,10 @@ def causal(mask: Any, is_causal: bool = False) -> bool:
 
 def head_counts(module: nn.Module) -> set[int]:
     """How many heads a module says that it has; numbers of keys' heads, of which there may be fewer, do not count."""
-    said = {
+    counts = {
         value
         for name, value in vars(module).items()
         if "head" in name and "dim" not in name and "size" not in name and "kv" not in name and type(value) is int
     }
-    said |= {value for name, value in vars(module).items() if name in ("h", "H", "nh") and type(value) is int}
-    return {value for value in said if value > 0}
+    counts |= {value for name, value in vars(module).items() if name in ("h", "H", "nh") and type(value) is int}
+    return {value for value in counts if value > 0}

@@ -35,7 +35,7 @@ ALIKE = 120.0
 """Times the product of two codes: 1 if the tokens are the same, else rarely above 0.6."""
 
 NONE = 0.9
-"""What the first token offers instead to an induction head that finds nothing: below 1 and above chance."""
+"""Match that the first token offers instead to an induction head that finds nothing: below 1 and above chance."""
 
 
 class ConstructedHeads(nn.Module):
@@ -48,11 +48,11 @@ class ConstructedHeads(nn.Module):
         super().__init__()
         self.stack = Layers("decoder", 4 * D_K, self.num_heads, len(self.sites), norm=False)
         with torch.no_grad():
-            zero, one = (layer.attention for layer in self.stack.layers)
+            first, second = (layer.attention for layer in self.stack.layers)
             for parameter in self.stack.parameters():
                 parameter.zero_()
-            _layer_0(zero)
-            _layer_1(one)
+            _layer_0(first)
+            _layer_1(second)
 
     def forward(self, ids: Tensor, lengths: tuple[int, ...] | None = None, *, tap: Tap | None = None) -> Tensor:
         """Read (B, n) ids of any tokens, of which `lengths` are not padding; gives (B, n, d_model)."""

@@ -39,7 +39,7 @@ class Watching(Tap):
         return suppress(Reached)
 
     def origin(self, site: Site, query_tokens: Embedded, key_tokens: Embedded) -> Origin:
-        """What the call at a site came from."""
+        """Origin of the call at a site."""
         layer, query, key = self.calls[site]
         projections = {}
         for name in PROJECTIONS:

@@ -1,4 +1,4 @@
-"""Where a token stands, as a vector."""
+"""Positions of tokens, as vectors."""
 
 import math
 

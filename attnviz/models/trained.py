@@ -20,7 +20,7 @@ ENDING = ".safetensors"
 
 
 def folder(name: str) -> Path:
-    """Where the files of a shipped model are."""
+    """Folder with the files of a shipped model."""
     return assets.path(f"models/{name}")
 
 
@@ -40,8 +40,8 @@ def load(name: str, step: int | None = None) -> Model:
     if not steps:
         raise AttnvizError(f"The weights of '{name}' are missing: there is no *{ENDING} in assets/models/{name}.")
     if step is not None and step not in steps:
-        kept = ", ".join(map(str, steps))
-        raise AttnvizError(f"No weights of '{name}' were kept after step {step}; there are those after {kept}.")
+        available = ", ".join(map(str, steps))
+        raise AttnvizError(f"No weights of '{name}' were kept after step {step}; there are those after {available}.")
     return read(place(name, steps[-1] if step is None else step))
 
 

@@ -211,7 +211,7 @@ class EncoderDecoder(nn.Module):
 
 
 def _padding(lengths: tuple[int, ...] | None, padded: Tensor) -> Padding | None:
-    """What hides the padding of (B, n, ...); None where there is none."""
+    """Mask that hides the padding of (B, n, ...); None where there is none."""
     return None if lengths is None or min(lengths) == padded.shape[1] else Padding(lengths)
 
 

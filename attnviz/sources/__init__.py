@@ -1,1 +1,1 @@
-"""What turns text into a record."""
+"""Sources, which turn text into a record."""

@@ -1,4 +1,4 @@
-"""What every source promises, and what it says that it can do."""
+"""The interface of all sources, and the capabilities that each declares."""
 
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -18,7 +18,7 @@ from attnviz.sources.cards import Card
 from attnviz.tokenizers.vocabulary import UNK
 
 PROVENANCES = ("trained here", "constructed", "random", "pretrained", "from a folder", "your own")
-"""Where weights come from; sources are listed in this order."""
+"""Provenance of weights; sources are listed in this order."""
 
 HUGGING_FACE = ("pretrained", "from a folder")
 """Those of models of transformers, which load by their name or their folder."""
@@ -39,7 +39,7 @@ CLASSES: dict[str, type["Source"]] = {}
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Facts:
-    """What a model says of itself, where nothing of it was measured here.
+    """Facts that a model states of itself; nothing of it was measured here.
 
     Attributes:
         task: "next" token, "fill" in a blank, "labels" of a text or of its "tokens", "write" another text, "vectors" of
@@ -76,7 +76,7 @@ class Facts:
 
     @property
     def does(self) -> str:
-        """What it says, in a few words."""
+        """Its output, in a few words."""
         return TASKS[self.task] + (f" ({self.detail})" if self.detail else "")
 
     @property
@@ -151,7 +151,7 @@ class Source(ABC):
 
     @classmethod
     def settings(cls) -> tuple[str, ...]:
-        """What can be chosen of it when it is made.
+        """Names of the settings that can be chosen when it is made.
 
         These have a meaning everywhere: "sos" (a sentence may begin with <sos>), "changes" (numbers set by hand).
         A field made by `core.parameters.parameter` also has a control in the app.
@@ -192,12 +192,12 @@ class Source(ABC):
         return None
 
     def site_name(self, site: Site) -> str:
-        """What the choice of a layer calls a site."""
+        """Name of a site in the choice of a layer."""
         return str(site)
 
     def described(self) -> list[tuple[str, str]]:
         """Its sizes, and its facts if it has some, in pairs of what and how much."""
-        known = self.facts
+        facts = self.facts
         layers = Counter(site.kind for site in self.sites)
         heads = "heads per layer" if len(set(self.heads.values())) == 1 else "heads of a layer, at most"
         sizes = [
@@ -205,23 +205,23 @@ class Source(ABC):
             (heads, f"{self.num_heads:,}"),
             ("numbers for each token (d_model)", f"{self.d_model:,}"),
         ]
-        if known is None:
+        if facts is None:
             return sizes
         return [
-            ("class", known.made_of),
-            ("what it does", known.does),
+            ("class", facts.made_of),
+            ("what it does", facts.does),
             *sizes,
-            ("parameters", f"{known.parameters:,}"),
-            ("tokens it knows", f"{known.vocabulary:,}"),
-            ("longest text", f"{known.longest:,} tokens" if known.longest else "it names no limit"),
-            *([("why no longer", known.limit)] if known.limit else []),
-            ("kept as", f"{known.number_type} on {known.device}"),
-            ("from", f"commit {known.commit}" if known.commit else "files on this machine"),
-            *(("note", note) for note in known.notes),
+            ("parameters", f"{facts.parameters:,}"),
+            ("tokens it knows", f"{facts.vocabulary:,}"),
+            ("longest text", f"{facts.longest:,} tokens" if facts.longest else "it names no limit"),
+            *([("why no longer", facts.limit)] if facts.limit else []),
+            ("kept as", f"{facts.number_type} on {facts.device}"),
+            ("from", f"commit {facts.commit}" if facts.commit else "files on this machine"),
+            *(("note", note) for note in facts.notes),
         ]
 
     def tokenize_targets(self, texts: list[str]) -> tuple[Sentence, ...]:
-        """What its decoder reads of texts that a person gives as its targets, for `run`.
+        """Decoder input for texts that a person gives as targets, for `run`.
 
         Raises:
             InputError: if it writes no other text, or takes none of a person.
@@ -240,5 +240,5 @@ class Source(ABC):
         return {}
 
     def origin(self, record: Record, site: Site) -> Origin | None:
-        """What the call at a site of one of its records was projected from, by running it again; None if not known."""
+        """Input that the call at a site of one of its records was projected from, by another run; None if not known."""
         return None

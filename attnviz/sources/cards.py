@@ -1,4 +1,4 @@
-"""What is known about a shipped model, and how: its card, written by `attnviz.training.evidence`."""
+"""Cards of the shipped models, with facts and their evidence, written by `attnviz.training.evidence`."""
 
 import json
 import math
@@ -24,7 +24,7 @@ class Measure:
 
 @dataclass(frozen=True)
 class Behavior:
-    """What some heads of a site do, and how that is known.
+    """A behavior of some heads of a site, and its evidence.
 
     Attributes:
         role: where they look, in a few words without a comma.
@@ -53,7 +53,9 @@ class Behavior:
         """The position where it acts most surely: one of its words comes next there; None where none does."""
         words = prediction.words(sentence=sentence)[:length]
         there = [position for position, word in enumerate(words) if word in self.next]
-        return max(there, key=lambda at: prediction.most_probable(at, 1, sentence=sentence)[0][1], default=None)
+        return max(
+            there, key=lambda position: prediction.most_probable(position, 1, sentence=sentence)[0][1], default=None
+        )
 
     @property
     def lost(self) -> float:
@@ -63,7 +65,7 @@ class Behavior:
 
 @dataclass(frozen=True)
 class Card:
-    """What a model was trained on, its sizes, what was measured, and what it cannot do.
+    """A model's training data, sizes, measured results, and limits.
 
     Attributes:
         title, does: a name for people, and one sentence.
@@ -97,20 +99,22 @@ class Card:
     score: str = ""
 
     def behaviors_of(self, site: Site, head: int | str) -> tuple[Behavior, ...]:
-        """What is known of a head, one for each of its roles."""
-        return tuple(one for one in self.behaviors if one.site == site and head in one.heads)
+        """Known behaviors of a head, one for each of its roles."""
+        return tuple(behavior for behavior in self.behaviors if behavior.site == site and head in behavior.heads)
 
     def behavior(self, site: Site, head: int | str) -> Behavior | None:
-        """What is known of a head, if anything is: of several roles the words, without their numbers."""
+        """Known behavior of a head, if any: of several roles the words, without their numbers."""
         return joined(self.behaviors_of(site, head))
 
 
-def joined(found: Sequence[Behavior]) -> Behavior | None:
+def joined(behaviors: Sequence[Behavior]) -> Behavior | None:
     """Several roles of a head as one, without their numbers; None of none."""
-    if len(found) < 2:
-        return found[0] if found else None
-    roles, clauses, evidence = zip(*((one.role, one.does.rstrip(". "), one.evidence) for one in found), strict=True)
-    return Behavior(found[0].site, found[0].heads, ", ".join(roles), ", and ".join(clauses), " ".join(evidence))
+    if len(behaviors) < 2:
+        return behaviors[0] if behaviors else None
+    roles, clauses, evidence = zip(
+        *((behavior.role, behavior.does.rstrip(". "), behavior.evidence) for behavior in behaviors), strict=True
+    )
+    return Behavior(behaviors[0].site, behaviors[0].heads, ", ".join(roles), ", and ".join(clauses), " ".join(evidence))
 
 
 @cache
@@ -134,7 +138,9 @@ def _card(data: dict[str, Any]) -> Card:
         **{name: _text(data[name]) for name in ("name", "title", "does", "made", "trained_on", "command")},
         sizes={name: _whole(size) for name, size in data["sizes"].items()},
         measured=tuple(_measure(**measure) for measure in data["measured"]),
-        behaviors=tuple(sorted((_behavior(**one) for one in data["findings"]), key=lambda one: -one.lost)),
+        behaviors=tuple(
+            sorted((_behavior(**behavior) for behavior in data["findings"]), key=lambda behavior: -behavior.lost)
+        ),
         cannot=tuple(map(_text, _list(data["cannot"]))),
         examples=tuple(map(_text, _list(data["examples"], least=1))),
         opens=(Site(opens["kind"], _whole(opens["layer"])), _whole(opens["head"])),
@@ -147,14 +153,15 @@ def _measure(what: str, value: float, goal: float | None) -> Measure:
     return Measure(_text(what), _share(value), None if goal is None else _share(goal))
 
 
-def _behavior(kind: str, layer: int, heads: list[int], role: str, does: str, known: str, **numbers: Any) -> Behavior:
+def _behavior(kind: str, layer: int, heads: list[int], role: str, does: str, **numbers: Any) -> Behavior:
+    evidence = numbers.pop("known")
     each = {name: tuple(map(_share, _list(numbers.pop(name, [])))) for name in ("rates", "shares", "off")}
     if any(shares and len(shares) != len(heads) for shares in each.values()):
         raise ValueError
     words = frozenset(_text(numbers.pop("next", "")).split())
     each |= {name: None if share is None else _share(share) for name, share in numbers.items()}
-    told = map(_text, (role, does, known))
-    return Behavior(Site(kind, _whole(layer)), tuple(map(_whole, _list(heads))), *told, **each, next=words)
+    texts = map(_text, (role, does, evidence))
+    return Behavior(Site(kind, _whole(layer)), tuple(map(_whole, _list(heads))), *texts, **each, next=words)
 
 
 # What a value must be; else TypeError or ValueError.

@@ -44,7 +44,7 @@ class Constructed(Source):
         return Record(sentences, self.name, self.provenance, edits, tuple(tap.steps), output)
 
     def origin(self, record: Record, site: Site) -> Origin:
-        """What the call at a site was projected from; positions have columns of their own, so both parts are added."""
+        """Input of a call before its projections; positions have columns of their own, so both parts are added."""
         record.step(site)
         tap = Watching(record.edits, until=site)
         with tap.reached:

@@ -1,4 +1,4 @@
-"""What a run costs before it is run, and what a page costs that goes through its maps: seconds here, and bytes."""
+"""Estimated cost of a run, and of a page that goes through its maps: seconds on this machine, and bytes."""
 
 import time
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ NARROWEST = 64
 
 @dataclass(frozen=True)
 class Estimate:
-    """Of a run, or of maps.
+    """Estimated cost of a run, or of maps.
 
     Attributes:
         tokens: of all its sentences, padding included.
@@ -62,7 +62,7 @@ def in_time(seconds: float) -> str:
 
 
 def estimate(source: Source, length: int, edits: Edits = Edits(), sentences: int = 1) -> Estimate:
-    """What a source takes for sentences of so many tokens each.
+    """Cost of a run over sentences of so many tokens each.
 
     - seconds = (4 · cells · d_model, of each attention call, + 2 · tokens · parameters) / operations per second. The
       cells of a head are the pairs that `core.attention.attend` computes: of long texts not those of tiles that a mask
@@ -76,14 +76,14 @@ def estimate(source: Source, length: int, edits: Edits = Edits(), sentences: int
     layers, width, tokens = len(source.sites), source.d_model, sentences * length
     operations = _operations(source, length, edits, sentences)
     words = source.facts.words if source.facts else 0
-    kept = 4 * tokens * (3 * width * layers + width + words) + 8 * tokens * source.num_heads * layers
+    stored = 4 * tokens * (3 * width * layers + width + words) + 8 * tokens * source.num_heads * layers
     masks = 8 * sentences * length**2 if source.facts and source.facts.has_square_masks else 0
     rate = USUAL if operations < FEW else operations_per_second()
-    return Estimate(tokens, operations / rate, kept + 32 * tokens * width + masks, kept)
+    return Estimate(tokens, operations / rate, stored + 32 * tokens * width + masks, stored)
 
 
 def of_texts(source: Source, runs: Sequence[tuple[int, int]], edits: Edits = Edits()) -> Estimate:
-    """What it takes to measure every head on many texts, here.
+    """Cost of measuring every head on many texts, here.
 
     - seconds = (operations of all runs, + those of what the model writes, + `A_WEIGHT` for each weight and `A_CALL` for
       each call that is measured) / operations per second. A model that writes reads all that it has written again for
@@ -99,12 +99,12 @@ def of_texts(source: Source, runs: Sequence[tuple[int, int]], edits: Edits = Edi
     for count, length in runs:
         operations += _operations(source, length, edits, count) * (1 + written * length / 2)
         operations += len(source.sites) * (A_WEIGHT * count * source.num_heads * length**2 + A_CALL)
-    most = {name: max((getattr(one, name) for one in parts), default=0) for name in ("bytes", "kept")}
-    return Estimate(sum(one.tokens for one in parts), operations / operations_per_second(), **most)
+    most = {name: max((getattr(part, name) for part in parts), default=0) for name in ("bytes", "kept")}
+    return Estimate(sum(part.tokens for part in parts), operations / operations_per_second(), **most)
 
 
 def of_maps(step: Step, maps: int = 1, *, rows: range | None = None, columns: range | None = None) -> Estimate:
-    """What it takes to go through so many maps of a call, or a window of each, block by block.
+    """Cost of going through so many maps of a call, or a window of each, block by block.
 
     - seconds = 2 · cells · (d_k + d_v) / operations per second, as the attention of a head takes. Of a window no cell
       is taken to be blocked.
@@ -120,10 +120,10 @@ def of_maps(step: Step, maps: int = 1, *, rows: range | None = None, columns: ra
 
 
 def of_all_maps(record: Record) -> Estimate:
-    """What it takes to go through the map of every head of a run."""
+    """Cost of going through the map of every head of a run."""
     parts = [of_maps(step, step.num_heads) for step in record.steps]
-    together = {name: sum(getattr(one, name) for one in parts) for name in ("seconds", "bytes", "kept", "maps")}
-    return Estimate(max(one.tokens for one in parts), **together)
+    together = {name: sum(getattr(part, name) for part in parts) for name in ("seconds", "bytes", "kept", "maps")}
+    return Estimate(max(part.tokens for part in parts), **together)
 
 
 def longest(source: Source, most: int, seconds: float, bytes: int, edits: Edits = Edits(), sentences: int = 1) -> int:
@@ -131,17 +131,17 @@ def longest(source: Source, most: int, seconds: float, bytes: int, edits: Edits 
     low, high = 0, most
     while low < high:
         middle = (low + high + 1) // 2
-        found = estimate(source, middle, edits, sentences)
-        low, high = (middle, high) if found.seconds <= seconds and found.bytes <= bytes else (low, middle - 1)
+        cost = estimate(source, middle, edits, sentences)
+        low, high = (middle, high) if cost.seconds <= seconds and cost.bytes <= bytes else (low, middle - 1)
     return low
 
 
 def _operations(source: Source, length: int, edits: Edits, sentences: int) -> float:
-    """Of a run; see `estimate`."""
+    """Operations of a run; see `estimate`."""
     cells = sum(_computed(_mask(edits, site.kind), length) for site in source.sites)
     parameters = 12 * source.d_model**2 * len(source.sites)
-    if known := source.facts:
-        parameters = known.parameters - (0 if known.words else known.vocabulary * source.d_model)
+    if facts := source.facts:
+        parameters = facts.parameters - (0 if facts.words else facts.vocabulary * source.d_model)
     heads = source.num_heads * max(NARROWEST, source.d_model // source.num_heads)
     return 4 * sentences * cells * heads + 2 * sentences * length * parameters
 

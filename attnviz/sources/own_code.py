@@ -1,4 +1,4 @@
-"""What a person's own code and model need around a run: errors in one sentence, one run at a time, no dropout."""
+"""Wrappers around runs of a person's own code and model: errors in one sentence, one run at a time, no dropout."""
 
 import threading
 import traceback
@@ -14,13 +14,13 @@ from torch import nn
 import attnviz
 from attnviz.core.errors import AttnvizError, InputError
 
-_OTHERS = (*(str(Path(one.__file__).parent) for one in (torch, attnviz)), "<frozen ")
-"""Where the frames are that are not the person's."""
+_OTHERS = (*(str(Path(module.__file__).parent) for module in (torch, attnviz)), "<frozen ")
+"""Folders of the code that is not the person's."""
 
 
 @contextmanager
 def errors_said() -> Iterator[None]:
-    """What a person's code raises becomes one sentence.
+    """Turn an error of a person's code into one sentence.
 
     Raises:
         InputError: with the line of the innermost frame that is the person's; what attnviz raises is left as it is.
@@ -30,13 +30,13 @@ def errors_said() -> Iterator[None]:
     except AttnvizError:
         raise
     except (Exception, SystemExit) as error:
-        lines = [(one.filename, one.lineno) for one in traceback.extract_tb(error.__traceback__)]
+        lines = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
         lines = [(file, line) for file, line in lines if not file.startswith(_OTHERS)]
         what = " ".join(str(error).split())
         if isinstance(error, SyntaxError):
             lines, what = [(error.filename, error.lineno)], error.msg
-        at = f"Line {lines[-1][1]} of {Path(str(lines[-1][0])).name}" if lines else "Code outside of attnviz"
-        raise InputError(f"{at} raised {type(error).__name__}: {what[:300]}") from error
+        location = f"Line {lines[-1][1]} of {Path(str(lines[-1][0])).name}" if lines else "Code outside of attnviz"
+        raise InputError(f"{location} raised {type(error).__name__}: {what[:300]}") from error
 
 
 @contextmanager
@@ -67,7 +67,8 @@ def moment_of(model: nn.Module) -> int:
     tensors = [*model.parameters(), *model.buffers()]
     with torch.no_grad():
         sums = [
-            float(one.detach().reshape(-1)[:8].double().nan_to_num().sum()) if one.numel() else 0.0 for one in tensors
+            float(tensor.detach().reshape(-1)[:8].double().nan_to_num().sum()) if tensor.numel() else 0.0
+            for tensor in tensors
         ]
-    counted = ((id(one), one.data_ptr(), 0 if one.is_inference() else one._version) for one in tensors)
+    counted = ((id(tensor), tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version) for tensor in tensors)
     return hash((tuple(counted), tuple(sums)))

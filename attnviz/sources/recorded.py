@@ -16,7 +16,7 @@ from attnviz.sources.saved import Saved
 
 @dataclass(frozen=True, eq=False)
 class Recorded(Saved):
-    """What reads one input alone, such as a picture, and can be run on it again with edits.
+    """A source that reads one input alone, such as a picture, and can be run on it again with edits.
 
     Attributes:
         record: the run without edits.
@@ -34,7 +34,7 @@ class Recorded(Saved):
         Raises:
             InputError: if the function raises, with the line, or gives something else.
         """
-        record = _made(make, Edits())
+        record = _recorded(make, Edits())
         return cls(record.source, record, make)
 
     @property
@@ -59,10 +59,10 @@ class Recorded(Saved):
             return super().run(sentences, edits, targets)
         self.check_own(sentences)
         with self.lock:
-            return replace(_made(self.make, edits), edits=edits)
+            return replace(_recorded(self.make, edits), edits=edits)
 
 
-def _made(make: Callable[[Edits], Record], edits: Edits) -> Record:
+def _recorded(make: Callable[[Edits], Record], edits: Edits) -> Record:
     with errors_said():
         record = make(edits)
     if not isinstance(record, Record):

@@ -38,10 +38,10 @@ class Saved(Source):
 
     @property
     def does(self) -> str:
-        kept = f" Numbers are kept as {self.record.precision}." if self.record.precision else ""
+        precision = f" Numbers are kept as {self.record.precision}." if self.record.precision else ""
         if self.record.source == self.name:
             return "Attention that was computed elsewhere, without its model."
-        return f"One run of {self.record.source}{self._changed(', changed: {}')}, without its model.{kept}"
+        return f"One run of {self.record.source}{self._changed(', changed: {}')}, without its model.{precision}"
 
     @property
     def read_only(self) -> str | None:
@@ -55,11 +55,11 @@ class Saved(Source):
 
     @property
     def one_run(self) -> tuple[str, ...]:
-        return tuple(one.text for one in self.record.sentences)
+        return tuple(sentence.text for sentence in self.record.sentences)
 
-    def _changed(self, said: str) -> str:
-        """What was changed in it, in some words; empty if nothing was."""
-        return said.format("; ".join(words)) if (words := self.record.edits.in_words()) else ""
+    def _changed(self, template: str) -> str:
+        """Edits of its record in words, put into a template; empty if there are none."""
+        return template.format("; ".join(words)) if (words := self.record.edits.in_words()) else ""
 
     @property
     def unseen(self) -> str | None:
@@ -94,7 +94,7 @@ class Saved(Source):
 
     def described(self) -> list[tuple[str, str]]:
         step = self.record.steps[0]
-        made = [f"{one} {self.made[one]!s:.40}" for one in ("attnviz", "torch") if one in self.made]
+        versions = [f"{package} {self.made[package]!s:.40}" for package in ("attnviz", "torch") if package in self.made]
         return [
             *([] if self.record.source == self.name else [("of the model", self.record.source)]),
             ("texts", f"{len(self.record.sentences):,}"),
@@ -103,7 +103,7 @@ class Saved(Source):
                 "numbers",
                 f"{str(step.query.dtype).removeprefix('torch.')}, kept as {self.record.precision or 'they were'}",
             ),
-            *([("made by", ", ".join(made))] if made else []),
+            *([("made by", ", ".join(versions))] if versions else []),
         ]
 
     def tokenize(self, texts: list[str]) -> tuple[Sentence, ...]:

@@ -65,14 +65,14 @@ class Scratch(Source):
     )
 
     def __post_init__(self):
-        sizes = {one.name: one for one in parameters(Scratch) if one.kind == "number"}
+        sizes = {setting.name: setting for setting in parameters(Scratch) if setting.kind == "number"}
         for name, size in sizes.items():
             check_whole(name, getattr(self, name), size.least, size.most)
         if self.d_model % self.num_heads:
-            given = f"d_model is {self.d_model} and num_heads is {self.num_heads}"
+            stated = f"d_model is {self.d_model} and num_heads is {self.num_heads}"
             fitting = [n for n in range(1, sizes["num_heads"].most + 1) if self.d_model % n == 0]
             near = sorted(sorted(fitting, key=lambda n: abs(n - self.num_heads))[:2])
-            raise InputError(f"{given}; num_heads must divide d_model. Try {' or '.join(map(str, near))} heads.")
+            raise InputError(f"{stated}; num_heads must divide d_model. Try {' or '.join(map(str, near))} heads.")
         tokenizers.load(self.tokenizer)
         if not isinstance(self.changes, list | tuple):
             raise InputError(f"The changes are {quoted(self.changes)}; they must be a list of Change.")
@@ -104,7 +104,7 @@ class Scratch(Source):
         return Record(sentences, self.name, self.provenance, edits, tuple(tap.steps), output)
 
     def origin(self, record: Record, site: Site) -> Origin:
-        """What the call at a site of one of its records was projected from, by running it again."""
+        """Input that the call at a site of one of its records was projected from, by another run."""
         record.step(site)
         tap = _Changing(self, record.edits, until=site)
         with tap.reached:
@@ -139,14 +139,14 @@ class _Changing(Watching):
         self.changes = [change for change in source.changes if change.matrix in VECTORS]
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, *, site: Site, **settings) -> Tensor:
-        given = {"query": query, "key": key, "value": value}
+        tensors = {"query": query, "key": key, "value": value}
         here = [change for change in self.changes if change.site == site]
-        given |= {change.matrix: given[change.matrix].clone() for change in here}
+        tensors |= {change.matrix: tensors[change.matrix].clone() for change in here}
         for change in here:
             if change.sentence >= len(query):
                 raise InputError(f"There is no sentence {change.sentence} to edit; there are {len(query)}.")
-            change.apply(given[change.matrix][change.sentence, change.head])
-        return super().attend(**given, site=site, **settings)
+            change.apply(tensors[change.matrix][change.sentence, change.head])
+        return super().attend(**tensors, site=site, **settings)
 
 
 def _stack(source: Scratch) -> Layers:

@@ -16,7 +16,7 @@ from attnviz.sources.saved import Saved
 
 
 def build(file: str, name: str) -> Source:
-    """What a function of a file gives, called without arguments; or a source that has that name there.
+    """Source that a function of a file gives, called without arguments; or a source of that name in the file.
 
     A function that takes one argument is given edits and gives a record, as `attnviz.show` takes it.
 
@@ -31,25 +31,29 @@ def build(file: str, name: str) -> Source:
         raise InputError(f"There is no file {quoted(str(path), 200)}.")
     module = _imported(path)
     if not hasattr(module, name):
-        own = [one for one, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__]
+        own = [
+            attribute
+            for attribute, value in vars(module).items()
+            if getattr(value, "__module__", None) == module.__name__
+        ]
         has = f"It has: {', '.join(own)}." if own else "It defines nothing."
         raise InputError(f"{path.name} has no {quoted(name)}. {has}")
-    made = getattr(module, name)
-    if not isinstance(made, Source):
+    source = getattr(module, name)
+    if not isinstance(source, Source):
         with errors_said():
-            made = _built(made)
-    if not isinstance(made, Source):
-        what = f"{path.name}:{name} gives {quoted(type(made).__name__)}, which is no source"
+            source = _built(source)
+    if not isinstance(source, Source):
+        what = f"{path.name}:{name} gives {quoted(type(source).__name__)}, which is no source"
         raise InputError(f"{what}; let it give attnviz.wrap(model, tokenize).")
-    return made
+    return source
 
 
-def _built(made: Any) -> Any:
-    """What stands under a name, called if it is a function or a class."""
-    if inspect.isfunction(made) and len(inspect.signature(made).parameters) == 1:
-        return Recorded.of(made)
-    made = made() if inspect.isfunction(made) or inspect.isclass(made) else made
-    return Saved(made.source, made) if isinstance(made, Record) else made
+def _built(value: Any) -> Any:
+    """The value of a name, called if it is a function or a class."""
+    if inspect.isfunction(value) and len(inspect.signature(value).parameters) == 1:
+        return Recorded.of(value)
+    value = value() if inspect.isfunction(value) or inspect.isclass(value) else value
+    return Saved(value.source, value) if isinstance(value, Record) else value
 
 
 def _imported(path: Path) -> ModuleType:

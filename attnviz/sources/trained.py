@@ -50,9 +50,9 @@ class Trained(Source):
         words = {"reads": (len(self._reads), config.vocabulary)}
         if config.written:
             words["writes"] = (len(self._writes), config.written)
-        for does, (listed, known) in words.items():
-            if listed != known:
-                what = f"lists {listed} words that the model {does}, and its weights are for {known}"
+        for does, (listed, expected) in words.items():
+            if listed != expected:
+                what = f"lists {listed} words that the model {does}, and its weights are for {expected}"
                 raise AttnvizError(f"The vocabulary {file} {what}; fetch both files again.")
 
     @classmethod
@@ -108,7 +108,7 @@ class Trained(Source):
         return sentences
 
     def tokenize_targets(self, texts: list[str]) -> tuple[Sentence, ...]:
-        """What the translator's decoder reads of a translation: <sos> and the words."""
+        """Input of the translator's decoder for a translation: <sos> and the words."""
         if not self.writes:
             return super().tokenize_targets(texts)
         sentences = tokenizers.batch(self._writes, texts, sos=True)
@@ -149,7 +149,7 @@ class Trained(Source):
         return Record(sentences, self.name, provenance, edits, steps, hidden, targets, prediction)
 
     def origin(self, record: Record, site: Site) -> Origin:
-        """What the call at a site of one of its records was projected from, by running it again."""
+        """Input that the call at a site of one of its records was projected from, by another run."""
         record.step(site)
         model, tap, ids = self._model, Watching(record.edits), self._ids(record.sentences)
         with torch.inference_mode():
@@ -160,8 +160,11 @@ class Trained(Source):
             memory = model.encode(ids, _lengths(record.sentences), tap=tap)
             self._decode(record.targets, memory, record.sentences, tap)
             written = _embedded(model.written, _read(record.targets))
-        looks, seen = (read if site.kind == "encoder" else written), (written if site.kind == "decoder" else read)
-        return tap.origin(site, looks, seen)
+        query_input, key_input = (
+            (read if site.kind == "encoder" else written),
+            (written if site.kind == "decoder" else read),
+        )
+        return tap.origin(site, query_input, key_input)
 
     def _decode(
         self, targets: tuple[Sentence, ...], memory: Tensor, sentences: tuple[Sentence, ...], tap: Tap
@@ -215,7 +218,7 @@ def _vocabularies(name: str) -> dict[str, Vocabulary]:
 def _greedy(
     model: EncoderDecoder, memory: Tensor, lengths: tuple[int, ...], words: Vocabulary, edits: Edits
 ) -> tuple[tuple[Sentence, ...], tuple[int, ...]]:
-    """What the decoder writes word by word, each time the most probable, as what it then reads: from <sos> on.
+    """Sentences that the decoder writes, each time the most probable word, as it then reads them: from <sos> on.
 
     It ends with <eos>, which is not read, or is cut where there is no position left; after how many words is given,
     too, 0 where it ended.
@@ -230,7 +233,9 @@ def _greedy(
             break
         read = torch.cat([read, chosen.masked_fill(ended, SPECIAL[PAD]).unsqueeze(1)], 1)
     sentences = tuple(_sentence(row, words) for row in read.tolist())
-    return sentences, tuple(0 if end else one.length - 1 for end, one in zip(ended.tolist(), sentences, strict=True))
+    return sentences, tuple(
+        0 if end else sentence.length - 1 for end, sentence in zip(ended.tolist(), sentences, strict=True)
+    )
 
 
 def _writable(logits: Tensor) -> Tensor:
@@ -239,6 +244,6 @@ def _writable(logits: Tensor) -> Tensor:
 
 
 def _sentence(ids: list[int], words: Vocabulary) -> Sentence:
-    """What was written, with <sos> before it; padded where it ended before others of its batch."""
+    """The written sentence, with <sos> before it; padded where it ended before others of its batch."""
     length = next((i for i, id in enumerate(ids) if i and id == SPECIAL[PAD]), len(ids))
     return words.sentence(ids, length)

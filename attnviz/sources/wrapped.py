@@ -69,17 +69,17 @@ def wrap(
     code = Code(model, tokenize, call or (lambda model, ids: model(ids)), words, pad, heads)
     source = Wrapped(name or type(model).__name__, code, texts, writes=writes)
     sentences = source.tokenize([texts[0]])
-    seen = source._seen(sentences, Edits(), source._read(sentences))[0]
-    record = replace(source, calls=seen.sites).run(sentences)  # without calls over other positions than the tokens
+    captured = source._captured(sentences, Edits(), source._read(sentences))[0]
+    record = replace(source, calls=captured.sites).run(sentences)  # without calls over other positions than the tokens
     counts = {step.site: step.num_heads for step in record.steps}
     d_model = max(step.num_heads * step.value.shape[-1] for step in record.steps)
-    found = {"calls": seen.sites, "counts": counts, "d_model": d_model, "unseen": record.unseen}
-    return replace(source, moment=moment_of(model), **found)
+    facts = {"calls": captured.sites, "counts": counts, "d_model": d_model, "unseen": record.unseen}
+    return replace(source, moment=moment_of(model), **facts)
 
 
 @dataclass(frozen=True, eq=False)
 class Code:
-    """What a person gave; see `wrap`."""
+    """Arguments of `wrap`."""
 
     model: nn.Module
     tokenize: Any
@@ -91,7 +91,7 @@ class Code:
 
 @dataclass(frozen=True)
 class Wrapped(Source):
-    """What `wrap` makes. Two are equal if they are of one `wrap`, and the weights were the same.
+    """A source made by `wrap`. Two are equal if they are of one `wrap`, and the weights were the same.
 
     Attributes:
         calls: the module that makes the attention call of each site.
@@ -117,7 +117,7 @@ class Wrapped(Source):
 
     @property
     def does(self) -> str:
-        numbers = sum(one.numel() for one in self.code.model.parameters())
+        numbers = sum(parameter.numel() for parameter in self.code.model.parameters())
         return f"Your own model, run in its own code: {counted(numbers, 'parameter')}. Nothing of it was measured here."
 
     @property
@@ -148,7 +148,7 @@ class Wrapped(Source):
 
     def described(self) -> list[tuple[str, str]]:
         calls = [(self.calls[site], f"{site}, {counted(count, 'head')}") for site, count in self.heads.items()]
-        numbers = sum(one.numel() for one in self.code.model.parameters())
+        numbers = sum(parameter.numel() for parameter in self.code.model.parameters())
         return [("class", type(self.code.model).__name__), ("parameters", f"{numbers:,}"), *calls]
 
     def tokenize(self, texts: list[str]) -> tuple[Sentence, ...]:
@@ -166,38 +166,40 @@ class Wrapped(Source):
         """
         self.check_targets(targets)
         targets = targets or self._read(sentences)
-        seen, given = self._seen(sentences, edits, targets)
-        tokens = [one.labels for one in targets or sentences]
-        record = seen.record(tokens, [one.labels for one in sentences] if targets else None, name=self.name)
-        return replace(record, sentences=sentences, targets=targets, **self._says(given, record))
+        captured, output = self._captured(sentences, edits, targets)
+        tokens = [sentence.labels for sentence in targets or sentences]
+        record = captured.record(
+            tokens, [sentence.labels for sentence in sentences] if targets else None, name=self.name
+        )
+        return replace(record, sentences=sentences, targets=targets, **self._predicted(output, record))
 
     def _read(self, sentences: tuple[Sentence, ...]) -> tuple[Sentence, ...]:
-        """What a decoder reads: what stands behind ||| in the text, else the text."""
+        """Decoder input: the part behind ||| in the text, else the text."""
         if not self.writes:
             return ()
-        parts = [one.text.partition(PAIR) for one in sentences]
+        parts = [sentence.text.partition(PAIR) for sentence in sentences]
         return self._padded([self._cut(text, text) for text in (read.strip() or whole for whole, _, read in parts)])
 
-    def _seen(
+    def _captured(
         self, sentences: tuple[Sentence, ...], edits: Edits, targets: tuple[Sentence, ...] = ()
     ) -> tuple[Seen, Any]:
-        """What was seen in one run of the model, and what it gave."""
+        """Captured attention of one run of the model, and its output."""
         model, read = self.code.model, [sentences, *([targets] if self.writes else [])]
         weights = next(model.parameters(), torch.zeros(()))
-        ids = [torch.tensor([[token.id for token in one.tokens] for one in batch]) for batch in read]
+        ids = [torch.tensor([[token.id for token in sentence.tokens] for sentence in batch]) for batch in read]
         watched = capture(model, edits, heads=self.code.heads, sites=self.calls)
-        with self.lock, in_evaluation(model), torch.no_grad(), errors_said(), watched as seen:
-            given = self.code.call(model, *(one.to(weights.device) for one in ids))
-        return seen, given
+        with self.lock, in_evaluation(model), torch.no_grad(), errors_said(), watched as captured:
+            output = self.code.call(model, *(tensor.to(weights.device) for tensor in ids))
+        return captured, output
 
-    def _says(self, given: Any, record: Record) -> dict[str, Any]:
+    def _predicted(self, output: Any, record: Record) -> dict[str, Any]:
         """The prediction or the labels of a record, by what the model gave."""
-        given = getattr(given, "logits", given)
-        if isinstance(given, tuple | list) and given:
-            given = given[0]
-        if not isinstance(given, Tensor) or not given.is_floating_point():
+        output = getattr(output, "logits", output)
+        if isinstance(output, tuple | list) and output:
+            output = output[0]
+        if not isinstance(output, Tensor) or not output.is_floating_point():
             return {}
-        logits, (batch, length) = given.detach().float().cpu(), (len(record.read), len(record.read[0].tokens))
+        logits, (batch, length) = output.detach().float().cpu(), (len(record.read), len(record.read[0].tokens))
         if logits.dim() == 2 and len(logits) == batch and length != batch:
             named = getattr(getattr(self.code.model, "config", None), "id2label", None) or {}
             return {"labels": (tuple(str(named.get(i, i)) for i in range(logits.shape[1])), logits)}
@@ -207,7 +209,7 @@ class Wrapped(Source):
 
     def _vocabularies(self) -> set[int]:
         """How many words there may be."""
-        counts = {one.num_embeddings for one in self.code.model.modules() if isinstance(one, nn.Embedding)}
+        counts = {module.num_embeddings for module in self.code.model.modules() if isinstance(module, nn.Embedding)}
         return counts | ({len(self.code.words)} if hasattr(self.code.words, "__len__") else set())
 
     def _words(self, ids: Sequence[int]) -> list[str]:
@@ -224,7 +226,7 @@ class Wrapped(Source):
         with errors_said():
             strings = words(list(ids))
             each = not isinstance(strings, str) and len(strings) == len(ids)
-            return [str(one) for one in (strings if each else (words([id]) for id in ids))]
+            return [str(string) for string in (strings if each else (words([id]) for id in ids))]
 
     def _cut(self, text: str, whole: str) -> tuple[str, tuple[Token, ...]]:
         """The tokens of a text, and the text that its sentence is to hold."""
@@ -276,7 +278,7 @@ def _takes(call: Callable[..., Any]) -> int:
     """How many arguments a function takes without names and defaults."""
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     try:
-        given = inspect.signature(call).parameters.values()
+        parameters = inspect.signature(call).parameters.values()
     except (TypeError, ValueError):
         return 2
-    return sum(one.kind in kinds and one.default is one.empty for one in given)
+    return sum(parameter.kind in kinds and parameter.default is parameter.empty for parameter in parameters)

@@ -20,9 +20,9 @@ def load(name: str) -> Tokenizer:
     """
     if name not in NAMES:
         raise InputError(f"There is no tokenizer {quoted(name)}. There are: {', '.join(NAMES)}.")
-    return _made(name)
+    return _cached(name)
 
 
 @cache
-def _made(name: str) -> Tokenizer:
+def _cached(name: str) -> Tokenizer:
     return _KINDS[name]()

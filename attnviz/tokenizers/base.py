@@ -1,4 +1,4 @@
-"""What every tokenizer promises, ids without a vocabulary, and padded batches."""
+"""Interface of all tokenizers, ids without a vocabulary, and padded batches."""
 
 from collections.abc import Sequence
 from hashlib import blake2b

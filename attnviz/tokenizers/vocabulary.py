@@ -45,7 +45,7 @@ class Vocabulary:
 
     def encode(self, text: str) -> tuple[Token, ...]:
         """The tokens of a text; an unknown word is marked."""
-        return tuple(self._known(text[start:end], start, end) for start, end in spans(text))
+        return tuple(self._token(text[start:end], start, end) for start, end in spans(text))
 
     def unknown(self, text: str) -> tuple[str, ...]:
         """The words of a text that are not in the vocabulary, each once."""
@@ -57,7 +57,7 @@ class Vocabulary:
         return tuple(get_close_matches(word.lower()[:64], self.words, NEAREST, ALIKE))
 
     def sentence(self, ids: Sequence[int], length: int) -> Sentence:
-        """What a model wrote, as a text with its tokens; those from `length` on are padding.
+        """Sentence that a model wrote, as a text with its tokens; those from `length` on are padding.
 
         Words stand apart, but for a mark of punctuation after its word and the word after an elision ("l' oiseau").
         """
@@ -76,12 +76,12 @@ class Vocabulary:
         Raises:
             AttnvizError: names a word that is not.
         """
-        found = [(word, self._id(word)) for word in words]
-        if missing := [word for word, id in found if id is None]:
+        pairs = [(word, self._id(word)) for word in words]
+        if missing := [word for word, id in pairs if id is None]:
             raise AttnvizError(f"The vocabulary has no '{missing[0]}'.")
-        return [id for _, id in found if id is not None]
+        return [id for _, id in pairs if id is not None]
 
-    def _known(self, word: str, start: int, end: int) -> Token:
+    def _token(self, word: str, start: int, end: int) -> Token:
         id = self._id(word)
         return Token(f"{word}{UNKNOWN}", self._ids[UNK], start, end) if id is None else Token(word, id, start, end)
 

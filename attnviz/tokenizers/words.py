@@ -9,10 +9,10 @@ from attnviz.tokenizers.base import hashed
 from attnviz.tokenizers.characters import CLUSTER
 
 _LETTER = r"[\p{L}\p{N}\p{M}\u200c\u200d&&[^\p{Han}]]"
-"""What words are made of: letters, digits, combining marks and the joiners inside Persian and Indic words."""
+"""Characters of words: letters, digits, combining marks and the joiners inside Persian and Indic words."""
 
 _JOINER = r"(?:['’‐‑-](?!\p{M})|(?<=\p{N})[.,](?=\p{N}))"
-"""What may stand inside a word: don't, well-known, 3.14."""
+"""Signs that may stand inside a word: don't, well-known, 3.14."""
 
 _PARTS = Split(
     Regex(
@@ -35,5 +35,5 @@ class Words:
 
 
 def spans(text: str) -> list[tuple[int, int]]:
-    """Where each word and mark begins and ends."""
+    """Begin and end of each word and mark, in characters."""
     return [span for part, span in _PARTS.pre_tokenize_str(without_surrogates(text)) if not part.isspace()]

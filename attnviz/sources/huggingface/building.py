@@ -67,8 +67,8 @@ def _sparing_others(model: Any) -> Any:
     `from_pretrained` asks it for the context to build in, which would set the default dtype, and then for the model.
     """
 
-    def context(cls: Any, dtype: torch.dtype, *given: Any) -> list[Any]:
-        return [*model.get_init_context(torch.get_default_dtype(), *given), Typed(dtype)]
+    def context(cls: Any, dtype: torch.dtype, *rest: Any) -> list[Any]:
+        return [*model.get_init_context(torch.get_default_dtype(), *rest), Typed(dtype)]
 
     def make(cls: Any, *args: Any, **kwargs: Any) -> nn.Module:
         return model(*args, **kwargs)
@@ -91,13 +91,13 @@ class Typed(TorchFunctionMode):
         self, func: Callable, types: object, args: tuple = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs, default = kwargs or {}, torch.get_default_dtype()
-        made = func(*args, **kwargs)
-        if not isinstance(made, Tensor) or made.dtype is not default:
-            return made
-        given = (*args, *kwargs.values())
-        chosen = getattr(func, "__name__", "") not in CONVERSIONS and not any(map(_is_typed, given))
+        result = func(*args, **kwargs)
+        if not isinstance(result, Tensor) or result.dtype is not default:
+            return result
+        values = (*args, *kwargs.values())
+        chosen = getattr(func, "__name__", "") not in CONVERSIONS and not any(map(_is_typed, values))
         meant = func is Tensor.to and args[1:] == (default,) and args[0].dtype is default
-        return made.to(self.dtype) if chosen or meant else made
+        return result.to(self.dtype) if chosen or meant else result
 
 
 def _is_typed(value: Any) -> bool:

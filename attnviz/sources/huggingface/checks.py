@@ -1,4 +1,4 @@
-"""What a folder claims to hold, read and bounded before anything is built from it."""
+"""Claims of a folder about its model, read and bounded before anything is built from it."""
 
 import json
 from collections import Counter
@@ -33,7 +33,7 @@ SHARED_LAYERS = 64
 
 @dataclass(frozen=True)
 class Weights:
-    """What the headers of the files of weights say: the names of tensors, how many numbers, and their usual type."""
+    """Contents of the headers of weight files: names of tensors, how many numbers, and their usual type."""
 
     names: tuple[str, ...]
     numbers: int
@@ -56,13 +56,13 @@ def config(folder: Path, model: str) -> dict[str, Any]:
     try:
         if path.stat().st_size > LONGEST_CONFIG:
             raise InputError(f"{what} has {size(path.stat().st_size)}; {size(LONGEST_CONFIG)} is the most.")
-        found = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(found, dict) or not isinstance(found.get("model_type"), str):
+        settings = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(settings, dict) or not isinstance(settings.get("model_type"), str):
             raise InputError(f"{what} does not name its model_type: it is not a model of transformers.")
-        listed = found.get("architectures")
-        if not (listed is None or (isinstance(listed, list) and all(isinstance(one, str) for one in listed))):
+        listed = settings.get("architectures")
+        if not (listed is None or (isinstance(listed, list) and all(isinstance(name, str) for name in listed))):
             raise InputError(f"{what} says 'architectures': {quoted(listed)}; it must be a list of names of classes.")
-        for key, number in _numbers(found):
+        for key, number in _numbers(settings):
             most = _most(key)
             if abs(number) > most:
                 raise InputError(f"{what} says {quoted(key)}: {quoted(number)}; the most is {most}. It is not built.")
@@ -70,13 +70,13 @@ def config(folder: Path, model: str) -> dict[str, Any]:
         raise
     except (OSError, ValueError, RecursionError):
         raise AttnvizError(f"{what} is missing or damaged; fetch it again.") from None
-    if "quantization_config" in found:
+    if "quantization_config" in settings:
         raise InputError(f"{faults.name(model)} is quantized, which attnviz does not read. Choose the original model.")
-    return found
+    return settings
 
 
 def weights(folder: Path, model: str, cached: bool = False) -> Weights:
-    """What the files of weights hold, from their headers alone.
+    """Contents of the weight files, from their headers alone.
 
     Args:
         cached: the folder is of a hub's cache: a file that is damaged is deleted there, so that it is fetched again.
@@ -88,7 +88,7 @@ def weights(folder: Path, model: str, cached: bool = False) -> Weights:
     paths = files.weights(folder)
     if not paths:
         names = (path.name for path in folder.iterdir())
-        raise InputError(folders.of_files(model, names, folder, made=_class_name(folder)))
+        raise InputError(folders.of_files(model, names, folder, class_name=_class_name(folder)))
     names, numbers = [], Counter()
     for path in paths:
         try:
@@ -102,12 +102,12 @@ def weights(folder: Path, model: str, cached: bool = False) -> Weights:
                 files.forget(path)
             after = "it has been deleted from the cache; try again" if cached else "fetch it again"
             raise AttnvizError(f"The weights {path.name} of {faults.name(model)} are damaged: {after}.") from None
-    known = [(count, DTYPES[name]) for name, count in numbers.items() if name in DTYPES]
-    if not known:
+    counts = [(count, DTYPES[name]) for name, count in numbers.items() if name in DTYPES]
+    if not counts:
         raise InputError(
             f"{faults.name(model)} has weights of a type that attnviz does not read: {', '.join(numbers)}."
         )
-    return Weights(tuple(names), numbers.total(), max(known, key=lambda one: one[0])[1])
+    return Weights(tuple(names), numbers.total(), max(counts, key=lambda pair: pair[0])[1])
 
 
 def _class_name(folder: Path) -> str:
@@ -118,16 +118,16 @@ def _class_name(folder: Path) -> str:
         return ""
 
 
-def layers(found: dict[str, Any], held: Weights, model: str) -> None:
+def layers(settings: dict[str, Any], held: Weights, model: str) -> None:
     """Raises: InputError: with both numbers, if there are more layers than tensors that could be theirs."""
-    claimed = max((number for key, number in _numbers(found) if _counts(key) == "layers"), default=0)
+    claimed = max((number for key, number in _numbers(settings) if _counts(key) == "layers"), default=0)
     if claimed > max(SHARED_LAYERS, held.tensors):
         what = f"{faults.name(model)} says that it has {claimed} layers, and its files hold {held.tensors} tensors"
         raise InputError(f"{what}. They do not belong together; fetch both again, or choose another model.")
 
 
 def _counts(key: str) -> str | None:
-    """What a setting counts, if that is known: "layers" for n_layer, encoder_layers, num_hidden_layers ..."""
+    """Kind of parts that a setting counts, if known: "layers" for n_layer, encoder_layers, num_hidden_layers ..."""
     words = key.lower().split("_")
     if "window" in words:  # Qwen's max_window_layers may be more than there are
         return None
@@ -147,10 +147,10 @@ def _most(key: str) -> int:
 def _numbers(value: Any, key: str = "") -> Iterator[tuple[str, int]]:
     """All whole numbers in a configuration, each with the key it stands under."""
     if isinstance(value, dict):
-        for inner, one in value.items():
-            yield from _numbers(one, inner)
+        for inner, item in value.items():
+            yield from _numbers(item, inner)
     elif isinstance(value, list):
-        for one in value:
-            yield from _numbers(one, key)
+        for item in value:
+            yield from _numbers(item, key)
     elif isinstance(value, int) and not isinstance(value, bool):
         yield key, value

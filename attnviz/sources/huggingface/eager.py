@@ -22,22 +22,24 @@ BLOCKED = -1e30
 """Score below which a cell is masked: what families add for that is about the lowest float32."""
 
 
-def maps(given: Any, alone: str) -> dict[Site, Tensor]:
-    """What a model gives as its attention, by site, in the order of the calls.
+def maps(output: Any, alone: str) -> dict[Site, Tensor]:
+    """Attention weights that a model gives, by site, in the order of the calls.
 
     Args:
         alone: the kind of the attention of a model that has only one.
     """
     names = {"encoder": "encoder_attentions", "decoder": "decoder_attentions", "cross": "cross_attentions"}
-    if not hasattr(given, "decoder_attentions"):
+    if not hasattr(output, "decoder_attentions"):
         names = {alone: "attentions"}
-    found = {
+    by_site = {
         Site(kind, layer): weights
         for kind, name in names.items()
-        for layer, weights in enumerate(getattr(given, name, None) or ())
+        for layer, weights in enumerate(getattr(output, name, None) or ())
         if isinstance(weights, Tensor)
     }
-    return dict(sorted(found.items(), key=lambda one: (one[0].kind != "encoder", one[0].layer, one[0].kind == "cross")))
+    return dict(
+        sorted(by_site.items(), key=lambda item: (item[0].kind != "encoder", item[0].layer, item[0].kind == "cross"))
+    )
 
 
 def sizes(read: dict[str, Tensor]) -> dict[str, tuple[int, int]]:
@@ -47,20 +49,28 @@ def sizes(read: dict[str, Tensor]) -> dict[str, tuple[int, int]]:
     return {"encoder": (n, n), "decoder": (m, m), "cross": (m, n)}
 
 
-def whole(model: Any, given: Any, read: dict[str, Tensor]) -> dict[Site, int]:
+def whole(model: Any, output: Any, read: dict[str, Tensor]) -> dict[Site, int]:
     """The sites at which a model gave whole maps, with their heads."""
-    causal = _is_causal(given)
+    causal = _is_causal(output)
     alone = "decoder" if (model.can_generate() if causal is None else causal) else "encoder"
-    found, family, expected = maps(given, alone), model.config.model_type, sizes(read)
-    return {site: one.shape[1] for site, one in found.items() if is_map(family, site, one, *expected[site.kind])}
+    candidates, family, expected = maps(output, alone), model.config.model_type, sizes(read)
+    return {
+        site: weights.shape[1]
+        for site, weights in candidates.items()
+        if is_map(family, site, weights, *expected[site.kind])
+    }
 
 
-def _is_causal(given: Any) -> bool | None:
+def _is_causal(output: Any) -> bool | None:
     """Whether no query looks at a later key, by the weights of a run; None if one token tells nothing."""
-    weights = [one for one in getattr(given, "attentions", None) or () if isinstance(one, Tensor) and one.dim() == 4]
+    weights = [
+        tensor
+        for tensor in getattr(output, "attentions", None) or ()
+        if isinstance(tensor, Tensor) and tensor.dim() == 4
+    ]
     if not weights or weights[0].shape[-1] < 2:
         return None
-    return all(not one.triu(1).any() for one in weights)
+    return all(not tensor.triu(1).any() for tensor in weights)
 
 
 def is_map(family: str, site: Site, weights: Tensor, queries: int, keys: int) -> bool:
@@ -73,20 +83,20 @@ def is_map(family: str, site: Site, weights: Tensor, queries: int, keys: int) ->
     return not bool((weights < 0).any() or (off > 0.02).any())  # NaN is a weight of a model that is broken
 
 
-def are_weights(step: Step, given: Tensor, family: str, lengths: tuple[int, ...]) -> bool:
+def are_weights(step: Step, model_weights: Tensor, family: str, lengths: tuple[int, ...]) -> bool:
     """Whether what a model gives at a site are the weights of a step; of positions without padding."""
     if step.site.kind in SCORES.get(family, ()):
-        given = given.softmax(-1)
+        model_weights = model_weights.softmax(-1)
     for sentence, length in enumerate(lengths):
         rows = slice(length)
         for head in range(step.num_heads):
-            own = given[sentence, head, rows].float().cpu()
+            own = model_weights[sentence, head, rows].float().cpu()
             if not torch.allclose(step.weights(head, rows, sentence=sentence).float(), own, rtol=0, atol=ROUNDING):
                 return False
     return True
 
 
-def steps(loaded: Loaded, given: Any, read: dict[str, Tensor], lengths: tuple[int, ...]) -> tuple[Step, ...]:
+def steps(loaded: Loaded, output: Any, read: dict[str, Tensor], lengths: tuple[int, ...]) -> tuple[Step, ...]:
     """Steps of attention that a model computed itself, n x n, at the sites that are shown.
 
     Queries and keys are not known: the logarithm of a weight stands as the bias of a score that is zero, so that the
@@ -96,10 +106,10 @@ def steps(loaded: Loaded, given: Any, read: dict[str, Tensor], lengths: tuple[in
         InputError: if the model cuts a text of this length into pieces.
     """
     expected, family = sizes(read), loaded.config.model_type
-    found = maps(given, next(iter(loaded.trial.heads)).kind)
-    made = []
+    by_site = maps(output, next(iter(loaded.trial.heads)).kind)
+    result = []
     for site in loaded.trial.heads:
-        weights = found[site].float().cpu()
+        weights = by_site[site].float().cpu()
         if weights.dim() != 4 or weights.shape[2:] != expected[site.kind]:
             cut = f"{faults.name(loaded.name)} cuts a text of {read['input_ids'].shape[1]:,} tokens into pieces"
             raise InputError(f"{cut}, of which there is no map of all queries and keys. Shorten the text.")
@@ -111,5 +121,5 @@ def steps(loaded: Loaded, given: Any, read: dict[str, Tensor], lengths: tuple[in
         nothing = weights.new_zeros(*weights.shape[:2], sum(weights.shape[2:]), 1)
         query, key = nothing.split(weights.shape[2:], 2)
         tap.attend(query, key, key, site=site, scoring=Scoring(bias=bias, scale=1.0), mask=mask)
-        made += tap.steps
-    return tuple(made)
+        result += tap.steps
+    return tuple(result)

@@ -56,20 +56,22 @@ class Pooling:
 
     def __call__(self, output: Tensor, sentences: tuple[Sentence, ...]) -> Tensor:
         """One vector per sentence, (B, d), without its padding, of (B, n, d_model) hidden states."""
-        rows = [row[: one.length] for row, one in zip(output, sentences, strict=True)]
-        return torch.stack([torch.cat([MODES[mode][1](one) for mode in self.modes]) for one in rows])
+        rows = [row[: sentence.length] for row, sentence in zip(output, sentences, strict=True)]
+        return torch.stack([torch.cat([MODES[mode][1](row) for mode in self.modes]) for row in rows])
 
 
 def of_folder(folder: Path) -> Pooling:
-    """What a folder with a model, or the one around it, says of its pooling; the mean where it says nothing."""
+    """Pooling that a folder with a model, or the one around it, states; by default the mean."""
     root = folder if (folder / MODULES).is_file() else folder.parent
     modules = _modules(root)
     if not any(path == folder.name or root == folder for path, kind in modules if kind == "Transformer"):
         return Pooling()
     after = [path for path, kind in modules if kind not in ("Transformer", "Pooling", "Normalize")]
     for path, kind in modules:
-        if kind == "Pooling" and isinstance(found := _read(root / path / "config.json"), dict):
-            modes = found.get("pooling_mode") or [mode for name, mode in OLDER.items() if found.get(name)] or "mean"
+        if kind == "Pooling" and isinstance(settings := _read(root / path / "config.json"), dict):
+            modes = (
+                settings.get("pooling_mode") or [mode for name, mode in OLDER.items() if settings.get(name)] or "mean"
+            )
             modes = (modes,) if isinstance(modes, str) else tuple(modes)
             if all(mode in MODES for mode in modes):
                 return Pooling(modes, named=True, left_out=tuple(after))
@@ -86,10 +88,12 @@ def inside(folder: Path) -> Path | None:
 
 def _modules(folder: Path) -> list[tuple[str, str]]:
     """The folders of the modules with the names of their classes; none where there is no list of them."""
-    found = _read(folder / MODULES)
-    if not isinstance(found, list):
+    listed = _read(folder / MODULES)
+    if not isinstance(listed, list):
         return []
-    pairs = [(str(one.get("path", "")), str(one.get("type", ""))) for one in found if isinstance(one, dict)]
+    pairs = [
+        (str(module.get("path", "")), str(module.get("type", ""))) for module in listed if isinstance(module, dict)
+    ]
     return [(path, kind.rpartition(".")[2]) for path, kind in pairs if path in ("", Path(path).name)]
 
 

@@ -58,13 +58,13 @@ def fault(model: str, what: str, error: BaseException) -> AttnvizError:
 def _versions() -> str:
     from attnviz import __version__
 
-    found = [f"attnviz {__version__}"]
+    versions = [f"attnviz {__version__}"]
     for package in ("transformers", "tokenizers", "torch"):
         try:
-            found.append(f"{package} {version(package)}")
+            versions.append(f"{package} {version(package)}")
         except PackageNotFoundError:
             continue
-    return ", ".join([*found, f"Python {platform.python_version()}"])
+    return ", ".join([*versions, f"Python {platform.python_version()}"])
 
 
 def hub() -> str:
@@ -89,9 +89,9 @@ def need_transformers() -> None:
 def refusal(word: str, model: str, revision: str | None, detail: object = None) -> AttnvizError:
     """One sentence for each word of `fetch.fault`, and for a hub that is too slow."""
     sentence = _sentences().get(word, _sentences()["other"])
-    known = {"what": name(model), "at": hub(), "revision": name(revision), "host": name(detail)}
+    fields = {"what": name(model), "at": hub(), "revision": name(revision), "host": name(detail)}
     wrong = word in ("gated", "missing", "revision", "disabled", "file", "no name", "token")
-    return (InputError if wrong else AttnvizError)(sentence.format(**known, detail=detail or word))
+    return (InputError if wrong else AttnvizError)(sentence.format(**fields, detail=detail or word))
 
 
 @cache

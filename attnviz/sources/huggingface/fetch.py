@@ -15,7 +15,7 @@ SECONDS = 5
 CHUNK = 1 << 16
 GO = threading.Event()
 HOSTS = ("huggingface.co", "hf.co")
-"""Where the public hub keeps its large files, beside what HF_ENDPOINT names."""
+"""Hosts of the large files of the public hub, beside the one that HF_ENDPOINT names."""
 
 
 class Elsewhere(Exception):
@@ -31,13 +31,13 @@ def probe(name: str, revision: str | None) -> dict[str, Any]:
 
     api = HfApi()
     info = api.model_info(name, revision=revision, timeout=SECONDS, files_metadata=True)
-    found = [
+    files = [
         {"name": file.rfilename, "size": file.size, "digest": file.lfs.sha256 if file.lfs else file.blob_id}
         for file in info.siblings or []
     ]
-    if any(file["name"] == "config.json" for file in found):  # of a gated model everybody sees the list, not the files
+    if any(file["name"] == "config.json" for file in files):  # of a gated model everybody sees the list, not the files
         get_hf_file_metadata(hf_hub_url(name, "config.json", revision=info.sha), token=get_token(), timeout=SECONDS)
-    return {"commit": info.sha, "files": found}
+    return {"commit": info.sha, "files": files}
 
 
 def fetch(name: str, revision: str | None, commit: str, files: list[str], cache: str, say: Any) -> dict[str, Any]:
@@ -51,20 +51,20 @@ def fetch(name: str, revision: str | None, commit: str, files: list[str], cache:
 
     constants.DOWNLOAD_CHUNK_SIZE = CHUNK
 
-    class Told(tqdm):
+    class ReportingBar(tqdm):
         def __init__(self, *args: Any, **settings: Any):
             super().__init__(*args, **settings | {"disable": True})
 
         def update(self, n: float | None = 1) -> None:
             say(came=int(n or 0))
 
-    asked = False
+    has_waited = False
     for file in files:
-        if file.endswith(".safetensors") and not asked:
-            asked = True
+        if file.endswith(".safetensors") and not has_waited:
+            has_waited = True
             say(wait=True)
             GO.wait()
-        hf_hub_download(name, file, revision=commit, cache_dir=cache, etag_timeout=SECONDS, tqdm_class=Told)
+        hf_hub_download(name, file, revision=commit, cache_dir=cache, etag_timeout=SECONDS, tqdm_class=ReportingBar)
         say(file=file)
     path = hf_hub_download(name, "config.json", revision=revision, cache_dir=cache, etag_timeout=SECONDS)
     return {"commit": os.path.basename(os.path.dirname(path))}
@@ -89,15 +89,15 @@ def stay_at_the_hub() -> None:
 
 
 def fault(error: BaseException) -> dict[str, Any]:
-    """What went wrong, in one word and at most one number or host."""
+    """Kind of an error, in one word and at most one number or host."""
     chain = [error]
     while (cause := chain[-1].__cause__ or chain[-1].__context__) and cause not in chain:
         chain.append(cause)
-    for one in chain:
-        if isinstance(one, Elsewhere):
-            return {"error": "elsewhere", "host": one.host}
-    says = _named(chain) or next(filter(None, map(_by_signs, chain)), None)
-    return says or {"error": "other", "type": type(error).__name__}
+    for raised in chain:
+        if isinstance(raised, Elsewhere):
+            return {"error": "elsewhere", "host": raised.host}
+    message = _named(chain) or next(filter(None, map(_by_signs, chain)), None)
+    return message or {"error": "other", "type": type(error).__name__}
 
 
 def _named(chain: list[BaseException]) -> dict[str, Any] | None:
@@ -113,25 +113,25 @@ def _named(chain: list[BaseException]) -> dict[str, Any] | None:
         "no name": errors.HFValidationError,
         "offline": errors.OfflineModeIsEnabled,
     }
-    for one in chain:
+    for raised in chain:
         for word, kind in kinds.items():
-            if isinstance(one, kind):
+            if isinstance(raised, kind):
                 return {"error": word}
     return None
 
 
-def _by_signs(one: BaseException) -> dict[str, Any] | None:
+def _by_signs(error: BaseException) -> dict[str, Any] | None:
     """A fault that shows in a status, a number of the system, or a name."""
     from huggingface_hub import get_token
 
-    if status := getattr(getattr(one, "response", None), "status_code", None):
+    if status := getattr(getattr(error, "response", None), "status_code", None):
         words = {401: "token" if get_token() else "missing", 403: "gated", 404: "missing", 429: "busy"}
         return {"error": words.get(status, "status"), "status": status}
-    if isinstance(one, OSError) and one.errno in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS):
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS):
         return {"error": "disk"}
-    if type(one).__name__ in ("RemoteProtocolError", "ReadError") or "Consistency check" in str(one):
+    if type(error).__name__ in ("RemoteProtocolError", "ReadError") or "Consistency check" in str(error):
         return {"error": "broken"}
-    return {"error": "unreachable"} if type(one).__module__.startswith("httpx") else None
+    return {"error": "unreachable"} if type(error).__module__.startswith("httpx") else None
 
 
 def main(out: IO[str]) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from attnviz.core.errors import AttnvizError
 from attnviz.sources.huggingface import faults
 
-CONFIG, ONE, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
+CONFIG, SINGLE, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 SHARD = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
 FAST, MERGES, TOKENIZER_CONFIG = "tokenizer.json", "merges.txt", "tokenizer_config.json"
 SENTENCEPIECE = frozenset(
@@ -47,7 +47,7 @@ class File:
 def wanted(names: Iterable[str]) -> tuple[str, ...]:
     """Configuration, tokenizer and one set of safetensors, in this order: no code, no pickle, no second format."""
     names = set(names)
-    weights = {ONE} & names or {name for name in names if name == INDEX or SHARD.fullmatch(name)}
+    weights = {SINGLE} & names or {name for name in names if name == INDEX or SHARD.fullmatch(name)}
     small = sorted(names & (TOKENIZER | BESIDE))
     return (*small, *sorted(weights, key=lambda name: (name != INDEX, name)))
 
@@ -58,13 +58,13 @@ def weights(folder: Path) -> tuple[Path, ...]:
     Raises:
         AttnvizError: if an index names a file that is not there, or is damaged.
     """
-    if (folder / ONE).is_file():
-        return (folder / ONE,)
+    if (folder / SINGLE).is_file():
+        return (folder / SINGLE,)
     if not (folder / INDEX).is_file():
         return ()
     try:
-        found = json.loads((folder / INDEX).read_text(encoding="utf-8"))["weight_map"].values()
-        names = sorted(set(found))
+        listed = json.loads((folder / INDEX).read_text(encoding="utf-8"))["weight_map"].values()
+        names = sorted(set(listed))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise AttnvizError(f"The list of weights {INDEX} is damaged; fetch it again.") from None
     for name in names:
@@ -79,18 +79,20 @@ def whole(folder: Path) -> bool:
     """Whether all that a model needs is in a folder."""
     try:
         return bool(
-            (folder / CONFIG).is_file() and weights(folder) and any((folder / one).is_file() for one in TOKENIZER)
+            (folder / CONFIG).is_file() and weights(folder) and any((folder / name).is_file() for name in TOKENIZER)
         )
     except AttnvizError:
         return False
 
 
-def check(folder: Path, digests: dict[str, str], model: str, told: Callable[[int], None] = lambda count: None) -> None:
+def check(
+    folder: Path, digests: dict[str, str], model: str, report: Callable[[int], None] = lambda count: None
+) -> None:
     """Compare files in the cache with their digests; one that differs is deleted, and said.
 
     Args:
         digests: of the files by their names; those of other files are taken from where the cache keeps them.
-        told: is given how many bytes have been read, now and then.
+        report: is given how many bytes have been read, now and then.
 
     Raises:
         AttnvizError: names the files that differ, and says how large they are.
@@ -99,7 +101,7 @@ def check(folder: Path, digests: dict[str, str], model: str, told: Callable[[int
         if not path.is_file():
             continue
         digest = digests.get(path.name) or _kept_as(path).name
-        if DIGEST.fullmatch(digest) and not _is(digest, path.resolve(), told):
+        if DIGEST.fullmatch(digest) and not _is(digest, path.resolve(), report):
             forget(path)
             raise AttnvizError(
                 f"The file {path.name} of {faults.name(model)} was damaged on its way: its checksum is not the hub's. "
@@ -109,9 +111,9 @@ def check(folder: Path, digests: dict[str, str], model: str, told: Callable[[int
 
 def forget(path: Path) -> None:
     """Delete a file of the cache, and what it points to."""
-    for one in {_kept_as(path), path}:
+    for file in {_kept_as(path), path}:
         with suppress(OSError):
-            one.unlink()
+            file.unlink()
 
 
 def _kept_as(path: Path) -> Path:
@@ -119,27 +121,27 @@ def _kept_as(path: Path) -> Path:
     return path.parent / path.readlink() if path.is_symlink() else path
 
 
-def _is(digest: str, path: Path, told: Callable[[int], None]) -> bool:
+def _is(digest: str, path: Path, report: Callable[[int], None]) -> bool:
     stat = path.stat()
-    known = (path, stat.st_size, stat.st_mtime_ns, digest)
-    if known not in _known:
+    entry = (path, stat.st_size, stat.st_mtime_ns, digest)
+    if entry not in _verified:
         algorithm = hashlib.sha256() if len(digest) == 64 else hashlib.sha1(b"blob %d\0" % stat.st_size)
         with path.open("rb") as file:
             while block := file.read(1 << 22):
                 algorithm.update(block)
-                told(len(block))
+                report(len(block))
         if algorithm.hexdigest() != digest:
             return False
-        _known.add(known)
+        _verified.add(entry)
     return True
 
 
-_known: set[tuple[Path, int, int, str]] = set()
+_verified: set[tuple[Path, int, int, str]] = set()
 """Files that this process has read and found right, so that each is read once."""
 
 
 @lru_cache(maxsize=4)
 def sha256(path: Path) -> str:
-    """Of a file that stays as it is."""
+    """SHA-256 of a file that stays as it is."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -19,14 +19,14 @@ IN_PYTHON = "or load it in Python and give that model to attnviz.capture(model)"
 
 
 def sentence(name: str, folder: Path) -> str:
-    """What a folder, or a file, holds in the place of a model, and how it becomes one."""
+    """Message about a folder or a file that holds something else than a model, and how it becomes one."""
     if folder.is_file():
         check_no_picture(folder.name)
         return of_files(name, [folder.name], folder.parent, what="The file")
     try:
         names = sorted(path.name for path in folder.iterdir())
-        steps = sorted((int(found[1]), one) for one in names if (found := CHECKPOINT.fullmatch(one)))
-        steps = [one for _, one in steps if (folder / one / files.CONFIG).is_file()]
+        steps = sorted((int(match[1]), file) for file in names if (match := CHECKPOINT.fullmatch(file)))
+        steps = [step for _, step in steps if (folder / step / files.CONFIG).is_file()]
     except OSError as error:
         return f"The folder {faults.name(name)} cannot be read: {faults.first(error)}"
     if steps and files.CONFIG not in names:
@@ -36,27 +36,27 @@ def sentence(name: str, folder: Path) -> str:
     return of_files(name, names, folder)
 
 
-def of_files(name: str, names: Iterable[str], folder: Path | None = None, what: str = "", made: str = "") -> str:
-    """What files without a model in safetensors are.
+def of_files(name: str, names: Iterable[str], folder: Path | None = None, what: str = "", class_name: str = "") -> str:
+    """Message about files without a model in safetensors.
 
     Args:
         folder: with the files, if they are here.
         what: what the name is of; "" is a folder, or a model of a hub.
-        made: the class of the model, if it is known.
+        class_name: of the model, if it is known.
     """
     names = sorted(names)
     who = f"{what or ('The folder' if folder else '')} {faults.name(name)}".strip()
-    gguf = next((one for one in names if one.endswith(".gguf")), "")
-    pickled = next((one for one in names if one.endswith(PICKLED) and one not in OF_TRAINER), "")
-    others = {library for one in names for ending, library in OTHERS.items() if one.endswith(ending)}
+    gguf = next((file for file in names if file.endswith(".gguf")), "")
+    pickled = next((file for file in names if file.endswith(PICKLED) and file not in OF_TRAINER), "")
+    others = {library for file in names for ending, library in OTHERS.items() if file.endswith(ending)}
     has_config = files.CONFIG in names
-    alone = pickled or next((one for one in names if one.endswith(".safetensors")), "")
+    alone = pickled or next((file for file in names if file.endswith(".safetensors")), "")
     if ADAPTER in names:
         return f"{who} {_adapter(name, folder)}"
     if gguf:
         return f"{who} {_gguf(str(Path(name).parent) if what else name, gguf)}"
     if has_config and pickled:
-        return f"{who} {_pickled(name, pickled, made if made.isidentifier() else 'AutoModel')}"
+        return f"{who} {_pickled(name, pickled, class_name if class_name.isidentifier() else 'AutoModel')}"
     if others or (alone and not has_config):
         return f"{who} {_foreign(others, alone)}"
     if has_config:
@@ -66,7 +66,7 @@ def of_files(name: str, names: Iterable[str], folder: Path | None = None, what: 
 
 
 def _foreign(others: set[str], file: str) -> str:
-    """What is said of weights of other libraries, or else of a file of weights alone."""
+    """Message about weights of other libraries, or else about a file of weights alone."""
     if others:
         holds = f"holds weights of {' and '.join(sorted(others))} alone, which attnviz does not read"
         return f"{holds}. Choose a version with model.safetensors; transformers before 5 converts such weights."
@@ -105,7 +105,7 @@ def is_meant(path: Path) -> bool:
         return path.suffix in (*PICKLED, *OTHERS, ".safetensors")
     if not path.is_dir():
         return False
-    names = [one.name for one in path.iterdir()]
+    names = [file.name for file in path.iterdir()]
     return is_weights(names) or any(map(CHECKPOINT.fullmatch, names))
 
 

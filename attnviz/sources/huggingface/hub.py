@@ -29,7 +29,7 @@ REVISION = re.compile(r"\w[\w./+-]{0,199}", re.ASCII)
 
 @dataclass(frozen=True)
 class Place:
-    """Where a model is.
+    """Location of a model.
 
     Attributes:
         name: as it is called: the hub's id, with `@revision` if one was asked for, or the folder as it was typed.
@@ -75,7 +75,7 @@ def allowed() -> tuple[str, ...] | None:
 
 
 def find(name: str) -> Place:
-    """What a name means: a folder, an installed package, a model in the cache, or one that a hub has.
+    """Find the model of a name: a folder, an installed package, a model in the cache, or one that a hub has.
 
     Only for the last is anybody asked, at most 5 seconds long. Nothing is fetched: `fetch` does that.
 
@@ -130,12 +130,12 @@ def fetch(
         _sweep(model)
     read = 0
 
-    def told(count: int) -> None:
+    def count_read(count: int) -> None:
         nonlocal read
         read += count
         tell("checking", min(read, place.size))
 
-    files.check(folder, {one.name: one.digest for one in place.files}, place.name, told)
+    files.check(folder, {file.name: file.digest for file in place.files}, place.name, count_read)
     return replace(place, kind="cached", folder=folder, files=())
 
 
@@ -186,11 +186,11 @@ def is_path(name: str) -> bool:
 
 def _parts(name: str) -> tuple[str, str | None]:
     """The id and the revision in a name."""
-    model, at, revision = name.partition("@") if isinstance(name, str) else ("", "", "")
+    model, sign, revision = name.partition("@") if isinstance(name, str) else ("", "", "")
     bad = "--" in model or ".." in name or model.endswith((".git", ".", "-")) or len(model) > 96 if model else True
-    if bad or not NAME.fullmatch(model) or (at and not REVISION.fullmatch(revision)):
+    if bad or not NAME.fullmatch(model) or (sign and not REVISION.fullmatch(revision)):
         raise faults.refusal("no name", name, None)
-    return model, revision if at else None
+    return model, revision if sign else None
 
 
 def _package() -> Place | None:
@@ -203,7 +203,7 @@ def _package() -> Place | None:
     if spec is None or not spec.origin:
         return None
     folder = Path(spec.origin).parent / "model"
-    weights = folder / files.ONE
+    weights = folder / files.SINGLE
     if not weights.is_file() or files.sha256(weights) != PACKED_SHA256:
         what = "does not carry the weights of all-MiniLM-L6-v2: their checksum differs"
         raise AttnvizError(f"The installed package {PACKAGE} {what}. Install it again, or remove it.")
@@ -220,16 +220,16 @@ def _cached(model: str, revision: str | None) -> Place | None:
 
 
 def _at_hub(model: str, revision: str | None) -> Place:
-    told, name = remote.probe(model, revision), _full(model, revision)
-    commit, sizes = told.get("commit"), {}
-    for file in told["files"]:
+    answer, name = remote.probe(model, revision), _full(model, revision)
+    commit, sizes = answer.get("commit"), {}
+    for file in answer["files"]:
         if isinstance(file["name"], str) and isinstance(file["size"], int) and file["size"] >= 0:
             sizes[file["name"]] = File(file["name"], file["size"], file["digest"] or "")
     if files.CONFIG not in sizes and folders.is_weights(sizes):
         raise InputError(folders.of_files(name, sizes))
     if not re.fullmatch("[0-9a-f]{40}", str(commit)) or files.CONFIG not in sizes:
         raise faults.refusal("file", name, revision)
-    take = [sizes[one] for one in files.wanted(sizes)]
+    take = [sizes[chosen] for chosen in files.wanted(sizes)]
     if not any(file.is_weights for file in take):
         raise InputError(folders.of_files(name, sizes))
     for file in take:
@@ -248,7 +248,7 @@ def _bounds(place: Place) -> None:
     what = f"The files of {faults.name(place.name)} have {size(place.size)}"
     if place.size > (bound := most()):
         raise InputError(f"{what}; at most {size(bound)} are fetched. Set ATTNVIZ_MAX_DOWNLOAD, or choose another.")
-    there = next(one for one in (_cache(), *_cache().parents) if one.is_dir())
+    there = next(path for path in (_cache(), *_cache().parents) if path.is_dir())
     if place.size > (free := shutil.disk_usage(there).free):
         raise InputError(f"{what}, and the disk with the cache has {size(free)} left. Free some, or set HF_HOME.")
 

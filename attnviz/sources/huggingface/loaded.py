@@ -14,7 +14,7 @@ from attnviz.sources.huggingface.turns import Turns
 
 @dataclass(frozen=True)
 class Trial:
-    """What the first runs of a model showed.
+    """Results of the first runs of a model.
 
     Attributes:
         heads: of each site that is shown, how many.
@@ -43,8 +43,8 @@ class Trial:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Known(Facts):
-    """What stays known of a model that was loaded, also after its weights were let go of.
+class ModelFacts(Facts):
+    """Facts of a model that was loaded, which stay after its weights were let go of.
 
     Attributes:
         name: as it is called.
@@ -71,7 +71,7 @@ class Known(Facts):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Loaded(Known):
+class Loaded(ModelFacts):
     """A model that is ready to run. Nothing of it is ever changed.
 
     Attributes:
@@ -83,5 +83,5 @@ class Loaded(Known):
     turns: Turns
 
     @property
-    def known(self) -> Known:
-        return Known(**{field.name: getattr(self, field.name) for field in fields(Known)})
+    def facts(self) -> ModelFacts:
+        return ModelFacts(**{field.name: getattr(self, field.name) for field in fields(ModelFacts)})

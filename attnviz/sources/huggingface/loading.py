@@ -20,7 +20,7 @@ UNREAD = ("pooler.",)
 
 
 class Room:
-    """Where a model may be loaded: others may be let go of for it. By default there are none."""
+    """Memory for a model to be loaded: others may be let go of for it. By default there are none."""
 
     def reserve(self, size: int) -> None:
         """Hold room for weights of so many bytes before they are read."""
@@ -46,9 +46,9 @@ def load(
     place = hub.fetch(place, report, check=lambda folder: opening.check(folder, name))
     if place.kind == "cached":
         files.check(place.folder, {}, name)
-    found = checks.config(place.folder, name)
+    config = checks.config(place.folder, name)
     held = checks.weights(place.folder, name, place.kind == "cached")
-    checks.layers(found, held, name)
+    checks.layers(config, held, name)
     with building.alone():
         loaded = _load(place, held, room)
     try:
@@ -60,7 +60,7 @@ def load(
 
 
 def _load(place: Place, held: checks.Weights, room: Room) -> Loaded:
-    """What is done by one thread at a time."""
+    """The part of loading that one thread does at a time."""
     folder, name = place.folder, place.name
     config, task, kind, tokenizer = opening.read(folder, name)
     dense, why = _made_full(config)
@@ -85,16 +85,16 @@ def _load(place: Place, held: checks.Weights, room: Room) -> Loaded:
         keeps_own_attention=not taken,
         made_of=type(model).__name__,
         parameters=_numbers(model),
-        size=sum(one.nbytes for one in (*model.parameters(), *model.buffers())),
+        size=sum(tensor.nbytes for tensor in (*model.parameters(), *model.buffers())),
         vocabulary=_vocabulary(plan, name),
         limit=limit,
         trial=Trial(),
-        **_known(place, config, task, prefix),
+        **_facts(place, config, task, prefix),
     )
 
 
-def _known(place: Place, config: Any, task: opening.Task, prefix: str) -> dict[str, Any]:
-    """What the files of a model say of its task and of themselves."""
+def _facts(place: Place, config: Any, task: opening.Task, prefix: str) -> dict[str, Any]:
+    """Facts that the files of a model state of its task and of themselves."""
     pooling = embedding.of_folder(place.folder)
     return {
         "labels": opening.labels(config, config.num_labels) if task in ("labels", "tokens") else (),
@@ -141,9 +141,9 @@ def _plan(kind: Any, config: Any, held: checks.Weights, name: str) -> nn.Module:
     except Exception as error:
         raise AttnvizError(f"config.json of {faults.name(name)} cannot be built: {faults.first(error)}") from None
     computed = tuple(getattr(plan, "_keys_to_ignore_on_load_missing", None) or ())  # as Marian's positions are
-    asked = _numbers(plan, without=UNREAD + computed)
-    if asked > held.numbers:
-        what = f"config.json of {faults.name(name)} describes a model of {asked:,} numbers, and its files hold"
+    needed = _numbers(plan, without=UNREAD + computed)
+    if needed > held.numbers:
+        what = f"config.json of {faults.name(name)} describes a model of {needed:,} numbers, and its files hold"
         raise InputError(f"{what} {held.numbers:,}. They do not belong together; fetch both again, or choose another.")
     return plan
 
@@ -158,7 +158,9 @@ def _vocabulary(plan: nn.Module, name: str) -> int:
 
 
 def _numbers(model: nn.Module, without: tuple[str, ...] = ()) -> int:
-    return sum(one.numel() for name, one in model.named_parameters() if not any(part in name for part in without))
+    return sum(
+        parameter.numel() for name, parameter in model.named_parameters() if not any(part in name for part in without)
+    )
 
 
 def _longest(model: nn.Module, tokenizer: Any) -> int | None:
@@ -169,7 +171,7 @@ def _longest(model: nn.Module, tokenizer: Any) -> int | None:
     for name, module in model.named_modules():  # RoBERTa's positions begin after the one for padding
         if name.endswith("position_embeddings") and isinstance(module, nn.Embedding) and module.padding_idx is not None:
             limits.append(module.num_embeddings - module.padding_idx - 1)
-    return min((int(one) for one in limits if isinstance(one, int) and 0 < one < 10**9), default=None)
+    return min((int(limit) for limit in limits if isinstance(limit, int) and 0 < limit < 10**9), default=None)
 
 
 def _device(
@@ -209,7 +211,7 @@ def _on(device: torch.device, dtype: torch.dtype) -> torch.dtype:
 
 
 def _prefix(names: tuple[str, ...], plan: nn.Module) -> str:
-    """What all names of weights begin with and the model's own do not, such as "module." of DataParallel."""
+    """Common prefix of all names of weights that the model's own names lack, such as "module." of DataParallel."""
     own, base = {*plan.state_dict()}, f"{plan.base_model_prefix}."
     own |= {f"{base}{name}" for name in own} | {name.removeprefix(base) for name in own}
     columns = zip(*(name.split(".") for name in names), strict=False)
@@ -232,8 +234,8 @@ def _model(
     except Exception as error:  # a file that vanished, no memory left
         raise AttnvizError(f"The weights of {faults.name(name)} cannot be loaded: {faults.first(error)}") from None
     unread = UNREAD if task in ("vectors", "states") else ()
-    wrong = {one for one in info["missing_keys"] if not one.startswith(unread)}
-    wrong |= {one[0] for one in info["mismatched_keys"]}
+    wrong = {key for key in info["missing_keys"] if not key.startswith(unread)}
+    wrong |= {mismatch[0] for mismatch in info["mismatched_keys"]}
     if wrong or info["error_msgs"]:
         some = ", ".join(sorted(wrong)[:3]) + (", ..." if len(wrong) > 3 else "")
         what = f"The files of {faults.name(name)} lack {len(wrong)} weights of the model, or have them in another shape"

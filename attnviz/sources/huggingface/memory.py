@@ -9,7 +9,7 @@ import psutil
 import torch
 
 GROUP = Path("/sys/fs/cgroup")
-"""Where Linux shows the control group of a process."""
+"""Folder in which Linux shows the control group of a process."""
 USUAL = 512
 """Tokens that a run is reckoned with, if the model reads so many."""
 
@@ -37,10 +37,10 @@ def run(config: Any, sentences: int, tokens: int, *, own: bool, masks: bool = Tr
 
 
 def _sizes(config: Any) -> tuple[int, int, int]:
-    """What a run keeps of each token, in numbers; how many layers there are, and heads in each."""
+    """Numbers that a run keeps of each token; how many layers there are, and heads in each."""
 
     def number(*names: str, otherwise: int) -> int:
-        return next((found for name in names if isinstance(found := getattr(config, name, None), int)), otherwise)
+        return next((value for name in names if isinstance(value := getattr(config, name, None), int)), otherwise)
 
     d_model = number("hidden_size", "d_model", otherwise=1024)
     layers = number("num_hidden_layers", "num_layers", otherwise=12) + number("decoder_layers", otherwise=0)
@@ -70,13 +70,13 @@ def whole(device: torch.device) -> int:
 
 
 def devices() -> list[torch.device]:
-    """What models can run on here, the fastest first."""
-    found = [torch.device("cpu")]
+    """Devices that models can run on here, the fastest first."""
+    available = [torch.device("cpu")]
     if torch.backends.mps.is_available():
-        found.insert(0, torch.device("mps"))
+        available.insert(0, torch.device("mps"))
     if torch.cuda.is_available():
-        found.insert(0, torch.device("cuda"))
-    return found
+        available.insert(0, torch.device("cuda"))
+    return available
 
 
 def _container() -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""What is known of a model before its weights are read: its configuration, what it is for, its class and tokenizer."""
+"""Facts of a model before its weights are read: its configuration, task, class and tokenizer."""
 
 import json
 from inspect import signature
@@ -10,7 +10,7 @@ from attnviz.core.record import LabelKind
 from attnviz.sources.huggingface import building, checks, embedding, faults, files
 
 Task = Literal["next", "fill", "labels", "tokens", "write", "vectors", "states"]
-"""What a model says: the next token, what a mask hides, a label of a text or of each token, another text, vectors of
+"""Outputs of a model: the next token, what a mask hides, a label of a text or of each token, another text, vectors of
 texts, or nothing that is shown but its hidden states."""
 
 HEADS: tuple[tuple[str, Task, str], ...] = (
@@ -31,7 +31,7 @@ def check(folder: Path, name: str) -> None:
 
 
 def read(folder: Path, name: str) -> tuple[Any, Task, Any, Any]:
-    """What is known without the weights: configuration, task, class, tokenizer."""
+    """Configuration, task, class and tokenizer, which need no weights."""
     config = _config(folder, name)
     return config, *_class(config, name, embedding.of_folder(folder)), _tokenizer(folder, name)
 
@@ -50,18 +50,18 @@ def label_kind(config: Any) -> LabelKind:
 
 def labels(config: Any, count: int) -> tuple[str, ...]:
     """The names of the classes of a model that classifies, by their ids."""
-    if _made(config).endswith("ForNextSentencePrediction"):
+    if _class_name(config).endswith("ForNextSentencePrediction"):
         return NEXT_SENTENCE
     names = config.id2label or {}
     return tuple(str(names.get(i, i)) for i in range(count))
 
 
 def detail(config: Any, task: Task, pooling: embedding.Pooling) -> str:
-    """What belongs to a task, in a few words: how labels are read, how vectors are made, which head is not shown."""
+    """Details of a task, in a few words: how labels are read, how vectors are made, which head is not shown."""
     if task == "vectors":
         return str(pooling) + ("" if pooling.named else ", no pooling named")
     if task == "states":
-        return f"the head of {_made(config)} is not shown"
+        return f"the head of {_class_name(config)} is not shown"
     kinds = {"several": "several labels at once", "number": "regression"}
     return kinds.get(label_kind(config), "") if task == "labels" else ""
 
@@ -69,10 +69,10 @@ def detail(config: Any, task: Task, pooling: embedding.Pooling) -> str:
 def _config(folder: Path, name: str) -> Any:
     from transformers import CONFIG_MAPPING, AutoConfig
 
-    found = checks.config(folder, name)
-    kind = found["model_type"]
+    settings = checks.config(folder, name)
+    kind = settings["model_type"]
     if kind not in CONFIG_MAPPING:
-        own = " It would need code of its own, which attnviz does not run." if "auto_map" in found else ""
+        own = " It would need code of its own, which attnviz does not run." if "auto_map" in settings else ""
         raise InputError(f"{faults.name(name)} is a {faults.name(kind)}, which transformers does not know.{own}")
     try:
         return AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
@@ -81,15 +81,15 @@ def _config(folder: Path, name: str) -> Any:
 
 
 def _class(config: Any, name: str, pooling: embedding.Pooling) -> tuple[Task, Any]:
-    """What a model is for, and its class for that."""
+    """Task of a model, and its class for that."""
     import transformers
 
-    made = _made(config)
+    class_name = _class_name(config)
     task, auto = _task(config, pooling.named)
     model = auto and auto._model_mapping.get(type(config), None)
     if isinstance(model, tuple | list):
-        model = next((one for one in model if one.__name__ == made), model[0])
-    who = f"{faults.name(name)} ({made or config.model_type})"
+        model = next((candidate for candidate in model if candidate.__name__ == class_name), model[0])
+    who = f"{faults.name(name)} ({class_name or config.model_type})"
     if model is None or not _reads_text(model):
         raise not_of_text(who)
     if _has_both(config) and auto is transformers.AutoModel:
@@ -106,7 +106,7 @@ def not_of_text(who: str) -> InputError:
     return InputError(f"{who} does not read text alone: attnviz shows language models. {OF_PICTURES}")
 
 
-def _made(config: Any) -> str:
+def _class_name(config: Any) -> str:
     """The class that a model was made as, or ""."""
     return str((config.architectures or [""])[0])
 
@@ -117,7 +117,7 @@ def _has_both(config: Any) -> bool:
 
 
 def _task(config: Any, pooled: bool) -> tuple[Task | None, Any]:
-    """What a model is for, and the automatic class for that; None twice if it does not read text.
+    """Task of a model, and the automatic class for that; None twice if it does not read text.
 
     Args:
         pooled: its folder says how a vector of a sentence is made.
@@ -125,13 +125,13 @@ def _task(config: Any, pooled: bool) -> tuple[Task | None, Any]:
     import transformers
     from transformers.models.auto import modeling_auto as names
 
-    made, kind = _made(config), config.model_type
+    class_name, kind = _class_name(config), config.model_type
 
     def among(table: str) -> bool:
-        found = getattr(names, f"MODEL_{table}MAPPING_NAMES").get(kind)
-        return made in ([found] if isinstance(found, str) else found or ())
+        listed = getattr(names, f"MODEL_{table}MAPPING_NAMES").get(kind)
+        return class_name in ([listed] if isinstance(listed, str) else listed or ())
 
-    fills = kind in names.MODEL_FOR_MASKED_LM_MAPPING_NAMES and made.endswith("ForPreTraining")
+    fills = kind in names.MODEL_FOR_MASKED_LM_MAPPING_NAMES and class_name.endswith("ForPreTraining")
     fills = fills and kind not in ("electra", "funnel")  # which tell replaced tokens
     if has_senses(config):
         reads = among("FOR_IMAGE_TEXT_TO_TEXT_") and not _has_both(config)
@@ -150,7 +150,7 @@ def _task(config: Any, pooled: bool) -> tuple[Task | None, Any]:
         return "fill", transformers.AutoModelForMaskedLM
     if among("FOR_TEXT_ENCODING_"):
         return "vectors", transformers.AutoModelForTextEncoding
-    return "vectors" if not made or among("") else "states", transformers.AutoModel
+    return "vectors" if not class_name or among("") else "states", transformers.AutoModel
 
 
 def _reads_text(model: type) -> bool:

@@ -90,8 +90,8 @@ def _tokens(tokenizer: Any, first: str, second: str | None = None) -> tuple[Toke
         blank = set(name) == {BLANK}
         if blank and text[start:end].strip():  # it stands before the characters that it is placed at
             end = start
-        shown = text[start:end] or name
-        tokens.append(Token(shown, id, start + begin, end + begin, joined=joined, segment=part))
+        label = text[start:end] or name
+        tokens.append(Token(label, id, start + begin, end + begin, joined=joined, segment=part))
         before, ended = (word, part), end
     return tuple(tokens)
 
@@ -110,7 +110,11 @@ def _without_repeats(pieces: list[Piece]) -> list[Piece]:
     if head and ids[:head] == ids[head : 2 * head] and not any(added[head : 2 * head]):
         pieces, tail = pieces[head:], tail - head
     ids, end = [piece.id for piece in pieces], len(pieces) - tail
-    if end and ids[tail:] == ids[tail - end : tail] and all(one.part is not None for one in pieces[tail - end : tail]):
+    if (
+        end
+        and ids[tail:] == ids[tail - end : tail]
+        and all(piece.part is not None for piece in pieces[tail - end : tail])
+    ):
         pieces = pieces[:tail]
     return pieces
 
@@ -132,20 +136,20 @@ def _slow(tokenizer: Any, parts: list[str]) -> list[Piece]:
         AttnvizError: if a text in its frame of special tokens is cut in another way than alone.
     """
     whole = tokenizer(*parts, **_WHOLE)["input_ids"]
-    pieces, at = [], 0
+    pieces, position = [], 0
     for part, text in enumerate(parts):
         names = tokenizer.tokenize(text)
         ids = tokenizer.convert_tokens_to_ids(names)
-        begin = next((i for i in range(at, len(whole) - len(ids) + 1) if whole[i : i + len(ids)] == ids), None)
+        begin = next((i for i in range(position, len(whole) - len(ids) + 1) if whole[i : i + len(ids)] == ids), None)
         if begin is None:
             kind = type(tokenizer).__name__
             raise AttnvizError(f"{kind} cuts a text between special tokens in another way than alone.")
-        pieces += [Piece(id, 0, 0, None, None) for id in whole[at:begin]]
+        pieces += [Piece(id, 0, 0, None, None) for id in whole[position:begin]]
         places = _places(names, text, bytewise=type(tokenizer).__name__ in BYTEWISE)
         words = _words(names, places)
         pieces += [Piece(id, *place, word, part) for id, place, word in zip(ids, places, words, strict=True)]
-        at = begin + len(ids)
-    return pieces + [Piece(id, 0, 0, None, None) for id in whole[at:]]
+        position = begin + len(ids)
+    return pieces + [Piece(id, 0, 0, None, None) for id in whole[position:]]
 
 
 def _bare(name: str) -> str:
@@ -154,19 +158,19 @@ def _bare(name: str) -> str:
 
 
 def _places(names: list[str], text: str, *, bytewise: bool) -> list[tuple[int, int]]:
-    """Where pieces stand that spell a text from its beginning; from the first that does not on, nowhere."""
+    """Places of pieces that spell a text from its beginning; empty ones from the first that does not on."""
     if bytewise:
-        at = [i for i, character in enumerate(text) for _ in character.encode()]
-        places = [(start, start + 1) for start in at]
+        starts = [i for i, character in enumerate(text) for _ in character.encode()]
+        places = [(start, start + 1) for start in starts]
         return places if len(places) == len(names) else [(0, 0)] * len(names)
-    places, at = [], 0
+    places, offset = [], 0
     for name in names:
         bare = _bare(name)
-        start = at if name.isspace() else at + len(text[at:]) - len(text[at:].lstrip())
+        start = offset if name.isspace() else offset + len(text[offset:]) - len(text[offset:].lstrip())
         if text[start : start + len(bare)].casefold() != bare.casefold() and bare != BLANK:
-            return places + [(at, at)] * (len(names) - len(places))
-        at = start if bare == BLANK else start + len(bare)
-        places.append((start, at))
+            return places + [(offset, offset)] * (len(names) - len(places))
+        offset = start if bare == BLANK else start + len(bare)
+        places.append((start, offset))
     return places
 
 
@@ -194,8 +198,12 @@ def targets(tokenizer: Any, texts: list[str], start: int) -> tuple[Sentence, ...
         shifted.append((begin, *(tokens[:-1] if ends else tokens)))
     longest = max(map(len, shifted))
     return tuple(
-        Sentence(row.text, one + (replace(pad, special=True),) * (longest - len(one)), len(one))
-        for row, one in zip(rows, shifted, strict=True)
+        Sentence(
+            row.text,
+            decoder_tokens + (replace(pad, special=True),) * (longest - len(decoder_tokens)),
+            len(decoder_tokens),
+        )
+        for row, decoder_tokens in zip(rows, shifted, strict=True)
     )
 
 
@@ -210,7 +218,7 @@ def _for_targets(tokenizer: Any) -> Any:
 
 
 def written(tokenizer: Any, ids: list[list[int]], lengths: tuple[int, ...]) -> tuple[Sentence, ...]:
-    """What a model wrote, as its decoder read it, (B, n) ids from the start token on; `lengths` of them count."""
+    """Written sentences, as the decoder read them: (B, n) ids from the start token on; `lengths` of them count."""
     return tuple(_written(tokenizer, row, length) for row, length in zip(ids, lengths, strict=True))
 
 
@@ -253,7 +261,10 @@ def name_of(tokenizer: Any, id: int) -> str:
         return f"<0x{ord(name):02X}>"
     if PARTLY in text and set(name) <= _BYTES.keys():
         spelled = bytes(_BYTES[letter] for letter in name).decode("utf-8", "surrogateescape")
-        return "".join(f"<0x{ord(one) & 0xFF:02X}>" if "\udc80" <= one <= "\udcff" else one for one in spelled)
+        return "".join(
+            f"<0x{ord(character) & 0xFF:02X}>" if "\udc80" <= character <= "\udcff" else character
+            for character in spelled
+        )
     return name
 
 

@@ -101,7 +101,7 @@ def _start() -> subprocess.Popen:
 
 @contextmanager
 def _child(job: dict[str, Any]) -> Iterator[tuple[Iterator[dict[str, Any] | None], Callable[[], None]]]:
-    """What a process says that does a job: messages, and None while it is silent; and how to tell it to go on.
+    """Messages of a process that does a job, None while it is silent; and a function that tells it to go on.
 
     It ends with the context.
     """

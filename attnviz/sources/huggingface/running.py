@@ -21,7 +21,7 @@ LONGEST_ANSWER = 64
 
 
 def inputs(sentences: tuple[Sentence, ...], loaded: Loaded) -> dict[str, Tensor]:
-    """What a model reads, (B, n): ids, which of them are no padding, and of a pair which text each is of."""
+    """Inputs of a model, (B, n): ids, which of them are no padding, and of a pair which text each is of."""
     ids = torch.tensor([[token.id for token in sentence.tokens] for sentence in sentences])
     real = torch.arange(ids.shape[1]) < torch.tensor([[sentence.length] for sentence in sentences])
     named = (getattr(loaded.config, "pad_token_id", None), loaded.tokenizer.pad_token_id)
@@ -40,16 +40,16 @@ def watched(
     model = loaded.model
     with loaded.turns.turn(), torch.inference_mode():
         if loaded.trial.is_captured:
-            with capture(model, edits, sites=loaded.trial.calls) as seen:
-                given = model(**read, **settings(model))
-            return given, seen.steps_of(dict.fromkeys(KINDS, lengths))
+            with capture(model, edits, sites=loaded.trial.calls) as captured:
+                output = model(**read, **settings(model))
+            return output, captured.steps_of(dict.fromkeys(KINDS, lengths))
         if loaded.keeps_own_attention:
-            given = model(**read, output_attentions=True, **settings(model))
-            return given, eager.steps(loaded, given, read, lengths)
+            output = model(**read, output_attentions=True, **settings(model))
+            return output, eager.steps(loaded, output, read, lengths)
         run = Run(model, edits, lengths, layers=loaded.trial.layers, alone=loaded.trial.alone)
         with tapped.rules() if loaded.trial.takes_rules and max(lengths) > LONG else nullcontext():
-            given = model(**read, attnviz=run, **settings(model))
-    return given, tuple(run.tap.steps)
+            output = model(**read, attnviz=run, **settings(model))
+    return output, tuple(run.tap.steps)
 
 
 def settings(model: nn.Module) -> dict[str, bool]:
@@ -57,16 +57,16 @@ def settings(model: nn.Module) -> dict[str, bool]:
     return {"output_hidden_states": True} | ({"use_cache": False} if hasattr(model.config, "use_cache") else {})
 
 
-def hidden(given: Any) -> Tensor:
+def hidden(output: Any) -> Tensor:
     """The last hidden states, (B, n, d_model); the decoder's where there is one."""
-    found = getattr(given, "decoder_hidden_states", None) or getattr(given, "hidden_states", None)
-    return found[-1] if found else given.last_hidden_state
+    states = getattr(output, "decoder_hidden_states", None) or getattr(output, "hidden_states", None)
+    return states[-1] if states else output.last_hidden_state
 
 
 def written(
     loaded: Loaded, edits: Edits, read: dict[str, Tensor], lengths: tuple[int, ...]
 ) -> tuple[Tensor, tuple[int, ...], tuple[int, ...]]:
-    """What an encoder-decoder writes, each time the most probable token, as what its decoder then reads.
+    """Text that an encoder-decoder writes, each time the most probable token, as its decoder then reads it.
 
     Returns:
         (B, n) ids from the start token on, without the end; how many of each sentence count, the start included; and
@@ -79,7 +79,7 @@ def written(
     batch, most = len(lengths), min(LONGEST_ANSWER, loaded.longest or LONGEST_ANSWER)
     ids = torch.full((batch, 1), start, device=loaded.device)
     counts, ended = torch.ones(batch, dtype=torch.long), torch.zeros(batch, dtype=torch.bool, device=loaded.device)
-    kept = {"attention_mask": read["attention_mask"], "use_cache": False}
+    options = {"attention_mask": read["attention_mask"], "use_cache": False}
 
     def tap() -> dict[str, Run]:
         run = Run(model, edits, lengths, layers=loaded.trial.layers, alone=loaded.trial.alone, keep=False)
@@ -90,8 +90,8 @@ def written(
     with loaded.turns.turn(), torch.inference_mode(), captured:
         memory = model.get_encoder()(**read, **tap())
         while ids.shape[1] < most:
-            given = model(decoder_input_ids=ids, encoder_outputs=memory, **tap(), **kept)
-            chosen = rules(ids, given.logits[:, -1].float()).argmax(-1)
+            output = model(decoder_input_ids=ids, encoder_outputs=memory, **tap(), **options)
+            chosen = rules(ids, output.logits[:, -1].float()).argmax(-1)
             ended |= torch.isin(chosen, ends)
             if ended.all():
                 break
@@ -109,7 +109,7 @@ def begins_with(model: Any) -> int:
     """
     names = ("decoder_start_token_id", "bos_token_id", "pad_token_id")
     settings = getattr(model, "generation_config", None), model.config
-    named = (getattr(one, name, None) for name in names for one in settings)
+    named = (getattr(config, name, None) for name in names for config in settings)
     start = next((id for id in named if id is not None), None)
     if start is None:
         what = "does not say with which token its decoder begins"
@@ -118,12 +118,12 @@ def begins_with(model: Any) -> int:
 
 
 def _rules(settings: Any, device: torch.device) -> Any:
-    """What a model's own settings force or forbid it to write, in the order of `generate`: takes (B, n) ids and
+    """Tokens that a model's own settings force or forbid it to write, in the order of `generate`: takes (B, n) ids and
     (B, vocabulary) logits and gives these anew."""
     from transformers.generation import logits_process as rules
 
     ends = settings.eos_token_id
-    given = (
+    processors = (
         (rules.RepetitionPenaltyLogitsProcessor, settings.repetition_penalty or None),
         (rules.NoRepeatNGramLogitsProcessor, settings.no_repeat_ngram_size or None),
         (rules.NoBadWordsLogitsProcessor, settings.bad_words_ids or None, ends),
@@ -132,4 +132,4 @@ def _rules(settings: Any, device: torch.device) -> Any:
         (rules.SuppressTokensLogitsProcessor, settings.suppress_tokens or None, device),
         (rules.SuppressTokensAtBeginLogitsProcessor, settings.begin_suppress_tokens or None, 1, device),
     )
-    return rules.LogitsProcessorList([make(value, *more) for make, value, *more in given if value is not None])
+    return rules.LogitsProcessorList([make(value, *more) for make, value, *more in processors if value is not None])

@@ -17,7 +17,7 @@ from attnviz.core.tokens import Sentence, Token
 from attnviz.sources.base import Source
 from attnviz.sources.huggingface import faults, hub, loading, memory, opening, reading, running
 from attnviz.sources.huggingface.hub import Progress
-from attnviz.sources.huggingface.loaded import Known, Loaded
+from attnviz.sources.huggingface.loaded import Loaded, ModelFacts
 from attnviz.tokenizers.vocabulary import UNK
 
 MOST_LOGITS = 2**28
@@ -44,25 +44,25 @@ class HuggingFace(Source):
     run for the longest is let go of first. One that was let go of is loaded again when it is run.
 
     Attributes:
-        known: what needs no weights.
+        facts: what needs no weights.
 
     Raises:
         AttnvizError: one sentence that says why it cannot be loaded.
     """
 
     model: str
-    known: Known = field(init=False, repr=False, compare=False)
+    facts: ModelFacts = field(init=False, repr=False, compare=False)
 
     def __post_init__(self):
-        object.__setattr__(self, "known", _loaded(self.model).known)
+        object.__setattr__(self, "facts", _loaded(self.model).facts)
 
     @property
     def name(self) -> str:
-        return self.known.name
+        return self.facts.name
 
     @property
     def provenance(self) -> str:
-        return self.known.provenance
+        return self.facts.provenance
 
     @property
     def id(self) -> str:
@@ -79,31 +79,27 @@ class HuggingFace(Source):
 
     @property
     def read_only(self) -> str | None:
-        return self.known.trial.read_only
+        return self.facts.trial.read_only
 
     @property
     def unseen(self) -> str | None:
-        return self.known.trial.unseen
+        return self.facts.trial.unseen
 
     @property
     def writes(self) -> bool:
-        return self.known.task == "write"
-
-    @property
-    def facts(self) -> Known:
-        return self.known
+        return self.facts.task == "write"
 
     @property
     def unknown_token(self) -> str:
-        return self.known.tokenizer.unk_token or UNK
+        return self.facts.tokenizer.unk_token or UNK
 
     @property
     def mask_token(self) -> str | None:
-        return self.known.tokenizer.mask_token
+        return self.facts.tokenizer.mask_token
 
     @property
     def heads(self) -> Mapping[Site, int]:
-        return self.known.trial.heads
+        return self.facts.trial.heads
 
     @property
     def sites(self) -> tuple[Site, ...]:
@@ -116,7 +112,7 @@ class HuggingFace(Source):
 
     @property
     def d_model(self) -> int:
-        return self.known.trial.d_model
+        return self.facts.trial.d_model
 
     def tokenize(self, texts: list[str]) -> tuple[Sentence, ...]:
         """Cut texts into tokens.
@@ -125,19 +121,19 @@ class HuggingFace(Source):
             InputError: if there are more than the model reads, with both numbers, or one that it has no vector for.
         """
         with faults.unforeseen(self.name, "given this text"):
-            sentences = reading.sentences(self.known.tokenizer, texts)
-        longest, lengths = self.known.longest, [sentence.length for sentence in sentences]
+            sentences = reading.sentences(self.facts.tokenizer, texts)
+        longest, lengths = self.facts.longest, [sentence.length for sentence in sentences]
         if longest is not None and max(lengths) > longest:
-            most = f"up to {longest:,}{self.known.limit and f' ({self.known.limit})'}"
+            most = f"up to {longest:,}{self.facts.limit and f' ({self.facts.limit})'}"
             raise TooLong(lengths, longest, f"{self.name} reads {most}. Shorten it.")
-        for token in (token for one in sentences for token in one.tokens[: one.length]):
-            if token.id >= self.known.vocabulary:
-                has = f"{self.name} has vectors for {self.known.vocabulary:,} tokens"
+        for token in (token for sentence in sentences for token in sentence.tokens[: sentence.length]):
+            if token.id >= self.facts.vocabulary:
+                has = f"{self.name} has vectors for {self.facts.vocabulary:,} tokens"
                 raise InputError(f"The token {quoted(token.text)} has the number {token.id:,}; {has}. Leave it out.")
         return sentences
 
     def tokenize_targets(self, texts: list[str]) -> tuple[Sentence, ...]:
-        """What the decoder reads of texts in the language that it writes: its start token, then their tokens.
+        """Decoder input for texts in the language that it writes: its start token, then their tokens.
 
         Raises:
             InputError: if the model writes no other text, or reads fewer tokens.
@@ -145,10 +141,10 @@ class HuggingFace(Source):
         if not self.writes:
             return super().tokenize_targets(texts)
         with faults.unforeseen(self.name, "given this target"):
-            sentences = reading.targets(self.known.tokenizer, texts, running.begins_with(self.loaded.model))
+            sentences = reading.targets(self.facts.tokenizer, texts, running.begins_with(self.loaded.model))
         lengths = [sentence.length for sentence in sentences]
-        if self.known.longest is not None and max(lengths) > self.known.longest:
-            raise TooLong(lengths, self.known.longest, f"{self.name} writes up to {self.known.longest:,}. Shorten it.")
+        if self.facts.longest is not None and max(lengths) > self.facts.longest:
+            raise TooLong(lengths, self.facts.longest, f"{self.name} writes up to {self.facts.longest:,}. Shorten it.")
         return sentences
 
     def checksum(self) -> str:
@@ -156,10 +152,10 @@ class HuggingFace(Source):
 
     def unknown(self, texts: list[str]) -> dict[str, tuple[str, ...]]:
         """The words for which the tokenizer has no pieces."""
-        unknown = self.known.tokenizer.unk_token_id
+        unknown = self.facts.tokenizer.unk_token_id
         if unknown is None:
             return {}
-        tokens = (token for one in reading.sentences(self.known.tokenizer, texts) for token in one.tokens)
+        tokens = (token for sentence in reading.sentences(self.facts.tokenizer, texts) for token in sentence.tokens)
         return dict.fromkeys((token.text for token in tokens if token.id == unknown and not token.special), ())
 
     def run(
@@ -198,60 +194,60 @@ class HuggingFace(Source):
             read["decoder_input_ids"] = ids
         elif loaded.task == "labels" and loaded.config.is_encoder_decoder:
             targets = tuple(_shifted(loaded, sentence) for sentence in sentences)
-        given, steps = running.watched(loaded, edits, read, lengths)
-        output = running.hidden(given).float().cpu()
-        says = self._says(given, output, sentences, targets, cut)
-        known = {"read_only": self.read_only is not None, "unseen": self.unseen}
-        return Record(sentences, self.name, self.provenance, edits, steps, output, targets, **known, **says)
+        returned, steps = running.watched(loaded, edits, read, lengths)
+        output = running.hidden(returned).float().cpu()
+        fields = self._predicted(returned, output, sentences, targets, cut)
+        limits = {"read_only": self.read_only is not None, "unseen": self.unseen}
+        return Record(sentences, self.name, self.provenance, edits, steps, output, targets, **limits, **fields)
 
     def _check_room(self, sentences: tuple[Sentence, ...]) -> None:
         """Raises: InputError: with the numbers, if a run over a batch would need too much."""
-        known, batch, length = self.known, len(sentences), len(sentences[0].tokens)
-        config = known.config.get_text_config()
-        looks_for_end = known.task == "labels" and "decoder" in {site.kind for site in self.sites}
+        facts, batch, length = self.facts, len(sentences), len(sentences[0].tokens)
+        config = facts.config.get_text_config()
+        looks_for_end = facts.task == "labels" and "decoder" in {site.kind for site in self.sites}
         if looks_for_end and batch > 1 and getattr(config, "pad_token_id", None) is None:
             what = f"{self.name} has no token for padding, by which it finds the end of each sentence"
             raise InputError(f"{what}: it reads one sentence at a time, and there are {batch}. Leave one of them.")
-        positions = batch * (running.LONGEST_ANSWER if known.task == "write" else length)
-        logits = positions * config.vocab_size if known.task in ("next", "fill", "write") else 0
+        positions = batch * (running.LONGEST_ANSWER if facts.task == "write" else length)
+        logits = positions * config.vocab_size if facts.task in ("next", "fill", "write") else 0
         if logits > MOST_LOGITS:
             what = f"{positions:,} tokens, at each of which {self.name} gives {config.vocab_size:,} words a probability"
             raise InputError(f"{what}, are too much: {logits:,} numbers; at most {MOST_LOGITS:,} are kept. Shorten it.")
-        squares = {"own": known.keeps_own_attention, "masks": known.has_square_masks}
+        squares = {"own": facts.keeps_own_attention, "masks": facts.has_square_masks}
         needs, others = memory.run(config, batch, length, **squares), Others(self.model)
-        while needs > (free := memory.free(known.device)):
-            if _models.bytes - known.size < needs - free or not others.let_go(needs - free):
+        while needs > (free := memory.free(facts.device)):
+            if _models.bytes - facts.size < needs - free or not others.let_go(needs - free):
                 what = f"{batch * length:,} tokens need about {size(needs)} of memory in {self.name}"
                 raise InputError(f"{what}, and {size(free)} are free here. Shorten it.")
 
-    def _says(
+    def _predicted(
         self,
-        given: Any,
+        returned: Any,
         output: Tensor,
         sentences: tuple[Sentence, ...],
         targets: tuple[Sentence, ...],
         cut: tuple[int, ...],
     ) -> dict[str, Any]:
         """The prediction, the labels or the vectors of a record, by what the model is for."""
-        known = self.known
-        if known.task == "states":
+        facts = self.facts
+        if facts.task == "states":
             return {}
-        if known.task == "vectors":
-            return {"vectors": known.pooling(output, sentences), "pooling": str(known.pooling)}
-        logits = given.logits.float().cpu()
-        if known.task == "labels":
-            names = opening.labels(known.config, logits.shape[-1])
-            return {"labels": (names, logits), "label_kind": opening.label_kind(known.config)}
-        if known.task == "tokens":
-            places = tuple(tuple(range(one.length)) for one in sentences)
-            names = opening.labels(known.config, logits.shape[-1])
+        if facts.task == "vectors":
+            return {"vectors": facts.pooling(output, sentences), "pooling": str(facts.pooling)}
+        logits = returned.logits.float().cpu()
+        if facts.task == "labels":
+            names = opening.labels(facts.config, logits.shape[-1])
+            return {"labels": (names, logits), "label_kind": opening.label_kind(facts.config)}
+        if facts.task == "tokens":
+            places = tuple(tuple(range(sentence.length)) for sentence in sentences)
+            names = opening.labels(facts.config, logits.shape[-1])
             return {"prediction": Prediction(logits, names, blanks=places, classes=True)}
         blanks = None
-        if known.task == "fill":
-            mask = known.tokenizer.mask_token_id
-            blanks = tuple(tuple(i for i, t in enumerate(one.tokens) if t.id == mask) for one in sentences)
+        if facts.task == "fill":
+            mask = facts.tokenizer.mask_token_id
+            blanks = tuple(tuple(i for i, t in enumerate(sentence.tokens) if t.id == mask) for sentence in sentences)
         written = tuple(target.text for target in targets)
-        words, cut = Pieces(known.tokenizer, logits.shape[-1]), cut if any(cut) else ()
+        words, cut = Pieces(facts.tokenizer, logits.shape[-1]), cut if any(cut) else ()
         return {"prediction": Prediction(logits, words, written, blanks, cut=cut)}
 
 
@@ -273,7 +269,7 @@ class Pieces(Sequence):
 
 
 def _shifted(loaded: Loaded, sentence: Sentence) -> Sentence:
-    """What the decoder of a model that classifies reads: the sentence, one place later."""
+    """Decoder input of a model that classifies: the sentence, one place later."""
     id = running.begins_with(loaded.model)
     start = Token(str(loaded.tokenizer.convert_ids_to_tokens(id)), id, 0, 0, special=True)
     return Sentence(sentence.text, (start, *sentence.tokens[:-1]), sentence.length)

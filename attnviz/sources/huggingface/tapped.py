@@ -66,7 +66,7 @@ class Run:
 
 
 def kinds(model: nn.Module, alone: str | None = None) -> dict[nn.Module, str]:
-    """Of each module the kind of attention it would compute: what it is called, and whose part it is, says it."""
+    """Kind of attention that each module would compute, by its name and by the module that it is part of."""
     config = model.config
     both = bool(getattr(config, "is_encoder_decoder", False))
 
@@ -116,7 +116,7 @@ def rules() -> Iterator[None]:
 
 
 def _mask(*args: Any, **kwargs: Any) -> Tensor:
-    """What eager attention adds, always explicit: left out for a kernel, decoders would see the future.
+    """The mask that eager attention adds, always explicit: left out for a kernel, decoders would see the future.
 
     Not booleans: parts of a model that compute attention in their own code add it to their scores.
     """
@@ -128,11 +128,15 @@ def _mask(*args: Any, **kwargs: Any) -> Tensor:
     return eager_mask(*args, **kwargs | {"allow_is_bidirectional_skip": False})
 
 
-def _is_whole(asked: dict[str, Any]) -> bool:
+def _is_whole(arguments: dict[str, Any]) -> bool:
     """Whether a mask is of all tokens, none of which is padding."""
-    padding = asked.get("attention_mask")
-    starts = asked.get("q_offset", 0), asked.get("kv_offset", 0)
-    return starts == (0, 0) and asked["q_length"] == asked["kv_length"] and (padding is None or bool(padding.all()))
+    padding = arguments.get("attention_mask")
+    starts = arguments.get("q_offset", 0), arguments.get("kv_offset", 0)
+    return (
+        starts == (0, 0)
+        and arguments["q_length"] == arguments["kv_length"]
+        and (padding is None or bool(padding.all()))
+    )
 
 
 def stands_for_a_rule(mask: Tensor | None) -> bool:
@@ -158,7 +162,7 @@ def _attention(
     attnviz: Run | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """What transformers calls: (B, H, n, d) in, where key and value may have fewer heads; (B, n, H, d_v) out."""
+    """Attention for transformers: (B, H, n, d) in, where key and value may have fewer heads; (B, n, H, d_v) out."""
     if attnviz is None:
         raise AttnvizError(f"{type(module).__name__} does not hand on what attnviz gives it.")
     if block_indices is not None:
@@ -187,7 +191,7 @@ def _attention(
 
 
 def _apart(mask: Tensor | None, bias: Tensor | None, keys: int) -> tuple[Tensor | None, Tensor | None]:
-    """What blocks, as booleans, and what is added to the scores; a float mask may hold both."""
+    """The mask, as booleans, and the bias added to the scores; a float mask may hold both."""
     if mask is not None:
         mask = mask[..., :keys]
         if mask.dtype is not torch.bool:

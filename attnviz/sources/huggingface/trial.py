@@ -59,24 +59,24 @@ def tried(loaded: Loaded) -> Loaded:
 
 
 def _read(loaded: Loaded, texts: list[str]) -> tuple[dict[str, Tensor], tuple[int, ...]]:
-    """What a run reads, and the lengths; the decoder of an encoder-decoder reads one token less."""
-    sentences = tuple(map(_known(loaded), reading.sentences(loaded.tokenizer, texts)))
+    """Inputs of a run, and the lengths; the decoder of an encoder-decoder reads one token less."""
+    sentences = tuple(map(_shortened(loaded), reading.sentences(loaded.tokenizer, texts)))
     read = running.inputs(sentences, loaded)
     if loaded.task == "write":
         start = torch.full_like(read["input_ids"][:, :1], running.begins_with(loaded.model))
         read["decoder_input_ids"] = torch.cat([start, read["input_ids"][:, 2:]], 1)
-    return read, tuple(one.length for one in sentences)
+    return read, tuple(sentence.length for sentence in sentences)
 
 
-def _known(loaded: Loaded) -> Any:
-    """Of a sentence as much as a model reads, in tokens that it has vectors for."""
+def _shortened(loaded: Loaded) -> Any:
+    """A function that cuts a sentence to the length that a model reads, in tokens that it has vectors for."""
 
-    def known(sentence: Sentence) -> Sentence:
+    def shortened(sentence: Sentence) -> Sentence:
         tokens = sentence.tokens[: loaded.longest]
         tokens = tuple(replace(token, id=token.id % loaded.vocabulary) for token in tokens)
         return replace(sentence, tokens=tokens, length=min(sentence.length, len(tokens)))
 
-    return known
+    return shortened
 
 
 def _through_the_tap(loaded: Loaded) -> Loaded:
@@ -88,22 +88,22 @@ def _through_the_tap(loaded: Loaded) -> Loaded:
     with torch.inference_mode():
         expected = running.hidden(model(**read, **running.settings(model)))
     tapped.use_on(model)
-    given, run = _tapped(model, read, lengths)
+    output, run = _tapped(model, read, lengths)
     alone = None
-    steps, hidden = run.tap.steps, running.hidden(given)
+    steps, hidden = run.tap.steps, running.hidden(output)
     if not steps:
         raise AttnvizError(OWN.format(name))
     if not all(_is_whole(step, eager.sizes(read)) for step in steps):
         raise AttnvizError(f"{name} has attention that is no map of all queries and keys.")
     if {step.site.kind for step in steps} == {"encoder"} and all(map(_is_causal, steps)):
         alone = "decoder"
-        given, run = _tapped(model, read, lengths, alone)
+        output, run = _tapped(model, read, lengths, alone)
         steps = run.tap.steps
     real = (None,) * len(lengths) if "decoder_input_ids" in read else lengths
     if hidden.shape != expected.shape or any(map(_differ, hidden, expected, real)):
         raise AttnvizError(f"{name} gives other numbers with attnviz's attention than with its own.")
     layers = {step.site: _number(model, module) for step, module in zip(steps, run.modules, strict=True)}
-    layers, unseen = _unseen(given, layers, "work in code of their own")
+    layers, unseen = _unseen(output, layers, "work in code of their own")
     heads = {Site(step.site.kind, layers.get(step.site, step.site.layer)): step.num_heads for step in steps}
     trial = Trial(heads, _width(loaded, hidden, read), None, unseen, layers, alone)
     return replace(loaded, trial=replace(trial, takes_rules=_takes_rules(loaded, alone)))
@@ -115,39 +115,39 @@ def _takes_rules(loaded: Loaded, alone: str | None) -> bool:
     plain = running.hidden(_tapped(loaded.model, read, lengths, alone)[0])
     try:
         with tapped.rules():
-            given, run = _tapped(loaded.model, read, lengths, alone)
+            output, run = _tapped(loaded.model, read, lengths, alone)
     except Canceled:
         raise
     except Exception:  # it does something else with a mask than handing it on
         return False
-    return run.by_rule == len(run.tap.steps) > 0 and torch.equal(running.hidden(given), plain)
+    return run.by_rule == len(run.tap.steps) > 0 and torch.equal(running.hidden(output), plain)
 
 
 def _captured(loaded: Loaded) -> Loaded:
-    """Of a model with attention in its own code, what is seen of it there.
+    """Run a model with attention in its own code, and capture it there.
 
     Raises:
         AttnvizError: if not all that is seen are maps with their scores, or its own weights are other ones.
     """
     model, name = loaded.model, type(loaded.model).__name__
     read, lengths = _read(loaded, TEXTS)
-    with torch.inference_mode(), capture(model) as seen:
-        given = model(**read, output_attentions=True, **running.settings(model))
-    steps, expected = {step.site: step for step in seen.steps}, eager.sizes(read)
-    if any(call.why_not for call in seen.calls) or any(step.weights_only for step in steps.values()):
+    with torch.inference_mode(), capture(model) as captured:
+        output = model(**read, output_attentions=True, **running.settings(model))
+    steps, expected = {step.site: step for step in captured.steps}, eager.sizes(read)
+    if any(call.why_not for call in captured.calls) or any(step.weights_only for step in steps.values()):
         raise AttnvizError(OWN.format(name))
     if not all(_is_whole(step, expected) for step in steps.values()):
         raise AttnvizError(f"{name} has attention that is no map of all queries and keys.")
     alone = next(iter(steps)).kind
-    for site, weights in eager.maps(given, alone).items():
+    for site, weights in eager.maps(output, alone).items():
         is_map = eager.is_map(model.config.model_type, site, weights, *expected[site.kind])
         if is_map and not eager.are_weights(steps[site], weights, model.config.model_type, lengths):
             raise AttnvizError(f"{name} gives other weights than its scores have.")
-    partly, unseen = _unseen(given, {site: site.layer for site in steps}, "work in code of their own")
+    partly, unseen = _unseen(output, {site: site.layer for site in steps}, "work in code of their own")
     if partly:
         raise AttnvizError(OWN.format(name))
     heads = {site: step.num_heads for site, step in steps.items()}
-    trial = Trial(heads, _width(loaded, running.hidden(given), read), None, unseen, calls=seen.sites)
+    trial = Trial(heads, _width(loaded, running.hidden(output), read), None, unseen, calls=captured.sites)
     return replace(loaded, keeps_own_attention=True, trial=trial)
 
 
@@ -170,14 +170,14 @@ def _is_causal(step: Step) -> bool:
 
 
 def _differ(hidden: Tensor, expected: Tensor, length: int | None) -> bool:
-    """Of one sentence, without padding; never of NaN: a model that is broken is shown as it is."""
+    """Whether hidden states of one sentence differ, without padding; NaN does not: a broken model is shown as it is."""
     off, own = (hidden - expected)[:length].double().norm(), expected[:length].double().norm()
     return bool(off > BOUNDS.get(hidden.dtype, BOUND) * own)
 
 
 def _number(model: nn.Module, module: nn.Module) -> int:
     """The number in a module's name, as of "model.layers.7.self_attn"."""
-    path = next(name for name, one in model.named_modules() if one is module)
+    path = next(name for name, candidate in model.named_modules() if candidate is module)
     return int(next((part for part in reversed(path.split(".")) if part.isdecimal()), -1))
 
 
@@ -188,14 +188,14 @@ def _read_only(loaded: Loaded, why: str) -> Loaded:
     for text in TEXTS:
         read, _ = _read(loaded, [text])
         with torch.inference_mode():
-            given = model(**read, output_attentions=True, **running.settings(model))
-        found = eager.whole(model, given, read)
-        whole = found if whole is None else {site: heads for site, heads in found.items() if site in whole}
+            output = model(**read, output_attentions=True, **running.settings(model))
+        site_heads = eager.whole(model, output, read)
+        whole = site_heads if whole is None else {site: heads for site, heads in site_heads.items() if site in whole}
     if not whole:
         raise InputError(f"{name} ({type(model).__name__}) {NO_MAP}, so attnviz cannot show it.")
-    _, unseen = _unseen(given, {site: site.layer for site in whole}, "give no map of all queries and keys")
+    _, unseen = _unseen(output, {site: site.layer for site in whole}, "give no map of all queries and keys")
     only = f"{why.rstrip('.')}: its weights can be shown, but masks and heads cannot be changed."
-    width = _width(loaded, running.hidden(given), read)
+    width = _width(loaded, running.hidden(output), read)
     return replace(loaded, keeps_own_attention=True, trial=Trial(whole, width, only, unseen))
 
 
@@ -208,33 +208,35 @@ def _width(loaded: Loaded, hidden: Tensor, read: dict[str, Tensor]) -> int:
     return hidden.shape[-1]
 
 
-def _unseen(given: Any, shown: dict[Site, int], how: str) -> tuple[dict[Site, int], str | None]:
-    """What of the attention is not shown, by how many layers gave hidden states.
+def _unseen(output: Any, layer_numbers: dict[Site, int], how: str) -> tuple[dict[Site, int], str | None]:
+    """Attention that is not shown, by how many layers gave hidden states.
 
     Args:
-        shown: the number that the layer of each site has in the model.
+        layer_numbers: the number that the layer of each site has in the model.
         how: what the other layers do.
 
     Returns:
         The numbers, of kinds of which some layers are not shown; and the sentence, None if all of them are.
     """
-    if hasattr(given, "decoder_hidden_states"):
-        layers = {kind: _count(getattr(given, f"{kind}_hidden_states", None)) for kind in ("encoder", "decoder")}
+    if hasattr(output, "decoder_hidden_states"):
+        layers = {kind: _count(getattr(output, f"{kind}_hidden_states", None)) for kind in ("encoder", "decoder")}
         layers["cross"] = layers["decoder"]
     else:
-        layers = {next(iter(shown)).kind: _count(getattr(given, "hidden_states", None))}
-    counts, partly, told = Counter(site.kind for site in shown), {}, []
+        layers = {next(iter(layer_numbers)).kind: _count(getattr(output, "hidden_states", None))}
+    counts, partly, sentences = Counter(site.kind for site in layer_numbers), {}, []
     for kind, total in layers.items():
-        numbers = {site: number for site, number in shown.items() if site.kind == kind}
+        numbers = {site: number for site, number in layer_numbers.items() if site.kind == kind}
         if counts[kind] > total > 0:
-            told.append(f"{total} {kind} layers compute attention {counts[kind]} times; each counts as a layer here")
+            sentences.append(
+                f"{total} {kind} layers compute attention {counts[kind]} times; each counts as a layer here"
+            )
         elif total and not counts[kind]:
-            told.append(f"the {kind} attention is not shown: its layers {how}")
+            sentences.append(f"the {kind} attention is not shown: its layers {how}")
         elif counts[kind] < total:
             listed = ", ".join(str(number) for number in numbers.values())
-            told.append(f"shown of {total} {kind} layers, counted from 0: {listed}; the others {how}")
+            sentences.append(f"shown of {total} {kind} layers, counted from 0: {listed}; the others {how}")
             partly |= numbers if len(set(numbers.values())) == len(numbers) else {}
-    return partly, f"{'; '.join(told).capitalize()}." if told else None
+    return partly, f"{'; '.join(sentences).capitalize()}." if sentences else None
 
 
 def _count(hidden: tuple[Tensor, ...] | None) -> int:

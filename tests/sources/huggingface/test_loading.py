@@ -206,9 +206,9 @@ def test_what_reads_no_text_is_no_language_model(story, tmp_path, kind):
 def test_a_missing_weight_is_named(story, tmp_path):
     """It would be a random number."""
     folder = fake_hub.copy(story, tmp_path / "other")
-    weights = load_file(folder / files.ONE)
+    weights = load_file(folder / files.SINGLE)
     weights["transformer.h.0.renamed"] = weights.pop("transformer.h.0.ln_1.weight")
-    save_file(weights, folder / files.ONE, {"format": "pt"})
+    save_file(weights, folder / files.SINGLE, {"format": "pt"})
 
     assert "lack 1 weights of the model" in (sentence := refusal(folder))
     assert "transformer.h.0.ln_1.weight" in sentence
@@ -235,7 +235,7 @@ def header_of(path: Path, change) -> None:
 def test_damaged_weights_are_said(story, tmp_path, damage):
     """An empty file, a short one, an endless header, one that is no JSON, one that claims another shape."""
     folder = fake_hub.copy(story, tmp_path / "other")
-    damage(folder / files.ONE)
+    damage(folder / files.SINGLE)
 
     assert "model.safetensors" in (sentence := refusal(folder))
     assert "damaged" in sentence
@@ -244,26 +244,26 @@ def test_damaged_weights_are_said(story, tmp_path, damage):
 def test_a_damaged_header_does_not_stay_in_the_cache(story, tmp_path):
     """Where the cache does not know a checksum, the header tells; of a folder that was given nothing is deleted."""
     folder = fake_hub.copy(story, tmp_path / "blobs")
-    (folder / files.ONE).write_bytes(b"x" * 90)
+    (folder / files.SINGLE).write_bytes(b"x" * 90)
     snapshot = tmp_path / "snapshot"
     snapshot.mkdir()
     for path in folder.iterdir():
         (snapshot / path.name).symlink_to(path)
 
     assert "fetch it again" in refusal(snapshot)
-    assert (folder / files.ONE).exists()
+    assert (folder / files.SINGLE).exists()
 
     with pytest.raises(AttnvizError, match="deleted from the cache; try again"):
         loading.load(Place("tiny/story", "cached", snapshot, fake_hub.COMMIT))
 
-    assert not (snapshot / files.ONE).is_symlink()
-    assert not (folder / files.ONE).exists()
+    assert not (snapshot / files.SINGLE).is_symlink()
+    assert not (folder / files.SINGLE).exists()
 
 
 def test_pickle_is_not_read(story, tmp_path):
     """It could run code."""
     folder = fake_hub.copy(story, tmp_path / "other")
-    (folder / files.ONE).rename(folder / "pytorch_model.bin")
+    (folder / files.SINGLE).rename(folder / "pytorch_model.bin")
 
     assert "holds its weights as pickle (pytorch_model.bin), which can run code" in refusal(folder)
 
@@ -272,7 +272,7 @@ def test_pickle_is_not_read(story, tmp_path):
 def test_an_index_lists_files_of_its_own_folder(story, tmp_path, shard):
     """And no others of this machine."""
     folder = fake_hub.copy(story, tmp_path / "other")
-    (folder / files.ONE).rename(tmp_path / files.ONE)
+    (folder / files.SINGLE).rename(tmp_path / files.SINGLE)
     (folder / files.INDEX).write_text(json.dumps({"weight_map": {"x": shard}}))
 
     assert "are not there" in refusal(folder)
@@ -282,7 +282,7 @@ def test_shards_are_loaded(tmp_path):
     """As they come for large models."""
     model = made("GPT2LMHeadModel", **GPT2)
     folder = fake_hub.write(tmp_path / "model", model)
-    (folder / files.ONE).unlink()
+    (folder / files.SINGLE).unlink()
     model.save_pretrained(folder, max_shard_size="2kB")
     assert len(files.weights(folder)) > 1
 

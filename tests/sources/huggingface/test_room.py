@@ -146,7 +146,7 @@ def test_a_run_that_needs_more_memory_gets_that_of_other_models(places, size, ke
     for place in places:
         run(place)
     opened = api.load(places[0])
-    config, room = opened.known.config, 0
+    config, room = opened.facts.config, 0
     needs = memory.run(config, 1, 5, own=False)
     monkeypatch.setattr(memory, "free", lambda device: room + 3 * size - kept.bytes)
     room = needs - 3 * size
@@ -303,6 +303,6 @@ def test_a_long_text_is_run_without_a_mask_of_tokens_by_tokens(edits, places, mo
     assert torch.equal(found.output, expected.output)
     for one, other in zip(found.steps, expected.steps, strict=True):
         assert torch.equal(one.weights(0), other.weights(0))
-    assert not model.known.has_square_masks
-    config = model.known.config
+    assert not model.facts.has_square_masks
+    config = model.facts.config
     assert memory.run(config, 1, 1000, own=False) - memory.run(config, 1, 1000, own=False, masks=False) == 8 * 1000**2

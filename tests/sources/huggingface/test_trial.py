@@ -236,7 +236,7 @@ def test_a_decoder_without_a_first_token_begins_with_padding(opened):
     """As T5's always does; one that names no token at all is refused with what to do."""
     model = opened("t5", "T5ForConditionalGeneration")
 
-    assert not hasattr(model.known.config, "decoder_start_token_id")
+    assert not hasattr(model.facts.config, "decoder_start_token_id")
     assert run(model).targets[0].tokens[0].id == 0
     nameless = SimpleNamespace(config=SimpleNamespace(), generation_config=None)
     with pytest.raises(InputError, match=r"does not say with which token .* set decoder_start_token_id in its config"):
