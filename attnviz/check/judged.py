@@ -163,8 +163,10 @@ def _of_batch(laid: Laid, judged: Judged) -> Iterator[Finding]:
 def _sentences(which: Sequence[int]) -> str:
     """Their numbers: "sentence 3", "sentences 0, 1 and 4 more"."""
     first = ", ".join(map(str, which[:5]))
+    if len(which) == 1:
+        return f"sentence {first} has"
     more = f" and {len(which) - 5:,} more" if len(which) > 5 else ""
-    return f"sentence{'' if len(which) == 1 else 's'} {first}{more} have" if len(which) > 1 else f"sentence {first} has"
+    return f"sentences {first}{more} have"
 
 
 def _near(laid: Laid, judged: Judged) -> Iterator[Finding]:

@@ -31,7 +31,7 @@ LEAVE_ONE = (
     "Leave a key open (the first, or its own). Padding that nothing reads may stay so, if its output is set to zero "
     "and kept out of the loss."
 )
-"""Result of a row without a key, and what to do."""
+"""Result of a fully masked row, and what to do."""
 
 TOP_LEFT = (
     "Its first query stands at the first key, as is_causal of PyTorch has it; with a cache, the last query has to "
@@ -79,7 +79,9 @@ def check_mask(
         judged = Judged.of(kinds.opened(mask, convention), meant)
     hides, reasons = _future(judged, causal)
     leaking = [] if causal is False else [*_leaks(laid, judged, causal, hides)]
-    repeated = {"future-leak", "ambiguous", "near-miss"} if leaking else {"future-leak"} if causal is False else set()
+    repeated = set() if causal is not False else {"future-leak"}
+    if leaking:
+        repeated = {"future-leak", "ambiguous", "near-miss"}
     findings += [finding for finding in of_judgement(laid, judged) if finding.rule not in repeated]
     findings += [*leaking, *_empty(laid, judged, convention)]
     return laid.report("mask", convention, hides, reasons, findings, judged.judgement)
@@ -152,9 +154,13 @@ def _guess(laid: Laid, meant: Intent | None) -> tuple[str, Judged, Finding]:
     mask, numbers = laid.values == 1, laid.values.dtype is not torch.bool
     open_where, masked_where = _both_ways(mask, meant)
     points, reasons = evidence(open_where, masked_where)
-    convention = "true-is-masked" if points < 0 else "zero-is-masked" if numbers else "may-attend"
-    judged = masked_where if points < 0 else open_where
-    message = CERTAIN if abs(points) >= 4 else PROBABLE if points else UNKNOWN
+    if points < 0:
+        convention, judged = "true-is-masked", masked_where
+    else:
+        convention, judged = "zero-is-masked" if numbers else "may-attend", open_where
+    message = PROBABLE if points else UNKNOWN
+    if abs(points) >= 4:
+        message = CERTAIN
     message = message.format(convention=f"'{convention}' ({kinds.CONVENTIONS[convention]})")
     fix = "If that is wrong, say the convention. "
     if points < 0:
@@ -217,7 +223,9 @@ def _empty(laid: Laid, judged: Judged, convention: str) -> Iterator[Finding]:
     value = kinds.fill(laid.values) if convention == "additive" else None
     spreads = value is not None and value > -torch.inf
     is_padding = any(explanation.reading.padding is not None for explanation in judgement.found)
-    why = "queries of padding often have" if is_padding else f"{words.named(judgement)} has" if as_known else ""
+    why = f"{words.named(judgement)} has" if as_known else ""
+    if is_padding:
+        why = "queries of padding often have"
     allowed = "note" if spreads or (meant is not None and meant.mask is not None) else "warning"
     for severity, rows, as_usual in (("error", empty & ~expected, ""), (allowed, empty & expected, f", as {why}")):
         count = int(rows.count_nonzero())

@@ -312,10 +312,11 @@ def _array(called: str, rows: Any) -> np.ndarray:
         raise InputError(f"{called} {what}; 1 to {MOST_CELLS:,} numbers are read.")
     if bool in kinds and len(kinds) > 1:
         raise InputError(f"{called} holds both booleans and numbers; write true and false, or 1 and 0.")
+    dtype = np.int64 if kinds == {int} else np.float64
+    if kinds == {bool}:
+        dtype = bool
     try:
-        return np.array(flat, dtype=bool if kinds == {bool} else np.int64 if kinds == {int} else np.float64).reshape(
-            shape
-        )
+        return np.array(flat, dtype=dtype).reshape(shape)
     except OverflowError:
         raise InputError(f"{called} holds a whole number too large to be one of a mask, weights or scores.") from None
 

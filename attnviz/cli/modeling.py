@@ -71,7 +71,9 @@ def run(options: Namespace, say: Callable[[str], None]) -> int:
     if unsuitable := [name for name in OF_FILES if getattr(options, name) is not None]:
         raise InputError(f"--{unsuitable[0]} is of arrays; leave it out beside --model.")
     source, (text,) = values.load(options.model), values.texts(options.file)
-    meant = kind_or_mask(options.meant) if options.meant else Subsequent() if options.causal else None
+    meant = Subsequent() if options.causal else None
+    if options.meant:
+        meant = kind_or_mask(options.meant)
     checked = _check(source, text, options.causal, meant)
     lines = [_json(checked, source)] if options.json else _lines(checked, source, text)
     for line in lines:

@@ -75,7 +75,8 @@ def read(arguments: Sequence[str]) -> argparse.Namespace:
     command = ALIASES.get(command, command)
     options, left = build().parse_known_args([command, *arguments[1:]])
     if left:
-        words = " A text of several words stands in quotes." * (not left[0].startswith("-") and "text" in options)
+        is_word = not left[0].startswith("-") and "text" in options
+        words = " A text of several words stands in quotes." if is_word else ""
         raise InputError(f"Unrecognized arguments: {' '.join(left)}.{words} See attnviz {command} --help.")
     return options
 

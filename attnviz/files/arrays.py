@@ -345,7 +345,8 @@ def _sentence(words: list[str]) -> Sentence:
     """A text of words, or of the pieces of a tokenizer."""
     tokens, text = [], ""
     for number, (word, apart, joined) in enumerate(pieces.read(words)):
-        text += " " * (number > 0 and apart)
+        if number and apart:
+            text += " "
         tokens.append(Token(word, number, len(text), len(text) + len(word), joined=joined))
         text += BREAKS.sub(" ", word)
     return Sentence(text, tuple(tokens), len(words))

@@ -1,4 +1,4 @@
-"""What models of transformers return as their attention, as one array of weights per layer."""
+"""Attention that models of transformers return, as one array of weights per layer."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +13,7 @@ NAMES = {
     "decoder": ("decoder_attentions", "attentions"),
     "cross": ("cross_attentions",),
 }
-"""Where an output of transformers holds the attention of a kind."""
+"""Attributes of an output of transformers that hold the attention of a kind."""
 NOTHING = (
     "There is no attention in these weights: the default attention of transformers gives none. Load the model with "
     'attn_implementation="eager" and call it with output_attentions=True.'
@@ -21,7 +21,7 @@ NOTHING = (
 
 
 def layers_of(weights: Any, kind: str) -> tuple[Any, str, bool]:
-    """What is read as weights, of which kind, and whether it was joined from the steps of a generation.
+    """Weights, their kind, and whether they were joined from the steps of a generation.
 
     Args:
         weights: arrays, the output of a model, or what `generate` returns; with beams the whole of its output, as its
