@@ -1,4 +1,4 @@
-"""What every head of a model does over a corpus: built shard by shard, kept as Parquet, asked by DuckDB.
+"""Behavior of every head of a model over a corpus: built shard by shard, kept as Parquet, asked by DuckDB.
 
     attnviz.atlas.build("story", "stories.txt", "atlas")
     attnviz.atlas.open("atlas").heads("previous_token > 0.9")

@@ -38,7 +38,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Result:
-    """What a build gave.
+    """Result of a build.
 
     Attributes:
         texts, tokens: that were read.
@@ -84,20 +84,20 @@ def build(
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    made = _planned(model, settings or {}, texts, folder, options)
-    plan.settle(folder, made)
+    atlas_plan = _planned(model, settings or {}, texts, folder, options)
+    plan.settle(folder, atlas_plan)
     (folder / "shards").mkdir(exist_ok=True)
     (folder / RESULT).unlink(missing_ok=True)
-    wanted = [one for one in made.shards if not path_of(folder, one).exists()]
-    done, of = sum(one.lines for one in made.shards) - sum(one.lines for one in wanted), made.lines
+    wanted = [shard for shard in atlas_plan.shards if not path_of(folder, shard).exists()]
+    done, of = sum(shard.lines for shard in atlas_plan.shards) - sum(shard.lines for shard in wanted), atlas_plan.lines
     report(Progress(done, of))
     failed = []
-    for shard, error in (work or here)(made, folder, wanted):
+    for shard, error in (work or here)(atlas_plan, folder, wanted):
         if error:
             failed.append((shard, error))
         done += shard.lines
         report(Progress(done, of))
-    return _finished(folder, made, tuple(failed))
+    return _finished(folder, atlas_plan, tuple(failed))
 
 
 def measure_texts(
@@ -121,16 +121,16 @@ def measure_texts(
     plan.write_text(folder / "corpus.jsonl", "\n".join(map(json.dumps, texts)))
     options = Options()
     pieces = tuple(corpus.shards(folder, ["corpus.jsonl"], options.shard))
-    made = Plan(Model(source.id, weights=source.checksum()), options, pieces, ".")
-    plan.settle(folder, made)
+    atlas_plan = Plan(Model(source.id, weights=source.checksum()), options, pieces, ".")
+    plan.settle(folder, atlas_plan)
     (folder / "shards").mkdir()
     done = 0
-    for shard in made.shards:
-        count = partial(_count, report, done, made.lines)
+    for shard in atlas_plan.shards:
+        count = partial(_count, report, done, atlas_plan.lines)
         measured = measure(source, corpus.texts(folder, shard), options, edits, report=count)
         shards.write(shards.table(measured, shard, options), path_of(folder, shard))
         done += shard.lines
-    result = _finished(folder, made, ())
+    result = _finished(folder, atlas_plan, ())
     if not result.texts:
         raise InputError(f"The model reads none of the {len(texts):,} texts: {_first_problem(folder)}")
     return result
@@ -150,17 +150,19 @@ def path_of(folder: Path, shard: Shard) -> Path:
     return folder / "shards" / f"{shard.number:06d}.parquet"
 
 
-def one(made: Plan, folder: Path, shard: Shard) -> Outcome:
+def measure_shard(atlas_plan: Plan, folder: Path, shard: Shard) -> Outcome:
     """Measure one shard and write its file: what a worker does.
 
     Raises:
         OSError: if its file cannot be written.
     """
     try:
-        measured = measure(_loaded(made.model), corpus.texts(folder / made.corpus, shard), made.options)
+        measured = measure(
+            _loaded(atlas_plan.model), corpus.texts(folder / atlas_plan.corpus, shard), atlas_plan.options
+        )
     except AttnvizError as error:
         return shard, str(error)
-    shards.write(shards.table(measured, shard, made.options), path_of(folder, shard))
+    shards.write(shards.table(measured, shard, atlas_plan.options), path_of(folder, shard))
     return shard, ""
 
 
@@ -171,13 +173,13 @@ def _loaded(model: Model) -> Source:
     return model.source()
 
 
-def here(made: Plan, folder: Path, wanted: Iterable[Shard]) -> Iterator[Outcome]:
+def here(atlas_plan: Plan, folder: Path, wanted: Iterable[Shard]) -> Iterator[Outcome]:
     """Measure shards in this process, one after another."""
     before = torch.get_num_threads()
     try:
         for shard in wanted:
             try:
-                yield one(made, folder, shard)
+                yield measure_shard(atlas_plan, folder, shard)
             except OSError:
                 raise
             except Exception as problem:  # whatever a model raises, the other shards are still wanted
@@ -195,20 +197,20 @@ def reason(problem: Exception) -> str:
 def _planned(model: str, settings: dict[str, Any], texts: str | Path, folder: Path, options: Options) -> Plan:
     there = Path(texts)
     root, names = corpus.files(there if there.exists() else corpus.fetched(str(texts), folder))
-    found = tuple(corpus.shards(root, names, options.shard))
-    if not found:
+    pieces = tuple(corpus.shards(root, names, options.shard))
+    if not pieces:
         raise InputError(f"The corpus {quoted(str(texts), 200)} holds no line.")
     where = os.path.relpath(root.resolve(), folder.resolve())
-    return Plan(Model.of(model, **settings), options, found, Path(where).as_posix())
+    return Plan(Model.of(model, **settings), options, pieces, Path(where).as_posix())
 
 
-def _finished(folder: Path, made: Plan, failed: tuple[Outcome, ...]) -> Result:
+def _finished(folder: Path, atlas_plan: Plan, failed: tuple[Outcome, ...]) -> Result:
     """Merge what there is, and write the tables."""
-    whole = [path for shard in made.shards if (path := path_of(folder, shard)).exists()]
+    whole = [path for shard in atlas_plan.shards if (path := path_of(folder, shard)).exists()]
     if not whole:
         why = failed[0][1] if failed else "there is none"
         raise InputError(f"No shard of the corpus could be measured: {why}")
-    tables = merge.merged(whole, made.options.keep, made.options.pairs)
+    tables = merge.merged(whole, atlas_plan.options.keep, atlas_plan.options.pairs)
     for name, table in tables.items():
         shards.write(pa.Table.from_pandas(table, preserve_index=False), folder / f"{name}.parquet")
     for left in (folder / "shards").glob(".*.part"):

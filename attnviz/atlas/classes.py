@@ -10,8 +10,8 @@ from attnviz.core.tokens import Token
 from attnviz.metrics.batch import Block, is_token, token_counts
 
 CLASSES = ("special", "first", "punctuation", "digit", "repeated", "same word")
-"""Of a key: nobody typed it; it stands first; it has no letter and no digit; it has a digit; its token stood in the
-text before; it is another piece of the query's word. A key may be of several classes."""
+"""Classes of a key: nobody typed it; it stands first; it has no letter and no digit; it has a digit; its token stood
+in the text before; it is another piece of the query's word. A key may be of several classes."""
 
 OF_KEYS = len(CLASSES) - 1
 
@@ -24,18 +24,18 @@ def _signs(text: str) -> tuple[bool, bool]:
 
 def columns(record: Record, step: Step) -> Tensor:
     """Which keys are of each class but the last, (B, K, 5); padding is of none."""
-    seen = torch.tensor([token_counts(record, step, b)[1] for b in range(step.shape[0])])
+    counts = torch.tensor([token_counts(record, step, b)[1] for b in range(step.shape[0])])
     texts = [_classes(record.tokens(step.site, sentence=b)[1]) for b in range(step.shape[0])]
-    return torch.tensor(texts) & is_token(step, seen)[..., None]
+    return torch.tensor(texts) & is_token(step, counts)[..., None]
 
 
 def _classes(tokens: tuple[Token, ...]) -> list[tuple[bool, ...]]:
-    known, found = set(), []
+    ids, rows = set(), []
     for i, token in enumerate(tokens):
         signs = (False, False) if token.special else _signs(token.text)
-        found.append((token.special, i == 0, *signs, not token.special and token.id in known))
-        known.add(token.id)
-    return found
+        rows.append((token.special, i == 0, *signs, not token.special and token.id in ids))
+        ids.add(token.id)
+    return rows
 
 
 def words(record: Record, step: Step) -> Tensor | None:
@@ -47,28 +47,28 @@ def words(record: Record, step: Step) -> Tensor | None:
 
 
 def _numbered(tokens: tuple[Token, ...]) -> list[int]:
-    found, word = [], -1
+    numbers, word = [], -1
     for token in tokens:
         word += not token.joined
-        found.append(-1 if token.special else word)
-    return found
+        numbers.append(-1 if token.special else word)
+    return numbers
 
 
 def shares(block: Block, words: Tensor | None) -> Tensor:
     """The weights of all rows on each class, and what an even spread over the open keys would give: (2, B, H, 6)."""
-    found = torch.zeros(2, *block.counted.shape[:2], len(CLASSES), dtype=torch.float64)
+    totals = torch.zeros(2, *block.counted.shape[:2], len(CLASSES), dtype=torch.float64)
     rows = block.counted[..., None]
-    found[0, ..., :OF_KEYS] = block.on_columns.double().masked_fill(~rows, 0).sum(2)
+    totals[0, ..., :OF_KEYS] = block.on_columns.double().masked_fill(~rows, 0).sum(2)
     even = _even(block) * rows
-    found[1, ..., :OF_KEYS] = even.sum(2)
+    totals[1, ..., :OF_KEYS] = even.sum(2)
     if words is not None and block.one_text:
         pieces = words[block.texts]
         alike = (pieces[:, block.rows, None] == pieces[:, None]) & (pieces[:, None] >= 0)
         alike &= block.position[:, None] != torch.arange(pieces.shape[1])
         text, row, key = alike.nonzero(as_tuple=True)
         each = torch.stack([block.weights[text, :, row, key].double(), _open_share(block, text, row, key)])
-        found[..., -1].index_add_(1, text, each)
-    return found
+        totals[..., -1].index_add_(1, text, each)
+    return totals
 
 
 def _open_share(block: Block, text: Tensor, row: Tensor, key: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ MOST_LINE = 2**20
 """Bytes of a line that is read; a longer one is named and left out."""
 
 COLUMN = "text"
-"""Of a Parquet file: the column that holds the texts."""
+"""Column of a Parquet file that holds the texts."""
 
 
 @dataclass(frozen=True)
@@ -59,10 +59,10 @@ def files(corpus: str | Path) -> tuple[Path, list[str]]:
     """
     path = Path(corpus)
     if path.is_dir():
-        found = [one for one in path.rglob("*") if one.suffix.lower() in ENDINGS and one.is_file()]
-        if not found:
+        paths = [file for file in path.rglob("*") if file.suffix.lower() in ENDINGS and file.is_file()]
+        if not paths:
             raise InputError(f"The folder {quoted(str(corpus), 200)} holds no {', '.join(ENDINGS)} file.")
-        return path, sorted(one.relative_to(path).as_posix() for one in found)
+        return path, sorted(file.relative_to(path).as_posix() for file in paths)
     return path.parent, [path.name]
 
 
@@ -78,10 +78,10 @@ def fetched(name: str, into: Path) -> Path:
         what = "nor is the library 'datasets' installed, which fetches one by its name"
         raise InputError(f"There is no file or folder {quoted(name, 200)}, {what}.") from None
     into.mkdir(parents=True, exist_ok=True)
-    path, (known, _, split) = into / "corpus.jsonl", name.partition(":")
+    path, (data_set, _, split) = into / "corpus.jsonl", name.partition(":")
     if not path.exists():
         try:
-            rows = datasets.load_dataset(known, split=split or "train", streaming=True)
+            rows = datasets.load_dataset(data_set, split=split or "train", streaming=True)
             part = path.with_suffix(".part")
             with part.open("w", encoding="utf-8") as file:
                 file.writelines(json.dumps({"text": row.get(COLUMN)}) + "\n" for row in rows)
@@ -152,8 +152,8 @@ def texts(root: Path, shard: Shard) -> list[Text]:
     path = root / shard.file
     try:
         if _is_parquet(path):
-            found = _rows(path, shard.first - 1, shard.lines)
-            checksum, lines = _of_texts(found), enumerate(found, shard.first)
+            rows = _rows(path, shard.first - 1, shard.lines)
+            checksum, lines = _of_texts(rows), enumerate(rows, shard.first)
             parsed = [_text(line, number) for number, line in lines]
         else:
             with path.open("rb") as file:
@@ -204,22 +204,22 @@ EMPTY = "empty"
 def _of_parquet(path: Path, most: int) -> Iterator[tuple[int, int, int, int, str]]:
     first = 1
     for batch in _parquet(path).iter_batches(batch_size=most, columns=[_column(path)]):
-        found = batch.column(0).to_pylist()
-        yield first, len(found), 0, 0, _of_texts(found)
-        first += len(found)
+        rows = batch.column(0).to_pylist()
+        yield first, len(rows), 0, 0, _of_texts(rows)
+        first += len(rows)
 
 
 def _rows(path: Path, first: int, count: int) -> list[Any]:
     """Rows of a file, from the groups of rows that hold them."""
-    file, found, start = _parquet(path), [], 0
+    file, values, start = _parquet(path), [], 0
     for group in range(file.metadata.num_row_groups):
         size = file.metadata.row_group(group).num_rows
         if start < first + count and start + size > first:
             rows = file.read_row_group(group, columns=[_column(path)]).column(0)
             low = max(0, first - start)
-            found += rows.slice(low, first + count - start - low).to_pylist()
+            values += rows.slice(low, first + count - start - low).to_pylist()
         start += size
-    return found
+    return values
 
 
 def _parquet(path: Path) -> Any:
@@ -240,6 +240,6 @@ def _column(path: Path) -> str:
     return COLUMN
 
 
-def _of_texts(found: list[Any]) -> str:
-    lines = "".join(json.dumps(text, default=str) + "\n" for text in found).encode()
+def _of_texts(rows: list[Any]) -> str:
+    lines = "".join(json.dumps(text, default=str) + "\n" for text in rows).encode()
     return _checksum(io.BytesIO(lines), len(lines))

@@ -33,13 +33,13 @@ SECONDS = 30
 """For which a scheduler is waited for."""
 
 TRIM = "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_"
-"""What Dask sets for its workers, not set: glibc would ask the kernel for the memory of every tensor anew, which takes
-a third more processor time."""
+"""Setting of Dask for its workers, left out here: glibc would ask the kernel for the memory of every tensor anew, which
+takes a third more processor time."""
 
 
 @dataclass(frozen=True)
 class Engine:
-    """Where shards are measured.
+    """Workers that measure shards.
 
     Attributes:
         workers: processes of this machine, one thread each; None for one per core. With fewer than two, or where there
@@ -48,23 +48,23 @@ class Engine:
         memory: what a worker of this machine may take, such as "4GB"; one that takes more is ended and replaced.
         resources: what a shard takes of its worker while it is measured, such as {"GPU": 1}: a worker that was started
             with one GPU then holds one model and measures one shard at a time, whatever threads it has.
-        told: takes the address of the dashboard.
+        on_dashboard: takes the address of the dashboard.
     """
 
     workers: int | None = None
     scheduler: str = ""
     memory: str = "auto"
     resources: Mapping[str, float] = field(default_factory=dict)
-    told: Callable[[str], None] = lambda address: None
+    on_dashboard: Callable[[str], None] = lambda address: None
 
-    def __call__(self, made: Plan, folder: Path, wanted: Sequence[Shard]) -> Iterator[Outcome]:
+    def __call__(self, plan: Plan, folder: Path, wanted: Sequence[Shard]) -> Iterator[Outcome]:
         count = min(os.cpu_count() or 1 if self.workers is None else self.workers, len(wanted))
         if not wanted or (not self.scheduler and count < 2):
-            yield from building.here(made, folder, wanted)
+            yield from building.here(plan, folder, wanted)
             return
         with self._client(count) as client:
-            self.told(client.dashboard_link)
-            yield from _work(client, made, folder.resolve(), wanted, dict(self.resources))
+            self.on_dashboard(client.dashboard_link)
+            yield from _work(client, plan, folder.resolve(), wanted, dict(self.resources))
 
     @contextmanager
     def _client(self, count: int) -> Iterator[Any]:
@@ -104,8 +104,8 @@ class Engine:
         until = monotonic() + SECONDS
         while not _able(client, self.resources):
             if monotonic() > until:
-                asked = ", ".join(f"{name}={amount:g}" for name, amount in self.resources.items())
-                what = f" with {asked}" if asked else ""
+                needs = ", ".join(f"{name}={amount:g}" for name, amount in self.resources.items())
+                what = f" with {needs}" if needs else ""
                 raise InputError(f"The Dask scheduler at {quoted(self.scheduler, 200)} has no workers{what}.")
             sleep(0.1)
 
@@ -113,11 +113,15 @@ class Engine:
 def _able(client: Any, resources: Mapping[str, float]) -> list[str]:
     """The addresses of the workers that have some resources."""
     workers = client.scheduler_info(n_workers=-1)["workers"].items()
-    return [at for at, one in workers if all(one["resources"].get(name, 0) >= n for name, n in resources.items())]
+    return [
+        address
+        for address, worker in workers
+        if all(worker["resources"].get(name, 0) >= n for name, n in resources.items())
+    ]
 
 
 def _work(
-    client: Any, made: Plan, folder: Path, wanted: Sequence[Shard], resources: dict[str, float]
+    client: Any, plan: Plan, folder: Path, wanted: Sequence[Shard], resources: dict[str, float]
 ) -> Iterator[Outcome]:
     """Every shard and whether it failed, in the order in which they end.
 
@@ -126,10 +130,10 @@ def _work(
     """
     from distributed import as_completed
 
-    job, waiting, tries = replace(made, shards=()), iter(wanted), {}
+    job, waiting, tries = replace(plan, shards=()), iter(wanted), {}
 
     def submitted(shard: Shard, *avoid: str) -> Any:
-        others = [one for one in _able(client, resources) if one not in avoid] if avoid else []
+        others = [address for address in _able(client, resources) if address not in avoid] if avoid else []
         where = {"workers": others, "allow_other_workers": True} if others else {}
         tries[shard.number] = tries.get(shard.number, 0) + 1
         where |= {"key": f"{shard.number}-{tries[shard.number]}", "pure": False, "resources": resources}
@@ -154,7 +158,7 @@ def _tried(job: Plan, folder: Path, shard: Shard) -> tuple[str, str]:
     from distributed import get_worker
 
     try:
-        return building.one(job, folder, shard)[1], ""
+        return building.measure_shard(job, folder, shard)[1], ""
     except OSError:
         raise
     except Exception as problem:  # whatever a model raises, the other shards are still wanted

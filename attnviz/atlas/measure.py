@@ -1,4 +1,4 @@
-"""What every head does with the texts of one shard: from a model and texts to one table, and nothing else.
+"""Behavior of every head on the texts of one shard: from a model and texts to one table, and nothing else.
 
 T texts   H heads   M metrics   C classes of tokens   D bins of distances
 """
@@ -28,7 +28,7 @@ FURTHEST = 24
 
 @dataclass(frozen=True)
 class Options:
-    """What an atlas keeps.
+    """Sizes of an atlas.
 
     Attributes:
         shard: texts of a shard, at most.
@@ -45,7 +45,7 @@ class Options:
 
 @dataclass(eq=False)
 class OfSite:
-    """What was measured at a site.
+    """Measurements at a site.
 
     Attributes:
         sums: numerators and denominators of each metric, (2, T, H, M).
@@ -79,7 +79,7 @@ class OfSite:
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """What was measured in a shard.
+    """Measurements in a shard.
 
     Attributes:
         read: the texts that were, in their order, with their tokens.
@@ -115,31 +115,31 @@ def measure(
     Raises:
         Canceled: if the run was ended.
     """
-    usable = [one for one in lines if not one.error]
-    sentences, wrong = texts.cut(source, [one.text for one in usable]) if usable else ([], {})
+    usable = [text for text in lines if not text.error]
+    sentences, wrong = texts.cut(source, [text.text for text in usable]) if usable else ([], {})
     sites = {site: OfSite.empty(len(usable), source.heads[site]) for site in source.sites}
     written: dict[int, Sentence] = {}
     names: dict[str, int] = {}
     done = 0
     for some, record in texts.runs(source, sentences, edits, failed=lambda i, error: wrong.update({i: str(error)})):
         written |= dict(zip(some, record.targets, strict=False))
-        known: dict[Any, Tokens] = {}
+        tokens_by_kind: dict[Any, Tokens] = {}
         for step in record.steps:
             kind = step.site.kind, step.shape[2:], step.has_sink
-            if kind not in known:
-                known[kind] = Tokens.of(record, step, names)
-            _add(sites[step.site], record, step, known[kind], np.array(some), options)
+            if kind not in tokens_by_kind:
+                tokens_by_kind[kind] = Tokens.of(record, step, names)
+            _add(sites[step.site], record, step, tokens_by_kind[kind], np.array(some), options)
         done += len(some)
         report(done)
     good = [i for i in range(len(usable)) if i not in wrong]
     bad = [Text(usable[i].text, usable[i].line, error) for i, error in wrong.items()]
-    problems = sorted([one for one in lines if one.error] + bad, key=lambda one: one.line)
-    for found in sites.values():
-        found.sums, found.shares = found.sums[:, good], found.shares[:, good]
-        found.rows, found.left_out = found.rows[good], found.left_out[good]
+    problems = sorted([text for text in lines if text.error] + bad, key=lambda text: text.line)
+    for measurement in sites.values():
+        measurement.sums, measurement.shares = measurement.sums[:, good], measurement.shares[:, good]
+        measurement.rows, measurement.left_out = measurement.rows[good], measurement.left_out[good]
         renumbered = np.full(len(usable), -1)
         renumbered[good] = range(len(good))
-        found.pairs = renumbered[found.pairs[0]], *found.pairs[1:]
+        measurement.pairs = renumbered[measurement.pairs[0]], *measurement.pairs[1:]
     read = tuple((usable[i], sentences[i]) for i in good)
     targets = tuple(written[i] for i in good if i in written)
     return Measured(read, targets, tuple(problems), sites, _effects(source, read[: options.ablate]))
@@ -147,17 +147,17 @@ def measure(
 
 @dataclass(frozen=True, eq=False)
 class Tokens:
-    """What stands at the queries and keys of a kind of site, in each text of a run.
+    """Tokens at the queries and keys of a kind of site, in each text of a run.
 
     Attributes:
         words: the word that each token is a piece of, if any has two.
-        looks, seen: numbers of the tokens' texts, (B, Q) and (B, K).
+        queries, keys: numbers of the tokens' texts, (B, Q) and (B, K).
     """
 
     sides: Sides
     words: torch.Tensor | None
-    looks: torch.Tensor
-    seen: torch.Tensor
+    queries: torch.Tensor
+    keys: torch.Tensor
 
     @classmethod
     def of(cls, record: Record, step: Step, names: dict[str, int]) -> "Tokens":
@@ -168,27 +168,27 @@ class Tokens:
         return cls(batch.sides_of(record, step, classes.columns(record, step)), words, *map(torch.tensor, numbers))
 
 
-def _add(found: OfSite, record: Record, step: Step, tokens: Tokens, some: np.ndarray, options: Options) -> None:
+def _add(measurement: OfSite, record: Record, step: Step, tokens: Tokens, some: np.ndarray, options: Options) -> None:
     """Measure a run at a site.
 
     Args:
         some: the numbers of the texts of the run in the shard.
     """
-    pairs = [found.pairs]
+    pairs = [measurement.pairs]
     for block in batch.blocks(step, tokens.sides):
-        at = some[block.texts]
-        found.sums[:, at] += sums_of(record, block).numpy()
-        found.shares[:, at] += classes.shares(block, tokens.words).numpy()
-        found.rows[at] += block.counted.sum(-1).numpy()
-        found.left_out[at] += block.left_out.numpy()
+        indices = some[block.texts]
+        measurement.sums[:, indices] += sums_of(record, block).numpy()
+        measurement.shares[:, indices] += classes.shares(block, tokens.words).numpy()
+        measurement.rows[indices] += block.counted.sum(-1).numpy()
+        measurement.left_out[indices] += block.left_out.numpy()
         if block.one_text:
-            found.distance += _by_distance(block).numpy()
-        kept, dropped = _pairs(block, tokens, at, options.pairs)
-        found.dropped = np.maximum(found.dropped, dropped)
-        pairs.append(kept)
+            measurement.distance += _by_distance(block).numpy()
+        strongest, dropped = _pairs(block, tokens, indices, options.pairs)
+        measurement.dropped = np.maximum(measurement.dropped, dropped)
+        pairs.append(strongest)
     together = tuple(map(np.concatenate, zip(*pairs, strict=True)))
-    found.pairs, (_, head, _, _, weight, _) = _strongest(together, options.pairs)
-    np.maximum.at(found.dropped, head, weight)
+    measurement.pairs, (_, head, _, _, weight, _) = _strongest(together, options.pairs)
+    np.maximum.at(measurement.dropped, head, weight)
 
 
 def _by_distance(block: Block) -> torch.Tensor:
@@ -210,16 +210,16 @@ def _pairs(block: Block, tokens: Tokens, texts: np.ndarray, most: int) -> tuple[
     weight, key = block.weights.max(-1)
     chosen = block.counted & (weight > 0) & may_pair(block, key[..., None])[..., 0]
     flat = weight.where(chosen, 0).transpose(0, 1).flatten(1)  # (H, B R)
-    found, at = flat.topk(min(most + 1, flat.shape[1]))
-    dropped = found[:, most] if found.shape[1] > most else found.new_zeros(len(found))
-    head, rank = (found[:, :most] > 0).nonzero(as_tuple=True)
-    at = at[head, rank]
-    text, row = at // weight.shape[2], at % weight.shape[2]
+    values, indices = flat.topk(min(most + 1, flat.shape[1]))
+    dropped = values[:, most] if values.shape[1] > most else values.new_zeros(len(values))
+    head, rank = (values[:, :most] > 0).nonzero(as_tuple=True)
+    indices = indices[head, rank]
+    text, row = indices // weight.shape[2], indices % weight.shape[2]
     query, key = block.position[row], key[text, head, row]
-    looks, seen = tokens.looks[block.texts][text, query], tokens.seen[block.texts][text, key]
-    names = (head << 50) | (looks << 25) | seen
-    every = texts[text.numpy()], head, query, key, found[head, rank].double(), names
-    return tuple(np.asarray(one) for one in every), dropped.double().numpy()
+    queries, keys = tokens.queries[block.texts][text, query], tokens.keys[block.texts][text, key]
+    names = (head << 50) | (queries << 25) | keys
+    every = texts[text.numpy()], head, query, key, values[head, rank].double(), names
+    return tuple(np.asarray(column) for column in every), dropped.double().numpy()
 
 
 def may_pair(block: Block, key: torch.Tensor) -> torch.Tensor:
@@ -230,36 +230,35 @@ def may_pair(block: Block, key: torch.Tensor) -> torch.Tensor:
         key: numbers of keys, (B, H, R, any); it broadcasts.
     """
     plain = (torch.arange(block.step.shape[3]) < block.seen[:, None]) & ~(block.sides.columns[block.texts, :, 0] > 0)
-    found = plain[torch.arange(len(plain))[:, None, None, None], key]
-    found = found & block.sides.typed[block.texts, None, block.rows, None] & (block.open_keys > 1)[..., None]
-    return found & (key != block.position[:, None]) if block.one_text else found
+    is_pair = plain[torch.arange(len(plain))[:, None, None, None], key]
+    is_pair = is_pair & block.sides.typed[block.texts, None, block.rows, None] & (block.open_keys > 1)[..., None]
+    return is_pair & (key != block.position[:, None]) if block.one_text else is_pair
 
 
 def _strongest(pairs: tuple[np.ndarray, ...], most: int) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
-    """Of every two tokens the pair with most weight, of equal ones the first, and of these the most of each head; and
-    those that are then left."""
+    """The strongest pair of every two tokens (of equal ones the first), at most `most` of each head; and the others."""
     text, _, query, _, weight, _ = pairs
     order = np.lexsort((query, text, -weight))
-    pairs = [one[order] for one in pairs]
+    pairs = [column[order] for column in pairs]
     _, first = np.unique(pairs[-1], return_index=True)
     first = np.sort(first)
     first = first[np.argsort(pairs[1][first], kind="stable")]
     head = pairs[1][first]
     rank = np.arange(len(head)) - np.searchsorted(head, head)
-    return tuple(tuple(one[first[which]] for one in pairs) for which in (rank < most, rank >= most))
+    return tuple(tuple(column[first[which]] for column in pairs) for which in (rank < most, rank >= most))
 
 
 def _effects(source: Source, read: Sequence[tuple[Text, Sentence]]) -> np.ndarray:
     """(texts, H, effects); NaN for what a model says nothing of."""
-    found = []
+    sweeps = []
     for text, _ in read:
         try:
             swept = ablation.sweep(source, source.tokenize([text.text])).table
         except AttnvizError:
             continue
-        found.append(swept[list(ablation.EFFECTS)].to_numpy(dtype=np.float64, na_value=np.nan))
+        sweeps.append(swept[list(ablation.EFFECTS)].to_numpy(dtype=np.float64, na_value=np.nan))
     heads = sum(source.heads[site] for site in source.sites)
-    return np.stack(found) if found else np.zeros((0, heads, len(ablation.EFFECTS)))
+    return np.stack(sweeps) if sweeps else np.zeros((0, heads, len(ablation.EFFECTS)))
 
 
 def named(problem: Text) -> bool:

@@ -20,7 +20,7 @@ from attnviz.metrics.roles import THRESHOLDS, roles
 QUANTILES = {"q05": 0.05, "q25": 0.25, "q50": 0.5, "q75": 0.75, "q95": 0.95}
 
 LEVEL = 0.95
-"""Of the confidence intervals of a mean over texts: by Student's t, texts taken as drawn independently."""
+"""Level of the confidence intervals of a mean over texts: by Student's t, texts taken as drawn independently."""
 
 KEYS = ["kind", "site", "head", "name"]
 
@@ -30,18 +30,18 @@ Tables = dict[str, pd.DataFrame]
 
 def merged(shards: Iterable[Path], keep: int, pairs: int) -> Tables:
     """All numbers of some shards together; so many texts of each metric and so many pairs of each head."""
-    found = reduce(lambda one, other: _joined(one, other, keep, pairs), map(_read, shards))
-    sums = found["sums"]
+    total = reduce(lambda earlier, later: _joined(earlier, later, keep, pairs), map(_read, shards))
+    sums = total["sums"]
     by_kind = {kind: _with_intervals(sums[sums["kind"] == kind]) for kind in ("metric", "class", "effect")}
-    known = ["site", "head", "name", "mean", "low", "high", "spread", "texts"]
+    columns = ["site", "head", "name", "mean", "low", "high", "spread", "texts"]
     tables = {
-        "heads": _heads(by_kind["metric"], found["keys"], found["counts"]).merge(_complete(found["dropped"])),
-        "classes": by_kind["class"][[*known, "by_token", "even"]],
-        "effects": by_kind["effect"].query("texts > 0")[known],
+        "heads": _heads(by_kind["metric"], total["keys"], total["counts"]).merge(_complete(total["dropped"])),
+        "classes": by_kind["class"][[*columns, "by_token", "even"]],
+        "effects": by_kind["effect"].query("texts > 0")[columns],
         "distances": _distances(sums[sums["kind"] == "distance"]),
-        "examples": _ranked(found["examples"], ["site", "head", "name"], sums),
-        "pairs": _ranked(found["pairs"], ["site", "head"], sums),
-        **{name: found[name] for name in ("problems", "totals")},
+        "examples": _ranked(total["examples"], ["site", "head", "name"], sums),
+        "pairs": _ranked(total["pairs"], ["site", "head"], sums),
+        **{name: total[name] for name in ("problems", "totals")},
     }
     whole = dict.fromkeys(("head", "line", "texts", "query", "key", "rank"), "int64")
     return {
@@ -50,11 +50,11 @@ def merged(shards: Iterable[Path], keep: int, pairs: int) -> Tables:
     }
 
 
-def _ranked(found: pd.DataFrame, by: list[str], sums: pd.DataFrame) -> pd.DataFrame:
+def _ranked(rows: pd.DataFrame, by: list[str], sums: pd.DataFrame) -> pd.DataFrame:
     """In the order of sites, heads and metrics, and in each the largest first, whose rank is 1."""
-    places = {name: {one: i for i, one in enumerate(dict.fromkeys(sums[name]))} for name in by}
-    found = found.sort_values(by, key=lambda column: column.map(places[column.name]), kind="stable")
-    return found.assign(rank=found.groupby(by, sort=False).cumcount() + 1)
+    places = {name: {value: i for i, value in enumerate(dict.fromkeys(sums[name]))} for name in by}
+    rows = rows.sort_values(by, key=lambda column: column.map(places[column.name]), kind="stable")
+    return rows.assign(rank=rows.groupby(by, sort=False).cumcount() + 1)
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -89,38 +89,38 @@ def _largest(part: pd.DataFrame, kind: str) -> pd.DataFrame:
     return part[part["kind"] == kind].sort_values("value", ascending=False, kind="stable")
 
 
-def _joined(one: dict[str, Any], other: dict[str, Any], keep: int, most: int) -> dict[str, Any]:
-    """Of equal values those of the earlier shard come first."""
-    every = {name: pd.concat([one[name], other[name]]) for name in ("examples", "pairs", "dropped", "problems")}
+def _joined(earlier: dict[str, Any], later: dict[str, Any], keep: int, most: int) -> dict[str, Any]:
+    """Tables of two shards together; of equal values those of the earlier shard come first."""
+    every = {name: pd.concat([earlier[name], later[name]]) for name in ("examples", "pairs", "dropped", "problems")}
     order = every["examples"].sort_values("value", ascending=False, kind="stable")
     pairs = every["pairs"].sort_values("value", ascending=False, kind="stable")
     pairs = pairs.drop_duplicates(["site", "head", "query_token", "key_token"])
-    keys, counts = (np.concatenate([one[name], other[name]]) for name in ("keys", "counts"))
+    keys, counts = (np.concatenate([earlier[name], later[name]]) for name in ("keys", "counts"))
     keys, counts = sketch.counted(keys, counts)
     return {
-        "sums": _summed(one["sums"], other["sums"]),
+        "sums": _summed(earlier["sums"], later["sums"]),
         "keys": keys,
         "counts": counts,
         "examples": order.groupby(["site", "head", "name"], sort=False).head(keep),
         "pairs": pairs.groupby(["site", "head"], sort=False).head(most),
         "dropped": every["dropped"].groupby(["site", "head"], sort=False, as_index=False).max(),
         "problems": every["problems"],
-        "totals": one["totals"].reset_index(drop=True) + other["totals"].reset_index(drop=True),
+        "totals": earlier["totals"].reset_index(drop=True) + later["totals"].reset_index(drop=True),
     }
 
 
-def _summed(one: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
+def _summed(earlier: pd.DataFrame, later: pd.DataFrame) -> pd.DataFrame:
     """Counts, means and squared deviations of two sets of texts as one (Chan, Golub and LeVeque 1979), row by row."""
-    if not one[KEYS].equals(other[KEYS]):
+    if not earlier[KEYS].equals(later[KEYS]):
         raise InputError("Two shards of the atlas hold other heads or numbers; give another folder to build it anew.")
-    a, b = (part["texts"].to_numpy(dtype=np.float64) for part in (one, other))
+    a, b = (part["texts"].to_numpy(dtype=np.float64) for part in (earlier, later))
     with np.errstate(invalid="ignore"):
         share = np.where(a + b > 0, b / np.maximum(a + b, 1), 0)
-    apart = other["mean"] - one["mean"]
-    means = {name: one[name] + share * (other[name] - one[name]) for name in ("mean", "even")}
-    m2 = one["m2"] + other["m2"] + apart**2 * a * share
-    sums = {name: one[name] + other[name] for name in ("texts", "num", "den")}
-    return one.assign(**means, m2=m2, **sums)
+    apart = later["mean"] - earlier["mean"]
+    means = {name: earlier[name] + share * (later[name] - earlier[name]) for name in ("mean", "even")}
+    m2 = earlier["m2"] + later["m2"] + apart**2 * a * share
+    sums = {name: earlier[name] + later[name] for name in ("texts", "num", "den")}
+    return earlier.assign(**means, m2=m2, **sums)
 
 
 def _with_intervals(sums: pd.DataFrame) -> pd.DataFrame:
@@ -155,25 +155,25 @@ def _heads(metrics: pd.DataFrame, keys: np.ndarray, counts: np.ndarray) -> pd.Da
         columns[f"{name}_texts"] = part["texts"].to_numpy(dtype=np.int64)
         if name in LEAST:
             columns[f"{name}_{FAILS}"] = part[FAILS].to_numpy()
-    found = pd.DataFrame(columns)
-    first = [next(iter(roles(row)), None) for row in found.to_dict("records")]
-    found.insert(4, "role", pd.Series([one and one.name for one in first], dtype=object))
-    found.insert(5, "role_fails", [np.nan if one is None else one.fails for one in first])
-    return found
+    table = pd.DataFrame(columns)
+    first = [next(iter(roles(row)), None) for row in table.to_dict("records")]
+    table.insert(4, "role", pd.Series([role and role.name for role in first], dtype=object))
+    table.insert(5, "role_fails", [np.nan if role is None else role.fails for role in first])
+    return table
 
 
 def _complete(dropped: pd.DataFrame) -> pd.DataFrame:
-    """Of each head the weight above which no pair is missing in the shards: one above a half is its row's largest."""
+    """Weight per head above which no pair is missing in the shards: one above a half is its row's largest."""
     return dropped.assign(pairs_above=dropped["value"].clip(lower=0.5)).drop(columns="value")
 
 
 LEAST = {rule.metric: rule.least for rule in THRESHOLDS}
 
 FAILS = "fails"
-"""Of a metric that suggests a role: the share of texts on which it is below the threshold of that, within 0.4%."""
+"""Column of a metric that suggests a role: share of texts on which it is below the role's threshold, within 0.4%."""
 
 ENDS = ("low", "high", "spread", "texts", "by_token", *QUANTILES)
-"""What the columns of a metric end in, but for its mean."""
+"""Endings of the columns of a metric, but for its mean."""
 
 
 def _distances(sums: pd.DataFrame) -> pd.DataFrame:
@@ -183,5 +183,5 @@ def _distances(sums: pd.DataFrame) -> pd.DataFrame:
     sign = np.sign(sums["bin"])
     share = sums["num"] / sums.groupby(["site", "head"])["num"].transform("sum")
     ends = {"nearest": (sign * far).astype(int), "furthest": (sign * (2 * far - 1)).astype(int)}
-    found = sums.assign(**ends, share=share, pairs=sums["den"].astype("int64"), mean=sums["num"] / sums["den"])
-    return found[found["den"] > 0][["site", "head", "nearest", "furthest", "share", "pairs", "mean"]]
+    rows = sums.assign(**ends, share=share, pairs=sums["den"].astype("int64"), mean=sums["num"] / sums["den"])
+    return rows[rows["den"] > 0][["site", "head", "nearest", "furthest", "share", "pairs", "mean"]]

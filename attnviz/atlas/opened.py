@@ -28,7 +28,7 @@ from attnviz.core.edits import Site
 from attnviz.core.errors import InputError, quoted
 from attnviz.metrics.heads import METRICS, metric
 
-ALIASES = {re.sub(r"\W+", "_", one.title.partition(" (")[0].lower()): one.name for one in METRICS}
+ALIASES = {re.sub(r"\W+", "_", measure.title.partition(" (")[0].lower()): measure.name for measure in METRICS}
 """Metrics by their titles, such as previous_token for previous."""
 
 TABLES = ("classes", "distances", "effects", "pairs")
@@ -68,11 +68,11 @@ class Atlas:
         aliases = ", ".join(f'"{name}" AS "{alias}"' for alias, name in ALIASES.items() if alias != name)
         with _database() as (database, duckdb):
             columns = f"SELECT *, {aliases} FROM read_parquet(?)"
-            found = database.execute(f"CREATE TABLE heads AS {columns}", [path]) and database.table("heads")
+            table = database.execute(f"CREATE TABLE heads AS {columns}", [path]) and database.table("heads")
             database.execute("SET enable_external_access = false")
             database.execute("SET lock_configuration = true")
             try:
-                chosen = found.filter(duckdb.SQLExpression(where)).df()
+                chosen = table.filter(duckdb.SQLExpression(where)).df()
             except duckdb.Error as error:
                 raise InputError(f"{quoted(where, 80)} is no condition on heads: {_reason(error)}") from None
         return chosen.drop(columns=[alias for alias, name in ALIASES.items() if alias != name])
@@ -84,10 +84,10 @@ class Atlas:
             InputError: if there is no such head or metric, or the corpus is not what it was.
         """
         metric(name)
-        found = self._of_head("examples", site, head)
-        found = found[(found["name"] == name) & (found["rank"] <= k)].reset_index(drop=True)
-        found = found[["value", "file", "line", "rank"]]
-        return found.assign(text=list(map(self.text, found["file"], found["line"]))) if texts else found
+        rows = self._of_head("examples", site, head)
+        rows = rows[(rows["name"] == name) & (rows["rank"] <= k)].reset_index(drop=True)
+        rows = rows[["value", "file", "line", "rank"]]
+        return rows.assign(text=list(map(self.text, rows["file"], rows["line"]))) if texts else rows
 
     def search(
         self,
@@ -119,22 +119,22 @@ class Atlas:
         if corpus:
             sought = scan.Sought(query_token, key_token, min_weight, site, head)
             return _complete(scan.scan(self.plan, self.folder, sought, k, report), 0.0)
-        asked = {"lower(trim(query_token)) = lower(trim(?))": query_token, "value >= ?": float(min_weight)}
-        asked |= {"lower(trim(key_token)) = lower(trim(?))": key_token, "head = ?": head}
-        asked |= {"site = ?": site}
-        asked = {condition: value for condition, value in asked.items() if value is not None}
-        where = " AND ".join(["kind = 'pair'", *asked])
+        conditions = {"lower(trim(query_token)) = lower(trim(?))": query_token, "value >= ?": float(min_weight)}
+        conditions |= {"lower(trim(key_token)) = lower(trim(?))": key_token, "head = ?": head}
+        conditions |= {"site = ?": site}
+        conditions = {condition: value for condition, value in conditions.items() if value is not None}
+        where = " AND ".join(["kind = 'pair'", *conditions])
         order = "ORDER BY value DESC, file, line, query, key, site, head LIMIT ?"
         columns = ["site", "head", "value", "query_token", "key_token", "file", "line", "query", "key"]
         path = str(self.folder / "shards" / "*.parquet")
         with _database() as (database, _):
             question = f"SELECT {', '.join(columns)} FROM read_parquet(?) WHERE {where} {order}"
-            found = database.execute(question, [path, *asked.values(), k]).df()
+            pairs = database.execute(question, [path, *conditions.values(), k]).df()
         heads = self.heads()
         of = heads[
             (heads["site"] == (site or heads["site"])) & (heads["head"] == (heads["head"] if head is None else head))
         ]
-        return _complete(found.rename(columns={"value": "weight"}), of["pairs_above"].max())
+        return _complete(pairs.rename(columns={"value": "weight"}), of["pairs_above"].max())
 
     def table(self, name: str, site: Site | str, head: int) -> pd.DataFrame:
         """The rows of a head in another table, one of `TABLES`.
@@ -157,15 +157,15 @@ class Atlas:
         0 is the same. Heads of cross-attention are compared with each other alone.
         """
         self._of_head("distances", site, head)
-        every = pd.concat([one.heads().assign(model=one.plan.model.name) for one in (self, *others)])
-        shares = every[[one.name for one in METRICS if one.high == 1]].to_numpy(dtype=float)
-        at = self._heads.index((str(site), head))
-        differences = pd.DataFrame((shares - shares[at]) ** 2)
-        found = every[["model", "site", "head", "kind"]].assign(apart=differences.mean(axis=1).to_numpy() ** 0.5)
-        found = found.reset_index(drop=True)
-        is_cross = found.pop("kind").eq("cross")
-        found = found[is_cross == is_cross[at]].drop(index=at)
-        return found.sort_values("apart", kind="stable").head(k).reset_index(drop=True)
+        every = pd.concat([atlas.heads().assign(model=atlas.plan.model.name) for atlas in (self, *others)])
+        shares = every[[measure.name for measure in METRICS if measure.high == 1]].to_numpy(dtype=float)
+        index = self._heads.index((str(site), head))
+        differences = pd.DataFrame((shares - shares[index]) ** 2)
+        heads = every[["model", "site", "head", "kind"]].assign(apart=differences.mean(axis=1).to_numpy() ** 0.5)
+        heads = heads.reset_index(drop=True)
+        is_cross = heads.pop("kind").eq("cross")
+        heads = heads[is_cross == is_cross[index]].drop(index=index)
+        return heads.sort_values("apart", kind="stable").head(k).reset_index(drop=True)
 
     def text(self, file: str, line: int) -> str:
         """A text of the corpus.
@@ -173,8 +173,8 @@ class Atlas:
         Raises:
             InputError: if the corpus is not there, or not what it was.
         """
-        ends = ((one, one.first, one.first + one.lines) for one in self.plan.shards if one.file == file)
-        shard = next((one for one, first, end in ends if first <= line < end), None)
+        ends = ((shard, shard.first, shard.first + shard.lines) for shard in self.plan.shards if shard.file == file)
+        shard = next((shard for shard, first, end in ends if first <= line < end), None)
         if shard is None:
             raise InputError(f"The atlas knows no line {line:,} of {quoted(file, 200)}.")
         return corpus.texts(self.folder / self.plan.corpus, shard)[line - shard.first].text
@@ -188,8 +188,8 @@ class Atlas:
 
     @cached_property
     def _heads(self) -> list[tuple[str, int]]:
-        found = self.heads()
-        return list(zip(found["site"], found["head"], strict=True))
+        heads = self.heads()
+        return list(zip(heads["site"], heads["head"], strict=True))
 
     @property
     def _has(self) -> str:
@@ -197,9 +197,9 @@ class Atlas:
         return ", ".join(f"{site} heads 0 to {head}" for site, head in most.items())
 
 
-def _complete(found: pd.DataFrame, above: float) -> pd.DataFrame:
-    found.attrs["complete_above"] = above
-    return found
+def _complete(pairs: pd.DataFrame, above: float) -> pd.DataFrame:
+    pairs.attrs["complete_above"] = above
+    return pairs
 
 
 def open(folder: str | Path) -> Atlas:
@@ -209,13 +209,13 @@ def open(folder: str | Path) -> Atlas:
         InputError: if there is none, or it is not finished.
     """
     folder = Path(folder)
-    made = plan.read(folder)
-    if made is None:
+    atlas_plan = plan.read(folder)
+    if atlas_plan is None:
         raise InputError(f"There is no atlas in {quoted(str(folder), 200)}.")
     try:
         with builtins.open(folder / RESULT, encoding="utf-8") as file:
-            known = json.load(file)
-        return Atlas(folder, made, known["texts"], known["tokens"], tuple(known["failed"]))
+            result = json.load(file)
+        return Atlas(folder, atlas_plan, result["texts"], result["tokens"], tuple(result["failed"]))
     except (OSError, ValueError, KeyError):
         what = f"The atlas in {quoted(str(folder), 200)} is not finished"
         raise InputError(f"{what}: the command that began it goes on with it.") from None

@@ -1,4 +1,4 @@
-"""What an atlas is made of, written before the first shard: whoever begins again with something else is told so."""
+"""Plan of an atlas, written before the first shard: a second run with something else is refused."""
 
 import json
 import os
@@ -37,10 +37,10 @@ class Model:
 
     def source(self) -> Source:
         """Raises: InputError: if its weights are not those with which the atlas was begun."""
-        found = load(self.name, **dict(self.settings))
-        if found.checksum() != self.weights:
+        source = load(self.name, **dict(self.settings))
+        if source.checksum() != self.weights:
             raise InputError(f"The weights of '{self.name}' are not those with which the atlas was begun.")
-        return found
+        return source
 
 
 def load(name: str, **settings: Any) -> Source:
@@ -73,7 +73,7 @@ class Plan:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "Plan":
         model = Model(data["model"]["name"], tuple(map(tuple, data["model"]["settings"])), data["model"]["weights"])
-        return cls(model, Options(**data["options"]), tuple(Shard(**one) for one in data["shards"]), data["corpus"])
+        return cls(model, Options(**data["options"]), tuple(Shard(**shard) for shard in data["shards"]), data["corpus"])
 
 
 def read(folder: Path) -> Plan | None:
@@ -101,7 +101,7 @@ def settle(folder: Path, plan: Plan) -> None:
     """
     there = read(folder)
     if there is None:
-        if any(not one.name.startswith(".") and one.name != "corpus.jsonl" for one in folder.iterdir()):
+        if any(not file.name.startswith(".") and file.name != "corpus.jsonl" for file in folder.iterdir()):
             raise InputError(f"{quoted(str(folder), 200)} holds other files and no {PLAN}: give an empty folder.")
         write_text(folder / PLAN, json.dumps(plan.to_json(), indent=1))
     elif there != plan:
@@ -116,17 +116,17 @@ def write_text(path: Path, text: str) -> None:
 
 
 def _difference(there: Plan, plan: Plan) -> str:
-    """What differs first, with both sides, and what to do."""
+    """First difference, with both sides, and what to do."""
     if there.model.name != plan.model.name:
         return f"of '{there.model.name}', not of '{plan.model.name}'. Give another folder."
     if there.model != plan.model:
         return f"of '{there.model.name}' with other weights or settings. Give another folder."
     if there.options != plan.options:
-        one, other = asdict(there.options), asdict(plan.options)
-        name = next(name for name in one if one[name] != other[name])
-        return f"{name} is {one[name]} there and {other[name]} here. Give another folder."
-    for one, other in zip(there.shards, plan.shards, strict=False):
-        if one != other:
-            at = f"the corpus changed at line {other.first:,} of {quoted(other.file, 200)} or after it"
-            return f"{at}. Give another folder for another corpus."
+        stored, current = asdict(there.options), asdict(plan.options)
+        name = next(name for name in stored if stored[name] != current[name])
+        return f"{name} is {stored[name]} there and {current[name]} here. Give another folder."
+    for shard, other in zip(there.shards, plan.shards, strict=False):
+        if shard != other:
+            change = f"the corpus changed at line {other.first:,} of {quoted(other.file, 200)} or after it"
+            return f"{change}. Give another folder for another corpus."
     return f"the corpus had {len(there.shards):,} shards and has {len(plan.shards):,}. Give another folder."

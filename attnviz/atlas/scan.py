@@ -41,16 +41,16 @@ class Sought:
         return all(token is None or _plain(token) in there for token in (self.query_token, self.key_token))
 
     def pairs(self, record: Record, step: Step, block: Block) -> Tensor:
-        """Where these pairs are, (B, H or 1, R, K)."""
-        found = may_pair(block, torch.arange(step.shape[3]).expand(1, 1, 1, -1))
+        """Cells of these pairs, boolean (B, H or 1, R, K)."""
+        is_match = may_pair(block, torch.arange(step.shape[3]).expand(1, 1, 1, -1))
         each = [record.tokens(step.site, sentence=b) for b in range(step.shape[0])[block.texts]]
         if self.query_token is not None:
-            found = found & _are(self.query_token, [looks[block.rows] for looks, _ in each])[:, None, :, None]
+            is_match = is_match & _are(self.query_token, [queries[block.rows] for queries, _ in each])[:, None, :, None]
         if self.key_token is not None:
-            found = found & _are(self.key_token, [seen for _, seen in each])[:, None, None]
+            is_match = is_match & _are(self.key_token, [keys for _, keys in each])[:, None, None]
         if self.head is not None:
-            found = found & (torch.arange(step.num_heads) == self.head)[:, None, None]
-        return found
+            is_match = is_match & (torch.arange(step.num_heads) == self.head)[:, None, None]
+        return is_match
 
 
 def _plain(text: str) -> str:
@@ -58,28 +58,30 @@ def _plain(text: str) -> str:
 
 
 def _are(token: str, each: list[tuple[Token, ...]]) -> Tensor:
-    return torch.tensor([[_plain(one.text) == _plain(token) for one in tokens] for tokens in each])
+    return torch.tensor([[_plain(candidate.text) == _plain(token) for candidate in tokens] for tokens in each])
 
 
-def scan(made: Plan, folder: Path, sought: Sought, k: int, report: OnProgress) -> pd.DataFrame:
+def scan(plan: Plan, folder: Path, sought: Sought, k: int, report: OnProgress) -> pd.DataFrame:
     """The k pairs with most weight, the largest first, with `COLUMNS`.
 
     Raises:
         InputError: if the corpus or the weights of the model are not what they were.
     """
-    source, done, best = made.model.source(), 0, []
+    source, done, best = plan.model.source(), 0, []
     writes = any(site.kind == "cross" for site in source.sites)
-    for shard in made.shards:
-        usable = [one for one in corpus.texts(folder / made.corpus, shard) if not one.error]
-        sentences = texts.cut(source, [one.text for one in usable])[0] if usable else []
-        asked = [one if one and (writes or sought.may_hold(one)) else None for one in sentences]
-        for some, record in texts.runs(source, asked, failed=lambda i, error: None):
+    for shard in plan.shards:
+        usable = [text for text in corpus.texts(folder / plan.corpus, shard) if not text.error]
+        sentences = texts.cut(source, [text.text for text in usable])[0] if usable else []
+        candidates = [
+            sentence if sentence and (writes or sought.may_hold(sentence)) else None for sentence in sentences
+        ]
+        for some, record in texts.runs(source, candidates, failed=lambda i, error: None):
             lines = [usable[i].line for i in some]
             for step in record.steps:
                 best += _rows(record, step, sought, k, shard.file, lines)
             best = sorted(best, key=_rank)[:k]
         done += shard.lines
-        report(Progress(done, made.lines))
+        report(Progress(done, plan.lines))
     return pd.DataFrame(best, columns=COLUMNS)
 
 
@@ -90,17 +92,17 @@ def _rank(row: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _rows(record: Record, step: Step, sought: Sought, k: int, file: str, lines: list[int]) -> list[tuple[Any, ...]]:
-    """Of a step the k pairs with most weight, as rows of the answer."""
+    """Pairs of a step with most weight, at most k, as rows of the answer."""
     if sought.site not in (None, str(step.site)):
         return []
-    found = []
+    rows = []
     for block in batch.blocks(step, batch.sides_of(record, step)):
         weights = block.weights.where(sought.pairs(record, step, block) & block.counted[..., None], 0)
-        values, at = weights.flatten().topk(min(k, weights.numel()))
-        at = at[(values > 0) & (values >= sought.min_weight)]
-        for b, head, row, key in torch.stack(torch.unravel_index(at, weights.shape), 1).tolist():
+        values, indices = weights.flatten().topk(min(k, weights.numel()))
+        indices = indices[(values > 0) & (values >= sought.min_weight)]
+        for b, head, row, key in torch.stack(torch.unravel_index(indices, weights.shape), 1).tolist():
             text, query = block.texts.start + b, block.rows.start + row
-            looks, seen = record.tokens(step.site, sentence=text)
-            what = str(step.site), head, float(weights[b, head, row, key]), looks[query].text, seen[key].text
-            found.append((*what, file, lines[text], query, key))
-    return found
+            queries, keys = record.tokens(step.site, sentence=text)
+            what = str(step.site), head, float(weights[b, head, row, key]), queries[query].text, keys[key].text
+            rows.append((*what, file, lines[text], query, key))
+    return rows

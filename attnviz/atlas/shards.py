@@ -31,7 +31,7 @@ from attnviz.atlas.measure import FURTHEST, Measured, OfSite, Options, named
 from attnviz.core.edits import Site
 from attnviz.metrics.heads import METRICS
 
-NAMES = tuple(one.name for one in METRICS)
+NAMES = tuple(measure.name for measure in METRICS)
 
 SCHEMA = pa.schema(
     [
@@ -48,24 +48,24 @@ MOST_NAMED = 100
 
 
 def table(measured: Measured, shard: Shard, options: Options) -> pa.Table:
-    """What is kept of a shard."""
-    parts, at = [], 0
-    for site, found in measured.sites.items():
-        heads = found.sums.shape[2]
-        parts += [_metrics(site, found), _classes(site, found), _distances(site, found)]
-        parts += [_examples(site, found, measured, options), *_pairs(site, found, measured)]
-        parts.append(_effects(site, measured.effects[:, at : at + heads]))
-        at += heads
+    """Rows of a shard."""
+    parts, offset = [], 0
+    for site, measurement in measured.sites.items():
+        heads = measurement.sums.shape[2]
+        parts += [_metrics(site, measurement), _classes(site, measurement), _distances(site, measurement)]
+        parts += [_examples(site, measurement, measured, options), *_pairs(site, measurement, measured)]
+        parts.append(_effects(site, measured.effects[:, offset : offset + heads]))
+        offset += heads
     parts = [part.assign(file=shard.file) if "line" in part else part for part in parts]
     parts += [_problems(measured, shard), _counts(measured)]
     return pa.concat_tables([_typed(part) for part in parts])
 
 
-def write(found: pa.Table, path: Path) -> None:
+def write(rows: pa.Table, path: Path) -> None:
     """Write a file under another name first: what has its name is whole, whatever ends the process."""
     part = path.with_name(f".{path.name}.{uuid4().hex}.part")
     try:
-        pq.write_table(found, part, compression="zstd")
+        pq.write_table(rows, part, compression="zstd")
         with part.open("rb") as file:
             os.fsync(file.fileno())
         os.replace(part, path)
@@ -89,44 +89,49 @@ def _grid(kind: str, site: Site, heads: int, names: tuple[str, ...], **columns: 
 
 def _by_text(values: np.ndarray) -> dict[str, np.ndarray]:
     """Count, mean and sum of squared deviations over the first axis; NaN is left out."""
-    known = np.isfinite(values)
-    count = known.sum(0)
-    mean = np.where(known, values, 0).sum(0) / np.maximum(count, 1)
-    return {"texts": count, "mean": mean, "m2": np.where(known, (values - mean) ** 2, 0).sum(0)}
+    finite = np.isfinite(values)
+    count = finite.sum(0)
+    mean = np.where(finite, values, 0).sum(0) / np.maximum(count, 1)
+    return {"texts": count, "mean": mean, "m2": np.where(finite, (values - mean) ** 2, 0).sum(0)}
 
 
-def _metrics(site: Site, found: OfSite) -> pd.DataFrame:
-    values = found.values
+def _metrics(site: Site, measurement: OfSite) -> pd.DataFrame:
+    values = measurement.values
     _, heads, names = values.shape
-    num, den = np.where(np.isfinite(values), found.sums, 0).sum(1)
+    num, den = np.where(np.isfinite(values), measurement.sums, 0).sum(1)
     part = _grid("metric", site, heads, NAMES, **_by_text(values), num=num, den=den)
-    at = np.flatnonzero(np.isfinite(values)) % (heads * names)
-    keys, counts = sketch.counted(at * sketch.WIDTH + sketch.bins(values[np.isfinite(values)]))
+    indices = np.flatnonzero(np.isfinite(values)) % (heads * names)
+    keys, counts = sketch.counted(indices * sketch.WIDTH + sketch.bins(values[np.isfinite(values)]))
     ends = np.searchsorted(keys, np.arange(1, heads * names) * sketch.WIDTH)
     each = ((keys % sketch.WIDTH), counts)
-    part["bins"], part["counts"] = (pd.Series(np.split(one, ends), dtype=object) for one in each)
+    part["bins"], part["counts"] = (pd.Series(np.split(array, ends), dtype=object) for array in each)
     return part
 
 
-def _classes(site: Site, found: OfSite) -> pd.DataFrame:
+def _classes(site: Site, measurement: OfSite) -> pd.DataFrame:
     with np.errstate(invalid="ignore"):
-        share, even = found.shares / found.rows[None, ..., None]
-    counted = {"num": found.shares[0].sum(0), "den": np.broadcast_to(found.rows.sum(0)[:, None], even.shape[1:])}
+        share, even = measurement.shares / measurement.rows[None, ..., None]
+    counted = {
+        "num": measurement.shares[0].sum(0),
+        "den": np.broadcast_to(measurement.rows.sum(0)[:, None], even.shape[1:]),
+    }
     return _grid("class", site, even.shape[1], CLASSES, **_by_text(share), **counted, even=_by_text(even)["mean"])
 
 
-def _distances(site: Site, found: OfSite) -> pd.DataFrame:
+def _distances(site: Site, measurement: OfSite) -> pd.DataFrame:
     bins = tuple(str(i) for i in range(-FURTHEST, FURTHEST + 1))
-    return _grid("distance", site, found.distance.shape[1], bins, num=found.distance[0], den=found.distance[1])
+    return _grid(
+        "distance", site, measurement.distance.shape[1], bins, num=measurement.distance[0], den=measurement.distance[1]
+    )
 
 
 def _effects(site: Site, effects: np.ndarray) -> pd.DataFrame:
     return _grid("effect", site, effects.shape[1], tuple(EFFECTS), **_by_text(effects))
 
 
-def _examples(site: Site, found: OfSite, measured: Measured, options: Options) -> pd.DataFrame:
+def _examples(site: Site, measurement: OfSite, measured: Measured, options: Options) -> pd.DataFrame:
     """The texts with the largest values of each metric; of equal ones those that come first."""
-    values = np.where(np.isfinite(found.values), found.values, -np.inf)
+    values = np.where(np.isfinite(measurement.values), measurement.values, -np.inf)
     order = np.argsort(-values, axis=0, kind="stable")[: options.keep]
     best = np.take_along_axis(values, order, 0)
     head, name, rank = (best > -np.inf).transpose(1, 2, 0).nonzero()
@@ -135,30 +140,33 @@ def _examples(site: Site, found: OfSite, measured: Measured, options: Options) -
     return pd.DataFrame(where | {"value": best[rank, head, name], "line": lines[order[rank, head, name]]})
 
 
-def _pairs(site: Site, found: OfSite, measured: Measured) -> tuple[pd.DataFrame, pd.DataFrame]:
+def _pairs(site: Site, measurement: OfSite, measured: Measured) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The largest weight of every two tokens, and of these the largest; and of each head the largest of the others."""
     columns = ("text", "head", "query", "key", "value")
-    part = pd.DataFrame(dict(zip(columns, found.pairs, strict=False)))
+    part = pd.DataFrame(dict(zip(columns, measurement.pairs, strict=False)))
     part = part.sort_values(["head", "value", "text", "query"], ascending=[True, False, True, True])
     places = list(zip(part["text"], part["query"], part["key"], strict=True))
     read = [sentence for _, sentence in measured.read]
     targets = measured.written or read
-    looks, seen = (read if site.kind == "encoder" else targets), (targets if site.kind == "decoder" else read)
-    part["query_token"] = [looks[text].tokens[query].text for text, query, _ in places]
-    part["key_token"] = [seen[text].tokens[key].text for text, _, key in places]
+    query_texts, key_texts = (
+        (read if site.kind == "encoder" else targets),
+        (targets if site.kind == "decoder" else read),
+    )
+    part["query_token"] = [query_texts[text].tokens[query].text for text, query, _ in places]
+    part["key_token"] = [key_texts[text].tokens[key].text for text, _, key in places]
     part["line"] = [measured.read[text][0].line for text in part.pop("text")]
-    dropped = _grid("dropped", site, len(found.dropped), ("",), value=found.dropped)
+    dropped = _grid("dropped", site, len(measurement.dropped), ("",), value=measurement.dropped)
     return part.assign(kind="pair", site=str(site)), dropped
 
 
 def _problems(measured: Measured, shard: Shard) -> pd.DataFrame:
-    wrong = [one for one in measured.problems if named(one)]
-    rows = [(shard.file, one.line, one.error) for one in wrong[:MOST_NAMED]]
+    wrong = [problem for problem in measured.problems if named(problem)]
+    rows = [(shard.file, problem.line, problem.error) for problem in wrong[:MOST_NAMED]]
     if len(wrong) > MOST_NAMED:
         rows.append((shard.file, wrong[MOST_NAMED].line, f"{len(wrong) - MOST_NAMED:,} more lines could not be read."))
     return pd.DataFrame(rows, columns=["file", "line", "name"]).assign(kind="problem")
 
 
 def _counts(measured: Measured) -> pd.DataFrame:
-    empty = sum(one.error == EMPTY for one in measured.problems)
+    empty = sum(problem.error == EMPTY for problem in measured.problems)
     return pd.DataFrame([{"kind": "shard", "texts": len(measured.read), "num": measured.tokens, "den": empty}])

@@ -25,12 +25,12 @@ def values(bins: np.ndarray) -> np.ndarray:
 
 def counted(keys: np.ndarray, counts: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
     """The distinct keys, in order, and how often there is each, both int64."""
-    found, at = np.unique(keys, return_inverse=True)
+    distinct, index = np.unique(keys, return_inverse=True)
     if counts is None:
-        return found, np.bincount(at, minlength=len(found))
-    sums = np.zeros(len(found), np.int64)
-    np.add.at(sums, at, counts)
-    return found, sums
+        return distinct, np.bincount(index, minlength=len(distinct))
+    sums = np.zeros(len(distinct), np.int64)
+    np.add.at(sums, index, counts)
+    return distinct, sums
 
 
 def quantiles(bins: np.ndarray, counts: np.ndarray, shares: tuple[float, ...]) -> np.ndarray:
@@ -46,10 +46,10 @@ def quantiles(bins: np.ndarray, counts: np.ndarray, shares: tuple[float, ...]) -
     return values(bins[np.searchsorted(upto, ranks, side="right")])
 
 
-def below(found: np.ndarray, counts: np.ndarray, bound: float) -> float:
+def below(numbers: np.ndarray, counts: np.ndarray, bound: float) -> float:
     """The share of values in lower bins than that of a bound; NaN of nothing.
 
     Args:
-        found: the bins.
+        numbers: bins of the counts.
     """
-    return float(counts[found < bins(np.array([bound]))].sum() / counts.sum()) if len(found) else np.nan
+    return float(counts[numbers < bins(np.array([bound]))].sum() / counts.sum()) if len(numbers) else np.nan

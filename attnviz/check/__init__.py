@@ -85,7 +85,7 @@ def check(
     else:
         laid = Laid(values.double() if values.dtype is torch.float64 else values.float(), axes, eps, rounding)
         report = {"weights": check_weights, "scores": check_scores}[kind](laid, causal, intent)
-    findings = sorted([*of_shape, *report.findings], key=lambda one: -SEVERITIES.index(one.severity))
+    findings = sorted([*of_shape, *report.findings], key=lambda finding: -SEVERITIES.index(finding.severity))
     return replace(report, reasons=(*reasons, *report.reasons), findings=tuple(findings))
 
 
@@ -112,7 +112,7 @@ def _cells(mask: Any) -> Tensor:
 
 
 def _eps(array: Tensor) -> float:
-    """Of the precision that the numbers have: what float16 or bfloat16 hold exactly was probably computed so."""
+    """Eps of the numbers' precision: those that float16 or bfloat16 hold exactly were probably computed so."""
     if not array.is_floating_point():
         return 0.0
     if array.element_size() < 2:

@@ -1,4 +1,4 @@
-"""What a check finds: a rule, a sentence, the cells that show it, and what to do."""
+"""Findings of a check: a rule, a sentence, the cells that show it, and what to do."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -98,7 +98,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Report:
-    """What an array was read as, and what was found.
+    """Kind and shape that an array was read as, and the findings.
 
     Attributes:
         kind: "mask", "weights" or "scores".
@@ -121,7 +121,7 @@ class Report:
     @property
     def worst(self) -> str | None:
         """The severity of the worst finding; None if there is none."""
-        return max((found.severity for found in self.findings), key=SEVERITIES.index, default=None)
+        return max((finding.severity for finding in self.findings), key=SEVERITIES.index, default=None)
 
     @property
     def ok(self) -> bool:
@@ -130,15 +130,15 @@ class Report:
 
     @property
     def verdict(self) -> str:
-        """What was found: how many errors and warnings there are, or that nothing wrong or certain was found."""
-        counts = {each: sum(one.severity == each for one in self.findings) for each in ("error", "warning")}
+        """Summary: number of errors and warnings, or that nothing wrong or certain was found."""
+        counts = {each: sum(finding.severity == each for finding in self.findings) for each in ("error", "warning")}
         if any(counts.values()):
             return ", ".join(counted(number, severity) for severity, number in counts.items() if number)
         return NOT_SURE if self.rules() & {"ambiguous", "near-miss"} else "Nothing wrong was found."
 
     def rules(self, *severities: str) -> set[str]:
         """The rules that were found, of these severities or of all."""
-        return {found.rule for found in self.findings if found.severity in (severities or SEVERITIES)}
+        return {finding.rule for finding in self.findings if finding.severity in (severities or SEVERITIES)}
 
     def lines(self, name: str = "") -> list[str]:
         """As text: what the array was read as, a block for each finding, and a count.
@@ -146,8 +146,10 @@ class Report:
         Args:
             name: of the array.
         """
-        called, convention = f"{quoted(name)}: " * bool(name), f", {self.convention}" * bool(self.convention)
-        read = f"{called}{self.kind}{convention}{', causal' * self.causal}, (B, H, Q, K) = {self.shape}"
+        called = f"{quoted(name)}: " if name else ""
+        convention = f", {self.convention}" if self.convention else ""
+        causal = ", causal" if self.causal else ""
+        read = f"{called}{self.kind}{convention}{causal}, (B, H, Q, K) = {self.shape}"
         blocks = [line for finding in self.findings for line in ["", *finding.lines()]]
         return [read, *(f"  {reason}" for reason in self.reasons), *blocks, "", self.verdict]
 
@@ -156,8 +158,8 @@ class Report:
 
     def to_json(self) -> dict[str, Any]:
         read = {"kind": self.kind, "convention": self.convention, "causal": self.causal, "shape": list(self.shape)}
-        findings = [found.to_json() for found in self.findings]
-        read["explained"] = [str(one) for one in self.judgement.found]
+        findings = [finding.to_json() for finding in self.findings]
+        read["explained"] = [str(explanation) for explanation in self.judgement.found]
         return {**read, "reasons": list(self.reasons), "ok": self.ok, "worst": self.worst, "findings": findings}
 
 
@@ -186,29 +188,31 @@ class Laid:
         findings: Iterable[Finding],
         judgement: Judgement = Judgement(),
     ) -> Report:
-        """What it was read as, and what was found."""
+        """Report of this array."""
         return Report(kind, convention, causal, tuple(self.values.shape), reasons, tuple(findings), judgement)
 
-    def finding(self, rule: str, severity: str, says: str, fix: str, chosen: Tensor | None = None) -> Finding:
+    def finding(self, rule: str, severity: str, message: str, fix: str, chosen: Tensor | None = None) -> Finding:
         """A finding whose cells are those of a boolean tensor, (B, H, Q, K), or (B, H, Q) for rows."""
         if chosen is None:
-            return Finding(rule, severity, says, fix)
-        kept = [axis for axis, name in enumerate(AXES[: chosen.dim()]) if name in self.axes]
-        found = chosen.nonzero()
-        cells = tuple(map(tuple, found[:MOST, kept].tolist()))
-        return Finding(rule, severity, says, fix, tuple(AXES[axis] for axis in kept), cells, len(found))
+            return Finding(rule, severity, message, fix)
+        axes = [axis for axis, name in enumerate(AXES[: chosen.dim()]) if name in self.axes]
+        indices = chosen.nonzero()
+        cells = tuple(map(tuple, indices[:MOST, axes].tolist()))
+        return Finding(rule, severity, message, fix, tuple(AXES[axis] for axis in axes), cells, len(indices))
 
-    def some(self, rule: str, severity: str, chosen: Tensor, says: str, fix: str = "", noun: str = "") -> list[Finding]:
+    def some(
+        self, rule: str, severity: str, chosen: Tensor, message: str, fix: str = "", noun: str = ""
+    ) -> list[Finding]:
         """`finding` if any cells are chosen, else none; with a `noun` the sentence begins with how many."""
         number = int(chosen.count_nonzero())
-        says = f"{counted(number, noun)} {says}" if noun else says
-        return [self.finding(rule, severity, says, fix, chosen)] if number else []
+        message = f"{counted(number, noun)} {message}" if noun else message
+        return [self.finding(rule, severity, message, fix, chosen)] if number else []
 
-    def of_heads(self, rule: str, severity: str, says: str, fix: str, heads: Tensor) -> Finding:
+    def of_heads(self, rule: str, severity: str, message: str, fix: str, heads: Tensor) -> Finding:
         """A finding about whole heads, boolean (H,)."""
         axes = ("head",) if "head" in self.axes else ()
         cells = tuple((head,) if axes else () for head in heads.nonzero().flatten().tolist()[:MOST])
-        return Finding(rule, severity, says, fix, axes, cells if axes else (), int(heads.sum()) if axes else 0)
+        return Finding(rule, severity, message, fix, axes, cells if axes else (), int(heads.sum()) if axes else 0)
 
 
 def future(queries: int, keys: int) -> Tensor:

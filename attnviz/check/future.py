@@ -67,19 +67,19 @@ def leaks(laid: Laid, may_attend: Tensor, *, stated: bool) -> Iterator[Finding]:
     count = int(open_ahead.any(-1).sum())
     see, it = ("sees", "it") if count == 1 else ("see", "them")
     rows, after = counted(count, "row"), "keys" if beyond_next.any() else "the key"
-    says = f"{rows} {see} {after} after {it}: {saw(open_ahead)}. In all, {in_numbers(may_attend)}."
+    message = f"{rows} {see} {after} after {it}: {saw(open_ahead)}. In all, {in_numbers(may_attend)}."
     fix = block_future(queries, keys)
     if not stated:
         fix += " If they are meant to be open, check it again as not causal."
-    yield laid.finding("future-leak", "error" if stated else "warning", says, fix, open_ahead)
+    yield laid.finding("future-leak", "error" if stated else "warning", message, fix, open_ahead)
 
 
 def beyond(laid: Laid, is_open: Tensor, meant: Intent) -> Iterator[Finding]:
-    """What has a weight, or a score that does not block, and is blocked in what is meant; of the future apart."""
+    """Cells with a weight, or a score that does not block, that the meant mask blocks; the future's apart."""
     extra, after = meant.beyond(is_open), future(*is_open.shape[2:])
     hidden = not (is_open & ~extra & after).any()
     for rule, cells in (("future-leak", extra & after & hidden), ("deviation", extra & ~(after & hidden))):
         if cells.any():
-            says = f"open that {meant.title} blocks: {saw(cells)}."
+            message = f"open that {meant.title} blocks: {saw(cells)}."
             fix = "Look for a mask that was not handed over, or is another one."
-            yield from laid.some(rule, "error", cells, says, fix, "cell")
+            yield from laid.some(rule, "error", cells, message, fix, "cell")

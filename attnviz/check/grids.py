@@ -28,7 +28,7 @@ class Grids:
 
     @classmethod
     def of(cls, may_attend: Tensor, *, apart: bool = False) -> "Grids":
-        """Of a mask, (B, H, Q, K); those that are alike are one, unless their sentences are to be kept apart."""
+        """Different grids of a mask, (B, H, Q, K); `apart` keeps equal grids of two sentences."""
         numbers: dict[object, int] = {}
         each, sentences, number = [], [], []
         for sentence, heads in enumerate(may_attend):
@@ -43,7 +43,7 @@ class Grids:
 
     def only(self, chosen: Sequence[bool]) -> "Grids":
         """Some of them; the sentences and heads that have others have none."""
-        places = [place for place, one in enumerate(chosen) if one]
+        places = [place for place, is_chosen in enumerate(chosen) if is_chosen]
         number = torch.full_like(self.number, -1)
         for new, old in enumerate(places):
             number[self.number == old] = new

@@ -24,8 +24,8 @@ SAME_WAY = (
 )
 
 
-def check_heads(laid: Laid, known: Tensor, dead: Tensor) -> Iterator[Finding]:
-    """What heads of weights have in common that they should not.
+def check_heads(laid: Laid, valid: Tensor, dead: Tensor) -> Iterator[Finding]:
+    """Findings about whole heads of weights: dead, fixed, uniform, identical, symmetric.
 
     Args:
         known: (B, H, Q), the rows that hold numbers.
@@ -33,29 +33,29 @@ def check_heads(laid: Laid, known: Tensor, dead: Tensor) -> Iterator[Finding]:
     """
     weights = laid.values
     if dead.any():
-        says = f"{counted(int(dead.sum()), 'head')} with the weight 0 everywhere: nothing is added by it."
+        message = f"{counted(int(dead.sum()), 'head')} with the weight 0 everywhere: nothing is added by it."
         yield laid.of_heads(
-            "dead-head", "warning", says, "If they were not switched off, look for a mask or factor of 0.", dead
+            "dead-head", "warning", message, "If they were not switched off, look for a mask or factor of 0.", dead
         )
-    usable = ~closed_cells(weights) & known[..., None]
+    usable = ~closed_cells(weights) & valid[..., None]
     level = even(weights.masked_fill(~usable, 0), usable, 2 * laid.rounding) & ~dead
-    fixed = _fixed(weights, known) & ~dead & ~level
+    fixed = _fixed(weights, valid) & ~dead & ~level
     if level.any():
         yield uniform(laid, level)
     if fixed.any():
-        says = f"{counted(int(fixed.sum()), 'head')} with {FIXED:.0%} or more of each row on one and the same key."
-        yield laid.of_heads("dead-head", "note", says, "", fixed)
+        message = f"{counted(int(fixed.sum()), 'head')} with {FIXED:.0%} or more of each row on one and the same key."
+        yield laid.of_heads("dead-head", "note", message, "", fixed)
     plain = dead | (even_rows(weights, usable, 2 * laid.rounding) | (weights.amax(-1) >= FIXED)).all(-1).all(0)
     yield from identical(laid, plain)
-    yield from symmetric(laid, weights.log(), known & ~level[:, None], relative=True)
+    yield from symmetric(laid, weights.log(), valid & ~level[:, None], relative=True)
 
 
 def uniform(laid: Laid, heads: Tensor) -> Finding:
-    says = f"{counted(int(heads.sum()), 'uniform head')}: every open key of a row counts the same, whatever it says."
+    message = f"{counted(int(heads.sum()), 'uniform head')}: every open key of a row counts the same, whatever it says."
     fix = (
         "Look for queries or keys that are 0, a temperature that is far too high, or -1e9 added to all scores of a row."
     )
-    return laid.of_heads("uniform-head", "warning", says, fix, heads)
+    return laid.of_heads("uniform-head", "warning", message, fix, heads)
 
 
 def even(values: Tensor, usable: Tensor, slack: float) -> Tensor:
@@ -72,11 +72,11 @@ def even_rows(values: Tensor, usable: Tensor, slack: float) -> Tensor:
     return level | (usable.sum(-1) < 2)
 
 
-def _fixed(weights: Tensor, known: Tensor) -> Tensor:
+def _fixed(weights: Tensor, valid: Tensor) -> Tensor:
     """Heads, (H,), of which each known row of three or more has nearly all its weight on the same key."""
     most, where = weights.max(-1)
-    same = ((where == where[:, :, :1]) & (most >= FIXED)) | ~known
-    return same.all(-1).all(0) & (known.sum(-1) > 2).any(0) & (weights.shape[3] > 1)
+    same = ((where == where[:, :, :1]) & (most >= FIXED)) | ~valid
+    return same.all(-1).all(0) & (valid.sum(-1) > 2).any(0) & (weights.shape[3] > 1)
 
 
 def identical(laid: Laid, plain: Tensor) -> Iterator[Finding]:
@@ -93,12 +93,12 @@ def identical(laid: Laid, plain: Tensor) -> Iterator[Finding]:
         return
     chosen = torch.zeros(values.shape[1], dtype=torch.bool)
     chosen[[head for group in twins for head in group]] = True
-    named = "; ".join(", ".join(map(str, group[:8])) + ", ..." * (len(group) > 8) for group in twins[:4])
-    says = f"Heads are identical in every number: {named}."
+    named = "; ".join(", ".join(map(str, group[:8])) + (", ..." if len(group) > 8 else "") for group in twins[:4])
+    message = f"Heads are identical in every number: {named}."
     fix = (
         "Look for expand or repeat where heads are split, for one head's weights copied, or for a batch read as heads."
     )
-    yield laid.of_heads("identical-heads", "warning", says, fix, chosen)
+    yield laid.of_heads("identical-heads", "warning", message, fix, chosen)
 
 
 def _equal_by_chance(values: Tensor, eps: float) -> bool:
@@ -108,7 +108,7 @@ def _equal_by_chance(values: Tensor, eps: float) -> bool:
     return eps**free > CHANCE
 
 
-def symmetric(laid: Laid, scores: Tensor, known: Tensor, *, relative: bool) -> Iterator[Finding]:
+def symmetric(laid: Laid, scores: Tensor, valid: Tensor, *, relative: bool) -> Iterator[Finding]:
     """Heads whose scores are s(i, j) = s(j, i) over all tokens that are not padding, in every sentence.
 
     From the logarithms of weights, w(i, j) = s(i, j) - l(i), the difference w(i, j) - w(j, i) = l(j) - l(i) must be a
@@ -120,23 +120,23 @@ def symmetric(laid: Laid, scores: Tensor, known: Tensor, *, relative: bool) -> I
     queries, keys = laid.values.shape[2:]
     if queries != keys:
         return
-    judged = [_alike(laid, one, rows, relative) for one, rows in zip(scores, known, strict=True)]
-    asked = torch.stack([can for can, _ in judged])
-    heads = torch.stack([alike | ~can for can, alike in judged]).all(0) & asked.any(0)
+    judged = [_alike(laid, sentence, rows, relative) for sentence, rows in zip(scores, valid, strict=True)]
+    can_judge = torch.stack([can for can, _ in judged])
+    heads = torch.stack([alike | ~can for can, alike in judged]).all(0) & can_judge.any(0)
     if heads.any():
-        says = f"{counted(int(heads.sum()), 'head')} with symmetric scores, s(i, j) = s(j, i). Is W_Q = W_K?"
-        yield laid.of_heads("symmetric-scores", "warning", says, SAME_WAY, heads)
+        message = f"{counted(int(heads.sum()), 'head')} with symmetric scores, s(i, j) = s(j, i). Is W_Q = W_K?"
+        yield laid.of_heads("symmetric-scores", "warning", message, SAME_WAY, heads)
 
 
-def _alike(laid: Laid, scores: Tensor, known: Tensor, relative: bool) -> tuple[Tensor, Tensor]:
-    """Of one sentence, (H, n, n): heads that can be judged, and those that are symmetric."""
-    used = scores.isfinite().any(0).any(0) & known.any(0)
+def _alike(laid: Laid, scores: Tensor, valid: Tensor, relative: bool) -> tuple[Tensor, Tensor]:
+    """Heads of one sentence, (H, n, n), that can be judged, and those that are symmetric."""
+    used = scores.isfinite().any(0).any(0) & valid.any(0)
     part = scores[:, used][:, :, used].double()
     n = part.shape[-1]
     nothing = torch.zeros(len(part), dtype=torch.bool)
     if n < 3:
         return nothing, nothing
-    finite = part.isfinite().all(-1).all(-1) & known[:, used].all(-1)
+    finite = part.isfinite().all(-1).all(-1) & valid[:, used].all(-1)
     part = part.masked_fill(~finite[:, None, None], 0)
     difference = part - part.mT
     if relative:

@@ -1,4 +1,4 @@
-"""What a mask is meant to be, if that is said: a kind by its name, or a mask of this project."""
+"""Intended mask: a kind by its name, or a mask of this project."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from attnviz.core.masks.published import BY_NAME, PADDING, Kind
 from attnviz.core.stack import Stack
 
 MEANT = {name: kind.title for name, kind in BY_NAME.items()}
-"""What a mask can be said to be, by name."""
+"""Titles of the kinds that can be meant, by name."""
 
 
 ADDS = {
@@ -57,7 +57,7 @@ def kind_or_mask(text: str) -> str | Mask:
 
 @dataclass(frozen=True)
 class Intent:
-    """What was said.
+    """Intended mask.
 
     Attributes:
         title: in words, with an article.
@@ -71,7 +71,7 @@ class Intent:
 
     @classmethod
     def of(cls, meant: str | Mask | Stack) -> "Intent":
-        """What a person said.
+        """Intent of a kind's name, a mask, its text or a stack.
 
         Raises:
             AttnvizError: if there is no such kind, and it is not the text of a mask.
@@ -85,7 +85,7 @@ class Intent:
         return cls(f"a {BY_NAME[meant].title}", BY_NAME[meant])
 
     def judge(self, grids: Grids, mistakes: Sequence[str]) -> Judgement:
-        """What became of it: with a mistake, if that leaves far fewer cells that differ.
+        """Explanation of grids as this mask: with a mistake, if that leaves far fewer cells that differ.
 
         Nothing, if it is a kind with numbers of its own and few of them leave as few cells.
 
@@ -93,9 +93,13 @@ class Intent:
             InputError: if it is meant for another number of sentences.
         """
         as_it_is, few = self._under(grids, ""), MOST_DIFFERENT * sum(grid.numel() for grid in grids.each)
-        guilty = [one for one in (self._under(grids, mistake) for mistake in mistakes) if one.differing <= few]
-        found = [one for one in guilty if _is_mistake(one, as_it_is)]
-        best = min(found, key=lambda one: (one.differing, one.bits), default=as_it_is)
+        guilty = [
+            judgement
+            for judgement in (self._under(grids, mistake) for mistake in mistakes)
+            if judgement.differing <= few
+        ]
+        better = [judgement for judgement in guilty if _is_mistake(judgement, as_it_is)]
+        best = min(better, key=lambda judgement: (judgement.differing, judgement.bits), default=as_it_is)
         free = self.kind is not None and self.kind.numbers
         return Judgement() if free and not best.mistake and best.differing > few else best
 
@@ -106,19 +110,23 @@ class Intent:
         if judgement.is_certain and not judgement.mistake:
             return Judgement()
         other = judge(grids.each, mistakes=())
-        opens = self.kind.is_causal and not all(one.kind.is_causal for one in other.found)
+        opens = self.kind.is_causal and not all(explanation.kind.is_causal for explanation in other.found)
         is_better = not judgement.is_certain or (other.bits < judgement.bits and not opens)
         return other if other.is_certain and is_better else Judgement()
 
     def faults(self, grids: Grids) -> tuple[PartFault, ...]:
-        """What is wrong with which rule of it, if that is all that is wrong."""
+        """Faults of single rules, if these alone are wrong."""
         return () if self.mask is None else faults_of(self.mask, grids)
 
     def beyond(self, is_open: Tensor) -> Tensor:
-        """What is open in weights or scores, (B, H, Q, K), and blocked in what is meant; all if it cannot be that."""
+        """Cells open in weights or scores, (B, H, Q, K), that the meant mask blocks; all if it cannot be that."""
         grids = Grids.of(is_open.any(1, keepdim=True), apart=True)
-        found = self.judge(grids, ()).found
-        expected = grids.spread([one.grid() for one in found]) if found else torch.zeros_like(is_open)
+        explanations = self.judge(grids, ()).found
+        expected = (
+            grids.spread([explanation.grid() for explanation in explanations])
+            if explanations
+            else torch.zeros_like(is_open)
+        )
         return is_open & ~expected
 
     def grid(self, sentence: int, queries: int, keys: int) -> Tensor:
@@ -129,21 +137,25 @@ class Intent:
     def _under(self, grids: Grids, mistake: str) -> Judgement:
         if self.kind is not None:
             return under(grids.each, mistake, (self.kind,), differ=1.0)
-        found = [
+        nearest = [
             self._nearest(grid, sentence, mistake) for grid, sentence in zip(grids.each, grids.sentences, strict=True)
         ]
-        return Judgement(tuple(one for one in found if one is not None)) if None not in found else Judgement()
+        return (
+            Judgement(tuple(explanation for explanation in nearest if explanation is not None))
+            if None not in nearest
+            else Judgement()
+        )
 
     def _nearest(self, grid: Tensor, sentence: int, mistake: str) -> Explanation | None:
-        mask, found = self._alone(sentence), []
+        mask, explanations = self._alone(sentence), []
         hides_future = not mask.grid(*grid.shape)[future(*grid.shape)].any()
-        kind = Kind("meant", self.title, "", 0, 0, lambda seen: (mask,), hides_future)
+        kind = Kind("meant", self.title, "", 0, 0, lambda view: (mask,), hides_future)
         for reading in readings(grid, mistake):
             if reading.padding is None and not reading.seen.first:
                 wrong = (mask.grid(*reading.seen.open.shape) ^ reading.seen.open) & reading.seen.known
                 bits = int(wrong.count_nonzero()) + MISTAKES[mistake]
-                found.append(Explanation(reading, kind, mask, reading.back(wrong), bits))
-        return min(found, key=lambda one: one.bits, default=None)
+                explanations.append(Explanation(reading, kind, mask, reading.back(wrong), bits))
+        return min(explanations, key=lambda explanation: explanation.bits, default=None)
 
     def _alone(self, sentence: int) -> Mask:
         """The mask of one sentence."""

@@ -1,4 +1,4 @@
-"""What a mask is judged to be, as findings: swapped, shifted, cells that differ, and what cannot be known."""
+"""Judgement of a mask, as findings: swapped, shifted, cells that differ, and what cannot be known."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -46,18 +46,20 @@ class Judged:
     def of(cls, may_attend: Tensor, meant: Intent | None, mistakes: Sequence[str] = MISTAKEN) -> "Judged":
         if meant is not None:
             grids = Grids.of(may_attend, apart=True)
-            found = meant.judge(grids, mistakes)
-            faults = meant.faults(grids) if mistakes and not (found.is_certain and found.bits < math.inf) else ()
-            return cls(may_attend, grids, found, meant, meant.instead(grids, found), faults)
+            judgement = meant.judge(grids, mistakes)
+            faults = (
+                meant.faults(grids) if mistakes and not (judgement.is_certain and judgement.bits < math.inf) else ()
+            )
+            return cls(may_attend, grids, judgement, meant, meant.instead(grids, judgement), faults)
         grids = Grids.of(may_attend)
-        found = judge(grids.each, mistakes=mistakes)
-        if not found.is_certain and mistakes and len(grids.each) > 1:
-            known = [under((grid,), "").is_certain for grid in grids.each]
-            if any(known) and not all(known):
-                right, wrong = grids.only(known), grids.only([not one for one in known])
+        judgement = judge(grids.each, mistakes=mistakes)
+        if not judgement.is_certain and mistakes and len(grids.each) > 1:
+            certain = [under((grid,), "").is_certain for grid in grids.each]
+            if any(certain) and not all(certain):
+                right, wrong = grids.only(certain), grids.only([not is_certain for is_certain in certain])
                 others = cls(may_attend, wrong, judge(wrong.each, mistakes=mistakes))
                 return cls(may_attend, right, judge(right.each, mistakes=mistakes), others=others)
-        return cls(may_attend, grids, found)
+        return cls(may_attend, grids, judgement)
 
     @property
     def is_right(self) -> bool:
@@ -67,23 +69,27 @@ class Judged:
     @property
     def wrong(self) -> Tensor:
         """The cells that differ, (B, H, Q, K)."""
-        return self.grids.spread([one.wrong for one in self.judgement.found])
+        return self.grids.spread([explanation.wrong for explanation in self.judgement.found])
 
     @property
     def expected(self) -> Tensor:
         """The mask that was meant, (B, H, Q, K)."""
-        return self.grids.spread([one.grid() for one in self.judgement.found])
+        return self.grids.spread([explanation.grid() for explanation in self.judgement.found])
 
     @property
     def part(self) -> Tensor:
         """The cells of its grids, (B, H, Q, K): all, unless others are judged apart."""
-        return self.grids.spread([torch.ones_like(one) for one in self.grids.each])
+        return self.grids.spread([torch.ones_like(grid) for grid in self.grids.each])
 
     @property
     def hides_future(self) -> bool:
         """Whether it is of a kind that blocks the future."""
         usual = self.judgement.mistake in ("", "shifted")
-        return bool(self.judgement.found) and usual and all(one.kind.is_causal for one in self.judgement.found)
+        return (
+            bool(self.judgement.found)
+            and usual
+            and all(explanation.kind.is_causal for explanation in self.judgement.found)
+        )
 
 
 def findings(laid: Laid, judged: Judged) -> Iterator[Finding]:
@@ -104,8 +110,8 @@ def findings(laid: Laid, judged: Judged) -> Iterator[Finding]:
     if judged.wrong.any():
         yield from _differing(laid, judged)
     elif not stated:
-        if says := words.ambiguous(judgement):
-            yield laid.finding("ambiguous", "note", says, ASK)
+        if message := words.ambiguous(judgement):
+            yield laid.finding("ambiguous", "note", message, ASK)
         yield from _near(laid, judged)
 
 
@@ -115,28 +121,28 @@ def _of_parts(laid: Laid, judged: Judged) -> Iterator[Finding]:
     together = "" if len(judged.faults) == 1 else " Mend each of them: alone, none gives the mask that is meant."
     wrong = judged.may_attend ^ expected
     for fault in judged.faults:
-        says = f"It is not {judged.meant.title}: {fault.says}."
+        message = f"It is not {judged.meant.title}: {fault.description}."
         opened = judged.may_attend & ~expected
         cells = opened if fault.rule == "future-leak" and opened.any() else wrong
-        yield laid.finding(fault.rule, "error", says, f"{fault.fix}{together}", cells)
+        yield laid.finding(fault.rule, "error", message, f"{fault.fix}{together}", cells)
 
 
 def _instead(laid: Laid, judged: Judged) -> Finding:
     """Another known mask, to the last cell, than the one that is meant."""
-    kind, found = judged.meant.kind, judged.instead.found
-    says = f"{words.is_what(judged.instead)}, and not {judged.meant.title}"
-    if all(one.kind.name in ("full", "causal") for one in found):
-        says += f": its {ADDS[kind.name]} is missing" if kind.name in ADDS else ""
+    kind, explanations = judged.meant.kind, judged.instead.found
+    message = f"{words.is_what(judged.instead)}, and not {judged.meant.title}"
+    if all(explanation.kind.name in ("full", "causal") for explanation in explanations):
+        message += f": its {ADDS[kind.name]} is missing" if kind.name in ADDS else ""
     fix = "Join what is missing, or say the mask with its numbers: then each cell that differs is named."
-    return laid.finding("deviation", "error", f"{says}.", fix)
+    return laid.finding("deviation", "error", f"{message}.", fix)
 
 
 def _of_batch(laid: Laid, judged: Judged) -> Iterator[Finding]:
     """Sentences whose masks are of other kinds than the rest, and those that are not looked at."""
     names, grids = {}, judged.grids
-    for place, one in enumerate(judged.judgement.found):
+    for place, explanation in enumerate(judged.judgement.found):
         for sentence in (grids.number == place).any(1).nonzero().flatten().tolist():
-            names.setdefault(sentence, set()).add(one.kind.title)
+            names.setdefault(sentence, set()).add(explanation.kind.title)
     kinds: dict[str, list[int]] = {}
     for sentence, titles in names.items():
         kinds.setdefault(" or ".join(sorted(titles)), []).append(sentence)
@@ -147,47 +153,49 @@ def _of_batch(laid: Laid, judged: Judged) -> Iterator[Finding]:
             listed.append(f"{_sentences(which)} another one")
         yield Finding("mixed", "note", f"The sentences have masks of different kinds: {', '.join(listed)}.", "")
     if judged.others is not None:
-        for one in findings(laid, judged.others):
-            yield replace(one, severity="warning") if one.rule == "ambiguous" else one
+        for finding in findings(laid, judged.others):
+            yield replace(finding, severity="warning") if finding.rule == "ambiguous" else finding
     if grids.left_out:
-        says = f"Of {grids.left_out + MOST:,} different masks the first {MOST:,} were compared with known ones."
-        yield Finding("ambiguous", "note", says, "Check the others apart.")
+        message = f"Of {grids.left_out + MOST:,} different masks the first {MOST:,} were compared with known ones."
+        yield Finding("ambiguous", "note", message, "Check the others apart.")
 
 
 def _sentences(which: Sequence[int]) -> str:
     """Their numbers: "sentence 3", "sentences 0, 1 and 4 more"."""
     first = ", ".join(map(str, which[:5]))
+    if len(which) == 1:
+        return f"sentence {first} has"
     more = f" and {len(which) - 5:,} more" if len(which) > 5 else ""
-    return f"sentence{'' if len(which) == 1 else 's'} {first}{more} have" if len(which) > 1 else f"sentence {first} has"
+    return f"sentences {first}{more} have"
 
 
 def _near(laid: Laid, judged: Judged) -> Iterator[Finding]:
     """The plain mask that was meant perhaps, with the cells that differ from it."""
     close = near(judged.grids.each, judged.judgement) if len(judged.grids.each) == 1 else Judgement()
-    for one in close.found if not judged.judgement.mistake else ():
-        yield laid.finding("near-miss", "note", words.near(one), ASK, judged.grids.spread([one.wrong]))
+    for explanation in close.found if not judged.judgement.mistake else ():
+        yield laid.finding("near-miss", "note", words.near(explanation), ASK, judged.grids.spread([explanation.wrong]))
 
 
 def _not_it(laid: Laid, meant: Intent) -> Iterator[Finding]:
-    says = f"It is not {meant.title}, whatever its numbers."
-    yield laid.finding("deviation", "error", says, "Compare it with one, cell by cell: say a mask with its numbers.")
+    message = f"It is not {meant.title}, whatever its numbers."
+    yield laid.finding("deviation", "error", message, "Compare it with one, cell by cell: say a mask with its numbers.")
 
 
 def _mistake(laid: Laid, judged: Judged) -> Finding:
     """A mistake in the whole mask, with the cells that are open by it, or else blocked."""
     judgement, stated = judged.judgement, judged.meant is not None
-    says, unless = words.mistaken(judgement, judged.grids.each[0]), "" if stated else words.otherwise(judgement)
+    message, unless = words.mistaken(judgement, judged.grids.each[0]), "" if stated else words.otherwise(judgement)
     rule, fix = judgement.mistake, remedy(laid.values, judged.grids.each, judgement)
     if rule == "shifted" and judged.hides_future:
         rule = "future-leak" if judgement.found[0].reading.by > 0 else "blocks-itself"
     if unless:
-        says = f"{says.removesuffix('.')}; unless it is {unless}."
-    plain = judgement.is_certain and all(one.kind.name == "causal" for one in judgement.found)
+        message = f"{message.removesuffix('.')}; unless it is {unless}."
+    plain = judgement.is_certain and all(explanation.kind.name == "causal" for explanation in judgement.found)
     is_sure = (~judged.may_attend & judged.part).all(-1).any()  # a row without a key settles it
     is_sure |= not (unless or (judgement.mistake == "shifted" and not stated and not plain))
     spoiled = judged.may_attend & ~judged.expected & judged.part
     chosen = spoiled if spoiled.any() else judged.expected & ~judged.may_attend
-    return laid.finding(rule, "error" if is_sure else "warning", says, fix, chosen)
+    return laid.finding(rule, "error" if is_sure else "warning", message, fix, chosen)
 
 
 def _differing(laid: Laid, judged: Judged) -> Iterator[Finding]:
@@ -195,17 +203,17 @@ def _differing(laid: Laid, judged: Judged) -> Iterator[Finding]:
     judgement, stated, is_open = judged.judgement, judged.meant is not None, judged.may_attend
     severity, what = "error" if stated else "warning", words.is_what(judgement)
     meant = "" if stated else f" If that is meant, {small(ASK)}"
-    hidden = not judgement.mistake and all(one.kind.is_causal is not False for one in judgement.found)
+    hidden = not judgement.mistake and all(explanation.kind.is_causal is not False for explanation in judgement.found)
     ahead = judged.wrong & is_open & future(*is_open.shape[2:]) & hidden
     if ahead.any():
-        says = f"{what}: {_are(ahead)} open in the future, and {saw(ahead)}."
-        yield laid.finding("future-leak", severity, says, block_future(*is_open.shape[2:]) + meant, ahead)
+        message = f"{what}: {_are(ahead)} open in the future, and {saw(ahead)}."
+        yield laid.finding("future-leak", severity, message, block_future(*is_open.shape[2:]) + meant, ahead)
     if (more := judged.wrong & is_open & ~ahead).any():
         yield laid.finding(
             "deviation", severity, f"{what}: {_are(more)} open instead.", f"Block {_it(more)}.{meant}", more
         )
-    told = ~is_open.any(-1, keepdim=True) & (not stated)  # a row without a key is a finding of its own
-    if (less := judged.wrong & ~is_open & ~told).any():
+    reported = ~is_open.any(-1, keepdim=True) & (not stated)  # a row without a key is a finding of its own
+    if (less := judged.wrong & ~is_open & ~reported).any():
         yield laid.finding(
             "deviation", severity, f"{what}: {_are(less)} blocked instead.", f"Open {_it(less)}.{meant}", less
         )
@@ -227,19 +235,19 @@ def _unknown(laid: Laid, judged: Judged) -> Iterator[Finding]:
         yield looks
         return
     queries, keys = judged.may_attend.shape[2:]
-    says = f"It is no mask that is known here: {in_numbers(judged.may_attend)}."
+    message = f"It is no mask that is known here: {in_numbers(judged.may_attend)}."
     if queries * keys > LARGE:
-        says += f" {_not_compared(queries)}"
-    yield laid.finding("ambiguous", "note", says, ASK)
+        message += f" {_not_compared(queries)}"
+    yield laid.finding("ambiguous", "note", message, ASK)
     yield from _near(laid, judged)
 
 
 def _not_compared(queries: int) -> str:
     """The known masks that a large one is not compared with, or not in full."""
-    says = f"With more than {LARGE:,} cells it is not compared with masks that have random keys, as BigBird has"
+    message = f"With more than {LARGE:,} cells it is not compared with masks that have random keys, as BigBird has"
     step = row_step(queries)
     others = f", and with others in full only where 1 row of {step} comes near to theirs" if step > 1 else ""
-    return f"{says}{others}."
+    return f"{message}{others}."
 
 
 def _without_own_keys(laid: Laid, may_attend: Tensor) -> Finding | None:
@@ -254,15 +262,17 @@ def _without_own_keys(laid: Laid, may_attend: Tensor) -> Finding | None:
     own = cells.tril(offset) & cells.triu(offset)
     if not ahead.any() and 2 * int(behind.count_nonzero()) >= int(cells.tril(offset - 1).count_nonzero()):
         none = "" if may_attend[:, :, 0].any() else ": query 0 has none at all"
-        says = f"The future is hidden, and so is each query's own key{none}."
-        return laid.finding("blocks-itself", "warning", says, open_own(offset), own)
+        message = f"The future is hidden, and so is each query's own key{none}."
+        return laid.finding("blocks-itself", "warning", message, open_own(offset), own)
     empty = int((~may_attend.any(-1)).count_nonzero())
     if not ahead.any() or not (empty or 2 * int(may_attend.count_nonzero()) >= may_attend.numel()):
         return None
-    rows = f", and {counted(empty, 'row')} sees nothing" if empty == 1 else f", and {empty:,} rows see nothing"
-    says = f"No query sees itself{rows * bool(empty)}: {in_numbers(may_attend)}."
-    says = f"Open and blocked are probably swapped. {says}"
-    return laid.finding("inverted", "warning", says, f"{words.FIXES['inverted']} {ASK}", own)
+    rows = ""
+    if empty:
+        rows = f", and {counted(empty, 'row')} sees nothing" if empty == 1 else f", and {empty:,} rows see nothing"
+    message = f"No query sees itself{rows}: {in_numbers(may_attend)}."
+    message = f"Open and blocked are probably swapped. {message}"
+    return laid.finding("inverted", "warning", message, f"{words.FIXES['inverted']} {ASK}", own)
 
 
 def _with_some_future(laid: Laid, may_attend: Tensor) -> Finding | None:
@@ -273,7 +283,7 @@ def _with_some_future(laid: Laid, may_attend: Tensor) -> Finding | None:
     if queries < 3 or not may_attend[..., ~after].all() or not ahead.any() or 2 * int(ahead.count_nonzero()) >= cells:
         return None
     _, _, query, key = ahead.nonzero()[0].tolist()
-    says = f"All of the past is open and, of the future, {int(ahead.count_nonzero()):,} of {cells:,} cells"
-    says = f"{says}: query {query} sees key {key}. The mask alone does not tell whether that is meant."
+    message = f"All of the past is open and, of the future, {int(ahead.count_nonzero()):,} of {cells:,} cells"
+    message = f"{message}: query {query} sees key {key}. The mask alone does not tell whether that is meant."
     fix = f"{block_future(queries, keys)} If they are meant, {small(ASK)}"
-    return laid.finding("future-leak", "warning", says, fix, ahead)
+    return laid.finding("future-leak", "warning", message, fix, ahead)

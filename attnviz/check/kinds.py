@@ -1,4 +1,4 @@
-"""What an array is: a mask, weights or scores, and in which convention a mask is. Said, or guessed with reasons."""
+"""Kind of an array (mask, weights or scores) and convention of a mask: stated, or guessed with reasons."""
 
 import torch
 from torch import Tensor
@@ -18,7 +18,7 @@ VERY_NEGATIVE = -1e4
 
 
 def kind_of(array: Tensor, stated: str | None, convention: str | None) -> tuple[str, tuple[str, ...]]:
-    """What the numbers are, and why: `stated`, a mask if a convention was said, or a guess from the numbers alone."""
+    """Kind of the numbers, and why: `stated`, a mask if a convention is given, or a guess from the numbers alone."""
     if stated is not None and stated not in KINDS:
         raise InputError(f"There is no kind {quoted(stated)}. There are: {', '.join(KINDS)}.")
     if convention is not None and stated not in (None, "mask"):
@@ -29,18 +29,18 @@ def kind_of(array: Tensor, stated: str | None, convention: str | None) -> tuple[
         return "mask", ("It is read as a mask: a convention was said.",)
     if array.dtype is torch.bool:
         return "mask", ("It is read as a mask: it holds booleans.",)
-    known = array[~array.isnan()] if array.is_floating_point() else array
-    if not known.numel():
+    numbers = array[~array.isnan()] if array.is_floating_point() else array
+    if not numbers.numel():
         return "weights", ("It is read as weights: every number is NaN, so that nothing else tells.",)
-    if bool(((known == 0) | (known == 1)).all()):
+    if bool(((numbers == 0) | (numbers == 1)).all()):
         if array.is_floating_point() and array.shape[-1] > 1 and bool((array.nansum(-1) == 1).all()):
             return "weights", ("It is read as weights: each row holds one 1 and else 0, in floating point.",)
         return "mask", ("It is read as a mask: it holds 0 and 1 only.",)
-    if fill(array) is not None or bool(((known == 0) | (known <= VERY_NEGATIVE)).all()):
+    if fill(array) is not None or bool(((numbers == 0) | (numbers <= VERY_NEGATIVE)).all()):
         return "mask", ("It is read as an additive mask: it holds 0 and negative numbers that block, and no other.",)
     if of_ones(array):
         return "mask", ("It is read as an additive mask: it holds 1 and negative numbers that block, and no other.",)
-    for what, holds in (("numbers below 0 are among many others", known < 0), ("it holds +inf", known.isinf())):
+    for what, holds in (("numbers below 0 are among many others", numbers < 0), ("it holds +inf", numbers.isinf())):
         if bool(holds.any()):
             return "scores", (f"It is read as scores: {what}.",)
     sums = array.double().nansum(-1).flatten()

@@ -31,17 +31,17 @@ LEAVE_ONE = (
     "Leave a key open (the first, or its own). Padding that nothing reads may stay so, if its output is set to zero "
     "and kept out of the loss."
 )
-"""What becomes of rows without a key, and what to do."""
+"""Result of a fully masked row, and what to do."""
 
 TOP_LEFT = (
     "Its first query stands at the first key, as is_causal of PyTorch has it; with a cache, the last query has to "
     "stand at the last key."
 )
 BOTTOM_RIGHT = "Its last query stands at the last key, as with a cache."
-"""Where the diagonal of a mask of fewer queries than keys is."""
+"""Position of the diagonal of a mask of fewer queries than keys."""
 
 READINGS = tuple(mistake for mistake in MISTAKEN if mistake != "inverted")
-"""What can be wrong with a mask in either of two conventions: of these it is inverted in one."""
+"""Mistakes looked for in either of two conventions; "inverted" in one is right in the other."""
 
 
 def check_mask(
@@ -55,18 +55,20 @@ def check_mask(
     mask = laid.values
     convention = kinds.convention_of(mask, stated)
     if mask.is_floating_point() and convention == "additive" and bool(((mask == 0) | (mask == 1)).all() & mask.any()):
-        says = "The mask holds floats of 0 and 1, and is added to the scores: it blocks nothing."
+        message = "The mask holds floats of 0 and 1, and is added to the scores: it blocks nothing."
         fix = "Hand over mask.bool(), where True = may attend; or fill with 0 and -inf."
-        added = laid.finding("values", "error", says, fix, mask == 0)
+        added = laid.finding("values", "error", message, fix, mask == 0)
         return laid.report("mask", convention, bool(causal), (), [added])
     if (by_query := _by_query(laid, convention or "may-attend", keys)) is not None:
         return laid.report("mask", convention or "may-attend", bool(causal), (), [by_query])
     if convention == "additive" and kinds.of_ones(mask) and bool((mask == 1).any()):
         zeros = Laid(mask.masked_fill(mask == 1, 0), laid.axes, laid.eps, laid.rounding)
-        says = "What is open holds 1 instead of 0: every open score grows by 1, which leaves the weights as they are."
-        ones = laid.finding("values", "note", says, "Fill what is open with 0.", mask == 1)
-        found = check_mask(zeros, stated, causal, meant, keys)
-        return replace(found, findings=(ones, *found.findings))
+        message = (
+            "What is open holds 1 instead of 0: every open score grows by 1, which leaves the weights as they are."
+        )
+        ones = laid.finding("values", "note", message, "Fill what is open with 0.", mask == 1)
+        report = check_mask(zeros, stated, causal, meant, keys)
+        return replace(report, findings=(ones, *report.findings))
     if convention == "additive" and bool((mask != 0).any()) and kinds.fill(mask) is None:
         return laid.report("mask", convention, bool(causal), (), _values(laid))
     findings = list(_weak_fill(laid)) if convention == "additive" else _added(laid, convention)
@@ -77,8 +79,10 @@ def check_mask(
         judged = Judged.of(kinds.opened(mask, convention), meant)
     hides, reasons = _future(judged, causal)
     leaking = [] if causal is False else [*_leaks(laid, judged, causal, hides)]
-    told = {"future-leak", "ambiguous", "near-miss"} if leaking else {"future-leak"} if causal is False else set()
-    findings += [one for one in of_judgement(laid, judged) if one.rule not in told]
+    repeated = set() if causal is not False else {"future-leak"}
+    if leaking:
+        repeated = {"future-leak", "ambiguous", "near-miss"}
+    findings += [finding for finding in of_judgement(laid, judged) if finding.rule not in repeated]
     findings += [*leaking, *_empty(laid, judged, convention)]
     return laid.report("mask", convention, hides, reasons, findings, judged.judgement)
 
@@ -94,20 +98,22 @@ def _by_query(laid: Laid, convention: str, keys: int | None) -> Finding | None:
     closed = ~rows[..., 0]
     if not closed.any() or closed.all() or not ((closed.int().diff(dim=2) != 0).sum(2) < 2).all():
         return None
-    says = "It blocks queries where padding blocks keys: these rows have no key left, and all others see the padding."
-    return laid.finding("wrong-axis", "error", says, words.FIXES["wrong-axis"], closed)
+    message = (
+        "It blocks queries where padding blocks keys: these rows have no key left, and all others see the padding."
+    )
+    return laid.finding("wrong-axis", "error", message, words.FIXES["wrong-axis"], closed)
 
 
 def _added(laid: Laid, convention: str | None) -> list[Finding]:
-    """What floats of 0 and 1 do: most functions of torch add them; code that compares them blocks."""
+    """Effect of floats of 0 and 1: most functions of torch add them; code that compares them blocks."""
     if not laid.values.is_floating_point() or convention == "zero-is-masked" or not bool((laid.values == 1).any()):
         return []
-    says = (
+    message = (
         "It holds floats of 0 and 1, which F.scaled_dot_product_attention and nn.MultiheadAttention add to the scores"
     )
-    says = f"{says}: with them it blocks nothing. Code that compares it with 0, such as masked_fill, blocks."
+    message = f"{message}: with them it blocks nothing. Code that compares it with 0, such as masked_fill, blocks."
     rule, severity = ("values", "warning") if convention else ("ambiguous", "note")
-    return [laid.finding(rule, severity, says, "To functions that add, hand over mask.bool(), True = may attend.")]
+    return [laid.finding(rule, severity, message, "To functions that add, hand over mask.bool(), True = may attend.")]
 
 
 def _leaks(laid: Laid, judged: Judged, causal: bool | None, hides: bool) -> Iterator[Finding]:
@@ -118,13 +124,13 @@ def _leaks(laid: Laid, judged: Judged, causal: bool | None, hides: bool) -> Iter
 
 def _future(judged: Judged, causal: bool | None) -> tuple[bool, tuple[str, ...]]:
     """Whether the mask hides the future, and why it is taken to: for what it is, or for how much of it is open."""
-    if found := judged.judgement.found:
+    if explanations := judged.judgement.found:
         what = "It is exactly" if judged.judgement.is_exact else "It is taken for"
-        known = f"{what} {words.named(judged.judgement)}{words.source(judged.judgement)}."
+        reason = f"{what} {words.named(judged.judgement)}{words.source(judged.judgement)}."
         *_, queries, keys = judged.may_attend.shape
         if judged.hides_future and queries != keys:
-            known += f" {BOTTOM_RIGHT if found[0].reading.seen.first else TOP_LEFT}"
-        return judged.hides_future if causal is None else causal, () if found[0].mistake else (known,)
+            reason += f" {BOTTOM_RIGHT if explanations[0].reading.seen.first else TOP_LEFT}"
+        return judged.hides_future if causal is None else causal, () if explanations[0].mistake else (reason,)
     if causal is None and looks_causal(judged.may_attend):
         return True, ("It looks causal, so an open cell of the future counts as a leak.",)
     return bool(causal), ()
@@ -138,9 +144,9 @@ def _weak_fill(laid: Laid) -> list[Finding]:
     severity, left = "warning", f"a key whose score is {-value:.4g} above the others still gets weight"
     if value > -20:
         severity, left = "error", f"{math.exp(value):.2g} of their weight stays"
-    says = f"Blocked scores are lowered by {-value:.4g} only: {left}."
+    message = f"Blocked scores are lowered by {-value:.4g} only: {left}."
     fix = "Fill with -inf, or torch.finfo(dtype).min."
-    return [laid.finding("weak-fill", severity, says, fix, laid.values < 0)]
+    return [laid.finding("weak-fill", severity, message, fix, laid.values < 0)]
 
 
 def _guess(laid: Laid, meant: Intent | None) -> tuple[str, Judged, Finding]:
@@ -148,17 +154,21 @@ def _guess(laid: Laid, meant: Intent | None) -> tuple[str, Judged, Finding]:
     mask, numbers = laid.values == 1, laid.values.dtype is not torch.bool
     open_where, masked_where = _both_ways(mask, meant)
     points, reasons = evidence(open_where, masked_where)
-    convention = "true-is-masked" if points < 0 else "zero-is-masked" if numbers else "may-attend"
-    judged = masked_where if points < 0 else open_where
-    says = CERTAIN if abs(points) >= 4 else PROBABLE if points else UNKNOWN
-    says = says.format(convention=f"'{convention}' ({kinds.CONVENTIONS[convention]})")
+    if points < 0:
+        convention, judged = "true-is-masked", masked_where
+    else:
+        convention, judged = "zero-is-masked" if numbers else "may-attend", open_where
+    message = PROBABLE if points else UNKNOWN
+    if abs(points) >= 4:
+        message = CERTAIN
+    message = message.format(convention=f"'{convention}' ({kinds.CONVENTIONS[convention]})")
     fix = "If that is wrong, say the convention. "
     if points < 0:
         fix += "To F.scaled_dot_product_attention hand over the opposite: it reads True as may attend."
     elif points:
         fix += "To nn.MultiheadAttention hand over the opposite: it reads True as masked."
-    rule, says = "convention" if points else "ambiguous", " ".join([says, *reasons])
-    return convention, judged, laid.finding(rule, "note", says, fix.strip())
+    rule, message = "convention" if points else "ambiguous", " ".join([message, *reasons])
+    return convention, judged, laid.finding(rule, "note", message, fix.strip())
 
 
 def _both_ways(mask: Tensor, meant: Intent | None) -> tuple[Judged, Judged]:
@@ -167,17 +177,17 @@ def _both_ways(mask: Tensor, meant: Intent | None) -> tuple[Judged, Judged]:
     Where one of them is right, or nearly so and large, the other is not looked at for mistakes; and not at all if it is
     large and no query sees itself in it.
     """
-    readings = sorted((mask, ~mask), key=lambda one: not _own(one).all())  # the one in which queries see themselves
+    readings = sorted((mask, ~mask), key=lambda reading: not _own(reading).all())  # queries see themselves
     first = Judged.of(readings[0], meant, ())
     is_good = first.is_right or first.judgement.is_clear
     if is_good and mask[0, 0].numel() > LARGE and _own(readings[0]).all():
         second = Judged(readings[1], Grids.of(readings[1]), Judgement(), meant)
     else:
         second = Judged.of(readings[1], meant, ())
-    good = [one.is_right or one.judgement.is_clear for one in (first, second)]
+    good = [judged.is_right or judged.judgement.is_clear for judged in (first, second)]
     both = [
-        Judged.of(one.may_attend, meant, READINGS) if each or not any(good) else one
-        for one, each in zip((first, second), good, strict=True)
+        Judged.of(judged.may_attend, meant, READINGS) if each or not any(good) else judged
+        for judged, each in zip((first, second), good, strict=True)
     ]
     return (both[0], both[1]) if readings[0] is mask else (both[1], both[0])
 
@@ -194,9 +204,9 @@ def _values(laid: Laid) -> Iterator[Finding]:
     yield from laid.some("inf", "error", values == torch.inf, "The mask holds +inf.", "Blocked is -inf, open is 0.")
     odd = (values != 0) & (values > kinds.VERY_NEGATIVE) & values.isfinite()
     if odd.any():
-        says = f"The mask holds {values[odd][0].item():.4g} and other numbers that neither block nor leave open."
+        message = f"The mask holds {values[odd][0].item():.4g} and other numbers that neither block nor leave open."
         fix = "Numbers added to scores that change them are a bias; if they are scores or weights, say that kind."
-        yield laid.finding("values", "error", says, fix, odd)
+        yield laid.finding("values", "error", message, fix, odd)
 
 
 def _empty(laid: Laid, judged: Judged, convention: str) -> Iterator[Finding]:
@@ -212,12 +222,14 @@ def _empty(laid: Laid, judged: Judged, convention: str) -> Iterator[Finding]:
         return
     value = kinds.fill(laid.values) if convention == "additive" else None
     spreads = value is not None and value > -torch.inf
-    is_padding = any(one.reading.padding is not None for one in judgement.found)
-    why = "queries of padding often have" if is_padding else f"{words.named(judgement)} has" if as_known else ""
+    is_padding = any(explanation.reading.padding is not None for explanation in judgement.found)
+    why = f"{words.named(judgement)} has" if as_known else ""
+    if is_padding:
+        why = "queries of padding often have"
     allowed = "note" if spreads or (meant is not None and meant.mask is not None) else "warning"
-    for severity, rows, known in (("error", empty & ~expected, ""), (allowed, empty & expected, f", as {why}")):
+    for severity, rows, as_usual in (("error", empty & ~expected, ""), (allowed, empty & expected, f", as {why}")):
         count = int(rows.count_nonzero())
         it, has = ("it", "has") if count == 1 else ("them", "have")
         what = f"softmax spreads {it} over masked keys" if spreads else NAN.format(it=it)
-        says = f"{counted(count, 'row')} of {rows.numel():,} {has} no key left{known}: {what}."
-        yield from laid.some("empty-row", severity, rows, says, LEAVE_ONE)
+        message = f"{counted(count, 'row')} of {rows.numel():,} {has} no key left{as_usual}: {what}."
+        yield from laid.some("empty-row", severity, rows, message, LEAVE_ONE)

@@ -41,7 +41,7 @@ IS = {
 
 @dataclass(frozen=True)
 class PartFault:
-    """What is wrong with one rule of a mask.
+    """A fault in one rule of a mask.
 
     Attributes:
         part: the rule as it should be.
@@ -55,19 +55,19 @@ class PartFault:
 
     @property
     def rule(self) -> str:
-        """Of `CHECKS`."""
+        """Name of the rule in `CHECKS`."""
         if isinstance(self.part, Subsequent) and self.fault in ("ahead", "behind"):
             return {"ahead": "future-leak", "behind": "blocks-itself"}[self.fault]
         return RULES[self.fault]
 
     @property
-    def says(self) -> str:
+    def description(self) -> str:
         """The fault in words: "its padding is inverted"."""
         return f"its rule “{self.part}” {IS[self.fault]}"
 
     @property
     def fix(self) -> str:
-        """What mends this part and leaves the others."""
+        """Change that mends this part and leaves the others."""
         name = f"“{self.part}”"
         if self.fault == "missing":
             return f"Join {name} to the rest with &."
@@ -92,9 +92,10 @@ def faults_of(mask: Mask, grids: Grids) -> tuple[PartFault, ...]:
         states = [_states(part, grids, offset) for part in parts]
         most = len(parts) if len(grids.each) * queries * keys * 6 ** len(parts) <= 2**8 * MOST_CELLS else 1
         for names in _by_count(states, min(most, MOST_PARTS)):
-            made = [state[name] for state, name in zip(states, names, strict=True)]
+            chosen = [state[name] for state, name in zip(states, names, strict=True)]
             if all(
-                torch.equal(torch.stack([one[i] for one in made]).all(0), grid) for i, grid in enumerate(grids.each)
+                torch.equal(torch.stack([grids_of_part[i] for grids_of_part in chosen]).all(0), grid)
+                for i, grid in enumerate(grids.each)
             ):
                 pairs = zip(parts, names, strict=True)
                 return tuple(PartFault(part, name, offset) for part, name in pairs if name)
@@ -104,18 +105,18 @@ def faults_of(mask: Mask, grids: Grids) -> tuple[PartFault, ...]:
 def _states(part: Mask, grids: Grids, offset: int) -> dict[str, list[Tensor]]:
     """A rule as it should be, "", and with each fault in it, for each grid."""
     queries, keys = grids.each[0].shape
-    one = [part.of_sentence(i) if part.batch_size else part for i in grids.sentences]
-    states = {"": [mask.shifted(offset).grid(queries, keys) for mask in one]}
+    masks = [part.of_sentence(i) if part.batch_size else part for i in grids.sentences]
+    states = {"": [mask.shifted(offset).grid(queries, keys) for mask in masks]}
     states["missing"] = [torch.ones_like(grid) for grid in states[""]]
     states["inverted"] = [~grid for grid in states[""]]
     for name, by in (("ahead", 1), ("behind", -1)):
-        states[name] = [mask.shifted(offset + by).grid(queries, keys) for mask in one]
+        states[name] = [mask.shifted(offset + by).grid(queries, keys) for mask in masks]
     if queries == keys:
         name = "wrong-axis" if isinstance(part, Padding) else "transposed"
         states[name] = [grid.mT for grid in states[""]]
     right = states[""]
-    same = {name for name, made in states.items() if all(map(torch.equal, made, right))}
-    return {name: made for name, made in states.items() if not name or name not in same}
+    same = {name for name, state in states.items() if all(map(torch.equal, state, right))}
+    return {name: state for name, state in states.items() if not name or name not in same}
 
 
 def _by_count(states: list[dict[str, list[Tensor]]], most: int) -> list[tuple[str, ...]]:

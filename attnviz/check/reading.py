@@ -34,12 +34,12 @@ NAMES = {
 """Names of arrays that say their kind."""
 
 LAST_NUMBER = re.compile(r"\d{1,9}(?=\D*$)")
-"""Of the name of a layer."""
+"""Number of a layer, in its name."""
 
 
 @dataclass(frozen=True, eq=False)
 class Given:
-    """What a file or a text held.
+    """Arrays and texts of a file or a pasted text.
 
     Attributes:
         name: of the file.
@@ -59,16 +59,16 @@ class Given:
         Raises:
             InputError: names the arrays that there are.
         """
-        listed = ", ".join(quoted(one) for one in list(self.arrays)[:20])
+        listed = ", ".join(quoted(key) for key in list(self.arrays)[:20])
         if name is not None:
             if name not in self.arrays:
                 there = "What it holds has no name." if [*self.arrays] == [""] else f"There are: {listed or 'none'}."
                 raise InputError(f"There is no array {quoted(name)} in {quoted(self.name)}. {there}")
             return {name: self.arrays[name]}
-        known = {one: array for one, array in self.arrays.items() if kind_by_name(one)}
-        if len(self.arrays) == 1 or known:
-            return _in_order(known or self.arrays)
-        maps = {one: array for one, array in self.arrays.items() if array.ndim > 1}
+        by_kind = {key: array for key, array in self.arrays.items() if kind_by_name(key)}
+        if len(self.arrays) == 1 or by_kind:
+            return _in_order(by_kind or self.arrays)
+        maps = {key: array for key, array in self.arrays.items() if array.ndim > 1}
         if are_layers(maps):
             return _in_order(maps)
         raise InputError(f"Which array of {quoted(self.name)} is meant? Choose one of: {listed}.")
@@ -81,8 +81,8 @@ def are_layers(names: Collection[str]) -> bool:
 
 def _in_order(arrays: dict[str, np.ndarray | Tensor]) -> dict[str, np.ndarray | Tensor]:
     """Layer 2 before layer 10; names without a number stay where they are."""
-    number = {name: found and int(found[0]) for name in arrays if [found := LAST_NUMBER.search(name)]}
-    return dict(sorted(arrays.items(), key=lambda one: number[one[0]] or 0))
+    number = {name: match and int(match[0]) for name in arrays if [match := LAST_NUMBER.search(name)]}
+    return dict(sorted(arrays.items(), key=lambda entry: number[entry[0]] or 0))
 
 
 def kind_by_name(name: str) -> str | None:
@@ -116,8 +116,8 @@ def read_file(name: str, content: bytes) -> Given:
         return read_text(_decoded(name, content), name)
     readers = {".npy": _npy_file, ".npz": _npz, ".safetensors": _safetensors}
     every = readers[ending](name, content)
-    texts = {one: array for one, array in every.items() if isinstance(array, np.ndarray) and array.dtype.kind in "US"}
-    arrays = {one: array for one, array in every.items() if one not in texts}
+    texts = {key: array for key, array in every.items() if isinstance(array, np.ndarray) and array.dtype.kind in "US"}
+    arrays = {key: array for key, array in every.items() if key not in texts}
     if not arrays:
         raise InputError(f"{quoted(name)} holds no array of numbers.")
     return Given(name, arrays, texts=texts)
@@ -207,8 +207,8 @@ def read_text(text: str, name: str = "") -> Given:
     text = text.removeprefix("\ufeff").replace("−", "-").strip()
     if not text:
         raise InputError(f"{called} is empty.")
-    if text.startswith("{") and (given := _object(called, text)):
-        return replace(given, name=name)
+    if text.startswith("{") and (content := _object(called, text)):
+        return replace(content, name=name)
     rows = _nested(called, text) if "[" in text or "{" in text else _lines(called, text)
     return Given(name, {"": _array(called, rows)}, _rounding(text))
 
@@ -219,10 +219,10 @@ def _object(called: str, text: str) -> Given | None:
         values = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    lists = {one: value for one, value in values.items() if isinstance(value, list) and value}
-    texts = {one: value for one, value in lists.items() if all(isinstance(word, str) for word in value)}
-    arrays = {one: _array(called, value) for one, value in lists.items() if one not in texts}
-    named = {one: np.array(value) for one, value in texts.items()}
+    lists = {key: value for key, value in values.items() if isinstance(value, list) and value}
+    texts = {key: value for key, value in lists.items() if all(isinstance(word, str) for word in value)}
+    arrays = {key: _array(called, value) for key, value in lists.items() if key not in texts}
+    named = {key: np.array(value) for key, value in texts.items()}
     return Given("", arrays, _rounding(text), named) if arrays else None
 
 
@@ -286,8 +286,8 @@ def _number(called: str, cell: str, row: int) -> bool | float | int:
         return int(word) if re.fullmatch(rf"[+-]?\d{{1,{LONGEST_WHOLE}}}", word) else float(word)
     except ValueError:
         what = quoted(cell) if cell else "nothing"
-        says = f"{called} holds {what} in row {row}, which is no number; write numbers, or true and false."
-        raise InputError(says) from None
+        message = f"{called} holds {what} in row {row}, which is no number; write numbers, or true and false."
+        raise InputError(message) from None
 
 
 def _array(called: str, rows: Any) -> np.ndarray:
@@ -300,9 +300,9 @@ def _array(called: str, rows: Any) -> np.ndarray:
     for depth, size in enumerate(shape[1:], 1):
         lengths = {len(row) if isinstance(row, list) else None for row in flat}
         if lengths != {size}:
-            found = " and ".join(sorted(str(length) for length in lengths if length is not None)[:2])
+            examples = " and ".join(sorted(str(length) for length in lengths if length is not None)[:2])
             raise InputError(
-                f"{called} has rows of different lengths ({found} on axis {depth}); make them equally long."
+                f"{called} has rows of different lengths ({examples} on axis {depth}); make them equally long."
             )
         flat = [cell for row in flat for cell in row]
     kinds = {type(cell) for cell in flat}
@@ -312,10 +312,11 @@ def _array(called: str, rows: Any) -> np.ndarray:
         raise InputError(f"{called} {what}; 1 to {MOST_CELLS:,} numbers are read.")
     if bool in kinds and len(kinds) > 1:
         raise InputError(f"{called} holds both booleans and numbers; write true and false, or 1 and 0.")
+    dtype = np.int64 if kinds == {int} else np.float64
+    if kinds == {bool}:
+        dtype = bool
     try:
-        return np.array(flat, dtype=bool if kinds == {bool} else np.int64 if kinds == {int} else np.float64).reshape(
-            shape
-        )
+        return np.array(flat, dtype=dtype).reshape(shape)
     except OverflowError:
         raise InputError(f"{called} holds a whole number too large to be one of a mask, weights or scores.") from None
 
@@ -325,9 +326,9 @@ def _rounding(text: str) -> float:
 
     One digit behind the point is what people type, not what a program rounds to.
     """
-    found = re.findall(r"\.(\d+)(?:[eE]([-+]?\d{1,3}))?", text)
-    places = [len(digits) for digits, exponent in found if not exponent]
-    scientific = [len(digits) - int(exponent) for digits, exponent in found if exponent]
+    fractions = re.findall(r"\.(\d+)(?:[eE]([-+]?\d{1,3}))?", text)
+    places = [len(digits) for digits, exponent in fractions if not exponent]
+    scientific = [len(digits) - int(exponent) for digits, exponent in fractions if exponent]
     last = max(places, default=0) or min(scientific, default=0)
     return 0.5 * 10.0**-last if 2 <= last < 12 else 0.0
 

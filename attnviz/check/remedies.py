@@ -12,17 +12,17 @@ ANEW = "No change of the whole mask mends it: make it anew, and check it again."
 
 
 def off_by_one(first: int) -> str:
-    """What makes a causal mask whose first query stands at a position."""
+    """Code of a causal mask whose first query stands at a position."""
     return f"It is off by one: {_causal(first)}."
 
 
 def block_future(queries: int, keys: int) -> str:
-    """What blocks the future, where the last query stands at the last key."""
+    """Code that blocks the future, where the last query stands at the last key."""
     return f"Block them: at most {_causal(max(0, keys - queries))}."
 
 
 def open_own(first: int) -> str:
-    """What opens each query's own key in a mask that hides the future."""
+    """Code that opens each query's own key in a mask that hides the future."""
     return f"Open them. In a causal mask {_causal(first)}."
 
 
@@ -32,7 +32,7 @@ def _causal(first: int) -> str:
 
 
 def remedy(values: Tensor, grids: Sequence[Tensor], judgement: Judgement) -> str:
-    """What mends a mistake in a whole mask; what it does not mend is said.
+    """Fix of a mistake in a whole mask, naming any part that it does not mend.
 
     Args:
         values: the mask as it was given.
@@ -41,29 +41,39 @@ def remedy(values: Tensor, grids: Sequence[Tensor], judgement: Judgement) -> str
     mistake, least = judgement.mistake, judgement.differing
     if mistake == "shifted":
         first = judgement.found[0].reading.seen.first
-        return off_by_one(first) if all(_is_tril(one, first) for one in judgement.found) else words.FIXES[mistake]
+        return (
+            off_by_one(first)
+            if all(_is_tril(explanation, first) for explanation in judgement.found)
+            else words.FIXES[mistake]
+        )
     if mistake == "wrong-axis":
         return words.FIXES[mistake]
     turned = [grid.mT if mistake == "transposed" else ~grid for grid in grids]
     pairs = list(zip(turned, judgement.found, strict=True))
-    if sum(int((mended ^ one.grid()).count_nonzero()) for mended, one in pairs) <= least:
+    if sum(int((mended ^ explanation.grid()).count_nonzero()) for mended, explanation in pairs) <= least:
         fix = words.FIXES[mistake].replace("~mask", _opposite(values))
         return f"{fix}{STAY}" if least else fix
-    if sum(int((mended & _of_padding(one) ^ one.grid()).count_nonzero()) for mended, one in pairs) <= least:
+    if (
+        sum(
+            int((mended & _of_padding(explanation) ^ explanation.grid()).count_nonzero())
+            for mended, explanation in pairs
+        )
+        <= least
+    ):
         fix = f"Its padding is right: turn the rest alone, {_code(mistake)}, before padding is joined to it."
         return f"{fix}{STAY}" if least else fix
     return ANEW
 
 
-def _is_tril(one: Explanation, first: int) -> bool:
+def _is_tril(explanation: Explanation, first: int) -> bool:
     """Whether a causal mask whose first query stands at a position is what was meant, beside its padding."""
-    return torch.equal(torch.ones_like(one.wrong).tril(first) & _of_padding(one), one.grid())
+    return torch.equal(torch.ones_like(explanation.wrong).tril(first) & _of_padding(explanation), explanation.grid())
 
 
-def _of_padding(one: Explanation) -> Tensor:
+def _of_padding(explanation: Explanation) -> Tensor:
     """The cells of a grid that padding leaves open."""
-    padding = one.reading.padding
-    return torch.ones_like(one.wrong) if padding is None else padding.grid(*one.wrong.shape)
+    padding = explanation.reading.padding
+    return torch.ones_like(explanation.wrong) if padding is None else padding.grid(*explanation.wrong.shape)
 
 
 def _code(mistake: str) -> str:

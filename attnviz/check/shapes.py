@@ -29,21 +29,21 @@ def scores_shape(shape: Sequence[int] | None) -> Shape | None:
 
 
 def lay(array: Tensor, kind: str, shape: Shape | None) -> tuple[Tensor, tuple[str, ...], list[Finding]]:
-    """The array as (B, H, Q, K), the axes it was given with, and what is to be said about its shape.
+    """The array as (B, H, Q, K), the axes it was given with, and findings about its shape.
 
     Axes are aligned from the right, as broadcasting does, unless the shape of the scores says that others are meant.
     """
-    given = tuple(array.shape)
+    dims = tuple(array.shape)
     axes, findings = AXES[-array.dim() :], []
     if shape is None:
         findings = _unasked(array, kind)
     elif kind == "mask":
-        axes, found = _mask(array, shape)
-        findings = [found]
-    elif given != shape[-len(given) :] or any(size > 1 for size in shape[: -len(given)]):
-        says = f"The {kind} have shape {given}, and should have {_named(shape)}."
-        findings = [_error(says, "They are never repeated: give all of them.")]
-    sizes = dict(zip(axes, given, strict=True))
+        axes, finding = _mask(array, shape)
+        findings = [finding]
+    elif dims != shape[-len(dims) :] or any(size > 1 for size in shape[: -len(dims)]):
+        message = f"The {kind} have shape {dims}, and should have {_named(shape)}."
+        findings = [_error(message, "They are never repeated: give all of them.")]
+    sizes = dict(zip(axes, dims, strict=True))
     return array.reshape([sizes.get(axis, 1) for axis in AXES]), axes, findings
 
 
@@ -81,61 +81,65 @@ def check_axes(array: Tensor) -> None:
     Raises:
         ShapeError: if it has no axis, no cells or more than four axes.
     """
-    given = tuple(array.shape)
+    dims = tuple(array.shape)
     if not 1 <= array.dim() <= 4:
         more = "Check one layer at a time: array[0]" if array.dim() > 4 else "Give at least the keys of one query"
-        raise ShapeError(f"The array has {array.dim()} axes, {given}; attention has (B, H, Q, K), or fewer. {more}.")
+        raise ShapeError(f"The array has {array.dim()} axes, {dims}; attention has (B, H, Q, K), or fewer. {more}.")
     if not array.numel():
-        raise ShapeError(f"The array has shape {given}, and so no cells to check.")
+        raise ShapeError(f"The array has shape {dims}, and so no cells to check.")
 
 
 def _mask(mask: Tensor, shape: Shape) -> tuple[tuple[str, ...], Finding]:
     """The axes that a mask means, and what broadcasting makes of them."""
-    given, (_, _, queries, keys) = tuple(mask.shape), shape
-    wrong = _misfits(given, shape)
-    what = f"A mask of {given} on scores of {_named(shape)}"
-    raises = f"{what} raises an error{_grows(given, shape)}"
+    dims, (_, _, queries, keys) = tuple(mask.shape), shape
+    wrong = _misfits(dims, shape)
+    what = f"A mask of {dims} on scores of {_named(shape)}"
+    raises = f"{what} raises an error{_grows(dims, shape)}"
     if meant := _other_axes(mask, shape, what, raises):
         return meant
-    axes = AXES[-len(given) :]
+    axes = AXES[-len(dims) :]
     if not wrong:
-        return axes, Finding("broadcast", "note", f"{what} {_repeated(given, shape)}.")
-    turned = queries != keys and given[-2:] == (keys, queries)
+        return axes, Finding("broadcast", "note", f"{what} {_repeated(dims, shape)}.")
+    turned = queries != keys and dims[-2:] == (keys, queries)
     fix = "Hand over mask.mT: rows are queries." if turned else "Each axis must have its full size or 1."
     return axes, _error(f"{raises}: {', '.join(wrong)}.", fix)
 
 
 def _other_axes(mask: Tensor, shape: Shape, what: str, raises: str) -> tuple[tuple[str, ...], Finding] | None:
     """The axes that were meant, where broadcasting aligns others."""
-    given, (batch, heads, queries, keys) = tuple(mask.shape), shape
-    wrong = _misfits(given, shape)
-    match given:
+    dims, (batch, heads, queries, keys) = tuple(mask.shape), shape
+    wrong = _misfits(dims, shape)
+    match dims:
         case (first, _, last) if last in (1, keys) and first not in (1, heads) and first == batch * heads:
-            fix = f"Hand over mask.view({batch}, {heads}, {given[1]}, {last})."
+            fix = f"Hand over mask.view({batch}, {heads}, {dims[1]}, {last})."
             if _is_repeated(mask, batch, heads):
                 fix = f"Make it with repeat_interleave({heads}, 0)."
                 return AXES[1:], _error(f"{what} gives heads the masks of other sentences: it was made by repeat.", fix)
             if heads == 1:
                 return AXES[1:], _error(f"{raises}; it is nn.MultiheadAttention's (B * H, Q, K).", fix)
-            says = f"{what} fits nn.MultiheadAttention, (B * H, Q, K); F.scaled_dot_product_attention raises an error."
-            return AXES[1:], Finding("broadcast", "note", says, f"For that one: {small(fix)}")
+            message = (
+                f"{what} fits nn.MultiheadAttention, (B * H, Q, K); F.scaled_dot_product_attention raises an error."
+            )
+            return AXES[1:], Finding("broadcast", "note", message, f"For that one: {small(fix)}")
         case (first, middle, last) if first == batch > 1 and last in (1, keys) and middle in (1, queries):
             fix = "Hand over mask.unsqueeze(1), (B, 1, Q or 1, K)."
             if wrong:
-                says = f"{raises}: broadcasting aligns its first axis, the sentences, with the heads."
-                return ("batch", "query", "key"), _error(says, fix)
+                message = f"{raises}: broadcasting aligns its first axis, the sentences, with the heads."
+                return ("batch", "query", "key"), _error(message, fix)
             if not torch.equal(mask, mask[:1].expand_as(mask)):
-                says = (
+                message = (
                     f"{what} silently gives the mask of sentence i to head i of every sentence, since B = H = {batch}."
                 )
-                return ("batch", "query", "key"), _error(says, fix)
+                return ("batch", "query", "key"), _error(message, fix)
         case (first, last) if first == batch > 1 and last == keys and wrong:
-            says = f"{raises}: its rows are aligned with the queries, and they are sentences."
-            return ("batch", "key"), _error(says, "Hand over mask[:, None, None, :], (B, 1, 1, K).")
+            message = f"{raises}: its rows are aligned with the queries, and they are sentences."
+            return ("batch", "key"), _error(message, "Hand over mask[:, None, None, :], (B, 1, 1, K).")
         case (first, last) if first == batch == queries > 1 and last == keys and not _is_triangle(mask):
-            says = f"{what} gives row i to query i of every sentence; since B = Q = {batch}, it may be padding, (B, K)."
+            message = (
+                f"{what} gives row i to query i of every sentence; since B = Q = {batch}, it may be padding, (B, K)."
+            )
             fix = "If its rows are sentences, hand over mask[:, None, None, :]."
-            return AXES[2:], Finding("broadcast", "warning", says, fix)
+            return AXES[2:], Finding("broadcast", "warning", message, fix)
     return None
 
 
@@ -146,9 +150,9 @@ def _is_repeated(mask: Tensor, batch: int, heads: int) -> bool:
     return same and not torch.equal(by_sentence, by_sentence[:, :1].expand_as(by_sentence))
 
 
-def _misfits(given: tuple[int, ...], shape: Shape) -> list[str]:
+def _misfits(dims: tuple[int, ...], shape: Shape) -> list[str]:
     """In words the axes that are neither 1 nor as long as the scores'."""
-    return [f"{axis} is {have} instead of {want}" for axis, have, want in _pairs(given, shape) if have not in (1, want)]
+    return [f"{axis} is {have} instead of {want}" for axis, have, want in _pairs(dims, shape) if have not in (1, want)]
 
 
 def _is_triangle(mask: Tensor) -> bool:
@@ -159,35 +163,35 @@ def _is_triangle(mask: Tensor) -> bool:
 
 
 def _unasked(array: Tensor, kind: str) -> list[Finding]:
-    """What a mask's shape may mean, where the shape of the scores is not known."""
+    """Meanings of a mask's shape, where the shape of the scores is not known."""
     if kind != "mask":
         return []
     if array.dim() == 3 and array.shape[0] > 1:
-        says = f"The first axis of {tuple(array.shape)} is read as heads, as broadcasting to (B, H, Q, K) does."
-        return [Finding("broadcast", "note", says, "If it is the batch, hand over mask.unsqueeze(1).")]
+        message = f"The first axis of {tuple(array.shape)} is read as heads, as broadcasting to (B, H, Q, K) does."
+        return [Finding("broadcast", "note", message, "If it is the batch, hand over mask.unsqueeze(1).")]
     if array.dim() == 2 and array.shape[0] > 1 and array.shape[0] != array.shape[1]:
-        says = f"The two axes of {tuple(array.shape)} are read as (Q, K), as broadcasting does."
-        return [Finding("broadcast", "note", says, "If they are (B, K), padding, hand over mask[:, None, None, :].")]
+        message = f"The two axes of {tuple(array.shape)} are read as (Q, K), as broadcasting does."
+        return [Finding("broadcast", "note", message, "If they are (B, K), padding, hand over mask[:, None, None, :].")]
     return []
 
 
-def _grows(given: tuple[int, ...], shape: Shape) -> str:
-    """Where the mask and the scores broadcast to more than the scores: that plain arithmetic takes them."""
+def _grows(dims: tuple[int, ...], shape: Shape) -> str:
+    """Warning that scores + mask broadcasts to more than the scores; "" if it does not."""
     try:
-        grown = tuple(torch.broadcast_shapes(given, shape))
+        grown = tuple(torch.broadcast_shapes(dims, shape))
     except RuntimeError:
         return ""
     return f" in F.scaled_dot_product_attention, and silently makes {grown} of scores + mask"
 
 
-def _pairs(given: tuple[int, ...], shape: Shape) -> list[tuple[str, int, int]]:
-    return list(zip("BHQK"[-len(given) :], given, shape[-len(given) :], strict=True))
+def _pairs(dims: tuple[int, ...], shape: Shape) -> list[tuple[str, int, int]]:
+    return list(zip("BHQK"[-len(dims) :], dims, shape[-len(dims) :], strict=True))
 
 
-def _repeated(given: tuple[int, ...], shape: Shape) -> str:
-    absent = [(axis, want) for axis, want in zip("BHQK", shape, strict=True)][: 4 - len(given)]
+def _repeated(dims: tuple[int, ...], shape: Shape) -> str:
+    absent = [(axis, want) for axis, want in zip("BHQK", shape, strict=True)][: 4 - len(dims)]
     over = [axis + f" = {want}" for axis, want in absent if want > 1]
-    over += [f"{axis} = {want}" for axis, have, want in _pairs(given, shape) if have < want]
+    over += [f"{axis} = {want}" for axis, have, want in _pairs(dims, shape) if have < want]
     return f"is repeated over {', '.join(over)}" if over else "fits cell by cell"
 
 
@@ -195,5 +199,5 @@ def _named(shape: Shape) -> str:
     return f"(B, H, Q, K) = {shape}"
 
 
-def _error(says: str, fix: str) -> Finding:
-    return Finding("broadcast", "error", says, fix)
+def _error(message: str, fix: str) -> Finding:
+    return Finding("broadcast", "error", message, fix)

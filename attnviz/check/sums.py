@@ -18,53 +18,55 @@ def tolerance(laid: Laid) -> float:
     return max(TOLERANCE, 2 * laid.eps) + laid.rounding * laid.values.shape[-1]
 
 
-def check_sums(laid: Laid, known: Tensor) -> Iterator[Finding]:
-    """What is wrong with the sums, and the likeliest reason.
+def check_sums(laid: Laid, valid: Tensor) -> Iterator[Finding]:
+    """Findings about sums of rows, with the likeliest reason.
 
     Args:
         known: (B, H, Q), the rows to look at.
     """
     sums = laid.values.sum(-1, dtype=torch.float64)
-    live = known & (laid.values != 0).any(-1)
+    live = valid & (laid.values != 0).any(-1)
     off = live & ((sums - 1).abs() > tolerance(laid))
     if not off.any():
         return
     yield (
-        _of_other_axis(laid, known, off)
-        or _of_dropout(laid, sums, known, off)
+        _of_other_axis(laid, valid, off)
+        or _of_dropout(laid, sums, valid, off)
         or _of_late_mask(laid, sums, live, off)
         or _of_sinks(laid, sums, live)
         or _row_sum(laid, sums, off)
     )
 
 
-def _of_other_axis(laid: Laid, known: Tensor, off: Tensor) -> Finding | None:
-    axis = _other_axis(laid.values, known, tolerance(laid))
+def _of_other_axis(laid: Laid, valid: Tensor, off: Tensor) -> Finding | None:
+    axis = _other_axis(laid.values, valid, tolerance(laid))
     if axis is None:
         return None
-    says = f"The rows do not sum to 1, but {axis}: the softmax ran over the wrong axis."
-    return laid.finding("wrong-axis", "error", says, "Take softmax(dim=-1), over the keys.", off)
+    message = f"The rows do not sum to 1, but {axis}: the softmax ran over the wrong axis."
+    return laid.finding("wrong-axis", "error", message, "Take softmax(dim=-1), over the keys.", off)
 
 
-def _of_dropout(laid: Laid, sums: Tensor, known: Tensor, off: Tensor) -> Finding | None:
-    found = _dropout(laid.values, sums, known, tolerance(laid))
-    if found is None:
+def _of_dropout(laid: Laid, sums: Tensor, valid: Tensor, off: Tensor) -> Finding | None:
+    dropout = _dropout(laid.values, sums, valid, tolerance(laid))
+    if dropout is None:
         return None
-    p, exact = found
-    says = f"Dropout was on: rows that lost no weight sum to 1 / (1 - p) = {1 / (1 - p):.4g}, with p = {p:.2g}."
+    p, exact = dropout
+    message = f"Dropout was on: rows that lost no weight sum to 1 / (1 - p) = {1 / (1 - p):.4g}, with p = {p:.2g}."
     if not exact:
         zeros = f"{p:.0%} of the weights are 0 (dropped, or blocked by a mask that is not known)"
-        says = f"Dropout was on: {zeros}, and some rows sum to more than 1."
+        message = f"Dropout was on: {zeros}, and some rows sum to more than 1."
     fix = "Call model.eval(), or look at the weights before dropout."
-    return laid.finding("dropout-on", "error", says, fix, off)
+    return laid.finding("dropout-on", "error", message, fix, off)
 
 
 def _of_late_mask(laid: Laid, sums: Tensor, live: Tensor, off: Tensor) -> Finding | None:
     if not _masked_after(laid.values, sums, live, off, closed_cells(laid.values), tolerance(laid)):
         return None
-    says = f"Masked after the softmax: {counted(int(off.count_nonzero()), 'row')} with blocked keys sum to less than 1."
+    message = (
+        f"Masked after the softmax: {counted(int(off.count_nonzero()), 'row')} with blocked keys sum to less than 1."
+    )
     fix = "Mask the scores with -inf before the softmax, so that what is left is divided anew."
-    return laid.finding("masked-after-softmax", "error", says, fix, off)
+    return laid.finding("masked-after-softmax", "error", message, fix, off)
 
 
 def _of_sinks(laid: Laid, sums: Tensor, live: Tensor) -> Finding | None:
@@ -72,17 +74,19 @@ def _of_sinks(laid: Laid, sums: Tensor, live: Tensor) -> Finding | None:
     if not bool((of_live < 1 - near).all()) or float(of_live.max() - of_live.min()) <= near:
         return None
     between = f"{of_live.min():.4g} to {of_live.max():.4g}"
-    says = f"Each row sums to less than 1, to {between}: right where sinks take the rest, and else keys were cut off."
+    message = (
+        f"Each row sums to less than 1, to {between}: right where sinks take the rest, and else keys were cut off."
+    )
     fix = "If the model has no sinks, look for what is done after the softmax."
-    return laid.finding("ambiguous", "note", says, fix)
+    return laid.finding("ambiguous", "note", message, fix)
 
 
 def _row_sum(laid: Laid, sums: Tensor, off: Tensor) -> Finding:
     least, most = sums[off].min().item(), sums[off].max().item()
     between = f"{least:.4g}" if math.isclose(least, most, rel_tol=1e-4) else f"{least:.4g} to {most:.4g}"
-    says = f"{counted(int(off.count_nonzero()), 'row')} of {off.numel():,} not summing to 1, but to {between}."
+    message = f"{counted(int(off.count_nonzero()), 'row')} of {off.numel():,} not summing to 1, but to {between}."
     fix = "Nothing may change weights after the softmax: keys cut off, heads summed, a mean over pieces, low precision."
-    return laid.finding("row-sum", "error", says, fix, off)
+    return laid.finding("row-sum", "error", message, fix, off)
 
 
 def closed_cells(weights: Tensor) -> Tensor:
@@ -98,30 +102,30 @@ def _closed_future(weights: Tensor) -> Tensor:
     return after & ((weights == 0) | ~after).all(3, keepdim=True).all(2, keepdim=True).all(1, keepdim=True)
 
 
-def _dropout(weights: Tensor, sums: Tensor, known: Tensor, near: float) -> tuple[float, bool] | None:
+def _dropout(weights: Tensor, sums: Tensor, valid: Tensor, near: float) -> tuple[float, bool] | None:
     """`dropped`; a key that is 0 for all may be padding, or the last one, which few queries see, dropped by chance."""
     ways = (closed_cells(weights), _closed_future(weights))
-    return next(filter(None, (dropped(weights, sums, known, closed, near) for closed in ways)), None)
+    return next(filter(None, (dropped(weights, sums, valid, closed, near) for closed in ways)), None)
 
 
-def dropped(weights: Tensor, sums: Tensor, known: Tensor, closed: Tensor, near: float) -> tuple[float, bool] | None:
+def dropped(weights: Tensor, sums: Tensor, valid: Tensor, closed: Tensor, near: float) -> tuple[float, bool] | None:
     """The p of dropout after the softmax and whether it is exact, or None if zeros and sums do not follow it.
 
     A weight is zeroed with probability p, and else divided by 1 - p. So a row that lost none sums to 1 / (1 - p), no
     row sums to more, and p of the open cells, give or take 5 standard deviations, are 0. Where three rows or more have
     zeros and all sum to the same, as much as any row, nothing was lost: the zeros are those of a mask.
     """
-    cells = known[..., None] & ~closed
+    cells = valid[..., None] & ~closed
     count, zeros = int(cells.count_nonzero()), int(((weights == 0) & cells).count_nonzero())
-    whole = known & cells.any(-1) & ~((weights == 0) & cells).any(-1)
+    whole = valid & cells.any(-1) & ~((weights == 0) & cells).any(-1)
     share = zeros / count if count else 0.0
-    lost, top = sums[known & ((weights == 0) & cells).any(-1)], float(sums[known].max())
+    lost, top = sums[valid & ((weights == 0) & cells).any(-1)], float(sums[valid].max())
     if len(lost) > 2 and bool((lost >= top - near * top).all()):
         return None
     if bool(whole.any()):
-        kept = sums[whole]
-        middle = kept.median().item()
-        if middle <= 1 + near or bool(((kept - middle).abs() > near * middle).any()):
+        whole_sums = sums[whole]
+        middle = whole_sums.median().item()
+        if middle <= 1 + near or bool(((whole_sums - middle).abs() > near * middle).any()):
             return None
         p, slack = 1 - 1 / middle, 0.0
         if (1 - p) ** count > 1e-3 and not zeros:
@@ -147,17 +151,17 @@ def _masked_after(weights: Tensor, sums: Tensor, live: Tensor, off: Tensor, clos
     return none_above and all_blocked and not bool(((weights == 0) & ~blocked & live[..., None]).any())
 
 
-def _other_axis(weights: Tensor, known: Tensor, near: float) -> str | None:
+def _other_axis(weights: Tensor, valid: Tensor, near: float) -> str | None:
     """Along what the weights sum to 1 instead, in words."""
-    if not bool(known.all()):
+    if not bool(valid.all()):
         return None
     lower = 1 - near
     axes = ((2, "the columns do, over queries"), (1, "the heads of each cell do"), (0, "sentences do"))
-    for axis, words in (one for one in axes if weights.shape[one[0]] > 1):
+    for axis, words in (pair for pair in axes if weights.shape[pair[0]] > 1):
         along = weights.sum(axis, dtype=torch.float64)
         used = along > 0
         if bool(used.any()) and bool(((along - 1).abs() <= near)[used].all()):
             return words
     whole = weights.sum((2, 3), dtype=torch.float64)
-    one = weights.shape[2] > 1 and bool(((whole > lower) & (whole < 1 + near)).all())
-    return "all cells of a head together do" if one else None
+    sums_to_one = weights.shape[2] > 1 and bool(((whole > lower) & (whole < 1 + near)).all())
+    return "all cells of a head together do" if sums_to_one else None

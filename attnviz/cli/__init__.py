@@ -79,27 +79,27 @@ def _open(options: Namespace) -> int:
         link = teaching.link(options.lesson, present=options.present)
     from attnviz.ui import launch  # Streamlit: for this alone
 
-    for name, given in (
+    for name, value in (
         ("ATTNVIZ_SECONDS", getattr(options, "seconds", None)),
         ("ATTNVIZ_GB", getattr(options, "memory", None)),
     ):
-        if given is not None:
-            os.environ[name] = str(given)
+        if value is not None:
+            os.environ[name] = str(value)
     launch.launch(options.address, options.port, options.browser, link)
     return 0
 
 
-def _link(asked: str) -> str:
+def _link(link: str) -> str:
     """The link that was given, or the one of a source that a person's file builds, or of a saved run."""
-    if not (typed.FILE.fullmatch(asked) or asked.lower().endswith(typed.SAVED) or os.path.isfile(asked)):
-        return asked
+    if not (typed.FILE.fullmatch(link) or link.lower().endswith(typed.SAVED) or os.path.isfile(link)):
+        return link
     from attnviz import api, cases
     from attnviz.cli import values  # torch
     from attnviz.sources.saved import Saved
 
-    source = values.load(asked)
-    shown = cases.state_of(source) if isinstance(source, Saved) else {}
-    return "?" + urlencode(shown | {"model": [api.offer(source)]}, doseq=True, quote_via=quote)
+    source = values.load(link)
+    state = cases.state_of(source) if isinstance(source, Saved) else {}
+    return "?" + urlencode(state | {"model": [api.offer(source)]}, doseq=True, quote_via=quote)
 
 
 def _say(line: str, file: TextIO) -> None:
@@ -111,7 +111,9 @@ def _say(line: str, file: TextIO) -> None:
 def _reason(error: Exception) -> str:
     if isinstance(error, OSError):
         place = "The output" if error.filename is None else quoted(str(error.filename), 200)
-        full = " Free some space; what is there of it is not whole." * (error.errno in (errno.ENOSPC, errno.EDQUOT))
+        full = (
+            " Free some space; what is there of it is not whole." if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
+        )
         return f"{place} cannot be written: {error.strerror}.{full}"
     if isinstance(error, MemoryError):
         return "The text is too long for the memory there is; shorten it."

@@ -28,13 +28,13 @@ def add(command: argparse.ArgumentParser) -> None:
     build.add_argument("corpus", metavar="CORPUS", help=f"{corpus} of the library 'datasets'")
     build.add_argument("-o", "--output", metavar="FOLDER", required=True, help="the folder of the atlas")
     build.add_argument("--step", type=int, metavar="N", help="as the model was after this step of its training")
-    kept = build.add_argument_group("what is kept")
+    group = build.add_argument_group("what is kept")
     whole = {"type": _whole, "metavar": "N"}
-    kept.add_argument("--shard", default=1000, help="texts of a shard, at most (1000)", **whole)
-    kept.add_argument("--keep", default=10, help="strongest texts of each metric of each head (10)", **whole)
-    kept.add_argument("--pairs", default=200, help="strongest pairs of tokens of each head in a shard (200)", **whole)
+    group.add_argument("--shard", default=1000, help="texts of a shard, at most (1000)", **whole)
+    group.add_argument("--keep", default=10, help="strongest texts of each metric of each head (10)", **whole)
+    group.add_argument("--pairs", default=200, help="strongest pairs of tokens of each head in a shard (200)", **whole)
     ablate = "texts of each shard on which each head is switched off in turn: what that does to the loss (0)"
-    kept.add_argument("--ablate", default=0, help=ablate, **whole)
+    group.add_argument("--ablate", default=0, help=ablate, **whole)
     _add_query(actions.add_parser("query", help="the heads of which a condition holds", allow_abbrev=False))
     where = build.add_argument_group("where it is measured")
     where.add_argument("--workers", help="processes of this machine (one per core); 0 for this one alone", **whole)
@@ -59,12 +59,12 @@ def _whole(text: str) -> int:
 
 
 def _resources(text: str) -> dict[str, float]:
-    """Of "GPU=1" or "GPU=1,HIGHMEM=0.5"."""
+    """Amounts of "GPU=1" or "GPU=1,HIGHMEM=0.5", by name."""
     pairs = [part.partition("=") for part in text.split(",")]
     try:
-        found = {name.strip(): float(amount) for name, _, amount in pairs}
-        if all(name and amount > 0 and isfinite(amount) for name, amount in found.items()):
-            return found
+        amounts = {name.strip(): float(amount) for name, _, amount in pairs}
+        if all(name and amount > 0 and isfinite(amount) for name, amount in amounts.items()):
+            return amounts
     except ValueError:
         pass
     raise argparse.ArgumentTypeError(f"{quoted(text)} is no resource; write it as GPU=1")
@@ -90,14 +90,20 @@ def run(options: Namespace, say: Callable[[str], None], note: Callable[[str], No
 def _build(options: Namespace, say: Callable[[str], None], note: Callable[[str], None]) -> int:
     from attnviz import atlas
 
-    kept = atlas.Options(options.shard, options.keep, options.pairs, options.ablate)
+    atlas_options = atlas.Options(options.shard, options.keep, options.pairs, options.ablate)
     settings = {} if options.step is None else {"step": options.step}
     bar = _Rate(note)
     dask = options.workers, options.scheduler, options.memory, options.resources
-    engine = atlas.Engine(*dask, told=lambda address: note(f"Dask's dashboard: {address}"))
+    engine = atlas.Engine(*dask, on_dashboard=lambda address: note(f"Dask's dashboard: {address}"))
     try:
-        made = atlas.build(
-            options.model, options.corpus, options.output, kept, settings=settings, work=engine, report=bar.draw
+        result = atlas.build(
+            options.model,
+            options.corpus,
+            options.output,
+            atlas_options,
+            settings=settings,
+            work=engine,
+            report=bar.draw,
         )
     except OSError as error:
         reason = " ".join(str(error).split()).partition("Detail: ")
@@ -105,25 +111,26 @@ def _build(options: Namespace, say: Callable[[str], None], note: Callable[[str],
         raise InputError(f"{why} What is done is kept: mend that, and the same command goes on.") from None
     finally:
         bar.end()
-    counts = f"{counted(made.texts, 'text')}, {counted(made.tokens, 'token')}"
-    say(f"{counts}, in {made.folder}. Left out: {counted(made.empty, 'empty line')}, {made.problems:,} with problems.")
-    _left_out(made, note)
-    return int(bool(made.failed))
+    counts = f"{counted(result.texts, 'text')}, {counted(result.tokens, 'token')}"
+    left_out = f"{counted(result.empty, 'empty line')}, {result.problems:,} with problems"
+    say(f"{counts}, in {result.folder}. Left out: {left_out}.")
+    _left_out(result, note)
+    return int(bool(result.failed))
 
 
-def _left_out(made: Any, note: Callable[[str], None]) -> None:
-    """What the atlas lacks: texts with problems, and shards that failed."""
+def _left_out(result: Any, note: Callable[[str], None]) -> None:
+    """Name the texts with problems and the shards that failed."""
     import pandas as pd
 
-    problems = pd.read_parquet(made.folder / "problems.parquet")
-    for one in problems.head(MOST_LISTED).itertuples():
-        note(f"{one.file}, line {one.line:,}: {one.problem}")
+    problems = pd.read_parquet(result.folder / "problems.parquet")
+    for row in problems.head(MOST_LISTED).itertuples():
+        note(f"{row.file}, line {row.line:,}: {row.problem}")
     if len(problems) > MOST_LISTED:
         note(f"{len(problems) - MOST_LISTED:,} more; problems.parquet has them.")
-    for shard, error in made.failed[:MOST_LISTED]:
+    for shard, error in result.failed[:MOST_LISTED]:
         note(f"{shard.file}, lines {shard.first:,} to {shard.first + shard.lines - 1:,}: {error}")
-    if len(made.failed) > MOST_LISTED:
-        note(f"{len(made.failed) - MOST_LISTED:,} more shards failed; atlas.json names all.")
+    if len(result.failed) > MOST_LISTED:
+        note(f"{len(result.failed) - MOST_LISTED:,} more shards failed; atlas.json names all.")
 
 
 def _query(options: Namespace, say: Callable[[str], None], note: Callable[[str], None]) -> int:
@@ -131,25 +138,25 @@ def _query(options: Namespace, say: Callable[[str], None], note: Callable[[str],
     from attnviz.atlas.opened import ALIASES
     from attnviz.cli.lines import columns
 
-    made = atlas.open(options.folder)
-    found = made.heads(options.condition)
+    opened = atlas.open(options.folder)
+    heads = opened.heads(options.condition)
     if options.json:
-        say(found.to_json(orient="records", indent=1))
+        say(heads.to_json(orient="records", indent=1))
         return 0
     words = [ALIASES.get(word, word) for word in re.findall(r"\w+", options.condition)]
     named = dict.fromkeys(name for word in words for name in ALIASES.values() if word in (name, *_parts(name)))
     rows = [["", "head", *named, "role by its weights alone"]]
-    for row in found.to_dict("records"):
+    for row in heads.to_dict("records"):
         means = [f"{row[name]:.3g} ({row[f'{name}_low']:.3g} to {row[f'{name}_high']:.3g})" for name in named]
         rows.append([row["site"], row["head"], *means, _role(row)])
     for line in columns(rows):
         say(line)
-    say(f"{counted(len(found), 'head')}, over {counted(made.texts, 'text')}: means by text with 95% intervals.")
+    say(f"{counted(len(heads), 'head')}, over {counted(opened.texts, 'text')}: means by text with 95% intervals.")
     return 0
 
 
 def _role(row: dict[str, Any]) -> str:
-    """What the means of a head suggest, and how often that fails."""
+    """Role that the means of a head suggest, and how often it fails."""
     return f"{row['role']}, fails in {percent(row['role_fails'], 0)} of texts" if isinstance(row["role"], str) else ""
 
 
@@ -183,4 +190,6 @@ class _Rate:
 
 def _time(seconds: float) -> str:
     minutes, hours = round(seconds / 60), round(seconds / 3600)
-    return f"{seconds:.0f} s" if seconds < 90 else f"{minutes} min" if minutes < 90 else f"{hours} h"
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{minutes} min" if minutes < 90 else f"{hours} h"

@@ -28,7 +28,7 @@ FORMATS = {
     "page": ("html",),
     "case": (files.ENDING.removeprefix("."),),
 }
-"""What is made of a text, and in which formats; the first is the one that is made unasked."""
+"""Kinds of output and their formats; the first of each is the default."""
 
 PICTURED = ("head", "heads", "overview")
 
@@ -68,8 +68,8 @@ def run(options: Namespace, say: Callable[[str], None], note: Callable[[str], No
     except KeyboardInterrupt:
         note("Canceled. The same command goes on where this ended.")
         raise
-    made = f"{len(wanted) - len(failed):,} made, {len(texts) - len(wanted):,} kept, {len(failed):,} failed"
-    say(f"{counted(len(texts), 'text')}: {made}. {Path(options.output, MANIFEST)} says which file is of which.")
+    counts = f"{len(wanted) - len(failed):,} made, {len(texts) - len(wanted):,} kept, {len(failed):,} failed"
+    say(f"{counted(len(texts), 'text')}: {counts}. {Path(options.output, MANIFEST)} says which file is of which.")
     for text, error in failed[:MOST_LISTED]:
         note(f"{text.origin}: {error}")
     if len(failed) > MOST_LISTED:
@@ -87,7 +87,7 @@ def _make_all(
             error, content = text.error, b""
             if not error:
                 try:
-                    content = _made(options, source, text.text, format)
+                    content = _output(options, source, text.text, format)
                 except Exception as problem:  # whatever a model raises at one text, the others are still wanted
                     error = _reason(problem)
             if error:
@@ -137,10 +137,10 @@ def _check(options: Namespace, source: Source) -> None:
 
 def _settings(options: Namespace, source: Source) -> dict:
     """All that decides what is made of a text, as JSON has it."""
-    asked = {name: value for name, value in vars(options).items() if name not in NOT_SETTINGS}
-    asked |= {"as": asked.pop("form"), "of": asked.pop("pictured")}
-    made = {f"source {name}": value for name, value in cases.settings_of(source).items()}
-    return json.loads(json.dumps(asked | made, default=str))
+    settings = {name: value for name, value in vars(options).items() if name not in NOT_SETTINGS}
+    settings |= {"as": settings.pop("form"), "of": settings.pop("pictured")}
+    source_settings = {f"source {name}": value for name, value in cases.settings_of(source).items()}
+    return json.loads(json.dumps(settings | source_settings, default=str))
 
 
 # Texts
@@ -179,7 +179,7 @@ def _of_json(line: str, origin: str) -> Text:
 # Files
 
 
-def _made(options: Namespace, source: Source, text: str, format: str) -> bytes:
+def _output(options: Namespace, source: Source, text: str, format: str) -> bytes:
     """The file of a text."""
     if not text.strip():
         raise InputError("The text is empty.")
@@ -197,10 +197,10 @@ def _made(options: Namespace, source: Source, text: str, format: str) -> bytes:
 
 
 def _figure(options: Namespace, source: Source, record: Record) -> Figure:
-    drawn = {"domain": options.domain, "dark": options.dark}
+    arguments = {"domain": options.domain, "dark": options.dark}
     if options.pictured == "overview":
-        return figures.overview(record, **drawn)
-    site, drawn = values.site(options, source), {"view": values.view(options)} | drawn
+        return figures.overview(record, **arguments)
+    site, arguments = values.site(options, source), {"view": values.view(options)} | arguments
     if options.pictured == "heads":
-        return figures.heads(record, site, **drawn)
-    return figures.head(record, site, values.head(options, source), row_sums=options.row_sums, **drawn)
+        return figures.heads(record, site, **arguments)
+    return figures.head(record, site, values.head(options, source), row_sums=options.row_sums, **arguments)

@@ -18,10 +18,10 @@ def run(options: Namespace, say: Callable[[str], None]) -> int:
     Raises:
         AttnvizError: if the file cannot be read, or an option does not fit it.
     """
-    given = _read(options.file)
-    chosen = given.chosen(options.array)
-    arrays = {name: array for one in chosen.items() for name, array in _layers(*one)}
-    reports = {name: _report(name, array, given.rounding, options) for name, array in arrays.items()}
+    content = _read(options.file)
+    chosen = content.chosen(options.array)
+    arrays = {name: array for entry in chosen.items() for name, array in _layers(*entry)}
+    reports = {name: _report(name, array, content.rounding, options) for name, array in arrays.items()}
     if options.json:
         say(json.dumps([{"array": name, **report.to_json()} for name, report in reports.items()], indent=1))
     else:
@@ -30,7 +30,7 @@ def run(options: Namespace, say: Callable[[str], None]) -> int:
             alike.setdefault(tuple(report.lines()), []).append(name)
         for number, ((first, *rest), names) in enumerate(alike.items()):
             called = f"{_listed(names)}: " if any(names) else ""
-            for line in [*[""] * bool(number), f"{called}{first}", *rest]:
+            for line in [*([""] if number else []), f"{called}{first}", *rest]:
                 say(line)
     failing = ("error", "warning") if options.strict else ("error",)
     return int(any(report.worst in failing for report in reports.values()))
@@ -45,8 +45,12 @@ def _layers(name: str, array: Any) -> list[tuple[str, Any]]:
 
 def _listed(names: list[str]) -> str:
     """Names of arrays of which the same is said; of many the first and the last."""
-    shown = [quoted(name) for name in names]
-    return ", ".join(shown) if len(shown) < 5 else f"{shown[0]} to {shown[-1]} ({len(shown)} arrays)"
+    quoted_names = [quoted(name) for name in names]
+    return (
+        ", ".join(quoted_names)
+        if len(quoted_names) < 5
+        else f"{quoted_names[0]} to {quoted_names[-1]} ({len(quoted_names)} arrays)"
+    )
 
 
 def _read(file: str) -> reading.Given:
@@ -70,5 +74,5 @@ def _report(name: str, array: object, rounding: float, options: Namespace) -> Re
     convention = options.convention or reading.convention_by_name(name)
     if options.kind is None and named in ("weights", "scores"):
         convention = None
-    said = {"convention": convention, "causal": options.causal, "shape": options.shape, "rounding": rounding}
-    return check(array, kind=options.kind or named, meant=options.meant or None, **said)
+    arguments = {"convention": convention, "causal": options.causal, "shape": options.shape, "rounding": rounding}
+    return check(array, kind=options.kind or named, meant=options.meant or None, **arguments)

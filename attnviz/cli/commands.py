@@ -1,4 +1,4 @@
-"""What each command does: options in, files written, lines for the terminal out."""
+"""Commands: options in, files written, lines for the terminal out."""
 
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Mapping
@@ -27,7 +27,7 @@ def run(options: Namespace, note: Callable[[str], None]) -> Iterable[str]:
     if options.command == "models":
         return lines.card(values.load(options.name)) if options.name else lines.models()
     if options.command == "masks":
-        kinds = [(kind.name, f"{kind.title}{f' ({kind.source})' * bool(kind.source)}") for kind in BY_NAME.values()]
+        kinds = [(kind.name, f"{kind.title}{f' ({kind.source})' if kind.source else ''}") for kind in BY_NAME.values()]
         rules = [(form(rule), rule.meaning) for rule in (Full, *composable())]
         return [*lines.columns(rules), "", "Kinds, for check --meant:", *lines.columns(kinds)]
     texts, source = values.read(options)
@@ -50,35 +50,35 @@ def _predict(options: Namespace, source: Source, texts: list[str]) -> list[str]:
     if options.output and options.json:
         raise InputError("Give --json or --output, not both.")
     if options.output:
-        return write(_said(before, after, **_drawn(options, after)), options)
+        return write(_predicted(before, after, **_figure_arguments(options, after)), options)
     return says.as_json(before, after) if options.json else says.as_text(before, after)
 
 
-def _said(before: Record | None, after: Record, sentence: int, dark: bool) -> Figure:
+def _predicted(before: Record | None, after: Record, sentence: int, dark: bool) -> Figure:
     """The labels, how alike the sentences are, the words that were written or fill the blanks, or the next one."""
     if after.vectors is not None:
         return figures.similarity(after, before=before, dark=dark)
-    drawn = {"before": before, "sentence": sentence, "dark": dark}
+    arguments = {"before": before, "sentence": sentence, "dark": dark}
     if after.labels:
-        return figures.labels(after, **drawn)
+        return figures.labels(after, **arguments)
     blanks = after.prediction.blanks[sentence] if metrics.fills_in(after) else (says.last(after, sentence),)
     if after.targets or len(blanks) != 1:
-        return figures.step_by_step(after, **drawn)
-    return figures.next_word(after, blanks[0], **drawn)
+        return figures.step_by_step(after, **arguments)
+    return figures.next_word(after, blanks[0], **arguments)
 
 
 def _head(options: Namespace, source: Source, texts: list[str]) -> list[str]:
     record, head = _record(options, source, texts), values.head(options, source)
-    drawn, site = {"view": values.view(options)} | _drawn(options, record), values.site(options, source)
-    drawn |= values.selected(options, *map(len, record.tokens(site, sentence=drawn["sentence"])))
+    arguments, site = {"view": values.view(options)} | _figure_arguments(options, record), values.site(options, source)
+    arguments |= values.selected(options, *map(len, record.tokens(site, sentence=arguments["sentence"])))
     before = _before(options, source, texts) if options.before else None
-    return write(forms.figure(options, record, site, head, drawn, before), options)
+    return write(forms.figure(options, record, site, head, arguments, before), options)
 
 
 def _heads(options: Namespace, source: Source, texts: list[str]) -> list[str]:
     record = _record(options, source, texts)
-    drawn = {"domain": options.domain, "view": values.view(options)} | _drawn(options, record)
-    return write(figures.heads(record, values.site(options, source), **drawn), options)
+    arguments = {"domain": options.domain, "view": values.view(options)} | _figure_arguments(options, record)
+    return write(figures.heads(record, values.site(options, source), **arguments), options)
 
 
 def _explore(options: Namespace, source: Source, texts: list[str]) -> list[str]:
@@ -91,14 +91,14 @@ def _explore(options: Namespace, source: Source, texts: list[str]) -> list[str]:
 
 def _mask(options: Namespace, source: Source, texts: list[str]) -> list[str]:
     record, site = _record(options, source, texts), values.site(options, source)
-    drawn = _drawn(options, record)
-    number = drawn["sentence"]
+    arguments = _figure_arguments(options, record)
+    number = arguments["sentence"]
     queries, keys = record.tokens(site, sentence=number)
     predicted, targets = record.predicted(site, sentence=number), "sos" in source.settings()
     if targets:
         predicted = api.predicted(record.sentences[number])
     mask = record.step(site).mask or Full()
-    return write(figures.mask(mask, queries, keys, predicted=predicted, targets=targets, **drawn), options)
+    return write(figures.mask(mask, queries, keys, predicted=predicted, targets=targets, **arguments), options)
 
 
 def _change(options: Namespace, source: Source, texts: list[str]) -> list[str]:
@@ -107,7 +107,7 @@ def _change(options: Namespace, source: Source, texts: list[str]) -> list[str]:
         raise InputError(
             "Nothing is changed; give --mask, --off, --temperature, --score-scale, --empty-rows or --no-own-mask."
         )
-    return write(figures.change(before, after, **_drawn(options, after)), options)
+    return write(figures.change(before, after, **_figure_arguments(options, after)), options)
 
 
 def _compare(options: Namespace, source: Source, texts: list[str]) -> list[str]:
@@ -118,9 +118,9 @@ def _save(options: Namespace, source: Source, texts: list[str]) -> list[str]:
     record = _record(options, source, texts)
     path = options.output or Path(f"{stem(record)}{files.ENDING}")
     _check_ending(path, "a saved run", files.ENDING)
-    kept = {"precision": options.precision, "whole_prediction": options.whole_prediction}
-    made = cases.settings_of(source) | cases.made_with(values.target(options))
-    return [str(files.save(record, path, settings=made, **kept))]
+    arguments = {"precision": options.precision, "whole_prediction": options.whole_prediction}
+    settings = cases.settings_of(source) | cases.made_with(values.target(options))
+    return [str(files.save(record, path, settings=settings, **arguments))]
 
 
 _COMMANDS = {
@@ -147,7 +147,7 @@ def _before(options: Namespace, source: Source, texts: list[str]) -> Record | No
     )
 
 
-def _drawn(options: Namespace, record: Record) -> dict[str, int | bool]:
+def _figure_arguments(options: Namespace, record: Record) -> dict[str, int | bool]:
     return {"sentence": values.sentence(options, record.sentences), "dark": options.dark}
 
 

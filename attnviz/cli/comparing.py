@@ -37,8 +37,8 @@ def figure(options: Namespace, source: "Source", texts: list[str], edits: "Edits
 
     sentence = values.sentence(options, source.tokenize(texts))
     a = Side(api.analyze(texts, source, edits), values.site(options, source), values.head(options, source), sentence)
-    given = (options.with_text, options.with_head, options.with_model, options.with_step)
-    if all(one is None for one in given):
+    changes = (options.with_text, options.with_head, options.with_model, options.with_step)
+    if all(change is None for change in changes):
         if edits == Edits():
             raise InputError("B is the same; give --with-text, --with-head, --with-model, --with-step, or a change.")
         edits = Edits()
@@ -48,9 +48,9 @@ def figure(options: Namespace, source: "Source", texts: list[str], edits: "Edits
     kind, layer, head = options.with_head or (a.site.kind, a.site.layer, a.head)
     place = Site(kind or a.site.kind, layer), head, sentence if options.with_text is None else 0
     b = Side(api.analyze(lines, other, Edits() if other.read_only else edits), *place)
-    found = beside(a, _same_words(a, b, source, other))
-    cell = values.selected(options, len(found.rows), len(found.columns))
-    return figures.difference(found, dark=options.dark, **cell)
+    comparison = beside(a, _same_words(a, b, source, other))
+    cell = values.selected(options, len(comparison.rows), len(comparison.columns))
+    return figures.difference(comparison, dark=options.dark, **cell)
 
 
 def _source(options: Namespace, source: "Source") -> "Source":

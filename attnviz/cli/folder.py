@@ -17,7 +17,7 @@ from attnviz.core.errors import InputError, quoted
 MANIFEST = "manifest.jsonl"
 
 UNFINISHED = ".part"
-"""What the name of a file ends in until it is whole."""
+"""Ending of a file's name until it is whole."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Entry:
 
 
 class Folder:
-    """Where files are written, each first under another name and then renamed: what has its name is whole."""
+    """Output folder. Each file is written under another name and then renamed: a file with its name is whole."""
 
     def __init__(self, path: Path, settings: dict[str, Any]):
         """Raises: InputError: if there are files of other settings, or of something else."""
@@ -41,7 +41,7 @@ class Folder:
         path.mkdir(parents=True, exist_ok=True)
         head = {"attnviz batch": 1, "settings": settings}
         if not self._manifest.exists():
-            if any(not one.name.startswith(".") and not one.name.endswith(UNFINISHED) for one in path.iterdir()):
+            if any(not file.name.startswith(".") and not file.name.endswith(UNFINISHED) for file in path.iterdir()):
                 raise InputError(f"{quoted(str(path), 200)} holds other files and no {MANIFEST}: give an empty folder.")
             self._replace(MANIFEST, _line(head))
         first, *lines = self._manifest.read_bytes().splitlines(keepends=True) or [b""]
@@ -95,8 +95,10 @@ class Folder:
             raise InputError(f"The {MANIFEST} in {path} is not of attnviz batch: give another folder.")
         if other := [name for name in sorted({*there, *settings}) if there.get(name) != settings.get(name)]:
             name = other[0]
-            one, here = (json.dumps(of.get(name))[:60] for of in (there, settings))
-            raise InputError(f"{path} has other settings ({name}: {one} there, {here} here): give another folder.")
+            stored, current = (json.dumps(of.get(name))[:60] for of in (there, settings))
+            raise InputError(
+                f"{path} has other settings ({name}: {stored} there, {current} here): give another folder."
+            )
 
 
 def _checksum(content: bytes) -> str:
@@ -117,7 +119,7 @@ def _object(line: bytes) -> dict[str, Any]:
 
 
 def _entry(line: bytes) -> Entry | None:
-    """What a line says of a text; a line that somebody changed says nothing, so that the file is made again."""
+    """Entry of a line; None for a line that somebody changed, so that the file is made again."""
     value = _object(line)
     try:
         entry = Entry(**value)

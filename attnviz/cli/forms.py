@@ -26,7 +26,7 @@ OPTIONS = {
 
 
 EVERY = {"sentence", "dark", "selected"}
-"""What every form takes."""
+"""Fields that every form takes."""
 
 
 def add(command: argparse.ArgumentParser) -> None:
@@ -47,7 +47,7 @@ def add(command: argparse.ArgumentParser) -> None:
 
 
 def figure(
-    options: Namespace, record: "Record", site: "Site", head: int | str, drawn: dict, before: "Record | None" = None
+    options: Namespace, record: "Record", site: "Site", head: int | str, arguments: dict, before: "Record | None" = None
 ) -> "Figure":
     """The head as it was asked for.
 
@@ -69,9 +69,9 @@ def figure(
             raise InputError(f"{flag} is for --as {others}; not for --as {options.form}.")
     if options.least is not None and not 0 <= options.least <= 1:
         raise InputError(f"--least is {options.least:g}; a weight is from 0 to 1.")
-    part = _zoomed(options, record, site, drawn["sentence"])
+    part = _zoomed(options, record, site, arguments["sentence"])
     if options.token is not None:
-        _check_seen(options, record, site, drawn, part)
+        _check_seen(options, record, site, arguments, part)
     elif options.to and "pins" in takes:
         raise InputError("--to needs a token; give --token, too.")
     values = {
@@ -83,7 +83,7 @@ def figure(
         "chosen": options.token,
         "side": SIDES[options.to],
     }
-    named = {name: value for name, value in (values | drawn | part).items() if name in takes | EVERY}
+    named = {name: value for name, value in (values | arguments | part).items() if name in takes | EVERY}
     return form.figure(record, site, [head, *options.beside] if "heads" in takes else head, **named)
 
 
@@ -98,17 +98,17 @@ def _zoomed(options: Namespace, record: "Record", site: "Site", sentence: int) -
     return zoomed
 
 
-def _check_seen(options: Namespace, record: "Record", site: "Site", drawn: dict, part: dict) -> None:
+def _check_seen(options: Namespace, record: "Record", site: "Site", arguments: dict, part: dict) -> None:
     """Refuse a token that is not there, or not seen: without it the lines of all tokens would be drawn."""
     from attnviz import views
     from attnviz.core.display import shown
 
-    token, sentence = options.token, drawn["sentence"]
+    token, sentence = options.token, arguments["sentence"]
     tokens = record.tokens(site, sentence=sentence)[options.to]
     if not 0 <= token < len(tokens):
         raise InputError(f"There is no token {token} to show the attention of; there are {len(tokens)}, from 0.")
-    seen = views.see(record, site, sentence=sentence, view=drawn["view"], **part)
-    if (seen.keys if options.to else seen.queries).at(token) is None:
+    visible = views.see(record, site, sentence=sentence, view=arguments["view"], **part)
+    if (visible.keys if options.to else visible.queries).at(token) is None:
         raise InputError(f"Token {token}, {shown(tokens[token].text)}, is hidden in this view.")
 
 

@@ -44,7 +44,7 @@ def run(options: Namespace, say: Callable[[str], None], note: Callable[[str], No
     written = write(figures.leaks(test, dark=options.dark), options) if options.output else []
     for line in lines.unknown(source, texts):
         note(line)
-    for line in (*_said(test), *written):
+    for line in (*_lines(test), *written):
         say(line)
     if test.pairs:
         return 1
@@ -52,16 +52,16 @@ def run(options: Namespace, say: Callable[[str], None], note: Callable[[str], No
 
 
 def _site(options: Namespace, source: Source) -> Site | str | None:
-    """What is compared: a layer, a kind, or what `leak_test` takes by itself."""
+    """Site to compare: a layer, a kind, or None for the default of `leak_test`."""
     if options.layer is None:
         return options.kind
     kinds = [site.kind for site in source.sites]
     return Site(options.kind or ("decoder" if "decoder" in kinds else kinds[0]), options.layer)
 
 
-def _said(test: LeakTest) -> list[str]:
-    found = [words.leak(test, *pair) for pair in test.pairs]
-    more = len(found) - MOST_LISTED
-    found = [*found[:MOST_LISTED], *([f"... and {more:,} more; -o leaks.csv lists them"] if more > 0 else [])]
+def _lines(test: LeakTest) -> list[str]:
+    leaks = [words.leak(test, *pair) for pair in test.pairs]
+    more = len(leaks) - MOST_LISTED
+    leaks = [*leaks[:MOST_LISTED], *([f"... and {more:,} more; -o leaks.csv lists them"] if more > 0 else [])]
     notes = [f"note attention: {finding}" for finding in test.findings]
-    return [title_of(test), *(f"  {line}" for line in lines_of(test) if line), *notes, *found]
+    return [title_of(test), *(f"  {line}" for line in lines_of(test) if line), *notes, *leaks]

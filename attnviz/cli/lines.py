@@ -25,8 +25,8 @@ def unknown(source: Source, texts: list[str]) -> list[str]:
     others = _listed([word for word, _ in named if word not in near])
     if more > 0:
         others = f"{others} and {more} more words" if others else f"{more} more words"
-    lines = [(_listed([word]), known) for word, known in near.items()] + [(others, "")] * bool(others)
-    return [f"'{source.name}' does not know {what} and reads {source.unknown_token}{known}." for what, known in lines]
+    lines = [(_listed([word]), hint) for word, hint in near.items()] + ([(others, "")] if others else [])
+    return [f"'{source.name}' does not know {what} and reads {source.unknown_token}{hint}." for what, hint in lines]
 
 
 def _listed(words: Iterable[str]) -> str:
@@ -48,7 +48,9 @@ def tokens(sentences: Iterable[Sentence]) -> list[str]:
     rows: list[Sequence[Any]] = [("sentence", "position", "token", "id", "start", "end", "")]
     for number, sentence in enumerate(sentences, 1):
         for position, token in enumerate(sentence.tokens):
-            note = "special" if token.special else "joined" if token.joined else ""
+            note = "joined" if token.joined else ""
+            if token.special:
+                note = "special"
             rows.append((number, position, shown(token.text), token.id, token.start, token.end, note))
     return columns(rows)
 
@@ -78,7 +80,7 @@ def _about(name: str) -> tuple[str, str]:
 
 
 def card(source: Source) -> list[str]:
-    """What is known about a model, and how."""
+    """Facts about a model, with their evidence."""
     card = source.card
     if source.facts:
         return _pretrained(source, source.facts.labels)
@@ -91,11 +93,12 @@ def card(source: Source) -> list[str]:
 
 
 def _pretrained(source: Source, names: Sequence[str]) -> list[str]:
-    """What a model says of itself; nothing of it was measured here."""
-    labels = f"{len(names)}: {', '.join(map(shown, names[:10]))}{', ...' * (len(names) > 10)}"
-    more = [("labels", labels)] * bool(names)
+    """Facts that a pretrained model states about itself; none was measured here."""
+    labels = ", ".join([*map(shown, names[:10]), *(["..."] if len(names) > 10 else [])])
+    more = [("labels", f"{len(names)}: {labels}")] if names else []
     more += [("changes", f"read-only: {source.read_only}" if source.read_only else "masks, heads, scale, temperature")]
-    more += [("not shown", source.unseen)] * bool(source.unseen)
+    if source.unseen:
+        more.append(("not shown", source.unseen))
     rows = [(f"  {what}:", value) for what, value in [*source.described(), *more]]
     return [f"{source.name} ({source.provenance})", *columns(rows)]
 
@@ -110,10 +113,10 @@ def _measured(card: Card) -> list[str]:
 
 
 def _findings(card: Card) -> list[str]:
-    found = []
+    rows = []
     for finding in card.behaviors:
-        found += [f"  {finding.site.head(*finding.heads)} {finding.does}", f"    {finding.evidence}"]
-    return ["", "What heads do:", *found] if found else []
+        rows += [f"  {finding.site.head(*finding.heads)} {finding.does}", f"    {finding.evidence}"]
+    return ["", "What heads do:", *rows] if rows else []
 
 
 def columns(rows: list[Sequence[Any]]) -> list[str]:

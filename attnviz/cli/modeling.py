@@ -32,7 +32,7 @@ NOT_TESTED = 3
 
 @dataclass(frozen=True, eq=False)
 class Checked:
-    """What was found of a model: of its masks by site name, and of the future, its padding and other texts of a batch,
+    """Findings about a model: its masks by site name, and the future, its padding and other texts of a batch,
     each a test or why it was not made.
 
     Attributes:
@@ -68,17 +68,19 @@ def run(options: Namespace, say: Callable[[str], None]) -> int:
     Raises:
         AttnvizError: if the model or the text cannot be used.
     """
-    if given := [name for name in OF_FILES if getattr(options, name) is not None]:
-        raise InputError(f"--{given[0]} is of arrays; leave it out beside --model.")
+    if unsuitable := [name for name in OF_FILES if getattr(options, name) is not None]:
+        raise InputError(f"--{unsuitable[0]} is of arrays; leave it out beside --model.")
     source, (text,) = values.load(options.model), values.texts(options.file)
-    meant = kind_or_mask(options.meant) if options.meant else Subsequent() if options.causal else None
-    found = _check(source, text, options.causal, meant)
-    lines = [_json(found, source)] if options.json else _lines(found, source, text)
+    meant = Subsequent() if options.causal else None
+    if options.meant:
+        meant = kind_or_mask(options.meant)
+    checked = _check(source, text, options.causal, meant)
+    lines = [_json(checked, source)] if options.json else _lines(checked, source, text)
     for line in lines:
         say(line)
-    if found.severities & ({"error", "warning"} if options.strict else {"error"}):
+    if checked.severities & ({"error", "warning"} if options.strict else {"error"}):
         return 1
-    return NOT_TESTED if isinstance(found.future, str) or found.future.is_blind else 0
+    return NOT_TESTED if isinstance(checked.future, str) or checked.future.is_blind else 0
 
 
 def _check(source: Source, text: str, causal: bool | None, meant: str | Mask | None) -> Checked:
@@ -86,7 +88,7 @@ def _check(source: Source, text: str, causal: bool | None, meant: str | Mask | N
     record = source.run(sentences)
     kinds = {site.kind for site in record.sites}
     target = "decoder" if "decoder" in kinds else "encoder"
-    masks = {source.site_name(one.site): _of_mask(one, _meant(one, target, causal, meant)) for one in record.steps}
+    masks = {source.site_name(step.site): _of_mask(step, _meant(step, target, causal, meant)) for step in record.steps}
     promised = meant if causal is not False and isinstance(meant, Mask) else None
     odd, first, future = "", "", None
     try:
@@ -103,7 +105,7 @@ def _check(source: Source, text: str, causal: bool | None, meant: str | Mask | N
 
 
 def _tried(test: Callable[[Source, str], Any], source: Source, text: str) -> Any:
-    """What a test gives, or why it cannot be made."""
+    """Result of a test, or why it cannot be made."""
     try:
         return test(source, text)
     except AttnvizError as error:
@@ -115,7 +117,7 @@ def _predicts_next(record: Record) -> bool:
 
 
 def _of_mask(step: Step, meant: dict[str, Any]) -> Report:
-    """What is wrong with a mask; checked once, where all heads have the same."""
+    """Report on a mask; checked once, where all heads have the same."""
     keys = slice(0, step.shape[3] - step.has_sink)
     heads = torch.stack([step.may_attend(head, columns=keys) for head in range(step.num_heads)])  # (H, Q, K)
     same = bool((heads == heads[:1]).all())
@@ -125,14 +127,14 @@ def _of_mask(step: Step, meant: dict[str, Any]) -> Report:
 
 def _added(step: Step) -> Iterator[Finding]:
     """Masks of 0 and 1 that were handed over as floats: they are added to the scores and block nothing."""
-    for bias in (one for one in step.scoring.bias if isinstance(one, Tensor)):
+    for bias in (bias for bias in step.scoring.bias if isinstance(bias, Tensor)):
         if bool(((bias == 0) | (bias == 1)).all()) and bool((bias == 0).any()):
-            says = "The mask holds floats of 0 and 1, which are added to the scores: it blocks nothing."
-            yield Finding("values", "error", says, "Hand over mask.bool(), where True = may attend.")
+            message = "The mask holds floats of 0 and 1, which are added to the scores: it blocks nothing."
+            yield Finding("values", "error", message, "Hand over mask.bool(), where True = may attend.")
 
 
 def _meant(step: Step, target: str, causal: bool | None, meant: str | Mask | None) -> dict[str, Any]:
-    """What the mask of a step is held against: what was said is of the kind that is tested; a decoder is causal."""
+    """Expectation for the mask of a step: `meant` is about the kind that is tested; a decoder is causal."""
     if step.site.kind != target:
         return {"causal": False if step.site.kind == "cross" else None}
     if meant is not None and not isinstance(meant, Subsequent):
@@ -140,10 +142,10 @@ def _meant(step: Step, target: str, causal: bool | None, meant: str | Mask | Non
     return {"causal": True if causal is None and target == "decoder" else causal}
 
 
-def _lines(found: Checked, source: Source, text: str) -> Iterator[str]:
-    yield f"{shown(source.name)} on '{in_title(text)}': {counted(len(found.masks), 'attention call')}"
+def _lines(checked: Checked, source: Source, text: str) -> Iterator[str]:
+    yield f"{shown(source.name)} on '{in_title(text)}': {counted(len(checked.masks), 'attention call')}"
     same: dict[tuple[str, ...], list[str]] = {}
-    for name, report in found.masks.items():
+    for name, report in checked.masks.items():
         for finding in report.findings:
             if finding.severity != "note":
                 same.setdefault(tuple(finding.lines()), []).append(name)
@@ -151,15 +153,15 @@ def _lines(found: Checked, source: Source, text: str) -> Iterator[str]:
         yield from ("", f"{first}: the mask of {', '.join(names)}", *rest)
     if not same:
         yield from ("", "Masks: nothing wrong was found.")
-    yield from (f"note attention: {note}" for note in found.notes)
+    yield from (f"note attention: {note}" for note in checked.notes)
     yield ""
-    if isinstance(found.future, str):
-        yield f"error nan: {found.future}"
+    if isinstance(checked.future, str):
+        yield f"error nan: {checked.future}"
         return
-    yield from _future(found, found.future)
-    yield from _padding(found.padding, source)
-    if isinstance(found.padding, str) or not found.padding.is_seen:  # in a batch it would be seen again
-        yield from _batch(found.batch)
+    yield from _future(checked, checked.future)
+    yield from _padding(checked.padding, source)
+    if isinstance(checked.padding, str) or not checked.padding.is_seen:  # in a batch it would be seen again
+        yield from _batch(checked.batch)
 
 
 def _batch(moved: tuple[float, str] | str) -> Iterator[str]:
@@ -174,20 +176,20 @@ def _batch(moved: tuple[float, str] | str) -> Iterator[str]:
         yield "Other texts: no output moved when another text was in the batch."
 
 
-def _future(found: Checked, test: LeakTest) -> Iterator[str]:
+def _future(checked: Checked, test: LeakTest) -> Iterator[str]:
     if test.is_blind:
         yield "Hidden tokens: not tested. No output moved with another token than its own, so that none was seen."
         return
     if not test.pairs:
         yield f"Hidden tokens: no output moved when a token was changed that its mask hides ({test.promise})."
         yield from (f"  {as_sentence(note)}" for note in test.notes)
-        if found.open:
+        if checked.open:
             yield "  No mask hides the future. If the model predicts the next token, that is a mistake: say --causal."
         return
-    at = f", first in {found.first}" if found.first else ""
-    yield f"error leak: {counted(len(test.pairs), 'output')} saw a token that is hidden ({test.promise}){at}"
+    where = f", first in {checked.first}" if checked.first else ""
+    yield f"error leak: {counted(len(test.pairs), 'output')} saw a token that is hidden ({test.promise}){where}"
     yield from (f"  {leak(test, *pair)}" for pair in test.pairs[:MOST_LISTED])
-    if not any(report.rules("error") for report in found.masks.values()):
+    if not any(report.rules("error") for report in checked.masks.values()):
         yield "  Its masks hide it: look for a mask after the softmax, or for what mixes positions elsewhere."
 
 
@@ -200,7 +202,7 @@ def _padding(test: PaddingTest | str, source: Source) -> Iterator[str]:
         return
     moved = int(test.moved.argmax())
     yield f"error padding: outputs move by up to {percent(float(test.moved[moved]))} when padding follows the text"
-    for site, head, row, weight in sorted(test.heads, key=lambda one: -one[3])[:MOST_LISTED]:
+    for site, head, row, weight in sorted(test.heads, key=lambda entry: -entry[3])[:MOST_LISTED]:
         token = f"row {row} “{shown(test.token(site, row).text)}”"
         yield f"  head {head} of {source.site_name(site)}: {token} gives padding {percent(weight)} of its attention"
     more = len(test.heads) - MOST_LISTED
@@ -208,18 +210,18 @@ def _padding(test: PaddingTest | str, source: Source) -> Iterator[str]:
         yield f"  and {more} more {plural('head', more)}"
 
 
-def _json(found: Checked, source: Source) -> str:
-    padding: Any = found.padding
+def _json(checked: Checked, source: Source) -> str:
+    padding: Any = checked.padding
     if not isinstance(padding, str):
         heads = [[source.site_name(site), head, row, weight] for site, head, row, weight in padding.heads]
         padding = {"seen": padding.is_seen, "moved": padding.moved.tolist(), "heads": heads}
-    future: Any = found.future
+    future: Any = checked.future
     if not isinstance(future, str):
         pairs = [list(pair) for pair in future.pairs]
-        future = {"pairs": pairs, "promised": future.promise, "first": found.first, "tested": not future.is_blind}
-    batch: Any = found.batch
+        future = {"pairs": pairs, "promised": future.promise, "first": checked.first, "tested": not future.is_blind}
+    batch: Any = checked.batch
     if not isinstance(batch, str):
         batch = {"moved": batch[0], "place": batch[1]}
-    masks = {name: report.to_json() for name, report in found.masks.items()}
+    masks = {name: report.to_json() for name, report in checked.masks.items()}
     tests = {"future": future, "padding": padding, "batch": batch}
-    return json.dumps({"masks": masks, "notes": found.notes, **tests}, indent=1)
+    return json.dumps({"masks": masks, "notes": checked.notes, **tests}, indent=1)

@@ -53,7 +53,7 @@ COMMANDS = {
 }
 
 VERBS = {"batch": "Write", "save": "Save"}
-"""What commands do that do not show something."""
+"""Verbs of commands that do not show something."""
 
 ALIASES = {"says": "predict", "open": "app"}
 """Other names of commands."""
@@ -67,7 +67,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def read(arguments: Sequence[str]) -> argparse.Namespace:
-    """What was asked for; no arguments at all ask for the app."""
+    """Parse arguments; none at all mean the app."""
     command = arguments[0] if arguments else "app"
     if command not in (*COMMANDS, *ALIASES, "-h", "--help", "--version"):
         near = did_you_mean(command, COMMANDS)
@@ -75,7 +75,8 @@ def read(arguments: Sequence[str]) -> argparse.Namespace:
     command = ALIASES.get(command, command)
     options, left = build().parse_known_args([command, *arguments[1:]])
     if left:
-        words = " A text of several words stands in quotes." * (not left[0].startswith("-") and "text" in options)
+        is_word = not left[0].startswith("-") and "text" in options
+        words = " A text of several words stands in quotes." if is_word else ""
         raise InputError(f"Unrecognized arguments: {' '.join(left)}.{words} See attnviz {command} --help.")
     return options
 
@@ -153,13 +154,13 @@ def _add_texts(command: argparse.ArgumentParser) -> None:
     texts = "texts, one on each line, or JSON lines (.jsonl): each a string or an object with a text; - reads stdin"
     command.add_argument("files", metavar="FILE", nargs="+", help=texts)
     command.add_argument("--whole", action="store_true", help="each file is one text")
-    made = command.add_argument_group("what is made of each text")
-    made.add_argument("--as", dest="form", default="picture", metavar="HOW", help="picture, page, case or numbers")
+    group = command.add_argument_group("what is made of each text")
+    group.add_argument("--as", dest="form", default="picture", metavar="HOW", help="picture, page, case or numbers")
     pictured = "of pictures and numbers: head, heads (of a layer) or overview (every head) (head)"
-    made.add_argument("--of", dest="pictured", default="head", metavar="WHAT", help=pictured)
+    group.add_argument("--of", dest="pictured", default="head", metavar="WHAT", help=pictured)
     formats = "png, svg, pdf, html, json or zip (png); of numbers csv or npz (csv)"
-    made.add_argument("--format", metavar="ENDING", help=formats)
-    made.add_argument("--precision", default="float32", metavar="HOW", help="of cases: float32 or float16")
+    group.add_argument("--format", metavar="ENDING", help=formats)
+    group.add_argument("--precision", default="float32", metavar="HOW", help="of cases: float32 or float16")
 
 
 def _add_json(command: argparse.ArgumentParser) -> None:
@@ -349,17 +350,27 @@ def _add_size(files: argparse._ActionsContainer) -> None:
     files.add_argument("--ppi", type=int, metavar="N", help="pixels per inch, 300 for print (PNG)")
 
 
-_SHOWN = (_add_site, _add_edits, _add_budget, _add_picture)
+_FIGURE_OPTIONS = (_add_site, _add_edits, _add_budget, _add_picture)
 _OPTIONS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], ...]] = {
     "app": (_add_app,),
     "lesson": (_add_lesson,),
-    "head": (_add_text, _add_target, _add_head, _add_cell, forms.add, _add_domain, _add_view, _add_model, *_SHOWN),
-    "heads": (_add_text, _add_target, _add_domain, _add_view, _add_model, *_SHOWN),
+    "head": (
+        _add_text,
+        _add_target,
+        _add_head,
+        _add_cell,
+        forms.add,
+        _add_domain,
+        _add_view,
+        _add_model,
+        *_FIGURE_OPTIONS,
+    ),
+    "heads": (_add_text, _add_target, _add_domain, _add_view, _add_model, *_FIGURE_OPTIONS),
     "explore": (_add_text, _add_target, _add_opening, _add_model, _add_site, _add_edits, _add_budget, _add_page),
-    "mask": (_add_text, _add_target, _add_model, *_SHOWN),
-    "change": (_add_text, _add_target, _add_model, *_SHOWN),
-    "compare": (_add_text, _add_one, _add_cell, comparing.add, _add_model, *_SHOWN),
-    "predict": (_add_text, _add_json, _add_model, *_SHOWN),
+    "mask": (_add_text, _add_target, _add_model, *_FIGURE_OPTIONS),
+    "change": (_add_text, _add_target, _add_model, *_FIGURE_OPTIONS),
+    "compare": (_add_text, _add_one, _add_cell, comparing.add, _add_model, *_FIGURE_OPTIONS),
+    "predict": (_add_text, _add_json, _add_model, *_FIGURE_OPTIONS),
     "tokens": (_add_text, _add_json, _add_model),
     "models": (_add_name,),
     "masks": (),
@@ -370,4 +381,4 @@ _OPTIONS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], ...]] = {
     "verify": (_add_file,),
     "check": (_add_check,),
 }
-"""What each command takes, in the order of its help."""
+"""Options of each command, in the order of its help."""

@@ -1,4 +1,4 @@
-"""What a model says, as lines for the terminal: text, words, labels or vectors; before and after a change."""
+"""Predictions as lines for the terminal: text, words, labels or vectors; before and after a change."""
 
 import json
 from collections.abc import Sequence
@@ -34,53 +34,53 @@ def last(record: Record, sentence: int) -> int:
 
 
 def as_text(before: Record | None, after: Record) -> list[str]:
-    """What is said of each sentence; with `before`, both."""
+    """Prediction of each sentence; with `before`, both."""
     if after.vectors is not None:
         return _vectors(before, after)
-    parts = [_one(before, after, number) for number in range(len(after.sentences))]
+    parts = [_sentence_lines(before, after, number) for number in range(len(after.sentences))]
     apart = [] if before is None and after.targets and after.labels is None else [""]
     return [line for number, part in enumerate(parts) for line in (*(apart if number else ()), *part)]
 
 
-def _one(before: Record | None, after: Record, sentence: int) -> list[str]:
-    asked = {"before": before, "sentence": sentence}
+def _sentence_lines(before: Record | None, after: Record, sentence: int) -> list[str]:
+    arguments = {"before": before, "sentence": sentence}
     if after.labels is not None:
-        return _table("label", metrics.labels(after, **asked), before, "number" if metrics.is_number(after) else "")
+        return _table("label", metrics.labels(after, **arguments), before, "number" if metrics.is_number(after) else "")
     if metrics.labels_tokens(after):
         return columns(
             [
                 ("position", "token", "label", "probability"),
                 *(
-                    (one.position, shown(one.token), shown(one.word), f"{one.probability:.3f}")
-                    for one in metrics.predicted_words(after, sentence=sentence)
+                    (word.position, shown(word.token), shown(word.word), f"{word.probability:.3f}")
+                    for word in metrics.predicted_words(after, sentence=sentence)
                 ),
             ]
         )
     if metrics.fills_in(after):
-        blanks = [(place, metrics.next_words(after, place, **asked)) for place in after.prediction.blanks[sentence]]
+        blanks = [(place, metrics.next_words(after, place, **arguments)) for place in after.prediction.blanks[sentence]]
         parts = [[f"at position {place}:", *_words_table(words, before, after)] for place, words in blanks]
         return [line for i, part in enumerate(parts) for line in (*([""] if i else ()), *part)] or ["(no blank)"]
     if not after.targets:
-        return _words_table(metrics.next_words(after, last(after, sentence), **asked), before, after)
+        return _words_table(metrics.next_words(after, last(after, sentence), **arguments), before, after)
     text = _written(after, sentence)
     if before is None:
         return [text]
     return [f"before: {_written(before, sentence)}", f"after:  {text}"]
 
 
-def _words_table(found: Sequence[NextWord], before: Record | None, after: Record) -> list[str]:
+def _words_table(words: Sequence[NextWord], before: Record | None, after: Record) -> list[str]:
     """Words and how probable they are, and what a token is that has a number alone."""
-    number = next((one.word for one in found if metrics.nameless_id(after, one.word) is not None), None)
+    number = next((word.word for word in words if metrics.nameless_id(after, word.word) is not None), None)
     note = f"A word such as {number} is the token with that id: the model's tokenizer has no text for it."
-    return [*_table("word", found, before), *([note] if number else [])]
+    return [*_table("word", words, before), *([note] if number else [])]
 
 
-def _table(what: str, found: Sequence[NextWord], before: Record | None, measure: str = "") -> list[str]:
+def _table(what: str, words: Sequence[NextWord], before: Record | None, measure: str = "") -> list[str]:
     if before is None:
         return columns(
-            [(what, measure or "probability"), *((shown(one.word), f"{one.probability:.3f}") for one in found)]
+            [(what, measure or "probability"), *((shown(word.word), f"{word.probability:.3f}") for word in words)]
         )
-    rows = ((shown(one.word), _number(one.before), f"{one.probability:.3f}") for one in found)
+    rows = ((shown(word.word), _number(word.before), f"{word.probability:.3f}") for word in words)
     return columns([(what, "before", "after"), *rows])
 
 
@@ -97,7 +97,7 @@ def _vectors(before: Record | None, after: Record) -> list[str]:
     alike = [(i + 1, j + 1, i, j) for i in range(count) for j in range(i + 1, count)]
     runs = [metrics.similarity(record) for record in (before, after) if record is not None]
     heads = ("similarity",) if before is None else ("similarity before", "after")
-    rows = [(f"{one}, {other}", *(f"{run[i, j]:.4f}" for run in runs)) for one, other, i, j in alike]
+    rows = [(f"{first}, {other}", *(f"{run[i, j]:.4f}" for run in runs)) for first, other, i, j in alike]
     return [*columns([("sentences", *heads), *rows]), *(["", *columns(moved)] if moved else [])]
 
 
@@ -119,25 +119,25 @@ def as_json(before: Record | None, after: Record) -> list[str]:
     """One object for each sentence."""
     listed = []
     for number, sentence in enumerate(after.sentences):
-        said = {"says": _said(after, number)}
+        entry = {"says": _prediction(after, number)}
         if before is not None:
-            said = {"before": _said(before, number), "after": said["says"], "edits": after.edits.to_json()}
+            entry = {"before": _prediction(before, number), "after": entry["says"], "edits": after.edits.to_json()}
         if before is not None and after.vectors is not None:
-            said["moved"] = _json(metrics.shift(before, after)[number].item())
-        listed.append({"text": sentence.text} | said)
+            entry["moved"] = _json(metrics.shift(before, after)[number].item())
+        listed.append({"text": sentence.text} | entry)
     return [json.dumps(listed, indent=1)]
 
 
-def _said(record: Record, sentence: int) -> Any:
+def _prediction(record: Record, sentence: int) -> Any:
     if record.vectors is not None:
-        return {"similarity": [_json(one) for one in metrics.similarity(record)[sentence].tolist()]}
+        return {"similarity": [_json(cosine) for cosine in metrics.similarity(record)[sentence].tolist()]}
     if record.labels is not None:
         measure = "number" if metrics.is_number(record) else "probability"
-        return [{"label": one.word, measure: one.probability} for one in metrics.labels(record, sentence=sentence)]
+        return [{"label": word.word, measure: word.probability} for word in metrics.labels(record, sentence=sentence)]
     if metrics.labels_tokens(record):
         return [
-            {"position": one.position, "token": one.token, "label": one.word, "probability": one.probability}
-            for one in metrics.predicted_words(record, sentence=sentence)
+            {"position": word.position, "token": word.token, "label": word.word, "probability": word.probability}
+            for word in metrics.predicted_words(record, sentence=sentence)
         ]
     if metrics.fills_in(record):
         blanks = record.prediction.blanks[sentence]
@@ -148,8 +148,8 @@ def _said(record: Record, sentence: int) -> Any:
 
 
 def _words(record: Record, place: int, sentence: int) -> list[dict[str, Any]]:
-    found = metrics.next_words(record, place, sentence=sentence)
-    return [{"word": one.word, "probability": one.probability} for one in found]
+    words = metrics.next_words(record, place, sentence=sentence)
+    return [{"word": word.word, "probability": word.probability} for word in words]
 
 
 def _json(number: float) -> float | None:

@@ -1,4 +1,4 @@
-"""What is typed for an option, and what is read from it."""
+"""Parsers of option values."""
 
 import argparse
 import json
@@ -23,7 +23,7 @@ FILE = re.compile(r"(.+\.py):(\w+)")
 """How a source is named that a function of a person's file builds."""
 
 SAVED = (".attn", ".npz", ".npy", ".csv", ".safetensors", ".json", ".txt")
-"""What the names of files of attention end in."""
+"""Endings of files of attention."""
 
 _KINDS = {"e": "encoder", "d": "decoder", "c": "cross"}
 
@@ -91,17 +91,17 @@ def shape(text: str) -> tuple[int, ...]:
 
 def places(text: str) -> list[tuple[str | None, int | None, int]]:
     """Heads of --off: "2,3", "0.2,1.3" or "c1.2", as (kind or None, layer or None, head)."""
-    found = [re.fullmatch(r"\s*(?:([a-z]*)(\d{1,9})\.)?(\d{1,9})\s*", part, re.ASCII) for part in text.split(",")]
+    matches = [re.fullmatch(r"\s*(?:([a-z]*)(\d{1,9})\.)?(\d{1,9})\s*", part, re.ASCII) for part in text.split(",")]
     kinds = {"": None, **_KINDS, **{kind: kind for kind in _KINDS.values()}}
-    if not all(match and (match[1] or "") in kinds for match in found):
+    if not all(match and (match[1] or "") in kinds for match in matches):
         how = "give 2,3 or LAYER.HEAD, such as 0.2 or, in a decoder, d0.2"
         raise argparse.ArgumentTypeError(f"{quoted(text)} are no heads; {how}")
-    return [(kinds[match[1] or ""], match[2] and int(match[2]), int(match[3])) for match in found if match]
+    return [(kinds[match[1] or ""], match[2] and int(match[2]), int(match[3])) for match in matches if match]
 
 
 def place(text: str) -> tuple[str | None, int | None, int]:
     """One head, such as "5.3", or "c1.2" where there are several kinds."""
-    found = places(text)
-    if len(found) != 1 or found[0][1] is None:
+    heads = places(text)
+    if len(heads) != 1 or heads[0][1] is None:
         raise argparse.ArgumentTypeError(f"'{text[:40]}' is no head; give LAYER.HEAD, such as 5.3, c1.2 or encoder0.3")
-    return found[0]
+    return heads[0]

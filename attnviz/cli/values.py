@@ -41,16 +41,16 @@ def texts(typed: str, *, by_line: bool = False) -> list[str]:
         text = sys.stdin.read().removesuffix("\n") if typed == "-" else typed
     except UnicodeDecodeError:
         raise InputError("What came on stdin is not text in UTF-8.") from None
-    found = [one for one in (text.splitlines() if by_line else [text]) if one.strip()]
-    if not found:
+    lines = [line for line in (text.splitlines() if by_line else [text]) if line.strip()]
+    if not lines:
         raise InputError("There is no text; give a sentence, or - to read it from stdin.")
-    return found
+    return lines
 
 
 def target(options: Namespace) -> list[str] | None:
-    """What a decoder reads, if it was given: a text, or one per line."""
-    given = getattr(options, "target", None)
-    return None if given is None else texts(given, by_line=options.lines)
+    """Texts for the decoder, if given: one, or one per line."""
+    text = getattr(options, "target", None)
+    return None if text is None else texts(text, by_line=options.lines)
 
 
 def source(options: Namespace) -> Source:
@@ -60,23 +60,23 @@ def source(options: Namespace) -> Source:
         InputError: if a setting of another model was given.
     """
     name = options.model or api.DEFAULT
-    given = {setting: getattr(options, setting) for setting in FLAGS if hasattr(options, setting)}
-    given |= dict(options.set)
-    known = api.SOURCES[name].settings() if name in api.SOURCES else ()
-    if name in api.SOURCES and (unknown := [setting for setting in given if setting not in known]):
+    settings = {setting: getattr(options, setting) for setting in FLAGS if hasattr(options, setting)}
+    settings |= dict(options.set)
+    valid = api.SOURCES[name].settings() if name in api.SOURCES else ()
+    if name in api.SOURCES and (unknown := [setting for setting in settings if setting not in valid]):
         flag = FLAGS.get(unknown[0], f"setting {unknown[0]}")
-        owners = [one for one, made in api.SOURCES.items() if unknown[0] in made.settings()]
+        owners = [owner for owner, factory in api.SOURCES.items() if unknown[0] in factory.settings()]
         if not owners:
-            raise InputError(f"No model has a {flag}; '{name}' has: {', '.join(known) or 'none'}.")
-        has = " or ".join(f"--model {one}" for one in owners)
+            raise InputError(f"No model has a {flag}; '{name}' has: {', '.join(valid) or 'none'}.")
+        has = " or ".join(f"--model {owner}" for owner in owners)
         if options.model:
             raise InputError(f"The model '{name}' has no {flag}; only {has} has.")
         raise InputError(f"{flag} is a setting of another model; add {has}.")
-    if options.command == "mask" and "sos" in known:
-        given = {"sos": True} | given
+    if options.command == "mask" and "sos" in valid:
+        settings = {"sos": True} | settings
     if options.step is not None:
-        given["step"] = options.step
-    return load(name, **given)
+        settings["step"] = options.step
+    return load(name, **settings)
 
 
 def read(options: Namespace) -> tuple[list[str], Source]:
@@ -113,7 +113,7 @@ SILENT = 2.0
 
 
 def cost(options: Namespace, source: Source, texts: list[str]) -> str:
-    """What a run takes, as a line; "" where it takes no time.
+    """Cost of a run, as a line; "" where it takes no time.
 
     Raises:
         InputError: if that is more than was allowed, with the numbers.
@@ -121,11 +121,11 @@ def cost(options: Namespace, source: Source, texts: list[str]) -> str:
     sentences = () if source.one_run else source.tokenize(texts)
     if not sentences:
         return ""
-    found = estimate.estimate(source, len(sentences[0].tokens), edits(options, source), len(sentences))
+    estimated = estimate.estimate(source, len(sentences[0].tokens), edits(options, source), len(sentences))
     most = math.inf if options.seconds is None else options.seconds
-    if found.seconds > most or found.bytes > (math.inf if options.memory is None else 1e9 * options.memory):
-        raise InputError(f"{found}; that is more than --seconds or --memory allows. Use less of the text.")
-    return f"{found}." if found.seconds > SILENT else ""
+    if estimated.seconds > most or estimated.bytes > (math.inf if options.memory is None else 1e9 * options.memory):
+        raise InputError(f"{estimated}; that is more than --seconds or --memory allows. Use less of the text.")
+    return f"{estimated}." if estimated.seconds > SILENT else ""
 
 
 def is_file(name: str) -> bool:
@@ -138,8 +138,8 @@ def is_file(name: str) -> bool:
 
 def fetch(name: str, **settings: object) -> Source:
     """A model by its name alone: no file of that name is opened, and no code is run."""
-    with Download(name, sys.stderr) as told:
-        return api.load(name, report=told, **settings)
+    with Download(name, sys.stderr) as progress:
+        return api.load(name, report=progress, **settings)
 
 
 def opening(source: Source) -> tuple[Site, int]:
@@ -148,7 +148,7 @@ def opening(source: Source) -> tuple[Site, int]:
 
 
 def site(options: Namespace, source: Source) -> Site:
-    """What was asked for, completed by where the model opens; a mask is shown where a decoder hides the future."""
+    """Requested site, completed by where the model opens; a mask is shown where a decoder hides the future."""
     opens, _ = opening(source)
     decodes = any(site.kind == "decoder" for site in source.sites)
     kind = options.kind or ("decoder" if decodes and options.command == "mask" else opens.kind)
@@ -158,7 +158,7 @@ def site(options: Namespace, source: Source) -> Site:
 
 
 def head(options: Namespace, source: Source) -> int | str:
-    """What was asked for; else the head that the model opens with, where it opens, and the first elsewhere."""
+    """Requested head; else the head that the model opens with, where it opens, and the first elsewhere."""
     opens, head = opening(source)
     if options.head is not None:
         return options.head
@@ -168,9 +168,9 @@ def head(options: Namespace, source: Source) -> int | str:
 def edits(options: Namespace, source: Source) -> Edits:
     default = ["causal"] if "sos" in source.settings() and options.command == "mask" else []
     masks = [mask_from_text(text) for text in options.masks or default]
-    seen = site(options, source)
+    current = site(options, source)
     off = {
-        (Site(kind or seen.kind, seen.layer if layer is None else layer), head)
+        (Site(kind or current.kind, current.layer if layer is None else layer), head)
         for places in options.off
         for kind, layer, head in places
     }

@@ -31,9 +31,9 @@ from attnviz.files.header import CHECKSUM, HEADER, MOST_BYTES, VERSION, read_hea
 
 ENDING = ".attn"
 ARRAYS = ENDINGS
-"""What the names of files of arrays end in."""
+"""Endings of files of arrays."""
 READ = (ENDING, *ARRAYS)
-"""What the names of files end in that `read` reads."""
+"""Endings of files that `read` reads."""
 
 __all__ = [
     "ARRAYS",
@@ -86,7 +86,7 @@ def save(
 
 
 def saved(record: Record, **options: Any) -> bytes:
-    """What `save` writes, as bytes."""
+    """A record as the bytes that `save` writes."""
     tensors, metadata = _packed(
         record, **({"precision": "float32", "whole_prediction": False, "settings": None} | options)
     )

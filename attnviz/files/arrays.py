@@ -37,11 +37,11 @@ CHECKED = "'attnviz check' reads it, and in the app the page Masks, under Check"
 
 TEXTS = ("tokens", "keys")
 LENS = re.compile(r"blocks\.(\d+)\.attn\.hook_(pattern|q|k|v)")
-"""What TransformerLens calls the weights (B, H, Q, K), and the queries, keys and values (B, n, H, d), in its cache."""
+"""Names in a cache of TransformerLens: weights (B, H, Q, K), and queries, keys and values (B, n, H, d)."""
 
 
 BREAKS = re.compile("[\\n\\r\\v\\f\\x1c-\\x1e\\x85\\u2028\\u2029]")
-"""What ends a line: a text has one."""
+"""Line breaks; each becomes a blank, as a text is one line."""
 
 
 def from_arrays(
@@ -89,20 +89,22 @@ def from_arrays(
     if weights is None and (query is None or key is None):
         raise InputError("There is no attention in this: give weights, or query and key.")
     weights, kind, generated = outputs.layers_of(weights, kind)
-    one = tokens is not None and all(isinstance(word, str) for word in tokens)
-    given = {"weights": weights, "query": query, "key": key, "value": value}
-    layers = {what: _layers(array, what, one=one) for what, array in given.items() if array is not None}
+    one_text = tokens is not None and all(isinstance(word, str) for word in tokens)
+    arrays = {"weights": weights, "query": query, "key": key, "value": value}
+    layers = {what: _layers(array, what, one_text=one_text) for what, array in arrays.items() if array is not None}
     count = len(next(iter(layers.values())))
-    if wrong := [f"{len(found)} of {what}" for what, found in layers.items() if len(found) != count]:
+    if wrong := [f"{len(tensors)} of {what}" for what, tensors in layers.items() if len(tensors) != count]:
         raise InputError(f"There are {count} layers of {next(iter(layers))} and {', '.join(wrong)}.")
     if count > MOST_LAYERS:
         raise InputError(f"There are {count:,} layers of {next(iter(layers))}; at most {MOST_LAYERS:,} are read.")
     masks = _masks(mask, convention, count)
     steps, notes = [], []
     for layer in range(count):
-        step, said = _step(Site(kind, layer), {what: one[layer] for what, one in layers.items()}, masks[layer], scale)
+        step, step_notes = _step(
+            Site(kind, layer), {what: tensors[layer] for what, tensors in layers.items()}, masks[layer], scale
+        )
         steps.append(step)
-        notes += [f"{step.site}: {one}" for one in said]
+        notes += [f"{step.site}: {note}" for note in step_notes]
     if generated and tokens is not None:  # the last one that was written was not read
         tokens = _read(tokens, steps[0].shape[2])
     return _record(tuple(steps), notes, tokens, keys, name)
@@ -120,17 +122,17 @@ def from_cache(arrays: Mapping[str, Any], **more: Any) -> Record | None:
 
     Whether the future is hidden is seen by the weights; without them it is.
     """
-    named = {(int(found[1]), found[2]): array for one, array in arrays.items() if (found := LENS.fullmatch(one))}
+    named = {(int(match[1]), match[2]): array for name, array in arrays.items() if (match := LENS.fullmatch(name))}
     if not named:
         return None
     layers = sorted({layer for layer, _ in named})
-    given: dict[str, Any] = {} if any(hook == "pattern" for _, hook in named) else {"mask": Subsequent()}
+    arguments: dict[str, Any] = {} if any(hook == "pattern" for _, hook in named) else {"mask": Subsequent()}
     for hook, what in (("pattern", "weights"), ("q", "query"), ("k", "key"), ("v", "value")):
-        found = [named[layer, hook] for layer in layers if (layer, hook) in named]
-        if len(found) == len(layers):
-            tensors = [_tensor(one, what) for one in found]
-            given[what] = tensors if hook == "pattern" else [one.movedim(-2, -3) for one in tensors]
-    return from_arrays(**({"kind": "decoder", "name": "TransformerLens"} | given | more))
+        tensors_of_hook = [named[layer, hook] for layer in layers if (layer, hook) in named]
+        if len(tensors_of_hook) == len(layers):
+            tensors = [_tensor(array, what) for array in tensors_of_hook]
+            arguments[what] = tensors if hook == "pattern" else [tensor.movedim(-2, -3) for tensor in tensors]
+    return from_arrays(**({"kind": "decoder", "name": "TransformerLens"} | arguments | more))
 
 
 def from_file(name: str, content: bytes) -> Record:
@@ -143,23 +145,23 @@ def from_file(name: str, content: bytes) -> Record:
     Raises:
         InputError: if it cannot be read, or holds none, or several that could be meant.
     """
-    given = reading.read_file(name, content)
-    called = {"name": name} | {one: given.texts[one].astype(str).tolist() for one in TEXTS if one in given.texts}
+    file = reading.read_file(name, content)
+    called = {"name": name} | {key: file.texts[key].astype(str).tolist() for key in TEXTS if key in file.texts}
     called |= {"kind": "cross"} if "keys" in called else {}
-    if (record := from_cache(given.arrays, **called)) is not None:
+    if (record := from_cache(file.arrays, **called)) is not None:
         return record
-    if {"query", "key"} <= set(given.arrays):
-        return from_arrays(**_parts(name, given.arrays), **called)
-    layers, notes = _weights(given, one_text=np.ndim(called.get("tokens", "")) < 2)
+    if {"query", "key"} <= set(file.arrays):
+        return from_arrays(**_parts(name, file.arrays), **called)
+    layers, notes = _weights(file, one_text=np.ndim(called.get("tokens", "")) < 2)
     called = {"kind": "decoder" if all(map(_hides_the_future, layers)) else "encoder"} | called
     record = from_arrays(layers if len(layers) > 1 else layers[0], **called)
     return replace(record, findings=(*record.findings, *notes))
 
 
-def _weights(given: reading.Given, *, one_text: bool) -> tuple[list[Any], list[str]]:
-    """The weights of a file, an array of each layer or one of all, and what is to be said of how they were read."""
-    chosen, name = given.chosen(), quoted(given.name)
-    weights = {one: array for one, array in chosen.items() if reading.kind_by_name(one) in (None, "weights")}
+def _weights(file: reading.Given, *, one_text: bool) -> tuple[list[Any], list[str]]:
+    """The weights of a file, an array of each layer or one of all, and notes about how they were read."""
+    chosen, name = file.chosen(), quoted(file.name)
+    weights = {key: array for key, array in chosen.items() if reading.kind_by_name(key) in (None, "weights")}
     if not weights:
         kind = reading.kind_by_name(next(iter(chosen)))
         raise InputError(f"{name} holds {'a mask' if kind == 'mask' else kind}, no weights: {CHECKED}.")
@@ -167,7 +169,7 @@ def _weights(given: reading.Given, *, one_text: bool) -> tuple[list[Any], list[s
         raise InputError(f"Which array of {name} is meant? It has {', '.join(map(quoted, weights))}; give one alone.")
     if any(str(array.dtype) in ("bool", "torch.bool") for array in weights.values()):
         raise InputError(f"{name} holds booleans, as a mask does, and no weights: {CHECKED}.")
-    layers, notes = list(weights.values()), [f"{quoted(one)} is not read." for one in chosen.keys() - weights]
+    layers, notes = list(weights.values()), [f"{quoted(key)} is not read." for key in chosen.keys() - weights]
     if len(layers) == 1 and layers[0].ndim == 4 and len(layers[0]) > 1 and one_text:
         notes.append(f"{tuple(layers[0].shape)} is read as (layers, H, Q, K) of one text.")
         layers = list(layers[0])
@@ -182,23 +184,23 @@ def _hides_the_future(weights: Any) -> bool:
 
 
 def _parts(name: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """What `from_arrays` takes, of a file that holds queries and keys."""
-    kinds = {kind: [one for one in arrays if reading.kind_by_name(one) == kind] for kind in ("weights", "mask")}
+    """Arguments of `from_arrays`, of a file that holds queries and keys."""
+    kinds = {kind: [key for key in arrays if reading.kind_by_name(key) == kind] for kind in ("weights", "mask")}
     if len(kinds["weights"]) > 1 or set(kinds["mask"]) - {"may_attend"}:
         may = "one array of weights, and a mask called 'may_attend', True where open"
         raise InputError(f"{quoted(name)} may hold beside query and key {may}.")
-    parts = {one: arrays[one] for one in ("query", "key", "value") if one in arrays}
-    return parts | {"weights": next((arrays[one] for one in kinds["weights"]), None), "mask": arrays.get("may_attend")}
+    parts = {part: arrays[part] for part in ("query", "key", "value") if part in arrays}
+    return parts | {"weights": next((arrays[key] for key in kinds["weights"]), None), "mask": arrays.get("may_attend")}
 
 
-def _layers(array: Any, what: str, *, one: bool) -> list[Tensor]:
+def _layers(array: Any, what: str, *, one_text: bool) -> list[Tensor]:
     """One (B, H, n, m) per layer."""
     if _is_layers(array):
         return [_four(_tensor(part, what), what) for part in array]
     tensor = _tensor(array, what)
     if tensor.dim() == 5:
         return list(tensor)
-    if tensor.dim() == 4 and one and len(tensor) > 1:
+    if tensor.dim() == 4 and one_text and len(tensor) > 1:
         return [part.unsqueeze(0) for part in tensor]
     return [_four(tensor, what)]
 
@@ -237,32 +239,32 @@ def _masks(mask: Any, convention: str | None, count: int) -> list[Tensor | Mask 
         raise InputError(f"There are {count} layers and {len(each)} masks.")
     if convention is not None and convention not in READ:
         raise InputError(f"There is no convention {quoted(convention)}. There are: {', '.join(READ)}.")
-    tensors = [_four(_tensor(one, "mask"), "mask") for one in each]
-    if convention is None and any(one.dtype is not torch.bool for one in tensors):
+    tensors = [_four(_tensor(array, "mask"), "mask") for array in each]
+    if convention is None and any(tensor.dtype is not torch.bool for tensor in tensors):
         raise InputError(f"The mask holds numbers: say its convention, one of {', '.join(READ)}.")
-    return [READ[convention or "may-attend"](one) for one in tensors] * (count // len(tensors))
+    return [READ[convention or "may-attend"](tensor) for tensor in tensors] * (count // len(tensors))
 
 
 def _step(
-    site: Site, given: dict[str, Tensor], mask: Tensor | Mask | None, scale: float | None
+    site: Site, arrays: dict[str, Tensor], mask: Tensor | Mask | None, scale: float | None
 ) -> tuple[Step, list[str]]:
-    """A layer as a step, and what was found in its arrays."""
-    weights, notes = given.get("weights"), []
+    """A layer as a step, and notes about its arrays."""
+    weights, notes = arrays.get("weights"), []
     if weights is not None:
-        notes = [*_found(weights)]
-    if {"query", "key"} <= set(given):
-        query, key = given["query"], given["key"]
-        value = given.get("value", key.new_zeros(*key.shape[:3], 1))
+        notes = [*_problems(weights)]
+    if {"query", "key"} <= set(arrays):
+        query, key = arrays["query"], arrays["key"]
+        value = arrays.get("value", key.new_zeros(*key.shape[:3], 1))
         causal = weights is not None and mask is None and query.shape[2] == key.shape[2]
-        for one in (mask, Subsequent()) if causal else (mask,):
+        for candidate in (mask, Subsequent()) if causal else (mask,):
             tap = Tap()
-            tap.attend(query, key, value, site=site, mask=one, scoring=Scoring(scale=scale))
+            tap.attend(query, key, value, site=site, mask=candidate, scoring=Scoring(scale=scale))
             step = replace(tap.steps[0], name="")
             far = 0.0 if weights is None else _far(step, weights)
             if far <= SAME:
                 return step, notes
         notes.append(f"softmax(query · key) differs from the given weights by up to {far:.2g}: the weights are shown.")
-    return _of_weights(site, weights, given.get("value"), mask), notes
+    return _of_weights(site, weights, arrays.get("value"), mask), notes
 
 
 def _of_weights(site: Site, weights: Tensor, value: Tensor | None, mask: Tensor | Mask | None) -> Step:
@@ -283,20 +285,20 @@ def _of_weights(site: Site, weights: Tensor, value: Tensor | None, mask: Tensor 
 def _far(step: Step, weights: Tensor) -> float:
     if tuple(weights.shape) != step.shape:
         raise InputError(f"The weights have shape {tuple(weights.shape)}; query and key make {step.shape}.")
-    made = torch.stack(
+    computed = torch.stack(
         [torch.stack([step.weights(h, sentence=b) for h in range(len(w))]) for b, w in enumerate(weights)]
     )
-    return float((made - weights).abs().nan_to_num(1.0).max())
+    return float((computed - weights).abs().nan_to_num(1.0).max())
 
 
-def _found(weights: Tensor) -> Iterator[str]:
-    """What `attnviz.check` finds wrong with weights, a sentence each."""
+def _problems(weights: Tensor) -> Iterator[str]:
+    """Errors and warnings of `attnviz.check` about weights, a sentence each."""
     if weights.numel() > MOST_CELLS:
         yield f"of its {weights.numel():,} weights none was checked; at most {MOST_CELLS:,} are."
         return
-    for found in check(weights, kind="weights").findings:
-        if found.severity != "note":
-            yield found.says
+    for finding in check(weights, kind="weights").findings:
+        if finding.severity != "note":
+            yield finding.says
 
 
 def _record(
@@ -304,16 +306,16 @@ def _record(
 ) -> Record:
     batch, _, queries, length = steps[0].shape
     cross = steps[0].site.kind == "cross"
-    looks = _sentences(tokens, batch, queries, "tokens", "queries")
-    seen = _sentences(keys, batch, length, "keys", "keys") if cross else looks
+    query_sentences = _sentences(tokens, batch, queries, "tokens", "queries")
+    key_sentences = _sentences(keys, batch, length, "keys", "keys") if cross else query_sentences
     return Record(
-        seen if cross else looks,
+        key_sentences if cross else query_sentences,
         name,
         "your own",
         Edits(),
         steps,
         _output(steps[-1]),
-        looks if cross else (),
+        query_sentences if cross else (),
         read_only=any(step.weights_only for step in steps),
         findings=tuple(dict.fromkeys(notes)),
     )
@@ -343,7 +345,8 @@ def _sentence(words: list[str]) -> Sentence:
     """A text of words, or of the pieces of a tokenizer."""
     tokens, text = [], ""
     for number, (word, apart, joined) in enumerate(pieces.read(words)):
-        text += " " * (number > 0 and apart)
+        if number and apart:
+            text += " "
         tokens.append(Token(word, number, len(text), len(text) + len(word), joined=joined))
         text += BREAKS.sub(" ", word)
     return Sentence(text, tuple(tokens), len(words))

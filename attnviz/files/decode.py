@@ -31,15 +31,15 @@ def record_of(name: str, header: dict[str, Any], tensors: dict[str, Tensor]) -> 
         InputError: if something in it does not fit.
     """
     try:
-        return _record(_Kept(tensors), header)
+        return _record(_StoredTensors(tensors), header)
     except AttnvizError as error:
         raise InputError(f"{name} holds no whole record: {error}") from None
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, RuntimeError, RecursionError):
         raise InputError(f"{name} is damaged: what it says of its record does not fit together.") from None
 
 
-class _Kept:
-    """Tensors as `encode.Tensors` names them."""
+class _StoredTensors:
+    """Tensors by the names that `encode.Tensors` gives them."""
 
     def __init__(self, tensors: dict[str, Tensor]):
         self.tensors = tensors
@@ -56,48 +56,51 @@ class _Kept:
         return tensor
 
 
-def _record(kept: _Kept, said: dict[str, Any]) -> Record:
-    sentences, targets = (tuple(map(_sentence, said[name])) for name in ("sentences", "targets"))
+def _record(tensors: _StoredTensors, header: dict[str, Any]) -> Record:
+    sentences, targets = (tuple(map(_sentence, header[name])) for name in ("sentences", "targets"))
     _check(len(sentences) > 0 and len(targets) in (0, len(sentences)), "it has no texts")
-    steps = tuple(_step(kept, step, len(sentences)) for step in said["steps"])
+    steps = tuple(_step(tensors, step, len(sentences)) for step in header["steps"])
     _check(0 < len(steps) == len({step.site for step in steps}), "it has no attention, or a layer twice")
     read = targets or sentences
-    _check(len({len(one.tokens) for one in sentences} | {0}) == 2, "its texts are not of one length")
-    _check(said["precision"] in ("", *PRECISIONS), "its numbers are of no known precision")
+    _check(len({len(sentence.tokens) for sentence in sentences} | {0}) == 2, "its texts are not of one length")
+    _check(header["precision"] in ("", *PRECISIONS), "its numbers are of no known precision")
     places = len(read), len(read[0].tokens)
     return Record(
         sentences=sentences,
-        source=_text(said["source"]),
-        provenance=_text(said["provenance"]),
-        edits=_edits(said["edits"]),
+        source=_text(header["source"]),
+        provenance=_text(header["provenance"]),
+        edits=_edits(header["edits"]),
         steps=steps,
-        output=kept.get(said["output"], 3),
+        output=tensors.get(header["output"], 3),
         targets=targets,
-        prediction=_if_there(said["prediction"], lambda given: _prediction(kept, given, places)),
-        **_labels(kept, said, len(read)),
-        pooling=_text(said.get("pooling", "")),
-        vectors=kept.get(said["vectors"], 2),
-        read_only=bool(said["read_only"]),
-        unseen=_if_there(said["unseen"], _text),
-        precision=said["precision"],
-        patches=_patches(kept, said.get("patches"), len(sentences)),
-        findings=tuple(map(_text, said.get("findings", []))),
+        prediction=_if_there(header["prediction"], lambda value: _prediction(tensors, value, places)),
+        **_labels(tensors, header, len(read)),
+        pooling=_text(header.get("pooling", "")),
+        vectors=tensors.get(header["vectors"], 2),
+        read_only=bool(header["read_only"]),
+        unseen=_if_there(header["unseen"], _text),
+        precision=header["precision"],
+        patches=_patches(tensors, header.get("patches"), len(sentences)),
+        findings=tuple(map(_text, header.get("findings", []))),
     )
 
 
-def _labels(kept: _Kept, said: dict[str, Any], batch: int) -> dict[str, Any]:
+def _labels(tensors: _StoredTensors, header: dict[str, Any], batch: int) -> dict[str, Any]:
     """The labels, and how they are read: as those of one class where a file does not say."""
-    labels = _if_there(said["labels"], lambda given: (tuple(map(_text, given[0])), kept.get(given[1], 2)))
+    labels = _if_there(header["labels"], lambda value: (tuple(map(_text, value[0])), tensors.get(value[1], 2)))
     _check(not labels or labels[1].shape == (batch, len(labels[0])), "its labels do not fit its texts")
-    kind = said.get("label_kind", "one")
+    kind = header.get("label_kind", "one")
     _check(kind in get_args(LabelKind), "its labels are read in no known way")
     return {"labels": labels, "label_kind": kind}
 
 
-def _patches(kept: _Kept, said: dict[str, Any] | None, batch: int) -> Patches | None:
-    if said is None:
+def _patches(tensors: _StoredTensors, fields: dict[str, Any] | None, batch: int) -> Patches | None:
+    if fields is None:
         return None
-    sizes, images = [said[name] for name in ("rows", "columns", "extra")], [kept.get(one, 3) for one in said["images"]]
+    sizes, images = (
+        [fields[name] for name in ("rows", "columns", "extra")],
+        [tensors.get(image, 3) for image in fields["images"]],
+    )
     rows, columns, extra = sizes
     _check(all(type(n) is int for n in sizes) and min(rows, columns) > 0 and extra >= 0, "a grid has no patches")
     _check(len(images) in (0, batch), "there are not as many pictures as texts")
@@ -107,54 +110,54 @@ def _patches(kept: _Kept, said: dict[str, Any] | None, batch: int) -> Patches | 
     return Patches(rows, columns, extra, tuple(images))
 
 
-def _sentence(said: dict[str, Any]) -> Sentence:
+def _sentence(fields: dict[str, Any]) -> Sentence:
     tokens = []
-    for parts in said["tokens"]:
+    for parts in fields["tokens"]:
         fits = len(parts) == len(TOKEN) and all(map(isinstance, parts, TOKEN))
         _check(fits and all(abs(part) < 2**63 for part in parts[1:]), "a token is none")
         tokens.append(Token(*parts))
-    length = said["length"]
+    length = fields["length"]
     _check(type(length) is int and 0 <= length <= len(tokens), "a text is longer than its tokens")
-    return Sentence(_text(said["text"]), tuple(tokens), length)
+    return Sentence(_text(fields["text"]), tuple(tokens), length)
 
 
-def _step(kept: _Kept, said: dict[str, Any], batch: int) -> Step:
-    dtype = getattr(torch, said["dtype"])
-    query, key, value = (_numbers(kept.get(said[name], 4), dtype) for name in ("query", "key", "value"))
-    logsumexp = kept.get(said["logsumexp"], 3)
+def _step(tensors: _StoredTensors, fields: dict[str, Any], batch: int) -> Step:
+    dtype = getattr(torch, fields["dtype"])
+    query, key, value = (_numbers(tensors.get(fields[name], 4), dtype) for name in ("query", "key", "value"))
+    logsumexp = tensors.get(fields["logsumexp"], 3)
     b, heads, queries, width = query.shape
     keys = key.shape[2]
     fits = b == batch and key.shape == (b, heads, keys, width) and value.shape[:3] == (b, heads, keys)
     _check(fits and logsumexp.shape == (b, heads, queries), "the tensors of a step do not fit each other")
     shape = (b, heads, queries, keys)
-    mask = said["mask"]
-    mask = _mask(mask) if isinstance(mask, dict) else kept.get(mask)
+    mask = fields["mask"]
+    mask = _mask(mask) if isinstance(mask, dict) else tensors.get(mask)
     if isinstance(mask, Tensor):
         _check(mask.dtype is torch.bool, "a mask holds numbers")
         check_broadcast("mask", mask, shape)
     return Step(
-        Site(said["kind"], said["layer"]),
+        Site(fields["kind"], fields["layer"]),
         query,
         key,
         value,
         mask,
         logsumexp,
-        _scoring(kept, said, shape),
-        _heads_of(said["heads_off"]),
-        bool(said["has_sink"]),
-        tuple(map(_heads_of, said["off_alone"])),
-        _text(said["name"]),
-        bool(said["weights_only"]),
+        _scoring(tensors, fields, shape),
+        _heads_of(fields["heads_off"]),
+        bool(fields["has_sink"]),
+        tuple(map(_heads_of, fields["off_alone"])),
+        _text(fields["name"]),
+        bool(fields["weights_only"]),
     )
 
 
-def _scoring(kept: _Kept, said: dict[str, Any], shape: tuple[int, int, int, int]) -> Scoring:
+def _scoring(tensors: _StoredTensors, fields: dict[str, Any], shape: tuple[int, int, int, int]) -> Scoring:
     """How scores are made; a sink has its own in the last bias."""
-    numbers = {name: value for name, value in said["scoring"].items() if name != "bias"}
-    scoring = Scoring(**numbers, bias=tuple(_bias(kept, one) for one in said["scoring"]["bias"]))
+    numbers = {name: value for name, value in fields["scoring"].items() if name != "bias"}
+    scoring = Scoring(**numbers, bias=tuple(_bias(tensors, bias) for bias in fields["scoring"]["bias"]))
     scoring.check(shape)
-    sinks = [one for one in scoring.bias[-1:] if isinstance(one, Tensor) and one.shape[-1] == shape[3]]
-    _check(bool(sinks) or not said["has_sink"], "a sink has no score")
+    sinks = [bias for bias in scoring.bias[-1:] if isinstance(bias, Tensor) and bias.shape[-1] == shape[3]]
+    _check(bool(sinks) or not fields["has_sink"], "a sink has no score")
     return scoring
 
 
@@ -168,47 +171,53 @@ def _heads_of(numbers: list[int]) -> frozenset[int]:
     return frozenset(numbers)
 
 
-def _mask(said: dict[str, Any]) -> Mask:
-    if "beside" in said:
-        return MaskBesideSink(_mask({k: v for k, v in said.items() if k != "beside"}), _whole(said["beside"]))
-    return masks.from_json(said)
+def _mask(fields: dict[str, Any]) -> Mask:
+    if "beside" in fields:
+        return MaskBesideSink(_mask({k: v for k, v in fields.items() if k != "beside"}), _whole(fields["beside"]))
+    return masks.from_json(fields)
 
 
-def _bias(kept: _Kept, said: Any) -> Tensor | Bias:
-    if not isinstance(said, dict):
-        return kept.get(said)
-    if "beside" in said:
-        return BiasBesideSink(_bias(kept, {k: v for k, v in said.items() if k != "beside"}), _whole(said["beside"]))
-    return modifiers.from_json(said)
+def _bias(tensors: _StoredTensors, fields: Any) -> Tensor | Bias:
+    if not isinstance(fields, dict):
+        return tensors.get(fields)
+    if "beside" in fields:
+        return BiasBesideSink(
+            _bias(tensors, {k: v for k, v in fields.items() if k != "beside"}), _whole(fields["beside"])
+        )
+    return modifiers.from_json(fields)
 
 
-def _edits(said: dict[str, Any]) -> Edits:
-    given = {name: value for name, value in said.items() if name not in ("mask", "heads_off", "bias", "each_off")}
-    given["mask"] = _mask(said["mask"]) if "mask" in said else None
-    given["heads_off"] = _sites(said.get("heads_off", []))
-    given["bias"] = tuple(map(modifiers.from_json, said.get("bias", [])))
-    if "each_off" in said:
-        return EachOff(**given, each_off=tuple(map(_sites, said["each_off"])))
-    return Edits(**given)
+def _edits(fields: dict[str, Any]) -> Edits:
+    settings = {name: value for name, value in fields.items() if name not in ("mask", "heads_off", "bias", "each_off")}
+    settings["mask"] = _mask(fields["mask"]) if "mask" in fields else None
+    settings["heads_off"] = _sites(fields.get("heads_off", []))
+    settings["bias"] = tuple(map(modifiers.from_json, fields.get("bias", [])))
+    if "each_off" in fields:
+        return EachOff(**settings, each_off=tuple(map(_sites, fields["each_off"])))
+    return Edits(**settings)
 
 
-def _sites(said: list[list]) -> frozenset:
-    return frozenset((Site(kind, _whole(layer)), _whole(head)) for kind, layer, head in said)
+def _sites(heads: list[list]) -> frozenset:
+    return frozenset((Site(kind, _whole(layer)), _whole(head)) for kind, layer, head in heads)
 
 
-def _prediction(kept: _Kept, said: dict[str, Any], places: tuple[int, int]) -> Prediction:
-    logits, vocabulary = kept.get(said["logits"], 3), tuple(map(_text, said["vocabulary"]))
+def _prediction(tensors: _StoredTensors, fields: dict[str, Any], places: tuple[int, int]) -> Prediction:
+    logits, vocabulary = tensors.get(fields["logits"], 3), tuple(map(_text, fields["vocabulary"]))
     fits = len(logits) == places[0] and logits.shape[1] >= places[1]
     _check(fits and logits.shape[2] == len(vocabulary) > 0, "its prediction has other words than numbers")
-    blanks = None if said["blanks"] is None else tuple(tuple(map(_whole, one)) for one in said["blanks"])
-    inside = blanks is None or (len(blanks) == places[0] and all(n < places[1] for one in blanks for n in one))
-    written = tuple(map(_text, said["written"]))
+    blanks = (
+        None if fields["blanks"] is None else tuple(tuple(map(_whole, positions)) for positions in fields["blanks"])
+    )
+    inside = blanks is None or (
+        len(blanks) == places[0] and all(n < places[1] for positions in blanks for n in positions)
+    )
+    written = tuple(map(_text, fields["written"]))
     _check(inside and len(written) in (0, places[0]), "its prediction is of other texts")
-    classes = said.get("classes", False)
+    classes = fields.get("classes", False)
     _check(isinstance(classes, bool) and (blanks is not None or not classes), "its labels are of no positions")
-    cut = tuple(map(_whole, said.get("cut", [])))
+    cut = tuple(map(_whole, fields.get("cut", [])))
     _check(len(cut) in (0, len(written)), "other texts are cut than were written")
-    return Prediction(logits, vocabulary, written, blanks, _whole(said["others"]), classes, cut)
+    return Prediction(logits, vocabulary, written, blanks, _whole(fields["others"]), classes, cut)
 
 
 def _if_there(value: Any, read: Callable[[Any], Any]) -> Any:

@@ -21,15 +21,18 @@ from attnviz.core.tap import BiasBesideSink, MaskBesideSink
 from attnviz.core.tokens import Sentence
 
 PRECISIONS = ("float32", "float16")
-SMALL, KEPT = 4096, 50
-"""Of a larger vocabulary, this many of the most probable words of each position are kept."""
+SMALL = 4096
+"""Words of the largest vocabulary of which every logit is stored."""
+
+TOP_WORDS = 50
+"""Most probable words of each position that are stored of a larger vocabulary."""
 
 NUMBERS = [field.name for field in fields(Scoring) if field.name != "bias"]
 
 
 def described(record: Record, *, whole_prediction: bool) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """What `decode.record_of` makes the record of again."""
-    kept = Tensors()
+    """Header and tensors from which `decode.record_of` restores the record."""
+    store = Tensors()
     header = {
         "source": record.source,
         "provenance": record.provenance,
@@ -37,19 +40,19 @@ def described(record: Record, *, whole_prediction: bool) -> tuple[dict[str, Any]
         "unseen": record.unseen,
         "findings": list(record.findings),
         "precision": record.precision,
-        "sentences": [_sentence(one) for one in record.sentences],
-        "targets": [_sentence(one) for one in record.targets],
+        "sentences": [_sentence(sentence) for sentence in record.sentences],
+        "targets": [_sentence(sentence) for sentence in record.targets],
         "edits": _edits(record.edits),
-        "steps": [_step(f"steps.{n}", step, kept, record.precision) for n, step in enumerate(record.steps)],
-        "output": kept.put("output", record.output),
-        "vectors": kept.put("vectors", record.vectors),
-        "labels": record.labels and [list(record.labels[0]), kept.put("labels", record.labels[1])],
+        "steps": [_step(f"steps.{n}", step, store, record.precision) for n, step in enumerate(record.steps)],
+        "output": store.put("output", record.output),
+        "vectors": store.put("vectors", record.vectors),
+        "labels": record.labels and [list(record.labels[0]), store.put("labels", record.labels[1])],
         "label_kind": record.label_kind,
         "pooling": record.pooling,
-        "prediction": record.prediction and _prediction(record.prediction, kept, whole_prediction),
-        "patches": record.patches and _patches(record.patches, kept),
+        "prediction": record.prediction and _prediction(record.prediction, store, whole_prediction),
+        "patches": record.patches and _patches(record.patches, store),
     }
-    return header, kept.tensors
+    return header, store.tensors
 
 
 class Tensors:
@@ -82,7 +85,7 @@ def rounded(record: Record) -> Record:
 
 
 def _rounded(step: Step) -> Step:
-    numbers = [one.to(torch.float16).to(one.dtype) for one in (step.query, step.key, step.value)]
+    numbers = [vector.to(torch.float16).to(vector.dtype) for vector in (step.query, step.key, step.value)]
     if not all(
         torch.equal(a.isfinite(), b.isfinite())
         for a, b in zip(numbers, (step.query, step.key, step.value), strict=True)
@@ -106,7 +109,7 @@ def _heads(off: Iterable) -> list[list]:
     return [[site.kind, site.layer, head] for site, head in sorted(off)]
 
 
-def _step(at: str, step: Step, kept: Tensors, precision: str) -> dict[str, Any]:
+def _step(prefix: str, step: Step, store: Tensors, precision: str) -> dict[str, Any]:
     vectors = {name: getattr(step, name) for name in VECTORS}
     if precision:
         vectors = {name: vector.to(getattr(torch, precision)) for name, vector in vectors.items()}
@@ -118,47 +121,51 @@ def _step(at: str, step: Step, kept: Tensors, precision: str) -> dict[str, Any]:
         "off_alone": [sorted(off) for off in step.off_alone],
         "has_sink": step.has_sink,
         "weights_only": step.weights_only,
-        "mask": kept.put(f"{at}.mask", step.mask) if isinstance(step.mask, Tensor) else step.mask and _mask(step.mask),
+        "mask": store.put(f"{prefix}.mask", step.mask)
+        if isinstance(step.mask, Tensor)
+        else step.mask and _mask(step.mask),
         "scoring": {name: getattr(step.scoring, name) for name in NUMBERS}
-        | {"bias": [_bias(f"{at}.bias.{n}", one, kept) for n, one in enumerate(step.scoring.bias)]},
+        | {"bias": [_bias(f"{prefix}.bias.{n}", bias, store) for n, bias in enumerate(step.scoring.bias)]},
         "dtype": str(step.query.dtype).removeprefix("torch."),
-        "logsumexp": kept.put(f"{at}.logsumexp", step.logsumexp),
-    } | {name: kept.put(f"{at}.{name}", vector) for name, vector in vectors.items()}
+        "logsumexp": store.put(f"{prefix}.logsumexp", step.logsumexp),
+    } | {name: store.put(f"{prefix}.{name}", vector) for name, vector in vectors.items()}
 
 
 def _mask(mask: Mask) -> dict[str, Any]:
     return {"beside": mask.sink, **_mask(mask.mask)} if isinstance(mask, MaskBesideSink) else mask.to_json()
 
 
-def _bias(name: str, bias: Tensor | Bias, kept: Tensors) -> Any:
+def _bias(name: str, bias: Tensor | Bias, store: Tensors) -> Any:
     if isinstance(bias, Tensor):
-        return kept.put(name, bias)
-    return {"beside": bias.sink, **_bias(name, bias.bias, kept)} if isinstance(bias, BiasBesideSink) else bias.to_json()
+        return store.put(name, bias)
+    return (
+        {"beside": bias.sink, **_bias(name, bias.bias, store)} if isinstance(bias, BiasBesideSink) else bias.to_json()
+    )
 
 
-def _patches(patches: Patches, kept: Tensors) -> dict[str, Any]:
-    images = [kept.put(f"patches.{n}", image) for n, image in enumerate(patches.images)]
+def _patches(patches: Patches, store: Tensors) -> dict[str, Any]:
+    images = [store.put(f"patches.{n}", image) for n, image in enumerate(patches.images)]
     return {"rows": patches.rows, "columns": patches.columns, "extra": patches.extra, "images": images}
 
 
-def _prediction(prediction: Prediction, kept: Tensors, whole: bool) -> dict[str, Any]:
+def _prediction(prediction: Prediction, store: Tensors, whole: bool) -> dict[str, Any]:
     if not whole and len(prediction.vocabulary) > SMALL and not prediction.others:
         prediction = _most_probable(prediction)
     return {
         "vocabulary": list(prediction.vocabulary),
         "written": list(prediction.written),
-        "blanks": prediction.blanks and [list(one) for one in prediction.blanks],
+        "blanks": prediction.blanks and [list(positions) for positions in prediction.blanks],
         "others": prediction.others,
         "classes": prediction.classes,
         "cut": list(prediction.cut),
-        "logits": kept.put("prediction.logits", prediction.logits),
+        "logits": store.put("prediction.logits", prediction.logits),
     }
 
 
 def _most_probable(prediction: Prediction) -> Prediction:
     """The words that are among the most probable of some position, and one for all others."""
     logits = prediction.logits
-    ids = logits.topk(min(KEPT, logits.shape[-1]), -1).indices.unique()
+    ids = logits.topk(min(TOP_WORDS, logits.shape[-1]), -1).indices.unique()
     others = torch.ones(logits.shape[-1], dtype=torch.bool, device=logits.device)
     others[ids] = False
     rest = logits.double().masked_fill(~others, -math.inf).logsumexp(-1, keepdim=True).to(logits.dtype)

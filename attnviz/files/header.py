@@ -6,7 +6,7 @@ from typing import Any, BinaryIO
 from attnviz.core.errors import InputError
 
 VERSION = 1
-"""Of the format. A file of a later version is refused; every earlier one is read."""
+"""Version of the format. A file of a later version is refused; every earlier one is read."""
 
 HEADER, CHECKSUM = "attnviz", "checksum"
 """The names of the JSON in the metadata, and of the checksum in the JSON."""
@@ -36,7 +36,7 @@ def read_header(name: str, file: BinaryIO, size: int) -> tuple[dict[str, Any], b
     try:
         listed = json.loads(content)
         header = json.loads(listed["__metadata__"][HEADER])
-        ends = [one["data_offsets"][1] for key, one in listed.items() if key != "__metadata__"]
+        ends = [entry["data_offsets"][1] for key, entry in listed.items() if key != "__metadata__"]
         end = max(ends, default=0)
         version = header["version"]
     except (ValueError, KeyError, TypeError, IndexError, RecursionError):

@@ -1,4 +1,4 @@
-"""What models of transformers return as their attention, as one array of weights per layer."""
+"""Attention that models of transformers return, as one array of weights per layer."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +13,7 @@ NAMES = {
     "decoder": ("decoder_attentions", "attentions"),
     "cross": ("cross_attentions",),
 }
-"""Where an output of transformers holds the attention of a kind."""
+"""Attributes of an output of transformers that hold the attention of a kind."""
 NOTHING = (
     "There is no attention in these weights: the default attention of transformers gives none. Load the model with "
     'attn_implementation="eager" and call it with output_attentions=True.'
@@ -21,7 +21,7 @@ NOTHING = (
 
 
 def layers_of(weights: Any, kind: str) -> tuple[Any, str, bool]:
-    """What is read as weights, of which kind, and whether it was joined from the steps of a generation.
+    """Weights, their kind, and whether they were joined from the steps of a generation.
 
     Args:
         weights: arrays, the output of a model, or what `generate` returns; with beams the whole of its output, as its
@@ -33,13 +33,13 @@ def layers_of(weights: Any, kind: str) -> tuple[Any, str, bool]:
     beams = None
     if any(hasattr(weights, name) for names in NAMES.values() for name in names):
         beams = getattr(weights, "beam_indices", None)
-        found = next((one for name in NAMES[kind] if (one := getattr(weights, name, None))), None)
-        if not found and kind == "encoder":  # what a decoder alone generated
-            found = getattr(weights, "decoder_attentions", None)
-        weights = found or ()
+        attentions = next((attentions for name in NAMES[kind] if (attentions := getattr(weights, name, None))), None)
+        if not attentions and kind == "encoder":  # what a decoder alone generated
+            attentions = getattr(weights, "decoder_attentions", None)
+        weights = attentions or ()
     if not isinstance(weights, list | tuple):
         return weights, kind, False
-    if not weights or all(one is None or (isinstance(one, list | tuple) and not len(one)) for one in weights):
+    if not weights or all(step is None or (isinstance(step, list | tuple) and not len(step)) for step in weights):
         raise InputError(NOTHING)
     if not all(isinstance(step, list | tuple) and all(map(_is_map, step)) for step in weights):
         return weights, kind, False
@@ -59,28 +59,28 @@ def _joined(steps: Sequence[Any], kind: str, beams: Any) -> Tensor:
     """One map, (B, H, Q, K), of all steps of a layer, (B, H, q, k) each."""
     maps = [torch.as_tensor(step).detach().cpu().float() for step in steps]
     if beams is not None:
-        maps = [_of_beams(one, torch.as_tensor(beams).cpu(), step) for step, one in enumerate(maps)]
-    if len({one.shape[:2] for one in maps}) > 1:
-        shapes = ", ".join(str(tuple(one.shape)) for one in maps[:3])
+        maps = [_of_beams(weights, torch.as_tensor(beams).cpu(), step) for step, weights in enumerate(maps)]
+    if len({weights.shape[:2] for weights in maps}) > 1:
+        shapes = ", ".join(str(tuple(weights.shape)) for weights in maps[:3])
         raise InputError(
             f"The steps of the generation have the shapes {shapes} ...; batch and heads must stay the same."
         )
     if kind == "cross":
-        if len({one.shape[3] for one in maps}) > 1:
+        if len({weights.shape[3] for weights in maps}) > 1:
             raise InputError(
                 "The steps of the generation look at encoders of different lengths; give those of one text."
             )
         return torch.cat(maps, 2)
-    first, total = maps[0], sum(one.shape[2] for one in maps)
+    first, total = maps[0], sum(weights.shape[2] for weights in maps)
     cached = first.shape[3] - first.shape[2]
     cached = cached if cached > 0 and bool(first[..., first.shape[2] :].any()) else 0  # else room for what comes
     whole = first.new_zeros(*first.shape[:2], total, cached + total)
     row = 0
-    for one in maps:
-        queries, keys = one.shape[2:]
+    for weights in maps:
+        queries, keys = weights.shape[2:]
         end = cached + row + queries
         begin = max(0, end - keys)  # a window keeps the last keys alone
-        whole[:, :, row : row + queries, begin:end] = one[..., : end - begin]
+        whole[:, :, row : row + queries, begin:end] = weights[..., : end - begin]
         row += queries
     return whole
 

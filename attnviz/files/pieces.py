@@ -5,16 +5,16 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 STARTS = ("Ġ", "▁")
-"""What a piece begins with that begins a word: of byte-level BPE, and of SentencePiece."""
+"""Signs before a piece that begins a word: of byte-level BPE, and of SentencePiece."""
 
 CONTINUES = "##"
-"""What a piece begins with that continues a word: of WordPiece."""
+"""Sign before a piece that continues a word: of WordPiece."""
 
 NAMED = re.compile(r"<.+>|\[[A-Z]+\]")
 """Special tokens, which are of no word."""
 
 SHARE = 1 / 4
-"""Of tokens that begin with such a sign; fewer are words that happen to."""
+"""Share of tokens that begin with such a sign; fewer are words that happen to."""
 
 _PLAIN = [*range(33, 127), *range(161, 173), *range(174, 256)]
 _REST = [byte for byte in range(256) if byte not in _PLAIN]
@@ -37,7 +37,10 @@ def read(words: Sequence[str]) -> list[tuple[str, bool, bool]]:
         return [(text, apart, not apart and text[:1].isalnum()) for text, apart in parts]
     if often(CONTINUES):
         joined = [word.startswith(CONTINUES) for word in words]
-        return [(word.removeprefix(CONTINUES) or word, not one, one) for word, one in zip(words, joined, strict=True)]
+        return [
+            (word.removeprefix(CONTINUES) or word, not continues, continues)
+            for word, continues in zip(words, joined, strict=True)
+        ]
     return [(word, True, False) for word in words]
 
 

@@ -288,7 +288,7 @@ def test_a_corpus_that_changed_under_an_atlas_is_said(corpus, tmp_path):
     with pytest.raises(InputError, match=r"the corpus changed at line 1 of 'corpus.txt' or after it"):
         atlas.build("story", corpus, tmp_path / "atlas", Options(shard=3))
     (tmp_path / "atlas" / "shards" / "000000.parquet").unlink()
-    _, error = building.one(made, tmp_path / "atlas", made.shards[0])
+    _, error = building.measure_shard(made, tmp_path / "atlas", made.shards[0])
     assert error.startswith("The corpus changed: lines 1 to 3 of 'corpus.txt' are not what they were.")
     assert bytes_of(tmp_path / "atlas" / "shards").items() < before.items()
 

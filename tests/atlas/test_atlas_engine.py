@@ -35,7 +35,7 @@ def report(progress):
         os.kill(os.getpid(), 9)
 
 if __name__ == "__main__":
-    engine = atlas.Engine(workers=2, told=lambda address: print(address, flush=True))
+    engine = atlas.Engine(workers=2, on_dashboard=lambda address: print(address, flush=True))
     atlas.build("constructed", sys.argv[1], sys.argv[2], atlas.Options(shard=2), work=engine, report=report)
 """
 
@@ -85,7 +85,7 @@ def test_one_shard_needs_no_cluster(tmp_path):
     """This process does it."""
     (tmp_path / "corpus.txt").write_text("a b a b\n")
     addresses = []
-    atlas.build("constructed", tmp_path / "corpus.txt", tmp_path / "atlas", work=Engine(told=addresses.append))
+    atlas.build("constructed", tmp_path / "corpus.txt", tmp_path / "atlas", work=Engine(on_dashboard=addresses.append))
 
     assert addresses == []
     assert json.loads((tmp_path / "atlas" / "atlas.json").read_text()) == {"texts": 1, "tokens": 4, "failed": []}
@@ -93,7 +93,7 @@ def test_one_shard_needs_no_cluster(tmp_path):
 
 def test_a_shard_that_fails_is_tried_again_by_another_worker(tmp_path, monkeypatch):
     """Three times; then it is named, and the others are there. What cannot be mended is tried once."""
-    tried, whole = [], building.one
+    tried, whole = [], building.measure_shard
 
     def one(made, folder, shard):
         tried.append((shard.number, distributed.get_worker().address))
@@ -103,7 +103,7 @@ def test_a_shard_that_fails_is_tried_again_by_another_worker(tmp_path, monkeypat
             raise RuntimeError("Never\nwell")
         return (shard, "The corpus changed.") if shard.number == 3 else whole(made, folder, shard)
 
-    monkeypatch.setattr(building, "one", one)
+    monkeypatch.setattr(building, "measure_shard", one)
     (tmp_path / "corpus.txt").write_text("a b a\n" * 4)
     how = {"processes": False, "threads_per_worker": 1, "dashboard_address": None, "silence_logs": logging.CRITICAL}
     stays = dask.config.set({"distributed.scheduler.work-stealing": False})
@@ -164,8 +164,8 @@ def test_a_shard_takes_a_resource_of_its_worker(tmp_path, monkeypatch):
         running.pop()
         return whole(made, folder, shard)
 
-    whole, most = building.one, []
-    monkeypatch.setattr(building, "one", one)
+    whole, most = building.measure_shard, []
+    monkeypatch.setattr(building, "measure_shard", one)
     monkeypatch.setattr(engine, "SECONDS", 1)
     (tmp_path / "corpus.txt").write_text("a b a\n" * 8)
     each = {
