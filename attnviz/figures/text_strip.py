@@ -93,7 +93,7 @@ class TextStrip(ShadedFigure):
         return ([row for part in rows for row in part], captions), y
 
     def _caption(self, is_shaded: bool) -> str:
-        """What a text is, where there are two."""
+        """Caption of a text, where there are two."""
         is_query = is_shaded != (self.side == "from")
         cross = self.site.kind == "cross"
         return f"{QUERY if is_query else KEY}{(' · decoder' if is_query else ' · encoder') * cross}"
@@ -133,7 +133,7 @@ class TextStrip(ShadedFigure):
 
     @property
     def _legend(self) -> list[Entry]:
-        """What stands in place of weights."""
+        """Legend of the signs in place of weights."""
         colors, shade = self._colors, self.shade
         signs = {self.state(i): bool(np.isnan(shade.weights[i])) for i in np.flatnonzero(~shade.colored).tolist()}
         entries = [
@@ -145,7 +145,7 @@ class TextStrip(ShadedFigure):
 
 
 def balanced(widths: Sequence[float], gaps: Sequence[float], most: float) -> list[tuple[float, int]]:
-    """Where each of some tokens begins, in pixels, and on which line: few lines, of much the same length.
+    """Begin of each token, in pixels, and its line: few lines, of much the same length.
 
     Args:
         widths: of the tokens, in pixels.
