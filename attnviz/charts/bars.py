@@ -62,9 +62,9 @@ class Column:
 
     @staticmethod
     def _ink(value: float | None, colors: Theme) -> str:
-        if value is None:
-            return colors.text
-        return colors.warning if np.isnan(value) else colors.text if value else colors.quiet
+        if value is not None and np.isnan(value):
+            return colors.warning
+        return colors.quiet if value == 0 else colors.text
 
 
 def _shares(values: np.ndarray) -> list[float | None]:

@@ -447,7 +447,11 @@ def _form(layout: Layout) -> Form:
     colors = layout.colors
     chart = _layers(layout, autosize="pad", title=titled(colors))
     if layout.size.form == "rectangles":
-        selected = clicked("cell", "query", "key", "rev"), pointed(), *([dragged("drag", colors)] * layout.brush)
+        selected = (
+            clicked("cell", "query", "key", "rev"),
+            pointed(),
+            *([dragged("drag", colors)] if layout.brush else []),
+        )
         chart.params = share(["cells"], *selected)
     return Form.of(chart.configure(**config(colors)))
 

@@ -84,7 +84,9 @@ class Mosaic:
     def form(self) -> Form:
         """The chart without its tables."""
         ramp = None if self._ramp is None else replace(self._ramp, top=0.0)
-        orient = "top" if self.title else "bottom" if self._lines else ""
+        orient = "bottom" if self._lines else ""
+        if self.title:
+            orient = "top"
         return _form(self.layout, ramp, orient, self.style.aside, self.style.colors)
 
     @cached_property

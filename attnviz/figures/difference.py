@@ -333,7 +333,9 @@ def called(side: Side) -> str:
 def _step(side: Side) -> str:
     """Training step of a model trained here, in words."""
     _, _, step = side.record.source.partition(AFTER)
-    return f"step {step}" if step.strip("0") else "untrained" if step else "trained"
+    if not step:
+        return "trained"
+    return f"step {step}" if step.strip("0") else "untrained"
 
 
 def _edits(side: Side) -> str:

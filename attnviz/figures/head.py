@@ -146,9 +146,10 @@ def called(view: Seen, head: int | str, *, on_screen: bool = False) -> str:
     step, source = view.step, view.record.source
     source = source.rpartition("/")[2] or source if on_screen else source
     if isinstance(head, int):
-        what, off = view.site.head(head), " (off)" * (head in step.heads_off)
+        what, off = view.site.head(head), " (off)" if head in step.heads_off else ""
     else:
-        what, off = f"{head} of {step.num_heads} heads of {view.site}", ", also those off" * bool(step.heads_off)
+        what = f"{head} of {step.num_heads} heads of {view.site}"
+        off = ", also those off" if step.heads_off else ""
     return f"{what}{off} · {in_title(source)}"
 
 

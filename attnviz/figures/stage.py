@@ -167,7 +167,12 @@ def _cell(matrix: Matrix, columns: int, wide: int) -> tuple[float, float]:
         side = max(side, 14.0 if columns <= 40 else 10.0)
         return side, side
     of_tokens = matrix.axes[0] in ("query", "key")
-    high = 22.0 if rows <= 12 else 16.0 if of_tokens else max(1, min(SMALLEST, WEIGHTS // rows))
+    if rows <= 12:
+        high = 22.0
+    elif of_tokens:
+        high = 16.0
+    else:
+        high = max(1, min(SMALLEST, WEIGHTS // rows))
     most = COLUMN if matrix.axes[1] == "1" else NUMBERED
     return max(DIMENSION, min(most, float(wide // max(1, columns)))), high
 

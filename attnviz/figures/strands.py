@@ -58,7 +58,9 @@ class Strands:
         return [*self._window(), self._count()]
 
     def _count(self) -> str:
-        count, ends = len(self.weights), (" of the picked token" + "s" * (len(self.pins) > 1)) * bool(self.pins)
+        count, ends = len(self.weights), ""
+        if self.pins:
+            ends = " of the picked tokens" if len(self.pins) > 1 else " of the picked token"
         if not self.of:
             return f"no weight{ends} to draw"
         if count == self.of:

@@ -95,8 +95,8 @@ class TextStrip(ShadedFigure):
     def _caption(self, is_shaded: bool) -> str:
         """Caption of a text, where there are two."""
         is_query = is_shaded != (self.side == "from")
-        cross = self.site.kind == "cross"
-        return f"{QUERY if is_query else KEY}{(' · decoder' if is_query else ' · encoder') * cross}"
+        name, stack = (QUERY, "decoder") if is_query else (KEY, "encoder")
+        return f"{name} · {stack}" if self.site.kind == "cross" else name
 
     def _paragraph(self, part: Groups, top: float, is_shaded: bool) -> tuple[list[dict], float]:
         """The tokens in lines, and where they end; in a text from right to left they begin at the right."""
@@ -116,7 +116,9 @@ class TextStrip(ShadedFigure):
 
     def _number(self, i: int) -> str:
         weight = self.shade.weights[i]
-        return "NaN" if np.isnan(weight) else f"{weight:.2f}" if self.shade.colored[i] else "–"
+        if np.isnan(weight):
+            return "NaN"
+        return f"{weight:.2f}" if self.shade.colored[i] else "–"
 
     def _look(self, part: Groups, i: int, is_shaded: bool) -> dict:
         """The ground of a token, its outline, and the color of its text."""
