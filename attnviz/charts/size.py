@@ -83,10 +83,9 @@ def size_beside(queries: int, keys: int, side: int = BESIDE) -> Size:
     most = max(rows, columns)
     cell = float(min(BESIDE_CELL, side // most)) if most <= side // THINNEST else max(side / most, 1.0)
     every = next(n for n in STRIDES if n * cell >= THINNEST)
+    form = "pixels" if most > RECTANGLES else "rectangles"
     if tile > 1:
         form = "tiles"
-    else:
-        form = "pixels" if most > RECTANGLES else "rectangles"
     return Size(form, cell, rows, columns, tile, every)
 
 
