@@ -35,7 +35,7 @@ def live():
 def test_what_is_said_of_each_is_complete():
     """Twelve, each with three hints, an address, a line to replace and what finds it."""
     assert len(BUGS) == 12
-    assert [*BUGS] == [*made.MADE]
+    assert [*BUGS] == [*made.BUILDERS]
     for bug in BUGS.values():
         assert len(bug.hints) == 3
         assert bug.source.startswith("https://")

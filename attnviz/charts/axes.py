@@ -25,7 +25,7 @@ PADDING = 6
 
 
 def names(groups: Groups, tile: int = 1) -> list[str]:
-    """What rows or columns are called in a readout: the token and its position; of a tile, the first and the last."""
+    """Names of rows or columns in a readout: the token and its position; of a tile, the first and the last."""
     labels = groups.labels
 
     def name(i: int) -> str:
@@ -37,7 +37,7 @@ def names(groups: Groups, tile: int = 1) -> list[str]:
 
 
 def notes_on(size: Size, shows: str = "each square shows the largest of") -> list[str]:
-    """What must be said about a map that shows less than everything."""
+    """Notes on a map that shows less than everything."""
     notes = [f"{shows} {size.tile} × {size.tile} cells"] if size.tile > 1 else []
     if size.every * size.tile > 1:
         notes.append(f"every {ordinal(size.every * size.tile)} token is labeled")
@@ -78,7 +78,7 @@ def axis(
 
 
 def word_spans(groups: Groups) -> list[tuple[int, int]]:
-    """Where words of several pieces begin and end."""
+    """Begin and end of words of several pieces."""
     begins = [i for i, token in enumerate(groups.tokens) if not (token.joined and i)]
     spans = zip(begins, [*begins[1:], len(groups)], strict=True)
     return [(begin, end) for begin, end in spans if end - begin > 1]

@@ -62,9 +62,9 @@ class Column:
 
     @staticmethod
     def _ink(value: float | None, colors: Theme) -> str:
-        if value is None:
-            return colors.text
-        return colors.warning if np.isnan(value) else colors.text if value else colors.quiet
+        if value is not None and np.isnan(value):
+            return colors.warning
+        return colors.quiet if value == 0 else colors.text
 
 
 def _shares(values: np.ndarray) -> list[float | None]:
@@ -97,7 +97,7 @@ class Bars:
     @property
     def form(self) -> Form:
         """The chart without its tables."""
-        return _form(tuple(0 if one.values is None else self.length for one in self.columns), self.style.colors)
+        return _form(tuple(0 if column.values is None else self.length for column in self.columns), self.style.colors)
 
     @cached_property
     def data(self) -> dict[str, Table]:
@@ -120,7 +120,7 @@ class Bars:
         """About how many pixels wide it is."""
         texts = [self.names, *(column.written for column in self.columns)]
         widths = (max(map(text_width, column), default=0.0) + GAP for column in texts)
-        return sum(widths) + self.length * sum(one.values is not None for one in self.columns)
+        return sum(widths) + self.length * sum(column.values is not None for column in self.columns)
 
 
 @formed(16)

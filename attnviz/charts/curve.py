@@ -54,17 +54,17 @@ def _ticks(last: int, most: int) -> list[int]:
 
 def _panel(
     table: pd.DataFrame,
-    kept: Sequence[int],
+    marked: Sequence[int],
     field: str,
-    said: tuple[str, str, tuple[float, float]],
+    quantity: tuple[str, str, tuple[float, float]],
     colors: Theme,
     *,
     steps: bool,
     width: int,
     height: int,
 ) -> alt.LayerChart:
-    """One quantity over the steps; `said` is its title, format and domain; `steps`: the axis of steps stands below."""
-    title, format, domain = said
+    """Panel of one quantity (its title, format and domain) over the steps; `steps`: whether their axis stands below."""
+    title, format, domain = quantity
     last = int(table["step"].max()) if len(table) else 1
     below = {"title": "training step" if steps else None, "labels": steps, "values": _ticks(last, max(2, width // 110))}
     x = alt.X("step:Q", scale=alt.Scale(domain=(0, last), nice=False), axis=alt.Axis(format=",d", **below))
@@ -77,7 +77,7 @@ def _panel(
     line = base.mark_line(color=color, strokeWidth=2)
     under = base.mark_area(color=color, opacity=0.08)
     # What was kept before the first mean of the loss has no place on its curve.
-    moments = pd.DataFrame({"step": list(kept)}, dtype=int).merge(table, on="step").dropna(subset=[field])
+    moments = pd.DataFrame({"step": list(marked)}, dtype=int).merge(table, on="step").dropna(subset=[field])
     tooltip = [alt.Tooltip("step:Q", format=",d"), alt.Tooltip(f"{field}:Q", title=title, format=format or ".3f")]
     dots = alt.Chart(moments).encode(x, y, tooltip=tooltip)
     dots = dots.mark_circle(color=color, size=60, opacity=1, stroke=colors.background)

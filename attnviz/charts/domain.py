@@ -1,4 +1,4 @@
-"""What the color of a weight says, and what stands in place of a weight."""
+"""Color domains of weights, and words for cells that have no weight."""
 
 import math
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ CROWDED, FAINT = 40, 0.3
 over more tokens than that is too faint to be seen on a scale from 0 to 1."""
 
 LOWEST = 1e-4
-"""Where the logarithmic domain begins."""
+"""Weight at the beginning of the logarithmic domain."""
 
 MAY_ATTEND = "may attend"
 NOT_A_NUMBER = "NaN: not a number"
@@ -29,12 +29,12 @@ POLICIES = {
     "uniform": "fully masked row: uniform",
     "error": "fully masked row",
 }
-"""What stands at an empty row, by `Edits.empty_rows`."""
+"""Words for an empty row, by `Edits.empty_rows`."""
 
 
 @dataclass(frozen=True)
 class Domain:
-    """What the color says.
+    """Scale from weights to colors.
 
     Attributes:
         kind: one of `DOMAINS`; "adapts" where it does.
@@ -48,7 +48,7 @@ class Domain:
 
     @property
     def ending(self) -> str:
-        """Where the colors end, of a scale that adapts."""
+        """Weight at which the colors of an adapting scale end, in words."""
         return f"colors end at {self.top:.2g}, the largest {self.here}" if self.kind == "adapts" else ""
 
     @property
@@ -62,7 +62,7 @@ class Domain:
         }[self.kind]
 
     def shade(self, weights: np.ndarray) -> np.ndarray:
-        """Where weights stand on the ramp, 0 to 1; NaN stays."""
+        """Positions of weights on the ramp, 0 to 1; NaN stays."""
         if self.kind == "log":
             return 1 - np.log10(np.clip(weights, LOWEST, 1)) / math.log10(LOWEST)
         return np.clip(weights / (self.top or 1.0), 0, 1)
@@ -73,28 +73,28 @@ class Domain:
         return grid.Ramp(title, self.top, pixels.gray_ramp(colors) if gray else colors.ramp, self.kind == "log")
 
 
-def domain_of(kind: str, seen: Seen, found: Cells) -> Domain:
+def domain_of(kind: str, view: Seen, cells: Cells) -> Domain:
     """A domain of some cells by its name; "shared" ends at the largest weight of all heads of the site."""
     if kind not in DOMAINS:
         raise InputError(f"There is no color domain {kind!r}; there are {', '.join(DOMAINS)}.")
     if kind == "adapts":
-        return adapted(found, seen)
-    return Domain(kind, seen.largest() if kind == "shared" else 1.0)
+        return adapted(cells, view)
+    return Domain(kind, view.largest() if kind == "shared" else 1.0)
 
 
-def adapted(found: Cells, seen: Seen) -> Domain:
+def adapted(cells: Cells, view: Seen) -> Domain:
     """From 0 to 1 where that can be read, else to the largest weight of rows that have a choice, special tokens aside.
 
     A row with one key left gives it 1, whatever the head does; and many heads give special tokens what they give to no
     word. Cells with more than the end of the scale have its color.
     """
-    weights = np.where(colored(found), found.weights, 0)
-    special = np.array([token.special for token in seen.keys.tokens[:: found.tile]], bool)
+    weights = np.where(colored(cells), cells.weights, 0)
+    special = np.array([token.special for token in view.keys.tokens[:: cells.tile]], bool)
     words = ~special if special.shape == weights.shape[-1:] and not special.all() else np.ones(weights.shape[-1], bool)
-    choice = (found.blocked == 0).sum(-1) > 1
+    choice = (cells.blocked == 0).sum(-1) > 1
     rows = weights if choice.all() else weights[choice]
     largest = float((rows if words.all() else rows[:, words]).max(initial=0))
-    tokens = max(len(seen.queries), len(seen.keys))
+    tokens = max(len(view.queries), len(view.keys))
     if not 0 < largest < (1 if tokens > CROWDED else FAINT) or (tokens <= CROWDED and rows.max() >= FAINT):
         return Domain()
     if weights.max() <= largest:
@@ -103,7 +103,7 @@ def adapted(found: Cells, seen: Seen) -> Domain:
     return Domain("adapts", largest, "between words" if beyond else "where several keys are left")
 
 
-def colored(found: Cells) -> np.ndarray:
-    """Where a cell has a weight to show by its color: an open cell, or one of an empty row that was filled."""
-    filled = (found.states == EMPTY) & (found.weights > 0)
-    return np.isfinite(found.weights) & ((found.states == WEIGHT) | filled)
+def colored(cells: Cells) -> np.ndarray:
+    """Cells whose weight is shown by a color: open cells, and those of an empty row that was filled."""
+    filled = (cells.states == EMPTY) & (cells.weights > 0)
+    return np.isfinite(cells.weights) & ((cells.states == WEIGHT) | filled)

@@ -103,7 +103,7 @@ class Grid:
         gray: whether the ramp is without colors: of a head that is off.
         numbers: named columns of numbers, each with its format, or with the text of each cell: weight, score.
         offsets: of tiles, where in its tile the largest weight stands: counted row by row.
-        says: what hovering says of each cell, (cells,), instead of what its kind says.
+        cell_texts: what hovering says of each cell, (cells,), instead of what its kind says.
         predicted: the word that each row predicts, or "".
         note_title: what the notes of the rows are called.
         changed: rows whose predicted word is another one than before a change, and the text of their legend.
@@ -134,7 +134,7 @@ class Grid:
     gray: bool = False
     numbers: Mapping[str, tuple[np.ndarray, str | Sequence[str]]] = field(default_factory=dict)
     offsets: np.ndarray | None = None
-    says: Sequence[str] | None = None
+    cell_texts: Sequence[str] | None = None
     predicted: Sequence[str] = ()
     note_title: str = ""
     changed: tuple[frozenset[int], str] = (frozenset(), "")
@@ -175,7 +175,7 @@ class Grid:
 
     @cached_property
     def layout(self) -> "Layout":
-        """What its specification depends on."""
+        """Settings on which its specification depends."""
         widest = max(map(text_width, self._texts[1][:: self.size.every]), default=0.0)
         return Layout(
             size=self.size,
@@ -196,7 +196,7 @@ class Grid:
 
     @cached_property
     def _texts(self) -> tuple[list[str], list[str]]:
-        """What stands beside rows and over columns."""
+        """Labels beside rows and over columns."""
         if self.labels is not None:
             return self.labels
         rows, columns = ([shown(token.text, LONGEST_LABEL) for token in part.tokens] for part in self._sides)
@@ -381,7 +381,7 @@ class Grid:
         """A row for each cell, row by row: where it is, what it says, what is drawn on it."""
         row, column = (index.ravel() for index in np.indices(self.states.shape))
         states, colors = self.states.ravel(), self.style.colors
-        path, stroke, width = zip(*(kind.drawn(self.size.cell, colors) for kind in self.kinds), strict=True)
+        path, stroke, width = zip(*(kind.glyph(self.size.cell, colors) for kind in self.kinds), strict=True)
         table = {
             "row": row.tolist(),
             "row2": (row + 1).tolist(),
@@ -393,7 +393,7 @@ class Grid:
             "query_name": _pick(self.names[0], row),
             "key_name": _pick(self.names[1], column),
             "ground": _pick(pixels.hexadecimal(self._palette), self._ground.ravel()),
-            "says": list(self.says or _pick([kind.says for kind in self.kinds], states)),
+            "says": list(self.cell_texts or _pick([kind.text for kind in self.kinds], states)),
             "path": _pick(path, states),
             "stroke": _pick(stroke, states),
             "stroke_width": _pick(width, states),
@@ -407,7 +407,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class Layout:
-    """What the specification of a grid depends on."""
+    """Settings on which the specification of a grid depends."""
 
     size: Size
     titles: tuple[str, str]
@@ -426,9 +426,9 @@ class Layout:
 
     def tooltip(self, *names: str) -> list[alt.Tooltip]:
         """Row and column, and what there is of some fields."""
-        known = {"says", *(f"{name}_text" for name in self.numbers)}
+        available = {"says", *(f"{name}_text" for name in self.numbers)}
         fields = [("query_name", self.titles[0]), ("key_name", self.titles[1])]
-        fields += [(name, title) for name, title in TOOLTIP if name in known.intersection(names)]
+        fields += [(name, title) for name, title in TOOLTIP if name in available.intersection(names)]
         return [alt.Tooltip(f"{name}:N", title=title) for name, title in fields]
 
     def table(self, name: str) -> alt.Chart:
@@ -447,18 +447,22 @@ def _form(layout: Layout) -> Form:
     colors = layout.colors
     chart = _layers(layout, autosize="pad", title=titled(colors))
     if layout.size.form == "rectangles":
-        selected = clicked("cell", "query", "key", "rev"), pointed(), *([dragged("drag", colors)] * layout.brush)
+        selected = (
+            clicked("cell", "query", "key", "rev"),
+            pointed(),
+            *([dragged("drag", colors)] if layout.brush else []),
+        )
         chart.params = share(["cells"], *selected)
     return Form.of(chart.configure(**config(colors)))
 
 
 def _layers(layout: Layout, **options: object) -> alt.LayerChart:
     """The chart without configuration and parameters."""
-    size, at = layout.size, _Places(layout)
-    layers = [*_legends(layout), *([*_rectangles(layout, at)] if size.form == "rectangles" else [_image(layout)])]
-    layers += [*_beside(layout, at), *_outline(layout, at)]
+    size, places = layout.size, _Places(layout)
+    layers = [*_legends(layout), *([*_rectangles(layout, places)] if size.form == "rectangles" else [_image(layout)])]
+    layers += [*_beside(layout, places), *_outline(layout, places)]
     if layout.on_screen and "weight" in layout.numbers:
-        layers += _clickable(layout, at)
+        layers += _clickable(layout, places)
     return alt.layer(*layers, width=size.width, height=size.height, resolve=INDEPENDENT, **options)
 
 
@@ -502,21 +506,21 @@ INDEPENDENT = alt.Resolve(
 QUIET_MARK = {"aria": False, "tooltip": None}
 
 
-def _rectangles(layout: Layout, at: _Places) -> list[alt.Chart]:
+def _rectangles(layout: Layout, places: _Places) -> list[alt.Chart]:
     """A rectangle for each cell, strokes on those that are no weight, and lines to the labels under the pointer."""
     colors, size = layout.colors, layout.size
     tooltip = layout.tooltip(*(name for name, _ in TOOLTIP))
     cells = layout.table("cells")
     ground = cells.mark_rect(stroke=colors.background, strokeWidth=1, cursor="pointer", aria=False)
-    ground = ground.encode(**at.box(), fill=alt.Fill("ground:N", scale=None), tooltip=tooltip)
+    ground = ground.encode(**places.box(), fill=alt.Fill("ground:N", scale=None), tooltip=tooltip)
     ground = ground.properties(name=f"{layout.prefix}cells")
     strokes = (
         cells.transform_filter("isValid(datum.path)")
         .mark_point(size=size.cell**2, filled=False, opacity=1, cursor="pointer", aria=False)
         .transform_calculate(middle="datum.row + 0.5", center="datum.column + 0.5")
         .encode(
-            y=at.y("middle"),
-            x=at.x("center"),
+            y=places.y("middle"),
+            x=places.x("center"),
             shape=alt.Shape("path:N", scale=None),
             stroke=alt.Stroke("stroke:N", scale=None),
             strokeWidth=alt.StrokeWidth("stroke_width:Q", scale=None),
@@ -528,8 +532,8 @@ def _rectangles(layout: Layout, at: _Places) -> list[alt.Chart]:
     return [
         ground,
         strokes,
-        lines.encode(**at.down("row", "row2"), x=alt.XValue(0), x2=alt.X2Value(size.width)),
-        lines.encode(**at.across("column", "column2"), y=alt.YValue(0), y2=alt.Y2Value(size.height)),
+        lines.encode(**places.down("row", "row2"), x=alt.XValue(0), x2=alt.X2Value(size.width)),
+        lines.encode(**places.across("column", "column2"), y=alt.YValue(0), y2=alt.Y2Value(size.height)),
     ]
 
 
@@ -540,9 +544,9 @@ def _image(layout: Layout) -> alt.Chart:
     return image.encode(x=alt.XValue(0), y=alt.YValue(0), url=alt.Url("uri:N"))
 
 
-def _beside(layout: Layout, at: _Places) -> list[alt.Chart]:
+def _beside(layout: Layout, places: _Places) -> list[alt.Chart]:
     """Notes at the ends of rows, lines along the pieces of words, and frames around rows without a key."""
-    colors, right = layout.colors, at.width + NOTE
+    colors, right = layout.colors, places.width + NOTE
     rows, words = layout.table("rows"), layout.table("words")
     text = {"align": "left", "baseline": "middle", **QUIET_MARK}
     over = text | {"color": colors.quiet}
@@ -553,44 +557,44 @@ def _beside(layout: Layout, at: _Places) -> list[alt.Chart]:
     )
     layers = [
         framed.mark_rect(fill=None, stroke=colors.warning, strokeWidth=1.5, **QUIET_MARK).encode(
-            **at.down("row", "row2"), x=alt.XValue(0), x2=alt.X2Value(at.width)
+            **places.down("row", "row2"), x=alt.XValue(0), x2=alt.X2Value(places.width)
         ),
         layout.table("meta")
         .mark_text(**over)
         .encode(x=alt.XValue(note), y=alt.YValue(-12), text=alt.Text("note_title:N")),
         rows.transform_filter("datum.note !== ''")
         .mark_text(font=MONO, **text)
-        .encode(x=alt.XValue(note), y=at.y("middle"), text=alt.Text("note:N"), fill=alt.Fill("ink:N", scale=None)),
+        .encode(x=alt.XValue(note), y=places.y("middle"), text=alt.Text("note:N"), fill=alt.Fill("ink:N", scale=None)),
         words.transform_filter("datum.axis === 'rows'")
         .mark_rule(**word)
-        .encode(**at.down("begin", "end"), x=alt.XValue(-2.5)),
+        .encode(**places.down("begin", "end"), x=alt.XValue(-2.5)),
         words.transform_filter("datum.axis === 'columns'")
         .mark_rule(**word)
-        .encode(**at.across("begin", "end"), y=alt.YValue(-2.5)),
-        layout.table("columns").mark_point(opacity=0, size=0, **QUIET_MARK).encode(x=at.x("middle")),
+        .encode(**places.across("begin", "end"), y=alt.YValue(-2.5)),
+        layout.table("columns").mark_point(opacity=0, size=0, **QUIET_MARK).encode(x=places.x("middle")),
     ]
     if layout.beside:
-        beside = rows.mark_text(**text).encode(x=alt.XValue(right), y=at.y("middle"), text=alt.Text("beside:N"))
+        beside = rows.mark_text(**text).encode(x=alt.XValue(right), y=places.y("middle"), text=alt.Text("beside:N"))
         layers.append(beside.encode(fill=alt.Fill("beside_ink:N", scale=None)))
         title = layout.table("meta").mark_text(**over).encode(text=alt.Text("beside_title:N"))
         layers.append(title.encode(x=alt.XValue(right), y=alt.YValue(-12)))
     return layers
 
 
-def _outline(layout: Layout, at: _Places) -> list[alt.Chart]:
+def _outline(layout: Layout, places: _Places) -> list[alt.Chart]:
     """A frame around the selected cell, and a mark at its labels."""
     chosen, colors = layout.table("chosen"), layout.colors
     mark = chosen.mark_rect(fill=colors.accent, **QUIET_MARK)
     return [
-        mark.encode(**at.down("row", "row2"), x=alt.XValue(-4), x2=alt.X2Value(-1.5)),
+        mark.encode(**places.down("row", "row2"), x=alt.XValue(-4), x2=alt.X2Value(-1.5)),
         mark.transform_filter("!datum.whole").encode(
-            **at.across("column", "column2"), y=alt.YValue(-4), y2=alt.Y2Value(-1.5)
+            **places.across("column", "column2"), y=alt.YValue(-4), y2=alt.Y2Value(-1.5)
         ),
-        chosen.mark_rect(fill=None, stroke=colors.accent, strokeWidth=2.5, **QUIET_MARK).encode(**at.box()),
+        chosen.mark_rect(fill=None, stroke=colors.accent, strokeWidth=2.5, **QUIET_MARK).encode(**places.box()),
     ]
 
 
-def _clickable(layout: Layout, at: _Places) -> list[alt.Chart]:
+def _clickable(layout: Layout, places: _Places) -> list[alt.Chart]:
     """Labels again, unseen: a click on one selects the strongest cell of its token."""
     tooltip = layout.tooltip("weight_text")
     text = {"opacity": 0, "font": MONO, "baseline": "middle", "cursor": "pointer", "aria": False}
@@ -601,8 +605,8 @@ def _clickable(layout: Layout, at: _Places) -> list[alt.Chart]:
     )
     shared = {"text": alt.Text("label:N"), "tooltip": tooltip}
     return [
-        rows.mark_text(align="right", **text).encode(y=at.y("middle"), x=alt.XValue(-6), **shared),
-        columns.mark_text(**over).encode(x=at.x("middle"), y=alt.YValue(-6), **shared),
+        rows.mark_text(align="right", **text).encode(y=places.y("middle"), x=alt.XValue(-6), **shared),
+        columns.mark_text(**over).encode(x=places.x("middle"), y=alt.YValue(-6), **shared),
     ]
 
 
@@ -689,7 +693,7 @@ def pointed() -> alt.Parameter:
 
 def share(names: Sequence[str], *parameters: alt.Parameter) -> list[alt.TopLevelSelectionParameter]:
     """Selections of the layers with these names, as parameters of a whole chart."""
-    return [alt.TopLevelSelectionParameter(**one.param._kwds | {"views": [*names]}) for one in parameters]
+    return [alt.TopLevelSelectionParameter(**parameter.param._kwds | {"views": [*names]}) for parameter in parameters]
 
 
 def together(

@@ -1,4 +1,4 @@
-"""What a cell that is no weight looks like: each rule has its own strokes, as vector shapes and as pixels.
+"""Patterns of cells that are no weight: each rule has its own strokes, as vector shapes and as pixels.
 
 The strokes of rules that block a cell together lie over one another, so a rule looks the same with and without others.
 
@@ -45,7 +45,7 @@ def shape(rule: int, side: float) -> str:
 
 @lru_cache(maxsize=8)
 def strokes(rule: int, height: int, width: int, *, scale: int = 1) -> np.ndarray:
-    """Where the pattern of a rule has a stroke in an image `scale` times as large, boolean (height, width)."""
+    """Pixels of the strokes of a rule in an image `scale` times as large, boolean (height, width)."""
     y, x = np.ogrid[:height, :width]
     apart, wide = PERIOD * scale, 2 * round(PERIOD * 0.7) * scale
     down, up = ((x + way * y) % wide < scale for way in (1, -1))

@@ -38,7 +38,7 @@ KINDS = (
     State("blocked", "blocked", "hatch"),
     State("NaN: not a number", "blocked", "cross"),
 )
-"""What a cell can be."""
+"""States of a cell."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -83,15 +83,15 @@ class Matrix:
 
     @property
     def shade(self) -> np.ndarray:
-        """Where numbers stand on the scale, 0 to 1; those that are none stand at 0."""
+        """Positions of numbers on the scale, 0 to 1; those that are none stand at 0."""
         share = np.where(self.kinds == 0, self.values, 0.0) / (self.limit or 1.0)
         return np.clip((share + 1) / 2 if self.signed else share, 0, 1)
 
-    def at(self, place: tuple[int, int]) -> tuple[int, int]:
+    def index_of(self, place: tuple[int, int]) -> tuple[int, int]:
         """The row and the column of a (query, key), counted from 0 in what is shown; -1 where it has none."""
-        known = dict(zip(TOKENS, place, strict=True))
+        by_axis = dict(zip(TOKENS, place, strict=True))
         both = zip(self.axes, (self.rows, self.columns), strict=True)
-        row, column = (shown.index(known[a]) if known.get(a, -1) in shown else -1 for a, shown in both)
+        row, column = (positions.index(by_axis[a]) if by_axis.get(a, -1) in positions else -1 for a, positions in both)
         return row, column
 
     def uri(self, colors: Theme, size: tuple[float, float], scale: int = 2) -> str:
@@ -148,31 +148,34 @@ class Matrices:
     @cached_property
     def data(self) -> dict[str, Table]:
         """Tables of the chart: meta, legend, and of each table meta, rows, columns and cells."""
-        widths = [one.cell[0] * len(one.columns) for one in self.matrices]
-        occurring = sorted({kind for one in self.matrices for kind in np.unique(one.kinds).tolist()})
+        widths = [matrix.cell[0] * len(matrix.columns) for matrix in self.matrices]
+        occurring = sorted({kind for matrix in self.matrices for kind in np.unique(matrix.kinds).tolist()})
         meta = heading(self.title, self.lines, max(widths, default=0) + 60, self.style)
         tables = {
             "meta": meta | {"top": [self._top]},
             "legend": entry(legend([KINDS[kind] for kind in occurring], self.style.colors)),
         }
-        for i, one in enumerate(self.matrices):
-            parts = {"meta": self._meta(i, one), "cells": self._cells(i, one)}
-            parts |= {name: _labels(labels) for name, labels in zip(("rows", "columns"), one.labels, strict=True)}
+        for i, matrix in enumerate(self.matrices):
+            parts = {"meta": self._meta(i, matrix), "cells": self._cells(i, matrix)}
+            parts |= {name: _labels(labels) for name, labels in zip(("rows", "columns"), matrix.labels, strict=True)}
             tables |= {f"{i}-{name}": table for name, table in parts.items()}
         return tables
 
     @property
     def _axes(self) -> list[str]:
-        return list(dict.fromkeys(axis for one in self.matrices for axis in one.axes if axis != "1"))
+        return list(dict.fromkeys(axis for matrix in self.matrices for axis in matrix.axes if axis != "1"))
 
     @property
     def _top(self) -> float:
-        return max((one.limit for one in self.matrices), default=1.0) or 1.0
+        return max((matrix.limit for matrix in self.matrices), default=1.0) or 1.0
 
     @property
     def _ramp(self) -> Ramp:
         """One legend; tables of different scales have the same colors, each up to its largest number."""
-        signed, shared = any(one.signed for one in self.matrices), len({one.limit for one in self.matrices}) <= 1
+        signed, shared = (
+            any(matrix.signed for matrix in self.matrices),
+            len({matrix.limit for matrix in self.matrices}) <= 1,
+        )
         caption = "from negative over 0 to positive" if signed else "weight, from 0 to 1"
         colors = self.style.colors
         ramp = colors.diverging if signed else colors.ramp
@@ -180,80 +183,80 @@ class Matrices:
         return Ramp(caption, 0.0, ramp, signed=signed, largest="" if shared else "max")
 
     def _layout(self, i: int) -> "_Layout":
-        one = self.matrices[i]
+        matrix = self.matrices[i]
         axes = self._axes
-        upright = one.axes[1] in TOKENS and max(map(text_width, one.labels[1]), default=0) > one.cell[0] - 4
+        upright = matrix.axes[1] in TOKENS and max(map(text_width, matrix.labels[1]), default=0) > matrix.cell[0] - 4
         return _Layout(
             prefix=f"{i}-",
-            rows=len(one.rows),
-            columns=len(one.columns),
-            cell=one.cell,
-            every=one.every,
-            labeled=tuple(any(labels) for labels in one.labels),
+            rows=len(matrix.rows),
+            columns=len(matrix.columns),
+            cell=matrix.cell,
+            every=matrix.every,
+            labeled=tuple(any(labels) for labels in matrix.labels),
             upright=upright,
-            axes=tuple(axes.index(name) if name in axes else None for name in one.axes),
-            of_tokens=tuple(name in TOKENS for name in one.axes),
+            axes=tuple(axes.index(name) if name in axes else None for name in matrix.axes),
+            of_tokens=tuple(name in TOKENS for name in matrix.axes),
             titles=tuple(
-                axis if axis in TOKENS else other for axis, other in zip(one.axes, ("row", "column"), strict=True)
+                axis if axis in TOKENS else other for axis, other in zip(matrix.axes, ("row", "column"), strict=True)
             ),
             fields=len(axes),
-            is_image=self._is_image(one),
-            is_beside=one.is_beside,
+            is_image=self._is_image(matrix),
+            is_beside=matrix.is_beside,
             colors=self.style.colors,
         )
 
-    def _is_image(self, one: Matrix) -> bool:
-        return one.values.size > MOST_CELLS // len(self.matrices)
+    def _is_image(self, matrix: Matrix) -> bool:
+        return matrix.values.size > MOST_CELLS // len(self.matrices)
 
-    def _meta(self, i: int, one: Matrix) -> Table:
-        row, column = one.at(self._place)
+    def _meta(self, i: int, matrix: Matrix) -> Table:
+        row, column = matrix.index_of(self._place)
         number = ""
         if min(row, column) >= 0:
-            verb = f" {self.verb} " if one.axes == ("query", "key") else ", "
-            number = f"{one.names[0][row]}{verb}{one.names[1][column]}: {digits(one.values[row, column])}"
-        size = one.cell[0] * len(one.columns), one.cell[1] * len(one.rows)
-        uri = {"uri": [one.uri(self.style.colors, size)]} if self._is_image(one) else {}
-        firsts = {"first_row": [one.rows.start], "first_column": [one.columns.start]}
-        return {"title": [one.title], "subtitle": [number], "row": [row], "column": [column]} | firsts | uri
+            verb = f" {self.verb} " if matrix.axes == ("query", "key") else ", "
+            number = f"{matrix.names[0][row]}{verb}{matrix.names[1][column]}: {digits(matrix.values[row, column])}"
+        size = matrix.cell[0] * len(matrix.columns), matrix.cell[1] * len(matrix.rows)
+        uri = {"uri": [matrix.uri(self.style.colors, size)]} if self._is_image(matrix) else {}
+        firsts = {"first_row": [matrix.rows.start], "first_column": [matrix.columns.start]}
+        return {"title": [matrix.title], "subtitle": [number], "row": [row], "column": [column]} | firsts | uri
 
     @property
     def _place(self) -> tuple[int, int]:
         place = self.style.selected
         return place if isinstance(place, tuple) else (-1, -1)
 
-    def _cells(self, i: int, one: Matrix) -> Table:
+    def _cells(self, i: int, matrix: Matrix) -> Table:
         """A row for each cell, or, of an image, for each row of cells: where it is, and what it says."""
-        rows, columns = one.values.shape
-        whole, colors = self._is_image(one), self.style.colors
+        rows, columns = matrix.values.shape
+        whole, colors = self._is_image(matrix), self.style.colors
         row, column = (part.ravel() for part in np.indices((rows, 1 if whole else columns)))
-        places = [np.array(one.rows)[row], np.full(len(row), -1) if whole else np.array(one.columns)[column]]
-        of = dict(zip(one.axes, places, strict=True))
+        places = [np.array(matrix.rows)[row], np.full(len(row), -1) if whole else np.array(matrix.columns)[column]]
+        of = dict(zip(matrix.axes, places, strict=True))
         table = {
             "row": row.tolist(),
             "row2": (row + 1).tolist(),
             "column": column.tolist(),
             "column2": (column + (columns if whole else 1)).tolist(),
             "rev": [self.style.rev] * len(row),
-            "row_name": [one.names[0][i] for i in row.tolist()],
+            "row_name": [matrix.names[0][i] for i in row.tolist()],
             **{axis: of.get(axis, np.full(len(row), -1)).tolist() for axis in TOKENS},
             **{f"axis_{n}": of[name].tolist() for n, name in enumerate(self._axes) if name in of},
         }
         if whole:
             return table | {"ground": ["transparent"] * len(row)}
-        kinds, flat = one.kinds.ravel(), one.values.ravel().tolist()
-        palette = ground(one.signed, colors)
+        kinds, flat = matrix.kinds.ravel(), matrix.values.ravel().tolist()
+        palette = ground(matrix.signed, colors)
         named = pixels.hexadecimal(pixels.palette(palette))
-        shades = np.where(kinds == 0, pixels.shades(one.shade.ravel()), pixels.place("blocked"))
+        shades = np.where(kinds == 0, pixels.shades(matrix.shade.ravel()), pixels.place("blocked"))
         grounds = [named[shade] for shade in shades.tolist()]
-        path, stroke, width = zip(*(kind.drawn(min(one.cell), colors) for kind in KINDS), strict=True)
-        closed = np.zeros(one.values.shape, bool) if one.blocked is None else one.blocked
-        short = max((text_width(in_cell(value)) for value in flat), default=0) > one.cell[0] - 4
+        path, stroke, width = zip(*(kind.glyph(min(matrix.cell), colors) for kind in KINDS), strict=True)
+        closed = np.zeros(matrix.values.shape, bool) if matrix.blocked is None else matrix.blocked
+        short = max((text_width(in_cell(value)) for value in flat), default=0) > matrix.cell[0] - 4
         texts = [
             "" if shut else in_cell(value, short) for value, shut in zip(flat, closed.ravel().tolist(), strict=True)
         ]
         inks = {shade: pixels.readable(named[shade], colors) for shade in set(shades[kinds == 0].tolist())}
         return table | {
-            "column_name": [one.names[1][i] for i in column.tolist()],
+            "column_name": [matrix.names[1][i] for i in column.tolist()],
             "number": list(map(digits, flat)),
             "ground": grounds,
             "text": texts,
@@ -270,7 +273,7 @@ def _labels(labels: Sequence[str]) -> Table:
 
 @dataclass(frozen=True)
 class _Layout:
-    """What the specification of one table depends on."""
+    """Settings on which the specification of one table depends."""
 
     prefix: str
     rows: int
@@ -320,18 +323,18 @@ def _view(layout: _Layout, legends: list[alt.LayerChart]) -> alt.LayerChart:
     def axis_of(side: int, name: str, count: int, **more: bool) -> alt.Axis | None:
         if not layout.labeled[side] or (layout.is_beside and side == 0):
             return None
-        made = axis(f"{layout.prefix}{name}", count, layout.every[side], None, colors, **more)
+        chart_axis = axis(f"{layout.prefix}{name}", count, layout.every[side], None, colors, **more)
         if not layout.of_tokens[side]:
-            made.labelColor = colors.quiet
-        return made
+            chart_axis.labelColor = colors.quiet
+        return chart_axis
 
     down = {"scale": scale(layout.rows, reverse=True), "axis": axis_of(0, "rows", layout.rows)}
     over = {"scale": scale(layout.columns), "axis": axis_of(1, "columns", layout.columns, upright=layout.upright)}
     box = {"y": alt.Y("row:Q", **down), "y2": alt.Y2("row2"), "x": alt.X("column:Q", **over), "x2": alt.X2("column2")}
     names = "meta", "cells", "rows", "columns"
     meta, cells, *labels = (alt.Chart(alt.NamedData(f"{layout.prefix}{name}")) for name in names)
-    unseen = (one.mark_point(opacity=0, size=0, **QUIET_MARK) for one in labels)  # for the axes to read them
-    layers = [*legends, *(one.encode(x=alt.XValue(0), y=alt.YValue(0)) for one in unseen)]
+    unseen = (points.mark_point(opacity=0, size=0, **QUIET_MARK) for points in labels)  # for the axes to read them
+    layers = [*legends, *(points.encode(x=alt.XValue(0), y=alt.YValue(0)) for points in unseen)]
     tips = [*zip(("row_name", "column_name"), layout.titles, strict=True), ("number", "value")]
     if layout.is_image:
         whole = {"x": alt.XValue(0), "x2": alt.X2Value(width), "y": alt.YValue(0), "y2": alt.Y2Value(height)}
@@ -378,9 +381,9 @@ def _linked(layout: _Layout, meta: alt.Chart) -> alt.Chart:
         if i is None:
             return "-1"
         pointed = f"((pointed || {{}}).axis_{i} || [])[0]"
-        shown = f"isValid({pointed}) ? {pointed} - datum.first_{name} : -1"
-        at = f"({is_pointed}) ? ({shown}) : datum.{name}"
-        return f"inrange({at}, [0, {count - 1}]) ? ({at}) : -1"
+        linked = f"isValid({pointed}) ? {pointed} - datum.first_{name} : -1"
+        position = f"({is_pointed}) ? ({linked}) : datum.{name}"
+        return f"inrange({position}, [0, {count - 1}]) ? ({position}) : -1"
 
     return (
         meta.transform_calculate(r=place(0, "row", layout.rows), c=place(1, "column", layout.columns))

@@ -69,7 +69,7 @@ class Mosaic:
 
     Attributes:
         lines: what stands under the title; without a title, under the thumbnails.
-        seen: the weights of each site.
+        views: the weights of each site.
     """
 
     title: str
@@ -77,14 +77,16 @@ class Mosaic:
     layout: Layout
     thumbnails: Sequence[Thumbnail]
     labels: Sequence[Label] = ()
-    seen: Mapping[Site, Seen]
+    views: Mapping[Site, Seen]
     style: Style
 
     @property
     def form(self) -> Form:
         """The chart without its tables."""
         ramp = None if self._ramp is None else replace(self._ramp, top=0.0)
-        orient = "top" if self.title else "bottom" if self._lines else ""
+        orient = "bottom" if self._lines else ""
+        if self.title:
+            orient = "top"
         return _form(self.layout, ramp, orient, self.style.aside, self.style.colors)
 
     @cached_property
@@ -95,8 +97,8 @@ class Mosaic:
         legend = {} if self._ramp is None else {"legend": entry(state.legend(self._states, style.colors))}
         return {
             "meta": title | {"top": [self._ramp.top if self._ramp else 1.0]},
-            "heads": columns(_COLUMNS, [self._row(one) for one in self.thumbnails]),
-            "labels": columns(Label._fields, [one._asdict() for one in self.labels]),
+            "heads": columns(_COLUMNS, [self._row(thumbnail) for thumbnail in self.thumbnails]),
+            "labels": columns(Label._fields, [label._asdict() for label in self.labels]),
             "window": columns(_WINDOW, self._window()),
         } | legend
 
@@ -104,25 +106,25 @@ class Mosaic:
     def cells(self) -> dict[Head, Cells]:
         """The cells of all heads of a site at once, as coarse as a thumbnail shows them: the largest of each tile."""
         cells = {}
-        for site, seen in self.seen.items():
+        for site, view in self.views.items():
             heads = [head for (other, head), *_ in self.thumbnails if other == site]
-            tile = max(1, -(-len(seen.queries) // self.layout.height), -(-len(seen.keys) // self.layout.side))
-            cells |= {(site, head): part for head, part in zip(heads, seen.cells(heads, tile), strict=True)}
+            tile = max(1, -(-len(view.queries) // self.layout.height), -(-len(view.keys) // self.layout.side))
+            cells |= {(site, head): part for head, part in zip(heads, view.cells(heads, tile), strict=True)}
         return cells
 
     @cached_property
     def largest(self) -> dict[Head, str]:
         """The largest weight of each head, written."""
         weights = {head: cells.weights[~np.isnan(cells.weights)] for head, cells in self.cells.items()}
-        return {head: written(float(one.max()), ".4f") if len(one) else "NaN" for head, one in weights.items()}
+        return {head: written(float(values.max()), ".4f") if len(values) else "NaN" for head, values in weights.items()}
 
     @cached_property
     def _domains(self) -> dict[Head, Domain]:
         """The scale of each head; one that adapts does so for each head by itself, as that of its large map."""
         if self.style.domain == "adapts":
-            return {head: adapted(cells, self.seen[head[0]]) for head, cells in self.cells.items()}
+            return {head: adapted(cells, self.views[head[0]]) for head, cells in self.cells.items()}
         for (site, _), cells in self.cells.items():
-            return dict.fromkeys(self.cells, domain_of(self.style.domain, self.seen[site], cells))
+            return dict.fromkeys(self.cells, domain_of(self.style.domain, self.views[site], cells))
         return {}
 
     @cached_property
@@ -134,41 +136,41 @@ class Mosaic:
         ramp = next(iter(domains)).legend(style.colors, gray=all(map(self._is_off, self.cells)))
         if len(domains) == 1:
             return ramp
-        return replace(ramp, title=OWN if all(one.kind == "adapts" for one in domains) else OF_FAINT, top=1.0)
+        return replace(ramp, title=OWN if all(domain.kind == "adapts" for domain in domains) else OF_FAINT, top=1.0)
 
     @property
     def _states(self) -> list[State]:
         """States of cells that a legend explains."""
-        blocked = any(one.blocked.any() for one in self.cells.values())
+        blocked = any(cells.blocked.any() for cells in self.cells.values())
         states = [State("blocked", "blocked", "hatch")] if blocked else []
-        nan = any(np.isnan(one.weights).any() for one in self.cells.values())
+        nan = any(np.isnan(cells.weights).any() for cells in self.cells.values())
         return [*states, State(NOT_A_NUMBER, "blocked", "cross")] if nan else states
 
     @cached_property
     def _lines(self) -> list[str]:
-        """What stands under the title, and what a square shows where it has several cells."""
+        """Lines under the title, with a note where a square has several cells."""
         most = max((cells.tile for cells in self.cells.values()), default=1)
         return [*filter(None, self.lines), *([TILES.format(most)] if most > 1 else [])]
 
     def _is_off(self, head: Head) -> bool:
-        return head[1] in self.seen[head[0]].step.heads_off
+        return head[1] in self.views[head[0]].step.heads_off
 
     def _is_focused(self, head: Head) -> bool:
         return self.style.focused in (head[1], head)
 
-    def _row(self, one: Thumbnail) -> dict[str, object]:
+    def _row(self, thumbnail: Thumbnail) -> dict[str, object]:
         """The place of a head, its image and what hovering says."""
-        (site, number), colors = one.head, self.style.colors
-        off, focused = self._is_off(one.head), self._is_focused(one.head)
-        return one._asdict() | {
+        (site, number), colors = thumbnail.head, self.style.colors
+        off, focused = self._is_off(thumbnail.head), self._is_focused(thumbnail.head)
+        return thumbnail._asdict() | {
             "kind": site.kind,
             "layer": site.layer,
             "head": number,
             "rev": self.style.rev,
-            "uri": self._uri(one.head),
+            "uri": self._uri(thumbnail.head),
             "ink": colors.accent if focused else colors.quiet if off else colors.text,
             "name": site.head(number),
-            "largest": self.largest[one.head],
+            "largest": self.largest[thumbnail.head],
             "state": "off: its output is zero" if off else "on",
             "off": off,
             "focused": focused,
@@ -176,21 +178,21 @@ class Mosaic:
 
     def _uri(self, head: Head) -> str:
         cells, layout = self.cells[head], self.layout
-        shade, signs = self._domains[head].shade(cells.weights), [one.signs for one in blocked_by(cells.reasons)]
-        padding = self.seen[head[0]].padding[:: cells.tile, None]
+        shade, signs = self._domains[head].shade(cells.weights), [rule.signs for rule in blocked_by(cells.reasons)]
+        padding = self.views[head[0]].padding[:: cells.tile, None]
         states = colored(cells) & ~padding, cells.blocked, np.isnan(cells.weights), signs
         image = pixels.weights(shade, *states, height=layout.height, width=layout.side)
         return pixels.data_uri(image, pixels.palette(self.style.colors, gray=self._is_off(head)))
 
     def _window(self) -> list[dict[str, object]]:
         """The part of the focused map that is seen elsewhere."""
-        focused = [one for one in self.thumbnails if self._is_focused(one.head)]
+        focused = [thumbnail for thumbnail in self.thumbnails if self._is_focused(thumbnail.head)]
         if not focused or self.style.window is None:
             return []
         (site, _), x, y, _ = focused[0]
-        seen, (top, bottom, left, right) = self.seen[site], self.style.window
-        across = _ends(x, seen.keys, left, right, self.layout.side)
-        return [dict(zip(_WINDOW, (*across, *_ends(y, seen.queries, top, bottom, self.layout.height)), strict=True))]
+        view, (top, bottom, left, right) = self.views[site], self.style.window
+        across = _ends(x, view.keys, left, right, self.layout.side)
+        return [dict(zip(_WINDOW, (*across, *_ends(y, view.queries, top, bottom, self.layout.height)), strict=True))]
 
 
 def _ends(begin: int, part: Groups, first: int, last: int, length: int) -> tuple[float, float]:

@@ -63,10 +63,10 @@ def table(grid: Grid, data: dict[str, Table]) -> Table:
     offset = None if grid.offsets is None else _shortest(grid.offsets, grid.size.tile**2).tobytes().hex()
     first, meta = [f"{grid.prefix}{name}" for name in ("rows", "columns", "meta")], f"{grid.prefix}meta"
     more = {"rev": [grid.style.rev], "read": [cells], "offset": [offset]}
-    parts = data | {meta: data[meta] | more, "saying": {"name": [grid.kinds[i].says for i in used]}}
+    parts = data | {meta: data[meta] | more, "saying": {"name": [grid.kinds[i].text for i in used]}}
     order = [*first, "saying", *(name for name in data if name not in first)]
     tables = [{"kind": [name] * len(next(iter(parts[name].values()))), **parts[name]} for name in order]
-    return stacked(list(dict.fromkeys(name for one in tables for name in one)), tables)
+    return stacked(list(dict.fromkeys(name for columns in tables for name in columns)), tables)
 
 
 class Cells:
@@ -122,14 +122,14 @@ def _spec(
     import vl_convert
 
     vega = vl_convert.vegalite_to_vega(form.spec)
-    kept = ("scales", "axes", "legends", "title", "marks", "layout")
-    inner = {name: vega.pop(name) for name in kept if name in vega}
+    inner_names = ("scales", "axes", "legends", "title", "marks", "layout")
+    inner = {name: vega.pop(name) for name in inner_names if name in vega}
     views = [mark["marks"] for mark in inner["marks"] if mark["type"] == "group"] or [inner["marks"]]
     for marks in views:
         for mark in marks:
             _named(mark)
     views = [marks for marks in views if any(mark.get("name") == "cells" for mark in marks)]
-    data = [one if "source" in one else one | _of_kind(one["name"]) for one in vega.pop("data")]
+    data = [dataset if "source" in dataset else dataset | _of_kind(dataset["name"]) for dataset in vega.pop("data")]
     inner["data"] = [*data, {"name": "saying"} | _of_kind("saying"), _cells(size)]
     inner["signals"] = [
         {"name": "width", "value": size.width},
@@ -181,11 +181,11 @@ def _signals(size: Size, tile: int, zooms: bool, words: tuple[str, str]) -> list
     by_cell = f"{{query: {query}, key: {key}, rev: {meta}.rev}}"
     by_label = f"{{query: datum.query, key: datum.key, rev: {meta}.rev}}"
     offset = {"name": "offset", "update": _code(f"{meta}.offset", rows * columns, "at < 0")}
-    kept = "far ? cell : " if zooms else ""
+    guard = "far ? cell : " if zooms else ""
     hint, verb = words
     who = f"{row}.name + ' {verb} ' + {column}.name"
     clicks = [
-        {"events": "@cells:click", "update": f"{kept}{_point(by_cell)}"},
+        {"events": "@cells:click", "update": f"{guard}{_point(by_cell)}"},
         {
             "events": {"type": "click", "marktype": "text", "filter": "datum && isValid(datum.query)"},
             "update": _point(by_label),
@@ -260,7 +260,7 @@ def _point(fields: str) -> str:
 
 
 def _zoom(size: Size) -> list[dict]:
-    """Where a drag began and is, whether it went far, and what it or the wheel asks to see."""
+    """Signals of a drag: begin, end, whether it went far, and the window that it or the wheel asks for."""
     rev = f"{_meta(size)}.rev"
     between = partial(_between, size, rev)
     wide, high = size.width / 4, size.height / 4
@@ -290,8 +290,8 @@ def _zoom(size: Size) -> list[dict]:
 def _between(size: Size, rev: str, start: str, stop: str) -> str:
     """The positions between two points, which are expressions of x and y."""
 
-    def place(at: str, axis: int, count: int) -> str:
-        return f"clamp(floor({at}[{axis}] / {size.cell}), 0, {count - 1})"
+    def place(point: str, axis: int, count: int) -> str:
+        return f"clamp(floor({point}[{axis}] / {size.cell}), 0, {count - 1})"
 
     row = f"data('source')[{{}}({place(start, 1, size.rows)}, {place(stop, 1, size.rows)})]"
     columns = f"{{}}({place(start, 0, size.columns)}, {place(stop, 0, size.columns)})"

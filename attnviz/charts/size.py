@@ -22,7 +22,7 @@ THINNEST = 13
 FITS, NARROWEST = 24, 11
 """Columns of a map whose cells stay rectangles where it has less width, and pixels of a cell of it at least."""
 
-SEEN = 2
+LEAST_CELL = 2
 """Pixels of a cell of an image that has little room at least."""
 
 STRIDES = (1, 2, 4, 5, 8, 10, 15, 20)
@@ -83,7 +83,9 @@ def size_beside(queries: int, keys: int, side: int = BESIDE) -> Size:
     most = max(rows, columns)
     cell = float(min(BESIDE_CELL, side // most)) if most <= side // THINNEST else max(side / most, 1.0)
     every = next(n for n in STRIDES if n * cell >= THINNEST)
-    form = "tiles" if tile > 1 else "pixels" if most > RECTANGLES else "rectangles"
+    form = "pixels" if most > RECTANGLES else "rectangles"
+    if tile > 1:
+        form = "tiles"
     return Size(form, cell, rows, columns, tile, every)
 
 
@@ -102,6 +104,6 @@ def size_of(queries: int, keys: int, side: int | None = None) -> Size:
     rows, columns = -(-queries // tile), -(-keys // tile)
     most = max(rows, columns)
     cell = max(THINNEST, READABLE // most) if most <= LABELED else max(1, SIDE // most)
-    cell = cell if side is None else min(cell, max(SEEN, side // most))
+    cell = cell if side is None else min(cell, max(LEAST_CELL, side // most))
     every = next(n for n in STRIDES if n * cell >= THINNEST)
     return Size("tiles" if tile > 1 else "pixels", cell, rows, columns, tile, every)

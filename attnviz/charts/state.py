@@ -1,4 +1,4 @@
-"""What a cell of a map can be: in words, with a ground and a sign of its own, so that states differ without colors."""
+"""States of a cell: in words, with a ground and a sign of its own, so that states differ without colors."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ GLYPHS = {
     "M-0.16,0A0.16,0.16,0,1,1,0.16,0A0.16,0.16,0,1,1,-0.16,0M0.16,0A0.16,0.16,0,1,1,0.48,0A0.16,0.16,0,1,1,0.16,0",
     "lowest": "M-0.3,-0.28L0,0.02L0.3,-0.28M-0.3,0.4L0.3,0.4",
 }
-"""What can be drawn on a cell, as strokes in a box from -1 to 1; "hatch" besides, which goes over its edges."""
+"""Signs on a cell, as strokes in a box from -1 to 1; "hatch" besides, which goes over its edges."""
 
 SWATCH = 18
 """Pixels of a sign in a legend."""
@@ -38,10 +38,10 @@ Sign = tuple[str | None, str | None, float | None]
 
 @dataclass(frozen=True)
 class State:
-    """What a cell can be.
+    """State of a cell.
 
     Attributes:
-        says: in words, for the legend and under the pointer.
+        text: in words, for the legend and under the pointer.
         ground: a color of the theme by its name: "open", "blocked", "hatch", "leak" or "warning"; or "ramp", where the
             color is that of the cell's number.
         sign: one of `GLYPHS`, "hatch", or "" for none.
@@ -49,14 +49,14 @@ class State:
         legend: its line in the legend; None for what it says, or for a line of each rule, "" for none.
     """
 
-    says: str
+    text: str
     ground: str = "open"
     sign: str = ""
     rules: tuple[tuple[int, str], ...] = ()
     legend: str | None = None
 
-    def drawn(self, side: float, colors: Theme) -> Sign:
-        """What is drawn on a cell of so many pixels."""
+    def glyph(self, side: float, colors: Theme) -> Sign:
+        """Sign on a cell of so many pixels."""
         if not self.sign:
             return None, None, None
         if self.sign == "hatch":
@@ -90,7 +90,7 @@ class State:
         return hatch.DISC if self.sign == "dot" else GLYPHS.get(self.sign, "")
 
     def stroke(self) -> tuple[tuple[int, ...] | str, str] | None:
-        """What stands for its sign in an image, and its color: a sign that is too fine for that is hatched."""
+        """Stand-in for its sign in an image, and its color: a sign that is too fine for that is hatched."""
         if self.sign in ("cross", "dot"):
             return self.sign, self.ink
         hatched = self.sign in ("hatch", "ring") or (self.ground == "blocked" and self.sign not in ("", "dash"))
@@ -105,7 +105,7 @@ def blocked_by(reasons: Sequence[Reason]) -> list[State]:
 def legend(states: Sequence[State], colors: Theme) -> list[texts.Entry]:
     """Legend lines of states, each text once, and after them one of each rule; of many rules the first."""
     own = (state for state in states if state.legend or not state.rules)
-    lines = {state.says if state.legend is None else state.legend: state for state in own}
+    lines = {state.text if state.legend is None else state.legend: state for state in own}
     rules = sorted({rule for state in states if state.legend is None for rule in state.rules})
     for rule in rules[:MOST_RULES]:
         lines[words.blocked_by(rule[1])] = State("", "blocked", "hatch", (rule,))

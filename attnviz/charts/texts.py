@@ -82,7 +82,7 @@ def written_out(chart: alt.TopLevelMixin, data: dict[str, Table]) -> alt.TopLeve
 def _with_title(view: alt.SchemaBase, data: dict[str, Table]) -> alt.SchemaBase:
     """A view, or a row of views, with the texts of its titles."""
     if "hconcat" in view._kwds:
-        return type(view)(**view._kwds | {"hconcat": [_with_title(one, data) for one in view.hconcat]})
+        return type(view)(**view._kwds | {"hconcat": [_with_title(part, data) for part in view.hconcat]})
     if view.title is alt.Undefined:
         return view
     text, subtitle = _lines(data[f"{view.name}meta"])
@@ -97,10 +97,10 @@ def entry(entries: Sequence[Entry]) -> Table:
     """A table of legend lines, in their order; of none an unseen one, because a legend without lines has no size."""
     entries = entries or [Entry("", "", "transparent", "transparent")]
     return {
-        "says": [f"{i:02d} {one.text}" for i, one in enumerate(entries)],
-        "path": [BOX + one.path + i * "M0,0" for i, one in enumerate(entries)],
-        "ground": [_distinct(one.ground, i) for i, one in enumerate(entries)],
-        "stroke": [_distinct(one.color, i) for i, one in enumerate(entries)],
+        "says": [f"{i:02d} {line.text}" for i, line in enumerate(entries)],
+        "path": [BOX + line.path + i * "M0,0" for i, line in enumerate(entries)],
+        "ground": [_distinct(line.ground, i) for i, line in enumerate(entries)],
+        "stroke": [_distinct(line.color, i) for i, line in enumerate(entries)],
     }
 
 

@@ -104,7 +104,7 @@ CAUTIONS = {
     "from a folder": "weights from a folder",
     "your own": "your own model",
 }
-"""What is said on a picture about where its weights come from, by `Record.provenance`, which it names."""
+"""Notes on the origin of the weights of a picture, by `Record.provenance`, which they name."""
 
 
 def theme(dark: bool) -> Theme:

@@ -41,17 +41,17 @@ def is_causal(mask: Mask, queries: int, keys: int) -> str:
 
 def multihead(mask: Mask, queries: int, keys: int) -> str:
     """Padding that stands beside other rules goes into the argument that is made for it."""
-    beside, lines, given = _padding_beside(mask, queries, keys), [], "attn_mask=mask"
+    beside, lines, arguments = _padding_beside(mask, queries, keys), [], "attn_mask=mask"
     if beside is not None:
         mask, padding = beside
         lines, real = _row(padding, queries, keys)
         lines.append(f"key_padding_mask = {real.denied}  # True = padding")
-        given += ", key_padding_mask=key_padding_mask"
+        arguments += ", key_padding_mask=key_padding_mask"
     more, blocked = _blocked(mask, queries, keys)
     lines += [*more, f"# True = blocked\nmask = {blocked.text}"]
     if mask.batch_size:
         lines.append("mask = mask.expand(-1, -1, queries, keys)[:, 0].repeat_interleave(attention.num_heads, 0)")
-    return _code(TORCH, MODULE, *lines, f"output, weights = attention(query, key, value, {given}, {PER_HEAD})")
+    return _code(TORCH, MODULE, *lines, f"output, weights = attention(query, key, value, {arguments}, {PER_HEAD})")
 
 
 def key_padding_mask(mask: Mask, queries: int, keys: int) -> str:
@@ -66,9 +66,9 @@ def flex(mask: Mask, queries: int, keys: int) -> str:
     batch = "len(query)" if mask.batch_size else "None"
     imports = f"{TORCH}from torch.nn.attention.flex_attention import create_block_mask, flex_attention\n"
     mask_mod = f"\n\ndef mask_mod(b, h, q_idx, kv_idx):  # True = may attend\n    return {may_attend}\n\n"
-    made = f"block_mask = create_block_mask(mask_mod, {batch}, None, queries, keys, device=query.device)"
+    build = f"block_mask = create_block_mask(mask_mod, {batch}, None, queries, keys, device=query.device)"
     call = "output = flex_attention(query, key, value, block_mask=block_mask)  # fast inside torch.compile"
-    return _code(imports, HEADED, *writer.lines, mask_mod, made, call)
+    return _code(imports, HEADED, *writer.lines, mask_mod, build, call)
 
 
 def huggingface(mask: Mask, queries: int, keys: int) -> str:
@@ -136,12 +136,12 @@ def _row(mask: Mask, queries: int, keys: int) -> tuple[list[str], Expression]:
 
 def _floats(mask: Mask, queries: int, keys: int, fill: str, words: str) -> list[str]:
     """Lines that make `mask`: 0 where a query may attend and the fill elsewhere."""
-    says = f"# added to the scores: 0 = may attend, {words} = blocked"
+    comment = f"# added to the scores: 0 = may attend, {words} = blocked"
     if isinstance(mask, Subsequent):
-        return [says, f"mask = torch.full((queries, keys), {fill}, {FLOATS}).triu({_above(mask, queries, keys)})"]
+        return [comment, f"mask = torch.full((queries, keys), {fill}, {FLOATS}).triu({_above(mask, queries, keys)})"]
     lines, blocked = _blocked(mask, queries, keys)
     filled = f"torch.zeros(blocked.shape, {FLOATS}).masked_fill(blocked, {fill})"
-    return [*lines, f"blocked = {blocked.text}", says, f"mask = {filled}"]
+    return [*lines, f"blocked = {blocked.text}", comment, f"mask = {filled}"]
 
 
 def _above(mask: Subsequent, queries: int, keys: int) -> str:

@@ -1,4 +1,4 @@
-"""What a mask is called elsewhere: every convention with its tensor, its printout, its code, and what it cannot say."""
+"""Mask conventions of other libraries: each with its tensor, its printout, its code, and what it cannot say."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -156,7 +156,8 @@ def dialect(name: str) -> Dialect:
     Raises:
         MaskError: names those there are.
     """
-    for known in DIALECTS:
-        if known.name == name:
-            return known
-    raise MaskError(f"There is no dialect {quoted(name)}. There are: {', '.join(known.name for known in DIALECTS)}.")
+    for candidate in DIALECTS:
+        if candidate.name == name:
+            return candidate
+    names = ", ".join(candidate.name for candidate in DIALECTS)
+    raise MaskError(f"There is no dialect {quoted(name)}. There are: {names}.")

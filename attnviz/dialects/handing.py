@@ -18,7 +18,7 @@ BLOCKED = -1e4
 
 @dataclass(frozen=True)
 class Note:
-    """What is wrong with a row, or with all where `query` is None."""
+    """Mistake in a row, or in all rows where `query` is None."""
 
     query: int | None
     words: str
@@ -26,7 +26,7 @@ class Note:
 
 @dataclass(frozen=True, eq=False)
 class Handed:
-    """What a reader makes of a mask.
+    """Result of reading a mask.
 
     Attributes:
         meant, read_as: the dialect that the mask is written in, and the one in which it was read.
@@ -80,65 +80,65 @@ def handed_to(
     if why := writer.refuses(mask, queries, keys):
         raise MaskError(why)
     if query is None or key is None:
-        query, key = _drawn(mask.batch_size or 1, queries, keys)
-    given = _in_place(writer, reader, mask, queries, keys)
-    given = given if dtype is None else given.to(dtype)
+        query, key = _random_inputs(mask.batch_size or 1, queries, keys)
+    tensor = _in_place(writer, reader, mask, queries, keys)
+    tensor = tensor if dtype is None else tensor.to(dtype)
     grid = mask.tensor(queries, keys)[:, 0].expand(len(query), -1, -1)
     try:
-        weights, added = READERS[read_as](given, query, key)
+        weights, added = READERS[read_as](tensor, query, key)
     except (RuntimeError, AssertionError, ValueError, IndexError) as error:
-        says = str(error).partition("\n")[0].strip()
-        return Handed(writer, reader, grid, f"PyTorch refuses it: {says}", notes=(Note(None, says),))
+        message = str(error).partition("\n")[0].strip()
+        return Handed(writer, reader, grid, f"PyTorch refuses it: {message}", notes=(Note(None, message),))
     added = added[:, 0]
-    seen = added > BLOCKED
-    notes = _notes(grid[0], seen[0], added[0], weights[0])
-    return Handed(writer, reader, grid, "", seen, added, weights, notes, judge([seen[0]]))
+    may_attend = added > BLOCKED
+    notes = _notes(grid[0], may_attend[0], added[0], weights[0])
+    return Handed(writer, reader, grid, "", may_attend, added, weights, notes, judge([may_attend[0]]))
 
 
 def _in_place(writer: Dialect, reader: Dialect, mask: Mask, queries: int, keys: int) -> Tensor:
     """The numbers of the writer: (B, K) from and to those who speak of padding, else with four axes."""
-    given = writer.tensor(mask, queries, keys)
-    if writer.name == "key_padding_mask" or (writer.name == "huggingface" and given.dim() == 2):
-        return given if reader.name in ("key_padding_mask", "huggingface") else given[:, None, None]
-    if given.dim() == 3:
-        return given[:, None]
-    return given if given.dim() == 4 else given[None, None]
+    tensor = writer.tensor(mask, queries, keys)
+    if writer.name == "key_padding_mask" or (writer.name == "huggingface" and tensor.dim() == 2):
+        return tensor if reader.name in ("key_padding_mask", "huggingface") else tensor[:, None, None]
+    if tensor.dim() == 3:
+        return tensor[:, None]
+    return tensor if tensor.dim() == 4 else tensor[None, None]
 
 
-def _drawn(batch: int, queries: int, keys: int) -> tuple[Tensor, Tensor]:
+def _random_inputs(batch: int, queries: int, keys: int) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(0)
     query, key = (torch.randn(batch, 1, n, 8, generator=generator) for n in (queries, keys))
     return query, key
 
 
-def _notes(meant: Tensor, seen: Tensor, added: Tensor, weights: Tensor) -> tuple[Note, ...]:
+def _notes(meant: Tensor, may_attend: Tensor, added: Tensor, weights: Tensor) -> tuple[Note, ...]:
     """(Q, K) each, but the weights, (H, Q, K)."""
-    moved = added[seen].unique()
+    moved = added[may_attend].unique()
     if (moved != 0).any():
         numbers = " and ".join(f"{number:g}" for number in moved.tolist()[:4])
-        blocked = "Nothing is blocked" if seen.all() else "What is open is not left as it is"
+        blocked = "Nothing is blocked" if may_attend.all() else "What is open is not left as it is"
         heavier = float((moved.max() - moved.min()).exp())
         much = f", which makes one key up to {heavier:.2f} times as heavy as another" if heavier > 1 else ""
         return (Note(None, f"{blocked}: the floats {numbers} were added to the scores{much}."),)
     notes = []
-    if seen.equal(meant):
+    if may_attend.equal(meant):
         notes = [Note(None, "It is read as it was meant.")]
-    elif seen.equal(~meant):
+    elif may_attend.equal(~meant):
         notes = [Note(None, "Every cell is read as the opposite of what was meant.")]
-    worth_saying = (seen != meant).any(-1) | ~seen.any(-1)
-    return (*notes, *(_row(i, meant[i], seen[i], weights[:, i]) for i in worth_saying.nonzero()[:, 0].tolist()))
+    worth_saying = (may_attend != meant).any(-1) | ~may_attend.any(-1)
+    return (*notes, *(_row(i, meant[i], may_attend[i], weights[:, i]) for i in worth_saying.nonzero()[:, 0].tolist()))
 
 
-def _row(query: int, meant: Tensor, seen: Tensor, weights: Tensor) -> Note:
+def _row(query: int, meant: Tensor, may_attend: Tensor, weights: Tensor) -> Note:
     """One row in words, (K,) each, but the weights, (H, K)."""
-    if not seen.any():
+    if not may_attend.any():
         return Note(query, f"Row {query} has no key left: {_outcome(weights)}.")
-    what = f"only the future: {_keys(seen)}," if not seen[: query + 1].any() else _keys(seen)
+    what = f"only the future: {_keys(may_attend)}," if not may_attend[: query + 1].any() else _keys(may_attend)
     return Note(query, f"Row {query} sees {what} instead of {_keys(meant)}.")
 
 
 def _outcome(weights: Tensor) -> str:
-    """What came out of a row that has no key left, (H, K)."""
+    """Weights of a row that has no key left, (H, K), in words."""
     if weights.isnan().all():
         return "its weights are NaN"
     if not weights.any():
@@ -148,9 +148,9 @@ def _outcome(weights: Tensor) -> str:
     return "it attends as if nothing were masked"
 
 
-def _keys(seen: Tensor) -> str:
+def _keys(may_attend: Tensor) -> str:
     """Which keys are open, as runs: "keys 0 to 3, 5"; (K,)."""
-    places = seen.nonzero()[:, 0].tolist()
+    places = may_attend.nonzero()[:, 0].tolist()
     if not places:
         return "no key"
     runs = [[places[0], places[0]]]

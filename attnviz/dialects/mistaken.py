@@ -12,8 +12,8 @@ from attnviz.dialects.handing import Handed
 
 def entries_of(mask: Mask) -> tuple[Entry, ...] | None:
     """A mask as entries of a stack, joined from the first to the last; None if it does not part so."""
-    found = tuple(_parts(mask))
-    return None if None in found else found
+    entries = tuple(_parts(mask))
+    return None if None in entries else entries
 
 
 def meant(mask: Mask, queries: int, keys: int) -> Stack:
@@ -23,7 +23,7 @@ def meant(mask: Mask, queries: int, keys: int) -> Stack:
 
 
 def mistaken(mask: Mask, read: Handed, *, sentence: int = 0) -> Stack:
-    """What a reader saw of a mask, as a stack: the mask inverted rule by rule where that is it, else cell by cell.
+    """Mask that a reader saw, as a stack: the mask inverted rule by rule where that is it, else cell by cell.
 
     Args:
         mask: what was handed over.

@@ -1,4 +1,4 @@
-"""What each dialect's reader makes of whatever it is handed: PyTorch's own functions where there are, run as they are.
+"""Readers of each dialect: PyTorch's own functions where there are, run as they are.
 
 A reader takes the mask as it came and gives the weights, and the floats that the mask came to: 0 where a key was left
 as it was, far below 0 where it was blocked, and anything else where the mask moved a score instead of blocking it.
@@ -16,51 +16,51 @@ from attnviz.core.conventions import to_additive
 from attnviz.core.scoring import Scoring
 
 Reader = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
-"""(given, query, key) -> (weights, added), (B, H, Q, K) each; it raises what PyTorch raises."""
+"""(tensor, query, key) -> (weights, added), (B, H, Q, K) each; it raises what PyTorch raises."""
 
 
-def sdpa(given: Tensor, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+def sdpa(tensor: Tensor, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
     """With the unit vectors as values, the output is the weights."""
     unit = torch.eye(key.shape[2], dtype=query.dtype).expand(*key.shape[:3], -1)
-    return F.scaled_dot_product_attention(query, key, unit, given), _added(given, query, key)
+    return F.scaled_dot_product_attention(query, key, unit, tensor), _added(tensor, query, key)
 
 
-def multihead(given: Tensor, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
-    mask = given.expand(*query.shape[:3], key.shape[2]).flatten(0, 1)
-    return _module(query, key, attn_mask=mask), _added(_may_attend(given), query, key)
+def multihead(tensor: Tensor, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+    mask = tensor.expand(*query.shape[:3], key.shape[2]).flatten(0, 1)
+    return _module(query, key, attn_mask=mask), _added(_may_attend(tensor), query, key)
 
 
-def padding(given: Tensor, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
-    """What has more than two axes is handed over without those of size 1, as a person would try."""
-    mask = given if given.dim() == 2 else given.squeeze(1).squeeze(0)
+def padding(tensor: Tensor, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+    """Axes of size 1 are dropped if there are more than two, as a person would try."""
+    mask = tensor if tensor.dim() == 2 else tensor.squeeze(1).squeeze(0)
     mask = mask.expand(len(query), -1) if len(mask) == 1 else mask
     return _module(query, key, key_padding_mask=mask), _added(_may_attend(mask)[:, None, None], query, key)
 
 
-def flex(given: Tensor, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+def flex(tensor: Tensor, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
     """`create_block_mask` decides what it takes; what its kernel then computes is computed here."""
-    mask = given.expand(len(query), 1, query.shape[2], key.shape[2])
+    mask = tensor.expand(len(query), 1, query.shape[2], key.shape[2])
     sizes = len(query), None, query.shape[2], key.shape[2]
     create_block_mask(lambda b, h, q_idx, kv_idx: mask[b, 0, q_idx, kv_idx], *sizes, device="cpu")
     weights = normalize(_scores(query, key), mask)
     return fill_empty(weights, ~mask.any(-1, keepdim=True), "zero", keys=key.shape[2]), _added(mask, query, key)
 
 
-def huggingface(given: Tensor, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+def huggingface(tensor: Tensor, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
     """An eager encoder: with two axes what is not 0 is a token, with four the numbers are added as they are."""
-    added = given
-    if given.dim() == 2:
-        added = to_additive(given.bool(), query.dtype, fill=torch.finfo(query.dtype).min)[:, None, None]
+    added = tensor
+    if tensor.dim() == 2:
+        added = to_additive(tensor.bool(), query.dtype, fill=torch.finfo(query.dtype).min)[:, None, None]
     return normalize(_scores(query, key) + added), _added(added.to(query.dtype), query, key)
 
 
-def zero_is_masked(given: Tensor, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
-    masked = given == 0
+def zero_is_masked(tensor: Tensor, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+    masked = tensor == 0
     return normalize(_scores(query, key).masked_fill(masked, -1e9)), _added(~masked, query, key)
 
 
-def true_is_masked(given: Tensor, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
-    return normalize(_scores(query, key).masked_fill(given, float("-inf"))), _added(~given, query, key)
+def true_is_masked(tensor: Tensor, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+    return normalize(_scores(query, key).masked_fill(tensor, float("-inf"))), _added(~tensor, query, key)
 
 
 READERS: dict[str, Reader] = {
@@ -93,12 +93,12 @@ def _scores(query: Tensor, key: Tensor) -> Tensor:
     return Scoring().scores(query, key)
 
 
-def _may_attend(given: Tensor) -> Tensor:
+def _may_attend(tensor: Tensor) -> Tensor:
     """A boolean of `nn.MultiheadAttention` as ours; floats are added, and stay."""
-    return ~given if given.dtype is torch.bool else given
+    return ~tensor if tensor.dtype is torch.bool else tensor
 
 
 def _added(read: Tensor, query: Tensor, key: Tensor) -> Tensor:
-    """What is read, True = may attend or floats, as floats of (B, H, Q, K)."""
+    """Mask as it is read, True = may attend or floats, as floats of (B, H, Q, K)."""
     floats = to_additive(read, query.dtype) if read.dtype is torch.bool else read.to(query.dtype)
     return floats.expand(*query.shape[:3], key.shape[2])

@@ -68,27 +68,27 @@ def render(
         raise InputError(f"The pixels per inch (ppi) are {ppi}; they go without a scale, and must be from 1 to 1200.")
     chosen = presets.preset(preset)
     figures = [*figure] if format == "zip" and isinstance(figure, Sequence) else [figure]
-    requests = [Request(presets.styled(figure_of(one), chosen), chosen, scale, ppi, deadline) for one in figures]
+    requests = [Request(presets.styled(figure_of(item), chosen), chosen, scale, ppi, deadline) for item in figures]
     return FORMATS[format].write(requests[0]) if format != "zip" else _zip(requests, time.monotonic() + deadline)
 
 
 def _zip(requests: Sequence[Request], until: float) -> bytes:
     """Every format of some figures; of two sizes of a PNG that a preset makes the same, one."""
-    pictures = {id(one.figure): one for one in requests}
+    pictures = {id(request.figure): request for request in requests}
 
     def one_file(figure: Any, name: str, **size: int) -> bytes:
         request = pictures[id(figure)]
-        made = replace(request, **{"scale": 1, "ppi": None, "deadline": until - time.monotonic()} | size)
+        sized = replace(request, **{"scale": 1, "ppi": None, "deadline": until - time.monotonic()} | size)
         if not FORMATS[name].numbers:
-            vars(made)["picture"] = request.picture
-        return FORMATS[name].write(made)
+            vars(sized)["picture"] = request.picture
+        return FORMATS[name].write(sized)
 
     preset = requests[0].preset if requests else None
     apart = {
         (name, name == "png" and Request(None, preset, **size).pixels_per_inch): (name, size, words)
         for name, size, words in reversed(files())
     }
-    return pack([one.figure for one in requests], one_file, filename, [*reversed(apart.values())])
+    return pack([request.figure for request in requests], one_file, filename, [*reversed(apart.values())])
 
 
 def files(*names: str) -> list[tuple[str, dict[str, int], str]]:
@@ -98,7 +98,9 @@ def files(*names: str) -> list[tuple[str, dict[str, int], str]]:
 
 
 def filename(figure: Any, format: str, *, preset: str | None = None, scale: int = 1, ppi: int | None = None) -> str:
-    """What the file is called: the figure's name, safe in every file system, with "-paper", "@2x" or "-300dpi"."""
-    size = f"-{ppi}dpi" if ppi else f"@{scale}x" if scale != 1 else ""
+    """Name of the file: the figure's name, safe in every file system, with "-paper", "@2x" or "-300dpi"."""
+    size = f"-{ppi}dpi" if ppi else ""
+    if not ppi and scale != 1:
+        size = f"@{scale}x"
     use = f"-{preset}" if preset and (format == "zip" or not FORMATS[format].numbers) else ""
     return f"{file_stem(figure_of(figure).name)}{use}{size if format == 'png' else ''}.{format}"

@@ -32,7 +32,7 @@ def pack(
     contents: dict[str, bytes] = {}
     problems: list[AttnvizError] = []
 
-    def made(name: str, words: str, make: Callable[[], bytes]) -> str:
+    def add(name: str, words: str, make: Callable[[], bytes]) -> str:
         try:
             contents[name] = make()
         except AttnvizError as error:
@@ -40,16 +40,14 @@ def pack(
             words = f"left out. {error}"
         return f"  {name}: {words}"
 
-    lines = ["Made by attnviz: attention as pictures and numbers.", "", *(made(*one) for one in beside), ""]
+    lines = ["Made by attnviz: attention as pictures and numbers.", "", *(add(*file) for file in beside), ""]
     for number, figure in enumerate(figures, 1):
         own = "" if beside else f"{filename(figure, 'zip').removesuffix('.zip')}/"
         folder = f"{number:02d}-{own}" if len(figures) > 1 else ""
         lines += [clean(figure.title), clean(figure.description), ""]
         for name, size, words in files:
             if vars(figure).get(FORMATS[name].numbers, name) is not None:  # what is not made yet is not made for this
-                lines.append(
-                    made(folder + filename(figure, name, **size), words, partial(render, figure, name, **size))
-                )
+                lines.append(add(folder + filename(figure, name, **size), words, partial(render, figure, name, **size)))
         lines.append("")
     if not contents:
         raise problems[-1] if problems else AttnvizError("There is no figure to pack.")

@@ -62,7 +62,9 @@ def rows(table: pd.DataFrame, most: int) -> list[list[str]]:
 
 def _text(value: object) -> str:
     infinite = isinstance(value, float | np.floating) and np.isinf(value)
-    return str(value) if not infinite else "∞" if value > 0 else "−∞"
+    if not infinite:
+        return str(value)
+    return "∞" if value > 0 else "−∞"
 
 
 def _cells(column: pd.Series) -> pa.LargeStringArray:
@@ -85,7 +87,7 @@ def _cell(value: object) -> str:
 
 def is_formula(text: str) -> bool:
     """Whether a spreadsheet could take a text for a formula, or break its cell in two."""
-    first = next((one for one in text if unicodedata.category(one) not in BLANK and not one.isspace()), "")
+    first = next((char for char in text if unicodedata.category(char) not in BLANK and not char.isspace()), "")
     return text.startswith(BREAKS) or unicodedata.normalize("NFKC", first) in FORMULA
 
 

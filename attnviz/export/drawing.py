@@ -47,7 +47,7 @@ class Ended(Exception):
     def __init__(self, code: int | None):
         self.by = f"status {code}"
         if code is not None and code < 0:
-            self.by = next((one.name for one in signal.Signals if one == -code), f"signal {-code}")
+            self.by = next((number.name for number in signal.Signals if number == -code), f"signal {-code}")
 
     @property
     def from_outside(self) -> bool:
@@ -75,7 +75,7 @@ class Workers:
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """Of the processes that run and do nothing."""
+        """Process numbers of idle workers."""
         return tuple(worker.pid for worker in self._idle if worker.pid)
 
     def ask(self, job: dict, deadline: float) -> bytes:
@@ -90,7 +90,7 @@ class Workers:
                 f"The picture was not drawn within {deadline:.3g} s: other pictures took all that time. Try again."
             )
         try:
-            with self._one() as worker:
+            with self._borrowed() as worker:
                 sign, answer = self._twice(worker, job | {"seconds": math.ceil(deadline) + 1}, until)
         except TimeoutError:
             late = f"The picture was not drawn within {deadline:.3g} s: take a smaller scale, fewer tokens, or SVG."
@@ -109,7 +109,7 @@ class Workers:
             self._idle.pop().stop()
 
     @contextmanager
-    def _one(self) -> Iterator["Worker"]:
+    def _borrowed(self) -> Iterator["Worker"]:
         """A worker for this thread alone: the one that was used last, because it is warm."""
         try:
             worker = self._idle.pop()
@@ -143,7 +143,7 @@ class Worker:
 
     @property
     def pid(self) -> int | None:
-        """Of the process, while it runs."""
+        """Process number, while it runs."""
         return self._process.pid if self._process and self._process.poll() is None else None
 
     def do(self, job: dict, until: float) -> tuple[bytes, bytes]:
@@ -232,10 +232,10 @@ def _warm() -> None:
 
 
 def _read(process: subprocess.Popen, size: int) -> bytes:
-    found = process.stdout.read(size)
-    if len(found) < size:
+    content = process.stdout.read(size)
+    if len(content) < size:
         raise EOFError
-    return found
+    return content
 
 
 def _exit_code(process: subprocess.Popen) -> int | None:

@@ -27,7 +27,7 @@ IN_PAGE = "every head as map, lines and text. Open it in any browser; it needs n
 
 def everything(
     record: Record,
-    shown: Sequence[Figure] = (),
+    displayed: Sequence[Figure] = (),
     *,
     before: Record | None = None,
     settings: dict[str, Any] | None = None,
@@ -40,7 +40,7 @@ def everything(
     """A ZIP archive of a run, with a README that says how each file is opened.
 
     Args:
-        shown: what is looked at; these come first, then all heads of each layer.
+        displayed: figures of the page; these come first, then all heads of each layer.
         before: the run without changes.
         settings: see `attnviz.save`.
         site, head: where the page for a browser opens.
@@ -57,8 +57,8 @@ def everything(
             rows += count
         return export.render(figure, format, deadline=until - time.monotonic())
 
-    layers = (figures.heads(record, one, sentence=sentence, dark=dark) for one in record.sites)
-    every = {figure.title: figure for figure in (*shown, *layers)}
+    layers = (figures.heads(record, place, sentence=sentence, dark=dark) for place in record.sites)
+    every = {figure.title: figure for figure in (*displayed, *layers)}
     opens = {"before": before, "sentence": sentence, "site": site, "head": head}
     beside = (
         (CASE, IN_CASE, lambda: files.saved(record, settings=settings)),
@@ -69,7 +69,8 @@ def everything(
 
 def _rows(figure: Figure, record: Record) -> int:
     """Rows of the table of a figure of cells, at most; 0 of others."""
-    site = next((one for one in figure.arguments[0] if isinstance(one, Site) and one in record.sites), None)
+    sites = (argument for argument in figure.arguments[0] if isinstance(argument, Site))
+    site = next((site for site in sites if site in record.sites), None)
     if site is None:
         return 0
     _, heads, queries, keys = record.step(site).shape

@@ -80,8 +80,8 @@ def explore(
         "opens": [opens, head],
         "predicted": _predicted(record, before, sentence),
     }
-    for one, step in zip(sites, steps, strict=True):
-        one |= _axes(record, step, sentence, data["texts"])
+    for facts, step in zip(sites, steps, strict=True):
+        facts |= _axes(record, step, sentence, data["texts"])
     return _written(data, blocks)
 
 
@@ -121,8 +121,8 @@ def _colors(colors: theme.Theme) -> str:
 
 
 def _facts(record: Record) -> dict[str, Any]:
-    """What is said of the whole page, and how it is drawn."""
-    said = [
+    """Texts of the whole page, and how it is drawn."""
+    notes = [
         theme.CAUTIONS.get(record.provenance, ""),
         f"kept as {record.precision}" if record.precision else "",
         record.unseen,
@@ -131,7 +131,7 @@ def _facts(record: Record) -> dict[str, Any]:
     ]
     return {
         "title": f"Every head · {in_title(record.source)}",
-        "about": [text for text in said if text],
+        "about": [text for text in notes if text],
         "changed": [shown(text, 200).replace("␣", " ") for text in record.edits.in_words()],
         "themes": {name: asdict(colors) for name, colors in (("light", theme.LIGHT), ("dark", theme.DARK))},
         "captions": {kind: Domain(kind).caption for kind in ("fixed", "shared", "log")},
@@ -151,19 +151,19 @@ def _packed(
     grids: dict[bytes, int] = {}
     sites, every = zip(*(_site(record, step, sentence, grids) for step in steps), strict=True)
     bits, blocks = 16, []
-    for one in every:
-        blocks.append(_deflated(planes(one)))
+    for site_levels in every:
+        blocks.append(_deflated(planes(site_levels)))
         if sum(map(len, blocks)) > LARGE:
-            bits, blocks = 8, [_deflated(planes(coarse(one))) for one in every]
+            bits, blocks = 8, [_deflated(planes(coarse(site_levels))) for site_levels in every]
             break
     return bits, blocks, [*sites], [_deflated(grid) for grid in grids]
 
 
 def _site(record: Record, step: Step, sentence: int, grids: dict[bytes, int]) -> tuple[dict[str, Any], np.ndarray]:
     """The facts of a site and the levels of its weights; `grids` collects which rule blocks which cell, each once."""
-    seen = views.see(record, step.site, sentence=sentence)
-    found = metrics.cells_of(step, range(step.num_heads), sentence=sentence, scores=False)
-    heads = [_head(step, head, cells, seen, grids) for head, cells in enumerate(found)]
+    view = views.see(record, step.site, sentence=sentence)
+    head_cells = metrics.cells_of(step, range(step.num_heads), sentence=sentence, scores=False)
+    heads = [_head(step, head, cells, view, grids) for head, cells in enumerate(head_cells)]
     top = max([1.0, *(head["largest"] for head in heads)])
     facts = {
         "name": str(step.site),
@@ -172,15 +172,15 @@ def _site(record: Record, step: Step, sentence: int, grids: dict[bytes, int]) ->
         "shape": [*step.shape[2:]],
         "top": top,
         "policy": step.scoring.empty_rows,
-        "reasons": _reasons(found[0].reasons),
+        "reasons": _reasons(head_cells[0].reasons),
         "heads": heads,
     }
-    return facts, levels(np.stack([cells.weights for cells in found]), top)
+    return facts, levels(np.stack([cells.weights for cells in head_cells]), top)
 
 
-def _head(step: Step, head: int, cells: metrics.Cells, seen: views.Seen, grids: dict[bytes, int]) -> dict[str, Any]:
+def _head(step: Step, head: int, cells: metrics.Cells, view: views.Seen, grids: dict[bytes, int]) -> dict[str, Any]:
     """How a head is colored, which rows are empty, and which rules block its cells."""
-    scale = adapted(cells, seen)
+    scale = adapted(cells, view)
     facts: dict[str, Any] = {"largest": float(np.nanmax(cells.weights, initial=0))}
     if scale.kind == "adapts":
         facts |= {"ends": scale.top, "caption": scale.caption}
@@ -193,16 +193,16 @@ def _head(step: Step, head: int, cells: metrics.Cells, seen: views.Seen, grids: 
 
 
 def _reasons(reasons: Sequence[str]) -> list[str]:
-    """What blocks a cell, in words."""
-    others = [f"blocked by {OTHER_RULES}"] * (len(reasons) > MOST_RULES)
+    """Names of the reasons that block a cell."""
+    others = [f"blocked by {OTHER_RULES}"] if len(reasons) > MOST_RULES else []
     return [*map(words.blocked_by, reasons[:MOST_RULES]), *others]
 
 
 def levels(weights: np.ndarray, top: float = 1.0) -> np.ndarray:
     """Weights as whole numbers of 16 bits: the last is NaN, the one before it `top`. The error is at most 0.000008."""
-    found = np.rint(np.clip(weights / top, 0, 1) * (NAN - 1))
-    found[np.isnan(found)] = NAN
-    return found.astype("<u2")
+    whole = np.rint(np.clip(weights / top, 0, 1) * (NAN - 1))
+    whole[np.isnan(whole)] = NAN
+    return whole.astype("<u2")
 
 
 def coarse(levels: np.ndarray) -> np.ndarray:
@@ -245,29 +245,34 @@ def _token(token: Token) -> list[Any]:
 
 
 def _predicted(record: Record, before: Record | None, sentence: int) -> dict[str, Any]:
-    """What the model says: words after each position, what it wrote, labels; before a change as well."""
-    found: dict[str, Any] = {}
+    """Predictions of the model: words after each position, what it wrote, labels; before a change as well."""
+    facts: dict[str, Any] = {}
     if record.labels is not None:
         listed = metrics.labels(record, before=before, sentence=sentence)
-        values = [[one.probability, one.before] for one in listed]
+        values = [[label.probability, label.before] for label in listed]
         if metrics.is_number(record):
-            values = [[None if one is None else words.label_value(record, one) for one in pair] for pair in values]
-        found["labels"] = [[shown(one.word), *pair] for one, pair in zip(listed, values, strict=True)]
+            values = [
+                [None if value is None else words.label_value(record, value) for value in pair] for pair in values
+            ]
+        facts["labels"] = [[shown(label.word), *pair] for label, pair in zip(listed, values, strict=True)]
     if (prediction := record.prediction) is None:
-        return found
+        return facts
     if prediction.written:
         runs = [run for run in (record, before) if run and run.prediction and run.prediction.written]
-        found["written"] = [shown(run.prediction.written[sentence], 2000).replace("␣", " ") for run in runs]
+        facts["written"] = [shown(run.prediction.written[sentence], 2000).replace("␣", " ") for run in runs]
     fills = prediction.blanks is not None
     places = prediction.blanks[sentence] if fills else range(record.read[sentence].length)
-    found["where"] = "of" if prediction.classes else "in place of" if fills else "after"
-    found["what"] = words.PREDICTED[found["where"]]
-    found["words"] = {place: _next(record, before, place, sentence) for place in places}
-    return found
+    facts["where"] = "in place of" if fills else "after"
+    if prediction.classes:
+        facts["where"] = "of"
+    facts["what"] = words.PREDICTED[facts["where"]]
+    facts["words"] = {place: _next(record, before, place, sentence) for place in places}
+    return facts
 
 
 def _next(record: Record, before: Record | None, place: int, sentence: int) -> dict[str, Any]:
     """The words that may come after a position, and what is read there."""
-    found = metrics.next_words(record, place, before=before, sentence=sentence)
+    predictions = metrics.next_words(record, place, before=before, sentence=sentence)
     token = shown(metrics.token_at(record, place, sentence=sentence))
-    return {"token": token, "words": [[shown(one.word), one.probability, one.before] for one in found]}
+    rows = [[shown(prediction.word), prediction.probability, prediction.before] for prediction in predictions]
+    return {"token": token, "words": rows}

@@ -33,11 +33,13 @@ def embedded(svg: bytes) -> bytes:
                 used[face].add(character)
     faces = {generic: _face(generic, "".join(sorted(characters))) for generic, characters in used.items() if characters}
 
-    def named(found: re.Match) -> str:
-        own = _generic(found[2])
+    def named(match: re.Match) -> str:
+        own = _generic(match[2])
         every = sorted(faces, key=lambda generic: generic != own)
-        names = ", ".join([f"'{faces[one][0]}'" for one in every] + ([f"'{FACES[own][0]}'"] if own in FACES else []))
-        return f"{found[1]}{names}, {found[2]}{found[3]}{found[4]}</text>" if every else found[0]
+        names = [f"'{faces[generic][0]}'" for generic in every]
+        if own in FACES:
+            names.append(f"'{FACES[own][0]}'")
+        return f"{match[1]}{', '.join(names)}, {match[2]}{match[3]}{match[4]}</text>" if every else match[0]
 
     head, rest = _TEXT.sub(named, picture).split(">", 1)
     rules = "".join(rule for _, rule in faces.values())
@@ -45,7 +47,7 @@ def embedded(svg: bytes) -> bytes:
 
 
 def lacking(text: str) -> list[str]:
-    """What of a text no font here has: characters, with those that are joined to them."""
+    """Characters of a text that no font here has, with those that are joined to them."""
     runs = re.findall(f"[^{_JOINERS}](?:[{_JOINERS}]+[^{_JOINERS}]?)*", text)
     return list(
         dict.fromkeys(run.strip() for run in runs if any(_face_of(c, "monospace") is None for c in run.strip(_JOINERS)))

@@ -12,7 +12,7 @@ from attnviz.export.drawing import draw, javascript
 from attnviz.export.presets import Preset
 
 PIXELS_PER_INCH = 72
-"""Of a picture at scale 1: the unit of the charts is the point of PDF files."""
+"""Resolution of a picture at scale 1: the unit of the charts is the point of PDF files."""
 
 
 @dataclass(frozen=True, eq=False)

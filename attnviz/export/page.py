@@ -75,7 +75,7 @@ def policy(*scripts: str, styles: str = "'unsafe-inline'") -> str:
 
 
 def digest(content: str) -> str:
-    """What a policy calls a script or a style by."""
+    """Hash by which a policy names a script or a style."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"
 
 

@@ -10,7 +10,7 @@ import altair as alt
 import pandas as pd
 
 _UNDRAWABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
-"""What XML 1.0 does not have, and what vl-convert aborts its process on."""
+"""Characters that XML 1.0 does not have, and on which vl-convert aborts its process."""
 
 _PARTS = ("layer", "hconcat", "vconcat", "concat")
 
@@ -48,8 +48,8 @@ def named(svg: bytes, figure: Any) -> bytes:
     return f'{head} role="img" aria-label="{name}"><desc>{words}</desc>{rest}'.encode()
 
 
-def _drawable(found: re.Match) -> str:
-    code = ord(found[0])
+def _drawable(match: re.Match) -> str:
+    code = ord(match[0])
     return chr(0x2400 + code) if code < 0x20 else "\ufffd"
 
 
@@ -84,7 +84,7 @@ def _by_name(chart: Any, tables: dict[int, pd.DataFrame]) -> Any:
         chart.data = alt.NamedData(_name(list(tables).index(id(chart.data))))
     for part in _PARTS:
         if isinstance(inner := chart._get(part), list):
-            chart[part] = [_by_name(one, tables) for one in inner]
+            chart[part] = [_by_name(view, tables) for view in inner]
     if isinstance(inner := chart._get("spec"), alt.TopLevelMixin):
         chart["spec"] = _by_name(inner, tables)
     return chart

@@ -1,4 +1,4 @@
-"""What a figure is: a frozen value with its tables, its chart and its words."""
+"""Base classes of figures: a frozen value with its tables, its chart and its words."""
 
 from abc import ABC, abstractmethod
 from dataclasses import KW_ONLY, MISSING, dataclass, fields, replace
@@ -26,7 +26,7 @@ READ_AS = "Row: the word {}; column: the word looked at."
 """How captions of maps say to read them."""
 
 READS, PREDICTS = "that looks", "just read, where the model predicts the next one"
-"""What a row is, and what it is where a model predicts the next word after it."""
+"""Words for the token of a row, and for it where a model predicts the next word."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -101,7 +101,7 @@ class Figure(Style, ABC):
     @property
     def style(self) -> Style:
         """How it is drawn, alone: a grid that held its figure would keep both until the next garbage collection."""
-        return Style(**{one.name: getattr(self, one.name) for one in fields(Style)})
+        return Style(**{field.name: getattr(self, field.name) for field in fields(Style)})
 
     @property
     def seconds(self) -> float:
@@ -115,30 +115,30 @@ class Figure(Style, ABC):
     @property
     def caption(self) -> str:
         """A text under the picture: what is drawn, the model, what was changed, and the text that it read."""
-        values = [getattr(self, one.name) for one in fields(self)]
-        records, at = [one for one in values if isinstance(one, Record)], getattr(self, "sentence", 0)
-        texts = dict.fromkeys(record.sentences[at].text for record in records if at < len(record.sentences))
+        values = [getattr(self, field.name) for field in fields(self)]
+        records, sentence = [value for value in values if isinstance(value, Record)], getattr(self, "sentence", 0)
+        texts = dict.fromkeys(record.sentences[sentence].text for record in records if sentence < len(record.sentences))
         parts = self.title.split(" · ")
         if records and "changed: " not in self.title:
             parts.append("original model")
         text = f"{', '.join(parts)}."
         if self.is_map:
-            site = next((one for one in values if isinstance(one, Site)), None)
-            predicts = site and not metrics.fills_in(records[0]) and records[0].predicted(site, sentence=at)
+            site = next((value for value in values if isinstance(value, Site)), None)
+            predicts = site and not metrics.fills_in(records[0]) and records[0].predicted(site, sentence=sentence)
             text += f" {READ_AS.format(PREDICTS if predicts else READS)}"
-        read = ", ".join(f"“{without_surrogates(one)}”" for one in texts)
+        read = ", ".join(f"“{without_surrogates(quote)}”" for quote in texts)
         return f"{text} Text: {read}." if read else text
 
     @property
     def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """What makes it again: the values without a name, and those by name that differ from their defaults."""
+        """Arguments that make it again: positional values, and keyword values that differ from their defaults."""
         first, named = [], {}
-        for one in fields(self):
-            value = getattr(self, one.name)
-            if one.default is MISSING and one.default_factory is MISSING and not one.kw_only:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.default is MISSING and field.default_factory is MISSING and not field.kw_only:
                 first.append(value)
-            elif one.default is MISSING or np.any(value != one.default):  # of arrays, each number is compared
-                named[one.name] = value
+            elif field.default is MISSING or np.any(value != field.default):  # of arrays, each number is compared
+                named[field.name] = value
         return tuple(first), named
 
 
@@ -164,10 +164,10 @@ class SiteFigure(Figure):
     columns: slice | None = None
 
     def __post_init__(self):
-        self.seen  # noqa: B018 (a view that leaves nothing is refused at once)
+        self.attention_view  # noqa: B018 (a view that leaves nothing is refused at once)
 
     @cached_property
-    def seen(self) -> Seen:
+    def attention_view(self) -> Seen:
         """The weights through the view."""
         window = {"rows": self.rows or ALL, "columns": self.columns or ALL}
         return views.see(self.record, self.site, sentence=self.sentence, view=self.view, **window)

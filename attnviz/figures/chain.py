@@ -97,13 +97,14 @@ class Chain(Figure):
                 rows, count = thumbnail.values.shape
                 width = thumbnail.cell[0] * count
                 if isinstance(self.selected, tuple):
-                    row_at, column_at = thumbnail.at(self.selected)
+                    row_at, column_at = thumbnail.index_of(self.selected)
                 if min(row_at, column_at) >= 0:
                     row |= {"number": digits(thumbnail.values[row_at, column_at])}
                 if max(row_at, column_at) >= 0:
                     down, across = matrices.outline(row_at, column_at, rows, count)
                     y_of, x_of = (
-                        [at / n * side for at in ends] for ends, n, side in ((down, rows, HIGH), (across, count, width))
+                        [edge / n * side for edge in ends]
+                        for ends, n, side in ((down, rows, HIGH), (across, count, width))
                     )
                     outlines.append({"x": x_of[0], "x2": x_of[1], "y": row["y"] + y_of[0], "y2": row["y"] + y_of[1]})
                 row |= {"x2": width, "title": f"{i + 1}  {stage.title}", "shape": in_nouns(stage)}
@@ -142,7 +143,7 @@ def main(stage: Stage) -> Matrix | None:
 
 
 def in_nouns(stage: Stage) -> str:
-    """What a stage has of one sentence: "2 heads × 11 queries × 11 keys"; "" if its sizes are not known."""
+    """Sizes of a stage for one sentence: "2 heads × 11 queries × 11 keys"; "" if its sizes are not known."""
     sizes = zip(stage.letters[1:], stage.shape[1:], strict=False)
     return " × ".join(f"{size:,} {plural_of(letter, size)}" for letter, size in sizes)
 
@@ -178,19 +179,19 @@ def _form(height: float, colors: Theme, *, is_titled: bool) -> Form:
     stages, outlines = alt.Chart(alt.NamedData("stages")), alt.Chart(alt.NamedData("outlines"))
     y, y2 = alt.Y("y:Q", **down), alt.Y2("y2")
     box = {"y": y, "y2": y2, "x": alt.X("x:Q", **over), "x2": alt.X2("x2")}
-    known = stages.transform_filter("isValid(datum.uri)")
+    thumbnails = stages.transform_filter("isValid(datum.uri)")
 
     def text(field: str, x: float, dy: float, **mark: object) -> alt.Chart:
-        one = stages.transform_filter(f"isValid(datum.{field})")
-        one = one.mark_text(baseline="middle", dy=dy, **{"align": "left"} | mark, **QUIET_MARK)
+        texts = stages.transform_filter(f"isValid(datum.{field})")
+        texts = texts.mark_text(baseline="middle", dy=dy, **{"align": "left"} | mark, **QUIET_MARK)
         ink = {} if "color" in mark else {"fill": alt.Fill("ink:N", scale=None)}
-        return one.encode(y=y, x=alt.XValue(x), text=alt.Text(f"{field}:N"), **ink)
+        return texts.encode(y=y, x=alt.XValue(x), text=alt.Text(f"{field}:N"), **ink)
 
     bar = stages.transform_filter("datum.is_current").mark_rect(fill=colors.accent, **QUIET_MARK)
     area = stages.mark_rect(fill="transparent", cursor="pointer", aria=False, tooltip=None)
     layers = [
-        known.mark_image(aspect=False, smooth=False, **QUIET_MARK).encode(**box, url=alt.Url("uri:N")),
-        known.mark_rect(fill=None, stroke=colors.line, **QUIET_MARK).encode(**box),
+        thumbnails.mark_image(aspect=False, smooth=False, **QUIET_MARK).encode(**box, url=alt.Url("uri:N")),
+        thumbnails.mark_rect(fill=None, stroke=colors.line, **QUIET_MARK).encode(**box),
         outlines.mark_rect(fill=None, stroke=colors.accent, strokeWidth=1.5, **QUIET_MARK).encode(**box),
         bar.encode(y=y, y2=y2, x=alt.XValue(-10), x2=alt.X2Value(-6)),
         text("title", WIDE + 14, 8, fontWeight=600, fontSize=TITLE_SIZE - 1),

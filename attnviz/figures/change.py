@@ -1,4 +1,4 @@
-"""What an edit did to the output: how far each token's vector moved."""
+"""Effect of an edit on the output: how far each token's vector moved."""
 
 import math
 from dataclasses import KW_ONLY, dataclass
@@ -62,17 +62,17 @@ class OutputChange(BarFigure):
     def bars(self) -> Bars:
         every, tokens = self.moved.tolist(), self.after.read[self.sentence].tokens
         order = sorted(range(len(every)), key=lambda i: -math.inf if math.isnan(every[i]) else -every[i])
-        drawn = sorted(order[:MOST_BARS])  # NaN is among them: it is what one must not miss
-        left_out = f"the {len(drawn)} of {len(every)} tokens that moved most" if len(drawn) < len(every) else ""
+        indices = sorted(order[:MOST_BARS])  # NaN is among them: it is what one must not miss
+        left_out = f"the {len(indices)} of {len(every)} tokens that moved most" if len(indices) < len(every) else ""
         unchanged = "" if self.on_screen or self.after.edits.in_words() else "changed: nothing"
         return Bars(
             title=self._heading,
             lines=[MEASURE, left_out, *subtitles(self.after, self), unchanged],
-            names=[shown(tokens[i].text, axes.LONGEST_LABEL) for i in drawn],
-            columns=[Column(values=[every[i] for i in drawn])],
+            names=[shown(tokens[i].text, axes.LONGEST_LABEL) for i in indices],
+            columns=[Column(values=[every[i] for i in indices])],
             style=self.style,
             length=240,
-            quiet=[row for row, i in enumerate(drawn) if tokens[i].special],
+            quiet=[row for row, i in enumerate(indices) if tokens[i].special],
         )
 
     @property

@@ -19,7 +19,7 @@ VALUES = {
     "zero_is_masked": ("1", "0"),
     "true_is_masked": ("False", "True"),
 }
-"""What each dialect writes where a query may attend, and where it may not."""
+"""Values that each dialect writes where a query may attend, and where it may not."""
 
 
 def convention(mask: Mask, dialect: Dialect, queries: Tokens, keys: Tokens, *, sentence: int = 0) -> States | None:
@@ -68,15 +68,15 @@ READ = (
     State("blocked by mistake", "hatch", "ring"),
     State("open by mistake", "leak", "cross"),
 )
-"""What becomes of a cell in the hands of a reader."""
+"""States of a cell as a reader takes it."""
 
 
 def handed(read: Handed, queries: Tokens, keys: Tokens, *, sentence: int = 0) -> States | None:
     """Who sees whom when a mask is read in another dialect than the one it is written in; None if it is refused."""
     if read.seen is None:
         return None
-    meant, seen = (_of(grid, sentence) for grid in (read.meant_grid, read.seen))
-    states = torch.where(seen == meant, (~seen).long(), 2 + seen.long())
+    meant, actual = (_of(grid, sentence) for grid in (read.meant_grid, read.seen))
+    states = torch.where(actual == meant, (~actual).long(), 2 + actual.long())
     return States(
         title="Mask as it is read",
         states=states.numpy(),
@@ -99,12 +99,12 @@ WEIGHTS = (
 
 
 def weights_read(read: Handed, queries: Tokens, keys: Tokens, *, sentence: int = 0, head: int = 0) -> States | None:
-    """What the weights come to in that reader's hands; None if the mask is refused."""
+    """Weights that this reader computes; None if it refuses the mask."""
     if read.weights is None:
         return None
-    weights, seen = _of(read.weights, sentence), _of(read.seen, sentence)
+    weights, may_attend = _of(read.weights, sentence), _of(read.seen, sentence)
     weights = weights[head if head < len(weights) else 0].double()
-    states = torch.where(weights.isnan(), 2, ((weights == 0) & ~seen).long())
+    states = torch.where(weights.isnan(), 2, ((weights == 0) & ~may_attend).long())
     return States(
         title="Weights that come out",
         states=states.numpy(),

@@ -57,7 +57,7 @@ MEASURE = (
 )
 
 MORE = "higher in B", "higher in A"
-"""What a negative and what a positive difference mean."""
+"""Meaning of a negative and of a positive difference."""
 
 ONLY = "blank: only A or only B has this token"
 
@@ -69,7 +69,7 @@ KINDS = (
     State(ONLY, "blocked", "hatch", ((1, ONLY),), legend=ONLY),
     State(NOT_A_NUMBER, "blocked", "cross"),
 )
-"""What a cell can be; what is blank has upright strokes, unlike what is blocked."""
+"""States of a cell; blank cells have upright strokes, unlike blocked ones."""
 
 ALIKE, IN_A, IN_B, BLOCKED_IN_BOTH, ALONE, NAN = range(6)
 
@@ -83,58 +83,61 @@ class Difference(Figure):
     A click selects a cell under the name "cell" with the fields query, key and rev: row and column of the grid of both.
 
     Attributes:
-        found: what `metrics.beside.beside` gave.
+        comparison: from `metrics.beside.beside`.
     """
 
-    found: Beside
+    comparison: Beside
 
     is_map = True
 
     @cached_property
     def name(self) -> str:
-        found = self.found
-        return file_stem("compared", _stem(found.a), "with", _stem(found.b), end=edited(found.a.record.edits))
+        comparison = self.comparison
+        end = edited(comparison.a.record.edits)
+        return file_stem("compared", _stem(comparison.a), "with", _stem(comparison.b), end=end)
 
     @cached_property
     def title(self) -> str:
-        return " · ".join([title_of(self.found), *lines_of(self.found)])
+        return " · ".join([title_of(self.comparison), *lines_of(self.comparison)])
 
     @cached_property
     def description(self) -> str:
-        return words.compared(self.found)
+        return words.compared(self.comparison)
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        return tables.comparison_table(self.found)
+        return tables.comparison_table(self.comparison)
 
     @cached_property
     def arrays(self) -> dict[str, np.ndarray]:
-        return _arrays(self.found)
+        return _arrays(self.comparison)
 
     @property
     def form(self) -> Form:
-        return _form(tuple(one.layout for one in self.grids), is_titled=not self.on_screen)
+        return _form(tuple(panel.layout for panel in self.grids), is_titled=not self.on_screen)
 
     @cached_property
     def data(self) -> dict[str, Table]:
         width = 3 * (self.size.width + axes.PADDING) + BAR
         tops = {"weights": self._scale.top, "differences": self._signed.top}
         ends = [f"colors of {what} end at {top:.2g}" for what, top in tops.items() if top < 1]
-        lines = [*lines_of(self.found, self.size), ", ".join(ends)]
-        meta = {"meta": heading(title_of(self.found), lines, width, self)}
-        return {name: table for one in self.grids for name, table in one.data.items()} | meta | {"bars": self._bars()}
+        lines = [*lines_of(self.comparison, self.size), ", ".join(ends)]
+        meta = {"meta": heading(title_of(self.comparison), lines, width, self)}
+        return (
+            {name: table for panel in self.grids for name, table in panel.data.items()} | meta | {"bars": self._bars()}
+        )
 
     @property
     def size(self) -> Size:
-        return size_beside(len(self.found.rows), len(self.found.columns))
+        return size_beside(len(self.comparison.rows), len(self.comparison.columns))
 
     @cached_property
     def grids(self) -> tuple[Grid, Grid, Grid]:
         """A, B and A - B; the last is drawn first, with the labels of the rows."""
-        found, size = self.found, self.size
-        style = replace(self, heading=None, selected=found.most_cell if self._outlined else self.selected)
+        comparison, size = self.comparison, self.size
+        style = replace(self, heading=None, selected=comparison.most_cell if self._outlined else self.selected)
         numbers = dict(zip(("a", "b", "difference"), zip(self._numbers, self._texts, strict=True), strict=True))
-        kinds = [_kinds(*one) for one in self._tiled]
+        kinds = [_kinds(*tiled) for tiled in self._tiled]
         signs = [KINDS[i] for i in np.unique(kinds[:2]).tolist()]
         labels = [[[_label(*part, end) for part in self._places(axis)] for axis in range(2)] for end in range(3)]
         widest = max(text_width(label) for _, over in labels for label in over[:: size.every * size.tile])
@@ -143,8 +146,8 @@ class Difference(Figure):
             Grid(
                 title=self._title(end),
                 lines=[self._selected_text(end, style.selected)],
-                rows=groups([_token(pair, end, found, 0) for pair in found.rows]),
-                columns=groups([_token(pair, end, found, 1) for pair in found.columns]),
+                rows=groups([_token(pair, end, comparison, 0) for pair in comparison.rows]),
+                columns=groups([_token(pair, end, comparison, 1) for pair in comparison.columns]),
                 size=size,
                 states=kinds[end],
                 kinds=KINDS,
@@ -153,11 +156,11 @@ class Difference(Figure):
                 ramp=ramps[end],
                 gray=end < 2 and self._is_off(end),
                 numbers=numbers,
-                says=[KINDS[kind].says for kind in kinds[2].ravel().tolist()],
+                cell_texts=[KINDS[kind].text for kind in kinds[2].ravel().tolist()],
                 labels=tuple(labels[end]),
                 called=tuple([in_words(*part) for part in self._places(axis)[:: size.tile]] for axis in range(2)),
                 prefix=f"{'abd'[end]}-",
-                is_labeled=end == 2 or not found.queries.same,
+                is_labeled=end == 2 or not comparison.queries.same,
                 extent=8 * math.ceil(widest / 8) if widest > size.cell - 4 else 0,
                 signs=signs if end == 1 else (),
             )
@@ -175,13 +178,13 @@ class Difference(Figure):
 
     def _places(self, axis: int) -> list[tuple]:
         """The tokens of A and B, and where each row (axis 0) or column stands in them."""
-        tokens = self.found.a.tokens[axis], self.found.b.tokens[axis]
-        return [(tokens, pair) for pair in (self.found.rows, self.found.columns)[axis]]
+        tokens = self.comparison.a.tokens[axis], self.comparison.b.tokens[axis]
+        return [(tokens, pair) for pair in (self.comparison.rows, self.comparison.columns)[axis]]
 
     @cached_property
     def _tiled(self) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
         """Numbers and states of the squares of A, B and their difference."""
-        return self.found.tiled(self.size.tile)
+        return self.comparison.tiled(self.size.tile)
 
     @property
     def _numbers(self) -> tuple[np.ndarray, ...]:
@@ -189,9 +192,9 @@ class Difference(Figure):
 
     @cached_property
     def _texts(self) -> list[list[str]]:
-        """What is read of each cell, with the same digits in A, in B and in their difference."""
+        """Texts of all cells, with the same digits in A, in B and in their difference."""
         places = np.full(self._numbers[0].shape, 4) if self.size.tile > 1 else words.digits_of(*self._numbers)
-        cells = (zip(*(part.ravel().tolist() for part in (*one, places)), strict=True) for one in self._tiled)
+        cells = (zip(*(part.ravel().tolist() for part in (*tiled, places)), strict=True) for tiled in self._tiled)
         return [[_read(*cell, signed=end == 2) for cell in every] for end, every in enumerate(cells)]
 
     def _selected_text(self, end: int, cell: Sequence[int] | int | None) -> str:
@@ -203,21 +206,21 @@ class Difference(Figure):
         return f"{text} {MORE[bool(value > 0)]}" if end == 2 and abs(value) > 0 else text
 
     def _title(self, end: int) -> str:
-        name, longest = names_of(self.found)[end], int(max(self.size.width, TITLE) / TITLE_CHARACTER)
+        name, longest = names_of(self.comparison)[end], int(max(self.size.width, TITLE) / TITLE_CHARACTER)
         return name if len(name) <= longest else f"{name[: longest - 1]}…"
 
     @cached_property
     def _scale(self) -> Domain:
-        """What the colors of A and B say, the same of both."""
+        """Color domain of A and B, the same for both."""
         return self._domain(_largest(*self._numbers[:2]))
 
     @cached_property
     def _signed(self) -> Domain:
-        """What the colors of the difference say: of every two maps the same, unless it is too faint to be seen."""
+        """Color domain of the difference: the same for every two maps, unless it is too faint to be seen."""
         return self._domain(max(_largest(self._numbers[2]), LEAST))
 
     def _domain(self, largest: float) -> Domain:
-        crowded = max(len(self.found.rows), len(self.found.columns)) > CROWDED
+        crowded = max(len(self.comparison.rows), len(self.comparison.columns)) > CROWDED
         return Domain("adapts", largest) if 0 < largest < (1 if crowded else FAINT) else Domain()
 
     @property
@@ -230,12 +233,12 @@ class Difference(Figure):
         return (numbers / self._signed.top + 1) / 2 if end == 2 else numbers / self._scale.top
 
     def _is_off(self, end: int) -> bool:
-        side = (self.found.a, self.found.b)[end]
+        side = (self.comparison.a, self.comparison.b)[end]
         return side.head in side.record.step(side.site).heads_off
 
     def _bars(self) -> Table:
         """How far each row differs, 0 to 1; its number where there is room for it, a dash where it has none."""
-        moved, cell = tiles(self.found.variation[:, None], self.size.tile)[:, 0].tolist(), self.size.cell
+        moved, cell = tiles(self.comparison.variation[:, None], self.size.tile)[:, 0].tolist(), self.size.cell
         inset = max(0.0, 0.5 - 6 / cell, 2 / cell) if cell >= THIN else 0.0
         texts = ["–" if value != value else f"{value:.2f}" for value in moved]
         return {
@@ -283,7 +286,7 @@ def _kinds(numbers: np.ndarray, states: np.ndarray) -> np.ndarray:
 
 
 def _read(value: float, state: int, places: int, *, signed: bool) -> str:
-    """What is read of a cell."""
+    """Text of a cell."""
     if state in (BLOCKED, BLANK):
         return "blocked" if state == BLOCKED else "blank"
     sign = "+" if value > 0 and signed else "−" if value < 0 else ""
@@ -299,23 +302,23 @@ def _stem(side: Side) -> str:
     return f"{side.record.source} {side.site.kind[0]}{side.site.layer} {side.head} {text[:16]}"
 
 
-def _arrays(found: Beside) -> dict[str, np.ndarray]:
-    tile = size_beside(len(found.rows), len(found.columns)).tile if found.is_long else 1
-    numbers = [numbers for numbers, _ in found.tiled(tile)]
-    arrays = {"difference": numbers[2], "variation": found.variation}
+def _arrays(comparison: Beside) -> dict[str, np.ndarray]:
+    tile = size_beside(len(comparison.rows), len(comparison.columns)).tile if comparison.is_long else 1
+    numbers = [numbers for numbers, _ in comparison.tiled(tile)]
+    arrays = {"difference": numbers[2], "variation": comparison.variation}
     if tile > 1:
         arrays["cells_per_side_of_tile"] = np.array(tile)
-    for end, (side, name) in enumerate(((found.a, "a"), (found.b, "b"))):
+    for end, (side, name) in enumerate(((comparison.a, "a"), (comparison.b, "b"))):
         arrays[name] = numbers[end]
-        for axis, what, places in ((0, "query", found.rows), (1, "key", found.columns)):
+        for axis, what, places in ((0, "query", comparison.rows), (1, "key", comparison.columns)):
             texts = ["" if pair[end] is None else side.tokens[axis][pair[end]].text for pair in places]
             arrays[f"{what}_tokens_{name}"] = text_array(texts)
     return arrays
 
 
-def title_of(found: Beside) -> str:
-    """What is drawn, beginning with constant words."""
-    names = [called(side) for side in (found.a, found.b)]
+def title_of(comparison: Beside) -> str:
+    """Title of the figure, which begins with constant words."""
+    names = [called(side) for side in (comparison.a, comparison.b)]
     return f"A and B compared · {names[0] if names[0] == names[1] else f'A: {names[0]} · B: {names[1]}'}"
 
 
@@ -328,15 +331,17 @@ def called(side: Side) -> str:
 
 
 def _step(side: Side) -> str:
-    """Of a model trained here: how long it was trained."""
+    """Training step of a model trained here, in words."""
     _, _, step = side.record.source.partition(AFTER)
-    return f"step {step}" if step.strip("0") else "untrained" if step else "trained"
+    if not step:
+        return "trained"
+    return f"step {step}" if step.strip("0") else "untrained"
 
 
 def _edits(side: Side) -> str:
-    """What was changed, where that is short enough to stand over a map."""
-    said = ", ".join(side.record.edits.in_words()) or "original"
-    return said if len(said) <= LONGEST_EDITS else "changed"
+    """Edits of a side, if they are short enough to stand over a map."""
+    text = ", ".join(side.record.edits.in_words()) or "original"
+    return text if len(text) <= LONGEST_EDITS else "changed"
 
 
 def _text(side: Side) -> str:
@@ -357,11 +362,11 @@ APART = (
     _text,
     _edits,
 )
-"""What A and B are called, by the first in which they differ: model, step of training, head, text, edits."""
+"""Names for A and B: the first of these that differs is used (model, training step, head, text, edits)."""
 
 
 def told_apart(a: Side, b: Side) -> tuple[str, str] | None:
-    """What two sides are called, each by that in which they differ; None if they do not."""
+    """Names of two sides, by that in which they differ; None if they do not."""
     each = ((say(a), say(b)) for say in APART)
     apart = next((pair for pair in each if pair[0] != pair[1]), None)
     if apart == (_text(a), _text(b)):
@@ -369,34 +374,34 @@ def told_apart(a: Side, b: Side) -> tuple[str, str] | None:
     return apart and (in_title(apart[0]), in_title(apart[1]))
 
 
-def names_of(found: Beside) -> tuple[str, str, str]:
-    """What stands over each map: "A: trained", "B: untrained"."""
-    apart = told_apart(found.a, found.b)
-    named = (f"{name}: {one}" for name, one in zip(NAMES[:2], apart, strict=True)) if apart else NAMES[:2]
+def names_of(comparison: Beside) -> tuple[str, str, str]:
+    """Titles of the maps: "A: trained", "B: untrained"."""
+    apart = told_apart(comparison.a, comparison.b)
+    named = (f"{name}: {text}" for name, text in zip(NAMES[:2], apart, strict=True)) if apart else NAMES[:2]
     return (*named, NAMES[2])
 
 
-def lines_of(found: Beside, size: Size | None = None) -> list[str]:
+def lines_of(comparison: Beside, size: Size | None = None) -> list[str]:
     """Both texts, where the weights come from, what was changed, and what a picture leaves out."""
-    size = size or size_beside(len(found.rows), len(found.columns))
-    sides = found.a, found.b
+    size = size or size_beside(len(comparison.rows), len(comparison.columns))
+    sides = comparison.a, comparison.b
     texts = [shown(side.record.sentences[side.sentence].text, LONGEST_TEXT).replace("␣", " ") for side in sides]
-    said = [" · ".join(filter(None, subtitles(side.record))) for side in sides]
-    window = [found.seen] if found.seen else []
-    return [*_each(texts), *_each(said), *window, MEASURE, *axes.notes_on(size, TILES)]
+    origins = [" · ".join(filter(None, subtitles(side.record))) for side in sides]
+    window = [comparison.seen] if comparison.seen else []
+    return [*_each(texts), *_each(origins), *window, MEASURE, *axes.notes_on(size, TILES)]
 
 
-def _each(said: list[str]) -> list[str]:
-    """What is said of A and of B, once if it is the same."""
-    return [said[0]] if said[0] == said[1] else [f"{name}: {one}" for name, one in zip("AB", said, strict=True)]
+def _each(texts: list[str]) -> list[str]:
+    """Texts of A and of B, once if they are the same."""
+    return [texts[0]] if texts[0] == texts[1] else [f"{name}: {text}" for name, text in zip("AB", texts, strict=True)]
 
 
 TILES = "each square shows the weight, and the difference, that is largest in size of"
 
 
 def _label(tokens: tuple[tuple[Token, ...], ...], pair: tuple[int | None, int | None], end: int) -> str:
-    """What stands beside a row, or over a column, of A, B or their difference."""
-    both = [None if at is None else part[at] for part, at in zip(tokens, pair, strict=True)]
+    """Label of a row or of a column of A, B or their difference."""
+    both = [None if index is None else part[index] for part, index in zip(tokens, pair, strict=True)]
     if end < 2:
         return "" if both[end] is None else shown(both[end].text, LONGEST_LABEL)
     names = list(dict.fromkeys(shown(token.text, LONGEST_LABEL) for token in both if token is not None))
@@ -404,17 +409,23 @@ def _label(tokens: tuple[tuple[Token, ...], ...], pair: tuple[int | None, int | 
     return f"{' → '.join(names)}{only}"
 
 
-def _token(pair: tuple[int | None, int | None], end: int, found: Beside, axis: int) -> Token:
+def _token(pair: tuple[int | None, int | None], end: int, comparison: Beside, axis: int) -> Token:
     """The token of a row or column; it stands back where only one map has it."""
-    both = [None if at is None else side.tokens[axis][at] for side, at in zip((found.a, found.b), pair, strict=True)]
+    both = [
+        None if index is None else side.tokens[axis][index]
+        for side, index in zip((comparison.a, comparison.b), pair, strict=True)
+    ]
     there = [token for token in both if token is not None]
     token = there[0] if end == 2 or both[end] is None else both[end]
-    return replace(token, special=len(there) == 1 or all(one.special for one in there))
+    return replace(token, special=len(there) == 1 or all(other.special for other in there))
 
 
 def in_words(tokens: tuple[tuple[Token, ...], tuple[Token, ...]], pair: tuple[int | None, int | None]) -> str:
     """A place of the grid: "cat (1) → dog (1)", or "cat (1), only in A"."""
-    each = [None if at is None else f"{shown(part[at].text)} ({at})" for part, at in zip(tokens, pair, strict=True)]
+    each = [
+        None if index is None else f"{shown(part[index].text)} ({index})"
+        for part, index in zip(tokens, pair, strict=True)
+    ]
     if None in each:
         return f"{each[0] or each[1]}, only in {'A' if each[1] is None else 'B'}"
     return each[0] if each[0] == each[1] else " → ".join(each)

@@ -20,13 +20,13 @@ OPEN = {
     "scores": State("score", "open"),
 }
 BLOCKED = {
-    kind: State(says, "blocked", "hatch") for kind, says in zip(OPEN, ("blocked", "weight 0", "blocked"), strict=True)
+    kind: State(text, "blocked", "hatch") for kind, text in zip(OPEN, ("blocked", "weight 0", "blocked"), strict=True)
 }
-"""What a cell is that is open, and that is not, by the kind of the array."""
+"""States of cells that are open, and of cells that are not, by the kind of the array."""
 
 
 def evidence(array: np.ndarray | Tensor, report: Report, finding: Finding) -> States | None:
-    """Where a finding stands: in the sentence and the head of its first cell. None if it names no cells.
+    """Cells of a finding, in the sentence and the head of its first cell. None if it names no cells.
 
     Args:
         array: as it was checked.
@@ -35,12 +35,12 @@ def evidence(array: np.ndarray | Tensor, report: Report, finding: Finding) -> St
         return None
     named = dict(zip(finding.axes, finding.cells[0], strict=True))
     where = tuple(named.get(axis, 0) for axis in AXES[:2])
-    if _given(array).size != np.prod(report.shape) or max(report.shape[2:]) > MOST:
+    if _as_array(array).size != np.prod(report.shape) or max(report.shape[2:]) > MOST:
         return None
     marked = np.zeros(report.shape[2:], bool)
     for cell in finding.cells:
         place = dict(zip(finding.axes, cell, strict=True))
-        if all(place.get(axis, at) == at for axis, at in zip(AXES[:2], where, strict=True)):
+        if all(place.get(axis, index) == index for axis, index in zip(AXES[:2], where, strict=True)):
             marked[place.get("query", slice(None)), place.get("key", slice(None))] = True
     some = [
         f"{axis} {named[axis]}"
@@ -53,7 +53,7 @@ def evidence(array: np.ndarray | Tensor, report: Report, finding: Finding) -> St
 
 
 def as_checked(array: np.ndarray | Tensor, report: Report) -> States:
-    """What was checked, of the first sentence and head: at most the first `MOST` queries and keys."""
+    """Array that was checked, of the first sentence and head: at most the first `MOST` queries and keys."""
     sizes = zip(AXES, report.shape, (1, 1, MOST, MOST), strict=True)
     some = [
         f"{axis} 0 of {size}" if most == 1 else f"the first {most} of {size:,}"
@@ -73,7 +73,7 @@ def _grid(
     mark: State = MARKED,
 ) -> States:
     """One sentence and head of an array with the cells that are marked; weights in their colors, blocked is hatched."""
-    values = _given(array).reshape(report.shape)[where][:MOST, :MOST]
+    values = _as_array(array).reshape(report.shape)[where][:MOST, :MOST]
     plain = np.where(_open(values, report), 0, 1)
     weights = np.nan_to_num(values.astype(float), posinf=0.0).clip(0, 1) if report.kind == "weights" else None
     return States(
@@ -88,7 +88,7 @@ def _grid(
     )
 
 
-def _given(array: np.ndarray | Tensor) -> np.ndarray:
+def _as_array(array: np.ndarray | Tensor) -> np.ndarray:
     return array.float().numpy() if isinstance(array, torch.Tensor) else np.asarray(array)
 
 

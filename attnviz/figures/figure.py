@@ -31,7 +31,7 @@ def stem(record: Record, *what: object, sentence: int = 0, view: View = View()) 
 
 
 def edited(edits: Edits, view: View = View()) -> str:
-    """What was changed and how it is looked at, in short, for a file's name: "causal off 0.2 temperature 0.5"."""
+    """Edits and view in short, for a file's name: "causal off 0.2 temperature 0.5"."""
     places = ((site.layer if site.kind == "encoder" else site, head) for site, head in sorted(edits.heads_off))
     parts = [] if edits.own_mask else ["no own mask"]
     parts += [] if edits.mask is None else [str(edits.mask)]
@@ -49,13 +49,13 @@ LONGEST_TEXT = 160
 
 
 def subtitles(record: Record, style: Style = Style(), sentence: int | None = None) -> list[str]:
-    """Where the weights come from, and what was changed; a screen says that elsewhere.
+    """Origin of the weights, and edits; a screen says that elsewhere.
 
     Args:
         sentence: whose text is said, too, where nothing else of the picture does.
     """
     changed = () if style.on_screen else record.edits.in_words()
-    kept = f"kept as {record.precision}" if record.precision else ""
+    precision = f"kept as {record.precision}" if record.precision else ""
     text = "" if sentence is None or style.on_screen else record.sentences[sentence].text
     read = f"text: “{shown(text, LONGEST_TEXT).replace('␣', ' ')}”" if text else ""
-    return [CAUTIONS.get(record.provenance, ""), kept, f"changed: {', '.join(changed)}" if changed else "", read]
+    return [CAUTIONS.get(record.provenance, ""), precision, f"changed: {', '.join(changed)}" if changed else "", read]

@@ -7,7 +7,7 @@ from attnviz.core.edits import Site
 from attnviz.core.record import Record
 
 CELL, LINE, TOKEN = "cell", "line", "token"
-"""What a click on a figure selects: a cell; a line, or a token by its lines; a token."""
+"""Targets of a click on a figure: a cell; a line, or a token by its lines; a token."""
 
 
 @dataclass(frozen=True)

@@ -53,39 +53,40 @@ class HeadMap(SiteFigure, GridFigure):
 
     @cached_property
     def title(self) -> str:
-        return titled(" · ".join(filter(None, [title_of(self.seen, self.head), self.seen.window])), self.record)
+        view = self.attention_view
+        return titled(" · ".join(filter(None, [title_of(view, self.head), view.window])), self.record)
 
     @cached_property
     def description(self) -> str:
-        return words.head(self.seen, self.head)
+        return words.head(self.attention_view, self.head)
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        return tables.weights_table(self.seen, self.head)
+        return tables.weights_table(self.attention_view, self.head)
 
     @cached_property
     def arrays(self) -> dict[str, np.ndarray]:
-        return arrays_of(self.seen, self.head)
+        return arrays_of(self.attention_view, self.head)
 
     @cached_property
     def grid(self) -> Grid:
-        seen = self.seen
-        policy = POLICIES[seen.step.scoring.empty_rows]
-        empty = dict.fromkeys(np.flatnonzero(seen.empty(self.head)).tolist(), policy)
-        size = size_within(seen.queries, seen.keys, self, seen.predicted or ())
-        cells = seen.cells([self.head], size.tile)[0]
-        scale = domain_of(self.domain, seen, cells)
-        padding = seen.padding[:: size.tile]
+        view = self.attention_view
+        policy = POLICIES[view.step.scoring.empty_rows]
+        empty = dict.fromkeys(np.flatnonzero(view.empty(self.head)).tolist(), policy)
+        size = size_within(view.queries, view.keys, self, view.predicted or ())
+        cells = view.cells([self.head], size.tile)[0]
+        scale = domain_of(self.domain, view, cells)
+        padding = view.padding[:: size.tile]
         kinds, states = _states(cells, policy, padding=padding, explained=self.explained and self.on_screen)
-        gray = self.head in seen.step.heads_off
+        gray = self.head in view.step.heads_off
         scores = {} if cells.scores is None else {"score": (cells.scores, ".3f")}
-        changed = _changed(seen, self.before)
-        lines = [*subtitles(seen.record, self), self._reading, seen.window, scale.ending, *seen.notes]
+        changed = _changed(view, self.before)
+        lines = [*subtitles(view.record, self), self._reading, view.window, scale.ending, *view.notes]
         return Grid(
-            title=title_of(seen, self.head, on_screen=self.on_screen),
+            title=title_of(view, self.head, on_screen=self.on_screen),
             lines=lines,
-            rows=seen.queries,
-            columns=seen.keys,
+            rows=view.queries,
+            columns=view.keys,
             size=size,
             states=states,
             kinds=kinds,
@@ -95,76 +96,82 @@ class HeadMap(SiteFigure, GridFigure):
             gray=gray,
             numbers={"weight": (cells.weights, ".4f")} | scores,
             offsets=_offsets(cells),
-            predicted=seen.predicted or (),
+            predicted=view.predicted or (),
             note_title=PREDICTS,
             changed=(changed, CHANGED),
-            beside=row_sums(seen, self.head) if self.row_sums else None,
+            beside=row_sums(view, self.head) if self.row_sums else None,
             empty=empty,
         )
 
     @property
     def room(self) -> float:
         """About how many pixels wide it is, from the labels of its rows to what they predict; no weight is needed."""
-        seen = self.seen
-        size = size_of(len(seen.queries), len(seen.keys))
-        labels = max(map(label_width, seen.queries.labels), default=0.0)
-        notes = max((text_width(f"▸ {shown(word, LONGEST_LABEL)}") for word in seen.predicted or ()), default=0.0)
+        view = self.attention_view
+        size = size_of(len(view.queries), len(view.keys))
+        labels = max(map(label_width, view.queries.labels), default=0.0)
+        notes = max((text_width(f"▸ {shown(word, LONGEST_LABEL)}") for word in view.predicted or ()), default=0.0)
         return labels + 40 + size.width + NOTE + notes
 
     @property
     def _reading(self) -> str:
         """How a row that predicts is read: its label is not the word that is predicted there."""
-        seen = self.seen
-        if not any(seen.predicted or ()):
+        view = self.attention_view
+        if not any(view.predicted or ()):
             return ""
-        row = seen.queries.at(self.selected[0]) if self.selected else None
-        if row is not None and seen.predicted[row] and not metrics.fills_in(seen.record):
-            token, word = words.in_quotes(seen.queries.labels[row]), words.in_quotes(seen.predicted[row])
+        row = view.queries.at(self.selected[0]) if self.selected else None
+        if row is not None and view.predicted[row] and not metrics.fills_in(view.record):
+            token, word = words.in_quotes(view.queries.labels[row]), words.in_quotes(view.predicted[row])
             return NEXT_OF.format(token=token, word=word)
-        if metrics.labels_tokens(seen.record):
+        if metrics.labels_tokens(view.record):
             return LABELS
-        return IN_PLACE if metrics.fills_in(seen.record) else NEXT
+        return IN_PLACE if metrics.fills_in(view.record) else NEXT
 
 
-def row_sums(seen: Seen, head: int | str) -> Beside:
+def row_sums(view: Seen, head: int | str) -> Beside:
     """The sum of each row; those that are not 1 say so. Sums of rows that are seen in part are below 1 by right."""
-    sums = seen.row_sums(head).tolist()
-    odd = [not (value < 1 + 5e-4 if seen.partial else abs(value - 1) < 5e-4) for value in sums]
+    sums = view.row_sums(head).tolist()
+    odd = [not (value < 1 + 5e-4 if view.partial else abs(value - 1) < 5e-4) for value in sums]
     texts = [f"{written(value, '.3f')}{' not 1' if is_odd else ''}" for value, is_odd in zip(sums, odd, strict=True)]
-    return Beside("sum of what is seen" if seen.partial else "row sum", texts, odd)
+    return Beside("sum of what is seen" if view.partial else "row sum", texts, odd)
 
 
-def title_of(seen: Seen, head: int | str, *, on_screen: bool = False) -> str:
-    """What is drawn, beginning with a constant word; a screen says elsewhere whose a model is."""
-    name = called(seen, head, on_screen=on_screen)
+def title_of(view: Seen, head: int | str, *, on_screen: bool = False) -> str:
+    """Title of a map, which begins with a constant word; a screen says elsewhere whose a model is."""
+    name = called(view, head, on_screen=on_screen)
     return f"{name[:1].upper()}{name[1:]}"
 
 
-def called(seen: Seen, head: int | str, *, on_screen: bool = False) -> str:
+def called(view: Seen, head: int | str, *, on_screen: bool = False) -> str:
     """The same within a title: "head 2 of cross layer 1 (off) · translator"."""
-    step, source = seen.step, seen.record.source
+    step, source = view.step, view.record.source
     source = source.rpartition("/")[2] or source if on_screen else source
     if isinstance(head, int):
-        what, off = seen.site.head(head), " (off)" * (head in step.heads_off)
+        what, off = view.site.head(head), " (off)" if head in step.heads_off else ""
     else:
-        what, off = f"{head} of {step.num_heads} heads of {seen.site}", ", also those off" * bool(step.heads_off)
+        what = f"{head} of {step.num_heads} heads of {view.site}"
+        off = ", also those off" if step.heads_off else ""
     return f"{what}{off} · {in_title(source)}"
 
 
-def _changed(seen: Seen, before: Record | None) -> frozenset[int]:
+def _changed(attention_view: Seen, before: Record | None) -> frozenset[int]:
     """The rows that predict another word than before the change; none where other tokens were read."""
-    if before is None or seen.predicted is None:
+    if before is None or attention_view.predicted is None:
         return frozenset()
-    if before.read[seen.sentence].tokens != seen.record.read[seen.sentence].tokens:
+    if before.read[attention_view.sentence].tokens != attention_view.record.read[attention_view.sentence].tokens:
         return frozenset()
-    window = {"sentence": seen.sentence, "view": seen.view, "rows": seen.rows, "columns": seen.columns}
-    pairs = zip(views.see(before, seen.site, **window).predicted or (), seen.predicted, strict=True)
+    window = {
+        "sentence": attention_view.sentence,
+        "view": attention_view.view,
+        "rows": attention_view.rows,
+        "columns": attention_view.columns,
+    }
+    pairs = zip(views.see(before, attention_view.site, **window).predicted or (), attention_view.predicted, strict=True)
     return frozenset(i for i, (then, now) in enumerate(pairs) if then != now)
 
 
-def _offsets(found: Cells) -> np.ndarray | None:
-    """Where in its tile the largest weight stands, counted row by row."""
-    if (tiles := found.tiles) is None:
+def _offsets(cells: Cells) -> np.ndarray | None:
+    """Offset of the largest weight in its tile, counted row by row."""
+    if (tiles := cells.tiles) is None:
         return None
     return (tiles.at_query - tiles.queries[:, None]) * tiles.tile + tiles.at_key - tiles.keys
 
@@ -174,59 +181,59 @@ PADDING = "row of padding: no text stands there"
 
 
 def _states(
-    found: Cells, policy: str, *, padding: np.ndarray, explained: bool = False
+    cells: Cells, policy: str, *, padding: np.ndarray, explained: bool = False
 ) -> tuple[list[State], np.ndarray]:
-    """What cells can be, and which of it each is: a case, combined with the rule that blocks it or with none.
+    """States of cells, and the index of each cell's: a case, combined with the rule that blocks it or with none.
 
     Args:
         padding: which rows are padding.
         explained: whether another legend says which rules block.
     """
-    nan, empty = np.isnan(found.weights), found.states == EMPTY
+    nan, empty = np.isnan(cells.weights), cells.states == EMPTY
     case = np.where(nan, np.uint8(_NAN), np.uint8(_OPEN))
     if empty.any():
-        case[empty] = np.where(nan, _EMPTY_NAN, np.where(colored(found), _FILLED, _EMPTY))[empty]
-    if found.scores is not None:
-        case[(case == _OPEN) & (found.blocked == 0) & (found.scores == -np.inf)] = _MINUS_INFINITY
+        case[empty] = np.where(nan, _EMPTY_NAN, np.where(colored(cells), _FILLED, _EMPTY))[empty]
+    if cells.scores is not None:
+        case[(case == _OPEN) & (cells.blocked == 0) & (cells.scores == -np.inf)] = _MINUS_INFINITY
     legend = "" if explained else None
     case[(case == _OPEN) & padding[:, None]] = _PADDING
-    kinds = [_state(case, rule, policy, legend) for case in range(7) for rule in (None, *blocked_by(found.reasons))]
-    return kinds, case * np.int64(len(found.reasons) + 1) + found.blocked
+    kinds = [_state(case, rule, policy, legend) for case in range(7) for rule in (None, *blocked_by(cells.reasons))]
+    return kinds, case * np.int64(len(cells.reasons) + 1) + cells.blocked
 
 
 def _state(case: int, rule: State | None, policy: str, legend: str | None) -> State:
     """A case of a cell that no rule blocks, or that one does; what a legend says of its rules, as `State` has it."""
     if case == _PADDING:
         return State(PADDING, "blocked", legend=PADDING)
-    said = ("", policy, policy, NOT_A_NUMBER, policy, MINUS_INFINITY)[case]
-    says = ", ".join(filter(None, (said, rule.says if rule else ""))) or MAY_ATTEND
+    case_text = ("", policy, policy, NOT_A_NUMBER, policy, MINUS_INFINITY)[case]
+    text = ", ".join(filter(None, (case_text, rule.text if rule else ""))) or MAY_ATTEND
     if case in (_NAN, _EMPTY_NAN):
-        return State(says, "blocked", "cross", legend=NOT_A_NUMBER)
+        return State(text, "blocked", "cross", legend=NOT_A_NUMBER)
     if case == _MINUS_INFINITY:
-        return State(says, "ramp", "dash", legend=MINUS_INFINITY)
+        return State(text, "ramp", "dash", legend=MINUS_INFINITY)
     ground = "ramp" if case == _FILLED or (case == _OPEN and not rule) else "blocked"
     if rule is None:
-        return State(says, ground, legend="")
-    return State(says, ground, "hatch", rule.rules, legend=legend)
+        return State(text, ground, legend="")
+    return State(text, ground, "hatch", rule.rules, legend=legend)
 
 
-def arrays_of(seen: Seen, head: int | str) -> dict[str, np.ndarray]:
+def arrays_of(view: Seen, head: int | str) -> dict[str, np.ndarray]:
     """Every cell; of more than `tables.MOST_CELLS`, square tiles: the largest weight, where it is, and the sum."""
-    queries, keys = len(seen.queries), len(seen.keys)
+    queries, keys = len(view.queries), len(view.keys)
     tile = 1 if queries * keys <= tables.MOST_CELLS else size_of(queries, keys).tile
-    found = seen.cells([head], tile)[0]
+    cells = view.cells([head], tile)[0]
     arrays = {
-        "weights": found.weights,
-        "may_attend": found.blocked == 0,
-        "queries": found.queries,
-        "keys": found.keys,
-        "query_tokens": text_array(seen.queries.labels[::tile]),
-        "key_tokens": text_array(seen.keys.labels[::tile]),
+        "weights": cells.weights,
+        "may_attend": cells.blocked == 0,
+        "queries": cells.queries,
+        "keys": cells.keys,
+        "query_tokens": text_array(view.queries.labels[::tile]),
+        "key_tokens": text_array(view.keys.labels[::tile]),
     }
-    if seen.predicted is not None:
-        arrays["predicted_tokens"] = text_array(seen.predicted[::tile])
+    if view.predicted is not None:
+        arrays["predicted_tokens"] = text_array(view.predicted[::tile])
     if tile > 1:
         arrays["cells_per_side_of_tile"] = np.array(tile)
-    if (tiles := found.tiles) is not None:
+    if (tiles := cells.tiles) is not None:
         arrays |= {"sums": tiles.sums, "largest_at_query": tiles.at_query, "largest_at_key": tiles.at_key}
-    return arrays if found.scores is None else arrays | {"scores": found.scores}
+    return arrays if cells.scores is None else arrays | {"scores": cells.scores}

@@ -38,38 +38,39 @@ class AllHeads(SiteFigure, MosaicFigure):
 
     @cached_property
     def description(self) -> str:
-        return words.heads(self.seen, [*self.on_page.mosaic.largest.values()])
+        return words.heads(self.attention_view, [*self.on_page.mosaic.largest.values()])
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        return tables.heads_table(self.seen)
+        return tables.heads_table(self.attention_view)
 
     @cached_property
     def arrays(self) -> dict[str, np.ndarray]:
         """The arrays of each head, stacked: (heads, queries, keys)."""
-        each = [arrays_of(self.seen, head) for head in range(self.seen.step.num_heads)]
+        each = [arrays_of(self.attention_view, head) for head in range(self.attention_view.step.num_heads)]
         names = [name for name in ("weights", "scores", "may_attend") if name in each[0]]
         return each[0] | {name: np.stack([arrays[name] for arrays in each]) for name in names}
 
     @cached_property
     def mosaic(self) -> Mosaic:
         """Each thumbnail is as high as its map is for its width."""
-        seen, count, width = self.seen, self.seen.step.num_heads, PAIRED if self.is_paired else WIDTH
+        view, width = self.attention_view, PAIRED if self.is_paired else WIDTH
+        count = view.step.num_heads
         across = columns_of(count, paired=self.is_paired)
         side = (width - GAP * (across - 1)) // across
         side = min(side, TALLEST if self.is_paired else WIDEST) if count <= 2 else side
-        height = round(side * max(0.25, min(2.0, len(seen.queries) / max(1, len(seen.keys)))))
+        height = round(side * max(0.25, min(2.0, len(view.queries) / max(1, len(view.keys)))))
         step, down = (side + GAP, height + LABEL + GAP), -(-count // across)
-        lines = [] if self.on_screen else subtitles(seen.record, self, self.sentence)
+        lines = [] if self.on_screen else subtitles(view.record, self, self.sentence)
         return Mosaic(
             title="" if self.on_screen else self._title,
-            lines=[*lines, *seen.notes],
+            lines=[*lines, *view.notes],
             layout=Layout(side, height, LABEL, across * step[0] - GAP, down * step[1] - GAP - LABEL),
             thumbnails=[
                 Thumbnail((self.site, i), i % across * step[0], i // across * step[1], self._label(i, side))
                 for i in range(count)
             ],
-            seen={self.site: seen},
+            views={self.site: view},
             style=self.style,
         )
 
@@ -77,21 +78,21 @@ class AllHeads(SiteFigure, MosaicFigure):
     def corners(self) -> list[tuple[int, int]]:
         """The right upper corner of each thumbnail on the screen, in pixels: there a page can put a button."""
         mosaic = self.on_page.mosaic
-        return [(MARGIN + one.x + mosaic.layout.side, LABEL + one.y) for one in mosaic.thumbnails]
+        return [(MARGIN + thumbnail.x + mosaic.layout.side, LABEL + thumbnail.y) for thumbnail in mosaic.thumbnails]
 
     @property
     def _title(self) -> str:
-        """What is drawn, beginning with constant words."""
+        """Title of the figure, which begins with constant words."""
         return f"All heads · {self.site} · {in_title(self.record.source)}"
 
     def _label(self, head: int, side: int) -> str:
         """The number of a head; on a page a button beside it says whether it is off."""
         if self.on_screen:
             return f"head {head}" if side > text_width("head 00") + BUTTON else str(head)
-        return f"head {head}{' · off' if head in self.seen.step.heads_off else ''}"
+        return f"head {head}{' · off' if head in self.attention_view.step.heads_off else ''}"
 
 
 def columns_of(heads: int, *, paired: bool = False) -> int:
     """Thumbnails in a row; beside a map, which is high, fewer and larger ones."""
-    one, two, three = (2, 6, 12) if paired else (1, 4, 9)
-    return 1 if heads <= one else 2 if heads <= two else 3 if heads <= three else 4
+    limits = (2, 6, 12) if paired else (1, 4, 9)
+    return 1 + sum(heads > limit for limit in limits)

@@ -81,7 +81,7 @@ class LeakGrid(GridFigure):
         rows, columns = groups(test.queries), groups(test.keys)
         size = size_within(rows, columns, self)
         states = pooled(test.states.numpy(), size.tile)
-        says = [words.leak(test, *place) for place in np.ndindex(states.shape)] if size.form == "rectangles" else None
+        texts = [words.leak(test, *place) for place in np.ndindex(states.shape)] if size.form == "rectangles" else None
         return Grid(
             title=title_of(test, counted=not self.on_screen),
             lines=[*lines_of(test, self), "" if self.on_screen else _example(test, self.selected)],
@@ -92,19 +92,19 @@ class LeakGrid(GridFigure):
             kinds=KINDS,
             style=self.style,
             titles=TITLES,
-            says=says,
+            cell_texts=texts,
             tiles="each square shows a leak if there is one among its",
         )
 
 
 def title_of(test: LeakTest, *, counted: bool = True) -> str:
-    """What is drawn, beginning with constant words; a screen says elsewhere how many leaks there are."""
-    found = f": {words.count_of_leaks(test)}" if counted else ""
-    return f"Leak test{found} · {test.where} · {in_title(test.source)}"
+    """Title of a test, which begins with constant words; a screen says elsewhere how many leaks there are."""
+    count = f": {words.count_of_leaks(test)}" if counted else ""
+    return f"Leak test{count} · {test.where} · {in_title(test.source)}"
 
 
 def lines_of(test: LeakTest, style: Style = Style()) -> list[str]:
-    """What was promised and where the weights are from; of a file also how it was measured, and what was changed."""
+    """Promise of the mask and origin of the weights; in a file also the measure and the edits."""
     promise, caution = f"expected: {test.promise}", CAUTIONS.get(test.provenance, "")
     if style.on_screen:
         return [promise, caution]
@@ -113,7 +113,7 @@ def lines_of(test: LeakTest, style: Style = Style()) -> list[str]:
 
 
 def measured(test: LeakTest) -> list[str]:
-    """What counts as moved, and what was left out."""
+    """Threshold from which an output has moved, and notes on what was left out."""
     noise = f"differs by {_share(test.noise)}" if test.noise else "stays the same"
     moved = f"an output has moved if it changes by more than {_share(test.tolerance)} of its length"
     return [f"{moved}; with no word changed it {noise}", *test.notes]

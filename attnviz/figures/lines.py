@@ -84,7 +84,7 @@ class HeadLines(SiteFigure):
     def strands(self) -> Strands:
         """The weights that are drawn."""
         pins = frozenset(self.pins)
-        return strands(self.seen, tuple(self.heads), selected=self.selected, pins=pins, least=self.least)
+        return strands(self.attention_view, tuple(self.heads), selected=self.selected, pins=pins, least=self.least)
 
     @cached_property
     def name(self) -> str:
@@ -97,15 +97,15 @@ class HeadLines(SiteFigure):
 
     @property
     def _what(self) -> str:
-        """What is drawn, beginning with a constant word."""
+        """Title of the figure, which begins with a constant word."""
         if len(self.heads) == 1:
-            return f"Lines · {called(self.seen, self.heads[0])}"
+            return f"Lines · {called(self.attention_view, self.heads[0])}"
         return f"Lines · {self.site.head(*self.heads)} · {in_title(self.record.source)}"
 
     @cached_property
     def description(self) -> str:
         more = len(self.heads) - MOST_HEADS
-        heads = [words.head(self.strands.seen, head) for head in self.heads[:MOST_HEADS]]
+        heads = [words.head(self.strands.view, head) for head in self.heads[:MOST_HEADS]]
         rest = [f"{more} more heads."] if more > 0 else []
         return " ".join(["Lines from queries to keys.", *heads, *rest, *map(as_sentence, self.strands.notes)])
 
@@ -124,7 +124,7 @@ class HeadLines(SiteFigure):
                 "weight": strands.weights[::-1],
             }
         )
-        table.attrs["note"] = " ".join(map(as_sentence, (*strands.seen.notes, *strands.notes)))
+        table.attrs["note"] = " ".join(map(as_sentence, (*strands.view.notes, *strands.notes)))
         return table
 
     @cached_property
@@ -145,7 +145,7 @@ class HeadLines(SiteFigure):
     @cached_property
     def data(self) -> dict[str, Table]:
         strands, looks = self.strands, self._looks
-        notes = [*subtitles(self.record, self), self.seen.window, *strands.seen.notes, *strands.notes]
+        notes = [*subtitles(self.record, self), self.attention_view.window, *strands.view.notes, *strands.notes]
         if self._led is not None:
             notes.append(f"in color: where {words.named(self._sides[0], self._led)} looks")
         if any(map(word_spans, self._sides)):
@@ -168,7 +168,7 @@ class HeadLines(SiteFigure):
 
     @property
     def _sides(self):
-        return self.strands.seen.queries, self.strands.seen.keys
+        return self.strands.view.queries, self.strands.view.keys
 
     @cached_property
     def _gap(self) -> int:
@@ -195,13 +195,13 @@ class HeadLines(SiteFigure):
         most = len(self.colors.hues) * len(DASHES)
         numbers = [head % most if isinstance(head, int) else -1 for head in self.heads]
         if len(self.heads) == 1:
-            return [most if self.heads[0] in self.seen.step.heads_off else 0]
+            return [most if self.heads[0] in self.attention_view.step.heads_off else 0]
         return numbers if len(set(numbers)) == len(numbers) and -1 not in numbers else [*range(len(numbers))]
 
     @cached_property
     def _names(self) -> list[str]:
         names = [f"head {head}" if isinstance(head, int) else f"{head} of all heads" for head in self.heads]
-        off = self.seen.step.heads_off
+        off = self.attention_view.step.heads_off
         return [f"{name} · off" if head in off else name for head, name in zip(self.heads, names, strict=True)]
 
     @property
@@ -212,15 +212,15 @@ class HeadLines(SiteFigure):
     @cached_property
     def _without(self) -> dict[str, set[int]]:
         """Rows that have no key left, or are no number, in any of the heads, by the words for it."""
-        found = self.strands.found
-        nan = np.stack([np.isnan(cells.weights).any(1) for cells in found]).any(0)
-        empty = np.stack([(cells.states == EMPTY).all(1) for cells in found]).any(0)
-        policy = POLICIES[self.seen.step.scoring.empty_rows]
+        head_cells = self.strands.cells
+        nan = np.stack([np.isnan(cells.weights).any(1) for cells in head_cells]).any(0)
+        empty = np.stack([(cells.states == EMPTY).all(1) for cells in head_cells]).any(0)
+        policy = POLICIES[self.attention_view.step.scoring.empty_rows]
         rows = {NOT_A_NUMBER: {*np.flatnonzero(nan & ~empty)}, policy: {*np.flatnonzero(empty)}}
         return {text: of for text, of in rows.items() if of}
 
     def _shift(self, heads: np.ndarray | int, by: float = 0.0) -> np.ndarray | float:
-        """Where lines end within a token: those of several heads beside each other; `by` are pixels from there."""
+        """Ends of lines within a token: those of several heads beside each other; `by` are pixels from there."""
         apart = min(4.0, (self._cell - 6) / len(self.heads))
         return 0.5 + ((heads - (len(self.heads) - 1) / 2) * apart + by) / self._cell
 
@@ -249,21 +249,21 @@ class HeadLines(SiteFigure):
 
     def _framed(self) -> Table:
         """Two thin lines around those of the selected cell, which stay as strong as their weights."""
-        row, column = (part.at(at) for part, at in zip(self._sides, self.selected or (-1, -1), strict=True))
-        if row is None or column is None or not colored(self.strands.found[0])[row, column]:
+        row, column = (part.at(position) for part, position in zip(self._sides, self.selected or (-1, -1), strict=True))
+        if row is None or column is None or not colored(self.strands.cells[0])[row, column]:
             return {"y": [], "y2": []}
         shifts = self._shift(0, -3.5), self._shift(len(self.heads) - 1, 3.5)
         return {"y": [row + shift for shift in shifts], "y2": [column + shift for shift in shifts]}
 
     def _tokens(self, side: int) -> Table:
         """The tokens of a side: what stands there, and where the strongest line of each goes."""
-        part, mine, other = self._sides[side], *(axes.names(self._sides[at]) for at in (side, 1 - side))
-        weights = np.nan_to_num(self.strands.found[0].weights, nan=-1.0)
+        part, mine, other = self._sides[side], *(axes.names(self._sides[end]) for end in (side, 1 - side))
+        weights = np.nan_to_num(self.strands.cells[0].weights, nan=-1.0)
         weights = weights if side == 0 else weights.T
         most = weights.argmax(1)
         heaviest = weights.max(1).tolist()
         ends = [f"most: {other[i]}" if weight > 0 else "none" for i, weight in zip(most, heaviest, strict=True)]
-        picked = {part.at(at) for name, at in self.strands.pins if name == SIDES[side]}
+        picked = {part.at(position) for name, position in self.strands.pins if name == SIDES[side]}
         accented = picked | ({part.at(self.selected[side])} if self.selected else {self._led} if side == 0 else set())
         positions, none, labels = part.starts.tolist(), [-1] * len(part), self._labels(side)
         widths = [max(40.0, text_width(label)) for label in labels]
@@ -301,13 +301,13 @@ class HeadLines(SiteFigure):
         nothing = [""] * len(self._sides[side])
         if len(self.strands.pins) != 1 or len(self.heads) > 1:
             return nothing
-        ((end, at),) = self.strands.pins
+        ((end, position),) = self.strands.pins
         if end == SIDES[side]:
             return nothing
-        index, found = self._sides[1 - side].at(at), self.strands.found[0]
+        index, cells = self._sides[1 - side].at(position), self.strands.cells[0]
         pick = (index, slice(None)) if side == 1 else (slice(None), index)
-        there = (colored(found) & (found.blocked == 0))[pick]
-        return [f"{weight:.2f}" if ok else "" for weight, ok in zip(found.weights[pick], there, strict=True)]
+        there = (colored(cells) & (cells.blocked == 0))[pick]
+        return [f"{weight:.2f}" if ok else "" for weight, ok in zip(cells.weights[pick], there, strict=True)]
 
     def _words(self) -> Table:
         """Lines along the pieces of a word, and between the two texts of a pair."""
@@ -337,7 +337,7 @@ _FAINT = "datum.faint && !isValid(pointed.side)"
 
 @dataclass(frozen=True)
 class _Layout:
-    """What the specification depends on."""
+    """Settings on which the specification depends."""
 
     gap: int
     most: int
@@ -368,11 +368,11 @@ class _Layout:
         bars = tokens.transform_filter("datum.picked").mark_rect(fill=colors.accent, **QUIET_MARK)
         numbers = tokens.transform_filter("datum.number !== ''")
         numbers = numbers.mark_text(align="right", baseline="middle", font=MONO, **QUIET_MARK)
-        at = alt.X("number_at:Q", scale=None, axis=None)
+        x = alt.X("number_at:Q", scale=None, axis=None)
         unseen = tokens.mark_rect(fill="transparent", cursor="pointer", aria=False)
         return [
             bars.encode(**self.span("begin", "end", labels), x=alt.XValue(inner), x2=alt.X2Value(outer)),
-            numbers.encode(y=self.y("middle"), x=at, text=alt.Text("number:N")),
+            numbers.encode(y=self.y("middle"), x=x, text=alt.Text("number:N")),
             unseen.encode(**self.span("begin", "end"), x=far, x2=near, tooltip=named),
         ]
 
@@ -432,7 +432,7 @@ def _looks(colors: Theme, legend: alt.Legend | None = None) -> dict[str, alt.Str
     """Hue and dashes of a head."""
     palette = _palette(colors)
     ranges = palette, [[*dash] for dash in DASHES for _ in colors.hues] + [[*DASHES[0]]]
-    hue, dash = (alt.Scale(domain=[*range(len(palette))], range=one) for one in ranges)
+    hue, dash = (alt.Scale(domain=[*range(len(palette))], range=values) for values in ranges)
     stroke, dashes = alt.Stroke("look:N", scale=hue, legend=legend), alt.StrokeDash("look:N", scale=dash, legend=legend)
     return {"stroke": stroke, "strokeDash": dashes}
 

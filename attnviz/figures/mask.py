@@ -72,14 +72,14 @@ class MaskGrid(GridFigure):
     beside: bool = False
 
     def __post_init__(self):
-        self.seen  # noqa: B018 (a view that leaves nothing is refused at once)
+        self.mask_view  # noqa: B018 (a view that leaves nothing is refused at once)
 
     @cached_property
     def tokens(self) -> tuple[tuple[Token, ...], tuple[Token, ...]]:
         return views.as_tokens(self.queries), views.as_tokens(self.queries if self.keys is None else self.keys)
 
     @cached_property
-    def seen(self) -> SeenMask:
+    def mask_view(self) -> SeenMask:
         """The mask through the view."""
         window = {"rows": self.rows or ALL, "columns": self.columns or ALL}
         return views.see_mask(self.mask, *self.tokens, sentence=self.sentence, view=self.view, **window)
@@ -91,51 +91,51 @@ class MaskGrid(GridFigure):
 
     @cached_property
     def title(self) -> str:
-        return " · ".join(filter(None, [title_of(self.mask), self.seen.window]))
+        return " · ".join(filter(None, [title_of(self.mask), self.mask_view.window]))
 
     @cached_property
     def description(self) -> str:
-        return words.mask(self.seen)
+        return words.mask(self.mask_view)
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        return tables.mask_table(self.seen)
+        return tables.mask_table(self.mask_view)
 
     @cached_property
     def arrays(self) -> dict[str, np.ndarray]:
-        return arrays_of(self.seen)
+        return arrays_of(self.mask_view)
 
     @cached_property
     def grid(self) -> Grid:
-        seen = self.seen
+        mask_view = self.mask_view
         texts = [token.text for token in views.as_tokens(self.predicted or ())]
-        predicted = seen.queries.last(texts) if any(texts) else ()
-        empty = seen.queries.merge(seen.left == 0, 0, np.logical_and)
+        predicted = mask_view.queries.last(texts) if any(texts) else ()
+        empty = mask_view.queries.merge(mask_view.left == 0, 0, np.logical_and)
         counted = self.counted and self.view == View()
         note = "" if counted else "fully masked row"
-        size = size_within(seen.queries, seen.keys, self, predicted)
-        reasons, blocked = seen.blocked(size.tile)
+        size = size_within(mask_view.queries, mask_view.keys, self, predicted)
+        reasons, blocked = mask_view.blocked(size.tile)
         reading = (TARGETS if self.targets else READS) if predicted else ALONE
         lines = [ALONE, COUNTED if counted else reading] if self.beside else [reading, COUNTED if counted else ""]
         return Grid(
             title=title_of(self.mask, self),
-            lines=[*lines, "" if self.beside else self._example(texts), seen.window, *seen.notes],
-            rows=seen.queries,
-            columns=seen.keys,
+            lines=[*lines, "" if self.beside else self._example(texts), mask_view.window, *mask_view.notes],
+            rows=mask_view.queries,
+            columns=mask_view.keys,
             size=size,
             states=blocked,
             kinds=[State(MAY_ATTEND, "open", "dot"), *blocked_by(reasons)],
             style=self.style,
             predicted=predicted,
             note_title=TARGET if self.targets else PREDICTS,
-            beside=_counts(seen) if counted else None,
+            beside=_counts(mask_view) if counted else None,
             empty=dict.fromkeys(np.flatnonzero(empty).tolist(), note),
             tiles="an open square has an open cell among its",
             brush=self.brush and self.on_screen,
         )
 
     def _example(self, predicted: Sequence[str]) -> str:
-        """What the model reads in one row: the selected one, or an early one."""
+        """Tokens that the model reads in one row: the selected one, or an early one."""
         queries, keys = self.tokens
         row = min(2 if self.selected is None else self.selected[0], len(queries) - 1)
         if not any(predicted) or not predicted[row]:
@@ -147,9 +147,9 @@ class MaskGrid(GridFigure):
         return f"while predicting {isolated(f'“{word}”')} it reads: {more}{' '.join(texts) or 'nothing'}"
 
 
-def _counts(seen: SeenMask) -> Beside:
+def _counts(mask_view: SeenMask) -> Beside:
     """How many keys each row has left; a row without any stands out."""
-    left = seen.left[seen.queries.starts].tolist()
+    left = mask_view.left[mask_view.queries.starts].tolist()
     return Beside("keys", [str(count or "none") for count in left], [not count for count in left])
 
 
@@ -161,15 +161,16 @@ def title_of(mask: Mask, style: Style = Style()) -> str:
 
 
 def _rules(mask: Mask) -> int:
-    """Of how many rules it is joined."""
+    """Number of rules that a mask joins."""
     return sum(map(_rules, mask.masks)) if isinstance(mask, And | Or) else 1
 
 
-def arrays_of(seen: SeenMask) -> dict[str, np.ndarray]:
-    """Where one may attend; of more than `MOST_WHOLE` cells square tiles, which are open where any cell is."""
-    tile = 1 if len(seen.queries) * len(seen.keys) <= MOST_WHOLE else size_of(len(seen.queries), len(seen.keys)).tile
-    arrays = {"may_attend": seen.blocked(tile)[1] == 0}
+def arrays_of(mask_view: SeenMask) -> dict[str, np.ndarray]:
+    """Cells that may be attended to; of more than `MOST_WHOLE` square tiles, open where any cell is."""
+    queries, keys = len(mask_view.queries), len(mask_view.keys)
+    tile = 1 if queries * keys <= MOST_WHOLE else size_of(queries, keys).tile
+    arrays = {"may_attend": mask_view.blocked(tile)[1] == 0}
     if tile > 1:
         arrays["cells_per_side_of_tile"] = np.array(tile)
-    tokens = seen.queries.labels[::tile], seen.keys.labels[::tile]
+    tokens = mask_view.queries.labels[::tile], mask_view.keys.labels[::tile]
     return arrays | {"query_tokens": text_array(tokens[0]), "key_tokens": text_array(tokens[1])}

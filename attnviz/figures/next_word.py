@@ -1,4 +1,4 @@
-"""What a model expects next, in place of a blank, or as a label of a sentence; and what before a change."""
+"""Predictions of the next word, in place of a blank, or of a label; also before a change."""
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -96,7 +96,7 @@ class NextWordBars(BarFigure):
 
     @property
     def _called(self) -> tuple[str, str]:
-        """What is predicted, and how the title begins."""
+        """Kind of prediction, and beginning of the title."""
         if metrics.labels_tokens(self.record):
             return "label", "Label of"
         if metrics.fills_in(self.record):
@@ -159,8 +159,8 @@ class LabelBars(BarFigure):
     def bars(self) -> Bars:
         labels, lines = self.labels, subtitles(self.record, self)
         if self._is_number:
-            names = [shown(one.word, axes.LONGEST_LABEL) for one in labels]
-            column = Column([self._number(one) for one in labels])
+            names = [shown(label.word, axes.LONGEST_LABEL) for label in labels]
+            column = Column([self._number(label) for label in labels])
             return Bars(title=self._heading, lines=lines, names=names, columns=[column], style=self.style)
         many = f"the {MOST_LABELS} most probable of {len(labels):,} labels" if len(labels) > MOST_LABELS else ""
         notes = [many, ONE_LABEL if len(labels) == 1 else "", SEVERAL if self.record.label_kind == "several" else ""]
@@ -191,29 +191,36 @@ def probabilities(
         lines = [NO_NUMBERS, *lines]
     before, texts, quiet, longest = _before(words), [], [], 1.0
     if before:
-        ranked = sorted(words, key=lambda one: np.nan_to_num([one.probability, one.before]).max(), reverse=True)
-        words = [one for one in ranked if not (one.probability < LEAST and one.before < LEAST)] or ranked
+        ranked = sorted(
+            words, key=lambda prediction: np.nan_to_num([prediction.probability, prediction.before]).max(), reverse=True
+        )
+        words = [
+            prediction for prediction in ranked if not (prediction.probability < LEAST and prediction.before < LEAST)
+        ] or ranked
         lines = [HOLLOW, *lines]
-        rest = [1 - sum(shares) for shares in zip(*((one.probability, one.before) for one in words), strict=True)]
+        rest = [
+            1 - sum(shares)
+            for shares in zip(*((prediction.probability, prediction.before) for prediction in words), strict=True)
+        ]
         if others and max(rest) >= LEAST:
             quiet = [len(words)]
             words = [*words, NextWord(OTHERS, *rest)]
         before, longest = _before(words), None
-        texts = [f"{percent(one.before)} → {percent(one.probability)}" for one in words]
-    names = [shown(one.word, axes.LONGEST_LABEL) for one in words]
-    column = Column(texts, [one.probability for one in words], before, longest=longest)
+        texts = [f"{percent(prediction.before)} → {percent(prediction.probability)}" for prediction in words]
+    names = [shown(prediction.word, axes.LONGEST_LABEL) for prediction in words]
+    column = Column(texts, [prediction.probability for prediction in words], before, longest=longest)
     return Bars(title=title, lines=lines, names=names, columns=[column], style=style, quiet=quiet)
 
 
 def _before(words: Sequence[NextWord]) -> list[float]:
     """The probabilities before a change, if there was one."""
-    return [one.before for one in words if one.before is not None]
+    return [prediction.before for prediction in words if prediction.before is not None]
 
 
 def _arrays(words: Sequence[NextWord], name: str) -> dict[str, np.ndarray]:
     arrays = {
-        name: text_array([one.word for one in words]),
-        "probabilities": np.array([one.probability for one in words], np.float64),
+        name: text_array([prediction.word for prediction in words]),
+        "probabilities": np.array([prediction.probability for prediction in words], np.float64),
     }
     before = _before(words)
     return arrays | {"probabilities_before": np.array(before)} if before else arrays

@@ -22,8 +22,8 @@ def spread(empty: Tensor, layers: Sequence[Tensor], tokens: Tokens, *, sentence:
     Args:
         empty, layers: as of `attnviz.numerics.Spread`.
     """
-    at = sentence if sentence < len(empty) else 0
-    states = torch.stack([empty[at].long(), *(2 * layer[at].long() for layer in layers)])
+    index = sentence if sentence < len(empty) else 0
+    states = torch.stack([empty[index].long(), *(2 * layer[index].long() for layer in layers)])
     return States(
         title="How NaN spreads through layers",
         states=states.numpy(),
@@ -42,24 +42,24 @@ POLICY = (
     State("no weights: an error is raised", "blocked", "dash"),
 )
 NAMES = {"zero": "zeros", "nan": "NaN", "uniform": "uniform", "error": "error"}
-"""What the weights of a fully masked row are, by the policy that makes them so."""
+"""Names of the weights of a fully masked row, by policy."""
 
 
-def policies(found: Mapping[str, Tensor | None], query: int, tokens: Tokens) -> States:
+def policies(weights_by_policy: Mapping[str, Tensor | None], query: int, tokens: Tokens) -> States:
     """The weights of one fully masked row, under each policy.
 
     Args:
-        found: the weights, (1, 1, Q, K), by the name of the policy; None where it raised an error.
+        weights_by_policy: (1, 1, Q, K), by the name of the policy; None where it raised an error.
         query: the row.
         tokens: of the keys.
     """
-    rows = [_row(weights, query, len(tokens)) for weights in found.values()]
+    rows = [_row(weights, query, len(tokens)) for weights in weights_by_policy.values()]
     weights, states = (np.stack(part) for part in zip(*rows, strict=True))
     return States(
         title=f"What a fully masked row gets: row {query}",
         states=states,
         kinds=POLICY,
-        rows=tuple(NAMES[name] for name in found),
+        rows=tuple(NAMES[name] for name in weights_by_policy),
         columns=tokens,
         titles=("Its weights", "Key"),
         lines=("by what the code does with such rows",),

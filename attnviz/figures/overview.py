@@ -31,7 +31,7 @@ LARGE, LARGEST, BANDED, SMALLEST, GAP = 190, 96, 72, 26, 10
 """Pixels: sides of a thumbnail of few heads, of many, of kinds beside each other and of very many, and between two."""
 
 FEW, ORDERED, ACROSS = 4, 170, 8
-"""Of heads in an order: how many are large, pixels of their sides, and how many stand in a row of others."""
+"""Sizes for heads in an order: how many are large, pixels of their sides, and how many others stand in a row."""
 
 LEFT, ABOVE = 64, 26
 """Pixels left of a row of heads for its layer, and above the layers of a kind for the numbers of heads."""
@@ -90,14 +90,14 @@ class ModelHeads(MosaicFigure):
         else:
             layout, thumbnails, labels = _in_order(self.order, self.captions or ())
         sites = dict.fromkeys(site for (site, _), *_ in thumbnails)
-        seen = {site: views.see(self.record, site, sentence=self.sentence) for site in sites}
-        lines = [*subtitles(self.record, self, self.sentence), *next(iter(seen.values())).notes] if seen else []
+        by_site = {site: views.see(self.record, site, sentence=self.sentence) for site in sites}
+        lines = [*subtitles(self.record, self, self.sentence), *next(iter(by_site.values())).notes] if by_site else []
         lines += ([] if self.order is None else [NAMED]) + ([CAPTIONS.format(by=self.by)] if self.by else [])
         title, heads = self._title(on_screen=self.on_screen), {"thumbnails": thumbnails, "labels": labels}
-        return Mosaic(title=title, lines=lines, layout=layout, seen=seen, style=self.style, **heads)
+        return Mosaic(title=title, lines=lines, layout=layout, views=by_site, style=self.style, **heads)
 
     def _title(self, *, on_screen: bool = False) -> str:
-        """What is drawn, beginning with constant words; a screen says elsewhere whose a model is."""
+        """Title of the figure, which begins with constant words; a screen says elsewhere whose a model is."""
         source = self.record.source
         return f"Every head · {in_title(source.rpartition('/')[2] if on_screen else source)}"
 
@@ -136,7 +136,7 @@ def _by_layer(record: Record, width: int) -> Arranged:
                 site, down = call.site, y + row * step
                 labels.append(Label(x, down, f"layer {site.layer}", "left"))
                 thumbnails += [Thumbnail((site, head), x + head * step, down) for head in range(call.num_heads)]
-    ends = [(one.x + side, one.y + side) for one in thumbnails] or [(side, side)]
+    ends = [(thumbnail.x + side, thumbnail.y + side) for thumbnail in thumbnails] or [(side, side)]
     return Layout(side, side, 0, *map(max, zip(*ends, strict=True))), thumbnails, labels
 
 

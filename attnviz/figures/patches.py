@@ -71,7 +71,7 @@ class PatchImage(ShadedFigure):
     @property
     def heading_text(self) -> str:
         name = in_title(self.shade.ends[0].labels[self.shade.index])
-        return f"Attention {self.side} {name} · {called(self.seen, self.head)}"
+        return f"Attention {self.side} {name} · {called(self.attention_view, self.head)}"
 
     @cached_property
     def arrays(self) -> dict[str, np.ndarray]:
@@ -141,9 +141,9 @@ class PatchImage(ShadedFigure):
 
     def _is_picture(self, part: Groups) -> bool:
         """Whether the positions of one end are patches."""
-        queries, keys = self.shade.seen.step.shape[2:]
+        queries, keys = self.shade.view.step.shape[2:]
         is_query = (part is self.shade.ends[0]) == (self.side == "from")
-        positions = queries if is_query else keys - self.shade.seen.step.has_sink
+        positions = queries if is_query else keys - self.shade.view.step.has_sink
         return int(part.stops[-1]) <= self._patches.count == positions
 
     def _cells(self, part: Groups, x: float, y: float, *, is_shaded: bool, is_picture: bool) -> list[dict]:
@@ -162,9 +162,9 @@ class PatchImage(ShadedFigure):
                     across, top = x, top + CHIP + 4
                 left, upper = across, top
                 across += width + 4
-            at = {"x": left, "y": upper, "x2": left + width, "y2": upper + height, "text": text}
+            box = {"x": left, "y": upper, "x2": left + width, "y2": upper + height, "text": text}
             look = self._look(i, is_shaded=is_shaded, is_bare=place is not None and bool(self._image))
-            rows.append(at | look | self.readout(part, i, is_shaded=is_shaded))
+            rows.append(box | look | self.readout(part, i, is_shaded=is_shaded))
         return rows
 
     def _look(self, i: int, *, is_shaded: bool, is_bare: bool) -> dict:

@@ -77,7 +77,7 @@ class PhraseShares(BarFigure):
     def bars(self) -> Bars:
         by_head, keys = ["layer", "head"], len(self._tokens[1])
         place = self.table.loc[self.table.groupby(by_head)["share"].idxmax()].set_index(by_head)["key"]
-        depths = [f"{place[one]:,} ({percent(place[one] / keys)} deep)" for one in self._shares.index]
+        depths = [f"{place[head]:,} ({percent(place[head] / keys)} deep)" for head in self._shares.index]
         return Bars(
             title=self._heading,
             lines=[self._measured, *subtitles(self.record, self)],

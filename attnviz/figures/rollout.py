@@ -1,4 +1,4 @@
-"""Where what stands at each position came from: attention rollout as a map, and one of its rows beside the flow."""
+"""Origin of the content of each position: attention rollout as a map, and one of its rows beside the flow."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ MOST_BARS = 40
 """Tokens drawn at most, those with the largest shares; the table holds all."""
 
 WHAT = "½ the attention of a layer (mean of its heads) and ½ the residual, multiplied through the layers"
-"""What rollout is, on the picture."""
+"""Definition of rollout on the picture."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,10 +66,10 @@ class Traced:
         return file_stem(self.record.source, where, what, " ".join(self.texts), end=end)
 
     def left_out(self) -> list[str]:
-        """What is not followed, and rows that had nothing to mix."""
+        """Notes on what is not followed, and on rows that had nothing to mix."""
         rows = self.found.left_out
-        said = [self.found.note.rstrip(".")] if self.found.note else []
-        return [*said, *([f"{rows} rows had no weights, and keep what they hold"] if rows else [])]
+        notes = [self.found.note.rstrip(".")] if self.found.note else []
+        return [*notes, *([f"{rows} rows had no weights, and keep what they hold"] if rows else [])]
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,12 +126,12 @@ class Rollout(GridFigure):
 
 
 def title_of(traced: Traced, what: str = "Attention rollout", *, on_screen: bool = False) -> str:
-    """What is drawn, beginning with constant words; a screen says elsewhere of which model."""
+    """Title of the figure, which begins with constant words; a screen names the model elsewhere."""
     return " · ".join([what, traced.where, *([] if on_screen else [in_title(traced.record.source)])])
 
 
 def lines_of(traced: Traced, style: Style = Style()) -> list[str]:
-    """What is measured, which a screen says elsewhere, what was left out, the weights' origin, what was changed."""
+    """Measure (a screen says it elsewhere), what was left out, origin of the weights, and edits."""
     measured = [] if style.on_screen else [f"rollout: {WHAT}"]
     return [*measured, *traced.left_out(), *subtitles(traced.record, style)]
 
@@ -175,22 +175,22 @@ class RolloutRow(BarFigure):
     def bars(self) -> Bars:
         traced, numbers = self.traced, self._numbers
         shares = numbers["rollout"]
-        drawn = np.sort(np.argsort(-shares, kind="stable")[:MOST_BARS])
+        indices = np.sort(np.argsort(-shares, kind="stable")[:MOST_BARS])
         lines = [f"the {MOST_BARS} tokens with the largest shares of {len(shares)}"] if len(shares) > MOST_BARS else []
         if not self.on_screen or isinstance(traced.shares, Mapping):  # else the map beside it says that
             lines += [*traced.left_out(), *subtitles(traced.record, self)]
         return Bars(
             title=self._what if self.on_screen else title_of(traced, self._what),
             lines=lines,
-            names=[traced.called(i) for i in drawn.tolist()],
-            columns=[Column(values=values[drawn].tolist(), name=NAMES[name]) for name, values in numbers.items()],
+            names=[traced.called(i) for i in indices.tolist()],
+            columns=[Column(values=values[indices].tolist(), name=NAMES[name]) for name, values in numbers.items()],
             style=self.style,
             length=WIDE // len(numbers) if self.on_screen else SHORT,
         )
 
     @cached_property
     def _numbers(self) -> dict[str, np.ndarray]:
-        """What was measured of each token."""
+        """Measures of each token, by name."""
         shares = self.traced.shares[self.position]
         return {"rollout": shares} if self.flow is None else {"rollout": shares, "flow": self.flow}
 

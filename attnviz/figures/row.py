@@ -21,7 +21,7 @@ FEW = 3
 """Numbers of a long sum that are written."""
 
 Column = tuple[str, list[str]]
-"""What it is called, and a text for each key."""
+"""A name, and a text for each key."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,19 +110,19 @@ def columns(row: Row, step: Step, keys: tuple[Token, ...]) -> list[Column]:
         step: the call, which says what it has.
         keys: the tokens of all keys.
     """
-    found: list[Column] = [
+    table_columns: list[Column] = [
         ("key", [f"{shown(keys[i].text)} ({i})" for i in row.keys]),
         ("q · k", _texts(row.sums)),
         (_scale(step), _texts(row.scaled)),
     ]
-    found += [("softcap", _texts(row.capped))] if step.scoring.softcap is not None else []
-    found += [("+ bias", _texts(row.biased))] if step.scoring.bias else []
-    found += [(f"/ {step.scoring.temperature:g}", _texts(row.scores))] if step.scoring.temperature != 1 else []
+    table_columns += [("softcap", _texts(row.capped))] if step.scoring.softcap is not None else []
+    table_columns += [("+ bias", _texts(row.biased))] if step.scoring.bias else []
+    table_columns += [(f"/ {step.scoring.temperature:g}", _texts(row.scores))] if step.scoring.temperature != 1 else []
     if step.mask is not None:
         blocked = [f"{digits(value)}  {rule}".strip() for value, rule in zip(row.masked, row.rules, strict=True)]
-        found.append(("mask", blocked))
-    found.append(("− max", _texts(row.shifted)))
-    return [*found, ("exp", _texts(row.exps)), ("weight", _texts(row.weights))]
+        table_columns.append(("mask", blocked))
+    table_columns.append(("− max", _texts(row.shifted)))
+    return [*table_columns, ("exp", _texts(row.exps)), ("weight", _texts(row.weights))]
 
 
 def arithmetic(row: Row, step: Step, key: int) -> dict[str, list[str]]:
@@ -130,24 +130,24 @@ def arithmetic(row: Row, step: Step, key: int) -> dict[str, list[str]]:
 
     An arrow gives the next number. A stage before the softmax that leaves it as it is goes unsaid.
     """
-    at = row.keys.index(key)
-    value = {name: digits(getattr(row, name)[at]) for name in ("sums", "scaled", "capped", "biased", "scores")}
+    index = row.keys.index(key)
+    value = {name: digits(getattr(row, name)[index]) for name in ("sums", "scaled", "capped", "biased", "scores")}
     steps = {"scale": (_scale(step), value["scaled"])}
     if step.scoring.softcap is not None:
         steps["softcap"] = (f"softcap {step.scoring.softcap:g}", value["capped"])
     if step.scoring.bias:
-        steps["bias"] = (_bias(float(row.biased[at] - row.capped[at])), value["biased"])
+        steps["bias"] = (_bias(float(row.biased[index] - row.capped[index])), value["biased"])
     steps["temperature"] = (f"÷ {step.scoring.temperature:g} (temperature)", value["scores"])
-    made, now = {"products": [f"q · k = {_added(row.products[at].tolist())} = {value['sums']}"]}, value["sums"]
+    lines, now = {"products": [f"q · k = {_added(row.products[index].tolist())} = {value['sums']}"]}, value["sums"]
     for stage, (what, number) in steps.items():
-        made |= {stage: [f"{what} → {number}"]} if number != now else {}
+        lines |= {stage: [f"{what} → {number}"]} if number != now else {}
         now = number
-    made |= {"mask": [f"{row.rules[at]} blocks it → {digits(-math.inf)}"]} if row.rules[at] else {}
+    lines |= {"mask": [f"{row.rules[index]} blocks it → {digits(-math.inf)}"]} if row.rules[index] else {}
     if row.state == "empty row":
-        return made | {"softmax": [f"no key is left in this row, so its weight is {digits(row.weights[at])}"]}
-    shifted = f"− row's largest ({digits(row.maximum)}) → {digits(row.shifted[at])}"
-    share = f"÷ row's sum ({digits(row.sum_exps)}) → {digits(row.weights[at])}"
-    return made | {"softmax": [shifted, f"exp → {digits(row.exps[at])}", share]}
+        return lines | {"softmax": [f"no key is left in this row, so its weight is {digits(row.weights[index])}"]}
+    shifted = f"− row's largest ({digits(row.maximum)}) → {digits(row.shifted[index])}"
+    share = f"÷ row's sum ({digits(row.sum_exps)}) → {digits(row.weights[index])}"
+    return lines | {"softmax": [shifted, f"exp → {digits(row.exps[index])}", share]}
 
 
 def _added(numbers: list[float]) -> str:
@@ -162,13 +162,13 @@ def _bias(number: float) -> str:
 
 
 def _scale(step: Step) -> str:
-    """What q · k is multiplied by; where that is 1/√d_k, so written."""
+    """Factor of q · k; 1/√d_k is written so."""
     scale, d_k = step.scoring.scale, step.query.shape[-1]
     return f"÷ √{d_k}" if math.isclose(scale * scale * d_k, 1) else f"· {scale:.4g}"
 
 
 def totals(row: Row) -> list[Column]:
-    """What belongs to the whole row: the maximum, the sum of the exps, the sum of the weights, over all keys."""
+    """Numbers of the whole row: the maximum, the sum of the exps, the sum of the weights, over all keys."""
     numbers = {"largest score": row.maximum, "sum of exp": row.sum_exps, "sum of weights": row.row_sum}
     return [(name, [digits(value)]) for name, value in numbers.items()]
 

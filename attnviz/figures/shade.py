@@ -1,4 +1,4 @@
-"""What one token gives to the others, or gets of them: the weights by which a text is shaded."""
+"""Weights from one token to the others, or from them to it, by which a text is shaded."""
 
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
@@ -30,10 +30,10 @@ SIDES = ("from", "to")
 
 @dataclass(frozen=True, eq=False)
 class Shade:
-    """What one token gives to others, or gets of them; arrays are of the other ends, (tokens,).
+    """Weights from one token to others, or from them to it; arrays are of the other ends, (tokens,).
 
     Attributes:
-        seen: the window that is drawn.
+        view: the window that is drawn.
         side: one of `SIDES`.
         index: which query, or which key, of the window.
         states, weights, blocked, reasons: as of `metrics.Cells`; `colored` is where a weight is to be shown.
@@ -42,7 +42,7 @@ class Shade:
         notes: that a window is drawn, where it is.
     """
 
-    seen: Seen
+    view: Seen
     side: str
     index: int
     weights: np.ndarray
@@ -57,7 +57,7 @@ class Shade:
     @property
     def ends(self) -> tuple[Groups, Groups]:
         """The tokens of which one is chosen, and those that are shaded."""
-        parts = self.seen.queries, self.seen.keys
+        parts = self.view.queries, self.view.keys
         return parts if self.side == "from" else parts[::-1]
 
     @property
@@ -70,8 +70,8 @@ class Shade:
     @property
     def one_text(self) -> bool:
         """Whether both are the same tokens."""
-        same = np.array_equal(self.seen.queries.starts, self.seen.keys.starts)
-        return self.seen.site.kind != "cross" and same and self.seen.queries.labels == self.seen.keys.labels
+        same = np.array_equal(self.view.queries.starts, self.view.keys.starts)
+        return self.view.site.kind != "cross" and same and self.view.queries.labels == self.view.keys.labels
 
 
 def shade_of(
@@ -90,23 +90,25 @@ def shade_of(
     if part.at(chosen) is None:
         raise InputError(f"There is no token {chosen} to show attention {side}; there are {len(part)}, from 0.")
     pin = frozenset({(("query", "key")[SIDES.index(side)], chosen)})
-    seen = window(every, head, None, pin, most)
-    notes = [] if len(seen.queries) == len(every.queries) and len(seen.keys) == len(every.keys) else [_window(seen)]
-    index = (seen.queries if side == "from" else seen.keys).at(chosen)
-    found = seen.cells([head])[0]
+    view = window(every, head, None, pin, most)
+    notes = [] if len(view.queries) == len(every.queries) and len(view.keys) == len(every.keys) else [_window(view)]
+    index = (view.queries if side == "from" else view.keys).at(chosen)
+    cells = view.cells([head])[0]
     pick = (index, slice(None)) if side == "from" else (slice(None), index)
-    cells = (array[pick] for array in (found.weights, found.states, found.blocked, colored(found)))
-    return Shade(seen, side, index, *cells, found.reasons, _row(found, pick), head in seen.step.heads_off, tuple(notes))
+    arrays = (array[pick] for array in (cells.weights, cells.states, cells.blocked, colored(cells)))
+    return Shade(
+        view, side, index, *arrays, cells.reasons, _row(cells, pick), head in view.step.heads_off, tuple(notes)
+    )
 
 
-def _row(found: Cells, pick: tuple) -> Cells:
+def _row(cells: Cells, pick: tuple) -> Cells:
     """The cells of one token alone, as one row."""
-    parts = {name: np.atleast_2d(getattr(found, name)[pick]) for name in ("weights", "states", "blocked")}
-    return replace(found, **parts)
+    parts = {name: np.atleast_2d(getattr(cells, name)[pick]) for name in ("weights", "states", "blocked")}
+    return replace(cells, **parts)
 
 
-def _window(seen: Seen) -> str:
-    spans = (f"{part.starts[0]} to {part.stops[-1] - 1}" for part in (seen.queries, seen.keys))
+def _window(view: Seen) -> str:
+    spans = (f"{part.starts[0]} to {part.stops[-1] - 1}" for part in (view.queries, view.keys))
     return "too many tokens for one strip: queries {} and keys {}; the map shows all".format(*spans)
 
 
@@ -120,7 +122,7 @@ def in_words(shade: Shade) -> str:
     ends = OFF if shade.off else "."
     if shade.side == "to":
         return f"{token} is looked at most by {listed}{ends}"
-    return f"{token}{predicting(shade.seen, shade.index)} looks most at {listed}{ends}"
+    return f"{token}{predicting(shade.view, shade.index)} looks most at {listed}{ends}"
 
 
 TOOLTIP = {"query_name": QUERY, "key_name": KEY, "weight_text": "weight", "says": "cell"}
@@ -148,12 +150,12 @@ class ShadedFigure(SiteFigure):
     @cached_property
     def shade(self) -> Shade:
         """The weights of the token."""
-        return shade_of(self.seen, self.head, chosen=self.chosen, side=self.side, most=self.most)
+        return shade_of(self.attention_view, self.head, chosen=self.chosen, side=self.side, most=self.most)
 
     @cached_property
     def scale(self) -> Domain:
-        """What the color says."""
-        return domain_of(self.domain, self.shade.seen, self.shade.cells)
+        """Color domain of the weights."""
+        return domain_of(self.domain, self.shade.view, self.shade.cells)
 
     @cached_property
     def name(self) -> str:
@@ -163,8 +165,9 @@ class ShadedFigure(SiteFigure):
 
     @property
     def heading_text(self) -> str:
-        """What is drawn, beginning with a constant word."""
-        return f"Attention {self.side} {named(self.shade.ends[0], self.shade.index)} · {called(self.seen, self.head)}"
+        """Title of the figure, which begins with a constant word."""
+        token = named(self.shade.ends[0], self.shade.index)
+        return f"Attention {self.side} {token} · {called(self.attention_view, self.head)}"
 
     @cached_property
     def title(self) -> str:
@@ -172,23 +175,23 @@ class ShadedFigure(SiteFigure):
 
     @property
     def lines(self) -> list[str]:
-        """What stands under the title."""
+        """Lines under the title."""
         shade = self.shade
-        notes = shade.notes or filter(None, [shade.seen.window])
-        return [*subtitles(self.record, self), self.scale.ending, *shade.seen.notes, *notes]
+        notes = shade.notes or filter(None, [shade.view.window])
+        return [*subtitles(self.record, self), self.scale.ending, *shade.view.notes, *notes]
 
     @cached_property
     def description(self) -> str:
         """The picture, the tokens that get most, what the view did, and what was changed."""
         shade, changed = self.shade, self.record.edits.in_words()
-        notes = map(as_sentence, (*shade.seen.notes, *shade.notes))
+        notes = map(as_sentence, (*shade.view.notes, *shade.notes))
         changes = [f"Changed: {', '.join(changed)}."] if changed else []
         return " ".join([self.begin.format(self.side), in_words(shade), *notes, *changes])
 
     @cached_property
     def table(self) -> pd.DataFrame:
         """The cells of the chosen token."""
-        table = tables.weights_table(self.shade.seen, self.head)
+        table = tables.weights_table(self.shade.view, self.head)
         name = "query" if self.side == "from" else "key"
         cells = table[table[name] == int(self.shade.ends[0].starts[self.shade.index])].reset_index(drop=True)
         cells.attrs = dict(table.attrs)
@@ -209,17 +212,17 @@ class ShadedFigure(SiteFigure):
         """The cell of one shaded token, in words."""
         shade = self.shade
         if shade.states[i] == EMPTY:
-            return POLICIES[shade.seen.step.scoring.empty_rows]
+            return POLICIES[shade.view.step.scoring.empty_rows]
         if np.isnan(shade.weights[i]):
             return NOT_A_NUMBER
         return blocked_by(shade.reasons[shade.blocked[i] - 1]) if shade.states[i] == BLOCKED else MAY_ATTEND
 
     def readout(self, part: Groups, i: int, *, is_shaded: bool) -> dict:
-        """What a click on a token selects, and what hovering says of it."""
+        """Fields that a click on a token selects, and texts of its tooltip."""
         shade, position = self.shade, int(part.starts[i])
         is_query = (is_shaded and not shade.one_text) != (self.side == "from")
         selects = {"query": position if is_query else -1, "key": -1 if is_query else position, "rev": self.rev}
         ends = [axes.names(shade.ends[0])[shade.index] if is_shaded else "", axes.names(part)[i]]
         ends = ends if is_shaded == (self.side == "from") else ends[::-1]
-        weight, says = (written(float(shade.weights[i]), ".4f"), self.state(i)) if is_shaded else ("", "")
-        return selects | {"query_name": ends[0], "key_name": ends[1], "weight_text": weight, "says": says}
+        weight, text = (written(float(shade.weights[i]), ".4f"), self.state(i)) if is_shaded else ("", "")
+        return selects | {"query_name": ends[0], "key_name": ends[1], "weight_text": weight, "says": text}

@@ -79,7 +79,7 @@ class SentenceSimilarity(Figure):
     def data(self) -> dict[str, Table]:
         """Tables of the chart: meta, the sentences, and a row for every two of the first of them."""
         sentences, moved = self.record.sentences, self._moved
-        names = [f"{_shown(one.text)} {i}" for i, one in enumerate(sentences[:MOST_SENTENCES], 1)]
+        names = [f"{_label(sentence.text)} {i}" for i, sentence in enumerate(sentences[:MOST_SENTENCES], 1)]
         texts = [""] * len(names) if moved is None else [*map(words.turned, moved.tolist()[:MOST_SENTENCES])]
         many = f"the first {MOST_SENTENCES} of {len(sentences)} sentences" if len(sentences) > MOST_SENTENCES else ""
         pooled = f"vector of a sentence: {self.record.pooling}" if self.record.pooling else ""
@@ -105,22 +105,22 @@ class SentenceSimilarity(Figure):
         return None if self.before is None else metrics.shift(self.before, self.record).numpy()
 
 
-def _shown(text: str) -> str:
+def _label(text: str) -> str:
     return shown(text, LONGEST_SENTENCE).replace("␣", " ")
 
 
 def _pairs(cosines: np.ndarray, colors: Theme) -> Table:
     """Each pair, with its number in the color that is read best on its ground; what is no number has no cosine."""
-    values, known = cosines.ravel().tolist(), np.isfinite(cosines).ravel().tolist()
+    values, finite = cosines.ravel().tolist(), np.isfinite(cosines).ravel().tolist()
     inks = [
-        pixels.readable(pixels.color_at(value, colors), colors) if is_known else colors.warning
-        for value, is_known in zip(values, known, strict=True)
+        pixels.readable(pixels.color_at(value, colors), colors) if is_finite else colors.warning
+        for value, is_finite in zip(values, finite, strict=True)
     ]
     rows, columns = (index.ravel() + 1 for index in np.indices(cosines.shape))
     return {
         "row": rows.tolist(),
         "column": columns.tolist(),
-        "cosine": [value if is_known else None for value, is_known in zip(values, known, strict=True)],
+        "cosine": [value if is_finite else None for value, is_finite in zip(values, finite, strict=True)],
         "text": [written(value, ".2f") for value in values],
         "ink": inks,
     }

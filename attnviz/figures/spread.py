@@ -36,8 +36,8 @@ class LargestWeights(BarFigure):
     @cached_property
     def description(self) -> str:
         largest = (
-            f"dₖ {one.d_k}: {digits(one.unscaled.largest)} as it is, {digits(one.scaled.largest)} scaled"
-            for one in self.spreads
+            f"dₖ {spread.d_k}: {digits(spread.unscaled.largest)} as it is, {digits(spread.scaled.largest)} scaled"
+            for spread in self.spreads
         )
         return f"{TITLE}: {'; '.join(largest)}."
 
@@ -45,10 +45,10 @@ class LargestWeights(BarFigure):
     def table(self) -> pd.DataFrame:
         """One row per d_k: the variances, and the mean measures of rows without and with the scale."""
         rows = [
-            {"d_k": one.d_k, "variance": one.variance, "scaled_variance": one.scaled_variance}
-            | {f"unscaled_{name}": value for name, value in vars(one.unscaled).items()}
-            | {f"scaled_{name}": value for name, value in vars(one.scaled).items()}
-            for one in self.spreads
+            {"d_k": spread.d_k, "variance": spread.variance, "scaled_variance": spread.scaled_variance}
+            | {f"unscaled_{name}": value for name, value in vars(spread.unscaled).items()}
+            | {f"scaled_{name}": value for name, value in vars(spread.scaled).items()}
+            for spread in self.spreads
         ]
         return pd.DataFrame(rows)
 
@@ -58,15 +58,15 @@ class LargestWeights(BarFigure):
 
     @cached_property
     def bars(self) -> Bars:
-        both = [(one.unscaled.largest, one.scaled.largest) for one in self.spreads]
+        both = [(spread.unscaled.largest, spread.scaled.largest) for spread in self.spreads]
         texts = [f"{percent(unscaled)} → {percent(scaled)}" for unscaled, scaled in both]
         unscaled, scaled = zip(*both, strict=True)
         return Bars(
             title="" if self.on_screen else TITLE,  # the page says it above
             lines=LINES,
-            names=[f"dₖ = {one.d_k:,}" for one in self.spreads],
+            names=[f"dₖ = {spread.d_k:,}" for spread in self.spreads],
             columns=[Column(texts, scaled, unscaled, longest=1.0)],
             style=self.style,
             length=220,
-            chosen=[i for i, one in enumerate(self.spreads) if one.d_k == self.chosen],
+            chosen=[i for i, spread in enumerate(self.spreads) if spread.d_k == self.chosen],
         )

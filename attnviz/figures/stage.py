@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 from torch import Tensor
 
-from attnviz.charts import matrices as drawn
 from attnviz.charts.matrices import Matrices, limit_of
+from attnviz.charts.matrices import Matrix as MatrixPanel
 from attnviz.charts.picture import Form, Table
 from attnviz.charts.size import STRIDES, THINNEST
 from attnviz.core.display import in_title, shown
@@ -38,7 +38,7 @@ MOST_COLUMNS = 64
 LONGEST_LABEL = 12
 
 Tokens = tuple[tuple[Token, ...], tuple[Token, ...]]
-"""Of the queries and of the keys, all of them."""
+"""All tokens of the queries and of the keys."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,11 +82,11 @@ class StageTables(Figure):
 
     @property
     def form(self) -> Form:
-        return self._drawn.form
+        return self._matrices.form
 
     @property
     def data(self) -> dict[str, Table]:
-        return self._drawn.data
+        return self._matrices.data
 
     @property
     def _where(self) -> str:
@@ -97,14 +97,14 @@ class StageTables(Figure):
         return self.record.tokens(self.site, sentence=self.sentence)
 
     @cached_property
-    def _drawn(self) -> Matrices:
+    def _matrices(self) -> Matrices:
         upright = any(matrix.axes[0] == "key" for matrix in self.matrices)
-        tables = [_turned(one) if upright and one.axes == ("1", "key") else one for one in self.matrices]
+        tables = [_turned(matrix) if upright and matrix.axes == ("1", "key") else matrix for matrix in self.matrices]
         lines = [self.stage.text, self._where, *subtitles(self.record)]
-        made = [self._matrix(one, is_first=i == 0) for i, one in enumerate(tables)]
-        return Matrices(title=self.stage.title, lines=lines, matrices=made, style=self.style)
+        matrices = [self._matrix(matrix, is_first=i == 0) for i, matrix in enumerate(tables)]
+        return Matrices(title=self.stage.title, lines=lines, matrices=matrices, style=self.style)
 
-    def _matrix(self, matrix: Matrix, *, is_first: bool) -> drawn.Matrix:
+    def _matrix(self, matrix: Matrix, *, is_first: bool) -> MatrixPanel:
         columns = matrix.columns[:MOST_COLUMNS]
         of_tokens = tuple(axis in ("query", "key") for axis in matrix.axes)
         is_column = matrix.axes[1] == "1"
@@ -112,7 +112,7 @@ class StageTables(Figure):
         values = matrix.values[:, : len(columns)].double().numpy()
         signed, limit = not are_weights(self.stage, matrix), limit_of(values)
         labels = [self._labels(axis, places) for axis, places in zip(matrix.axes, (matrix.rows, columns), strict=True)]
-        return drawn.Matrix(
+        return MatrixPanel(
             title=_caption(matrix, columns),
             axes=matrix.axes,
             rows=matrix.rows,
@@ -134,7 +134,7 @@ class StageTables(Figure):
         return [] if axis == "1" else [str(i) for i in places]
 
     def _names(self, axis: str, places: range, what: str) -> list[str]:
-        """What is read under the pointer."""
+        """Names of positions under the pointer."""
         if axis in ("query", "key"):
             return called(self._tokens)[axis == "key"][places.start : places.stop]
         return ["" if axis == "1" else f"{what} {i}" for i in places]
@@ -147,7 +147,7 @@ def _turned(matrix: Matrix) -> Matrix:
 
 
 def called(tokens: Tokens) -> tuple[list[str], list[str]]:
-    """What queries and keys are called in a readout."""
+    """Names of queries and keys in a readout."""
     queries, keys = ([f"{shown(token.text)} ({i})" for i, token in enumerate(part)] for part in tokens)
     return queries, keys
 
@@ -167,7 +167,12 @@ def _cell(matrix: Matrix, columns: int, wide: int) -> tuple[float, float]:
         side = max(side, 14.0 if columns <= 40 else 10.0)
         return side, side
     of_tokens = matrix.axes[0] in ("query", "key")
-    high = 22.0 if rows <= 12 else 16.0 if of_tokens else max(1, min(SMALLEST, WEIGHTS // rows))
+    if rows <= 12:
+        high = 22.0
+    elif of_tokens:
+        high = 16.0
+    else:
+        high = max(1, min(SMALLEST, WEIGHTS // rows))
     most = COLUMN if matrix.axes[1] == "1" else NUMBERED
     return max(DIMENSION, min(most, float(wide // max(1, columns)))), high
 
@@ -181,15 +186,19 @@ def _caption(matrix: Matrix, columns: range) -> str:
     if matrix.axes[1] == "1":
         return matrix.name
     cut = []
-    for axis, seen, size in zip(matrix.axes, (matrix.rows, columns), matrix.shape, strict=True):
-        if len(seen) < size:
-            what = f"{plural_of(axis, size)} {seen.start} to {seen.stop - 1}" if seen.start else f"first {len(seen)}"
+    for axis, places, size in zip(matrix.axes, (matrix.rows, columns), matrix.shape, strict=True):
+        if len(places) < size:
+            what = (
+                f"{plural_of(axis, size)} {places.start} to {places.stop - 1}"
+                if places.start
+                else f"first {len(places)}"
+            )
             cut.append(f", {what} shown")
     return f"{matrix.name}: {_sizes(matrix, lettered=not cut)}{''.join(cut)}"
 
 
 def _sizes(matrix: Matrix, *, lettered: bool) -> str:
-    """What stands along both axes: "11 queries × 64 numbers (dₖ)"; of a table of numbers alone these once."""
+    """Sizes along both axes: "11 queries × 64 numbers (dₖ)"; of a table of numbers alone these once."""
     letters = [axis for axis in matrix.axes if axis not in ("query", "key", "1")]
     counts = [f"{n:,} {plural_of(axis, n)}" for axis, n in zip(matrix.axes, matrix.shape, strict=True) if axis != "1"]
     if len(letters) == 2:
@@ -252,23 +261,23 @@ def values(worked: Row, num_keys: int) -> Stage:
     return _tables("weighted", "Weighted values", "o = Σ w v", (each, total))
 
 
-def neurons(found: Neurons, num_keys: int, d_k: int) -> Stage:
+def neurons(elements: Neurons, num_keys: int, d_k: int) -> Stage:
     """Element by element, as tables: q, k and q ∘ k of one query against every key and dimension."""
     sizes = (num_keys, d_k)
 
     def of_keys(key: str, name: str, numbers: Tensor) -> Matrix:
-        return Matrix(key, name, ("key", "d_k"), sizes, found.keys, found.dimensions, numbers)
+        return Matrix(key, name, ("key", "d_k"), sizes, elements.keys, elements.dimensions, numbers)
 
     def column(key: str, name: str, numbers: Tensor) -> Matrix:
-        return Matrix(key, name, ("1", "key"), (1, num_keys), range(1), found.keys, numbers.unsqueeze(0))
+        return Matrix(key, name, ("1", "key"), (1, num_keys), range(1), elements.keys, numbers.unsqueeze(0))
 
-    query = Matrix("q", "q", ("1", "d_k"), (1, d_k), range(1), found.dimensions, found.query_vector.unsqueeze(0))
+    query = Matrix("q", "q", ("1", "d_k"), (1, d_k), range(1), elements.dimensions, elements.query_vector.unsqueeze(0))
     matrices = (
         query,
-        of_keys("k", "k", found.key_vectors),
-        of_keys("qk", "q ∘ k", found.products),
-        column("sums", "q · k", found.sums),
-        column("weights", "weight", found.weights),
+        of_keys("k", "k", elements.key_vectors),
+        of_keys("qk", "q ∘ k", elements.products),
+        column("sums", "q · k", elements.sums),
+        column("weights", "weight", elements.weights),
     )
     return _tables("neurons", "Element by element", "q · k = Σ q ∘ k", matrices)
 

@@ -49,15 +49,17 @@ class States:
 
     @property
     def labels(self) -> list[list[str]]:
-        """What rows and columns are called."""
+        """Labels of rows and columns."""
         return [[token.text for token in as_tokens(tokens)] for tokens in (self.rows, self.columns)]
 
     def in_words(self) -> str:
         """The title, how many cells are in which state, and the note."""
         counts = np.bincount(self.states.ravel(), minlength=len(self.kinds)).tolist()
-        told = "; ".join(f"{count:,} {kind.says}" for count, kind in zip(counts, self.kinds, strict=True) if count)
-        said = [self.title, *self.lines, f"Cells: {told}", *([self.note] if self.note else [])]
-        return " ".join(f"{part.rstrip('.')}." for part in said)
+        cell_counts = "; ".join(
+            f"{count:,} {kind.text}" for count, kind in zip(counts, self.kinds, strict=True) if count
+        )
+        sentences = [self.title, *self.lines, f"Cells: {cell_counts}", *([self.note] if self.note else [])]
+        return " ".join(f"{part.rstrip('.')}." for part in sentences)
 
     def table(self) -> pd.DataFrame:
         """One row per cell: query, query_token, key, key_token, weight if there are any, state."""
@@ -66,7 +68,7 @@ class States:
         places = {"query": row, "query_token": [rows[i] for i in row]}
         places |= {"key": column, "key_token": [columns[i] for i in column]}
         weights = {} if self.weights is None else {"weight": self.weights.ravel()}
-        return pd.DataFrame(places | weights | {"state": [self.kinds[i].says for i in self.states.ravel()]})
+        return pd.DataFrame(places | weights | {"state": [self.kinds[i].text for i in self.states.ravel()]})
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +98,7 @@ class StateGrid(GridFigure):
         rows, columns = self.states.labels
         return {
             "states": self.states.states,
-            "names": text_array([kind.says for kind in self.states.kinds]),
+            "names": text_array([kind.text for kind in self.states.kinds]),
             "row_tokens": text_array(rows),
             "column_tokens": text_array(columns),
         }

@@ -1,4 +1,4 @@
-"""What a model says after each word it reads: of a translator, how it writes word by word."""
+"""Predictions of a model after each word that it reads: of a translator, how it writes word by word."""
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
@@ -30,7 +30,7 @@ LENGTHS = range(axes.LONGEST_LABEL, 3, -1)
 """Characters of a word at most: the first of these with which the words are not wider than `WIDEST`."""
 
 NOTHING = "–"
-"""Where a run read or wrote nothing any more."""
+"""Mark for a position where a run read or wrote nothing any more."""
 
 Words = list[PredictedWord | None]
 Row = tuple[int, PredictedWord | None, PredictedWord | None]
@@ -77,19 +77,19 @@ class StepByStep(BarFigure):
         arrays = {}
         for end, run in self._runs.items():
             if metrics.fills_in(self.record):
-                arrays[f"positions{end}"] = np.array([one.position for one in run])
-            arrays[f"tokens{end}"] = text_array([one.token for one in run])
-            arrays[f"words{end}"] = text_array([one.word for one in run])
-            arrays[f"probabilities{end}"] = np.array([one.probability for one in run])
+                arrays[f"positions{end}"] = np.array([prediction.position for prediction in run])
+            arrays[f"tokens{end}"] = text_array([prediction.token for prediction in run])
+            arrays[f"words{end}"] = text_array([prediction.word for prediction in run])
+            arrays[f"probabilities{end}"] = np.array([prediction.probability for prediction in run])
         return arrays
 
     @cached_property
     def bars(self) -> Bars:
         compared = self.before is not None
         every = [
-            ((one or was).position, one, was) for one, was in zip_longest(self._runs[""], self._runs.get("_before", ()))
+            ((now or was).position, now, was) for now, was in zip_longest(self._runs[""], self._runs.get("_before", ()))
         ]
-        rows = _kept(every, compared)
+        rows = _most_changed(every, compared)
         cut = metrics.cut(self.record, sentence=self.sentence)
         shortened = [f"the text was cut after {cut} tokens"] if cut else []
         return Bars(
@@ -100,18 +100,18 @@ class StepByStep(BarFigure):
             style=self.style,
             length=LENGTH,
             quiet=range(len(rows)),
-            chosen=[at for at, row in enumerate(rows) if compared and differs(row)],
+            chosen=[index for index, row in enumerate(rows) if compared and differs(row)],
         )
 
     @cached_property
     def _runs(self) -> dict[str, tuple[PredictedWord, ...]]:
-        """What each run read and said, by the end of the names of its arrays."""
+        """Tokens and predictions of each run, by the suffix of its array names."""
         runs = {"": self.record} if self.before is None else {"": self.record, "_before": self.before}
         return {end: metrics.predicted_words(run, sentence=self.sentence) for end, run in runs.items()}
 
     @property
     def _called(self) -> tuple[str, str]:
-        """What is shown, in the name and in the title."""
+        """Words for the predictions, in the name and in the title."""
         if metrics.labels_tokens(self.record):
             return "labels", "Labels of the tokens"
         if metrics.fills_in(self.record):
@@ -129,8 +129,8 @@ def differs(row: Row) -> bool:
     return now is None or old is None or now.word != old.word
 
 
-def _kept(rows: list[Row], compared: bool) -> list[Row]:
-    """Of many rows those that changed most: first those with another word, then by how far its probability moved."""
+def _most_changed(rows: list[Row], compared: bool) -> list[Row]:
+    """Rows that changed most: first those with another word, then by how far its probability moved."""
 
     def moved(row: Row) -> float:
         if not compared or differs(row):
@@ -138,12 +138,12 @@ def _kept(rows: list[Row], compared: bool) -> list[Row]:
         difference = abs(row[1].probability - row[2].probability)
         return difference if difference == difference else 0.0
 
-    kept = sorted(rows, key=moved, reverse=True)[:MOST_ROWS]
-    return sorted(kept, key=lambda row: (not (compared and differs(row)), row[0]))
+    selected = sorted(rows, key=moved, reverse=True)[:MOST_ROWS]
+    return sorted(selected, key=lambda row: (not (compared and differs(row)), row[0]))
 
 
 def _notes(rows: list[Row], every: list[Row], compared: bool) -> list[str]:
-    """What is left out, and what the mark means."""
+    """Notes on rows that are left out, and on the mark."""
     notes = [] if every else [NO_BLANK]
     if len(rows) < len(every):
         which = f"the {len(rows)} of {len(every)} rows that changed most"
@@ -164,18 +164,20 @@ def _is_hollow(rows: list[Row], compared: bool) -> bool:
 
 
 def _columns(rows: list[Row], compared: bool, record: Record) -> list[Column]:
-    """What was read, what was predicted then, and a bar; words as long as there is room for.
+    """Columns for the token read, the prediction and a bar; words as long as there is room for.
 
     Before a word is cut, what was read before gives way.
     """
     reads, predicts = "in place of" if metrics.fills_in(record) else "reads", "writes" if record.targets else "expects"
     if metrics.labels_tokens(record):
         reads, predicts = "token", "label"
-    now, old = ([row[at] for row in rows] for at in (1, 2))
+    now, old = ([row[index] for row in rows] for index in (1, 2))
     was = old if compared else now
     for longest, both in [(LENGTHS[0], True), *((longest, False) for longest in LENGTHS)]:
-        first = [then if both or not one else one for then, one in zip(was, now, strict=True)]
-        tokens = [_changed(lambda one: one.token, *pair, longest) for pair in zip(first, now, strict=True)]
+        first = [earlier if both or not current else current for earlier, current in zip(was, now, strict=True)]
+        tokens = [
+            _changed(lambda prediction: prediction.token, *pair, longest) for pair in zip(first, now, strict=True)
+        ]
         predicted = [f"▸ {_changed(_word, *pair, longest)}" for pair in zip(was, now, strict=True)]
         if sum(max(map(text_width, texts), default=0.0) for texts in (tokens, predicted)) <= WIDEST:
             break
@@ -183,19 +185,19 @@ def _columns(rows: list[Row], compared: bool, record: Record) -> list[Column]:
     return [Column(tokens, name=reads), Column(predicted, name=predicts), Column((), _shares(now), hollow, longest=1.0)]
 
 
-def _word(one: PredictedWord) -> str:
-    return one.word
+def _word(prediction: PredictedWord) -> str:
+    return prediction.word
 
 
-def _shares(said: Words) -> list[float | None]:
-    return [one.probability if one else None for one in said]
+def _shares(predictions: Words) -> list[float | None]:
+    return [prediction.probability if prediction else None for prediction in predictions]
 
 
 def _changed(
     of: Callable[[PredictedWord], str], old: PredictedWord | None, now: PredictedWord | None, longest: int
 ) -> str:
     """A word, or "le → les" where it is another one than before."""
-    texts = [of(one) if one else None for one in (old, now)]
+    texts = [of(prediction) if prediction else None for prediction in (old, now)]
     if texts[0] == texts[1]:
         return shown(texts[0], longest)
     cut = [NOTHING if text is None else shown(text, longest) for text in texts]

@@ -28,25 +28,25 @@ class Strands:
     """The weights that are drawn, the weakest first; arrays are (lines,).
 
     Attributes:
-        seen: the window they are of.
+        view: the window they are of.
         whole: the numbers of queries and keys, also outside of it; of a part of a map, those of the part.
         heads: head of each line, counted in the order in which they were given.
-        rows, columns: of `seen`.
+        rows, columns: of `view`.
         weights: above zero.
-        found: cells of each head.
+        cells: of each head.
         pins: the tokens of the window that were picked out: lines end at one of them, if there are any.
         of: how many weights there are, of these tokens.
         least: the weight from which on lines were asked for; None for the strongest.
         of_part: whether all that was seen is a part of the map.
     """
 
-    seen: Seen
+    view: Seen
     whole: tuple[int, int]
     heads: np.ndarray
     rows: np.ndarray
     columns: np.ndarray
     weights: np.ndarray
-    found: tuple[Cells, ...]
+    cells: tuple[Cells, ...]
     pins: frozenset[Pin]
     of: int
     least: float | None
@@ -58,7 +58,9 @@ class Strands:
         return [*self._window(), self._count()]
 
     def _count(self) -> str:
-        count, ends = len(self.weights), (" of the picked token" + "s" * (len(self.pins) > 1)) * bool(self.pins)
+        count, ends = len(self.weights), ""
+        if self.pins:
+            ends = " of the picked tokens" if len(self.pins) > 1 else " of the picked token"
         if not self.of:
             return f"no weight{ends} to draw"
         if count == self.of:
@@ -69,7 +71,7 @@ class Strands:
         return f"{what}: those of at least {self.least:g}"
 
     def _window(self) -> list[str]:
-        parts = (self.seen.queries, self.seen.keys)
+        parts = (self.view.queries, self.view.keys)
         if tuple(map(len, parts)) == self.whole:
             return []
         of = "" if self.of_part else " of {:,}"
@@ -90,60 +92,64 @@ def strands(
     least: float | None = None,
 ) -> Strands:
     """Choose the weights to draw; the arguments are those of `figures.lines`."""
-    seen = window(every, heads[0], selected, pins)
+    view = window(every, heads[0], selected, pins)
     picked = {("query", selected[0])} if selected else set()
-    kept = frozenset(pin for pin in pins | picked if _of(seen, pin[0]).at(pin[1]) is not None)
-    found = tuple(seen.cells(heads))
-    drawn = np.stack([colored(cells) & (np.nan_to_num(cells.weights) > 0) for cells in found])
-    there = np.stack([(cells.blocked == 0) | (cells.states == EMPTY) for cells in found]) & _ends(seen, kept)
-    drawn &= there
-    place = np.argwhere(drawn)
-    weights = np.stack([cells.weights for cells in found])[drawn].astype(np.float64)
+    pinned = frozenset(pin for pin in pins | picked if _of(view, pin[0]).at(pin[1]) is not None)
+    head_cells = tuple(view.cells(heads))
+    visible = np.stack([colored(cells) & (np.nan_to_num(cells.weights) > 0) for cells in head_cells])
+    there = np.stack([(cells.blocked == 0) | (cells.states == EMPTY) for cells in head_cells]) & _ends(view, pinned)
+    visible &= there
+    place = np.argwhere(visible)
+    weights = np.stack([cells.weights for cells in head_cells])[visible].astype(np.float64)
     keep = np.argsort(-weights, kind="stable")[: MOST_LINES if least is None else MOST_ASKED][::-1]
     keep = keep if least is None else keep[weights[keep] >= least]
     head, row, column = place[keep].T
     whole = len(every.queries), len(every.keys)
-    drawn = seen, whole, head, row, column, weights[keep], found, kept, int(there.sum()), least
-    return Strands(*drawn, of_part=bool(every.window))
+    lines = head, row, column, weights[keep]
+    return Strands(view, whole, *lines, head_cells, pinned, int(there.sum()), least, of_part=bool(every.window))
 
 
 def window(
-    seen: Seen, head: int | str, selected: tuple[int, int] | None, pins: frozenset[Pin], most: int = MOST_TOKENS
+    view: Seen, head: int | str, selected: tuple[int, int] | None, pins: frozenset[Pin], most: int = MOST_TOKENS
 ) -> Seen:
     """Everything, or of many tokens those around what is selected, of a query alone around its strongest key; where
     nothing is, those around the strongest weight of all that is seen."""
-    if max(len(seen.queries), len(seen.keys)) <= most:
-        return seen
-    query, key = selected or (next(iter(sorted(at for side, at in pins if side == what)), None) for what in SIDES)
-    row, column = (None if at is None else part.at(at) for at, part in ((query, seen.queries), (key, seen.keys)))
+    if max(len(view.queries), len(view.keys)) <= most:
+        return view
+    query, key = selected or (
+        next(iter(sorted(position for side, position in pins if side == what)), None) for what in SIDES
+    )
+    row, column = (
+        None if position is None else part.at(position) for position, part in ((query, view.queries), (key, view.keys))
+    )
     if row is None and column is None:
-        query, key = seen.strongest_cell(head)
-        row, column = seen.queries.at(query), seen.keys.at(key)
+        query, key = view.strongest_cell(head)
+        row, column = view.queries.at(query), view.keys.at(key)
     if column is None:
-        column = seen.keys.at(seen.strongest_cell(head, int(seen.queries.starts[row]))[1])
+        column = view.keys.at(view.strongest_cell(head, int(view.queries.starts[row]))[1])
     if row is None:
-        row = column if len(seen.queries) == len(seen.keys) else 0
-    places = {"rows": _around(seen.queries, row, most), "columns": _around(seen.keys, column, most)}
-    return views.see(seen.record, seen.site, sentence=seen.sentence, view=seen.view, **places)
+        row = column if len(view.queries) == len(view.keys) else 0
+    places = {"rows": _around(view.queries, row, most), "columns": _around(view.keys, column, most)}
+    return views.see(view.record, view.site, sentence=view.sentence, view=view.view, **places)
 
 
 SIDES = ("query", "key")
 
 
-def _around(part: Groups, at: int, most: int) -> slice:
+def _around(part: Groups, index: int, most: int) -> slice:
     """The positions of at most so many groups around one."""
-    begin = max(0, min(at - most // 2, len(part) - most))
+    begin = max(0, min(index - most // 2, len(part) - most))
     return part[begin : begin + most].stretch
 
 
-def _of(seen: Seen, side: str) -> Groups:
-    return seen.queries if side == "query" else seen.keys
+def _of(view: Seen, side: str) -> Groups:
+    return view.queries if side == "query" else view.keys
 
 
-def _ends(seen: Seen, pins: frozenset[Pin]) -> np.ndarray:
+def _ends(view: Seen, pins: frozenset[Pin]) -> np.ndarray:
     """Which cells lie in the row or the column of a picked token, (rows, columns); all, if none is picked."""
-    ends = np.full((len(seen.queries), len(seen.keys)), not pins)
-    for side, at in pins:
-        index = _of(seen, side).at(at)
+    ends = np.full((len(view.queries), len(view.keys)), not pins)
+    for side, position in pins:
+        index = _of(view, side).at(position)
         ends[(index, slice(None)) if side == "query" else (slice(None), index)] = True
     return ends

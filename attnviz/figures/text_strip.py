@@ -93,10 +93,10 @@ class TextStrip(ShadedFigure):
         return ([row for part in rows for row in part], captions), y
 
     def _caption(self, is_shaded: bool) -> str:
-        """What a text is, where there are two."""
+        """Caption of a text, where there are two."""
         is_query = is_shaded != (self.side == "from")
-        cross = self.site.kind == "cross"
-        return f"{QUERY if is_query else KEY}{(' · decoder' if is_query else ' · encoder') * cross}"
+        name, stack = (QUERY, "decoder") if is_query else (KEY, "encoder")
+        return f"{name} · {stack}" if self.site.kind == "cross" else name
 
     def _paragraph(self, part: Groups, top: float, is_shaded: bool) -> tuple[list[dict], float]:
         """The tokens in lines, and where they end; in a text from right to left they begin at the right."""
@@ -116,7 +116,9 @@ class TextStrip(ShadedFigure):
 
     def _number(self, i: int) -> str:
         weight = self.shade.weights[i]
-        return "NaN" if np.isnan(weight) else f"{weight:.2f}" if self.shade.colored[i] else "–"
+        if np.isnan(weight):
+            return "NaN"
+        return f"{weight:.2f}" if self.shade.colored[i] else "–"
 
     def _look(self, part: Groups, i: int, is_shaded: bool) -> dict:
         """The ground of a token, its outline, and the color of its text."""
@@ -133,7 +135,7 @@ class TextStrip(ShadedFigure):
 
     @property
     def _legend(self) -> list[Entry]:
-        """What stands in place of weights."""
+        """Legend of the signs in place of weights."""
         colors, shade = self._colors, self.shade
         signs = {self.state(i): bool(np.isnan(shade.weights[i])) for i in np.flatnonzero(~shade.colored).tolist()}
         entries = [
@@ -145,7 +147,7 @@ class TextStrip(ShadedFigure):
 
 
 def balanced(widths: Sequence[float], gaps: Sequence[float], most: float) -> list[tuple[float, int]]:
-    """Where each of some tokens begins, in pixels, and on which line: few lines, of much the same length.
+    """Begin of each token, in pixels, and its line: few lines, of much the same length.
 
     Args:
         widths: of the tokens, in pixels.

@@ -24,7 +24,7 @@ from attnviz.leaks.probes import Probe
 from attnviz.sources.base import Source
 
 PROBE = "The cat sat on the mat"
-"""What a source is tested on that begins with no text of its own."""
+"""Text for sources that have no example of their own."""
 
 
 def leak_test(
@@ -156,7 +156,7 @@ def _places(changed: Sentence, keys: Sequence[int] | None, most: int) -> list[in
 def _notes(
     columns: tuple[Token, ...], places: list[int], moved: Tensor, allowed: Tensor, odd: Tensor, masking: set[int]
 ) -> tuple[str, ...]:
-    """What was left out, and why; and that nothing could be found where nothing is forbidden."""
+    """Notes on what was left out, and why; and that nothing could be found where nothing is forbidden."""
     chosen, dead = set(places), [place for place in places if moved[~odd, place].isnan().all() and not odd.all()]
     left = [i for i in range(len(columns)) if i not in chosen]
     notes = ["every output may depend on every token, so nothing can leak"] if allowed.all() else []
@@ -177,6 +177,6 @@ def _notes(
 
 
 def _list(places: list[int]) -> str:
-    """What stands after "position": " 3", or "s 0 and 7"."""
+    """Ending of "position": " 3", or "s 0 and 7"."""
     *first, last = map(str, places)
     return f"s {', '.join(first)} and {last}" if first else f" {last}"

@@ -41,7 +41,7 @@ def _cause(step: Step) -> str:
 
 
 def _causes(step: Step) -> Iterator[str]:
-    for bias in (one for one in step.scoring.bias if isinstance(one, Tensor)):
+    for bias in (addend for addend in step.scoring.bias if isinstance(addend, Tensor)):
         if not bool(bias.isfinite().all()):
             query, key = (~bias.isfinite()).nonzero()[0, -2:].tolist()
             kind = "NaN" if bias.isnan().any() else "an infinite number"

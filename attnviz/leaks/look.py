@@ -1,4 +1,4 @@
-"""What a leak test compares: the output of one attention call, or of all layers of a kind."""
+"""Outputs that a leak test compares: of one attention call, or of all layers of a kind."""
 
 from dataclasses import dataclass
 
@@ -29,7 +29,7 @@ class Look:
         return site.kind == self.kind and (self.layer is None or site.layer <= self.layer)
 
     def in_words(self, record: Record) -> str:
-        """What is compared, as "decoder layer 0" or "decoder, 2 layers"."""
+        """Compared layers, as "decoder layer 0" or "decoder, 2 layers"."""
         if self.layer is not None:
             return str(Site(self.kind, self.layer))
         layers = sum(site.kind == self.kind for site in record.sites)
@@ -37,8 +37,8 @@ class Look:
 
 
 def look_at(record: Record, site: Site | str | None, writes: bool) -> Look:
-    """What is asked for; by default the decoder, if what it reads can be chosen."""
-    kinds = [kind for kind in KINDS if any(one.kind == kind for one in record.sites)]
+    """Layers to compare; by default the decoder's, if what it reads can be chosen."""
+    kinds = [kind for kind in KINDS if any(place.kind == kind for place in record.sites)]
     chosen = not record.targets or writes
     if site is None:
         return Look("decoder" if "decoder" in kinds and chosen else kinds[0], None)
@@ -53,7 +53,7 @@ def look_at(record: Record, site: Site | str | None, writes: bool) -> Look:
 
 
 def output(record: Record, look: Look, row: int) -> Tensor:
-    """What is compared of one sentence of a batch, (Q, numbers)."""
+    """Output to compare of one sentence of a batch, (Q, numbers)."""
     if look.layer is not None:
         step = record.step(Site(look.kind, look.layer))
         part = step.weights if record.read_only else step.output

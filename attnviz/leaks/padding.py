@@ -16,13 +16,13 @@ from attnviz.sources.base import Source
 
 MOVED = 1e-4
 """Share of its length beyond which an output has moved: runs of two lengths differ by a hundredth of it."""
-SEEN = 1e-6
+LEAST_WEIGHT = 1e-6
 """Weight on padding beyond which a head sees it."""
 
 
 @dataclass(frozen=True, eq=False)
 class PaddingTest:
-    """What moved, and which heads look at padding.
+    """Outputs that moved, and heads that look at padding.
 
     Attributes:
         moved: how far the output of each token moved, as a share of its length: of the text, and then of what the
@@ -86,11 +86,11 @@ def batch_test(source: Source, text: str, edits: Edits = Edits()) -> tuple[float
         padded, other = alone, _rotated(alone)
     if other == alone:
         raise InputError("The text has one token alone, so there is no other text to run beside it.")
-    fixed, found = (before.targets[0],) * 2 if before.targets and source.writes else (), []
+    fixed, moves = (before.targets[0],) * 2 if before.targets and source.writes else (), []
     for row, batch in ((0, (padded, other)), (1, (other, padded))):
         moved = _moved(before, source.run(batch, edits, fixed), len(alone.tokens), row)
-        found.append((float(moved.max()), ("first", "last")[row]))
-    return max(found)
+        moves.append((float(moved.max()), ("first", "last")[row]))
+    return max(moves)
 
 
 def _padded(source: Source, text: str) -> tuple[Sentence, Sentence]:
@@ -118,9 +118,9 @@ def _moved(before: Record, after: Record, length: int, row: int) -> Tensor:
         return distance(before.output[0, :length], after.output[row, :length])
     both = zip((before, after), (0, row), strict=True)
     memory = [(next(step for step in record.steps if step.site.kind == "cross"), place) for record, place in both]
-    given = (torch.cat([step.key[i, :, :length], step.value[i, :, :length]], -1) for step, i in memory)
+    memories = (torch.cat([step.key[i, :, :length], step.value[i, :, :length]], -1) for step, i in memory)
     count = before.read[0].length
-    return torch.cat([distance(*given).amax(0), distance(before.output[0, :count], after.output[row, :count])])
+    return torch.cat([distance(*memories).amax(0), distance(before.output[0, :count], after.output[row, :count])])
 
 
 def _heads_on(record: Record, length: int, whole: int) -> Iterator[tuple[Site, int, int, float]]:
@@ -131,6 +131,6 @@ def _heads_on(record: Record, length: int, whole: int) -> Iterator[tuple[Site, i
             continue
         rows = slice(0, read if step.site.kind == "cross" else length)
         for head in range(step.num_heads):
-            given = step.weights(head, rows, slice(length, whole)).sum(-1).nan_to_num(1)
-            if float(given.max()) > SEEN:
-                yield step.site, head, int(given.argmax()), float(given.max())
+            on_padding = step.weights(head, rows, slice(length, whole)).sum(-1).nan_to_num(1)
+            if float(on_padding.max()) > LEAST_WEIGHT:
+                yield step.site, head, int(on_padding.argmax()), float(on_padding.max())

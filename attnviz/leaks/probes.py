@@ -27,7 +27,7 @@ TRIES = 4
 """Other tokens tried where a changed one does not reach the model, or changes its mask."""
 
 PROBES = "the a red cat ."
-"""Where a sentence has no second word to put in the place of the first, one of these is."""
+"""Replacements for the word of a sentence that has no second one."""
 
 OPERATIONS = 2e10
 """Floating-point operations in a second, rather too few than too many."""
@@ -35,7 +35,7 @@ OPERATIONS = 2e10
 
 @dataclass(frozen=True)
 class Probe:
-    """What is run: a source on a sentence, with what its decoder reads held fixed (`targets`, one or none)."""
+    """Run of a source on a sentence, with what its decoder reads held fixed (`targets`, one or none)."""
 
     source: Source
     sentence: Sentence
@@ -128,10 +128,10 @@ def _others(probe: Probe, changed: Sentence, place: int) -> Iterator[Token]:
     """Tokens to put at a place: the next ones of the sentence that differ, from its beginning after its end; then, of
     what a decoder reads, what the model holds most probable there; else words of `PROBES`."""
     around = (*changed.tokens[place + 1 : changed.length], *changed.tokens[:place])
-    seen = {changed.tokens[place].id}
+    ids = {changed.tokens[place].id}
     for token in chain(around, _more(probe, place)):
-        if token.id not in seen and not token.special:
-            seen.add(token.id)
+        if token.id not in ids and not token.special:
+            ids.add(token.id)
             yield token
 
 

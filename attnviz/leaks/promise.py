@@ -1,4 +1,4 @@
-"""What masks promise: on which changed tokens an output may depend, through as many layers as there are."""
+"""Promises of masks: on which changed tokens an output may depend, through as many layers as there are."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ from attnviz.leaks.look import Look
 
 @dataclass(frozen=True)
 class _OfSentence(Mask):
-    """What a mask says of one sentence, for a batch of copies of it."""
+    """Mask of one sentence, for a batch of copies of it."""
 
     mask: Mask
     sentence: int
@@ -90,7 +90,7 @@ def _opens_future(step: Step) -> bool:
 
 
 def in_words(own: Record, look: Look, edit: Mask | None, promised: Mask | None) -> str:
-    """What each layer is to keep to, and through how many: "window (1 before, 0 after), through 2 layers"."""
+    """Mask that each layer is to keep, and number of layers: "window (1 before, 0 after), through 2 layers"."""
     steps = [step for step in own.steps if look.holds(step.site)]
     through = f", through {len(steps)} layers" if len(steps) > 1 else ""
     if promised is not None:

@@ -23,7 +23,7 @@ FIGURES = (
     *("map", "heads", "head", "training step", "query", "future", "scores", "row", "d_k", "numbers", "positions"),
     *("prediction", "peeking", "bugs"),
 )
-"""What a step can show, in this order: pictures of the app and the controls that change them."""
+"""Names of all that a step can show, in this order: pictures of the app and the controls that change them."""
 PAGES = ("Heads", "Overview", "Masks", "Steps", "Compare")
 """Pages of the laboratory that a step can lead to."""
 FORMER_PAGES = {"Model": "Heads"}
@@ -91,7 +91,7 @@ class Step:
         if "chapter" in data:
             return _of_course(data)
         _check_names(data, cls, {"title", "idea", "link", "shows"})
-        if unknown := [one for one in data["shows"] if one not in FIGURES]:
+        if unknown := [name for name in data["shows"] if name not in FIGURES]:
             raise InputError(f"A step shows {quoted(unknown[0])}. It can show: {', '.join(FIGURES)}.")
         page = data.get("page", "Heads")
         page = FORMER_PAGES.get(page, page)
@@ -100,10 +100,11 @@ class Step:
         goal, choices = data.get("goal", []), tuple(data.get("choices", ()))
         if choices and data.get("right") not in choices:
             raise InputError(f"Of the choices {quoted(data.get('right', ''))} is to be right, which is none of them.")
-        made = {"page": page, "link": link_of(data["link"]), "shows": tuple(data["shows"]), "choices": choices}
-        made["goal"] = tuple(map(link_of, [goal] if isinstance(goal, str) else goal))
-        made["terms"] = tuple(Term(**one) for one in data.get("terms", ()))
-        return cls(**{name: value.strip() if isinstance(value, str) else value for name, value in data.items()} | made)
+        values = {"page": page, "link": link_of(data["link"]), "shows": tuple(data["shows"]), "choices": choices}
+        values["goal"] = tuple(map(link_of, [goal] if isinstance(goal, str) else goal))
+        values["terms"] = tuple(Term(**term) for term in data.get("terms", ()))
+        stripped = {name: value.strip() if isinstance(value, str) else value for name, value in data.items()}
+        return cls(**stripped | values)
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,7 @@ class Lesson:
 
 
 def link_of(text: str) -> Link:
-    """What a link holds, whole or from its question mark on."""
+    """Parameters of a link, whole or from its question mark on."""
     return parse_qs(urlsplit(text).query if "?" in text else text, keep_blank_values=True)
 
 
@@ -165,10 +166,10 @@ def _of_course(data: dict[str, Any]) -> Step:
     if number not in range(1, len(chapters) + 1):
         raise InputError(f"There is no chapter {quoted(number)}; the course has 1 to {len(chapters)}.")
     changed = {name: value for name, value in data.items() if name != "chapter"}
-    known = {"title", "idea", "do", "question", "answer", "notes", "minutes"}
-    if unknown := sorted(changed.keys() - known):
+    allowed = {"title", "idea", "do", "question", "answer", "notes", "minutes"}
+    if unknown := sorted(changed.keys() - allowed):
         raise InputError(
-            f"A chapter of the course takes no {quoted(unknown[0])}. It takes: {', '.join(sorted(known))}."
+            f"A chapter of the course takes no {quoted(unknown[0])}. It takes: {', '.join(sorted(allowed))}."
         )
     return replace(chapters[number - 1], **{k: v.strip() if isinstance(v, str) else v for k, v in changed.items()})
 
@@ -198,9 +199,9 @@ def read(path: str | Path) -> Lesson:
     return Lesson(**named, steps=steps)
 
 
-def _check_names(data: dict[str, Any], made: type, needed: set[str]) -> None:
-    known = {field.name for field in fields(made)}
+def _check_names(data: dict[str, Any], target: type, needed: set[str]) -> None:
+    names = {field.name for field in fields(target)}
     if lacks := sorted(needed - data.keys()):
         raise InputError(f"It lacks {', '.join(lacks)}.")
-    if unknown := sorted(data.keys() - known):
-        raise InputError(f"There is no {quoted(unknown[0])} in it. There are: {', '.join(sorted(known))}.")
+    if unknown := sorted(data.keys() - names):
+        raise InputError(f"There is no {quoted(unknown[0])} in it. There are: {', '.join(sorted(names))}.")

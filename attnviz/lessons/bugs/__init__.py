@@ -12,12 +12,12 @@ from functools import cache
 from typing import Any
 
 from attnviz.core import assets
-from attnviz.lessons.bugs.made import MADE, RIGHT, WRONG, Maps, Trained
+from attnviz.lessons.bugs.made import BUILDERS, RIGHT, WRONG, Maps, Trained
 
 
 @dataclass(frozen=True)
 class Bug:
-    """What is said of one mistake.
+    """Texts about one mistake.
 
     Attributes:
         name: one word, for the link.
@@ -51,7 +51,7 @@ class Bug:
 def museum() -> tuple[Bug, ...]:
     """All bugs, in their order."""
     data = tomllib.loads(assets.path("lessons/bugs.toml").read_text(encoding="utf-8"))
-    return tuple(Bug(**{name: _stripped(value) for name, value in one.items()}) for one in data["bug"])
+    return tuple(Bug(**{name: _stripped(value) for name, value in bug.items()}) for bug in data["bug"])
 
 
 def _stripped(value: Any) -> Any:
@@ -60,4 +60,4 @@ def _stripped(value: Any) -> Any:
 
 def live(name: str) -> Maps | Trained:
     """A bug, made now."""
-    return MADE[name]()
+    return BUILDERS[name]()

@@ -36,7 +36,7 @@ class Maps:
         head: the one that is shown.
         where: of which model, layer and head, in words.
         checked: what a check is given, right and wrong.
-        told: what it is told besides.
+        options: further arguments of the check.
     """
 
     right: Record
@@ -44,7 +44,7 @@ class Maps:
     head: int
     where: str
     checked: tuple[Tensor, Tensor] | None = None
-    told: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
 
     @property
     def weights(self) -> tuple[Tensor, Tensor]:
@@ -53,14 +53,15 @@ class Maps:
 
     @property
     def reports(self) -> tuple[Report, Report]:
-        """What a check says of what is right, and of what is wrong."""
+        """Reports of the check on the right array, and on the wrong one."""
         right, wrong = self.checked or self.weights
-        told = self.told or {"kind": "weights"}
-        return check(right, **told), check(wrong, **told)
+        options = self.options or {"kind": "weights"}
+        return check(right, **options), check(wrong, **options)
 
     def finding(self, rule: str) -> Finding | None:
-        """What a rule of the check finds wrong; None if nothing."""
-        return next((one for one in self.reports[1].findings if one.rule == rule and one.severity != "note"), None)
+        """First finding of a rule in the wrong array; None if there is none."""
+        findings = (finding for finding in self.reports[1].findings if finding.severity != "note")
+        return next((finding for finding in findings if finding.rule == rule), None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,15 +82,15 @@ class _Call:
         self.sentence, self.head = sentence, head
         self.query, self.key = self.step.query, self.step.key
         self.scores = self.step.scoring.scores(self.query, self.key)
-        lengths = torch.tensor([[one.length] for one in self.record.sentences])
+        lengths = torch.tensor([[text.length] for text in self.record.sentences])
         self.real = torch.arange(self.key.shape[2]) < lengths
         """Which tokens are no padding, (B, K)."""
         self.causal = Subsequent().grid(*self.step.shape[2:])
 
     def weights(self, mask: Tensor | None, query: Tensor | None = None, **scoring: Any) -> Tensor:
-        """What the one attention gives, (B, H, Q, K)."""
-        made = replace(self.step.scoring, **scoring)
-        return attention_weights(self.query if query is None else query, self.key, mask, made)
+        """Weights of the attention, (B, H, Q, K)."""
+        settings = replace(self.step.scoring, **scoring)
+        return attention_weights(self.query if query is None else query, self.key, mask, settings)
 
     def maps(self, right: Tensor | None, wrong: Tensor | None, weights: Tensor, **more: Any) -> Maps:
         """Both maps.
@@ -98,26 +99,26 @@ class _Call:
             right, wrong: the masks, which are hatched.
             weights: the wrong ones, (B, H, Q, K).
         """
-        both = self._shown(RIGHT, self.weights(right), right), self._shown(WRONG, weights, wrong)
+        both = self._record(RIGHT, self.weights(right), right), self._record(WRONG, weights, wrong)
         where = f"{self.record.source} ({self.record.provenance}), {self.step.site.head(self.head)}"
         return Maps(*both, self.head, where, **more)
 
-    def _shown(self, name: str, weights: Tensor, mask: Tensor | None) -> Record:
+    def _record(self, name: str, weights: Tensor, mask: Tensor | None) -> Record:
         if mask is not None:  # a row that is NaN is so in its hidden cells, too
             mask = (mask.expand(weights.shape) | weights.isnan())[self.sentence]
-        made = from_arrays(weights[self.sentence], mask=mask, kind=self.step.site.kind, name=name)
+        record = from_arrays(weights[self.sentence], mask=mask, kind=self.step.site.kind, name=name)
         # where no key is left the sum stays as it is, 0
-        step = replace(made.steps[0], site=self.step.site, logsumexp=torch.zeros_like(made.steps[0].logsumexp))
+        step = replace(record.steps[0], site=self.step.site, logsumexp=torch.zeros_like(record.steps[0].logsumexp))
         sentences = (self.record.sentences[self.sentence],)
-        return replace(made, steps=(step,), sentences=sentences, provenance=self.record.provenance, findings=())
+        return replace(record, steps=(step,), sentences=sentences, provenance=self.record.provenance, findings=())
 
 
-def _story(*texts: str, **shown: int) -> _Call:
-    return _Call("story", texts or (STORY,), Site("decoder", 1), **shown)
+def _story(*texts: str, **focus: int) -> _Call:
+    return _Call("story", texts or (STORY,), Site("decoder", 1), **focus)
 
 
-def _encoder(*texts: str, **shown: int) -> _Call:
-    return _Call("translator", texts, Site("encoder", 1), **shown)
+def _encoder(*texts: str, **focus: int) -> _Call:
+    return _Call("translator", texts, Site("encoder", 1), **focus)
 
 
 def _inverted() -> Maps:
@@ -146,15 +147,15 @@ def _axis() -> Maps:
 def _diagonal() -> Maps:
     call = _story()
     wrong = call.causal.tril(-1)
-    told = {"kind": "mask", "convention": "may-attend"}
+    options = {"kind": "mask", "convention": "may-attend"}
     weights = call.weights(wrong, empty_rows="nan")
-    return call.maps(call.causal, wrong, weights, checked=(call.causal, wrong), told=told)
+    return call.maps(call.causal, wrong, weights, checked=(call.causal, wrong), options=options)
 
 
 def _padding() -> Maps:
     call = _encoder(ENGLISH, SHORT_ENGLISH, sentence=1)
-    told = {"kind": "weights", "meant": Padding((call.record.sentences[1].length,))}
-    return call.maps(call.real[:, None, None, :], None, call.weights(None), told=told)
+    options = {"kind": "weights", "meant": Padding((call.record.sentences[1].length,))}
+    return call.maps(call.real[:, None, None, :], None, call.weights(None), options=options)
 
 
 def _half() -> Maps:
@@ -163,7 +164,7 @@ def _half() -> Maps:
     bias = (1 - call.causal.half()) * fill
     weights = (call.scores.half() + bias).softmax(-1)
     filled = torch.zeros_like(bias).masked_fill(~call.causal, -math.inf)
-    return call.maps(call.causal, call.causal, weights, checked=(filled, bias), told={"kind": "mask"})
+    return call.maps(call.causal, call.causal, weights, checked=(filled, bias), options={"kind": "mask"})
 
 
 def _dropout() -> Maps:
@@ -183,8 +184,9 @@ def _broadcast() -> Maps:
     call = _story(STORY, SHORTER, head=1)
     right, wrong = call.causal & call.real[:, None, None, :], call.causal & call.real[:, None, :]
     checked = call.real[:, None, None, :], call.real[:, None, :]
-    told = {"kind": "mask", "convention": "may-attend", "shape": call.step.shape}
-    return call.maps(right, wrong, call.weights(wrong[None]), checked=checked, told=told)  # as broadcasting reads it
+    options = {"kind": "mask", "convention": "may-attend", "shape": call.step.shape}
+    weights = call.weights(wrong[None])  # as broadcasting reads it
+    return call.maps(right, wrong, weights, checked=checked, options=options)
 
 
 def _unshifted() -> Trained:
@@ -196,7 +198,7 @@ def _cloned() -> Maps:
     return call.maps(None, None, call.weights(None, query=call.key))
 
 
-MADE: dict[str, Callable[[], Maps | Trained]] = {
+BUILDERS: dict[str, Callable[[], Maps | Trained]] = {
     "inverted": _inverted,
     "empty": _empty,
     "after": _after,
