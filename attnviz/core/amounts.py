@@ -26,7 +26,7 @@ def short(number: float, unit: str = "") -> str:
 
 def size(count: float) -> str:
     """Bytes: "90.9 MB"; the largest unit is GB."""
-    power, letter = next((one for one in POWERS[1:] if count >= one[0]), (1, ""))
+    power, letter = next((unit for unit in POWERS[1:] if count >= unit[0]), (1, ""))
     return f"{count / power:.1f} {letter}B" if letter else f"{count:.0f} bytes"
 
 

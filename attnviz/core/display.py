@@ -9,10 +9,10 @@ LONGEST = 24
 """How many code points of a text are shown."""
 
 LONGEST_TITLE = 40
-"""Of the name of a model in a title."""
+"""Characters of the name of a model in a title, at most."""
 
 LONGEST_NAME = 80
-"""Of a file, without its extension."""
+"""Characters of the name of a file without its extension, at most."""
 
 LONGEST_END = 40
 """Characters kept at the end of a shortened name."""
@@ -34,19 +34,19 @@ def shown(text: str, longest: int = LONGEST) -> str:
     and characters without width a middle dot; at most 4 combining marks follow each other; what is cut ends with an
     ellipsis. vl-convert aborts the whole process on some of what is replaced here.
     """
-    drawn: list[str] = []
+    characters: list[str] = []
     marks = 0
     for character in text:
         category = unicodedata.category(character)
         marks = marks + 1 if category in ("Mn", "Me") else 0
         if marks > _MARKS:
             continue
-        if marks and not drawn:
-            drawn.append("◌")
-        drawn.append(_visible(character, category))
-        if len(drawn) > longest:
-            return "".join(drawn[: longest - 1]) + "…"
-    return "".join(drawn) or "∅"
+        if marks and not characters:
+            characters.append("◌")
+        characters.append(_visible(character, category))
+        if len(characters) > longest:
+            return "".join(characters[: longest - 1]) + "…"
+    return "".join(characters) or "∅"
 
 
 def in_title(text: str) -> str:

@@ -1,4 +1,4 @@
-"""What a sentence was cut into. Tokenizers make it, records carry it, pictures label their axes with it."""
+"""Tokens and sentences. Tokenizers make them, records carry them, pictures label their axes with them."""
 
 import re
 import sys
@@ -36,7 +36,7 @@ class Token:
 
 
 CLOSING = "\"')]}»”’」』"
-"""What may stand between the end of a sentence and the next one."""
+"""Pattern of the text between the end of a sentence and the next one."""
 
 
 def begins_sentence(before: Token, token: Token, text: str) -> bool:

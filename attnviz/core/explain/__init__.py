@@ -65,7 +65,7 @@ class Explanation:
 
     @property
     def mistake(self) -> str:
-        """Of `MISTAKES`."""
+        """The mistake, one of `MISTAKES`."""
         return self.reading.mistake
 
     @property
@@ -119,7 +119,7 @@ class Judgement:
 
     @property
     def mistake(self) -> str:
-        """Of `MISTAKES`."""
+        """The mistake, one of `MISTAKES`."""
         return self.found[0].mistake if self.found else ""
 
     @property

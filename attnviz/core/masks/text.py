@@ -30,12 +30,12 @@ class Node:
 
     Attributes:
         kind: "and", "or", "not", or "off", which only the rules of the app may be.
-        at: the place of its first character.
+        start: the place of its first character.
     """
 
     kind: str
     parts: "tuple[Node | Mask, ...]"
-    at: int
+    start: int
 
 
 def mask_from_text(text: str) -> Mask:
@@ -63,12 +63,12 @@ class Reader:
     """One text, read from its start to its end.
 
     Attributes:
-        at: the place of the next character.
+        index: the place of the next character.
         cells: how many cells rules have listed so far.
     """
 
     def __init__(self, text: str):
-        self.text, self.at, self.cells = text, 0, 0
+        self.text, self.index, self.cells = text, 0, 0
 
     def tree(self) -> Node | Mask:
         """The whole text.
@@ -81,7 +81,7 @@ class Reader:
         tree = self._either(0)
         if rest := self._take(r"\w+|\S"):
             hint = f" Write {SIGNS[rest]} for it." if rest in SIGNS else " Rules are joined by & and |."
-            self._refuse(f"{quoted(rest)} cannot stand here", self.at - len(rest), hint)
+            self._refuse(f"{quoted(rest)} cannot stand here", self.index - len(rest), hint)
         return tree
 
     def mask(self, tree: Node | Mask) -> Mask:
@@ -93,7 +93,7 @@ class Reader:
         if isinstance(tree, Mask):
             return tree
         if tree.kind == "off":
-            self._refuse("only a rule of the app's list can be off", tree.at)
+            self._refuse("only a rule of the app's list can be off", tree.start)
         parts = map(self.mask, tree.parts)
         return ~next(parts) if tree.kind == "not" else reduce(and_ if tree.kind == "and" else or_, parts)
 
@@ -195,17 +195,17 @@ class Reader:
 
     def _take(self, pattern: str) -> str:
         """The characters that stand next, after spaces, if a pattern matches them; else none."""
-        match = re.compile(rf"\s*({pattern})", re.ASCII).match(self.text, self.at)
-        self.at = match.end() if match else self.at
+        match = re.compile(rf"\s*({pattern})", re.ASCII).match(self.text, self.index)
+        self.index = match.end() if match else self.index
         return match[1] if match else ""
 
     def _start(self) -> int:
         """The place of the next character that is no space."""
-        return SPACES.match(self.text, self.at).end()
+        return SPACES.match(self.text, self.index).end()
 
-    def _refuse(self, why: str, index: int | None = None, hint: str = "") -> NoReturn:
-        index = self._start() if index is None else index
-        raise MaskError(f"Character {index + 1} of the mask {quoted(self.text, 60)}: {why}.{hint}") from None
+    def _refuse(self, why: str, place: int | None = None, hint: str = "") -> NoReturn:
+        place = self._start() if place is None else place
+        raise MaskError(f"Character {place + 1} of the mask {quoted(self.text, 60)}: {why}.{hint}") from None
 
 
 def _as_text(data: str) -> str:

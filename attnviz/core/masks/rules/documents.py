@@ -26,7 +26,7 @@ class Documents(Mask):
     lengths: tuple[int, ...] = parameter("lengths", kind="numbers")
 
     def __post_init__(self):
-        object.__setattr__(self, "lengths", numbers_of(self, "lengths", one="length"))
+        object.__setattr__(self, "lengths", numbers_of(self, "lengths", item="length"))
 
     @classmethod
     def started(cls, keys, lengths):

@@ -26,7 +26,7 @@ class Global(Mask):
     positions: tuple[int, ...] = parameter("positions", kind="numbers")
 
     def __post_init__(self):
-        object.__setattr__(self, "positions", tuple(sorted({*numbers_of(self, "positions", one="position")})))
+        object.__setattr__(self, "positions", tuple(sorted({*numbers_of(self, "positions", item="position")})))
 
     @classmethod
     def started(cls, keys, lengths):

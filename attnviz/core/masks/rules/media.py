@@ -28,7 +28,7 @@ class Media(Mask):
     size: int = parameter("keys per image", default=1, least=1)
 
     def __post_init__(self):
-        object.__setattr__(self, "places", tuple(sorted(numbers_of(self, "places", one="place"))))
+        object.__setattr__(self, "places", tuple(sorted(numbers_of(self, "places", item="place"))))
         check_numbers(self, ("size",), size=1)
 
     @classmethod

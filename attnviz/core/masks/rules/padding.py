@@ -28,7 +28,7 @@ class Padding(Mask):
     left: int | None = parameter("left-padded to", default=None, needed=False)
 
     def __post_init__(self):
-        object.__setattr__(self, "lengths", numbers_of(self, "lengths", one="length"))
+        object.__setattr__(self, "lengths", numbers_of(self, "lengths", item="length"))
         if not self.lengths:
             raise MaskError("Padding needs the length of at least one sentence.")
 
