@@ -54,7 +54,7 @@ class Outcome:
         scores: (..., Q, K), as the softmax got them; None if PyTorch raised.
         weights: (..., Q, K), as they came out; None if PyTorch raised.
         error: what PyTorch said, or "".
-        with_keys: one of `WORDS` for the rows with a key left, or several with commas between; "" if there is none.
+        kept: one of `WORDS` for the rows with a key left, or several with commas between; "" if there is none.
         empty: the same for the rows without a key.
     """
 
@@ -64,7 +64,7 @@ class Outcome:
     scores: Tensor | None
     weights: Tensor | None
     error: str
-    with_keys: str
+    kept: str
     empty: str
 
     def row(self) -> dict[str, object]:
@@ -74,7 +74,7 @@ class Outcome:
             "fill": self.fill,
             "how": self.how,
             "type": str(self.dtype).removeprefix("torch."),
-            "rows with keys": self.with_keys,
+            "rows with keys": self.kept,
             "rows without": self.empty,
             "lowest score": low,
             "error": self.error,
@@ -257,6 +257,6 @@ def _spread_words(empty: Tensor, layers: list[Tensor]) -> str:
     counts, rows = [int(layer.sum()) for layer in layers], empty.numel()
     first, *changes = [number for number, count in enumerate(counts) if number == 0 or count != counts[number - 1]]
     are = f"{counted(counts[first], 'row')} {'is' if counts[first] == 1 else 'are'} NaN after layer {first}"
-    more = (f"{'all ' * (counts[i] == rows)}{counts[i]:,} after layer {i}" for i in changes)
+    more = (f"{'all ' if counts[i] == rows else ''}{counts[i]:,} after layer {i}" for i in changes)
     left = f"{int(empty.sum())} of {rows} rows {'has' if empty.sum() == 1 else 'have'} no key left."
     return f"{left} If the softmax makes NaN of that, {', '.join([are, *more])}."

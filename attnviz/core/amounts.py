@@ -83,4 +83,6 @@ def plural(noun: str, number: int) -> str:
 
 def _odd(value: float) -> str:
     """A number that is not finite."""
-    return "NaN" if math.isnan(value) else "∞" if value > 0 else "−∞"
+    if math.isnan(value):
+        return "NaN"
+    return "∞" if value > 0 else "−∞"

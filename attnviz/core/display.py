@@ -98,7 +98,9 @@ def _visible(character: str, category: str) -> str:
         return "·"
     if category == "Cc":
         code = ord(character)
-        return chr(0x2400 + code) if code < 0x20 else "␡" if code == 0x7F else "\ufffd"
+        if code < 0x20:
+            return chr(0x2400 + code)
+        return "␡" if code == 0x7F else "\ufffd"
     if category == "Cs" or 0xFDD0 <= ord(character) <= 0xFDEF or ord(character) & 0xFFFE == 0xFFFE:
         return "\ufffd"
     return character

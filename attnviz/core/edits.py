@@ -36,7 +36,7 @@ class Site:
         Wherever a person reads of a head, in a sentence, a title or a file, it has this name; where there is no room
         for it, in a table or over a small map, that of `brief`, and beside a mark that of `short`: it is said there.
         """
-        return f"head{'s' * (len(numbers) != 1)} {', '.join(map(str, numbers))} of {self}"
+        return f"{'head' if len(numbers) == 1 else 'heads'} {', '.join(map(str, numbers))} of {self}"
 
     def brief(self, head: int) -> str:
         """Name of a head where there is little room: "decoder 1.0" is head 0 of decoder layer 1."""

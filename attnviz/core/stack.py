@@ -161,8 +161,12 @@ class Stack:
             if entry.on:
                 own = ~entry.rule().grid(queries, keys, sentence=sentence, rows=rows, columns=columns)
                 so_far.append((index, own, blocked))
-                first = len(so_far) == 1
-                blocked = own if first else blocked & own if entry.join == "or" else blocked | own
+                if len(so_far) == 1:
+                    blocked = own
+                elif entry.join == "or":
+                    blocked = blocked & own
+                else:
+                    blocked = blocked | own
         for index, own, before in reversed(so_far):
             blamed[index] = blocked & own
             blocked = blocked & before

@@ -47,7 +47,8 @@ def begins_sentence(before: Token, token: Token, text: str) -> bool:
     if not before.text.strip():
         return False
     placed = text and before.start < before.end <= token.start < token.end
-    between = text[before.end : token.start] if placed else " " * (not token.joined)
+    space = "" if token.joined else " "
+    between = text[before.end : token.start] if placed else space
     between += token.text[: len(token.text) - len(token.text.lstrip())]
     ended = (text[max(0, before.end - 9) : before.end] if placed else before.text).rstrip(CLOSING)
     if ended.endswith(("。", "！", "？")):

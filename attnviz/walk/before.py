@@ -19,8 +19,14 @@ def _embed(call: Call) -> list[Piece]:
 def _between(call: Call) -> list[str]:
     """Layers between the embedding and a call, the last first, as in an equation."""
     last, is_cross = call.step.site.layer - 1, call.step.site.kind == "cross"
-    layers = [f"Layer_{last}", "… Layer_0"] if last > 0 else ["Layer_0"] * (last == 0)
-    return ["LayerNorm"] * call.origin.is_normalized + ["SelfAttention"] * is_cross + layers
+    names = ["LayerNorm"] if call.origin.is_normalized else []
+    if is_cross:
+        names.append("SelfAttention")
+    if last > 0:
+        names.append(f"Layer_{last}")
+    if last >= 0:
+        names.append("… Layer_0" if last > 0 else "Layer_0")
+    return names
 
 
 def _project(call: Call) -> list[Piece]:
@@ -69,10 +75,12 @@ def layer_input(call: Call) -> Worked:
         tables.append(call.table("x_keys", "X of the keys", ("key", "d_model"), key_input))
     if torch.equal(x, before):
         return tables, "No number changed: the first layer reads them as they are."
-    before_it = [counted(site.layer, "layer")] * (site.layer > 0)
-    before_it += ["the self-attention of this one"] * (site.kind == "cross")
-    before_it += ["a normalization"] * call.origin.is_normalized
-    below = " and ".join(filter(None, (", ".join(before_it[:-1]), *before_it[-1:])))
+    parts = [counted(site.layer, "layer")] if site.layer > 0 else []
+    if site.kind == "cross":
+        parts.append("the self-attention of this one")
+    if call.origin.is_normalized:
+        parts.append("a normalization")
+    below = " and ".join(filter(None, (", ".join(parts[:-1]), *parts[-1:])))
     below = below[:1].upper() + below[1:]
     lengths = number(before.norm(dim=-1).mean()), number(x.norm(dim=-1).mean())
     changed = f"{below}: vectors of length {lengths[0]} on average became vectors of length {lengths[1]}."

@@ -77,7 +77,9 @@ class Explanation:
     def mask(self) -> Mask:
         """The mask that was meant, with its padding."""
         base, padding = self.base, self.reading.padding
-        return base if padding is None else padding if isinstance(base, Full) else base & padding
+        if padding is None:
+            return base
+        return padding if isinstance(base, Full) else base & padding
 
     def grid(self) -> Tensor:
         """The mask that was meant as a grid, without random keys, (Q, K)."""

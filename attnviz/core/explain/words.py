@@ -62,7 +62,9 @@ def evidence(explanation: Explanation, grid: Tensor) -> str:
         facts.append(f"{int(future.count_nonzero()):,} of {cells:,} future cells are open")
     if empty:
         facts.append(f"row {empty[0]} has no key left" if len(empty) == 1 else f"{len(empty):,} rows have no key left")
-    return facts[0] if len(facts) == 1 else " and ".join([", ".join(facts[:-1]), facts[-1]]) if facts else ""
+    if len(facts) < 2:
+        return "".join(facts)
+    return " and ".join([", ".join(facts[:-1]), facts[-1]])
 
 
 def otherwise(judgement: Judgement) -> str:
