@@ -115,11 +115,11 @@ def project(call: Call) -> Worked:
 @works_out("split", "Split into heads", "B H Q d_k", _project, needs="vectors")
 def split(call: Call) -> Worked:
     """The columns of the projections become heads: what attention is given."""
-    step, head = call.step, (call.sentence, call.head)
+    step, index = call.step, (call.sentence, call.head)
     tables = [
-        call.table("q", "Q", ("query", "d_k"), step.query[head]),
-        call.table("k", "K", ("key", "d_k"), step.key[head]),
-        call.table("v", "V", ("key", "d_v"), step.value[head]),
+        call.table("q", "Q", ("query", "d_k"), step.query[index]),
+        call.table("k", "K", ("key", "d_k"), step.key[index]),
+        call.table("v", "V", ("key", "d_v"), step.value[index]),
     ]
     heads, d_k = counted(step.num_heads, "head"), call.sizes["d_k"]
     if call.origin is None:
