@@ -1,4 +1,4 @@
-"""What every attention head of a Transformer does with a sentence, and what changes if it is changed.
+"""Attention heads of a Transformer: weights of each head on a sentence, and the effect of changes to them.
 
     record = attnviz.analyze("The cat sat on the mat", edits=attnviz.Edits(mask=attnviz.mask("causal")))
     figure = attnviz.figures.head(record, attnviz.Site("encoder", 0), 1)

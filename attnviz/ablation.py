@@ -1,8 +1,8 @@
 """How much each head matters here: what changes when it is switched off, beside what its weights say.
 
-    found = sweep(source, source.tokenize(["The cat sat on the mat"]))
-    found.table           # one row per head
-    found.in_words()      # why large weight and large effect differ, with these numbers
+    swept = sweep(source, source.tokenize(["The cat sat on the mat"]))
+    swept.table           # one row per head
+    swept.in_words()      # why large weight and large effect differ, with these numbers
 
 Many heads are measured in one run: a sentence is repeated, and in each copy another head is off (zero ablation).
 """
@@ -40,7 +40,7 @@ EFFECTS = {
     "rewritten": "the share of the sentences for which the model writes another text",
     "turned": "how far the sentence's vector turns, 1 − cosine of before and after; 0 is not at all, 2 to the opposite",
 }
-"""What the columns of a sweep mean. One that the model has nothing for is missing."""
+"""Columns of a sweep and their meanings. One that the model has nothing for is missing."""
 
 
 def fallen(change: float) -> str:
@@ -50,7 +50,7 @@ def fallen(change: float) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Sweep:
-    """What changed with each head off, alone; heads that the edits switch off already are not in it.
+    """Effect of switching off each head alone; heads that the edits switch off already are not in it.
 
     Attributes:
         heads: (site, head), N of them.
@@ -92,8 +92,9 @@ class Sweep:
         blanks = self.before.prediction.blanks if of_words else None
         places = list(range(numbers.shape[1]) if blanks is None else blanks[sentence])
         if position not in places:
-            known = f"there are {len(places)}, counted from 0" if blanks is None else f"blanks are at {quoted(places)}"
-            raise InputError(f"Nothing is predicted at position {position}; {known}.")
+            count = f"there are {len(places)}, counted from 0"
+            options = count if blanks is None else f"blanks are at {quoted(places)}"
+            raise InputError(f"Nothing is predicted at position {position}; {options}.")
         table = self.table[["site", "kind", "layer", "head"]].assign(change=numbers[:, places.index(position)])
         return table.sort_values("change", ascending=False, kind="stable", ignore_index=True)
 
@@ -116,16 +117,16 @@ class Sweep:
             "A weight says where a head looks, not how much arrives."
         )
 
-    def _changed(self, at: int) -> str:
-        """What changes without a head, and by how much."""
-        change = self.table[self.by][at]
+    def _changed(self, row: int) -> str:
+        """Effect of switching a head off, with its size, as a phrase."""
+        change = self.table[self.by][row]
         if self.by == "output":
             return f"the output vectors by {change:.1%} of their length"
         return f"the predictions by {decimals(change, 3)} nats"
 
-    def _as_much(self, at: int) -> str:
-        """What a change of the predictions is like: KL from a word of probability 1 to one of p is ln(1/p)."""
-        return "" if self.by == "output" else f", as if a sure word fell to {fallen(self.table[self.by][at])}"
+    def _as_much(self, row: int) -> str:
+        """Comparison of a change of the predictions to a sure word: KL from probability 1 to p is ln(1/p)."""
+        return "" if self.by == "output" else f", as if a sure word fell to {fallen(self.table[self.by][row])}"
 
     def _then_writes(self, strong: int) -> str:
         """Whether a model that writes then writes another text."""
@@ -138,8 +139,8 @@ class Sweep:
         """The row of the largest number, of the heads whose effect is known."""
         return int(self.table[name].where(self.table[self.by].notna()).fillna(-1).argmax())
 
-    def _name(self, at: int) -> str:
-        site, head = self.heads[at]
+    def _name(self, row: int) -> str:
+        site, head = self.heads[row]
         return site.head(head)
 
 
@@ -164,15 +165,17 @@ def sweep(
     heads = tuple(
         (step.site, head) for step in before.steps for head in range(step.num_heads) if head not in step.heads_off
     )
-    found: list[_Effect] = []
+    effects: list[_Effect] = []
     for some, after in _runs(source, before, heads, edits, is_given=bool(targets)):
-        found += [_effect(before, after, copy) for copy in range(len(some))]
-        if report is not None and report(len(found), len(heads)) is False:
-            raise Canceled(f"The sweep was ended after {len(found)} of {len(heads)} heads.")
-    each = range(len(sentences) if found else 0)
-    outputs = tuple(np.stack([one.output[b] for one in found]) for b in each)
-    said = tuple(np.stack([one.divergence[b] for one in found]) for b in each) if _says(before) else None
-    return Sweep(heads, _table(before, heads, found), outputs, said, before)
+        effects += [_effect(before, after, copy) for copy in range(len(some))]
+        if report is not None and report(len(effects), len(heads)) is False:
+            raise Canceled(f"The sweep was ended after {len(effects)} of {len(heads)} heads.")
+    each = range(len(sentences) if effects else 0)
+    outputs = tuple(np.stack([effect.output[b] for effect in effects]) for b in each)
+    divergence = (
+        tuple(np.stack([effect.divergence[b] for effect in effects]) for b in each) if _predicts(before) else None
+    )
+    return Sweep(heads, _table(before, heads, effects), outputs, divergence, before)
 
 
 def _runs(
@@ -188,7 +191,7 @@ def _runs(
     at_once = max(1, TOKENS // read)
     while done < len(heads):
         some = heads[done : done + at_once]
-        off = EachOff(**vars(edits), each_off=tuple(frozenset({one}) for one in some for _ in sentences))
+        off = EachOff(**vars(edits), each_off=tuple(frozenset({head}) for head in some for _ in sentences))
         try:
             after = _run(source, before, sentences * len(some), off, len(some), is_given=is_given)
         except AttnvizError:
@@ -210,7 +213,7 @@ def _run(
 
 @dataclass(frozen=True, eq=False)
 class _Effect:
-    """Of one head that is off, per sentence."""
+    """Effect of one head that is off, per sentence."""
 
     output: list[np.ndarray]
     divergence: list[np.ndarray]
@@ -224,12 +227,12 @@ def _effect(before: Record, runs: tuple[Record, Record | None], copy: int) -> _E
     after, free = runs
     effect = _Effect([], [], [], [], [], [])
     for b, read in enumerate(before.read):
-        at = copy * len(before.sentences) + b
-        old, new = before.output[b, : read.length].double(), after.output[at, : read.length].double()
+        row = copy * len(before.sentences) + b
+        old, new = before.output[b, : read.length].double(), after.output[row, : read.length].double()
         moved, length = (new - old).norm(dim=-1), old.norm(dim=-1)
         effect.output.append((moved / length).where(moved != 0, 0).numpy())
-        if _says(before):
-            old, new = _log_probabilities(before, b, b), _log_probabilities(after, at, b)
+        if _predicts(before):
+            old, new = _log_probabilities(before, b, b), _log_probabilities(after, row, b)
             effect.divergence.append(_divergence(old, new).numpy())
             most = old.argmax(-1, keepdim=True)
             effect.said.append((new.exp() - old.exp()).gather(-1, most).squeeze(-1).numpy())
@@ -237,28 +240,28 @@ def _effect(before: Record, runs: tuple[Record, Record | None], copy: int) -> _E
                 following = torch.tensor([token.id for token in read.tokens[1 : read.length]], dtype=torch.long)
                 effect.loss.append((old - new)[torch.arange(len(following)), following].numpy())
         if free is not None:
-            effect.rewritten.append(free.prediction.written[at] != before.prediction.written[b])
+            effect.rewritten.append(free.prediction.written[row] != before.prediction.written[b])
         if before.vectors is not None:
-            cosine = torch.cosine_similarity(before.vectors[b].double(), after.vectors[at].double(), dim=0)
+            cosine = torch.cosine_similarity(before.vectors[b].double(), after.vectors[row].double(), dim=0)
             effect.turned.append(float((1 - cosine).clamp(min=0)))
     return effect
 
 
-def _says(record: Record) -> bool:
+def _predicts(record: Record) -> bool:
     return record.prediction is not None or (record.labels is not None and record.label_kind != "number")
 
 
-def _log_probabilities(record: Record, at: int, sentence: int) -> Tensor:
+def _log_probabilities(record: Record, row: int, sentence: int) -> Tensor:
     """ln p wherever the model says something, (places, words): after each token, at blanks, or once of all classes;
     of several labels at once, of each whether it holds."""
     if record.prediction is None:
-        one = record.labels[1][at].double()
-        if record.label_kind == "several" or len(one) == 1:
-            return torch.stack([one, torch.zeros_like(one)], -1).log_softmax(-1)
-        return one.log_softmax(-1).unsqueeze(0)
+        logits = record.labels[1][row].double()
+        if record.label_kind == "several" or len(logits) == 1:
+            return torch.stack([logits, torch.zeros_like(logits)], -1).log_softmax(-1)
+        return logits.log_softmax(-1).unsqueeze(0)
     blanks = record.prediction.blanks
-    asked = list(range(record.read[at].length) if blanks is None else blanks[at])
-    return record.prediction.logits[at, asked].double().log_softmax(-1)
+    positions = list(range(record.read[row].length) if blanks is None else blanks[row])
+    return record.prediction.logits[row, positions].double().log_softmax(-1)
 
 
 def _divergence(old: Tensor, new: Tensor) -> Tensor:
@@ -271,7 +274,7 @@ def _table(before: Record, heads: tuple[tuple[Site, int], ...], effects: list[_E
     names = [(str(site), site.kind, site.layer, head) for site, head in heads]
     table = pd.DataFrame(names, columns=["site", "kind", "layer", "head"])
     for name in EFFECTS:
-        table[name] = pd.array([_mean(getattr(one, name)) for one in effects], dtype="Float64")
+        table[name] = pd.array([_mean(getattr(effect, name)) for effect in effects], dtype="Float64")
     batch = [
         head_metrics(before, b, names=("confidence",)).set_index(["site", "head"])["confidence"]
         for b in range(len(before.sentences))
@@ -283,5 +286,5 @@ def _table(before: Record, heads: tuple[tuple[Site, int], ...], effects: list[_E
 
 def _mean(per_sentence: list[Any]) -> float | None:
     """The mean over sentences of the mean of each; of no numbers, None."""
-    known = [float(np.mean(one)) for one in per_sentence if np.size(one)]
-    return sum(known) / len(known) if known and np.isfinite(known).all() else None
+    means = [float(np.mean(numbers)) for numbers in per_sentence if np.size(numbers)]
+    return sum(means) / len(means) if means and np.isfinite(means).all() else None

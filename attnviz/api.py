@@ -1,4 +1,4 @@
-"""What attnviz can do, said once: the app, the shell and notebooks call the same."""
+"""Use cases of attnviz: the app, the shell and notebooks call the same functions."""
 
 import pkgutil
 from collections.abc import Callable, Iterable, Sequence
@@ -16,8 +16,8 @@ from attnviz.sources.base import Source
 for _module in pkgutil.iter_modules(sources.__path__):
     import_module(f"{sources.__name__}.{_module.name}")
 
-SOURCES = dict(sorted(base.CLASSES.items(), key=lambda one: base.PROVENANCES.index(one[1].provenance)))
-"""What there is to look at, by name; the first is what the app opens with."""
+SOURCES = dict(sorted(base.CLASSES.items(), key=lambda item: base.PROVENANCES.index(item[1].provenance)))
+"""Sources that ship with attnviz, by name; the app opens with the first."""
 
 DEFAULT = next(iter(SOURCES))
 
@@ -56,9 +56,9 @@ def load(name: str = DEFAULT, *, report: Callable[[Any], bool | None] | None = N
         return OFFERED[name].current()
     if name not in tuple(SOURCES):
         return _huggingface(name, report, settings)
-    known = SOURCES[name].settings()
-    if unknown := [setting for setting in settings if setting not in known]:
-        has = f"It has: {', '.join(known)}." if known else "It has none."
+    options = SOURCES[name].settings()
+    if unknown := [setting for setting in settings if setting not in options]:
+        has = f"It has: {', '.join(options)}." if options else "It has none."
         raise InputError(f"The source '{name}' has no setting {quoted(unknown[0])}. {has}")
     return SOURCES[name].named(name, **settings)
 
@@ -69,12 +69,12 @@ def is_named(source: Source) -> bool:
 
 
 def chosen(source: Source) -> dict[str, Any]:
-    """What of a source differs from what `load` gives by its name."""
+    """Settings of a source that differ from those that `load` gives by its name."""
     if source.id not in SOURCES:
         return {}
     plain = load(source.id)
-    asked = {name: getattr(source, name) for name in type(source).settings()}
-    return {name: value for name, value in asked.items() if value != getattr(plain, name)}
+    settings = {name: getattr(source, name) for name in type(source).settings()}
+    return {name: value for name, value in settings.items() if value != getattr(plain, name)}
 
 
 def _huggingface(name: str, report: Callable[[Any], bool | None] | None, settings: dict[str, object]) -> Source:
@@ -115,7 +115,7 @@ def analyze(
         InputError: if a text has no tokens, there is a `target` for a model that writes no other text, or the edits
             name a head that the source does not have.
     """
-    texts, wanted = (_texts(one) for one in (text, () if target is None else target))
+    texts, wanted = (_texts(item) for item in (text, () if target is None else target))
     if isinstance(source, str):
         source = load(source, **settings)
     elif settings:
@@ -134,17 +134,17 @@ def predicted(sentence: Sentence) -> list[str]:
     return [*labels[1 : sentence.length], "<eos>", *labels[sentence.length :]]
 
 
-def _texts(given: object) -> list[str]:
+def _texts(value: object) -> list[str]:
     """One text or several, as a list.
 
     Raises:
         InputError: if they are something else, with the way for pictures.
     """
-    texts = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
-    if wrong := [one for one in texts if not isinstance(one, str)]:
+    texts = list(value) if isinstance(value, Iterable) and not isinstance(value, str) else [value]
+    if wrong := [item for item in texts if not isinstance(item, str)]:
         what = "A text is a string, and several are a list of strings; given"
-        if hasattr(given, "size"):  # an array or a picture
-            raise InputError(f"{what} a {type(given).__name__}. {OF_PICTURES}")
+        if hasattr(value, "size"):  # an array or a picture
+            raise InputError(f"{what} a {type(value).__name__}. {OF_PICTURES}")
         raise InputError(f"{what} {quoted(wrong[0])}.")
     return texts
 

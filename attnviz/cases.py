@@ -39,8 +39,8 @@ def save(
     """Run a source on a text and write the run, with what makes it again; `options` as in `attnviz.save`."""
     source = api.load(source) if isinstance(source, str) else source
     record = api.analyze(text, source, edits, target=target)
-    made = settings_of(source) | made_with([target] if isinstance(target, str) else target)
-    return files.save(record, path, settings=made, **options)
+    settings = settings_of(source) | made_with([target] if isinstance(target, str) else target)
+    return files.save(record, path, settings=settings, **options)
 
 
 def made_with(targets: Sequence[str] | None) -> dict[str, Any]:
@@ -49,19 +49,19 @@ def made_with(targets: Sequence[str] | None) -> dict[str, Any]:
 
 
 def settings_of(source: Source) -> dict[str, Any]:
-    """What a file keeps to make a source again: its name, its settings and the checksum of its weights.
+    """Entries of a file that make a source again: its name, its settings and the checksum of its weights.
 
     A model of one's own has a name that means nothing elsewhere: it is kept without, and `verify` is given the model.
-    Of the path of a folder its last part is kept: the rest tells of this machine alone.
+    Only the last part of the path of a folder is kept: the rest tells of this machine alone.
     """
     chosen = api.chosen(source)
     if "changes" in chosen:
-        chosen["changes"] = [asdict(one) for one in chosen["changes"]]
+        chosen["changes"] = [asdict(change) for change in chosen["changes"]]
     name = source.id if api.is_named(source) else None
     if name is not None and source.provenance == "from a folder":
         name = without_path(name)
-    made = {"name": name, "settings": chosen, "checksum": source.checksum(), "attnviz": attnviz.__version__}
-    return made | {"torch": torch.__version__}
+    settings = {"name": name, "settings": chosen, "checksum": source.checksum(), "attnviz": attnviz.__version__}
+    return settings | {"torch": torch.__version__}
 
 
 def without_path(name: str) -> str:
@@ -89,8 +89,8 @@ def source(file: str | Path, content: bytes | None = None, *, most: int = files.
         )
     if name.lower().endswith(files.ARRAYS):
         return Saved(name, files.from_file(name, files.content(Path(file)) if content is None else content))
-    record, made = files.opened(Path(file) if content is None else content, name)
-    return Saved(name, record, made=made if isinstance(made, dict) else {})
+    record, case = files.opened(Path(file) if content is None else content, name)
+    return Saved(name, record, made=case if isinstance(case, dict) else {})
 
 
 def _in_archive(name: str, content: bytes, most: int) -> tuple[str, bytes]:
@@ -101,31 +101,31 @@ def _in_archive(name: str, content: bytes, most: int) -> tuple[str, bytes]:
     """
     try:
         with ZipFile(BytesIO(content)) as archive:
-            runs = [one for one in archive.infolist() if one.filename.endswith(files.ENDING)]
+            runs = [member for member in archive.infolist() if member.filename.endswith(files.ENDING)]
             if len(runs) == 1 and runs[0].file_size <= most:
                 return Path(runs[0].filename).name, archive.read(runs[0])
     except Exception:  # of a damaged archive the library raises nearly anything
         raise InputError(f"{quoted(name)} is damaged or no ZIP archive.") from None
-    found = f"one of {runs[0].file_size:,} bytes, and {most:,} are read" if len(runs) == 1 else len(runs) or "none"
-    raise InputError(f"An archive opens with one saved run ({files.ENDING}) in it; {quoted(name)} has {found}.")
+    contents = f"one of {runs[0].file_size:,} bytes, and {most:,} are read" if len(runs) == 1 else len(runs) or "none"
+    raise InputError(f"An archive opens with one saved run ({files.ENDING}) in it; {quoted(name)} has {contents}.")
 
 
 def state_of(source: Saved, what: str = "state") -> dict[str, list[str]]:
-    """What the app showed of the run of a file when it was saved, as a link; empty if the file does not say.
+    """The view of the app when the run of a file was saved, as a link; empty if the file does not say.
 
     Args:
         what: "link" for the link of that page, which shows the run in its model.
     """
     link = source.made.get(what)
     texts = isinstance(link, dict) and all(
-        isinstance(values, list) and all(isinstance(one, str) for one in values) for values in link.values()
+        isinstance(values, list) and all(isinstance(value, str) for value in values) for values in link.values()
     )
     return link if texts else {}
 
 
 @dataclass(frozen=True)
 class Verified:
-    """What came out when a case was run again.
+    """Result of running a case again.
 
     Attributes:
         same: whether every number is the same, up to rounding.
@@ -149,37 +149,38 @@ def verify(path: str | Path, source: Source | None = None, *, load: Callable[...
     Raises:
         InputError: if the file names no source, or it cannot be made here.
     """
-    record, made = files.opened(path)
-    made = made if isinstance(made, dict) else {}
+    record, case = files.opened(path)
+    case = case if isinstance(case, dict) else {}
     if source is None:
-        if not isinstance(made.get("name"), str) or not isinstance(made.get("settings"), dict):
+        if not isinstance(case.get("name"), str) or not isinstance(case.get("settings"), dict):
             raise InputError(f"{quoted(str(path))} does not name a model that can be loaded: say which one to run.")
-        source = _source(made, load)
-    again = _run(source, record, made.get("target"))
+        source = _source(case, load)
+    again = _run(source, record, case.get("target"))
     again = files.rounded(again) if record.precision else again
-    found = [*_differences(record, again)]
-    reasons = [*_reasons(made, source, record)]
-    if not found:
+    differences = [*_differences(record, again)]
+    reasons = [*_reasons(case, source, record)]
+    if not differences:
         exactly = "" if record.precision else _to(record, again)
         return Verified(True, (f"The same{exactly}: {source.name}, {len(record.steps)} attention calls.", *reasons))
-    return Verified(False, (*found, *(reasons or ["Weights and versions are the same, so this is a fault: tell us."])))
+    reasons = reasons or ["Weights and versions are the same, so this is a fault: tell us."]
+    return Verified(False, (*differences, *reasons))
 
 
-def _source(made: dict[str, Any], load: Callable[..., Source]) -> Source:
-    settings = dict(made["settings"])
+def _source(case: dict[str, Any], load: Callable[..., Source]) -> Source:
+    settings = dict(case["settings"])
     try:
         if "changes" in settings:
-            changes = [dict(one) for one in settings["changes"]]
-            settings["changes"] = tuple(Change(**one | {"site": Site(**one["site"])}) for one in changes)
-        return load(made["name"], **settings)
+            changes = [dict(change) for change in settings["changes"]]
+            settings["changes"] = tuple(Change(**change | {"site": Site(**change["site"])}) for change in changes)
+        return load(case["name"], **settings)
     except InputError as error:
-        if Path(made["name"]).exists() or not made["name"].startswith("."):
+        if Path(case["name"]).exists() or not case["name"].startswith("."):
             raise
         moved = "Say where it stands now: attnviz verify FILE --model FOLDER, or verify(file, attnviz.load(folder))."
-        raise InputError(f"The run is of the folder {quoted(made['name'])}, which is not here. {moved}") from error
+        raise InputError(f"The run is of the folder {quoted(case['name'])}, which is not here. {moved}") from error
     except (TypeError, KeyError, ValueError) as error:
         raise InputError(
-            f"The source {quoted(made['name'])} cannot be made from its settings: {str(error).rstrip('.')}."
+            f"The source {quoted(case['name'])} cannot be made from its settings: {str(error).rstrip('.')}."
         ) from None
 
 
@@ -189,7 +190,7 @@ def _run(source: Source, record: Record, target: Any) -> Record:
     Args:
         target: what the file names as what it was given; anybody may have written it.
     """
-    texts = [one.text for one in record.sentences]
+    texts = [sentence.text for sentence in record.sentences]
     return api.analyze(texts, source, record.edits, target=target if isinstance(target, list) else None)
 
 
@@ -198,14 +199,14 @@ def _differences(record: Record, again: Record) -> Iterator[str]:
         ("tokens", record.sentences, again.sentences),
         ("words written", record.targets, again.targets),
     ):
-        if [one.labels for one in ours] != [one.labels for one in theirs]:
+        if [sentence.labels for sentence in ours] != [sentence.labels for sentence in theirs]:
             yield f"Other {what}: {quoted(_words(ours))} in the file, {quoted(_words(theirs))} here."
             return
     if record.sites != again.sites:
         yield f"Other attention calls: {len(record.sites)} in the file, {len(again.sites)} here."
         return
-    for kept, made in zip(record.steps, again.steps, strict=True):
-        yield from _of_step(kept, made, CLOSE[record.precision])
+    for stored, rerun in zip(record.steps, again.steps, strict=True):
+        yield from _of_step(stored, rerun, CLOSE[record.precision])
     pairs = {"last hidden states": (record.output, again.output)}
     if record.prediction and again.prediction and not record.prediction.others:
         pairs["logits"] = record.prediction.logits, again.prediction.logits
@@ -214,16 +215,16 @@ def _differences(record: Record, again: Record) -> Iterator[str]:
             yield f"The {what} differ by up to {far:.2g} of the largest."
 
 
-def _of_step(kept: Step, made: Step, close: float) -> Iterator[str]:
+def _of_step(stored: Step, rerun: Step, close: float) -> Iterator[str]:
     for name in ("query", "key", "value"):
-        if (far := _far(getattr(kept, name), getattr(made, name))) > close:
-            yield f"{kept.site}: the {name} vectors differ by up to {far:.2g} of the largest."
+        if (far := _far(getattr(stored, name), getattr(rerun, name))) > close:
+            yield f"{stored.site}: the {name} vectors differ by up to {far:.2g} of the largest."
             return
-    for head in range(kept.num_heads):
-        for sentence in range(kept.shape[0]):
-            ours, theirs = (one.weights(head, sentence=sentence) for one in (kept, made))
+    for head in range(stored.num_heads):
+        for sentence in range(stored.shape[0]):
+            ours, theirs = (step.weights(head, sentence=sentence) for step in (stored, rerun))
             if (far := _far(ours, theirs)) > close:
-                yield f"{kept.site.head(head)}: the weights differ by up to {far:.2g}."
+                yield f"{stored.site.head(head)}: the weights differ by up to {far:.2g}."
                 return
 
 
@@ -241,17 +242,17 @@ def _to(record: Record, again: Record) -> str:
     return f", to {far:.1g} of the largest number" if far else ", bit for bit"
 
 
-def _reasons(made: dict[str, Any], source: Source, record: Record) -> Iterator[str]:
-    if made and made.get("checksum") != source.checksum():
-        sums = f"{made.get('checksum')!s:.8}, {source.checksum()!s:.8}"
+def _reasons(case: dict[str, Any], source: Source, record: Record) -> Iterator[str]:
+    if case and case.get("checksum") != source.checksum():
+        sums = f"{case.get('checksum')!s:.8}, {source.checksum()!s:.8}"
         yield f"The weights of {source.name} are not those of the file (checksums {sums})."
     for name, now in (("attnviz", attnviz.__version__), ("torch", torch.__version__)):
-        if made and made.get(name) != now:
-            yield f"The file was made by {name} {made.get(name)!s:.40}; here is {now}."
+        if case and case.get(name) != now:
+            yield f"The file was made by {name} {case.get(name)!s:.40}; here is {now}."
     if record.precision:
         rounding = CLOSE[record.precision]
         yield f"The file keeps {record.precision}: differences up to {rounding} of the largest are rounding."
 
 
 def _words(sentences: Sequence[Any]) -> str:
-    return " | ".join(" ".join(one.labels) for one in sentences)
+    return " | ".join(" ".join(sentence.labels) for sentence in sentences)

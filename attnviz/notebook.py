@@ -1,4 +1,4 @@
-"""What a notebook shows of a value in the last line of a cell: of a record every head, of a figure its picture.
+"""Notebook display of a value in the last line of a cell: of a record every head, of a figure its picture.
 
 Nothing of it asks a network or runs as code of the notebook: the page stands in a frame, the picture is an image.
 """
@@ -14,11 +14,11 @@ def register() -> None:
     """Tell the notebook that this Python runs in, if it is one."""
     if (shell := sys.modules["IPython"].get_ipython()) is None:
         return
-    shown = shell.display_formatter.formatters
-    shown["text/html"].for_type_by_name("attnviz.core.record", "Record", _page)
+    formatters = shell.display_formatter.formatters
+    formatters["text/html"].for_type_by_name("attnviz.core.record", "Record", _page)
     for module in ("attnviz.figures.base", "attnviz.figures.figure"):
-        shown["image/svg+xml"].for_type_by_name(module, "Figure", _picture)
-        shown["text/plain"].for_type_by_name(module, "Figure", _in_words)
+        formatters["image/svg+xml"].for_type_by_name(module, "Figure", _picture)
+        formatters["text/plain"].for_type_by_name(module, "Figure", _in_words)
 
 
 def _page(record: Any) -> str:

@@ -1,4 +1,4 @@
-"""What the filling of masked scores does in each floating-point type, measured: right, NaN, uniform, or an error.
+"""Effects of filling masked scores in each floating-point type, measured: right, NaN, uniform, or an error.
 
 Nothing here is looked up. Each outcome is computed as PyTorch computes it, in the type that is asked for, and compared
 with the same softmax in float64 where blocked keys are left out.
@@ -20,7 +20,7 @@ from attnviz.core.tap import Tap
 from attnviz.models.transformer import Layers
 
 FILLS = ("-inf", "-1e9", "finfo.min")
-"""What stands for "masked"; the last is the lowest number of the type."""
+"""Fill values for masked scores; the last is the lowest number of the type."""
 
 HOWS = ("replaced", "added", "multiplied")
 """The fill takes the place of a score; or it is added to it; or what is added is 1 - mask, times the fill."""
@@ -38,7 +38,7 @@ RIGHT, ZEROS, NAN, UNIFORM, SWALLOWED, ROUNDED, UNMASKED, RAISES, WRONG = WORDS 
     "raises",
     "wrong",
 )
-"""What a row of weights can be found to be.
+"""Verdicts on a row of weights.
 
 A fully masked row is "uniform over masked keys" also where the fill "swallows the scores": then the scores differed,
 and the type has not the digits to hold them beside the fill. Where it holds some of them it "rounds the scores".
@@ -47,14 +47,14 @@ and the type has not the digits to hold them beside the fill. Where it holds som
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What one way of masking gives in one type.
+    """Result of one way of masking in one type.
 
     Attributes:
         fill, how, dtype: the way; of `FILLS`, `HOWS` and `DTYPES`.
         scores: (..., Q, K), as the softmax got them; None if PyTorch raised.
         weights: (..., Q, K), as they came out; None if PyTorch raised.
         error: what PyTorch said, or "".
-        kept: one of `WORDS` for the rows with a key left, or several with commas between; "" if there is no such row.
+        kept: one of `WORDS` for the rows with a key left, or several with commas between; "" if there is none.
         empty: the same for the rows without a key.
     """
 
@@ -95,17 +95,17 @@ def outcomes(scores: Tensor, mask: Tensor, fill: str, how: str, dtype: torch.dty
         AttnvizError: for a fill, a way or a type that is not of `FILLS`, `HOWS` or `DTYPES`.
         MaskError, ShapeError: if the mask is not boolean or does not broadcast to the scores.
     """
-    for name, value, known in (("fill", fill, FILLS), ("way", how, HOWS), ("type", dtype, DTYPES)):
-        if value not in known:
-            raise AttnvizError(f"There is no {name} {quoted(value)}; there are: {', '.join(map(str, known))}.")
+    for name, value, options in (("fill", fill, FILLS), ("way", how, HOWS), ("type", dtype, DTYPES)):
+        if value not in options:
+            raise AttnvizError(f"There is no {name} {quoted(value)}; there are: {', '.join(map(str, options))}.")
     mask = _fitting(mask, scores)
     typed = scores.to(dtype)
     try:
         filled = _filled(typed, mask, _number(fill, dtype), how)
     except RuntimeError as error:
-        says = f"PyTorch refuses it: {str(error).splitlines()[0]}"
-        kept, empty = (RAISES if rows.any() else "" for rows in (mask.any(-1), ~mask.any(-1)))
-        return Outcome(fill, how, dtype, None, None, says, kept, empty)
+        message = f"PyTorch refuses it: {str(error).splitlines()[0]}"
+        with_keys, empty = (RAISES if rows.any() else "" for rows in (mask.any(-1), ~mask.any(-1)))
+        return Outcome(fill, how, dtype, None, None, message, with_keys, empty)
     weights = normalize(filled)
     return Outcome(fill, how, dtype, filled, weights, "", *_words(typed, mask, weights, how))
 
@@ -117,7 +117,7 @@ def table(scores: Tensor, mask: Tensor) -> tuple[Outcome, ...]:
 
 @dataclass(frozen=True, eq=False)
 class Policy:
-    """What a policy for rows without a key gives.
+    """Result of a policy for rows without a key.
 
     Attributes:
         name: one of `attnviz.core.scoring.EMPTY_ROWS`.
@@ -154,7 +154,7 @@ def _policy(name: str, query: Tensor, key: Tensor, value: Tensor, mask: Tensor |
 
 @dataclass(frozen=True, eq=False)
 class Spread:
-    """Where NaN stood in a stack of layers.
+    """Positions of NaN in a stack of layers.
 
     Attributes:
         empty: boolean, (B, n): the rows of the mask without a key.
@@ -194,12 +194,12 @@ def spread(
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(seed)
         stack = Layers("decoder", d_model, num_heads, layers)
-        x, found = torch.randn(batch, n, d_model), []
+        x, is_nan = torch.randn(batch, n, d_model), []
         for number, layer in enumerate(stack.layers):
             x = layer(x, mask, None, None, tap=tap, site=Site("decoder", number))
-            found.append(x.isnan().any(-1))
+            is_nan.append(x.isnan().any(-1))
     empty = ~mask.tensor(n, n)[:, 0].any(-1)
-    return Spread(empty, tuple(found), _spread_words(empty, found))
+    return Spread(empty, tuple(is_nan), _spread_words(empty, is_nan))
 
 
 def _number(fill: str, dtype: torch.dtype) -> float:
@@ -212,8 +212,8 @@ def _fitting(mask: Tensor, scores: Tensor) -> Tensor:
     try:
         return mask.expand(scores.shape)
     except RuntimeError:
-        given = f"{tuple(mask.shape)} and {tuple(scores.shape)}"
-        raise ShapeError(f"The mask must broadcast to the scores; their shapes are {given}.") from None
+        shapes = f"{tuple(mask.shape)} and {tuple(scores.shape)}"
+        raise ShapeError(f"The mask must broadcast to the scores; their shapes are {shapes}.") from None
 
 
 def _filled(scores: Tensor, mask: Tensor, number: float, how: str) -> Tensor:
@@ -225,15 +225,15 @@ def _filled(scores: Tensor, mask: Tensor, number: float, how: str) -> Tensor:
 
 
 def _words(scores: Tensor, mask: Tensor, weights: Tensor, how: str) -> tuple[str, str]:
-    """What became of the rows with a key left, and of those without; (..., Q, K) each, the scores as they were."""
+    """Verdicts on the rows with a key left, and on those without; (..., Q, K) each, the scores before the mask."""
     left, scores, weights, digits = mask.any(-1), scores.double(), weights.double(), torch.finfo(weights.dtype).eps
     expected = normalize(masked(scores, mask))
-    kept = (_kept(*row, 4 * digits) for row in zip(expected[left], weights[left], strict=True))
+    with_keys = (_open_row(*row, 4 * digits) for row in zip(expected[left], weights[left], strict=True))
     empty = (_empty(*row, 4 * digits, how) for row in zip(scores[~left], weights[~left], strict=True))
-    return ", ".join(dict.fromkeys(kept)), ", ".join(dict.fromkeys(empty))
+    return ", ".join(dict.fromkeys(with_keys)), ", ".join(dict.fromkeys(empty))
 
 
-def _kept(expected: Tensor, weights: Tensor, near: float) -> str:
+def _open_row(expected: Tensor, weights: Tensor, near: float) -> str:
     """A row with a key left, (K,)."""
     if weights.isnan().any():
         return NAN
@@ -257,6 +257,6 @@ def _spread_words(empty: Tensor, layers: list[Tensor]) -> str:
     counts, rows = [int(layer.sum()) for layer in layers], empty.numel()
     first, *changes = [number for number, count in enumerate(counts) if number == 0 or count != counts[number - 1]]
     are = f"{counted(counts[first], 'row')} {'is' if counts[first] == 1 else 'are'} NaN after layer {first}"
-    more = (f"{'all ' * (counts[i] == rows)}{counts[i]:,} after layer {i}" for i in changes)
+    more = (f"{'all ' if counts[i] == rows else ''}{counts[i]:,} after layer {i}" for i in changes)
     left = f"{int(empty.sum())} of {rows} rows {'has' if empty.sum() == 1 else 'have'} no key left."
     return f"{left} If the softmax makes NaN of that, {', '.join([are, *more])}."

@@ -29,7 +29,7 @@ def strongest_of(queries: int) -> int:
     return max(1, min(STRONGEST, MOST_CELLS // max(1, queries)))
 
 
-def weights_table(seen: Seen, head: int | str) -> pd.DataFrame:
+def weights_table(view: Seen, head: int | str) -> pd.DataFrame:
     """One row per cell: query, query_token, key, key_token, weight, score, state, rule.
 
     `predicts` stands after query_token where the model says words; see `Seen.predicted`. `head` is a number or one of
@@ -38,14 +38,14 @@ def weights_table(seen: Seen, head: int | str) -> pd.DataFrame:
 
     Through a view a merged word stands at its first position and has no scores, and the note says what was done.
     """
-    return _noted(_weights(seen, head, many=len(seen.queries) * len(seen.keys) > MOST_CELLS), seen)
+    return _noted(_weights(view, head, many=len(view.queries) * len(view.keys) > MOST_CELLS), view)
 
 
-def heads_table(seen: Seen) -> pd.DataFrame:
+def heads_table(view: Seen) -> pd.DataFrame:
     """`weights_table` of every head of a site, with the head first; of many cells each head keeps its strongest."""
-    heads = range(seen.step.num_heads)
-    many = len(heads) * len(seen.queries) * len(seen.keys) > MOST_CELLS
-    parts = [_noted(_weights(seen, head, many=many, among=len(heads)), seen) for head in heads]
+    heads = range(view.step.num_heads)
+    many = len(heads) * len(view.queries) * len(view.keys) > MOST_CELLS
+    parts = [_noted(_weights(view, head, many=many, among=len(heads)), view) for head in heads]
     for head, part in enumerate(parts):
         part.insert(0, "head", head)
     table = pd.concat(parts, ignore_index=True)
@@ -53,25 +53,25 @@ def heads_table(seen: Seen) -> pd.DataFrame:
     return table
 
 
-def mask_table(seen: SeenMask) -> pd.DataFrame:
+def mask_table(view: SeenMask) -> pd.DataFrame:
     """One row per cell of a mask: query, query_token, key, key_token, may_attend, rule; a note says what the view did.
 
     Of more than `MOST_CELLS` cells, the first of each run of keys that are open, or that the same rule blocks: as many
     rows as there are queries and `MOST_CELLS` together, at most.
     """
-    size, parts, found = len(seen.queries) * len(seen.keys), [], 0
-    for rows, reasons, blocked in seen.blocks():
+    size, parts, count = len(view.queries) * len(view.keys), [], 0
+    for rows, reasons, blocked in view.blocks():
         parts.append(_rules(reasons, blocked, size, rows.start))
-        found += len(parts[-1][0])
-        if found > MOST_CELLS and size > MOST_CELLS:
+        count += len(parts[-1][0])
+        if count > MOST_CELLS and size > MOST_CELLS:
             break
     i, j, rules = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-    note = _RUNS.format(len(seen.keys))
-    if i[-1] + 1 < len(seen.queries):
-        note = f"{note} Queries 0 to {seen.queries.starts[i[-1]]:,} of {len(seen.queries):,}: they have too many runs."
-    places = _cells(i, j, seen.queries.labels, seen.keys.labels, seen.queries.starts, seen.keys.starts)
+    note = _RUNS.format(len(view.keys))
+    if i[-1] + 1 < len(view.queries):
+        note = f"{note} Queries 0 to {view.queries.starts[i[-1]]:,} of {len(view.queries):,}: they have too many runs."
+    places = _cells(i, j, view.queries.labels, view.keys.labels, view.queries.starts, view.keys.starts)
     table = pd.DataFrame(places | {"may_attend": rules == "", "rule": rules})
-    return _noted(_cut(table, size, note), seen)
+    return _noted(_cut(table, size, note), view)
 
 
 _RUNS = "Of {:,} keys, the first of each run that is open or blocked by the same rule."
@@ -113,10 +113,12 @@ def comparison_table(both: Beside) -> pd.DataFrame:
     i, j, a, b, difference = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     columns: dict[str, np.ndarray] = {}
     for end, (side, name) in enumerate(((both.a, "a"), (both.b, "b"))):
-        for axis, (what, places, at) in enumerate((("query", both.rows, i), ("key", both.columns, j))):
+        for axis, (what, places, chosen) in enumerate((("query", both.rows, i), ("key", both.columns, j))):
             own = [pair[end] for pair in places]
-            columns[f"{what}_{name}"] = np.array(own, dtype=object)[at]
-            columns[f"{what}_token_{name}"] = _texts([p if p is None else side.tokens[axis][p].text for p in own])[at]
+            columns[f"{what}_{name}"] = np.array(own, dtype=object)[chosen]
+            columns[f"{what}_token_{name}"] = _texts([p if p is None else side.tokens[axis][p].text for p in own])[
+                chosen
+            ]
     numbers = {"a": a, "b": b, "difference": difference, "variation": both.variation[i]}
     note = f"Of {len(both.columns):,} keys, the {count} of each query that differ most."
     return _cut(pd.DataFrame(columns | numbers), len(both.rows) * len(both.columns), note)
@@ -164,8 +166,8 @@ def labels_table(record: Record, *, before: Record | None = None, sentence: int 
 
     Of a regression: label, number, and number_before.
     """
-    found = metrics.labels(record, before=before, sentence=sentence)
-    table = _probabilities({"label": _texts([one.word for one in found])}, found, before is not None)
+    ranked = metrics.labels(record, before=before, sentence=sentence)
+    table = _probabilities({"label": _texts([label.word for label in ranked])}, ranked, before is not None)
     if metrics.is_number(record):
         return table.rename(columns=lambda name: name.replace("probability", "number"))
     return table
@@ -191,11 +193,11 @@ def next_word_table(
 
     Also probability_before, if a run `before` a change is given and has read the same up to there.
     """
-    found = metrics.next_words(record, position, before=before, sentence=sentence, count=count)
-    token = _texts([metrics.token_at(record, position, sentence=sentence)] * len(found))
-    words = {"position": np.full(len(found), position), "token": token, "word": _texts([next.word for next in found])}
+    ranked = metrics.next_words(record, position, before=before, sentence=sentence, count=count)
+    token = _texts([metrics.token_at(record, position, sentence=sentence)] * len(ranked))
+    words = {"position": np.full(len(ranked), position), "token": token, "word": _texts([next.word for next in ranked])}
     comparable = before is not None and metrics.read_alike(before, record, position, sentence=sentence)
-    return _probabilities(words, found, comparable)
+    return _probabilities(words, ranked, comparable)
 
 
 def step_by_step_table(record: Record, *, before: Record | None = None, sentence: int = 0) -> pd.DataFrame:
@@ -210,9 +212,9 @@ def step_by_step_table(record: Record, *, before: Record | None = None, sentence
     predictions = {end: metrics.predicted_words(run, sentence=sentence) for end, run in runs.items()}
     length = max(map(len, predictions.values()))
     longest = max(predictions.values(), key=len)
-    columns = {"position": np.array([one.position for one in longest], np.int64)}
-    for end, found in predictions.items():
-        rows = [*found, *[None] * (length - len(found))]
+    columns = {"position": np.array([prediction.position for prediction in longest], np.int64)}
+    for end, predicted in predictions.items():
+        rows = [*predicted, *[None] * (length - len(predicted))]
         columns |= {
             f"token{end}": _texts([row and row.token for row in rows]),
             f"word{end}": _texts([row and row.word for row in rows]),
@@ -221,69 +223,69 @@ def step_by_step_table(record: Record, *, before: Record | None = None, sentence
     return pd.DataFrame(columns)
 
 
-def _noted(table: pd.DataFrame, seen: Seen | SeenMask) -> pd.DataFrame:
+def _noted(table: pd.DataFrame, view: Seen | SeenMask) -> pd.DataFrame:
     """With a note on what the view did, behind what was noted before."""
-    parts = [table.attrs.get("note", ""), *map(as_sentence, seen.notes)]
+    parts = [table.attrs.get("note", ""), *map(as_sentence, view.notes)]
     if any(parts):
         table.attrs["note"] = " ".join(filter(None, parts))
     return table
 
 
-def _weights(seen: Seen, head: int | str, *, many: bool, among: int = 1) -> pd.DataFrame:
+def _weights(view: Seen, head: int | str, *, many: bool, among: int = 1) -> pd.DataFrame:
     """Every cell, or of many the strongest of each row, in a table of so many heads."""
     if many:
-        return _strongest(seen, head, strongest_of(len(seen.queries) * among))
-    found = seen.cells([head])[0]
-    i, j = _every(found.weights)
-    columns = _places(seen, i, j) | {
-        "weight": found.weights.ravel(),
-        "score": None if found.scores is None else found.scores.ravel(),
-        "state": _pick(metrics.STATES, found.states.ravel()),
-        "rule": _pick(("", *found.reasons), found.blocked.ravel()),
+        return _strongest(view, head, strongest_of(len(view.queries) * among))
+    cells = view.cells([head])[0]
+    i, j = _every(cells.weights)
+    columns = _places(view, i, j) | {
+        "weight": cells.weights.ravel(),
+        "score": None if cells.scores is None else cells.scores.ravel(),
+        "state": _pick(metrics.STATES, cells.states.ravel()),
+        "rule": _pick(("", *cells.reasons), cells.blocked.ravel()),
     }
     return pd.DataFrame(columns)
 
 
-def _places(seen: Seen, i: np.ndarray, j: np.ndarray) -> dict[str, np.ndarray]:
+def _places(view: Seen, i: np.ndarray, j: np.ndarray) -> dict[str, np.ndarray]:
     """Columns that say of which query and key a row is, and what the query predicts if it does; `i` and `j` count the
     rows and columns that are seen."""
-    columns = _cells(i, j, seen.queries.labels, seen.keys.labels, seen.queries.starts, seen.keys.starts)
-    if seen.predicted is None:
+    columns = _cells(i, j, view.queries.labels, view.keys.labels, view.queries.starts, view.keys.starts)
+    if view.predicted is None:
         return columns
     names = ("query", "query_token", "predicts", "key", "key_token")
-    columns["predicts"] = _pick(seen.predicted, i)
+    columns["predicts"] = _pick(view.predicted, i)
     return {name: columns[name] for name in names}
 
 
-def _strongest(seen: Seen, head: int | str, count: int) -> pd.DataFrame:
+def _strongest(view: Seen, head: int | str, count: int) -> pd.DataFrame:
     """The `count` strongest open keys of each query, found row block by row block."""
-    parts = [_strongest_block(seen, head, rows, count) for rows in seen.blocks()]
+    parts = [_strongest_block(view, head, rows, count) for rows in view.blocks()]
     i, j, weights, scores, rest = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     states = _pick(metrics.STATES, np.where(np.isnan(weights), metrics.NAN, metrics.WEIGHT))
-    numbers = {"weight": weights, "score": scores if seen.has_scores(head) else None, "state": states, "rule": ""}
-    table = pd.DataFrame(_places(seen, i, j) | numbers | {"rest": rest})
+    numbers = {"weight": weights, "score": scores if view.has_scores(head) else None, "state": states, "rule": ""}
+    table = pd.DataFrame(_places(view, i, j) | numbers | {"rest": rest})
     which = "strongest that" if count == 1 else f"{count} strongest that"
     table.attrs["note"] = (
-        f"Of {len(seen.keys):,} keys, the {which} each query may attend to; rest: all others together."
+        f"Of {len(view.keys):,} keys, the {which} each query may attend to; rest: all others together."
     )
     return table
 
 
-def _strongest_block(seen: Seen, head: int | str, rows: slice, count: int) -> tuple[np.ndarray, ...]:
+def _strongest_block(view: Seen, head: int | str, rows: slice, count: int) -> tuple[np.ndarray, ...]:
     """Row, column, weight, score and what is left of the row; scores are zeros where they are not known."""
-    block = seen.block(head, rows)
+    block = view.block(head, rows)
     weights = torch.from_numpy(block.weights)
     ranked = weights.nan_to_num(nan=2.0).masked_fill(torch.from_numpy(block.blocked > 0), -1.0)
-    order = ranked.topk(min(count, len(seen.keys)), dim=1)
-    kept, chosen = (order.values >= 0).numpy(), order.indices
-    found = weights.gather(1, chosen).numpy()
-    known = np.zeros_like(found) if block.scores is None else np.take_along_axis(block.scores, chosen.numpy(), 1)
-    left = weights.double().sum(1).numpy() - np.where(kept, found, 0).sum(1, dtype=np.float64)
+    order = ranked.topk(min(count, len(view.keys)), dim=1)
+    is_open, chosen = (order.values >= 0).numpy(), order.indices
+    values = weights.gather(1, chosen).numpy()
+    scores = np.zeros_like(values) if block.scores is None else np.take_along_axis(block.scores, chosen.numpy(), 1)
+    left = weights.double().sum(1).numpy() - np.where(is_open, values, 0).sum(1, dtype=np.float64)
     i, rest = (
         np.repeat(of_row[:, None], chosen.shape[1], axis=1)
         for of_row in (np.arange(rows.start, rows.stop), left.clip(min=0))
     )
-    return i[kept], chosen.numpy()[kept], found[kept], known[kept], rest[kept]
+    return i[is_open], chosen.numpy()[is_open], values[is_open], scores[is_open], rest[is_open]
 
 
 def _every(cells: np.ndarray | torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
@@ -316,10 +318,10 @@ def _probabilities(
     columns: dict[str, np.ndarray], ranked: Sequence[metrics.NextWord], with_before: bool
 ) -> pd.DataFrame:
     """With the probability of each word, and that before a change."""
-    table = pd.DataFrame(columns | {"probability": np.array([one.probability for one in ranked], np.float64)})
+    table = pd.DataFrame(columns | {"probability": np.array([word.probability for word in ranked], np.float64)})
     if not with_before:
         return table
-    return table.assign(probability_before=np.array([one.before for one in ranked], np.float64))
+    return table.assign(probability_before=np.array([word.before for word in ranked], np.float64))
 
 
 def _cut(table: pd.DataFrame, size: int, note: str) -> pd.DataFrame:

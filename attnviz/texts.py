@@ -31,7 +31,7 @@ TYPICAL = 2
 """Standard deviations from the mean within which a text is like most others."""
 MOST_TEXTS = 1000
 MOST_BYTES = 1_000_000
-"""Of a file of texts."""
+"""Largest file of texts that is read, in bytes."""
 
 OnProgress = Callable[[int, int], bool | None]
 """Is told how many texts are done, of how many; if it gives False, that ends it."""
@@ -55,10 +55,10 @@ def lines(data: bytes) -> tuple[str, ...]:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"Byte {error.start:,} of the file is no UTF-8; save it as UTF-8 text.") from None
-    found = tuple(line.strip() for line in text.splitlines() if line.strip())
-    if not 0 < len(found) <= MOST_TEXTS:
-        raise InputError(f"The file has {len(found):,} lines with text; 1 to {MOST_TEXTS:,} are read, a text each.")
-    return found
+    texts = tuple(line.strip() for line in text.splitlines() if line.strip())
+    if not 0 < len(texts) <= MOST_TEXTS:
+        raise InputError(f"The file has {len(texts):,} lines with text; 1 to {MOST_TEXTS:,} are read, a text each.")
+    return texts
 
 
 def of_json(line: str) -> str:
@@ -95,15 +95,15 @@ def over_texts(
     sentences, wrong = cut(source, texts)
     for i, error in wrong.items():
         raise InputError(f"Text {i + 1}: {error}")
-    found = {site: _OfSite(len(texts), source.heads[site]) for site in source.sites}
+    per_site = {site: _OfSite(len(texts), source.heads[site]) for site in source.sites}
     done = 0
     for some, record in runs(source, sentences, edits):
         for step in record.steps:
-            found[step.site].add(record, step, torch.tensor(some))
+            per_site[step.site].add(record, step, torch.tensor(some))
         done += len(some)
         if report is not None and report(done, len(texts)) is False:
             raise Canceled(f"The measuring was ended after {done} of {len(texts)} texts.")
-    return pd.concat([one.table(site) for site, one in found.items()], ignore_index=True)
+    return pd.concat([measured.table(site) for site, measured in per_site.items()], ignore_index=True)
 
 
 def over_pairs(
@@ -120,23 +120,24 @@ def over_pairs(
     Raises:
         InputError: names the pair that a text does not have.
     """
-    found = []
+    rankings = []
     for number, (text, query, key) in enumerate(pairs, 1):
         try:
-            found.append(rank(source.run(source.tokenize([text]), edits), query, key))
+            rankings.append(rank(source.run(source.tokenize([text]), edits), query, key))
         except InputError as error:
             raise InputError(f"Pair {number}: {error}") from None
-    if not found:
+    if not rankings:
         raise InputError("There are no pairs to rank heads by.")
-    each = pd.concat(found).groupby(["site", "kind", "layer", "head"], sort=False)["weight"]
+    each = pd.concat(rankings).groupby(["site", "kind", "layer", "head"], sort=False)["weight"]
     table = each.agg(weight="mean", texts="count").reset_index()
     return table.sort_values("weight", ascending=False, kind="stable", ignore_index=True)
 
 
 def cost(source: Source, texts: Sequence[str], edits: Edits = Edits()) -> Estimate:
-    """What `over_texts` takes here, of the texts that can be read."""
+    """Estimated time and memory of `over_texts` here, for the texts that can be read."""
     runs = []
-    sentences = sorted((one for one in cut(source, texts)[0] if one), key=lambda one: one.length)
+    readable = [sentence for sentence in cut(source, texts)[0] if sentence]
+    sentences = sorted(readable, key=lambda sentence: sentence.length)
     while sentences:
         count = _fitting(sentences)
         runs.append((count, sentences[count - 1].length))
@@ -145,7 +146,7 @@ def cost(source: Source, texts: Sequence[str], edits: Edits = Edits()) -> Estima
 
 
 class _OfSite:
-    """What was measured at a site: of T texts and H heads, numerators and denominators of M metrics, and rows."""
+    """Measurements at a site: for T texts and H heads, numerators and denominators of M metrics, and rows."""
 
     def __init__(self, texts: int, heads: int):
         self.sums = torch.zeros(2, texts, heads, len(METRICS), dtype=torch.float64)
@@ -163,10 +164,10 @@ class _OfSite:
         where = {"site": str(site), "kind": site.kind, "layer": site.layer, "head": range(heads)}
         columns = where | {"texts": self.sums.shape[1]}
         values = (self.sums[0] / self.sums[1]).numpy()
-        for at, one in enumerate(METRICS):
-            each = pd.DataFrame(values[:, :, at])
+        for column, metric in enumerate(METRICS):
+            each = pd.DataFrame(values[:, :, column])
             for how, end in ENDS.items():
-                columns[f"{one.name}{end}"] = each.agg(how).astype("int64" if how == "count" else "Float64").array
+                columns[f"{metric.name}{end}"] = each.agg(how).astype("int64" if how == "count" else "Float64").array
         return pd.DataFrame(columns | {"rows": self.rows.numpy(), "left_out": self.left_out.numpy()})
 
 
@@ -176,18 +177,18 @@ def cut(source: Source, texts: Sequence[str]) -> tuple[list[Sentence | None], di
         return list(source.tokenize(list(texts))), {}
     except AttnvizError:
         pass
-    found, wrong = [], {}
+    sentences, wrong = [], {}
     for i, text in enumerate(texts):
         try:
-            found.append(source.tokenize([text])[0])
+            sentences.append(source.tokenize([text])[0])
         except AttnvizError as error:
-            found.append(None)
+            sentences.append(None)
             wrong[i] = str(error)
     try:  # together they are padded, and can be run together
-        good = iter(source.tokenize([text for text, one in zip(texts, found, strict=True) if one]))
-        return [one and next(good) for one in found], wrong
+        good = iter(source.tokenize([text for text, sentence in zip(texts, sentences, strict=True) if sentence]))
+        return [sentence and next(good) for sentence in sentences], wrong
     except AttnvizError:
-        return found, wrong
+        return sentences, wrong
 
 
 def runs(
@@ -202,7 +203,7 @@ def runs(
         sentences: padded to one length, or those that were not are run with others of their length; None is left out.
         failed: takes the index of a text that the model does not run, even alone, and why; without it that is raised.
     """
-    order = sorted((i for i, one in enumerate(sentences) if one), key=lambda i: sentences[i].length)
+    order = sorted((i for i, sentence in enumerate(sentences) if sentence), key=lambda i: sentences[i].length)
     most = len(order)
     while order:
         some = order[: _fitting([sentences[i] for i in order[:most]])]
@@ -227,9 +228,9 @@ def runs(
 def _fitting(sentences: list[Sentence]) -> int:
     """How many of them, the shortest first, fit into one run: at least one."""
     padded = len(sentences[0].tokens)
-    for count, one in enumerate(sentences, 1):
-        padded = min(padded, len(one.tokens))
-        if count > 1 and (count * one.length > TOKENS or padded < one.length):
+    for count, sentence in enumerate(sentences, 1):
+        padded = min(padded, len(sentence.tokens))
+        if count > 1 and (count * sentence.length > TOKENS or padded < sentence.length):
             return count - 1
     return len(sentences)
 
@@ -240,4 +241,4 @@ def is_typical(value: float, mean: float, spread: float) -> bool:
 
 
 ENDS = {"mean": "", "std": "_spread", "count": "_texts"}
-"""What the names of columns end in."""
+"""Endings of column names, by statistic."""

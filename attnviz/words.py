@@ -25,7 +25,7 @@ ENDS, END = ("<eos>", "</s>"), "end of text"
 """The tokens by which models end a text, and what they mean."""
 
 MEANS = dict.fromkeys(ENDS, END) | {".": "period", ",": "comma", ":": "colon", ";": "semicolon", "'": "apostrophe"}
-"""What is read beside a prediction that is no word, or hardly seen."""
+"""Names read beside a prediction that is no word, or hardly visible."""
 
 CELL = {
     "empty": "{query} has no key left to look at; its weights are {filled}.",
@@ -48,7 +48,7 @@ OFF = ", but this head is off: its output is not used."
 
 def quoted_token(text: str, position: int | str) -> str:
     """A token as it stands in a sentence: in quotes, with its position, or of a word the first and the last."""
-    return f"{in_quotes(text)} ({position}{f', {END}' * (text in ENDS)})"
+    return f"{in_quotes(text)} ({position}, {END})" if text in ENDS else f"{in_quotes(text)} ({position})"
 
 
 def quoted(text: str) -> str:
@@ -60,12 +60,13 @@ BECAUSE = {
     "causal": ", as a word may not see what comes after it",
     "padding": ", as no text stands there",
 }
-"""What rules are for, by what they are called."""
+"""Reasons for rules, by rule name."""
 
 
 def blocked_by(reason: str) -> str:
-    """What blocks a cell; a rule that is called by one word is said to be a mask."""
-    return f"blocked by {reason}{' mask' * reason.split()[-1].isalpha() * (not reason.endswith('mask'))}"
+    """The rule that blocks a cell; a rule of one word is called a mask."""
+    is_mask = reason.split()[-1].isalpha() and not reason.endswith("mask")
+    return f"blocked by {reason} mask" if is_mask else f"blocked by {reason}"
 
 
 def in_quotes(text: str) -> str:
@@ -78,8 +79,8 @@ def cell(
 ) -> str:
     """One cell as a sentence; through a view, the cell that holds it."""
     step = record.step(site)
-    said = _cell(record, site, head, query, key, sentence, view)
-    return f"{said.removesuffix('.')}{OFF}" if head in step.heads_off else said
+    text = _cell(record, site, head, query, key, sentence, view)
+    return f"{text.removesuffix('.')}{OFF}" if head in step.heads_off else text
 
 
 def _cell(record: Record, site: Site, head: int | str, query: int, key: int, sentence: int, view: View) -> str:
@@ -88,25 +89,25 @@ def _cell(record: Record, site: Site, head: int | str, query: int, key: int, sen
     row, column = every.queries.at(query), every.keys.at(key)
     if row is None or column is None:
         tokens = record.tokens(site, sentence=sentence)
-        at, part = (query, tokens[0]) if row is None else (key, tokens[1])
-        return f"{quoted_token(part[at].text, at)} is not seen in this view."
+        position, part = (query, tokens[0]) if row is None else (key, tokens[1])
+        return f"{quoted_token(part[position].text, position)} is not seen in this view."
     starts = int(every.queries.starts[row]), int(every.keys.starts[column])
     window = {"rows": slice(starts[0], starts[0] + 1), "columns": slice(starts[1], starts[1] + 1)}
-    seen = views.see(record, site, sentence=sentence, view=view, **window)
-    found = seen.cells([head])[0]
-    looker, looked = named(seen.queries, 0), named(seen.keys, 0)
-    state, weight = int(found.states[0, 0]), float(found.weights[0, 0])
+    cell_view = views.see(record, site, sentence=sentence, view=view, **window)
+    cells = cell_view.cells([head])[0]
+    looker, looked = named(cell_view.queries, 0), named(cell_view.keys, 0)
+    state, weight = int(cells.states[0, 0]), float(cells.weights[0, 0])
     if state == metrics.EMPTY:
         return CELL["empty"].format(query=looker, filled=FILLED[step.scoring.empty_rows])
     if state == metrics.BLOCKED:
-        reason = found.reasons[found.blocked[0, 0] - 1]
+        reason = cells.reasons[cells.blocked[0, 0] - 1]
         return CELL["blocked"].format(query=looker, key=looked, reason=f"{blocked_by(reason)}{BECAUSE.get(reason, '')}")
     if state == metrics.NAN:
         return CELL["nan"].format(query=looker, key=looked)
     share = CELL["share"] if isinstance(head, int) else f"{CELL['share']} ({head} of {all_heads(step)})"
     share += " (special tokens aside)" if view.special == "renormalize" else ""
     text = CELL["weight"].format(query=looker, weight=f"{weight:.2f}", share=share, key=looked)
-    return f"{_to_predict(seen, 0)}{text}"
+    return f"{_to_predict(cell_view, 0)}{text}"
 
 
 def named(groups: Groups, i: int) -> str:
@@ -114,25 +115,24 @@ def named(groups: Groups, i: int) -> str:
     return quoted_token(groups.labels[i], groups.place(i))
 
 
-def _to_predict(seen: Seen, row: int) -> str:
-    """What a row predicts, to stand before a sentence about it; nothing where it predicts nothing."""
-    if not (seen.predicted and seen.predicted[row]):
+def _to_predict(view: Seen, row: int) -> str:
+    """The prediction of a row as the beginning of a sentence; empty where it predicts nothing."""
+    if not (view.predicted and view.predicted[row]):
         return ""
-    where = "of" if metrics.labels_tokens(seen.record) else "in place of" if metrics.fills_in(seen.record) else "after"
-    return CELL["predicts"].format(what=PREDICTED[where], word=quoted(seen.predicted[row]))
+    return CELL["predicts"].format(what=PREDICTED[_where(view.record)], word=quoted(view.predicted[row]))
 
 
-def predicting(seen: Seen, row: int) -> str:
-    """What a row predicts, to stand behind it; nothing where it predicts nothing."""
-    if not (seen.predicted and seen.predicted[row]):
+def predicting(view: Seen, row: int) -> str:
+    """The prediction of a row as a clause after its name; empty where it predicts nothing."""
+    if not (view.predicted and view.predicted[row]):
         return ""
-    what = "predicting in its place" if metrics.fills_in(seen.record) else "predicting the next word"
-    what = "predicting its label" if metrics.labels_tokens(seen.record) else what
-    return f", {what} {quoted(seen.predicted[row])},"
+    what = "predicting in its place" if metrics.fills_in(view.record) else "predicting the next word"
+    what = "predicting its label" if metrics.labels_tokens(view.record) else what
+    return f", {what} {quoted(view.predicted[row])},"
 
 
 def all_heads(step: Step) -> str:
-    """What is combined; a head that is off still has weights, and they count."""
+    """Name of the combined heads; a head that is off still has weights, and they count."""
     return f"all {step.num_heads} heads, also those off" if step.heads_off else "all heads"
 
 
@@ -148,55 +148,55 @@ def strongest(
     columns: slice = ALL,
 ) -> str:
     """The largest weight of a window as a sentence: of a query, else of all that have more than one key to look at."""
-    seen = views.see(record, site, sentence=sentence, view=view, rows=rows, columns=columns)
-    if not len(seen.queries) or not len(seen.keys):
+    window = views.see(record, site, sentence=sentence, view=view, rows=rows, columns=columns)
+    if not len(window.queries) or not len(window.keys):
         return ""
-    return cell(record, site, head, *seen.strongest_cell(head, query), sentence, view=view)
+    return cell(record, site, head, *window.strongest_cell(head, query), sentence, view=view)
 
 
 FILLED = {"zero": "zeros", "nan": "NaN", "uniform": "spread evenly over all keys", "error": "undefined"}
 
 
-def _size(seen: Seen | SeenMask) -> str:
-    return f"{counted(len(seen.queries), 'query')} by {counted(len(seen.keys), 'key')}"
+def _size(view: Seen | SeenMask) -> str:
+    return f"{counted(len(view.queries), 'query')} by {counted(len(view.keys), 'key')}"
 
 
-def head(seen: Seen, head: int | str) -> str:
+def head(view: Seen, head: int | str) -> str:
     """The size, the strongest weights, what the view did, and what was changed."""
-    step = seen.step
+    step = view.step
     comma = "," if step.heads_off else ""
     what = f"Head {head}" if isinstance(head, int) else f"The {head} of {all_heads(step)}{comma}"
-    text = f"{what} of {seen.site}, {_size(seen)}."
-    most, at = seen.strongest(head)
-    order = [(int(i), int(at[i])) for i in np.argsort(-most, kind="stable")[:MOST_NAMED] if most[i] > 0]
+    text = f"{what} of {view.site}, {_size(view)}."
+    most, keys = view.strongest(head)
+    order = [(int(i), int(keys[i])) for i in np.argsort(-most, kind="stable")[:MOST_NAMED] if most[i] > 0]
     looks = [
-        f"{named(seen.queries, i)}{predicting(seen, i)} looks most at {named(seen.keys, j)}: {most[i]:.2f}"
+        f"{named(view.queries, i)}{predicting(view, i)} looks most at {named(view.keys, j)}: {most[i]:.2f}"
         for i, j in order
     ]
-    changed = seen.record.edits.in_words()
-    parts = [text, f"{'; '.join(looks)}." if looks else "No weight is above zero.", *map(as_sentence, seen.notes)]
+    changed = view.record.edits.in_words()
+    parts = [text, f"{'; '.join(looks)}." if looks else "No weight is above zero.", *map(as_sentence, view.notes)]
     return " ".join([*parts, f"Changed: {', '.join(changed)}."] if changed else parts)
 
 
-def heads(seen: Seen, largest: Sequence[str]) -> str:
+def heads(view: Seen, largest: Sequence[str]) -> str:
     """How large the maps of a site are, and the largest weight of each head."""
-    step = seen.step
+    step = view.step
     most = ", ".join(f"{head}: {weight}" for head, weight in enumerate(largest))
     off = f" Off: {', '.join(map(str, sorted(step.heads_off)))}." if step.heads_off else ""
-    each = f"{counted(step.num_heads, 'head')} of {seen.site}, each a map of {_size(seen)}"
+    each = f"{counted(step.num_heads, 'head')} of {view.site}, each a map of {_size(view)}"
     text = f"{each}. Largest weight by head: {most}.{off}"
-    return " ".join([text, *map(as_sentence, seen.notes)])
+    return " ".join([text, *map(as_sentence, view.notes)])
 
 
-def mask(seen: SeenMask) -> str:
+def mask(view: SeenMask) -> str:
     """How many cells of a mask are open, how many keys its last row has left, and what the view did."""
-    rows, columns = len(seen.queries), len(seen.keys)
-    open_keys = seen.open_keys.tolist()
+    rows, columns = len(view.queries), len(view.keys)
+    open_keys = view.open_keys.tolist()
     cells = f"{sum(open_keys)} of {rows * columns} cells may attend."
-    last = rows and f"The last query, {named(seen.queries, rows - 1)}, may look at {counted(open_keys[-1], 'key')}."
-    named_mask = "No mask" if isinstance(seen.mask, Full) else f"Mask '{seen.mask}'"
-    text = f"{named_mask}, {_size(seen)}: {cells}"
-    parts = [text, "" if seen.notes else last, *map(as_sentence, filter(None, [seen.window, *seen.notes]))]
+    last = rows and f"The last query, {named(view.queries, rows - 1)}, may look at {counted(open_keys[-1], 'key')}."
+    named_mask = "No mask" if isinstance(view.mask, Full) else f"Mask '{view.mask}'"
+    text = f"{named_mask}, {_size(view)}: {cells}"
+    parts = [text, "" if view.notes else last, *map(as_sentence, filter(None, [view.window, *view.notes]))]
     return " ".join(filter(None, parts))
 
 
@@ -233,13 +233,13 @@ def leaks(test: LeakTest) -> str:
     pairs = test.pairs
     first = "; ".join(leak(test, *pair) for pair in pairs[:MOST_NAMED])
     more = f"; and {len(pairs) - MOST_NAMED:,} more" if len(pairs) > MOST_NAMED else ""
-    found = f"{as_sentence(count_of_leaks(test))[:-1]}{f': {first}{more}' if pairs else ''}."
+    summary = f"{as_sentence(count_of_leaks(test))[:-1]}{f': {first}{more}' if pairs else ''}."
     changed, unused = int(test.tested.sum()), int(test.unused.sum())
     what = f"Compared: {test.where}, the output at {len(test.queries)} positions"
     how = f"{what}, when each of {counted(changed, 'token')} is changed; expected: {test.promise}."
     still = f"Of what may be seen, {counted(unused, 'cell')} did not move." if unused else ""
     edits = test.edits.in_words()
-    parts = [found, how, still, *map(as_sentence, test.notes), f"Changed: {', '.join(edits)}." if edits else ""]
+    parts = [summary, how, still, *map(as_sentence, test.notes), f"Changed: {', '.join(edits)}." if edits else ""]
     return " ".join(filter(None, parts))
 
 
@@ -255,19 +255,19 @@ def change(moved: np.ndarray, labels: Sequence[str]) -> str:
 def next_word(record: Record, position: int, *, before: Record | None = None, sentence: int = 0, count: int = 5) -> str:
     """The words that are most probable after a position, in place of a blank, or as its label, with probabilities."""
     after = f"{_where(record)} {quoted_token(metrics.token_at(record, position, sentence=sentence), position)}"
-    found = metrics.next_words(record, position, before=before, sentence=sentence, count=count)
-    if not found:
+    ranked = metrics.next_words(record, position, before=before, sentence=sentence, count=count)
+    if not ranked:
         words = "labels" if metrics.labels_tokens(record) else "words"
         return f"The probabilities of the {words} {after} are not numbers."
-    was = {next.word: "" if next.before is None else f" (before the change {percent(next.before)})" for next in found}
-    listed = ", ".join(f"{quoted(next.word)} {percent(next.probability)}{was[next.word]}" for next in found)
+    was = {next.word: "" if next.before is None else f" (before the change {percent(next.before)})" for next in ranked}
+    listed = ", ".join(f"{quoted(next.word)} {percent(next.probability)}{was[next.word]}" for next in ranked)
     other = before is not None and not metrics.read_alike(before, record, position, sentence=sentence)
     what = "Most probable label" if metrics.labels_tokens(record) else "Most probable"
     return f"{what} {after}: {listed}.{f' {OTHER_WORDS}.' if other else ''}"
 
 
 def _where(record: Record) -> str:
-    """Where the model says a word, to stand before a token."""
+    """The preposition between a prediction and its token."""
     if metrics.labels_tokens(record):
         return "of"
     return "in place of" if metrics.fills_in(record) else "after"
@@ -276,7 +276,7 @@ def _where(record: Record) -> str:
 NO_BLANK = "there is no blank in the sentence to fill in"
 
 OTHER_WORDS = "Before the change the model had read other words by then"
-"""Why what it said then is not shown beside."""
+"""Reason why no probabilities before the change are shown."""
 
 
 def step_by_step(record: Record, *, before: Record | None = None, sentence: int = 0) -> str:
@@ -284,8 +284,9 @@ def step_by_step(record: Record, *, before: Record | None = None, sentence: int 
     now, where = metrics.predicted_words(record, sentence=sentence), _where(record)
     if not now:
         return as_sentence(NO_BLANK)
-    one = min(now, key=lambda one: np.nan_to_num(one.probability, nan=-1.0))
-    least = f"{quoted(one.word)} {percent(one.probability)}, {where} {quoted_token(one.token, one.position)}"
+    prediction = min(now, key=lambda prediction: np.nan_to_num(prediction.probability, nan=-1.0))
+    token = quoted_token(prediction.token, prediction.position)
+    least = f"{quoted(prediction.word)} {percent(prediction.probability)}, {where} {token}"
     what, word = ("blank", "word") if metrics.fills_in(record) else ("token", "next word")
     what, word = ("token", "label") if metrics.labels_tokens(record) else (what, word)
     ended = metrics.cut(record, sentence=sentence)
@@ -295,13 +296,13 @@ def step_by_step(record: Record, *, before: Record | None = None, sentence: int 
     if before is None:
         return text
     old = metrics.predicted_words(before, sentence=sentence)
-    others = [(one, other) for one, other in zip(old, now, strict=False) if one.word != other.word]
+    others = [(was, is_now) for was, is_now in zip(old, now, strict=False) if was.word != is_now.word]
     count = len(others) + abs(len(old) - len(now))
     if not count:
         return f"{text} All are as before the change."
     named = "; ".join(
-        f"{quoted(other.word)} {where} {quoted_token(other.token, other.position)}, before {quoted(one.word)}"
-        for one, other in others[:MOST_NAMED]
+        f"{quoted(is_now.word)} {where} {quoted_token(is_now.token, is_now.position)}, before {quoted(was.word)}"
+        for was, is_now in others[:MOST_NAMED]
     )
     return (
         f"{text} {count} {'differs' if count == 1 else 'differ'} from before the change{f': {named}' if named else ''}."
@@ -310,17 +311,17 @@ def step_by_step(record: Record, *, before: Record | None = None, sentence: int 
 
 def labels(record: Record, *, before: Record | None = None, sentence: int = 0) -> str:
     """The most probable labels with their probabilities; of a regression its numbers."""
-    found = metrics.labels(record, before=before, sentence=sentence)
-    if not found:
+    ranked = metrics.labels(record, before=before, sentence=sentence)
+    if not ranked:
         return "The probabilities of the labels are not numbers."
-    was = ["" if one.before is None else f" (before the change {label_value(record, one.before)})" for one in found]
+    was = ["" if row.before is None else f" (before the change {label_value(record, row.before)})" for row in ranked]
     listed = [
-        f"{quoted(one.word)} {label_value(record, one.probability)}{old}" for one, old in zip(found, was, strict=True)
+        f"{quoted(row.word)} {label_value(record, row.probability)}{old}" for row, old in zip(ranked, was, strict=True)
     ]
     if metrics.is_number(record):
-        return f"The model gives {counted(len(found), 'number')}: {', '.join(listed[:MOST_NAMED])}."
+        return f"The model gives {counted(len(ranked), 'number')}: {', '.join(listed[:MOST_NAMED])}."
     several = ", each with a probability of its own" if record.label_kind == "several" else ""
-    return f"The most probable of {len(found)} labels{several}: {', '.join(listed[:MOST_NAMED])}."
+    return f"The most probable of {len(ranked)} labels{several}: {', '.join(listed[:MOST_NAMED])}."
 
 
 def label_value(record: Record, value: float) -> str:
@@ -334,13 +335,13 @@ def _sentence(text: str) -> str:
 
 def similarity(record: Record, *, before: Record | None = None) -> str:
     """Which sentences are most alike and which least, and how far a change moved them."""
-    cosine, texts = metrics.similarity(record).numpy(), [_sentence(one.text) for one in record.sentences]
+    cosine, texts = metrics.similarity(record).numpy(), [_sentence(sentence.text) for sentence in record.sentences]
     rows, columns = np.triu_indices(len(texts), 1)
     pairs = sorted(
         (-float(cosine[i, j]), i, j) for i, j in zip(rows, columns, strict=True) if cosine[i, j] == cosine[i, j]
     )
     ends = dict(zip(("most", "least"), (pairs[:1], pairs[1:][-1:]), strict=True))
-    named = [f"{what} alike {texts[i]} and {texts[j]}, {-c:.2f}" for what, found in ends.items() for c, i, j in found]
+    named = [f"{what} alike {texts[i]} and {texts[j]}, {-c:.2f}" for what, pair in ends.items() for c, i, j in pair]
     listed = f": {'; '.join(named)}" if named else ""
     pooled = f" ({record.pooling})" if record.pooling else ""
     text = f"Similarity of {counted(len(texts), 'sentence')}, the cosine of their vectors{pooled}{listed}."
@@ -397,17 +398,17 @@ def _largest_difference(both: Beside) -> float:
 
 def compared_cell(both: Beside, row: int, column: int) -> str:
     """One cell of two maps as a sentence; the places are those of their grid."""
-    one = both.part(slice(row, row + 1), slice(column, column + 1))
-    more = float(one.difference[0, 0])
-    digits = int(digits_of(*(weights[0, 0] for weights, _ in one.maps), one.difference[0, 0]))
-    each = [_gives(one, end, digits) for end in range(2)]
+    part = both.part(slice(row, row + 1), slice(column, column + 1))
+    more = float(part.difference[0, 0])
+    digits = int(digits_of(*(weights[0, 0] for weights, _ in part.maps), part.difference[0, 0]))
+    each = [_gives(part, end, digits) for end in range(2)]
     much = f": higher in {'A' if more > 0 else 'B'} by {decimals(abs(more), digits)}" if more == more and more else ""
     if None in each:
         clause, name = (each[0], "A") if each[0] else (each[1], "B")
         return f"{clause} in {name}; {'B' if name == 'A' else 'A'} has no such cell."
-    query, _ = tokens = _tokens(one, 0)
-    if tokens == _tokens(one, 1) and all(clause.startswith(f"{query} gives ") for clause in each):
-        return f"{each[0]} in A and {decimals(float(one.maps[1][0][0, 0]), digits)} in B{much}."
+    query, _ = tokens = _tokens(part, 0)
+    if tokens == _tokens(part, 1) and all(clause.startswith(f"{query} gives ") for clause in each):
+        return f"{each[0]} in A and {decimals(float(part.maps[1][0][0, 0]), digits)} in B{much}."
     return f"{each[0]} in A, and in B {each[1]}{much}."
 
 
@@ -418,18 +419,18 @@ def digits_of(a: np.ndarray, b: np.ndarray, more: np.ndarray) -> np.ndarray:
     return np.select([unseen, np.isnan(more) | agree[0], agree[1]], [4, 2, 3], 4)
 
 
-def _tokens(one: Beside, end: int) -> tuple[str, str]:
+def _tokens(part: Beside, end: int) -> tuple[str, str]:
     """The query and the key of a cell, the only one, in A (0) or B (1)."""
-    tokens, places = (one.a, one.b)[end].tokens, (one.rows[0][end], one.columns[0][end])
+    tokens, places = (part.a, part.b)[end].tokens, (part.rows[0][end], part.columns[0][end])
     return quoted_token(tokens[0][places[0]].text, places[0]), quoted_token(tokens[1][places[1]].text, places[1])
 
 
-def _gives(one: Beside, end: int, digits: int) -> str | None:
-    """What a cell, the only one, says in A (0) or B (1); None if it has no such cell."""
-    weights, states = one.maps[end]
+def _gives(part: Beside, end: int, digits: int) -> str | None:
+    """The only cell of a part as a clause, in A (0) or B (1); None if it has no such cell."""
+    weights, states = part.maps[end]
     if states[0, 0] == BLANK:
         return None
-    query, key = _tokens(one, end)
+    query, key = _tokens(part, end)
     if states[0, 0] == metrics.BLOCKED:
         return f"{query} may not look at {key}"
     if states[0, 0] == metrics.EMPTY:
@@ -437,9 +438,9 @@ def _gives(one: Beside, end: int, digits: int) -> str | None:
     return f"{query} gives {decimals(float(weights[0, 0]), digits)} to {key}"
 
 
-def _place(both: Beside, axis: int, at: int) -> str:
+def _place(both: Beside, axis: int, index: int) -> str:
     """A row or a column of the grid: by its token in A and, where that is another one, in B."""
-    each = zip((both.a, both.b), (both.rows, both.columns)[axis][at], strict=True)
+    each = zip((both.a, both.b), (both.rows, both.columns)[axis][index], strict=True)
     named = [(side.tokens[axis][i].text, i) for side, i in each if i is not None]
     texts = [quoted_token(text, i) for text, i in named]
     if len(named) == 1 or named[0][0] == named[1][0]:
@@ -466,7 +467,7 @@ def _alignments(both: Beside) -> tuple[Alignment, Alignment]:
 
 
 def reaches(shares: np.ndarray, texts: Sequence[str]) -> str:
-    """Of rollout, (n, n): from which token most comes on the whole, and where most of another one stands."""
+    """The largest shares of a rollout, (n, n): the token that most comes from, and the most of another token."""
     most = int(shares.mean(0).argmax())
     part = f"{percent(float(shares[:, most].mean()))} of what stands at the {len(texts)} positions, on average"
     most_of_all = f"Most comes from {quoted_token(texts[most], most)}: {part}."
@@ -480,13 +481,13 @@ def reaches(shares: np.ndarray, texts: Sequence[str]) -> str:
 
 
 def reached(shares: np.ndarray, texts: Sequence[str], position: int) -> str:
-    """Of a row of rollout, (n,), from which tokens its position is mixed, those with the largest shares."""
+    """The tokens that a position is mixed from, largest shares first, by its row of rollout, (n,)."""
     order = np.argsort(-shares, kind="stable")[:MOST_NAMED].tolist()
     names = ["itself" if i == position else quoted_token(texts[i], i) for i in order]
     named = [f"{name} {percent(float(shares[i]))}" for name, i in zip(names, order, strict=True)]
     if rest := len(texts) - len(order):
         left = percent(float(1 - shares[order].sum()))
-        named.append(f"{rest:,} other{'s' * (rest > 1)} {left}")
+        named.append(f"{rest:,} {'others' if rest > 1 else 'other'} {left}")
     return f"{quoted_token(texts[position], position)} is mixed from: {', '.join(named)}."
 
 

@@ -26,7 +26,7 @@ def short(number: float, unit: str = "") -> str:
 
 def size(count: float) -> str:
     """Bytes: "90.9 MB"; the largest unit is GB."""
-    power, letter = next((one for one in POWERS[1:] if count >= one[0]), (1, ""))
+    power, letter = next((unit for unit in POWERS[1:] if count >= unit[0]), (1, ""))
     return f"{count / power:.1f} {letter}B" if letter else f"{count:.0f} bytes"
 
 
@@ -83,4 +83,6 @@ def plural(noun: str, number: int) -> str:
 
 def _odd(value: float) -> str:
     """A number that is not finite."""
-    return "NaN" if math.isnan(value) else "∞" if value > 0 else "−∞"
+    if math.isnan(value):
+        return "NaN"
+    return "∞" if value > 0 else "−∞"

@@ -1,4 +1,4 @@
-"""Where the files are that ship with attnviz: trained weights, tokenizers, example texts."""
+"""Paths of the files that ship with attnviz: trained weights, tokenizers, example texts."""
 
 from pathlib import Path
 

@@ -76,16 +76,16 @@ def scaled_dot_product_attention(
     Warns:
         AttentionWarning: names batch, head and query of rows that are empty or NaN.
     """
-    made = Scoring(**scoring)
+    settings = Scoring(**scoring)
     if query.dim() == key.dim() == value.dim() == 3:
         check_shapes(query, key, value)
-        made = replace(made, bias=tuple(map(with_one_head, made.bias)))
+        settings = replace(settings, bias=tuple(map(with_one_head, settings.bias)))
         q, k, v, m = map(with_one_head, (query, key, value, mask))
-        output, weights, empty, nan = _whole(q, k, v, m, made, dropout_p)
+        output, weights, empty, nan = _whole(q, k, v, m, settings, dropout_p)
         output, weights = output.squeeze(1), weights.squeeze(1)
     else:
-        output, weights, empty, nan = _whole(query, key, value, mask, made, dropout_p)
-    _warn(empty, nan, made.empty_rows)
+        output, weights, empty, nan = _whole(query, key, value, mask, settings, dropout_p)
+    _warn(empty, nan, settings.empty_rows)
     return output, weights
 
 
@@ -144,15 +144,15 @@ def _whole_rows(
 ) -> tuple[Tensor, Tensor]:
     """The output and the log-sum-exp of some rows of all heads, from all of their scores at once."""
     queries, keys = query.shape[2], key.shape[2]
-    seen = _seen(mask, area.rows, queries, keys, scoring)
-    allowed = window(mask, area.rows, seen, queries=queries, keys=keys)
+    columns = _open_span(mask, area.rows, queries, keys, scoring)
+    allowed = window(mask, area.rows, columns, queries=queries, keys=keys)
     allowed = None if allowed is None else Area(area.sentences).of(allowed)
     allowed = None if allowed is None or allowed.all() else allowed
-    scores = masked(scoring.scores(query, key, area._replace(columns=seen)), allowed)
+    scores = masked(scoring.scores(query, key, area._replace(columns=columns)), allowed)
     weights, empty, _ = _distributions(scores)
     sums = _logsumexp(scores, weights, empty)
     weights = fill_empty(weights, empty, scoring.empty_rows, keys=keys).to(query.dtype)
-    return weights @ value[area.sentences, :, seen], sums
+    return weights @ value[area.sentences, :, columns], sums
 
 
 def _tiled(
@@ -203,8 +203,8 @@ def _raised(logarithms: Tensor) -> Tensor:
     return logarithms.clamp_(min=math.ceil(math.log(torch.finfo(logarithms.dtype).tiny))).exp_()
 
 
-def _seen(mask: Tensor | Mask | None, rows: slice, queries: int, keys: int, scoring: Scoring) -> slice:
-    """The keys outside of which a named mask is known to block all of some rows, and no weight is filled in."""
+def _open_span(mask: Tensor | Mask | None, rows: slice, queries: int, keys: int, scoring: Scoring) -> slice:
+    """Smallest key range that holds every unmasked key of these rows; all keys where weights may be filled in."""
     if not isinstance(mask, Mask) or scoring.empty_rows not in ("zero", "error"):
         return ALL
     span = mask.span(range(queries)[rows], range(keys), STRETCH)

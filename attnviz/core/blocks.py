@@ -16,7 +16,7 @@ TAME = 40.0
 
 
 class Rows(NamedTuple):
-    """What gives the cells of some rows, (H, rows, columns).
+    """Functions that give the cells of some rows, (H, rows, columns).
 
     Attributes:
         cells: for some columns, and where one may attend, if not everywhere: numbers that rise with the weights.
@@ -46,7 +46,7 @@ class Blockwise:
             self._keys = torch.cat([key, key.new_ones(*key.shape[:2], 2)], -1).mT
 
     def rows(self, rows: slice) -> Rows:
-        """What gives the cells of these rows."""
+        """The functions for the cells of these rows."""
         logsumexp = self.step.logsumexp[self.sentence, self.heads, rows]
         if self._keys is None or not logsumexp.isfinite().all():
             return Rows(lambda columns, _: self._as_computed(rows, columns), lambda weights: weights)

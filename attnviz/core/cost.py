@@ -1,4 +1,4 @@
-"""What attention costs under a mask, against full attention: cells, floating-point operations, bytes."""
+"""Cost of attention under a mask, against full attention: cells, floating-point operations, bytes."""
 
 import math
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ COUNTED = 2**22
 
 @dataclass(frozen=True)
 class Amount:
-    """What so many cells (pairs of a query and a key) cost in one layer and for one sentence.
+    """Cost of some cells (pairs of a query and a key) in one layer and for one sentence.
 
     Attributes:
         cells: pairs in one head.

@@ -9,10 +9,10 @@ LONGEST = 24
 """How many code points of a text are shown."""
 
 LONGEST_TITLE = 40
-"""Of the name of a model in a title."""
+"""Characters of the name of a model in a title, at most."""
 
 LONGEST_NAME = 80
-"""Of a file, without its extension."""
+"""Characters of the name of a file without its extension, at most."""
 
 LONGEST_END = 40
 """Characters kept at the end of a shortened name."""
@@ -34,19 +34,19 @@ def shown(text: str, longest: int = LONGEST) -> str:
     and characters without width a middle dot; at most 4 combining marks follow each other; what is cut ends with an
     ellipsis. vl-convert aborts the whole process on some of what is replaced here.
     """
-    drawn: list[str] = []
+    characters: list[str] = []
     marks = 0
     for character in text:
         category = unicodedata.category(character)
         marks = marks + 1 if category in ("Mn", "Me") else 0
         if marks > _MARKS:
             continue
-        if marks and not drawn:
-            drawn.append("◌")
-        drawn.append(_visible(character, category))
-        if len(drawn) > longest:
-            return "".join(drawn[: longest - 1]) + "…"
-    return "".join(drawn) or "∅"
+        if marks and not characters:
+            characters.append("◌")
+        characters.append(_visible(character, category))
+        if len(characters) > longest:
+            return "".join(characters[: longest - 1]) + "…"
+    return "".join(characters) or "∅"
 
 
 def in_title(text: str) -> str:
@@ -98,7 +98,9 @@ def _visible(character: str, category: str) -> str:
         return "·"
     if category == "Cc":
         code = ord(character)
-        return chr(0x2400 + code) if code < 0x20 else "␡" if code == 0x7F else "\ufffd"
+        if code < 0x20:
+            return chr(0x2400 + code)
+        return "␡" if code == 0x7F else "\ufffd"
     if category == "Cs" or 0xFDD0 <= ord(character) <= 0xFDEF or ord(character) & 0xFFFE == 0xFFFE:
         return "\ufffd"
     return character

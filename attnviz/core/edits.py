@@ -1,4 +1,4 @@
-"""What a person changed about the attention, as a value. A run never changes its model: it is given edits."""
+"""Changes to the attention, as a value. A run never changes its model: it is given edits."""
 
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -31,27 +31,27 @@ class Site:
         return f"{self.kind} layer {self.layer}"
 
     def head(self, *numbers: int) -> str:
-        """What heads of the site are called in words: "head 0 of decoder layer 1", "heads 0, 2 of decoder layer 1".
+        """Name of heads of the site in words: "head 0 of decoder layer 1", "heads 0, 2 of decoder layer 1".
 
         Wherever a person reads of a head, in a sentence, a title or a file, it has this name; where there is no room
         for it, in a table or over a small map, that of `brief`, and beside a mark that of `short`: it is said there.
         """
-        return f"head{'s' * (len(numbers) != 1)} {', '.join(map(str, numbers))} of {self}"
+        return f"{'head' if len(numbers) == 1 else 'heads'} {', '.join(map(str, numbers))} of {self}"
 
     def brief(self, head: int) -> str:
-        """What a head is called where there is little room: "decoder 1.0" is head 0 of decoder layer 1."""
+        """Name of a head where there is little room: "decoder 1.0" is head 0 of decoder layer 1."""
         return f"{self.kind} {self.short(head)}"
 
     def short(self, head: int) -> str:
-        """What a head is called where its kind is known: "1.0" is head 0 of layer 1."""
+        """Name of a head where its kind is known: "1.0" is head 0 of layer 1."""
         return f"{self.layer}.{head}"
 
 
 @dataclass(frozen=True)
 class Edits(Scoring):
-    """What differs from the untouched model. Hashable, so results can be kept by it.
+    """Changes to the untouched model. Hashable, so results can be kept by it.
 
-    What is changed of the scores are the fields of `Scoring`, given by name: `scale` and `softcap` replace the model's
+    Changes of the scores are the fields of `Scoring`, given by name: `scale` and `softcap` replace the model's
     own, each `bias` is added to it. A bias reaches self-attention alone: queries and keys of cross-attention stand in
     two texts, between which there is no distance.
 
@@ -104,8 +104,9 @@ class Edits(Scoring):
         where = "" if self.mask_cross else ", on self-attention alone"
         phrases += [] if self.mask is None else [f"mask: {self.mask}{where}"]
         phrases += [f"{site.head(head)} off" for site, head in sorted(self.heads_off)]
-        said = (f"{what}{':' * (what in ('bias', 'empty rows'))} {value}" for what, value in self.phrases())
-        return (*phrases, *said)
+        with_colon = ("bias", "empty rows")
+        settings = (f"{what}{':' if what in with_colon else ''} {value}" for what, value in self.phrases())
+        return (*phrases, *settings)
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object of what is changed, for a program that reads what the shell prints."""

@@ -1,4 +1,4 @@
-"""What can go wrong, each as one sentence a person can act on: what, with which values, what to do."""
+"""Errors, each as one sentence a person can act on: what, with which values, what to do."""
 
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
@@ -25,7 +25,7 @@ class NotFiniteError(AttnvizError):
 
 
 class InputError(AttnvizError):
-    """What a person typed, or what a link or a file held, cannot be used."""
+    """Unusable input that a person typed, or that a link or a file held."""
 
 
 class TooLong(InputError):
@@ -36,13 +36,13 @@ class TooLong(InputError):
     """
 
     def __init__(self, lengths: Sequence[int], longest: int, reads: str, *, at_least: bool = False):
-        at, length = next((i, length) for i, length in enumerate(lengths, 1) if length > longest)
+        line, length = next((i, length) for i, length in enumerate(lengths, 1) if length > longest)
         self.longest = longest
-        super().__init__(f"Line {at} has {'at least ' if at_least else ''}{length:,} tokens; {reads}")
+        super().__init__(f"Line {line} has {'at least ' if at_least else ''}{length:,} tokens; {reads}")
 
 
 class Canceled(InputError):
-    """What takes long was ended by who asked for it."""
+    """A long task that was ended by who asked for it."""
 
 
 def quoted(value: object, most: int = 40) -> str:
@@ -55,7 +55,7 @@ def quoted(value: object, most: int = 40) -> str:
 
 
 PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".heic", ".avif")
-"""What the names of pictures end in."""
+"""Endings of the names of pictures."""
 
 OF_PICTURES = (
     "Of a model of pictures, attnviz.capture(model) sees a run in Python, and attnviz.figures.patches draws where each "
@@ -70,9 +70,9 @@ def check_no_picture(name: str) -> None:
         raise InputError(f"{quoted(name)} is a picture, and text is read here. {OF_PICTURES}")
 
 
-def did_you_mean(typed: str, known: Iterable[str]) -> str:
+def did_you_mean(typed: str, options: Iterable[str]) -> str:
     """The known word that is spelled most like it, as a sentence after another one; empty if none is close."""
-    near = get_close_matches(typed[:40].lower(), known, 1)
+    near = get_close_matches(typed[:40].lower(), options, 1)
     return f" Did you mean {quoted(near[0])}?" if near else ""
 
 

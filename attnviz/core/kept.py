@@ -116,13 +116,13 @@ class Kept(Generic[Value]):
         del let_go
 
     def keys(self) -> tuple[Hashable, ...]:
-        """What is kept, the least recently used first."""
+        """The keys of all values, the least recently used first."""
         with self._lock:
             return tuple(self._values)
 
     @property
     def bytes(self) -> int:
-        """Of all values that are kept."""
+        """Size of all values, in bytes."""
         return self._bytes
 
     def __contains__(self, key: Hashable) -> bool:
@@ -149,15 +149,15 @@ class Kept(Generic[Value]):
         return value
 
     def _settle(
-        self, key: Hashable, making: "_Making", made: tuple[Value, Mapping[Hashable, int]] | None = None
+        self, key: Hashable, making: "_Making", entry: tuple[Value, Mapping[Hashable, int]] | None = None
     ) -> None:
         """Forget that a value is being made, and keep it if it fits; after `clear` neither is ours any more."""
         let_go = {}
         with self._lock:
             if self._making.get(key) is making:
                 del self._making[key]
-                if made:
-                    let_go = self._keep(key, *made)
+                if entry:
+                    let_go = self._keep(key, *entry)
         del let_go
 
     def _parts(self, value: Value) -> Mapping[Hashable, int]:

@@ -1,4 +1,4 @@
-"""What a leak test found: which outputs moved when one token was changed, and which of them a mask promised to hide.
+"""Results of a leak test: outputs that moved when one token was changed, and those that a mask promised to hide.
 
 `leak_test_function` tests any function that computes attention; `attnviz.leaks.leak_test` tests a whole model.
 """
@@ -18,7 +18,7 @@ from attnviz.core.masks import Mask
 from attnviz.core.tokens import Token
 
 STATES = ("not tested", "blocked, no effect", "allowed", "allowed, no effect", "saw what it must not")
-"""What a cell can be; see `LeakTest.states`. The last is a leak."""
+"""States of a cell; see `LeakTest.states`. The last is a leak."""
 NOT_TESTED, CLOSED, SAW, UNUSED, LEAK = range(5)
 
 MOST = 64
@@ -40,7 +40,7 @@ UNSTEADY = 0.01
 
 @dataclass(frozen=True, eq=False)
 class LeakTest:
-    """What moved, and what was promised. Rows are the positions whose output was compared, columns the changed tokens.
+    """Outputs that moved, and the promised mask. Rows are positions of compared outputs, columns changed tokens.
 
     Attributes:
         moved: (Q, K), float64: how far the output of query q moved when the token at j was changed, as a share of its
@@ -85,17 +85,17 @@ class LeakTest:
 
     @property
     def leaks(self) -> Tensor:
-        """What moved and must not, (Q, K), boolean."""
+        """Cells that moved and must not, (Q, K), boolean."""
         return self.saw & ~self.promised
 
     @property
     def hidden(self) -> Tensor:
-        """What must not move and was tried, (Q, K), boolean."""
+        """Cells that must not move and were tried, (Q, K), boolean."""
         return ~self.promised & ~self.moved.isnan()
 
     @property
     def unused(self) -> Tensor:
-        """What might have moved and did not, (Q, K), boolean: no mistake, as where a head looks elsewhere."""
+        """Cells that may move and did not, (Q, K), boolean: no mistake, as where a head looks elsewhere."""
         return self.promised & ~self.saw & ~self.moved.isnan()
 
     @cached_property
@@ -178,8 +178,8 @@ def leak_test_function(
     allowed = mask.grid(n, keys, sentence=sentence)
 
     def output(key: Tensor, value: Tensor) -> Tensor:
-        given = attend(query.clone(), key.clone(), value.clone(), hand(allowed.clone()))
-        return _rows(given[0] if isinstance(given, tuple | list) else given, n)
+        result = attend(query.clone(), key.clone(), value.clone(), hand(allowed.clone()))
+        return _rows(result[0] if isinstance(result, tuple | list) else result, n)
 
     before = output(*sides[:2])
     odd = ~before.isfinite().all(-1)
@@ -263,8 +263,8 @@ def through(reached: Tensor, allowed: Tensor, memory: Tensor | None = None) -> T
     The residual connection keeps what was `reached`, (Q, inputs); the layer adds what the keys of its mask `allowed`,
     (Q, K), had reached: of the same positions, or of a `memory`, (K, inputs).
     """
-    seen = reached if memory is None else memory
-    return reached | ((allowed.float() @ seen.float()) > 0)
+    source = reached if memory is None else memory
+    return reached | ((allowed.float() @ source.float()) > 0)
 
 
 def _rows(output: Any, n: int) -> Tensor:

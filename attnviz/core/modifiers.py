@@ -51,8 +51,8 @@ class Bias(ABC):
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object of what is not the default."""
-        given = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
-        return {"bias": self.bias} | {name: _plain(value) for name, value in given.items()}
+        changed = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
+        return {"bias": self.bias} | {name: _plain(value) for name, value in changed.items()}
 
 
 class _ByDistance(Bias):
@@ -138,8 +138,8 @@ class RelativeBias(_ByDistance):
         for name in ("buckets", "max_distance", "seed"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LARGEST:
-                given = quoted(value)
-                raise InputError(f"The {name} of a relative bias is a whole number up to {LARGEST:,}; given {given}.")
+                text = quoted(value)
+                raise InputError(f"The {name} of a relative bias is a whole number up to {LARGEST:,}; given {text}.")
         if not isinstance(self.two_sided, bool):
             raise InputError(f"Whether a relative bias is two_sided is true or false; given {quoted(self.two_sided)}.")
         least = 4 if self.two_sided else 2
@@ -187,11 +187,11 @@ def from_json(data: dict[str, Any]) -> Bias:
     Raises:
         InputError: says what is wrong.
     """
-    kind = {one.bias: one for one in (ALiBi, RelativeBias)}.get(data.get("bias"))
-    given = {name: value for name, value in data.items() if name != "bias"}
-    if kind is None or not set(given) <= {field.name for field in fields(kind)}:
+    kind = {bias.bias: bias for bias in (ALiBi, RelativeBias)}.get(data.get("bias"))
+    values = {name: value for name, value in data.items() if name != "bias"}
+    if kind is None or not set(values) <= {field.name for field in fields(kind)}:
         raise InputError(f"There is no bias {quoted(data)}.")
-    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in given.items()})
+    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
 
 
 def _numbers(values: Any, what: str) -> tuple[float, ...]:

@@ -1,4 +1,4 @@
-"""What the queries, keys and values of a step were projected from, and single numbers of a call that are set by hand.
+"""Inputs that queries, keys and values of a step were projected from, and numbers of a call that are set by hand.
 
 A source that knows the layers of its model says the first (`Source.origin`); a source that lets its numbers be edited
 takes the second.
@@ -41,7 +41,7 @@ class Embedded:
 
 @dataclass(frozen=True, eq=False)
 class Origin:
-    """What an attention call was given, and how it was projected. Both inputs are one tensor in self-attention.
+    """Inputs of an attention call, and their projections. Both inputs are one tensor in self-attention.
 
     Attributes:
         query_input: what the queries are projected from, (B, Q, d_model).
@@ -95,12 +95,12 @@ class Change:
             if type(number) is not int or number < 0:
                 raise InputError(f"The {name} of an edited number is {quoted(number)}; it is counted from 0.")
         if isinstance(self.value, bool) or not isinstance(self.value, int | float) or not abs(self.value) <= LARGEST:
-            given = quoted(self.value)
-            raise InputError(f"An edited number is {given}; it must be a number of at most {LARGEST:,.0f}.")
+            text = quoted(self.value)
+            raise InputError(f"An edited number is {text}; it must be a number of at most {LARGEST:,.0f}.")
 
     @property
     def place(self) -> tuple[Site, int, str, int, int, int]:
-        """What it changes."""
+        """Place of the number that it changes."""
         return self.site, self.head, self.matrix, self.row, self.column, self.sentence
 
     def apply(self, table: Tensor) -> None:

@@ -1,4 +1,4 @@
-"""What masks and sources are made from, each declared once beside its field for controls, links and the shell."""
+"""Parameters of masks and sources, each declared once beside its field for controls, links and the shell."""
 
 import operator
 from collections.abc import Iterable
@@ -49,13 +49,13 @@ def parameter(label: str, *, default: Any = MISSING, start: int | None = None, *
         start: what a control begins with, where the field has no default.
         options: of `Parameter`.
     """
-    known = start if default is MISSING else default
-    return field(default=default, metadata={"parameter": {"label": label, "default": known, **options}})
+    value = start if default is MISSING else default
+    return field(default=default, metadata={"parameter": {"label": label, "default": value, **options}})
 
 
-def parameters(made: type) -> tuple[Parameter, ...]:
+def parameters(owner: type) -> tuple[Parameter, ...]:
     """The parameters of a class of masks or sources, in the order of its fields."""
-    declared: Iterable[Field] = fields(made) if is_dataclass(made) else ()
+    declared: Iterable[Field] = fields(owner) if is_dataclass(owner) else ()
     return tuple(
         Parameter(f.name, **f.metadata["parameter"], required=f.default is MISSING)
         for f in declared
@@ -69,7 +69,7 @@ def check_numbers(mask: Any, names: Iterable[str] = (), **least: int) -> None:
     Raises:
         MaskError: if a field is no whole number, or less than it must be.
     """
-    for name in names or [one.name for one in fields(mask)]:
+    for name in names or [parameter.name for parameter in fields(mask)]:
         value = getattr(mask, name)
         try:
             object.__setattr__(mask, name, operator.index(value))
@@ -79,20 +79,20 @@ def check_numbers(mask: Any, names: Iterable[str] = (), **least: int) -> None:
             raise MaskError(f"The {name} of '{mask.rule}' is {value}; it must be {least[name]} or more.")
 
 
-def numbers_of(mask: Any, name: str, *, one: str) -> tuple[int, ...]:
+def numbers_of(mask: Any, name: str, *, item: str) -> tuple[int, ...]:
     """A list that a rule holds, as whole numbers of 0 or more.
 
     Args:
-        one: what one of them is called: "length".
+        item: name of one of them: "length".
 
     Raises:
         MaskError: if it is anything else.
     """
-    given = getattr(mask, name)
+    values = getattr(mask, name)
     try:
-        numbers = tuple(operator.index(number) for number in given)
+        numbers = tuple(operator.index(number) for number in values)
     except TypeError:
-        raise MaskError(f"The {name} of '{mask.rule}' are a list of whole numbers; given {quoted(given)}.") from None
+        raise MaskError(f"The {name} of '{mask.rule}' are a list of whole numbers; given {quoted(values)}.") from None
     if numbers and min(numbers) < 0:
-        raise MaskError(f"A {one} of '{mask.rule}' is {min(numbers)}; it must be 0 or more.")
+        raise MaskError(f"A {item} of '{mask.rule}' is {min(numbers)}; it must be 0 or more.")
     return numbers

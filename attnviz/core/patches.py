@@ -68,7 +68,12 @@ def patches_of(grid: Any, image: Any, sizes: list[int], batch: int) -> Patches:
         there = ", ".join(map(str, sorted(set(sizes))))
         what = f"A grid of {rows} x {columns} has {rows * columns:,} patches, and the attention calls have {there}"
         raise InputError(f"{what} positions, of which up to {MOST_EXTRA} may be no patches.")
-    images = () if image is None else tuple(image) if isinstance(image, tuple | list) else (image,) * batch
+    if isinstance(image, tuple | list):
+        images = tuple(image)
+    elif image is None:
+        images = ()
+    else:
+        images = (image,) * batch
     if images and len(images) != batch:
         raise InputError(f"There are {len(images)} pictures for {batch} sentences; give one for each, or one for all.")
     return Patches(rows, columns, max(fit, key=fit.count) - rows * columns, tuple(map(_small, images)))

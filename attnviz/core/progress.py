@@ -13,7 +13,7 @@ from attnviz.core.errors import Canceled
 
 @dataclass(eq=False)
 class Progress:
-    """Of a run that is going on, to be read and ended from any thread.
+    """Progress of a run, to be read and ended from any thread.
 
     Attributes:
         calls: attention calls of the run, or maps to go through, or what is `counted`.
@@ -29,7 +29,7 @@ class Progress:
 
     @property
     def share(self) -> float:
-        """Of the run, from 0 to 1, as if all calls took as long."""
+        """Finished share of the run, from 0 to 1, as if all calls took as long."""
         return min(1.0, (self.done + self.part) / max(1, self.calls))
 
     def is_wanted(self) -> bool:

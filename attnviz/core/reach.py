@@ -37,13 +37,13 @@ def reach(mask: Mask | Tensor, size: int, layers: int, *, sentence: int = 0) -> 
         raise MaskError(f"The receptive field is computed for 1 to {MOST_LAYERS} layers; given {layers}.")
     step = mask.grid(size, sentence=sentence) if isinstance(mask, Mask) else mask
     if step.dtype is not torch.bool or step.shape != (size, size):
-        given = f"{tuple(step.shape)} of {step.dtype}"
-        raise MaskError(f"A mask of self-attention holds ({size}, {size}) booleans, True = may attend; given {given}.")
+        actual = f"{tuple(step.shape)} of {step.dtype}"
+        raise MaskError(f"A mask of self-attention holds ({size}, {size}) booleans, True = may attend; given {actual}.")
     step = (step | torch.eye(size, dtype=torch.bool)).float()
-    seen = [step > 0]
+    reached = [step > 0]
     for _ in range(1, layers):
-        further = (step @ seen[-1].float()) > 0
-        if torch.equal(further, seen[-1]):  # nobody sees more, and so will nobody in any further layer
+        further = (step @ reached[-1].float()) > 0
+        if torch.equal(further, reached[-1]):  # nobody sees more, and so will nobody in any further layer
             break
-        seen.append(further)
-    return torch.stack(seen + seen[-1:] * (layers - len(seen)))
+        reached.append(further)
+    return torch.stack(reached + reached[-1:] * (layers - len(reached)))

@@ -1,4 +1,4 @@
-"""What a run produced: frozen, and linear in the number of tokens.
+"""The result of a run: frozen, and linear in the number of tokens.
 
 A step keeps what attention was computed *from*. Scores, weights and outputs of any head, any rows and any columns are
 computed from it on demand, exactly, by the same function as in the run.
@@ -57,12 +57,12 @@ class Step:
 
     def scores(self, head: int, rows: slice = ALL, columns: slice = ALL, *, sentence: int = 0) -> Tensor:
         """Scaled, biased, tempered dot products before the mask, (rows, columns)."""
-        b, h = _one(sentence, self.shape[0], "sentence"), _one(head, self.num_heads, "head")
+        b, h = _index_slice(sentence, self.shape[0], "sentence"), _index_slice(head, self.num_heads, "head")
         return self.scoring.scores(self.query, self.key, Area(b, h, rows, columns))[0, 0]
 
     def may_attend(self, head: int, rows: slice = ALL, columns: slice = ALL, *, sentence: int = 0) -> Tensor:
         """The mask of one head, boolean, (rows, columns)."""
-        b, h = _one(sentence, self.shape[0], "sentence"), _one(head, self.num_heads, "head")
+        b, h = _index_slice(sentence, self.shape[0], "sentence"), _index_slice(head, self.num_heads, "head")
         queries, keys = self.shape[2:]
         shape = len(range(*rows.indices(queries))), len(range(*columns.indices(keys)))
         mask = attention.window(self.mask, rows, columns, queries=queries, keys=keys)
@@ -84,8 +84,8 @@ class Step:
         return attention.fill_empty(weights, empty, self.scoring.empty_rows, keys=self.shape[3])
 
     def output(self, head: int, rows: slice = ALL, *, sentence: int = 0) -> Tensor:
-        """What the head hands to W^O, (rows, d_v): weights @ value, or zeros if the head is off."""
-        _one(sentence, self.shape[0], "sentence"), _one(head, self.num_heads, "head")
+        """Output of the head, the input of W^O, (rows, d_v): weights @ value, or zeros if the head is off."""
+        _index_slice(sentence, self.shape[0], "sentence"), _index_slice(head, self.num_heads, "head")
         if self.is_off(head, sentence=sentence):
             return self.value.new_zeros(len(range(*rows.indices(self.shape[2]))), self.value.shape[-1])
         weights = self.weights(head, rows, sentence=sentence)
@@ -97,14 +97,14 @@ class Step:
 
     def empty_queries(self, head: int, *, sentence: int = 0) -> Tensor:
         """Which queries have no key left, boolean, (Q,)."""
-        b, h = _one(sentence, self.shape[0], "sentence"), _one(head, self.num_heads, "head")
+        b, h = _index_slice(sentence, self.shape[0], "sentence"), _index_slice(head, self.num_heads, "head")
         return self.logsumexp[b, h][0, 0] == -math.inf
 
     def reasons(
         self, head: int, rows: slice = ALL, columns: slice = ALL, *, sentence: int = 0
     ) -> tuple[tuple[Reason, ...], Tensor]:
         """Why cells of one head are blocked; see `Mask.reasons`. A plain tensor has one reason, "the model's mask"."""
-        _one(sentence, self.shape[0], "sentence"), _one(head, self.num_heads, "head")
+        _index_slice(sentence, self.shape[0], "sentence"), _index_slice(head, self.num_heads, "head")
         if isinstance(self.mask, Mask):
             return self.mask.reasons(*self.shape[2:], sentence=sentence, rows=rows, columns=columns)
         blocked = (~self.may_attend(head, rows, columns, sentence=sentence)).long()
@@ -116,7 +116,7 @@ LabelKind = Literal["one", "several", "number"]
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """What a model says: after each position, how probable each word of its vocabulary is.
+    """Prediction of a model: after each position, how probable each word of its vocabulary is.
 
     Attributes:
         logits: (B, n, vocabulary).
@@ -145,14 +145,14 @@ class Prediction:
     def most_probable(self, position: int, count: int = 5, *, sentence: int = 0) -> list[tuple[str, float]]:
         """The words that are most probable after a position, with their probabilities, the most probable first."""
         words = self.probabilities(position, sentence=sentence)[: self._words]
-        found = words.topk(min(count, len(words)))
-        return [(self.vocabulary[i], p) for i, p in zip(found.indices.tolist(), found.values.tolist(), strict=True)]
+        top = words.topk(min(count, len(words)))
+        return [(self.vocabulary[i], p) for i, p in zip(top.indices.tolist(), top.values.tolist(), strict=True)]
 
     def words(self, *, sentence: int = 0) -> tuple[str, ...]:
         """The most probable word after each position, (n,); of a model that fills in, at each blank, and else ""."""
         most = self.logits[sentence, :, : self._words].argmax(-1).tolist()
-        asked = range(len(most)) if self.blanks is None else self.blanks[sentence]
-        return tuple(self.vocabulary[id] if i in asked else "" for i, id in enumerate(most))
+        positions = range(len(most)) if self.blanks is None else self.blanks[sentence]
+        return tuple(self.vocabulary[id] if i in positions else "" for i, id in enumerate(most))
 
     @property
     def _words(self) -> int:
@@ -161,7 +161,7 @@ class Prediction:
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """What a source did with a batch of sentences.
+    """Run of a source on a batch of sentences.
 
     Attributes:
         sentences: the batch, padded to one length.
@@ -203,7 +203,9 @@ class Record:
     findings: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        texts = ", ".join(quoted(one.text) for one in self.sentences[:2]) + ", ..." * (len(self.sentences) > 2)
+        texts = ", ".join(quoted(sentence.text) for sentence in self.sentences[:2]) + (
+            ", ..." if len(self.sentences) > 2 else ""
+        )
         changed = "; ".join(self.edits.in_words()) or "nothing changed"
         return f"<Record of {self.source} on {texts}: {counted(len(self.steps), 'attention call')}, {changed}>"
 
@@ -259,7 +261,7 @@ def _fit(tokens: tuple[Token, ...], length: int) -> tuple[Token, ...]:
     return tokens[:length] + tuple(Token(str(i), 0, 0, 0) for i in range(len(tokens), length))
 
 
-def _one(index: int, size: int, what: str) -> slice:
+def _index_slice(index: int, size: int, what: str) -> slice:
     """A slice that keeps the axis, so that a window is computed by the same code as the whole."""
     if not 0 <= index < size:
         raise InputError(f"There is no {what} {index}; there are {size}, counted from 0.")

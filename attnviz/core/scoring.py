@@ -16,7 +16,7 @@ from attnviz.core.modifiers import ALL, Bias
 from attnviz.core.shapes import check_broadcast
 
 EMPTY_ROWS = ("zero", "nan", "uniform", "error")
-"""What a query with no key left may get: zeros, NaN, the same weight for every key, or an `EmptyRowError`."""
+"""Policies for a query with no key left: zeros, NaN, the same weight for every key, or an `EmptyRowError`."""
 
 ORDER = ("products", "scale", "softcap", "bias", "temperature")
 """How scores are made, from the dot products to what is masked."""
@@ -37,7 +37,7 @@ class Area(NamedTuple):
     def of(self, tensor: Tensor) -> Tensor:
         """This part of a mask or bias of (Q, K) or (B, H, Q, K); axes of size 1 stay as they are."""
         where = self[-tensor.dim() :]
-        return tensor[tuple(one if size > 1 else ALL for one, size in zip(where, tensor.shape, strict=True))]
+        return tensor[tuple(part if size > 1 else ALL for part, size in zip(where, tensor.shape, strict=True))]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,12 +86,12 @@ class Scoring:
         return replace(self, **{name: undone[name] for name in ORDER[ORDER.index(stage) + 1 :]})
 
     def phrases(self) -> tuple[tuple[str, str], ...]:
-        """What is not the default and its value, in words; each bias by itself."""
-        said = [] if self.temperature == 1 else [("temperature", f"{self.temperature:g}")]
-        said += [] if self.scale is None else [("scale", f"{self.scale:g}")]
-        said += [("bias", str(bias)) for bias in self.bias]
-        said += [] if self.softcap is None else [("softcap", f"{self.softcap:g}")]
-        return (*said, *([] if self.empty_rows == EMPTY_ROWS[0] else [("empty rows", self.empty_rows)]))
+        """Names and values of the settings that are not the default, in words; each bias by itself."""
+        phrases = [] if self.temperature == 1 else [("temperature", f"{self.temperature:g}")]
+        phrases += [] if self.scale is None else [("scale", f"{self.scale:g}")]
+        phrases += [("bias", str(bias)) for bias in self.bias]
+        phrases += [] if self.softcap is None else [("softcap", f"{self.softcap:g}")]
+        return (*phrases, *([] if self.empty_rows == EMPTY_ROWS[0] else [("empty rows", self.empty_rows)]))
 
     def check(self, shape: tuple[int, int, int, int]) -> None:
         """Refuse biases that do not fit scores of a shape, (B, H, Q, K).

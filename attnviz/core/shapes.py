@@ -40,27 +40,27 @@ def check_shapes(query: Tensor, key: Tensor, value: Tensor) -> None:
 
 def check_broadcast(name: str, tensor: Tensor, shape: tuple[int, int, int, int]) -> None:
     """Accept (Q, K) and (B, H, Q, K) with axes of full size or 1; say what broadcasting would do with the rest."""
-    given, axes = tuple(tensor.shape), "(B, H, Q, K)"
-    if len(given) not in (2, 4):
+    actual, axes = tuple(tensor.shape), "(B, H, Q, K)"
+    if len(actual) not in (2, 4):
         expected = f"It must be (Q, K) = {shape[2:]} or {axes} = {shape}, where an axis may have size 1."
-        if len(given) == 3:
-            aligned = "an error" if given[0] not in (1, shape[1]) else f"its first axis ({given[0]}) read as heads"
+        if len(actual) == 3:
+            aligned = "an error" if actual[0] not in (1, shape[1]) else f"its first axis ({actual[0]}) read as heads"
             hint = f" Broadcasting would have given {aligned}; say which you mean with {name}.unsqueeze(1), for {axes}."
         else:
             hint = ""
-        raise ShapeError(f"The {name} has shape {given}, {len(given)} axes. {expected}{hint}")
-    for have, want, axis in zip(given[::-1], shape[::-1], "KQHB", strict=False):
+        raise ShapeError(f"The {name} has shape {actual}, {len(actual)} axes. {expected}{hint}")
+    for have, want, axis in zip(actual[::-1], shape[::-1], "KQHB", strict=False):
         if have not in (1, want):
             raise ShapeError(
-                f"The {name} has shape {given}, and {have} on axis {axis} where the scores have {want}: "
+                f"The {name} has shape {actual}, and {have} on axis {axis} where the scores have {want}: "
                 f"they are {axes} = {shape}. An axis must have full size or 1."
             )
 
 
-def with_one_head(given: Tensor | Mask | Bias | None) -> Tensor | Mask | Bias | None:
+def with_one_head(value: Tensor | Mask | Bias | None) -> Tensor | Mask | Bias | None:
     """(B, n, d) -> (B, 1, n, d); what is named, and masks and biases of (Q, K), stay."""
-    if not isinstance(given, Tensor) or given.dim() == 2:
-        return given
-    if given.dim() != 3:
-        raise ShapeError(f"The query has 3 axes (B, n, d); the mask or bias has shape {tuple(given.shape)}.")
-    return given.unsqueeze(1)
+    if not isinstance(value, Tensor) or value.dim() == 2:
+        return value
+    if value.dim() != 3:
+        raise ShapeError(f"The query has 3 axes (B, n, d); the mask or bias has shape {tuple(value.shape)}.")
+    return value.unsqueeze(1)

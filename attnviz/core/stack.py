@@ -77,7 +77,7 @@ class Stack:
         self.mask()
 
     def mask(self) -> Mask | None:
-        """What the entries that are on make together; None if none is."""
+        """Joint mask of the entries that are on; None if none is."""
         on = [entry for entry in self.entries if entry.on]
         return reduce(_joined, on[1:], on[0].rule()) if on else None
 
@@ -141,8 +141,8 @@ class Stack:
         has opened again is forgiven.
         """
         rows, columns = slice(query, query + 1), slice(key, key + 1)
-        found = self.blames(query + 1, key + 1, sentence=sentence, rows=rows, columns=columns)
-        return tuple(found[:, 0, 0].nonzero().flatten().tolist())
+        blamed = self.blames(query + 1, key + 1, sentence=sentence, rows=rows, columns=columns)
+        return tuple(blamed[:, 0, 0].nonzero().flatten().tolist())
 
     def blames(
         self,
@@ -156,17 +156,21 @@ class Stack:
         """Which entry is to blame for which cells, boolean, (entries, rows, columns); see `blame`."""
         so_far: list[tuple[int, Tensor, Tensor]] = []  # an entry that is on, whether it blocks, what stood before it
         blocked = torch.ones(len(range(*rows.indices(queries))), len(range(*columns.indices(keys))), dtype=torch.bool)
-        found = torch.zeros(len(self.entries), *blocked.shape, dtype=torch.bool)
+        blamed = torch.zeros(len(self.entries), *blocked.shape, dtype=torch.bool)
         for index, entry in enumerate(self.entries):
             if entry.on:
                 own = ~entry.rule().grid(queries, keys, sentence=sentence, rows=rows, columns=columns)
                 so_far.append((index, own, blocked))
-                first = len(so_far) == 1
-                blocked = own if first else blocked & own if entry.join == "or" else blocked | own
+                if len(so_far) == 1:
+                    blocked = own
+                elif entry.join == "or":
+                    blocked = blocked & own
+                else:
+                    blocked = blocked | own
         for index, own, before in reversed(so_far):
-            found[index] = blocked & own
+            blamed[index] = blocked & own
             blocked = blocked & before
-        return found
+        return blamed
 
     def keys_left(self, queries: int, keys: int, *, sentence: int = 0) -> Tensor:
         """How many keys each query may attend to, int64, (queries,)."""

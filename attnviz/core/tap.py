@@ -57,16 +57,16 @@ class Tap:
         key, value, mask, scoring = self._changed(query, key, value, site, mask, scoring, sinks)
         if self.keep:
             output, logsumexp = attend(query, key, value, mask, scoring)
-            kept = {"heads_off": off, "off_alone": alone, "has_sink": sinks is not None}
-            self.steps.append(Step(site, query, key, value, mask, logsumexp, scoring, **kept))
+            flags = {"heads_off": off, "off_alone": alone, "has_sink": sinks is not None}
+            self.steps.append(Step(site, query, key, value, mask, logsumexp, scoring, **flags))
         else:
             output = attention_output(query, key, value, mask, scoring, dropout_p=dropout_p)
         return silence(output, off, alone)
 
     def again(self, step: Step) -> Tensor:
         """The attention call of a step once more, from what the step kept, with the edits on top of what it had."""
-        kept = _without_sink(step) if step.has_sink else (step.key, step.value, step.mask, step.scoring, None)
-        key, value, mask, scoring, sinks = kept
+        inputs = _without_sink(step) if step.has_sink else (step.key, step.value, step.mask, step.scoring, None)
+        key, value, mask, scoring, sinks = inputs
         output = self.attend(step.query, key, value, site=step.site, mask=mask, scoring=scoring, sinks=sinks)
         off = self.steps[-1].heads_off | step.heads_off
         self.steps[-1] = replace(self.steps[-1], name=step.name, heads_off=off, off_alone=step.off_alone)
@@ -117,8 +117,8 @@ def silence(output: Tensor, heads_off: frozenset[int], alone: tuple[frozenset[in
         return output
     if alone and len(alone) != len(output):
         raise ShapeError(f"Heads are off for each of {len(alone)} sentence(s); the batch has {len(output)}.")
-    each = [heads_off | one for one in alone] or [heads_off]
-    off = torch.tensor([[head in one for head in range(output.shape[1])] for one in each], device=output.device)
+    each = [heads_off | heads for heads in alone] or [heads_off]
+    off = torch.tensor([[head in heads for head in range(output.shape[1])] for heads in each], device=output.device)
     return output.masked_fill(off[:, :, None, None], 0)
 
 
@@ -163,8 +163,8 @@ class MaskBesideSink(Mask):
         return (key == self.sink) | self.mask.allows(query, key, sentence)
 
     def is_open(self, queries, keys):
-        known = self.mask.is_open(queries, keys)
-        return known or (None if keys[0] <= self.sink <= keys[-1] else known)
+        is_open = self.mask.is_open(queries, keys)
+        return is_open or (None if keys[0] <= self.sink <= keys[-1] else is_open)
 
     def blockers(self, query, key, sentence):
         blockers = self.mask.blockers(query, key, sentence)
@@ -185,8 +185,8 @@ def _with_sink(
         mask = pad(mask.expand(*mask.shape[:-1], keys), (0, 1), value=True)
     sink = pad(sinks if sinks.dim() == 4 else sinks.reshape(1, heads, 1, 1), (keys, 0))
     bias = (
-        BiasBesideSink(one, keys) if isinstance(one, Bias) else pad(one.expand(*one.shape[:-1], keys), (0, 1))
-        for one in scoring.bias
+        BiasBesideSink(part, keys) if isinstance(part, Bias) else pad(part.expand(*part.shape[:-1], keys), (0, 1))
+        for part in scoring.bias
     )
     return pad(key, (0, 0, 0, 1)), pad(value, (0, 0, 0, 1)), mask, replace(scoring, bias=(*bias, sink))
 
@@ -194,7 +194,7 @@ def _with_sink(
 def _without_sink(step: Step) -> tuple[Tensor, Tensor, Tensor | Mask | None, Scoring, Tensor]:
     """Key, value, mask, scoring and sinks as they were before `_with_sink`."""
     keys, (*biases, sink) = step.shape[3] - 1, step.scoring.bias
-    bias = (one.bias if isinstance(one, BiasBesideSink) else one[..., :keys] for one in biases)
+    bias = (part.bias if isinstance(part, BiasBesideSink) else part[..., :keys] for part in biases)
     mask = step.mask
     if mask is not None:
         mask = mask.mask if isinstance(mask, MaskBesideSink) else mask[..., :keys]

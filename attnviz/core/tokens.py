@@ -1,4 +1,4 @@
-"""What a sentence was cut into. Tokenizers make it, records carry it, pictures label their axes with it."""
+"""Tokens and sentences. Tokenizers make them, records carry them, pictures label their axes with them."""
 
 import re
 import sys
@@ -36,7 +36,7 @@ class Token:
 
 
 CLOSING = "\"')]}»”’」』"
-"""What may stand between the end of a sentence and the next one."""
+"""Pattern of the text between the end of a sentence and the next one."""
 
 
 def begins_sentence(before: Token, token: Token, text: str) -> bool:
@@ -47,7 +47,8 @@ def begins_sentence(before: Token, token: Token, text: str) -> bool:
     if not before.text.strip():
         return False
     placed = text and before.start < before.end <= token.start < token.end
-    between = text[before.end : token.start] if placed else " " * (not token.joined)
+    space = "" if token.joined else " "
+    between = text[before.end : token.start] if placed else space
     between += token.text[: len(token.text) - len(token.text.lstrip())]
     ended = (text[max(0, before.end - 9) : before.end] if placed else before.text).rstrip(CLOSING)
     if ended.endswith(("。", "！", "？")):

@@ -37,9 +37,9 @@ class Divergences:
         Raises:
             InputError: if that head is not among them.
         """
-        at = _place(self.heads, site, head)
-        order = [i for i in np.argsort(self.divergence[at], kind="stable") if i != at][:count]
-        return [(*self.heads[i], float(self.divergence[at, i])) for i in order]
+        index = _place(self.heads, site, head)
+        order = [i for i in np.argsort(self.divergence[index], kind="stable") if i != index][:count]
+        return [(*self.heads[i], float(self.divergence[index, i])) for i in order]
 
 
 def divergences(record: Record, kind: str | None = None, sentence: int = 0) -> Divergences:
@@ -79,15 +79,15 @@ def farthest(
     """
     steps = [step for step in record.steps if step.site.kind == site.kind]
     heads = tuple((step.site, number) for step in steps for number in range(step.num_heads))
-    at = _place(heads, site, head)
+    index = _place(heads, site, head)
     sums, counts = torch.zeros(2, len(heads), dtype=torch.float64)
     for weights, counted in _together(record, steps, sentence, len(heads)):
         for i in range(len(heads)):
-            both = counted[i] & counted[at]
-            sums[i] += (jensen_shannon(weights[i], weights[at]) * both).sum()
+            both = counted[i] & counted[index]
+            sums[i] += (jensen_shannon(weights[i], weights[index]) * both).sum()
             counts[i] += both.sum()
     means = (sums / counts.clamp(min=1)).tolist()
-    others = [(*heads[i], means[i]) for i in range(len(heads)) if i != at and counts[i]]
+    others = [(*heads[i], means[i]) for i in range(len(heads)) if i != index and counts[i]]
     return sorted(others, key=lambda other: other[2], reverse=True)[:count]
 
 
@@ -108,13 +108,13 @@ def _together(record: Record, steps: Sequence[Step], sentence: int, heads: int):
 
 def _means(heads: tuple[Head, ...], sums: Tensor, counts: Tensor) -> Divergences:
     """Without the heads that have no rows at all, and then without those that share none with some other."""
-    kept = torch.arange(len(heads))
-    while len(kept) and (bare := (counts[kept][:, kept] == 0)).any():
-        kept = torch.cat([kept[: (worst := int(bare.sum(1).argmax()))], kept[worst + 1 :]])
-    divergence = (sums / counts.clamp(min=1))[kept][:, kept].numpy()
-    chosen = set(kept.tolist())
+    remaining = torch.arange(len(heads))
+    while len(remaining) and (bare := (counts[remaining][:, remaining] == 0)).any():
+        remaining = torch.cat([remaining[: (worst := int(bare.sum(1).argmax()))], remaining[worst + 1 :]])
+    divergence = (sums / counts.clamp(min=1))[remaining][:, remaining].numpy()
+    chosen = set(remaining.tolist())
     left_out = tuple(head for i, head in enumerate(heads) if i not in chosen)
-    return Divergences(tuple(heads[i] for i in kept), divergence, left_out)
+    return Divergences(tuple(heads[i] for i in remaining), divergence, left_out)
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,9 +144,9 @@ def tree(divergences: Divergences) -> Tree:
     if len(divergences.heads) < 2:
         raise InputError("A tree needs at least two heads.")
     joined = linkage(squareform(np.sqrt(divergences.divergence), checks=False), "average", optimal_ordering=True)
-    drawn = dendrogram(joined, no_plot=True)
-    places = (np.array(drawn["icoord"]) - 5) / 10  # SciPy puts the leaves at 5, 15, 25 ...
-    return Tree(joined, tuple(drawn["leaves"]), np.stack([places, np.array(drawn["dcoord"])], -1))
+    drawing = dendrogram(joined, no_plot=True)
+    places = (np.array(drawing["icoord"]) - 5) / 10  # SciPy puts the leaves at 5, 15, 25 ...
+    return Tree(joined, tuple(drawing["leaves"]), np.stack([places, np.array(drawing["dcoord"])], -1))
 
 
 def map2d(divergences: Divergences) -> np.ndarray:
@@ -161,7 +161,7 @@ def map2d(divergences: Divergences) -> np.ndarray:
     center = np.eye(n) - 1 / n
     values, vectors = np.linalg.eigh(-center @ divergences.divergence @ center / 2)
     places = np.zeros((n, 2))
-    for axis, at in enumerate(np.argsort(values)[::-1][:2]):
-        along = vectors[:, at] * np.sqrt(max(values[at], 0.0))
+    for axis, index in enumerate(np.argsort(values)[::-1][:2]):
+        along = vectors[:, index] * np.sqrt(max(values[index], 0.0))
         places[:, axis] = along * (np.sign(along[np.abs(along).argmax()]) or 1)
     return places

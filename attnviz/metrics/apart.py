@@ -41,28 +41,28 @@ class Apart:
 def apart(a: Map, b: Map, rows: range, columns: range, tile: int) -> Apart:
     """Compare a window of two maps whose queries and keys are the same tokens."""
     kinds = (torch.float32, torch.float32, torch.float64, torch.float64)
-    one, other, more, less = (Tiles(rows, columns, tile, kind) for kind in kinds)
+    tiles_a, tiles_b, more, less = (Tiles(rows, columns, tile, kind) for kind in kinds)
     sums = torch.zeros(3, len(rows), dtype=torch.float64)  # of |A - B|, of A, of B
     each = (blocks(step, head, rows, columns, tile, sentence=sentence) for step, head, sentence in (a, b))
     for in_a, in_b in zip(*each, strict=True):
-        one.add(in_a)
-        other.add(in_b)
+        tiles_a.add(in_a)
+        tiles_b.add(in_b)
         if in_a.weights is None and in_b.weights is None:
             continue
         weights = [_weights(block) for block in (in_a, in_b)]
         difference = weights[0] - weights[1]
-        at = slice(in_a.down.start, in_a.down.start + len(in_a.down.places))
+        span = slice(in_a.down.start, in_a.down.start + len(in_a.down.places))
         for total, cells in zip(sums, (difference.abs(), *weights), strict=True):
-            total[at] += cells.sum(1)
+            total[span] += cells.sum(1)
         difference = difference.nan_to_num(nan=0.0)
         for tiles, signed in ((more, difference), (less, -difference)):
             tiles.add(Block(in_a.down, in_a.across, False, signed.clamp(min=0)))
-    maps, ends = (one.pooled(), other.pooled()), (more.pooled(), less.pooled())
+    maps, ends = (tiles_a.pooled(), tiles_b.pooled()), (more.pooled(), less.pooled())
     down = ends[1].largest > ends[0].largest
     picked = [np.where(down, ends[1].__dict__[name], ends[0].__dict__[name]) for name in ("at_query", "at_key")]
     signed = np.where(down, -ends[1].largest, ends[0].largest)
     variation = _variation(a, b, rows, sums, whole=len(columns) == a[0].shape[3])
-    states = tuple(_states(*side, found, rows) for side, found in zip((a, b), maps, strict=True))
+    states = tuple(_states(*side, tiles, rows) for side, tiles in zip((a, b), maps, strict=True))
     return Apart(maps, states, signed, *picked, variation.numpy())
 
 
@@ -75,21 +75,21 @@ def _weights(block: Block) -> Tensor:
 
 def _variation(a: Map, b: Map, rows: range, sums: Tensor, *, whole: bool) -> Tensor:
     """Half of what differs in each row, with what stands outside of the window; NaN where one is no distribution."""
-    at = slice(rows.start, rows.stop)
+    span = slice(rows.start, rows.stop)
     each = () if whole else (a, b)
-    totals = [row_sums(step, head, sentence=sentence, rows=at).double() for step, head, sentence in each] or sums[1:]
+    totals = [row_sums(step, head, sentence=sentence, rows=span).double() for step, head, sentence in each] or sums[1:]
     outside = (totals[1] - sums[2]) - (totals[0] - sums[1])
     sums_to_1 = torch.stack([total.isfinite() & ((total - 1).abs() < 1e-3) for total in totals]).all(0)
     return ((sums[0] + outside.abs()) / 2).where(sums_to_1, torch.nan)
 
 
-def _states(step: Step, head: int | str, sentence: int, found: Pooled, rows: range) -> np.ndarray:
-    at = slice(rows.start, rows.stop)
-    empty = empty_queries(step, head, sentence=sentence)[at]
-    sums = step.logsumexp[sentence, head, at] if isinstance(head, int) else step.logsumexp[sentence, :, at].sum(0)
+def _states(step: Step, head: int | str, sentence: int, tiles: Pooled, rows: range) -> np.ndarray:
+    span = slice(rows.start, rows.stop)
+    empty = empty_queries(step, head, sentence=sentence)[span]
+    sums = step.logsumexp[sentence, head, span] if isinstance(head, int) else step.logsumexp[sentence, :, span].sum(0)
     any_of = [
-        pool(rows_of.float()[:, None], found.tile, across=1).numpy() > 0
+        pool(rows_of.float()[:, None], tiles.tile, across=1).numpy() > 0
         for rows_of in (~empty & ~sums.isnan(), empty, sums.isnan())
     ]
-    cases = [any_of[0] & (found.open > 0), any_of[1].repeat(found.open.shape[1], 1), any_of[2] & (found.open > 0)]
+    cases = [any_of[0] & (tiles.open > 0), any_of[1].repeat(tiles.open.shape[1], 1), any_of[2] & (tiles.open > 0)]
     return np.select(cases, (WEIGHT, EMPTY, NAN), BLOCKED)

@@ -42,7 +42,7 @@ SHUT = 2.0**100
 
 @dataclass(frozen=True, eq=False)
 class Sides:
-    """What stands at the queries and keys of a kind of site, in each text of a run.
+    """Tokens at the queries and keys of a kind of site, in each text of a run.
 
     Attributes:
         looks, seen: queries and keys that are not padding, (B,).
@@ -110,7 +110,7 @@ class Block:
 
     @cached_property
     def open(self) -> Tensor | None:
-        """Where may be attended, broadcasting to (B, H, R, K); None everywhere."""
+        """Open cells, broadcasting to (B, H, R, K); None if all are open."""
         queries, keys = self.step.shape[2:]
         mask = attention.window(self.step.mask, self.rows, queries=queries, keys=keys)
         mask = None if mask is None else Area(self.texts).of(mask)
@@ -121,8 +121,8 @@ class Block:
         """Keys that each row may attend to, broadcasting to (B, H, R)."""
         if self.open is None:
             return torch.tensor(float(self.step.shape[3])).expand(1, 1, 1)
-        found = self.open.expand(*self.open.shape[:-1], self.step.shape[3]).sum(-1)
-        return found.view((1,) * (3 - found.dim()) + found.shape)
+        counts = self.open.expand(*self.open.shape[:-1], self.step.shape[3]).sum(-1)
+        return counts.view((1,) * (3 - counts.dim()) + counts.shape)
 
     @cached_property
     def scores(self) -> Tensor:
@@ -152,7 +152,7 @@ class Block:
 
     @property
     def entropies(self) -> Tensor:
-        """Of each row in nats, (B, H, R)."""
+        """Entropy of each row in nats, (B, H, R)."""
         return self._spread[1]
 
     @cached_property
@@ -179,10 +179,10 @@ class Block:
         padded = cells.new_zeros(*many, rows * wide + rows)
         padded[..., rows - 1 : rows - 1 + rows * wide].view(*many, rows, wide)[..., :keys] = cells
         turned = padded.as_strided((*many, rows, wide - 1), (*padded.stride()[:-1], wide + 1, 1))
-        found = padded.new_zeros(*many, self.step.shape[2] + keys - 1, dtype=torch.float64)
+        sums = padded.new_zeros(*many, self.step.shape[2] + keys - 1, dtype=torch.float64)
         first = self.step.shape[2] - self.rows.start - rows
-        found[..., first : first + wide - 1] = turned.sum(-2)
-        return found
+        sums[..., first : first + wide - 1] = turned.sum(-2)
+        return sums
 
     @cached_property
     def largest(self) -> Tensor:
@@ -191,7 +191,7 @@ class Block:
 
     @cached_property
     def taken(self) -> Tensor:
-        """What each head hands on, (B, H, R, d_v); the length of all that it takes; the weights on columns."""
+        """Output of each head, (B, H, R, d_v); the length of all that it takes; the weights on columns."""
         value = self.step.value[self.texts].to(self.dtype)
         columns = self.sides.columns[self.texts, None].to(self.dtype).expand(-1, value.shape[1], -1, -1)
         return self.weights @ torch.cat([value, value.norm(dim=-1, keepdim=True), columns], -1)
@@ -212,11 +212,11 @@ class Block:
 
     def means(self, measured: Sequence[Rows]) -> Tensor:
         """Numerators and denominators of M measures over the rows that count, (2, B, H, M), float64."""
-        values = torch.stack([one.values for one in measured])
+        values = torch.stack([rows.values for rows in measured])
         counted = values.isfinite() & self.counted
-        for at, one in enumerate(measured):
-            if one.where is not None:
-                counted[at] &= one.where[:, None]
+        for index, rows in enumerate(measured):
+            if rows.where is not None:
+                counted[index] &= rows.where[:, None]
         sums = values.masked_fill_(~counted, 0).sum(-1, dtype=torch.float64)
         return torch.stack([sums, counted.sum(-1).double()]).permute(0, 2, 3, 1)
 
@@ -244,28 +244,28 @@ def blocks(
 
 
 def sides_of(record: Record, step: Step, columns: Tensor | None = None) -> Sides:
-    """What stands at the queries and keys of a site, and of all others of its kind that are as wide.
+    """Tokens at the queries and keys of a site, and of all others of its kind that are as wide.
 
     Args:
         columns: of each key, (B, K, C), numbers to weigh; the first says whether it is special, no padding.
     """
     each = [record.tokens(step.site, sentence=b) for b in range(step.shape[0])]
-    looks, seen = torch.tensor([token_counts(record, step, b) for b in range(len(each))]).T
+    num_queries, num_keys = torch.tensor([token_counts(record, step, b) for b in range(len(each))]).T
     queries, keys = (torch.tensor([[token.id for token in both[i]] for both in each], dtype=torch.long) for i in (0, 1))
     special = [torch.tensor([[token.special for token in both[i]] for both in each], dtype=torch.bool) for i in (0, 1)]
     if columns is None:
-        columns = (special[1] & is_token(step, seen)).unsqueeze(-1)
-    return Sides(looks, seen, queries, keys, ~special[0], columns)
+        columns = (special[1] & is_token(step, num_keys)).unsqueeze(-1)
+    return Sides(num_queries, num_keys, queries, keys, ~special[0], columns)
 
 
 def token_counts(record: Record, step: Step, sentence: int) -> tuple[int, int]:
     """How many queries and keys stand for tokens; a position that the sentence does not know is one of its own."""
-    looks, seen = record.texts(step.site, sentence=sentence)
+    query_text, key_text = record.texts(step.site, sentence=sentence)
     queries, keys = step.shape[2], step.shape[3] - step.has_sink
-    return queries - (len(looks.tokens) - looks.length), keys - (len(seen.tokens) - seen.length)
+    return queries - (len(query_text.tokens) - query_text.length), keys - (len(key_text.tokens) - key_text.length)
 
 
-def is_token(step: Step, seen: Tensor) -> Tensor:
+def is_token(step: Step, num_keys: Tensor) -> Tensor:
     """Which keys are not padding, (B, K), where so many of each text are not; a sink is not."""
-    at = torch.arange(step.shape[3])
-    return (at < seen[:, None]) | ((at == len(at) - 1) & bool(step.has_sink))
+    positions = torch.arange(step.shape[3])
+    return (positions < num_keys[:, None]) | ((positions == len(positions) - 1) & bool(step.has_sink))

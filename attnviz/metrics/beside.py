@@ -17,7 +17,7 @@ from attnviz.metrics.compare import MOST_CELLS, Alignment, Side, align, compare
 from attnviz.metrics.windows import BLOCKED, EMPTY, NAN, WEIGHT, cells
 
 BLANK = -1
-"""Of the states of a cell, besides those of `metrics.cells`: a token that the map does not have."""
+"""State of a cell whose token the map does not have, besides the states of `metrics.cells`."""
 
 Places = tuple[tuple[int | None, int | None], ...]
 
@@ -34,8 +34,8 @@ class Beside:
         a, b: what is compared.
         queries, keys: how the tokens of A belong to those of B.
         rows, columns: the place in A and the place in B of each; None where that one lacks the token.
-        known: total variation of each row, 0 to 1, NaN of rows that one map lacks, or that are no distributions; None
-            where it is measured with the rest.
+        row_variation: total variation of each row, 0 to 1, NaN of rows that one map lacks or that are no distributions;
+            None where it is measured with the rest.
         window: the rows and columns of the whole grid that this part has.
         measure: what measures two maps that are too large to be held: `apart_of`, or what keeps what that gives.
     """
@@ -46,9 +46,9 @@ class Beside:
     keys: Alignment
     rows: Places
     columns: Places
-    known: np.ndarray | None = None
+    row_variation: np.ndarray | None = None
     window: tuple[slice, slice] = field(default_factory=lambda: (ALL, ALL))
-    measure: Callable[..., Apart] = field(default=lambda *given: apart_of(*given))
+    measure: Callable[..., Apart] = field(default=lambda *arguments: apart_of(*arguments))
 
     @property
     def is_long(self) -> bool:
@@ -62,18 +62,18 @@ class Beside:
             return ""
         spans = []
         for what, places, tokens in zip(("queries", "keys"), (self.rows, self.columns), self.a.tokens, strict=True):
-            at = [in_a for in_a, _ in places if in_a is not None]
-            spans.append(f"{what} {at[0]} to {at[-1]} of {len(tokens):,}" if at else f"no {what}")
+            positions = [in_a for in_a, _ in places if in_a is not None]
+            spans.append(f"{what} {positions[0]} to {positions[-1]} of {len(tokens):,}" if positions else f"no {what}")
         return ", ".join(spans)
 
     def part(self, rows: slice = ALL, columns: slice = ALL) -> "Beside":
         """Some rows and columns of the grid; a row's variation is still that over all its keys."""
-        seen, window = (self.rows[rows], self.columns[columns]), (rows, columns)
-        return replace(self, rows=seen[0], columns=seen[1], known=self.variation[rows], window=window)
+        part = {"rows": self.rows[rows], "columns": self.columns[columns], "row_variation": self.variation[rows]}
+        return replace(self, **part, window=(rows, columns))
 
     @cached_property
     def maps(self) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
-        """Of A and of B the weights and the states of all cells; the weight of what is blank is NaN."""
+        """Weights and states of all cells of A, and of B; the weight of a blank cell is NaN."""
         return tuple(self._laid(side, end) for end, side in enumerate((self.a, self.b)))
 
     @property
@@ -84,7 +84,7 @@ class Beside:
 
     @property
     def states(self) -> np.ndarray:
-        """Of the difference: `BLANK` where either map is, `BLOCKED` where both are; in one alone, a weight of 0."""
+        """States of the difference: `BLANK` where either map is, `BLOCKED` where both are; in one alone, weight 0."""
         (_, a), (_, b) = self.maps
         return _of_difference(a, b)
 
@@ -94,9 +94,9 @@ class Beside:
         A square has the number that is largest in size among its cells, with its sign.
         """
         if self.is_long:
-            found = self.pooled(tile)
-            numbers = [one.largest.astype(np.float64) for one in found.maps] + [found.difference]
-            return tuple(zip(numbers, (*found.states, _of_difference(*found.states)), strict=True))
+            pooled = self.pooled(tile)
+            numbers = [part.largest.astype(np.float64) for part in pooled.maps] + [pooled.difference]
+            return tuple(zip(numbers, (*pooled.states, _of_difference(*pooled.states)), strict=True))
         each = (*self.maps, (self.difference, self.states))
         return tuple((tiles(numbers, tile), tiled_states(states, tile)) for numbers, states in each)
 
@@ -105,7 +105,7 @@ class Beside:
         return self.measure(*self.asked(tile))
 
     def asked(self, tile: int | None = None) -> tuple:
-        """What `measure` is given."""
+        """Arguments of `measure`."""
         tile = tile or -(-max(len(self.rows), len(self.columns)) // TILES)
         sides = ((side.record, side.site, side.head, side.sentence) for side in (self.a, self.b))
         return *sides, *((part[0][0], part[-1][0] + 1) for part in (self.rows, self.columns)), tile
@@ -113,13 +113,13 @@ class Beside:
     @cached_property
     def variation(self) -> np.ndarray:
         """Total variation of each row, 0 to 1; NaN of rows that one map lacks, or that are no distributions."""
-        return self.pooled().variation if self.known is None else self.known
+        return self.pooled().variation if self.row_variation is None else self.row_variation
 
     @property
     def most_row(self) -> int | None:
         """The row that differs most; None if none does."""
-        found = np.nan_to_num(self.variation, nan=0.0)
-        return int(found.argmax()) if found.size and found.max() > SAME else None
+        variation = np.nan_to_num(self.variation, nan=0.0)
+        return int(variation.argmax()) if variation.size and variation.max() > SAME else None
 
     @property
     def most_cell(self) -> tuple[int, int] | None:
@@ -128,37 +128,38 @@ class Beside:
         Of heads of different kinds, as a causal one beside one that sees all, it is one that both may look at.
         """
         pooled = self.pooled() if self.is_long else None
-        found = np.abs(np.nan_to_num(pooled.difference if pooled else self.difference, nan=0.0))
+        gap = np.abs(np.nan_to_num(pooled.difference if pooled else self.difference, nan=0.0))
         if not pooled and self.a.site.kind != self.b.site.kind:
             blocked = [states == BLOCKED for _, states in self.maps]
-            found = np.where(blocked[0] | blocked[1], 0.0, found)
-        if not found.size or found.max() <= SAME:
+            gap = np.where(blocked[0] | blocked[1], 0.0, gap)
+        if not gap.size or gap.max() <= SAME:
             return None
-        place = np.unravel_index(int(found.argmax()), found.shape)
+        place = np.unravel_index(int(gap.argmax()), gap.shape)
         if pooled:
             firsts = self.rows[0][0], self.columns[0][0]
-            place = [at[place] - first for at, first in zip((pooled.at_query, pooled.at_key), firsts, strict=True)]
+            positions = zip((pooled.at_query, pooled.at_key), firsts, strict=True)
+            place = [position[place] - first for position, first in positions]
         return int(place[0]), int(place[1])
 
     def most_of(self, row: int, column: int, tile: int) -> tuple[int, int]:
         """The cell that differs most in a square of a grid of tiles."""
         first = row * tile, column * tile
         part = self.part(*(slice(start, start + tile) for start in first))
-        found = np.abs(np.nan_to_num(part.difference, nan=0.0))
-        place = np.unravel_index(int(found.argmax()), found.shape)
+        gap = np.abs(np.nan_to_num(part.difference, nan=0.0))
+        place = np.unravel_index(int(gap.argmax()), gap.shape)
         return first[0] + int(place[0]), first[1] + int(place[1])
 
     def _laid(self, side: Side, end: int) -> tuple[np.ndarray, np.ndarray]:
         places = [np.array([-1 if (i := pair[end]) is None else i for pair in p]) for p in (self.rows, self.columns)]
         blank = (places[0] < 0)[:, None] | (places[1] < 0)[None]
-        firsts = [int(at[at >= 0].min(initial=2**62)) for at in places]
-        windows = (slice(first, int(at.max()) + 1) for first, at in zip(firsts, places, strict=True))
-        found = cells(side.record.step(side.site), side.head, sentence=side.sentence, scores=False, **_named(windows))
-        if not found.weights.size:
+        firsts = [int(place[place >= 0].min(initial=2**62)) for place in places]
+        windows = (slice(first, int(place.max()) + 1) for first, place in zip(firsts, places, strict=True))
+        window = cells(side.record.step(side.site), side.head, sentence=side.sentence, scores=False, **_named(windows))
+        if not window.weights.size:
             return np.full(blank.shape, np.nan), np.full(blank.shape, BLANK)
-        picked = np.ix_(*((at - first).clip(min=0) for at, first in zip(places, firsts, strict=True)))
-        weights = np.where(blank, np.nan, found.weights[picked].astype(np.float64))
-        return weights, np.where(blank, BLANK, found.states[picked])
+        picked = np.ix_(*((place - first).clip(min=0) for place, first in zip(places, firsts, strict=True)))
+        weights = np.where(blank, np.nan, window.weights[picked].astype(np.float64))
+        return weights, np.where(blank, BLANK, window.states[picked])
 
 
 def _named(windows: Iterable[slice]) -> dict[str, slice]:
@@ -172,7 +173,7 @@ def _of_difference(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 Placed = tuple[Record, Site, int | str, int]
-"""What a `Side` holds."""
+"""Fields of a `Side`."""
 
 
 def apart_of(a: Placed, b: Placed, rows: tuple[int, int], columns: tuple[int, int], tile: int) -> Apart:
@@ -183,7 +184,7 @@ def apart_of(a: Placed, b: Placed, rows: tuple[int, int], columns: tuple[int, in
 
 def at_a(rows: Places, columns: Places, row: int, column: int) -> tuple[int | None, int | None]:
     """The query and the key of A at a place of a grid; None for what A lacks, or outside of it."""
-    query, key = (part[at][0] if 0 <= at < len(part) else None for at, part in ((row, rows), (column, columns)))
+    query, key = (part[i][0] if 0 <= i < len(part) else None for i, part in ((row, rows), (column, columns)))
     return query, key
 
 
@@ -192,7 +193,7 @@ SAME = 1e-6
 
 
 SHARED = 0.5
-"""Of the tokens of each map so many must have a counterpart in the other: a difference of few cells says little."""
+"""Least share of tokens that have a counterpart in the other map: a difference of few cells says little."""
 
 
 def beside(a: Side, b: Side, measure: Callable[..., Apart] = apart_of) -> Beside:
@@ -213,17 +214,17 @@ def beside(a: Side, b: Side, measure: Callable[..., Apart] = apart_of) -> Beside
     if all(map(_too_long, (a, b))) and a.tokens == b.tokens:
         queries, keys = (align(part, part) for part in a.tokens)
         return Beside(a, b, queries, keys, places(queries), places(keys), measure=measure)
-    found = compare(a, b)
-    for what, one in (("queries", found.queries), ("keys", found.keys)):
-        most = len(one.pairs) + max(len(one.only_before), len(one.only_after))
-        if len(one.pairs) < SHARED * most:
+    comparison = compare(a, b)
+    for what, alignment in (("queries", comparison.queries), ("keys", comparison.keys)):
+        most = len(alignment.pairs) + max(len(alignment.only_before), len(alignment.only_after))
+        if len(alignment.pairs) < SHARED * most:
             raise InputError(
-                f"Only {len(one.pairs)} of {most} {what} have a counterpart, so the maps cannot be subtracted."
+                f"Only {len(alignment.pairs)} of {most} {what} have a counterpart, so the maps cannot be subtracted."
             )
-    rows, columns = places(found.queries), places(found.keys)
+    rows, columns = places(comparison.queries), places(comparison.keys)
     variation = np.full(len(rows), np.nan)
-    variation[[at for at, pair in enumerate(rows) if None not in pair]] = found.variation.numpy()
-    return Beside(a, b, found.queries, found.keys, rows, columns, variation)
+    variation[[row for row, pair in enumerate(rows) if None not in pair]] = comparison.variation.numpy()
+    return Beside(a, b, comparison.queries, comparison.keys, rows, columns, variation)
 
 
 def _too_long(side: Side) -> bool:
@@ -240,8 +241,8 @@ def vectors_apart(a: Side, b: Side) -> float | None:
     """1 less the cosine of the vectors of both sentences; None if there are none, or of different lengths."""
     if a.record.vectors is None or b.record.vectors is None:
         return None
-    one, other = a.record.vectors[a.sentence].double(), b.record.vectors[b.sentence].double()
-    return None if one.shape != other.shape else max(0.0, float(1 - torch.cosine_similarity(one, other, dim=0)))
+    vector, other = a.record.vectors[a.sentence].double(), b.record.vectors[b.sentence].double()
+    return None if vector.shape != other.shape else max(0.0, float(1 - torch.cosine_similarity(vector, other, dim=0)))
 
 
 def places(alignment: Alignment) -> Places:
@@ -249,28 +250,28 @@ def places(alignment: Alignment) -> Places:
     end = len(alignment.pairs) + len(alignment.only_before), len(alignment.pairs) + len(alignment.only_after)
     every: list[tuple[int | None, int | None]] = []
     i = j = 0
-    for one, other in (*alignment.pairs, end):
-        every += [(alone, None) for alone in range(i, one)] + [(None, alone) for alone in range(j, other)]
-        every.append((one, other))
-        i, j = one + 1, other + 1
+    for in_a, in_b in (*alignment.pairs, end):
+        every += [(alone, None) for alone in range(i, in_a)] + [(None, alone) for alone in range(j, in_b)]
+        every.append((in_a, in_b))
+        i, j = in_a + 1, in_b + 1
     return tuple(every[:-1])
 
 
 def tiles(numbers: np.ndarray, tile: int) -> np.ndarray:
-    """Of each square of cells the number that is largest in size, with its sign; NaN where all are."""
+    """The number of largest magnitude in each square of cells, with its sign; NaN where all are."""
     if tile == 1:
         return numbers
     filled = torch.from_numpy(np.nan_to_num(numbers, nan=0.0))
-    known = pool(torch.from_numpy(np.isfinite(numbers).astype(np.float64)), tile).numpy() > 0
+    is_finite = pool(torch.from_numpy(np.isfinite(numbers).astype(np.float64)), tile).numpy() > 0
     high, low = pool(filled, tile).numpy(), pool(filled, tile, "min").numpy()
-    return np.where(known, np.where(-low > high, low, high), np.nan)
+    return np.where(is_finite, np.where(-low > high, low, high), np.nan)
 
 
 SHOWN_FIRST = (BLANK, BLOCKED, NAN, EMPTY, WEIGHT)
-"""Of the states in a square of cells the last of these is shown."""
+"""Order of states: a square of cells shows the last of these that it holds."""
 
 
 def tiled_states(states: np.ndarray, tile: int) -> np.ndarray:
-    """Of each square of cells one state: blank only where all are, blocked only where no cell has a weight."""
+    """One state for each square of cells: blank only where all are, blocked only where no cell has a weight."""
     ranks = np.argsort(SHOWN_FIRST)[states - BLANK]
     return np.array(SHOWN_FIRST)[pool(torch.from_numpy(ranks.astype(np.float64)), tile).int().numpy()]

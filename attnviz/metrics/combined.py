@@ -35,16 +35,16 @@ def reasons_of(
     step: Step, head: int | str, rows: slice = ALL, columns: slice = ALL, *, sentence: int = 0
 ) -> tuple[tuple[str, ...], Tensor]:
     """`Step.reasons` for one head; of combined heads a cell counts as blocked where every head blocks it."""
-    found = [step.reasons(h, rows, columns, sentence=sentence) for h in heads_that_differ(step, head)]
-    if len(found) == 1:
-        return found[0]
-    return found[0][0], torch.stack([blocked for _, blocked in found]).amin(0)
+    reasons = [step.reasons(h, rows, columns, sentence=sentence) for h in heads_that_differ(step, head)]
+    if len(reasons) == 1:
+        return reasons[0]
+    return reasons[0][0], torch.stack([blocked for _, blocked in reasons]).amin(0)
 
 
 def may_attend(step: Step, head: int | str, rows: slice = ALL, columns: slice = ALL, *, sentence: int = 0) -> Tensor:
     """`Step.may_attend` for one head; of combined heads, where any may."""
-    found = [step.may_attend(h, rows, columns, sentence=sentence) for h in heads_that_differ(step, head)]
-    return torch.stack(found).any(0)
+    masks = [step.may_attend(h, rows, columns, sentence=sentence) for h in heads_that_differ(step, head)]
+    return torch.stack(masks).any(0)
 
 
 def heads_that_differ(step: Step, head: int | str) -> Sequence[int]:

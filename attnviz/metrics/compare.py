@@ -105,9 +105,9 @@ class Side:
     @cached_property
     def tokens(self) -> tuple[tuple[Token, ...], tuple[Token, ...]]:
         """Those of the queries and of the keys, without padding."""
-        looks, seen = token_counts(self.record, self.record.step(self.site), self.sentence)
+        num_queries, num_keys = token_counts(self.record, self.record.step(self.site), self.sentence)
         queries, keys = self.record.tokens(self.site, sentence=self.sentence)
-        return queries[:looks], keys[:seen]
+        return queries[:num_queries], keys[:num_keys]
 
 
 def compare(a: Side, b: Side) -> Comparison:
@@ -117,11 +117,11 @@ def compare(a: Side, b: Side) -> Comparison:
         InputError: if no two tokens belong together, or the maps are too large, with their sizes.
     """
     weights = [_weights(side) for side in (a, b)]
-    queries, keys = (align(one, other) for one, other in zip(a.tokens, b.tokens, strict=True))
+    queries, keys = (align(old, new) for old, new in zip(a.tokens, b.tokens, strict=True))
     if not (queries.pairs and keys.pairs):
         raise InputError("The two maps have no tokens that belong together, so they cannot be compared.")
-    rows, columns = (torch.tensor(one.pairs).unbind(1) for one in (queries, keys))
-    maps = [_part(*one) for one in zip(weights, rows, columns, strict=True)]
+    rows, columns = (torch.tensor(alignment.pairs).unbind(1) for alignment in (queries, keys))
+    maps = [_part(*part) for part in zip(weights, rows, columns, strict=True)]
     counted = _are_distributions(weights[0])[rows[0]] & _are_distributions(weights[1])[rows[1]]
     variation = total_variation(*maps).where(counted, torch.nan)
     divergence = jensen_shannon(*maps).where(counted, torch.nan)
@@ -139,7 +139,7 @@ def first_moved(before: Record, after: Record, *, sentence: int = 0, least: floa
         None if no weight of any call moved; head 0 of a call over other tokens, as where another text was written.
     """
     for step in after.steps:
-        old, texts = before.step(step.site), [one.tokens(step.site, sentence=sentence) for one in (before, after)]
+        old, texts = before.step(step.site), [record.tokens(step.site, sentence=sentence) for record in (before, after)]
         if old.shape != step.shape or texts[0] != texts[1]:
             return step.site, 0
         moved = [_moved(old, step, head, sentence) for head in range(step.num_heads)]
@@ -156,8 +156,8 @@ def _moved(old: Step, new: Step, head: int, sentence: int) -> float:
     return max(sizes, default=0.0)
 
 
-def _apart(one: Block, other: Block) -> float:
-    there = [block.weights for block in (one, other) if block.weights is not None]
+def _apart(block_a: Block, block_b: Block) -> float:
+    there = [block.weights for block in (block_a, block_b) if block.weights is not None]
     difference = torch.sub(*there) if len(there) == 2 else sum(there, torch.zeros(1))
     return float(difference.abs().nan_to_num().max())
 
@@ -186,23 +186,23 @@ def _part(weights: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     return torch.cat([part, weights[:, left].sum(1, keepdim=True)], 1)
 
 
-def total_variation(one: Tensor, other: Tensor) -> Tensor:
+def total_variation(a: Tensor, b: Tensor) -> Tensor:
     """½ Σ |p - q| over the last axis: 0 to 1 for distributions."""
-    _same_shape(one, other)
-    return (one - other).abs().sum(-1) / 2
+    _same_shape(a, b)
+    return (a - b).abs().sum(-1) / 2
 
 
-def jensen_shannon(one: Tensor, other: Tensor) -> Tensor:
+def jensen_shannon(a: Tensor, b: Tensor) -> Tensor:
     """H((p + q) / 2) - (H(p) + H(q)) / 2 over the last axis, in nats: 0 to ln 2 for distributions.
 
     Source: Lin 1991, Divergence Measures Based on the Shannon Entropy.
     """
-    _same_shape(one, other)
+    _same_shape(a, b)
     entropy = torch.special.entr
-    middle = entropy((one + other) / 2).sum(-1)
-    return (middle - (entropy(one) + entropy(other)).sum(-1) / 2).clamp(min=0)
+    middle = entropy((a + b) / 2).sum(-1)
+    return (middle - (entropy(a) + entropy(b)).sum(-1) / 2).clamp(min=0)
 
 
-def _same_shape(one: Tensor, other: Tensor) -> None:
-    if one.shape != other.shape:
-        raise ShapeError(f"The maps differ in shape: {tuple(one.shape)} and {tuple(other.shape)}.")
+def _same_shape(a: Tensor, b: Tensor) -> None:
+    if a.shape != b.shape:
+        raise ShapeError(f"The maps differ in shape: {tuple(a.shape)} and {tuple(b.shape)}.")

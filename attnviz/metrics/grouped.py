@@ -18,8 +18,8 @@ def stretch(spans: Spans) -> range:
 
 
 def grouped(blocks: Iterable[Block], queries: Spans, keys: Spans) -> tuple[np.ndarray, np.ndarray]:
-    """Of every two groups the sum of the weights, float64, and whether any query of the one may attend to any key of
-    the other; both (queries, keys).
+    """Sums of the weights between groups, float64, and whether any query of the one may attend to any key of the
+    other; both (queries, keys).
 
     Args:
         blocks: those of `stream.blocks`, or of `stream.openings`, of the `stretch` of both.
@@ -32,15 +32,15 @@ def grouped(blocks: Iterable[Block], queries: Spans, keys: Spans) -> tuple[np.nd
             _runs(of[part.start : part.start + len(part.places)])
             for of, part in zip(numbers, (block.down, block.across), strict=True)
         )
-        at, seen = np.ix_(i[i >= 0], j[j >= 0]), np.ix_(i >= 0, j >= 0)
+        groups, positions = np.ix_(i[i >= 0], j[j >= 0]), np.ix_(i >= 0, j >= 0)
         if block.weights is not None:
             of_keys = np.add.reduceat(block.weights.numpy(), columns, 1)
-            sums[at] += np.add.reduceat(of_keys.astype(np.float64), rows, 0)[seen]
+            sums[groups] += np.add.reduceat(of_keys.astype(np.float64), rows, 0)[positions]
         if isinstance(block.open, torch.Tensor):
             of_keys = np.logical_or.reduceat(block.open.numpy(), columns, 1)
-            is_open[at] |= np.logical_or.reduceat(of_keys, rows, 0)[seen]
+            is_open[groups] |= np.logical_or.reduceat(of_keys, rows, 0)[positions]
         else:
-            is_open[at] |= block.open
+            is_open[groups] |= block.open
     return sums, is_open
 
 
@@ -54,7 +54,7 @@ def _groups(spans: Spans) -> np.ndarray:
 
 
 def _runs(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Where each run of the same number begins, and that number."""
+    """Start of each run of the same number, and that number."""
     starts = np.flatnonzero(np.diff(numbers, prepend=-2))
     return starts, numbers[starts]
 

@@ -1,4 +1,4 @@
-"""What each head of a record does, in numbers: each with its formula, its range, its source and what it means.
+"""Metrics of each head of a record: each with its formula, its range, its source and its meaning.
 
     table = head_metrics(record)            # one row per head
     METRICS                                 # what the columns are
@@ -73,12 +73,12 @@ ROWS = "$w_{ij}$ is the weight of row $i$ on key $j$; a head has the mean over i
 """How the formulas are read."""
 
 
-def _metric(measure: str, kinds: Sequence[str] = KINDS, **known: Any) -> Metric:
-    return Metric(measure=getattr(measures, measure), kinds=tuple(kinds), **known)
+def _metric(measure: str, kinds: Sequence[str] = KINDS, **fields: Any) -> Metric:
+    return Metric(measure=getattr(measures, measure), kinds=tuple(kinds), **fields)
 
 
 _FILE = tomllib.loads(Path(__file__).with_name("metrics.toml").read_text(encoding="utf-8"))
-METRICS = tuple(_metric(**known) for known in _FILE["metric"])
+METRICS = tuple(_metric(**fields) for fields in _FILE["metric"])
 MAIN = tuple(metric.name for metric in METRICS if metric.main)
 """Names of the few that a page shows first."""
 
@@ -89,10 +89,10 @@ def metric(name: str) -> Metric:
     Raises:
         InputError: names those that there are.
     """
-    for one in METRICS:
-        if one.name == name:
-            return one
-    raise InputError(f"There is no metric {name!r}; there are {', '.join(one.name for one in METRICS)}.")
+    for metric in METRICS:
+        if metric.name == name:
+            return metric
+    raise InputError(f"There is no metric {name!r}; there are {', '.join(metric.name for metric in METRICS)}.")
 
 
 def head_metrics(
@@ -117,7 +117,7 @@ def head_metrics(
         parts.append(_columns(record, step, sentence, names, lambda of_step, done=done: report(done + of_step, every)))
         done += weights_of_all([step])
     together = {name: [value for part in parts for value in part[name]] for name in parts[0]} if parts else {}
-    return pd.DataFrame(together).astype({one.name: "Float64" for one in METRICS})
+    return pd.DataFrame(together).astype({metric.name: "Float64" for metric in METRICS})
 
 
 def weights_of_all(steps: Sequence[Step]) -> int:
@@ -127,14 +127,14 @@ def weights_of_all(steps: Sequence[Step]) -> int:
 
 def sums_of(record: Record, block: Block, metrics: Sequence[Metric] = METRICS) -> Tensor:
     """Numerators and denominators of metrics in a block, (2, B, H, M), float64; 0 of 0 where one cannot be measured."""
-    found = torch.zeros(2, *block.counted.shape[:2], len(metrics), dtype=torch.float64)
-    measured = {at: one.measure(block) for at, one in enumerate(metrics) if one.applies(record, block)}
-    means = {at: one for at, one in measured.items() if isinstance(one, Rows)}
-    for at in measured.keys() - means.keys():
-        found[..., at] = torch.stack(measured[at])
+    sums = torch.zeros(2, *block.counted.shape[:2], len(metrics), dtype=torch.float64)
+    measured = {index: metric.measure(block) for index, metric in enumerate(metrics) if metric.applies(record, block)}
+    means = {index: metric for index, metric in measured.items() if isinstance(metric, Rows)}
+    for index in measured.keys() - means.keys():
+        sums[..., index] = torch.stack(measured[index])
     if means:
-        found[..., list(means)] = block.means(list(means.values()))
-    return found
+        sums[..., list(means)] = block.means(list(means.values()))
+    return sums
 
 
 def seconds(record: Record, sentence: int = 0) -> float:
@@ -147,8 +147,8 @@ def seconds(record: Record, sentence: int = 0) -> float:
 
 
 def _blocks(record: Record, step: Step, sentence: int) -> Iterator[Block]:
-    one = range(sentence, sentence + 1)
-    return batch.blocks(step, batch.sides_of(record, step), one, dtype=torch.float64)
+    texts = range(sentence, sentence + 1)
+    return batch.blocks(step, batch.sides_of(record, step), texts, dtype=torch.float64)
 
 
 def _columns(
@@ -156,15 +156,15 @@ def _columns(
 ) -> dict[str, list[Any]]:
     """The rows of one site, by the names of the columns."""
     site, heads = step.site, step.num_heads
-    asked = [one for one in METRICS if names is None or one.name in names]
-    sums = torch.zeros(2, heads, len(asked), dtype=torch.float64)
+    metrics = [metric for metric in METRICS if names is None or metric.name in names]
+    sums = torch.zeros(2, heads, len(metrics), dtype=torch.float64)
     rows, left_out = torch.zeros(2, heads, dtype=torch.long)
     for block in _blocks(record, step, sentence):
         rows, left_out = rows + block.counted.sum((0, 2)), left_out + block.left_out[0]
-        sums += sums_of(record, block, asked)[:, 0]
+        sums += sums_of(record, block, metrics)[:, 0]
         report(block.rows.stop * heads * step.shape[3])
     where = {"site": [str(site)] * heads, "kind": [site.kind] * heads, "layer": [site.layer] * heads}
-    found = {one.name: [None] * heads for one in METRICS}
-    for one, of_heads in zip(asked, sums.permute(2, 1, 0).tolist(), strict=True):
-        found[one.name] = [a / b if b else None for a, b in of_heads]
-    return where | {"head": list(range(heads))} | found | {"rows": rows.tolist(), "left_out": left_out.tolist()}
+    columns = {metric.name: [None] * heads for metric in METRICS}
+    for metric, of_heads in zip(metrics, sums.permute(2, 1, 0).tolist(), strict=True):
+        columns[metric.name] = [a / b if b else None for a, b in of_heads]
+    return where | {"head": list(range(heads))} | columns | {"rows": rows.tolist(), "left_out": left_out.tolist()}

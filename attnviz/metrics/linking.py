@@ -40,7 +40,7 @@ def rank(record: Record, query: str | int, key: str | int, *, sentence: int = 0)
             for a in query_places:
                 means = step.weights(head, slice(*a), slice(None), sentence=sentence).double().mean(0)
                 weights |= {(a, b): float(means[slice(*b)].sum()) for b in key_places}
-            (a, b), weight = max(weights.items(), key=lambda one: one[1])
+            (a, b), weight = max(weights.items(), key=lambda item: item[1])
             rows.append((str(step.site), step.site.kind, step.site.layer, head, a[0], b[0], weight))
     if not rows:
         raise InputError(f"No attention goes from {quoted(query)} to {quoted(key)}: give words that the text has.")

@@ -1,4 +1,4 @@
-"""What is measured in a block of rows, for all heads and texts of it at once. Every measure is a quotient of two sums.
+"""Measures of a block of rows, for all its heads and texts at once. Every measure is a quotient of two sums.
 
     B texts   H heads   R rows of the block   K keys   n tokens
 
@@ -25,7 +25,7 @@ def effective_keys(block: Block) -> Rows:
 
 
 def evenness(block: Block) -> Sums:
-    """Of rows that may attend to more than one key; a row of one key can only be pointed."""
+    """Rows that may attend to one key alone are left out: such a row can only be pointed."""
     widest = block.open_keys.clamp(min=1).double().log()
     numbers = block.entropies.masked_fill(~block.counted, 0)
     return numbers.sum(-1, dtype=torch.float64), (widest * block.counted).sum(-1)
@@ -36,7 +36,7 @@ def confidence(block: Block) -> Rows:
 
 
 def distance(block: Block) -> Sums:
-    """Of the weight on tokens: what a sink takes stands nowhere."""
+    """Mean over the weight on tokens: a sink has no position."""
     return _on_tokens(block, lambda far: far)
 
 
@@ -52,7 +52,7 @@ def _on_tokens(block: Block, of: Callable[[Tensor], Tensor]) -> Sums:
     return block.by_distance @ of(torch.arange(-n + 1, n).abs()).double(), counted.sum(-1).double()
 
 
-def _at(block: Block, by: int) -> Rows:
+def _at_offset(block: Block, by: int) -> Rows:
     """The weight on the key so many places after the row, where there is a token."""
     offset, rows = block.rows.start + by, len(block.position)
     values = block.weights.diagonal(offset, -2, -1)
@@ -63,15 +63,15 @@ def _at(block: Block, by: int) -> Rows:
 
 
 def itself(block: Block) -> Rows:
-    return _at(block, 0)
+    return _at_offset(block, 0)
 
 
 def previous(block: Block) -> Rows:
-    return _at(block, -1)
+    return _at_offset(block, -1)
 
 
 def following(block: Block) -> Rows:
-    return _at(block, 1)
+    return _at_offset(block, 1)
 
 
 def first(block: Block) -> Rows:
@@ -113,9 +113,9 @@ def asymmetry(block: Block) -> Sums:
         there = there.where(pairs, 0)
     back = there if is_square else block.scores_of(slice(n), block.rows).to(block.dtype)
     back = back.mT if is_square or pairs.all() else back.mT.where(pairs, 0)
-    found = _lengths(there, back)
-    if found[0].isfinite().all():
-        return found
+    sums = _lengths(there, back)
+    if sums[0].isfinite().all():
+        return sums
     finite = there.isfinite() & back.isfinite()
     return _lengths(there.where(finite, 0), back.where(finite, 0))
 

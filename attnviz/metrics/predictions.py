@@ -1,4 +1,4 @@
-"""What a model says: after each position, in place of a blank, of a whole text; and what it said before a change."""
+"""Predictions of a model after a position, in place of a blank or of a whole text, and those before a change."""
 
 import re
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ def cut(record: Record, *, sentence: int = 0) -> int:
 
 
 def predicting(record: Record) -> Prediction:
-    """What the model says.
+    """The prediction of the model.
 
     Raises:
         InputError: if it predicts no words.
@@ -56,8 +56,8 @@ def token_at(record: Record, position: int, *, sentence: int = 0) -> str:
 def read_alike(before: Record, after: Record, position: int, *, sentence: int = 0) -> bool:
     """Whether both have read the same tokens up to a position, that one included; a model that fills in reads all."""
     end = None if fills_in(after) else position + 1
-    one, other = (record.read[sentence].labels[:end] for record in (before, after))
-    return one == other
+    old, new = (record.read[sentence].labels[:end] for record in (before, after))
+    return old == new
 
 
 NOT_A_NUMBER = "NaN"
@@ -70,9 +70,9 @@ SAME = 1e-6
 
 @dataclass(frozen=True)
 class PredictedWord:
-    """What a model has just read at a position, and the word it holds most probable then, with its probability.
+    """The token read at a position, and the word that is then most probable, with its probability.
 
-    Of a model that fills in, the token is a blank and the word what is expected in its place.
+    In a model that fills in, the token is a blank and the word is expected in its place.
     Where probabilities are no numbers the word is `NOT_A_NUMBER`, and the probability NaN.
     """
 
@@ -83,19 +83,19 @@ class PredictedWord:
 
 
 def predicted_words(record: Record, *, sentence: int = 0) -> tuple[PredictedWord, ...]:
-    """What a model says after each position that is not padding; of a model that fills in, at each blank.
+    """The most probable word after each position that is not padding; of a model that fills in, at each blank.
 
     Raises:
         InputError: if the model predicts no words.
     """
     prediction, read = predicting(record), record.read[sentence]
-    asked = list(range(read.length) if prediction.blanks is None else prediction.blanks[sentence])
-    logits = prediction.logits[sentence, asked].double()
-    most, at = logits.max(-1)
-    found = zip(asked, at.tolist(), (most - logits.logsumexp(-1)).exp().tolist(), strict=True)
+    positions = list(range(read.length) if prediction.blanks is None else prediction.blanks[sentence])
+    logits = prediction.logits[sentence, positions].double()
+    most, words = logits.max(-1)
+    rows = zip(positions, words.tolist(), (most - logits.logsumexp(-1)).exp().tolist(), strict=True)
     return tuple(
         PredictedWord(read.labels[position], NOT_A_NUMBER if isnan(p) else prediction.vocabulary[i], p, position)
-        for position, i, p in found
+        for position, i, p in rows
     )
 
 
@@ -134,8 +134,9 @@ def next_words(
     after, vocabulary = _probabilities(record, position, sentence), record.prediction.vocabulary
     if before is None or not read_alike(before, record, position, sentence=sentence):
         return tuple(NextWord(vocabulary[i], float(after[i])) for i in _largest(after, count))
-    known = predicting(before).vocabulary
-    if known != vocabulary and list(known) != list(vocabulary):  # which decodes every piece of a tokenizer
+    old_vocabulary = predicting(before).vocabulary
+    # the lists decode every piece of a tokenizer
+    if old_vocabulary != vocabulary and list(old_vocabulary) != list(vocabulary):
         raise InputError(f"'{before.source}' and '{record.source}' have different words, which cannot be compared.")
     old = _probabilities(before, position, sentence)
     either = dict.fromkeys([*_largest(after, count), *_largest(old, count)])
@@ -156,7 +157,7 @@ def most_changed(before: Record, after: Record, *, sentence: int = 0) -> int | N
         if read_alike(before, after, position, sentence=sentence):
             old, new = (_probabilities(record, position, sentence) for record in (before, after))
             most[position] = float((new - old).abs().sum()) / 2
-    place = max(most, key=lambda at: (isnan(most[at]), most[at]), default=None)
+    place = max(most, key=lambda position: (isnan(most[position]), most[position]), default=None)
     return None if place is None or most[place] <= SAME else place
 
 
@@ -187,10 +188,10 @@ def labels(record: Record, *, before: Record | None = None, sentence: int = 0) -
             raise InputError(
                 f"'{before.source}' and '{record.source}' have different labels, which cannot be compared."
             )
-    known = after if old is None or not after.isnan().any() else old
-    if known.isnan().any():
+    ranking = after if old is None or not after.isnan().any() else old
+    if ranking.isnan().any():
         return ()
-    ranked = range(len(names)) if is_number(record) else known.argsort(descending=True, stable=True).tolist()
+    ranked = range(len(names)) if is_number(record) else ranking.argsort(descending=True, stable=True).tolist()
     return tuple(NextWord(names[i], float(after[i]), None if old is None else float(old[i])) for i in ranked)
 
 
@@ -198,7 +199,7 @@ def _classes(record: Record, sentence: int) -> tuple[tuple[str, ...], Tensor]:
     if record.labels is None:
         raise InputError(f"'{record.source}' does not classify.")
     names, logits = record.labels
-    one = logits[sentence].double()
+    values = logits[sentence].double()
     if is_number(record):
-        return names, one
-    return names, one.sigmoid() if record.label_kind == "several" or len(names) == 1 else one.softmax(-1)
+        return names, values
+    return names, values.sigmoid() if record.label_kind == "several" or len(names) == 1 else values.softmax(-1)

@@ -1,4 +1,4 @@
-"""What a head may be for, from its numbers on the text at hand: a suggestion with its evidence, never more."""
+"""Roles of a head, from its numbers on the text at hand: a suggestion with its evidence, never more."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -64,19 +64,19 @@ def clearest(table: pd.DataFrame) -> int | None:
         table: a row per head, as `head_metrics` gives it.
     """
     rows = [row for _, row in table.iterrows()]
-    found = [(role.value, -at) for at, row in enumerate(rows) for role in roles(row) if role.name in TELLING]
-    return -max(found)[1] if found else None
+    ranked = [(role.value, -index) for index, row in enumerate(rows) for role in roles(row) if role.name in TELLING]
+    return -max(ranked)[1] if ranked else None
 
 
 def roles(row: Mapping[str, Any] | pd.Series) -> tuple[Role, ...]:
-    """What a head looks like on the text at hand, the strongest first; empty where no number reaches a threshold.
+    """Roles of a head on the text at hand, the strongest first; empty where no number reaches a threshold.
 
     Args:
         row: one of `head_metrics`, or of the means that `texts.over_texts` gives, with its column `texts`; or of
             `Atlas.heads`, with the columns `<metric>_fails`.
     """
-    found = [role for rule in THRESHOLDS if (role := _role(rule, row)) is not None]
-    return tuple(sorted(found, key=lambda role: -role.value))
+    suggested = [role for rule in THRESHOLDS if (role := _role(rule, row)) is not None]
+    return tuple(sorted(suggested, key=lambda role: -role.value))
 
 
 def _role(rule: Threshold, row: Mapping[str, Any] | pd.Series) -> Role | None:

@@ -1,4 +1,4 @@
-"""Where what stands at a position came from, through all layers: attention rollout and attention flow.
+"""Attention rollout and attention flow: the tokens that a position is mixed from, through all layers.
 
 Source: Abnar and Zuidema 2020, Quantifying Attention Flow in Transformers. Both take the weights of a layer (the mean
 of its heads) with the residual connection beside them, Ã = ½ A + ½ I. Where rows of A do not sum to 1 (a sink takes its
@@ -33,14 +33,14 @@ MOST_CELLS = 2**25
 """All layers of n x n numbers are held at once: 12 layers of about 1,600 tokens."""
 
 MOST_EDGES = 20_000
-"""Of the graph of a flow: 6 layers of about 57 tokens. One flow per token takes seconds beyond."""
+"""Most edges in the graph of a flow: 6 layers of about 57 tokens. One flow per token takes seconds beyond."""
 
 CROSS_NOTE = "Cross-attention is not followed: this traces the {kind}'s own layers alone."
 
 
 @dataclass(frozen=True, eq=False)
 class Mixed:
-    """What each layer of a stack mixes into each position: Ã of each.
+    """Mixing matrices of a stack: Ã of each layer.
 
     Attributes:
         kind: of the stack.
@@ -75,11 +75,11 @@ def mixed(record: Record, kind: str | None = None, *, sentence: int = 0, heads: 
         raise InputError(f"{len(steps)} layers of {n:,} x {n:,} tokens are too many to follow; {most}. {instead}.")
     weights = torch.stack([weights_of(s, heads, slice(n), slice(n), sentence=sentence) for s in steps]).double()
     sums = weights.sum(-1, keepdim=True)
-    known = sums.isfinite() & (sums > 0)
-    mean = weights.where(known, 0)
-    mean = mean / mean.sum(-1, keepdim=True).where(known, 1)
-    layers = torch.where(known, mean + torch.eye(n), 2 * torch.eye(n)) / 2
-    return _mixed(record, steps, layers, int((~known).sum()), sentence)
+    valid = sums.isfinite() & (sums > 0)
+    mean = weights.where(valid, 0)
+    mean = mean / mean.sum(-1, keepdim=True).where(valid, 1)
+    layers = torch.where(valid, mean + torch.eye(n), 2 * torch.eye(n)) / 2
+    return _mixed(record, steps, layers, int((~valid).sum()), sentence)
 
 
 def _mixed(record: Record, steps: Sequence[Step], layers: Tensor, left_out: int, sentence: int) -> Mixed:
@@ -133,43 +133,43 @@ def rows(
     """
     steps = _stack(record, kind)[:layers]
     n = token_counts(record, steps[0], sentence)[0]
-    if wrong := [at for at in positions if not 0 <= at < n]:
+    if wrong := [position for position in positions if not 0 <= position < n]:
         raise InputError(f"There is no position {wrong[0]}; there are {n}, counted from 0.")
     shares, left_out = torch.zeros(len(positions), n, dtype=torch.float64), 0
     shares[range(len(positions)), list(positions)] = 1
     for step in reversed(steps):
         sums = _sums(step, heads, n, sentence)
-        known = sums.isfinite() & (sums > 0)
-        left_out += int((~known).sum())
-        given = (shares / sums.where(known, 1)).where(known, 0)
-        shares = (shares + shares.where(~known, 0) + _through(step, heads, given, sentence)) / 2
+        valid = sums.isfinite() & (sums > 0)
+        left_out += int((~valid).sum())
+        scaled = (shares / sums.where(valid, 1)).where(valid, 0)
+        shares = (shares + shares.where(~valid, 0) + _through(step, heads, scaled, sentence)) / 2
     return _mixed(record, steps, torch.empty(0, n, n), left_out, sentence), shares
 
 
 def _sums(step: Step, heads: int | str, n: int, sentence: int) -> Tensor:
-    """What the weights of each position on the others sum to, (n,); where that is not known to be 1, they are added."""
+    """Sum of the weights of each position on the others, (n,); where that is not known to be 1, they are added."""
     of_heads = step.logsumexp[sentence] if isinstance(heads, str) else step.logsumexp[sentence, heads]
     if heads in ("max", "min") or step.shape[3] > n or not of_heads.isfinite().all():
         return _through(step, heads, None, sentence, n)[0]
     return torch.ones(n, dtype=torch.float64)
 
 
-def _through(step: Step, heads: int | str, given: Tensor | None, sentence: int, n: int = 0) -> Tensor:
+def _through(step: Step, heads: int | str, shares: Tensor | None, sentence: int, n: int = 0) -> Tensor:
     """Rows times A, (rows, n) float64; with no rows the sums of the rows of A, (1, n)."""
-    n = n if given is None else given.shape[1]
-    made, seen = torch.zeros(1 if given is None else len(given), n, dtype=torch.float64), torch.arange(n)
-    seen = seen if given is None else given.any(0).nonzero().flatten()
+    n = n if shares is None else shares.shape[1]
+    result, positions = torch.zeros(1 if shares is None else len(shares), n, dtype=torch.float64), torch.arange(n)
+    positions = positions if shares is None else shares.any(0).nonzero().flatten()
     each = range(step.num_heads) if heads == "mean" else (heads,)
-    queries = range(int(seen[0]), int(seen[-1]) + 1) if len(seen) else range(0)
+    queries = range(int(positions[0]), int(positions[-1]) + 1) if len(positions) else range(0)
     for block in (block for head in each for block in blocks(step, head, queries, range(n), sentence=sentence)):
         if block.weights is None:
             continue
-        if given is None:
-            made[:, block.down.slice] += block.weights.double().sum(1)
+        if shares is None:
+            result[:, block.down.slice] += block.weights.double().sum(1)
         else:
             weights = block.weights.nan_to_num(nan=0.0)
-            made[:, block.across.slice] += given[:, block.down.slice].to(weights.dtype) @ weights
-    return made / len(each)
+            result[:, block.across.slice] += shares[:, block.down.slice].to(weights.dtype) @ weights
+    return result / len(each)
 
 
 def flow(mixed_layers: Mixed, position: int) -> Tensor:

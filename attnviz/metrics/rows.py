@@ -10,12 +10,12 @@ from attnviz.core.attention import LONG
 from attnviz.core.record import ALL, Step
 from attnviz.metrics.stream import Block, blocks
 
-Found = tuple[np.ndarray, np.ndarray]
+Strongest = tuple[np.ndarray, np.ndarray]
 
 PIECE = 64
 """Keys of which the largest weight is found first: argmax is ten times as slow, and goes through one piece alone."""
 
-_found: WeakKeyDictionary[Step, dict[tuple[int | str, int], Found]] = WeakKeyDictionary()
+_cache: WeakKeyDictionary[Step, dict[tuple[int | str, int], Strongest]] = WeakKeyDictionary()
 """By head and sentence, of whole maps of long texts: 12 bytes for each row, for as long as there is their step."""
 
 
@@ -27,12 +27,12 @@ def strongest(
     A row with no number has -1.
     """
     queries, keys = (range(*part.indices(n)) for part, n in zip((rows, columns), step.shape[2:], strict=True))
-    if (known := _found.get(step, {}).get((head, sentence))) is not None and _is_whole(step, queries, keys):
-        return known
-    add, found = seeker(step, head, queries, keys, sentence=sentence)
+    if (cached := _cache.get(step, {}).get((head, sentence))) is not None and _is_whole(step, queries, keys):
+        return cached
+    add, finish = seeker(step, head, queries, keys, sentence=sentence)
     for block in blocks(step, head, queries, keys, sentence=sentence):
         add(block)
-    return found()
+    return finish()
 
 
 def _largest(weights: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -40,17 +40,17 @@ def _largest(weights: torch.Tensor) -> tuple[torch.Tensor, ...]:
     wide = weights.shape[1]
     cells = weights.unflatten(1, (-1, wide if wide % PIECE else PIECE))
     pieces = cells.amax(2)
-    found = pieces.amax(1)
-    return _largest(weights.nan_to_num(nan=-1.0)) if found.isnan().any() else (cells, pieces, found)
+    largest = pieces.amax(1)
+    return _largest(weights.nan_to_num(nan=-1.0)) if largest.isnan().any() else (cells, pieces, largest)
 
 
 def seeker(
     step: Step, head: int | str, queries: range, keys: range, *, sentence: int = 0
-) -> tuple[Callable[[Block], None], Callable[[], Found]]:
-    """What takes the blocks of a window one after another, and what then gives the largest of each row."""
+) -> tuple[Callable[[Block], None], Callable[[], Strongest]]:
+    """Two functions: the first takes the blocks of a window in order, the second then gives the largest of each row."""
     dtype = torch.promote_types(step.query.dtype, torch.float32)
     most = torch.full((len(queries) if len(keys) else 0,), -1.0, dtype=dtype)
-    at = torch.zeros(len(most), dtype=torch.int64)
+    columns = torch.zeros(len(most), dtype=torch.int64)
 
     def add(block: Block) -> None:
         rows = slice(block.down.start, block.down.start + len(block.down.places))
@@ -58,21 +58,21 @@ def seeker(
             if block.across.start == 0:  # else each row has a number already
                 most[rows] = 0
             return
-        cells, pieces, found = _largest(block.weights)
-        row = (found > most[rows]).nonzero()[:, 0]
+        cells, pieces, largest = _largest(block.weights)
+        row = (largest > most[rows]).nonzero()[:, 0]
         if len(row):
             piece = pieces[row].argmax(1)
-            most[rows.start + row] = found[row].to(most.dtype)
+            most[rows.start + row] = largest[row].to(most.dtype)
             column = piece * cells.shape[2] + cells[row, piece].argmax(1)
-            at[rows.start + row] = block.across.start + column
+            columns[rows.start + row] = block.across.start + column
 
-    def found() -> Found:
-        result = most.numpy(), at.numpy()
+    def finish() -> Strongest:
+        result = most.numpy(), columns.numpy()
         if is_long(step, queries, keys):
-            _found.setdefault(step, {})[head, sentence] = result
+            _cache.setdefault(step, {})[head, sentence] = result
         return result
 
-    return add, found
+    return add, finish
 
 
 def is_long(step: Step, queries: range, keys: range) -> bool:

@@ -1,4 +1,4 @@
-"""Where a head looks in a long text: how far, at which part, at what most. Exact, block by block.
+"""Attention of a head in a long text: by distance, by part, and its largest weights. Exact, block by block.
 
 curve = by_distance(step, 0)                    # attention against distance
 by_part(step, 0, (0, 900, 904, 1999))           # of a needle at 900 to 903, and a question at the end
@@ -47,9 +47,9 @@ class ByDistance:
         """
         size = np.floor(np.log2(np.maximum(abs(self.distances), 0.5))).astype(int) + 1
         bins = np.sign(self.distances) * size
-        found = [(self.distances[at], self.sums[at].sum(), self.pairs[at].sum()) for at in _each(bins)]
-        ends = [sorted((int(far[0]), int(far[-1])), key=abs) for far, _, _ in found]
-        sums, pairs = (np.array([one[i] for one in found]) for i in (1, 2))
+        bin_sums = [(self.distances[i], self.sums[i].sum(), self.pairs[i].sum()) for i in _each(bins)]
+        ends = [sorted((int(far[0]), int(far[-1])), key=abs) for far, _, _ in bin_sums]
+        sums, pairs = (np.array([row[i] for row in bin_sums]) for i in (1, 2))
         columns = {"nearest": [near for near, _ in ends], "furthest": [far for _, far in ends]}
         mean = np.divide(sums, pairs, out=np.full(len(sums), np.nan), where=pairs > 0)
         with np.errstate(invalid="ignore"):
@@ -57,20 +57,20 @@ class ByDistance:
 
 
 def _each(bins: np.ndarray) -> list[np.ndarray]:
-    """Where each of the bins is, which stand in order."""
+    """Indices of each bin; the bins stand in order."""
     return np.split(np.arange(len(bins)), np.flatnonzero(np.diff(bins)) + 1)
 
 
 def by_distance(step: Step, head: int | str, *, sentence: int = 0) -> ByDistance:
     """Attention against distance. What a sink takes stands nowhere, and is left out."""
-    name, made = _known.get(step, (None, None))
+    name, curve = _cache.get(step, (None, None))
     if name != (head, sentence):
-        made = _by_distance(step, head, sentence)
-        _known[step] = (head, sentence), made
-    return made
+        curve = _by_distance(step, head, sentence)
+        _cache[step] = (head, sentence), curve
+    return curve
 
 
-_known: WeakKeyDictionary[Step, tuple[tuple[int | str, int], ByDistance]] = WeakKeyDictionary()
+_cache: WeakKeyDictionary[Step, tuple[tuple[int | str, int], ByDistance]] = WeakKeyDictionary()
 """The latest of each step, with its head and sentence: 24 bytes for each distance."""
 
 
@@ -81,11 +81,11 @@ def _by_distance(step: Step, head: int | str, sentence: int) -> ByDistance:
     for block in blocks(step, head, queries, keys, sentence=sentence):
         high, wide = len(block.down.places), len(block.across.places)
         first = block.across.start - block.down.places[-1] + queries[-1]
-        at = slice(first, first + high + wide - 1)
+        diagonals = slice(first, first + high + wide - 1)
         if block.open is not False:
-            pairs[at] += _diagonals(torch.ones(high, wide) if block.open is True else block.open.float()).long()
+            pairs[diagonals] += _diagonals(torch.ones(high, wide) if block.open is True else block.open.float()).long()
         if block.weights is not None:
-            sums[at] += _diagonals(block.weights)
+            sums[diagonals] += _diagonals(block.weights)
     return ByDistance(np.arange(len(sums)) - queries[-1], sums.numpy(), pairs.numpy())
 
 
@@ -120,8 +120,8 @@ def by_part(step: Step, head: int | str, starts: tuple[int, ...], *, sentence: i
         if block.weights is not None:
             rows, columns = (_parts(part.places, edges) for part in (block.down, block.across))
             of_keys = block.weights @ _members(columns, block.weights.dtype)
-            found = _members(rows, torch.float64).T @ of_keys.double()
-            sums[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1] += found
+            block_sums = _members(rows, torch.float64).T @ of_keys.double()
+            sums[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1] += block_sums
     sizes = torch.bincount(_parts(range(step.shape[2]), edges), minlength=len(starts))
     return (sums / sizes[:, None]).numpy()
 
@@ -129,7 +129,7 @@ def by_part(step: Step, head: int | str, starts: tuple[int, ...], *, sentence: i
 def on_places(
     steps: Sequence[Step], query: int, places: Sequence[tuple[int, int]], *, sentence: int = 0
 ) -> pd.DataFrame:
-    """What each head gives from one query to places of the text, such as those of a needle in a haystack.
+    """Attention of each head from one query to places of the text, such as those of a needle in a haystack.
 
     Args:
         places: the first key of each, and the one after its last.
@@ -141,15 +141,15 @@ def on_places(
     Raises:
         InputError: if there is no such query.
     """
-    found = []
+    rows = []
     for step in steps:
         if not 0 <= query < step.shape[2]:
             raise InputError(f"There is no query {query}; there are {step.shape[2]:,}, counted from 0.")
         for head in range(step.num_heads):
             row = step.weights(head, slice(query, query + 1), sentence=sentence)[0].double()
             where = (step.site.kind, step.site.layer, head)
-            found += [(*where, first, float(row[first:stop].sum())) for first, stop in places]
-    return pd.DataFrame(found, columns=["kind", "layer", "head", "key", "share"])
+            rows += [(*where, first, float(row[first:stop].sum())) for first, stop in places]
+    return pd.DataFrame(rows, columns=["kind", "layer", "head", "key", "share"])
 
 
 def _parts(places: range, edges: Tensor) -> Tensor:
@@ -190,18 +190,19 @@ def links(
     `count` is at least 1. Equal weights stand in the order of the text: of their queries, then of their keys.
     """
     queries, keys = _places(step, rows, columns)
-    weights, at = np.zeros(0), np.zeros((2, 0), np.int64)
+    weights, indices = np.zeros(0), np.zeros((2, 0), np.int64)
     for block in blocks(step, head, queries, keys, sentence=sentence):
         if block.weights is None:
             continue
         cells = block.weights.nan_to_num(nan=0.0)
         if float(cells.amax()) >= (weights[-1] if len(weights) == count else 0):
-            found, query, key = _largest(cells, count)
+            values, query, key = _largest(cells, count)
             places = query + block.down.start, key + block.across.start
-            weights, at = np.append(weights, found), np.concatenate([at, np.stack(places)], 1)
-            order = np.lexsort((at[1], at[0], -weights))[:count]
-            weights, at = weights[order], at[:, order]
-    query, key = (np.arange(part.start, part.stop, part.step)[i] for part, i in zip((queries, keys), at, strict=True))
+            weights, indices = np.append(weights, values), np.concatenate([indices, np.stack(places)], 1)
+            order = np.lexsort((indices[1], indices[0], -weights))[:count]
+            weights, indices = weights[order], indices[:, order]
+    window = zip((queries, keys), indices, strict=True)
+    query, key = (np.arange(part.start, part.stop, part.step)[i] for part, i in window)
     return pd.DataFrame({"query": query, "key": key, "weight": weights})
 
 

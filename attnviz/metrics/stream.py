@@ -145,10 +145,10 @@ def openings(
     mask: Mask, lengths: tuple[int, int], queries: range, keys: range, tile: int = 1, *, sentence: int = 0
 ) -> Iterator[Block]:
     """As `blocks`, of a mask alone: no block has weights."""
-    one = mask.of_sentence(sentence)
+    own_mask = mask.of_sentence(sentence)
     for down in _stretches(queries, tile, HEIGHT):
         for across in _stretches(keys, tile, WIDTH):
-            open = one.is_open(down.places, across.places)
+            open = own_mask.is_open(down.places, across.places)
             if open is None:
                 open = mask.grid(*lengths, sentence=sentence, rows=down.slice, columns=across.slice)
             yield Block(down, across, open, None)

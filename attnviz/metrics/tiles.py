@@ -25,7 +25,7 @@ TILES = 512
 MOST_KNOWN = 200_000_000
 """Bytes of the whole maps of a long text that are kept in tiles: a zoom draws the same thumbnails again."""
 
-_known: WeakKeyDictionary[Step, dict[tuple, "Pooled"]] = WeakKeyDictionary()
+_cache: WeakKeyDictionary[Step, dict[tuple, "Pooled"]] = WeakKeyDictionary()
 """By head, sentence and tile, for as long as there is their step."""
 
 
@@ -85,13 +85,13 @@ def pooled(
     def find() -> Pooled:
         tiles, take = Tiles(queries, keys, tile, torch.promote_types(step.query.dtype, torch.float32)), None
         if of_each_row.is_long(step, queries, keys):  # who asks for a whole map asks for the largest of each row next
-            take, found = of_each_row.seeker(step, head, queries, keys, sentence=sentence)
+            take, finish = of_each_row.seeker(step, head, queries, keys, sentence=sentence)
         for block in blocks(step, head, queries, keys, tile, sentence=sentence):
             tiles.add(block)
             if take:
                 take(block)
         if take:
-            found()
+            finish()
         return tiles.pooled()
 
     return _once(step, (head, sentence, tile), find) if of_each_row.is_long(step, queries, keys) else find()
@@ -121,13 +121,13 @@ def largest_of(
 
 def _once(step: Step, name: tuple, find: Callable[[], Pooled]) -> Pooled:
     """The whole map of a long text, which is kept."""
-    known = _known.setdefault(step, {})
-    if (made := known.get(name)) is None:
-        made = find()
-        while known and made.nbytes + sum(one.nbytes for one in [*known.values()]) > MOST_KNOWN:
-            known.pop(next(iter(known)), None)
-        known[name] = made
-    return made
+    cached = _cache.setdefault(step, {})
+    if (result := cached.get(name)) is None:
+        result = find()
+        while cached and result.nbytes + sum(item.nbytes for item in [*cached.values()]) > MOST_KNOWN:
+            cached.pop(next(iter(cached)), None)
+        cached[name] = result
+    return result
 
 
 def pooled_mask(
@@ -148,14 +148,14 @@ def pooled_mask(
 
 
 class Tiles:
-    """What is known of each tile so far."""
+    """Largest weight, sum and open cells of each tile so far."""
 
     def __init__(self, queries: range, keys: range, tile: int, dtype: torch.dtype):
         self.places, self.tile = (queries, keys), tile
         shape = len(queries[::tile]), len(keys[::tile])
         self.largest, self.sums = torch.zeros(shape, dtype=dtype), torch.zeros(shape, dtype=torch.float64)
         self.open, row, column = (torch.zeros(shape, dtype=torch.int64) for _ in range(3))
-        self.at = row + torch.arange(shape[0])[:, None] * tile, column + torch.arange(shape[1]) * tile
+        self.argmax = row + torch.arange(shape[0])[:, None] * tile, column + torch.arange(shape[1]) * tile
 
     def _count(self, block: Block | Ranked) -> None:
         """How many cells are open."""
@@ -193,18 +193,21 @@ class Tiles:
         before = self.largest[tiles]
         stays = (most <= before) | before.isnan()
         before.copy_(before.where(stays, most))
-        for at, part, start, inside in zip(self.at, (down, across), starts, (row, column), strict=True):
-            at[tiles] = at[tiles].where(stays, part.start + start + inside)
+        for positions, part, start, inside in zip(self.argmax, (down, across), starts, (row, column), strict=True):
+            positions[tiles] = positions[tiles].where(stays, part.start + start + inside)
 
     def pooled(self, *, largest_alone: bool = False) -> Pooled:
-        """What was added."""
+        """The tiles of all blocks that were added."""
         starts = [np.arange(0, len(part), self.tile) for part in self.places]
         sizes = [np.diff(np.append(start, len(part))) for start, part in zip(starts, self.places, strict=True)]
         where = [np.arange(part.start, part.stop, part.step) for part in self.places]
         firsts = [places[start] for places, start in zip(where, starts, strict=True)]
         more = [None, None, None]
         if not largest_alone:
-            more = [*(places[index.numpy()] for places, index in zip(where, self.at, strict=True)), self.sums.numpy()]
+            more = [
+                *(places[index.numpy()] for places, index in zip(where, self.argmax, strict=True)),
+                self.sums.numpy(),
+            ]
         arrays = self.largest.numpy(), *more, np.outer(*sizes), self.open.numpy()
         return Pooled(*firsts, self.tile, *arrays)
 

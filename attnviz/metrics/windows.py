@@ -78,8 +78,8 @@ def cells_of(
     if len(heads) == 1 or any(isinstance(head, str) for head in heads):
         maps = [pooled(step, head, **window, tile=tile) for head in heads]
         return [
-            replace(_tiles(step, [head], shared, one, **window)[0], tiles=one)
-            for head, one in zip(heads, maps, strict=True)
+            replace(_tiles(step, [head], shared, tiles, **window)[0], tiles=tiles)
+            for head, tiles in zip(heads, maps, strict=True)
         ]
     return _tiles(step, heads, shared, largest_of(step, heads, **window, tile=tile), **window)
 
@@ -95,20 +95,20 @@ def _cells(step: Step, head: int | str, rules, *, sentence: int, rows: slice, co
 
 
 def _tiles(
-    step: Step, heads: Sequence[int | str], shared, found: Pooled, *, sentence: int, rows: slice, columns: slice
+    step: Step, heads: Sequence[int | str], shared, tiles: Pooled, *, sentence: int, rows: slice, columns: slice
 ) -> list[Cells]:
     """A tile whose every cell is blocked is named by the rule that blocks its first."""
-    tile = found.tile
+    tile = tiles.tile
     window = _every(rows, tile), _every(columns, tile)
     rules = [shared] if shared else [reasons_of(step, head, *window, sentence=sentence) for head in heads]
-    blocked = np.stack([codes for _, codes in rules]) * (found.open == 0)
+    blocked = np.stack([codes for _, codes in rules]) * (tiles.open == 0)
     empty = torch.stack([empty_queries(step, head, sentence=sentence)[rows] for head in heads], 1)
-    states = np.where(np.isnan(found.largest), NAN, np.where(blocked > 0, BLOCKED, WEIGHT))
+    states = np.where(np.isnan(tiles.largest), NAN, np.where(blocked > 0, BLOCKED, WEIGHT))
     states[(pool(empty.float(), tile, "min", across=1).T > 0).numpy()] = EMPTY
-    arrays = np.broadcast_to(found.largest, states.shape), states, np.broadcast_to(blocked, states.shape)
+    arrays = np.broadcast_to(tiles.largest, states.shape), states, np.broadcast_to(blocked, states.shape)
     reasons = [names for names, _ in rules] * (len(heads) // len(rules))
     return [
-        Cells(found.queries, found.keys, weights, None, of_head, names, codes, tile)
+        Cells(tiles.queries, tiles.keys, weights, None, of_head, names, codes, tile)
         for weights, of_head, codes, names in zip(*arrays, reasons, strict=True)
     ]
 
@@ -122,4 +122,4 @@ def largest_weight(record: Record, site: Site, *, sentence: int = 0) -> float:
     """The largest weight of all heads of a site, NaN aside: what the "shared" color domain ends at."""
     step = record.step(site)
     each = cells_of(step, range(step.num_heads), sentence=sentence, tile=tile_of(step, 128))
-    return max((float(np.nan_to_num(found.weights).max()) for found in each if found.weights.size), default=0.0)
+    return max((float(np.nan_to_num(window.weights).max()) for window in each if window.weights.size), default=0.0)

@@ -1,4 +1,4 @@
-"""What a view is, and what it makes of the tokens of a text: stretches of positions that are seen as one each."""
+"""Views, and the groups that they make of the tokens of a text: stretches of positions that are seen as one each."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ from attnviz.core.errors import InputError, check_whole
 from attnviz.core.tokens import Token, begins_sentence
 
 SPECIAL = ("show", "hide", "renormalize")
-"""What becomes of special tokens: "renormalize" hides them and divides what is left of each row by its sum."""
+"""Treatments of special tokens: "renormalize" hides them and divides what is left of each row by its sum."""
 
 PAIRS = {"all": (None, None), "A to A": (0, 0), "A to B": (0, 1), "B to A": (1, 0), "B to B": (1, 1)}
 """Which text of a pair the queries and the keys are of, by `Token.segment`."""
@@ -43,9 +43,9 @@ class View:
 
     def __post_init__(self):
         check_whole("The number of parts of a view", self.parts, 0, MOST_PARTS)
-        for what, value, known in (("special", self.special, SPECIAL), ("pair", self.pair, PAIRS)):
-            if value not in known:
-                raise InputError(f"A view cannot have {what}={value!r}; there are {', '.join(known)}.")
+        for what, value, options in (("special", self.special, SPECIAL), ("pair", self.pair, PAIRS)):
+            if value not in options:
+                raise InputError(f"A view cannot have {what}={value!r}; there are {', '.join(options)}.")
 
     def in_short(self) -> str:
         """For the name of a file: "words hide A to B"."""
@@ -58,7 +58,7 @@ class View:
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """What the rows or the columns of a map are: stretches of positions, in order, that are seen as one each.
+    """Rows or columns of a map: stretches of positions, in order, that are seen as one each.
 
     Attributes:
         tokens: what each is called.
@@ -100,8 +100,8 @@ class Groups:
 
     def at(self, position: int) -> int | None:
         """The group that holds a position; None if it is not seen."""
-        found = np.flatnonzero((self.starts <= position) & (position < self.stops))
-        return int(found[0]) if len(found) else None
+        index = np.flatnonzero((self.starts <= position) & (position < self.stops))
+        return int(index[0]) if len(index) else None
 
     def place(self, i: int) -> int | str:
         """The position of a group; of several, the first and the last: "1–5"."""
@@ -109,7 +109,7 @@ class Groups:
         return start if start == last else f"{start}–{last}"
 
     def last(self, texts: Sequence[str]) -> tuple[str, ...]:
-        """Of the texts at its positions, the last of each group that is not empty."""
+        """Last text of each group that is not empty, by the texts of all positions."""
         spans = zip(self.starts.tolist(), self.stops.tolist(), strict=True)
         return tuple(next(filter(None, (texts[i] for i in reversed(range(*span)))), "") for span in spans)
 

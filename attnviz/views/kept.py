@@ -1,4 +1,4 @@
-"""What a view and a window leave of the rows and columns of a map, and what must be said of it."""
+"""Rows and columns that a view and a window leave of a map, and notes about them."""
 
 from collections.abc import Sequence
 
@@ -12,10 +12,10 @@ from attnviz.views.groups import PAIRS, Groups, View
 
 def paired(every: Sequence[Groups], view: View, tokens: Sequence[Sequence[Token]], what: object) -> list[Groups]:
     """The rows and columns of the texts of a view; an error if nothing is left."""
-    kept = [_of(part, side) for part, side in zip(every, PAIRS[view.pair], strict=True)]
-    if view != View() and not all(map(len, kept)):
+    sides = [_of(part, side) for part, side in zip(every, PAIRS[view.pair], strict=True)]
+    if view != View() and not all(map(len, sides)):
         raise InputError(_nothing_left(view, tokens, what))
-    return kept
+    return sides
 
 
 def within(every: Groups, window: slice, length: int) -> Groups:
@@ -23,25 +23,25 @@ def within(every: Groups, window: slice, length: int) -> Groups:
 
 
 def notes_of(
-    view: View, tokens: Sequence[Sequence[Token]], kept: Sequence[Groups], merged: str, hidden: str
+    view: View, tokens: Sequence[Sequence[Token]], sides: Sequence[Groups], merged: str, hidden: str
 ) -> tuple[str, ...]:
-    """What a view did to rows and columns."""
+    """Notes on the changes of a view to rows and columns."""
     special = view.special != "show" and any(token.special for part in tokens for token in part)
     looks, looked = (("A", "B")[side or 0] for side in PAIRS[view.pair])
     pair = f"{view.pair}: the queries of text {looks} and the keys of text {looked} alone"
     unit = f"{view.parts} parts" if view.parts else "sentences" if view.sentences else "words"
     merged = merged if unit == "words" else merged.replace("pieces", "tokens").replace("words", unit)
-    said = (any(part.merged for part in kept), merged), (special, hidden), (view.pair != "all", pair)
-    return tuple(text for holds, text in said if holds)
+    notes = (any(part.merged for part in sides), merged), (special, hidden), (view.pair != "all", pair)
+    return tuple(text for holds, text in notes if holds)
 
 
-def window_in_words(windows: Sequence[slice], kept: Sequence[Groups], lengths: Sequence[int]) -> str:
+def window_in_words(windows: Sequence[slice], sides: Sequence[Groups], lengths: Sequence[int]) -> str:
     """Which positions of the queries and of the keys are seen, where not all are."""
-    if all(window == ALL for window in windows) or not all(map(len, kept)):
+    if all(window == ALL for window in windows) or not all(map(len, sides)):
         return ""
-    spans = [(part.stretch, length) for part, length in zip(kept, lengths, strict=True)]
-    said = [f"{span.start} to {span.stop - 1} of {length:,}" for span, length in spans]
-    return "queries {}, keys {}".format(*said)
+    spans = [(part.stretch, length) for part, length in zip(sides, lengths, strict=True)]
+    texts = [f"{span.start} to {span.stop - 1} of {length:,}" for span, length in spans]
+    return "queries {}, keys {}".format(*texts)
 
 
 def _of(every: Groups, side: int | None) -> Groups:

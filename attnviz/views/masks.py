@@ -41,8 +41,8 @@ class SeenMask:
     def plain(self) -> bool:
         """Whether each row and column of the window is a position."""
         return all(
-            len(part) == len(range(*seen.indices(n))) and not part.merged
-            for part, seen, n in zip((self.queries, self.keys), (self.rows, self.columns), self.lengths, strict=True)
+            len(part) == len(range(*window.indices(n))) and not part.merged
+            for part, window, n in zip((self.queries, self.keys), (self.rows, self.columns), self.lengths, strict=True)
         )
 
     @property
@@ -66,10 +66,10 @@ class SeenMask:
         """Reasons, and 0 where one may attend, else the number of the reason; of a tile, where any of its cells may."""
         if self.plain and tile > 1:
             window = {"rows": self.rows, "columns": self.columns}
-            found = metrics.pooled_mask(self.mask, self.lengths, sentence=self.sentence, **window, tile=tile)
-            firsts = {name: torch.from_numpy(at) for name, at in (("rows", found.queries), ("columns", found.keys))}
+            tiles = metrics.pooled_mask(self.mask, self.lengths, sentence=self.sentence, **window, tile=tile)
+            firsts = {"rows": torch.from_numpy(tiles.queries), "columns": torch.from_numpy(tiles.keys)}
             reasons, rules = self.mask.reasons(*self.lengths, sentence=self.sentence, **firsts)
-            return reasons, rules.numpy() * (found.open == 0)
+            return reasons, rules.numpy() * (tiles.open == 0)
         names: dict[str, int] = {}
         blocks = (Block(np.zeros(blocked.shape), blocked, None, reasons) for _, reasons, blocked in self.blocks(tile))
         parts = [block.pooled(tile).renamed(names).blocked for block in blocks]
@@ -104,8 +104,8 @@ def see_mask(
         InputError: if the view leaves nothing to see.
     """
     tokens = tuple(queries), tuple(keys)
-    kept = paired([groups(part, view) for part in tokens], view, tokens, "the mask")
-    notes = notes_of(view, tokens, kept, MERGED_MASK, HIDDEN_MASK)
+    sides = paired([groups(part, view) for part in tokens], view, tokens, "the mask")
+    notes = notes_of(view, tokens, sides, MERGED_MASK, HIDDEN_MASK)
     lengths = len(queries), len(keys)
-    windows = [within(part, seen, n) for part, seen, n in zip(kept, (rows, columns), lengths, strict=True)]
+    windows = [within(part, window, n) for part, window, n in zip(sides, (rows, columns), lengths, strict=True)]
     return SeenMask(mask, sentence, lengths, rows, columns, *windows, notes)

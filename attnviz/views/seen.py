@@ -90,7 +90,7 @@ class Seen:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What must be said of what is merged, hidden, divided or not known."""
+        """Notes on what is merged, hidden, divided or not known."""
         hidden = HIDDEN if self.view.special == "hide" else RENORMALIZED
         notes = notes_of(self.view, self._tokens, (self.queries, self.keys), MERGED, hidden)
         return (*notes, READ_ONLY) if self.record.read_only else notes
@@ -119,8 +119,9 @@ class Seen:
         """
         if self.record.predicted(self.site, sentence=self.sentence) is None:
             return None
-        says = {said.position: said.word for said in metrics.predicted_words(self.record, sentence=self.sentence)}
-        return self.queries.last([says.get(i, "") for i in range(self.step.shape[2])])
+        predictions = metrics.predicted_words(self.record, sentence=self.sentence)
+        words = {prediction.position: prediction.word for prediction in predictions}
+        return self.queries.last([words.get(i, "") for i in range(self.step.shape[2])])
 
     def cells(self, heads: Sequence[int | str], tile: int = 1) -> list[Cells]:
         """The cells of several heads; see `metrics.cells_of`. A cell is blocked where all that it is made of is."""
@@ -159,19 +160,19 @@ class Seen:
     def block(self, head: int | str, rows: slice) -> "Block":
         """The cells of some rows, which are at least one."""
         queries, step, sentence = self.queries[rows], self.step, self.sentence
-        at, (weights, is_open) = queries.stretch, self._weights(head, rows)
+        window, (weights, is_open) = queries.stretch, self._weights(head, rows)
         reasons, blocked = (), np.zeros(weights.shape, np.int64)
         if step.mask is not None and is_open is not None:
             firsts = queries.spans, self.keys.spans
             reasons, rules = metrics.first_reasons(step.mask, step.shape[2:], *firsts, sentence=sentence)
             blocked = rules * ~is_open
         elif step.mask is not None:
-            reasons, rules = metrics.reasons_of(step, head, at, sentence=sentence)
-            blocked = rules.numpy()[np.ix_(queries.starts - at.start, self.keys.starts)]
+            reasons, rules = metrics.reasons_of(step, head, window, sentence=sentence)
+            blocked = rules.numpy()[np.ix_(queries.starts - window.start, self.keys.starts)]
         scores = None
         if self.has_scores(head):
-            scores = step.scores(head, at, sentence=sentence).numpy()[
-                np.ix_(queries.starts - at.start, self.keys.starts)
+            scores = step.scores(head, window, sentence=sentence).numpy()[
+                np.ix_(queries.starts - window.start, self.keys.starts)
             ]
         return Block(weights, blocked, scores, reasons)
 
@@ -181,31 +182,31 @@ class Seen:
 
     def _weights(self, head: int | str, rows: slice) -> tuple[np.ndarray, np.ndarray | None]:
         """The same, and of cells that are merged whether any that they stand for may be attended to."""
-        queries, at, is_open = self.queries[rows], np.searchsorted(self.every_key.starts, self.keys.starts), None
+        queries, columns, is_open = self.queries[rows], np.searchsorted(self.every_key.starts, self.keys.starts), None
         if self.merges:
             spans = queries.spans, self.every_key.spans
             weights, is_open = self._merged(head, *spans)
-            weights, is_open = weights / queries.sizes[:, None], is_open[:, at]
+            weights, is_open = weights / queries.sizes[:, None], is_open[:, columns]
         else:
             weights = metrics.weights_of(self.step, head, queries.stretch, sentence=self.sentence).numpy()
             weights = weights[np.ix_(queries.starts - queries.stretch.start, self.every_key.starts)]
         if self.view.special == "renormalize":
             total = weights.sum(1, keepdims=True)
             weights = weights / np.where(total == 0, 1, total)
-        return weights[:, at], is_open
+        return weights[:, columns], is_open
 
     def _merged(self, head: int | str, *spans: metrics.Spans) -> tuple[np.ndarray, np.ndarray]:
         """The sums of the weights of groups, and where any may be attended to; the latest are kept."""
-        name = head, self.sentence, *(at.tobytes() for span in spans for at in span)
-        known = _merged.setdefault(self.step, {})
-        if (made := known.get(name)) is None:
+        name = head, self.sentence, *(edges.tobytes() for span in spans for edges in span)
+        cached = _merged.setdefault(self.step, {})
+        if (result := cached.get(name)) is None:
             read = stream.blocks(self.step, head, *map(metrics.stretch, spans), sentence=self.sentence)
-            made = metrics.grouped(read, *spans)
-            if made[0].size <= MOST_MERGED:
-                while len(known) >= MOST_MAPS:
-                    known.pop(next(iter(known)), None)
-                known[name] = made
-        return made
+            result = metrics.grouped(read, *spans)
+            if result[0].size <= MOST_MERGED:
+                while len(cached) >= MOST_MAPS:
+                    cached.pop(next(iter(cached)), None)
+                cached[name] = result
+        return result
 
     def empty(self, head: int | str) -> np.ndarray:
         """Which rows have no key left, boolean; of a word, where none of its pieces has one."""
@@ -224,8 +225,8 @@ class Seen:
         if self.plain:
             window = {"sentence": self.sentence, "rows": self.rows, "columns": self.columns}
             return metrics.strongest(self.step, head, **window)
-        found = [np.nan_to_num(self.weights(head, rows), nan=-1.0) for rows in self.blocks()]
-        return np.concatenate([block.max(1) for block in found]), np.concatenate([block.argmax(1) for block in found])
+        blocks = [np.nan_to_num(self.weights(head, rows), nan=-1.0) for rows in self.blocks()]
+        return np.concatenate([block.max(1) for block in blocks]), np.concatenate([block.argmax(1) for block in blocks])
 
     def strongest_cell(self, head: int | str, query: int | None = None) -> tuple[int, int]:
         """The (query, key) of a query's largest weight; where it has no row, of the largest of all below 1.
@@ -234,9 +235,9 @@ class Seen:
         """
         row = None if query is None else self.queries.at(query)
         if row is None:
-            most, at = self.strongest(head)
+            most, columns = self.strongest(head)
             row = int(np.where((most < 1 - 1e-6) & ~self.padding, most, 0).argmax()) if most.size else 0
-            column = at[row]
+            column = columns[row]
         else:
             column = np.nan_to_num(self.weights(head, slice(row, row + 1))[0], nan=-1.0).argmax()
         return int(self.queries.starts[row]), int(self.keys.starts[column])
@@ -260,6 +261,6 @@ def see(
     tokens = record.tokens(site, sentence=sentence)
     texts = record.texts(site, sentence=sentence)
     every = [groups(part, view, text.text) for part, text in zip(tokens, texts, strict=True)]
-    kept = paired(every, view, tokens, site)
-    windows = [within(part, window, len(all)) for part, window, all in zip(kept, (rows, columns), tokens, strict=True)]
+    sides = paired(every, view, tokens, site)
+    windows = [within(part, window, len(all)) for part, window, all in zip(sides, (rows, columns), tokens, strict=True)]
     return Seen(record, site, sentence, view, rows, columns, *windows, every[1])

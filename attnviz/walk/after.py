@@ -13,10 +13,10 @@ def _join(call: Call) -> list[Piece]:
 @works_out("values", "Weighted values", "B H Q d_v", attended, needs="vectors")
 def values(call: Call) -> Worked:
     """Weights mix values."""
-    found = call.mixed(call.head)
-    table = call.rows_table("output", f"O of head {call.head}", "d_v", found)
+    outputs = call.mixed(call.head)
+    table = call.rows_table("output", f"O of head {call.head}", "d_v", outputs)
     keys = f"{counted(call.sizes['K'], 'value')} of {counted(call.sizes['d_v'], 'number')}"
-    return [table], f"For each query {keys} were multiplied by its weights and added: {span(found)}."
+    return [table], f"For each query {keys} were multiplied by its weights and added: {span(outputs)}."
 
 
 @works_out("concat", "Concatenate", "B Q H·d_v", _join, needs="vectors")
@@ -33,14 +33,14 @@ def concat(call: Call) -> Worked:
 def output(call: Call) -> Worked:
     """Heads are mixed for the first time."""
     origin = call.origin
-    found = origin.w_o(call.joined)
+    outputs = origin.w_o(call.joined)
     of_head = origin.head_weight("w_o", call.head, call.step.num_heads)
     tables = [call.table("w_o", f"output weights, head {call.head}", ("d_v", "d_model"), of_head)]
     if origin.w_o.bias is not None:
         tables.append(call.table("b_o", "output bias", ("1", "d_model"), origin.w_o.bias.unsqueeze(0)))
-    tables.append(call.rows_table("y", "Y", "d_model", found))
+    tables.append(call.rows_table("y", "Y", "d_model", outputs))
     share = call.joined.chunk(call.step.num_heads, -1)[call.head] @ of_head
-    lengths = number(share.norm(dim=-1).mean()), number(found.norm(dim=-1).mean())
+    lengths = number(share.norm(dim=-1).mean()), number(outputs.norm(dim=-1).mean())
     changed = (
         f"{call.sizes['H·d_v']} numbers of all heads became {call.sizes['d_model']} for each query; of their length, "
         f"{lengths[1]} on average, head {call.head} alone would give {lengths[0]}."

@@ -17,10 +17,16 @@ def _embed(call: Call) -> list[Piece]:
 
 
 def _between(call: Call) -> list[str]:
-    """What stands between the embedding and a call, the last first, as in an equation."""
+    """Layers between the embedding and a call, the last first, as in an equation."""
     last, is_cross = call.step.site.layer - 1, call.step.site.kind == "cross"
-    layers = [f"Layer_{last}", "… Layer_0"] if last > 0 else ["Layer_0"] * (last == 0)
-    return ["LayerNorm"] * call.origin.is_normalized + ["SelfAttention"] * is_cross + layers
+    names = ["LayerNorm"] if call.origin.is_normalized else []
+    if is_cross:
+        names.append("SelfAttention")
+    if last > 0:
+        names.append(f"Layer_{last}")
+    if last >= 0:
+        names.append("… Layer_0" if last > 0 else "Layer_0")
+    return names
 
 
 def _project(call: Call) -> list[Piece]:
@@ -40,7 +46,7 @@ def embedding(call: Call) -> Worked:
 
 @works_out("position", "Position", "B Q d_model", _embed, needs="origin")
 def position(call: Call) -> Worked:
-    """Where a token stands is added."""
+    """Positions are added to the tokens."""
     if call.origin.query_tokens.positions is None:
         return "No position is added: this model does not know the order of the words."
     tables: list[Matrix] = []
@@ -60,19 +66,21 @@ def position(call: Call) -> Worked:
 
 @works_out("input", "Input of this layer", "B Q d_model", _embed, needs="origin")
 def layer_input(call: Call) -> Worked:
-    """What stands between the embedding and this attention call."""
+    """Layers between the embedding and this attention call."""
     site, before = call.step.site, _sum(call.origin.query_tokens, call.sentence)
     x = call.origin.query_input[call.sentence]
     tables = [call.table("x", "X", ("query", "d_model"), x)]
     if _is_cross(call) or call.keys != call.queries:
-        seen = call.origin.key_input[call.sentence]
-        tables.append(call.table("x_keys", "X of the keys", ("key", "d_model"), seen))
+        key_input = call.origin.key_input[call.sentence]
+        tables.append(call.table("x_keys", "X of the keys", ("key", "d_model"), key_input))
     if torch.equal(x, before):
         return tables, "No number changed: the first layer reads them as they are."
-    before_it = [counted(site.layer, "layer")] * (site.layer > 0)
-    before_it += ["the self-attention of this one"] * (site.kind == "cross")
-    before_it += ["a normalization"] * call.origin.is_normalized
-    below = " and ".join(filter(None, (", ".join(before_it[:-1]), *before_it[-1:])))
+    parts = [counted(site.layer, "layer")] if site.layer > 0 else []
+    if site.kind == "cross":
+        parts.append("the self-attention of this one")
+    if call.origin.is_normalized:
+        parts.append("a normalization")
+    below = " and ".join(filter(None, (", ".join(parts[:-1]), *parts[-1:])))
     below = below[:1].upper() + below[1:]
     lengths = number(before.norm(dim=-1).mean()), number(x.norm(dim=-1).mean())
     changed = f"{below}: vectors of length {lengths[0]} on average became vectors of length {lengths[1]}."
@@ -85,7 +93,7 @@ def project(call: Call) -> Worked:
     tables: list[Matrix] = []
     for letter, axis, width in (("q", "query", "d_k"), ("k", "key", "d_k"), ("v", "key", "d_v")):
         linear, name = getattr(call.origin, f"w_{letter}"), letter.upper()
-        given = call.origin.query_input if letter == "q" else call.origin.key_input
+        vectors = call.origin.query_input if letter == "q" else call.origin.key_input
         of_head = call.origin.head_weight(f"w_{letter}", call.head, call.step.num_heads)
         tables.append(call.table(f"w_{letter}", f"weights of {name}, head {call.head}", ("d_model", width), of_head))
         if linear.bias is not None:
@@ -93,7 +101,7 @@ def project(call: Call) -> Worked:
             tables.append(
                 call.table(f"b_{letter}", f"bias of {name}, head {call.head}", ("1", width), bias.unsqueeze(0))
             )
-        whole = linear(given)[call.sentence]
+        whole = linear(vectors)[call.sentence]
         tables.append(call.table(f"{letter}_all", f"{name} of all heads", (axis, f"H·{width}"), whole))
     sizes = call.sizes
     biases = "no biases" if call.origin.w_q.bias is None else "plus a bias"
@@ -107,11 +115,11 @@ def project(call: Call) -> Worked:
 @works_out("split", "Split into heads", "B H Q d_k", _project, needs="vectors")
 def split(call: Call) -> Worked:
     """The columns of the projections become heads: what attention is given."""
-    step, at = call.step, (call.sentence, call.head)
+    step, index = call.step, (call.sentence, call.head)
     tables = [
-        call.table("q", "Q", ("query", "d_k"), step.query[at]),
-        call.table("k", "K", ("key", "d_k"), step.key[at]),
-        call.table("v", "V", ("key", "d_v"), step.value[at]),
+        call.table("q", "Q", ("query", "d_k"), step.query[index]),
+        call.table("k", "K", ("key", "d_k"), step.key[index]),
+        call.table("v", "V", ("key", "d_v"), step.value[index]),
     ]
     heads, d_k = counted(step.num_heads, "head"), call.sizes["d_k"]
     if call.origin is None:
@@ -128,9 +136,10 @@ def set_by_hand(call: Call) -> int:
     """How many numbers of a head's queries, keys and values are not what the projections give, rounding aside."""
     count = 0
     for letter, have in (("q", call.step.query), ("k", call.step.key), ("v", call.step.value)):
-        given = call.origin.query_input if letter == "q" else call.origin.key_input
-        made = getattr(call.origin, f"w_{letter}")(given)[call.sentence].chunk(call.step.num_heads, -1)[call.head]
-        count += int((~made.isclose(have[call.sentence, call.head], rtol=1e-4, atol=1e-5, equal_nan=True)).sum())
+        vectors = call.origin.query_input if letter == "q" else call.origin.key_input
+        all_heads = getattr(call.origin, f"w_{letter}")(vectors)[call.sentence]
+        projected = all_heads.chunk(call.step.num_heads, -1)[call.head]
+        count += int((~projected.isclose(have[call.sentence, call.head], rtol=1e-4, atol=1e-5, equal_nan=True)).sum())
     return count
 
 

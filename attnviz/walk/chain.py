@@ -8,7 +8,7 @@ from attnviz.core.record import Record
 from attnviz.walk import after, before, scores
 from attnviz.walk.knobs import Knobs
 from attnviz.walk.stages import Call, Stage
-from attnviz.walk.windows import FIRST, one
+from attnviz.walk.windows import FIRST, window_positions
 
 STAGES = (
     before.embedding,
@@ -31,7 +31,7 @@ STAGES = (
 
 
 class Knowing(Protocol):
-    """What made a record, and knows what its calls were projected from."""
+    """Source of a record that knows what its calls were projected from."""
 
     def origin(self, record: Record, site: Site) -> Origin | None: ...
 
@@ -65,10 +65,10 @@ def chain(
     step = record.step(site)
     step.empty_queries(head, sentence=sentence)  # refuses a head or sentence that is not there
     origin = None if source is None or record.read_only else source.origin(record, site)
-    windows = one(queries, step.shape[2], "queries"), one(keys, step.shape[3], "keys")
+    windows = window_positions(queries, step.shape[2], "queries"), window_positions(keys, step.shape[3], "keys")
     call = Call(record, step, origin, head, sentence, *windows, knobs)
     stages = [stage(call) for stage in STAGES]
     if knobs.mask_after_softmax:
-        at = STAGES.index(scores.mask)
-        stages[at : at + 2] = stages[at + 1], stages[at]
+        index = STAGES.index(scores.mask)
+        stages[index : index + 2] = stages[index + 1], stages[index]
     return tuple(stages)

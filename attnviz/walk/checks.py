@@ -12,8 +12,8 @@ from attnviz.core.edits import Site
 from attnviz.core.origin import Origin
 from attnviz.core.record import Record, Step
 from attnviz.walk.chain import Knowing
-from attnviz.walk.rows import shown
-from attnviz.walk.windows import FIRST, one, slice_of
+from attnviz.walk.rows import checked_step
+from attnviz.walk.windows import FIRST, slice_of, window_positions
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ def check(
     Raises:
         InputError: if there is no such site or sentence, a window is too large, or only the weights are known.
     """
-    step = shown(record, site, 0, 0, sentence)
-    rows, columns = one(queries, step.shape[2], "queries"), one(keys, step.shape[3], "keys")
+    step = checked_step(record, site, 0, 0, sentence)
+    rows, columns = window_positions(queries, step.shape[2], "queries"), window_positions(keys, step.shape[3], "keys")
     call = _Compared(step, sentence, slice_of(rows), slice_of(columns))
     origin = None if source is None else source.origin(record, site)
     return Check(_function(call), _module(call, origin))
@@ -80,7 +80,7 @@ class _Compared:
         self.weights = torch.stack([step.weights(head, rows, **where) for head in heads])
         self.output = self.weights.to(wide) @ self.value
         self.open = torch.stack([step.may_attend(head, rows, **where) for head in heads])
-        self.kept = torch.stack([~step.empty_queries(head, **where)[rows] for head in heads])
+        self.has_keys = torch.stack([~step.empty_queries(head, **where)[rows] for head in heads])
         added = torch.stack([self._bias(head) for head in heads]) if step.scoring.bias else None
         self.added = None if added is None else added.to(wide)
 
@@ -98,12 +98,12 @@ class _Compared:
         """The largest, over rows that have a key left, of (H, rows, ...); NaN if one side alone has a NaN."""
         apart = (ours.double() - theirs.double()).abs()
         apart = apart.masked_fill(ours.isnan() & theirs.isnan(), 0)
-        kept = apart[self.kept]
-        return float(kept.max()) if kept.numel() else 0.0
+        rows = apart[self.has_keys]
+        return float(rows.max()) if rows.numel() else 0.0
 
     @property
     def left_out(self) -> str:
-        empty = int((~self.kept).sum())
+        empty = int((~self.has_keys).sum())
         return f" {empty} row(s) with no key left are not compared." if empty else ""
 
 
@@ -118,7 +118,7 @@ def _function(call: _Compared) -> Against:
     picks[call.columns] = torch.eye(wide, dtype=call.value.dtype)
     picks = picks.expand(step.num_heads, *picks.shape)
     weights = F.scaled_dot_product_attention(call.query, call.key, picks, **settings)
-    return _said(call, FUNCTION, call.difference(call.output, output), weights, "")
+    return _against(call, FUNCTION, call.difference(call.output, output), weights, "")
 
 
 def _module(call: _Compared, origin: Origin | None) -> Against:
@@ -140,10 +140,10 @@ def _module(call: _Compared, origin: Origin | None) -> Against:
         mask = ~call.open if call.added is None else call.mask  # True = masked, the opposite of ours
         output, weights = module.eval()(query, key, key, attn_mask=mask, average_attn_weights=False)
         ours = origin.w_o(call.output.transpose(0, 1).flatten(1))
-    whole = call.kept.all(0)  # a NaN of one head reaches the whole output
+    whole = call.has_keys.all(0)  # a NaN of one head reaches the whole output
     apart = (ours - output[0])[whole].double().abs()
     difference = float(apart.max()) if apart.numel() else 0.0
-    return _said(call, MODULE, difference, weights[0][:, :, call.columns], " with the weights copied")
+    return _against(call, MODULE, difference, weights[0][:, :, call.columns], " with the weights copied")
 
 
 def _cannot(call: _Compared, origin: Origin | None) -> str | None:
@@ -155,14 +155,14 @@ def _cannot(call: _Compared, origin: Origin | None) -> str | None:
         return f"{MODULE} has no softcap, and this call has one."
     if not math.isclose(step.scoring.scale / step.scoring.temperature, d_k**-0.5):
         return f"{MODULE} always divides by √d_k and knows no temperature; here one of them is changed."
-    made = [origin.w_q(origin.query_input), origin.w_k(origin.key_input), origin.w_v(origin.key_input)]
+    projected = [origin.w_q(origin.query_input), origin.w_k(origin.key_input), origin.w_v(origin.key_input)]
     have = [tensor.transpose(1, 2).flatten(2) for tensor in (step.query, step.key, step.value)]
-    if not all(torch.equal(one, other) for one, other in zip(made, have, strict=True)):
+    if not all(torch.equal(ours, theirs) for ours, theirs in zip(projected, have, strict=True)):
         return f"{MODULE} projects queries, keys and values itself, and some of these are set by hand."
     return None
 
 
-def _said(call: _Compared, what: str, output: float, weights: Tensor, how: str) -> Against:
+def _against(call: _Compared, what: str, output: float, weights: Tensor, how: str) -> Against:
     apart = call.difference(call.weights[:, :, call.columns], weights)
     differ = f"outputs differ by at most {rounding(output)}, weights by at most {rounding(apart)}"
     return Against(what, output, apart, f"{what}{how}: {differ}.{call.left_out}")

@@ -31,7 +31,7 @@ def equation(pieces: list[Piece], key: str) -> tuple[Part, ...]:
 
 
 def embed(positions: bool, between: Sequence[str]) -> list[Piece]:
-    """What stands before an attention call.
+    """Equation of the input of an attention call.
 
     Args:
         between: what is done with the embedded tokens until the call reads them, the last first.
@@ -52,7 +52,7 @@ def project(num_heads: int) -> list[Piece]:
 
 
 def attend(step: Step, knobs: Knobs) -> list[Piece]:
-    """What a head computes; only what this call does stands in it."""
+    """Equation of a head, with the steps that this call has."""
     scoring = step.scoring
     inner: list[Piece] = [("products", "Q Kᵀ"), _scale(step)]
     if scoring.softcap is not None:
@@ -74,7 +74,7 @@ def attend(step: Step, knobs: Knobs) -> list[Piece]:
 
 
 def join(num_heads: int) -> list[Piece]:
-    """What is done with the outputs of all heads."""
+    """Equation that joins the outputs of all heads."""
     return [("", "Y = "), ("concat", f"Concat(O_0 … O_{num_heads - 1})"), ("output", " W_O")]
 
 

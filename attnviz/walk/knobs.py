@@ -1,4 +1,4 @@
-"""What can be done wrong, or is done in training alone, in the one attention call that is shown: never in the model.
+"""Mistakes, and steps of training alone, in the one attention call that is shown: never in the model.
 
 The settings that change a model (temperature, scale, mask) are `Edits`; these act on the numbers shown and on nothing
 else, so no other layer knows of them.
@@ -12,10 +12,10 @@ from torch import Tensor
 from attnviz.core import attention
 from attnviz.core.errors import InputError, check_whole, quoted
 from attnviz.core.record import Step
-from attnviz.walk.windows import one
+from attnviz.walk.windows import window_positions
 
 ADDED = -1e9
-"""What is added to a masked score where masking adds: a large number, where -inf is meant."""
+"""Number added to a masked score where masking adds: a large one, where -inf is meant."""
 
 NEARLY = 1e-4
 """A row that sums to 1 but for so much sums to 1: the rest is rounding."""
@@ -49,14 +49,14 @@ class Knobs:
     @property
     def in_words(self) -> tuple[str, ...]:
         """One phrase for each thing that is not as it is in attention; empty if nothing is."""
-        said = ["mask after the softmax"] if self.mask_after_softmax else []
-        said += ["-1e9 added where masked"] if self.masking == "add" and not self.mask_after_softmax else []
-        said += [f"dropout {self.dropout_p:g} (seed {self.dropout_seed})"] if self.dropout_p else []
-        return tuple(said)
+        phrases = ["mask after the softmax"] if self.mask_after_softmax else []
+        phrases += ["-1e9 added where masked"] if self.masking == "add" and not self.mask_after_softmax else []
+        phrases += [f"dropout {self.dropout_p:g} (seed {self.dropout_seed})"] if self.dropout_p else []
+        return tuple(phrases)
 
 
 def masked_scores(step: Step, head: int, rows: slice, knobs: Knobs = Knobs(), *, sentence: int = 0) -> Tensor:
-    """What the softmax is given, (rows, K)."""
+    """Input of the softmax, (rows, K)."""
     if knobs.mask_after_softmax:
         return step.scores(head, rows, sentence=sentence)
     if knobs.masking == "replace":
@@ -66,7 +66,7 @@ def masked_scores(step: Step, head: int, rows: slice, knobs: Knobs = Knobs(), *,
 
 
 def softmax(step: Step, head: int, rows: slice, knobs: Knobs = Knobs(), *, sentence: int = 0) -> Tensor:
-    """What the softmax gives, (rows, K); before a mask that comes after it."""
+    """Output of the softmax, (rows, K); before a mask that comes after it."""
     if not knobs.mask_after_softmax and knobs.masking == "replace":
         return step.weights(head, rows, sentence=sentence)
     return attention.normalize(masked_scores(step, head, rows, knobs, sentence=sentence))
@@ -74,10 +74,10 @@ def softmax(step: Step, head: int, rows: slice, knobs: Knobs = Knobs(), *, sente
 
 def weights(step: Step, head: int, rows: slice, knobs: Knobs = Knobs(), *, sentence: int = 0) -> Tensor:
     """The weights before dropout, (rows, K)."""
-    found = softmax(step, head, rows, knobs, sentence=sentence)
+    result = softmax(step, head, rows, knobs, sentence=sentence)
     if not knobs.mask_after_softmax:
-        return found
-    return found.where(step.may_attend(head, rows, sentence=sentence), 0)
+        return result
+    return result.where(step.may_attend(head, rows, sentence=sentence), 0)
 
 
 def dropped(weights: Tensor, p: float, seed: int, *, head: int = 0, first: int = 0) -> Tensor:
@@ -87,8 +87,8 @@ def dropped(weights: Tensor, p: float, seed: int, *, head: int = 0, first: int =
     """
     if not p:
         return weights
-    kept = torch.stack([_draw(seed, head, first + row, weights.shape[1]) >= p for row in range(len(weights))])
-    return (weights / (1 - p)).where(kept, 0)
+    survives = torch.stack([_draw(seed, head, first + row, weights.shape[1]) >= p for row in range(len(weights))])
+    return (weights / (1 - p)).where(survives, 0)
 
 
 def _draw(seed: int, head: int, query: int, keys: int) -> Tensor:
@@ -119,32 +119,32 @@ class Exhibit:
 
 
 def exhibit(step: Step, head: int, knobs: Knobs, *, queries: slice = slice(0, 64), sentence: int = 0) -> Exhibit:
-    """What the knobs do to the weights of some queries, at most 64.
+    """Effect of the knobs on the weights of some queries, at most 64.
 
     Raises:
         InputError: if more queries are asked for, or a head or sentence is not there.
     """
-    rows = one(queries, step.shape[2], "queries")
+    rows = window_positions(queries, step.shape[2], "queries")
     where = {"sentence": sentence}
     before = step.weights(head, slice(rows.start, rows.stop), **where)
-    made = weights(step, head, slice(rows.start, rows.stop), knobs, **where)
-    after = dropped(made, knobs.dropout_p, knobs.dropout_seed, head=head, first=rows.start)
+    undropped = weights(step, head, slice(rows.start, rows.stop), knobs, **where)
+    after = dropped(undropped, knobs.dropout_p, knobs.dropout_seed, head=head, first=rows.start)
     value = step.value[sentence, head]
     sums = [each.double().sum(-1) for each in (before, after)]
     outputs = [each.to(value.dtype) @ value for each in (before, after)]
-    return Exhibit(rows, before, after, *sums, *outputs, _says(rows, before, after, sums, knobs))
+    return Exhibit(rows, before, after, *sums, *outputs, _summary(rows, before, after, sums, knobs))
 
 
-def _says(rows: range, before: Tensor, after: Tensor, sums: list[Tensor], knobs: Knobs) -> str:
+def _summary(rows: range, before: Tensor, after: Tensor, sums: list[Tensor], knobs: Knobs) -> str:
     if not knobs.in_words:
         return "Nothing is changed."
     what = " and ".join(knobs.in_words)
     if not before.numel():
         return f"With {what}: there is no weight."
     wrong = int((~((sums[1] - 1).abs() <= NEARLY)).sum())  # a NaN is no 1
-    known = sums[1][sums[1].isfinite()]
-    between = f"they sum to between {float(known.min()):.4g} and {float(known.max()):.4g}" if len(known) else ""
-    none = f"{len(rows) - len(known)} of them to NaN" if len(known) < len(rows) else ""
+    finite = sums[1][sums[1].isfinite()]
+    between = f"they sum to between {float(finite.min()):.4g} and {float(finite.max()):.4g}" if len(finite) else ""
+    none = f"{len(rows) - len(finite)} of them to NaN" if len(finite) < len(rows) else ""
     rows_say = ", ".join(filter(None, (f"{wrong} of {len(rows)} rows do not sum to 1", between, none)))
     moved = float((after - before).abs().nan_to_num().max())
     return f"With {what}: {rows_say if wrong else 'every row sums to 1'}. A weight moved by up to {moved:.4g}."

@@ -1,4 +1,4 @@
-"""What can be measured: why there is a scale, and what positions are for."""
+"""Measured laws: why there is a scale, and what positions are for."""
 
 import math
 from collections.abc import Sequence
@@ -72,18 +72,18 @@ def _spread(d_k: int, seed: int, samples: int, keys: int) -> DotProducts:
 def _mean(weights: Tensor) -> Measures:
     """The mean measures of many rows, (rows, K)."""
     each = torch.special.entr(weights).sum(-1), weights.amax(-1), gradient_size(weights), weights.sum(-1)
-    return Measures(*(float(one.mean()) for one in each))
+    return Measures(*(float(values.mean()) for values in each))
 
 
 class Runs(Protocol):
-    """What makes records of sentences that are cut already."""
+    """Source that runs sentences that are cut already."""
 
     def run(self, sentences: tuple[Sentence, ...], edits: Edits = Edits()) -> Record: ...
 
 
 @dataclass(frozen=True, eq=False)
 class Permutation:
-    """What became of a sentence whose words were put in another order.
+    """Runs of a sentence before and after its words were put in another order.
 
     Attributes:
         order: position i of the permuted sentence holds token order[i].
@@ -117,24 +117,24 @@ def permutation(source: Runs, record: Record, *, order: Sequence[int] | None = N
     """
     if record.targets:
         raise InputError(f"'{record.source}' writes another text; the words are permuted for one that reads only.")
-    given = record.sentences[sentence]
-    order = _reversed(given) if order is None else tuple(order)
-    if sorted(order) != list(range(given.length)):
-        raise InputError(f"An order of {given.length} tokens names each once, from 0; given {quoted(order)}.")
-    permuted = replace(given, tokens=(*(given.tokens[i] for i in order), *given.tokens[given.length :]))
+    original = record.sentences[sentence]
+    order = _reversed(original) if order is None else tuple(order)
+    if sorted(order) != list(range(original.length)):
+        raise InputError(f"An order of {original.length} tokens names each once, from 0; given {quoted(order)}.")
+    permuted = replace(original, tokens=(*(original.tokens[i] for i in order), *original.tokens[original.length :]))
     others = record.sentences  # they stay: masks and numbers set by hand may be for so many sentences
     after = source.run((*others[:sentence], permuted, *others[sentence + 1 :]), record.edits)
     old = record.output[sentence, list(order)]
-    moved = (after.output[sentence, : given.length] - old).abs().double()
+    moved = (after.output[sentence, : original.length] - old).abs().double()
     difference, largest = float(moved.max()), float(old.abs().max())
     follows = difference <= ALIKE * largest
     what = (
         "Each word keeps its output: the order is not seen" if follows else "Words get other outputs: the order is seen"
     )
-    says = f"{what}. An output changes by up to {difference:.2g}; its largest number is {largest:.2g}."
+    message = f"{what}. An output changes by up to {difference:.2g}; its largest number is {largest:.2g}."
     if math.isnan(difference):
-        says = "Some outputs are not numbers, so it cannot be said whether they follow the order of the words."
-    return Permutation(order, record, after, difference, largest, follows, says)
+        message = "Some outputs are not numbers, so it cannot be said whether they follow the order of the words."
+    return Permutation(order, record, after, difference, largest, follows, message)
 
 
 def _reversed(sentence: Sentence) -> tuple[int, ...]:

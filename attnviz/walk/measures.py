@@ -66,7 +66,7 @@ class Compared:
 
 
 def compare(before: Record, after: Record, site: Site, head: int, query: int, *, sentence: int = 0) -> Compared:
-    """What a change did to one row: two runs of the same tokens, with other edits or of another source.
+    """Compare one row of two runs of the same tokens, with other edits or of another source.
 
     Raises:
         InputError: if one of them has no such query.
@@ -76,11 +76,11 @@ def compare(before: Record, after: Record, site: Site, head: int, query: int, *,
 
 
 def compare_rows(before: Tensor, after: Tensor) -> Compared:
-    """What changed between two rows of weights, (K,) each."""
-    one, other = measures(before), measures(after)
+    """Compare two rows of weights, (K,) each."""
+    old, new = measures(before), measures(after)
     names = {"entropy": "entropy (nats)", "largest": "largest weight", "gradient": "softmax gradient"}
-    parts = [f"{said} {getattr(one, name):.4g} → {getattr(other, name):.4g}" for name, said in names.items()]
-    return Compared(one, other, f"{', '.join(parts).capitalize()}.")
+    parts = [f"{title} {getattr(old, name):.4g} → {getattr(new, name):.4g}" for name, title in names.items()]
+    return Compared(old, new, f"{', '.join(parts).capitalize()}.")
 
 
 def _row(record: Record, site: Site, head: int, query: int, sentence: int) -> Tensor:

@@ -13,10 +13,10 @@ from attnviz.core.errors import InputError
 from attnviz.core.record import Record, Step
 from attnviz.core.scoring import ORDER
 from attnviz.walk.measures import check_query
-from attnviz.walk.windows import FIRST, MOST_WIDTH, one, slice_of
+from attnviz.walk.windows import FIRST, MOST_WIDTH, slice_of, window_positions
 
 WEIGHTS, EMPTY, NAN = "weights", "empty row", "nan"
-"""What a row is."""
+"""States of a row."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,20 +85,20 @@ def row(record: Record, site: Site, head: int, query: int, *, sentence: int = 0,
         InputError: if there is no such query, head or sentence, more than 64 keys are asked for, or the model shows its
             weights alone.
     """
-    step = shown(record, site, head, query, sentence)
-    positions, at = one(keys, step.shape[3], "keys"), slice(query, query + 1)
+    step = checked_step(record, site, head, query, sentence)
+    positions, rows = window_positions(keys, step.shape[3], "keys"), slice(query, query + 1)
     window, exact = slice_of(positions), _in_float64(step, head, sentence)
-    masked = exact.masked_scores(head, at, sentence=sentence)[0]
+    masked = exact.masked_scores(head, rows, sentence=sentence)[0]
     weights, maximum, exps, state = _softmax(masked, step.scoring.empty_rows)
     value = exact.value[sentence, head]
-    recorded = step.weights(head, at, sentence=sentence)[0]
+    recorded = step.weights(head, rows, sentence=sentence)[0]
     difference = float((weights - recorded.double()).abs().max()) if len(weights) else 0.0
     return Row(
         query=query,
         keys=positions,
         products=exact.query[sentence, head, query] * exact.key[sentence, head, window],
-        **_scores(exact, head, at, window, sentence),
-        rules=_rules(step, head, at, window, sentence),
+        **_scores(exact, head, rows, window, sentence),
+        rules=_rules(step, head, rows, window, sentence),
         masked=masked[window],
         maximum=maximum,
         shifted=(masked - maximum if state != EMPTY else masked)[window],
@@ -117,10 +117,10 @@ def row(record: Record, site: Site, head: int, query: int, *, sentence: int = 0,
     )
 
 
-def _scores(exact: Step, head: int, at: slice, window: slice, sentence: int) -> dict[str, Tensor]:
+def _scores(exact: Step, head: int, rows: slice, window: slice, sentence: int) -> dict[str, Tensor]:
     """The scores of one query after each stage, each (k,), by their names in `Row`."""
     stages = zip(("sums", "scaled", "capped", "biased", "scores"), ORDER, strict=True)
-    return {name: until(exact, stage).scores(head, at, window, sentence=sentence)[0] for name, stage in stages}
+    return {name: until(exact, stage).scores(head, rows, window, sentence=sentence)[0] for name, stage in stages}
 
 
 def _softmax(masked: Tensor, empty_rows: str) -> tuple[Tensor, float, Tensor, str]:
@@ -136,9 +136,9 @@ def _softmax(masked: Tensor, empty_rows: str) -> tuple[Tensor, float, Tensor, st
 
 def _in_float64(step: Step, head: int, sentence: int) -> Step:
     """The same step with wider numbers of one head; a product of two float32 numbers is exact in float64."""
-    one = (slice(sentence, sentence + 1), slice(head, head + 1))
+    index = (slice(sentence, sentence + 1), slice(head, head + 1))
     wide = {name: getattr(step, name) for name in ("query", "key", "value")}
-    return replace(step, **{name: part[one].double().expand_as(part) for name, part in wide.items()})
+    return replace(step, **{name: part[index].double().expand_as(part) for name, part in wide.items()})
 
 
 def until(step: Step, stage: str) -> Step:
@@ -152,11 +152,11 @@ def _rules(step: Step, head: int, rows: slice, columns: slice, sentence: int) ->
 
 
 def _digits(step: Step, recorded: Tensor, difference: float) -> str:
-    made = str(recorded.dtype).removeprefix("torch.")
-    given = str(step.query.dtype).removeprefix("torch.")
+    result_type = str(recorded.dtype).removeprefix("torch.")
+    input_type = str(step.query.dtype).removeprefix("torch.")
     return (
-        f"Worked with 16 digits (float64) from the {given} numbers of the model. "
-        f"The {made} weights of its run differ by at most {rounding(difference)}."
+        f"Worked with 16 digits (float64) from the {input_type} numbers of the model. "
+        f"The {result_type} weights of its run differ by at most {rounding(difference)}."
     )
 
 
@@ -202,17 +202,17 @@ def neurons(
     Raises:
         InputError: as `row`.
     """
-    step = shown(record, site, head, query, sentence)
-    positions, at = one(keys, step.shape[3], "keys"), slice(query, query + 1)
-    seen = one(dimensions, step.query.shape[-1], "dimensions", MOST_WIDTH)
-    window, wide = slice_of(positions), slice_of(seen)
+    step = checked_step(record, site, head, query, sentence)
+    positions, rows = window_positions(keys, step.shape[3], "keys"), slice(query, query + 1)
+    columns = window_positions(dimensions, step.query.shape[-1], "dimensions", MOST_WIDTH)
+    window, wide = slice_of(positions), slice_of(columns)
     q, k = step.query[sentence, head, query, wide], step.key[sentence, head, window, wide]
-    each = [made.scores(head, at, window, sentence=sentence)[0] for made in (until(step, "products"), step)]
-    weights = step.weights(head, at, window, sentence=sentence)[0]
-    return Neurons(query, positions, seen, q, k, q * k, *each, weights)
+    each = [stage.scores(head, rows, window, sentence=sentence)[0] for stage in (until(step, "products"), step)]
+    weights = step.weights(head, rows, window, sentence=sentence)[0]
+    return Neurons(query, positions, columns, q, k, q * k, *each, weights)
 
 
-def shown(record: Record, site: Site, head: int, query: int, sentence: int) -> Step:
+def checked_step(record: Record, site: Site, head: int, query: int, sentence: int) -> Step:
     """The step at a site, if its queries and keys are known and it has that query, head and sentence."""
     step = record.step(site)
     if record.read_only:

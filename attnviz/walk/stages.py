@@ -21,7 +21,7 @@ KEYS = tuple(
     "embedding position input project split products scale softcap bias temperature mask softmax dropout values concat "
     "output".split()
 )
-"""What each step of a call is named by, the same in every run; in a link, too."""
+"""Names of the steps of a call, the same in every run; in a link, too."""
 
 READ_ONLY = "The model computes attention in its own code: only its weights are known."
 NOT_TAKEN_APART = "This model is not taken apart here: its numbers are known from the queries, keys and values on."
@@ -34,18 +34,18 @@ OF_HEADS = frozenset({"d_k", "d_v", "H·d_k", "H·d_v"})
 
 
 NOUNS = {"H": "head", "Q": "query", "K": "key"} | {axis: axis for axis in LETTERS}
-"""What stands along an axis; along others stand numbers."""
+"""Items along each axis; along other axes stand numbers."""
 
 INDICES = str.maketrans("0123456789kv", "₀₁₂₃₄₅₆₇₈₉ₖᵥ")
 
 
 def typeset(text: str) -> str:
     """An equation or a shape with small letters and digits as indices, where there are signs for them: "√dₖ"."""
-    return re.sub(r"_(\d+|[kv]\b)", lambda found: found[1].translate(INDICES), text)
+    return re.sub(r"_(\d+|[kv]\b)", lambda match: match[1].translate(INDICES), text)
 
 
 def plural_of(axis: str, size: int) -> str:
-    """What stands along an axis, so many of it: "11 queries"; along d_model, d_k and d_v numbers of a vector."""
+    """Count of the items along an axis: "11 queries"; along d_model, d_k and d_v numbers of a vector."""
     return plural(NOUNS.get(axis, "number"), size)
 
 
@@ -165,28 +165,29 @@ class Call:
         return sizes | {"d_model": self.record.output.shape[-1], "1": 1}
 
     def table(self, key: str, name: str, axes: tuple[str, str], whole: Tensor) -> Matrix:
-        """What is shown of a table that is linear in the tokens."""
-        seen = [self._seen(axis, size) for axis, size in zip(axes, whole.shape, strict=True)]
-        return Matrix(key, name, axes, tuple(whole.shape), *seen, whole[slice_of(seen[0]), slice_of(seen[1])])
+        """Visible part of a table that is linear in the tokens."""
+        window = [self._window_of(axis, size) for axis, size in zip(axes, whole.shape, strict=True)]
+        return Matrix(key, name, axes, tuple(whole.shape), *window, whole[slice_of(window[0]), slice_of(window[1])])
 
     def rows_table(self, key: str, name: str, axis: str, values: Tensor) -> Matrix:
-        """What is shown of a table of queries of which only the window was computed."""
+        """Visible part of a table of queries of which only the window was computed."""
         shape = self.step.shape[2], values.shape[1]
-        width = self._seen(axis, shape[1])
+        width = self._window_of(axis, shape[1])
         return Matrix(key, name, ("query", axis), shape, self.queries, width, values[:, slice_of(width)])
 
     def square(self, key: str, name: str, values: Tensor, blocked: Tensor | None = None) -> Matrix:
         """A window of a table of queries and keys."""
         return Matrix(key, name, ("query", "key"), self.step.shape[2:], self.queries, self.keys, values, blocked)
 
-    def _seen(self, axis: str, size: int) -> range:
+    def _window_of(self, axis: str, size: int) -> range:
         chosen = {"query": self.queries, "key": self.keys}
         return chosen.get(axis, range(min(size, MOST_WIDTH)))
 
     def weights(self, head: int) -> Tensor:
-        """What the values of a head are multiplied by, (rows, K)."""
-        found = knobs.weights(self.step, head, self.rows, self.knobs, **self.where)
-        return knobs.dropped(found, self.knobs.dropout_p, self.knobs.dropout_seed, head=head, first=self.queries.start)
+        """Weights of a head after dropout, (rows, K)."""
+        undropped = knobs.weights(self.step, head, self.rows, self.knobs, **self.where)
+        options = {"head": head, "first": self.queries.start}
+        return knobs.dropped(undropped, self.knobs.dropout_p, self.knobs.dropout_seed, **options)
 
     def mixed(self, head: int) -> Tensor:
         """Weights times values of a head, whether it is off or not, (rows, d_v)."""
@@ -206,18 +207,18 @@ class Call:
 
     @property
     def of_window(self) -> str:
-        """PredictedWord where a sentence holds for the window alone."""
+        """Beginning of a sentence that holds for the window alone; empty if all is shown."""
         whole = (len(self.queries), len(self.keys)) == self.step.shape[2:]
         return "" if whole else f" In the window of {len(self.queries)} queries and {len(self.keys)} keys:"
 
     def shape(self, *letters: str) -> dict[str, tuple]:
         """The letters and sizes of a stage, as its arguments; how wide a head is, a read-only model does not say."""
-        known = not (self.record.read_only and set(letters) & OF_HEADS)
-        return {"letters": letters, "shape": tuple(self.sizes[letter] for letter in letters) if known else ()}
+        is_known = not (self.record.read_only and set(letters) & OF_HEADS)
+        return {"letters": letters, "shape": tuple(self.sizes[letter] for letter in letters) if is_known else ()}
 
 
 Worked = tuple[list[Matrix], str] | str
-"""What a stage is worked out to: its numbers and what changed, or why the model has no such stage."""
+"""Result of a stage: its numbers and what changed, or why the model has no such stage."""
 
 
 def works_out(
@@ -231,20 +232,20 @@ def works_out(
         needs: "vectors" (queries, keys and values) or "origin" (what they were projected from); "" for weights.
     """
 
-    def made(work: Callable[[Call], Worked]) -> Callable[[Call], Stage]:
+    def decorate(work: Callable[[Call], Worked]) -> Callable[[Call], Stage]:
         def stage(call: Call) -> Stage:
             equation = equations.equation(pieces(call), key)
-            known = {"key": key, "title": title, "equation": equation} | call.shape(*letters.split())
+            fields = {"key": key, "title": title, "equation": equation} | call.shape(*letters.split())
             worked = READ_ONLY if needs and call.record.read_only else None
             worked = worked or (NOT_TAKEN_APART if needs == "origin" and call.origin is None else work(call))
             if isinstance(worked, str):
-                return Stage(**known, missing=worked)
+                return Stage(**fields, missing=worked)
             matrices, changed = worked
-            return Stage(**known, matrices=tuple(matrices), changed=changed)
+            return Stage(**fields, matrices=tuple(matrices), changed=changed)
 
         return stage
 
-    return made
+    return decorate
 
 
 def attended(call: Call) -> list[Piece]:

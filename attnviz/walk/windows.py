@@ -11,7 +11,7 @@ MOST_WIDTH = 512
 FIRST = slice(0, MOST_TOKENS)
 
 
-def one(window: slice, size: int, what: str, most: int = MOST_TOKENS) -> range:
+def window_positions(window: slice, size: int, what: str, most: int = MOST_TOKENS) -> range:
     """The positions of a window, as a range; what is beyond the end is left out.
 
     Raises:

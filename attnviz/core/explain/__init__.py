@@ -1,4 +1,4 @@
-"""What a grid of booleans is: a published mask, or one with a mistake in it, found by trying every kind of mask.
+"""Identify a grid of booleans: a published mask, or one with a mistake in it, by trying every kind of mask.
 
 A grid is read as it is, inverted, transposed and with its rows shifted by one; each time every kind of
 `attnviz.core.masks.published` proposes masks, with padding and without it. What describes the grid in the fewest bits
@@ -18,7 +18,7 @@ from attnviz.core.masks import Full, Mask
 from attnviz.core.masks.published import PUBLISHED, Kind
 
 MISTAKEN = tuple(filter(None, MISTAKES))
-"""What can be wrong."""
+"""Names of the mistakes that a mask may have."""
 
 MOST_DIFFERENT = 1 / 8
 """Share of the cells that may differ from an explanation."""
@@ -65,7 +65,7 @@ class Explanation:
 
     @property
     def mistake(self) -> str:
-        """Of `MISTAKES`."""
+        """The mistake, one of `MISTAKES`."""
         return self.reading.mistake
 
     @property
@@ -77,7 +77,9 @@ class Explanation:
     def mask(self) -> Mask:
         """The mask that was meant, with its padding."""
         base, padding = self.base, self.reading.padding
-        return base if padding is None else padding if isinstance(base, Full) else base & padding
+        if padding is None:
+            return base
+        return padding if isinstance(base, Full) else base & padding
 
     def grid(self) -> Tensor:
         """The mask that was meant as a grid, without random keys, (Q, K)."""
@@ -90,7 +92,7 @@ class Explanation:
         return (not self.is_certain, self.bits) < (not other.is_certain, other.bits)
 
     def __str__(self) -> str:
-        """What the mask is, in words: "causal sliding window: window (2 before, 0 after), padding from key 5 on"."""
+        """The mask in words: "causal sliding window: window (2 before, 0 after), padding from key 5 on"."""
         words, title, padding = str(self.base), self.kind.title, self.reading.padding
         if not lengths.numbers_in(self.base) or self.kind.name == "meant":
             words = title
@@ -107,7 +109,7 @@ class Explanation:
 
 @dataclass(frozen=True, eq=False)
 class Judgement:
-    """What a mask is, of one or more grids that were made in the same way.
+    """Explanation of one or more grids that were made in the same way.
 
     Attributes:
         found: an explanation for each grid, under one mistake or none; empty if there is no good one.
@@ -119,7 +121,7 @@ class Judgement:
 
     @property
     def mistake(self) -> str:
-        """Of `MISTAKES`."""
+        """The mistake, one of `MISTAKES`."""
         return self.found[0].mistake if self.found else ""
 
     @property
@@ -129,23 +131,23 @@ class Judgement:
 
     @property
     def is_certain(self) -> bool:
-        return bool(self.found) and all(one.is_certain for one in self.found)
+        return bool(self.found) and all(explanation.is_certain for explanation in self.found)
 
     @property
     def differing(self) -> float:
         """How many cells are not explained; infinite if there is no explanation."""
-        return sum(int(one.wrong.count_nonzero()) for one in self.found) if self.found else math.inf
+        return sum(int(explanation.wrong.count_nonzero()) for explanation in self.found) if self.found else math.inf
 
     @property
     def is_clear(self) -> bool:
         """Whether large grids are a mask without a mistake but for few cells, so that nothing else need be tried."""
-        cells = sum(one.wrong.numel() for one in self.found)
+        cells = sum(explanation.wrong.numel() for explanation in self.found)
         return bool(self.found) and not self.mistake and cells > LARGE and self.differing < FEW * cells
 
     @property
     def bits(self) -> float:
         """How long the description is; infinite if there is none."""
-        return sum(one.bits for one in self.found) if self.found else math.inf
+        return sum(explanation.bits for explanation in self.found) if self.found else math.inf
 
 
 def judge(grids: Sequence[Tensor], kinds: Sequence[Kind] = PUBLISHED, mistakes: Sequence[str] = MISTAKEN) -> Judgement:
@@ -158,20 +160,23 @@ def judge(grids: Sequence[Tensor], kinds: Sequence[Kind] = PUBLISHED, mistakes: 
     innocent = under(grids, "", kinds)
     if innocent.is_certain:
         others = [mistake for mistake in mistakes if mistake != "wrong-axis"]  # queries of padding may be blocked, too
-        found = {mistake: under(grids, mistake, kinds, simpler=innocent) for mistake in others}
-        return replace(innocent, rivals={mistake: one.found for mistake, one in found.items() if one.is_certain})
+        rivals = {mistake: under(grids, mistake, kinds, simpler=innocent) for mistake in others}
+        certain = {mistake: rival.found for mistake, rival in rivals.items() if rival.is_certain}
+        return replace(innocent, rivals=certain)
     most = TELLING * sum(map(lengths.of_grid, grids))
-    told = [innocent] if innocent.bits <= most else []
-    better = innocent.bits if told else math.inf
+    candidates = [innocent] if innocent.bits <= most else []
+    better = innocent.bits if candidates else math.inf
     # shifted rows last: one of them is not known, which explains much
-    others = () if innocent.is_clear else tuple(one for one in mistakes if one != "shifted")
+    others = () if innocent.is_clear else tuple(mistake for mistake in mistakes if mistake != "shifted")
     for some in (others, ("shifted",) if "shifted" in mistakes else ()):
         guilty = [under(grids, mistake, kinds, limit=better) for mistake in some]
-        sure = [one for one in guilty if one.is_certain and not (told and innocent.bits < one.bits + MARGIN)]
+        sure = [judgement for judgement in guilty if judgement.is_certain]
+        if candidates:
+            sure = [judgement for judgement in sure if judgement.bits + MARGIN <= innocent.bits]
         if sure and ("shifted" not in some or sure[0].bits <= most):
-            return min(sure, key=lambda one: one.bits)
-        told += [one for one in guilty if one.bits <= most]
-    return min(told, key=lambda one: one.bits, default=Judgement())
+            return min(sure, key=lambda judgement: judgement.bits)
+        candidates += [judgement for judgement in guilty if judgement.bits <= most]
+    return min(candidates, key=lambda judgement: judgement.bits, default=Judgement())
 
 
 def near(grids: Sequence[Tensor], judgement: Judgement) -> Judgement:
@@ -195,13 +200,13 @@ def under(
         simpler: what they are to be simpler than, not counting the mistake.
         limit: bits that each takes at most, not counting the mistake.
     """
-    limits = [limit] * len(grids) if simpler is None else [one.bits for one in simpler.found]
-    found = []
+    limits = [limit] * len(grids) if simpler is None else [explanation.bits for explanation in simpler.found]
+    explanations = []
     for grid, most in zip(grids, limits, strict=True):
-        if (one := explain(grid, mistake, kinds, most, differ)) is None:
+        if (explanation := explain(grid, mistake, kinds, most, differ)) is None:
             return Judgement()
-        found.append(one)
-    return Judgement(tuple(found))
+        explanations.append(explanation)
+    return Judgement(tuple(explanations))
 
 
 def explain(
@@ -222,34 +227,35 @@ def explain(
     best, limit, read = None, limit + MISTAKES[mistake], list(readings(grid, mistake))
     for random in (False, True) if grid.numel() <= LARGE else (False,):  # random keys explain much, and so come last
         for reading in read:
-            for kind in (one for one in kinds if one.random is random):
+            for kind in (kind for kind in kinds if kind.random is random):
                 most = best.bits if best is not None and best.is_certain else limit
                 if lengths.at_least(reading, kind) < most:
-                    found = (one for one in _explanations(reading, kind, differ, most) if one.bits < limit)
-                    best = min([*found, *([best] if best is not None else [])], default=None)
+                    proposed = _explanations(reading, kind, differ, most)
+                    shorter = [explanation for explanation in proposed if explanation.bits < limit]
+                    best = min([*shorter, *([best] if best is not None else [])], default=None)
     return best
 
 
 def _explanations(reading: Reading, kind: Kind, differ: float, limit: float) -> Iterator[Explanation]:
     """The masks of a kind that come near to what is seen, in fewer bits than a limit."""
-    seen = reading.seen
-    for mask in dict.fromkeys(kind.masks(seen)):
-        if seen.open.numel() > LARGE and not _is_near(reading, kind, mask, differ, limit):
+    observed = reading.seen
+    for mask in dict.fromkeys(kind.masks(observed)):
+        if observed.open.numel() > LARGE and not _is_near(reading, kind, mask, differ, limit):
             continue
-        proposed = mask.shifted(seen.first).grid(seen.queries, seen.keys)
-        wrong = (proposed ^ seen.open) & seen.known
-        drawn, bits = 0, lengths.without_cells(reading, kind, mask)
+        proposed = mask.shifted(observed.first).grid(observed.queries, observed.keys)
+        wrong = (proposed ^ observed.open) & observed.known
+        random_keys, bits = 0, lengths.without_cells(reading, kind, mask)
         if kind.random:
-            extra, free = ((cells & ~proposed).sum(1) for cells in (wrong, seen.known))
-            drawn, bits = int(extra.max()), bits + lengths.of_random(extra, free)
-            if not lengths.is_drawn(extra, free, seen.keys):
+            extra, free = ((cells & ~proposed).sum(1) for cells in (wrong, observed.known))
+            random_keys, bits = int(extra.max()), bits + lengths.of_random(extra, free)
+            if not lengths.is_drawn(extra, free, observed.keys):
                 continue
             wrong = wrong & proposed
         wrong = wrong if reading.spoiled is None else wrong | reading.spoiled
         count = int(wrong.count_nonzero())
-        if count <= differ * int(seen.known.count_nonzero()):
+        if count <= differ * int(observed.known.count_nonzero()):
             bits += lengths.of_cells(wrong.numel(), count)
-            yield Explanation(reading, kind, mask, reading.back(wrong), bits, drawn)
+            yield Explanation(reading, kind, mask, reading.back(wrong), bits, random_keys)
 
 
 def row_step(queries: int) -> int:
@@ -260,9 +266,9 @@ def row_step(queries: int) -> int:
 def _is_near(reading: Reading, kind: Kind, mask: Mask, differ: float, limit: float) -> bool:
     """Whether some rows of a large grid leave it possible that a mask explains it: the cells that differ in them are
     not too many for all of it, nor twice the share that may differ."""
-    seen, rows = reading.seen, slice(0, None, row_step(reading.seen.queries))
-    known = seen.known[rows]
-    proposed = mask.shifted(seen.first).grid(seen.queries, seen.keys, rows=rows)
-    count = int(((proposed ^ seen.open[rows]) & known).count_nonzero())
-    bits = lengths.without_cells(reading, kind, mask) + lengths.of_cells(seen.open.numel(), count)
-    return bits < limit and count <= 2 * differ * int(known.count_nonzero())
+    observed, rows = reading.seen, slice(0, None, row_step(reading.seen.queries))
+    is_known = observed.known[rows]
+    proposed = mask.shifted(observed.first).grid(observed.queries, observed.keys, rows=rows)
+    count = int(((proposed ^ observed.open[rows]) & is_known).count_nonzero())
+    bits = lengths.without_cells(reading, kind, mask) + lengths.of_cells(observed.open.numel(), count)
+    return bits < limit and count <= 2 * differ * int(is_known.count_nonzero())

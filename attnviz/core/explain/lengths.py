@@ -14,7 +14,7 @@ DIFFERENT = 5.0
 
 
 def of_grid(grid: Tensor) -> float:
-    """What a grid takes without an explanation: each cell for itself."""
+    """Bits of a grid without an explanation: each cell for itself."""
     share = grid.double().mean().item()
     if share in (0, 1):
         return float(grid.numel())
@@ -22,7 +22,7 @@ def of_grid(grid: Tensor) -> float:
 
 
 def at_least(reading: Reading, kind: Kind) -> float:
-    """What the shortest description of this kind takes."""
+    """Bits of the shortest description of this kind."""
     numbers = kind.numbers + (reading.padding is not None)
     return kind.bits + MISTAKES[reading.mistake] + numbers * math.log2(reading.seen.keys + 1)
 
@@ -65,8 +65,8 @@ def numbers_in(mask: Mask) -> int:
         return 0
     if isinstance(mask, Window) and mask.before == mask.after:
         return 1
-    values = {one: getattr(mask, one.name) for one in mask.parameters()}
-    chosen = [value for one, value in values.items() if one.required or value != one.default]
+    values = {parameter: getattr(mask, parameter.name) for parameter in mask.parameters()}
+    chosen = [value for parameter, value in values.items() if parameter.required or value != parameter.default]
     return sum(len(value) if isinstance(value, tuple) else 1 for value in chosen)
 
 

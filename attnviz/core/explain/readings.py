@@ -10,7 +10,7 @@ from attnviz.core.masks import Padding
 from attnviz.core.masks.observed import Observed
 
 MISTAKES = {"": 0.0, "inverted": 4.0, "wrong-axis": 4.5, "transposed": 5.0, "shifted": 5.0}
-"""What can be wrong with a whole mask, and how surprising that is, in bits; "" is nothing."""
+"""Mistakes in a whole mask, and how surprising each is, in bits; "" is none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +47,7 @@ def readings(grid: Tensor, mistake: str) -> Iterator[Reading]:
         if not mistake:
             yield from _padded(Reading("", raw))
         elif mistake == "shifted":
-            yield from (one for by in (1, -1) if queries > 2 for one in _padded(_moved(raw, by)))
+            yield from (reading for by in (1, -1) if queries > 2 for reading in _padded(_moved(raw, by)))
         elif mistake == "wrong-axis":
             yield from _by_query(raw)
         elif mistake == "inverted" or queries == keys:
@@ -57,8 +57,8 @@ def readings(grid: Tensor, mistake: str) -> Iterator[Reading]:
 def _moved(raw: Observed, by: int) -> Reading:
     """Each row as that of the query `by` further on, of which one is not known."""
     rows = torch.arange(raw.queries) == (0 if by > 0 else raw.queries - 1)
-    seen = replace(raw, open=raw.open.roll(by, 0)).without(rows=rows)
-    return Reading("shifted", seen, by=by)
+    observed = replace(raw, open=raw.open.roll(by, 0)).without(rows=rows)
+    return Reading("shifted", observed, by=by)
 
 
 def _by_query(raw: Observed) -> Iterator[Reading]:
@@ -80,20 +80,21 @@ def _turned(raw: Observed, mistake: str) -> Iterator[Reading]:
 
 def _undone(mistake: str, reading: Reading) -> Reading:
     """A reading without its mistake."""
-    seen, spoiled = reading.seen, reading.spoiled
+    observed, spoiled = reading.seen, reading.spoiled
     if mistake == "inverted":
-        return replace(reading, seen=replace(seen, open=~seen.open))
-    turned = Observed(seen.open.T, seen.known.T, seen.first)
+        return replace(reading, seen=replace(observed, open=~observed.open))
+    turned = Observed(observed.open.T, observed.known.T, observed.first)
     return replace(reading, seen=turned, spoiled=None if spoiled is None else spoiled.T, transposed=True)
 
 
 def _padded(reading: Reading) -> Iterator[Reading]:
     """Without padding and with what may be padding; also of the queries, where as many rows are closed."""
     yield reading
-    seen = reading.seen
-    for padding in dict.fromkeys(Padding.fits(seen)):
-        closed = ~padding.grid(1, seen.keys)[0]
-        beside = replace(reading, seen=seen.without(keys=closed), padding=padding, spoiled=seen.known_open & closed)
+    observed = reading.seen
+    for padding in dict.fromkeys(Padding.fits(observed)):
+        closed = ~padding.grid(1, observed.keys)[0]
+        spoiled = observed.known_open & closed
+        beside = replace(reading, seen=observed.without(keys=closed), padding=padding, spoiled=spoiled)
         yield beside
-        if seen.queries == seen.keys and not seen.known_open[closed].any():
+        if observed.queries == observed.keys and not observed.known_open[closed].any():
             yield replace(beside, seen=beside.seen.without(rows=closed), padded_queries=closed)

@@ -22,21 +22,21 @@ FIXES = {
 
 
 def named(judgement: Judgement) -> str:
-    """What was meant: "a causal mask"; of several grids the first that is another, too."""
+    """The mask that was meant: "a causal mask"; of several grids the first that is another, too."""
     first, *others = dict.fromkeys(map(article, judgement.found))
-    return first + (f" (others: {', '.join(others[:1])}{', …' * (len(others) > 1)})" if others else "")
+    return first + (f" (others: {', '.join(others[:1])}{', …' if len(others) > 1 else ''})" if others else "")
 
 
-def article(one: Explanation) -> str:
+def article(explanation: Explanation) -> str:
     """One explanation with its article, which padding alone has not."""
-    words = str(one)
+    words = str(explanation)
     return words if words.startswith(("padding", "the ")) else f"a {words}"
 
 
 def is_what(judgement: Judgement) -> str:
     """ "It is exactly a causal mask"; with how many cells differ, where some do."""
-    wrong = sum(int(one.wrong.count_nonzero()) for one in judgement.found)
-    cells = sum(one.wrong.numel() for one in judgement.found)
+    wrong = sum(int(explanation.wrong.count_nonzero()) for explanation in judgement.found)
+    cells = sum(explanation.wrong.numel() for explanation in judgement.found)
     swapped = f" {SWAPPED[judgement.mistake]}" if judgement.mistake else ""
     if not wrong:
         return f"It is exactly {named(judgement)}{swapped}"
@@ -44,54 +44,56 @@ def is_what(judgement: Judgement) -> str:
 
 
 def mistaken(judgement: Judgement, grid: Tensor) -> str:
-    """What is wrong, as one sentence with what shows it in a grid; empty if nothing is."""
+    """The mistake as one sentence, with its evidence in a grid; empty if there is none."""
     if not judgement.mistake:
         return ""
     facts = evidence(judgement.found[0], grid)
-    return f"{is_what(judgement)}{': ' * bool(facts)}{facts}."
+    return f"{is_what(judgement)}{f': {facts}' if facts else ''}."
 
 
-def evidence(one: Explanation, grid: Tensor) -> str:
-    """What can be seen of a mistake at once, counted: own keys, empty rows, the future."""
-    first = max(0, one.reading.seen.first)
+def evidence(explanation: Explanation, grid: Tensor) -> str:
+    """Visible evidence of a mistake, counted: own keys, empty rows, the future."""
+    first = max(0, explanation.reading.seen.first)
     own, empty = grid.diagonal(first), (~grid.any(1)).nonzero().flatten().tolist()
     future = grid.triu(first + 1)
     cells = int(grid.new_ones(grid.shape).triu(first + 1).count_nonzero())
     facts = ["no query sees itself"] if len(own) > 1 and not own.any() else []
-    if one.kind.is_causal and future.any():
+    if explanation.kind.is_causal and future.any():
         facts.append(f"{int(future.count_nonzero()):,} of {cells:,} future cells are open")
     if empty:
         facts.append(f"row {empty[0]} has no key left" if len(empty) == 1 else f"{len(empty):,} rows have no key left")
-    return facts[0] if len(facts) == 1 else " and ".join([", ".join(facts[:-1]), facts[-1]]) if facts else ""
+    if len(facts) < 2:
+        return "".join(facts)
+    return " and ".join([", ".join(facts[:-1]), facts[-1]])
 
 
 def otherwise(judgement: Judgement) -> str:
-    """What else a mistake may be, if people commonly mean that."""
-    backwards = judgement.mistake == "transposed" and all(one.kind.is_causal for one in judgement.found)
+    """A common intention that looks like the mistake; empty if there is none."""
+    backwards = judgement.mistake == "transposed" and all(explanation.kind.is_causal for explanation in judgement.found)
     return "a model that reads backwards" if backwards else ""
 
 
 def ambiguous(judgement: Judgement) -> str:
-    """What cannot be known of a mask that is a published one as it is; empty if nothing simpler is as likely."""
+    """Another reading of a mask that is a published one as it is; empty if nothing simpler is as likely."""
     if not judgement.rivals:
         return ""
-    mistake, found = next(iter(judgement.rivals.items()))
-    return f"{is_what(judgement)}; or {named(Judgement(found))} {SWAPPED[mistake]}. The mask alone cannot tell."
+    mistake, rival = next(iter(judgement.rivals.items()))
+    return f"{is_what(judgement)}; or {named(Judgement(rival))} {SWAPPED[mistake]}. The mask alone cannot tell."
 
 
-def near(one: Explanation) -> str:
+def near(explanation: Explanation) -> str:
     """Which cells a mask has more or less than a plain one that it is close to."""
-    meant, cells = one.grid(), one.wrong.nonzero().tolist()
+    meant, cells = explanation.grid(), explanation.wrong.nonzero().tolist()
     named = [f"query {query} {'may not see' if meant[query, key] else 'sees'} key {key}" for query, key in cells]
     named = [*named[:MOST_NAMED], *([f"{len(cells) - MOST_NAMED:,} cells more"] if len(cells) > MOST_NAMED else [])]
     counts = []
     for cells, be in ((meant, "allowed cells {} missing"), (~meant, "blocked cells {} open")):
-        if count := int((one.wrong & cells).count_nonzero()):
+        if count := int((explanation.wrong & cells).count_nonzero()):
             counts.append(f"{count:,} of {int(cells.count_nonzero()):,} {be.format('is' if count == 1 else 'are')}")
-    return f"Close to {article(one)}, but {', '.join(named)} ({'; '.join(counts)})."
+    return f"Close to {article(explanation)}, but {', '.join(named)} ({'; '.join(counts)})."
 
 
 def source(judgement: Judgement) -> str:
-    """Where the kind of a mask is from, in parentheses; empty if that is not known."""
-    sources = {one.kind.source for one in judgement.found}
+    """Source of the kind of a mask, in parentheses; empty if it is not known."""
+    sources = {explanation.kind.source for explanation in judgement.found}
     return f" ({sources.pop()})" if len(sources) == 1 and sources != {""} else ""

@@ -25,9 +25,9 @@ USUAL = ("causal", "padding", "window", "dilated", "prefix", "documents", "globa
 
 def composable() -> tuple[type[Mask], ...]:
     """The rules that a person composes a mask of, the usual ones first; the last ones hold cells painted by hand."""
-    found = [rule for rule in RULES.values() if rule.parameters()]
+    rules = [rule for rule in RULES.values() if rule.parameters()]
     place = {name: number for number, name in enumerate(USUAL)}
-    return tuple(sorted(found, key=lambda rule: (_is_painted(rule), place.get(rule.keyword, len(place)), rule.rule)))
+    return tuple(sorted(rules, key=lambda rule: (_is_painted(rule), place.get(rule.keyword, len(place)), rule.rule)))
 
 
 def _is_painted(rule: type[Mask]) -> bool:

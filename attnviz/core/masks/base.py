@@ -1,4 +1,4 @@
-"""What every mask is, and how masks are joined and changed: `And`, `Or`, `Not`, `Shifted`."""
+"""Base class of masks, and masks joined and changed: `And`, `Or`, `Not`, `Shifted`."""
 
 import operator
 from abc import ABC, abstractmethod
@@ -17,7 +17,7 @@ from attnviz.core.masks.pen import Expression, Pen
 from attnviz.core.parameters import Parameter, parameters
 
 ALIGNMENTS = ("top-left", "bottom-right")
-"""Where the first query stands if there are more keys than queries: at the first key, or so that the last query stands
+"""Position of the first query if there are more keys than queries: at the first key, or so that the last query stands
 at the last key."""
 
 BLOCK = 2**20
@@ -46,9 +46,9 @@ class Reason(str):
     def of(cls, rules: dict[int, str]) -> Self:
         """By the places of the rules; what several are joined to stands in parentheses only beside others."""
         alone = tuple((place, _alone(rule)) for place, rule in rules.items())
-        made = cls(" and ".join(rules.values()) if len(rules) > 1 else alone[0][1])
-        made.rules = alone
-        return made
+        reason = cls(" and ".join(rules.values()) if len(rules) > 1 else alone[0][1])
+        reason.rules = alone
+        return reason
 
 
 class Mask(ABC):
@@ -93,10 +93,10 @@ class Mask(ABC):
     @classmethod
     def started(cls, keys: int, lengths: tuple[int, ...]) -> Self:
         """The mask that a control begins with, for a number of keys and the lengths of the sentences."""
-        return cls(**{one.name: one.default for one in cls.parameters() if one.default is not None})
+        return cls(**{p.name: p.default for p in cls.parameters() if p.default is not None})
 
     @classmethod
-    def fits(cls, seen: Observed) -> Iterator["Mask"]:
+    def fits(cls, observed: Observed) -> Iterator["Mask"]:
         """The masks of this rule that a grid of an unknown rule may be, few of them; none for rules without a form."""
         yield from ()
 
@@ -150,7 +150,7 @@ class Mask(ABC):
         return tuple(rule for rule, blocked in self.blockers(*place).items() if blocked.any())
 
     def rules(self) -> tuple[str, ...]:
-        """What blocks, rule by rule, by the names of `blocked_by`: the places of `Reason.rules` are counted in it."""
+        """Names of the rules that block, as in `blocked_by`: the places of `Reason.rules` are counted in it."""
         return tuple(self.blockers(*[torch.zeros(1, 1, 1, dtype=torch.int64)] * 3))
 
     def reasons(
@@ -173,7 +173,7 @@ class Mask(ABC):
         blockers = self.blockers(query, key, torch.tensor(sentence).reshape(1, 1, 1))
         codes = torch.zeros(query.shape[-2], key.shape[-1], dtype=torch.int64)
         reasons: list[dict[int, str]] = [{}]
-        named = [(place, *one) for place, one in enumerate(blockers.items())]
+        named = [(place, *item) for place, item in enumerate(blockers.items())]
         for place, rule, blocked in reversed(named):  # splits each reason so far in two; those that occur are kept
             codes = 2 * codes + blocked.expand(1, *codes.shape)[0]
             occur = torch.bincount(codes.flatten(), minlength=2 * len(reasons)).nonzero().flatten()
@@ -183,35 +183,36 @@ class Mask(ABC):
         return tuple(map(Reason.of, reasons[is_open:])), codes if is_open else codes + 1
 
     def is_open(self, queries: range, keys: range) -> bool | None:
-        """What is known of a block of cells without looking at any: True if all are open, False if all are blocked.
+        """Whether a block of cells is open, without looking at any: True if all are open, False if all are blocked.
 
         None is always right, and costs whoever asks a look at the cells. Neither range is empty; both go upward.
         """
         return None
 
     def span(self, queries: range, keys: range, size: int) -> range:
-        """The stretch of `keys` outside of which all is known to be blocked for some queries, in steps of `size`."""
+        """Smallest stretch of `keys`, in steps of `size`, outside of which all is blocked for some queries."""
         parts = [keys[start : start + size] for start in range(0, len(keys), size)]
-        seen = [i for i, part in enumerate(parts) if len(queries) and self.is_open(queries, part) is not False]
-        return keys[seen[0] * size : (seen[-1] + 1) * size] if seen else keys[:0]
+        used = [i for i, part in enumerate(parts) if len(queries) and self.is_open(queries, part) is not False]
+        return keys[used[0] * size : (used[-1] + 1) * size] if used else keys[:0]
 
     def keys_left(self, queries: int, keys: int, *, sentence: int = 0, rows: slice = slice(None)) -> Tensor:
         """How many keys each query may attend to, int64, (rows,).
 
         It is worked in blocks; what is known of one without looking at its cells is not computed.
         """
-        one, places = self.of_sentence(sentence), range(*rows.indices(queries))
+        own_mask, places = self.of_sentence(sentence), range(*rows.indices(queries))
         counts = torch.zeros(len(places), dtype=torch.int64)
         for start in range(0, len(places), HIGH):
             some = places[start : start + HIGH]
             of_some = counts[start : start + HIGH]
             for first in range(0, keys, BLOCK // HIGH):
                 part = range(first, min(first + BLOCK // HIGH, keys))
-                at = {"rows": slice(some.start, some.stop, some.step), "columns": slice(part.start, part.stop)}
-                known = one.is_open(some, part)
-                of_some += (
-                    self.grid(queries, keys, sentence=sentence, **at).sum(1) if known is None else len(part) * known
-                )
+                window = {"rows": slice(some.start, some.stop, some.step), "columns": slice(part.start, part.stop)}
+                is_open = own_mask.is_open(some, part)
+                if is_open is None:
+                    of_some += self.grid(queries, keys, sentence=sentence, **window).sum(1)
+                elif is_open:
+                    of_some += len(part)
         return counts
 
     def shifted(self, offset: int) -> "Mask":
@@ -296,7 +297,7 @@ class _Group(Mask):
     masks: tuple[Mask, ...]
     sign: ClassVar[str]
     joined: ClassVar[Callable[[Tensor, Tensor], Tensor]]
-    known: ClassVar[Callable[[set[bool | None]], bool | None]]
+    combined: ClassVar[Callable[[set[bool | None]], bool | None]]
 
     def __post_init__(self):
         object.__setattr__(self, "masks", tuple(self.masks))
@@ -315,7 +316,7 @@ class _Group(Mask):
         return {f"({self})": ~self.allows(query, key, sentence)}
 
     def is_open(self, queries, keys):
-        return type(self).known({mask.is_open(queries, keys) for mask in self.masks})
+        return type(self).combined({mask.is_open(queries, keys) for mask in self.masks})
 
     @property
     def text(self):
@@ -340,7 +341,7 @@ class And(_Group):
     keyword = ""
     sign = "&"
     joined = operator.and_
-    known = all_known
+    combined = all_known
 
     def blockers(self, query, key, sentence):
         blockers: dict[str, Tensor] = {}
@@ -358,7 +359,7 @@ class Or(_Group):
     keyword = ""
     sign = "|"
     joined = operator.or_
-    known = any_known
+    combined = any_known
 
 
 @dataclass(frozen=True)
@@ -377,8 +378,8 @@ class Not(Mask):
         return ~self.mask.allows(query, key, sentence)
 
     def is_open(self, queries, keys):
-        known = self.mask.is_open(queries, keys)
-        return None if known is None else not known
+        is_open = self.mask.is_open(queries, keys)
+        return None if is_open is None else not is_open
 
     @property
     def text(self):
@@ -437,7 +438,7 @@ def operand(mask: Mask) -> str:
 
 
 def _alone(rule: str) -> str:
-    """What a blocker is called where no other stands beside it: an "or" without its parentheses."""
+    """Name of a blocker where no other stands beside it: an "or" without its parentheses."""
     return rule[1:-1] if rule.startswith("(") and rule.endswith(")") else rule
 
 

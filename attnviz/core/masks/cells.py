@@ -1,4 +1,4 @@
-"""What `Painted` and `Opened` share: single cells, chosen by hand."""
+"""Base of `Painted` and `Opened`: single cells, chosen by hand."""
 
 import operator
 from bisect import bisect_left

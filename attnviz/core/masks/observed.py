@@ -37,10 +37,10 @@ class Observed:
         self, *, rows: Tensor | None = None, keys: Tensor | None = None, cells: Tensor | None = None
     ) -> "Observed":
         """The same with rows (Q,), keys (K,) or cells (Q, K) that tell nothing."""
-        known = self.known
+        is_known = self.known
         for hidden in (rows[:, None] if rows is not None else None, keys, cells):
-            known = known if hidden is None else known & ~hidden
-        return replace(self, known=known)
+            is_known = is_known if hidden is None else is_known & ~hidden
+        return replace(self, known=is_known)
 
     @property
     def queries(self) -> int:
@@ -73,8 +73,8 @@ class Observed:
     @cached_property
     def at_distance(self) -> dict[int, bool]:
         """Whether most cells of each distance are open, where any is known; from the furthest past on."""
-        known, opened = (_along_diagonals(cells) for cells in (self.known, self.known_open))
-        some, most = (known > 0).tolist(), (2 * opened > known).tolist()
+        counted, opened = (_along_diagonals(cells) for cells in (self.known, self.known_open))
+        some, most = (counted > 0).tolist(), (2 * opened > counted).tolist()
         least = 1 - self.first - self.queries
         return {least + i: most[i] for i in range(len(some)) if some[i]}
 
@@ -101,8 +101,8 @@ class Observed:
         return self._nearly_all(0)
 
     def _nearly_all(self, axis: int) -> Tensor:
-        known, opened = counts(self.known, axis), counts(self.known_open, axis)
-        return (10 * opened >= 9 * known) & (known > 0)
+        counted, opened = counts(self.known, axis), counts(self.known_open, axis)
+        return (10 * opened >= 9 * counted) & (counted > 0)
 
     @cached_property
     def per_row(self) -> Tensor:
@@ -124,8 +124,8 @@ class Observed:
 
     def in_blocks(self, size: int) -> "Observed":
         """Which blocks of `size` queries and keys are open for the most part, and which are known at all."""
-        opened, known = (_in_blocks(cells, size) for cells in (self.known_open, self.known))
-        return Observed(2 * opened > known, known > 0)
+        opened, counted = (_in_blocks(cells, size) for cells in (self.known_open, self.known))
+        return Observed(2 * opened > counted, counted > 0)
 
     @cached_property
     def starts(self) -> list[int]:

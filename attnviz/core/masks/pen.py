@@ -1,4 +1,4 @@
-"""What the code of one mask rule is written with: expressions, and lines that come before them.
+"""Writer for the code of one mask rule: expressions, and lines that come before them.
 
 A predicate is written over `b`, `q_idx` and `kv_idx`, as FlexAttention calls them; else `i` and `j` count queries and
 keys.
@@ -24,7 +24,7 @@ class Expression(NamedTuple):
     loose: bool = False
     """Whether it needs parentheses beside &, | and ~."""
     opposite: str = ""
-    """What it denies, if it does."""
+    """The expression that it negates, if it does."""
 
     @property
     def tight(self) -> str:
@@ -43,7 +43,7 @@ class Expression(NamedTuple):
 
 @dataclass(frozen=True)
 class Pen:
-    """What a rule is written with: the style, the places of its queries and keys, and lines before it.
+    """Writer of one rule: the style, the places of its queries and keys, and lines before it.
 
     Attributes:
         style: `GRID`, `ROW` or `PREDICATE`.
@@ -83,7 +83,7 @@ class Pen:
         return Expression(printed.text, printed.axes, printed.is_loose)
 
     def over_keys(self, text: str) -> Expression:
-        """What is the same for every query and every sentence."""
+        """Expression that is the same for every query and every sentence."""
         if self.style == GRID:
             return Expression(f"({text}).expand(queries, keys)", frozenset("K"))
         return Expression(text, frozenset("K"), True)
@@ -118,12 +118,12 @@ class Pen:
         return self.line(name, f"torch.tensor({listed}{dtype}, device=query.device){then}")
 
     def of_queries(self, name: str, of: Callable[[str], str]) -> str:
-        """What `of` makes of the positions of the queries, (Q, 1)."""
-        found = self.line(name, of(plus(QUERIES, str(self.shift))))
-        return f"{found}[q_idx]" if self.style == PREDICATE else f"{found}[:, None]"
+        """Code of `of` for the positions of the queries, (Q, 1)."""
+        variable = self.line(name, of(plus(QUERIES, str(self.shift))))
+        return f"{variable}[q_idx]" if self.style == PREDICATE else f"{variable}[:, None]"
 
     def looked_up(self, name: str, of: Callable[[str], str]) -> tuple[str, str]:
-        """What `of` makes of the positions of the queries, (Q, 1), and of the keys, (K,); one line if they are alike.
+        """Code of `of` for the positions of the queries, (Q, 1), and of the keys, (K,); one line if they are alike.
 
         Args:
             of: takes code for positions, and gives code for what belongs to each.

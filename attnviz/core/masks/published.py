@@ -56,116 +56,116 @@ class Kind:
     random: bool = False
 
 
-def _full(seen: Observed) -> Iterator[Mask]:
+def _full(observed: Observed) -> Iterator[Mask]:
     yield Full()
 
 
-def _causal(seen: Observed) -> Iterator[Mask]:
+def _causal(observed: Observed) -> Iterator[Mask]:
     yield Subsequent()
 
 
-def _lookahead(seen: Observed) -> Iterator[Mask]:
+def _lookahead(observed: Observed) -> Iterator[Mask]:
     """Two keys of the future or more; with one it is rather off by one, and beside a cache in the wrong place."""
-    if seen.first + seen.queries != seen.keys:
+    if observed.first + observed.queries != observed.keys:
         return
-    yield from (mask for mask in Subsequent.fits(seen) if 1 < mask.offset < seen.keys - 1)
+    yield from (mask for mask in Subsequent.fits(observed) if 1 < mask.offset < observed.keys - 1)
 
 
-def _others(seen: Observed) -> Iterator[Mask]:
+def _others(observed: Observed) -> Iterator[Mask]:
     yield ~Window(0, 0)
 
 
-def _causal_window(seen: Observed) -> Iterator[Mask]:
-    yield from (Window(mask.before, 0) for mask in Window.fits(seen) if mask.before < seen.keys - 1)
+def _causal_window(observed: Observed) -> Iterator[Mask]:
+    yield from (Window(mask.before, 0) for mask in Window.fits(observed) if mask.before < observed.keys - 1)
 
 
-def _window(seen: Observed) -> Iterator[Mask]:
+def _window(observed: Observed) -> Iterator[Mask]:
     """To both sides, and not further ahead than back."""
-    yield from (mask for mask in Window.fits(seen) if 0 < mask.after <= mask.before < seen.keys - 1)
+    yield from (mask for mask in Window.fits(observed) if 0 < mask.after <= mask.before < observed.keys - 1)
 
 
-def _dilated(seen: Observed) -> Iterator[Mask]:
-    yield from (mask for mask in Dilated.fits(seen) if mask.after <= mask.before)
+def _dilated(observed: Observed) -> Iterator[Mask]:
+    yield from (mask for mask in Dilated.fits(observed) if mask.after <= mask.before)
 
 
-def _near(seen: Observed) -> Iterator[Mask]:
+def _near(observed: Observed) -> Iterator[Mask]:
     """Windows to both sides, as they stand beside global tokens."""
-    yield from (mask for found in (_window, _dilated) for mask in found(seen) if mask.after == mask.before)
+    yield from (mask for windows in (_window, _dilated) for mask in windows(observed) if mask.after == mask.before)
 
 
-def _prefix_lm(seen: Observed) -> Iterator[Mask]:
-    ahead = seen.without(cells=~seen.future)
-    yield from (Subsequent() | mask for mask in Prefix.fits(ahead) if mask.length < seen.keys)
+def _prefix_lm(observed: Observed) -> Iterator[Mask]:
+    ahead = observed.without(cells=~observed.future)
+    yield from (Subsequent() | mask for mask in Prefix.fits(ahead) if mask.length < observed.keys)
 
 
-def _sinks(seen: Observed) -> Iterator[Mask]:
+def _sinks(observed: Observed) -> Iterator[Mask]:
     """Beyond the window: the first keys, open to all."""
-    past = seen.without(cells=seen.future)
+    past = observed.without(cells=observed.future)
     for window in Window.fits(past):
-        far = past.without(cells=seen.distance >= -window.before)
+        far = past.without(cells=observed.distance >= -window.before)
         yield from (Subsequent() & (Window(window.before) | first) for first in Prefix.fits(far))
 
 
-def _longformer(seen: Observed) -> Iterator[Mask]:
-    for everyone in Global.fits(seen):
-        rest = _beside(seen, everyone)
+def _longformer(observed: Observed) -> Iterator[Mask]:
+    for everyone in Global.fits(observed):
+        rest = _beside(observed, everyone)
         yield from (near | everyone for near in _near(rest))
 
 
-def _bigbird(seen: Observed) -> Iterator[Mask]:
-    yield from _window(seen)
-    yield from _longformer(seen)
-    yield from (mask for mask in Blocks.among_random(seen) if mask.before == mask.after)
+def _bigbird(observed: Observed) -> Iterator[Mask]:
+    yield from _window(observed)
+    yield from _longformer(observed)
+    yield from (mask for mask in Blocks.among_random(observed) if mask.before == mask.after)
 
 
-def _causal_global(seen: Observed) -> Iterator[Mask]:
-    past = seen.without(cells=seen.future)
+def _causal_global(observed: Observed) -> Iterator[Mask]:
+    past = observed.without(cells=observed.future)
     for everyone in Global.fits(past):
         for window in Window.fits(_beside(past, everyone)):
             yield Subsequent() & (Window(window.before) | everyone)
 
 
-def _beside(seen: Observed, everyone: Global) -> Observed:
-    return seen.without(cells=everyone.shifted(seen.first).grid(seen.queries, seen.keys))
+def _beside(observed: Observed, everyone: Global) -> Observed:
+    return observed.without(cells=everyone.shifted(observed.first).grid(observed.queries, observed.keys))
 
 
-def _block_causal(seen: Observed) -> Iterator[Mask]:
-    yield from (Blocks(mask.size, seen.keys, 0) for mask in Blocks.fits(seen) if 1 < mask.size < seen.keys)
+def _block_causal(observed: Observed) -> Iterator[Mask]:
+    yield from (Blocks(mask.size, observed.keys, 0) for mask in Blocks.fits(observed) if 1 < mask.size < observed.keys)
 
 
-def _blocks(seen: Observed) -> Iterator[Mask]:
-    yield from (mask for mask in Blocks.fits(seen) if mask.size > 1 and mask.after in (0, mask.before))
+def _blocks(observed: Observed) -> Iterator[Mask]:
+    yield from (mask for mask in Blocks.fits(observed) if mask.size > 1 and mask.after in (0, mask.before))
 
 
-def _causal_blocks(seen: Observed) -> Iterator[Mask]:
-    past = seen.without(cells=seen.future)
+def _causal_blocks(observed: Observed) -> Iterator[Mask]:
+    past = observed.without(cells=observed.future)
     for mask in Blocks.fits(past):
         if mask.size > 1:
             yield Subsequent() & Blocks(mask.size, mask.before, 0, mask.first)
 
 
-def _documents(seen: Observed) -> Iterator[Mask]:
-    yield from (mask for mask in Documents.fits(seen) if 1 < len(mask.lengths) < seen.keys)
+def _documents(observed: Observed) -> Iterator[Mask]:
+    yield from (mask for mask in Documents.fits(observed) if 1 < len(mask.lengths) < observed.keys)
 
 
-def _causal_documents(seen: Observed) -> Iterator[Mask]:
+def _causal_documents(observed: Observed) -> Iterator[Mask]:
     """Also with a window in each."""
-    past = seen.without(cells=seen.future)
+    past = observed.without(cells=observed.future)
     for documents in _documents(past):
         yield Subsequent() & documents
-        inside = past.without(cells=~documents.shifted(seen.first).grid(seen.queries, seen.keys))
+        inside = past.without(cells=~documents.shifted(observed.first).grid(observed.queries, observed.keys))
         for window in Window.fits(inside):
             if window.before < max(documents.lengths) - 1:
                 yield Window(window.before) & documents
 
 
-def _spans(seen: Observed) -> Iterator[Mask]:
+def _spans(observed: Observed) -> Iterator[Mask]:
     """Stretches whose tokens all see up to the last of them."""
-    if seen.first or seen.queries != seen.keys:
+    if observed.first or observed.queries != observed.keys:
         return
-    ahead, lengths, start = (seen.known_open & seen.future), [], 0
-    furthest = (seen.keys - 1 - ahead.int().flip(1).argmax(1)).where(ahead.any(1), -1).tolist()
-    while start < seen.keys:
+    ahead, lengths, start = (observed.known_open & observed.future), [], 0
+    furthest = (observed.keys - 1 - ahead.int().flip(1).argmax(1)).where(ahead.any(1), -1).tolist()
+    while start < observed.keys:
         end = max(start, furthest[start]) + 1
         lengths.append(end - start)
         start = end
@@ -174,10 +174,10 @@ def _spans(seen: Observed) -> Iterator[Mask]:
         yield Subsequent() | Documents(tuple(lengths))
 
 
-def _padding(seen: Observed, left: bool) -> Iterator[Mask]:
+def _padding(observed: Observed, left: bool) -> Iterator[Mask]:
     """On one side; or none, where nothing was taken for padding before."""
-    yield from (mask for mask in Padding.fits(seen) if (mask.left is not None) is left)
-    if seen.known.all():
+    yield from (mask for mask in Padding.fits(observed) if (mask.left is not None) is left)
+    if observed.known.all():
         yield Full()
 
 
@@ -224,9 +224,9 @@ PUBLISHED = (
 """Every kind, the usual ones first."""
 
 PADDING = (
-    Kind("padding", "mask of padding on the right", "", 2, 0, lambda seen: _padding(seen, left=False)),
-    Kind("left-padding", "mask of padding on the left", "", 3, 0, lambda seen: _padding(seen, left=True)),
+    Kind("padding", "mask of padding on the right", "", 2, 0, lambda observed: _padding(observed, left=False)),
+    Kind("left-padding", "mask of padding on the left", "", 3, 0, lambda observed: _padding(observed, left=True)),
 )
-"""What stands beside every kind, alone."""
+"""Padding alone; it may also stand beside every other kind."""
 
 BY_NAME = {kind.name: kind for kind in (*PUBLISHED, *PADDING)}

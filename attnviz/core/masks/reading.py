@@ -31,17 +31,17 @@ def _read(data: Any, depth: int) -> Mask:
         raise MaskError(f"The mask is nested more than {DEEPEST} deep.")
     if not isinstance(data, dict) or not isinstance(data.get("rule"), str):
         raise MaskError(f"A mask is an object with a rule; given {quoted(data)}.")
-    rule, given = data["rule"], {name: value for name, value in data.items() if name != "rule"}
+    rule, values = data["rule"], {name: value for name, value in data.items() if name != "rule"}
     kind = RULES.get(rule) or KEYWORDS.get(rule)
     if kind is None:
         raise MaskError(f"There is no mask rule {quoted(rule)}. There are: {', '.join(sorted(RULES))}.")
     names = {f.name for f in fields(kind)}
-    if unknown := set(given) - names:
-        known = ", ".join(sorted(names)) or "nothing"
-        raise MaskError(f"The rule '{rule}' has no {quoted(unknown.pop())}; it has: {known}.")
-    given = {name: _field(name, value, rule, depth) for name, value in given.items()}
+    if unknown := set(values) - names:
+        options = ", ".join(sorted(names)) or "nothing"
+        raise MaskError(f"The rule '{rule}' has no {quoted(unknown.pop())}; it has: {options}.")
+    values = {name: _field(name, value, rule, depth) for name, value in values.items()}
     try:
-        mask = kind(**given)
+        mask = kind(**values)
         mask.tensor(1, 1)
     except MaskError:
         raise

@@ -30,12 +30,12 @@ class Node:
 
     Attributes:
         kind: "and", "or", "not", or "off", which only the rules of the app may be.
-        at: the place of its first character.
+        start: the place of its first character.
     """
 
     kind: str
     parts: "tuple[Node | Mask, ...]"
-    at: int
+    start: int
 
 
 def mask_from_text(text: str) -> Mask:
@@ -63,12 +63,12 @@ class Reader:
     """One text, read from its start to its end.
 
     Attributes:
-        at: the place of the next character.
+        index: the place of the next character.
         cells: how many cells rules have listed so far.
     """
 
     def __init__(self, text: str):
-        self.text, self.at, self.cells = text, 0, 0
+        self.text, self.index, self.cells = text, 0, 0
 
     def tree(self) -> Node | Mask:
         """The whole text.
@@ -81,7 +81,7 @@ class Reader:
         tree = self._either(0)
         if rest := self._take(r"\w+|\S"):
             hint = f" Write {SIGNS[rest]} for it." if rest in SIGNS else " Rules are joined by & and |."
-            self._refuse(f"{quoted(rest)} cannot stand here", self.at - len(rest), hint)
+            self._refuse(f"{quoted(rest)} cannot stand here", self.index - len(rest), hint)
         return tree
 
     def mask(self, tree: Node | Mask) -> Mask:
@@ -93,29 +93,29 @@ class Reader:
         if isinstance(tree, Mask):
             return tree
         if tree.kind == "off":
-            self._refuse("only a rule of the app's list can be off", tree.at)
+            self._refuse("only a rule of the app's list can be off", tree.start)
         parts = map(self.mask, tree.parts)
         return ~next(parts) if tree.kind == "not" else reduce(and_ if tree.kind == "and" else or_, parts)
 
     def _either(self, depth: int) -> Node | Mask:
-        return self._joined("or", lambda: self._joined("and", lambda: self._one(depth)))
+        return self._joined("or", lambda: self._joined("and", lambda: self._operand(depth)))
 
     def _joined(self, kind: str, part: Callable[[], Node | Mask]) -> Node | Mask:
-        at, parts = self._start(), [part()]
+        start, parts = self._start(), [part()]
         while self._take(re.escape(SIGNS[kind])):
             parts.append(part())
-        return Node(kind, tuple(parts), at) if len(parts) > 1 else parts[0]
+        return Node(kind, tuple(parts), start) if len(parts) > 1 else parts[0]
 
-    def _one(self, depth: int) -> Node | Mask:
-        at = self._start()
+    def _operand(self, depth: int) -> Node | Mask:
+        start = self._start()
         if depth > DEEPEST:
-            self._refuse(f"the mask is nested more than {DEEPEST} deep", at)
+            self._refuse(f"the mask is nested more than {DEEPEST} deep", start)
         if sign := self._take(r"off\s*:|~"):
-            return Node("not" if sign == "~" else "off", (self._one(depth + 1),), at)
+            return Node("not" if sign == "~" else "off", (self._operand(depth + 1),), start)
         if self._take(r"\("):
             inner = self._either(depth + 1)
             if not self._take(r"\)"):
-                self._refuse(f"the parenthesis that opens at character {at + 1} is not closed")
+                self._refuse(f"the parenthesis that opens at character {start + 1} is not closed")
             return inner
         name = self._take(r"[A-Za-z_]\w*")
         if not name:
@@ -123,10 +123,10 @@ class Reader:
         if name not in KEYWORDS:
             names = sorted({rule.keyword for rule in KEYWORDS.values()})
             near = f" Write {SIGNS[name]} for it." if name in SIGNS else did_you_mean(name, names)
-            self._refuse(f"there is no rule {quoted(name)}", at, near or f" There are: {', '.join(names)}.")
-        return self._rule(KEYWORDS[name], at)
+            self._refuse(f"there is no rule {quoted(name)}", start, near or f" There are: {', '.join(names)}.")
+        return self._rule(KEYWORDS[name], start)
 
-    def _rule(self, rule: type[Mask], at: int) -> Mask:
+    def _rule(self, rule: type[Mask], start: int) -> Mask:
         """A rule with its numbers; "window=2,1" is the former spelling of the shell."""
         values: dict[str, Any] = {}
         if sign := self._take(r"\(|="):
@@ -138,21 +138,21 @@ class Reader:
                     self._refuse(f"a comma or a parenthesis is missing; write {form(rule)}")
                 break
         if missing := [p.name for p in rule.parameters() if p.required and p.name not in values]:
-            self._refuse(f"{quoted(rule.keyword)} needs {quoted(missing[0])}; write {form(rule)}", at)
+            self._refuse(f"{quoted(rule.keyword)} needs {quoted(missing[0])}; write {form(rule)}", start)
         try:
             return rule(**values)
         except MaskError as error:
-            self._refuse(str(error).rstrip("."), at)
+            self._refuse(str(error).rstrip("."), start)
 
     def _argument(self, rule: type[Mask], values: dict[str, Any]) -> None:
         """The next number of a rule, by position or by name, or the next of a list, which is complete once a tuple."""
-        at = self._start()
+        start = self._start()
         name = self._take(r"[A-Za-z_]\w*(?=\s*=)")
         free = [parameter for parameter in rule.parameters() if isinstance(values.get(parameter.name, []), list)]
         parameter = next((parameter for parameter in free if name in ("", parameter.name)), None)
         if parameter is None:
             near = did_you_mean(name, [parameter.name for parameter in free]) if name else ""
-            self._refuse(f"{quoted(rule.keyword)} does not take this; write {form(rule)}", at, near)
+            self._refuse(f"{quoted(rule.keyword)} does not take this; write {form(rule)}", start, near)
         if name:
             self._take("=")
         if parameter.kind == "number":
@@ -169,7 +169,7 @@ class Reader:
 
     def _number(self, parameter: Parameter) -> int | None:
         """A whole number in the bounds of a parameter; None where it may be nothing."""
-        at = self._start()
+        start = self._start()
         if not parameter.needed and self._take("None"):
             return None
         digits = self._take(r"-?\d+")
@@ -177,35 +177,35 @@ class Reader:
             wrong = digits or self._take(r"[^,()\[\]]*")
             value = quoted(wrong, 20) if wrong else "missing"
             bounds = f"a whole number from {parameter.least:,} to {LARGEST:,}"
-            self._refuse(f"{quoted(parameter.name)} is {value}; it must be {bounds}", at)
+            self._refuse(f"{quoted(parameter.name)} is {value}; it must be {bounds}", start)
         return int(digits)
 
     def _cells(self) -> Iterable[tuple[int, int]]:
         """Single cells as a rectangle: "3:0", "4-6:0-2"."""
-        at = self._start()
+        start = self._start()
         box = re.fullmatch(r"(\d{1,5})(?:-(\d{1,5}))?:(\d{1,5})(?:-(\d{1,5}))?", self._take(r"[\d:-]+"))
         if not box:
-            self._refuse("cells are written query:key, such as 3:0 or, for several, 4-6:0-2", at)
+            self._refuse("cells are written query:key, such as 3:0 or, for several, 4-6:0-2", start)
         top, left = int(box[1]), int(box[3])
         queries, keys = range(top, int(box[2] or top) + 1), range(left, int(box[4] or left) + 1)
         self.cells += len(queries) * len(keys)
         if not queries or not keys or self.cells > LARGEST:
-            self._refuse(f"{quoted(box[0])} holds no cell, or there are more than {LARGEST:,}", at)
+            self._refuse(f"{quoted(box[0])} holds no cell, or there are more than {LARGEST:,}", start)
         return product(queries, keys)
 
     def _take(self, pattern: str) -> str:
         """The characters that stand next, after spaces, if a pattern matches them; else none."""
-        match = re.compile(rf"\s*({pattern})", re.ASCII).match(self.text, self.at)
-        self.at = match.end() if match else self.at
+        match = re.compile(rf"\s*({pattern})", re.ASCII).match(self.text, self.index)
+        self.index = match.end() if match else self.index
         return match[1] if match else ""
 
     def _start(self) -> int:
         """The place of the next character that is no space."""
-        return SPACES.match(self.text, self.at).end()
+        return SPACES.match(self.text, self.index).end()
 
-    def _refuse(self, why: str, at: int | None = None, hint: str = "") -> NoReturn:
-        at = self._start() if at is None else at
-        raise MaskError(f"Character {at + 1} of the mask {quoted(self.text, 60)}: {why}.{hint}") from None
+    def _refuse(self, why: str, place: int | None = None, hint: str = "") -> NoReturn:
+        place = self._start() if place is None else place
+        raise MaskError(f"Character {place + 1} of the mask {quoted(self.text, 60)}: {why}.{hint}") from None
 
 
 def _as_text(data: str) -> str:

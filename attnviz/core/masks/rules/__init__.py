@@ -4,7 +4,8 @@ import pkgutil
 from importlib import import_module
 
 NAMES = {
-    "".join(part.capitalize() for part in found.name.split("_")): found.name for found in pkgutil.iter_modules(__path__)
+    "".join(part.capitalize() for part in module.name.split("_")): module.name
+    for module in pkgutil.iter_modules(__path__)
 }
 """The module of each class."""
 

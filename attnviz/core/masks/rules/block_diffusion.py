@@ -38,11 +38,11 @@ class BlockDiffusion(Mask):
         return inside & (own | before | clean)
 
     @classmethod
-    def fits(cls, seen: Observed) -> Iterator[Mask]:
+    def fits(cls, observed: Observed) -> Iterator[Mask]:
         """Half as long as the sequence; noised queries see one block of noised keys."""
-        half = seen.keys // 2
-        if seen.queries == seen.keys == 2 * half and not seen.first and half:
-            noised = seen.known_open[:half, :half].sum(1)
+        half = observed.keys // 2
+        if observed.queries == observed.keys == 2 * half and not observed.first and half:
+            noised = observed.known_open[:half, :half].sum(1)
             sizes = {int(noised[0]), int(noised.mode().values)}
             yield from (cls(size, half) for size in sizes if 0 < size <= half)
 

@@ -32,37 +32,37 @@ class Blocks(Mask):
         check_numbers(self, size=1, first=0)
 
     def allows(self, query, key, sentence):
-        looking, seen = query // self.size, key // self.size
-        near = (seen >= looking - self.before) & (seen <= looking + self.after)
+        query_block, key_block = query // self.size, key // self.size
+        near = (key_block >= query_block - self.before) & (key_block <= query_block + self.after)
         if not self.first:
             return near
-        return near | (seen < self.first) | ((looking >= 0) & (looking < self.first))
+        return near | (key_block < self.first) | ((query_block >= 0) & (query_block < self.first))
 
     def is_open(self, queries, keys):
-        looking, seen = ((part[0] // self.size, part[-1] // self.size) for part in (queries, keys))
-        near = within(seen[0] - looking[1], seen[1] - looking[0], -self.before, self.after)
-        return any_known({near, *(within(*part, 0, self.first - 1) for part in (looking, seen))})
+        query_blocks, key_blocks = ((part[0] // self.size, part[-1] // self.size) for part in (queries, keys))
+        near = within(key_blocks[0] - query_blocks[1], key_blocks[1] - query_blocks[0], -self.before, self.after)
+        return any_known({near, *(within(*part, 0, self.first - 1) for part in (query_blocks, key_blocks))})
 
     @classmethod
-    def fits(cls, seen: Observed) -> Iterator[Mask]:
-        """Of the sizes that the turns of the rows have in common, and of any where random keys hide them."""
-        sizes = {math.gcd(*seen.turns), math.gcd(*seen.ends), int(seen.per_row[0])} - {0, 1}
+    def fits(cls, observed: Observed) -> Iterator[Mask]:
+        """Sizes that the turns of the rows have in common, and any where random keys hide them."""
+        sizes = {math.gcd(*observed.turns), math.gcd(*observed.ends), int(observed.per_row[0])} - {0, 1}
         for size in sorted(sizes):
-            if size < seen.keys:
-                yield from cls._of_size(seen, size)
+            if size < observed.keys:
+                yield from cls._of_size(observed, size)
 
     @classmethod
-    def among_random(cls, seen: Observed) -> Iterator[Mask]:
-        """Of any size, where random keys make every row another."""
-        for size in range(2, min(seen.keys // 2, 64) + 1):
-            yield from cls._of_size(seen, size)
+    def among_random(cls, observed: Observed) -> Iterator[Mask]:
+        """Masks of any size, where random keys make every row another."""
+        for size in range(2, min(observed.keys // 2, 64) + 1):
+            yield from cls._of_size(observed, size)
 
     @classmethod
-    def _of_size(cls, seen: Observed, size: int) -> Iterator[Mask]:
+    def _of_size(cls, observed: Observed, size: int) -> Iterator[Mask]:
         """Around itself as far as whole blocks are open, with the first blocks that are open to most."""
-        if seen.first or seen.queries != seen.keys:
+        if observed.first or observed.queries != observed.keys:
             return
-        blocks = seen.in_blocks(size)
+        blocks = observed.in_blocks(size)
         count = blocks.keys
         first = int((blocks.open_keys & blocks.open_rows).int().cumprod(0).sum())
         if first < count:

@@ -36,13 +36,15 @@ class Dilated(Mask):
         return near if self.step == 1 or near is False else None
 
     @classmethod
-    def fits(cls, seen: Observed) -> Iterator[Mask]:
+    def fits(cls, observed: Observed) -> Iterator[Mask]:
         """The first gap on either side is the step; as many of its multiples as are open."""
-        near = seen.at_distance
-        step = next((step for step in range(1, seen.keys) if near.get(-step) or near.get(step)), 0)
+        near = observed.at_distance
+        step = next((step for step in range(1, observed.keys) if near.get(-step) or near.get(step)), 0)
         if step < 2 or not near.get(0):
             return
-        before, after = (next(n for n in range(seen.keys) if not near.get(side * (n + 1) * step)) for side in (-1, 1))
+        before, after = (
+            next(n for n in range(observed.keys) if not near.get(side * (n + 1) * step)) for side in (-1, 1)
+        )
         yield cls(before, after, step)
 
     def __str__(self) -> str:

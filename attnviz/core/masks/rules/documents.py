@@ -26,7 +26,7 @@ class Documents(Mask):
     lengths: tuple[int, ...] = parameter("lengths", kind="numbers")
 
     def __post_init__(self):
-        object.__setattr__(self, "lengths", numbers_of(self, "lengths", one="length"))
+        object.__setattr__(self, "lengths", numbers_of(self, "lengths", item="length"))
 
     @classmethod
     def started(cls, keys, lengths):
@@ -41,17 +41,17 @@ class Documents(Mask):
         if queries[-1] < 0 or keys[0] >= sum(self.lengths):
             return False
         ends = list(accumulate(self.lengths))
-        looks, seen = ((bisect_right(ends, part[0]), bisect_right(ends, part[-1])) for part in (queries, keys))
-        known = in_same(looks, seen)
-        return known if queries[0] >= 0 and keys[-1] < sum(self.lengths) else known and None
+        query_parts, key_parts = (tuple(bisect_right(ends, part[i]) for i in (0, -1)) for part in (queries, keys))
+        is_open = in_same(query_parts, key_parts)
+        return is_open if queries[0] >= 0 and keys[-1] < sum(self.lengths) else is_open and None
 
     @classmethod
-    def fits(cls, seen: Observed) -> Iterator[Mask]:
+    def fits(cls, observed: Observed) -> Iterator[Mask]:
         """From where a query does not see the one before it; and from where it sees little of what that one sees."""
-        yield cls(_lengths(seen.starts, seen.keys))
-        shared = counts(seen.known_open[1:] & seen.known_open[:-1], 1)
-        apart = 2 * shared < seen.per_row[:-1]
-        yield cls(_lengths((apart.nonzero().flatten() + 1 + seen.first).tolist(), seen.keys))
+        yield cls(_lengths(observed.starts, observed.keys))
+        shared = counts(observed.known_open[1:] & observed.known_open[:-1], 1)
+        apart = 2 * shared < observed.per_row[:-1]
+        yield cls(_lengths((apart.nonzero().flatten() + 1 + observed.first).tolist(), observed.keys))
 
     def code(self, pen: Pen) -> Expression:
         """By the number of the document that each position is in; positions beyond the last are in none."""
@@ -67,5 +67,5 @@ class Documents(Mask):
 
 
 def _lengths(starts: list[int], size: int) -> tuple[int, ...]:
-    """Of the documents that begin at the start and at these positions."""
+    """Lengths of the documents that begin at the start and at these positions."""
     return tuple(end - start for start, end in pairwise([0, *(start for start in starts if 0 < start < size), size]))

@@ -32,14 +32,14 @@ class Fixed(Mask):
         return False if distances(queries, keys)[0] > 0 else None
 
     @classmethod
-    def fits(cls, seen: Observed) -> Iterator[Mask]:
+    def fits(cls, observed: Observed) -> Iterator[Mask]:
         """The first key is seen by one block alone, and so are others of it but its last ones."""
-        if seen.first or seen.queries < 3:
+        if observed.first or observed.queries < 3:
             return
-        column = seen.known_open[:, 0].int()
+        column = observed.known_open[:, 0].int()
         stride = int(column.cumprod(0).sum())
-        if 1 < stride < seen.queries:
-            summary = int(seen.known_open[-1, :stride].flip(0).int().cumprod(0).sum())
+        if 1 < stride < observed.queries:
+            summary = int(observed.known_open[-1, :stride].flip(0).int().cumprod(0).sum())
             if 0 < summary < stride:
                 yield cls(stride, summary)
 

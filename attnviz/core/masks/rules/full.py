@@ -27,7 +27,7 @@ class Full(Mask):
         return self
 
     @classmethod
-    def fits(cls, seen: Observed) -> Iterator[Mask]:
+    def fits(cls, observed: Observed) -> Iterator[Mask]:
         yield cls()
 
     def code(self, pen: Pen) -> Expression:

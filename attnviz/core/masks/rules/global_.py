@@ -26,7 +26,7 @@ class Global(Mask):
     positions: tuple[int, ...] = parameter("positions", kind="numbers")
 
     def __post_init__(self):
-        object.__setattr__(self, "positions", tuple(sorted({*numbers_of(self, "positions", one="position")})))
+        object.__setattr__(self, "positions", tuple(sorted({*numbers_of(self, "positions", item="position")})))
 
     @classmethod
     def started(cls, keys, lengths):
@@ -45,15 +45,15 @@ class Global(Mask):
         return count > places[-1] - places[0] or (None if count else False)
 
     @classmethod
-    def fits(cls, seen: Observed) -> Iterator[Mask]:
+    def fits(cls, observed: Observed) -> Iterator[Mask]:
         """Tokens that see nearly all that is known, and are seen by nearly all."""
-        size = min(seen.queries, seen.keys - max(0, seen.first))
-        if seen.first < 0 or size < 1:
+        size = min(observed.queries, observed.keys - max(0, observed.first))
+        if observed.first < 0 or size < 1:
             return
-        both = seen.open_rows[:size] & seen.open_keys[seen.first : seen.first + size]
-        found = (both.nonzero().flatten() + seen.first).tolist()
-        if 0 < len(found) <= seen.keys // 2:
-            yield cls(tuple(found))
+        both = observed.open_rows[:size] & observed.open_keys[observed.first : observed.first + size]
+        positions = (both.nonzero().flatten() + observed.first).tolist()
+        if 0 < len(positions) <= observed.keys // 2:
+            yield cls(tuple(positions))
 
     def code(self, pen: Pen) -> Expression:
         positions = pen.numbers("positions", self.positions)

@@ -28,7 +28,7 @@ class Media(Mask):
     size: int = parameter("keys per image", default=1, least=1)
 
     def __post_init__(self):
-        object.__setattr__(self, "places", tuple(sorted(numbers_of(self, "places", one="place"))))
+        object.__setattr__(self, "places", tuple(sorted(numbers_of(self, "places", item="place"))))
         check_numbers(self, ("size",), size=1)
 
     @classmethod
@@ -44,13 +44,13 @@ class Media(Mask):
         return in_same(images, (keys[0] // self.size, keys[-1] // self.size))
 
     @classmethod
-    def fits(cls, seen: Observed) -> Iterator[Mask]:
+    def fits(cls, observed: Observed) -> Iterator[Mask]:
         """As many keys as most queries see, and where each stretch of them is seen first."""
-        size = seen.usual
-        one_image = size == seen.keys == seen.queries  # which may as well be anything else
-        if not size or seen.first or seen.keys % size or one_image:
+        size = observed.usual
+        one_image = size == observed.keys == observed.queries  # which may as well be anything else
+        if not size or observed.first or observed.keys % size or one_image:
             return
-        images = seen.known_open.view(seen.queries, -1, size).sum(2) * 2 > size
+        images = observed.known_open.view(observed.queries, -1, size).sum(2) * 2 > size
         if images.any(0).all():
             yield cls(tuple(images.int().argmax(0).tolist()), size)
 

@@ -34,11 +34,11 @@ class Neighborhood(Mask):
 
     def allows(self, query, key, sentence):
         inside = (query >= 0) & (query < self.length) & (key < self.length) & ((key - query) % self.step == 0)
-        place, seen = query // self.step, key // self.step
+        place, key_place = query // self.step, key // self.step
         last = (self.length - 1 - query % self.step) // self.step  # the last place of the group
         reach = self.size // 2
-        from_start = (seen >= place - reach) | (seen > last - self.size)
-        to_end = (seen < place - reach + self.size) | (seen < self.size)
+        from_start = (key_place >= place - reach) | (key_place > last - self.size)
+        to_end = (key_place < place - reach + self.size) | (key_place < self.size)
         return inside & from_start & to_end
 
     def is_open(self, queries, keys):
@@ -51,10 +51,10 @@ class Neighborhood(Mask):
         return False if too_early or too_late else None
 
     @classmethod
-    def fits(cls, seen: Observed) -> Iterator[Mask]:
+    def fits(cls, observed: Observed) -> Iterator[Mask]:
         """As many keys as most queries see, and as far apart."""
-        if seen.usual and not seen.first and seen.queries == seen.keys:
-            yield cls(seen.usual, seen.keys, max(1, seen.gap))
+        if observed.usual and not observed.first and observed.queries == observed.keys:
+            yield cls(observed.usual, observed.keys, max(1, observed.gap))
 
     def __str__(self) -> str:
         step = f", step {self.step}" if self.step > 1 else ""

@@ -28,7 +28,7 @@ class Padding(Mask):
     left: int | None = parameter("left-padded to", default=None, needed=False)
 
     def __post_init__(self):
-        object.__setattr__(self, "lengths", numbers_of(self, "lengths", one="length"))
+        object.__setattr__(self, "lengths", numbers_of(self, "lengths", item="length"))
         if not self.lengths:
             raise MaskError("Padding needs the length of at least one sentence.")
 
@@ -46,21 +46,21 @@ class Padding(Mask):
 
     def is_open(self, queries, keys):
         ends = ((-math.inf, n - 1) if self.left is None else (self.left - n, math.inf) for n in self.lengths)
-        known = {within(keys[0], keys[-1], *one) for one in ends}
-        return known.pop() if len(known) == 1 else None
+        answers = {within(keys[0], keys[-1], *limits) for limits in ends}
+        return answers.pop() if len(answers) == 1 else None
 
     def shifted(self, offset):
         return self
 
     @classmethod
-    def fits(cls, seen: Observed) -> Iterator[Mask]:
-        """What no query sees at the end, or at the start; once more where a single cell is open there."""
-        for most in (0, 1) if seen.queries > 5 else (0,):
-            used = (counts(seen.known_open, 0) > most).nonzero().flatten()
-            if len(used) and used[-1] < seen.keys - 1:
+    def fits(cls, observed: Observed) -> Iterator[Mask]:
+        """Keys that no query sees at the end, or at the start; once more where a single cell is open there."""
+        for most in (0, 1) if observed.queries > 5 else (0,):
+            used = (counts(observed.known_open, 0) > most).nonzero().flatten()
+            if len(used) and used[-1] < observed.keys - 1:
                 yield cls((int(used[-1]) + 1,))
             if len(used) and used[0] > 0:
-                yield cls((seen.keys - int(used[0]),), seen.keys)
+                yield cls((observed.keys - int(used[0]),), observed.keys)
 
     def of_sentence(self, sentence):
         self._check_sentence(sentence)

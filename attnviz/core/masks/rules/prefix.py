@@ -29,12 +29,12 @@ class Prefix(Mask):
         return self
 
     @classmethod
-    def fits(cls, seen: Observed) -> Iterator[Mask]:
-        """Of cells that something else would have closed: the first keys that are open to most."""
-        told = seen.known.any(0)
-        closed = (2 * counts(seen.known_open, 0) <= counts(seen.known, 0)) & told
-        length = int(closed.int().argmax()) if closed.any() else seen.keys
-        while length and not told[length - 1]:
+    def fits(cls, observed: Observed) -> Iterator[Mask]:
+        """The first keys that are open to most, among cells that something else would have closed."""
+        has_known = observed.known.any(0)
+        closed = (2 * counts(observed.known_open, 0) <= counts(observed.known, 0)) & has_known
+        length = int(closed.int().argmax()) if closed.any() else observed.keys
+        while length and not has_known[length - 1]:
             length -= 1
         if length:
             yield cls(length)

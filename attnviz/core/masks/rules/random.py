@@ -38,8 +38,8 @@ class Random(Mask):
 
     def allows(self, query, key, sentence):
         place, stretch = key % self.every, key // self.every
-        drawn = _mixed(_mixed(_mixed(torch.tensor(self.seed & WORD)) + query) + stretch)
-        return _permuted(place.expand(drawn.shape), drawn, self.every) < self.count
+        hashes = _mixed(_mixed(_mixed(torch.tensor(self.seed & WORD)) + query) + stretch)
+        return _permuted(place.expand(hashes.shape), hashes, self.every) < self.count
 
     @classmethod
     def started(cls, keys, lengths):
@@ -53,7 +53,7 @@ class Random(Mask):
 
 
 def _permuted(place: Tensor, hashed: Tensor, size: int) -> Tensor:
-    """Where a permutation of 0 to size - 1, another one for each hash, takes a place.
+    """Image of a place under a permutation of 0 to size - 1, another one for each hash.
 
     A Feistel network of four rounds on pairs of numbers below the root of the size permutes the square of the root; a
     place that lands beyond the size goes round again, which keeps it a permutation ("cycle walking", Black and Rogaway

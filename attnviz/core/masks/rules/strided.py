@@ -33,10 +33,10 @@ class Strided(Mask):
         return False if nearest > 0 else within(nearest, furthest, -self.stride, 0) or None
 
     @classmethod
-    def fits(cls, seen: Observed) -> Iterator[Mask]:
+    def fits(cls, observed: Observed) -> Iterator[Mask]:
         """As many keys as it sees without a gap."""
-        if seen.window and 1 < seen.window[0] < seen.keys - 1:
-            yield cls(seen.window[0])
+        if observed.window and 1 < observed.window[0] < observed.keys - 1:
+            yield cls(observed.window[0])
 
     def __str__(self) -> str:
         return f"strided by {self.stride}"

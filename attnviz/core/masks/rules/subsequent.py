@@ -34,10 +34,10 @@ class Subsequent(Mask):
         return Subsequent(self.offset + offset)
 
     @classmethod
-    def fits(cls, seen: Observed) -> Iterator[Mask]:
+    def fits(cls, observed: Observed) -> Iterator[Mask]:
         """Up to the query itself, or some keys further for all."""
-        if seen.window:
-            yield cls(seen.window[1])
+        if observed.window:
+            yield cls(observed.window[1])
 
     def code(self, pen: Pen) -> Expression:
         return pen.band(None, pen.diagonal(self.offset))

@@ -26,9 +26,9 @@ class Window(Mask):
         return within(*distances(queries, keys), -self.before, self.after)
 
     @classmethod
-    def fits(cls, seen: Observed) -> Iterator[Mask]:
-        if seen.window:
-            yield cls(*seen.window)
+    def fits(cls, observed: Observed) -> Iterator[Mask]:
+        if observed.window:
+            yield cls(*observed.window)
 
     def code(self, pen: Pen) -> Expression:
         return pen.band(str(pen.shift - self.before), str(pen.shift + self.after))
