@@ -16,8 +16,8 @@ from attnviz import metrics
 from attnviz.core.display import as_sentence, without_surrogates
 from attnviz.core.leaks import STATES, LeakTest
 from attnviz.core.record import Record
-from attnviz.metrics.beside import Beside
-from attnviz.views import Seen, SeenMask
+from attnviz.metrics.beside import AlignedPair
+from attnviz.views import AttentionView, SeenMask
 
 MOST_CELLS = 512 * 512
 STRONGEST = 16
@@ -29,7 +29,7 @@ def strongest_of(queries: int) -> int:
     return max(1, min(STRONGEST, MOST_CELLS // max(1, queries)))
 
 
-def weights_table(view: Seen, head: int | str) -> pd.DataFrame:
+def weights_table(view: AttentionView, head: int | str) -> pd.DataFrame:
     """One row per cell: query, query_token, key, key_token, weight, score, state, rule.
 
     `predicts` stands after query_token where the model says words; see `Seen.predicted`. `head` is a number or one of
@@ -41,7 +41,7 @@ def weights_table(view: Seen, head: int | str) -> pd.DataFrame:
     return _noted(_weights(view, head, many=len(view.queries) * len(view.keys) > MOST_CELLS), view)
 
 
-def heads_table(view: Seen) -> pd.DataFrame:
+def heads_table(view: AttentionView) -> pd.DataFrame:
     """`weights_table` of every head of a site, with the head first; of many cells each head keeps its strongest."""
     heads = range(view.step.num_heads)
     many = len(heads) * len(view.queries) * len(view.keys) > MOST_CELLS
@@ -102,7 +102,7 @@ def change_table(before: Record, after: Record, *, sentence: int = 0) -> pd.Data
     return pd.DataFrame({"position": positions, "token": _pick(labels, positions), "change": change})
 
 
-def comparison_table(both: Beside) -> pd.DataFrame:
+def comparison_table(both: AlignedPair) -> pd.DataFrame:
     """One row per cell of two maps on one grid: query_a, key_a, query_b, key_b with their tokens, a, b, difference.
 
     Also variation, of the row. A place that one map lacks is empty; of more than `MOST_CELLS` cells, the
@@ -124,7 +124,7 @@ def comparison_table(both: Beside) -> pd.DataFrame:
     return _cut(pd.DataFrame(columns | numbers), len(both.rows) * len(both.columns), note)
 
 
-def _compared(both: Beside, rows: slice, count: int) -> tuple[np.ndarray, ...]:
+def _compared(both: AlignedPair, rows: slice, count: int) -> tuple[np.ndarray, ...]:
     """Row, column, A, B and their difference, of some rows: of every cell, or of those that differ most."""
     part = both.part(rows)
     difference = part.difference
@@ -223,7 +223,7 @@ def step_by_step_table(record: Record, *, before: Record | None = None, sentence
     return pd.DataFrame(columns)
 
 
-def _noted(table: pd.DataFrame, view: Seen | SeenMask) -> pd.DataFrame:
+def _noted(table: pd.DataFrame, view: AttentionView | SeenMask) -> pd.DataFrame:
     """With a note on what the view did, behind what was noted before."""
     parts = [table.attrs.get("note", ""), *map(as_sentence, view.notes)]
     if any(parts):
@@ -231,7 +231,7 @@ def _noted(table: pd.DataFrame, view: Seen | SeenMask) -> pd.DataFrame:
     return table
 
 
-def _weights(view: Seen, head: int | str, *, many: bool, among: int = 1) -> pd.DataFrame:
+def _weights(view: AttentionView, head: int | str, *, many: bool, among: int = 1) -> pd.DataFrame:
     """Every cell, or of many the strongest of each row, in a table of so many heads."""
     if many:
         return _strongest(view, head, strongest_of(len(view.queries) * among))
@@ -246,7 +246,7 @@ def _weights(view: Seen, head: int | str, *, many: bool, among: int = 1) -> pd.D
     return pd.DataFrame(columns)
 
 
-def _places(view: Seen, i: np.ndarray, j: np.ndarray) -> dict[str, np.ndarray]:
+def _places(view: AttentionView, i: np.ndarray, j: np.ndarray) -> dict[str, np.ndarray]:
     """Columns that say of which query and key a row is, and what the query predicts if it does; `i` and `j` count the
     rows and columns that are seen."""
     columns = _cells(i, j, view.queries.labels, view.keys.labels, view.queries.starts, view.keys.starts)
@@ -257,7 +257,7 @@ def _places(view: Seen, i: np.ndarray, j: np.ndarray) -> dict[str, np.ndarray]:
     return {name: columns[name] for name in names}
 
 
-def _strongest(view: Seen, head: int | str, count: int) -> pd.DataFrame:
+def _strongest(view: AttentionView, head: int | str, count: int) -> pd.DataFrame:
     """The `count` strongest open keys of each query, found row block by row block."""
     parts = [_strongest_block(view, head, rows, count) for rows in view.blocks()]
     i, j, weights, scores, rest = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
@@ -271,7 +271,7 @@ def _strongest(view: Seen, head: int | str, count: int) -> pd.DataFrame:
     return table
 
 
-def _strongest_block(view: Seen, head: int | str, rows: slice, count: int) -> tuple[np.ndarray, ...]:
+def _strongest_block(view: AttentionView, head: int | str, rows: slice, count: int) -> tuple[np.ndarray, ...]:
     """Row, column, weight, score and what is left of the row; scores are zeros where they are not known."""
     block = view.block(head, rows)
     weights = torch.from_numpy(block.weights)

@@ -7,15 +7,15 @@ import numpy as np
 from attnviz import metrics, views
 from attnviz.core import leaks as leak_tests
 from attnviz.core.amounts import counted, decimals, percent
-from attnviz.core.display import as_sentence, in_title, isolated, shown
+from attnviz.core.display import as_sentence, in_title, isolated, visible_text
 from attnviz.core.edits import Site
 from attnviz.core.leaks import LeakTest
 from attnviz.core.masks import Full
 from attnviz.core.record import ALL, Record, Step
 from attnviz.core.tokens import Token
-from attnviz.metrics.beside import BLANK, Beside
+from attnviz.metrics.beside import BLANK, AlignedPair
 from attnviz.metrics.compare import Alignment
-from attnviz.views import Groups, Seen, SeenMask, View
+from attnviz.views import AttentionView, Groups, SeenMask, View
 
 MOST_NAMED = 3
 """Tokens named in a description, at most."""
@@ -71,7 +71,7 @@ def blocked_by(reason: str) -> str:
 
 def in_quotes(text: str) -> str:
     """A token or a word in quotes alone, for where there is little room."""
-    return isolated(f"“{shown(text)}”")
+    return isolated(f"“{visible_text(text)}”")
 
 
 def cell(
@@ -115,14 +115,14 @@ def named(groups: Groups, i: int) -> str:
     return quoted_token(groups.labels[i], groups.place(i))
 
 
-def _to_predict(view: Seen, row: int) -> str:
+def _to_predict(view: AttentionView, row: int) -> str:
     """The prediction of a row as the beginning of a sentence; empty where it predicts nothing."""
     if not (view.predicted and view.predicted[row]):
         return ""
     return CELL["predicts"].format(what=PREDICTED[_where(view.record)], word=quoted(view.predicted[row]))
 
 
-def predicting(view: Seen, row: int) -> str:
+def predicting(view: AttentionView, row: int) -> str:
     """The prediction of a row as a clause after its name; empty where it predicts nothing."""
     if not (view.predicted and view.predicted[row]):
         return ""
@@ -157,11 +157,11 @@ def strongest(
 FILLED = {"zero": "zeros", "nan": "NaN", "uniform": "spread evenly over all keys", "error": "undefined"}
 
 
-def _size(view: Seen | SeenMask) -> str:
+def _size(view: AttentionView | SeenMask) -> str:
     return f"{counted(len(view.queries), 'query')} by {counted(len(view.keys), 'key')}"
 
 
-def head(view: Seen, head: int | str) -> str:
+def head(view: AttentionView, head: int | str) -> str:
     """The size, the strongest weights, what the view did, and what was changed."""
     step = view.step
     comma = "," if step.heads_off else ""
@@ -178,7 +178,7 @@ def head(view: Seen, head: int | str) -> str:
     return " ".join([*parts, f"Changed: {', '.join(changed)}."] if changed else parts)
 
 
-def heads(view: Seen, largest: Sequence[str]) -> str:
+def heads(view: AttentionView, largest: Sequence[str]) -> str:
     """How large the maps of a site are, and the largest weight of each head."""
     step = view.step
     most = ", ".join(f"{head}: {weight}" for head, weight in enumerate(largest))
@@ -365,7 +365,7 @@ UNSEEN = 0.005
 """Differences that two digits after the point do not show."""
 
 
-def compared(both: Beside, *, with_cell: bool = True) -> str:
+def compared(both: AlignedPair, *, with_cell: bool = True) -> str:
     """Which row differs most between A and B and, if asked for, which cell; and which tokens only one of them has."""
     row, cell = both.most_row, both.most_cell
     parts, with_cell = [], with_cell and not nearly_same(both)
@@ -384,19 +384,19 @@ def compared(both: Beside, *, with_cell: bool = True) -> str:
     return " ".join([*where, *parts, *_unpaired(both)])
 
 
-def nearly_same(both: Beside) -> bool:
+def nearly_same(both: AlignedPair) -> bool:
     """Whether two maps differ, but in no weight so far that it is seen."""
     return 0 < _largest_difference(both) < UNSEEN
 
 
-def _largest_difference(both: Beside) -> float:
+def _largest_difference(both: AlignedPair) -> float:
     if both.most_cell is None:
         return 0.0
     row, column = both.most_cell
     return abs(float(both.part(slice(row, row + 1), slice(column, column + 1)).difference[0, 0]))
 
 
-def compared_cell(both: Beside, row: int, column: int) -> str:
+def compared_cell(both: AlignedPair, row: int, column: int) -> str:
     """One cell of two maps as a sentence; the places are those of their grid."""
     part = both.part(slice(row, row + 1), slice(column, column + 1))
     more = float(part.difference[0, 0])
@@ -419,13 +419,13 @@ def digits_of(a: np.ndarray, b: np.ndarray, more: np.ndarray) -> np.ndarray:
     return np.select([unseen, np.isnan(more) | agree[0], agree[1]], [4, 2, 3], 4)
 
 
-def _tokens(part: Beside, end: int) -> tuple[str, str]:
+def _tokens(part: AlignedPair, end: int) -> tuple[str, str]:
     """The query and the key of a cell, the only one, in A (0) or B (1)."""
     tokens, places = (part.a, part.b)[end].tokens, (part.rows[0][end], part.columns[0][end])
     return quoted_token(tokens[0][places[0]].text, places[0]), quoted_token(tokens[1][places[1]].text, places[1])
 
 
-def _gives(part: Beside, end: int, digits: int) -> str | None:
+def _gives(part: AlignedPair, end: int, digits: int) -> str | None:
     """The only cell of a part as a clause, in A (0) or B (1); None if it has no such cell."""
     weights, states = part.maps[end]
     if states[0, 0] == BLANK:
@@ -438,7 +438,7 @@ def _gives(part: Beside, end: int, digits: int) -> str | None:
     return f"{query} gives {decimals(float(weights[0, 0]), digits)} to {key}"
 
 
-def _place(both: Beside, axis: int, index: int) -> str:
+def _place(both: AlignedPair, axis: int, index: int) -> str:
     """A row or a column of the grid: by its token in A and, where that is another one, in B."""
     each = zip((both.a, both.b), (both.rows, both.columns)[axis][index], strict=True)
     named = [(side.tokens[axis][i].text, i) for side, i in each if i is not None]
@@ -448,7 +448,7 @@ def _place(both: Beside, axis: int, index: int) -> str:
     return f"{texts[0]}, in B {texts[1]}"
 
 
-def _unpaired(both: Beside) -> list[str]:
+def _unpaired(both: AlignedPair) -> list[str]:
     """Which tokens differ, or are only on one side; once where queries and keys are the same."""
     alignments = {(a.changed, a.only_before, a.only_after): axis for axis, a in enumerate(_alignments(both))}
     sentences = []
@@ -462,7 +462,7 @@ def _unpaired(both: Beside) -> list[str]:
     return sentences
 
 
-def _alignments(both: Beside) -> tuple[Alignment, Alignment]:
+def _alignments(both: AlignedPair) -> tuple[Alignment, Alignment]:
     return both.queries, both.keys
 
 

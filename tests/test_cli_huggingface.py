@@ -28,7 +28,7 @@ from attnviz.cli import download
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
 from attnviz.sources.huggingface import source, trial
-from attnviz.sources.huggingface.hub import Progress
+from attnviz.sources.huggingface.hub import DownloadProgress
 from attnviz.views import View, see
 
 ROOT = Path(__file__).parents[1]
@@ -323,8 +323,8 @@ def test_a_download_says_how_much_it_is_before_how_far(looks):
     """A bar is for people only; a log gets one line."""
     file = Terminal(looks)
     with download.Download("gpt2", file) as told:
-        told(Progress("fetching", 0, 8_000_000))
-        told(Progress("fetching", 2_000_000, 8_000_000))
+        told(DownloadProgress("fetching", 0, 8_000_000))
+        told(DownloadProgress("fetching", 2_000_000, 8_000_000))
 
     assert file.text.startswith("attnviz: 'gpt2' is fetched: 8.0 MB.\n")
     assert ("[#######.......................]  25%  2.0 MB" in file.text) == looks
@@ -336,11 +336,11 @@ def test_an_interrupt_that_a_library_swallows_ends_the_download():
     """At the next sign of progress; after the download Ctrl+C does what it did before."""
     before = signal.getsignal(signal.SIGINT)
     with download.Download("gpt2", Terminal(False)) as told:
-        told(Progress("fetching", 0, 8_000_000))
+        told(DownloadProgress("fetching", 0, 8_000_000))
         with suppress(BaseException):
             signal.raise_signal(signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):
-            told(Progress("fetching", 1, 8_000_000))
+            told(DownloadProgress("fetching", 1, 8_000_000))
 
     assert signal.getsignal(signal.SIGINT) == before
 

@@ -5,7 +5,7 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnviz.core.display import LONGEST, LONGEST_TITLE, in_title, shown
+from attnviz.core.display import LONGEST, LONGEST_TITLE, in_title, visible_text
 
 ANY = st.text(st.characters(codec=None, categories=None), max_size=60)
 """Everything a Python string can hold, surrogates included."""
@@ -14,14 +14,14 @@ ANY = st.text(st.characters(codec=None, categories=None), max_size=60)
 @given(ANY)
 def test_nothing_dangerous_is_drawn(text):
     """No control, surrogate, direction mark or character without width comes through."""
-    for character in shown(text):
+    for character in visible_text(text):
         assert unicodedata.category(character) not in ("Cc", "Cs", "Cf", "Zs", "Zl", "Zp")
 
 
 def test_no_code_point_comes_through_that_draws_nothing_or_turns_the_line():
     """Every code point of the planes that have such, one by one."""
     for code in (*range(0x20000), *range(0xE0000, 0xE1000), 0x10FFFE, 0x10FFFF):
-        for character in shown(chr(code)):
+        for character in visible_text(chr(code)):
             assert unicodedata.category(character) not in ("Cc", "Cs", "Cf", "Zs", "Zl", "Zp"), hex(code)
             assert not 0xFDD0 <= ord(character) <= 0xFDEF
             assert ord(character) & 0xFFFE != 0xFFFE
@@ -29,12 +29,12 @@ def test_no_code_point_comes_through_that_draws_nothing_or_turns_the_line():
 
 @given(ANY)
 def test_what_is_drawn_is_short_and_never_empty(text):
-    assert 1 <= len(shown(text)) <= LONGEST
+    assert 1 <= len(visible_text(text)) <= LONGEST
 
 
 @given(ANY)
 def test_what_is_drawn_can_be_written_to_a_file(text):
-    assert shown(text).encode("utf-8")
+    assert visible_text(text).encode("utf-8")
 
 
 @given(
@@ -45,32 +45,32 @@ def test_what_is_drawn_can_be_written_to_a_file(text):
     )
 )
 def test_ordinary_words_stay_as_they_are(text):
-    assert shown(text) == text
+    assert visible_text(text) == text
 
 
 def test_whitespace_and_nothing_are_visible():
-    assert shown(" a\tb\r\n") == "␣a⇥b↵↵"
-    assert shown("") == "∅"
+    assert visible_text(" a\tb\r\n") == "␣a⇥b↵↵"
+    assert visible_text("") == "∅"
 
 
 def test_control_characters_become_their_pictures():
-    assert shown("\x00\x1b\x7f") == "␀␛␡"
+    assert visible_text("\x00\x1b\x7f") == "␀␛␡"
 
 
 def test_at_most_four_marks_follow_a_letter():
     """A pile of accents does not grow over its neighbors."""
-    assert shown("e" + "\u0301" * 50) == "e" + "\u0301" * 4
-    assert shown("\u0301") == "◌\u0301"
+    assert visible_text("e" + "\u0301" * 50) == "e" + "\u0301" * 4
+    assert visible_text("\u0301") == "◌\u0301"
 
 
 def test_what_is_cut_ends_with_an_ellipsis():
-    assert shown("a" * 25) == "a" * 23 + "…"
-    assert shown("abcdef", 4) == "abc…"
+    assert visible_text("a" * 25) == "a" * 23 + "…"
+    assert visible_text("abcdef", 4) == "abc…"
 
 
 def test_a_long_text_is_read_only_as_far_as_it_is_drawn():
     """A token of a million characters costs as much as one of thirty."""
-    assert shown("x" * 10**6) == "x" * 23 + "…"
+    assert visible_text("x" * 10**6) == "x" * 23 + "…"
 
 
 def test_the_blanks_of_a_name_in_a_title_are_blanks():

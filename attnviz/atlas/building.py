@@ -25,7 +25,7 @@ RESULT = "atlas.json"
 
 
 @dataclass(frozen=True)
-class Progress:
+class AtlasProgress:
     """How far an atlas is.
 
     Attributes:
@@ -55,7 +55,7 @@ class Result:
     empty: int
 
 
-OnProgress = Callable[[Progress], None]
+OnProgress = Callable[[AtlasProgress], None]
 
 Outcome = tuple[Shard, str]
 """A shard that was tried, and why it failed; "" if it did not."""
@@ -90,13 +90,13 @@ def build(
     (folder / RESULT).unlink(missing_ok=True)
     wanted = [shard for shard in atlas_plan.shards if not path_of(folder, shard).exists()]
     done, of = sum(shard.lines for shard in atlas_plan.shards) - sum(shard.lines for shard in wanted), atlas_plan.lines
-    report(Progress(done, of))
+    report(AtlasProgress(done, of))
     failed = []
     for shard, error in (work or here)(atlas_plan, folder, wanted):
         if error:
             failed.append((shard, error))
         done += shard.lines
-        report(Progress(done, of))
+        report(AtlasProgress(done, of))
     return _finished(folder, atlas_plan, tuple(failed))
 
 
@@ -137,7 +137,7 @@ def measure_texts(
 
 
 def _count(report: OnProgress, before: int, of: int, done: int) -> None:
-    report(Progress(before + done, of))
+    report(AtlasProgress(before + done, of))
 
 
 def _first_problem(folder: Path) -> str:

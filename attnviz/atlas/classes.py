@@ -7,7 +7,7 @@ from torch import Tensor
 
 from attnviz.core.record import Record, Step
 from attnviz.core.tokens import Token
-from attnviz.metrics.batch import Block, is_token, token_counts
+from attnviz.metrics.batch import HeadBlock, is_token, token_counts
 
 CLASSES = ("special", "first", "punctuation", "digit", "repeated", "same word")
 """Classes of a key: nobody typed it; it stands first; it has no letter and no digit; it has a digit; its token stood
@@ -54,7 +54,7 @@ def _numbered(tokens: tuple[Token, ...]) -> list[int]:
     return numbers
 
 
-def shares(block: Block, words: Tensor | None) -> Tensor:
+def shares(block: HeadBlock, words: Tensor | None) -> Tensor:
     """The weights of all rows on each class, and what an even spread over the open keys would give: (2, B, H, 6)."""
     totals = torch.zeros(2, *block.counted.shape[:2], len(CLASSES), dtype=torch.float64)
     rows = block.counted[..., None]
@@ -71,7 +71,7 @@ def shares(block: Block, words: Tensor | None) -> Tensor:
     return totals
 
 
-def _open_share(block: Block, text: Tensor, row: Tensor, key: Tensor) -> Tensor:
+def _open_share(block: HeadBlock, text: Tensor, row: Tensor, key: Tensor) -> Tensor:
     """The weight of some cells if their rows spread it evenly over what they may attend to, (cells, H), float64."""
     share = (block.counted / block.open_keys.clamp(min=1).double())[text, :, row]
     if block.open is None:
@@ -79,7 +79,7 @@ def _open_share(block: Block, text: Tensor, row: Tensor, key: Tensor) -> Tensor:
     return share * block.open.expand(*block.counted.shape, block.step.shape[3])[text, :, row, key]
 
 
-def _even(block: Block) -> Tensor:
+def _even(block: HeadBlock) -> Tensor:
     """The share of the open keys of each row that is of each class, broadcasting to (B, H, R, 5)."""
     columns = block.sides.columns[block.texts, None].float()
     if block.open is None:

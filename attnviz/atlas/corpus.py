@@ -43,7 +43,7 @@ class Shard:
 
 
 @dataclass(frozen=True)
-class Text:
+class CorpusLine:
     """A line of a corpus: its text, or why it has none."""
 
     text: str
@@ -143,7 +143,7 @@ def _checksum(file: BinaryIO, size: int) -> str:
     return digest.hexdigest()
 
 
-def texts(root: Path, shard: Shard) -> list[Text]:
+def texts(root: Path, shard: Shard) -> list[CorpusLine]:
     """The lines of a shard.
 
     Raises:
@@ -171,27 +171,27 @@ def texts(root: Path, shard: Shard) -> list[Text]:
     return parsed
 
 
-def _line(line: bytes | None, number: int, is_json: bool) -> Text:
+def _line(line: bytes | None, number: int, is_json: bool) -> CorpusLine:
     if line is None:
-        return Text("", number, f"The line has more than {MOST_LINE:,} bytes.")
+        return CorpusLine("", number, f"The line has more than {MOST_LINE:,} bytes.")
     try:
         text = line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
     except UnicodeDecodeError:
-        return Text("", number, "This line is no UTF-8.")
+        return CorpusLine("", number, "This line is no UTF-8.")
     if is_json and text:
         try:
             text = of_json(text).strip()
         except InputError as error:
-            return Text("", number, str(error))
+            return CorpusLine("", number, str(error))
     return _text(text, number)
 
 
-def _text(text: Any, number: int) -> Text:
+def _text(text: Any, number: int) -> CorpusLine:
     """A line feed would be another text."""
     if not isinstance(text, str):
-        return Text("", number, "This row holds no text.")
+        return CorpusLine("", number, "This row holds no text.")
     text = text.strip()
-    return Text(text, number, "" if text else EMPTY)
+    return CorpusLine(text, number, "" if text else EMPTY)
 
 
 EMPTY = "empty"

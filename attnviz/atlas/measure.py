@@ -12,13 +12,13 @@ import torch
 
 from attnviz import ablation, texts
 from attnviz.atlas import classes
-from attnviz.atlas.corpus import EMPTY, Text
+from attnviz.atlas.corpus import EMPTY, CorpusLine
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError
 from attnviz.core.record import Record, Step
 from attnviz.core.tokens import Sentence
 from attnviz.metrics import batch
-from attnviz.metrics.batch import Block, Sides
+from attnviz.metrics.batch import HeadBlock, Sides
 from attnviz.metrics.heads import METRICS, sums_of
 from attnviz.sources.base import Source
 
@@ -88,9 +88,9 @@ class Measured:
         effects: of the texts with heads switched off, each of `ablation.EFFECTS`, (texts, H of all sites, effects).
     """
 
-    read: tuple[tuple[Text, Sentence], ...]
+    read: tuple[tuple[CorpusLine, Sentence], ...]
     written: tuple[Sentence, ...]
-    problems: tuple[Text, ...]
+    problems: tuple[CorpusLine, ...]
     sites: dict[Site, OfSite]
     effects: np.ndarray
 
@@ -101,7 +101,7 @@ class Measured:
 
 def measure(
     source: Source,
-    lines: Sequence[Text],
+    lines: Sequence[CorpusLine],
     options: Options = Options(),
     edits: Edits = Edits(),
     *,
@@ -132,7 +132,7 @@ def measure(
         done += len(some)
         report(done)
     good = [i for i in range(len(usable)) if i not in wrong]
-    bad = [Text(usable[i].text, usable[i].line, error) for i, error in wrong.items()]
+    bad = [CorpusLine(usable[i].text, usable[i].line, error) for i, error in wrong.items()]
     problems = sorted([text for text in lines if text.error] + bad, key=lambda text: text.line)
     for measurement in sites.values():
         measurement.sums, measurement.shares = measurement.sums[:, good], measurement.shares[:, good]
@@ -191,7 +191,7 @@ def _add(measurement: OfSite, record: Record, step: Step, tokens: Tokens, some: 
     np.maximum.at(measurement.dropped, head, weight)
 
 
-def _by_distance(block: Block) -> torch.Tensor:
+def _by_distance(block: HeadBlock) -> torch.Tensor:
     """(2, H, D): the weights at each distance, and the pairs that may attend there."""
     weights = block.by_distance.sum(0)
     n = (weights.shape[-1] + 1) // 2
@@ -204,7 +204,7 @@ def _by_distance(block: Block) -> torch.Tensor:
     return torch.zeros(*both.shape[:2], 2 * FURTHEST + 1, dtype=both.dtype).index_add_(2, bins, both)
 
 
-def _pairs(block: Block, tokens: Tokens, texts: np.ndarray, most: int) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
+def _pairs(block: HeadBlock, tokens: Tokens, texts: np.ndarray, most: int) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
     """The rows of each head whose strongest key may make a pair and has most weight: text, head, query, key, weight and
     one number of head and both tokens; and of each head the largest weight of the others."""
     weight, key = block.weights.max(-1)
@@ -222,7 +222,7 @@ def _pairs(block: Block, tokens: Tokens, texts: np.ndarray, most: int) -> tuple[
     return tuple(np.asarray(column) for column in every), dropped.double().numpy()
 
 
-def may_pair(block: Block, key: torch.Tensor) -> torch.Tensor:
+def may_pair(block: HeadBlock, key: torch.Tensor) -> torch.Tensor:
     """Whether a query makes a pair with a key: another token, both typed. A row that may attend to one key alone has no
     choice, and makes none.
 
@@ -248,7 +248,7 @@ def _strongest(pairs: tuple[np.ndarray, ...], most: int) -> tuple[tuple[np.ndarr
     return tuple(tuple(column[first[which]] for column in pairs) for which in (rank < most, rank >= most))
 
 
-def _effects(source: Source, read: Sequence[tuple[Text, Sentence]]) -> np.ndarray:
+def _effects(source: Source, read: Sequence[tuple[CorpusLine, Sentence]]) -> np.ndarray:
     """(texts, H, effects); NaN for what a model says nothing of."""
     sweeps = []
     for text, _ in read:
@@ -261,6 +261,6 @@ def _effects(source: Source, read: Sequence[tuple[Text, Sentence]]) -> np.ndarra
     return np.stack(sweeps) if sweeps else np.zeros((0, heads, len(ablation.EFFECTS)))
 
 
-def named(problem: Text) -> bool:
+def named(problem: CorpusLine) -> bool:
     """Whether a problem is named line by line; empty lines are counted alone."""
     return problem.error != EMPTY

@@ -10,13 +10,13 @@ from torch import Tensor
 
 from attnviz import texts
 from attnviz.atlas import corpus
-from attnviz.atlas.building import OnProgress, Progress
+from attnviz.atlas.building import AtlasProgress, OnProgress
 from attnviz.atlas.measure import may_pair
 from attnviz.atlas.plan import Plan
 from attnviz.core.record import Record, Step
 from attnviz.core.tokens import Sentence, Token
 from attnviz.metrics import batch
-from attnviz.metrics.batch import Block
+from attnviz.metrics.batch import HeadBlock
 
 COLUMNS = ("site", "head", "weight", "query_token", "key_token", "file", "line", "query", "key")
 
@@ -40,7 +40,7 @@ class Sought:
         there = {_plain(token.text) for token in sentence.tokens}
         return all(token is None or _plain(token) in there for token in (self.query_token, self.key_token))
 
-    def pairs(self, record: Record, step: Step, block: Block) -> Tensor:
+    def pairs(self, record: Record, step: Step, block: HeadBlock) -> Tensor:
         """Cells of these pairs, boolean (B, H or 1, R, K)."""
         is_match = may_pair(block, torch.arange(step.shape[3]).expand(1, 1, 1, -1))
         each = [record.tokens(step.site, sentence=b) for b in range(step.shape[0])[block.texts]]
@@ -81,7 +81,7 @@ def scan(plan: Plan, folder: Path, sought: Sought, k: int, report: OnProgress) -
                 best += _rows(record, step, sought, k, shard.file, lines)
             best = sorted(best, key=_rank)[:k]
         done += shard.lines
-        report(Progress(done, plan.lines))
+        report(AtlasProgress(done, plan.lines))
     return pd.DataFrame(best, columns=COLUMNS)
 
 

@@ -9,4 +9,4 @@ of. Nothing in the model is changed, and nothing is left behind, also after an e
 """
 
 from attnviz.capturing.mode import capture
-from attnviz.capturing.seen import Seen
+from attnviz.capturing.seen import Capture

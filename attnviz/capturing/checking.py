@@ -55,7 +55,7 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Difference:
+class LargestDifference:
     """The largest difference between a map and a model's own numbers.
 
     Attributes:
@@ -71,9 +71,9 @@ class Difference:
     dtype: torch.dtype = torch.float32
 
 
-def difference(step: Step, samples: tuple[Sample, ...]) -> Difference:
+def difference(step: Step, samples: tuple[Sample, ...]) -> LargestDifference:
     """The largest difference of a step from the rows that the model used."""
-    whole = Difference()
+    whole = LargestDifference()
     for sample in samples:
         current = _difference(step, sample)
         worst = max(whole, current, key=lambda each: each.excess)
@@ -86,7 +86,7 @@ def difference(step: Step, samples: tuple[Sample, ...]) -> Difference:
 
 
 @torch.no_grad()
-def _difference(step: Step, sample: Sample) -> Difference:
+def _difference(step: Step, sample: Sample) -> LargestDifference:
     weights, size = _weights(step, sample.rows)
     own, eps = sample.own.to(weights.device), torch.finfo(sample.dtype).eps
     unit = 1.0
@@ -109,7 +109,7 @@ def _difference(step: Step, sample: Sample) -> Difference:
     within = bound * max(unit, 1e-30) + own.abs().nan_to_num(0) * min(ROUNDING * eps * (1 + size), 0.5)
     excess = max(float((off / within).max()) if off.numel() else 0.0, rest / bound)
     largest = max(float(off.max()) / max(unit, 1e-30) if off.numel() else 0.0, rest)
-    return Difference(largest, excess, int((is_nan & is_on[:, :, None]).sum()), sample.dtype)
+    return LargestDifference(largest, excess, int((is_nan & is_on[:, :, None]).sum()), sample.dtype)
 
 
 def _weights(step: Step, rows: slice) -> tuple[Tensor, float]:

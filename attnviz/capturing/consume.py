@@ -11,7 +11,7 @@ from torch import Tensor
 from attnviz.capturing import products
 from attnviz.capturing.call import Call, detached_copy
 from attnviz.capturing.checking import Sample
-from attnviz.capturing.layout import Loose, Plain, Scores, Spread, Weights
+from attnviz.capturing.layout import Loose, Plain, Scores, TracedProducts, TracedWeights
 from attnviz.capturing.products import Product
 from attnviz.capturing.scores import SUM, mixed, scores
 from attnviz.capturing.shapes import axis_of_heads, folded, split
@@ -28,12 +28,12 @@ def multiply(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any])
     product = products.read(func.__name__, args, kwargs)
     if product is None:
         for layout in map(mode.tracked.get, args):
-            if isinstance(layout, Weights | Loose):
+            if isinstance(layout, TracedWeights | Loose):
                 mixed(layout, func.__name__)  # with learned numbers
         return func(*args, **kwargs)
     for side, tensor in enumerate((product.left, product.right)):
         layout = mode.tracked.get(tensor)
-        if isinstance(layout, Weights | Loose):
+        if isinstance(layout, TracedWeights | Loose):
             layout = _arranged(mode, product, side, layout) if isinstance(layout, Loose) else layout
             changed = layout and _meet(mode, product, side, layout)
             if changed is not None:
@@ -54,7 +54,7 @@ def multiply(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any])
 def total(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     """The result of a sum; weights times values in it meet there, as in additive attention."""
     result, spread = func(*args, **kwargs), mode.tracked.get(args[0]) if args else None
-    if not isinstance(spread, Spread):
+    if not isinstance(spread, TracedProducts):
         return result
     dim = kwargs.get("dim", kwargs.get("axis", args[1] if len(args) > 1 else None))
     dim = dim[0] if isinstance(dim, tuple | list) and len(dim) == 1 else dim
@@ -67,7 +67,7 @@ def total(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any]) ->
         return result
     lead = tuple(weights.shape[:axis])
     softmax.is_placed = True
-    layout = Weights(lead=lead, axes=tuple(range(axis + 2)))
+    layout = TracedWeights(lead=lead, axes=tuple(range(axis + 2)))
     value = spread.values.flatten(axis + 1) if axis + 1 < spread.values.dim() else spread.values.unsqueeze(-1)
     own = weights.reshape(*lead, 1, weights.shape[axis])
     changed = _only_weights(mode, layout, own, value, False)
@@ -84,7 +84,7 @@ def _with(arguments: Any, old: Tensor, new: Tensor) -> Any:
     return new if arguments is old else arguments
 
 
-def _arranged(mode: Watched, product: Product, side: int, loose: Loose) -> Weights | None:
+def _arranged(mode: Watched, product: Product, side: int, loose: Loose) -> TracedWeights | None:
     """Weights of unknown scores with their axes as the product has them; None if they do not meet values there."""
     own, other, out = product.letters[side], product.letters[1 - side], product.letters[2]
     keys, softmax = own[loose.axis], loose.softmax
@@ -114,10 +114,10 @@ def _arranged(mode: Watched, product: Product, side: int, loose: Loose) -> Weigh
             return None  # the kernel of a convolution, one for each position
     order = [*lead, *queries, loose.axis]
     axes = tuple(order.index(place) for place in range(tensor.dim()))
-    return Weights(lead=tuple(tensor.shape[place] for place in lead), axes=axes)
+    return TracedWeights(lead=tuple(tensor.shape[place] for place in lead), axes=axes)
 
 
-def _meet(mode: Watched, product: Product, side: int, layout: Weights) -> Tensor | None:
+def _meet(mode: Watched, product: Product, side: int, layout: TracedWeights) -> Tensor | None:
     """Complete the call of some weights; gives other weights to multiply, if the edits ask for them here."""
     own, other, out = product.letters[side], product.letters[1 - side], product.letters[2]
     axis = {canonical: own[place] for place, canonical in enumerate(layout.axes)}
@@ -152,7 +152,7 @@ def _meet(mode: Watched, product: Product, side: int, layout: Weights) -> Tensor
     return None
 
 
-def _as_before(mode: Watched, layout: Weights, tensor: Tensor) -> bool:
+def _as_before(mode: Watched, layout: TracedWeights, tensor: Tensor) -> bool:
     """Whether weights to which something was done are still what the softmax gave; empty rows may have become zero."""
     call = layout.call
     with torch.no_grad(), torch.device(tensor.device):
@@ -189,7 +189,9 @@ def _filled(call: Call, weights: Tensor) -> Tensor:
     return call.mask.any(-1, keepdim=True)
 
 
-def _only_weights(mode: Watched, layout: Weights, tensor: Tensor, value: Tensor, same: bool | None) -> Tensor | None:
+def _only_weights(
+    mode: Watched, layout: TracedWeights, tensor: Tensor, value: Tensor, same: bool | None
+) -> Tensor | None:
     """Weights whose scores are not known: they are kept as they are, and edits that need no scores act."""
     place = mode.place((tensor,))
     if place is None or products.is_learned(value) or layout.has_sink:

@@ -40,7 +40,7 @@ class Plain:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Layout:
+class TensorLayout:
     """A tensor whose canonical form is (*lead, Q, K).
 
     Attributes:
@@ -94,7 +94,7 @@ class Layout:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Scores(Layout):
+class Scores(TensorLayout):
     """A tensor as what it was computed from: outer · tanh(scale · q kᵀ) + terms, or scale · q kᵀ + terms.
 
     Attributes:
@@ -167,7 +167,7 @@ def _moved(term: Tensor, axis: int, last: int) -> Tensor:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Weights(Layout):
+class TracedWeights(TensorLayout):
     """A tensor of weights, on its way from the softmax to the values.
 
     Attributes:
@@ -180,11 +180,11 @@ class Weights(Layout):
     has_sink: bool = False
     is_changed: bool = False
 
-    def after(self, name: str) -> "Weights":
+    def after(self, name: str) -> "TracedWeights":
         """After a function that leaves the axes as they are."""
         return self if name in KEEP else replace(self, is_changed=True)
 
-    def without_sink(self, before: torch.Size, after: torch.Size) -> "Weights | None":
+    def without_sink(self, before: torch.Size, after: torch.Size) -> "TracedWeights | None":
         """After all keys but the last were taken; None if others were."""
         is_cut = self.has_sink and after == (*before[:-1], before[-1] - 1) and self.axes[-1] == self.keys_axis
         return replace(self, has_sink=False) if is_cut else None
@@ -245,7 +245,7 @@ class Loose:
 
 
 @dataclass(frozen=True, eq=False)
-class Spread:
+class TracedProducts:
     """Weights times values, cell by cell, until they are summed over the keys."""
 
     weights: Tensor
@@ -260,7 +260,7 @@ class Tracked:
     """Layouts of tensors, for as long as each tensor exists."""
 
     def __init__(self):
-        self._layouts: dict[int, tuple[Any, Layout | Plain]] = {}
+        self._layouts: dict[int, tuple[Any, TensorLayout | Plain]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._layouts)
@@ -269,7 +269,7 @@ class Tracked:
         entry = self._layouts.get(id(value))
         return entry[1] if entry is not None and entry[0]() is value else None
 
-    def put(self, tensor: Tensor, layout: Layout | Plain | None) -> None:
+    def put(self, tensor: Tensor, layout: TensorLayout | Plain | None) -> None:
         number = id(tensor)
         if layout is None:
             self._layouts.pop(number, None)

@@ -11,7 +11,7 @@ from attnviz.capturing import flex, mha, products, refusing, sdpa
 from attnviz.capturing.consume import multiply, total
 from attnviz.capturing.layout import Scores
 from attnviz.capturing.scores import STARTS, carry, join
-from attnviz.capturing.seen import Seen
+from attnviz.capturing.seen import Capture
 from attnviz.capturing.softmax import SOFTMAXES, softmax
 from attnviz.capturing.watched import Watched
 from attnviz.core.edits import Edits, Site
@@ -31,7 +31,7 @@ PARTS |= {"sum": total, "flex_attention": flex.attend}
 @contextmanager
 def capture(
     model: nn.Module, edits: Edits = Edits(), *, heads: int | None = None, sites: Mapping[Site, str] | None = None
-) -> Iterator[Seen]:
+) -> Iterator[Capture]:
     """See the attention of any PyTorch model, and edit it, while the model runs in its own code.
 
         with attnviz.capture(model, edits=Edits()) as seen:

@@ -26,7 +26,7 @@ LONGEST = 512
 
 
 @dataclass(frozen=True)
-class Origin:
+class TextOrigin:
     """The texts that a tensor was computed from.
 
     Attributes:
@@ -42,10 +42,10 @@ class Origin:
     lost: str = ""
 
 
-LEARNED, UNKNOWN = Origin(is_projected=True), Origin(is_known=False, is_projected=True)
+LEARNED, UNKNOWN = TextOrigin(is_projected=True), TextOrigin(is_known=False, is_projected=True)
 
 
-class Origins:
+class TextOrigins:
     """The origin of each tensor, for as long as it is there.
 
     Args:
@@ -83,12 +83,12 @@ class Origins:
 
     def begin(self, output: Tensor) -> None:
         """The output of an attention call is a text of its own."""
-        self._origins.put(output, Origin(frozenset({next(self._numbers)}), is_projected=True))
+        self._origins.put(output, TextOrigin(frozenset({next(self._numbers)}), is_projected=True))
 
     def has(self, tensor: Tensor) -> bool:
         return self._origins.get(tensor) is not None
 
-    def of(self, tensor: Tensor) -> Origin:
+    def of(self, tensor: Tensor) -> TextOrigin:
         origin = self._origins.get(tensor)
         if origin is not None:
             return origin
@@ -96,7 +96,7 @@ class Origins:
             return LEARNED
         if not self._is_given(tensor):
             return UNKNOWN
-        origin = Origin(frozenset({next(self._numbers)}))
+        origin = TextOrigin(frozenset({next(self._numbers)}))
         self._origins.put(tensor, origin)
         return origin
 
@@ -121,7 +121,7 @@ class Origins:
             return None
         return False if query_origin.is_known and key_origin.is_known else None
 
-    def _joined(self, inputs: list[Tensor], size: int) -> Origin:
+    def _joined(self, inputs: list[Tensor], size: int) -> TextOrigin:
         """The texts of some inputs: of floats if these have any.
 
         Args:
@@ -131,7 +131,7 @@ class Origins:
         origins = [self.of(tensor) for tensor in inputs]
         with_texts = [(tensor, origin) for tensor, origin in zip(inputs, origins, strict=True) if origin.texts]
         if not with_texts:
-            return Origin(is_known=all(origin.is_known for origin in origins), is_projected=True)
+            return TextOrigin(is_known=all(origin.is_known for origin in origins), is_projected=True)
         floats = [pair for pair in with_texts if pair[0].is_floating_point()]
         with_texts = floats or with_texts
         largest = max(tensor.numel() for tensor, _ in with_texts)
@@ -139,7 +139,7 @@ class Origins:
         texts = frozenset().union(*(origin.texts for tensor, origin in with_texts if tensor.numel() >= largest))
         if len(texts) > LONGEST:
             texts = frozenset(sorted(texts)[-LONGEST:])
-        return Origin(texts, is_projected=any(origin.is_projected for origin in origins))
+        return TextOrigin(texts, is_projected=any(origin.is_projected for origin in origins))
 
 
 def _tensors(values: Any) -> Iterator[Tensor]:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnviz.capturing.layout import KEEP, Layout, Loose, Plain, Scores, Spread, Weights
+from attnviz.capturing.layout import KEEP, Loose, Plain, Scores, TensorLayout, TracedProducts, TracedWeights
 from attnviz.capturing.products import Product
 from attnviz.capturing.softmax import weighed
 from attnviz.capturing.watched import Watched
@@ -63,12 +63,12 @@ def scores(product: Product, dtype: torch.dtype, *plain: Plain) -> Scores | None
 def carry(mode: Watched, name: str, args: tuple, kwargs: dict[str, Any], result: Any) -> Any:
     """Carry the layout of an argument on to the result of a function; gives this result."""
     source = next((argument for argument in args if mode.tracked.get(argument) is not None), None)
-    layout: Layout | Plain | None = mode.tracked.get(source)
+    layout: TensorLayout | Plain | None = mode.tracked.get(source)
     if layout is None or isinstance(layout, Plain):
         if isinstance(result, Tensor):
             mode.tracked.put(result, _plain(name, args, kwargs, layout or Plain(), result))
         return result
-    if name == "__setitem__" and isinstance(layout, Weights | Loose):
+    if name == "__setitem__" and isinstance(layout, TracedWeights | Loose):
         mode.tracked.put(source, layout.after(name))
         return result
     if isinstance(layout, Loose) and name in TIMES and (spread := _spread(layout, source, args, result)):
@@ -85,12 +85,12 @@ def carry(mode: Watched, name: str, args: tuple, kwargs: dict[str, Any], result:
     return result
 
 
-def _spread(loose: Loose, source: Tensor, args: tuple, result: Any) -> Spread | None:
+def _spread(loose: Loose, source: Tensor, args: tuple, result: Any) -> TracedProducts | None:
     """Weights times values, before they are summed: the axes of the values are more."""
     values = next((argument for argument in args[:2] if isinstance(argument, Tensor) and argument is not source), None)
     if values is None or values.shape != result.shape or result.shape == source.shape or source.dim() != result.dim():
         return None
-    return Spread(source, values, loose)
+    return TracedProducts(source, values, loose)
 
 
 def _sums_to_one(weights: Tensor) -> int | None:
@@ -102,12 +102,12 @@ def _sums_to_one(weights: Tensor) -> int | None:
 
 
 def result_layout(
-    layout: Layout, name: str, source: Tensor, args: tuple, kwargs: dict, result: Tensor
-) -> Layout | None:
+    layout: TensorLayout, name: str, source: Tensor, args: tuple, kwargs: dict, result: Tensor
+) -> TensorLayout | None:
     """Layout of the result of one function; None if unknown."""
     if name in TURNS:
         return layout.permuted(_order(name, source.dim(), args[1:], kwargs))
-    if isinstance(layout, Spread):
+    if isinstance(layout, TracedProducts):
         return None
     if result.shape == source.shape:
         if not isinstance(layout, Scores):
@@ -115,10 +115,10 @@ def result_layout(
         return _rescored(layout, name, source, args, kwargs) if name in CELLS else None
     if result.numel() == source.numel():
         return layout.reshaped(source.shape, result.shape)
-    return layout.without_sink(source.shape, result.shape) if isinstance(layout, Weights) else None
+    return layout.without_sink(source.shape, result.shape) if isinstance(layout, TracedWeights) else None
 
 
-def mixed(layout: Weights | Loose, name: str) -> None:
+def mixed(layout: TracedWeights | Loose, name: str) -> None:
     """Weights after a function that may take one cell from many are none any more."""
     why = f"{name}() changes its weights before they meet values"
     if isinstance(layout, Loose):

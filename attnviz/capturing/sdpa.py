@@ -11,7 +11,7 @@ from attnviz.capturing.checking import Sample
 from attnviz.capturing.layout import Plain
 from attnviz.capturing.shapes import axis_of_heads, folded, folded_mask, split
 from attnviz.capturing.watched import Watched
-from attnviz.capturing.where import Place, causal
+from attnviz.capturing.where import CallPlace, causal
 from attnviz.core.masks import Mask, Subsequent
 from attnviz.core.scoring import Scoring
 
@@ -61,7 +61,7 @@ def _moved(mask: Tensor, lead: tuple[int, ...], axis: int) -> Tensor:
 
 def captured_output(
     mode: Watched,
-    place: Place,
+    place: CallPlace,
     own: Callable[[], Tensor],
     tensors: tuple[Tensor, Tensor, Tensor],
     masks: tuple[Tensor | Mask | None, Tensor | None],

@@ -39,7 +39,7 @@ PROVENANCE = "your own"
 
 
 @dataclass(frozen=True)
-class Compared:
+class ComparedSteps:
     """Steps that are the model's own attention.
 
     Attributes:
@@ -52,7 +52,7 @@ class Compared:
     findings: list[str]
 
 
-class Seen:
+class Capture:
     """The attention of one model while it was captured.
 
     Attributes:
@@ -103,7 +103,7 @@ class Seen:
         """
         return self._compared(lengths).steps
 
-    def _compared(self, lengths: Mapping[str, tuple[int, ...]]) -> "Compared":
+    def _compared(self, lengths: Mapping[str, tuple[int, ...]]) -> "ComparedSteps":
         """The steps that are the model's own attention, and what is to be said of all.
 
         Raises:
@@ -132,7 +132,7 @@ class Seen:
         findings += notes(steps, self.edits)
         if not steps:
             raise AttnvizError(self._nothing(unseen))
-        return Compared(tuple(steps), unseen, findings)
+        return ComparedSteps(tuple(steps), unseen, findings)
 
     def _whole(self) -> tuple[dict[Site, Call], list[str]]:
         return whole([call for call in self.calls if not call.why_not])

@@ -13,10 +13,10 @@ from torch import Tensor
 
 from attnviz.capturing.call import BLOCKED, Call
 from attnviz.capturing.checking import Sample
-from attnviz.capturing.layout import Loose, Scores, Softmax, Weights
+from attnviz.capturing.layout import Loose, Scores, Softmax, TracedWeights
 from attnviz.capturing.shapes import axis_of_heads, folded, folded_mask, split
 from attnviz.capturing.watched import Watched
-from attnviz.capturing.where import Place, causal
+from attnviz.capturing.where import CallPlace, causal
 from attnviz.core.scoring import HALVES, Scoring
 
 SAMPLED = ("gumbel_softmax",)
@@ -60,7 +60,7 @@ def weighed(mode: Watched, scores: Tensor, weights: Tensor, dim: int, name: str 
     if solved:
         return _weighed(mode, place, facing, solved, weights, scores.dtype)
     if facing:
-        mode.tracked.put(weights, Weights(lead=facing.lead, axes=facing.axes, has_sink=facing.has_sink))
+        mode.tracked.put(weights, TracedWeights(lead=facing.lead, axes=facing.axes, has_sink=facing.has_sink))
         return weights
     lost = mode.origins.of(scores).lost
     of_product = bool(lost) or layout is not None
@@ -73,7 +73,7 @@ def weighed(mode: Watched, scores: Tensor, weights: Tensor, dim: int, name: str 
 
 
 def _weighed(
-    mode: Watched, place: Place, layout: Scores, solved: Solved, weights: Tensor, scores: torch.dtype
+    mode: Watched, place: CallPlace, layout: Scores, solved: Solved, weights: Tensor, scores: torch.dtype
 ) -> Tensor:
     """Weights whose scores are known: the call is kept, and the edits act."""
     lead = layout.lead
@@ -96,7 +96,7 @@ def _weighed(
         weights = _edited(mode, call, layout, weights)
     own = layout.canonical(weights)
     stored.samples = (Sample.of(own.reshape(*sizes, *own.shape[-2:]), layout.dtype, scores),)
-    mode.tracked.put(weights, Weights(lead=lead, axes=layout.axes, call=stored, has_sink=layout.has_sink))
+    mode.tracked.put(weights, TracedWeights(lead=lead, axes=layout.axes, call=stored, has_sink=layout.has_sink))
     return weights
 
 

@@ -13,9 +13,9 @@ from attnviz.capturing import padding, refusing
 from attnviz.capturing.call import Call, detached_copy
 from attnviz.capturing.joining import goes_on, used_keys
 from attnviz.capturing.layout import Tracked
-from attnviz.capturing.origins import Origins
-from attnviz.capturing.seen import Seen
-from attnviz.capturing.where import Place, Places, Sites, kind, positions
+from attnviz.capturing.origins import TextOrigins
+from attnviz.capturing.seen import Capture
+from attnviz.capturing.where import CallPlace, Places, Sites, kind, positions
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError
 from attnviz.core.scoring import Scoring
@@ -27,12 +27,12 @@ class Watched:
 
     def __init__(self, model: nn.Module, edits: Edits, heads: int | None, sites: Mapping[Site, str]):
         self.edits, self.heads = edits, heads
-        self.captured = Seen(type(model).__name__, edits)
+        self.captured = Capture(type(model).__name__, edits)
         self.tracked = Tracked()
         names = {site: "" if name == self.captured.name else name for site, name in sites.items()}
         self._places, self._sites, self._thread = Places(model), Sites(names), threading.get_ident()
-        self.origins = Origins(model, self._places.is_given)
-        self._last: tuple[Place, Call] | None = None
+        self.origins = TextOrigins(model, self._places.is_given)
+        self._last: tuple[CallPlace, Call] | None = None
         self._past: dict[tuple[Site, int | None], int] = {}
         self._latest: dict[Site, Call] = {}
         self._offset = 0
@@ -52,7 +52,7 @@ class Watched:
         is_here = threading.get_ident() == self._thread
         return padding.fill(encoder, args, kwargs, output) if is_here else output
 
-    def place(self, tensors: tuple[Tensor, ...]) -> Place | None:
+    def place(self, tensors: tuple[Tensor, ...]) -> CallPlace | None:
         """Place in the model of the current call; None where it is not to be seen.
 
         Raises:
@@ -69,11 +69,11 @@ class Watched:
             raise AttnvizError(f"{place.name or self.captured.name} {what}. Edit it without checkpoints.")
         return place
 
-    def heads_of(self, place: Place) -> set[int]:
+    def heads_of(self, place: CallPlace) -> set[int]:
         """How many heads a call may have: as the person says, else as the module says."""
         return place.said_heads if self.heads is None else {self.heads}
 
-    def call(self, place: Place, route: str, is_causal: bool, same: bool | None, **parts: Any) -> Call:
+    def call(self, place: CallPlace, route: str, is_causal: bool, same: bool | None, **parts: Any) -> Call:
         """The call that is made now; `parts` are the fields of `Call`. For `same` and `is_causal` see `kind`."""
         tensor = parts["query"] if parts["query"] is not None else parts["weights"]
         if self._is_in_loop(place, parts):
@@ -90,7 +90,7 @@ class Watched:
         call = replace(call, offset=0 if site.kind == "encoder" else self._offset)
         return replace(call, is_edited=self.touches(call))
 
-    def _is_in_loop(self, place: Place, parts: dict[str, Any]) -> bool:
+    def _is_in_loop(self, place: CallPlace, parts: dict[str, Any]) -> bool:
         """Whether a call goes on from an earlier one of the same pass: the model writes in a loop of its own."""
         before = self._latest.get(self._sites.first(place))
         if before is None or (self._last is not None and self._last[0].call is place.call):
@@ -110,7 +110,7 @@ class Watched:
         here, *alone = (frozenset({(site, 0)} if call.head in heads else ()) for heads in off)
         return replace(edits, heads_off=here, **({"each_off": tuple(alone)} if alone else {}))
 
-    def keep(self, call: Call, place: Place) -> Call:
+    def keep(self, call: Call, place: CallPlace) -> Call:
         """Keep a copy of a call."""
         copies = {
             field.name: detached_copy(value)
@@ -137,7 +137,7 @@ class Watched:
         if bias and len(bias) == len(before) and all(map(_alike, bias, before)):
             call.scoring = replace(call.scoring, bias=before)
 
-    def _refuse_windows(self, call: Call, place: Place) -> None:
+    def _refuse_windows(self, call: Call, place: CallPlace) -> None:
         """Windows that stand where heads would: together they have as many queries as there are positions."""
         batch, heads, queries, _ = call.shape
         if heads == 1 or heads in self.heads_of(place):
@@ -147,7 +147,7 @@ class Watched:
                 what = f"attends within windows of {queries} of its {size} positions, which are no whole map"
                 call.refused = f"{call.name or 'the model'} {what}"
 
-    def _refuse_pieces(self, call: Call, place: Place) -> None:
+    def _refuse_pieces(self, call: Call, place: CallPlace) -> None:
         """Several calls for parts of what one module was given are pieces of one attention, and no map of it."""
         last, self._last = self._last, (place, call)
         if last is None or last[1].passed != call.passed:

@@ -29,7 +29,7 @@ ONE_HEAD = re.compile(r"(?:(.+)\.)?\w*head\w*\.(\d+)")
 
 
 @dataclass(frozen=True, eq=False)
-class Place:
+class CallPlace:
     """Module and frames of a call in a model.
 
     Attributes:
@@ -84,7 +84,7 @@ class Places:
         self._names = {id(module): (name, module) for name, module in model.named_modules() if _calls_attention(module)}
         self._names.setdefault(id(model), ("", model))
 
-    def now(self) -> Place | None:
+    def now(self) -> CallPlace | None:
         """Place of the current call; None outside the model."""
         frame, innermost, above, in_pass, in_checkpoint, call = sys._getframe(2), None, None, False, False, None
         while frame is not None:
@@ -97,7 +97,7 @@ class Places:
             in_pass = in_pass or (owner is not None and owner[1] is self.model)
             in_checkpoint = in_checkpoint or frame.f_code.co_filename.endswith(CHECKPOINT)
             frame = frame.f_back
-        return innermost and Place(*innermost, above, in_pass, in_checkpoint, call or innermost[2])
+        return innermost and CallPlace(*innermost, above, in_pass, in_checkpoint, call or innermost[2])
 
     def is_given(self, tensor: Tensor) -> bool:
         """Whether a tensor is an argument of a method of a module that is at work, or stands in one of them."""
@@ -155,11 +155,11 @@ class Sites:
         self.passed = max(self.passed, 0 if in_loop else -1) + 1
         self._calls.clear()
 
-    def first(self, place: Place) -> Site | None:
+    def first(self, place: CallPlace) -> Site | None:
         """The first site of a module that was called before in this pass of the model."""
         return self._sites.get((place.name, 0)) if place.in_pass and self._calls[place.name] else None
 
-    def site(self, place: Place, kind: str, heads: int) -> tuple[Site, str, int | None, int]:
+    def site(self, place: CallPlace, kind: str, heads: int) -> tuple[Site, str, int | None, int]:
         """The site of a call that is made now; `kind` counts where it is made for the first time.
 
         Returns:
@@ -177,7 +177,7 @@ class Sites:
             self._layers[kind] += 1
         return self._sites[name, nth], name, head, passed
 
-    def _head(self, place: Place) -> tuple[str, int | None]:
+    def _head(self, place: CallPlace) -> tuple[str, int | None]:
         """The name of what has several heads, and which of them a module is; they all read the same tensor."""
         match, read = ONE_HEAD.fullmatch(place.name), inputs(place.frame)
         if match is None or not read:
@@ -189,7 +189,7 @@ class Sites:
         return name, head
 
 
-def kind(place: Place, is_causal: bool, same: bool | None = None) -> str:
+def kind(place: CallPlace, is_causal: bool, same: bool | None = None) -> str:
     """The kind of an attention call: by the texts that queries and keys come from, then its module's name and its mask.
 
     Args:
@@ -208,7 +208,7 @@ def kind(place: Place, is_causal: bool, same: bool | None = None) -> str:
     return "decoder" if is_causal else "encoder"
 
 
-def _has_two_texts(place: Place) -> bool:
+def _has_two_texts(place: CallPlace) -> bool:
     """Whether the forward got two inputs of other lengths; alike in all else, so that ALiBi is none of them.
 
     They may be cut into heads already: code that is written by hand often uses their names again.

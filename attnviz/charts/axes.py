@@ -12,7 +12,7 @@ import altair as alt
 from attnviz.charts.size import Size
 from attnviz.charts.texts import text_width
 from attnviz.charts.theme import Theme
-from attnviz.core.display import isolated, shown
+from attnviz.core.display import isolated, visible_text
 from attnviz.views import Groups
 
 QUERY, KEY = "Query (from)", "Key (to)"
@@ -29,7 +29,7 @@ def names(groups: Groups, tile: int = 1) -> list[str]:
     labels = groups.labels
 
     def name(i: int) -> str:
-        return f"{isolated(shown(labels[i]))} ({groups.place(i)})"
+        return f"{isolated(visible_text(labels[i]))} ({groups.place(i)})"
 
     if tile == 1:
         return [name(i) for i in range(len(labels))]
@@ -86,7 +86,7 @@ def word_spans(groups: Groups) -> list[tuple[int, int]]:
 
 def label_width(label: str) -> float:
     """About how wide the label of a token is, in pixels."""
-    return text_width(shown(label, LONGEST_LABEL))
+    return text_width(visible_text(label, LONGEST_LABEL))
 
 
 def ordinal(n: int) -> str:

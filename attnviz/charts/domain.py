@@ -9,7 +9,7 @@ from attnviz.charts import grid, pixels
 from attnviz.charts.theme import Theme
 from attnviz.core.errors import InputError
 from attnviz.metrics import EMPTY, WEIGHT, Cells
-from attnviz.views import Seen
+from attnviz.views import AttentionView
 
 DOMAINS = ("adapts", "fixed", "shared", "log")
 CROWDED, FAINT = 40, 0.3
@@ -73,7 +73,7 @@ class Domain:
         return grid.Ramp(title, self.top, pixels.gray_ramp(colors) if gray else colors.ramp, self.kind == "log")
 
 
-def domain_of(kind: str, view: Seen, cells: Cells) -> Domain:
+def domain_of(kind: str, view: AttentionView, cells: Cells) -> Domain:
     """A domain of some cells by its name; "shared" ends at the largest weight of all heads of the site."""
     if kind not in DOMAINS:
         raise InputError(f"There is no color domain {kind!r}; there are {', '.join(DOMAINS)}.")
@@ -82,7 +82,7 @@ def domain_of(kind: str, view: Seen, cells: Cells) -> Domain:
     return Domain(kind, view.largest() if kind == "shared" else 1.0)
 
 
-def adapted(cells: Cells, view: Seen) -> Domain:
+def adapted(cells: Cells, view: AttentionView) -> Domain:
     """From 0 to 1 where that can be read, else to the largest weight of rows that have a choice, special tokens aside.
 
     A row with one key left gives it 1, whatever the head does; and many heads give special tokens what they give to no

@@ -16,12 +16,12 @@ from attnviz.charts import pixels, state
 from attnviz.charts.axes import KEY, LONGEST_LABEL, QUERY, axis, label_width, names, notes_on, word_spans
 from attnviz.charts.picture import Form, Table, formed
 from attnviz.charts.size import Size, size_of, within
-from attnviz.charts.state import State
+from attnviz.charts.state import CellState
 from attnviz.charts.style import Style
-from attnviz.charts.texts import Entry, entry, heading, text_width, titled
+from attnviz.charts.texts import LegendEntry, entry, heading, text_width, titled
 from attnviz.charts.theme import LINE, MONO, Theme, config
 from attnviz.core.amounts import written
-from attnviz.core.display import isolated, shown
+from attnviz.core.display import isolated, visible_text
 from attnviz.views import Groups
 
 TOOLTIP = (
@@ -74,7 +74,7 @@ class Ramp:
 
 
 @dataclass(frozen=True)
-class Beside:
+class RowAnnotations:
     """A column of texts at the ends of rows: its title, the texts, and which of them stand out."""
 
     title: str
@@ -126,7 +126,7 @@ class Grid:
     columns: Groups
     size: Size
     states: np.ndarray
-    kinds: Sequence[State]
+    kinds: Sequence[CellState]
     style: Style
     titles: tuple[str, str] = (QUERY, KEY)
     shade: np.ndarray | None = None
@@ -138,7 +138,7 @@ class Grid:
     predicted: Sequence[str] = ()
     note_title: str = ""
     changed: tuple[frozenset[int], str] = (frozenset(), "")
-    beside: Beside | None = None
+    beside: RowAnnotations | None = None
     empty: Mapping[int, str] = field(default_factory=dict)
     tiles: str = "each square shows the largest of"
     brush: bool = False
@@ -148,7 +148,7 @@ class Grid:
     prefix: str = ""
     is_labeled: bool = True
     extent: int = 0
-    signs: Sequence[State] | None = None
+    signs: Sequence[CellState] | None = None
 
     @property
     def form(self) -> Form:
@@ -174,10 +174,10 @@ class Grid:
         return self.size.form == "rectangles"
 
     @cached_property
-    def layout(self) -> "Layout":
+    def layout(self) -> "GridLayout":
         """Settings on which its specification depends."""
         widest = max(map(text_width, self._texts[1][:: self.size.every]), default=0.0)
-        return Layout(
+        return GridLayout(
             size=self.size,
             titles=self.titles,
             upright=widest > self.size.cell - 4,
@@ -199,7 +199,7 @@ class Grid:
         """Labels beside rows and over columns."""
         if self.labels is not None:
             return self.labels
-        rows, columns = ([shown(token.text, LONGEST_LABEL) for token in part.tokens] for part in self._sides)
+        rows, columns = ([visible_text(token.text, LONGEST_LABEL) for token in part.tokens] for part in self._sides)
         return rows, columns
 
     @property
@@ -214,7 +214,7 @@ class Grid:
         rows, columns = (names(part, self.size.tile) for part in (self.rows, self.columns))
         if self.predicted and self.size.tile == 1:
             every = zip(rows, self.predicted, strict=True)
-            rows = [f"{name} ▸ {isolated(shown(word))}" if word else name for name, word in every]
+            rows = [f"{name} ▸ {isolated(visible_text(word))}" if word else name for name, word in every]
         return rows, columns
 
     @property
@@ -315,7 +315,7 @@ class Grid:
         for i in range(self.size.rows):
             cells = range(i * tile, min((i + 1) * tile, len(self.rows)))
             word = self.predicted[cells.start] if self.predicted and i % every == 0 else ""
-            notes.append(f"▸ {shown(word, LONGEST_LABEL)}" if word else "")
+            notes.append(f"▸ {visible_text(word, LONGEST_LABEL)}" if word else "")
             is_chosen, is_changed = chosen is not None and chosen in cells, cells.start in self.changed[0]
             inks.append(colors.hues[CHANGED] if is_changed else colors.accent if is_chosen else colors.text)
             empties.append(all(cell in self.empty for cell in cells))
@@ -371,10 +371,10 @@ class Grid:
     def _legend(self) -> Table:
         signs = [self.kinds[i] for i in self.occurring] if self.signs is None else self.signs
         texts = dict.fromkeys(text for text in self.empty.values() if text)
-        framed = [Entry(text, FRAME, self.style.colors.warning, self.style.colors.background) for text in texts]
+        framed = [LegendEntry(text, FRAME, self.style.colors.warning, self.style.colors.background) for text in texts]
         changed, text = self.changed
         colors = self.style.colors
-        arrow = [Entry(text, ARROW, colors.hues[CHANGED], colors.background)] if changed else []
+        arrow = [LegendEntry(text, ARROW, colors.hues[CHANGED], colors.background)] if changed else []
         return entry([*state.legend(signs, colors), *arrow, *framed])
 
     def _cells(self) -> Table:
@@ -406,7 +406,7 @@ class Grid:
 
 
 @dataclass(frozen=True)
-class Layout:
+class GridLayout:
     """Settings on which the specification of a grid depends."""
 
     size: Size
@@ -436,14 +436,14 @@ class Layout:
         return alt.Chart(alt.NamedData(f"{self.prefix}{name}"))
 
 
-def view(layout: Layout) -> alt.LayerChart:
+def view(layout: GridLayout) -> alt.LayerChart:
     """One grid of several, with its title and without parameters: these are shared, see `share`."""
     title = titled(layout.colors, f"{layout.prefix}meta", is_view=True)
     return _layers(layout, title=title, name=layout.prefix)
 
 
 @formed(128)
-def _form(layout: Layout) -> Form:
+def _form(layout: GridLayout) -> Form:
     colors = layout.colors
     chart = _layers(layout, autosize="pad", title=titled(colors))
     if layout.size.form == "rectangles":
@@ -456,7 +456,7 @@ def _form(layout: Layout) -> Form:
     return Form.of(chart.configure(**config(colors)))
 
 
-def _layers(layout: Layout, **options: object) -> alt.LayerChart:
+def _layers(layout: GridLayout, **options: object) -> alt.LayerChart:
     """The chart without configuration and parameters."""
     size, places = layout.size, _Places(layout)
     layers = [*_legends(layout), *([*_rectangles(layout, places)] if size.form == "rectangles" else [_image(layout)])]
@@ -469,7 +469,7 @@ def _layers(layout: Layout, **options: object) -> alt.LayerChart:
 class _Places:
     """Encodings of rows and columns, on axes from 0 to their count."""
 
-    def __init__(self, layout: Layout):
+    def __init__(self, layout: GridLayout):
         size, colors = layout.size, layout.colors
         rows, columns = ({"domain": [0, count], "nice": False, "zero": False} for count in (size.rows, size.columns))
         self.row_axis = None
@@ -506,7 +506,7 @@ INDEPENDENT = alt.Resolve(
 QUIET_MARK = {"aria": False, "tooltip": None}
 
 
-def _rectangles(layout: Layout, places: _Places) -> list[alt.Chart]:
+def _rectangles(layout: GridLayout, places: _Places) -> list[alt.Chart]:
     """A rectangle for each cell, strokes on those that are no weight, and lines to the labels under the pointer."""
     colors, size = layout.colors, layout.size
     tooltip = layout.tooltip(*(name for name, _ in TOOLTIP))
@@ -537,14 +537,14 @@ def _rectangles(layout: Layout, places: _Places) -> list[alt.Chart]:
     ]
 
 
-def _image(layout: Layout) -> alt.Chart:
+def _image(layout: GridLayout) -> alt.Chart:
     size = layout.size
     mark = {"width": size.width, "height": size.height, "align": "left", "baseline": "top"}
     image = layout.table("meta").mark_image(smooth=False, aspect=False, **mark, **QUIET_MARK)
     return image.encode(x=alt.XValue(0), y=alt.YValue(0), url=alt.Url("uri:N"))
 
 
-def _beside(layout: Layout, places: _Places) -> list[alt.Chart]:
+def _beside(layout: GridLayout, places: _Places) -> list[alt.Chart]:
     """Notes at the ends of rows, lines along the pieces of words, and frames around rows without a key."""
     colors, right = layout.colors, places.width + NOTE
     rows, words = layout.table("rows"), layout.table("words")
@@ -581,7 +581,7 @@ def _beside(layout: Layout, places: _Places) -> list[alt.Chart]:
     return layers
 
 
-def _outline(layout: Layout, places: _Places) -> list[alt.Chart]:
+def _outline(layout: GridLayout, places: _Places) -> list[alt.Chart]:
     """A frame around the selected cell, and a mark at its labels."""
     chosen, colors = layout.table("chosen"), layout.colors
     mark = chosen.mark_rect(fill=colors.accent, **QUIET_MARK)
@@ -594,7 +594,7 @@ def _outline(layout: Layout, places: _Places) -> list[alt.Chart]:
     ]
 
 
-def _clickable(layout: Layout, places: _Places) -> list[alt.Chart]:
+def _clickable(layout: GridLayout, places: _Places) -> list[alt.Chart]:
     """Labels again, unseen: a click on one selects the strongest cell of its token."""
     tooltip = layout.tooltip("weight_text")
     text = {"opacity": 0, "font": MONO, "baseline": "middle", "cursor": "pointer", "aria": False}
@@ -610,7 +610,7 @@ def _clickable(layout: Layout, places: _Places) -> list[alt.Chart]:
     ]
 
 
-def _legends(layout: Layout) -> list[alt.Chart]:
+def _legends(layout: GridLayout) -> list[alt.Chart]:
     """The color scale, and the strokes of what is no weight."""
     below = layout.on_screen and layout.size.form != "rectangles"
     where = {"orient": "right" if layout.aside else "bottom", "offset": READOUT if below else 14}
@@ -670,7 +670,7 @@ def size_within(
     if style.width is None:
         return size
     left = max(map(label_width, rows.labels), default=0.0) + 40
-    right = max((text_width(shown(text)) for text in beside), default=0.0) + (NOTE + 16 if any(beside) else 0)
+    right = max((text_width(visible_text(text)) for text in beside), default=0.0) + (NOTE + 16 if any(beside) else 0)
     return within(size, style.width - left - right - 6)
 
 

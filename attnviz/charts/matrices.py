@@ -15,7 +15,7 @@ from attnviz.charts import pixels
 from attnviz.charts.axes import axis
 from attnviz.charts.grid import INDEPENDENT, QUIET_MARK, Ramp, clicked, ramp_legend, share, state_legend, together
 from attnviz.charts.picture import Form, Table, formed
-from attnviz.charts.state import State, legend
+from attnviz.charts.state import CellState, legend
 from attnviz.charts.style import Style
 from attnviz.charts.texts import entry, heading, text_width, titled
 from attnviz.charts.theme import Theme, config
@@ -34,15 +34,15 @@ MOST_CELLS = 4096
 """Cells of all tables together that are rectangles; larger tables are images whose rows can be clicked."""
 
 KINDS = (
-    State("number", "ramp", legend=""),
-    State("blocked", "blocked", "hatch"),
-    State("NaN: not a number", "blocked", "cross"),
+    CellState("number", "ramp", legend=""),
+    CellState("blocked", "blocked", "hatch"),
+    CellState("NaN: not a number", "blocked", "cross"),
 )
 """States of a cell."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Matrix:
+class NumberCells:
     """A table of numbers as colored cells.
 
     Attributes:
@@ -135,7 +135,7 @@ class Matrices:
 
     title: str
     lines: Sequence[str]
-    matrices: Sequence[Matrix]
+    matrices: Sequence[NumberCells]
     style: Style
     verb: str = "looks at"
 
@@ -182,11 +182,11 @@ class Matrices:
         caption = caption if shared else f"each table: {caption}"
         return Ramp(caption, 0.0, ramp, signed=signed, largest="" if shared else "max")
 
-    def _layout(self, i: int) -> "_Layout":
+    def _layout(self, i: int) -> "_MatrixLayout":
         matrix = self.matrices[i]
         axes = self._axes
         upright = matrix.axes[1] in TOKENS and max(map(text_width, matrix.labels[1]), default=0) > matrix.cell[0] - 4
-        return _Layout(
+        return _MatrixLayout(
             prefix=f"{i}-",
             rows=len(matrix.rows),
             columns=len(matrix.columns),
@@ -205,10 +205,10 @@ class Matrices:
             colors=self.style.colors,
         )
 
-    def _is_image(self, matrix: Matrix) -> bool:
+    def _is_image(self, matrix: NumberCells) -> bool:
         return matrix.values.size > MOST_CELLS // len(self.matrices)
 
-    def _meta(self, i: int, matrix: Matrix) -> Table:
+    def _meta(self, i: int, matrix: NumberCells) -> Table:
         row, column = matrix.index_of(self._place)
         number = ""
         if min(row, column) >= 0:
@@ -224,7 +224,7 @@ class Matrices:
         place = self.style.selected
         return place if isinstance(place, tuple) else (-1, -1)
 
-    def _cells(self, i: int, matrix: Matrix) -> Table:
+    def _cells(self, i: int, matrix: NumberCells) -> Table:
         """A row for each cell, or, of an image, for each row of cells: where it is, and what it says."""
         rows, columns = matrix.values.shape
         whole, colors = self._is_image(matrix), self.style.colors
@@ -272,7 +272,7 @@ def _labels(labels: Sequence[str]) -> Table:
 
 
 @dataclass(frozen=True)
-class _Layout:
+class _MatrixLayout:
     """Settings on which the specification of one table depends."""
 
     prefix: str
@@ -292,7 +292,7 @@ class _Layout:
 
 
 @formed(64)
-def _form(layouts: tuple[_Layout, ...], ramp: Ramp, colors: Theme, *, on_screen: bool) -> Form:
+def _form(layouts: tuple[_MatrixLayout, ...], ramp: Ramp, colors: Theme, *, on_screen: bool) -> Form:
     rows: list[list[alt.LayerChart]] = []
     for i, layout in enumerate(layouts):
         under = {"orient": "bottom", "offset": 14}
@@ -313,7 +313,7 @@ def _form(layouts: tuple[_Layout, ...], ramp: Ramp, colors: Theme, *, on_screen:
     return Form.of(chart.configure(**config(colors)))
 
 
-def _view(layout: _Layout, legends: list[alt.LayerChart]) -> alt.LayerChart:
+def _view(layout: _MatrixLayout, legends: list[alt.LayerChart]) -> alt.LayerChart:
     colors, (wide, high) = layout.colors, layout.cell
     width, height = wide * layout.columns, high * layout.rows
 
@@ -372,7 +372,7 @@ def _view(layout: _Layout, legends: list[alt.LayerChart]) -> alt.LayerChart:
     return alt.layer(*layers, title=title, name=layout.prefix, **sides)
 
 
-def _linked(layout: _Layout, meta: alt.Chart) -> alt.Chart:
+def _linked(layout: _MatrixLayout, meta: alt.Chart) -> alt.Chart:
     """The place that is pointed at, in this table or in another one; the selected one while nothing is."""
     is_pointed = " || ".join(f"isValid(((pointed || {{}}).axis_{i} || [])[0])" for i in range(layout.fields)) or "false"
 

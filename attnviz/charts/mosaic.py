@@ -15,14 +15,14 @@ from attnviz.charts import pixels, state
 from attnviz.charts.domain import NOT_A_NUMBER, Domain, adapted, colored, domain_of
 from attnviz.charts.grid import QUIET_MARK, Ramp, clicked, ramp_legend, state_legend
 from attnviz.charts.picture import Form, Table, columns, formed
-from attnviz.charts.state import State, blocked_by
+from attnviz.charts.state import CellState, blocked_by
 from attnviz.charts.style import Style
 from attnviz.charts.texts import entry, heading, titled
 from attnviz.charts.theme import LINE, Theme, config
 from attnviz.core.amounts import written
 from attnviz.core.edits import Site
 from attnviz.metrics import Cells
-from attnviz.views import Groups, Seen
+from attnviz.views import AttentionView, Groups
 
 Head = tuple[Site, int]
 
@@ -35,7 +35,7 @@ OWN, OF_FAINT = "weight, as a share of each head's largest", "weight; of faint h
 TILES = "each square shows the largest of {0} × {0} cells"
 
 
-class Layout(NamedTuple):
+class MosaicLayout(NamedTuple):
     """Sizes in pixels: of a thumbnail, of the lines over it, and from the first thumbnail to the end of the last."""
 
     side: int
@@ -74,10 +74,10 @@ class Mosaic:
 
     title: str
     lines: Sequence[str]
-    layout: Layout
+    layout: MosaicLayout
     thumbnails: Sequence[Thumbnail]
     labels: Sequence[Label] = ()
-    views: Mapping[Site, Seen]
+    views: Mapping[Site, AttentionView]
     style: Style
 
     @property
@@ -139,12 +139,12 @@ class Mosaic:
         return replace(ramp, title=OWN if all(domain.kind == "adapts" for domain in domains) else OF_FAINT, top=1.0)
 
     @property
-    def _states(self) -> list[State]:
+    def _states(self) -> list[CellState]:
         """States of cells that a legend explains."""
         blocked = any(cells.blocked.any() for cells in self.cells.values())
-        states = [State("blocked", "blocked", "hatch")] if blocked else []
+        states = [CellState("blocked", "blocked", "hatch")] if blocked else []
         nan = any(np.isnan(cells.weights).any() for cells in self.cells.values())
-        return [*states, State(NOT_A_NUMBER, "blocked", "cross")] if nan else states
+        return [*states, CellState(NOT_A_NUMBER, "blocked", "cross")] if nan else states
 
     @cached_property
     def _lines(self) -> list[str]:
@@ -209,7 +209,7 @@ _WINDOW = ("x", "x2", "y", "y2")
 
 
 @formed(64)
-def _form(layout: Layout, ramp: Ramp | None, orient: str, aside: bool, colors: Theme) -> Form:
+def _form(layout: MosaicLayout, ramp: Ramp | None, orient: str, aside: bool, colors: Theme) -> Form:
     """The chart of a layout; the title and its lines stand where `orient` says, or nowhere."""
     side, height, above, width, depth = layout
     left, top = [-MARGIN, width + MARGIN], [depth + MARGIN, -max(MARGIN, above)]

@@ -36,8 +36,8 @@ def screen(grid: Grid, form: Form | None = None, data: dict[str, Table] | None =
     Args:
         form, data: of several grids of one size in a row, of which this one is read; None for this one alone.
 
-    In its column "read" stands a `Cells`: an address where its `json` is found takes its place. A click sets the signal
-    "cell" to what a Vega-Lite point selection would give: [{"query": ..., "key": ..., "rev": ...}]. Of a grid that
+    In its column "read" stands a `CellNumbers`: an address where its `json` is found takes its place. A click sets the
+    signal "cell" to what a Vega-Lite point selection would give: [{"query": ..., "key": ..., "rev": ...}]. Of a grid that
     zooms, a drag sets the signal "zoom" in the same way to the first and last positions under it, with the fields top,
     bottom, left and right; the wheel with Ctrl to half of what is there, around the pointer, or to {"out": 1}.
     """
@@ -59,7 +59,7 @@ def table(grid: Grid, data: dict[str, Table]) -> Table:
     """All tables as one: rows of the grid first, then columns, then meta and what cells can say."""
     used = grid.occurring
     codes = _shortest(np.searchsorted(used, grid.states), len(used))
-    cells = Cells({name: _float32(values) for name, (values, _) in grid.numbers.items()} | {"saying": codes})
+    cells = CellNumbers({name: _float32(values) for name, (values, _) in grid.numbers.items()} | {"saying": codes})
     offset = None if grid.offsets is None else _shortest(grid.offsets, grid.size.tile**2).tobytes().hex()
     first, meta = [f"{grid.prefix}{name}" for name in ("rows", "columns", "meta")], f"{grid.prefix}meta"
     more = {"rev": [grid.style.rev], "read": [cells], "offset": [offset]}
@@ -69,7 +69,7 @@ def table(grid: Grid, data: dict[str, Table]) -> Table:
     return stacked(list(dict.fromkeys(name for columns in tables for name in columns)), tables)
 
 
-class Cells:
+class CellNumbers:
     """Numbers of each cell, as arrays of big-endian numbers by name, (rows, columns).
 
     Weight and score are float32, exact to the last bit; the saying is a number among those that occur.

@@ -37,7 +37,7 @@ Sign = tuple[str | None, str | None, float | None]
 
 
 @dataclass(frozen=True)
-class State:
+class CellState:
     """State of a cell.
 
     Attributes:
@@ -97,20 +97,20 @@ class State:
         return (self.signs, "hatch") if hatched else None
 
 
-def blocked_by(reasons: Sequence[Reason]) -> list[State]:
+def blocked_by(reasons: Sequence[Reason]) -> list[CellState]:
     """A state for each reason, with the strokes of its rules."""
-    return [State(words.blocked_by(reason), "blocked", "hatch", reason.rules) for reason in reasons]
+    return [CellState(words.blocked_by(reason), "blocked", "hatch", reason.rules) for reason in reasons]
 
 
-def legend(states: Sequence[State], colors: Theme) -> list[texts.Entry]:
+def legend(states: Sequence[CellState], colors: Theme) -> list[texts.LegendEntry]:
     """Legend lines of states, each text once, and after them one of each rule; of many rules the first."""
     own = (state for state in states if state.legend or not state.rules)
     lines = {state.text if state.legend is None else state.legend: state for state in own}
     rules = sorted({rule for state in states if state.legend is None for rule in state.rules})
     for rule in rules[:MOST_RULES]:
-        lines[words.blocked_by(rule[1])] = State("", "blocked", "hatch", (rule,))
+        lines[words.blocked_by(rule[1])] = CellState("", "blocked", "hatch", (rule,))
     entries = [
-        texts.Entry(text, state.path, getattr(colors, state.ink), _ground(state, colors))
+        texts.LegendEntry(text, state.path, getattr(colors, state.ink), _ground(state, colors))
         for text, state in lines.items()
         if text
     ]
@@ -119,10 +119,12 @@ def legend(states: Sequence[State], colors: Theme) -> list[texts.Entry]:
     return entries
 
 
-def rest(more: int, colors: Theme) -> texts.Entry:
+def rest(more: int, colors: Theme) -> texts.LegendEntry:
     """A legend line for rules that are left out, or combinations of them."""
-    return texts.Entry(f"{more:,} more: each cell names its rules, as does the table", "", colors.hatch, colors.blocked)
+    return texts.LegendEntry(
+        f"{more:,} more: each cell names its rules, as does the table", "", colors.hatch, colors.blocked
+    )
 
 
-def _ground(state: State, colors: Theme) -> str:
+def _ground(state: CellState, colors: Theme) -> str:
     return colors.ramp[0] if state.ground == "ramp" else getattr(colors, state.ground)

@@ -20,7 +20,7 @@ BOX = "M-0.94,-0.94H0.94V0.94H-0.94V-0.94"
 
 
 @dataclass(frozen=True)
-class Entry:
+class LegendEntry:
     """One line of a legend: what a sign on a ground means."""
 
     text: str
@@ -93,9 +93,9 @@ def _lines(meta: Table) -> tuple[list[str], list[str]]:
     return meta["title"][0].split("\n"), meta["subtitle"][0].split("\n")
 
 
-def entry(entries: Sequence[Entry]) -> Table:
+def entry(entries: Sequence[LegendEntry]) -> Table:
     """A table of legend lines, in their order; of none an unseen one, because a legend without lines has no size."""
-    entries = entries or [Entry("", "", "transparent", "transparent")]
+    entries = entries or [LegendEntry("", "", "transparent", "transparent")]
     return {
         "says": [f"{i:02d} {line.text}" for i, line in enumerate(entries)],
         "path": [BOX + line.path + i * "M0,0" for i, line in enumerate(entries)],

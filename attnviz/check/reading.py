@@ -38,7 +38,7 @@ LAST_NUMBER = re.compile(r"\d{1,9}(?=\D*$)")
 
 
 @dataclass(frozen=True, eq=False)
-class Given:
+class ArrayFile:
     """Arrays and texts of a file or a pasted text.
 
     Attributes:
@@ -96,7 +96,7 @@ def convention_by_name(name: str) -> str | None:
     return "may-attend" if name == "may_attend" else None
 
 
-def read_file(name: str, content: bytes) -> Given:
+def read_file(name: str, content: bytes) -> ArrayFile:
     """The arrays of a file, by the ending of its name.
 
     Raises:
@@ -120,7 +120,7 @@ def read_file(name: str, content: bytes) -> Given:
     arrays = {key: array for key, array in every.items() if key not in texts}
     if not arrays:
         raise InputError(f"{quoted(name)} holds no array of numbers.")
-    return Given(name, arrays, texts=texts)
+    return ArrayFile(name, arrays, texts=texts)
 
 
 # What NumPy, zipfile and safetensors raise for damaged files is nearly anything (TokenError, struct.error, a negative
@@ -195,7 +195,7 @@ def _safetensors(name: str, content: bytes) -> dict[str, Tensor]:
 # Text
 
 
-def read_text(text: str, name: str = "") -> Given:
+def read_text(text: str, name: str = "") -> ArrayFile:
     """Numbers that were pasted: CSV or blanks between them, nested lists of JSON or Python, a printed tensor.
 
     Raises:
@@ -210,10 +210,10 @@ def read_text(text: str, name: str = "") -> Given:
     if text.startswith("{") and (content := _object(called, text)):
         return replace(content, name=name)
     rows = _nested(called, text) if "[" in text or "{" in text else _lines(called, text)
-    return Given(name, {"": _array(called, rows)}, _rounding(text))
+    return ArrayFile(name, {"": _array(called, rows)}, _rounding(text))
 
 
-def _object(called: str, text: str) -> Given | None:
+def _object(called: str, text: str) -> ArrayFile | None:
     """Arrays and tokens by their names, from an object of JSON; None if it holds something else."""
     try:
         values = json.loads(text)
@@ -223,7 +223,7 @@ def _object(called: str, text: str) -> Given | None:
     texts = {key: value for key, value in lists.items() if all(isinstance(word, str) for word in value)}
     arrays = {key: _array(called, value) for key, value in lists.items() if key not in texts}
     named = {key: np.array(value) for key, value in texts.items()}
-    return Given("", arrays, _rounding(text), named) if arrays else None
+    return ArrayFile("", arrays, _rounding(text), named) if arrays else None
 
 
 _PRINTED = re.compile(r"^(?:tensor|array)\((.*?)(?:,\s*(?:dtype|device|grad_fn|requires_grad)=.*)?\)$", re.DOTALL)

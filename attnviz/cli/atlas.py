@@ -9,7 +9,7 @@ from math import isfinite
 from time import monotonic
 from typing import Any
 
-from attnviz.cli.bar import Bar
+from attnviz.cli.bar import ProgressBar
 from attnviz.core.amounts import counted, percent
 from attnviz.core.errors import InputError, quoted
 
@@ -170,7 +170,7 @@ class _Rate:
     """A bar with how many texts a second are measured, and how long the rest takes at that rate."""
 
     def __init__(self, note: Callable[[str], None]):
-        self._bar, self._note = Bar(sys.stderr), note
+        self._bar, self._note = ProgressBar(sys.stderr), note
         self._begun: tuple[float, int] | None = None
 
     def draw(self, progress: Any) -> None:

@@ -6,7 +6,7 @@ WIDTH = 30
 """Signs of a whole bar."""
 
 
-class Bar:
+class ProgressBar:
     """One line that is written over until it ends."""
 
     def __init__(self, file: TextIO):

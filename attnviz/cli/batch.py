@@ -9,7 +9,7 @@ from pathlib import Path
 
 from attnviz import api, cases, export, figures, files
 from attnviz.cli import lines, values
-from attnviz.cli.bar import Bar
+from attnviz.cli.bar import ProgressBar
 from attnviz.cli.folder import MANIFEST, Folder
 from attnviz.core.amounts import counted
 from attnviz.core.display import file_stem
@@ -40,7 +40,7 @@ MOST_LISTED = 10
 
 
 @dataclass(frozen=True)
-class Text:
+class BatchText:
     """A text, and where it came from; or why it could not be read."""
 
     text: str
@@ -78,10 +78,10 @@ def run(options: Namespace, say: Callable[[str], None], note: Callable[[str], No
 
 
 def _make_all(
-    options: Namespace, source: Source, folder: Folder, wanted: list[tuple[int, Text]], format: str
-) -> list[tuple[Text, str]]:
+    options: Namespace, source: Source, folder: Folder, wanted: list[tuple[int, BatchText]], format: str
+) -> list[tuple[BatchText, str]]:
     """Make the files; gives the texts of which none could be made, and why."""
-    failed, bar = [], Bar(sys.stderr)
+    failed, bar = [], ProgressBar(sys.stderr)
     try:
         for done, (number, text) in enumerate(wanted, 1):
             error, content = text.error, b""
@@ -146,7 +146,7 @@ def _settings(options: Namespace, source: Source) -> dict:
 # Texts
 
 
-def _texts(options: Namespace) -> Iterator[Text]:
+def _texts(options: Namespace) -> Iterator[BatchText]:
     for name in options.files:
         content = _content(name)
         called = "stdin" if name == "-" else name
@@ -154,10 +154,10 @@ def _texts(options: Namespace) -> Iterator[Text]:
             parts = enumerate(content.split("\n"), 1)
             yield from (_of_json(line, f"{called}:{n}") for n, line in parts if line.strip())
         elif options.whole:
-            yield Text(content.strip(), called)
+            yield BatchText(content.strip(), called)
         else:
             parts = enumerate(content.splitlines(), 1)
-            yield from (Text(line, f"{called}:{n}") for n, line in parts if line.strip())
+            yield from (BatchText(line, f"{called}:{n}") for n, line in parts if line.strip())
 
 
 def _content(name: str) -> str:
@@ -169,11 +169,11 @@ def _content(name: str) -> str:
         raise InputError(f"{quoted(name, 200)} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
 
 
-def _of_json(line: str, origin: str) -> Text:
+def _of_json(line: str, origin: str) -> BatchText:
     try:
-        return Text(of_json(line), origin)
+        return BatchText(of_json(line), origin)
     except InputError as error:
-        return Text(line, origin, str(error))
+        return BatchText(line, origin, str(error))
 
 
 # Files

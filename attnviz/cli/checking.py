@@ -53,7 +53,7 @@ def _listed(names: list[str]) -> str:
     )
 
 
-def _read(file: str) -> reading.Given:
+def _read(file: str) -> reading.ArrayFile:
     if file == "-":
         try:
             return reading.read_text(sys.stdin.read(reading.MOST_TEXT + 1))

@@ -3,10 +3,10 @@
 import signal
 from typing import TextIO
 
-from attnviz.cli.bar import Bar
+from attnviz.cli.bar import ProgressBar
 from attnviz.core.amounts import size
 from attnviz.sources.huggingface import faults
-from attnviz.sources.huggingface.hub import Progress
+from attnviz.sources.huggingface.hub import DownloadProgress
 
 
 class Download:
@@ -17,7 +17,7 @@ class Download:
 
     def __init__(self, name: str, file: TextIO):
         self._name, self._file = name, file
-        self._bar = Bar(file)
+        self._bar = ProgressBar(file)
         self._begun = False
         self._canceled = False
 
@@ -35,7 +35,7 @@ class Download:
         self._canceled = True
         raise KeyboardInterrupt
 
-    def __call__(self, progress: Progress) -> None:
+    def __call__(self, progress: DownloadProgress) -> None:
         if self._canceled:
             raise KeyboardInterrupt
         if not self._begun:

@@ -21,7 +21,7 @@ UNFINISHED = ".part"
 
 
 @dataclass(frozen=True)
-class Entry:
+class ManifestEntry:
     """A line of the manifest."""
 
     number: int
@@ -73,13 +73,13 @@ class Folder:
     def put(self, number: int, text: str, origin: str, file: str, content: bytes) -> None:
         """Write the file of a text."""
         self._replace(file, content)
-        self._add(Entry(number, text, origin, file, _checksum(content)))
+        self._add(ManifestEntry(number, text, origin, file, _checksum(content)))
 
     def fail(self, number: int, text: str, origin: str, error: str) -> None:
         """Keep why there is no file of a text."""
-        self._add(Entry(number, text, origin, error=error))
+        self._add(ManifestEntry(number, text, origin, error=error))
 
-    def _add(self, entry: Entry) -> None:
+    def _add(self, entry: ManifestEntry) -> None:
         self._entries[entry.number] = entry
         with self._manifest.open("ab") as file:
             file.write(_line({name: value for name, value in vars(entry).items() if value != ""}))
@@ -118,11 +118,11 @@ def _object(line: bytes) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _entry(line: bytes) -> Entry | None:
+def _entry(line: bytes) -> ManifestEntry | None:
     """Entry of a line; None for a line that somebody changed, so that the file is made again."""
     value = _object(line)
     try:
-        entry = Entry(**value)
+        entry = ManifestEntry(**value)
     except TypeError:
         return None
     kinds = {"number": int} | dict.fromkeys(("text", "origin", "file", "checksum", "error"), str)

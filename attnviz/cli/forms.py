@@ -4,6 +4,7 @@ import argparse
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
+from attnviz.core.display import visible_text
 from attnviz.core.errors import InputError, quoted
 
 if TYPE_CHECKING:  # torch and Altair: not for --help
@@ -101,7 +102,6 @@ def _zoomed(options: Namespace, record: "Record", site: "Site", sentence: int) -
 def _check_seen(options: Namespace, record: "Record", site: "Site", arguments: dict, part: dict) -> None:
     """Refuse a token that is not there, or not seen: without it the lines of all tokens would be drawn."""
     from attnviz import views
-    from attnviz.core.display import shown
 
     token, sentence = options.token, arguments["sentence"]
     tokens = record.tokens(site, sentence=sentence)[options.to]
@@ -109,7 +109,7 @@ def _check_seen(options: Namespace, record: "Record", site: "Site", arguments: d
         raise InputError(f"There is no token {token} to show the attention of; there are {len(tokens)}, from 0.")
     visible = views.see(record, site, sentence=sentence, view=arguments["view"], **part)
     if (visible.keys if options.to else visible.queries).at(token) is None:
-        raise InputError(f"Token {token}, {shown(tokens[token].text)}, is hidden in this view.")
+        raise InputError(f"Token {token}, {visible_text(tokens[token].text)}, is hidden in this view.")
 
 
 def _span(text: str) -> slice:

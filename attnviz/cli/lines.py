@@ -6,7 +6,7 @@ from typing import Any
 
 from attnviz import api
 from attnviz.core.amounts import percent
-from attnviz.core.display import shown
+from attnviz.core.display import visible_text
 from attnviz.core.errors import AttnvizError
 from attnviz.core.tokens import Sentence
 from attnviz.sources.base import Source
@@ -30,7 +30,7 @@ def unknown(source: Source, texts: list[str]) -> list[str]:
 
 
 def _listed(words: Iterable[str]) -> str:
-    return ", ".join(f"“{shown(word)}”" for word in words)
+    return ", ".join(f"“{visible_text(word)}”" for word in words)
 
 
 # Tokens
@@ -51,7 +51,7 @@ def tokens(sentences: Iterable[Sentence]) -> list[str]:
             note = "joined" if token.joined else ""
             if token.special:
                 note = "special"
-            rows.append((number, position, shown(token.text), token.id, token.start, token.end, note))
+            rows.append((number, position, visible_text(token.text), token.id, token.start, token.end, note))
     return columns(rows)
 
 
@@ -94,7 +94,7 @@ def card(source: Source) -> list[str]:
 
 def _pretrained(source: Source, names: Sequence[str]) -> list[str]:
     """Facts that a pretrained model states about itself; none was measured here."""
-    labels = ", ".join([*map(shown, names[:10]), *(["..."] if len(names) > 10 else [])])
+    labels = ", ".join([*map(visible_text, names[:10]), *(["..."] if len(names) > 10 else [])])
     more = [("labels", f"{len(names)}: {labels}")] if names else []
     more += [("changes", f"read-only: {source.read_only}" if source.read_only else "masks, heads, scale, temperature")]
     if source.unseen:

@@ -13,7 +13,7 @@ from attnviz.check import Finding, Report, check
 from attnviz.check.intent import kind_or_mask
 from attnviz.cli import values
 from attnviz.core.amounts import counted, percent, plural
-from attnviz.core.display import as_sentence, in_title, shown
+from attnviz.core.display import as_sentence, in_title, visible_text
 from attnviz.core.errors import AttnvizError, InputError, NotFiniteError
 from attnviz.core.leaks import LeakTest
 from attnviz.core.masks import Mask, Subsequent
@@ -143,7 +143,7 @@ def _meant(step: Step, target: str, causal: bool | None, meant: str | Mask | Non
 
 
 def _lines(checked: Checked, source: Source, text: str) -> Iterator[str]:
-    yield f"{shown(source.name)} on '{in_title(text)}': {counted(len(checked.masks), 'attention call')}"
+    yield f"{visible_text(source.name)} on '{in_title(text)}': {counted(len(checked.masks), 'attention call')}"
     same: dict[tuple[str, ...], list[str]] = {}
     for name, report in checked.masks.items():
         for finding in report.findings:
@@ -203,7 +203,7 @@ def _padding(test: PaddingTest | str, source: Source) -> Iterator[str]:
     moved = int(test.moved.argmax())
     yield f"error padding: outputs move by up to {percent(float(test.moved[moved]))} when padding follows the text"
     for site, head, row, weight in sorted(test.heads, key=lambda entry: -entry[3])[:MOST_LISTED]:
-        token = f"row {row} “{shown(test.token(site, row).text)}”"
+        token = f"row {row} “{visible_text(test.token(site, row).text)}”"
         yield f"  head {head} of {source.site_name(site)}: {token} gives padding {percent(weight)} of its attention"
     more = len(test.heads) - MOST_LISTED
     if more > 0:

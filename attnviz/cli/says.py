@@ -7,7 +7,7 @@ from typing import Any
 
 from attnviz import metrics
 from attnviz.cli.lines import columns
-from attnviz.core.display import shown
+from attnviz.core.display import visible_text
 from attnviz.core.errors import InputError
 from attnviz.core.record import Record
 from attnviz.metrics import NextWord
@@ -51,7 +51,7 @@ def _sentence_lines(before: Record | None, after: Record, sentence: int) -> list
             [
                 ("position", "token", "label", "probability"),
                 *(
-                    (word.position, shown(word.token), shown(word.word), f"{word.probability:.3f}")
+                    (word.position, visible_text(word.token), visible_text(word.word), f"{word.probability:.3f}")
                     for word in metrics.predicted_words(after, sentence=sentence)
                 ),
             ]
@@ -78,9 +78,12 @@ def _words_table(words: Sequence[NextWord], before: Record | None, after: Record
 def _table(what: str, words: Sequence[NextWord], before: Record | None, measure: str = "") -> list[str]:
     if before is None:
         return columns(
-            [(what, measure or "probability"), *((shown(word.word), f"{word.probability:.3f}") for word in words)]
+            [
+                (what, measure or "probability"),
+                *((visible_text(word.word), f"{word.probability:.3f}") for word in words),
+            ]
         )
-    rows = ((shown(word.word), _number(word.before), f"{word.probability:.3f}") for word in words)
+    rows = ((visible_text(word.word), _number(word.before), f"{word.probability:.3f}") for word in words)
     return columns([(what, "before", "after"), *rows])
 
 
@@ -107,7 +110,7 @@ def _moved(before: Record, after: Record) -> list[tuple[int, str]]:
 
 def _written(record: Record, sentence: int) -> str:
     """A text that a model wrote; one without a word is said to be none, and one that was cut to be that."""
-    text = " ".join(shown(word) for word in record.prediction.written[sentence].split()) or "(nothing)"
+    text = " ".join(visible_text(word) for word in record.prediction.written[sentence].split()) or "(nothing)"
     cut = metrics.cut(record, sentence=sentence)
     return f"{text} (cut after {cut} tokens)" if cut else text
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from attnviz import api, cases, files
 from attnviz.cli.download import Download
 from attnviz.cli.typed import FILE, FLAGS
-from attnviz.core.display import shown
+from attnviz.core.display import visible_text
 from attnviz.core.edits import KINDS, Edits, Site
 from attnviz.core.errors import InputError, check_no_picture, quoted
 from attnviz.core.masks import mask_from_text
@@ -99,7 +99,7 @@ def load(name: str, **settings: object) -> Source:
     if file := FILE.fullmatch(name):
         if settings:
             raise InputError(f"What a file builds has no setting {quoted(next(iter(settings)))}; set it in the file.")
-        sys.stderr.write(f"attnviz: the code of {shown(file[1])} is run.\n")
+        sys.stderr.write(f"attnviz: the code of {visible_text(file[1])} is run.\n")
         return script.build(*file.groups())
     if name.lower().endswith(files.READ) or is_file(name):
         if settings:

@@ -15,7 +15,7 @@ TAME = 40.0
 """Size of logarithms below which another base costs a float32 weight less than 5e-6 of it; exp2 takes half as long."""
 
 
-class Rows(NamedTuple):
+class RowCells(NamedTuple):
     """Functions that give the cells of some rows, (H, rows, columns).
 
     Attributes:
@@ -45,20 +45,20 @@ class Blockwise:
             self._longest = float(key.norm(dim=-1).max()) if key.numel() else 0.0
             self._keys = torch.cat([key, key.new_ones(*key.shape[:2], 2)], -1).mT
 
-    def rows(self, rows: slice) -> Rows:
+    def rows(self, rows: slice) -> RowCells:
         """The functions for the cells of these rows."""
         logsumexp = self.step.logsumexp[self.sentence, self.heads, rows]
         if self._keys is None or not logsumexp.isfinite().all():
-            return Rows(lambda columns, _: self._as_computed(rows, columns), lambda weights: weights)
+            return RowCells(lambda columns, _: self._as_computed(rows, columns), lambda weights: weights)
         query = self.step.scoring.scaled(self.step.query[self.sentence, self.heads, rows].to(self._keys.dtype))
         reach = float(query.norm(dim=-1).max()) * self._longest + float(logsumexp.abs().max())
         if not math.isfinite(reach):
-            return Rows(lambda columns, _: self._as_computed(rows, columns), lambda weights: weights)
+            return RowCells(lambda columns, _: self._as_computed(rows, columns), lambda weights: weights)
         exp, unit = (torch.exp2_, 1 / math.log(2)) if reach < TAME else (_exp, 1.0)
         query, logsumexp = query * unit, logsumexp * unit
         rounded = logsumexp.to(query.dtype)
         query = torch.cat([query, torch.stack([-rounded, (rounded - logsumexp).to(query.dtype)], -1)], -1)
-        return Rows(lambda columns, allowed: self._logarithms(query, columns, allowed), exp)
+        return RowCells(lambda columns, allowed: self._logarithms(query, columns, allowed), exp)
 
     def _as_computed(self, rows: slice, columns: slice) -> Tensor:
         weights = [self.step.weights(head, rows, columns, sentence=self.sentence) for head in self.heads]

@@ -27,7 +27,7 @@ _INVISIBLE = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 
 
 @lru_cache(maxsize=16_384)
-def shown(text: str, longest: int = LONGEST) -> str:
+def visible_text(text: str, longest: int = LONGEST) -> str:
     """A text as it may be drawn: short, never empty, every character visible and harmless.
 
     Whitespace becomes ␣ ↵ ⇥, control characters their pictures, surrogates and non-characters U+FFFD, direction marks
@@ -50,8 +50,8 @@ def shown(text: str, longest: int = LONGEST) -> str:
 
 
 def in_title(text: str) -> str:
-    """The name of a model as it stands in a title: as `shown`, but with its blanks as blanks."""
-    return shown(text, LONGEST_TITLE).replace("␣", " ")
+    """The name of a model as it stands in a title: as `visible_text`, but with its blanks as blanks."""
+    return visible_text(text, LONGEST_TITLE).replace("␣", " ")
 
 
 def as_sentence(note: str) -> str:

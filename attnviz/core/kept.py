@@ -9,14 +9,14 @@ from typing import Generic, TypeVar
 Value = TypeVar("Value")
 
 
-class Kept(Generic[Value]):
+class BoundedCache(Generic[Value]):
     """A cache for many threads, bounded by bytes.
 
     A value that is being made is waited for, not made twice. An error reaches everyone who waits and is not kept; if
     the maker's thread ends instead (an interrupt, a stopped script), one of those who wait makes the value. A value
     larger than the bound reaches everyone who waits and is not kept.
 
-    >>> squares = Kept(most_bytes=1000, size_of=lambda value: 300)
+    >>> squares = BoundedCache(most_bytes=1000, size_of=lambda value: 300)
     >>> [squares.get(n, lambda: n * n) for n in (2, 3, 2, 4, 5)]
     [4, 9, 4, 16, 25]
     >>> squares.keys(), squares.bytes
@@ -25,7 +25,7 @@ class Kept(Generic[Value]):
     Values may share parts, as two pictures of one record do. A shared part counts once, for as long as one of them is
     kept:
 
-    >>> pictures = Kept(most_bytes=1000, size_of=lambda value: {"record": 700, value: 50})
+    >>> pictures = BoundedCache(most_bytes=1000, size_of=lambda value: {"record": 700, value: 50})
     >>> pictures.get("a", lambda: "a"), pictures.get("b", lambda: "b"), pictures.bytes
     ('a', 'b', 800)
 

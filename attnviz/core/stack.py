@@ -15,7 +15,7 @@ from torch import Tensor
 from attnviz.core.errors import MaskError, quoted
 from attnviz.core.masks import Full, Mask
 from attnviz.core.masks.base import operand
-from attnviz.core.masks.text import SIGNS, Node, Reader
+from attnviz.core.masks.text import SIGNS, MaskParser, Node
 
 JOINS = ("and", "or")
 NONE = "none"
@@ -189,18 +189,18 @@ def stack_from_text(text: str) -> Stack:
     """
     if text.strip() == NONE:
         return Stack()
-    reader = Reader(text)
+    reader = MaskParser(text)
     return Stack(tuple(_entries(reader, reader.tree())))
 
 
-def _entries(reader: Reader, tree: Node | Mask) -> list[Entry]:
+def _entries(reader: MaskParser, tree: Node | Mask) -> list[Entry]:
     if isinstance(tree, Node) and tree.kind in JOINS:
         first, *rest = tree.parts
         return [*_entries(reader, first), *(_entry(reader, part, tree.kind) for part in rest)]
     return [_entry(reader, tree)]
 
 
-def _entry(reader: Reader, tree: Node | Mask, join: str = "") -> Entry:
+def _entry(reader: MaskParser, tree: Node | Mask, join: str = "") -> Entry:
     """One entry; joined as is usual for its rule where nothing is said."""
     flags = set()
     for flag in ("off", "not"):

@@ -7,7 +7,7 @@ weights in `weights`.
 
 from attnviz.core.masks import And, Mask, Subsequent
 from attnviz.core.masks.pen import GRID, PREDICATE, ROW, Expression
-from attnviz.core.masks.writing import Writer, in_rows
+from attnviz.core.masks.writing import MaskWriter, in_rows
 
 TORCH = "import torch\n"
 FUNCTIONAL = "import torch\nimport torch.nn.functional as F\n"
@@ -61,7 +61,7 @@ def key_padding_mask(mask: Mask, queries: int, keys: int) -> str:
 
 
 def flex(mask: Mask, queries: int, keys: int) -> str:
-    writer = Writer(queries, keys, PREDICATE)
+    writer = MaskWriter(queries, keys, PREDICATE)
     may_attend = writer.write(mask).text
     batch = "len(query)" if mask.batch_size else "None"
     imports = f"{TORCH}from torch.nn.attention.flex_attention import create_block_mask, flex_attention\n"
@@ -105,7 +105,7 @@ def padding_only(mask: Mask, queries: int, keys: int) -> bool:
 
 def _grid(mask: Mask, queries: int, keys: int) -> tuple[list[str], Expression]:
     """Lines, and an expression that is True where a query may attend; (Q, K), (B, 1, 1, K) or (B, 1, Q, K)."""
-    writer = Writer(queries, keys, GRID)
+    writer = MaskWriter(queries, keys, GRID)
     part = writer.write(mask)
     return writer.lines, part
 
@@ -123,7 +123,7 @@ def _blocked(mask: Mask, queries: int, keys: int) -> tuple[list[str], Expression
 def _row(mask: Mask, queries: int, keys: int) -> tuple[list[str], Expression]:
     """Lines, and an expression that is True for tokens, (B, K), of a mask in which every query sees the same keys."""
     if in_rows(mask, queries, keys):
-        writer = Writer(queries, keys, ROW)
+        writer = MaskWriter(queries, keys, ROW)
         lines, part = writer.lines, writer.write(mask)
     else:
         lines, grid = _grid(mask, queries, keys)

@@ -11,7 +11,7 @@ from attnviz.export import presets
 from attnviz.export.bundle import pack
 from attnviz.export.drawing import ExportError, warm
 from attnviz.export.fonts import lacking
-from attnviz.export.formats import FORMATS, Format, Request, at, figure_of
+from attnviz.export.formats import FORMATS, Format, Request, figure_of, formats_for
 from attnviz.export.presets import PRESETS
 
 __all__ = [
@@ -20,9 +20,9 @@ __all__ = [
     "PRESETS",
     "ExportError",
     "Format",
-    "at",
     "filename",
     "files",
+    "formats_for",
     "lacking",
     "render",
     "warm",

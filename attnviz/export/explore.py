@@ -18,7 +18,7 @@ import numpy as np
 from attnviz import metrics, views, words
 from attnviz.charts import theme
 from attnviz.charts.domain import POLICIES, Domain, adapted
-from attnviz.core.display import in_title, shown
+from attnviz.core.display import in_title, visible_text
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError
 from attnviz.core.record import Record, Step
@@ -132,7 +132,7 @@ def _facts(record: Record) -> dict[str, Any]:
     return {
         "title": f"Every head · {in_title(record.source)}",
         "about": [text for text in notes if text],
-        "changed": [shown(text, 200).replace("␣", " ") for text in record.edits.in_words()],
+        "changed": [visible_text(text, 200).replace("␣", " ") for text in record.edits.in_words()],
         "themes": {name: asdict(colors) for name, colors in (("light", theme.LIGHT), ("dark", theme.DARK))},
         "captions": {kind: Domain(kind).caption for kind in ("fixed", "shared", "log")},
         "policies": POLICIES,
@@ -178,7 +178,9 @@ def _site(record: Record, step: Step, sentence: int, grids: dict[bytes, int]) ->
     return facts, levels(np.stack([cells.weights for cells in head_cells]), top)
 
 
-def _head(step: Step, head: int, cells: metrics.Cells, view: views.Seen, grids: dict[bytes, int]) -> dict[str, Any]:
+def _head(
+    step: Step, head: int, cells: metrics.Cells, view: views.AttentionView, grids: dict[bytes, int]
+) -> dict[str, Any]:
     """How a head is colored, which rows are empty, and which rules block its cells."""
     scale = adapted(cells, view)
     facts: dict[str, Any] = {"largest": float(np.nanmax(cells.weights, initial=0))}
@@ -241,7 +243,7 @@ def _axes(record: Record, step: Step, sentence: int, texts: list[list[list[Any]]
 
 def _token(token: Token) -> list[Any]:
     """How it is drawn; whether it was added, and whether it continues a word."""
-    return [shown(token.text), int(token.special), int(token.joined)]
+    return [visible_text(token.text), int(token.special), int(token.joined)]
 
 
 def _predicted(record: Record, before: Record | None, sentence: int) -> dict[str, Any]:
@@ -254,12 +256,12 @@ def _predicted(record: Record, before: Record | None, sentence: int) -> dict[str
             values = [
                 [None if value is None else words.label_value(record, value) for value in pair] for pair in values
             ]
-        facts["labels"] = [[shown(label.word), *pair] for label, pair in zip(listed, values, strict=True)]
+        facts["labels"] = [[visible_text(label.word), *pair] for label, pair in zip(listed, values, strict=True)]
     if (prediction := record.prediction) is None:
         return facts
     if prediction.written:
         runs = [run for run in (record, before) if run and run.prediction and run.prediction.written]
-        facts["written"] = [shown(run.prediction.written[sentence], 2000).replace("␣", " ") for run in runs]
+        facts["written"] = [visible_text(run.prediction.written[sentence], 2000).replace("␣", " ") for run in runs]
     fills = prediction.blanks is not None
     places = prediction.blanks[sentence] if fills else range(record.read[sentence].length)
     facts["where"] = "in place of" if fills else "after"
@@ -273,6 +275,6 @@ def _predicted(record: Record, before: Record | None, sentence: int) -> dict[str
 def _next(record: Record, before: Record | None, place: int, sentence: int) -> dict[str, Any]:
     """The words that may come after a position, and what is read there."""
     predictions = metrics.next_words(record, place, before=before, sentence=sentence)
-    token = shown(metrics.token_at(record, place, sentence=sentence))
-    rows = [[shown(prediction.word), prediction.probability, prediction.before] for prediction in predictions]
+    token = visible_text(metrics.token_at(record, place, sentence=sentence))
+    rows = [[visible_text(prediction.word), prediction.probability, prediction.before] for prediction in predictions]
     return {"token": token, "words": rows}

@@ -151,7 +151,7 @@ FORMATS = {
 """Formats of one figure, by their extensions; "zip" besides is all of them, of one figure or several."""
 
 
-def at(place: str) -> tuple[str, ...]:
+def formats_for(place: str) -> tuple[str, ...]:
     """The formats that menus offer at a place."""
     return tuple(name for name, format in FORMATS.items() if format.place == place)
 

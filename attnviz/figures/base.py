@@ -20,7 +20,7 @@ from attnviz.charts.texts import written_out
 from attnviz.core.display import without_surrogates
 from attnviz.core.edits import Site
 from attnviz.core.record import ALL, Record
-from attnviz.views import Seen, View
+from attnviz.views import AttentionView, View
 
 READ_AS = "Row: the word {}; column: the word looked at."
 """How captions of maps say to read them."""
@@ -167,7 +167,7 @@ class SiteFigure(Figure):
         self.attention_view  # noqa: B018 (a view that leaves nothing is refused at once)
 
     @cached_property
-    def attention_view(self) -> Seen:
+    def attention_view(self) -> AttentionView:
         """The weights through the view."""
         window = {"rows": self.rows or ALL, "columns": self.columns or ALL}
         return views.see(self.record, self.site, sentence=self.sentence, view=self.view, **window)

@@ -148,7 +148,7 @@ def in_nouns(stage: Stage) -> str:
     return " × ".join(f"{size:,} {plural_of(letter, size)}" for letter, size in sizes)
 
 
-def _thumbnail(stage: Stage, matrix: Matrix) -> matrices.Matrix:
+def _thumbnail(stage: Stage, matrix: Matrix) -> matrices.NumberCells:
     """A table on a scale of its own: what makes it larger or smaller is said by the number beside it."""
     of_tokens = set(matrix.axes) == {"query", "key"}
     first = None if of_tokens else FIRST
@@ -156,7 +156,7 @@ def _thumbnail(stage: Stage, matrix: Matrix) -> matrices.Matrix:
     rows, count = values.shape
     width = max(12.0, min(WIDE, HIGH * count / max(1, rows)) if of_tokens else WIDE)
     limit = matrices.limit_of(values)
-    return matrices.Matrix(
+    return matrices.NumberCells(
         title=stage.title,
         axes=matrix.axes,
         rows=matrix.rows,

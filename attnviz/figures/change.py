@@ -10,7 +10,7 @@ import pandas as pd
 from attnviz import metrics, tables, words
 from attnviz.charts import axes
 from attnviz.charts.bars import Bars, Column
-from attnviz.core.display import in_title, shown
+from attnviz.core.display import in_title, visible_text
 from attnviz.core.record import Record
 from attnviz.figures.base import BarFigure
 from attnviz.figures.figure import stem, subtitles, text_array, titled
@@ -68,7 +68,7 @@ class OutputChange(BarFigure):
         return Bars(
             title=self._heading,
             lines=[MEASURE, left_out, *subtitles(self.after, self), unchanged],
-            names=[shown(tokens[i].text, axes.LONGEST_LABEL) for i in indices],
+            names=[visible_text(tokens[i].text, axes.LONGEST_LABEL) for i in indices],
             columns=[Column(values=[every[i] for i in indices])],
             style=self.style,
             length=240,

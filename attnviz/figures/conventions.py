@@ -2,7 +2,7 @@
 
 import torch
 
-from attnviz.charts.state import State
+from attnviz.charts.state import CellState
 from attnviz.core.masks import Mask
 from attnviz.dialects import Dialect, Handed
 from attnviz.figures.mask import title_of
@@ -47,8 +47,8 @@ def convention(mask: Mask, dialect: Dialect, queries: Tokens, keys: Tokens, *, s
         title=f"Mask for {dialect.title}",
         states=(~may_attend).long().numpy(),
         kinds=(
-            State(f"{_written(may)}: may attend", "open", may),
-            State(f"{_written(blocked)}: blocked", "blocked", blocked),
+            CellState(f"{_written(may)}: may attend", "open", may),
+            CellState(f"{_written(blocked)}: blocked", "blocked", blocked),
         ),
         rows=rows,
         columns=keys,
@@ -63,10 +63,10 @@ def _written(value: str) -> str:
 
 
 READ = (
-    State("open, as meant", "open", "dot"),
-    State("blocked, as meant", "blocked", "hatch"),
-    State("blocked by mistake", "hatch", "ring"),
-    State("open by mistake", "leak", "cross"),
+    CellState("open, as meant", "open", "dot"),
+    CellState("blocked, as meant", "blocked", "hatch"),
+    CellState("blocked by mistake", "hatch", "ring"),
+    CellState("open by mistake", "leak", "cross"),
 )
 """States of a cell as a reader takes it."""
 
@@ -92,9 +92,9 @@ def handed(read: Handed, queries: Tokens, keys: Tokens, *, sentence: int = 0) ->
 
 
 WEIGHTS = (
-    State("weight", "ramp", legend=""),
-    State("blocked", "blocked", "hatch"),
-    State("not a number", "blocked", "cross"),
+    CellState("weight", "ramp", legend=""),
+    CellState("blocked", "blocked", "hatch"),
+    CellState("not a number", "blocked", "cross"),
 )
 
 

@@ -13,19 +13,19 @@ import pandas as pd
 from attnviz import tables, words
 from attnviz.charts import axes, grid, readout
 from attnviz.charts.domain import CROWDED, FAINT, NOT_A_NUMBER, Domain
-from attnviz.charts.grid import QUIET_MARK, Grid, Layout, Ramp, clicked, pointed, share, together
+from attnviz.charts.grid import QUIET_MARK, Grid, GridLayout, Ramp, clicked, pointed, share, together
 from attnviz.charts.picture import Form, Table, formed
 from attnviz.charts.size import Size, size_beside
-from attnviz.charts.state import State
+from attnviz.charts.state import CellState
 from attnviz.charts.texts import heading, text_width, titled
 from attnviz.charts.theme import TITLE_CHARACTER, config
 from attnviz.core.amounts import decimals, digits
-from attnviz.core.display import file_stem, in_title, shown
+from attnviz.core.display import file_stem, in_title, visible_text
 from attnviz.core.tokens import Token
 from attnviz.figures.base import Figure
 from attnviz.figures.figure import edited, subtitles, text_array
 from attnviz.metrics import BLOCKED
-from attnviz.metrics.beside import BLANK, Beside, Side, tiles
+from attnviz.metrics.beside import BLANK, AlignedPair, Side, tiles
 from attnviz.views import groups
 from attnviz.words import all_heads
 
@@ -62,12 +62,12 @@ MORE = "higher in B", "higher in A"
 ONLY = "blank: only A or only B has this token"
 
 KINDS = (
-    State("alike", "ramp", legend=""),
-    State(MORE[1], "ramp", legend=""),
-    State(MORE[0], "ramp", legend=""),
-    State("blocked in both", "blocked", "hatch", legend="blocked"),
-    State(ONLY, "blocked", "hatch", ((1, ONLY),), legend=ONLY),
-    State(NOT_A_NUMBER, "blocked", "cross"),
+    CellState("alike", "ramp", legend=""),
+    CellState(MORE[1], "ramp", legend=""),
+    CellState(MORE[0], "ramp", legend=""),
+    CellState("blocked in both", "blocked", "hatch", legend="blocked"),
+    CellState(ONLY, "blocked", "hatch", ((1, ONLY),), legend=ONLY),
+    CellState(NOT_A_NUMBER, "blocked", "cross"),
 )
 """States of a cell; blank cells have upright strokes, unlike blocked ones."""
 
@@ -86,7 +86,7 @@ class Difference(Figure):
         comparison: from `metrics.beside.beside`.
     """
 
-    comparison: Beside
+    comparison: AlignedPair
 
     is_map = True
 
@@ -251,7 +251,7 @@ class Difference(Figure):
 
 
 @formed(64)
-def _form(layouts: tuple[Layout, Layout, Layout], *, is_titled: bool) -> Form:
+def _form(layouts: tuple[GridLayout, GridLayout, GridLayout], *, is_titled: bool) -> Form:
     colors = layouts[0].colors
     a, b, difference = map(grid.view, layouts)
     views = [difference, _bars_view(layouts[0]), a, b]
@@ -261,7 +261,7 @@ def _form(layouts: tuple[Layout, Layout, Layout], *, is_titled: bool) -> Form:
     return Form.of(chart.configure(**config(colors)))
 
 
-def _bars_view(layout: Layout) -> alt.LayerChart:
+def _bars_view(layout: GridLayout) -> alt.LayerChart:
     """The bars of the rows, which share the axis of the maps' rows."""
     size, colors = layout.size, layout.colors
     scale = alt.Scale(domain=[0, size.rows], nice=False, zero=False, reverse=True)
@@ -302,7 +302,7 @@ def _stem(side: Side) -> str:
     return f"{side.record.source} {side.site.kind[0]}{side.site.layer} {side.head} {text[:16]}"
 
 
-def _arrays(comparison: Beside) -> dict[str, np.ndarray]:
+def _arrays(comparison: AlignedPair) -> dict[str, np.ndarray]:
     tile = size_beside(len(comparison.rows), len(comparison.columns)).tile if comparison.is_long else 1
     numbers = [numbers for numbers, _ in comparison.tiled(tile)]
     arrays = {"difference": numbers[2], "variation": comparison.variation}
@@ -316,7 +316,7 @@ def _arrays(comparison: Beside) -> dict[str, np.ndarray]:
     return arrays
 
 
-def title_of(comparison: Beside) -> str:
+def title_of(comparison: AlignedPair) -> str:
     """Title of the figure, which begins with constant words."""
     names = [called(side) for side in (comparison.a, comparison.b)]
     return f"A and B compared · {names[0] if names[0] == names[1] else f'A: {names[0]} · B: {names[1]}'}"
@@ -374,18 +374,18 @@ def told_apart(a: Side, b: Side) -> tuple[str, str] | None:
     return apart and (in_title(apart[0]), in_title(apart[1]))
 
 
-def names_of(comparison: Beside) -> tuple[str, str, str]:
+def names_of(comparison: AlignedPair) -> tuple[str, str, str]:
     """Titles of the maps: "A: trained", "B: untrained"."""
     apart = told_apart(comparison.a, comparison.b)
     named = (f"{name}: {text}" for name, text in zip(NAMES[:2], apart, strict=True)) if apart else NAMES[:2]
     return (*named, NAMES[2])
 
 
-def lines_of(comparison: Beside, size: Size | None = None) -> list[str]:
+def lines_of(comparison: AlignedPair, size: Size | None = None) -> list[str]:
     """Both texts, where the weights come from, what was changed, and what a picture leaves out."""
     size = size or size_beside(len(comparison.rows), len(comparison.columns))
     sides = comparison.a, comparison.b
-    texts = [shown(side.record.sentences[side.sentence].text, LONGEST_TEXT).replace("␣", " ") for side in sides]
+    texts = [visible_text(side.record.sentences[side.sentence].text, LONGEST_TEXT).replace("␣", " ") for side in sides]
     origins = [" · ".join(filter(None, subtitles(side.record))) for side in sides]
     window = [comparison.seen] if comparison.seen else []
     return [*_each(texts), *_each(origins), *window, MEASURE, *axes.notes_on(size, TILES)]
@@ -403,13 +403,13 @@ def _label(tokens: tuple[tuple[Token, ...], ...], pair: tuple[int | None, int | 
     """Label of a row or of a column of A, B or their difference."""
     both = [None if index is None else part[index] for part, index in zip(tokens, pair, strict=True)]
     if end < 2:
-        return "" if both[end] is None else shown(both[end].text, LONGEST_LABEL)
-    names = list(dict.fromkeys(shown(token.text, LONGEST_LABEL) for token in both if token is not None))
+        return "" if both[end] is None else visible_text(both[end].text, LONGEST_LABEL)
+    names = list(dict.fromkeys(visible_text(token.text, LONGEST_LABEL) for token in both if token is not None))
     only = f" ({'B' if both[0] is None else 'A'})" if None in both else ""
     return f"{' → '.join(names)}{only}"
 
 
-def _token(pair: tuple[int | None, int | None], end: int, comparison: Beside, axis: int) -> Token:
+def _token(pair: tuple[int | None, int | None], end: int, comparison: AlignedPair, axis: int) -> Token:
     """The token of a row or column; it stands back where only one map has it."""
     both = [
         None if index is None else side.tokens[axis][index]
@@ -423,7 +423,7 @@ def _token(pair: tuple[int | None, int | None], end: int, comparison: Beside, ax
 def in_words(tokens: tuple[tuple[Token, ...], tuple[Token, ...]], pair: tuple[int | None, int | None]) -> str:
     """A place of the grid: "cat (1) → dog (1)", or "cat (1), only in A"."""
     each = [
-        None if index is None else f"{shown(part[index].text)} ({index})"
+        None if index is None else f"{visible_text(part[index].text)} ({index})"
         for part, index in zip(tokens, pair, strict=True)
     ]
     if None in each:

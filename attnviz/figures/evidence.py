@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attnviz.charts.state import State
+from attnviz.charts.state import CellState
 from attnviz.check import AXES, Finding, Report
 from attnviz.check.kinds import VERY_NEGATIVE
 from attnviz.figures.states import States
@@ -12,15 +12,16 @@ from attnviz.figures.states import States
 MOST = 512
 """Queries and keys drawn at most."""
 
-MARKED, DIFFERS = State("evidence", "leak", "cross"), State("differs", "leak", "cross")
+MARKED, DIFFERS = CellState("evidence", "leak", "cross"), CellState("differs", "leak", "cross")
 """The cells of a finding; of those whose rule holds them against a known mask."""
 OPEN = {
-    "mask": State("may attend", "open", "dot"),
-    "weights": State("weight", "ramp", legend=""),
-    "scores": State("score", "open"),
+    "mask": CellState("may attend", "open", "dot"),
+    "weights": CellState("weight", "ramp", legend=""),
+    "scores": CellState("score", "open"),
 }
 BLOCKED = {
-    kind: State(text, "blocked", "hatch") for kind, text in zip(OPEN, ("blocked", "weight 0", "blocked"), strict=True)
+    kind: CellState(text, "blocked", "hatch")
+    for kind, text in zip(OPEN, ("blocked", "weight 0", "blocked"), strict=True)
 }
 """States of cells that are open, and of cells that are not, by the kind of the array."""
 
@@ -70,7 +71,7 @@ def _grid(
     marked: np.ndarray,
     title: str,
     some: list[str],
-    mark: State = MARKED,
+    mark: CellState = MARKED,
 ) -> States:
     """One sentence and head of an array with the cells that are marked; weights in their colors, blocked is hatched."""
     values = _as_array(array).reshape(report.shape)[where][:MOST, :MOST]

@@ -7,7 +7,7 @@ import pandas as pd
 
 from attnviz.charts.style import Style
 from attnviz.charts.theme import CAUTIONS
-from attnviz.core.display import file_stem, shown, without_surrogates
+from attnviz.core.display import file_stem, visible_text, without_surrogates
 from attnviz.core.edits import Edits
 from attnviz.core.record import Record
 from attnviz.views import View
@@ -57,5 +57,5 @@ def subtitles(record: Record, style: Style = Style(), sentence: int | None = Non
     changed = () if style.on_screen else record.edits.in_words()
     precision = f"kept as {record.precision}" if record.precision else ""
     text = "" if sentence is None or style.on_screen else record.sentences[sentence].text
-    read = f"text: “{shown(text, LONGEST_TEXT).replace('␣', ' ')}”" if text else ""
+    read = f"text: “{visible_text(text, LONGEST_TEXT).replace('␣', ' ')}”" if text else ""
     return [CAUTIONS.get(record.provenance, ""), precision, f"changed: {', '.join(changed)}" if changed else "", read]

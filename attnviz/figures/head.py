@@ -9,17 +9,17 @@ import pandas as pd
 from attnviz import metrics, tables, views, words
 from attnviz.charts.axes import LONGEST_LABEL, label_width
 from attnviz.charts.domain import MAY_ATTEND, MINUS_INFINITY, NOT_A_NUMBER, POLICIES, colored, domain_of
-from attnviz.charts.grid import NOTE, Beside, Grid, size_within
+from attnviz.charts.grid import NOTE, Grid, RowAnnotations, size_within
 from attnviz.charts.size import size_of
-from attnviz.charts.state import State, blocked_by
+from attnviz.charts.state import CellState, blocked_by
 from attnviz.charts.texts import text_width
 from attnviz.core.amounts import written
-from attnviz.core.display import in_title, shown
+from attnviz.core.display import in_title, visible_text
 from attnviz.core.record import Record
 from attnviz.figures.base import GridFigure, SiteFigure
 from attnviz.figures.figure import stem, subtitles, text_array, titled
 from attnviz.metrics import EMPTY, Cells
-from attnviz.views import Seen
+from attnviz.views import AttentionView
 
 PREDICTS = "predicts"
 NEXT = "each row: where it looks to predict the next word"
@@ -109,7 +109,9 @@ class HeadMap(SiteFigure, GridFigure):
         view = self.attention_view
         size = size_of(len(view.queries), len(view.keys))
         labels = max(map(label_width, view.queries.labels), default=0.0)
-        notes = max((text_width(f"▸ {shown(word, LONGEST_LABEL)}") for word in view.predicted or ()), default=0.0)
+        notes = max(
+            (text_width(f"▸ {visible_text(word, LONGEST_LABEL)}") for word in view.predicted or ()), default=0.0
+        )
         return labels + 40 + size.width + NOTE + notes
 
     @property
@@ -127,21 +129,21 @@ class HeadMap(SiteFigure, GridFigure):
         return IN_PLACE if metrics.fills_in(view.record) else NEXT
 
 
-def row_sums(view: Seen, head: int | str) -> Beside:
+def row_sums(view: AttentionView, head: int | str) -> RowAnnotations:
     """The sum of each row; those that are not 1 say so. Sums of rows that are seen in part are below 1 by right."""
     sums = view.row_sums(head).tolist()
     odd = [not (value < 1 + 5e-4 if view.partial else abs(value - 1) < 5e-4) for value in sums]
     texts = [f"{written(value, '.3f')}{' not 1' if is_odd else ''}" for value, is_odd in zip(sums, odd, strict=True)]
-    return Beside("sum of what is seen" if view.partial else "row sum", texts, odd)
+    return RowAnnotations("sum of what is seen" if view.partial else "row sum", texts, odd)
 
 
-def title_of(view: Seen, head: int | str, *, on_screen: bool = False) -> str:
+def title_of(view: AttentionView, head: int | str, *, on_screen: bool = False) -> str:
     """Title of a map, which begins with a constant word; a screen says elsewhere whose a model is."""
     name = called(view, head, on_screen=on_screen)
     return f"{name[:1].upper()}{name[1:]}"
 
 
-def called(view: Seen, head: int | str, *, on_screen: bool = False) -> str:
+def called(view: AttentionView, head: int | str, *, on_screen: bool = False) -> str:
     """The same within a title: "head 2 of cross layer 1 (off) · translator"."""
     step, source = view.step, view.record.source
     source = source.rpartition("/")[2] or source if on_screen else source
@@ -153,7 +155,7 @@ def called(view: Seen, head: int | str, *, on_screen: bool = False) -> str:
     return f"{what}{off} · {in_title(source)}"
 
 
-def _changed(attention_view: Seen, before: Record | None) -> frozenset[int]:
+def _changed(attention_view: AttentionView, before: Record | None) -> frozenset[int]:
     """The rows that predict another word than before the change; none where other tokens were read."""
     if before is None or attention_view.predicted is None:
         return frozenset()
@@ -182,7 +184,7 @@ PADDING = "row of padding: no text stands there"
 
 def _states(
     cells: Cells, policy: str, *, padding: np.ndarray, explained: bool = False
-) -> tuple[list[State], np.ndarray]:
+) -> tuple[list[CellState], np.ndarray]:
     """States of cells, and the index of each cell's: a case, combined with the rule that blocks it or with none.
 
     Args:
@@ -201,23 +203,23 @@ def _states(
     return kinds, case * np.int64(len(cells.reasons) + 1) + cells.blocked
 
 
-def _state(case: int, rule: State | None, policy: str, legend: str | None) -> State:
-    """A case of a cell that no rule blocks, or that one does; what a legend says of its rules, as `State` has it."""
+def _state(case: int, rule: CellState | None, policy: str, legend: str | None) -> CellState:
+    """A case of a cell that no rule blocks, or that one does; legend of its rules, as `CellState` has it."""
     if case == _PADDING:
-        return State(PADDING, "blocked", legend=PADDING)
+        return CellState(PADDING, "blocked", legend=PADDING)
     case_text = ("", policy, policy, NOT_A_NUMBER, policy, MINUS_INFINITY)[case]
     text = ", ".join(filter(None, (case_text, rule.text if rule else ""))) or MAY_ATTEND
     if case in (_NAN, _EMPTY_NAN):
-        return State(text, "blocked", "cross", legend=NOT_A_NUMBER)
+        return CellState(text, "blocked", "cross", legend=NOT_A_NUMBER)
     if case == _MINUS_INFINITY:
-        return State(text, "ramp", "dash", legend=MINUS_INFINITY)
+        return CellState(text, "ramp", "dash", legend=MINUS_INFINITY)
     ground = "ramp" if case == _FILLED or (case == _OPEN and not rule) else "blocked"
     if rule is None:
-        return State(text, ground, legend="")
-    return State(text, ground, "hatch", rule.rules, legend=legend)
+        return CellState(text, ground, legend="")
+    return CellState(text, ground, "hatch", rule.rules, legend=legend)
 
 
-def arrays_of(view: Seen, head: int | str) -> dict[str, np.ndarray]:
+def arrays_of(view: AttentionView, head: int | str) -> dict[str, np.ndarray]:
     """Every cell; of more than `tables.MOST_CELLS`, square tiles: the largest weight, where it is, and the sum."""
     queries, keys = len(view.queries), len(view.keys)
     tile = 1 if queries * keys <= tables.MOST_CELLS else size_of(queries, keys).tile

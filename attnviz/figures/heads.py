@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from attnviz import tables, words
-from attnviz.charts.mosaic import MARGIN, Layout, Mosaic, Thumbnail
+from attnviz.charts.mosaic import MARGIN, Mosaic, MosaicLayout, Thumbnail
 from attnviz.charts.texts import text_width
 from attnviz.core.display import in_title
 from attnviz.figures.base import MosaicFigure, SiteFigure
@@ -65,7 +65,7 @@ class AllHeads(SiteFigure, MosaicFigure):
         return Mosaic(
             title="" if self.on_screen else self._title,
             lines=[*lines, *view.notes],
-            layout=Layout(side, height, LABEL, across * step[0] - GAP, down * step[1] - GAP - LABEL),
+            layout=MosaicLayout(side, height, LABEL, across * step[0] - GAP, down * step[1] - GAP - LABEL),
             thumbnails=[
                 Thumbnail((self.site, i), i % across * step[0], i // across * step[1], self._label(i, side))
                 for i in range(count)

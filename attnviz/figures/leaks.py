@@ -9,7 +9,7 @@ import pandas as pd
 
 from attnviz import tables, words
 from attnviz.charts.grid import Grid, pooled, size_within
-from attnviz.charts.state import State
+from attnviz.charts.state import CellState
 from attnviz.charts.style import Style
 from attnviz.charts.theme import CAUTIONS
 from attnviz.core.display import file_stem, in_title
@@ -34,7 +34,7 @@ LOOKS = {
 }
 """The ground and the sign of each state, in the order of the legend."""
 
-KINDS = [State(STATES[state], *style) for state, style in LOOKS.items()]
+KINDS = [CellState(STATES[state], *style) for state, style in LOOKS.items()]
 
 
 @dataclass(frozen=True, eq=False)

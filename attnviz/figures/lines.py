@@ -14,10 +14,10 @@ from attnviz.charts.axes import KEY, LONGEST_LABEL, QUERY, axis, word_spans
 from attnviz.charts.domain import NOT_A_NUMBER, POLICIES, colored
 from attnviz.charts.grid import JOINED, QUIET_MARK, clicked, share, state_legend, tooltip
 from attnviz.charts.picture import Form, Table, formed
-from attnviz.charts.texts import Entry, entry, heading, text_width, titled
+from attnviz.charts.texts import LegendEntry, entry, heading, text_width, titled
 from attnviz.charts.theme import MONO, Theme, config
 from attnviz.core.amounts import written
-from attnviz.core.display import as_sentence, in_title, shown
+from attnviz.core.display import as_sentence, in_title, visible_text
 from attnviz.core.errors import InputError
 from attnviz.figures import figure
 from attnviz.figures.base import SiteFigure
@@ -140,7 +140,7 @@ class HeadLines(SiteFigure):
     @property
     def form(self) -> Form:
         several, cross = len(self.heads) > 1, self.site.kind == "cross"
-        return _form(_Layout(self._gap, self._most, self._cell, several, cross, self.aside, self.colors))
+        return _form(_LinesLayout(self._gap, self._most, self._cell, several, cross, self.aside, self.colors))
 
     @cached_property
     def data(self) -> dict[str, Table]:
@@ -163,7 +163,7 @@ class HeadLines(SiteFigure):
             "keys": self._tokens(1),
             "words": self._words(),
             "heads": {"look": looks, "name": self._names},
-            "legend": entry([Entry(*sign, self.colors.background) for sign in signs]),
+            "legend": entry([LegendEntry(*sign, self.colors.background) for sign in signs]),
         }
 
     @property
@@ -292,7 +292,7 @@ class HeadLines(SiteFigure):
 
     def _labels(self, side: int) -> list[str]:
         """Tokens; those of rows without weights with a cross."""
-        labels = [shown(label, LONGEST_LABEL) for label in self._sides[side].labels]
+        labels = [visible_text(label, LONGEST_LABEL) for label in self._sides[side].labels]
         crossed = set().union(*self._without.values()) if side == 0 else ()
         return [f"× {label}" if i in crossed else label for i, label in enumerate(labels)]
 
@@ -336,7 +336,7 @@ _FAINT = "datum.faint && !isValid(pointed.side)"
 
 
 @dataclass(frozen=True)
-class _Layout:
+class _LinesLayout:
     """Settings on which the specification depends."""
 
     gap: int
@@ -390,7 +390,7 @@ class _Layout:
 
 
 @formed(64)
-def _form(layout: _Layout) -> Form:
+def _form(layout: _LinesLayout) -> Form:
     gap, most, colors = layout.gap, layout.most, layout.colors
     ends = layout.span("y", "y2") | {"x": alt.XValue(0), "x2": alt.X2Value(gap)}
     lines, chosen = alt.Chart(alt.NamedData("lines")), alt.Chart(alt.NamedData("chosen"))
@@ -437,7 +437,7 @@ def _looks(colors: Theme, legend: alt.Legend | None = None) -> dict[str, alt.Str
     return {"stroke": stroke, "strokeDash": dashes}
 
 
-def _legends(layout: _Layout) -> list[alt.Chart]:
+def _legends(layout: _LinesLayout) -> list[alt.Chart]:
     """Unseen points that carry the legends: strength, of several heads hue and dashes, and other signs."""
     where = {"orient": "right" if layout.aside else "bottom", "offset": 14}
     over = where if layout.aside else {"orient": "top", "offset": 52 if layout.cross else 35}  # over the axis titles

@@ -10,11 +10,11 @@ import pandas as pd
 from attnviz import tables, views, words
 from attnviz.charts.axes import LONGEST_LABEL
 from attnviz.charts.domain import MAY_ATTEND
-from attnviz.charts.grid import Beside, Grid, size_within
+from attnviz.charts.grid import Grid, RowAnnotations, size_within
 from attnviz.charts.size import size_of
-from attnviz.charts.state import State, blocked_by
+from attnviz.charts.state import CellState, blocked_by
 from attnviz.charts.style import Style
-from attnviz.core.display import file_stem, isolated, shown
+from attnviz.core.display import file_stem, isolated, visible_text
 from attnviz.core.masks import And, Full, Mask, Or
 from attnviz.core.record import ALL
 from attnviz.core.tokens import Token
@@ -124,7 +124,7 @@ class MaskGrid(GridFigure):
             columns=mask_view.keys,
             size=size,
             states=blocked,
-            kinds=[State(MAY_ATTEND, "open", "dot"), *blocked_by(reasons)],
+            kinds=[CellState(MAY_ATTEND, "open", "dot"), *blocked_by(reasons)],
             style=self.style,
             predicted=predicted,
             note_title=TARGET if self.targets else PREDICTS,
@@ -142,15 +142,15 @@ class MaskGrid(GridFigure):
             return ""
         allowed = self.mask.tensor(len(queries), len(keys), rows=slice(row, row + 1))[:, 0, 0]
         read = allowed[self.sentence if len(allowed) > 1 else 0].nonzero().flatten().tolist()
-        texts = [isolated(shown(keys[i].text, LONGEST_LABEL)) for i in read[-MOST_READ:]]
-        more, word = "… " if len(read) > MOST_READ else "", shown(predicted[row], LONGEST_LABEL)
+        texts = [isolated(visible_text(keys[i].text, LONGEST_LABEL)) for i in read[-MOST_READ:]]
+        more, word = "… " if len(read) > MOST_READ else "", visible_text(predicted[row], LONGEST_LABEL)
         return f"while predicting {isolated(f'“{word}”')} it reads: {more}{' '.join(texts) or 'nothing'}"
 
 
-def _counts(mask_view: SeenMask) -> Beside:
+def _counts(mask_view: SeenMask) -> RowAnnotations:
     """How many keys each row has left; a row without any stands out."""
     left = mask_view.left[mask_view.queries.starts].tolist()
-    return Beside("keys", [str(count or "none") for count in left], [not count for count in left])
+    return RowAnnotations("keys", [str(count or "none") for count in left], [not count for count in left])
 
 
 def title_of(mask: Mask, style: Style = Style()) -> str:

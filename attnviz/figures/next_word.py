@@ -12,7 +12,7 @@ from attnviz.charts import axes
 from attnviz.charts.bars import Bars, Column
 from attnviz.charts.style import Style
 from attnviz.core.amounts import percent
-from attnviz.core.display import in_title, shown
+from attnviz.core.display import in_title, visible_text
 from attnviz.core.record import Record
 from attnviz.figures.base import BarFigure
 from attnviz.figures.figure import stem, subtitles, text_array, titled
@@ -159,7 +159,7 @@ class LabelBars(BarFigure):
     def bars(self) -> Bars:
         labels, lines = self.labels, subtitles(self.record, self)
         if self._is_number:
-            names = [shown(label.word, axes.LONGEST_LABEL) for label in labels]
+            names = [visible_text(label.word, axes.LONGEST_LABEL) for label in labels]
             column = Column([self._number(label) for label in labels])
             return Bars(title=self._heading, lines=lines, names=names, columns=[column], style=self.style)
         many = f"the {MOST_LABELS} most probable of {len(labels):,} labels" if len(labels) > MOST_LABELS else ""
@@ -207,7 +207,7 @@ def probabilities(
             words = [*words, NextWord(OTHERS, *rest)]
         before, longest = _before(words), None
         texts = [f"{percent(prediction.before)} → {percent(prediction.probability)}" for prediction in words]
-    names = [shown(prediction.word, axes.LONGEST_LABEL) for prediction in words]
+    names = [visible_text(prediction.word, axes.LONGEST_LABEL) for prediction in words]
     column = Column(texts, [prediction.probability for prediction in words], before, longest=longest)
     return Bars(title=title, lines=lines, names=names, columns=[column], style=style, quiet=quiet)
 

@@ -6,13 +6,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attnviz.charts.state import State
+from attnviz.charts.state import CellState
 from attnviz.figures.states import States, Tokens
 
 SPREAD = (
-    State("numbers", "open"),
-    State("fully masked row", "blocked", "hatch"),
-    State("NaN", "warning", "cross"),
+    CellState("numbers", "open"),
+    CellState("fully masked row", "blocked", "hatch"),
+    CellState("NaN", "warning", "cross"),
 )
 
 
@@ -37,9 +37,9 @@ def spread(empty: Tensor, layers: Sequence[Tensor], tokens: Tokens, *, sentence:
 
 
 POLICY = (
-    State("weight", "ramp", legend=""),
-    State("not a number", "blocked", "cross"),
-    State("no weights: an error is raised", "blocked", "dash"),
+    CellState("weight", "ramp", legend=""),
+    CellState("not a number", "blocked", "cross"),
+    CellState("no weights: an error is raised", "blocked", "dash"),
 )
 NAMES = {"zero": "zeros", "nan": "NaN", "uniform": "uniform", "error": "error"}
 """Names of the weights of a fully masked row, by policy."""

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from attnviz import views
-from attnviz.charts.mosaic import Head, Label, Layout, Mosaic, Thumbnail
+from attnviz.charts.mosaic import Head, Label, Mosaic, MosaicLayout, Thumbnail
 from attnviz.charts.texts import text_width
 from attnviz.charts.theme import LINE
 from attnviz.core.display import in_title
@@ -108,7 +108,7 @@ def is_flat(record: Record) -> bool:
     return layout.width + LEFT > WIDTH and layout.depth + ABOVE <= FLAT
 
 
-Arranged = tuple[Layout, list[Thumbnail], list[Label]]
+Arranged = tuple[MosaicLayout, list[Thumbnail], list[Label]]
 
 
 def _by_layer(record: Record, width: int) -> Arranged:
@@ -137,7 +137,7 @@ def _by_layer(record: Record, width: int) -> Arranged:
                 labels.append(Label(x, down, f"layer {site.layer}", "left"))
                 thumbnails += [Thumbnail((site, head), x + head * step, down) for head in range(call.num_heads)]
     ends = [(thumbnail.x + side, thumbnail.y + side) for thumbnail in thumbnails] or [(side, side)]
-    return Layout(side, side, 0, *map(max, zip(*ends, strict=True))), thumbnails, labels
+    return MosaicLayout(side, side, 0, *map(max, zip(*ends, strict=True))), thumbnails, labels
 
 
 def _in_order(order: Sequence[Head], captions: Sequence[str]) -> Arranged:
@@ -149,4 +149,4 @@ def _in_order(order: Sequence[Head], captions: Sequence[str]) -> Arranged:
     names = [site.brief(head) for site, head in order]
     texts = ["\n".join(lines) for lines in zip(names, captions, strict=True)] if captions else names
     places = [Thumbnail(head, i % across * step[0], i // across * step[1], texts[i]) for i, head in enumerate(order)]
-    return Layout(side, side, above, across * step[0] - GAP, down * step[1] - GAP - above), places, []
+    return MosaicLayout(side, side, above, across * step[0] - GAP, down * step[1] - GAP - above), places, []

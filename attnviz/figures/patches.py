@@ -13,7 +13,7 @@ from attnviz.charts import grid, pixels
 from attnviz.charts.picture import Form, Table, columns, formed
 from attnviz.charts.texts import broken, heading, text_width, titled
 from attnviz.charts.theme import DARK, LINE, MONO, WORD_CHARACTER, Theme, config
-from attnviz.core.display import in_title, shown
+from attnviz.core.display import in_title, visible_text
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError
 from attnviz.core.patches import Patches
@@ -156,7 +156,7 @@ class PatchImage(ShadedFigure):
                 width, height, text = wide / patches.columns, high / patches.rows, ""
                 left, upper = x + place[1] * width, y + place[0] * height
             else:
-                text, height = shown(part.labels[i], 16), CHIP
+                text, height = visible_text(part.labels[i], 16), CHIP
                 width = text_width(text) + 12
                 if across > x and across + width > x + wide:
                     across, top = x, top + CHIP + 4

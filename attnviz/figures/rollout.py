@@ -10,9 +10,9 @@ import pandas as pd
 from attnviz import tables, words
 from attnviz.charts.bars import Bars, Column
 from attnviz.charts.grid import Grid, Ramp, size_within
-from attnviz.charts.state import State
+from attnviz.charts.state import CellState
 from attnviz.charts.style import Style
-from attnviz.core.display import file_stem, in_title, shown
+from attnviz.core.display import file_stem, in_title, visible_text
 from attnviz.core.record import Record
 from attnviz.figures.base import BarFigure, GridFigure
 from attnviz.figures.figure import edited, subtitles, text_array, titled
@@ -59,7 +59,7 @@ class Traced:
         return f"{self.found.kind}, after layer {self.layer}"
 
     def called(self, position: int) -> str:
-        return f"{shown(self.texts[position])} ({position})"
+        return f"{visible_text(self.texts[position])} ({position})"
 
     def stem(self, what: str) -> str:
         where, end = self.where.replace(",", ""), edited(self.record.edits)
@@ -116,7 +116,7 @@ class Rollout(GridFigure):
             size=size,
             titles=(f"Position after layer {traced.layer}", "Token"),
             states=np.where(shares == 0, 1, 0),
-            kinds=[State("arrives", "ramp", legend=""), State(NO_PATH, "blocked", "hatch")],
+            kinds=[CellState("arrives", "ramp", legend=""), CellState(NO_PATH, "blocked", "hatch")],
             style=self.style,
             shade=shares / top,
             ramp=Ramp("share", top, self.colors.ramp),

@@ -9,7 +9,7 @@ import pandas as pd
 
 from attnviz.charts import bars
 from attnviz.core.amounts import digits
-from attnviz.core.display import file_stem, in_title, shown
+from attnviz.core.display import file_stem, in_title, visible_text
 from attnviz.core.edits import Site
 from attnviz.core.record import Record, Step
 from attnviz.core.tokens import Token
@@ -90,7 +90,7 @@ class QueryRow(BarFigure):
     @property
     def _heading(self) -> str:
         row = self.worked
-        token = shown(self._tokens[0][row.query].text)
+        token = visible_text(self._tokens[0][row.query].text)
         return f"Query {row.query} in full, {token} · {self.site.head(self.head)} · {in_title(self.record.source)}"
 
     @property
@@ -111,7 +111,7 @@ def columns(row: Row, step: Step, keys: tuple[Token, ...]) -> list[Column]:
         keys: the tokens of all keys.
     """
     table_columns: list[Column] = [
-        ("key", [f"{shown(keys[i].text)} ({i})" for i in row.keys]),
+        ("key", [f"{visible_text(keys[i].text)} ({i})" for i in row.keys]),
         ("q · k", _texts(row.sums)),
         (_scale(step), _texts(row.scaled)),
     ]

@@ -18,7 +18,7 @@ from attnviz.figures.figure import stem, subtitles, text_array, titled
 from attnviz.figures.head import called
 from attnviz.figures.strands import window
 from attnviz.metrics import BLOCKED, EMPTY, Cells
-from attnviz.views import Groups, Seen
+from attnviz.views import AttentionView, Groups
 from attnviz.words import MOST_NAMED, OFF, blocked_by, named, predicting
 
 MOST_TOKENS = 400
@@ -42,7 +42,7 @@ class Shade:
         notes: that a window is drawn, where it is.
     """
 
-    view: Seen
+    view: AttentionView
     side: str
     index: int
     weights: np.ndarray
@@ -75,7 +75,7 @@ class Shade:
 
 
 def shade_of(
-    every: Seen, head: int | str, *, chosen: int | None = None, side: str = "from", most: int = MOST_TOKENS
+    every: AttentionView, head: int | str, *, chosen: int | None = None, side: str = "from", most: int = MOST_TOKENS
 ) -> Shade:
     """The attention from one token, or to it; of more than `most` tokens a window.
 
@@ -107,7 +107,7 @@ def _row(cells: Cells, pick: tuple) -> Cells:
     return replace(cells, **parts)
 
 
-def _window(view: Seen) -> str:
+def _window(view: AttentionView) -> str:
     spans = (f"{part.starts[0]} to {part.stops[-1] - 1}" for part in (view.queries, view.keys))
     return "too many tokens for one strip: queries {} and keys {}; the map shows all".format(*spans)
 

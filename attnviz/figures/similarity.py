@@ -14,7 +14,7 @@ from attnviz.charts.picture import Form, Table, formed
 from attnviz.charts.texts import heading, text_width, titled
 from attnviz.charts.theme import MONO, STOPS, Theme, config
 from attnviz.core.amounts import written
-from attnviz.core.display import in_title, isolated, shown
+from attnviz.core.display import in_title, isolated, visible_text
 from attnviz.core.record import Record
 from attnviz.figures import figure
 from attnviz.figures.base import Figure
@@ -106,7 +106,7 @@ class SentenceSimilarity(Figure):
 
 
 def _label(text: str) -> str:
-    return shown(text, LONGEST_SENTENCE).replace("␣", " ")
+    return visible_text(text, LONGEST_SENTENCE).replace("␣", " ")
 
 
 def _pairs(cosines: np.ndarray, colors: Theme) -> Table:

@@ -11,13 +11,13 @@ from attnviz.charts.matrices import Matrices, limit_of
 from attnviz.charts.matrices import Matrix as MatrixPanel
 from attnviz.charts.picture import Form, Table
 from attnviz.charts.size import STRIDES, THINNEST
-from attnviz.core.display import in_title, shown
+from attnviz.core.display import in_title, visible_text
 from attnviz.core.edits import Site
 from attnviz.core.record import Record
 from attnviz.core.tokens import Token
 from attnviz.figures.base import Figure
 from attnviz.figures.figure import stem, subtitles, titled
-from attnviz.walk import Matrix, Neurons, Part, Row, Stage
+from attnviz.walk import EquationPart, Matrix, Neurons, Row, Stage
 from attnviz.walk.stages import in_letters, plural_of
 
 WIDE, HIGH, ALONE = 540, 380, 896
@@ -130,7 +130,7 @@ class StageTables(Figure):
 
     def _labels(self, axis: str, places: range) -> list[str]:
         if axis in ("query", "key"):
-            return [shown(self._tokens[axis == "key"][i].text, LONGEST_LABEL) for i in places]
+            return [visible_text(self._tokens[axis == "key"][i].text, LONGEST_LABEL) for i in places]
         return [] if axis == "1" else [str(i) for i in places]
 
     def _names(self, axis: str, places: range, what: str) -> list[str]:
@@ -148,7 +148,7 @@ def _turned(matrix: Matrix) -> Matrix:
 
 def called(tokens: Tokens) -> tuple[list[str], list[str]]:
     """Names of queries and keys in a readout."""
-    queries, keys = ([f"{shown(token.text)} ({i})" for i, token in enumerate(part)] for part in tokens)
+    queries, keys = ([f"{visible_text(token.text)} ({i})" for i, token in enumerate(part)] for part in tokens)
     return queries, keys
 
 
@@ -288,4 +288,4 @@ def _line(name: str, axis: str, numbers: Tensor) -> Matrix:
 
 
 def _tables(key: str, title: str, text: str, matrices: tuple[Matrix, ...]) -> Stage:
-    return Stage(key, title, (Part(text, False),), (), (), matrices)
+    return Stage(key, title, (EquationPart(text, False),), (), (), matrices)

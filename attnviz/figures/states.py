@@ -10,7 +10,7 @@ import pandas as pd
 
 from attnviz.charts.axes import KEY, QUERY
 from attnviz.charts.grid import Grid, Ramp, pooled, size_within
-from attnviz.charts.state import State
+from attnviz.charts.state import CellState
 from attnviz.core.display import file_stem
 from attnviz.core.tokens import Token
 from attnviz.figures.base import GridFigure
@@ -38,7 +38,7 @@ class States:
 
     title: str
     states: np.ndarray
-    kinds: tuple[State, ...]
+    kinds: tuple[CellState, ...]
     rows: Tokens
     columns: Tokens
     titles: tuple[str, str] = (QUERY, KEY)

@@ -13,7 +13,7 @@ from attnviz.charts import axes
 from attnviz.charts.bars import Bars, Column
 from attnviz.charts.texts import text_width
 from attnviz.core.amounts import percent
-from attnviz.core.display import in_title, shown
+from attnviz.core.display import in_title, visible_text
 from attnviz.core.record import Record
 from attnviz.figures.base import BarFigure
 from attnviz.figures.figure import stem, subtitles, text_array, titled
@@ -199,9 +199,9 @@ def _changed(
     """A word, or "le → les" where it is another one than before."""
     texts = [of(prediction) if prediction else None for prediction in (old, now)]
     if texts[0] == texts[1]:
-        return shown(texts[0], longest)
-    cut = [NOTHING if text is None else shown(text, longest) for text in texts]
+        return visible_text(texts[0], longest)
+    cut = [NOTHING if text is None else visible_text(text, longest) for text in texts]
     if None not in texts and cut[0] == cut[1]:  # they differ where they are cut
         alike = next((i for i, (a, b) in enumerate(zip(*texts, strict=False)) if a != b), min(map(len, texts)))
-        cut = [f"…{shown(text[max(0, alike - 2) :], longest - 1)}" for text in texts]
+        cut = [f"…{visible_text(text[max(0, alike - 2) :], longest - 1)}" for text in texts]
     return " → ".join(cut)

@@ -8,7 +8,7 @@ import numpy as np
 from attnviz import views
 from attnviz.charts.domain import colored
 from attnviz.metrics import EMPTY, Cells
-from attnviz.views import Groups, Seen
+from attnviz.views import AttentionView, Groups
 
 MOST_TOKENS = 64
 """Queries or keys drawn at most; of more, a window."""
@@ -40,7 +40,7 @@ class Strands:
         of_part: whether all that was seen is a part of the map.
     """
 
-    view: Seen
+    view: AttentionView
     whole: tuple[int, int]
     heads: np.ndarray
     rows: np.ndarray
@@ -84,7 +84,7 @@ class Strands:
 
 
 def strands(
-    every: Seen,
+    every: AttentionView,
     heads: Sequence[int | str],
     *,
     selected: tuple[int, int] | None = None,
@@ -110,8 +110,12 @@ def strands(
 
 
 def window(
-    view: Seen, head: int | str, selected: tuple[int, int] | None, pins: frozenset[Pin], most: int = MOST_TOKENS
-) -> Seen:
+    view: AttentionView,
+    head: int | str,
+    selected: tuple[int, int] | None,
+    pins: frozenset[Pin],
+    most: int = MOST_TOKENS,
+) -> AttentionView:
     """Everything, or of many tokens those around what is selected, of a query alone around its strongest key; where
     nothing is, those around the strongest weight of all that is seen."""
     if max(len(view.queries), len(view.keys)) <= most:
@@ -142,11 +146,11 @@ def _around(part: Groups, index: int, most: int) -> slice:
     return part[begin : begin + most].stretch
 
 
-def _of(view: Seen, side: str) -> Groups:
+def _of(view: AttentionView, side: str) -> Groups:
     return view.queries if side == "query" else view.keys
 
 
-def _ends(view: Seen, pins: frozenset[Pin]) -> np.ndarray:
+def _ends(view: AttentionView, pins: frozenset[Pin]) -> np.ndarray:
     """Which cells lie in the row or the column of a picked token, (rows, columns); all, if none is picked."""
     ends = np.full((len(view.queries), len(view.keys)), not pins)
     for side, position in pins:

@@ -11,7 +11,7 @@ import numpy as np
 from attnviz.charts import axes, grid, hatch, pixels, state
 from attnviz.charts.axes import KEY, QUERY
 from attnviz.charts.picture import Form, Table, columns, formed
-from attnviz.charts.texts import Entry, entry, heading, text_width, titled
+from attnviz.charts.texts import LegendEntry, entry, heading, text_width, titled
 from attnviz.charts.theme import CHARACTER, LINE, MONO, TEXT_SIZE, Theme, config
 from attnviz.core import display
 from attnviz.figures.shade import TOOLTIP, ShadedFigure
@@ -102,7 +102,7 @@ class TextStrip(ShadedFigure):
         """The tokens in lines, and where they end; in a text from right to left they begin at the right."""
         numbered, high = is_shaded and len(part) <= NUMBERED, HIGH * self._larger
         step = high + (LINE + 8 if numbered else 8)
-        texts = [display.shown(token.text, LONGEST) for token in part.tokens]
+        texts = [display.visible_text(token.text, LONGEST) for token in part.tokens]
         letter, least = CHARACTER * SIZE * self._larger / TEXT_SIZE, 36.0 if numbered else 14.0
         widths = [max(text_width(text, letter) + 10, least) for text in texts]
         places = balanced(widths, [1.0 if token.joined else BLANK for token in part.tokens], self._width)
@@ -134,12 +134,12 @@ class TextStrip(ShadedFigure):
         return {"fill": fill, "ink": colors.quiet if quiet else ink} | stroke
 
     @property
-    def _legend(self) -> list[Entry]:
+    def _legend(self) -> list[LegendEntry]:
         """Legend of the signs in place of weights."""
         colors, shade = self._colors, self.shade
         signs = {self.state(i): bool(np.isnan(shade.weights[i])) for i in np.flatnonzero(~shade.colored).tolist()}
         entries = [
-            Entry(text, *((grid.FRAME, colors.warning) if is_nan else (hatch.DASH, colors.hatch)), colors.blocked)
+            LegendEntry(text, *((grid.FRAME, colors.warning) if is_nan else (hatch.DASH, colors.hatch)), colors.blocked)
             for text, is_nan in signs.items()
         ]
         more = len(entries) - state.MOST_RULES

@@ -158,7 +158,7 @@ def from_file(name: str, content: bytes) -> Record:
     return replace(record, findings=(*record.findings, *notes))
 
 
-def _weights(file: reading.Given, *, one_text: bool) -> tuple[list[Any], list[str]]:
+def _weights(file: reading.ArrayFile, *, one_text: bool) -> tuple[list[Any], list[str]]:
     """The weights of a file, an array of each layer or one of all, and notes about how they were read."""
     chosen, name = file.chosen(), quoted(file.name)
     weights = {key: array for key, array in chosen.items() if reading.kind_by_name(key) in (None, "weights")}

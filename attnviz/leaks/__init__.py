@@ -18,7 +18,7 @@ from attnviz.core.record import Record
 from attnviz.core.tokens import Sentence, Token
 from attnviz.leaks import probes, promise
 from attnviz.leaks.finite import check_finite, odd_rows
-from attnviz.leaks.look import Look, look_at, output, tokens
+from attnviz.leaks.look import LeakTarget, look_at, output, tokens
 from attnviz.leaks.padding import PaddingTest, padding_test
 from attnviz.leaks.probes import Probe
 from attnviz.sources.base import Source
@@ -105,7 +105,7 @@ def _sentence(source: Source, sentences: Sequence[Sentence] | str | None, number
     return sentences[number]
 
 
-def _odd_rows(before: Record, look: Look, edits: Edits) -> Tensor:
+def _odd_rows(before: Record, look: LeakTarget, edits: Edits) -> Tensor:
     """Positions whose output is no number, boolean (Q,): of padding, or where the edits make NaN of empty rows.
 
     Raises:

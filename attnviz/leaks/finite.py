@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from attnviz.core.amounts import counted
-from attnviz.core.display import shown
+from attnviz.core.display import visible_text
 from attnviz.core.errors import NotFiniteError
 from attnviz.core.record import Record, Step
 
@@ -31,7 +31,7 @@ def check_finite(record: Record, output: Tensor, length: int, labels: list[str])
         kind = "NaN" if output[rows[0]].isnan().any() else "infinite"
         more = f" and at {counted(len(rows) - 1, 'other position')}" if len(rows) > 1 else ""
         cause = next(filter(None, map(_cause, record.steps)), f"all attention is finite, so {AFTER}")
-        where = f"position {rows[0]} “{shown(labels[rows[0]])}”{more}"
+        where = f"position {rows[0]} “{visible_text(labels[rows[0]])}”{more}"
         raise NotFiniteError(f"The output is {kind} at {where}, so nothing can be compared: {cause}.")
 
 

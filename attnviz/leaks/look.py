@@ -13,7 +13,7 @@ from attnviz.core.tokens import Token
 
 
 @dataclass(frozen=True)
-class Look:
+class LeakTarget:
     """All layers of a kind, or one of them."""
 
     kind: str
@@ -36,13 +36,13 @@ class Look:
         return f"{self.kind}, {counted(layers, 'layer')}"
 
 
-def look_at(record: Record, site: Site | str | None, writes: bool) -> Look:
+def look_at(record: Record, site: Site | str | None, writes: bool) -> LeakTarget:
     """Layers to compare; by default the decoder's, if what it reads can be chosen."""
     kinds = [kind for kind in KINDS if any(place.kind == kind for place in record.sites)]
     chosen = not record.targets or writes
     if site is None:
-        return Look("decoder" if "decoder" in kinds and chosen else kinds[0], None)
-    look = Look(site.kind, site.layer) if isinstance(site, Site) else Look(site, None)
+        return LeakTarget("decoder" if "decoder" in kinds and chosen else kinds[0], None)
+    look = LeakTarget(site.kind, site.layer) if isinstance(site, Site) else LeakTarget(site, None)
     if look.kind not in kinds:
         raise InputError(f"'{record.source}' has no {quoted(look.kind)}. It has: {', '.join(kinds)}.")
     if look.kind != "encoder" and not chosen:
@@ -52,7 +52,7 @@ def look_at(record: Record, site: Site | str | None, writes: bool) -> Look:
     return look
 
 
-def output(record: Record, look: Look, row: int) -> Tensor:
+def output(record: Record, look: LeakTarget, row: int) -> Tensor:
     """Output to compare of one sentence of a batch, (Q, numbers)."""
     if look.layer is not None:
         step = record.step(Site(look.kind, look.layer))
@@ -64,7 +64,7 @@ def output(record: Record, look: Look, row: int) -> Tensor:
     return record.output[row]
 
 
-def tokens(record: Record, look: Look) -> tuple[tuple[Token, ...], tuple[Token, ...]]:
+def tokens(record: Record, look: LeakTarget) -> tuple[tuple[Token, ...], tuple[Token, ...]]:
     """The tokens whose output is compared, and those that are changed."""
     sentence, read = record.sentences[0].tokens, record.read[0].tokens
     return (sentence if look.kind == "encoder" else read), (read if look.kind == "decoder" else sentence)

@@ -14,7 +14,7 @@ from attnviz.core.leaks import distance
 from attnviz.core.masks import Mask
 from attnviz.core.record import Record, Step
 from attnviz.core.tokens import Sentence, Token
-from attnviz.leaks.look import Look, output, tokens
+from attnviz.leaks.look import LeakTarget, output, tokens
 from attnviz.sources.base import Source
 
 TOKENS_AT_ONCE = 1024
@@ -41,7 +41,7 @@ class Probe:
     sentence: Sentence
     targets: tuple[Sentence, ...]
     edits: Edits
-    look: Look
+    look: LeakTarget
     before: Record
 
     def run(self, copies: Sequence[Sentence]) -> Record:

@@ -9,7 +9,7 @@ from attnviz.core.edits import Edits, Site
 from attnviz.core.leaks import through
 from attnviz.core.masks import Mask, Subsequent
 from attnviz.core.record import Record, Step
-from attnviz.leaks.look import Look
+from attnviz.leaks.look import LeakTarget
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ def alone(mask: Mask | None, sentence: int) -> Mask | None:
     return _OfSentence(mask, sentence)
 
 
-def reach(own: Record, look: Look, edits: Edits, promised: Mask | None) -> Tensor:
+def reach(own: Record, look: LeakTarget, edits: Edits, promised: Mask | None) -> Tensor:
     """Which changed tokens each output may depend on, (Q, K), boolean.
 
     Args:
@@ -50,7 +50,7 @@ def reach(own: Record, look: Look, edits: Edits, promised: Mask | None) -> Tenso
     }
     if look.kind != "cross":
         return _self_attention(allowed, look)
-    memory = _self_attention(allowed, Look("encoder", None))
+    memory = _self_attention(allowed, LeakTarget("encoder", None))
     reached = torch.zeros(len(allowed[Site("decoder", 0)]), len(memory), dtype=torch.bool)
     for site, open in allowed.items():
         if site.kind != "encoder":
@@ -60,7 +60,7 @@ def reach(own: Record, look: Look, edits: Edits, promised: Mask | None) -> Tenso
     return reached
 
 
-def _self_attention(allowed: dict[Site, Tensor], look: Look) -> Tensor:
+def _self_attention(allowed: dict[Site, Tensor], look: LeakTarget) -> Tensor:
     layers = [open for site, open in allowed.items() if look.holds(site)]
     reached = torch.eye(len(layers[0]), dtype=torch.bool)
     for open in layers:
@@ -68,7 +68,7 @@ def _self_attention(allowed: dict[Site, Tensor], look: Look) -> Tensor:
     return reached
 
 
-def _allowed(step: Step, edit: Mask | None, promised: Mask | None, look: Look, read_only: bool) -> Tensor:
+def _allowed(step: Step, edit: Mask | None, promised: Mask | None, look: LeakTarget, read_only: bool) -> Tensor:
     """Who may attend to whom in one layer, (Q, K)."""
     queries, keys = step.shape[2], step.shape[3] - step.has_sink
     if promised is not None and step.site.kind == look.kind:
@@ -89,7 +89,7 @@ def _opens_future(step: Step) -> bool:
     return any(bool(head.triu(1).any()) for head in heads)
 
 
-def in_words(own: Record, look: Look, edit: Mask | None, promised: Mask | None) -> str:
+def in_words(own: Record, look: LeakTarget, edit: Mask | None, promised: Mask | None) -> str:
     """Mask that each layer is to keep, and number of layers: "window (1 before, 0 after), through 2 layers"."""
     steps = [step for step in own.steps if look.holds(step.site)]
     through = f", through {len(steps)} layers" if len(steps) > 1 else ""

@@ -44,7 +44,7 @@ class Term:
 
 
 @dataclass(frozen=True)
-class Step:
+class LessonStep:
     """One screen of a lesson.
 
     Attributes:
@@ -118,7 +118,7 @@ class Lesson:
     """
 
     title: str
-    steps: tuple[Step, ...]
+    steps: tuple[LessonStep, ...]
     about: str = ""
     minutes: int | None = None
     closing: str = ""
@@ -160,7 +160,7 @@ def course() -> Lesson:
     return _shipped(SHIPPED[0])
 
 
-def _of_course(data: dict[str, Any]) -> Step:
+def _of_course(data: dict[str, Any]) -> LessonStep:
     """A chapter of the course, with what a lesson says of it besides."""
     chapters, number = course().steps, data["chapter"]
     if number not in range(1, len(chapters) + 1):
@@ -191,7 +191,7 @@ def read(path: str | Path) -> Lesson:
     named = {key: value for key, value in data.items() if key != "step"}
     try:
         _check_names(named | {"steps": ()}, Lesson, {"title"})
-        steps = tuple(map(Step.read, data.get("step", ())))
+        steps = tuple(map(LessonStep.read, data.get("step", ())))
     except InputError as error:
         raise InputError(f"The lesson {name} cannot be read: {error}") from error
     if not steps:

@@ -28,7 +28,7 @@ GUESS = math.log(WORDS)
 
 
 @dataclass(frozen=True)
-class Run:
+class PeekingRun:
     """How one model learned.
 
     Attributes:
@@ -40,7 +40,7 @@ class Run:
     writing: float
 
 
-class Reader(nn.Module):
+class PeekingHead(nn.Module):
     """One layer of attention with one head: a word for each position, from what the mask lets it see."""
 
     def __init__(self):
@@ -55,7 +55,7 @@ class Reader(nn.Module):
         return self.unembedding(self.stack(self.embedding(ids), mask))
 
 
-def learn(mask: Mask | None, *, steps: int = STEPS, seed: int = 0, shift: int = 1) -> Run:
+def learn(mask: Mask | None, *, steps: int = STEPS, seed: int = 0, shift: int = 1) -> PeekingRun:
     """Train on random texts with a mask or none; the same seed gives the same texts and the same first weights.
 
     The random numbers of the caller stay as they are.
@@ -65,7 +65,7 @@ def learn(mask: Mask | None, *, steps: int = STEPS, seed: int = 0, shift: int = 
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = Reader()
+        model = PeekingHead()
         optimizer = torch.optim.Adam(model.parameters(), RATE)
         losses = []
         for step in range(steps + 1):
@@ -76,10 +76,10 @@ def learn(mask: Mask | None, *, steps: int = STEPS, seed: int = 0, shift: int = 
             loss.backward()
             optimizer.step()
         with torch.no_grad():
-            return Run(tuple(losses), float(_loss(model, Subsequent())))
+            return PeekingRun(tuple(losses), float(_loss(model, Subsequent())))
 
 
-def _loss(model: Reader, mask: Mask | None, shift: int = 1) -> Tensor:
+def _loss(model: PeekingHead, mask: Mask | None, shift: int = 1) -> Tensor:
     """The mean of -log p(next word) over fresh texts, in nats."""
     texts = torch.randint(WORDS, (BATCH, LENGTH))
     logits = model(texts, mask)[:, : LENGTH - shift]

@@ -10,7 +10,7 @@ from attnviz.core.record import Step
 from attnviz.metrics.blocks import pool
 from attnviz.metrics.combined import empty_queries
 from attnviz.metrics.spread import row_sums
-from attnviz.metrics.stream import Block, blocks
+from attnviz.metrics.stream import CellBlock, blocks
 from attnviz.metrics.tiles import Pooled, Tiles
 from attnviz.metrics.windows import BLOCKED, EMPTY, NAN, WEIGHT
 
@@ -56,7 +56,7 @@ def apart(a: Map, b: Map, rows: range, columns: range, tile: int) -> Apart:
             total[span] += cells.sum(1)
         difference = difference.nan_to_num(nan=0.0)
         for tiles, signed in ((more, difference), (less, -difference)):
-            tiles.add(Block(in_a.down, in_a.across, False, signed.clamp(min=0)))
+            tiles.add(CellBlock(in_a.down, in_a.across, False, signed.clamp(min=0)))
     maps, ends = (tiles_a.pooled(), tiles_b.pooled()), (more.pooled(), less.pooled())
     down = ends[1].largest > ends[0].largest
     picked = [np.where(down, ends[1].__dict__[name], ends[0].__dict__[name]) for name in ("at_query", "at_key")]
@@ -66,7 +66,7 @@ def apart(a: Map, b: Map, rows: range, columns: range, tile: int) -> Apart:
     return Apart(maps, states, signed, *picked, variation.numpy())
 
 
-def _weights(block: Block) -> Tensor:
+def _weights(block: CellBlock) -> Tensor:
     """The weights of a block, float64."""
     if block.weights is None:
         return torch.zeros(len(block.down.places), len(block.across.places), dtype=torch.float64)

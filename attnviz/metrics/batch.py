@@ -24,7 +24,7 @@ Sums = tuple[Tensor, Tensor]
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class RowMeasure:
     """A measure that is the mean of one number of each row.
 
     Attributes:
@@ -60,7 +60,7 @@ class Sides:
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class HeadBlock:
     """Some rows of all heads of a step, in some texts.
 
     Attributes:
@@ -210,7 +210,7 @@ class Block:
         alike &= there & (keys < self.seen[:, None, None]) & self.sides.typed[self.texts, self.rows, None]
         return alike.nonzero(as_tuple=True)
 
-    def means(self, measured: Sequence[Rows]) -> Tensor:
+    def means(self, measured: Sequence[RowMeasure]) -> Tensor:
         """Numerators and denominators of M measures over the rows that count, (2, B, H, M), float64."""
         values = torch.stack([rows.values for rows in measured])
         counted = values.isfinite() & self.counted
@@ -223,7 +223,7 @@ class Block:
 
 def blocks(
     step: Step, sides: Sides, texts: range | None = None, *, heads: int = 0, dtype: torch.dtype | None = None
-) -> Iterator[Block]:
+) -> Iterator[HeadBlock]:
     """A step in blocks of at most about `BLOCK` weights: whole texts, or rows of one that is long.
 
     Args:
@@ -240,7 +240,7 @@ def blocks(
         for start in range(0, max(1, queries), rows):
             part = slice(start, min(start + rows, queries))
             some = slice(first, min(first + at_once, texts.stop))
-            yield Block(step, sides, some, part, torch.arange(part.start, part.stop), dtype)
+            yield HeadBlock(step, sides, some, part, torch.arange(part.start, part.stop), dtype)
 
 
 def sides_of(record: Record, step: Step, columns: Tensor | None = None) -> Sides:

@@ -27,7 +27,7 @@ TILES = 256
 
 
 @dataclass(frozen=True, eq=False)
-class Beside:
+class AlignedPair:
     """Two maps on one grid of (rows, columns), or a part of it; a difference is A - B: changed minus original.
 
     Attributes:
@@ -66,7 +66,7 @@ class Beside:
             spans.append(f"{what} {positions[0]} to {positions[-1]} of {len(tokens):,}" if positions else f"no {what}")
         return ", ".join(spans)
 
-    def part(self, rows: slice = ALL, columns: slice = ALL) -> "Beside":
+    def part(self, rows: slice = ALL, columns: slice = ALL) -> "AlignedPair":
         """Some rows and columns of the grid; a row's variation is still that over all its keys."""
         part = {"rows": self.rows[rows], "columns": self.columns[columns], "row_variation": self.variation[rows]}
         return replace(self, **part, window=(rows, columns))
@@ -196,11 +196,11 @@ SHARED = 0.5
 """Least share of tokens that have a counterpart in the other map: a difference of few cells says little."""
 
 
-def beside(a: Side, b: Side, measure: Callable[..., Apart] = apart_of) -> Beside:
+def beside(a: Side, b: Side, measure: Callable[..., Apart] = apart_of) -> AlignedPair:
     """Lay two maps on one grid.
 
     Args:
-        measure: see `Beside`.
+        measure: see `AlignedPair`.
 
     Raises:
         InputError: if fewer than half of the tokens belong together, or the maps are too large: those of different
@@ -213,7 +213,7 @@ def beside(a: Side, b: Side, measure: Callable[..., Apart] = apart_of) -> Beside
         raise InputError(f"{what}: they are over different texts, typed or written, so they cannot be subtracted.")
     if all(map(_too_long, (a, b))) and a.tokens == b.tokens:
         queries, keys = (align(part, part) for part in a.tokens)
-        return Beside(a, b, queries, keys, places(queries), places(keys), measure=measure)
+        return AlignedPair(a, b, queries, keys, places(queries), places(keys), measure=measure)
     comparison = compare(a, b)
     for what, alignment in (("queries", comparison.queries), ("keys", comparison.keys)):
         most = len(alignment.pairs) + max(len(alignment.only_before), len(alignment.only_after))
@@ -224,7 +224,7 @@ def beside(a: Side, b: Side, measure: Callable[..., Apart] = apart_of) -> Beside
     rows, columns = places(comparison.queries), places(comparison.keys)
     variation = np.full(len(rows), np.nan)
     variation[[row for row, pair in enumerate(rows) if None not in pair]] = comparison.variation.numpy()
-    return Beside(a, b, comparison.queries, comparison.keys, rows, columns, variation)
+    return AlignedPair(a, b, comparison.queries, comparison.keys, rows, columns, variation)
 
 
 def _too_long(side: Side) -> bool:

@@ -14,7 +14,7 @@ from attnviz.core.record import Record, Step
 from attnviz.core.tokens import Token
 from attnviz.metrics.batch import token_counts
 from attnviz.metrics.combined import weights_of
-from attnviz.metrics.stream import Block, blocks
+from attnviz.metrics.stream import CellBlock, blocks
 
 MOST_CELLS = 2**22
 """A comparison holds whole maps: of about 2,000 tokens at most."""
@@ -156,7 +156,7 @@ def _moved(old: Step, new: Step, head: int, sentence: int) -> float:
     return max(sizes, default=0.0)
 
 
-def _apart(block_a: Block, block_b: Block) -> float:
+def _apart(block_a: CellBlock, block_b: CellBlock) -> float:
     there = [block.weights for block in (block_a, block_b) if block.weights is not None]
     difference = torch.sub(*there) if len(there) == 2 else sum(there, torch.zeros(1))
     return float(difference.abs().nan_to_num().max())

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from attnviz.core.masks import Mask
-from attnviz.metrics.stream import Block
+from attnviz.metrics.stream import CellBlock
 
 Spans = tuple[np.ndarray, np.ndarray]
 """The first position of each group and the one after its last, in the order of the text; no group is empty."""
@@ -17,7 +17,7 @@ def stretch(spans: Spans) -> range:
     return range(int(spans[0][0]), int(spans[1][-1]))
 
 
-def grouped(blocks: Iterable[Block], queries: Spans, keys: Spans) -> tuple[np.ndarray, np.ndarray]:
+def grouped(blocks: Iterable[CellBlock], queries: Spans, keys: Spans) -> tuple[np.ndarray, np.ndarray]:
     """Sums of the weights between groups, float64, and whether any query of the one may attend to any key of the
     other; both (queries, keys).
 

@@ -22,7 +22,7 @@ from attnviz.core.edits import KINDS, Site
 from attnviz.core.errors import InputError
 from attnviz.core.record import Record, Step
 from attnviz.metrics import batch, measures
-from attnviz.metrics.batch import Block, Rows, Sums
+from attnviz.metrics.batch import HeadBlock, RowMeasure, Sums
 
 
 @dataclass(frozen=True)
@@ -51,14 +51,14 @@ class Metric:
     low: float
     source: str
     means: str
-    measure: Callable[[Block], Sums | Rows]
+    measure: Callable[[HeadBlock], Sums | RowMeasure]
     where: str = ""
     high: float | None = None
     kinds: tuple[str, ...] = KINDS
     needs: str = "weights"
     main: bool = False
 
-    def applies(self, record: Record, block: Block) -> bool:
+    def applies(self, record: Record, block: HeadBlock) -> bool:
         """Whether it can be measured there at all: at such a site, and of a model that is not read only."""
         there = block.step.site.kind in self.kinds and (block.one_text or "cross" in self.kinds)
         return there and (self.needs == "weights" or not record.read_only)
@@ -125,11 +125,11 @@ def weights_of_all(steps: Sequence[Step]) -> int:
     return sum(step.num_heads * step.shape[2] * step.shape[3] for step in steps)
 
 
-def sums_of(record: Record, block: Block, metrics: Sequence[Metric] = METRICS) -> Tensor:
+def sums_of(record: Record, block: HeadBlock, metrics: Sequence[Metric] = METRICS) -> Tensor:
     """Numerators and denominators of metrics in a block, (2, B, H, M), float64; 0 of 0 where one cannot be measured."""
     sums = torch.zeros(2, *block.counted.shape[:2], len(metrics), dtype=torch.float64)
     measured = {index: metric.measure(block) for index, metric in enumerate(metrics) if metric.applies(record, block)}
-    means = {index: metric for index, metric in measured.items() if isinstance(metric, Rows)}
+    means = {index: metric for index, metric in measured.items() if isinstance(metric, RowMeasure)}
     for index in measured.keys() - means.keys():
         sums[..., index] = torch.stack(measured[index])
     if means:
@@ -146,7 +146,7 @@ def seconds(record: Record, sentence: int = 0) -> float:
     return (perf_counter() - begin) * weights_of_all(record.steps) / (rows * step.num_heads * step.shape[3])
 
 
-def _blocks(record: Record, step: Step, sentence: int) -> Iterator[Block]:
+def _blocks(record: Record, step: Step, sentence: int) -> Iterator[HeadBlock]:
     texts = range(sentence, sentence + 1)
     return batch.blocks(step, batch.sides_of(record, step), texts, dtype=torch.float64)
 

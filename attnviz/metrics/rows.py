@@ -8,7 +8,7 @@ import torch
 
 from attnviz.core.attention import LONG
 from attnviz.core.record import ALL, Step
-from attnviz.metrics.stream import Block, blocks
+from attnviz.metrics.stream import CellBlock, blocks
 
 Strongest = tuple[np.ndarray, np.ndarray]
 
@@ -46,13 +46,13 @@ def _largest(weights: torch.Tensor) -> tuple[torch.Tensor, ...]:
 
 def seeker(
     step: Step, head: int | str, queries: range, keys: range, *, sentence: int = 0
-) -> tuple[Callable[[Block], None], Callable[[], Strongest]]:
+) -> tuple[Callable[[CellBlock], None], Callable[[], Strongest]]:
     """Two functions: the first takes the blocks of a window in order, the second then gives the largest of each row."""
     dtype = torch.promote_types(step.query.dtype, torch.float32)
     most = torch.full((len(queries) if len(keys) else 0,), -1.0, dtype=dtype)
     columns = torch.zeros(len(most), dtype=torch.int64)
 
-    def add(block: Block) -> None:
+    def add(block: CellBlock) -> None:
         rows = slice(block.down.start, block.down.start + len(block.down.places))
         if block.weights is None:
             if block.across.start == 0:  # else each row has a number already

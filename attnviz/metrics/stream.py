@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from attnviz.core.blocks import Blockwise, Rows, is_open
+from attnviz.core.blocks import Blockwise, RowCells, is_open
 from attnviz.core.masks import Mask
 from attnviz.core.progress import tell
 from attnviz.core.record import Step
@@ -43,7 +43,7 @@ class Stretch:
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class CellBlock:
     """A block of cells.
 
     Attributes:
@@ -59,7 +59,7 @@ class Block:
 
 
 class Ranked(NamedTuple):
-    """A block of cells of several heads, as `Block`.
+    """A block of cells of several heads, as `CellBlock`.
 
     Attributes:
         open: which cells may be attended to, also (H, queries, keys); or a boolean for all of them.
@@ -76,14 +76,14 @@ class Ranked(NamedTuple):
 
 def blocks(
     step: Step, head: int | str, queries: range, keys: range, tile: int = 1, *, sentence: int = 0
-) -> Iterator[Block]:
+) -> Iterator[CellBlock]:
     """Every block of a window, row by row; none holds a part of a tile beside another tile.
 
     What a mask is known to block is not computed. To `core.progress` the map is one call.
     """
     heads = head if isinstance(head, str) else (head,)
     for down, across, open, cells, weigh in ranked(step, heads, queries, keys, tile, sentence=sentence):
-        yield Block(down, across, open, None if cells is None else weigh(cells)[0])
+        yield CellBlock(down, across, open, None if cells is None else weigh(cells)[0])
 
 
 def ranked(
@@ -143,7 +143,7 @@ def _slice(places: range) -> slice:
 
 def openings(
     mask: Mask, lengths: tuple[int, int], queries: range, keys: range, tile: int = 1, *, sentence: int = 0
-) -> Iterator[Block]:
+) -> Iterator[CellBlock]:
     """As `blocks`, of a mask alone: no block has weights."""
     own_mask = mask.of_sentence(sentence)
     for down in _stretches(queries, tile, HEIGHT):
@@ -151,16 +151,16 @@ def openings(
             open = own_mask.is_open(down.places, across.places)
             if open is None:
                 open = mask.grid(*lengths, sentence=sentence, rows=down.slice, columns=across.slice)
-            yield Block(down, across, open, None)
+            yield CellBlock(down, across, open, None)
 
 
-def _combined(step: Step, how: str, sentence: int) -> Callable[[slice], Rows]:
+def _combined(step: Step, how: str, sentence: int) -> Callable[[slice], RowCells]:
     """As `Blockwise.rows`, of combined heads."""
 
     def cells(rows: slice, columns: slice) -> Tensor:
         return weights_of(step, how, rows, columns, sentence=sentence)[None]
 
-    return lambda rows: Rows(lambda columns, _: cells(rows, columns), lambda weights: weights)
+    return lambda rows: RowCells(lambda columns, _: cells(rows, columns), lambda weights: weights)
 
 
 def _filled(step: Step, heads: str | Sequence[int], sentence: int, rows: slice) -> bool:

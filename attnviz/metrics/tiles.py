@@ -17,7 +17,7 @@ from attnviz.core.masks import Mask
 from attnviz.core.record import ALL, Step
 from attnviz.metrics import rows as of_each_row
 from attnviz.metrics.combined import has_own_masks
-from attnviz.metrics.stream import Block, Ranked, blocks, openings, ranked
+from attnviz.metrics.stream import CellBlock, Ranked, blocks, openings, ranked
 
 TILES = 512
 """Tiles on the longer side of a map, unless asked otherwise."""
@@ -157,7 +157,7 @@ class Tiles:
         self.open, row, column = (torch.zeros(shape, dtype=torch.int64) for _ in range(3))
         self.argmax = row + torch.arange(shape[0])[:, None] * tile, column + torch.arange(shape[1]) * tile
 
-    def _count(self, block: Block | Ranked) -> None:
+    def _count(self, block: CellBlock | Ranked) -> None:
         """How many cells are open."""
         down, across, open = block.down, block.across, block.open
         if isinstance(open, Tensor):
@@ -177,7 +177,7 @@ class Tiles:
             here = self.largest[:, down.tiles, across.tiles]
             here.copy_(here.maximum(most))
 
-    def add(self, block: Block) -> None:
+    def add(self, block: CellBlock) -> None:
         """Add a block of cells."""
         self._count(block)
         down, across, weights = block.down, block.across, block.weights

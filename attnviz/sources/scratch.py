@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from attnviz import tokenizers
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError, check_whole, quoted
-from attnviz.core.kept import Kept
+from attnviz.core.kept import BoundedCache
 from attnviz.core.masks import Padding
 from attnviz.core.origin import PROJECTIONS, VECTORS, Change, Embedded, Origin
 from attnviz.core.parameters import parameter, parameters
@@ -154,7 +154,7 @@ def _stack(source: Scratch) -> Layers:
     return _stacks.get(source, partial(_built, source))
 
 
-_stacks = Kept(200_000_000, lambda stack: sum(weight.nbytes for weight in stack.parameters()))
+_stacks = BoundedCache(200_000_000, lambda stack: sum(weight.nbytes for weight in stack.parameters()))
 """Four of the largest models, or thousands of the usual ones."""
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attnviz.capturing import Seen, capture
+from attnviz.capturing import Capture, capture
 from attnviz.capturing.seen import PROVENANCE
 from attnviz.core import checksum
 from attnviz.core.amounts import counted
@@ -182,7 +182,7 @@ class Wrapped(Source):
 
     def _captured(
         self, sentences: tuple[Sentence, ...], edits: Edits, targets: tuple[Sentence, ...] = ()
-    ) -> tuple[Seen, Any]:
+    ) -> tuple[Capture, Any]:
         """Captured attention of one run of the model, and its output."""
         model, read = self.code.model, [sentences, *([targets] if self.writes else [])]
         weights = next(model.parameters(), torch.zeros(()))
@@ -205,7 +205,7 @@ class Wrapped(Source):
             return {"labels": (tuple(str(named.get(i, i)) for i in range(logits.shape[1])), logits)}
         if logits.dim() != 3 or logits.shape[:2] != (batch, length) or logits.shape[2] not in self._vocabularies():
             return {}
-        return {"prediction": Prediction(logits, Words(self, logits.shape[2]))}
+        return {"prediction": Prediction(logits, WordIds(self, logits.shape[2]))}
 
     def _vocabularies(self) -> set[int]:
         """How many words there may be."""
@@ -259,7 +259,7 @@ class Wrapped(Source):
 
 
 @dataclass(frozen=True, eq=False)
-class Words(Sequence):
+class WordIds(Sequence):
     """The words of a model by their ids."""
 
     source: Wrapped

@@ -167,4 +167,4 @@ def draw_first() -> None:
         for figure in (figures.heads(run, site), figures.head(run, site, head)):
             figure.screen  # noqa: B018 (its form is built now, and kept for all)
     for effect in says.choices(before):
-        says.drawn(effect, before, before, 0).screen  # noqa: B018
+        says.prediction_figure(effect, before, before, 0).screen  # noqa: B018

@@ -5,4 +5,4 @@ Of a record a view changes nothing: the weights that are seen are made of its ow
 
 from attnviz.views.groups import PAIRS, SPECIAL, Groups, View, as_tokens, groups
 from attnviz.views.masks import HIDDEN_MASK, MERGED_MASK, SeenMask, see_mask
-from attnviz.views.seen import HIDDEN, MERGED, READ_ONLY, RENORMALIZED, Seen, see
+from attnviz.views.seen import HIDDEN, MERGED, READ_ONLY, RENORMALIZED, AttentionView, see

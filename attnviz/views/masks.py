@@ -14,7 +14,7 @@ from attnviz.core.tokens import Token
 from attnviz.metrics import stream
 from attnviz.views.groups import Groups, View, groups
 from attnviz.views.kept import notes_of, paired, window_in_words, within
-from attnviz.views.seen import Block
+from attnviz.views.seen import RowBlock
 
 MERGED_MASK = "pieces are merged into words: one may attend where any of its pieces may"
 HIDDEN_MASK = "special tokens are hidden"
@@ -71,7 +71,9 @@ class SeenMask:
             reasons, rules = self.mask.reasons(*self.lengths, sentence=self.sentence, **firsts)
             return reasons, rules.numpy() * (tiles.open == 0)
         names: dict[str, int] = {}
-        blocks = (Block(np.zeros(blocked.shape), blocked, None, reasons) for _, reasons, blocked in self.blocks(tile))
+        blocks = (
+            RowBlock(np.zeros(blocked.shape), blocked, None, reasons) for _, reasons, blocked in self.blocks(tile)
+        )
         parts = [block.pooled(tile).renamed(names).blocked for block in blocks]
         return tuple(names), np.concatenate(parts)
 

@@ -29,7 +29,7 @@ _merged: WeakKeyDictionary[Step, dict[tuple, tuple[np.ndarray, np.ndarray]]] = W
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class RowBlock:
     """Some rows of `Cells`; a cell is blocked where all that it is made of is, by the rule that blocks the first."""
 
     weights: np.ndarray
@@ -37,22 +37,22 @@ class Block:
     scores: np.ndarray | None
     reasons: tuple[str, ...]
 
-    def pooled(self, tile: int) -> "Block":
+    def pooled(self, tile: int) -> "RowBlock":
         """The same with a cell per tile, which has the largest weight of it."""
         if tile == 1:
             return self
         closed = metrics.pool(torch.from_numpy(self.blocked > 0).float(), tile, "min").numpy() > 0
         weights = metrics.pool(torch.from_numpy(self.weights), tile).numpy()
-        return Block(weights, closed * self.blocked[::tile, ::tile], None, self.reasons)
+        return RowBlock(weights, closed * self.blocked[::tile, ::tile], None, self.reasons)
 
-    def renamed(self, names: dict[str, int]) -> "Block":
+    def renamed(self, names: dict[str, int]) -> "RowBlock":
         """The same with the numbers that reasons have in `names`, where new ones are added: each block has its own."""
         numbers = np.array([0, *(names.setdefault(reason, len(names) + 1) for reason in self.reasons)])
-        return Block(self.weights, numbers[self.blocked], self.scores, self.reasons)
+        return RowBlock(self.weights, numbers[self.blocked], self.scores, self.reasons)
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
+class AttentionView:
     """A site of a record through a view, in a window; see `see`. A group is in a window that holds its first position.
 
     Attributes:
@@ -157,7 +157,7 @@ class Seen:
         each = len(self.every_key) if self.merges else self.step.shape[3]
         return iter(metrics.row_slices(len(self.queries), each, tile))
 
-    def block(self, head: int | str, rows: slice) -> "Block":
+    def block(self, head: int | str, rows: slice) -> "RowBlock":
         """The cells of some rows, which are at least one."""
         queries, step, sentence = self.queries[rows], self.step, self.sentence
         window, (weights, is_open) = queries.stretch, self._weights(head, rows)
@@ -174,7 +174,7 @@ class Seen:
             scores = step.scores(head, window, sentence=sentence).numpy()[
                 np.ix_(queries.starts - window.start, self.keys.starts)
             ]
-        return Block(weights, blocked, scores, reasons)
+        return RowBlock(weights, blocked, scores, reasons)
 
     def weights(self, head: int | str, rows: slice) -> np.ndarray:
         """The weights of some rows; a row of which nothing is left stays zero."""
@@ -252,7 +252,7 @@ class Seen:
 
 def see(
     record: Record, site: Site, *, sentence: int = 0, view: View = View(), rows: slice = ALL, columns: slice = ALL
-) -> Seen:
+) -> AttentionView:
     """A site of a record through a view, and of that the groups whose first position is in a window.
 
     Raises:
@@ -263,4 +263,4 @@ def see(
     every = [groups(part, view, text.text) for part, text in zip(tokens, texts, strict=True)]
     sides = paired(every, view, tokens, site)
     windows = [within(part, window, len(all)) for part, window, all in zip(sides, (rows, columns), tokens, strict=True)]
-    return Seen(record, site, sentence, view, rows, columns, *windows, every[1])
+    return AttentionView(record, site, sentence, view, rows, columns, *windows, every[1])

@@ -10,7 +10,7 @@ Everything here is a pure function of a record that gives frozen values with the
 from attnviz.walk.chain import chain
 from attnviz.walk.checks import Against, Check, check
 from attnviz.walk.edited import editable, with_edited
-from attnviz.walk.equations import Part
+from attnviz.walk.equations import EquationPart
 from attnviz.walk.knobs import Exhibit, Knobs, dropped, exhibit
 from attnviz.walk.laws import DotProducts, Permutation, dot_product_variance, permutation
 from attnviz.walk.measures import Compared, Measures, compare, compare_rows, gradient_size, measures

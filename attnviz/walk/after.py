@@ -3,15 +3,15 @@
 from attnviz.core.amounts import counted
 from attnviz.walk import equations
 from attnviz.walk.equations import Piece
-from attnviz.walk.stages import Call, Worked, attended, number, span, works_out
+from attnviz.walk.stages import StageCall, Worked, attended, number, span, works_out
 
 
-def _join(call: Call) -> list[Piece]:
+def _join(call: StageCall) -> list[Piece]:
     return equations.join(call.step.num_heads)
 
 
 @works_out("values", "Weighted values", "B H Q d_v", attended, needs="vectors")
-def values(call: Call) -> Worked:
+def values(call: StageCall) -> Worked:
     """Weights mix values."""
     outputs = call.mixed(call.head)
     table = call.rows_table("output", f"O of head {call.head}", "d_v", outputs)
@@ -20,7 +20,7 @@ def values(call: Call) -> Worked:
 
 
 @works_out("concat", "Concatenate", "B Q H·d_v", _join, needs="vectors")
-def concat(call: Call) -> Worked:
+def concat(call: StageCall) -> Worked:
     """The outputs of all heads side by side."""
     table = call.rows_table("concat", "Concat(O)", "H·d_v", call.joined)
     heads, d_v, off = call.step.num_heads, call.sizes["d_v"], sorted(call.heads_off)
@@ -30,7 +30,7 @@ def concat(call: Call) -> Worked:
 
 
 @works_out("output", "Output projection", "B Q d_model", _join, needs="origin")
-def output(call: Call) -> Worked:
+def output(call: StageCall) -> Worked:
     """Heads are mixed for the first time."""
     origin = call.origin
     outputs = origin.w_o(call.joined)

@@ -7,16 +7,16 @@ from attnviz.core.amounts import counted
 from attnviz.core.origin import Embedded
 from attnviz.walk import equations
 from attnviz.walk.equations import Piece
-from attnviz.walk.stages import Call, Matrix, Worked, number, works_out
+from attnviz.walk.stages import Matrix, StageCall, Worked, number, works_out
 
 
-def _embed(call: Call) -> list[Piece]:
+def _embed(call: StageCall) -> list[Piece]:
     if call.origin is None:
         return equations.embed(True, ["Input"])
     return equations.embed(call.origin.query_tokens.positions is not None, _between(call))
 
 
-def _between(call: Call) -> list[str]:
+def _between(call: StageCall) -> list[str]:
     """Layers between the embedding and a call, the last first, as in an equation."""
     last, is_cross = call.step.site.layer - 1, call.step.site.kind == "cross"
     names = ["LayerNorm"] if call.origin.is_normalized else []
@@ -29,12 +29,12 @@ def _between(call: Call) -> list[str]:
     return names
 
 
-def _project(call: Call) -> list[Piece]:
+def _project(call: StageCall) -> list[Piece]:
     return equations.project(call.step.num_heads)
 
 
 @works_out("embedding", "Embedding", "B Q d_model", _embed, needs="origin")
-def embedding(call: Call) -> Worked:
+def embedding(call: StageCall) -> Worked:
     """Tokens become vectors."""
     tables = [
         call.table(f"words_{axis}", f"{axis} tokens", (axis, "d_model"), tokens.words[call.sentence])
@@ -45,7 +45,7 @@ def embedding(call: Call) -> Worked:
 
 
 @works_out("position", "Position", "B Q d_model", _embed, needs="origin")
-def position(call: Call) -> Worked:
+def position(call: StageCall) -> Worked:
     """Positions are added to the tokens."""
     if call.origin.query_tokens.positions is None:
         return "No position is added: this model does not know the order of the words."
@@ -65,7 +65,7 @@ def position(call: Call) -> Worked:
 
 
 @works_out("input", "Input of this layer", "B Q d_model", _embed, needs="origin")
-def layer_input(call: Call) -> Worked:
+def layer_input(call: StageCall) -> Worked:
     """Layers between the embedding and this attention call."""
     site, before = call.step.site, _sum(call.origin.query_tokens, call.sentence)
     x = call.origin.query_input[call.sentence]
@@ -88,7 +88,7 @@ def layer_input(call: Call) -> Worked:
 
 
 @works_out("project", "Project to Q, K, V", "B Q H·d_k", _project, needs="origin")
-def project(call: Call) -> Worked:
+def project(call: StageCall) -> Worked:
     """The projections to queries, keys and values, for all heads at once."""
     tables: list[Matrix] = []
     for letter, axis, width in (("q", "query", "d_k"), ("k", "key", "d_k"), ("v", "key", "d_v")):
@@ -113,7 +113,7 @@ def project(call: Call) -> Worked:
 
 
 @works_out("split", "Split into heads", "B H Q d_k", _project, needs="vectors")
-def split(call: Call) -> Worked:
+def split(call: StageCall) -> Worked:
     """The columns of the projections become heads: what attention is given."""
     step, index = call.step, (call.sentence, call.head)
     tables = [
@@ -132,7 +132,7 @@ def split(call: Call) -> Worked:
     return tables, f"{cut}{first + d_k - 1}. {rest}"
 
 
-def set_by_hand(call: Call) -> int:
+def set_by_hand(call: StageCall) -> int:
     """How many numbers of a head's queries, keys and values are not what the projections give, rounding aside."""
     count = 0
     for letter, have in (("q", call.step.query), ("k", call.step.key), ("v", call.step.value)):
@@ -143,11 +143,11 @@ def set_by_hand(call: Call) -> int:
     return count
 
 
-def _is_cross(call: Call) -> bool:
+def _is_cross(call: StageCall) -> bool:
     return call.origin.key_input is not call.origin.query_input
 
 
-def _sides(call: Call) -> list[tuple[str, Embedded]]:
+def _sides(call: StageCall) -> list[tuple[str, Embedded]]:
     """The tokens that look; and those that are seen, where they are others."""
     sides = [("query", call.origin.query_tokens)]
     if _is_cross(call) or call.keys != call.queries:

@@ -7,7 +7,7 @@ from attnviz.core.origin import Origin
 from attnviz.core.record import Record
 from attnviz.walk import after, before, scores
 from attnviz.walk.knobs import Knobs
-from attnviz.walk.stages import Call, Stage
+from attnviz.walk.stages import Stage, StageCall
 from attnviz.walk.windows import FIRST, window_positions
 
 STAGES = (
@@ -66,7 +66,7 @@ def chain(
     step.empty_queries(head, sentence=sentence)  # refuses a head or sentence that is not there
     origin = None if source is None or record.read_only else source.origin(record, site)
     windows = window_positions(queries, step.shape[2], "queries"), window_positions(keys, step.shape[3], "keys")
-    call = Call(record, step, origin, head, sentence, *windows, knobs)
+    call = StageCall(record, step, origin, head, sentence, *windows, knobs)
     stages = [stage(call) for stage in STAGES]
     if knobs.mask_after_softmax:
         index = STAGES.index(scores.mask)

@@ -9,7 +9,7 @@ from attnviz.walk.knobs import Knobs
 
 
 @dataclass(frozen=True)
-class Part:
+class EquationPart:
     """A piece of an equation.
 
     Attributes:
@@ -25,9 +25,9 @@ Piece = tuple[str, str]
 """The stage that works it out, and plain text."""
 
 
-def equation(pieces: list[Piece], key: str) -> tuple[Part, ...]:
+def equation(pieces: list[Piece], key: str) -> tuple[EquationPart, ...]:
     """The pieces with those of one stage marked."""
-    return tuple(Part(text, stage == key) for stage, text in pieces if text)
+    return tuple(EquationPart(text, stage == key) for stage, text in pieces if text)
 
 
 def embed(positions: bool, between: Sequence[str]) -> list[Piece]:

@@ -8,11 +8,11 @@ from torch import Tensor
 from attnviz.core.amounts import counted
 from attnviz.walk import knobs
 from attnviz.walk.rows import until
-from attnviz.walk.stages import Call, Worked, attended, number, span, spread, works_out
+from attnviz.walk.stages import StageCall, Worked, attended, number, span, spread, works_out
 
 
 @works_out("products", "Dot products", "B H Q K", attended, needs="vectors")
-def products(call: Call) -> Worked:
+def products(call: StageCall) -> Worked:
     """Every query with every key."""
     scores = _scores(call, "products")
     many, each = counted(scores.numel(), "dot product"), counted(call.sizes["d_k"], "product")
@@ -21,7 +21,7 @@ def products(call: Call) -> Worked:
 
 
 @works_out("scale", "Scale", "B H Q K", attended, needs="vectors")
-def scale(call: Call) -> Worked:
+def scale(call: StageCall) -> Worked:
     """So that the spread of the scores does not grow with d_k."""
     before, scores = _scores(call, "products"), _scores(call, "scale")
     factor, d_k = call.step.scoring.scale, call.sizes["d_k"]
@@ -32,7 +32,7 @@ def scale(call: Call) -> Worked:
 
 
 @works_out("softcap", "Softcap", "B H Q K", attended, needs="vectors")
-def softcap(call: Call) -> Worked:
+def softcap(call: StageCall) -> Worked:
     """Some models bound their scores."""
     cap = call.step.scoring.softcap
     if cap is None:
@@ -43,7 +43,7 @@ def softcap(call: Call) -> Worked:
 
 
 @works_out("bias", "Bias", "B H Q K", attended, needs="vectors")
-def bias(call: Call) -> Worked:
+def bias(call: StageCall) -> Worked:
     """Some models add a number to each score by where query and key stand."""
     if not call.step.scoring.bias:
         return "This call has no bias: nothing is added to its scores."
@@ -55,7 +55,7 @@ def bias(call: Call) -> Worked:
 
 
 @works_out("temperature", "Temperature", "B H Q K", attended, needs="vectors")
-def temperature(call: Call) -> Worked:
+def temperature(call: StageCall) -> Worked:
     """Below 1 it sharpens, above 1 it flattens."""
     divisor = call.step.scoring.temperature
     if divisor == 1:
@@ -66,7 +66,7 @@ def temperature(call: Call) -> Worked:
 
 
 @works_out("mask", "Mask", "B H Q K", attended)
-def mask(call: Call) -> Worked:
+def mask(call: StageCall) -> Worked:
     """Keys that a query may not attend to are masked."""
     if call.step.mask is None:
         return "This call has no mask: every query may attend to every key."
@@ -85,7 +85,7 @@ def mask(call: Call) -> Worked:
 
 
 @works_out("softmax", "Softmax", "B H Q K", attended)
-def softmax(call: Call) -> Worked:
+def softmax(call: StageCall) -> Worked:
     """Scores become weights."""
     rows = knobs.softmax(call.step, call.head, call.rows, call.knobs, **call.where)
     policy = not call.knobs.mask_after_softmax and call.knobs.masking == "replace"
@@ -98,7 +98,7 @@ def softmax(call: Call) -> Worked:
 
 
 @works_out("dropout", "Dropout", "B H Q K", attended)
-def dropout(call: Call) -> Worked:
+def dropout(call: StageCall) -> Worked:
     """In training some weights are left out."""
     p = call.knobs.dropout_p
     if not p:
@@ -112,7 +112,7 @@ def dropout(call: Call) -> Worked:
     return _squares(call, changed, _closed(call, dropped), dropped=dropped)
 
 
-def _sums(call: Call) -> str:
+def _sums(call: StageCall) -> str:
     sums = call.weights(call.head).double().sum(-1)
     finite = sums[sums.isfinite()]
     if not len(finite):
@@ -120,19 +120,19 @@ def _sums(call: Call) -> str:
     return f"rows sum to between {number(finite.min())} and {number(finite.max())}"
 
 
-def _scores(call: Call, stage: str) -> Tensor:
+def _scores(call: StageCall, stage: str) -> Tensor:
     """The scores as they are after a stage."""
     return until(call.step, stage).scores(call.head, call.rows, call.columns, **call.where)
 
 
-def _closed(call: Call, weights: Tensor) -> Tensor | None:
+def _closed(call: StageCall, weights: Tensor) -> Tensor | None:
     """The cells that the mask blocks and that have no weight; a fully masked row may have some."""
     if call.step.mask is None:
         return None
     return ~call.step.may_attend(call.head, call.rows, call.columns, **call.where) & (weights == 0)
 
 
-def _squares(call: Call, changed: str, blocked: Tensor | None = None, **tables: Tensor) -> Worked:
+def _squares(call: StageCall, changed: str, blocked: Tensor | None = None, **tables: Tensor) -> Worked:
     """Tables of queries and keys, by name; where a window is shown the sentence says so."""
     matrices = [call.square(key, key.replace("_", " "), table, blocked) for key, table in tables.items()]
     return matrices, f"{call.of_window} {changed[:1].upper()}{changed[1:]}".strip()

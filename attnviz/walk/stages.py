@@ -13,7 +13,7 @@ from attnviz.core.origin import Origin
 from attnviz.core.record import Record, Step
 from attnviz.core.tap import silence
 from attnviz.walk import equations, knobs
-from attnviz.walk.equations import Part, Piece
+from attnviz.walk.equations import EquationPart, Piece
 from attnviz.walk.knobs import Knobs
 from attnviz.walk.windows import MOST_WIDTH, slice_of
 
@@ -100,7 +100,7 @@ class Stage:
 
     key: str
     title: str
-    equation: tuple[Part, ...]
+    equation: tuple[EquationPart, ...]
     letters: tuple[str, ...]
     shape: tuple[int, ...]
     matrices: tuple[Matrix, ...] = ()
@@ -133,7 +133,7 @@ class Stage:
 
 
 @dataclass(frozen=True, eq=False)
-class Call:
+class StageCall:
     """The attention call that is walked through: what all stages ask for."""
 
     record: Record
@@ -222,8 +222,8 @@ Worked = tuple[list[Matrix], str] | str
 
 
 def works_out(
-    key: str, title: str, letters: str, pieces: Callable[[Call], list[Piece]], needs: str = ""
-) -> Callable[[Callable[[Call], Worked]], Callable[[Call], Stage]]:
+    key: str, title: str, letters: str, pieces: Callable[[StageCall], list[Piece]], needs: str = ""
+) -> Callable[[Callable[[StageCall], Worked]], Callable[[StageCall], Stage]]:
     """Makes a stage of a function that works it out.
 
     Args:
@@ -232,8 +232,8 @@ def works_out(
         needs: "vectors" (queries, keys and values) or "origin" (what they were projected from); "" for weights.
     """
 
-    def decorate(work: Callable[[Call], Worked]) -> Callable[[Call], Stage]:
-        def stage(call: Call) -> Stage:
+    def decorate(work: Callable[[StageCall], Worked]) -> Callable[[StageCall], Stage]:
+        def stage(call: StageCall) -> Stage:
             equation = equations.equation(pieces(call), key)
             fields = {"key": key, "title": title, "equation": equation} | call.shape(*letters.split())
             worked = READ_ONLY if needs and call.record.read_only else None
@@ -248,7 +248,7 @@ def works_out(
     return decorate
 
 
-def attended(call: Call) -> list[Piece]:
+def attended(call: StageCall) -> list[Piece]:
     """The equation of what a head computes."""
     return equations.attend(call.step, call.knobs)
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from attnviz import ablation, api, atlas, texts
 from attnviz.atlas import building, classes, merge, shards, sketch
 from attnviz.atlas.classes import CLASSES
-from attnviz.atlas.corpus import Shard, Text
+from attnviz.atlas.corpus import CorpusLine, Shard
 from attnviz.atlas.measure import Measured, OfSite, Options, measure
 from attnviz.core import progress
 from attnviz.core.edits import Edits, Site
@@ -162,7 +162,7 @@ def synthetic(values, first):
     found = OfSite.empty(texts, heads)
     found.sums[0], found.sums[1] = np.nan_to_num(values) * 3, np.isfinite(values) * 3
     found.rows[:] = 3
-    read = tuple((Text("", first + i), Sentence("", (), 0)) for i in range(texts))
+    read = tuple((CorpusLine("", first + i), Sentence("", (), 0)) for i in range(texts))
     effects = np.zeros((0, heads, len(ablation.EFFECTS)))
     measured = Measured(read, (), (), {Site("encoder", 0): found}, effects)
     return shards.table(measured, Shard(0, "a.txt", first, texts, 0, 0, ""), Options(keep=4))
@@ -415,7 +415,7 @@ def test_a_worker_holds_no_more_after_many_shards():
         tracemalloc.start(1)
         for number in numbers:
             order = random.Random(number).sample(TEXTS, len(TEXTS))
-            lines = [Text(text, at) for at, text in enumerate(order, 1)]
+            lines = [CorpusLine(text, at) for at, text in enumerate(order, 1)]
             shard = Shard(number, "a.txt", 1, len(lines), 0, 0, "")
             shards.table(measure(source, lines, Options()), shard, Options())
             gc.collect()

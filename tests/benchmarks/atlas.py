@@ -22,7 +22,7 @@ from measure import interleaved, machine, table
 
 from attnviz import api, texts
 from attnviz.atlas import Engine, build, shards
-from attnviz.atlas.corpus import Shard, Text
+from attnviz.atlas.corpus import CorpusLine, Shard
 from attnviz.atlas.measure import Options, measure
 from attnviz.metrics import batch
 from attnviz.metrics.heads import sums_of
@@ -50,7 +50,7 @@ def each(work, batches):
 def row(name, source, lines, plain):
     """A line of the table: a model on some texts."""
     batches = [record.sentences for _, record in texts.runs(source, texts.cut(source, lines)[0])]
-    given = [Text(line, number) for number, line in enumerate(lines, 1)]
+    given = [CorpusLine(line, number) for number, line in enumerate(lines, 1)]
     shard = Shard(0, "a.txt", 1, len(lines), 0, 0, "")
     took = interleaved(
         {

@@ -17,7 +17,7 @@ from examples import some
 from playwright.sync_api import Error, Page, expect
 
 from attnviz import export, figures
-from attnviz.core.display import shown
+from attnviz.core.display import visible_text
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError
 from attnviz.core.masks import Subsequent
@@ -86,8 +86,8 @@ def expected(text: str, path: str = "", tokenizer: str = "words") -> dict:
     else:
         record = cache.record(source, lines, Edits())
         figure = figures.head(record, SITE, 0)
-    labels = [shown(label, LABEL) for label in record.sentences[0].labels]
-    first = shown(record.sentences[0].labels[0], NAME)
+    labels = [visible_text(label, LABEL) for label in record.sentences[0].labels]
+    first = visible_text(record.sentences[0].labels[0], NAME)
     return there | {"labels": labels if len(labels) <= 32 else [], "first": first, "description": figure.description}
 
 
@@ -210,7 +210,7 @@ def test_every_button_gives_a_file_that_opens(page, server, tmp_path, path, name
         driver.settled(page)  # a run that goes on gives a button another file
         for folded in page.locator("details:not([open]) > summary", has_text="More").filter(visible=True).all():
             folded.click()
-        for format in (*export.at("first"), *export.at("more")):
+        for format in (*export.formats_for("first"), *export.formats_for("more")):
             with page.expect_download() as waiting:
                 page.get_by_role("button", name=format.upper(), exact=True).click()
             content = waiting.value.path().read_bytes()

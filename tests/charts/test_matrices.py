@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pictures import HOSTILE, SITE, data, draw, record_of, texts, written
 
 from attnviz import figures, walk
-from attnviz.charts.matrices import Matrix, limit_of
+from attnviz.charts.matrices import NumberCells, limit_of
 from attnviz.charts.theme import DARK, LIGHT
 from attnviz.core.amounts import digits, in_cell
 from attnviz.core.edits import Edits
@@ -38,7 +38,7 @@ def large(record, key, dark=False, knobs=Knobs(), **shown):
 def matrix_of(values, **settings):
     values = np.asarray(values, dtype=float)
     places = {"rows": range(values.shape[0]), "columns": range(values.shape[1]), "labels": ((), ()), "names": ((), ())}
-    return Matrix(title="", axes=("query", "key"), values=values, cell=(40, 40), **places | settings)
+    return NumberCells(title="", axes=("query", "key"), values=values, cell=(40, 40), **places | settings)
 
 
 def image(matrix):

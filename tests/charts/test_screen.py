@@ -20,8 +20,8 @@ from pictures import HOSTILE, SITE, draw, record_of
 
 from attnviz import figures
 from attnviz.charts import readout, state
-from attnviz.charts.readout import FORMATS, Cells, number_of
-from attnviz.charts.state import State
+from attnviz.charts.readout import FORMATS, CellNumbers, number_of
+from attnviz.charts.state import CellState
 from attnviz.core.edits import Edits
 from attnviz.core.masks import And, Not, Or, Prefix, Random, Strided, Subsequent, Window
 
@@ -41,7 +41,7 @@ def mask_of(mask, *tokens, **options):
 
 def saying(drawn, sayings, states):
     """The same map, of which other things are said."""
-    return replace(drawn, kinds=[State(text) for text in sayings], states=states)
+    return replace(drawn, kinds=[CellState(text) for text in sayings], states=states)
 
 
 def with_data(spec, table):
@@ -237,10 +237,11 @@ def test_cells_have_the_name_of_others_only_where_they_are_the_same(values, at):
     same = np.array_equal(values.view(np.uint32), other.view(np.uint32))
 
     for alike in (values.copy(), np.asfortranarray(values)):
-        assert Cells({"weight": values}).name == Cells({"weight": alike}).name
-    assert (Cells({"weight": values}).name == Cells({"weight": other}).name) == same
+        assert CellNumbers({"weight": values}).name == CellNumbers({"weight": alike}).name
+    assert (CellNumbers({"weight": values}).name == CellNumbers({"weight": other}).name) == same
     assert (
-        len({Cells({name: part}).name for name in ("weight", "score") for part in (values, values.reshape(5, 3))}) == 4
+        len({CellNumbers({name: part}).name for name in ("weight", "score") for part in (values, values.reshape(5, 3))})
+        == 4
     )
 
 

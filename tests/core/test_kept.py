@@ -11,21 +11,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnviz.core import kept as room
-from attnviz.core.kept import Kept
+from attnviz.core.kept import BoundedCache
 
 PATIENCE = 60
 """Seconds that a test waits for what must come."""
 
 
-def sized(most: int) -> Kept[int]:
+def sized(most: int) -> BoundedCache[int]:
     """Values that say themselves how large they are."""
-    return Kept(most_bytes=most, size_of=lambda value: value)
+    return BoundedCache(most_bytes=most, size_of=lambda value: value)
 
 
 class Asker(Thread):
     """A thread that asks for one value, and what it got or which error it met."""
 
-    def __init__(self, kept: Kept, key, make):
+    def __init__(self, kept: BoundedCache, key, make):
         super().__init__(daemon=True)
         self.kept, self.key, self.make, self.got, self.error = kept, key, make, None, None
         self.start()
@@ -59,7 +59,7 @@ def watched(monkeypatch):
     monkeypatch.setattr(room, "Future", Watched)
 
 
-def waiting(kept: Kept, key, inside: Barrier, others: int, make) -> list[Asker]:
+def waiting(kept: BoundedCache, key, inside: Barrier, others: int, make) -> list[Asker]:
     """A thread that stands in the middle of making a value, until the barrier falls again, and others that wait."""
     first = Asker(kept, key, lambda: (inside.wait(PATIENCE), inside.wait(PATIENCE), make())[-1])
     inside.wait(PATIENCE)
@@ -100,7 +100,7 @@ def test_it_keeps_what_a_list_in_order_of_use_would_keep(most, asked):
 )
 def test_a_part_that_values_share_counts_once_and_for_as_long_as_one_of_them_is_kept(most, asked):
     """The oracle counts all parts anew each time; part n has n bytes."""
-    kept, oracle = Kept(most, lambda parts: {part: part for part in parts}), {}
+    kept, oracle = BoundedCache(most, lambda parts: {part: part for part in parts}), {}
     for puts, key, parts in asked:
         if not puts and key in oracle:
             parts = oracle[key]
@@ -121,7 +121,7 @@ def test_a_part_that_values_share_counts_once_and_for_as_long_as_one_of_them_is_
 
 def test_many_who_ask_at_once_get_what_one_of_them_made():
     """The same object, made once."""
-    made, kept, inside = [], Kept(10, lambda value: 1), Barrier(2)
+    made, kept, inside = [], BoundedCache(10, lambda value: 1), Barrier(2)
     askers = waiting(kept, "a", inside, 4, lambda: made.append(object()) or made[-1])
     inside.wait(PATIENCE)
 
@@ -130,7 +130,7 @@ def test_many_who_ask_at_once_get_what_one_of_them_made():
 
 
 def test_a_value_that_is_too_large_reaches_all_who_wait_and_is_not_kept():
-    made, kept, inside = [], Kept(10, lambda value: 11), Barrier(2)
+    made, kept, inside = [], BoundedCache(10, lambda value: 11), Barrier(2)
     askers = waiting(kept, "a", inside, 3, lambda: made.append(object()) or made[-1])
     inside.wait(PATIENCE)
 
@@ -167,7 +167,7 @@ def test_who_waits_for_a_thread_that_ends_makes_the_value(end):
 
 
 def test_a_size_that_cannot_be_told_is_an_error_and_keeps_nobody_waiting():
-    kept = Kept(10, lambda value: value.nbytes)
+    kept = BoundedCache(10, lambda value: value.nbytes)
 
     for _ in range(2):
         with pytest.raises(AttributeError):
@@ -248,7 +248,7 @@ def test_what_is_let_go_and_what_failed_leave_memory_at_once():
     class Large:
         pass
 
-    kept, alive = Kept(1, lambda value: 1), weakref.WeakSet()
+    kept, alive = BoundedCache(1, lambda value: 1), weakref.WeakSet()
 
     def make(fails: bool) -> Large:
         large = Large()

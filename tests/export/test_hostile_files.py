@@ -10,7 +10,7 @@ from examples import some
 from pictures import record_of
 
 from attnviz import figures
-from attnviz.core.display import isolated, shown
+from attnviz.core.display import isolated, visible_text
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Subsequent
@@ -75,8 +75,8 @@ def test_a_text_can_be_taken_away_in_every_format_that_holds_it_as_text(text):
 
     if len(labels) <= FEW:
         assert in_order(text.seen, found["svg"])
-        assert in_order([shown(label, LABEL) for label in labels], found["svg"])
-        assert {f"{isolated(shown(label, NAME))} ({i})" for i, label in enumerate(labels)} <= set(found["json"])
+        assert in_order([visible_text(label, LABEL) for label in labels], found["svg"])
+        assert {f"{isolated(visible_text(label, NAME))} ({i})" for i, label in enumerate(labels)} <= set(found["json"])
     assert found["html"] == found["json"]
     assert {without_surrogates(label).replace("\0", "␀") for label in labels} <= set(found["npz"])
     assert {with_pictures(label) for label in labels} <= set(found["csv"])
@@ -101,7 +101,9 @@ def test_whole_texts_as_tokens_can_be_taken_away_in_every_format(part, kind):
     figure = four(record_of(labels), record_of(labels, edits=EDITS))[kind]
 
     assert files.opened("zip", render(figure, "zip"))
-    assert kind == "heads" or in_order([shown(label, LABEL) for label in labels], files.svg(render(figure, "svg")))
+    assert kind == "heads" or in_order(
+        [visible_text(label, LABEL) for label in labels], files.svg(render(figure, "svg"))
+    )
 
 
 @pytest.mark.parametrize("text", EMPTY, ids=lambda text: text.name)

@@ -20,7 +20,7 @@ from attnviz.core.record import Record
 from attnviz.core.tap import Tap
 from attnviz.core.tokens import Sentence, Token
 from attnviz.metrics import measures
-from attnviz.metrics.batch import Block
+from attnviz.metrics.batch import HeadBlock
 from attnviz.metrics.heads import METRICS, head_metrics, metric, seconds
 
 NAMES = [one.name for one in METRICS]
@@ -221,7 +221,7 @@ def test_no_block_outlives_the_next(monkeypatch):
     monkeypatch.setattr("attnviz.metrics.batch.BLOCK", 20)
     blocks, alive = WeakSet(), []
 
-    class Known(Block):
+    class Known(HeadBlock):
         def __init__(self, *parts):
             super().__init__(*parts)
             blocks.add(self)

@@ -42,7 +42,7 @@ def looked_at(text: str) -> Record:
     cache.unknown(SOURCE, lines)
     record = cache.record(SOURCE, lines, Edits(heads_off=frozenset({(SITE, 1)})))
     cache.head_metrics(record, 0)
-    figure = cache.drawn(figures.heads, record, SITE, sentence=0)
+    figure = cache.rendered(figures.heads, record, SITE, sentence=0)
     assert figure.screen
     assert figure.description
     return record
@@ -157,7 +157,7 @@ def test_a_file_whose_figure_gave_way_is_refused_in_one_sentence():
     """The button of an open menu asks the cache for its figure, and may come too late."""
     from attnviz.ui.shared import pictures
 
-    figure = pictures.lent(cache.drawn(figures.heads, cache.record(SOURCE, ("the cat",)), SITE), "heads")
+    figure = pictures.lent(cache.rendered(figures.heads, cache.record(SOURCE, ("the cat",)), SITE), "heads")
     assert figure().screen
     cache.SHARED.clear()
 
@@ -195,7 +195,7 @@ def test_what_a_value_holds_is_counted(value):
 def test_a_record_counts_its_queries_keys_and_values():
     """Of 2 layers and 5 tokens; and whoever draws it counts the same ones."""
     record = cache.record(SOURCE, ("the cat sat on mats",))
-    step, figure = record.steps[0], cache.drawn(figures.heads, record, SITE)
+    step, figure = record.steps[0], cache.rendered(figures.heads, record, SITE)
     tensors = 2 * sum(part.nbytes for part in (step.query, step.key, step.value, step.logsumexp)) + record.output.nbytes
 
     assert tensors <= bytes_of(record) < tensors + 60_000

@@ -9,7 +9,7 @@ from test_hostile_pages import compare_page, overview_page
 from test_pages import button, heads_page, html, masks_page, opened
 
 from attnviz import ablation, api, atlas, figures
-from attnviz.atlas.building import Progress
+from attnviz.atlas.building import AtlasProgress
 from attnviz.core import attention, jobs, progress
 from attnviz.core.errors import Canceled
 from attnviz.core.record import Record
@@ -267,7 +267,7 @@ def test_what_is_measured_of_all_heads_says_how_far_it_is_and_can_be_canceled(li
     def waits(*args, report, **named) -> object:
         calls.append(name)
         while not go.wait(0.01):
-            report(*([Progress(1, of)] if module is atlas else [1, of]))
+            report(*([AtlasProgress(1, of)] if module is atlas else [1, of]))
         return measure(*args, report=report, **named)
 
     monkeypatch.setattr(module, name, waits)

@@ -91,7 +91,7 @@ def test_texts_with_and_without_a_target_are_kept_apart():
 def test_code_that_is_copied_gives_the_target():
     app = opened(model="translator", text=TEXT, target=TARGET)
     record = last("translator", TEXT)
-    writer = code.Writer(cache.origin)
+    writer = code.CodeWriter(cache.origin)
     writer.value(record)
 
     assert not app.exception

@@ -33,9 +33,9 @@ def test_the_first_picture_shows_what_it_is_about():
     """It opens on the row that has the head's role: "because", which predicts "it", looks at "cat"."""
     state = read(welcome.FIRST, settings.LINKED)
     source = cache.source("story")
-    at = look.Look(source, source.card.examples[:1], Edits(), 0, state[look.SITE], state[look.SHOW], dark=False)
+    at = look.ViewContext(source, source.card.examples[:1], Edits(), 0, state[look.SITE], state[look.SHOW], dark=False)
     record = at.record
-    query, key = pictures.told(at, View())
+    query, key = pictures.default_cell(at, View())
     tokens = [token.text for token in record.read[0].tokens]
     weights = record.step(state[look.SITE]).weights(state[look.SHOW])[query]
 

@@ -9,7 +9,7 @@ from test_pages_compare import compare_page
 
 from attnviz.core.edits import Edits
 from attnviz.ui.shared import cache, zoom
-from attnviz.ui.shared.look import Look
+from attnviz.ui.shared.look import ViewContext
 
 WORDS = " ".join(f"w{i}" for i in range(60))
 
@@ -100,7 +100,7 @@ def test_places_are_shown_with_whole_words_around_them():
 
 def test_a_place_leads_to_the_strongest_cell_of_its_row_or_column():
     source = cache.source("scratch")
-    at = Look(source, (WORDS,), Edits(), 0, source.sites[0], 0, dark=False)
+    at = ViewContext(source, (WORDS,), Edits(), 0, source.sites[0], 0, dark=False)
     weights = at.record.step(at.site).weights(0)
 
     assert zoom._strongest(at, 0, 40) == (40, int(weights[40].argmax()))

@@ -44,7 +44,7 @@ def mask_from_text(text: str) -> Mask:
     Raises:
         MaskError: names the character at which it cannot be read, and what may be meant.
     """
-    reader = Reader(text)
+    reader = MaskParser(text)
     return reader.mask(reader.tree())
 
 
@@ -59,7 +59,7 @@ def form(rule: type[Mask]) -> str:
     return f"{rule.keyword} or {rule.keyword}({', '.join(names)})" if names else rule.keyword
 
 
-class Reader:
+class MaskParser:
     """One text, read from its start to its end.
 
     Attributes:

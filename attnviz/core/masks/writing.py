@@ -16,7 +16,7 @@ LITERAL = 64 * 64
 
 
 @dataclass
-class Writer:
+class MaskWriter:
     """Writes masks for queries and keys of given numbers, in one style; collects the lines that must come first."""
 
     queries: int
@@ -96,7 +96,7 @@ class Writer:
 
 def in_rows(mask: Mask, queries: int, keys: int) -> bool:
     """Whether the mask is written without looking at the query, so that it holds for any number of queries."""
-    return "Q" not in Writer(queries, keys).write(mask).axes
+    return "Q" not in MaskWriter(queries, keys).write(mask).axes
 
 
 def _is_one_rule(mask: Mask) -> bool:

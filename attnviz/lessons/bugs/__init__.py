@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 from attnviz.core import assets
-from attnviz.lessons.bugs.made import BUILDERS, RIGHT, WRONG, Maps, Trained
+from attnviz.lessons.bugs.made import BUILDERS, RIGHT, WRONG, Maps, TrainedPair
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,6 @@ def _stripped(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value.strip("\n")
 
 
-def live(name: str) -> Maps | Trained:
+def live(name: str) -> Maps | TrainedPair:
     """A bug, made now."""
     return BUILDERS[name]()

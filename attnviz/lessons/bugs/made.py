@@ -65,11 +65,11 @@ class Maps:
 
 
 @dataclass(frozen=True, eq=False)
-class Trained:
+class TrainedPair:
     """The training of two small models, right and wrong."""
 
-    right: peeking.Run
-    wrong: peeking.Run
+    right: peeking.PeekingRun
+    wrong: peeking.PeekingRun
     where: str = "two small models, trained here"
 
 
@@ -189,8 +189,8 @@ def _broadcast() -> Maps:
     return call.maps(right, wrong, weights, checked=checked, options=options)
 
 
-def _unshifted() -> Trained:
-    return Trained(peeking.learn(Subsequent()), peeking.learn(Subsequent(), shift=0))
+def _unshifted() -> TrainedPair:
+    return TrainedPair(peeking.learn(Subsequent()), peeking.learn(Subsequent(), shift=0))
 
 
 def _cloned() -> Maps:
@@ -198,7 +198,7 @@ def _cloned() -> Maps:
     return call.maps(None, None, call.weights(None, query=call.key))
 
 
-BUILDERS: dict[str, Callable[[], Maps | Trained]] = {
+BUILDERS: dict[str, Callable[[], Maps | TrainedPair]] = {
     "inverted": _inverted,
     "empty": _empty,
     "after": _after,

@@ -32,7 +32,7 @@ SHARED_LAYERS = 64
 
 
 @dataclass(frozen=True)
-class Weights:
+class WeightHeaders:
     """Contents of the headers of weight files: names of tensors, how many numbers, and their usual type."""
 
     names: tuple[str, ...]
@@ -75,7 +75,7 @@ def config(folder: Path, model: str) -> dict[str, Any]:
     return settings
 
 
-def weights(folder: Path, model: str, cached: bool = False) -> Weights:
+def weights(folder: Path, model: str, cached: bool = False) -> WeightHeaders:
     """Contents of the weight files, from their headers alone.
 
     Args:
@@ -107,7 +107,7 @@ def weights(folder: Path, model: str, cached: bool = False) -> Weights:
         raise InputError(
             f"{faults.name(model)} has weights of a type that attnviz does not read: {', '.join(numbers)}."
         )
-    return Weights(tuple(names), numbers.total(), max(counts, key=lambda pair: pair[0])[1])
+    return WeightHeaders(tuple(names), numbers.total(), max(counts, key=lambda pair: pair[0])[1])
 
 
 def _class_name(folder: Path) -> str:
@@ -118,7 +118,7 @@ def _class_name(folder: Path) -> str:
         return ""
 
 
-def layers(settings: dict[str, Any], held: Weights, model: str) -> None:
+def layers(settings: dict[str, Any], held: WeightHeaders, model: str) -> None:
     """Raises: InputError: with both numbers, if there are more layers than tensors that could be theirs."""
     claimed = max((number for key, number in _numbers(settings) if _counts(key) == "layers"), default=0)
     if claimed > max(SHARED_LAYERS, held.tensors):

@@ -28,7 +28,7 @@ REVISION = re.compile(r"\w[\w./+-]{0,199}", re.ASCII)
 
 
 @dataclass(frozen=True)
-class Place:
+class ModelLocation:
     """Location of a model.
 
     Attributes:
@@ -60,7 +60,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Progress:
+class DownloadProgress:
     """How far a download is: bytes done of bytes in all, fetched first and then checked."""
 
     what: Literal["fetching", "checking"]
@@ -74,7 +74,7 @@ def allowed() -> tuple[str, ...] | None:
     return None if listed is None else tuple(dict.fromkeys(filter(None, map(str.strip, listed.split(",")))))
 
 
-def find(name: str) -> Place:
+def find(name: str) -> ModelLocation:
     """Find the model of a name: a folder, an installed package, a model in the cache, or one that a hub has.
 
     Only for the last is anybody asked, at most 5 seconds long. Nothing is fetched: `fetch` does that.
@@ -100,10 +100,10 @@ def find(name: str) -> Place:
 
 
 def fetch(
-    place: Place,
-    report: Callable[[Progress], bool | None] = lambda progress: None,
+    place: ModelLocation,
+    report: Callable[[DownloadProgress], bool | None] = lambda progress: None,
     check: Callable[[Path], object] = lambda folder: None,
-) -> Place:
+) -> ModelLocation:
     """Fetch what is not here yet. Files that are whole are kept if it ends before the last.
 
     Args:
@@ -151,7 +151,7 @@ def most() -> int:
     return int(text)
 
 
-def _folder(name: str) -> Place | None:
+def _folder(name: str) -> ModelLocation | None:
     """A folder, if that is what was meant: by its form, or because it is there and holds a model."""
     if not isinstance(name, str) or not name or not name.isprintable():
         return None
@@ -162,9 +162,9 @@ def _folder(name: str) -> Place | None:
     except (OSError, ValueError, RuntimeError):  # too long, unreadable, or no such user
         path, there, holds = Path(name), False, False
     if holds:
-        return Place(name, "folder", path.absolute())
+        return ModelLocation(name, "folder", path.absolute())
     if there and (inner := embedding.inside(path)):
-        return Place(name, "folder", inner.absolute())
+        return ModelLocation(name, "folder", inner.absolute())
     try:
         meant = folders.is_meant(path)
     except OSError:  # unreadable
@@ -193,7 +193,7 @@ def _parts(name: str) -> tuple[str, str | None]:
     return model, revision if sign else None
 
 
-def _package() -> Place | None:
+def _package() -> ModelLocation | None:
     """The all-MiniLM-L6-v2 in an installed package, which is found and not imported.
 
     Raises:
@@ -207,19 +207,19 @@ def _package() -> Place | None:
     if not weights.is_file() or files.sha256(weights) != PACKED_SHA256:
         what = "does not carry the weights of all-MiniLM-L6-v2: their checksum differs"
         raise AttnvizError(f"The installed package {PACKAGE} {what}. Install it again, or remove it.")
-    return Place(MINILM, "package", folder)
+    return ModelLocation(MINILM, "package", folder)
 
 
-def _cached(model: str, revision: str | None) -> Place | None:
+def _cached(model: str, revision: str | None) -> ModelLocation | None:
     from huggingface_hub import try_to_load_from_cache
 
     config = try_to_load_from_cache(model, files.CONFIG, cache_dir=_cache(), revision=revision)
     if not isinstance(config, str) or not files.whole(folder := Path(config).parent):
         return None
-    return Place(_full(model, revision), "cached", folder, folder.name)
+    return ModelLocation(_full(model, revision), "cached", folder, folder.name)
 
 
-def _at_hub(model: str, revision: str | None) -> Place:
+def _at_hub(model: str, revision: str | None) -> ModelLocation:
     answer, name = remote.probe(model, revision), _full(model, revision)
     commit, sizes = answer.get("commit"), {}
     for file in answer["files"]:
@@ -238,12 +238,12 @@ def _at_hub(model: str, revision: str | None) -> Place:
             raise InputError(f"{file.name} of {faults.name(name)} has {size(file.size)}; {most} is the most.")
     folder = _storage(model) / "snapshots" / commit
     missing = tuple(file for file in take if not (folder / file.name).is_file())
-    place = Place(name, "download", None, commit, missing)
+    place = ModelLocation(name, "download", None, commit, missing)
     _bounds(place)
     return place
 
 
-def _bounds(place: Place) -> None:
+def _bounds(place: ModelLocation) -> None:
     """Raises: InputError: with both numbers, if a download is more than is allowed, or than the disk has left."""
     what = f"The files of {faults.name(place.name)} have {size(place.size)}"
     if place.size > (bound := most()):
@@ -253,7 +253,7 @@ def _bounds(place: Place) -> None:
         raise InputError(f"{what}, and the disk with the cache has {size(free)} left. Free some, or set HF_HOME.")
 
 
-def _teller(report: Callable[[Progress], bool | None], place: Place) -> Callable[[str, int], None]:
+def _teller(report: Callable[[DownloadProgress], bool | None], place: ModelLocation) -> Callable[[str, int], None]:
     """Tells how far it is, but not more often than anybody can see."""
     before = -EVERY
 
@@ -262,7 +262,7 @@ def _teller(report: Callable[[Progress], bool | None], place: Place) -> Callable
         if time.monotonic() < before + EVERY and done < place.size:
             return
         before = time.monotonic()
-        if report(Progress(what, done, place.size)) is False:
+        if report(DownloadProgress(what, done, place.size)) is False:
             raise Canceled(f"The download of {faults.name(place.name)} was canceled after {size(done)}.")
 
     return tell

@@ -11,7 +11,7 @@ from torch import nn
 from attnviz.core.amounts import size
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.sources.huggingface import building, checks, embedding, faults, files, hub, memory, opening, tapped, trial
-from attnviz.sources.huggingface.hub import Place, Progress
+from attnviz.sources.huggingface.hub import DownloadProgress, ModelLocation
 from attnviz.sources.huggingface.loaded import Loaded, Trial
 from attnviz.sources.huggingface.turns import Turns
 
@@ -31,7 +31,9 @@ class Room:
 
 
 def load(
-    place: Place | str, report: Callable[[Progress], bool | None] = lambda progress: None, room: Room = Room()
+    place: ModelLocation | str,
+    report: Callable[[DownloadProgress], bool | None] = lambda progress: None,
+    room: Room = Room(),
 ) -> Loaded:
     """Load a model from where it is; one that is not here yet is fetched, and `report` is told how far that is.
 
@@ -59,7 +61,7 @@ def load(
         raise
 
 
-def _load(place: Place, held: checks.Weights, room: Room) -> Loaded:
+def _load(place: ModelLocation, held: checks.WeightHeaders, room: Room) -> Loaded:
     """The part of loading that one thread does at a time."""
     folder, name = place.folder, place.name
     config, task, kind, tokenizer = opening.read(folder, name)
@@ -93,7 +95,7 @@ def _load(place: Place, held: checks.Weights, room: Room) -> Loaded:
     )
 
 
-def _facts(place: Place, config: Any, task: opening.Task, prefix: str) -> dict[str, Any]:
+def _facts(place: ModelLocation, config: Any, task: opening.Task, prefix: str) -> dict[str, Any]:
     """Facts that the files of a model state of its task and of themselves."""
     pooling = embedding.of_folder(place.folder)
     return {
@@ -130,7 +132,7 @@ def _limited(longest: int | None, dense: int | None, why: str) -> tuple[int | No
     return dense, why
 
 
-def _plan(kind: Any, config: Any, held: checks.Weights, name: str) -> nn.Module:
+def _plan(kind: Any, config: Any, held: checks.WeightHeaders, name: str) -> nn.Module:
     """The model without its numbers, which takes no memory.
 
     Raises:

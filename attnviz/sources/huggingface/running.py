@@ -14,7 +14,7 @@ from attnviz.core.record import Step
 from attnviz.core.tokens import Sentence
 from attnviz.sources.huggingface import eager, tapped
 from attnviz.sources.huggingface.loaded import Loaded
-from attnviz.sources.huggingface.tapped import Run
+from attnviz.sources.huggingface.tapped import ModelRun
 
 LONGEST_ANSWER = 64
 """Tokens that an encoder-decoder writes, at most."""
@@ -46,7 +46,7 @@ def watched(
         if loaded.keeps_own_attention:
             output = model(**read, output_attentions=True, **settings(model))
             return output, eager.steps(loaded, output, read, lengths)
-        run = Run(model, edits, lengths, layers=loaded.trial.layers, alone=loaded.trial.alone)
+        run = ModelRun(model, edits, lengths, layers=loaded.trial.layers, alone=loaded.trial.alone)
         with tapped.rules() if loaded.trial.takes_rules and max(lengths) > LONG else nullcontext():
             output = model(**read, attnviz=run, **settings(model))
     return output, tuple(run.tap.steps)
@@ -81,8 +81,8 @@ def written(
     counts, ended = torch.ones(batch, dtype=torch.long), torch.zeros(batch, dtype=torch.bool, device=loaded.device)
     options = {"attention_mask": read["attention_mask"], "use_cache": False}
 
-    def tap() -> dict[str, Run]:
-        run = Run(model, edits, lengths, layers=loaded.trial.layers, alone=loaded.trial.alone, keep=False)
+    def tap() -> dict[str, ModelRun]:
+        run = ModelRun(model, edits, lengths, layers=loaded.trial.layers, alone=loaded.trial.alone, keep=False)
         return {} if loaded.keeps_own_attention else {"attnviz": run}
 
     trial = loaded.trial

@@ -11,12 +11,12 @@ from attnviz.core import checksum
 from attnviz.core.amounts import size
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError, TooLong, quoted
-from attnviz.core.kept import Kept
+from attnviz.core.kept import BoundedCache
 from attnviz.core.record import Prediction, Record
 from attnviz.core.tokens import Sentence, Token
 from attnviz.sources.base import Source
 from attnviz.sources.huggingface import faults, hub, loading, memory, opening, reading, running
-from attnviz.sources.huggingface.hub import Progress
+from attnviz.sources.huggingface.hub import DownloadProgress
 from attnviz.sources.huggingface.loaded import Loaded, ModelFacts
 from attnviz.tokenizers.vocabulary import UNK
 
@@ -26,7 +26,7 @@ SHARE = 0.5
 """Part of a device's memory that models may keep; runs, records and other programs need the rest."""
 
 
-def fetch(name: str, report: Callable[[Progress], bool | None] = lambda progress: None) -> "HuggingFace":
+def fetch(name: str, report: Callable[[DownloadProgress], bool | None] = lambda progress: None) -> "HuggingFace":
     """A model by its name or folder; while it is fetched, `report` is told how far that is, and False ends it.
 
     Raises:
@@ -280,7 +280,7 @@ def _size(loaded: Loaded) -> int:
     return min(loaded.size, _models.most_bytes)
 
 
-_models: Kept[Loaded] = Kept(int(SHARE * memory.whole(memory.devices()[0])), _size)
+_models: BoundedCache[Loaded] = BoundedCache(int(SHARE * memory.whole(memory.devices()[0])), _size)
 
 
 class Others(loading.Room):
@@ -301,7 +301,7 @@ class Others(loading.Room):
         return bool(names)
 
 
-def _loaded(name: str, report: Callable[[Progress], bool | None] = lambda progress: None) -> Loaded:
+def _loaded(name: str, report: Callable[[DownloadProgress], bool | None] = lambda progress: None) -> Loaded:
     """The model of that name, loaded if it is not kept; who asks for one that is being loaded waits for it.
 
     Raises:

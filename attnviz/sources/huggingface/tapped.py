@@ -26,7 +26,7 @@ NAME = "attnviz"
 CROSS = ("encdecattention", "encoder_attn", "cross", "encoder_decoder_attention")
 
 
-class Run:
+class ModelRun:
     """One call of a model: a tap, and the site of each attention call, counted per kind.
 
     Layers are counted as they are called: some modules do not know their layer, and ALBERT calls one module for all.
@@ -159,7 +159,7 @@ def _attention(
     indices: Tensor | None = None,
     block_indices: Tensor | None = None,
     position_bias: Tensor | None = None,
-    attnviz: Run | None = None,
+    attnviz: ModelRun | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
     """Attention for transformers: (B, H, n, d) in, where key and value may have fewer heads; (B, n, H, d_v) out."""

@@ -18,7 +18,7 @@ from attnviz.core.record import Step
 from attnviz.core.tokens import Sentence
 from attnviz.sources.huggingface import eager, faults, reading, running, tapped
 from attnviz.sources.huggingface.loaded import Loaded, Trial
-from attnviz.sources.huggingface.tapped import Run
+from attnviz.sources.huggingface.tapped import ModelRun
 
 TEXTS = ["A test.", "A test of a few more words."]
 """Texts of two lengths: windows and blocks have the shape of a map at one length only, and padding is tried."""
@@ -153,8 +153,8 @@ def _captured(loaded: Loaded) -> Loaded:
 
 def _tapped(
     model: nn.Module, read: dict[str, Tensor], lengths: tuple[int, ...], alone: str | None = None
-) -> tuple[Any, Run]:
-    run = Run(model, Edits(), lengths, alone=alone)
+) -> tuple[Any, ModelRun]:
+    run = ModelRun(model, Edits(), lengths, alone=alone)
     with torch.inference_mode():
         return model(**read, attnviz=run, **running.settings(model)), run
 

@@ -23,10 +23,10 @@ from attnviz.ui import streamlit_internals
 from attnviz.ui.compare import words
 from attnviz.ui.shared import arrivals, cache, files, look, pretrained, state
 from attnviz.ui.shared.arrivals import Arrival
-from attnviz.ui.shared.examples import KNOWN
+from attnviz.ui.shared.examples import OFFERED
 from attnviz.ui.shared.inputs import unknown_words
-from attnviz.ui.shared.look import PLACE, Look, Place, place_of, place_text
-from attnviz.ui.shared.setting import Setting, State, coded, kept, reader
+from attnviz.ui.shared.look import PLACE, Place, ViewContext, place_of, place_text
+from attnviz.ui.shared.setting import Setting, State, coded, reader, session_setting
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import clean, note, quiet
 
@@ -86,7 +86,7 @@ _read_others = {
 }
 
 B: Setting[Other | None] = coded("b", None, str, _read)
-LAST_CHOICES: Setting[dict[str, Other]] = kept("b kept", {})
+LAST_CHOICES: Setting[dict[str, Other]] = session_setting("b kept", {})
 """Last choice, by kind of difference."""
 
 
@@ -103,12 +103,12 @@ def same_words(a: Side, b: Side) -> Side:
     return replace(b, record=cache.reading(b.record, written))
 
 
-def side_of(context: Look) -> Side:
+def side_of(context: ViewContext) -> Side:
     """A: what the page looks at."""
     return Side(context.record, context.site, context.head, context.sentence)
 
 
-def side(a: Look, place: DeltaGenerator) -> Side | AttnvizError:
+def side(a: ViewContext, place: DeltaGenerator) -> Side | AttnvizError:
     """The controls of B in one row at a place, and B; or why there is none."""
     with place, st.container(horizontal=True, vertical_alignment="center", gap="small"):
         other = _what(a, place)
@@ -122,7 +122,7 @@ def side(a: Look, place: DeltaGenerator) -> Side | AttnvizError:
         return error
 
 
-def _what(a: Look, place: DeltaGenerator) -> Other:
+def _what(a: ViewContext, place: DeltaGenerator) -> Other:
     """In what B differs. What was chosen before in the same way is there again."""
     missing = _missing(a)
     chosen, options = state.get(B), [what for what in words.OTHERS if what not in missing]
@@ -142,7 +142,7 @@ def _what(a: Look, place: DeltaGenerator) -> Other:
     return chosen
 
 
-def _chosen_from(a: Look, what: str, options: list[str]) -> None:
+def _chosen_from(a: ViewContext, what: str, options: list[str]) -> None:
     """In what B differs. The original model is offered before a change, too: chosen, it says what it needs."""
 
     def choose(now: State, what: str) -> State:
@@ -157,13 +157,13 @@ def _chosen_from(a: Look, what: str, options: list[str]) -> None:
     control(st.selectbox, words.COMPARE_WITH, B, options, lead=words.COMPARE_WITH, **arguments)
 
 
-def _missing(a: Look) -> set[str]:
+def _missing(a: ViewContext) -> set[str]:
     """In what B cannot differ here."""
     lacks = {"step": len(a.source.steps) <= 1, "sentence": a.source.one_run, "untouched": a.edits == Edits()}
     return {what for what, is_missing in lacks.items() if is_missing}
 
 
-def _begins(a: Look, what: str) -> Other:
+def _begins(a: ViewContext, what: str) -> Other:
     if what == "sentence":
         swapped = _swapped(a)
         return Other(what, swapped if swapped != _text(a) else _another_text(a))
@@ -174,7 +174,7 @@ def _begins(a: Look, what: str) -> Other:
     return Other(what, _another_step(a) if what == "step" else "")
 
 
-def opening(a: Look) -> Other:
+def opening(a: ViewContext) -> Other:
     """Default B: after a change the original model, else another training step, a changed word, or another head.
 
     Two long texts that differ cannot be laid on one grid, so there it is another head; so it is of a pretrained model,
@@ -188,13 +188,13 @@ def opening(a: Look) -> Other:
     return _begins(a, "sentence" if short and _swapped(a) != _text(a) else "head")
 
 
-def _another_step(a: Look) -> int:
+def _another_step(a: ViewContext) -> int:
     """Before the training; of the untrained model, after it."""
     first, *_, last = a.source.steps
     return last if a.source.step == first else first
 
 
-def _swapped(a: Look) -> str:
+def _swapped(a: ViewContext) -> str:
     """The sentence with one word changed, for one that the model knows; as it is if there is none."""
     for word, other in SWAPS:
         changed, count = re.subn(rf"\b{word}\b", other, _text(a), count=1)
@@ -203,13 +203,13 @@ def _swapped(a: Look) -> str:
     return _text(a)[:LONGEST]
 
 
-def _another_text(a: Look) -> str:
+def _another_text(a: ViewContext) -> str:
     """Another example of the model, or the sentence without its last word."""
-    others = (text for text in state.get(KNOWN).values() if text != _text(a) and text.isprintable())
+    others = (text for text in state.get(OFFERED).values() if text != _text(a) and text.isprintable())
     return next(others, _text(a).rpartition(" ")[0])[:LONGEST]
 
 
-def _text(a: Look) -> str:
+def _text(a: ViewContext) -> str:
     return str(a.lines[a.sentence])
 
 
@@ -221,7 +221,7 @@ def _ask(own: DeltaGenerator, widget: Callable, title: str, what: str, value: ob
         control(widget, title, B, *args, lead="", **options)
 
 
-def _sentence(a: Look, other: Other, own: DeltaGenerator) -> Side:
+def _sentence(a: ViewContext, other: Other, own: DeltaGenerator) -> Side:
     options = {"max_chars": LONGEST, "placeholder": words.SENTENCE, "read": _plain}
     is_long = "\n" in str(other.value)
     options |= {"height": "content"} if is_long else {}
@@ -239,7 +239,7 @@ def _plain(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else " " for c in clean(text))[:LONGEST]
 
 
-def _head(a: Look, other: Other, own: DeltaGenerator) -> Side:
+def _head(a: ViewContext, other: Other, own: DeltaGenerator) -> Side:
     every = [(step.site, head) for step in a.record.steps for head in range(step.num_heads)]
     chosen = other.value
     if chosen not in every:
@@ -258,7 +258,7 @@ def _brief(place: Place) -> str:
     return place[0].brief(place[1])
 
 
-def _another_head(a: Look) -> tuple[Site, int]:
+def _another_head(a: ViewContext) -> tuple[Site, int]:
     """The next head of the layer, or the first of another layer."""
     number = a.head if isinstance(a.head, int) else -1
     heads = a.record.step(a.site).num_heads
@@ -267,7 +267,7 @@ def _another_head(a: Look) -> tuple[Site, int]:
     return next((site for site in a.record.sites if site != a.site), a.site), 0
 
 
-def _model(a: Look, other: Other, own: DeltaGenerator) -> Side:
+def _model(a: ViewContext, other: Other, own: DeltaGenerator) -> Side:
     names = _models(a)
     name = other.value
     if _may_be(a, str(name)):
@@ -291,7 +291,7 @@ def _model(a: Look, other: Other, own: DeltaGenerator) -> Side:
     return Side(record, site, head)
 
 
-def _may_be(a: Look, name: str) -> bool:
+def _may_be(a: ViewContext, name: str) -> bool:
     """Whether a link may name a model that is not in the list: a file to open, or a model of Hugging Face to read."""
     if files.is_file(name):
         return isinstance(files.source(name), InputError)
@@ -300,7 +300,7 @@ def _may_be(a: Look, name: str) -> bool:
     return not is_own and (listed is None or name in listed)
 
 
-def _models(a: Look) -> list[str]:
+def _models(a: ViewContext) -> list[str]:
     """The models that ship with attnviz, and the pretrained ones that are there, but for A's."""
     own = [name for name in files.names() if files.source(name) is not a.source]
     return [*own, *(name for name in (*api.OFFERED, *api.SOURCES, *pretrained.here()) if name != a.source.id)]
@@ -337,11 +337,11 @@ def _site_like(site: Site, a: Record, b: Record) -> Site:
     return site if site in reads else ([candidate for candidate in reads if candidate.kind == site.kind] or reads)[-1]
 
 
-def _untouched(a: Look, other: Other, own: DeltaGenerator) -> Side:
+def _untouched(a: ViewContext, other: Other, own: DeltaGenerator) -> Side:
     return replace(side_of(a), record=cache.record(a.source, a.lines))
 
 
-def _step(a: Look, other: Other, own: DeltaGenerator) -> Side:
+def _step(a: ViewContext, other: Other, own: DeltaGenerator) -> Side:
     steps, chosen = a.source.steps, other.value
     if chosen not in steps:
         available = ", ".join(map(str, steps))

@@ -15,16 +15,16 @@ from attnviz.core.errors import AttnvizError
 from attnviz.core.record import ALL
 from attnviz.figures.difference import MEASURE, TILES
 from attnviz.metrics.alike import farthest
-from attnviz.metrics.beside import Beside, Side, apart_of, at_a, beside
+from attnviz.metrics.beside import AlignedPair, Side, apart_of, at_a, beside
 from attnviz.sources import estimate
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate
 from attnviz.ui.compare import other, predictions, unmoved, words
 from attnviz.ui.shared import cache, everything, look, pictures, pretrained, runs, toolbar, zoom
 from attnviz.ui.shared import words as common
-from attnviz.ui.shared.look import Cell, Look
+from attnviz.ui.shared.look import Cell, ViewContext
 from attnviz.ui.shared.text import heading, in_words, note, quiet
-from attnviz.ui.shared.toolbar import Bar
+from attnviz.ui.shared.toolbar import Toolbar
 from attnviz.views import View
 
 
@@ -45,7 +45,7 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
         _different_heads(a)
 
 
-def _compared(bar: Bar, a: Side, b: Side, maps: DeltaGenerator) -> None:
+def _compared(bar: Toolbar, a: Side, b: Side, maps: DeltaGenerator) -> None:
     context = bar.at
     reads = other.same_words(a, b)
     try:
@@ -84,7 +84,7 @@ def _numbers(figure: figures.Figure) -> None:
             quiet(words.MATCHED.format(measure=as_sentence(MEASURE)))
 
 
-def _answered(comparison: Beside, cell: Cell | None) -> None:
+def _answered(comparison: AlignedPair, cell: Cell | None) -> None:
     """The selected cell, or the one that differs most: what the page is for, before its maps."""
     target = comparison.most_cell if cell is None else cell
     if target is None or (cell is None and sentences.nearly_same(comparison)):
@@ -100,7 +100,7 @@ def _answered(comparison: Beside, cell: Cell | None) -> None:
     in_words(most if cell is None else sentence)
 
 
-def _draw(bar: Bar, comparison: Beside, cell: Cell | None, *, visible: bool = True) -> figures.Figure:
+def _draw(bar: Toolbar, comparison: AlignedPair, cell: Cell | None, *, visible: bool = True) -> figures.Figure:
     """The three maps, if they are shown, and what of the toolbar is theirs."""
     options = {
         "dark": bar.at.dark,
@@ -120,7 +120,7 @@ def _draw(bar: Bar, comparison: Beside, cell: Cell | None, *, visible: bool = Tr
     return figure
 
 
-def _on_grid(comparison: Beside, cell: Cell | None) -> Cell | None:
+def _on_grid(comparison: AlignedPair, cell: Cell | None) -> Cell | None:
     """Place of a cell of A on the grid of both."""
     if cell is None:
         return None
@@ -130,7 +130,7 @@ def _on_grid(comparison: Beside, cell: Cell | None) -> Cell | None:
     return places[0].index(cell[0]), places[1].index(cell[1])
 
 
-def _notes(comparison: Beside, cell: Cell | None, *, still: bool) -> None:
+def _notes(comparison: AlignedPair, cell: Cell | None, *, still: bool) -> None:
     """Which row differs most, and what is not said above the maps.
 
     Args:
@@ -147,23 +147,23 @@ def _notes(comparison: Beside, cell: Cell | None, *, still: bool) -> None:
         quiet(" ".join(map(as_sentence, notes_on(size, TILES))))
 
 
-_apart = cache.kept(apart_of)
+_apart = cache.cached(apart_of)
 
 
-def _measured(context: Look, comparison: Beside) -> Beside:
+def _measured(context: ViewContext, comparison: AlignedPair) -> AlignedPair:
     """Two maps that are too large to be held, measured: what takes long says how far it is."""
     if comparison.is_long:
         cache.worked(apart_of, *comparison.asked(), cost=_cost(context, comparison))
     return comparison
 
 
-def _cost(context: Look, comparison: Beside) -> Estimate:
+def _cost(context: ViewContext, comparison: AlignedPair) -> Estimate:
     """Cost of measuring both maps."""
     (top, bottom), (left, right) = comparison.asked()[2:4]
     return context.cost(2, rows=slice(top, bottom), columns=slice(left, right))
 
 
-def _zoomed(context: Look, whole: Beside) -> Beside:
+def _zoomed(context: ViewContext, whole: AlignedPair) -> AlignedPair:
     """The part of a large comparison that is zoomed into, by the positions in A."""
     part = [zoom.part(context, View()).get(axis) for axis in ("rows", "columns")]
     if None in part:
@@ -175,7 +175,7 @@ def _zoomed(context: Look, whole: Beside) -> Beside:
     return whole.part(*spans)
 
 
-def _select(lent: Callable[[], Beside], point: dict) -> None:
+def _select(lent: Callable[[], AlignedPair], point: dict) -> None:
     """Keep the cell that was clicked, by its tokens in A; a cell that only B has cannot be kept.
 
     Of a square of cells it is the one that differs most.
@@ -193,7 +193,7 @@ def _select(lent: Callable[[], Beside], point: dict) -> None:
         look.toggle_cell((query, key))
 
 
-def _side_by_side(bar: Bar, a: Side, b: Side) -> None:
+def _side_by_side(bar: Toolbar, a: Side, b: Side) -> None:
     with bar.export:
         everything.menu(bar.at)
     for column, name, side in zip(st.columns(2), "AB", (a, b), strict=True):
@@ -201,11 +201,11 @@ def _side_by_side(bar: Bar, a: Side, b: Side) -> None:
             heading(name)
             options = {"sentence": side.sentence, "dark": look.is_dark(), "domain": "fixed"}
             cost = estimate.of_maps(side.record.step(side.site))
-            figure = cache.drawn(figures.head, side.record, side.site, side.head, cost=cost, **options)
+            figure = cache.rendered(figures.head, side.record, side.site, side.head, cost=cost, **options)
             pictures.show(figure, key=f"map {name}", what=words.MAP.format(side=name))
 
 
-def _different_heads(a: Look) -> None:
+def _different_heads(a: ViewContext) -> None:
     """The heads that differ most from that of A: a click makes one of them B."""
     if not isinstance(a.head, int):
         return

@@ -3,7 +3,7 @@
 import streamlit as st
 
 from attnviz.figures.difference import told_apart
-from attnviz.metrics.beside import Beside, Side, vectors_apart
+from attnviz.metrics.beside import AlignedPair, Side, vectors_apart
 from attnviz.ui.compare import words
 from attnviz.ui.shared import look, says
 from attnviz.ui.shared.text import quiet
@@ -15,7 +15,7 @@ def is_any(*sides: Side) -> bool:
     return any(output is not None for each in outputs for output in each)
 
 
-def both(a: Side, b: Side, comparison: Beside | None, cell: tuple[int, int] | None) -> None:
+def both(a: Side, b: Side, comparison: AlignedPair | None, cell: tuple[int, int] | None) -> None:
     """A line for each side; of models that give vectors, how far they are apart.
 
     Two heads of one run share what it says.
@@ -30,7 +30,7 @@ def both(a: Side, b: Side, comparison: Beside | None, cell: tuple[int, int] | No
     apart = told_apart(a, b) if len(sides) > 1 else None
     for i, ((name, side), (_, other), position) in enumerate(zip(sides, sides[::-1], positions, strict=True)):
         called = words.SIDE.format(side=name, what=apart[i]) if apart else name
-        says.one(called, side.record, other.record, position, (side.sentence, other.sentence), positions)
+        says.show_run(called, side.record, other.record, position, (side.sentence, other.sentence), positions)
 
 
 def _vectors(a: Side, b: Side) -> None:
@@ -41,7 +41,7 @@ def _vectors(a: Side, b: Side) -> None:
         st.html(f'<div class="says">{says.vectors_apart(apart)}</div>')
 
 
-def _positions(a: Side, b: Side, comparison: Beside | None, cell: tuple[int, int] | None) -> tuple[int, int]:
+def _positions(a: Side, b: Side, comparison: AlignedPair | None, cell: tuple[int, int] | None) -> tuple[int, int]:
     """After which token each is asked for a word: at the query of the selected cell, where both have one."""
     last = tuple(look.asked_at(side.record, side.site, None, side.sentence) for side in (a, b))
     if comparison is None or cell is None or (a.site.kind == "encoder" and a.record.targets):

@@ -11,14 +11,14 @@ from attnviz.metrics.compare import first_moved
 from attnviz.sources import estimate
 from attnviz.ui.compare import words
 from attnviz.ui.shared import cache, look, pictures, says
-from attnviz.ui.shared.look import Look
+from attnviz.ui.shared.look import ViewContext
 from attnviz.ui.shared.text import in_words, quiet
 
 WIDE = 820
 """Pixels of the first of two figures across a page: it is the answer."""
 
 
-def explained(context: Look) -> None:
+def explained(context: ViewContext) -> None:
     """Effect of the change on the predictions: the answer in words, figures with both runs, why no map moved."""
     options, position = says.choices(context.record, context.sentence), context.position
     is_word = says.NEXT in options or says.BLANK in options
@@ -36,7 +36,7 @@ def explained(context: Look) -> None:
         pictures.numbers_of_one(exports, "both")
 
 
-def _draw(context: Look, options: list[str], position: int) -> dict[str, tuple[figures.Figure, str]]:
+def _draw(context: ViewContext, options: list[str], position: int) -> dict[str, tuple[figures.Figure, str]]:
     """The figures of what the model says, each with both runs, and their keys."""
     exports = {}
     for effect in options:
@@ -50,15 +50,15 @@ def _draw(context: Look, options: list[str], position: int) -> dict[str, tuple[f
     return exports
 
 
-def _figure(context: Look, effect: str, position: int) -> figures.Figure:
+def _figure(context: ViewContext, effect: str, position: int) -> figures.Figure:
     alone = effect in (says.NEXT, says.BLANK) and len(says.choices(context.record, context.sentence)) == 2
     width = {"width": WIDE} if alone else {}
-    return says.drawn(
+    return says.prediction_figure(
         effect, context.record, context.before, position, sentence=context.sentence, dark=context.dark, **width
     )
 
 
-def _answered(context: Look) -> int | None:
+def _answered(context: ViewContext) -> int | None:
     """Say what the prediction was and is, after the selected token or where it changes most; gives where."""
     if context.moved_most is None:
         in_words(words.SAME_PREDICTIONS)
@@ -72,7 +72,7 @@ def _answered(context: Look) -> int | None:
     return position
 
 
-def _why(context: Look) -> None:
+def _why(context: ViewContext) -> None:
     """Why nothing moved, and a button to the first head in which something did."""
     cost = replace(every := estimate.of_all_maps(context.record), seconds=2 * every.seconds)
     there = cache.worked(

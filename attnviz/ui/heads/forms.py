@@ -16,7 +16,7 @@ from attnviz.figures.forms import CELL as OF_CELL
 from attnviz.figures.forms import LINE, TOKEN
 from attnviz.ui.heads import linked, words
 from attnviz.ui.shared import cache, look, pages, pictures, state, zoom
-from attnviz.ui.shared.look import CELL, PINS, Cell, Look
+from attnviz.ui.shared.look import CELL, PINS, Cell, ViewContext
 from attnviz.ui.shared.setting import Setting, State, choice, coded, each, reader
 from attnviz.ui.shared.state import MOST_PILLS, control
 from attnviz.ui.shared.text import in_words, label
@@ -51,7 +51,7 @@ LEAST_DRAWN: Setting[float | None] = choice("least", {least: f"{least:g}" for le
 SIDE = choice("side", SIDES, SIDES[0], "tab")
 
 
-def form(context: Look) -> str:
+def form(context: ViewContext) -> str:
     """The form that is chosen, of those that fit the attention call."""
     fits = {name: FORMS[name].fits for name in ON_PAGE}
     there = [name for name, fit in fits.items() if fit is None or fit(context.record, context.site)]
@@ -69,7 +69,7 @@ def whole_map() -> bool:
     return (state.get(FORM), state.get(zoom.ZOOM), state.get(look.VIEW)) == ("map", (), View())
 
 
-def controls(form: str, context: Look) -> None:
+def controls(form: str, context: ViewContext) -> None:
     """The options that belong to the form."""
     takes = FORMS[form].takes
     if "rows" in takes:
@@ -94,7 +94,7 @@ def _is_of_patches(form: str) -> bool:
     return FORMS[form].fits is figures.on_grid
 
 
-def _also(context: Look) -> None:
+def _also(context: ViewContext) -> None:
     """Heads beside the one in focus."""
     others = [head for head in range(context.source.num_heads) if head != context.head]
     if not others:
@@ -144,11 +144,11 @@ def _end(now: State) -> str:
     return "query" if now[SIDE] == "from" else "key"
 
 
-def figure(form: str, context: Look, display: dict) -> Figure:
+def figure(form: str, context: ViewContext, display: dict) -> Figure:
     """The head as it was chosen to be shown."""
     chosen, takes, part = FORMS[form], FORMS[form].takes, part_of(form, context, display["view"])
     also = [head for head in state.get(ALSO) if head != context.head and head < context.source.num_heads]
-    strongest = partial(pictures.told, context, display["view"], **part)
+    strongest = partial(pictures.default_cell, context, display["view"], **part)
     values = {
         "domain": lambda: display["domain"],
         "before": lambda: context.before,
@@ -170,10 +170,10 @@ def figure(form: str, context: Look, display: dict) -> Figure:
     if not is_known:  # else only a part of what is seen is gone through, and not all for the strongest weight of it
         options["cost"] = context.cost(**part)
     heads = (context.head, *also[:MOST_BESIDE]) if "heads" in takes else context.head
-    return cache.drawn(chosen.figure, context.record, context.site, heads, **options)
+    return cache.rendered(chosen.figure, context.record, context.site, heads, **options)
 
 
-def is_wide(form: str, context: Look, display: dict) -> bool:
+def is_wide(form: str, context: ViewContext, display: dict) -> bool:
     """Whether what is said of the head has no room right of its picture: it then stands under the thumbnails."""
     make = FORMS[form].figure
     if not hasattr(make, "room"):
@@ -185,12 +185,12 @@ def is_wide(form: str, context: Look, display: dict) -> bool:
     )
 
 
-def part_of(form: str, context: Look, view: View) -> dict[str, slice]:
+def part_of(form: str, context: ViewContext, view: View) -> dict[str, slice]:
     """The rows and columns that are seen; all in a form without parts."""
     return zoom.part(context, view) if "rows" in FORMS[form].takes else {}
 
 
-def _token(context: Look, view: View, window: dict[str, slice]) -> int | None:
+def _token(context: ViewContext, view: View, window: dict[str, slice]) -> int | None:
     """The token of the text, where it is seen: of the selected cell, else the first that is picked.
 
     Else that after which a word is predicted, or none.
@@ -238,11 +238,11 @@ _select_line = look.clicks("cell", _line_clicked, _let_go)
 _select_token = look.clicks("cell", _token_clicked, _let_go)
 
 
-def selection_in_words(form: str, context: Look, view: View) -> str:
+def selection_in_words(form: str, context: ViewContext, view: View) -> str:
     """The selection in words; returns how to select."""
     part = part_of(form, context, view)
     shade = _shade(form, context, view, part)
-    cell = context.cell or (shade.strongest if shade else pictures.told(context, view, **part))
+    cell = context.cell or (shade.strongest if shade else pictures.default_cell(context, view, **part))
     if shade:
         sentence = shades.in_words(shade)
         in_words(
@@ -263,7 +263,7 @@ def selection_in_words(form: str, context: Look, view: View) -> str:
     return words.POINT_AT_PATCH if _is_of_patches(form) else ""
 
 
-def _shade(form: str, context: Look, view: View, part: dict[str, slice]) -> shades.Shade | None:
+def _shade(form: str, context: ViewContext, view: View, part: dict[str, slice]) -> shades.Shade | None:
     """The attention of the token of a text, or of the one token that is picked among lines."""
     attention_view, pins = (
         views.see(context.record, context.site, sentence=context.sentence, view=view, **part),
@@ -283,7 +283,7 @@ def _shade(form: str, context: Look, view: View, part: dict[str, slice]) -> shad
     )
 
 
-def _arithmetic(context: Look, cell: Cell, *, of_several: bool) -> None:
+def _arithmetic(context: ViewContext, cell: Cell, *, of_several: bool) -> None:
     """A button that leads to how the number of a cell is computed; of a blocked one, to what made it 0.
 
     Args:

@@ -14,19 +14,19 @@ from attnviz.metrics.linking import rank
 from attnviz.sources.base import Source
 from attnviz.ui.heads import words
 from attnviz.ui.shared import budget, cache, cores, look, pictures, runs, state
-from attnviz.ui.shared.look import Look
-from attnviz.ui.shared.setting import kept
+from attnviz.ui.shared.look import ViewContext
+from attnviz.ui.shared.setting import session_setting
 from attnviz.ui.shared.text import note, quiet
 from attnviz.words import quoted_token
 
 MOST = 8
 """Heads that are listed."""
 
-REQUESTED = kept("heads switched off at", None, of="model text")
+REQUESTED = session_setting("heads switched off at", None, of="model text")
 """The run and the position for which each head is to be switched off."""
 
 
-def heads(context: Look) -> None:
+def heads(context: ViewContext) -> None:
     """Both lists, folded, for the selected cell."""
     with pictures.folded(words.LINKING, "linking") as is_open:
         if is_open:
@@ -38,7 +38,7 @@ def heads(context: Look) -> None:
             _mattering(context)
 
 
-def _linking(context: Look) -> None:
+def _linking(context: ViewContext) -> None:
     names = [quoted_token(part[i].text, i) for part, i in zip(context.tokens, context.cell, strict=True)]
     quiet(words.FROM_TO.format(query=names[0], key=names[1]))
     table = _ranked(context.record, *context.cell, context.sentence)
@@ -46,12 +46,12 @@ def _linking(context: Look) -> None:
     _buttons(table, lambda row: words.LINKED_HEAD.format(head=_name(row), weight=row["weight"]), "linking")
 
 
-@cache.kept
+@cache.cached
 def _ranked(record, query: int, key: int, sentence: int) -> pd.DataFrame:
     return rank(record, query, key, sentence=sentence)
 
 
-def _mattering(context: Look) -> None:
+def _mattering(context: ViewContext) -> None:
     position, count = context.position, sum(step.num_heads for step in context.record.steps)
     cost = budget.of_runs(count + 1, context.source, cache.sentences(context.source, context.lines), context.edits)
     request = (context.run, position)

@@ -12,7 +12,7 @@ from attnviz.sources.base import Source
 from attnviz.ui.heads import forms, words
 from attnviz.ui.shared import cache, edits, everything, findings, look, pictures, runs, says, toolbar, zoom
 from attnviz.ui.shared import words as common
-from attnviz.ui.shared.look import Look
+from attnviz.ui.shared.look import ViewContext
 from attnviz.ui.shared.text import label
 
 
@@ -38,7 +38,7 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
         with place, nullcontext() if forms.whole_map() else st.container(width="content", gap="small"):
             forms.controls(form, context)
             figure, key = forms.figure(form, context, display), forms.key(form)
-            pictures.picture(figure, key, select="cell", on_select=forms.select(form), on_zoom=zoom.asked)
+            pictures.picture(figure, key, select="cell", on_select=forms.select(form), on_zoom=zoom.zoom_requested)
     with left:
         every = _every(form, context, display, paired=not is_wide)
     with left if is_wide else place, st.container(width="stretch", key="beside"):
@@ -49,7 +49,7 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
         pictures.take_one(exports, key, more=partial(everything.button, context, (figure,)))
 
 
-def _beside(form: str, context: Look, display: dict, is_wide: bool) -> dict[str, tuple[Figure, str]]:
+def _beside(form: str, context: ViewContext, display: dict, is_wide: bool) -> dict[str, tuple[Figure, str]]:
     """Role of the head, selection, effects of changes; under the thumbnails of a wide map the role stands last."""
     edits.elsewhere(context)
     if not is_wide:
@@ -60,14 +60,14 @@ def _beside(form: str, context: Look, display: dict, is_wide: bool) -> dict[str,
     return effect
 
 
-def _every(form: str, context: Look, display: dict, *, paired: bool) -> Figure:
+def _every(form: str, context: ViewContext, display: dict, *, paired: bool) -> Figure:
     """All heads of the site, to choose one and to switch some off."""
     options = {"sentence": context.sentence, "view": display["view"], "domain": display["domain"], "dark": context.dark}
     options |= {"paired": paired, "explained": FORMS[form].has_legend, "focused": context.head, "rev": look.rev("head")}
     options |= zoom.framed(context) if "rows" in FORMS[form].takes else {}
     cost = context.cost(context.source.num_heads)
     options["cost"] = replace(cost, seconds=cost.seconds / 2)  # of a thumbnail less is asked than of a map
-    figure = cache.drawn(figures.heads, context.record, context.site, **options)
+    figure = cache.rendered(figures.heads, context.record, context.site, **options)
     with st.container(horizontal=True, vertical_alignment="center", gap="small", wrap=False, key="active"):
         label(common.ACTIVE_HEADS)
         edits.active_heads(context)

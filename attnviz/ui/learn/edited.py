@@ -7,20 +7,20 @@ from torch import Tensor
 
 from attnviz import walk
 from attnviz.core.amounts import counted
-from attnviz.core.display import shown
+from attnviz.core.display import visible_text
 from attnviz.core.errors import AttnvizError
 from attnviz.core.origin import PROJECTIONS, VECTORS, Change
 from attnviz.ui.learn import words
 from attnviz.ui.shared import state
 from attnviz.ui.shared import words as common
 from attnviz.ui.shared.changes import CHANGES, MOST_CHANGES
-from attnviz.ui.shared.setting import choice, kept
+from attnviz.ui.shared.setting import choice, session_setting
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import note, quiet
 from attnviz.ui.steps.walked import Walk
 
 MATRIX = choice("matrix", (*VECTORS, *PROJECTIONS), VECTORS[0], "tab")
-REFUSED = kept("not edited", "")
+REFUSED = session_setting("not edited", "")
 
 ROW, NAMES, COLUMN = 33, 96, 76
 """Pixels of a row, of the names of rows, and of a column of numbers; the style sheet knows the widths."""
@@ -64,7 +64,7 @@ def edit(context: Walk) -> None:
 def _frame(context: Walk, matrix: str, table: Tensor) -> pd.DataFrame:
     """A matrix with its rows named: of queries, keys and values, by their tokens."""
     tokens = context.tokens[matrix != "query"]
-    rows = [f"{i} {shown(tokens[i].text)}" if matrix in VECTORS else f"{i}" for i in range(len(table))]
+    rows = [f"{i} {visible_text(tokens[i].text)}" if matrix in VECTORS else f"{i}" for i in range(len(table))]
     return pd.DataFrame(table.numpy(), rows, [str(i) for i in range(table.shape[1])])
 
 

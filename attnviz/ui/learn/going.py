@@ -1,6 +1,6 @@
 """The steps of a lesson from state to state."""
 
-from attnviz.lessons import Lesson, Step
+from attnviz.lessons import Lesson, LessonStep
 from attnviz.ui.learn.museum import BUGS_FOUND
 from attnviz.ui.learn.progress import CHAPTER, LEARNED, LESSON, PICKED, PRESENT, TRIED
 from attnviz.ui.settings import LINKED
@@ -10,7 +10,7 @@ from attnviz.ui.shared.setting import Link, State, read
 from attnviz.ui.shared.welcome import FIRST
 
 
-def begun(step: Step) -> State:
+def begun(step: LessonStep) -> State:
     """The state that a step begins with."""
     return read(step.link, LINKED)
 
@@ -23,28 +23,28 @@ def opened(now: State, lesson: Lesson, number: int) -> State:
     return now.replaced(there)
 
 
-def is_shown(step: Step, now: State) -> bool:
+def is_shown(step: LessonStep, now: State) -> bool:
     """Whether a step was opened, and the model and the text are those of this one."""
     return now[CHAPTER] is not None and _is_alike(step, now)
 
 
-def _is_alike(step: Step, now: State) -> bool:
+def _is_alike(step: LessonStep, now: State) -> bool:
     there = begun(step)
     return all(now[setting] == there[setting] for setting in (MODEL, TEXT))
 
 
-def worth_keeping(now: State, step: Step) -> State | None:
+def worth_keeping(now: State, step: LessonStep) -> State | None:
     """State before a step, if somebody chose another model or text; else None."""
     chosen = (now[TEXT] is not None or now[MODEL] != MODEL.default) and now.linked() != read(FIRST, LINKED).linked()
     return now.linked() if chosen and not _is_alike(step, now) else None
 
 
-def reached(step: Step, now: State) -> bool:
+def reached(step: LessonStep, now: State) -> bool:
     """Whether the state holds what one of the goals of a step does, or as many bugs were found as it asks for."""
     return 0 < step.finds <= len(now[BUGS_FOUND]) or any(_holds(goal, now) for goal in step.goal)
 
 
-def strayed(step: Step, now: State) -> bool:
+def strayed(step: LessonStep, now: State) -> bool:
     """Whether something was done that a goal of a step is about, but not what it asks for."""
     there = begun(step)
     return not reached(step, now) and any(
@@ -52,7 +52,7 @@ def strayed(step: Step, now: State) -> bool:
     )
 
 
-def answered(step: Step, now: State) -> bool:
+def answered(step: LessonStep, now: State) -> bool:
     """Whether the question of a step is answered: by what was done, and where there are choices by the right one."""
     return (reached(step, now) or now[TRIED]) and (not step.choices or now[PICKED] == step.right)
 

@@ -10,23 +10,23 @@ from attnviz.core.display import file_stem
 from attnviz.core.masks import Subsequent
 from attnviz.core.record import Record
 from attnviz.figures import Figure
-from attnviz.lessons import Lesson, Step, peeking
+from attnviz.lessons import Lesson, LessonStep, peeking
 from attnviz.ui.learn import words
 from attnviz.ui.learn.going import begun
 from attnviz.ui.learn.scenes import D_KS, learned, spreads
 from attnviz.ui.shared import cache, edits, look, parameters, pictures, says
 from attnviz.ui.shared import words as common
 from attnviz.ui.shared.examples import TEXT, by_line
-from attnviz.ui.shared.look import CELL, QUERY, STEP, Look
+from attnviz.ui.shared.look import CELL, QUERY, STEP, ViewContext
 from attnviz.ui.shared.pretrained import MODEL
-from attnviz.ui.shared.setting import State, kept
+from attnviz.ui.shared.setting import State, session_setting
 from attnviz.ui.shared.state import control
 
 SIDE = 300
 """Points of a map."""
 ROOM = 2
 """Lines for an answer."""
-SOLVED = kept("handout with solutions", False)
+SOLVED = session_setting("handout with solutions", False)
 
 
 def button(lesson: Lesson) -> None:
@@ -54,7 +54,7 @@ def page(lesson: Lesson, *, solved: bool = False) -> bytes:
     return handout(lesson.title, [lesson.about] if lesson.about else [], sections)
 
 
-def slide_button(step: Step, now: State) -> None:
+def slide_button(step: LessonStep, now: State) -> None:
     """One click for the picture of a step as it is now, as large as a slide has room for."""
     if any(name in FIGURES for name in step.shows):
         file = f"{file_stem(step.title, end='slide')}.png"
@@ -62,7 +62,7 @@ def slide_button(step: Step, now: State) -> None:
         pictures.save(words.SLIDE, partial(slide, step, now), file, "image/png", **options)
 
 
-def slide(step: Step, now: State) -> bytes:
+def slide(step: LessonStep, now: State) -> bytes:
     """The map of a step in some state, or what it shows in place of one, as PNG.
 
     Raises:
@@ -74,7 +74,7 @@ def slide(step: Step, now: State) -> bytes:
     return export.render(FIGURES[name](looked_at(now), now), "png", preset="slide")
 
 
-def _section(number: int, step: Step, solved: bool) -> Any:
+def _section(number: int, step: LessonStep, solved: bool) -> Any:
     from attnviz.export.handout import Section
 
     terms = [f"**{term.name}**: {term.means}.{f' *{term.source}*' if term.source else ''}" for term in step.terms]
@@ -92,35 +92,35 @@ def _section(number: int, step: Step, solved: bool) -> Any:
     )
 
 
-def step_figures(step: Step) -> tuple[Figure, ...]:
+def step_figures(step: LessonStep) -> tuple[Figure, ...]:
     """The pictures of a step in the state that it begins with; controls and tables are of the page alone."""
     now = begun(step)
     return tuple(FIGURES[name](looked_at(now), now) for name in step.shows if name in FIGURES)
 
 
-def looked_at(now: State) -> Look:
+def looked_at(now: State) -> ViewContext:
     """View context of a state, on light paper."""
     source = parameters.of(now, cache.source(now[MODEL], now[STEP]))
     lines = cache.texts(now[TEXT], by_line=by_line(now, now[TEXT]))
     site, head = now[look.SITE] or look.opening_site(source), now[look.SHOW]
     head = look.opening_head(source) if head is None else head
-    return Look(source, lines, edits.of(now, source, lines), 0, site, head, dark=False)
+    return ViewContext(source, lines, edits.of(now, source, lines), 0, site, head, dark=False)
 
 
-def _prediction(context: Look, now: State) -> Figure:
+def _prediction(context: ViewContext, now: State) -> Figure:
     record: Record = context.record
     position = look.asked_at(record, context.site, now[CELL], 0)
-    return says.drawn(says.choices(record)[0], record, context.before, position, sentence=0)
+    return says.prediction_figure(says.choices(record)[0], record, context.before, position, sentence=0)
 
 
-def _row(context: Look, now: State) -> Figure:
+def _row(context: ViewContext, now: State) -> Figure:
     """The values that the chosen row adds up, and their sum."""
     row = walk.row(context.record, context.site, context.head, now[QUERY])
     stage, key = figures.values(row, len(context.tokens[1])), int(row.weights.argmax())
     return figures.stage(context.record, context.site, context.head, stage, stage.matrices, selected=(row.query, key))
 
 
-def _peeking(context: Look, now: State) -> Figure:
+def _peeking(context: ViewContext, now: State) -> Figure:
     models = ((words.MASKED, learned(Subsequent()).losses), (words.OPEN, learned(None).losses))
     return figures.losses(models, peeking.GUESS)
 

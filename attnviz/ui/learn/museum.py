@@ -9,10 +9,10 @@ from attnviz import figures
 from attnviz.core.record import Record
 from attnviz.figures import Figure
 from attnviz.lessons import bugs, peeking
-from attnviz.lessons.bugs import RIGHT, WRONG, Bug, Maps, Trained
+from attnviz.lessons.bugs import RIGHT, WRONG, Bug, Maps, TrainedPair
 from attnviz.ui.learn import words
 from attnviz.ui.shared import cache, pictures, state
-from attnviz.ui.shared.look import Look
+from attnviz.ui.shared.look import ViewContext
 from attnviz.ui.shared.setting import Setting, State, choice, coded, each, flag, reader, whole
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import heading, label, large, note, plain, quiet
@@ -38,7 +38,7 @@ SIDE = 264
 """Pixels of a map: two stand side by side."""
 
 
-def gallery(context: Look) -> None:
+def gallery(context: ViewContext) -> None:
     """One bug, what it looks like, and its name once it was found."""
     number, solved = state.get(BUG), state.get(BUGS_FOUND)
     bug = tuple(NAMES.values())[number - 1]
@@ -46,7 +46,7 @@ def gallery(context: Look) -> None:
     if not bug.costs or state.get(TRAINED):
         with st.spinner(words.LEARNING if bug.costs else words.COMPUTING):
             exhibit = _live(bug.name)
-    _choice(number, solved, exhibit.where if exhibit else Trained.where)
+    _choice(number, solved, exhibit.where if exhibit else TrainedPair.where)
     large(bug.symptom)
     if exhibit:
         _comparison(context, exhibit)
@@ -78,16 +78,16 @@ def opened(now: State, number: int) -> State:
     return now.put(BUG, number).put(ANSWER, None).put(HINTS, 0)
 
 
-def _comparison(context: Look, exhibit: Maps | Trained) -> None:
+def _comparison(context: ViewContext, exhibit: Maps | TrainedPair) -> None:
     """The symptom: two maps, or two trainings."""
     if not isinstance(exhibit, Maps):
         runs = ((RIGHT, exhibit.right.losses), (WRONG, exhibit.wrong.losses))
-        pictures.picture(cache.drawn(figures.losses, runs, peeking.GUESS, **context.styled), "losses")
+        pictures.picture(cache.rendered(figures.losses, runs, peeking.GUESS, **context.styled), "losses")
         return
     options = context.styled | {"side": SIDE}
     with st.container(horizontal=True, gap="medium", key="both maps"):
         for record, key in ((exhibit.right, "right"), (exhibit.wrong, "wrong")):
-            pictures.picture(cache.drawn(_map, record, exhibit.head, **options), key=f"bug {key}")
+            pictures.picture(cache.rendered(_map, record, exhibit.head, **options), key=f"bug {key}")
 
 
 def _map(record: Record, head: int, **options: object) -> Figure:
@@ -115,7 +115,7 @@ def _ask(bug: Bug) -> None:
         note(words.NOT_THIS.format(hint=NAMES[answer].would), "notice")
 
 
-def _solved(bug: Bug, exhibit: Maps | Trained | None, number: int) -> None:
+def _solved(bug: Bug, exhibit: Maps | TrainedPair | None, number: int) -> None:
     """The bug: its cause, fix, detection, and where it happened."""
     st.success(f"**{bug.title}.** {bug.because}", icon=":material/check_circle:")
     heading(words.FIX)
@@ -146,4 +146,4 @@ def _button(name: str, key: str, step) -> None:
     st.button(name, key=key, on_click=state.change, args=(step,))
 
 
-_live = cache.kept(bugs.live)
+_live = cache.cached(bugs.live)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from attnviz.lessons import Lesson, Step
+from attnviz.lessons import Lesson, LessonStep
 from attnviz.ui.learn import words
 from attnviz.ui.learn.going import begun
 from attnviz.ui.learn.handout import FIGURES, looked_at
@@ -12,8 +12,8 @@ from attnviz.ui.learn.scenes import D_KS
 from attnviz.ui.settings import LINKED
 from attnviz.ui.shared import cache
 from attnviz.ui.shared import words as common
-from attnviz.ui.shared.code import Writer
-from attnviz.ui.shared.look import CELL, QUERY, Look
+from attnviz.ui.shared.code import CodeWriter
+from attnviz.ui.shared.look import CELL, QUERY, ViewContext
 from attnviz.ui.shared.setting import State, read
 
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
@@ -28,7 +28,7 @@ def file_name(lesson: Lesson, number: int) -> str:
 
 def notebook(lesson: Lesson, number: int) -> dict[str, Any]:
     """The notebook of a step, counted from 1, before it was run: what `nbformat` reads, version 4.5."""
-    step, writer = lesson.steps[number - 1], Writer(cache.origin)
+    step, writer = lesson.steps[number - 1], CodeWriter(cache.origin)
     now = begun(step)
     codes = [*_cells(step, now, writer)]
     there = {code.splitlines()[-1] for code in codes}
@@ -47,14 +47,14 @@ def notebook(lesson: Lesson, number: int) -> dict[str, Any]:
     return {"cells": cells, "metadata": {"kernelspec": KERNEL}, "nbformat": 4, "nbformat_minor": 5}
 
 
-def _goals(step: Step, now: State) -> tuple[State, ...]:
+def _goals(step: LessonStep, now: State) -> tuple[State, ...]:
     """States that a notebook tries: the first goal."""
     if step.finds:
         return (now,)
     return tuple(now.replaced(read(now.link() | goal, LINKED)) for goal in step.goal[:1])
 
 
-def _cells(step: Step, now: State, writer: Writer, *, tried: bool = False) -> Iterator[str]:
+def _cells(step: LessonStep, now: State, writer: CodeWriter, *, tried: bool = False) -> Iterator[str]:
     """The code of each thing that a step shows in a state.
 
     Args:
@@ -71,12 +71,12 @@ def _cells(step: Step, now: State, writer: Writer, *, tried: bool = False) -> It
             yield "\n".join([*writer.lines[before:], *prints, figure_code])
 
 
-def _cell(context: Look, now: State, writer: Writer) -> str:
+def _cell(context: ViewContext, now: State, writer: CodeWriter) -> str:
     _import(writer, "attnviz", "words")
     return writer.call("words.cell", (context.record, context.site, context.head, *now[CELL]), {})
 
 
-def _row(context: Look, now: State, writer: Writer, tried: bool) -> Iterator[str]:
+def _row(context: ViewContext, now: State, writer: CodeWriter, tried: bool) -> Iterator[str]:
     before = len(writer.lines)
     row = writer.call("attnviz.walk.row", (context.record, context.site, context.head, now[QUERY]), {})
     tokens = f"{writer.value(context.record)}.tokens({writer.value(context.site)})[1]"
@@ -90,7 +90,7 @@ _VALUES = """values, key = attnviz.figures.values(row, len(tokens)), int(row.wei
 attnviz.figures.stage({call}, values, values.matrices, selected=(row.query, key))"""
 
 
-def _scores(context: Look, now: State, writer: Writer, tried: bool) -> Iterator[str]:
+def _scores(context: ViewContext, now: State, writer: CodeWriter, tried: bool) -> Iterator[str]:
     if tried:
         before = writer.value(context.untouched), len(writer.lines)
         call = writer.call(
@@ -99,12 +99,12 @@ def _scores(context: Look, now: State, writer: Writer, tried: bool) -> Iterator[
         yield "\n".join([*writer.lines[before[1] :], f"print({call}.says)"])
 
 
-def _d_k(context: Look, now: State, writer: Writer, tried: bool) -> Iterator[str]:
+def _d_k(context: ViewContext, now: State, writer: CodeWriter, tried: bool) -> Iterator[str]:
     if not tried:
         yield f"attnviz.figures.spread(attnviz.walk.dot_product_variance({writer.value(D_KS)}))"
 
 
-def _peeking(context: Look, now: State, writer: Writer, tried: bool) -> Iterator[str]:
+def _peeking(context: ViewContext, now: State, writer: CodeWriter, tried: bool) -> Iterator[str]:
     if tried:
         _import(writer, "attnviz.lessons", "peeking")
         masked, unmasked = map(writer.value, (words.MASKED, words.OPEN))
@@ -119,7 +119,7 @@ def _peeking(context: Look, now: State, writer: Writer, tried: bool) -> Iterator
         )
 
 
-def _bugs(context: Look, now: State, writer: Writer, tried: bool) -> Iterator[str]:
+def _bugs(context: ViewContext, now: State, writer: CodeWriter, tried: bool) -> Iterator[str]:
     _import(writer, "attnviz.lessons", "bugs")
     if tried:
         yield 'for bug in bugs.museum()[:3]:\n    print(f"{bug.title}. {bug.because}\\n{bug.fix}\\n")'
@@ -133,7 +133,7 @@ def _bugs(context: Look, now: State, writer: Writer, tried: bool) -> Iterator[st
 
 _BUG = "attnviz.figures.head(made.{side}, made.{side}.sites[0], made.head, row_sums=True, side=300)"
 
-WRITTEN: dict[str, Callable[[Look, State, Writer, bool], Iterator[str]]] = {
+WRITTEN: dict[str, Callable[[ViewContext, State, CodeWriter, bool], Iterator[str]]] = {
     "row": _row,
     "scores": _scores,
     "d_k": _d_k,
@@ -143,15 +143,15 @@ WRITTEN: dict[str, Callable[[Look, State, Writer, bool], Iterator[str]]] = {
 """Code of scenes that are no single figure, by the names that lessons use."""
 
 
-def _import(writer: Writer, home: str, name: str) -> None:
+def _import(writer: CodeWriter, home: str, name: str) -> None:
     writer.names.setdefault(home, set()).add(name)
 
 
-def _terms(step: Step) -> list[str]:
+def _terms(step: LessonStep) -> list[str]:
     return [f"- **{term.name}**: {term.means}.{f' *{term.source}*' if term.source else ''}" for term in step.terms]
 
 
-def _choices(step: Step) -> list[str]:
+def _choices(step: LessonStep) -> list[str]:
     return [f"- {choice}" for choice in step.choices]
 
 

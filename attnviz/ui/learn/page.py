@@ -10,7 +10,7 @@ import streamlit as st
 
 from attnviz import lessons
 from attnviz.core.stack import Stack
-from attnviz.lessons import Lesson, Step
+from attnviz.lessons import Lesson, LessonStep
 from attnviz.sources.base import Source
 from attnviz.ui.learn import handout, scenes, teaching, words
 from attnviz.ui.learn.going import answered, is_shown, opened, reached, strayed, worth_keeping
@@ -18,7 +18,7 @@ from attnviz.ui.learn.museum import BUGS_FOUND
 from attnviz.ui.learn.progress import CHAPTER, LEARNED, LEFT, LESSON, PICKED, PRESENT, TRIED
 from attnviz.ui.shared import edits, look, mask, pages, pictures, state
 from attnviz.ui.shared import words as common
-from attnviz.ui.shared.look import Look
+from attnviz.ui.shared.look import ViewContext
 from attnviz.ui.shared.setting import PROBLEMS
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import block, heading, note, plain, quiet, style, title
@@ -54,7 +54,7 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
         _question(lesson, step, number, context, beside=beside)
 
 
-def _question(lesson: Lesson, step: Step, number: int, context: Look, *, beside: bool) -> None:
+def _question(lesson: Lesson, step: LessonStep, number: int, context: ViewContext, *, beside: bool) -> None:
     """The question, the answer and the buttons: where there is room these stay."""
     _ask(step)
     if not beside:
@@ -74,7 +74,7 @@ def _open(lesson: Lesson, number: int) -> None:
     st.rerun()
 
 
-def _tried(step: Step, number: int) -> None:
+def _tried(step: LessonStep, number: int) -> None:
     """Note what is reached, and answered."""
     state.put(TRIED, state.get(TRIED) or reached(step, state.now()))
     if answered(step, state.now()):
@@ -120,7 +120,7 @@ def _progress_mark() -> None:
     block("", "quiet learned", "p", **{f"data-{name}": value for name, value in named.items()})
 
 
-def _explanation(step: Step, number: int) -> None:
+def _explanation(step: LessonStep, number: int) -> None:
     """The idea, what to do, and the words that are new."""
     title(f"{number} · {step.title}")
     st.markdown(step.idea)
@@ -134,7 +134,7 @@ def _explanation(step: Step, number: int) -> None:
                 st.markdown(f"**{term.name}**: {term.means}.{source}")
 
 
-def _ask(step: Step) -> None:
+def _ask(step: LessonStep) -> None:
     """The question and its choices."""
     if step.question:
         st.markdown(f"**{step.question}**")
@@ -143,12 +143,12 @@ def _ask(step: Step) -> None:
         control(st.pills, words.YOUR_ANSWER, PICKED, step.choices, **options)
 
 
-def _answer(step: Step) -> str | None:
+def _answer(step: LessonStep) -> str | None:
     """The choice that was picked."""
     return state.one_of(PICKED, step.choices, None)
 
 
-def _hints(step: Step, context: Look) -> None:
+def _hints(step: LessonStep, context: ViewContext) -> None:
     """Hints on the changes and the choice so far, until they are right."""
     now = state.now()
     if answered(step, now):
@@ -160,7 +160,7 @@ def _hints(step: Step, context: Look) -> None:
         note(first if picked == step.right else words.NOT_THIS.format(hint=step.hint), "notice")
 
 
-def _picked(step: Step, context: Look) -> str:
+def _picked(step: LessonStep, context: ViewContext) -> str:
     """Which cell or head was picked, where a goal is about one."""
     goal_names = {name for goal in step.goal for name in goal}
     if "cell" in goal_names and context.cell:
@@ -169,11 +169,11 @@ def _picked(step: Step, context: Look) -> str:
     return words.PICKED_HEAD.format(head=context.head) if goal_names & {look.SHOW.name, *look.SHOW.former} else ""
 
 
-def _is_done(step: Step, number: int) -> bool:
+def _is_done(step: LessonStep, number: int) -> bool:
     return number in state.get(LEARNED) or not (step.goal or step.finds)
 
 
-def _answered(lesson: Lesson, step: Step, number: int, context: Look) -> None:
+def _answered(lesson: Lesson, step: LessonStep, number: int, context: ViewContext) -> None:
     """Hints; the answer once the task is done."""
     _hints(step, context)
     nothing_to_do = not (step.goal or step.finds)
@@ -183,7 +183,7 @@ def _answered(lesson: Lesson, step: Step, number: int, context: Look) -> None:
         _closing(lesson)
 
 
-def _way_on(lesson: Lesson, step: Step, number: int) -> None:
+def _way_on(lesson: Lesson, step: LessonStep, number: int) -> None:
     """The buttons of a step."""
     with st.container(horizontal=True, gap="small", key="on"):
         if number < len(lesson.steps):
@@ -213,9 +213,9 @@ def _button(name: str, key: str, lesson: Lesson, number: int, **options) -> None
         st.rerun()
 
 
-def _looked_at(source: Source, lines: tuple[str, ...]) -> Look:
+def _looked_at(source: Source, lines: tuple[str, ...]) -> ViewContext:
     state.put(mask.OPENING, Stack())  # A lesson that sets no mask has none, whatever another page opens with.
     changed = edits.of(state.now(), source, lines)
     site = state.one_of(look.SITE, source.sites, look.opening_site(source))
     head = state.one_of(look.SHOW, range(source.num_heads), look.opening_head(source))
-    return Look(source, lines, changed, 0, site, head)
+    return ViewContext(source, lines, changed, 0, site, head)

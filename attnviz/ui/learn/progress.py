@@ -2,7 +2,7 @@
 
 from attnviz import lessons
 from attnviz.ui.learn import words
-from attnviz.ui.shared.setting import Setting, State, choice, coded, each, flag, kept, reader, whole
+from attnviz.ui.shared.setting import Setting, State, choice, coded, each, flag, reader, session_setting, whole
 
 MOST_STEPS = 99
 _read_learned = each(reader(r"\d{1,2}", lambda m: int(m[0]), "1-2-5"), MOST_STEPS)
@@ -23,7 +23,7 @@ LEARNED = coded(
     lambda text: frozenset(_read_learned(text)),
 )
 PRESENT = flag("present", False)
-LEFT: Setting[State | None] = kept("left for a lesson", None)
+LEFT: Setting[State | None] = session_setting("left for a lesson", None)
 """State of another page before the lesson."""
 TRIED = flag("tried", False)
 """Whether the goal of the step was reached since it was opened."""

@@ -8,7 +8,7 @@ import streamlit as st
 
 from attnviz import api, figures, walk
 from attnviz.core.amounts import digits
-from attnviz.core.display import shown
+from attnviz.core.display import visible_text
 from attnviz.core.masks import Full, Subsequent
 from attnviz.lessons import peeking as study
 from attnviz.ui.learn import edited, museum, words
@@ -17,7 +17,7 @@ from attnviz.ui.shared import cache, edits, look, pictures, says, state
 from attnviz.ui.shared import words as common
 from attnviz.ui.shared.changes import CHANGES
 from attnviz.ui.shared.edits import OWN_MASK
-from attnviz.ui.shared.look import CELL, QUERY, STEP, Look
+from attnviz.ui.shared.look import CELL, QUERY, STEP, ViewContext
 from attnviz.ui.shared.parameters import SETTINGS
 from attnviz.ui.shared.setting import State, choice, flag
 from attnviz.ui.shared.state import control
@@ -35,7 +35,7 @@ DK = choice("dk", {d_k: str(d_k) for d_k in D_K}, D_K[4])
 D_KS = (1, 4, 16, 64, 256, 1024)
 """Widths of a query that a picture compares."""
 
-learned = cache.kept(study.learn)
+learned = cache.cached(study.learn)
 """How a model learned with a mask or without one, kept."""
 
 HALF, SIDE, ALONE, LARGE = 240, 286, 400, 460
@@ -62,7 +62,7 @@ def fill(names: tuple[str, ...]) -> bool:
     return any(some <= {*names} for some in FILLING)
 
 
-def draw(names: tuple[str, ...], context: Look) -> None:
+def draw(names: tuple[str, ...], context: ViewContext) -> None:
     """All that a step shows: beside each other where there is room, else below."""
     for wide, row in groupby(names, WIDE.__contains__):
         with st.container(horizontal=not wide, gap="small" if wide else "medium"):
@@ -78,7 +78,7 @@ def _columns(row: list[str]) -> list[list[str]]:
     return [[name, *under * (place == 0)] for place, name in enumerate(scene for scene in row if scene not in under)]
 
 
-def _map(context: Look, names: tuple[str, ...]) -> None:
+def _map(context: ViewContext, names: tuple[str, ...]) -> None:
     if state.get(PRESENT):
         side = LARGE
     elif {*names} <= ROOMY:
@@ -86,7 +86,7 @@ def _map(context: Look, names: tuple[str, ...]) -> None:
     else:
         side = SIDE
     options = context.drawn | {"row_sums": not SUMMED.isdisjoint(names), "side": side}
-    figure = cache.drawn(figures.head, context.record, context.site, context.head, **options)
+    figure = cache.rendered(figures.head, context.record, context.site, context.head, **options)
     pictures.picture(figure, "head", select="cell", on_select=look.select)
     if context.cell is None:  # a sentence about another row would answer another question
         pictures.how_to_select(False)
@@ -94,49 +94,49 @@ def _map(context: Look, names: tuple[str, ...]) -> None:
         pictures.cell_in_words(context, View(), context.cell)
 
 
-def _heads(context: Look) -> None:
+def _heads(context: ViewContext) -> None:
     """The heads of the layer, to choose one and to switch some off."""
     options = {"sentence": context.sentence, "focused": context.head, "rev": look.rev("head"), "dark": context.dark}
-    figure = cache.drawn(figures.heads, context.record, context.site, **options)
+    figure = cache.rendered(figures.heads, context.record, context.site, **options)
     with st.container(key="thumbnails"):
         pictures.picture(figure, "heads", select="head", on_select=look.select_head)
         edits.eyes(context, figure.corners)
     if context.tokens[0] == context.tokens[1]:
         with st.container(width=SMALL_MAPS):
-            quiet(words.SMALL_MAPS.format(tokens=" · ".join(shown(token.text) for token in context.tokens[0])))
+            quiet(words.SMALL_MAPS.format(tokens=" · ".join(visible_text(token.text) for token in context.tokens[0])))
 
 
-def _prediction(context: Look) -> None:
+def _prediction(context: ViewContext) -> None:
     """The prediction, and the one before a change."""
     effect = says.choices(context.record, context.sentence)[0]
-    figure = says.drawn(
+    figure = says.prediction_figure(
         effect, context.record, context.before, context.position, sentence=context.sentence, dark=context.dark
     )
     pictures.picture(figure, says.KEYS[effect])
 
 
-def _training_step(context: Look) -> None:
+def _training_step(context: ViewContext) -> None:
     steps = context.source.steps
     last = steps[-1]
     options = {"at": "learn", "width": 480, "whole_page": True}
     control(st.select_slider, words.TRAINING_STEP, STEP, steps, shown=state.one_of(STEP, steps, last), **options)
 
 
-def _walk(context: Look) -> Walk:
+def _walk(context: ViewContext) -> Walk:
     """The view context with the chosen query."""
     tokens = context.tokens[0]
     query = context.cell[0] if context.cell else state.one_of(QUERY, range(len(tokens)), len(tokens) - 1)
     return Walk.of(context, query=query, key=None, knobs=state.get(KNOBS))
 
 
-def _query(context: Look) -> None:
+def _query(context: ViewContext) -> None:
     def step(now: State, query: int) -> State:
         return now.put(QUERY, query).put(CELL, None)
 
     look.query(common.QUERY, context.tokens[0], context.cell, step=step)
 
 
-def _row(context: Look) -> None:
+def _row(context: ViewContext) -> None:
     """The chosen query beside each key that it may see: their product, and the weight that comes of it."""
     walked = _walk(context)
     row = walked.worked
@@ -159,7 +159,7 @@ def _row(context: Look) -> None:
     pictures.picture(values, "values")
 
 
-def _d_k(context: Look) -> None:
+def _d_k(context: ViewContext) -> None:
     """Random queries and keys of a chosen d_k, with the scale and without it."""
     d_k = state.get(DK)
     control(st.select_slider, words.WIDTH, DK, D_K)
@@ -178,7 +178,7 @@ def _d_k(context: Look) -> None:
     pictures.picture(figures.spread(every, chosen=d_k, **context.styled), "spread")
 
 
-_spread = cache.kept(walk.dot_product_variance)
+_spread = cache.cached(walk.dot_product_variance)
 
 
 def spreads(d_ks: tuple[int, ...]) -> tuple[walk.DotProducts, ...]:
@@ -186,7 +186,7 @@ def spreads(d_ks: tuple[int, ...]) -> tuple[walk.DotProducts, ...]:
     return tuple(_spread((d_k,))[0] for d_k in d_ks)
 
 
-def _numbers(context: Look) -> None:
+def _numbers(context: ViewContext) -> None:
     """Numbers of the head to edit, and their effect on the row that changed most."""
     with st.container(width=EDITED):
         quiet(words.TYPE_A_NUMBER)
@@ -201,22 +201,22 @@ def _numbers(context: Look) -> None:
             play.measures(replace(_walk(context), query=query), before, context.record)
 
 
-def _future(context: Look) -> None:
+def _future(context: ViewContext) -> None:
     control(st.toggle, words.HIDE, OWN_MASK, at="learn")
 
 
-def _positions(context: Look) -> None:
+def _positions(context: ViewContext) -> None:
     """The switch, and what comes of each word where the words are read from last to first."""
     control(st.toggle, words.POSITIONS, SETTINGS["positions"], at="learn", whole_page=True)
     quiet(words.REVERSED.format(says=walk.permutation(context.source, context.record, sentence=context.sentence).says))
 
 
-def _peeking(context: Look) -> None:
+def _peeking(context: ViewContext) -> None:
     """Two models learn, with the mask and without it; under that, what each may see."""
     if state.get(PEEKING):
         masked, open_to_all = learned(Subsequent()), learned(None)
         models = ((words.MASKED, masked.losses), (words.OPEN, open_to_all.losses))
-        pictures.picture(cache.drawn(figures.losses, models, study.GUESS, **context.styled), "losses")
+        pictures.picture(cache.rendered(figures.losses, models, study.GUESS, **context.styled), "losses")
         in_words(words.WRITING.format(masked=masked.writing, open=open_to_all.writing, guess=study.GUESS))
     else:
         options = {"icon": ":material/play_arrow:", "type": "primary"}
@@ -224,7 +224,7 @@ def _peeking(context: Look) -> None:
     _answers(context)
 
 
-def _answers(context: Look) -> None:
+def _answers(context: ViewContext) -> None:
     """Place of the answer of each row, hidden and visible."""
     tokens, side = context.tokens[0], {"side": HALF}
     answers = api.predicted(context.record.read[context.sentence])
@@ -246,7 +246,7 @@ WIDE = ("training step", "query", "row", "future", "scores", "d_k", "numbers", "
 ROOMY, SUMMED = {"map", "future", "positions"}, {"future", "scores"}
 """Scenes beside which a map can be large: itself, and switches; and those whose question is what its rows sum to."""
 
-SCENES: dict[str, Callable[[Look], None]] = {
+SCENES: dict[str, Callable[[ViewContext], None]] = {
     "heads": _heads,
     "training step": _training_step,
     "query": _query,

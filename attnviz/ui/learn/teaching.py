@@ -5,7 +5,7 @@ import os
 import streamlit as st
 
 from attnviz import lessons
-from attnviz.lessons import Lesson, Step
+from attnviz.lessons import Lesson, LessonStep
 from attnviz.ui.learn import handout, words
 from attnviz.ui.learn.progress import CHAPTER, LEARNED, LESSON, PRESENT
 from attnviz.ui.shared import state
@@ -38,7 +38,7 @@ def _other(now: State, name: str) -> State:
     return now.put(LESSON, name).put(CHAPTER, None).put(LEARNED, frozenset())
 
 
-def notes(step: Step) -> None:
+def notes(step: LessonStep) -> None:
     """The notes for whoever teaches a step, and its answer."""
     if not step.notes or state.get(PRESENT):
         return

@@ -30,6 +30,6 @@ class BuiltIn(Mask):
         return words.MODELS_MASK
 
 
-@cache.kept
+@cache.cached
 def of(step: Step, head: int, sentence: int) -> BuiltIn:
     return BuiltIn(step.may_attend(head, sentence=sentence))

@@ -20,10 +20,10 @@ from attnviz.figures.states import States
 from attnviz.ui.masks import empty_rows, leaks, words
 from attnviz.ui.masks.lab import CHECKED, FILE, JUDGED, MASK, MODEL, PASTED, WEIGHTS, WITH_WORDS, Lab
 from attnviz.ui.shared import cache, everything, pictures, state
-from attnviz.ui.shared.setting import Setting, choice, flag, kept
+from attnviz.ui.shared.setting import Setting, choice, flag, session_setting
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import clean, details_html, label, note, quiet, table_html, verdict
-from attnviz.ui.shared.toolbar import Bar
+from attnviz.ui.shared.toolbar import Toolbar
 
 GUESSED = words.GUESSED
 CAUSAL = {GUESSED: None, words.YES: True, words.NO: False}
@@ -32,12 +32,12 @@ KIND = choice("type", (GUESSED, *KINDS), GUESSED)
 CONVENTION = choice("convention", (GUESSED, *CONVENTIONS), GUESSED)
 FUTURE, FITS = choice("causal", tuple(CAUSAL), GUESSED), flag("fits", False)
 MEANT_TO_BE = choice("intended", {name: name for name in (GUESSED, *MEANT)} | {words.MEANT_PAGE: "page"}, GUESSED)
-ARRAY: Setting[int | None] = kept("array", None)
+ARRAY: Setting[int | None] = session_setting("array", None)
 
 EXAMPLE = "1 0 0 0 0\n0.6 0.4 0 0 0\n0.2 0.3 0.4 0 0.1\n0.1 0.4 0.2 0.3 0\n0.3 0.1 0.2 0.2 0.2"
 """Weights of a causal head with one leak: position 2 sees position 4."""
 
-TYPED = kept("pasted", EXAMPLE)
+TYPED = session_setting("pasted", EXAMPLE)
 
 SIDE = 320
 """Pixels of a map of cells that a finding is about: it stands under the finding."""
@@ -51,7 +51,7 @@ NEAR = "near-miss"
 """The rule whose note says what else may be meant: a part of the verdict."""
 
 
-def tab(lab: Lab, bar: Bar) -> None:
+def tab(lab: Lab, bar: Toolbar) -> None:
     leaks.undo()
     default = WEIGHTS if lab.source.one_run else MODEL  # one run alone: no word of it can be changed
     judged = control(st.pills, words.CHECK, CHECKED, JUDGED, shown=state.get(CHECKED) or default, lead="")
@@ -101,7 +101,7 @@ def _input(lab: Lab, what: str) -> tuple[str, Array, float] | None:
     return _chosen(reading.read_text(clean(typed)))
 
 
-def _chosen(contents: reading.Given) -> tuple[str, Array, float]:
+def _chosen(contents: reading.ArrayFile) -> tuple[str, Array, float]:
     """One array; of several the one that is chosen."""
     names = list(contents.arrays)
     name = names[0]
@@ -156,7 +156,7 @@ def _picture(lab: Lab, what: str, array: Array, report: Report, grid: States | N
         pictures.show(figures.states(grid, **lab.styled, **small), key="evidence")
     elif what == WEIGHTS:
         options = lab.drawn | WITH_WORDS
-        pictures.picture(cache.drawn(figures.head, lab.record, lab.site, lab.number, **options), "checked")
+        pictures.picture(cache.rendered(figures.head, lab.record, lab.site, lab.number, **options), "checked")
     elif what == MASK:
         pictures.picture(figures.mask(lab.mask, *lab.tokens, **lab.drawn, **WITH_WORDS), "checked")
     else:

@@ -12,14 +12,14 @@ from attnviz.ui.masks import added, painting, rulelist, words
 from attnviz.ui.masks.lab import Lab
 from attnviz.ui.shared import cache, everything, look, mask, pictures, state, toolbar, zoom
 from attnviz.ui.shared.look import Cell
-from attnviz.ui.shared.setting import Setting, flag, kept
+from attnviz.ui.shared.setting import Setting, flag, session_setting
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import leads_to, quiet
-from attnviz.ui.shared.toolbar import Bar
+from attnviz.ui.shared.toolbar import Toolbar
 from attnviz.views import View, as_tokens
 from attnviz.words import quoted_token
 
-DRAG: Setting[painting.Drag | None] = kept("drag", None)
+DRAG: Setting[painting.Drag | None] = session_setting("drag", None)
 """The last drag, of which the browser may say more."""
 PAINT = flag("paint", False, "tab")
 
@@ -29,11 +29,11 @@ weights say no predictions; for how many letters of the longest token and the lo
 many pixels each letter more narrows both."""
 
 
-def tab(lab: Lab, bar: Bar) -> None:
+def tab(lab: Lab, bar: Toolbar) -> None:
     with bar.view:
         paint, display = _view(lab)
     part = zoom.part(lab, display["view"])
-    default_cell = pictures.told(lab, display["view"], **part)
+    default_cell = pictures.default_cell(lab, display["view"], **part)
     options = lab.drawn | {"selected": default_cell}
     zoom.crumbs(lab)
     with st.container(horizontal=True, gap="small"):
@@ -61,7 +61,7 @@ class Drawable(NamedTuple):
     draw: Callable[[], None]
 
 
-def _under(lab: Lab, grid: figures.Figure, head: figures.Figure, bar: Bar) -> None:
+def _under(lab: Lab, grid: figures.Figure, head: figures.Figure, bar: Toolbar) -> None:
     """Content under both pictures, and the menu that saves them."""
     saved = {words.WEIGHTS: (head, "head"), words.MASK: (grid, "mask")}
     with bar.export:
@@ -105,14 +105,14 @@ def _grid(lab: Lab, options: dict[str, Any], paint: bool, view: View, part: dict
     grid = figures.mask(lab.mask, *lab.tokens, **options, **mask_options, **part)
     first = (part["rows"].start, part["columns"].start) if part else (0, 0)
     chosen = _painting(lab, first) if paint else look.select
-    clicks = {"select": "cell", "on_select": chosen, "brush": brush, "on_zoom": zoom.asked}
+    clicks = {"select": "cell", "on_select": chosen, "brush": brush, "on_zoom": zoom.zoom_requested}
     return Drawable(grid, partial(pictures.picture, grid, "mask", **clicks))
 
 
 def _weights(lab: Lab, part: dict[str, slice], options: dict[str, Any]) -> Drawable:
     """The weights under the mask, as a picture."""
-    head = cache.drawn(figures.head, lab.record, lab.site, lab.head, cost=lab.cost(**part), **options)
-    clicks = {"select": "cell", "on_select": look.select, "on_zoom": zoom.asked}
+    head = cache.rendered(figures.head, lab.record, lab.site, lab.head, cost=lab.cost(**part), **options)
+    clicks = {"select": "cell", "on_select": look.select, "on_zoom": zoom.zoom_requested}
     return Drawable(head, partial(pictures.picture, head, "head", **clicks))
 
 

@@ -27,7 +27,7 @@ from attnviz.ui.shared.mask import MASK
 from attnviz.ui.shared.setting import State, choice
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import block, in_words, label, large, note, quiet
-from attnviz.ui.shared.toolbar import Bar
+from attnviz.ui.shared.toolbar import Toolbar
 
 DIALECT_SHOWN = choice("dialect", words.DIALECTS, "sdpa", former=words.FORMER_DIALECTS)
 WRITTEN = choice("written", words.DIALECTS, former=words.FORMER_DIALECTS)
@@ -44,7 +44,7 @@ MOST_ROWS = 4
 """Rows that are said in words; of more the rest is folded."""
 
 
-def tab(lab: Lab, bar: Bar) -> None:
+def tab(lab: Lab, bar: Toolbar) -> None:
     queries, keys = lab.lengths
     name = control(st.pills, words.SAME_MASK, DIALECT_SHOWN, words.DIALECTS, format_func=words.DIALECTS.get, lead="")
     aligned = lab.mask
@@ -60,7 +60,7 @@ def tab(lab: Lab, bar: Bar) -> None:
             _wrong_reader(lab, aligned)
 
 
-def _dialect(lab: Lab, mask: Mask, name: str, bar: Bar) -> None:
+def _dialect(lab: Lab, mask: Mask, name: str, bar: Toolbar) -> None:
     """One dialect: what it says, its grid, its code and its tensor; or why it cannot say this mask."""
     convention, tokens = dialect(name), tuple(part[:MOST_DRAWN] for part in lab.tokens)
     lengths = tuple(map(len, tokens))
@@ -164,7 +164,7 @@ def _take(now: State, right: Stack, wrong: Stack) -> State:
     return now.put(OWN_MASK, False).put(PROMISE, WAS_MEANT).put(TAB, WRONG).put(CHECKED, MODEL)
 
 
-@cache.kept
+@cache.cached
 def _handed(
     mask: Mask, queries: int, keys: int, written: str, read_as: str, record: Record, site: Site, head: int
 ) -> Handed:

@@ -57,10 +57,10 @@ def _consequences(lab: Lab, empty: list[int]) -> None:
             pictures.show(figures.states(grid, **style), "spread")
 
 
-_spread = cache.kept(numerics.spread)
+_spread = cache.cached(numerics.spread)
 
 
-@cache.kept
+@cache.cached
 def _policies(record: Record, site: Site, head: int, sentence: int, mask: Mask) -> tuple[Policy, ...]:
     step = record.step(site)
     batch, heads = slice(sentence, sentence + 1), slice(head, head + 1)

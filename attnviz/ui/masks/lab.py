@@ -6,7 +6,7 @@ from attnviz.core.masks import Mask
 from attnviz.core.stack import Stack
 from attnviz.core.tokens import Sentence
 from attnviz.ui.masks import words
-from attnviz.ui.shared.look import Look
+from attnviz.ui.shared.look import ViewContext
 from attnviz.ui.shared.setting import choice
 
 COMPOSE, WRONG, CONVENTIONS = words.TABS
@@ -30,7 +30,7 @@ MOST_LAYERS = 8
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Lab(Look):
+class Lab(ViewContext):
     """View context of the lab.
 
     Attributes:

@@ -23,10 +23,10 @@ from attnviz.ui.masks.lab import WITH_WORDS, Lab
 from attnviz.ui.shared import cache, cores, everything, look, mask, mask_link, pictures, runs, state
 from attnviz.ui.shared.edits import OWN_MASK
 from attnviz.ui.shared.mask import MASK
-from attnviz.ui.shared.setting import Setting, State, choice, coded, kept
+from attnviz.ui.shared.setting import Setting, State, choice, coded, session_setting
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import block_html, details_html, label, large, note, quiet, table, table_html, verdict
-from attnviz.ui.shared.toolbar import Bar
+from attnviz.ui.shared.toolbar import Toolbar
 
 WHOLE, LAYER = TESTED = (words.TEST_WHOLE, words.TEST_LAYER)
 """The part of the model that is tested."""
@@ -36,11 +36,11 @@ WAS_MEANT, THIS_MASK, FUTURE = PROMISES = (words.AS_MEANT, words.THIS_MASK, word
 
 MEANT = coded("meant", None, mask_link.encode_stack, mask_link.decode_stack)
 """The mask that was meant, where that of the page is a mistake on purpose."""
-BEFORE: Setting[tuple[Stack | None, bool] | None] = kept("before mistake", None)
+BEFORE: Setting[tuple[Stack | None, bool] | None] = session_setting("before mistake", None)
 """The mask before such a mistake, and whether the model's own was on."""
 TEST = choice("tested", TESTED, WHOLE, former=dict.fromkeys(words.EXAMPLE_LEAKS, WHOLE))
 PROMISE = choice("promise", PROMISES)
-REQUESTED: Setting[tuple] = kept("leaks asked", ())
+REQUESTED: Setting[tuple] = session_setting("leaks asked", ())
 """The test that takes long and was asked for."""
 
 MOST_MOVED, MOST_TRIED = 8, 12
@@ -50,7 +50,7 @@ QUICK = 1.5
 """Seconds that a test may take without being asked for."""
 
 
-def judge(lab: Lab, bar: Bar) -> None:
+def judge(lab: Lab, bar: Toolbar) -> None:
     """The verdict on the model, the grid that shows it, and the ways to test something else."""
     try:
         test = _model(lab, lab.site if state.get(TEST) == LAYER else lab.site.kind, _promised(lab))
@@ -178,10 +178,10 @@ def _test(
         return leak_test(source, sentences, edits, **options, report=report, targets=cache.targets(source, lines))
 
 
-_cached_test = cache.kept(_test)
+_cached_test = cache.cached(_test)
 
 
-def _result(lab: Lab, test: LeakTest, bar: Bar) -> None:
+def _result(lab: Lab, test: LeakTest, bar: Toolbar) -> None:
     """The number of leaks, the grid, and the selected cell in words."""
     cell = lab.cell if lab.cell and all(i < n for i, n in zip(lab.cell, test.moved.shape, strict=True)) else None
     figure = figures.leaks(test, selected=cell, rev=look.rev("cell"), **lab.styled, **WITH_WORDS)

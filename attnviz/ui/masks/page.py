@@ -15,11 +15,11 @@ from attnviz.ui.masks import built_in, checking, compose, conventions, words
 from attnviz.ui.masks.lab import TAB, Lab
 from attnviz.ui.masks.presets import CAUSAL
 from attnviz.ui.shared import look, mask, state, toolbar
-from attnviz.ui.shared.look import Look
+from attnviz.ui.shared.look import ViewContext
 from attnviz.ui.shared.setting import flag
 from attnviz.ui.shared.state import control, tabs
 from attnviz.ui.shared.text import lead
-from attnviz.ui.shared.toolbar import Bar
+from attnviz.ui.shared.toolbar import Toolbar
 
 SOS = flag("sos", True)
 
@@ -51,12 +51,12 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
     tabs(TAB, {name: partial(_tab, *each, lab, bar) for name, *each in zip(words.TABS, words.ASKS, parts, strict=True)})
 
 
-def _tab(question: str, draw: Callable[[Lab, Bar], None], lab: Lab, bar: Bar) -> None:
+def _tab(question: str, draw: Callable[[Lab, Toolbar], None], lab: Lab, bar: Toolbar) -> None:
     lead(question)
     draw(lab, bar)
 
 
-def _mask(context: Look, stack: Stack) -> Mask:
+def _mask(context: ViewContext, stack: Stack) -> Mask:
     """The mask of a site; of a model that is read-only, what was composed."""
     step = context.record.step(context.site)
     mask = stack.mask() if context.source.read_only else step.mask

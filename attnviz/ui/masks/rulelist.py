@@ -18,11 +18,11 @@ from attnviz.ui.shared import mask, state
 from attnviz.ui.shared.edits import TITLES, number
 from attnviz.ui.shared.mask import MASK
 from attnviz.ui.shared.mask_link import BY_NAME, RULES
-from attnviz.ui.shared.setting import State, kept
+from attnviz.ui.shared.setting import State, session_setting
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import note, quiet
 
-ADD = kept("add rule", None)
+ADD = session_setting("add rule", None)
 """A rule or a preset on its way into the mask of the page; the list holds none."""
 
 MOST_COMPARED = 1024

@@ -18,8 +18,8 @@ from attnviz.sources.base import Source
 from attnviz.ui.overview import words
 from attnviz.ui.overview.numbers import is_requested
 from attnviz.ui.shared import cache, cores, runs, state
-from attnviz.ui.shared.look import Look
-from attnviz.ui.shared.setting import Setting, kept, whole
+from attnviz.ui.shared.look import ViewContext
+from attnviz.ui.shared.setting import Setting, session_setting, whole
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import note
 
@@ -28,7 +28,7 @@ FOLDERS = "ATTNVIZ_ATLAS"
 
 ATLAS = whole("atlas", 1, 1, 99, "model")
 """Which of several atlases of a model is shown, counted from 1."""
-MEASURED: Setting[tuple | None] = kept("over texts", None)
+MEASURED: Setting[tuple | None] = session_setting("over texts", None)
 """Model, texts and edits whose measuring was requested."""
 
 
@@ -55,7 +55,7 @@ def others(name: str) -> list[Atlas]:
     return [candidate for candidate in _built() if candidate.plan.model.name != name]
 
 
-def measured(context: Look, lines: tuple[str, ...]) -> Atlas | None:
+def measured(context: ViewContext, lines: tuple[str, ...]) -> Atlas | None:
     """The atlas of a model with its changes on some texts: measured, or None below a button with its cost.
 
     Raises:
@@ -69,7 +69,7 @@ def measured(context: Look, lines: tuple[str, ...]) -> Atlas | None:
     return None
 
 
-_cost = cache.kept(texts.cost)
+_cost = cache.cached(texts.cost)
 
 
 def _measure(source: Source, lines: tuple[str, ...], edits: Edits) -> Atlas:

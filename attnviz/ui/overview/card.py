@@ -14,12 +14,12 @@ from attnviz.ui.overview import words
 from attnviz.ui.overview.numbers import MEANINGS, OFF, SORT, TITLES, Numbers, effects_of, is_by_test
 from attnviz.ui.shared import cache, findings, look, pages, pictures, state, zoom
 from attnviz.ui.shared import words as common
-from attnviz.ui.shared.look import Look
+from attnviz.ui.shared.look import ViewContext
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import large, quiet, table
 
 
-def verdict(context: Look, swept: Sweep | None) -> None:
+def verdict(context: ViewContext, swept: Sweep | None) -> None:
     """Which head matters most, and the way to it; without a test, the way to the test."""
     if swept is None:
         if not is_by_test():
@@ -42,7 +42,7 @@ def verdict(context: Look, swept: Sweep | None) -> None:
         quiet(weights)
 
 
-def named(context: Look, head_numbers: Numbers, swept: Sweep | None) -> None:
+def named(context: ViewContext, head_numbers: Numbers, swept: Sweep | None) -> None:
     """The name of the chosen head, its rank by the test, and the way to its page."""
     if swept and swept.strongest == (context.site, context.head):
         return  # named by the verdict
@@ -52,13 +52,13 @@ def named(context: Look, head_numbers: Numbers, swept: Sweep | None) -> None:
         _opens(context)
 
 
-def _opens(context: Look) -> None:
+def _opens(context: ViewContext) -> None:
     if st.button(words.OPEN_HEAD, key="open head", icon=":material/arrow_forward:"):
         look.look_at(context.site, context.head)
         pages.go_to(pages.TITLES[0])
 
 
-def _rank(context: Look, head_numbers: Numbers, by: str) -> str:
+def _rank(context: ViewContext, head_numbers: Numbers, by: str) -> str:
     """The rank of the chosen head by a number; "" where it has no such number."""
     change, changes = head_numbers.row((context.site, context.number))[by], head_numbers.table[by]
     if pd.isna(change):
@@ -67,7 +67,7 @@ def _rank(context: Look, head_numbers: Numbers, by: str) -> str:
     return words.RANK.format(brief=context.site.brief(context.number), rank=rank, count=count)
 
 
-def of_head(context: Look, head_numbers: Numbers, swept: Sweep | None) -> None:
+def of_head(context: ViewContext, head_numbers: Numbers, swept: Sweep | None) -> None:
     """The chosen head: its role on this text, findings about it, and its numbers."""
     row = head_numbers.row((context.site, context.number))
     named(context, head_numbers, swept)
@@ -81,7 +81,7 @@ def of_head(context: Look, head_numbers: Numbers, swept: Sweep | None) -> None:
     _on_phrase(context)
 
 
-def _on_phrase(context: Look) -> None:
+def _on_phrase(context: ViewContext) -> None:
     """Heads by their attention on a phrase, from the selected query or the last word: those that retrieve a needle."""
     with pictures.folded(words.ON_PHRASE, "on phrase") as is_open:
         if not is_open:
@@ -102,13 +102,13 @@ def _on_phrase(context: Look) -> None:
         pictures.show(figure, "phrase", words.PHRASE, table=True)
 
 
-def _by_distance(context: Look) -> None:
+def _by_distance(context: ViewContext) -> None:
     """Attention by distance, in bins that double."""
     with pictures.folded(words.BY_DISTANCE, "by distance") as is_open:
         if is_open:
             where = {"sentence": context.sentence, "dark": context.dark}
             cache.worked(_distances, context.record, context.site, context.head, context.sentence, cost=context.cost())
-            figure = cache.drawn(figures.distance, context.record, context.site, context.head, **where)
+            figure = cache.rendered(figures.distance, context.record, context.site, context.head, **where)
             pictures.show(figure, "distance", common.BY_DISTANCE, table=True)
 
 

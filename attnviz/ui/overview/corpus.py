@@ -19,11 +19,11 @@ from attnviz.ui.overview import atlases, examples, tables, words
 from attnviz.ui.overview.numbers import all_numbers, numbers
 from attnviz.ui.shared import everything, findings, look, pictures, runs, state
 from attnviz.ui.shared import words as common
-from attnviz.ui.shared.look import Look
+from attnviz.ui.shared.look import ViewContext
 from attnviz.ui.shared.setting import choice
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import Markup, heading, lead, note, plain, quiet, table, title
-from attnviz.ui.shared.toolbar import Bar
+from attnviz.ui.shared.toolbar import Toolbar
 
 TITLES, MEANS = ({metric.name: getattr(metric, what) for metric in METRICS} for what in ("title", "means"))
 NUMBER = choice("number", TITLES, "confidence", "tab")
@@ -35,7 +35,7 @@ MANY = 100
 """Texts above which they are listed as a table, which draws those alone that are seen."""
 
 
-def over_a_corpus(bar: Bar) -> None:
+def over_a_corpus(bar: Toolbar) -> None:
     """Every head over many texts: those of an atlas, the fifty that ship, or somebody's own."""
     lead(words.ON_OTHERS)
     try:
@@ -57,7 +57,7 @@ def over_a_corpus(bar: Bar) -> None:
             everything.menu(bar.at)
 
 
-def _more(context: Look, figure: figures.Figure, heads: pd.DataFrame) -> None:
+def _more(context: ViewContext, figure: figures.Figure, heads: pd.DataFrame) -> None:
     all_numbers(heads.drop(columns="site"), "heads-over-texts")
     everything.button(context, (figure,))
 
@@ -84,7 +84,7 @@ def _list(lines: tuple[str, ...], atlas: Atlas | None) -> None:
             st.html(f"<ol>{''.join(f'<li>{plain(line)}</li>' for line in lines)}</ol>")
 
 
-def _show(context: Look, atlas: Atlas) -> figures.Figure | None:
+def _show(context: ViewContext, atlas: Atlas) -> figures.Figure | None:
     """The chosen head's role, texts and numbers, beside the known roles and all heads."""
     heads, behaviors = atlas.heads(), _behaviors(context.source)
     measured = findings.measured(context.source, context.site, context.head)
@@ -127,7 +127,7 @@ def _behaviors(source: Source) -> tuple[Behavior, ...]:
     )
 
 
-def _answer(context: Look, measured: Behavior | None, by_weights: Sequence[Role]) -> str:
+def _answer(context: ViewContext, measured: Behavior | None, by_weights: Sequence[Role]) -> str:
     """The chosen head's role: what was measured of it before, else what its weights look like over the corpus."""
     head = context.site.head(context.head).capitalize()
     if measured:
@@ -137,7 +137,7 @@ def _answer(context: Look, measured: Behavior | None, by_weights: Sequence[Role]
     return words.NO_ROLE.format(head=head)
 
 
-def _roles(context: Look, behaviors: tuple[Behavior, ...]) -> None:
+def _roles(context: ViewContext, behaviors: tuple[Behavior, ...]) -> None:
     """Each known role with its head; a click leads to it and its texts."""
     if not behaviors:
         return
@@ -152,7 +152,7 @@ def _roles(context: Look, behaviors: tuple[Behavior, ...]) -> None:
             st.button(label, key=f"{key} {i}", **options)
 
 
-def _all_heads(context: Look, heads: pd.DataFrame, count: int) -> None:
+def _all_heads(context: ViewContext, heads: pd.DataFrame, count: int) -> None:
     """A number of every head on this text and over the corpus, as a table that chooses a head."""
     there = [name for name in TITLES if heads[name].notna().any()]
     options = {"shown": state.one_of(NUMBER, there), "format_func": TITLES.__getitem__, "width": 260}
@@ -187,7 +187,7 @@ def _compared(here: float | None, mean: float, spread: float) -> str | None:
     return words.LIKE if texts.is_typical(here, mean, spread) else words.UNLIKE
 
 
-def _numbers(context: Look, row: pd.Series) -> None:
+def _numbers(context: ViewContext, row: pd.Series) -> None:
     """The numbers of a head over the corpus, beside those of the text at hand: a few, and folded the others."""
     table = findings.numbers(context.record, context.sentence, context.site)
     here = {} if table is None else table.iloc[context.number]
@@ -215,7 +215,7 @@ def _cells(name: str, row: pd.Series, here: float | None) -> tuple[str, ...]:
     return title, mean, this, f"{row[f'{name}_spread']:.2f}", middle
 
 
-def _distance(context: Look, atlas: Atlas) -> figures.Figure | None:
+def _distance(context: ViewContext, atlas: Atlas) -> figures.Figure | None:
     """Attention by distance over the corpus."""
     curve = atlas.table("distances", context.site, context.number)
     if curve.empty:
@@ -226,7 +226,7 @@ def _distance(context: Look, atlas: Atlas) -> figures.Figure | None:
     return figure
 
 
-def _alike(context: Look, atlas: Atlas) -> None:
+def _alike(context: ViewContext, atlas: Atlas) -> None:
     """Heads that do the same over a corpus."""
     with pictures.folded(words.ALIKE, key="alike in atlases") as is_open:
         if is_open:

@@ -9,14 +9,14 @@ import streamlit as st
 from attnviz import metrics
 from attnviz.atlas.opened import Atlas
 from attnviz.core.amounts import percent
-from attnviz.core.display import shown
+from attnviz.core.display import visible_text
 from attnviz.core.errors import AttnvizError
 from attnviz.core.record import Record
 from attnviz.metrics.heads import METRICS
 from attnviz.ui.overview import words
 from attnviz.ui.shared import cache, pages, pictures, state
 from attnviz.ui.shared.examples import TEXT
-from attnviz.ui.shared.look import CELL, SHOW, SITE, Cell, Look
+from attnviz.ui.shared.look import CELL, SHOW, SITE, Cell, ViewContext
 from attnviz.ui.shared.setting import choice
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import block_html, details_html, note, quiet
@@ -32,7 +32,7 @@ PREDICTED, LEAST = 3, 0.01
 """Words that are named as predicted at most, and the probability of all but the first at least."""
 
 
-def of_head(context: Look, atlas: Atlas, role: str) -> None:
+def of_head(context: ViewContext, atlas: Atlas, role: str) -> None:
     """Ten texts of a head, by its strongest pairs or by a metric.
 
     Args:
@@ -54,7 +54,7 @@ def of_head(context: Look, atlas: Atlas, role: str) -> None:
     _texts(context, atlas, rows.to_dict("records"), by, words.FROM_WORD.format(word=word) if word else words.WHATEVER)
 
 
-def _texts(context: Look, atlas: Atlas, rows: list[dict], by: str, order: str) -> None:
+def _texts(context: ViewContext, atlas: Atlas, rows: list[dict], by: str, order: str) -> None:
     """Texts below each other, some of them folded; how to read the shades before them, the rest after.
 
     Args:
@@ -80,7 +80,7 @@ def _texts(context: Look, atlas: Atlas, rows: list[dict], by: str, order: str) -
         st.html(details_html(words.ABOUT_TEXTS, block_html(" ".join(notes), "quiet")))
 
 
-def _marks(context: Look, rows: list[dict], records: list[Record]) -> list[str]:
+def _marks(context: ViewContext, rows: list[dict], records: list[Record]) -> list[str]:
     """Notes on <sos>, <eos> and a full stop where a text shows them, and on a model without capitals."""
     token_texts = {token.text for record in records for token in record.tokens(context.site)[1]}
     every = list(zip(records, rows, strict=True))
@@ -94,7 +94,7 @@ def _marks(context: Look, rows: list[dict], records: list[Record]) -> list[str]:
     return notes + [words.NO_CAPITALS.format(word=word, typed=word.capitalize()) for word in small[:1]]
 
 
-def _predicted(record: Record, context: Look, query: int) -> list[tuple[str, float]]:
+def _predicted(record: Record, context: ViewContext, query: int) -> list[tuple[str, float]]:
     """The most probable words after a query, with their probabilities; none where the model predicts none."""
     if not record.predicted(context.site):
         return []
@@ -102,7 +102,7 @@ def _predicted(record: Record, context: Look, query: int) -> list[tuple[str, flo
     return candidates[:1] + [pair for pair in candidates[1:] if pair[1] >= LEAST]
 
 
-def _complete(context: Look, atlas: Atlas) -> str:
+def _complete(context: ViewContext, atlas: Atlas) -> str:
     """From which weight on no pair is missing."""
     heads = atlas.heads()
     above = heads[(heads["site"] == str(context.site)) & (heads["head"] == context.number)]["pairs_above"].max()
@@ -114,7 +114,7 @@ def _word(role: str) -> str:
     return role.partition("“")[2].partition("”")[0]
 
 
-def _pairs(context: Look, atlas: Atlas, word: str) -> pd.DataFrame:
+def _pairs(context: ViewContext, atlas: Atlas, word: str) -> pd.DataFrame:
     """The strongest pair of each text, those from a word first, if one is given."""
     pairs = atlas.table("pairs", context.site, context.number)
     if word:
@@ -123,7 +123,7 @@ def _pairs(context: Look, atlas: Atlas, word: str) -> pd.DataFrame:
     return pairs.assign(text=list(map(atlas.text, pairs["file"], pairs["line"])))
 
 
-def _example(context: Look, row: dict, record: Record, place: int, named: str) -> None:
+def _example(context: ViewContext, row: dict, record: Record, place: int, named: str) -> None:
     """A text that opens, its weights, and its number under its name, if it has one."""
     cell = _cell(record, context, row)
     with st.container(horizontal=True, vertical_alignment="center", gap="small", wrap=False):
@@ -134,7 +134,7 @@ def _example(context: Look, row: dict, record: Record, place: int, named: str) -
         st.html(_shaded(record, context, cell, number))
 
 
-def _look_at(context: Look, text: str, cell: Cell) -> None:
+def _look_at(context: ViewContext, text: str, cell: Cell) -> None:
     """Show a cell of a text."""
     chosen = {TEXT: text, SITE: context.site, SHOW: context.head, CELL: cell}
     state.change(lambda now: now.without("text"))
@@ -142,7 +142,7 @@ def _look_at(context: Look, text: str, cell: Cell) -> None:
         state.put(setting, value)
 
 
-def _cell(record: Record, context: Look, row: dict) -> Cell:
+def _cell(record: Record, context: ViewContext, row: dict) -> Cell:
     """The cell of a pair; of another example the largest weight of the rows that have a choice."""
     if "query" in row:
         return int(row["query"]), int(row["key"])
@@ -151,21 +151,21 @@ def _cell(record: Record, context: Look, row: dict) -> Cell:
     return query, int(keys[query])
 
 
-def _shaded(record: Record, context: Look, cell: Cell, number: str) -> str:
+def _shaded(record: Record, context: ViewContext, cell: Cell, number: str) -> str:
     """The tokens of the keys, each as strong as its weight; in one text the query is underlined; what it predicts."""
     looks, key_tokens = record.tokens(context.site)
     weights = record.step(context.site).weights(context.number, slice(cell[0], cell[0] + 1))[0].tolist()
-    name = escape(shown(looks[cell[0]].text))
+    name = escape(visible_text(looks[cell[0]].text))
     query = "" if context.site.kind != "cross" else f"{name} → "
     parts = []
     for i, (token, weight) in enumerate(zip(key_tokens, weights, strict=True)):
         space = "" if token.joined or not i else " "
         is_query = context.site.kind != "cross" and i == cell[0]
-        text = f"<u>{name}</u>" if is_query else escape(shown(token.text))
+        text = f"<u>{name}</u>" if is_query else escape(visible_text(token.text))
         parts.append(f'{space}<span style="--weight: {max(0.0, weight):.0%}">{text}</span>')
     likely = [escape(_likely(word, percent(share, 0))) for word, share in _predicted(record, context, cell[0])]
     pair = words.PAIR.format(
-        query=name, key=escape(shown(key_tokens[cell[1]].text)), weight=percent(weights[cell[1]], 0)
+        query=name, key=escape(visible_text(key_tokens[cell[1]].text)), weight=percent(weights[cell[1]], 0)
     )
     caption = [escape(number) or pair]
     if likely:
@@ -175,4 +175,4 @@ def _shaded(record: Record, context: Look, cell: Cell, number: str) -> str:
 
 def _likely(word: str, share: str) -> str:
     """A word that may come next, or the end, with its probability."""
-    return f"{words.END} {share}" if word == "<eos>" else words.LIKELY.format(word=shown(word), share=share)
+    return f"{words.END} {share}" if word == "<eos>" else words.LIKELY.format(word=visible_text(word), share=share)

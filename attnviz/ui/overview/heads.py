@@ -27,11 +27,11 @@ from attnviz.ui.overview.numbers import (
 )
 from attnviz.ui.shared import cache, everything, look, pictures, state
 from attnviz.ui.shared import words as common
-from attnviz.ui.shared.look import Look, Place
+from attnviz.ui.shared.look import Place, ViewContext
 from attnviz.ui.shared.setting import choice, several
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import lead
-from attnviz.ui.shared.toolbar import Bar
+from attnviz.ui.shared.toolbar import Toolbar
 
 MAPS, TABLE = words.FORMS
 FORM = choice("form", words.FORMS, MAPS, "tab")
@@ -60,13 +60,13 @@ def form() -> None:
     control(st.segmented_control, words.FORM, FORM, words.FORMS, lead="")
 
 
-def all_heads(bar: Bar) -> None:
+def all_heads(bar: Toolbar) -> None:
     every = _table(bar) if state.get(FORM) == TABLE else _maps(bar)
     with bar.export:
         pictures.take_away(every[0], "every", more=partial(_more, bar.at, *every))
 
 
-def _maps(bar: Bar) -> tuple[figures.Figure, Numbers]:
+def _maps(bar: Toolbar) -> tuple[figures.Figure, Numbers]:
     """Every head as a map, beside what is known of the chosen one: maps first, where they need no number."""
     context, plain = bar.at, _is_plain()
     lead(words.EACH_MAP)
@@ -87,7 +87,7 @@ def _maps(bar: Bar) -> tuple[figures.Figure, Numbers]:
     return figure, head_numbers
 
 
-def _table(bar: Bar) -> tuple[figures.Figure, Numbers]:
+def _table(bar: Toolbar) -> tuple[figures.Figure, Numbers]:
     """Every head as a row of numbers."""
     swept = switched_off(bar.at)
     head_numbers = numbers(bar.at)
@@ -103,14 +103,14 @@ def _is_plain() -> bool:
     return state.get(SORT) in (LAYER, None) and not state.get(KIND) and not state.get(ROLE)
 
 
-def _draw(context: Look, place: st.delta_generator.DeltaGenerator, order: Order) -> figures.Figure:
+def _draw(context: ViewContext, place: st.delta_generator.DeltaGenerator, order: Order) -> figures.Figure:
     figure = _figure(context, order)
     with place:
         pictures.picture(figure, "every", select="head", on_select=select)
     return figure
 
 
-def _figure(context: Look, order: Order) -> figures.Figure:
+def _figure(context: ViewContext, order: Order) -> figures.Figure:
     by = "" if order.captions is None else f"{TITLES[order.by][:1].lower()}{TITLES[order.by][1:]}"
     options = {
         "sentence": context.sentence,
@@ -119,10 +119,12 @@ def _figure(context: Look, order: Order) -> figures.Figure:
         "focused": (context.site, context.head),
     }
     options["cost"] = estimate.of_all_maps(context.record)
-    return cache.drawn(figures.overview, context.record, order=order.heads, captions=order.captions, by=by, **options)
+    return cache.rendered(
+        figures.overview, context.record, order=order.heads, captions=order.captions, by=by, **options
+    )
 
 
-def _order(context: Look, head_numbers: Numbers) -> Order:
+def _order(context: ViewContext, head_numbers: Numbers) -> Order:
     """Controls for the order, kinds and role of the heads to show."""
     names = (LAYER, *dict.fromkeys((*effects_of(context.record), *head_numbers.names)))
     by = state.one_of(SORT, names, LAYER)
@@ -166,7 +168,7 @@ def _short(name: str) -> str:
     return words.OFF_IN_ORDER.get(name) or TITLES.get(name, name).partition(" (")[0]
 
 
-def _more(context: Look, every: figures.Figure, head_numbers: Numbers) -> None:
+def _more(context: ViewContext, every: figures.Figure, head_numbers: Numbers) -> None:
     make = partial(
         _page, pictures.lent((context.record, context.before), "page"), context.sentence, context.site, context.number
     )

@@ -20,8 +20,8 @@ from attnviz.sources.estimate import Estimate, in_time
 from attnviz.ui.overview import words
 from attnviz.ui.shared import budget, cache, cores, findings, pictures, runs, state
 from attnviz.ui.shared.budget import OverBudget
-from attnviz.ui.shared.look import Look, Place
-from attnviz.ui.shared.setting import Setting, choice, kept
+from attnviz.ui.shared.look import Place, ViewContext
+from attnviz.ui.shared.setting import Setting, choice, session_setting
 from attnviz.ui.shared.text import note, quiet
 
 LAYER = words.BY_LAYER
@@ -44,13 +44,13 @@ AT_ONCE = 2**26
 BYTES = 134_000_000
 """Most bytes that measuring holds: blocks of rows, whatever the text."""
 
-MEASURED: Setting[tuple | None] = kept("numbers of all heads", None)
+MEASURED: Setting[tuple | None] = session_setting("numbers of all heads", None)
 """Run and sentence whose numbers of many weights were requested."""
 
-TESTED: Setting[tuple | None] = kept("switch-off test", None)
+TESTED: Setting[tuple | None] = session_setting("switch-off test", None)
 """Run whose switch-off test was requested."""
 
-SWEEP: Setting[tuple] = kept("sweep", (None, None))
+SWEEP: Setting[tuple] = session_setting("sweep", (None, None))
 """Run in which each head was switched off, and the effects: an `ablation.Sweep` without its record."""
 
 
@@ -81,7 +81,7 @@ class Numbers:
         return list(zip(heads_of(table), cells, strict=True))
 
 
-def numbers(context: Look) -> Numbers:
+def numbers(context: ViewContext) -> Numbers:
     """Every metric of every head, its role, and what was measured with it off.
 
     Of many weights none before somebody asked for them: then a button stands here, and says how long they take.
@@ -103,7 +103,7 @@ def _role(source: Source, row: pd.Series) -> str:
     return behavior.role if behavior else ", ".join(role.name for role in roles(row))
 
 
-def _measured(context: Look) -> pd.DataFrame:
+def _measured(context: ViewContext) -> pd.DataFrame:
     """A row for each head, with its metrics if they are measured at once or were asked for."""
     weights = weights_of_all(context.record.steps)
     if weights <= AT_ONCE:
@@ -122,7 +122,7 @@ def _measured(context: Look) -> pd.DataFrame:
     return pd.DataFrame([{"kind": site.kind, "layer": site.layer, "head": head} for site, head in places])
 
 
-@cache.kept
+@cache.cached
 def _cost(record: Record, sentence: int) -> Estimate:
     """Cost of measuring every head."""
     return Estimate(max(step.shape[2] for step in record.steps), seconds(record, sentence), BYTES, 0)
@@ -145,7 +145,7 @@ def is_by_test() -> bool:
     return state.get(SORT) in OFF
 
 
-def switched_off(context: Look) -> ablation.Sweep | None:
+def switched_off(context: ViewContext) -> ablation.Sweep | None:
     """The effects of each head switched off alone, if the order asks for them: measured, or a button and its cost."""
     if not is_by_test():
         return None
@@ -158,7 +158,7 @@ def switched_off(context: Look) -> ablation.Sweep | None:
     return swept if run == context.run else None
 
 
-def _measure(context: Look) -> None:
+def _measure(context: ViewContext) -> None:
     heads, sentences = (
         sum(step.num_heads for step in context.record.steps),
         cache.sentences(context.source, context.lines),

@@ -7,7 +7,7 @@ from attnviz.ui.overview import corpus, heads, reach, words
 from attnviz.ui.overview.numbers import SORT, effects_of
 from attnviz.ui.shared import state, toolbar
 from attnviz.ui.shared import words as common
-from attnviz.ui.shared.look import Look
+from attnviz.ui.shared.look import ViewContext
 from attnviz.ui.shared.setting import choice
 from attnviz.ui.shared.state import control
 
@@ -32,7 +32,7 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
     parts.get(panel, reach.reach)(bar)
 
 
-def _read_older_link(context: Look) -> None:
+def _read_older_link(context: ViewContext) -> None:
     """Open what stood in a tab of its own before."""
     panel = state.get(PANEL)
     if panel in (TEST, TABLE):
@@ -48,5 +48,5 @@ def _follows() -> bool:
     return state.get(reach.STACK) is not None or state.get(reach.AFTER) is not None
 
 
-def _more(context: Look) -> None:
+def _more(context: ViewContext) -> None:
     st.button(words.ATTENTION_ROLLOUT, key="to rollout", on_click=state.put, args=(PANEL, words.ROLLOUT))

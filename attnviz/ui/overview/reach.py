@@ -18,15 +18,15 @@ from attnviz.sources import estimate
 from attnviz.ui.overview import words
 from attnviz.ui.shared import budget, cache, look, pictures, state
 from attnviz.ui.shared import words as common
-from attnviz.ui.shared.look import QUERY, Look
-from attnviz.ui.shared.setting import Setting, choice, flag, kept, whole
+from attnviz.ui.shared.look import QUERY, ViewContext
+from attnviz.ui.shared.setting import Setting, choice, flag, session_setting, whole
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import block_html, details_html, in_words, lead, note, quiet, style
-from attnviz.ui.shared.toolbar import Bar
+from attnviz.ui.shared.toolbar import Toolbar
 
 STACK = choice("stack", ("encoder", "decoder"))
 AFTER = whole("after", None, 0, 999)
-FOLLOWED: Setting[tuple] = kept("follow asked", ())
+FOLLOWED: Setting[tuple] = session_setting("follow asked", ())
 FLOW = flag("flow", False, "tab")
 """Whether the largest flow stands beside rollout."""
 
@@ -38,7 +38,7 @@ MOST = 2**18
 """Numbers of all layers, 12 of about 147 tokens: more are followed when somebody asks for it."""
 
 
-def reach(bar: Bar) -> None:
+def reach(bar: Toolbar) -> None:
     """Rollout of a stack after one of its layers as a map, and one row of it as bars, beside the flow if asked for."""
     context = bar.at
     lead(words.ROLLOUT_ASKS)
@@ -61,18 +61,18 @@ def reach(bar: Bar) -> None:
     _draw(bar, traced, position)
 
 
-def _position(context: Look, kind: str, tokens: tuple[Token, ...]) -> int:
+def _position(context: ViewContext, kind: str, tokens: tuple[Token, ...]) -> int:
     """The row that is followed; nobody chose one: that of the selected cell, if it is of this stack."""
     chosen = context.cell[0] if context.cell and (context.site.kind == "encoder") == (kind == "encoder") else None
     return look.query(words.POSITION, tokens, opening=chosen, lead=words.POSITION)
 
 
-def _layers(context: Look, last: Site) -> list[int]:
+def _layers(context: ViewContext, last: Site) -> list[int]:
     """Layers in the stack of a site."""
     return sorted(site.layer for site in context.record.sites if site.kind == last.kind)
 
 
-def _last(context: Look) -> Site | None:
+def _last(context: ViewContext) -> Site | None:
     """The stack that is followed and its last layer, those at the end if nobody chose; None if there is none."""
     sites = [site for kind in KINDS[:2] for site in context.record.sites if site.kind == kind]
     if not sites:
@@ -86,17 +86,17 @@ def _last(context: Look) -> Site | None:
     return last
 
 
-def _numbers(context: Look) -> int:
+def _numbers(context: ViewContext) -> int:
     """Count of the numbers of all layers."""
     return len(context.record.sites) * context.record.read[context.sentence].length ** 2
 
 
-def _is_long(context: Look) -> bool:
+def _is_long(context: ViewContext) -> bool:
     """Whether there are too many to hold them, so that one position is followed at a time."""
     return _numbers(context) > metric.MOST_CELLS
 
 
-def _one_position(bar: Bar, last: Site) -> None:
+def _one_position(bar: Toolbar, last: Site) -> None:
     """One position of a long text; what that costs is said before."""
     context, kind, step = bar.at, last.kind, bar.at.record.step(last)
     with bar.where:
@@ -130,7 +130,7 @@ def _position_in_words(traced: Traced, position: int) -> str:
     return words.DECODER_ALONE.format(says=text) if traced.found.note else text
 
 
-def _wanted(context: Look) -> bool:
+def _wanted(context: ViewContext) -> bool:
     """Whether it is small enough, or somebody asked for it; what cannot be followed says so unasked."""
     run = (*context.run, context.sentence)
     if _numbers(context) <= MOST or state.get(FOLLOWED) == run:
@@ -141,20 +141,20 @@ def _wanted(context: Look) -> bool:
     return True
 
 
-@cache.kept
+@cache.cached
 def _followed(record: Record, kind: str | None, sentence: int) -> tuple[Mixed, np.ndarray]:
     mixed = metric.mixed(record, kind, sentence=sentence)
     return mixed, metric.rollout(mixed).numpy()
 
 
-@cache.kept
+@cache.cached
 def _flow(record: Record, kind: str, sentence: int, layers: int, position: int) -> np.ndarray:
     """Through the first so many layers."""
     mixed, _ = _followed(record, kind, sentence)
     return metric.flow(replace(mixed, layers=mixed.layers[:layers]), position).numpy()
 
 
-def _draw(bar: Bar, traced: Traced, position: int) -> None:
+def _draw(bar: Toolbar, traced: Traced, position: int) -> None:
     """The map, and beside it one of its rows, the flow, the row's numbers and how they are computed."""
     context = bar.at
     clicked = look.clicks("reach", lambda point: state.put(QUERY, int(point["query"])))
@@ -179,7 +179,7 @@ def _draw(bar: Bar, traced: Traced, position: int) -> None:
             pictures.numbers(row, "reached")
 
 
-def _requested_flow(context: Look, traced: Traced, position: int) -> np.ndarray | None:
+def _requested_flow(context: ViewContext, traced: Traced, position: int) -> np.ndarray | None:
     """The flow to each token of this row, if it is switched on: of a long text it takes seconds."""
     if not control(st.toggle, words.ADD_FLOW, FLOW):
         return None

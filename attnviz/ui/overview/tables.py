@@ -13,15 +13,15 @@ from attnviz.ui.overview import card, words
 from attnviz.ui.overview.numbers import OFF, TITLES, Numbers, head_of, heads_of
 from attnviz.ui.shared import findings, look, state
 from attnviz.ui.shared import words as common
-from attnviz.ui.shared.look import Look, Place
-from attnviz.ui.shared.setting import Setting, flag, kept
+from attnviz.ui.shared.look import Place, ViewContext
+from attnviz.ui.shared.setting import Setting, flag, session_setting
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import lead, quiet
 
 BESIDE_TEST = 5
 """Numbers beside those of the switch-off test: the table is no wider than a screen."""
 MORE = flag("all_numbers", False, "tab")
-CELLS: Setting[dict[str, list]] = kept("cells of tables", {})
+CELLS: Setting[dict[str, list]] = session_setting("cells of tables", {})
 """Last selected cell, by table."""
 
 METRIC = {metric.name: metric for metric in METRICS}
@@ -46,7 +46,9 @@ MOST, HIGH = 12, 433
 """Rows of a table that are all shown, and the pixels of one with more of them."""
 
 
-def heads(context: Look, head_numbers: Numbers, by: str, order: Sequence[Place] | None, swept: Sweep | None) -> None:
+def heads(
+    context: ViewContext, head_numbers: Numbers, by: str, order: Sequence[Place] | None, swept: Sweep | None
+) -> None:
     """A row of numbers for each head: a few of them, or all.
 
     Args:
@@ -85,7 +87,9 @@ def _largest(rows: pd.DataFrame, names: Sequence[str]) -> str:
     return words.LEADS.format(number=TITLES[name], head=site.head(head), value=value)
 
 
-def choosing(context: Look, rows: pd.DataFrame, names: Sequence[str], *, key: str, high: int = HIGH, **columns) -> None:
+def choosing(
+    context: ViewContext, rows: pd.DataFrame, names: Sequence[str], *, key: str, high: int = HIGH, **columns
+) -> None:
     """A row for each head, as "decoder 1.0", the chosen one marked: a cell of another chooses it, reached by keys too.
 
     Args:
@@ -135,7 +139,7 @@ def _role_column(roles: pd.Series) -> tuple[st.column_config.Column, int | None]
     return st.column_config.TextColumn(common.ROLE, help=words.ROLE_MEANS, width=wide), high
 
 
-def _marked(table: pd.DataFrame, rows: list[int], context: Look) -> Styler:
+def _marked(table: pd.DataFrame, rows: list[int], context: ViewContext) -> Styler:
     """With the row of a head on the color in which it is framed."""
     accent = theme(context.dark).accent
     shares = table.assign(output=100 * table["output"]) if "output" in table else table
@@ -171,7 +175,7 @@ def _column(name: str, values: pd.Series) -> st.column_config.Column:
     return st.column_config.ProgressColumn(**options, min_value=0, max_value=most, color=BAR, width=wide)
 
 
-def _roles(context: Look, table: pd.DataFrame) -> list[str | None]:
+def _roles(context: ViewContext, table: pd.DataFrame) -> list[str | None]:
     """Measured role of each head; else its role on this text, marked as a guess."""
     behaviors = (findings.measured(context.source, *head) for head in heads_of(table))
     each = zip(table["role"], behaviors, strict=True)

@@ -19,7 +19,7 @@ from attnviz.ui.shared import words
 from attnviz.ui.streamlit_internals import is_connected
 
 if TYPE_CHECKING:
-    from attnviz.sources.huggingface.hub import Place, Progress
+    from attnviz.sources.huggingface.hub import DownloadProgress, ModelLocation
     from attnviz.sources.huggingface.source import HuggingFace
 
 Stage = Literal["finding", "asking", "fetching", "loading", "here", "failed"]
@@ -56,8 +56,8 @@ class Arrival:
     name: str
     stage: Stage = "finding"
     job: Job | None = None
-    place: "Place | None" = None
-    progress: "Progress | None" = None
+    place: "ModelLocation | None" = None
+    progress: "DownloadProgress | None" = None
     error: AttnvizError | None = None
     source: "HuggingFace | None" = None
     since: float = field(default_factory=time.monotonic)
@@ -120,7 +120,7 @@ class Arrival:
         from attnviz.sources.huggingface.hub import Canceled
         from attnviz.sources.huggingface.source import fetch
 
-        def report(progress: "Progress") -> bool:
+        def report(progress: "DownloadProgress") -> bool:
             self.progress = progress
             if progress.what == "checking" and progress.done >= progress.total:
                 self.enter("loading")

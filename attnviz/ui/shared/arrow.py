@@ -9,9 +9,9 @@ from weakref import WeakValueDictionary
 import pyarrow as pa
 
 from attnviz.charts.picture import Table
-from attnviz.charts.readout import Cells
+from attnviz.charts.readout import CellNumbers
 
-CELLS: WeakValueDictionary[str, Cells] = WeakValueDictionary()
+CELLS: WeakValueDictionary[str, CellNumbers] = WeakValueDictionary()
 """Cell values of cached charts, by URL."""
 
 
@@ -20,7 +20,7 @@ class Screen(NamedTuple):
 
     spec: dict[str, Any]
     data: pa.Table | None
-    cells: Cells | None = None
+    cells: CellNumbers | None = None
 
     @property
     def nbytes(self) -> int:

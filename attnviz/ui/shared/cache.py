@@ -18,13 +18,13 @@ from torch import Tensor
 from attnviz import api
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, InputError, TooLong
-from attnviz.core.kept import Kept
+from attnviz.core.kept import BoundedCache
 from attnviz.core.origin import Origin
 from attnviz.core.record import Record
 from attnviz.core.tokens import Sentence
 from attnviz.figures import Figure
 from attnviz.figures.rollout import Traced
-from attnviz.metrics.beside import Beside
+from attnviz.metrics.beside import AlignedPair
 from attnviz.metrics.heads import head_metrics as head_metrics_of
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate
@@ -87,14 +87,14 @@ def _part(item: Any) -> tuple[int, int, Iterable[object]]:
     return id(item), sys.getsizeof(item), held
 
 
-SHARED: Kept = Kept(int(1e9 * budget.USUAL[budget.GIGABYTES]), parts)
+SHARED: BoundedCache = BoundedCache(int(1e9 * budget.USUAL[budget.GIGABYTES]), parts)
 """The one cache of all sessions: it keeps as many bytes as a run may take."""
 
 LENT = "lent"
 """First part of the keys of values that a session may ask for after a run."""
 
 
-def kept(make: Callable[P, R]) -> Callable[P, R]:
+def cached(make: Callable[P, R]) -> Callable[P, R]:
     """Cache the results of a function, by its arguments.
 
     A record in the arguments, or a source that is one, is known by a weak reference, and so not held by the key.
@@ -117,7 +117,7 @@ def _key_part(argument: object) -> object:
         return slice, argument.start, argument.stop, argument.step
     if isinstance(argument, tuple | list):
         return tuple(map(_key_part, argument))
-    if isinstance(argument, Beside):  # what is measured of two maps follows from them
+    if isinstance(argument, AlignedPair):  # what is measured of two maps follows from them
         sides = ((side.record, side.site, side.head, side.sentence) for side in (argument.a, argument.b))
         return _key_part((*sides, argument.window))
     if isinstance(argument, Traced):
@@ -154,7 +154,7 @@ def source(name: str, step: int | None = None) -> Source:
     return api.load(name) if name in api.OFFERED else _shipped(name, step)
 
 
-@kept
+@cached
 def _shipped(name: str, step: int | None) -> Source:
     loaded = api.load(name) if step is None else api.load(name, step=step)
     loaded.card, loaded.unknown(["a"])  # what cannot be read is to be known now
@@ -204,7 +204,7 @@ def check_characters(text: str) -> None:
         raise InputError(words.TOO_LONG.format(characters=len(text), most=MOST_CHARACTERS))
 
 
-@kept
+@cached
 def sentences(source: Source, lines: tuple[str, ...]) -> tuple[Sentence, ...]:
     """The tokens. Of one run they are there already: who opened it has looked at its size.
 
@@ -218,7 +218,7 @@ def sentences(source: Source, lines: tuple[str, ...]) -> tuple[Sentence, ...]:
     return cut
 
 
-@kept
+@cached
 def targets(source: Source, lines: tuple[str, ...]) -> tuple[Sentence, ...]:
     """The tokens of what a decoder is to read; empty where it reads what the model writes."""
     try:
@@ -264,7 +264,7 @@ def target_of(record: Record, sentence: int) -> str:
     return getattr(lines[sentence], "target", "") if source.writes else ""
 
 
-@kept
+@cached
 def reading(record: Record, targets: tuple[Sentence, ...]) -> Record:
     """The run of a record, but that its decoder reads these words and not those that it writes."""
     source, lines = origin(record)
@@ -298,18 +298,18 @@ def _call_origin(source: Source, record: Record, site: Site) -> Origin | None:
         return source.origin(record, site)
 
 
-@kept
+@cached
 def unknown(source: Source, lines: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
     """The words that the source does not know, each with those it knows that are spelled most like it."""
     return source.unknown(list(lines))
 
 
-head_metrics = kept(head_metrics_of)
+head_metrics = cached(head_metrics_of)
 """The numbers of every head."""
 
 
 def worked(make: Callable[..., R], *args, cost: Estimate, names: tuple[str, ...] = (), unit: str = "", **settings) -> R:
-    """Result of a function, cached by its arguments as `kept` does; a long one shows its progress.
+    """Result of a function, cached by its arguments as `cached` does; a long one shows its progress.
 
     Args:
         names: of the attention calls that it runs, if it goes through no maps.
@@ -329,7 +329,7 @@ def _worked(key: tuple, make: Callable[[], R], cost: Estimate | None, names: tup
     return runs.get(key, partial(SHARED.get, key, make), runs.About(cost, names, unit), within=runs.ANEW)
 
 
-def drawn(make: Callable[..., Figure], *args, cost: Estimate | None = None, **settings) -> Figure:
+def rendered(make: Callable[..., Figure], *args, cost: Estimate | None = None, **settings) -> Figure:
     """A figure; to show it raises what `worked` raises, if it has a cost."""
     return make(*args, cost=cost, **settings)
 

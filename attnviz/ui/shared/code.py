@@ -13,7 +13,7 @@ from attnviz.core.masks import Mask
 from attnviz.core.record import ALL, Record
 from attnviz.core.tokens import Token
 from attnviz.figures import Figure
-from attnviz.metrics.beside import Beside
+from attnviz.metrics.beside import AlignedPair
 from attnviz.sources.base import Source
 from attnviz.ui.shared import target, words
 
@@ -28,7 +28,7 @@ Origin = Callable[[Record], tuple[Source, tuple[str, ...]]]
 
 def python(figure: Figure, origin: Origin) -> str:
     """Lines of Python that make a figure and write it as a file; empty if it was not made of records and numbers."""
-    writer = Writer(origin)
+    writer = CodeWriter(origin)
     try:
         expression = writer.figure(figure)
     except _NoCode:
@@ -39,7 +39,7 @@ def python(figure: Figure, origin: Origin) -> str:
 
 def python_of_call(record: Record, site: Site, head: int, sentence: int, origin: Origin) -> str:
     """Lines of Python that compute an attention call step by step, and again with PyTorch's own attention."""
-    writer, named = Writer(origin), {"sentence": sentence} if sentence else {}
+    writer, named = CodeWriter(origin), {"sentence": sentence} if sentence else {}
     try:
         source, _ = _origin(origin, record)
         chain = writer.call("attnviz.walk.chain", (record, source, site, head), named)
@@ -61,7 +61,7 @@ class _NoCode(Exception):
     """A value that no line of code makes."""
 
 
-class Writer:
+class CodeWriter:
     """Writes values as expressions; collects what must be imported, and the lines that make records."""
 
     def __init__(self, origin: Origin):
@@ -91,7 +91,7 @@ class Writer:
             return self._record(value)
         if isinstance(value, Source):
             return self._loaded(value)
-        if isinstance(value, Beside):
+        if isinstance(value, AlignedPair):
             expression = self.call("attnviz.metrics.beside.beside", (value.a, value.b), {})
             return expression if value.window == (ALL, ALL) else f"{expression}.part{self.value(value.window)}"
         if isinstance(value, Mask):

@@ -18,7 +18,7 @@ from attnviz.core.stack import Entry, Stack
 from attnviz.sources.base import Source
 from attnviz.ui.shared import cache, look, mask, state, words
 from attnviz.ui.shared.changes import CHANGES
-from attnviz.ui.shared.look import Look, Place
+from attnviz.ui.shared.look import Place, ViewContext
 from attnviz.ui.shared.mask import MASK
 from attnviz.ui.shared.mask_link import BY_NAME, usual
 from attnviz.ui.shared.setting import Setting, State, choice, coded, flag, reader
@@ -267,7 +267,7 @@ def _with_shortcuts(stack: Stack, chosen: list[str]) -> Stack:
     return Stack(tuple(entries))
 
 
-def elsewhere(context: Look) -> None:
+def elsewhere(context: ViewContext) -> None:
     """Say that a mask leaves the shown layer as it is, with a button to a layer that it acts on."""
     if context.edits.mask is None or context.edits.mask_at(context.site.kind):
         return
@@ -371,7 +371,7 @@ def _reset(now: State) -> State:
     return now.put(MASK, Stack()) if now[mask.OPENING].entries else now
 
 
-def eyes(context: Look, corners: Sequence[tuple[int, int]]) -> None:
+def eyes(context: ViewContext, corners: Sequence[tuple[int, int]]) -> None:
     """An eye over each thumbnail, pressed while its head is on: one widget, as every one costs time at each click.
 
     Args:
@@ -392,7 +392,7 @@ def eyes(context: Look, corners: Sequence[tuple[int, int]]) -> None:
     control(st.pills, words.ACTIVE_HEADS, OFF, heads, selection_mode="multi", **options)
 
 
-def _switched(now: State, context: Look, heads_off: set[int]) -> State:
+def _switched(now: State, context: ViewContext, heads_off: set[int]) -> State:
     """With these heads off; the one that is switched is what the large picture shows."""
     switched = heads_off ^ context.edits.off(context.site)
     now = _with_off(now, context.site, heads_off)
@@ -400,7 +400,7 @@ def _switched(now: State, context: Look, heads_off: set[int]) -> State:
     return now.put(look.SITE, context.site).put(look.SHOW, *switched) if shows else now
 
 
-def active_heads(context: Look) -> None:
+def active_heads(context: ViewContext) -> None:
     """Switch all heads of a layer on, off, or each to the other."""
     heads, off = range(context.source.num_heads), context.edits.off(context.site)
     for name, heads_off in ((words.ALL, ()), (words.NONE, heads), (words.INVERT, {*heads} - off)):

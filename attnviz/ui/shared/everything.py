@@ -14,7 +14,7 @@ from attnviz.figures import Figure
 from attnviz.figures.figure import stem
 from attnviz.sources.base import Source
 from attnviz.ui.shared import changes, examples, files, look, parameters, pictures, pretrained, state, target, words
-from attnviz.ui.shared.look import Look
+from attnviz.ui.shared.look import ViewContext
 from attnviz.ui.shared.text import quiet
 
 OF_MODEL = (
@@ -30,7 +30,7 @@ OF_MODEL = (
 """Settings that identify the run: the file is that run, and the changes in it."""
 
 
-def menu(context: Look) -> None:
+def menu(context: ViewContext) -> None:
     """The menu of a page that has no figure of its own to export there."""
     place = st.popover(words.EXPORT, icon=":material/download:", on_change="rerun", key="take everything")
     if place.open:
@@ -39,13 +39,13 @@ def menu(context: Look) -> None:
             pictures.not_made()
 
 
-def above(context: Look, figure: Figure, key: str, menu: DeltaGenerator) -> None:
+def above(context: ViewContext, figure: Figure, key: str, menu: DeltaGenerator) -> None:
     """The menu of a page that has one main figure: the figure, and everything."""
     with menu:
         pictures.take_away(figure, key, more=partial(button, context, (figure,)))
 
 
-def button(context: Look, figures: Sequence[Figure] = ()) -> None:
+def button(context: ViewContext, figures: Sequence[Figure] = ()) -> None:
     """The button that saves it.
 
     Args:

@@ -9,7 +9,7 @@ import streamlit as st
 from attnviz.core.display import without_surrogates
 from attnviz.sources.base import Facts, Source
 from attnviz.ui.shared import state, words
-from attnviz.ui.shared.setting import Setting, State, choice, kept
+from attnviz.ui.shared.setting import Setting, State, choice, session_setting
 
 LONGEST_LINK = 30_000
 """Characters that a text may take in the address of the page: servers refuse 64 kB."""
@@ -28,9 +28,9 @@ TEXT: Setting[str | None] = Setting("text", None, _encode, lambda values: values
 LINES: Setting[bool | None] = choice("lines", {True: "true", False: "false"}, None)
 """Whether each line is a text of its own; None where nobody chose: so are the lines of examples and of links that do
 not say it."""
-LEFT_OUT = kept("left out", "", of="text link")
+LEFT_OUT = session_setting("left out", "", of="text link")
 """Message about the part of a typed text that is left out, where only its beginning is used."""
-KNOWN: Setting[dict[str, str]] = kept("examples", {})
+OFFERED: Setting[dict[str, str]] = session_setting("examples", {})
 """The examples of the model that was shown last."""
 
 
@@ -69,7 +69,7 @@ def by_line(now: State, text: str) -> bool:
 
 def with_lines(now: State, text: str, *, by_line: bool) -> State:
     """The step to a text, of which each line is a text of its own or not."""
-    return with_text(now, text, now[KNOWN]).put(LINES, by_line if by_line or has_lines(text) else None)
+    return with_text(now, text, now[OFFERED]).put(LINES, by_line if by_line or has_lines(text) else None)
 
 
 def typed(text: str, texts: dict[str, str]) -> str | None:
@@ -106,6 +106,6 @@ def with_other_model(setting: Setting[str]) -> Callable[[State, str], State]:
 
     def step(now: State, model: str) -> State:
         now = now.put(setting, model).without("model", "text")
-        return now.put(TEXT, None).put(LINES, None) if now[TEXT] in (*now[KNOWN].values(), *words.OPENED) else now
+        return now.put(TEXT, None).put(LINES, None) if now[TEXT] in (*now[OFFERED].values(), *words.OPENED) else now
 
     return step

@@ -14,7 +14,7 @@ from attnviz.core.errors import AttnvizError, InputError, quoted
 from attnviz.sources.saved import Saved
 from attnviz.ui import streamlit_internals
 from attnviz.ui.shared import cache, examples, state, text_file, words
-from attnviz.ui.shared.setting import Setting, State, kept, read
+from attnviz.ui.shared.setting import Setting, State, read, session_setting
 from attnviz.ui.shared.text import clean, note
 
 PREFIX = "file:"
@@ -28,12 +28,12 @@ MOST_BYTES = 1_000_000_000
 """Memory of the open files of all sessions."""
 LONGEST_NAME = 80
 
-OPEN: Setting[Mapping[str, Saved]] = kept("open files", {})
+OPEN: Setting[Mapping[str, Saved]] = session_setting("open files", {})
 """The files of this session by the names of their models, the newest last."""
-TAKEN = kept("files taken", 0)
+TAKEN = session_setting("files taken", 0)
 """How often files came: each time the box for them is a new one, which holds none."""
 
-MESSAGES: Setting[tuple[tuple[str, str], ...]] = kept("files said", ())
+MESSAGES: Setting[tuple[tuple[str, str], ...]] = session_setting("files said", ())
 """Messages about the files that came, each with the kind of its note."""
 
 BUTTON = words.OPEN_FILE.format(megabytes=MOST_MB, help=words.OPENS.format(files=MOST_FILES, megabytes=MOST_MB))
@@ -111,7 +111,7 @@ def _taken(
     text, lines = text_file.read(name, content)
     if is_file(state.get(setting)):  # which is one run, of one text
         state.change(examples.with_other_model(setting), setting.default)
-    state.change(examples.with_text, text, state.get(examples.KNOWN))
+    state.change(examples.with_text, text, state.get(examples.OFFERED))
     return ((words.ONE_TEXT.format(lines=lines, file=name), "notice"),) if lines > 1 else ()
 
 

@@ -16,7 +16,7 @@ from attnviz.sources.base import Source
 from attnviz.sources.cards import Behavior, joined
 from attnviz.ui.shared import cache, look, state, words
 from attnviz.ui.shared.lengths import SENTENCE_ENDS
-from attnviz.ui.shared.look import Look
+from attnviz.ui.shared.look import ViewContext
 from attnviz.ui.shared.text import large, plain, quiet
 
 MOST_CELLS = 2**20
@@ -56,7 +56,7 @@ def measured(source: Source, site: Site, head: int | str) -> Behavior | None:
     return source.card.behavior(site, head) if source.card and source.step is None else None
 
 
-def of_head(context: Look, *, role: bool = True, place: DeltaGenerator | None = None) -> None:
+def of_head(context: ViewContext, *, role: bool = True, place: DeltaGenerator | None = None) -> None:
     """Findings about the head that is shown; where there are none, a head to look at instead.
 
     Args:
@@ -86,7 +86,7 @@ def of_head(context: Look, *, role: bool = True, place: DeltaGenerator | None = 
         link(next((behavior for behavior in behaviors if behavior.site == site), behaviors[0]), "instead")
 
 
-def _roles(context: Look, behaviors: tuple[Behavior, ...], place: DeltaGenerator | None) -> None:
+def _roles(context: ViewContext, behaviors: tuple[Behavior, ...], place: DeltaGenerator | None) -> None:
     """Behavior of a head on this text, then on others; of a model in training, its later behavior."""
     (first, *others), position = context.roles if context.source.step is None else (behaviors, None)
     if position is None:

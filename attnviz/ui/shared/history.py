@@ -7,7 +7,7 @@ import streamlit as st
 
 from attnviz.ui import streamlit_internals
 from attnviz.ui.shared import state, words
-from attnviz.ui.shared.setting import Setting, State, kept
+from attnviz.ui.shared.setting import Setting, State, session_setting
 
 REMEMBERED = 100
 """States of a session that can be gone back to."""
@@ -50,8 +50,8 @@ class History:
         return next((step for step in steps if step != self and step.present == now), self.do(now))
 
 
-HISTORY: Setting[History | None] = kept("history", None)
-GOES_ON = kept("goes on", False)
+HISTORY: Setting[History | None] = session_setting("history", None)
+GOES_ON = session_setting("goes on", False)
 """Whether the state of this run takes the place of the one before: a drag goes on, or a step was undone."""
 
 

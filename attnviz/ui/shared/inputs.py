@@ -24,7 +24,7 @@ from attnviz.ui.shared import (
     words,
 )
 from attnviz.ui.shared.arrivals import Arrival
-from attnviz.ui.shared.examples import KNOWN, LEFT_OUT, LINES, TEXT
+from attnviz.ui.shared.examples import LEFT_OUT, LINES, OFFERED, TEXT
 from attnviz.ui.shared.pretrained import MODEL
 from attnviz.ui.shared.setting import PROBLEMS, Setting
 from attnviz.ui.shared.state import control
@@ -58,11 +58,11 @@ def input_bar(
         if ready and visible:
             about(source, settings)
         if ready:
-            state.put(KNOWN, examples.of_model(source))
+            state.put(OFFERED, examples.of_model(source))
             state.drop_missing("model", source)
             source = look.at_step(source)
         fixed = bool(source.one_run) if ready else files.is_file(state.get(MODEL))
-        texts = {"": ""} if fixed and not ready else state.get(KNOWN) or _texts_before()
+        texts = {"": ""} if fixed and not ready else state.get(OFFERED) or _texts_before()
         text = _sentence(texts, fixed=fixed)
         if ready and source.writes:
             target.box(several=examples.by_line(state.now(), text))
@@ -93,7 +93,7 @@ def _checked(
         return None
     if ready and isinstance(error, cache.NoText):
         note(str(error), "notice")
-        examples.offers(state.get(KNOWN))
+        examples.offers(state.get(OFFERED))
         return None
     if not ready or error:
         _instead(source if not ready else error)

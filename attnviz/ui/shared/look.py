@@ -15,7 +15,7 @@ import streamlit as st
 
 from attnviz import metrics, views
 from attnviz.core.amounts import counted
-from attnviz.core.display import shown
+from attnviz.core.display import visible_text
 from attnviz.core.edits import BY_LETTER, Edits, Site
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.record import Record
@@ -25,7 +25,7 @@ from attnviz.sources.base import Source
 from attnviz.sources.cards import Behavior
 from attnviz.sources.estimate import Estimate
 from attnviz.ui.shared import cache, state, words
-from attnviz.ui.shared.setting import State, choice, coded, each, kept, reader, whole
+from attnviz.ui.shared.setting import State, choice, coded, each, reader, session_setting, whole
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import block_html, note
 from attnviz.views import SPECIAL, View
@@ -36,7 +36,7 @@ DOMAINS = dict(zip(words.COLOR_RANGES, ("adapts", "log"), strict=True))
 PAIRS = {"A to A": "aa", "A to B": "ab", "B to A": "ba", "B to B": "bb"}
 """How the link writes which text of a pair looks at which."""
 
-_most_changed = cache.kept(metrics.most_changed)
+_most_changed = cache.cached(metrics.most_changed)
 
 Cell = tuple[int, int]
 Pin = tuple[str, int]
@@ -143,7 +143,7 @@ MODULE = 14
 """Characters of a module's name in the choice of a layer."""
 MOST_LISTED = 64
 """Tokens of a list to choose from: it is drawn anew at each click, closed, with all that is in it."""
-REVS = kept("revs", {})
+REVS = session_setting("revs", {})
 """Clicks, by what was clicked."""
 
 
@@ -152,7 +152,7 @@ def is_dark() -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class Look:
+class ViewContext:
     """Context of a page: the attention that it shows.
 
     Attributes:
@@ -399,28 +399,28 @@ def query(
     if opening is None:
         opening = typed[-1] if typed else 0
     chosen = cell[0] if cell else state.one_of(QUERY, range(len(tokens)), opening)
-    names = [f"{i} · {shown(token.text)}" for i, token in enumerate(tokens)]
+    names = [f"{i} · {visible_text(token.text)}" for i, token in enumerate(tokens)]
     behavior = {"lead": title} | behavior | {"shown": chosen}
     if len(tokens) <= MOST_LISTED:
         control(st.selectbox, title, QUERY, range(len(tokens)), format_func=names.__getitem__, width=170, **behavior)
     else:
         control(st.number_input, title, QUERY, 0, len(tokens) - 1, required=True, width=130, **behavior)
-        st.html(block_html(shown(tokens[chosen].text), "quiet"), width="content")
+        st.html(block_html(visible_text(tokens[chosen].text), "quiet"), width="content")
     return chosen
 
 
-def display(context: Look) -> None:
+def display(context: ViewContext) -> None:
     """The controls of how weights become colors, and of what of the map is seen."""
     control(st.segmented_control, words.COLORS, COLORS, DOMAINS)
     _choose_view(context)
 
 
-def shown_as(context: Look) -> dict[str, object]:
+def shown_as(context: ViewContext) -> dict[str, object]:
     """How weights become colors, and what of the map is seen."""
     return {"domain": DOMAINS[state.get(COLORS)], "view": _view(context)}
 
 
-def _choose_view(context: Look) -> None:
+def _choose_view(context: ViewContext) -> None:
     """The controls of what is seen: those alone that mean something for these tokens."""
     if len(units := _units(context)) > 1:
         _choose_unit(units)
@@ -432,15 +432,15 @@ def _choose_view(context: Look) -> None:
         control(st.segmented_control, words.PAIR, VIEW.part("pair"), tuple(views.PAIRS))
 
 
-def _has_special(context: Look) -> bool:
+def _has_special(context: ViewContext) -> bool:
     return any(token.special for part in context.tokens for token in part)
 
 
-def _is_pair(context: Look) -> bool:
+def _is_pair(context: ViewContext) -> bool:
     return all(any(token.segment for token in part) for part in context.tokens)
 
 
-def _view(context: Look) -> View:
+def _view(context: ViewContext) -> View:
     """The chosen view, as far as it means something for these tokens."""
     chosen = state.get(VIEW)
     fitting = UNITS[_unit(units)] if len(units := _units(context)) > 1 else {}
@@ -464,7 +464,7 @@ UNITS = {
 """Units of a row and a column, and how a view says them."""
 
 
-def _units(context: Look) -> list[str]:
+def _units(context: ViewContext) -> list[str]:
     """Units that these tokens have for a row or a column."""
     joined = any(token.joined for part in context.tokens for token in part)
     several = any(context.cut(side).is_several for side in (0, 1))

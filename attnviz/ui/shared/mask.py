@@ -7,12 +7,12 @@ from attnviz.core.errors import AttnvizError
 from attnviz.core.stack import Entry, Stack
 from attnviz.ui.shared import mask_link, state
 from attnviz.ui.shared.history import GOES_ON
-from attnviz.ui.shared.setting import State, coded, kept
+from attnviz.ui.shared.setting import State, coded, session_setting
 
 MASK = coded("mask", None, mask_link.encode_stack, mask_link.decode_stack, "edits")
-OPENING = kept("opening mask", Stack())
+OPENING = session_setting("opening mask", Stack())
 """The mask that a page begins with."""
-REFUSED = kept("mask refused", "")
+REFUSED = session_setting("mask refused", "")
 
 
 def of(now: State) -> Stack:

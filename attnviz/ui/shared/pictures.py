@@ -17,8 +17,8 @@ from attnviz.sources.estimate import in_time
 from attnviz.tables import MOST_CELLS
 from attnviz.ui import streamlit_internals
 from attnviz.ui.shared import budget, cache, code, state, words
-from attnviz.ui.shared.look import CELL, Cell, Look, cell_of
-from attnviz.ui.shared.setting import Setting, kept
+from attnviz.ui.shared.look import CELL, Cell, ViewContext, cell_of
+from attnviz.ui.shared.setting import Setting, session_setting
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import in_words, note, quiet, unseen
 from attnviz.views import View
@@ -38,9 +38,9 @@ MOST_LACKING = 8
 TABLE = 8
 """Times as long as going through a map takes the table of its strongest weights: of a head 6, of two compared 11."""
 
-USE = kept("use", words.FOR_SCREEN)
-WHICH = kept("which picture", "")
-BEGAN: Setting[Mapping[str, bool]] = kept("folds", {})
+USE = session_setting("use", words.FOR_SCREEN)
+WHICH = session_setting("which picture", "")
+BEGAN: Setting[Mapping[str, bool]] = session_setting("folds", {})
 """Initial state of each folded part, True if open: Streamlit would close and open it again where that changes."""
 
 
@@ -52,7 +52,7 @@ class Failure:
     read: bool = False
 
 
-FAILED: Setting[Failure | None] = kept("not made", None)
+FAILED: Setting[Failure | None] = session_setting("not made", None)
 
 EVERY = 2.0
 """Seconds between two looks at whether a file could not be made, while the menu that saves it is open."""
@@ -116,7 +116,7 @@ def picture(
         unseen(cache.description(figure))
 
 
-def told(context: Look, view: View, **part: slice) -> Cell | None:
+def default_cell(context: ViewContext, view: View, **part: slice) -> Cell | None:
     """The selected cell; with none, the strongest of the row that predicts, or of all that is seen, if anything is."""
     if context.cell is not None:
         return context.cell
@@ -126,7 +126,7 @@ def told(context: Look, view: View, **part: slice) -> Cell | None:
     return attention_view.strongest_cell(context.head, context.asked)
 
 
-def cell_in_words(context: Look, view: View, cell: Cell | None) -> None:
+def cell_in_words(context: ViewContext, view: View, cell: Cell | None) -> None:
     """Describe a cell in words."""
     if cell:
         in_words(sentences.cell(context.record, context.site, context.head, *cell, context.sentence, view=view))
@@ -286,7 +286,7 @@ def _ways(figure: Figure, key: str, more: Callable[[], None] | None) -> None:
     lent_figure = lent(replace(figure), key)  # a copy holds nothing yet of what a file needs
     use = control(st.segmented_control, words.MADE_FOR, USE, FOR, at=key)
     with st.container(horizontal=True, gap="xsmall", key=f"formats {key}"):
-        for name in export.at("first"):
+        for name in export.formats_for("first"):
             _format(figure, lent_figure, name, key, use)
     if (long := TABLE * figure.seconds) > budget.SILENT:
         quiet(words.TABLE_TAKES.format(time=in_time(long), rows=MOST_CELLS))
@@ -296,7 +296,7 @@ def _ways(figure: Figure, key: str, more: Callable[[], None] | None) -> None:
         quiet(words.NO_FONT.format(characters=many))
     with st.expander(words.MORE_WAYS):
         with st.container(horizontal=True, gap="xsmall", key=f"more formats {key}"):
-            for name in export.at("more"):
+            for name in export.formats_for("more"):
                 _format(figure, lent_figure, name, key, use)
         if more:
             more()

@@ -130,9 +130,9 @@ def offers() -> None:
 
 def title(name: str) -> str:
     """A model in a list: a file or a folder is called by its own name, not by its path."""
-    from attnviz.sources.huggingface.hub import Place
+    from attnviz.sources.huggingface.hub import ModelLocation
 
-    return Place(name, "folder").title if arrivals.PATH.match(name) else files.title(name)
+    return ModelLocation(name, "folder").title if arrivals.PATH.match(name) else files.title(name)
 
 
 def facts(source: Source) -> str:

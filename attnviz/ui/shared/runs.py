@@ -13,7 +13,7 @@ from attnviz.core.jobs import Job, Jobs
 from attnviz.sources.estimate import Estimate, in_time
 from attnviz.ui import streamlit_internals
 from attnviz.ui.shared import state, words
-from attnviz.ui.shared.setting import Setting, kept
+from attnviz.ui.shared.setting import Setting, session_setting
 from attnviz.ui.shared.text import large, note, quiet
 
 AT_ONCE = 0.3
@@ -26,9 +26,9 @@ EVERY = 0.5
 JOBS = Jobs(at_once=2, is_connected=streamlit_internals.is_connected)
 """Runs and pictures of all sessions: two at once, as each may use all the memory that a run may take."""
 
-CANCELED: Setting[Hashable] = kept("canceled run", None)
+CANCELED: Setting[Hashable] = session_setting("canceled run", None)
 """Key of the job that this session canceled last: it starts again only if somebody asks for it."""
-WAITS_FOR: Setting[frozenset[Hashable]] = kept("waits for", frozenset())
+WAITS_FOR: Setting[frozenset[Hashable]] = session_setting("waits for", frozenset())
 """Keys of the jobs whose places on the page are still to be filled."""
 
 

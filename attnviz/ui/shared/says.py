@@ -13,7 +13,7 @@ from attnviz.core.errors import ShapeError
 from attnviz.core.record import Record
 from attnviz.figures import Figure
 from attnviz.ui.shared import cache, pictures, state, words
-from attnviz.ui.shared.look import Look
+from attnviz.ui.shared.look import ViewContext
 from attnviz.ui.shared.setting import choice
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import block, plain, quiet
@@ -73,7 +73,7 @@ def _first(ranked: tuple[metrics.NextWord, ...]) -> tuple[str, str]:
     return (quoted(ranked[0].word), percent(ranked[0].probability)) if ranked else (words.NOTHING, words.NO_NUMBERS)
 
 
-def line(context: Look, position: int | None = None) -> None:
+def line(context: ViewContext, position: int | None = None) -> None:
     """The text that the model wrote, a word, a label, or how alike sentences are; before the edits, too."""
     position = context.position if position is None else position
     is_vector = context.record.vectors is not None and context.record.labels is None
@@ -83,7 +83,7 @@ def line(context: Look, position: int | None = None) -> None:
         st.html(f'<div class="{css}" role="status">{html}</div>')
 
 
-def nameless(context: Look) -> None:
+def nameless(context: ViewContext) -> None:
     """Explain the predicted token where bars show it, if it has no text."""
     predicted = prediction(context.record, context.position, context.sentence)
     if predicted is not None and (html := _nameless(context.record, predicted.text)):
@@ -98,7 +98,7 @@ def _nameless(record: Record, html: str) -> str:
     return ""
 
 
-def _line(context: Look, position: int) -> str:
+def _line(context: ViewContext, position: int) -> str:
     now = prediction(context.record, position, context.sentence)
     if now is None:
         return ""
@@ -138,7 +138,7 @@ def _detail(predicted: PredictionText) -> str:
     return f" {_quiet(predicted.detail)}" if predicted.detail else ""
 
 
-def one(
+def show_run(
     name: str, record: Record, other: Record, position: int, sentences: tuple[int, int], positions: tuple[int, int]
 ) -> None:
     """Prediction of one of two runs, beginning with its name; words that the other lacks are marked.
@@ -194,7 +194,7 @@ def _marked(value: str, text: str, **others: object) -> str:
     return " ".join((_quiet(before), f"<b>{plain(value)}</b>", *([_quiet(after)] if after else [])))
 
 
-def _vectors(context: Look) -> str:
+def _vectors(context: ViewContext) -> str:
     """How far a change moved the sentence's vector; of several sentences, which two are most alike."""
     if context.before is not None:
         moved = float(metrics.shift(context.before, context.record)[context.sentence])
@@ -226,7 +226,7 @@ STEPS, NEXT, OUTPUT, BLANKS, BLANK, LABELS, ALIKE = KEYS
 EFFECT = choice("effect", tuple(KEYS), of="model tab")
 
 
-def panel(context: Look, hint: str) -> dict[str, tuple[Figure, str]]:
+def panel(context: ViewContext, hint: str) -> dict[str, tuple[Figure, str]]:
     """One figure, and a choice of which if the model says anything; gives it and its key, by its name.
 
     Args:
@@ -264,12 +264,12 @@ def panel(context: Look, hint: str) -> dict[str, tuple[Figure, str]]:
     return {effect: (figure, KEYS[effect])}
 
 
-def most_changed(context: Look) -> str:
+def most_changed(context: ViewContext) -> str:
     """Which prediction a change moved most, and how: the word that comes first now, or how probable it was and is."""
     return words.SAME_PREDICTIONS if context.moved_most is None else prediction_change(context, context.moved_most)
 
 
-def prediction_change(context: Look, position: int, *, most: bool = True) -> str:
+def prediction_change(context: ViewContext, position: int, *, most: bool = True) -> str:
     """How a change moved the prediction at a position, be it the most moved one or not."""
     ranked = metrics.next_words(context.record, position, before=context.before, sentence=context.sentence)
     token = quoted_token(metrics.token_at(context.record, position, sentence=context.sentence), position)
@@ -291,9 +291,11 @@ def _change(ranked: tuple[metrics.NextWord, ...]) -> str:
     return text.format(word=quoted(new.word), old=quoted(old.word), before=before, now=now)
 
 
-def of(context: Look, effect: str) -> Figure:
+def of(context: ViewContext, effect: str) -> Figure:
     """The figure of one choice for what is looked at."""
-    return drawn(effect, context.record, context.before, context.position, sentence=context.sentence, dark=context.dark)
+    return prediction_figure(
+        effect, context.record, context.before, context.position, sentence=context.sentence, dark=context.dark
+    )
 
 
 def choices(record: Record, sentence: int = 0) -> list[str]:
@@ -310,21 +312,21 @@ def choices(record: Record, sentence: int = 0) -> list[str]:
     return [STEPS, NEXT, OUTPUT] if record.prediction.written else [NEXT, OUTPUT]
 
 
-def drawn(effect: str, record: Record, before: Record | None, position: int, **options) -> Figure:
+def prediction_figure(effect: str, record: Record, before: Record | None, position: int, **options) -> Figure:
     """The figure of one choice.
 
     Args:
         position: after which token the next word is asked for, or which blank.
     """
     if effect in (STEPS, BLANKS):
-        return cache.drawn(figures.step_by_step, record, before=before, **options)
+        return cache.rendered(figures.step_by_step, record, before=before, **options)
     if effect in (NEXT, BLANK):
-        return cache.drawn(figures.next_word, record, position, before=before, **options)
+        return cache.rendered(figures.next_word, record, position, before=before, **options)
     if effect == LABELS:
-        return cache.drawn(figures.labels, record, before=before, **options)
+        return cache.rendered(figures.labels, record, before=before, **options)
     if effect == ALIKE:
-        return cache.drawn(figures.similarity, record, before=before, dark=options["dark"])
-    return cache.drawn(figures.change, before, record, **options)
+        return cache.rendered(figures.similarity, record, before=before, dark=options["dark"])
+    return cache.rendered(figures.change, before, record, **options)
 
 
 def one_of(options: list[str], title: str) -> str:

@@ -40,13 +40,13 @@ class Setting(Generic[T]):
     lacks: Callable[[Any, Any], str] | None = field(default=None, compare=False)
     former: tuple[str, ...] = field(default=(), compare=False)
 
-    def part(self, name: str) -> "Part":
+    def part(self, name: str) -> "SettingPart":
         """One field of a setting whose values are dataclasses."""
-        return Part(self, name)
+        return SettingPart(self, name)
 
 
 @dataclass(frozen=True)
-class Part(Generic[T]):
+class SettingPart(Generic[T]):
     """One field of a setting: it is read, put and drawn as a setting is."""
 
     setting: Setting
@@ -67,14 +67,14 @@ class State:
 
     chosen: Mapping[Setting, Any] = field(default_factory=dict)
 
-    def __getitem__(self, setting: Setting[T] | Part[T]) -> T:
-        if isinstance(setting, Part):
+    def __getitem__(self, setting: Setting[T] | SettingPart[T]) -> T:
+        if isinstance(setting, SettingPart):
             return getattr(self[setting.setting], setting.field)
         return self.chosen.get(setting, setting.default)
 
-    def put(self, setting: Setting[T] | Part[T], value: T) -> "State":
+    def put(self, setting: Setting[T] | SettingPart[T], value: T) -> "State":
         """The state with another value of a setting."""
-        if isinstance(setting, Part):
+        if isinstance(setting, SettingPart):
             return self.put(setting.setting, replace(self[setting.setting], **{setting.field: value}))
         chosen = {key: other for key, other in self.chosen.items() if key != setting}
         if setting.encode is None or value != setting.default:
@@ -102,7 +102,7 @@ class State:
         }
 
 
-def kept(name: str, default: T, of: str = "") -> Setting[T]:
+def session_setting(name: str, default: T, of: str = "") -> Setting[T]:
     """A setting that a session remembers and a link does not."""
     return Setting(name, default, of=of)
 
@@ -216,7 +216,7 @@ FORMER = {"sums", "applied", "part", "across", "up", "atlas-x", "atlas-y"}
 OMITTED = "omitted"
 """How many parameters a link had beyond those that are read; see `attnviz.ui.long_links`."""
 
-PROBLEMS: Setting[tuple[str, ...]] = kept("problems", (), of="link")
+PROBLEMS: Setting[tuple[str, ...]] = session_setting("problems", (), of="link")
 """Parts of the opened link that could not be read, as sentences."""
 
 

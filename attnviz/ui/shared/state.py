@@ -12,7 +12,7 @@ import streamlit as st
 
 from attnviz.ui import streamlit_internals
 from attnviz.ui.shared import words
-from attnviz.ui.shared.setting import PROBLEMS, Link, Part, Setting, State, kept, read
+from attnviz.ui.shared.setting import PROBLEMS, Link, Setting, SettingPart, State, read, session_setting
 
 T = TypeVar("T")
 
@@ -21,16 +21,16 @@ MOST_VISITED = 100
 MOST_PILLS = 16
 """Options of a choice; more are a list."""
 
-VISITED: Setting[Mapping[tuple, State]] = kept("seen", {})
+VISITED: Setting[Mapping[tuple, State]] = session_setting("seen", {})
 """The states of this session, by the links that hold them."""
-BEGUN = kept("begun", False)
+BEGUN = session_setting("begun", False)
 """Whether the session has taken a link."""
-WRITTEN: Setting[tuple[Link, ...]] = kept("links written", ())
+WRITTEN: Setting[tuple[Link, ...]] = session_setting("links written", ())
 """The link that the browser was last known to show, and those written since: it may show any of them still."""
-CHECKED: Setting[tuple[str, ...]] = kept("link checked", (), of="link")
+CHECKED: Setting[tuple[str, ...]] = session_setting("link checked", (), of="link")
 """Kinds of settings of the link that were checked against what there is: of the model, and of the text."""
 
-PLACED: Setting[Mapping[str, str]] = kept("turned", {})
+PLACED: Setting[Mapping[str, str]] = session_setting("turned", {})
 """The page on which each of the widgets in `TURNED` was turned last, by its key; "" since it was told its value."""
 TURNED = {"slider", "select_slider", "number_input"}
 """Widgets that a held key turns further while the page is still drawn for the value before."""
@@ -61,11 +61,11 @@ def now() -> State:
     return session.state if session else State()
 
 
-def get(setting: Setting[T] | Part[T]) -> T:
+def get(setting: Setting[T] | SettingPart[T]) -> T:
     return now()[setting]
 
 
-def put(setting: Setting[T] | Part[T], value: T) -> None:
+def put(setting: Setting[T] | SettingPart[T], value: T) -> None:
     change(lambda state: state.put(setting, value))
 
 
@@ -88,7 +88,7 @@ def one_of(setting: Setting[T], options: Iterable[T], other: T = _OWN) -> T:
 def control(
     widget: Callable[..., Any],
     title: str,
-    setting: Setting[T] | Part[T],
+    setting: Setting[T] | SettingPart[T],
     *args: object,
     shown: object = _OWN,
     lead: str | None = None,

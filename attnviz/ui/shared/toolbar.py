@@ -14,7 +14,7 @@ from attnviz.core.edits import Edits, Site
 from attnviz.core.stack import Stack
 from attnviz.sources.base import Source
 from attnviz.ui.shared import edits, files, history, look, says, state, words
-from attnviz.ui.shared.look import Look
+from attnviz.ui.shared.look import ViewContext
 
 ROW = {"horizontal": True, "vertical_alignment": "center", "gap": "xsmall"}
 FOLD = words.CONTROLS
@@ -22,7 +22,7 @@ FOLD = words.CONTROLS
 
 
 @dataclass(frozen=True, eq=False)
-class Bar:
+class Toolbar:
     """The context of a page, and the places where it adds to the toolbar.
 
     Attributes:
@@ -33,7 +33,7 @@ class Bar:
         prediction: what the model predicts.
     """
 
-    at: Look
+    at: ViewContext
     where: DeltaGenerator
     view: DeltaGenerator
     actions: DeltaGenerator
@@ -64,9 +64,9 @@ def bar(
     site: Site | None = None,
     mask: Stack = Stack(),
     original: str = words.ORIGINAL,
-    more: Callable[[Look], None] | None = None,
-) -> Bar:
-    """Draw the second row and the line under it; a page writes the prediction with `Bar.predict`.
+    more: Callable[[ViewContext], None] | None = None,
+) -> Toolbar:
+    """Draw the second row and the line under it; a page writes the prediction with `Toolbar.predict`.
 
     Args:
         combined: whether all heads can be looked at as one.
@@ -95,13 +95,13 @@ def bar(
             edits.chips(source, lines, changed, original)
         prediction = st.container(key="said")
     edits.notices(source, lines, changed)
-    context = Look(source, lines, Edits() if source.read_only else changed, sentence, chosen, head)
+    context = ViewContext(source, lines, Edits() if source.read_only else changed, sentence, chosen, head)
     with rest:
         _more(context, more)
-    return Bar(context, where, view, actions, export, prediction)
+    return Toolbar(context, where, view, actions, export, prediction)
 
 
-def _more(context: Look, more: Callable[[Look], None] | None) -> None:
+def _more(context: ViewContext, more: Callable[[ViewContext], None] | None) -> None:
     """The menu of what is rarely used."""
     menu = state.menu(words.MORE_MENU, key="display")
     if menu.open:

@@ -11,7 +11,7 @@ from attnviz.sources.base import Source
 from attnviz.ui.shared import edits, history, look, pages, state, words
 from attnviz.ui.shared.examples import TEXT as TYPED
 from attnviz.ui.shared.pretrained import MODEL
-from attnviz.ui.shared.setting import Link, Setting, State, kept, read
+from attnviz.ui.shared.setting import Link, Setting, State, read, session_setting
 from attnviz.ui.shared.text import plain
 
 CLAIM = words.CLAIM
@@ -21,7 +21,7 @@ alone is opened in that model, too."""
 
 
 @dataclass(frozen=True)
-class Card:
+class GuideCard:
     """A state as a link, a question that its picture answers, and the control that is framed, by its selector.
 
     Attributes:
@@ -59,20 +59,20 @@ class Card:
 
 
 CARDS = {
-    words.READ_A_MAP: Card(
+    words.READ_A_MAP: GuideCard(
         FIRST,
         words.ASK_BECAUSE,
         ".st-key-picture-head",
         "grid_on",
     ),
-    words.HIDE_THE_FUTURE: Card(
+    words.HIDE_THE_FUTURE: GuideCard(
         {"model": ["translator"], "text": [words.TIRED], "layer": ["e0"], "head": ["0"], "mask": ["causal"]},
         words.ASK_FUTURE,
         ".st-key-mask-menu",
         "visibility_off",
         words.NOTHING_HIDDEN,
     ),
-    words.SWITCH_OFF: Card(
+    words.SWITCH_OFF: GuideCard(
         {"model": ["story"], "text": [words.BALL], "layer": ["d1"], "head": ["0"], "heads_off": ["d1.0"]},
         words.ASK_HEAD,
         ".st-key-heads_off-eyes button:first-child, [class*=st-key-chip-][class*=-layer-] button",
@@ -126,11 +126,11 @@ HERE = {
         lambda source: CARDS[words.SWITCH_OFF].frame.replace("first-child", f"nth-child({_looked_at(source)[1] + 1})"),
     ),
 }
-PRESSED = kept("card on own text", "", of="text model")
+PRESSED = session_setting("card on own text", "", of="text model")
 """The card that was pressed last beside a text of one's own."""
-WELCOME = kept("welcome", "")
+WELCOME = session_setting("welcome", "")
 """Visible part: the claim, the name of a card, or "" for nothing."""
-REPLACED = kept("welcome replaced", "")
+REPLACED = session_setting("welcome replaced", "")
 """Things that the card replaced: a model, a text, both or nothing."""
 FRAMED = "outline: 3px solid light-dark(#a8380b, #fb923c); outline-offset: 3px; border-radius: 6px;"
 

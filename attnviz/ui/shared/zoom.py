@@ -13,11 +13,11 @@ import streamlit as st
 from attnviz import metrics, views
 from attnviz.charts.size import RECTANGLES
 from attnviz.core.amounts import counted
-from attnviz.core.display import shown
+from attnviz.core.display import visible_text
 from attnviz.core.tokens import Token, occurrences
 from attnviz.ui.shared import look, state, words
-from attnviz.ui.shared.look import CELL, Cell, Look
-from attnviz.ui.shared.setting import State, coded, each, kept, reader
+from attnviz.ui.shared.look import CELL, Cell, ViewContext
+from attnviz.ui.shared.setting import State, coded, each, reader, session_setting
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import label, quiet
 
@@ -52,10 +52,10 @@ def _lacks(sizes: tuple[int, int], window: Window) -> str:
 _read = reader(r"(\d{1,6})\.(\d{1,6})\.(\d{1,6})\.(\d{1,6})", _window_of, "0.63.0.63", _text)
 
 ZOOM = coded("zoom", (), lambda parts: "-".join(map(_text, parts)), each(_read, DEEPEST), "text", lacks=_lacks)
-PHRASE = kept("phrase", "", of="text")
+PHRASE = session_setting("phrase", "", of="text")
 
 
-def part(context: Look, view: views.View) -> dict[str, slice]:
+def part(context: ViewContext, view: views.View) -> dict[str, slice]:
     """The rows and columns that are seen; all where the view leaves nothing of them."""
     window = _window(context)
     if window is None:
@@ -66,12 +66,12 @@ def part(context: Look, view: views.View) -> dict[str, slice]:
     return intervals if len(attention_view.queries) and len(attention_view.keys) else {}
 
 
-def framed(context: Look) -> dict[str, Any]:
+def framed(context: ViewContext) -> dict[str, Any]:
     """The same, as a picture of the whole map frames it."""
     return {"window": _window(context)}
 
 
-def _window(context: Look) -> Window | None:
+def _window(context: ViewContext) -> Window | None:
     sizes = tuple(map(len, context.tokens))
     if state.drop_missing("text", sizes):
         st.rerun()
@@ -79,7 +79,7 @@ def _window(context: Look) -> Window | None:
     return parts[-1] if parts and not _lacks(sizes, parts[-1]) else None
 
 
-def asked(point: dict) -> bool:
+def zoom_requested(point: dict) -> bool:
     """Take what a drag or the wheel asked for; whether it was new, and not an older one that the browser repeats."""
     if int(point.get("rev", -1)) != look.rev("cell"):
         return False
@@ -97,7 +97,7 @@ def _count(what: str) -> None:
     state.put(look.REVS, state.get(look.REVS) | {what: look.rev(what) + 1})
 
 
-def crumbs(context: Look) -> None:
+def crumbs(context: ViewContext) -> None:
     """Position in a map that is zoomed into, and the ways back."""
     if not _window(context):
         return
@@ -120,14 +120,14 @@ def _back(depth: int) -> None:
     state.change(lambda now: now.put(ZOOM, now[ZOOM][:depth]))
 
 
-def ways(context: Look) -> None:
+def ways(context: ViewContext) -> None:
     """Ways into a large map: a step nearer, for fingers too, and to a phrase."""
     if max(map(len, context.tokens)) > RECTANGLES:
         _nearer(context)
         _find(context)
 
 
-def _nearer(context: Look) -> None:
+def _nearer(context: ViewContext) -> None:
     sizes = tuple(map(len, context.tokens))
     top, bottom, left, right = _window(context) or (0, sizes[0] - 1, 0, sizes[1] - 1)
     inside = context.cell and top <= context.cell[0] <= bottom and left <= context.cell[1] <= right
@@ -146,7 +146,7 @@ def _into(part: Window) -> None:
     state.change(lambda now: now.put(ZOOM, (*now[ZOOM], part)[-DEEPEST:]))
 
 
-def _find(context: Look) -> None:
+def _find(context: ViewContext) -> None:
     """A menu that leads to the places of a token or a phrase; one that was chosen closes it."""
     menu = st.popover(
         words.FIND, icon=":material/search:", on_change="rerun", key=f"find {look.rev('find')}", help=words.FIND
@@ -162,7 +162,7 @@ def _find(context: Look) -> None:
             _listed(context, side, _places(context.cut(side).text, context.tokens[side], phrase))
 
 
-def _listed(context: Look, side: int, matches: list[tuple[int, str]]) -> None:
+def _listed(context: ViewContext, side: int, matches: list[tuple[int, str]]) -> None:
     places = counted(len(matches), words.PLACE) if matches else words.NOWHERE
     if len(matches) > MOST_PLACES:
         places = words.FIRST_PLACES.format(places=places, most=MOST_PLACES)
@@ -193,11 +193,11 @@ def _places(text: str, tokens: tuple[Token, ...], phrase: str) -> list[tuple[int
         if len(after) == AROUND:
             after = after.rpartition(" ")[0]
         excerpt = " ".join(f"{before}{place[0]}{after}".split())
-        places.append((first, shown(excerpt, 2 * AROUND + len(phrase)).replace("␣", " ")))
+        places.append((first, visible_text(excerpt, 2 * AROUND + len(phrase)).replace("␣", " ")))
     return places
 
 
-def _strongest(context: Look, side: int, position: int) -> Cell:
+def _strongest(context: ViewContext, side: int, position: int) -> Cell:
     """The cell of a token's strongest weight: of its row, or of its column."""
     step, span = context.record.step(context.site), slice(position, position + 1)
     if side == 0:

@@ -11,7 +11,7 @@ from attnviz.ui.shared import words as common
 from attnviz.ui.shared.code import python_of_call
 from attnviz.ui.shared.look import CELL, QUERY
 from attnviz.ui.shared.setting import State
-from attnviz.ui.shared.toolbar import Bar
+from attnviz.ui.shared.toolbar import Toolbar
 from attnviz.ui.steps import numbers, play, rail, words
 from attnviz.ui.steps.play import KNOBS
 from attnviz.ui.steps.walked import Walk
@@ -33,7 +33,7 @@ def _with_query(now: State, query: int) -> State:
     return now.put(QUERY, query).put(CELL, now[CELL] and (query, now[CELL][1]))
 
 
-def _chain(bar: Bar, context: Walk) -> None:
+def _chain(bar: Toolbar, context: Walk) -> None:
     every = rail.stages(context)
     chosen = rail.current(every)
     whole = rail.whole(context, every, chosen)

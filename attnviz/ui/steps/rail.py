@@ -32,7 +32,7 @@ def stages(context: Walk) -> tuple[Stage, ...]:
     )
 
 
-_chain = cache.kept(walk.chain)
+_chain = cache.cached(walk.chain)
 """Cached: a click does not change it."""
 
 

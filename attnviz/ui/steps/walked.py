@@ -6,13 +6,13 @@ from functools import cached_property
 from typing import Any, NamedTuple, Self
 
 from attnviz import walk
-from attnviz.core.display import shown
+from attnviz.core.display import visible_text
 from attnviz.core.edits import Site
 from attnviz.core.origin import Origin
 from attnviz.core.record import Record
 from attnviz.sources.base import Source
 from attnviz.ui.shared import cache, look, text
-from attnviz.ui.shared.look import Look
+from attnviz.ui.shared.look import ViewContext
 from attnviz.ui.steps import words
 from attnviz.walk import MOST_TOKENS, Knobs
 
@@ -20,7 +20,7 @@ LONGEST = 60
 """Characters of a cell of a table."""
 
 
-class Origins(NamedTuple):
+class CallInputs(NamedTuple):
     """Inputs of the attention calls in the runs of a text."""
 
     source: Source
@@ -32,7 +32,7 @@ class Origins(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Walk(Look):
+class Walk(ViewContext):
     """View context of the page Steps.
 
     Attributes:
@@ -46,13 +46,13 @@ class Walk(Look):
     knobs: Knobs
 
     @classmethod
-    def of(cls, context: Look, **chosen: Any) -> Self:
+    def of(cls, context: ViewContext, **chosen: Any) -> Self:
         """The view context with further choices."""
-        return cls(**{field.name: getattr(context, field.name) for field in fields(Look)}, **chosen)
+        return cls(**{field.name: getattr(context, field.name) for field in fields(ViewContext)}, **chosen)
 
     @property
-    def origins(self) -> Origins:
-        return Origins(self.source, self.lines)
+    def origins(self) -> CallInputs:
+        return CallInputs(self.source, self.lines)
 
     @cached_property
     def worked(self) -> walk.Row:
@@ -102,5 +102,5 @@ def window(around: int, size: int) -> slice:
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], **style) -> None:
     """A small table in a frame that scrolls; see `attnviz.ui.shared.text.table_html`."""
-    cut = [[shown(cell, LONGEST).replace("␣", " ") for cell in row] for row in (head, *rows)]
+    cut = [[visible_text(cell, LONGEST).replace("␣", " ") for cell in row] for row in (head, *rows)]
     text.table(cut[1:], cut[0], css="facts walked", named=words.TABLE_OF.format(columns=", ".join(cut[0])), **style)

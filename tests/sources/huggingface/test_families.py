@@ -12,7 +12,7 @@ from torch.testing import assert_close
 
 from attnviz.core.edits import Edits, Site
 from attnviz.core.masks import Painted
-from attnviz.sources.huggingface.tapped import Run, register, use_on
+from attnviz.sources.huggingface.tapped import ModelRun, register, use_on
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 FAMILY = pytest.mark.parametrize("family", TAPPED)
@@ -23,7 +23,7 @@ def tapped(family: str, edits: Edits = Edits()):
     model = build(family)
     assert use_on(model)
     read, lengths = example(family)
-    run = Run(model, edits, lengths)
+    run = ModelRun(model, edits, lengths)
     return answer(model, read, lengths, attnviz=run), run.tap.steps
 
 
@@ -197,10 +197,10 @@ def test_two_runs_on_one_model_never_meet():
     """An edit of one is not in the other, nor in the model afterwards."""
     model, (read, lengths) = build("Bert"), example("Bert")
     use_on(model)
-    plain = answer(model, read, lengths, attnviz=Run(model, Edits(), lengths))
-    answer(model, read, lengths, attnviz=Run(model, Edits(heads_off={(Site("encoder", 0), 0)}), lengths))
+    plain = answer(model, read, lengths, attnviz=ModelRun(model, Edits(), lengths))
+    answer(model, read, lengths, attnviz=ModelRun(model, Edits(heads_off={(Site("encoder", 0), 0)}), lengths))
 
-    assert torch.equal(answer(model, read, lengths, attnviz=Run(model, Edits(), lengths)), plain)
+    assert torch.equal(answer(model, read, lengths, attnviz=ModelRun(model, Edits(), lengths)), plain)
 
 
 def test_a_run_without_a_tap_is_an_error():

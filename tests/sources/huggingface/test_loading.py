@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from attnviz.core import progress
 from attnviz.core.errors import AttnvizError, Canceled
 from attnviz.sources.huggingface import checks, faults, files, hub, loading, memory
-from attnviz.sources.huggingface.hub import Place
+from attnviz.sources.huggingface.hub import ModelLocation
 
 SIZES = {
     "vocab_size": len(WORDS),
@@ -254,7 +254,7 @@ def test_a_damaged_header_does_not_stay_in_the_cache(story, tmp_path):
     assert (folder / files.SINGLE).exists()
 
     with pytest.raises(AttnvizError, match="deleted from the cache; try again"):
-        loading.load(Place("tiny/story", "cached", snapshot, fake_hub.COMMIT))
+        loading.load(ModelLocation("tiny/story", "cached", snapshot, fake_hub.COMMIT))
 
     assert not (snapshot / files.SINGLE).is_symlink()
     assert not (folder / files.SINGLE).exists()

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from attnviz import api
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError
-from attnviz.core.kept import Kept
+from attnviz.core.kept import BoundedCache
 from attnviz.core.masks import Window
 from attnviz.sources.huggingface import building, hub, loading, memory, running, source, tapped
 from attnviz.sources.huggingface.source import HuggingFace
@@ -59,8 +59,8 @@ def loads(monkeypatch) -> Counter[str]:
 def keep(monkeypatch):
     """Keep models of so many bytes in all."""
 
-    def keep(most: int) -> Kept:
-        kept = Kept(most, source._size)
+    def keep(most: int) -> BoundedCache:
+        kept = BoundedCache(most, source._size)
         monkeypatch.setattr(source, "_models", kept)
         return kept
 
@@ -179,7 +179,7 @@ def test_a_run_asks_for_its_weights_once(places, size, loads, keep):
     sentences, heads = opened.tokenize([TEXT]), opened.heads
     loads.clear()
 
-    class Forgetful(Kept):
+    class Forgetful(BoundedCache):
         def get(self, key, make):
             self.clear()
             return super().get(key, make)
@@ -188,7 +188,7 @@ def test_a_run_asks_for_its_weights_once(places, size, loads, keep):
     try:
         opened.run(sentences)
     finally:
-        source._models.__class__ = Kept
+        source._models.__class__ = BoundedCache
 
     assert heads == opened.heads
     assert loads == {places[0]: 1}

@@ -484,13 +484,13 @@ def test_how_far_a_download_is_reaches_whoever_asked(opened, monkeypatch):
     source._models.clear()
 
     def load(place, report, room):
-        report(hub.Progress("fetching", 3, 7))
+        report(hub.DownloadProgress("fetching", 3, 7))
         return loaded
 
     monkeypatch.setattr(source.loading, "load", load)
     fetched = source.fetch(model.model, told.append)
 
-    assert told == [hub.Progress("fetching", 3, 7)]
+    assert told == [hub.DownloadProgress("fetching", 3, 7)]
     assert fetched == HuggingFace(model.model)
     assert fetched.loaded is loaded
-    assert told == [hub.Progress("fetching", 3, 7)]
+    assert told == [hub.DownloadProgress("fetching", 3, 7)]

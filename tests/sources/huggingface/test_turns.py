@@ -64,14 +64,14 @@ def test_what_a_run_gives_does_not_depend_on_the_run_before(kind):
 
 def test_short_and_long_texts_run_one_after_the_other(place, monkeypatch):
     """In a model whose frequencies depend on the length: while one runs, no other can set them."""
-    opened, free, site = api.load(place), [], tapped.Run.site
+    opened, free, site = api.load(place), [], tapped.ModelRun.site
 
     def asks(run, module):
         free.append(opened.loaded.turns._lock.acquire(blocking=False))
         return site(run, module)
 
     expected = {text: api.analyze(text, opened).output for text in (SHORT, LONG)}
-    monkeypatch.setattr(tapped.Run, "site", asks)
+    monkeypatch.setattr(tapped.ModelRun, "site", asks)
     given = {}
     threads = [
         threading.Thread(target=lambda text=text: given.update({text: api.analyze(text, opened).output}))
