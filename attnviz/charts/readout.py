@@ -36,10 +36,11 @@ def screen(grid: Grid, form: Form | None = None, data: dict[str, Table] | None =
     Args:
         form, data: of several grids of one size in a row, of which this one is read; None for this one alone.
 
-    In its column "read" stands a `CellNumbers`: an address where its `json` is found takes its place. A click sets the
-    signal "cell" to what a Vega-Lite point selection would give: [{"query": ..., "key": ..., "rev": ...}]. Of a grid that
-    zooms, a drag sets the signal "zoom" in the same way to the first and last positions under it, with the fields top,
-    bottom, left and right; the wheel with Ctrl to half of what is there, around the pointer, or to {"out": 1}.
+    In its column "read" stands a `CellNumbers`: an address where its `json` is found takes its place. A click sets
+    the signal "cell" to what a Vega-Lite point selection would give: [{"query": ..., "key": ..., "rev": ...}]. Of a
+    grid that zooms, a drag sets the signal "zoom" in the same way to the first and last positions under it, with
+    the fields top, bottom, left and right; the wheel with Ctrl to half of what is there, around the pointer, or to
+    {"out": 1}.
     """
     tile = 1 if grid.offsets is None else grid.size.tile
     hint = HINT.format(", drag to zoom in" if grid.style.zooms else "")
