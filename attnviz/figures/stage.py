@@ -7,8 +7,7 @@ import numpy as np
 import pandas as pd
 from torch import Tensor
 
-from attnviz.charts.matrices import Matrices, limit_of
-from attnviz.charts.matrices import Matrix as MatrixPanel
+from attnviz.charts.matrices import Matrices, NumberCells, limit_of
 from attnviz.charts.picture import Form, Table
 from attnviz.charts.size import STRIDES, THINNEST
 from attnviz.core.display import in_title, visible_text
@@ -104,7 +103,7 @@ class StageTables(Figure):
         matrices = [self._matrix(matrix, is_first=i == 0) for i, matrix in enumerate(tables)]
         return Matrices(title=self.stage.title, lines=lines, matrices=matrices, style=self.style)
 
-    def _matrix(self, matrix: Matrix, *, is_first: bool) -> MatrixPanel:
+    def _matrix(self, matrix: Matrix, *, is_first: bool) -> NumberCells:
         columns = matrix.columns[:MOST_COLUMNS]
         of_tokens = tuple(axis in ("query", "key") for axis in matrix.axes)
         is_column = matrix.axes[1] == "1"
@@ -112,7 +111,7 @@ class StageTables(Figure):
         values = matrix.values[:, : len(columns)].double().numpy()
         signed, limit = not are_weights(self.stage, matrix), limit_of(values)
         labels = [self._labels(axis, places) for axis, places in zip(matrix.axes, (matrix.rows, columns), strict=True)]
-        return MatrixPanel(
+        return NumberCells(
             title=_caption(matrix, columns),
             axes=matrix.axes,
             rows=matrix.rows,

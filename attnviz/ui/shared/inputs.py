@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 import streamlit as st
 
 from attnviz import api
-from attnviz.core.display import shown as shown_token
+from attnviz.core.display import visible_text
 from attnviz.core.errors import AttnvizError, TooLong
 from attnviz.sources.base import Source
 from attnviz.ui.shared import (
@@ -170,7 +170,7 @@ def unknown_words(unknown: dict[str, tuple[str, ...]], read_as: str = "<unk>", w
     *most, last = named
     listed = words.AND.format(most=", ".join(most), last=last) if most else last
     text = {1: words.UNKNOWN_WORD, 2: words.UNKNOWN_BOTH}.get(len(unknown), words.UNKNOWN_WORDS)
-    mark = words.QUESTION_MARK if read_as == "<unk>" else shown_token(read_as)
+    mark = words.QUESTION_MARK if read_as == "<unk>" else visible_text(read_as)
     note(Markup(f'<span class="unknown">{plain(text.format(who=who, words=listed, mark=mark))}</span>'), "notice")
 
 
