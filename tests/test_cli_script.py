@@ -24,6 +24,9 @@ made = build()
 def look(edits):
     return analyze("a b", made, edits)
 
+def sized(layers=2):
+    return Mine(seed=SEED, num_layers=layers)
+
 def fails():
     return 1 / 0
 
@@ -55,7 +58,7 @@ def shell(capsys, tmp_path, monkeypatch):
     api.OFFERED.clear()
 
 
-@pytest.mark.parametrize("name", ["build", "made", "look"])
+@pytest.mark.parametrize("name", ["build", "made", "look", "sized"])
 def test_what_a_file_builds_is_a_model(shell, name):
     """It imports what stands beside it, and is said to be run."""
     status, out, err = shell("tokens", "a b", "--model", f"my_model.py:{name}")

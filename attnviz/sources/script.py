@@ -49,9 +49,12 @@ def build(file: str, name: str) -> Source:
 
 
 def _built(value: Any) -> Any:
-    """The value of a name, called if it is a function or a class."""
-    if inspect.isfunction(value) and len(inspect.signature(value).parameters) == 1:
-        return Recorded.of(value)
+    """The value of a name, called if it is a function or a class; one that needs an argument is given edits."""
+    if inspect.isfunction(value):
+        positional = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
+        parameters = inspect.signature(value).parameters.values()
+        if sum(part.default is part.empty and part.kind in positional for part in parameters) == 1:
+            return Recorded.of(value)
     value = value() if inspect.isfunction(value) or inspect.isclass(value) else value
     return Saved(value.source, value) if isinstance(value, Record) else value
 
