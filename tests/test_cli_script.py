@@ -24,9 +24,6 @@ made = build()
 def look(edits):
     return analyze("a b", made, edits)
 
-def sized(layers=2):
-    return Mine(seed=SEED, num_layers=layers)
-
 def fails():
     return 1 / 0
 
@@ -35,6 +32,9 @@ def other():
 
 def model():
     return torch.nn.Linear(2, 2)
+
+def sized(layers=2):
+    return Mine(seed=SEED, num_layers=layers)
 """
 
 
@@ -72,7 +72,7 @@ def test_what_a_file_builds_is_a_model(shell, name):
     ("model", "said"),
     [
         ("no.py:build", "There is no file '"),
-        ("my_model.py:buid", "my_model.py has no 'buid'. It has: Mine, build, made, look, fails, other, model."),
+        ("my_model.py:buid", "my_model.py has no 'buid'. It has: Mine, build, made, look, fails, other, model, sized."),
         ("my_model.py:fails", "Line 19 of my_model.py raised ZeroDivisionError: division by zero"),
         ("my_model.py:other", "my_model.py:other gives 'list', which is no source; let it give attnviz.wrap(model, "),
         ("my_model.py:model", "my_model.py:model gives 'Linear', which is no source"),
