@@ -226,7 +226,7 @@ def test_tokens_as_json(run, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["paint"], "There is no command 'paint'. There are: app, head,"),
+        (["paint"], "There is no command 'paint'. There are: app, export, head,"),
         (["head"], "required: TEXT"),
         (["head", " \n", *SCRATCH], "There is no text; give a sentence"),
         (["head", "a", *SCRATCH, "--heads", "2"], "Unrecognized arguments: --heads 2"),

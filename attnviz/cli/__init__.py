@@ -56,6 +56,13 @@ def _run(options: Namespace) -> int:
         return atlas.run(options, out, note)
     from attnviz.cli import batch, commands, leaking
 
+    if options.command == "export":
+        from attnviz.cli import linked  # what a link means is known to the app, and so to Streamlit
+
+        files = {name: getattr(options, name) for name in ("output", "dark", "preset", "scale", "ppi")}
+        options = parser.read(linked.arguments(options.link, note))
+        vars(options).update(files)
+
     if options.command in ("leaks", "batch"):
         return {"leaks": leaking, "batch": batch}[options.command].run(options, out, note)
     for line in commands.run(options, note):

@@ -16,6 +16,7 @@ from attnviz.export.explore import explore
 from attnviz.figures import Figure
 from attnviz.figures.figure import stem
 from attnviz.sources.base import Source
+from attnviz.views import View
 
 
 def run(options: Namespace, note: Callable[[str], None]) -> Iterable[str]:
@@ -77,8 +78,13 @@ def _head(options: Namespace, source: Source, texts: list[str]) -> list[str]:
 
 def _heads(options: Namespace, source: Source, texts: list[str]) -> list[str]:
     record = _record(options, source, texts)
-    arguments = {"domain": options.domain, "view": values.view(options)} | _figure_arguments(options, record)
-    return write(figures.heads(record, values.site(options, source), **arguments), options)
+    arguments = {"domain": options.domain} | _figure_arguments(options, record)
+    view = values.view(options)
+    if not options.all_layers:
+        return write(figures.heads(record, values.site(options, source), view=view, **arguments), options)
+    if view != View():
+        raise InputError("Every head of a model is drawn token by token; give --all-layers without merged tokens.")
+    return write(figures.overview(record, **arguments), options)
 
 
 def _explore(options: Namespace, source: Source, texts: list[str]) -> list[str]:

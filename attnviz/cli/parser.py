@@ -24,6 +24,7 @@ EXAMPLES = """examples:
   attnviz batch texts.txt --model story --as numbers --of overview -o folder/
   attnviz atlas build story texts.txt -o atlas/
   attnviz atlas query atlas/ "previous_token > 0.9"
+  attnviz export "?model=story&layer=d1&head=0&as=lines" -o lines.svg
   attnviz lesson
   attnviz leaks "the cat sat down" --model story -o leaks.png
   attnviz mask "the cat sat down" --model scratch --mask "window(1)" -o mask.pdf
@@ -33,6 +34,7 @@ MASKS = "causal, 'window(2, 1)', 'prefix(3)', 'documents(3, 4)' or another of 'a
 
 COMMANDS = {
     "app": "the app, open in a browser until Ctrl+C",
+    "export": "the picture of a link that the app copied, as a file",
     "head": "one head, or all heads combined, as a map, as lines or as a text",
     "heads": "the maps of all heads of a layer",
     "explore": "every head on one page that any browser opens, without Python: an HTML file",
@@ -52,7 +54,7 @@ COMMANDS = {
     "check": "what is wrong with a mask, weights or scores in a file, or a model; 1 as exit status if there are errors",
 }
 
-VERBS = {"batch": "Write", "save": "Save"}
+VERBS = {"batch": "Write", "save": "Save", "export": "Write"}
 """Verbs of commands that do not show something."""
 
 ALIASES = {"says": "predict", "open": "app"}
@@ -107,6 +109,12 @@ def _add_app(command: argparse.ArgumentParser) -> None:
     link += "or FILE, a saved run (.attn) or weights (.npz, .npy, .csv, .safetensors)"
     command.add_argument("link", metavar="LINK", nargs="?", default="", help=link)
     _add_server(command)
+
+
+def _add_link(command: argparse.ArgumentParser) -> None:
+    link = "a link copied from the app, of the pages Heads, Overview, Masks or Compare, or its end, '?model=story'"
+    command.add_argument("link", metavar="LINK", help=link)
+    _add_files(command.add_argument_group("picture"))
 
 
 def _add_lesson(command: argparse.ArgumentParser) -> None:
@@ -181,6 +189,10 @@ def _add_cell(command: argparse.ArgumentParser) -> None:
 def _add_head(command: argparse.ArgumentParser) -> None:
     _add_one(command)
     command.add_argument("--row-sums", action="store_true", help="show the sum of each row")
+
+
+def _add_every(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--all-layers", action="store_true", help="every head of the model in one picture")
 
 
 def _add_opening(command: argparse.ArgumentParser) -> None:
@@ -332,6 +344,10 @@ def _add_folder(command: argparse.ArgumentParser) -> None:
 def _add_picture(command: argparse.ArgumentParser) -> None:
     files = command.add_argument_group("picture")
     _add_sentence(files)
+    _add_files(files)
+
+
+def _add_files(files: argparse._ActionsContainer) -> None:
     files.add_argument(
         "-o",
         "--output",
@@ -354,6 +370,7 @@ _FIGURE_OPTIONS = (_add_site, _add_edits, _add_budget, _add_picture)
 _OPTIONS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], ...]] = {
     "app": (_add_app,),
     "lesson": (_add_lesson,),
+    "export": (_add_link,),
     "head": (
         _add_text,
         _add_target,
@@ -365,7 +382,7 @@ _OPTIONS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], ...]] = {
         _add_model,
         *_FIGURE_OPTIONS,
     ),
-    "heads": (_add_text, _add_target, _add_domain, _add_view, _add_model, *_FIGURE_OPTIONS),
+    "heads": (_add_text, _add_target, _add_every, _add_domain, _add_view, _add_model, *_FIGURE_OPTIONS),
     "explore": (_add_text, _add_target, _add_opening, _add_model, _add_site, _add_edits, _add_budget, _add_page),
     "mask": (_add_text, _add_target, _add_model, *_FIGURE_OPTIONS),
     "change": (_add_text, _add_target, _add_model, *_FIGURE_OPTIONS),

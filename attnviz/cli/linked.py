@@ -1,0 +1,102 @@
+"""`attnviz export LINK`: the command that makes the picture of a link copied from the app."""
+
+from collections.abc import Callable, Iterator
+from urllib.parse import parse_qs, urlsplit
+
+from attnviz.core.errors import InputError, quoted
+from attnviz.ui.compare.other import B
+from attnviz.ui.heads.forms import ALSO, FORM, LEAST_DRAWN
+from attnviz.ui.settings import LINKED
+from attnviz.ui.shared import edits, look, parameters, pretrained
+from attnviz.ui.shared.changes import CHANGES
+from attnviz.ui.shared.examples import LINES, TEXT, by_line, of_model
+from attnviz.ui.shared.mask import MASK
+from attnviz.ui.shared.pretrained import MODEL
+from attnviz.ui.shared.setting import PROBLEMS, State
+from attnviz.ui.shared.setting import read as read_link
+from attnviz.ui.shared.target import TARGET
+
+COMMANDS = {"": "head", "overview": "heads", "masks": "mask", "compare": "compare"}
+"""Commands that draw the pictures of pages, by the path of the page."""
+
+
+def arguments(link: str, note: Callable[[str], None]) -> list[str]:
+    """The command line, without files, that draws what a link shows.
+
+    Args:
+        link: an address of the app, or its end: "masks?model=story&mask=causal".
+        note: is given what of the link could not be read.
+
+    Raises:
+        InputError: if the link is of a page without a picture of its own, or holds a change that the shell has not.
+    """
+    parts = urlsplit(link)
+    page = parts.path.rsplit("/", 1)[-1]
+    command = COMMANDS.get("" if page == "heads" else page)
+    if command is None or not (parts.query or parts.netloc):
+        pages = ", ".join(page or "heads" for page in COMMANDS)
+        raise InputError(f"{quoted(link)} is no link to a page with one picture; those are: {pages}.")
+    state = read_link(parse_qs(parts.query, keep_blank_values=True), LINKED)
+    for problem in state[PROBLEMS]:
+        note(problem)
+    if state[CHANGES] or state[edits.ADDED] != edits.ADDED.default:
+        raise InputError("The shell changes no weights and adds no bias to scores: export this picture in the app.")
+    model = [*_model(state)]
+    text = state[TEXT]
+    if text is None:
+        from attnviz.cli import parser, values
+
+        text = next(iter(of_model(values.source(parser.read(["tokens", "-", *model]))).values()))
+    lines = ["--lines"] if by_line(state.put(LINES, state[LINES]), text) else []
+    site = [] if state[look.SITE] is None else _flags(kind=state[look.SITE].kind, layer=state[look.SITE].layer)
+    return [command, *lines, *model, *site, *_edits(state), *_picture(state, command), "--", text]
+
+
+def _flags(**options: object) -> list[str]:
+    """Flags with their values; none for an option that is None."""
+    pairs = ((name, value) for name, value in options.items() if value is not None)
+    return [part for name, value in pairs for part in (f"--{name.replace('_', '-')}", str(value))]
+
+
+def _model(state: State) -> Iterator[str]:
+    name = state[pretrained.HF] if state[MODEL] == "huggingface" and state[pretrained.HF] else state[MODEL]
+    yield from _flags(model=name, step=state[look.STEP])
+    for setting in parameters.DECLARED:
+        if setting in state.chosen and state[setting] != setting.default:
+            yield from ("--set", f"{setting.name}={str(state[setting]).lower()}")
+
+
+def _edits(state: State) -> Iterator[str]:
+    if state[MASK]:
+        yield from _flags(mask=state[MASK].text)
+    if state[edits.OFF]:
+        yield from _flags(off=",".join(map(look.place_text, sorted(state[edits.OFF]))))
+    if not state[edits.OWN_MASK]:
+        yield "--no-own-mask"
+    if state[edits.MASK_CROSS] is False:
+        yield "--no-mask-cross"
+    scores = state[edits.TUNED]
+    yield from _flags(temperature=scores.temperature, score_scale=scores.scale, empty_rows=state[edits.EMPTY])
+
+
+def _picture(state: State, command: str) -> Iterator[str]:
+    yield from _flags(sentence=state[look.SENTENCE])
+    yield from _flags(target=state[TARGET] or None)
+    if command in ("head", "compare"):
+        cell = state[look.CELL]
+        yield from _flags(head=state[look.SHOW], cell=cell and f"{cell[0]}.{cell[1]}")
+    if command in ("head", "heads"):
+        yield from _flags(domain=look.DOMAINS[state[look.COLORS]])
+    if command == "head":
+        view = state[look.VIEW]
+        yield from _flags(special=view.special, pair=view.pair, parts=view.parts or None)
+        yield from (flag for flag, is_set in (("--words", view.words), ("--sentences", view.sentences)) if is_set)
+        beside = ",".join(map(str, state[ALSO])) or None
+        is_lines = state[FORM] == "lines"
+        form = {"as": state[FORM], "beside": beside if is_lines else None}
+        yield from _flags(**form, least=state[LEAST_DRAWN] if is_lines else None)
+    if command == "heads":
+        yield "--all-layers"
+    if command == "compare" and (other := state[B]) and other.what != "untouched":
+        name = {"sentence": "with_text"}.get(other.what, f"with_{other.what}")
+        yield from _flags(**{name: look.place_text(other.value) if isinstance(other.value, tuple) else other.value})

@@ -1,0 +1,65 @@
+"""`attnviz export LINK`: the picture of a link, in the shell."""
+
+import csv
+
+import pytest
+
+from attnviz.cli import main
+
+
+@pytest.fixture
+def shell(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        status = main(arguments)
+        return status, *capsys.readouterr()
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("link", "command"),
+    [
+        (
+            "http://127.0.0.1:8501/?model=story&text=the+cat+sat&layer=d0&head=1",
+            "head --kind decoder --layer 0 --head 1",
+        ),
+        (
+            "?model=story&text=the+cat+sat&heads_off=d0.1&as=text&site=d1&show=0",
+            "head --layer 1 --head 0 --off d0.1 --as text",
+        ),
+        ("?model=story&text=the+cat+sat&scores=temperature-2&view=words", "head --temperature 2 --words"),
+        ("overview?model=story&text=the+cat+sat&mask=window(1)", "heads --all-layers --mask window(1)"),
+        ("compare?model=story&text=the+cat+sat&b=head-d1.1", "compare --with-head d1.1"),
+        ("masks?model=story&text=the+cat+sat&mask=causal+%26+window(1)", "mask --mask causal&window(1)"),
+    ],
+)
+def test_a_link_is_the_picture_of_the_command(shell, link, command):
+    """The same numbers, whatever wrote the link: today's names or those of before."""
+    name, *flags = command.split()
+    shell("export", link, "-o", "link.csv")
+    shell(name, "the cat sat", "--model", "story", *flags, "-o", "command.csv")
+
+    with open("link.csv", encoding="utf-8") as one, open("command.csv", encoding="utf-8") as other:
+        assert [*csv.reader(one)] == [*csv.reader(other)]
+
+
+def test_a_link_without_a_text_is_of_the_first_example_and_a_text_may_begin_like_a_flag(shell):
+    assert shell("export", "?model=story", "-o", "first.png")[0] == 0
+    assert shell("export", "?model=story&text=-o the cat", "-o", "second.png")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("link", "reason"),
+    [
+        ("steps?model=story", "is no link to a page with one picture"),
+        ("somewhere", "is no link to a page with one picture"),
+        ("?model=scratch&added=alibi", "adds no bias to scores"),
+    ],
+)
+def test_a_link_that_has_no_picture_in_the_shell_says_why(shell, link, reason):
+    status, _, message = shell("export", link, "-o", "none.png")
+
+    assert status == 2
+    assert reason in message
