@@ -7,7 +7,7 @@ from examples import some
 from playwright.sync_api import Page, expect
 
 PAGES = ("", "overview", "masks", "steps", "compare")
-CONTROLS = ("model", "icon-about", "text", "analyze", "example", "site", "show", "mask-menu", "icon-undo", "changes")
+CONTROLS = ("model", "icon-about", "text", "analyze", "example", "layer", "head", "mask-menu", "icon-undo", "changes")
 """What stands on every page, by its key."""
 
 LOWEST = {"compare": 250}
@@ -47,11 +47,11 @@ def test_every_page_has_the_same_controls_at_the_same_places_which_stay_in_view(
     driver.open_page(page, f"{server}/?model=translator&text=the+cat+sleeps%0Athe+dog+sleeps%0Athe+bird+sings")
     page.evaluate("() => document.querySelector('[data-testid=stMain]').scrollBy(0, 300)")
     driver.settled(page)
-    places = page.evaluate(PLACES, ["model", "site"])
+    places = page.evaluate(PLACES, ["model", "layer"])
     written = box(page).bounding_box()
 
     assert 50 <= places["model"][1] <= 64
-    assert 100 < written["y"] + written["height"] < places["site"][1] <= 160
+    assert 100 < written["y"] + written["height"] < places["layer"][1] <= 160
 
     page.set_viewport_size({"width": 1440, "height": 900})
     for link in some(["?model=story&text=+", f"?model=story&text={'cat+' * 500}", "?model=file:a.attn"], 1):

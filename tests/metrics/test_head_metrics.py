@@ -226,7 +226,7 @@ def test_no_block_outlives_the_next(monkeypatch):
             super().__init__(*parts)
             blocks.add(self)
 
-    monkeypatch.setattr("attnviz.metrics.batch.Block", Known)
+    monkeypatch.setattr("attnviz.metrics.batch.HeadBlock", Known)
     head_metrics(text_record(list(range(30))), names=("entropy",), report=lambda done, of: alive.append(len(blocks)))
 
     assert len(alive) > 10
