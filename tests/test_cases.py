@@ -4,6 +4,7 @@ import io
 import json
 import zipfile
 from pathlib import Path
+from urllib.parse import quote
 
 import numpy as np
 import pytest
@@ -229,6 +230,17 @@ def test_a_sink_of_a_file_stays_one_under_edits():
     assert weights[3, :2].eq(0).all()
     assert (weights[3, 4:].sum() > 0) == (weights[3, 5] > 0)
     torch.testing.assert_close(weights.sum(-1), torch.ones(5))
+
+
+def test_the_folder_of_a_model_opens_as_that_model(tmp_path, monkeypatch):
+    """`attnviz app checkpoint/` is the link that the app writes for it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my model").mkdir()
+    (tmp_path / "my model" / "config.json").write_text("{}")
+    (tmp_path / "masks").mkdir()
+
+    assert cli._link("my model") == f"?model=huggingface&hf={quote(str(tmp_path / 'my model'), safe='')}"
+    assert cli._link("masks") == "masks"
 
 
 def test_a_file_opens_where_it_was_saved(tmp_path, monkeypatch):

@@ -97,7 +97,9 @@ def _open(options: Namespace) -> int:
 
 
 def _link(link: str) -> str:
-    """The link that was given, or the one of a source that a person's file builds, or of a saved run."""
+    """The link that was given, or that of a person's own file, saved run or folder of a model."""
+    if os.path.isfile(os.path.join(link, "config.json")):
+        return f"?{urlencode({'model': 'huggingface', 'hf': os.path.abspath(link)}, quote_via=quote)}"
     if not (typed.FILE.fullmatch(link) or link.lower().endswith(typed.SAVED) or os.path.isfile(link)):
         return link
     from attnviz import api, cases

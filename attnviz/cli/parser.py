@@ -106,6 +106,7 @@ def _add_app(command: argparse.ArgumentParser) -> None:
     command.description = "Open the app in a browser; Ctrl+C stops it."
     link = "what to open: a link copied from the app, or its end, such as 'masks?mask=causal'; or FILE.py:FUNCTION, "
     link += "a function that gives a source (see attnviz.wrap): it runs the code of that file; "
+    link += "or the folder of a model of Hugging Face; "
     link += "or FILE, a saved run (.attn) or weights (.npz, .npy, .csv, .safetensors)"
     command.add_argument("link", metavar="LINK", nargs="?", default="", help=link)
     _add_server(command)
