@@ -66,7 +66,7 @@ def test_help_says_what_there_is(installed, command):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["xyz"], "There is no command 'xyz'. There are: app, head, heads,"),
+        (["xyz"], "There is no command 'xyz'. There are: app, export, head, heads,"),
         (["app", "--port", "abc"], "Argument --port: 'abc' is no port; give a number from 1 to 65535."),
         (["app", "--port", "65536"], "Argument --port: '65536' is no port; give a number from 1 to 65535."),
         (["app", "--address", "nowhere.invalid"], "'nowhere.invalid' is no address of this machine; 127.0.0.1 always"),
