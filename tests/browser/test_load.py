@@ -27,7 +27,7 @@ def test_users_of_the_benchmark_open_pages_and_toggle_heads_and_masks(server, mo
     assert all(click.messages and click.size for click in clicks)
     assert all(user.pills.keys() >= {load.MASK, load.EYES} for user in toggled)
     for user in toggled:
-        off = parse_qs(user.address).get("off", [""])[0]
+        off = parse_qs(user.address).get("heads_off", [""])[0]
         _, _, heads, on = user.pills[load.EYES]
 
         assert {int(place.rpartition(".")[2]) for place in off.split("-") if place} == {*range(len(heads))} - {
