@@ -232,7 +232,7 @@ def _effect(before: Record, runs: tuple[Record, Record | None], copy: int) -> _E
         moved, length = (new - old).norm(dim=-1), old.norm(dim=-1)
         effect.output.append((moved / length).where(moved != 0, 0).numpy())
         if _predicts(before):
-            old, new = _log_probabilities(before, b, b), _log_probabilities(after, row, b)
+            old, new = _log_probabilities(before, b), _log_probabilities(after, row)
             effect.divergence.append(_divergence(old, new).numpy())
             most = old.argmax(-1, keepdim=True)
             effect.said.append((new.exp() - old.exp()).gather(-1, most).squeeze(-1).numpy())
@@ -251,7 +251,7 @@ def _predicts(record: Record) -> bool:
     return record.prediction is not None or (record.labels is not None and record.label_kind != "number")
 
 
-def _log_probabilities(record: Record, row: int, sentence: int) -> Tensor:
+def _log_probabilities(record: Record, row: int) -> Tensor:
     """ln p wherever the model says something, (places, words): after each token, at blanks, or once of all classes;
     of several labels at once, of each whether it holds."""
     if record.prediction is None:

@@ -51,8 +51,8 @@ def made_with(targets: Sequence[str] | None) -> dict[str, Any]:
 def settings_of(source: Source) -> dict[str, Any]:
     """Entries of a file that make a source again: its name, its settings and the checksum of its weights.
 
-    A model of one's own has a name that means nothing elsewhere: it is kept without, and `verify` is given the model.
-    Only the last part of the path of a folder is kept: the rest tells of this machine alone.
+    The name of a person's own model is left out, because it means nothing elsewhere: `verify` is given the model.
+    Of a folder's path only the last part is stored: the rest names this machine.
     """
     chosen = api.chosen(source)
     if "changes" in chosen:
@@ -65,7 +65,7 @@ def settings_of(source: Source) -> dict[str, Any]:
 
 
 def without_path(name: str) -> str:
-    """The name of a model: of the path of a folder of this machine its last part."""
+    """A model's name; for a folder of this machine, the last part of its path."""
     return f"./{Path(name).name}" if Path(name).is_absolute() or name.startswith("~") else name
 
 

@@ -1,4 +1,4 @@
-"""Unusual properties of attention that is shown: its scale, copies of keys and values, a bias for far keys."""
+"""Unusual properties of captured attention: its scale, copies of keys and values, a bias for far keys."""
 
 from collections.abc import Iterable
 

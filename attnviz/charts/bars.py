@@ -7,7 +7,7 @@ from functools import cached_property
 import altair as alt
 import numpy as np
 
-from attnviz.charts.grid import QUIET_MARK
+from attnviz.charts.interaction import QUIET_MARK
 from attnviz.charts.picture import Form, Table, formed
 from attnviz.charts.style import Style
 from attnviz.charts.texts import heading, text_width, titled

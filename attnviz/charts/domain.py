@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attnviz.charts import grid, pixels
+from attnviz.charts import legends, pixels
 from attnviz.charts.theme import Theme
 from attnviz.core.errors import InputError
 from attnviz.metrics import EMPTY, WEIGHT, Cells
@@ -67,10 +67,10 @@ class Domain:
             return 1 - np.log10(np.clip(weights, LOWEST, 1)) / math.log10(LOWEST)
         return np.clip(weights / (self.top or 1.0), 0, 1)
 
-    def legend(self, colors: Theme, *, gray: bool = False) -> grid.Ramp:
+    def legend(self, colors: Theme, *, gray: bool = False) -> legends.Ramp:
         """The scale of its color legend."""
         title = "weight (log scale)" if self.kind == "log" else "weight"
-        return grid.Ramp(title, self.top, pixels.gray_ramp(colors) if gray else colors.ramp, self.kind == "log")
+        return legends.Ramp(title, self.top, pixels.gray_ramp(colors) if gray else colors.ramp, self.kind == "log")
 
 
 def domain_of(kind: str, view: AttentionView, cells: Cells) -> Domain:

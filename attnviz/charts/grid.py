@@ -14,7 +14,9 @@ import numpy as np
 
 from attnviz.charts import pixels, state
 from attnviz.charts.axes import KEY, LONGEST_LABEL, QUERY, axis, label_width, names, notes_on, word_spans
-from attnviz.charts.picture import Form, Table, formed
+from attnviz.charts.interaction import QUIET_MARK, clicked, dragged, pointed, share
+from attnviz.charts.legends import Ramp, ramp_legend, state_legend
+from attnviz.charts.picture import INDEPENDENT, Form, Table, formed
 from attnviz.charts.size import Size, size_of, within
 from attnviz.charts.state import CellState
 from attnviz.charts.style import Style
@@ -48,29 +50,6 @@ ARROW, CHANGED = "M-0.3,-0.45L0.4,0L-0.3,0.45Z", 1
 """Sign in a legend of a word that another one was predicted for, and the hue of such words."""
 
 JOINED = "a line beside tokens joins the pieces of a word"
-
-
-@dataclass(frozen=True)
-class Ramp:
-    """Scale of a color legend.
-
-    Attributes:
-        title: what the color stands for.
-        top: number at the end; of a diverging ramp, at both.
-        colors: of the ramp, from its begin to its end.
-        log: whether the scale is logarithmic, from `LOWEST` to 1.
-        signed: whether it goes from -top to top.
-        ends: words behind the numbers at its ends.
-        largest: what stands at the ends in place of numbers, where they mean another one in each table.
-    """
-
-    title: str
-    top: float
-    colors: tuple[str, ...]
-    log: bool = False
-    signed: bool = False
-    ends: tuple[str, str] = ("", "")
-    largest: str = ""
 
 
 @dataclass(frozen=True)
@@ -498,14 +477,6 @@ class _Places:
         return {"x": self.x(begin), "x2": alt.X2(end)}
 
 
-INDEPENDENT = alt.Resolve(
-    scale=alt.ScaleResolveMap(
-        color="independent", fill="independent", stroke="independent", shape="independent", strokeWidth="independent"
-    )
-)
-QUIET_MARK = {"aria": False, "tooltip": None}
-
-
 def _rectangles(layout: GridLayout, places: _Places) -> list[alt.Chart]:
     """A rectangle for each cell, strokes on those that are no weight, and lines to the labels under the pointer."""
     colors, size = layout.colors, layout.size
@@ -618,46 +589,6 @@ def _legends(layout: GridLayout) -> list[alt.Chart]:
     return [*layers, state_legend(where, f"{layout.prefix}legend")] if layout.has_signs else layers
 
 
-def ramp_legend(ramp: Ramp, where: dict, table: str = "meta") -> alt.Chart:
-    """An unseen point that carries the legend of a color scale, whose end is `top` of a table."""
-    top = f"((data('{table}')[0] || {{}}).top || 1)"
-    ends = [f"-{top}", "0", top] if ramp.signed else ["0", f"{top} / 2", top]
-    scale = alt.Scale(domain=[1e-4, 1] if ramp.log else [alt.expr(ends[0]), alt.expr(top)], range=list(ramp.colors))
-    scale.interpolate, scale.type = "rgb", "log" if ramp.log else "linear"
-    values = [1e-4, 1e-3, 1e-2, 0.1, 1] if ramp.log else alt.expr(f"[{', '.join(ends)}]")
-    length = 280 if any(ramp.ends) else 160
-    legend = alt.Legend(
-        title=ramp.title, type="gradient", direction="horizontal", gradientLength=length, gradientThickness=10,
-        values=values, format="~g" if ramp.log else ".3~g", **where,
-    )  # fmt: skip
-    if any(ramp.ends):
-        legend.labelExpr = (
-            f"datum.label + (datum.value < 0 ? '{ramp.ends[0]}' : datum.value > 0 ? '{ramp.ends[1]}' : '')"
-        )
-    if ramp.largest:
-        legend.labelExpr = f"datum.value < 0 ? '−{ramp.largest}' : datum.value > 0 ? '{ramp.largest}' : '0'"
-    point = alt.Chart(alt.NamedData(table)).mark_point(opacity=0, size=0, **QUIET_MARK)
-    return point.encode(x=alt.XValue(0), y=alt.YValue(0), color=alt.Color("top:Q", scale=scale, legend=legend))
-
-
-def state_legend(where: dict, table: str = "legend") -> alt.Chart:
-    """Unseen points that carry a legend of signs: their texts, paths and colors are rows of a table."""
-    legend = alt.Legend(
-        title=None, direction="vertical", columns=1, symbolSize=225, symbolStrokeWidth=1, symbolOpacity=1,
-        labelExpr="substring(datum.label, 3)", labelOffset=6, **where,
-    )  # fmt: skip
-    channels = {"shape": (alt.Shape, "path"), "fill": (alt.Fill, "ground"), "stroke": (alt.Stroke, "stroke")}
-    point = alt.Chart(alt.NamedData(table)).mark_point(opacity=0, size=0, **QUIET_MARK)
-    return point.encode(
-        x=alt.XValue(0),
-        y=alt.YValue(0),
-        **{
-            name: channel("says:N", sort="ascending", scale=alt.Scale(range={"field": of}), legend=legend)
-            for name, (channel, of) in channels.items()
-        },
-    )
-
-
 def size_within(
     rows: Groups, columns: Groups, style: Style, beside: Sequence[str] = (), side: int | None = None
 ) -> Size:
@@ -678,66 +609,6 @@ def pooled(states: np.ndarray, tile: int) -> np.ndarray:
     """One state, or number, for each square of a map: the largest among those of a tile."""
     starts = [np.arange(0, length, tile) for length in states.shape]
     return np.maximum.reduceat(np.maximum.reduceat(states, starts[0], 0), starts[1], 1)
-
-
-def clicked(name: str, *fields: str) -> alt.Parameter:
-    """A click, as a selection; Escape clears it. A counter `rev` in the data lets the same thing be clicked again."""
-    escape = "window:keydown[event.key === 'Escape']"
-    return alt.selection_point(name=name, fields=list(fields), on="click", toggle=False, clear=escape)
-
-
-def pointed() -> alt.Parameter:
-    """The cell under the pointer, as a selection."""
-    return alt.selection_point(name="pointed", fields=["query", "key"], on="pointerover", clear="pointerout")
-
-
-def share(names: Sequence[str], *parameters: alt.Parameter) -> list[alt.TopLevelSelectionParameter]:
-    """Selections of the layers with these names, as parameters of a whole chart."""
-    return [alt.TopLevelSelectionParameter(**parameter.param._kwds | {"views": [*names]}) for parameter in parameters]
-
-
-def together(
-    views: Sequence[alt.LayerChart | Sequence[alt.LayerChart]],
-    params: Sequence[alt.TopLevelSelectionParameter],
-    title: alt.TitleParams | None,
-) -> alt.HConcatChart | alt.VConcatChart:
-    """Views in a row under one title, or rows of views, each view with scales of its own.
-
-    They are handed over written out: Altair would copy every part of a chart five times, to look for parameters.
-    """
-    parts: list = [
-        _spec_of(view)
-        if isinstance(view, alt.LayerChart)
-        else alt.HConcatSpecGenericSpec(hconcat=[*map(_spec_of, view)], resolve=INDEPENDENT)
-        for view in views
-    ]
-    if all(isinstance(view, alt.LayerChart) for view in views):
-        chart = alt.HConcatChart(hconcat=parts, resolve=INDEPENDENT, spacing=24)
-    else:
-        chart = alt.VConcatChart(vconcat=parts, resolve=INDEPENDENT, spacing=16)
-    chart.params, chart.autosize = [*params] or alt.Undefined, "pad"
-    chart.title = title or alt.Undefined
-    return chart
-
-
-def _spec_of(view: alt.LayerChart) -> alt.LayerSpec:
-    return alt.LayerSpec(**view.to_dict(validate=False, context={"top_level": False}))
-
-
-def tooltip(fields: Mapping[str, str]) -> list[alt.Tooltip]:
-    """Fields of the data as hovering names them."""
-    return [alt.Tooltip(f"{field}:N", title=name) for field, name in fields.items()]
-
-
-def dragged(name: str, colors: Theme) -> alt.Parameter:
-    """A drag over cells, as a selection of stretches of the row and column axes: {"row": [1.2, 3.4], "column": ...}.
-
-    It clears itself a moment after the drag, when it has been sent: cells under it could not be clicked. Only after one
-    that began on the picture: otherwise a click elsewhere would clear the start of the next drag.
-    """
-    mark = alt.BrushConfig(fill=colors.accent, fillOpacity=0.12, stroke=colors.accent, strokeOpacity=0.6)
-    ended = "[pointerdown, window:pointermove[!event.buttons]] > window:pointerup{0, 300}"
-    return alt.selection_interval(name=name, encodings=["x", "y"], mark=mark, clear=ended, zoom=False, translate=False)
 
 
 def _pick(values: Sequence, index: np.ndarray) -> list:

@@ -13,8 +13,9 @@ import numpy as np
 
 from attnviz.charts import pixels
 from attnviz.charts.axes import axis
-from attnviz.charts.grid import INDEPENDENT, QUIET_MARK, Ramp, clicked, ramp_legend, share, state_legend, together
-from attnviz.charts.picture import Form, Table, formed
+from attnviz.charts.interaction import QUIET_MARK, clicked, share
+from attnviz.charts.legends import Ramp, ramp_legend, state_legend
+from attnviz.charts.picture import INDEPENDENT, Form, Table, formed, together
 from attnviz.charts.state import CellState, legend
 from attnviz.charts.style import Style
 from attnviz.charts.texts import entry, heading, text_width, titled

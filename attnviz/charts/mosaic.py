@@ -13,7 +13,8 @@ import numpy as np
 
 from attnviz.charts import pixels, state
 from attnviz.charts.domain import NOT_A_NUMBER, Domain, adapted, colored, domain_of
-from attnviz.charts.grid import QUIET_MARK, Ramp, clicked, ramp_legend, state_legend
+from attnviz.charts.interaction import QUIET_MARK, clicked
+from attnviz.charts.legends import Ramp, ramp_legend, state_legend
 from attnviz.charts.picture import Form, Table, columns, formed
 from attnviz.charts.state import CellState, blocked_by
 from attnviz.charts.style import Style

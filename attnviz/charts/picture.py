@@ -62,3 +62,38 @@ def stacked(names: Sequence[str], parts: Sequence[Table]) -> Table:
     lengths = [len(next(iter(part.values()))) for part in parts]
     both = [*zip(parts, lengths, strict=True)]
     return {name: [value for part, long in both for value in part.get(name) or [None] * long] for name in names}
+
+
+INDEPENDENT = alt.Resolve(
+    scale=alt.ScaleResolveMap(
+        color="independent", fill="independent", stroke="independent", shape="independent", strokeWidth="independent"
+    )
+)
+
+
+def together(
+    views: Sequence[alt.LayerChart | Sequence[alt.LayerChart]],
+    params: Sequence[alt.TopLevelSelectionParameter],
+    title: alt.TitleParams | None,
+) -> alt.HConcatChart | alt.VConcatChart:
+    """Views in a row under one title, or rows of views, each view with scales of its own.
+
+    They are handed over written out: Altair would copy every part of a chart five times, to look for parameters.
+    """
+    parts: list = [
+        _spec_of(view)
+        if isinstance(view, alt.LayerChart)
+        else alt.HConcatSpecGenericSpec(hconcat=[*map(_spec_of, view)], resolve=INDEPENDENT)
+        for view in views
+    ]
+    if all(isinstance(view, alt.LayerChart) for view in views):
+        chart = alt.HConcatChart(hconcat=parts, resolve=INDEPENDENT, spacing=24)
+    else:
+        chart = alt.VConcatChart(vconcat=parts, resolve=INDEPENDENT, spacing=16)
+    chart.params, chart.autosize = [*params] or alt.Undefined, "pad"
+    chart.title = title or alt.Undefined
+    return chart
+
+
+def _spec_of(view: alt.LayerChart) -> alt.LayerSpec:
+    return alt.LayerSpec(**view.to_dict(validate=False, context={"top_level": False}))

@@ -23,9 +23,6 @@ GLYPHS = {
 }
 """Signs on a cell, as strokes in a box from -1 to 1; "hatch" besides, which goes over its edges."""
 
-SWATCH = 18
-"""Pixels of a sign in a legend."""
-
 MOST_RULES = 12
 """Rules that a legend explains."""
 

@@ -21,8 +21,7 @@ class Style:
         zooms: whether a drag over a large map on a page asks to see a part of it.
         window: first and last query, first and last key of the part of a map that is seen elsewhere: it is framed.
         aside: whether the legend of a map stands right of it, as on a slide.
-        paired: whether map and thumbnails stand beside each other on a page, with words at their right: the legend of
-            the map then stands right of its title.
+        paired: whether thumbnails stand beside their map on a page, with words at their right: they are smaller then.
         explained: whether the legend of the picture beside it holds for it, too: for the colors of thumbnails with one
             scale, for the strokes of a map.
         heading: what stands over the picture in place of its title and the lines under it; None for those.

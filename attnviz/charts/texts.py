@@ -12,8 +12,8 @@ from attnviz.charts.picture import Table
 from attnviz.charts.style import Style
 from attnviz.charts.theme import CHARACTER, TITLE_CHARACTER, WORD_CHARACTER, Theme
 
-NARROWEST = 400
-"""Pixels in which titles are broken if the picture is narrower."""
+NARROWEST, PHONE = 400, 360
+"""Pixels in which titles are broken if the picture is narrower, and that a phone shows."""
 
 BOX = "M-0.94,-0.94H0.94V0.94H-0.94V-0.94"
 """Outline of a sign in a legend."""
@@ -36,11 +36,11 @@ def text_width(text: str, character: float = CHARACTER) -> float:
     return sum(widths) * character
 
 
-def heading(title: str, lines: Sequence[str], width: float, style: Style) -> Table:
+def heading(title: str, lines: Sequence[str], width: float, style: Style, narrowest: int = NARROWEST) -> Table:
     """The columns title and subtitle of the table that `titled` reads, broken into lines of so many pixels."""
     if style.heading is not None:
         title, lines = style.heading, ()
-    width = max(width if style.width is None else style.width, NARROWEST if style.width is None else 0)
+    width = max(width if style.width is None else style.width, narrowest if style.width is None else 0)
     return {
         "title": ["\n".join(broken([title], width / TITLE_CHARACTER))],
         "subtitle": ["\n".join(broken(lines, width / WORD_CHARACTER))],

@@ -7,9 +7,8 @@ MONO = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'Noto Sans Mono', 'DejaVu
 
 TITLE_SIZE = 15
 TEXT_SIZE = 12
-TITLE_LINE = 20
 LINE = 17
-"""Pixels: type of titles and of all else, and the distance of their lines."""
+"""Pixels: type of titles and of all else, and the distance of lines of the latter."""
 
 CHARACTER = 7.25
 """Pixels of one monospaced character at TEXT_SIZE."""

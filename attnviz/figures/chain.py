@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from attnviz.charts import matrices
-from attnviz.charts.grid import QUIET_MARK, clicked, share
+from attnviz.charts.interaction import QUIET_MARK, clicked, share
 from attnviz.charts.picture import Form, Table, columns, formed
 from attnviz.charts.texts import heading, titled
 from attnviz.charts.theme import MONO, TITLE_SIZE, Theme, config

@@ -13,8 +13,10 @@ import pandas as pd
 from attnviz import tables, words
 from attnviz.charts import axes, grid, readout
 from attnviz.charts.domain import CROWDED, FAINT, NOT_A_NUMBER, Domain
-from attnviz.charts.grid import QUIET_MARK, Grid, GridLayout, Ramp, clicked, pointed, share, together
-from attnviz.charts.picture import Form, Table, formed
+from attnviz.charts.grid import Grid, GridLayout
+from attnviz.charts.interaction import QUIET_MARK, clicked, pointed, share
+from attnviz.charts.legends import Ramp
+from attnviz.charts.picture import Form, Table, formed, together
 from attnviz.charts.size import Size, size_beside
 from attnviz.charts.state import CellState
 from attnviz.charts.texts import heading, text_width, titled

@@ -12,7 +12,9 @@ from attnviz import words
 from attnviz.charts import axes, hatch
 from attnviz.charts.axes import KEY, LONGEST_LABEL, QUERY, axis, word_spans
 from attnviz.charts.domain import NOT_A_NUMBER, POLICIES, colored
-from attnviz.charts.grid import JOINED, QUIET_MARK, clicked, share, state_legend, tooltip
+from attnviz.charts.grid import JOINED
+from attnviz.charts.interaction import QUIET_MARK, clicked, share, tooltip
+from attnviz.charts.legends import state_legend
 from attnviz.charts.picture import Form, Table, formed
 from attnviz.charts.texts import LegendEntry, entry, heading, text_width, titled
 from attnviz.charts.theme import MONO, Theme, config

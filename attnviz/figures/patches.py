@@ -9,8 +9,8 @@ import altair as alt
 import numpy as np
 from PIL import Image
 
-from attnviz.charts import grid, pixels
-from attnviz.charts.picture import Form, Table, columns, formed
+from attnviz.charts import interaction, legends, pixels
+from attnviz.charts.picture import INDEPENDENT, Form, Table, columns, formed
 from attnviz.charts.texts import broken, heading, text_width, titled
 from attnviz.charts.theme import DARK, LINE, MONO, WORD_CHARACTER, Theme, config
 from attnviz.core.display import in_title, visible_text
@@ -181,10 +181,10 @@ class PatchImage(ShadedFigure):
 
 
 @formed(16)
-def _form(width: float, height: float, picture: tuple[float, float], ramp: grid.Ramp | None, colors: Theme) -> Form:
+def _form(width: float, height: float, picture: tuple[float, float], ramp: legends.Ramp | None, colors: Theme) -> Form:
     x, y = (channel(f"{name}:Q", scale=None, axis=None) for channel, name in ((alt.X, "x"), (alt.Y, "y")))
     mark = {"width": picture[0], "height": picture[1], "align": "left", "baseline": "top", "aspect": False}
-    pictures = alt.Chart(alt.NamedData("pictures")).mark_image(**mark, **grid.QUIET_MARK)
+    pictures = alt.Chart(alt.NamedData("pictures")).mark_image(**mark, **interaction.QUIET_MARK)
     base = alt.Chart(alt.NamedData("cells"), name="cells")
     cells = base.mark_rect(aria=False, cursor="pointer").encode(
         x=x,
@@ -196,23 +196,21 @@ def _form(width: float, height: float, picture: tuple[float, float], ramp: grid.
         stroke=alt.Stroke("stroke:N", scale=None),
         strokeWidth=alt.StrokeWidth("stroke_width:Q", scale=None),
         order=alt.Order("stroke_width:Q"),
-        tooltip=grid.tooltip(TOOLTIP),
+        tooltip=interaction.tooltip(TOOLTIP),
     )
     names = alt.Chart(alt.NamedData("cells")).mark_text(
-        align="left", baseline="middle", dx=6, dy=CHIP / 2, font=MONO, **grid.QUIET_MARK
+        align="left", baseline="middle", dx=6, dy=CHIP / 2, font=MONO, **interaction.QUIET_MARK
     )
     names = names.encode(x=x, y=y, text="text:N", fill=alt.Fill("ink:N", scale=None))
     if ramp is None:
         below = {"align": "left", "baseline": "top", "lineBreak": "\n", "lineHeight": LINE, "color": colors.quiet}
-        legend = alt.Chart(alt.NamedData("meta")).mark_text(**below, **grid.QUIET_MARK)
+        legend = alt.Chart(alt.NamedData("meta")).mark_text(**below, **interaction.QUIET_MARK)
         legend = legend.encode(x=alt.XValue(0), y=alt.YValue(height + 12), text="caption:N")
     else:
-        legend = grid.ramp_legend(ramp, {"orient": "bottom", "offset": 10})
+        legend = legends.ramp_legend(ramp, {"orient": "bottom", "offset": 10})
     layers = [legend, pictures.encode(x=x, y=y, url="uri:N"), cells, names]
-    chart = alt.layer(
-        *layers, width=width, height=height, autosize="pad", title=titled(colors), resolve=grid.INDEPENDENT
-    )
-    chart.params = grid.share(["cells"], grid.clicked("cell", "query", "key", "rev"))
+    chart = alt.layer(*layers, width=width, height=height, autosize="pad", title=titled(colors), resolve=INDEPENDENT)
+    chart.params = interaction.share(["cells"], interaction.clicked("cell", "query", "key", "rev"))
     return Form.of(chart.configure(**config(colors)))
 
 

@@ -9,7 +9,8 @@ import pandas as pd
 
 from attnviz import tables, words
 from attnviz.charts.bars import Bars, Column
-from attnviz.charts.grid import Grid, Ramp, size_within
+from attnviz.charts.grid import Grid, size_within
+from attnviz.charts.legends import Ramp
 from attnviz.charts.state import CellState
 from attnviz.charts.style import Style
 from attnviz.core.display import file_stem, in_title, visible_text

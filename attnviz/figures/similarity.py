@@ -9,7 +9,7 @@ import pandas as pd
 
 from attnviz import metrics, tables, words
 from attnviz.charts import pixels
-from attnviz.charts.grid import QUIET_MARK
+from attnviz.charts.interaction import QUIET_MARK
 from attnviz.charts.picture import Form, Table, formed
 from attnviz.charts.texts import heading, text_width, titled
 from attnviz.charts.theme import MONO, STOPS, Theme, config

@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 
 from attnviz.charts.axes import KEY, QUERY
-from attnviz.charts.grid import Grid, Ramp, pooled, size_within
+from attnviz.charts.grid import Grid, pooled, size_within
+from attnviz.charts.legends import Ramp
 from attnviz.charts.state import CellState
 from attnviz.core.display import file_stem
 from attnviz.core.tokens import Token

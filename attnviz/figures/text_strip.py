@@ -1,5 +1,6 @@
 """The sentence itself, each token shaded by the attention from one token, or to it."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -8,10 +9,10 @@ from itertools import takewhile
 import altair as alt
 import numpy as np
 
-from attnviz.charts import axes, grid, hatch, pixels, state
+from attnviz.charts import axes, grid, hatch, interaction, legends, picture, pixels, state
 from attnviz.charts.axes import KEY, QUERY
 from attnviz.charts.picture import Form, Table, columns, formed
-from attnviz.charts.texts import LegendEntry, entry, heading, text_width, titled
+from attnviz.charts.texts import PHONE, LegendEntry, entry, heading, text_width, titled
 from attnviz.charts.theme import CHARACTER, LINE, MONO, TEXT_SIZE, Theme, config
 from attnviz.core import display
 from attnviz.figures.shade import TOOLTIP, ShadedFigure
@@ -45,13 +46,13 @@ class TextStrip(ShadedFigure):
     @property
     def form(self) -> Form:
         ramp = replace(self.scale.legend(self._colors), top=0.0)
-        return _form(self._width, self._layout[1], SIZE * self._larger, ramp, self._colors)
+        return _form(self._extent, self._layout[1], SIZE * self._larger, ramp, self._colors)
 
     @cached_property
     def data(self) -> dict[str, Table]:
         (tokens, captions), _ = self._layout
         return {
-            "meta": heading(self.heading_text, self.lines, self._width, self) | {"top": [self.scale.top]},
+            "meta": heading(self.heading_text, self.lines, self._extent, self, PHONE) | {"top": [self.scale.top]},
             "tokens": columns(COLUMNS, tokens),
             "captions": columns(("y", "text"), captions),
             "legend": entry(self._legend),
@@ -66,6 +67,12 @@ class TextStrip(ShadedFigure):
     def _width(self) -> int:
         """Pixels of a line."""
         return self.width or (WIDER if self.on_screen else WIDTH)
+
+    @cached_property
+    def _extent(self) -> int:
+        """Pixels that the lines take: on a page no more, for a phone."""
+        tokens = self._layout[0][0]
+        return math.ceil(max((token["x2"] for token in tokens), default=0.0)) if self.on_screen else self._width
 
     @property
     def _larger(self) -> float:
@@ -171,7 +178,7 @@ def balanced(widths: Sequence[float], gaps: Sequence[float], most: float) -> lis
 
 
 @formed(16)
-def _form(width: int, height: float, size: float, ramp: grid.Ramp, colors: Theme) -> Form:
+def _form(width: int, height: float, size: float, ramp: legends.Ramp, colors: Theme) -> Form:
     def x(name: str) -> alt.X:
         return alt.X(f"{name}:Q", scale=None, axis=None)
 
@@ -179,7 +186,7 @@ def _form(width: int, height: float, size: float, ramp: grid.Ramp, colors: Theme
         return alt.Y(f"{name}:Q", scale=None, axis=None)
 
     base = alt.Chart(alt.NamedData("tokens"))
-    middle = {"align": "center", "baseline": "middle", **grid.QUIET_MARK}
+    middle = {"align": "center", "baseline": "middle", **interaction.QUIET_MARK}
     grounds = base.mark_rect(aria=False, cursor="pointer", cornerRadius=3).encode(
         x=x("x"),
         y=y("y"),
@@ -188,19 +195,19 @@ def _form(width: int, height: float, size: float, ramp: grid.Ramp, colors: Theme
         fill=alt.Fill("fill:N", scale=None),
         stroke=alt.Stroke("stroke:N", scale=None),
         strokeWidth=alt.StrokeWidth("stroke_width:Q", scale=None),
-        tooltip=grid.tooltip(TOOLTIP),
+        tooltip=interaction.tooltip(TOOLTIP),
     )
     texts = base.mark_text(font=MONO, fontSize=size, **middle)
     texts = texts.encode(x=x("middle"), y=y("line"), text="text:N", fill=alt.Fill("ink:N", scale=None))
     numbers = base.mark_text(color=colors.quiet, **middle).encode(x=x("middle"), y=y("below"), text="number:N")
     captions = alt.Chart(alt.NamedData("captions"))
-    captions = captions.mark_text(color=colors.quiet, align="left", baseline="middle", **grid.QUIET_MARK)
+    captions = captions.mark_text(color=colors.quiet, align="left", baseline="middle", **interaction.QUIET_MARK)
     captions = captions.encode(x=alt.XValue(0), y=y("y"), text="text:N")
     where = {"orient": "bottom", "offset": 10}
-    legends = grid.ramp_legend(ramp, where), grid.state_legend(where)
-    layers = [*legends, grounds.properties(name="tokens"), texts, numbers, captions]
+    both = legends.ramp_legend(ramp, where), legends.state_legend(where)
+    layers = [*both, grounds.properties(name="tokens"), texts, numbers, captions]
     chart = alt.layer(
-        *layers, width=width, height=height, autosize="pad", title=titled(colors), resolve=grid.INDEPENDENT
+        *layers, width=width, height=height, autosize="pad", title=titled(colors), resolve=picture.INDEPENDENT
     )
-    chart.params = grid.share(["tokens"], grid.clicked("cell", "query", "key", "rev"))
+    chart.params = interaction.share(["tokens"], interaction.clicked("cell", "query", "key", "rev"))
     return Form.of(chart.configure(**config(colors)))

@@ -12,7 +12,7 @@ from pictures import HOSTILE, SITE, data, draw, legend, lines, record_of, text_s
 
 from attnviz import views
 from attnviz.charts import pixels
-from attnviz.charts.theme import LIGHT
+from attnviz.charts.theme import LIGHT, TITLE_CHARACTER
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Painted, Subsequent
@@ -148,6 +148,15 @@ def test_a_text_from_right_to_left_begins_at_the_right():
 
     assert tokens[0]["x2"] == WIDTH
     assert [token["x"] for token in tokens] == sorted((token["x"] for token in tokens), reverse=True)
+
+
+def test_on_a_page_a_text_is_as_wide_as_its_lines_for_a_phone():
+    """Title and tokens fit: nothing is to be scrolled."""
+    figure = strip_figure(record_of(WORDS), SITE, 1, chosen=2, on_screen=True)
+    title, spec = figure.data["meta"]["title"][0], figure.screen[0]
+
+    assert spec["width"] == math.ceil(max(figure.data["tokens"]["x2"])) < 360
+    assert max(map(len, title.split("\n"))) * TITLE_CHARACTER <= 360
 
 
 def test_of_too_many_tokens_a_window_is_drawn_and_said():

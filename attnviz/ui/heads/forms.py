@@ -165,7 +165,7 @@ def figure(form: str, context: ViewContext, display: dict) -> Figure:
         | {name: get() for name, get in values.items() if name in takes}
     )
     if chosen.selects == OF_CELL:
-        options |= {"selected": strongest(), "zooms": True, "paired": True}
+        options |= {"selected": strongest(), "zooms": True}
     is_known = options.get("chosen") is not None or ("pins" in takes and (context.cell or options["pins"]))
     if not is_known:  # else only a part of what is seen is gone through, and not all for the strongest weight of it
         options["cost"] = context.cost(**part)

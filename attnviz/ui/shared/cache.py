@@ -38,7 +38,7 @@ P, R = ParamSpec("P"), TypeVar("R")
 def parts(value: object) -> dict[int, int]:
     """Bytes of the tensors, arrays, tables and texts that a value holds, by address: what two values share counts once.
 
-    A picture that is yet to be drawn holds its record in a closure, so these are looked into.
+    Functions count with the values that they hold.
     """
     sizes: dict[int, int] = {}
     todo = [value]
