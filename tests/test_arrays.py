@@ -266,12 +266,12 @@ def test_weights_of_a_file_open_in_the_shell(tmp_path, monkeypatch, capsys):
     np.savez("weights.npz", attentions=weights.numpy())
     np.save("mask.npy", np.ones((3, 3), bool))
 
-    assert main(["head", "0 1 2", "--model", "weights.npz", "--layer", "1", "--head", "2", "-o", "a.csv"]) == 0
+    assert main(["export", "0 1 2", "--model", "weights.npz", "--layer", "1", "--head", "2", "-o", "a.csv"]) == 0
     lines = (tmp_path / "a.csv").read_text().splitlines()
     assert len(lines) == 1 + 9
-    assert main(["head", "0 1 2", "--model", "none.npz"]) == 2
+    assert main(["export", "0 1 2", "--model", "none.npz"]) == 2
     np.savez("both.npz", weights=weights.numpy(), attn=weights.numpy())
-    assert main(["head", "0 1 2", "--model", "both.npz"]) == 2
+    assert main(["export", "0 1 2", "--model", "both.npz"]) == 2
     assert "Which array" in capsys.readouterr().err
 
 
@@ -382,7 +382,7 @@ def test_booleans_in_a_text_are_a_mask(content, tmp_path, monkeypatch, capsys):
     for name in ("a.txt", "a.npz", "named.npz", "mask.npz", "a.safetensors"):
         with pytest.raises(InputError, match=r"a mask.* no weights: 'attnviz check' reads it"):
             attnviz.read(tmp_path / name)
-        assert main(["head", "0 1", "--model", name]) == 2
+        assert main(["export", "0 1", "--model", name]) == 2
         assert len(capsys.readouterr().err.splitlines()) == 1
 
 

@@ -143,17 +143,17 @@ def test_a_saved_run_is_a_model_of_the_shell(tmp_path, monkeypatch, capsys):
     main(["save", TEXT, "--model", "story", "-o", "case.attn"])
     capsys.readouterr()
 
-    assert main(["head", TEXT, "--model", "case.attn", "-o", "a.csv"]) == 0
-    assert main(["head", TEXT, "--model", "story", "--layer", "0", "--head", "0", "-o", "b.csv"]) == 0
+    assert main(["export", TEXT, "--model", "case.attn", "-o", "a.csv"]) == 0
+    assert main(["export", TEXT, "--model", "story", "--layer", "0", "--head", "0", "-o", "b.csv"]) == 0
     assert Path("a.csv").read_text("utf-8") == Path("b.csv").read_text("utf-8")
-    assert main(["head", "a dog", "--model", "case.attn"]) == 2
+    assert main(["export", "a dog", "--model", "case.attn"]) == 2
     assert "holds one run" in capsys.readouterr().err
-    assert main(["head", TEXT, "--model", "case.attn", "--mask", "window=1", "-o", "c.csv"]) == 0
+    assert main(["export", TEXT, "--model", "case.attn", "--mask", "window=1", "-o", "c.csv"]) == 0
     assert Path("c.csv").read_text("utf-8") != Path("a.csv").read_text("utf-8")
     np.save("w.npy", np.full((2, 3, 3), 1 / 3))
-    assert main(["head", "0 1 2", "--model", "w.npy", "--temperature", "2"]) == 2
+    assert main(["export", "0 1 2", "--model", "w.npy", "--temperature", "2"]) == 2
     assert "holds weights alone" in capsys.readouterr().err
-    assert main(["head", TEXT, "--model", "case.attn", "--seed", "1"]) == 2
+    assert main(["export", TEXT, "--model", "case.attn", "--seed", "1"]) == 2
     assert "A saved run has no setting 'seed'" in capsys.readouterr().err
 
 
@@ -168,7 +168,7 @@ def test_a_saved_run_stands_where_a_text_stands(tmp_path, monkeypatch, capsys):
     for text, model in (("case.attn", "scratch"), ("none.attn", None)):
         assert main(["tokens", text, "--json", *(("--model", model) if model else ())]) == 0
         assert json.loads(capsys.readouterr().out)[0]["text"] == text
-    assert main(["head", "case.attn", "--seed", "1"]) == 2
+    assert main(["export", "case.attn", "--seed", "1"]) == 2
     assert "A saved run has no setting 'seed'" in capsys.readouterr().err
 
 

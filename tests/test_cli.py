@@ -28,7 +28,7 @@ SCRATCH = ("--model", "scratch")
 def test_a_head_becomes_a_picture_and_its_numbers(run, tmp_path):
     """The ending says the format; the numbers are those of the run from Python."""
     changed = ["--layer", "1", "--head", "2", "--mask", "subsequent", "--off", "0.3", "--temperature", "0.5"]
-    status, out, err = run("head", CAT, *SCRATCH, *changed, "-o", "head.png", "-o", "head.npz", "-o", "head.csv")
+    status, out, err = run("export", CAT, *SCRATCH, *changed, "-o", "head.png", "-o", "head.npz", "-o", "head.csv")
 
     record = analyze(CAT, "scratch", edits=Edits(Subsequent(), {(Site("encoder", 0), 3)}, temperature=0.5))
     weights = record.step(Site("encoder", 1)).weights(2).numpy()
@@ -41,7 +41,7 @@ def test_a_head_becomes_a_picture_and_its_numbers(run, tmp_path):
 
 
 def test_all_heads_combined(run, tmp_path):
-    run("head", CAT, *SCRATCH, "--head", "mean", "--row-sums", "-o", "mean.npz")
+    run("export", CAT, *SCRATCH, "--head", "mean", "--row-sums", "-o", "mean.npz")
 
     step = analyze(CAT, "scratch").steps[0]
     mean = sum(step.weights(head).numpy() for head in range(4)) / 4
@@ -51,7 +51,18 @@ def test_all_heads_combined(run, tmp_path):
 def test_the_model_is_chosen_by_options(run, tmp_path):
     model = ["--d-model", "12", "--num-heads", "3", "--num-layers", "1", "--seed", "7", "--no-positions", "--no-bias"]
     status, *_ = run(
-        "heads", CAT, *SCRATCH, *model, "--tokenizer", "characters", "--domain", "shared", "-o", "heads.npz"
+        "export",
+        CAT,
+        "--form",
+        "heads",
+        *SCRATCH,
+        *model,
+        "--tokenizer",
+        "characters",
+        "--domain",
+        "shared",
+        "-o",
+        "heads.npz",
     )
 
     settings = {"d_model": 12, "num_heads": 3, "num_layers": 1, "seed": 7, "positions": False, "bias": False}
@@ -64,13 +75,13 @@ def test_the_model_is_chosen_by_options(run, tmp_path):
 
 def test_biases_can_be_left_out():
     """One of the settings that are handed on only if they are given."""
-    assert not hasattr(parser.build().parse_args(["head", "a"]), "bias")
-    assert not parser.build().parse_args(["head", "a", "--no-bias"]).bias
+    assert not hasattr(parser.build().parse_args(["export", "a"]), "bias")
+    assert not parser.build().parse_args(["export", "a", "--no-bias"]).bias
 
 
 def test_a_mask_is_subsequent_unless_another_is_asked_for(run, tmp_path):
     """It begins with <sos>, as the input of a decoder does."""
-    run("mask", "The cat sat down", *SCRATCH, "-o", "mask.npz", "-o", "mask.svg")
+    run("export", "The cat sat down", "--form", "mask", *SCRATCH, "-o", "mask.npz", "-o", "mask.svg")
 
     mask = np.load(tmp_path / "mask.npz")
     assert mask["query_tokens"].tolist() == ["<sos>", "The", "cat", "sat", "down"]
@@ -100,7 +111,7 @@ def test_a_mask_is_subsequent_unless_another_is_asked_for(run, tmp_path):
 def test_masks_are_said_in_a_few_letters(run, tmp_path, masks, rows):
     """Several masks hold together, as with &; a bar means either, ~ the opposite; window=1 is an older spelling."""
     options = [option for mask in masks for option in ("--mask", mask)]
-    status, *_ = run("mask", "a b c d", *SCRATCH, "--no-sos", *options, "-o", "mask.npz")
+    status, *_ = run("export", "a b c d", "--form", "mask", *SCRATCH, "--no-sos", *options, "-o", "mask.npz")
 
     drawn = np.load(tmp_path / "mask.npz")["may_attend"].astype(int)
     assert status == 0
@@ -120,8 +131,8 @@ def test_the_rules_of_masks_are_listed(run):
 
 
 def test_how_far_the_output_moves(run, tmp_path):
-    run("change", CAT, *SCRATCH, "--off", "0,1", "-o", "change.npz")
-    run("change", CAT, *SCRATCH, "--mask", "full", "-o", "none.npz")
+    run("export", CAT, "--form", "change", *SCRATCH, "--off", "0,1", "-o", "change.npz")
+    run("export", CAT, "--form", "change", *SCRATCH, "--mask", "full", "-o", "none.npz")
 
     assert (np.load(tmp_path / "change.npz")["change"] > 0).all()
     assert (np.load(tmp_path / "none.npz")["change"] == 0).all()
@@ -129,7 +140,7 @@ def test_how_far_the_output_moves(run, tmp_path):
 
 def test_a_change_by_nothing_is_refused(run, tmp_path):
     """One sentence with what to give, and no picture of bars without a length."""
-    status, out, err = run("change", CAT, *SCRATCH, "-o", "change.png")
+    status, out, err = run("export", CAT, "--form", "change", *SCRATCH, "-o", "change.png")
 
     assert (status, out, list(tmp_path.iterdir())) == (2, "", [])
     assert err.startswith("attnviz: Nothing is changed; give --mask, --off, --temperature")
@@ -147,7 +158,7 @@ def test_another_head_is_named_as_the_app_names_it(run, tmp_path):
 
 def test_one_of_several_sentences_is_drawn(run, tmp_path):
     """With --lines each line is a sentence; the shorter one is padded."""
-    run("head", "A dog ran\n\nThe cat", "--lines", *SCRATCH, "--sentence", "2", "-o", "head.npz")
+    run("export", "A dog ran\n\nThe cat", "--lines", *SCRATCH, "--sentence", "2", "-o", "head.npz")
 
     head = np.load(tmp_path / "head.npz")
     assert head["key_tokens"].tolist() == ["The", "cat", "<pad>"]
@@ -155,7 +166,7 @@ def test_one_of_several_sentences_is_drawn(run, tmp_path):
 
 
 def test_without_a_file_name_the_picture_is_named_after_what_it_shows(run, tmp_path):
-    _, out, _ = run("head", CAT, *SCRATCH, "--head", "1", "--ppi", "300")
+    _, out, _ = run("export", CAT, *SCRATCH, "--head", "1", "--ppi", "300")
 
     assert out == "scratch-encoder-layer-0-head-1-The-cat-sat-on-the-mat-300dpi.png\n"
     assert Image.open(tmp_path / out.strip()).info["dpi"] == pytest.approx((300, 300), abs=1)
@@ -163,14 +174,14 @@ def test_without_a_file_name_the_picture_is_named_after_what_it_shows(run, tmp_p
 
 @pytest.mark.parametrize("format", export.NAMES)
 def test_every_format_can_be_asked_for(run, tmp_path, format):
-    status, *_ = run("head", "The cat", *SCRATCH, "-o", f"file.{format.upper()}")
+    status, *_ = run("export", "The cat", *SCRATCH, "-o", f"file.{format.upper()}")
 
     assert status == 0
     assert (tmp_path / f"file.{format.upper()}").stat().st_size > 100
 
 
 def test_an_archive_holds_all_files(run, tmp_path):
-    run("heads", "The cat", *SCRATCH, "--dark", "-o", "all.zip")
+    run("export", "The cat", "--form", "heads", *SCRATCH, "--dark", "-o", "all.zip")
 
     assert "README.txt" in zipfile.ZipFile(tmp_path / "all.zip").namelist()
 
@@ -198,7 +209,7 @@ def test_a_text_keeps_its_line_breaks(run):
 
 def test_a_target_is_read_by_the_decoder(run, tmp_path):
     """Of the translator, a translation of one's own."""
-    run("head", "the black cat", "--target", "le chat", "--kind", "decoder", "-o", "head.npz")
+    run("export", "the black cat", "--target", "le chat", "--kind", "decoder", "-o", "head.npz")
 
     assert np.load(tmp_path / "head.npz")["key_tokens"].tolist() == ["<sos>", "le", "chat"]
 
@@ -226,58 +237,58 @@ def test_tokens_as_json(run, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["paint"], "There is no command 'paint'. There are: app, export, head,"),
-        (["head"], "required: TEXT"),
-        (["head", " \n", *SCRATCH], "There is no text; give a sentence"),
-        (["head", "a", *SCRATCH, "--heads", "2"], "Unrecognized arguments: --heads 2"),
-        (["head", "a", *SCRATCH, "--head", "9"], "There is no head 9; there are 4, counted from 0."),
-        (["head", "a", *SCRATCH, "--head", "median"], "there are mean, max, min."),
-        (["head", "a", *SCRATCH, "--layer", "2"], "It has: encoder layer 0, encoder layer 1."),
-        (["head", "a", *SCRATCH, "--layer", "x"], "--layer: invalid int value: 'x'"),
-        (["head", "a", *SCRATCH, "--off", "x"], "'x' are no heads; give 2,3 or LAYER.HEAD"),
-        (["head", "a", *SCRATCH, "--off", "4"], "There is no head 4 of encoder layer 0"),
-        (["head", "a", *SCRATCH, "--off", "5.0"], "no encoder layer 5"),
+        (["paint"], "There is no command 'paint'. There are: app, export, explore,"),
+        (["export"], "required: TEXT"),
+        (["export", " \n", *SCRATCH], "There is no text; give a sentence"),
+        (["export", "a", *SCRATCH, "--heads", "2"], "Unrecognized arguments: --heads 2"),
+        (["export", "a", *SCRATCH, "--head", "9"], "There is no head 9; there are 4, counted from 0."),
+        (["export", "a", *SCRATCH, "--head", "median"], "there are mean, max, min."),
+        (["export", "a", *SCRATCH, "--layer", "2"], "It has: encoder layer 0, encoder layer 1."),
+        (["export", "a", *SCRATCH, "--layer", "x"], "--layer: invalid int value: 'x'"),
+        (["export", "a", *SCRATCH, "--off", "x"], "'x' are no heads; give 2,3 or LAYER.HEAD"),
+        (["export", "a", *SCRATCH, "--off", "4"], "There is no head 4 of encoder layer 0"),
+        (["export", "a", *SCRATCH, "--off", "5.0"], "no encoder layer 5"),
         (
-            ["head", "a", *SCRATCH, "--mask", "casual"],
+            ["export", "a", *SCRATCH, "--mask", "casual"],
             "Character 1 of the mask 'casual': there is no rule 'casual'. Did you mean 'causal'?",
         ),
         (
-            ["head", "a", *SCRATCH, "--mask", "window=1,2,3"],
+            ["export", "a", *SCRATCH, "--mask", "window=1,2,3"],
             "'window' does not take this; write window(before, after=0).",
         ),
         (
-            ["head", "a", *SCRATCH, "--mask", "prefix=x"],
+            ["export", "a", *SCRATCH, "--mask", "prefix=x"],
             "'length' is 'x'; it must be a whole number from 0 to",
         ),
-        (["head", "a", *SCRATCH, "--mask", f"prefix={10**30}"], "it must be a whole number from 0 to 100,000."),
-        (["head", "a", *SCRATCH, "--mask", "{"], "not given as JSON any more; write"),
+        (["export", "a", *SCRATCH, "--mask", f"prefix={10**30}"], "it must be a whole number from 0 to 100,000."),
+        (["export", "a", *SCRATCH, "--mask", "{"], "not given as JSON any more; write"),
         (
-            ["head", "a", *SCRATCH, "--mask", "window=-3"],
+            ["export", "a", *SCRATCH, "--mask", "window=-3"],
             "Character 8 of the mask 'window=-3': 'before' is '-3'; it must be",
         ),
-        (["head", "a", *SCRATCH, "--mask", "windw=2"], "there is no rule 'windw'. Did you mean 'window'?"),
-        (["head", "a", *SCRATCH, "--mask", "causal&"], "Character 8 of the mask 'causal&': a rule is missing"),
-        (["head", "a", *SCRATCH, "--layer", "-1"], "layers are counted from 0"),
-        (["head", "a", *SCRATCH, "--memory", "nan"], "'nan' is no amount; give a number, 0 or more."),
-        (["head", "a", "--set", "foo=1"], "No model has a setting foo; 'translator' has: step."),
+        (["export", "a", *SCRATCH, "--mask", "windw=2"], "there is no rule 'windw'. Did you mean 'window'?"),
+        (["export", "a", *SCRATCH, "--mask", "causal&"], "Character 8 of the mask 'causal&': a rule is missing"),
+        (["export", "a", *SCRATCH, "--layer", "-1"], "layers are counted from 0"),
+        (["export", "a", *SCRATCH, "--memory", "nan"], "'nan' is no amount; give a number, 0 or more."),
+        (["export", "a", "--set", "foo=1"], "No model has a setting foo; 'translator' has: step."),
         (["leaks", "a", "--most", "0"], "'0' is no count; give a whole number, 1 or more."),
         (["lesson", "20-minute"], "Did you mean '20-minutes'? Those that ship are: course,"),
-        (["head", "a", *SCRATCH, "--seconds", "-1"], "'-1' is no amount"),
+        (["export", "a", *SCRATCH, "--seconds", "-1"], "'-1' is no amount"),
         (["--hlep"], "There is no command '--hlep'."),
-        (["hed", "a"], "There is no command 'hed'. Did you mean 'head'?"),
-        (["head", "a", *SCRATCH, "--temperature", "0"], "The temperature is 0.0"),
-        (["head", "a", *SCRATCH, "--empty-rows", "none"], "zero, nan, uniform, error"),
-        (["head", "a", *SCRATCH, "--domain", "half"], "there are adapts, fixed, shared, log"),
-        (["head", "a", *SCRATCH, "--d-model", "65"], "num_heads must divide d_model"),
-        (["head", "a", *SCRATCH, "--tokenizer", "letters"], "There are: words, characters, bpe."),
-        (["head", "a", *SCRATCH, "--sentence", "2"], "There is no sentence 2; there are 1, counted from 1."),
-        (["head", "a", *SCRATCH, "--scale", "3"], "The scale is 3; it must be 1, 2 or 4."),
-        (["head", "a", *SCRATCH, "-o", "head.gif"], "There are: .png, .svg, .pdf, .html, .json, .csv, .npz, .zip."),
-        (["head", "a", *SCRATCH, "-o", "nowhere/head.svg"], "there is no folder 'nowhere'; make it first."),
+        (["exprt", "a"], "There is no command 'exprt'. Did you mean 'export'?"),
+        (["export", "a", *SCRATCH, "--temperature", "0"], "The temperature is 0.0"),
+        (["export", "a", *SCRATCH, "--empty-rows", "none"], "zero, nan, uniform, error"),
+        (["export", "a", *SCRATCH, "--domain", "half"], "there are adapts, fixed, shared, log"),
+        (["export", "a", *SCRATCH, "--d-model", "65"], "num_heads must divide d_model"),
+        (["export", "a", *SCRATCH, "--tokenizer", "letters"], "There are: words, characters, bpe."),
+        (["export", "a", *SCRATCH, "--sentence", "2"], "There is no sentence 2; there are 1, counted from 1."),
+        (["export", "a", *SCRATCH, "--scale", "3"], "The scale is 3; it must be 1, 2 or 4."),
+        (["export", "a", *SCRATCH, "-o", "head.gif"], "There are: .png, .svg, .pdf, .html, .json, .csv, .npz, .zip."),
+        (["export", "a", *SCRATCH, "-o", "nowhere/head.svg"], "there is no folder 'nowhere'; make it first."),
         (["save", "a", *SCRATCH, "-o", "nowhere/a.attn"], "there is no folder 'nowhere'; make it first."),
         (["save", "a", *SCRATCH, "-o", "a.zip"], "'a.zip' is no name of a saved run: it ends in .attn."),
         (["tokens", "a", *SCRATCH, "--layer", "1"], "Unrecognized arguments: --layer 1. See attnviz tokens --help."),
-        (["head", "the", "cat"], "Unrecognized arguments: cat. A text of several words stands in quotes."),
+        (["export", "the", "cat"], "Unrecognized arguments: cat. A text of several words stands in quotes."),
     ],
 )
 def test_a_mistake_is_answered_in_one_line(run, tmp_path, arguments, reason):
@@ -297,7 +308,7 @@ def test_a_file_on_a_full_disk_is_named_with_the_reason(run, tmp_path):
     (tmp_path / "head.svg").symlink_to("/dev/full")
 
     full = "cannot be written: No space left on device. Free some space; what is there of it is not whole."
-    assert run("head", CAT, *SCRATCH, "-o", "head.svg") == (2, "", f"attnviz: 'head.svg' {full}\n")
+    assert run("export", CAT, *SCRATCH, "-o", "head.svg") == (2, "", f"attnviz: 'head.svg' {full}\n")
     assert _reason(OSError(errno.ENOSPC, "No space left on device")) == f"The output {full}"
 
 
@@ -312,7 +323,7 @@ def test_a_python_without_the_libraries_is_told_from_one_with_them():
 
 
 def test_a_mistake_in_the_last_file_leaves_the_first_unwritten(run, tmp_path):
-    run("head", "a", *SCRATCH, "-o", "head.svg", "-o", "head.gif")
+    run("export", "a", *SCRATCH, "-o", "head.svg", "-o", "head.gif")
 
     assert not list(tmp_path.iterdir())
 
@@ -337,7 +348,7 @@ def test_a_terminal_that_knows_ascii_only_is_written_to(monkeypatch):
 def test_help_names_every_command_and_every_format(run, capsys):
     for arguments, words in (
         (["--help"], [*parser.COMMANDS, "tokens - --model scratch --tokenizer bpe --json"]),
-        (["head", "--help"], [f".{format}" for format in export.NAMES]),
+        (["export", "--help"], [f".{format}" for format in export.NAMES]),
     ):
         with pytest.raises(SystemExit, match="0"):
             main(arguments)

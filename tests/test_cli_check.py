@@ -90,8 +90,11 @@ def test_several_arrays_are_checked_by_their_names(run):
 
 def test_what_this_project_writes_passes(run):
     """Its mask says by its name how it is meant."""
-    assert main(["heads", "the cat sleeps", "--kind", "decoder", "--layer", "0", "-o", "heads.npz"]) == 0
-    assert main(["head", "the cat sleeps", "--kind", "decoder", "--layer", "0", "-o", "head.npz"]) == 0
+    assert (
+        main(["export", "the cat sleeps", "--form", "heads", "--kind", "decoder", "--layer", "0", "-o", "heads.npz"])
+        == 0
+    )
+    assert main(["export", "the cat sleeps", "--kind", "decoder", "--layer", "0", "-o", "head.npz"]) == 0
 
     assert run("heads.npz")[0] == 0
     status, out, _ = run("head.npz", "--causal")

@@ -54,7 +54,6 @@ def test_a_link_without_a_text_is_of_the_first_example_and_a_text_may_begin_like
     ("link", "reason"),
     [
         ("steps?model=story", "is no link to a page with one picture"),
-        ("somewhere", "is no link to a page with one picture"),
         ("?model=scratch&added=alibi", "adds no bias to scores"),
     ],
 )

@@ -8,11 +8,12 @@ import pandas as pd
 import pytest
 
 from attnviz import cli
+from attnviz.cli.parser import renamed
 from attnviz.figures import FORMS
 from attnviz.figures.base import Figure
 from attnviz.figures.forms import OPTIONS
 
-HEAD = ("head", "the cat sat down", "--model", "scratch")
+HEAD = ("export", "the cat sat down", "--model", "scratch")
 
 
 @pytest.fixture
@@ -23,7 +24,7 @@ def run(tmp_path, monkeypatch, capsys):
 
 def test_lines_of_two_heads_from_one_token(run):
     """The table holds the lines from that token, of both heads, from the given weight on."""
-    status, _ = run("--as", "lines", "--beside", "2", "--token", "1", "--least", "0.2", "-o", "a.csv", "-o", "a.svg")
+    status, _ = run("--form", "lines", "--beside", "2", "--token", "1", "--least", "0.2", "-o", "a.csv", "-o", "a.svg")
     table = pd.read_csv("a.csv")
 
     assert status == 0
@@ -35,7 +36,7 @@ def test_lines_of_two_heads_from_one_token(run):
 def test_the_text_shaded_by_the_attention_to_a_token(run):
     """The arrays are the column of the head's map."""
     run("-o", "map.npz")
-    status, _ = run("--as", "text", "--token", "3", "--to", "-o", "text.npz", "-o", "text.png")
+    status, _ = run("--form", "text", "--token", "3", "--to", "-o", "text.npz", "-o", "text.png")
 
     assert status == 0
     assert np.array_equal(np.load("text.npz")["weights"], np.load("map.npz")["weights"][:, 3])
@@ -63,25 +64,33 @@ def test_a_form_takes_fields_of_its_figure(name):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (
+            ("--form", "mask", "--head", "1"),
+            "--head is for --form map, lines, text, picture, distance; not for --form mask.",
+        ),
+        (("--form", "overview", "--words"), "not for --form overview."),
         (("--queries", "1-4"), "--queries ends at 4; there are 4 queries, counted from 0."),
         (("--cell", "4.0"), "There is no cell 4.0; there are 4 queries and 4 keys, counted from 0."),
         (("--cell", "4"), "'4' is no cell; give 7.2"),
         (("--keys", "3-1"), "'3-1' is no span; give 10-59"),
-        (("--as", "distance", "--keys", "0-1"), "--keys is for --as map, lines, text; not for --as distance."),
-        (("--as", "list"), f"A head is not shown as 'list'. There are: {', '.join(FORMS)}."),
-        (("--as", "picture"), "Neither queries nor keys of encoder layer 0 are patches of a picture"),
-        (("--least", "0.1"), "--least is for --as lines; not for --as map."),
-        (("--as", "lines", "--row-sums"), "--row-sums is for --as map; not for --as lines."),
-        (("--as", "lines", "--domain", "log"), "--domain is for --as map, text, picture; not for --as lines."),
-        (("--as", "lines", "--queries", "0-1", "--token", "2"), "Token 2, sat, is hidden in this view."),
-        (("--as", "lines", "--token", "4"), "There is no token 4 to show the attention of; there are 4, from 0."),
-        (("--as", "text", "--token", "-1"), "There is no token -1"),
-        (("--as", "lines", "--to"), "--to needs a token"),
-        (("--sos", "--special", "hide", "--as", "lines", "--token", "0"), "Token 0, <sos>, is hidden in this view."),
-        (("--sos", "--special", "hide", "--as", "text", "--token", "0"), "Token 0, <sos>, is hidden in this view."),
-        (("--as", "lines", "--least", "nan"), "--least is nan; a weight is from 0 to 1."),
-        (("--as", "lines", "--beside", "a"), "'a' are no heads; give 2,3"),
-        (("--as", "lines", "--beside", "9"), "There is no head 9"),
+        (("--form", "distance", "--keys", "0-1"), "--keys is for --form map, lines, text; not for --form distance."),
+        (("--form", "list"), f"There is no form 'list'. There are: {', '.join(FORMS)}, heads, overview, mask, change."),
+        (("--form", "picture"), "Neither queries nor keys of encoder layer 0 are patches of a picture"),
+        (("--least", "0.1"), "--least is for --form lines; not for --form map."),
+        (("--form", "lines", "--row-sums"), "--row-sums is for --form map; not for --form lines."),
+        (
+            ("--form", "lines", "--domain", "log"),
+            "--domain is for --form map, text, picture, heads, overview; not for --form lines.",
+        ),
+        (("--form", "lines", "--queries", "0-1", "--token", "2"), "Token 2, sat, is hidden in this view."),
+        (("--form", "lines", "--token", "4"), "There is no token 4 to show the attention of; there are 4, from 0."),
+        (("--form", "text", "--token", "-1"), "There is no token -1"),
+        (("--form", "lines", "--to"), "--to needs a token"),
+        (("--sos", "--special", "hide", "--form", "lines", "--token", "0"), "Token 0, <sos>, is hidden in this view."),
+        (("--sos", "--special", "hide", "--form", "text", "--token", "0"), "Token 0, <sos>, is hidden in this view."),
+        (("--form", "lines", "--least", "nan"), "--least is nan; a weight is from 0 to 1."),
+        (("--form", "lines", "--beside", "a"), "'a' are no heads; give 2,3"),
+        (("--form", "lines", "--beside", "9"), "There is no head 9"),
     ],
 )
 def test_what_cannot_be_is_one_sentence(run, words, message):
@@ -89,3 +98,29 @@ def test_what_cannot_be_is_one_sentence(run, words, message):
 
     assert status == 2
     assert message in said.err
+
+
+@pytest.mark.parametrize(
+    ("former", "today", "more"),
+    [
+        (["head"], ["export"], ["--head", "1"]),
+        (["heads"], ["export", "--form", "heads"], []),
+        (["mask"], ["export", "--form", "mask"], []),
+        (["change"], ["export", "--form", "change"], ["--off", "1"]),
+    ],
+)
+def test_a_former_command_does_what_it_did_and_says_what_replaces_it(
+    tmp_path, monkeypatch, capsys, former, today, more
+):
+    monkeypatch.chdir(tmp_path)
+    options = ["the cat sat down", "--model", "scratch", *more]
+    statuses = [cli.main([*former, *options, "-o", "a.csv"]), cli.main([*today, *options, "-o", "b.csv"])]
+
+    assert statuses == [0, 0]
+    assert Path("a.csv").read_text("utf-8") == Path("b.csv").read_text("utf-8")
+    assert f"this command is now 'attnviz {' '.join(today)}'" in capsys.readouterr().err
+
+
+def test_former_options_of_a_former_command_are_read():
+    assert renamed(["head", "a", "--as", "lines"])[0] == ["export", "a", "--form", "lines"]
+    assert renamed(["heads", "a", "--all-layers"]) == (["export", "--form", "overview", "a"], "export --form overview")

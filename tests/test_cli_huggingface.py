@@ -95,9 +95,9 @@ def table(out: str) -> list[list[str]]:
 def test_every_command_takes_a_folder(run, folder, kind):
     """The picture is that of the first site and its first head."""
     model = folder(kind)
-    assert run("head", CAT, "--model", model, "-o", "head.npz")[::2] == (0, "")
-    assert run("heads", CAT, "--model", model, "-o", "heads.npz")[0] == 0
-    assert run("mask", CAT, "--model", model, "-o", "mask.npz")[0] == 0
+    assert run("export", CAT, "--model", model, "-o", "head.npz")[::2] == (0, "")
+    assert run("export", CAT, "--form", "heads", "--model", model, "-o", "heads.npz")[0] == 0
+    assert run("export", CAT, "--form", "mask", "--model", model, "-o", "mask.npz")[0] == 0
     assert run("tokens", CAT, "--model", model)[0] == 0
 
     record = api.analyze(CAT, model)
@@ -109,7 +109,7 @@ def test_every_command_takes_a_folder(run, folder, kind):
 
 def test_the_mask_of_an_encoder_foretells_nothing(run, folder):
     """Its rows have no next word: it predicts none."""
-    run("mask", CAT, "--model", folder("BertModel"), "-o", "mask.npz")
+    run("export", CAT, "--form", "mask", "--model", folder("BertModel"), "-o", "mask.npz")
 
     assert "predicted_tokens" not in np.load("mask.npz")
 
@@ -117,7 +117,9 @@ def test_the_mask_of_an_encoder_foretells_nothing(run, folder):
 def test_a_map_is_looked_at_in_other_ways(run, folder):
     """Without special tokens, and of a pair of texts what one sees of the other."""
     model, pair = folder("BertModel"), "the cat ||| a dog ran"
-    run("head", pair, "--model", model, "--special", "renormalize", "--pair", "AB", "-o", "head.npz", "-o", "head.svg")
+    run(
+        "export", pair, "--model", model, "--special", "renormalize", "--pair", "AB", "-o", "head.npz", "-o", "head.svg"
+    )
 
     record = api.analyze(pair, model)
     seen = see(record, record.sites[0], view=View(special="renormalize", pair="A to B"))
@@ -126,7 +128,9 @@ def test_a_map_is_looked_at_in_other_ways(run, folder):
     assert drawn["key_tokens"].tolist() == ["a", "dog", "ran"]
     assert np.array_equal(drawn["weights"], seen.cells([0])[0].weights)
     assert "special tokens are hidden" in Path("head.svg").read_text("utf-8")
-    assert run("heads", pair, "--model", model, "--words", "--pair", "BA", "-o", "heads.npz")[0] == 0
+    assert (
+        run("export", pair, "--form", "heads", "--model", model, "--words", "--pair", "BA", "-o", "heads.npz")[0] == 0
+    )
     assert np.load("heads.npz")["weights"].shape == (3, 4, 4)  # each with a special token or two
 
 
@@ -247,7 +251,7 @@ def test_a_read_only_model_says_why(run, folder, monkeypatch):
 
     assert f"read-only: DebertaV2Model {why}" in out
     assert run("predict", f"{CAT}\nit ran", "--lines", "--model", model)[0] == 0
-    for command in ("head", "predict", "change"):
+    for command in ("export", "predict"):
         status, _, err = run(command, CAT, "--model", model, "--off", "0.1", *(["-o", "x.svg"] * (command != "says")))
         assert (status, why in err) == (2, True)
     assert not Path("x.svg").exists()
@@ -258,7 +262,7 @@ def test_a_server_names_the_models_that_it_lets_in(run, folder, monkeypatch):
     monkeypatch.setenv("ATTNVIZ_MODELS", "gpt2, all-MiniLM-L6-v2")
 
     assert run("models")[1].splitlines()[-1] == "Also, of Hugging Face: gpt2, all-MiniLM-L6-v2."
-    status, _, err = run("head", CAT, "--model", "./folder")
+    status, _, err = run("export", CAT, "--model", "./folder")
     assert status == 2
     assert "The models of this server are: gpt2, all-MiniLM-L6-v2." in err
 
@@ -268,13 +272,13 @@ def test_a_server_names_the_models_that_it_lets_in(run, folder, monkeypatch):
     [
         ("BertModel", ["predict", CAT], "give several, one on each line with --lines, or a change"),
         ("BertForMaskedLM", ["predict", CAT], "fills in [MASK]; write that in the place of a word"),
-        ("BertModel", ["head", "the cat ||| sat\nthe cat", "--lines"], "make all of them the same"),
-        ("BertModel", ["head", CAT, "--pair", "AC"], "There is no pair 'AC'. There are: all, AA, AB, BA, BB."),
-        ("BertModel", ["head", CAT, "--special", "off"], "there are show, hide, renormalize"),
-        ("BertModel", ["head", CAT, "--step", "3"], "has no setting 'step'"),
-        ("BertModel", ["head", CAT, "--head", "3"], "There is no head 3; there are 3, counted from 0."),
-        ("BertModel", ["head", CAT, "--off", "d0.1"], "has no decoder layer 0. It has: encoder layer 0"),
-        ("BertModel", ["head", "the " * 20], "Line 1 has 22 tokens;"),
+        ("BertModel", ["export", "the cat ||| sat\nthe cat", "--lines"], "make all of them the same"),
+        ("BertModel", ["export", CAT, "--pair", "AC"], "There is no pair 'AC'. There are: all, AA, AB, BA, BB."),
+        ("BertModel", ["export", CAT, "--special", "off"], "there are show, hide, renormalize"),
+        ("BertModel", ["export", CAT, "--step", "3"], "has no setting 'step'"),
+        ("BertModel", ["export", CAT, "--head", "3"], "There is no head 3; there are 3, counted from 0."),
+        ("BertModel", ["export", CAT, "--off", "d0.1"], "has no decoder layer 0. It has: encoder layer 0"),
+        ("BertModel", ["export", "the " * 20], "Line 1 has 22 tokens;"),
     ],
 )
 def test_a_mistake_is_answered_in_one_line(run, folder, tmp_path, kind, arguments, reason):
@@ -292,7 +296,7 @@ def test_without_transformers_one_sentence_says_what_to_install(run, folder, mon
 
     source._models.clear()
     monkeypatch.setattr(faults, "find_spec", lambda name: None)
-    status, _, err = run("head", CAT, "--model", folder("BertModel"))
+    status, _, err = run("export", CAT, "--model", folder("BertModel"))
 
     assert status == 2
     assert "need transformers, which is not installed here: pip install 'transformers>=5.23,<6'" in err
@@ -374,7 +378,7 @@ def test_a_download_that_is_canceled_leaves_nothing_half(tmp_path, tmp_path_fact
     with fake_hub.running() as (hub, address):
         hub.add("someone/tiny", fake_hub.write(tmp_path_factory.mktemp("at") / "hub", build("GPT2")))
         hub.fault = "hang in a file"
-        process = fetching(address, tmp_path, "head", "w5", "--model", "someone/tiny", "-o", "head.svg")
+        process = fetching(address, tmp_path, "export", "w5", "--model", "someone/tiny", "-o", "head.svg")
         ends = time.monotonic() + 60
         while not list(tmp_path.rglob("*.incomplete")) and time.monotonic() < ends:
             time.sleep(0.1)

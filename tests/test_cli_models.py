@@ -51,19 +51,19 @@ def shown_by(*arguments):
 )
 def test_what_is_not_said_is_where_the_model_opens(options, site, head):
     """One of kind and layer is completed by the other of the opening site; its head is taken only there."""
-    assert shown_by("head", CAT, *options) == (site, head)
+    assert shown_by("export", CAT, *options) == (site, head)
 
 
 def test_the_model_that_the_help_names_is_the_one_that_runs(capsys):
     with pytest.raises(SystemExit):
-        main(["head", "--help"])
+        main(["export", "--help"])
 
     assert f"({api.DEFAULT})" in capsys.readouterr().out
 
 
 def test_the_picture_is_that_of_the_opening_head(run, tmp_path):
     """Rows are the French words that the decoder read, columns the English ones."""
-    assert run("head", CAT, "-o", "head.npz") == (0, "head.npz\n", "")
+    assert run("export", CAT, "-o", "head.npz") == (0, "head.npz\n", "")
 
     record, drawn = api.analyze(CAT), np.load(tmp_path / "head.npz")
     assert drawn["query_tokens"].tolist() == list(record.targets[0].labels)
@@ -73,7 +73,7 @@ def test_the_picture_is_that_of_the_opening_head(run, tmp_path):
 
 def test_a_model_can_be_seen_as_it_was_while_it_was_trained(run, tmp_path):
     for step in tiny.STEPS:
-        run("head", CAT, "--kind", "encoder", "--step", str(step), "-o", f"{step}.npz")
+        run("export", CAT, "--kind", "encoder", "--step", str(step), "-o", f"{step}.npz")
 
     drawn = [np.load(tmp_path / f"{step}.npz")["weights"] for step in tiny.STEPS]
     expected = api.analyze(CAT, step=20).step(Site("encoder", 1)).weights(0).numpy()
@@ -94,14 +94,14 @@ def test_a_model_can_be_seen_as_it_was_while_it_was_trained(run, tmp_path):
 )
 def test_heads_of_any_kind_can_be_off(heads, off):
     """Without a kind they are of the kind in view, without a layer of the layer in view."""
-    options = build().parse_args(["head", CAT, "--off", heads])
+    options = build().parse_args(["export", CAT, "--off", heads])
 
     expected = frozenset((Site(kind, layer), head) for kind, layer, head in off)
     assert values.edits(options, values.source(options)).heads_off == expected
 
 
 def test_the_own_mask_can_be_off():
-    options = build().parse_args(["head", CAT, "--no-own-mask"])
+    options = build().parse_args(["export", CAT, "--no-own-mask"])
 
     assert values.edits(options, values.source(options)) == Edits(own_mask=False)
 
@@ -111,7 +111,7 @@ def test_the_own_mask_can_be_off():
 
 def test_the_mask_of_a_model_is_its_own(run, tmp_path):
     """A decoder's future; each row beside the word that the model predicts there."""
-    run("mask", CAT, "--model", "story", "-o", "mask.npz", "-o", "mask.svg")
+    run("export", CAT, "--form", "mask", "--model", "story", "-o", "mask.npz", "-o", "mask.svg")
 
     record = api.analyze(CAT, "story")
     mask = np.load(tmp_path / "mask.npz")
@@ -124,8 +124,20 @@ def test_the_mask_of_a_model_is_its_own(run, tmp_path):
 
 def test_of_a_translator_the_mask_of_the_decoder_is_shown(run, tmp_path):
     """Unless another kind is asked for: between two languages only padding is hidden."""
-    run("mask", f"{CAT}\nthe cat", "--lines", "-o", "decoder.npz", "-o", "decoder.csv")
-    run("mask", f"{CAT}\nthe cat", "--lines", "--kind", "cross", "--sentence", "2", "-o", "cross.npz")
+    run("export", f"{CAT}\nthe cat", "--form", "mask", "--lines", "-o", "decoder.npz", "-o", "decoder.csv")
+    run(
+        "export",
+        f"{CAT}\nthe cat",
+        "--form",
+        "mask",
+        "--lines",
+        "--kind",
+        "cross",
+        "--sentence",
+        "2",
+        "-o",
+        "cross.npz",
+    )
 
     decoder, cross = np.load(tmp_path / "decoder.npz"), np.load(tmp_path / "cross.npz")
     assert not np.triu(decoder["may_attend"], 1).any()
@@ -136,7 +148,7 @@ def test_of_a_translator_the_mask_of_the_decoder_is_shown(run, tmp_path):
 
 
 def test_a_mask_that_is_asked_for_joins_the_models_own(run, tmp_path):
-    run("mask", CAT, "--model", "story", "--mask", "window=1", "-o", "mask.npz")
+    run("export", CAT, "--form", "mask", "--model", "story", "--mask", "window=1", "-o", "mask.npz")
 
     assert np.array_equal(np.load(tmp_path / "mask.npz")["may_attend"], np.tri(5) - np.tri(5, k=-2) == 1)
 
@@ -223,7 +235,7 @@ def test_what_a_model_says_can_be_drawn(run, tmp_path):
 
 def test_an_unknown_word_is_told_on_stderr_with_known_ones_like_it(run, tmp_path):
     """The picture is made all the same."""
-    status, out, err = run("head", "The cats sleep quixotically", "-o", "head.svg")
+    status, out, err = run("export", "The cats sleep quixotically", "-o", "head.svg")
 
     assert (status, out) == (0, "head.svg\n")
     first, *others = err.splitlines()
@@ -301,7 +313,7 @@ def test_random_weights_have_no_card_and_say_so(run):
 def test_a_setting_of_random_weights_is_not_dropped_by_a_trained_model(run, flag):
     """With the model named, it has no such setting; without, random weights are not taken unasked."""
     value = [] if flag in ("--sos", "--no-positions", "--no-bias") else ["3"]
-    named, unnamed = run("head", CAT, "--model", "translator", flag, *value), run("head", CAT, flag, *value)
+    named, unnamed = run("export", CAT, "--model", "translator", flag, *value), run("export", CAT, flag, *value)
 
     assert named == (2, "", f"attnviz: The model 'translator' has no {flag}; only --model scratch has.\n")
     assert unnamed == (2, "", f"attnviz: {flag} is a setting of another model; add --model scratch.\n")
@@ -310,30 +322,30 @@ def test_a_setting_of_random_weights_is_not_dropped_by_a_trained_model(run, flag
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["head", CAT, "--model", "no name"], "'no name' is no name of a model"),
-        (["head", CAT, "--model", "gpt2", "--seed", "1"], "A model of Hugging Face has no setting 'seed'"),
+        (["export", CAT, "--model", "no name"], "'no name' is no name of a model"),
+        (["export", CAT, "--model", "gpt2", "--seed", "1"], "A model of Hugging Face has no setting 'seed'"),
         (["models", "storry!"], "Did you mean 'story'? The models that ship with attnviz are: "),
         (["models", "no name"], f"The models that ship with attnviz are: {', '.join(api.SOURCES)}."),
         (["models", "induction"], "The weights of 'induction' are missing"),
-        (["head", CAT, "--model", "scratch", "--step", "3"], "The source 'scratch' has no setting 'step'."),
+        (["export", CAT, "--model", "scratch", "--step", "3"], "The source 'scratch' has no setting 'step'."),
         (
-            ["head", CAT, "--step", "3"],
+            ["export", CAT, "--step", "3"],
             "No weights of 'translator' were kept after step 3; there are those after 0, 20, 300",
         ),
-        (["head", CAT, "--kind", "middle"], "There is no kind 'middle'. There are: encoder, decoder, cross."),
-        (["head", CAT, "--model", "story", "--kind", "cross"], "It has: decoder layer 0, decoder layer 1."),
-        (["head", CAT, "--layer", "7"], "'translator' has no cross layer 7."),
-        (["head", CAT, "--off", "x1.2"], "'x1.2' are no heads; give 2,3 or LAYER.HEAD"),
-        (["head", CAT, "--off", "c2"], "'c2' are no heads"),
-        (["head", CAT, "--off", "c1.2.3"], "'c1.2.3' are no heads"),
-        (["head", CAT, "--off", ""], "'' are no heads"),
-        (["head", CAT, "--off", "c1.٣"], "are no heads"),
-        (["head", CAT, "--off", "e0.3"], "There is no head 3 of encoder layer 0; there are 3"),
-        (["head", CAT, "--off", "d5.0"], "'translator' has no decoder layer 5."),
+        (["export", CAT, "--kind", "middle"], "There is no kind 'middle'. There are: encoder, decoder, cross."),
+        (["export", CAT, "--model", "story", "--kind", "cross"], "It has: decoder layer 0, decoder layer 1."),
+        (["export", CAT, "--layer", "7"], "'translator' has no cross layer 7."),
+        (["export", CAT, "--off", "x1.2"], "'x1.2' are no heads; give 2,3 or LAYER.HEAD"),
+        (["export", CAT, "--off", "c2"], "'c2' are no heads"),
+        (["export", CAT, "--off", "c1.2.3"], "'c1.2.3' are no heads"),
+        (["export", CAT, "--off", ""], "'' are no heads"),
+        (["export", CAT, "--off", "c1.٣"], "are no heads"),
+        (["export", CAT, "--off", "e0.3"], "There is no head 3 of encoder layer 0; there are 3"),
+        (["export", CAT, "--off", "d5.0"], "'translator' has no decoder layer 5."),
         (["predict", CAT, "--model", "scratch"], "'scratch' says nothing, its weights are random"),
         (["predict", "the " * 13], "Line 1 has 14 tokens; 'translator' reads up to 13."),
         (["predict", CAT, "--json", "-o", "says.svg"], "Give --json or --output, not both."),
-        (["change", CAT], "Nothing is changed; give --mask,"),
+        (["export", CAT, "--form", "change"], "Nothing is changed; give --mask,"),
         (["tokens", CAT, "--kind", "encoder"], "Unrecognized arguments: --kind"),
         (["predict", CAT, "--mask", "full", "--empty-rows", "x"], "zero, nan, uniform, error"),
     ],

@@ -1,4 +1,4 @@
-"""Words in, files out: ``attnviz head "The cat sat on the mat" --head 1 --mask causal -o head.png``."""
+"""Words in, files out: ``attnviz export "The cat sat on the mat" --head 1 --mask causal -o head.png``."""
 
 import errno
 import os
@@ -20,9 +20,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     failed, `atlas` if a shard did.
     """
     try:
-        options = parser.read(sys.argv[1:] if arguments is None else arguments)
+        given, today = parser.renamed(sys.argv[1:] if arguments is None else arguments)
+        if today:
+            _note(f"this command is now 'attnviz {today}', and its old name goes with the next release.")
+        options = parser.read(given)
         if options.command in ("app", "lesson"):
             return _open(options)
+        if options.command == "export" and parser.LINK.fullmatch(options.text):
+            from attnviz.cli import linked  # what a link means is known to the app, and so to Streamlit
+
+            more = [argument for argument in given[1:] if argument not in (options.text, "--")]
+            options = parser.read(linked.arguments(options.text, more, _note))
         return _run(options)
     except BrokenPipeError:  # whoever reads, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -36,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(options: Namespace) -> int:
     """Run a command that prints; gives its exit status. torch and Altair come now: not for --help."""
-    out, note = partial(_say, file=sys.stdout), lambda line: _say(f"attnviz: {line}", sys.stderr)
+    out, note = partial(_say, file=sys.stdout), _note
     if options.command == "check":
         if options.model:
             from attnviz.cli import modeling as checking
@@ -55,13 +63,6 @@ def _run(options: Namespace) -> int:
 
         return atlas.run(options, out, note)
     from attnviz.cli import batch, commands, leaking
-
-    if options.command == "export":
-        from attnviz.cli import linked  # what a link means is known to the app, and so to Streamlit
-
-        files = {name: getattr(options, name) for name in ("output", "dark", "preset", "scale", "ppi")}
-        options = parser.read(linked.arguments(options.link, note))
-        vars(options).update(files)
 
     if options.command in ("leaks", "batch"):
         return {"leaks": leaking, "batch": batch}[options.command].run(options, out, note)
@@ -109,6 +110,11 @@ def _link(link: str) -> str:
     source = values.load(link)
     state = cases.state_of(source) if isinstance(source, Saved) else {}
     return "?" + urlencode(state | {"model": [api.offer(source)]}, doseq=True, quote_via=quote)
+
+
+def _note(line: str) -> None:
+    """Tell on stderr what is no mistake."""
+    _say(f"attnviz: {line}", sys.stderr)
 
 
 def _say(line: str, file: TextIO) -> None:

@@ -16,7 +16,6 @@ from attnviz.export.explore import explore
 from attnviz.figures import Figure
 from attnviz.figures.figure import stem
 from attnviz.sources.base import Source
-from attnviz.views import View
 
 
 def run(options: Namespace, note: Callable[[str], None]) -> Iterable[str]:
@@ -68,6 +67,11 @@ def _predicted(before: Record | None, after: Record, sentence: int, dark: bool) 
     return figures.next_word(after, blanks[0], **arguments)
 
 
+def _export(options: Namespace, source: Source, texts: list[str]) -> list[str]:
+    forms.check(options)
+    return _FORMS.get(options.form, _head)(options, source, texts)
+
+
 def _head(options: Namespace, source: Source, texts: list[str]) -> list[str]:
     record, head = _record(options, source, texts), values.head(options, source)
     arguments, site = {"view": values.view(options)} | _figure_arguments(options, record), values.site(options, source)
@@ -78,13 +82,13 @@ def _head(options: Namespace, source: Source, texts: list[str]) -> list[str]:
 
 def _heads(options: Namespace, source: Source, texts: list[str]) -> list[str]:
     record = _record(options, source, texts)
-    arguments = {"domain": options.domain} | _figure_arguments(options, record)
-    view = values.view(options)
-    if not options.all_layers:
-        return write(figures.heads(record, values.site(options, source), view=view, **arguments), options)
-    if view != View():
-        raise InputError("Every head of a model is drawn token by token; give --all-layers without merged tokens.")
-    return write(figures.overview(record, **arguments), options)
+    arguments = {"domain": options.domain, "view": values.view(options)} | _figure_arguments(options, record)
+    return write(figures.heads(record, values.site(options, source), **arguments), options)
+
+
+def _overview(options: Namespace, source: Source, texts: list[str]) -> list[str]:
+    record = _record(options, source, texts)
+    return write(figures.overview(record, domain=options.domain, **_figure_arguments(options, record)), options)
 
 
 def _explore(options: Namespace, source: Source, texts: list[str]) -> list[str]:
@@ -131,15 +135,16 @@ def _save(options: Namespace, source: Source, texts: list[str]) -> list[str]:
 
 _COMMANDS = {
     "save": _save,
-    "head": _head,
-    "heads": _heads,
+    "export": _export,
     "explore": _explore,
-    "mask": _mask,
-    "change": _change,
     "compare": _compare,
     "predict": _predict,
     "tokens": _tokens,
 }
+
+
+_FORMS = {"heads": _heads, "overview": _overview, "mask": _mask, "change": _change}
+"""Makers of the forms that are no single head."""
 
 
 def _record(options: Namespace, source: Source, texts: list[str]) -> Record:

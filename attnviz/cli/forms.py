@@ -1,4 +1,4 @@
-"""The form of a head: the options of `attnviz head --as`."""
+"""Forms of a picture: the options of `attnviz export --form`."""
 
 import argparse
 from argparse import Namespace
@@ -12,7 +12,23 @@ if TYPE_CHECKING:  # torch and Altair: not for --help
     from attnviz.core.record import Record
     from attnviz.figures import Figure
 
+BESIDE_HEADS = {
+    "heads": {"domain", "view"},
+    "overview": {"domain"},
+    "mask": set(),
+    "change": set(),
+}
+"""Forms that are no single head, and what each takes of `OPTIONS`: all heads of a layer, every head, the mask, and
+how far each token's output moves by what is changed."""
+
 OPTIONS = {
+    "head": ("--head", None, {"head"}),
+    "cell": ("--cell", None, {"head"}),
+    "words": ("--words", False, {"view"}),
+    "sentences": ("--sentences", False, {"view"}),
+    "parts": ("--parts", 0, {"view"}),
+    "special": ("--special", "show", {"view"}),
+    "pair": ("--pair", "all", {"view"}),
     "beside": ("--beside", (), {"heads"}),
     "least": ("--least", None, {"least"}),
     "token": ("--token", None, {"pins", "chosen"}),
@@ -26,16 +42,16 @@ OPTIONS = {
 """Flag and default of what a form may take, and the fields of its figure of which it must take one."""
 
 
-EVERY = {"sentence", "dark", "selected"}
-"""Fields that every form takes."""
+EVERY = {"sentence", "dark", "selected", "head", "view"}
+"""Fields that every form of a head takes."""
 
 
 def add(command: argparse.ArgumentParser) -> None:
     """Add the options of a form."""
     form = command.add_argument_group("what it is shown as")
-    form.add_argument(
-        "--as", dest="form", default="map", metavar="HOW", help="lines, text, distance, ... (map); 'list' names all"
-    )
+    others = ", ".join(BESIDE_HEADS)
+    names = f"of a head: map, lines, text, distance, ...; or {others} (map); 'list' names all"
+    form.add_argument("--form", default="map", metavar="FORM", help=names)
     form.add_argument(
         "--beside", type=_heads, default=(), metavar="HEADS", help="2,3: more heads in one picture, of lines"
     )
@@ -56,18 +72,12 @@ def figure(
         before: the run without changes, if it was asked for.
 
     Raises:
-        InputError: if there is no such form, or an option is of another one.
+        InputError: if an option has no such value.
     """
     from attnviz.figures import FORMS
     from attnviz.figures.shade import SIDES
 
-    if options.form not in FORMS:
-        raise InputError(f"A head is not shown as {quoted(options.form)}. There are: {', '.join(FORMS)}.")
     form, takes = FORMS[options.form], FORMS[options.form].takes
-    for name, (flag, default, fields) in OPTIONS.items():
-        if getattr(options, name) != default and not takes & fields:
-            others = ", ".join(other for other in FORMS if FORMS[other].takes & fields)
-            raise InputError(f"{flag} is for --as {others}; not for --as {options.form}.")
     if options.least is not None and not 0 <= options.least <= 1:
         raise InputError(f"--least is {options.least:g}; a weight is from 0 to 1.")
     part = _zoomed(options, record, site, arguments["sentence"])
@@ -86,6 +96,19 @@ def figure(
     }
     named = {name: value for name, value in (values | arguments | part).items() if name in takes | EVERY}
     return form.figure(record, site, [head, *options.beside] if "heads" in takes else head, **named)
+
+
+def check(options: Namespace) -> None:
+    """Raises: InputError: if there is no such form, or an option is of another one."""
+    from attnviz.figures import FORMS
+
+    takes = {name: form.takes | EVERY for name, form in FORMS.items()} | BESIDE_HEADS
+    if options.form not in takes:
+        raise InputError(f"There is no form {quoted(options.form)}. There are: {', '.join(takes)}.")
+    for name, (flag, default, fields) in OPTIONS.items():
+        if getattr(options, name) != default and not takes[options.form] & fields:
+            others = ", ".join(other for other in takes if takes[other] & fields)
+            raise InputError(f"{flag} is for --form {others}; not for --form {options.form}.")
 
 
 def _zoomed(options: Namespace, record: "Record", site: "Site", sentence: int) -> dict:

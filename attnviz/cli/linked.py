@@ -1,6 +1,6 @@
 """`attnviz export LINK`: the command that makes the picture of a link copied from the app."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from urllib.parse import parse_qs, urlsplit
 
 from attnviz.core.errors import InputError, quoted
@@ -16,15 +16,16 @@ from attnviz.ui.shared.setting import PROBLEMS, State
 from attnviz.ui.shared.setting import read as read_link
 from attnviz.ui.shared.target import TARGET
 
-COMMANDS = {"": "head", "overview": "heads", "masks": "mask", "compare": "compare"}
+PAGES = {"": "export", "overview": "export --form overview", "masks": "export --form mask", "compare": "compare"}
 """Commands that draw the pictures of pages, by the path of the page."""
 
 
-def arguments(link: str, note: Callable[[str], None]) -> list[str]:
-    """The command line, without files, that draws what a link shows.
+def arguments(link: str, more: Sequence[str], note: Callable[[str], None]) -> list[str]:
+    """The command line that draws what a link shows.
 
     Args:
         link: an address of the app, or its end: "masks?model=story&mask=causal".
+        more: options that were given beside the link; they win.
         note: is given what of the link could not be read.
 
     Raises:
@@ -32,9 +33,10 @@ def arguments(link: str, note: Callable[[str], None]) -> list[str]:
     """
     parts = urlsplit(link)
     page = parts.path.rsplit("/", 1)[-1]
-    command = COMMANDS.get("" if page == "heads" else page)
+    page = "" if page == "heads" else page
+    command = PAGES.get(page)
     if command is None or not (parts.query or parts.netloc):
-        pages = ", ".join(page or "heads" for page in COMMANDS)
+        pages = ", ".join(page or "heads" for page in PAGES)
         raise InputError(f"{quoted(link)} is no link to a page with one picture; those are: {pages}.")
     state = read_link(parse_qs(parts.query, keep_blank_values=True), LINKED)
     for problem in state[PROBLEMS]:
@@ -49,7 +51,7 @@ def arguments(link: str, note: Callable[[str], None]) -> list[str]:
         text = next(iter(of_model(values.source(parser.read(["tokens", "-", *model]))).values()))
     lines = ["--lines"] if by_line(state.put(LINES, state[LINES]), text) else []
     site = [] if state[look.SITE] is None else _flags(kind=state[look.SITE].kind, layer=state[look.SITE].layer)
-    return [command, *lines, *model, *site, *_edits(state), *_picture(state, command), "--", text]
+    return [*command.split(), *lines, *model, *site, *_edits(state), *_picture(state, page), *more, "--", text]
 
 
 def _flags(**options: object) -> list[str]:
@@ -79,24 +81,22 @@ def _edits(state: State) -> Iterator[str]:
     yield from _flags(temperature=scores.temperature, score_scale=scores.scale, empty_rows=state[edits.EMPTY])
 
 
-def _picture(state: State, command: str) -> Iterator[str]:
+def _picture(state: State, page: str) -> Iterator[str]:
     yield from _flags(sentence=state[look.SENTENCE])
     yield from _flags(target=state[TARGET] or None)
-    if command in ("head", "compare"):
+    if page in ("", "compare"):
         cell = state[look.CELL]
         yield from _flags(head=state[look.SHOW], cell=cell and f"{cell[0]}.{cell[1]}")
-    if command in ("head", "heads"):
+    if page in ("", "overview"):
         yield from _flags(domain=look.DOMAINS[state[look.COLORS]])
-    if command == "head":
+    if page == "":
         view = state[look.VIEW]
         yield from _flags(special=view.special, pair=view.pair, parts=view.parts or None)
         yield from (flag for flag, is_set in (("--words", view.words), ("--sentences", view.sentences)) if is_set)
         beside = ",".join(map(str, state[ALSO])) or None
         is_lines = state[FORM] == "lines"
-        form = {"as": state[FORM], "beside": beside if is_lines else None}
+        form = {"form": state[FORM], "beside": beside if is_lines else None}
         yield from _flags(**form, least=state[LEAST_DRAWN] if is_lines else None)
-    if command == "heads":
-        yield "--all-layers"
-    if command == "compare" and (other := state[B]) and other.what != "untouched":
+    if page == "compare" and (other := state[B]) and other.what != "untouched":
         name = {"sentence": "with_text"}.get(other.what, f"with_{other.what}")
         yield from _flags(**{name: look.place_text(other.value) if isinstance(other.value, tuple) else other.value})

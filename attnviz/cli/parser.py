@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,32 +15,28 @@ ABOUT = """See what every attention head does with a sentence, in models that ar
 'attnviz' alone, or 'attnviz app', opens the app in a browser."""
 EXAMPLES = """examples:
   attnviz predict "the black cat sleeps on the red chair ."
-  attnviz head "the black cat sleeps" --head 1 -o head.png -o head.csv
-  attnviz head "the black cat sleeps" --as lines --beside 0,1 -o lines.svg
-  attnviz heads "the black cat sleeps" --kind encoder --layer 0 --off 3,e1.2 -o heads.svg
+  attnviz export "the black cat sleeps" --head 1 -o head.png -o head.csv
+  attnviz export "the black cat sleeps" --form lines --beside 0,1 -o lines.svg
+  attnviz export "the black cat sleeps" --form heads --kind encoder --layer 0 --off 3,e1.2 -o heads.svg
+  attnviz export "?model=story&layer=d1&head=0&as=lines" -o lines.svg
   attnviz predict "the black cat sleeps on the red chair ." --off c1.2,c1.3
-  attnviz change "the black cat sleeps" --off c1.3 -o change.png
+  attnviz export "the black cat sleeps" --form change --off c1.3 -o change.png
   attnviz compare "the black cat sleeps" --with-step 0 -o difference.png
   attnviz explore "the black cat sleeps" --off c1.3 -o case.html
   attnviz batch texts.txt --model story --as numbers --of overview -o folder/
   attnviz atlas build story texts.txt -o atlas/
   attnviz atlas query atlas/ "previous_token > 0.9"
-  attnviz export "?model=story&layer=d1&head=0&as=lines" -o lines.svg
   attnviz lesson
   attnviz leaks "the cat sat down" --model story -o leaks.png
-  attnviz mask "the cat sat down" --model scratch --mask "window(1)" -o mask.pdf
+  attnviz export "the cat sat down" --form mask --model scratch --mask "window(1)" -o mask.pdf
   echo "unbelievable tokenization" | attnviz tokens - --model scratch --tokenizer bpe --json
 """
 MASKS = "causal, 'window(2, 1)', 'prefix(3)', 'documents(3, 4)' or another of 'attnviz masks'"
 
 COMMANDS = {
     "app": "the app, open in a browser until Ctrl+C",
-    "export": "the picture of a link that the app copied, as a file",
-    "head": "one head, or all heads combined, as a map, as lines or as a text",
-    "heads": "the maps of all heads of a layer",
+    "export": "a picture of a text, or of a link that the app copied: a head in any form, heads, a mask or a change",
     "explore": "every head on one page that any browser opens, without Python: an HTML file",
-    "mask": "a mask, with the token that each row reads and the one it predicts",
-    "change": "how far each token's output moves by what is changed",
     "compare": "two maps and their difference: another text, head, model or training step, or the original model",
     "predict": "what the model predicts: a text, words, labels or vectors, before and after a change; -o draws it",
     "tokens": "the tokens of a text, their ids and places",
@@ -60,12 +57,37 @@ VERBS = {"batch": "Write", "save": "Save", "export": "Write"}
 ALIASES = {"says": "predict", "open": "app"}
 """Other names of commands."""
 
+REPLACED = {
+    "head": "export",
+    "heads": "export --form heads",
+    "mask": "export --form mask",
+    "change": "export --form change",
+}
+"""Commands of 0.1, which go with the next release, and what does the same."""
+
+LINK = re.compile(r"(https?://\S+|/?\w*\?\w+=.*)", re.DOTALL)
+"""A link in the place of a text."""
+
 _ABSENT = argparse.SUPPRESS
 
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> Any:
         raise InputError(f"{message[:1].upper()}{message[1:]}. See {self.prog} --help.")
+
+
+def renamed(arguments: Sequence[str]) -> tuple[list[str], str]:
+    """Arguments of a command of 0.1 as those of today, and what replaces it, or ""."""
+    command, *rest = arguments or ["app"]
+    if command not in REPLACED:
+        return [command, *rest], ""
+    today = REPLACED[command]
+    if command == "head":
+        rest = [re.sub(r"^--as(=|$)", r"--form\1", argument) for argument in rest]
+    if command == "heads" and "--all-layers" in rest:
+        rest.remove("--all-layers")
+        today = "export --form overview"
+    return [*today.split(), *rest], today
 
 
 def read(arguments: Sequence[str]) -> argparse.Namespace:
@@ -112,12 +134,6 @@ def _add_app(command: argparse.ArgumentParser) -> None:
     _add_server(command)
 
 
-def _add_link(command: argparse.ArgumentParser) -> None:
-    link = "a link copied from the app, of the pages Heads, Overview, Masks or Compare, or its end, '?model=story'"
-    command.add_argument("link", metavar="LINK", help=link)
-    _add_files(command.add_argument_group("picture"))
-
-
 def _add_lesson(command: argparse.ArgumentParser) -> None:
     command.description = "Open a lesson in a browser; Ctrl+C stops it. Without a name, list those that ship."
     which = "one that ships, such as 20-minutes, or FILE.toml"
@@ -146,8 +162,14 @@ def _add_name(command: argparse.ArgumentParser) -> None:
     command.add_argument("name", metavar="NAME", nargs="?", help="print the card of this one")
 
 
-def _add_text(command: argparse.ArgumentParser) -> None:
-    what = "a text, line breaks and all; - reads stdin; or a saved run (.attn)"
+def _add_pictured(command: argparse.ArgumentParser) -> None:
+    _add_text(
+        command, "; or a link copied from the app, of Heads, Overview, Masks or Compare, or its end '?model=story'"
+    )
+
+
+def _add_text(command: argparse.ArgumentParser, more: str = "") -> None:
+    what = f"a text, line breaks and all; - reads stdin; or a saved run (.attn){more}"
     command.add_argument("text", metavar="TEXT", help=what)
     command.add_argument("--lines", action="store_true", help="each line is a text of its own")
 
@@ -192,10 +214,6 @@ def _add_head(command: argparse.ArgumentParser) -> None:
     command.add_argument("--row-sums", action="store_true", help="show the sum of each row")
 
 
-def _add_every(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--all-layers", action="store_true", help="every head of the model in one picture")
-
-
 def _add_opening(command: argparse.ArgumentParser) -> None:
     command.add_argument("--head", type=int, metavar="N", help="the head on which it opens, counted from 0")
 
@@ -230,7 +248,7 @@ def _add_file(command: argparse.ArgumentParser) -> None:
 def _add_check(command: argparse.ArgumentParser) -> None:
     files = ".npz, .npy, .csv, .safetensors, .json or .txt; - reads numbers from stdin"
     command.add_argument("file", metavar="FILE", help=f"{files}; with --model a text")
-    whole = "check a model on that text: whether it sees the future or its padding, in which head; see 'attnviz head'"
+    whole = "check a model on that text: whether it sees the future or its padding, in which head; see 'attnviz export'"
     command.add_argument("--model", metavar="NAME", help=f"{whole} for names, or FILE.py:FUNCTION, whose code is run")
     command.add_argument("--array", metavar="NAME", help="which one of several (those named mask, weights, scores)")
     command.add_argument("--kind", help="mask, weights or scores (guessed)")
@@ -371,22 +389,18 @@ _FIGURE_OPTIONS = (_add_site, _add_edits, _add_budget, _add_picture)
 _OPTIONS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], ...]] = {
     "app": (_add_app,),
     "lesson": (_add_lesson,),
-    "export": (_add_link,),
-    "head": (
-        _add_text,
+    "export": (
+        _add_pictured,
         _add_target,
+        forms.add,
         _add_head,
         _add_cell,
-        forms.add,
         _add_domain,
         _add_view,
         _add_model,
         *_FIGURE_OPTIONS,
     ),
-    "heads": (_add_text, _add_target, _add_every, _add_domain, _add_view, _add_model, *_FIGURE_OPTIONS),
     "explore": (_add_text, _add_target, _add_opening, _add_model, _add_site, _add_edits, _add_budget, _add_page),
-    "mask": (_add_text, _add_target, _add_model, *_FIGURE_OPTIONS),
-    "change": (_add_text, _add_target, _add_model, *_FIGURE_OPTIONS),
     "compare": (_add_text, _add_one, _add_cell, comparing.add, _add_model, *_FIGURE_OPTIONS),
     "predict": (_add_text, _add_json, _add_model, *_FIGURE_OPTIONS),
     "tokens": (_add_text, _add_json, _add_model),

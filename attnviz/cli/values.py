@@ -72,7 +72,7 @@ def source(options: Namespace) -> Source:
         if options.model:
             raise InputError(f"The model '{name}' has no {flag}; only {has} has.")
         raise InputError(f"{flag} is a setting of another model; add {has}.")
-    if options.command == "mask" and "sos" in valid:
+    if of_mask(options) and "sos" in valid:
         settings = {"sos": True} | settings
     if options.step is not None:
         settings["step"] = options.step
@@ -147,11 +147,16 @@ def opening(source: Source) -> tuple[Site, int]:
     return source.card.opens if source.card else (source.sites[0], 0)
 
 
+def of_mask(options: Namespace) -> bool:
+    """Whether a mask alone is shown, of which a model without one gets an example."""
+    return getattr(options, "form", "") == "mask"
+
+
 def site(options: Namespace, source: Source) -> Site:
     """Requested site, completed by where the model opens; a mask is shown where a decoder hides the future."""
     opens, _ = opening(source)
     decodes = any(site.kind == "decoder" for site in source.sites)
-    kind = options.kind or ("decoder" if decodes and options.command == "mask" else opens.kind)
+    kind = options.kind or ("decoder" if decodes and of_mask(options) else opens.kind)
     if kind not in KINDS:
         raise InputError(f"There is no kind {quoted(kind)}. There are: {', '.join(KINDS)}.")
     return Site(kind, opens.layer if options.layer is None else options.layer)
@@ -166,7 +171,7 @@ def head(options: Namespace, source: Source) -> int | str:
 
 
 def edits(options: Namespace, source: Source) -> Edits:
-    default = ["causal"] if "sos" in source.settings() and options.command == "mask" else []
+    default = ["causal"] if "sos" in source.settings() and of_mask(options) else []
     masks = [mask_from_text(text) for text in options.masks or default]
     current = site(options, source)
     off = {
