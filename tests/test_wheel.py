@@ -60,13 +60,13 @@ def test_help_says_what_there_is(installed, command):
     status, out, err = installed.run(*command, "--help")
 
     assert (status, err) == (0, "")
-    assert out.index("\n    app ") < out.index("\n    head ")
+    assert out.index("\n    app ") < out.index("\n    export ")
 
 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["xyz"], "There is no command 'xyz'. There are: app, export, head, heads,"),
+        (["xyz"], "There is no command 'xyz'. There are: app, export, explore, compare,"),
         (["app", "--port", "abc"], "Argument --port: 'abc' is no port; give a number from 1 to 65535."),
         (["app", "--port", "65536"], "Argument --port: '65536' is no port; give a number from 1 to 65535."),
         (["app", "--address", "nowhere.invalid"], "'nowhere.invalid' is no address of this machine; 127.0.0.1 always"),

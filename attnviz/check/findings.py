@@ -62,7 +62,7 @@ class Finding:
     Attributes:
         rule: a name of `CHECKS`.
         severity: one of `SEVERITIES`.
-        says: one sentence.
+        message: one sentence.
         fix: what to do; of a note what to do if it is not so, and empty where nothing is asked for.
         axes: what the numbers of each cell count: some of `AXES`, in their order. Without "key" a cell is a row,
             without "query" a head.
@@ -72,7 +72,7 @@ class Finding:
 
     rule: str
     severity: str
-    says: str
+    message: str
     fix: str = ""
     axes: tuple[str, ...] = ()
     cells: tuple[tuple[int, ...], ...] = ()
@@ -83,7 +83,7 @@ class Finding:
 
     def lines(self) -> list[str]:
         """As text."""
-        rows = [f"{self.severity} {self.rule}", f"  {self.says}"]
+        rows = [f"{self.severity} {self.rule}", f"  {self.message}"]
         if self.severity == "note":
             return [*rows, f"  {self.fix}"] if self.fix else rows
         rows += [f"  at: {self.places()}"] if self.cells else []
@@ -159,7 +159,7 @@ class Report:
     def to_json(self) -> dict[str, Any]:
         read = {"kind": self.kind, "convention": self.convention, "causal": self.causal, "shape": list(self.shape)}
         findings = [finding.to_json() for finding in self.findings]
-        read["explained"] = [str(explanation) for explanation in self.judgement.found]
+        read["explained"] = [str(explanation) for explanation in self.judgement.explanations]
         return {**read, "reasons": list(self.reasons), "ok": self.ok, "worst": self.worst, "findings": findings}
 
 

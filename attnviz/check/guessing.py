@@ -18,7 +18,7 @@ def evidence(open_where: Judged, masked_where: Judged) -> tuple[int, tuple[str, 
     """
     ours, theirs = _rank(open_where), _rank(masked_where)
     readings = [
-        small(words.is_what(judged.judgement)) for judged in (open_where, masked_where) if judged.judgement.found
+        small(words.is_what(judged.judgement)) for judged in (open_where, masked_where) if judged.judgement.explanations
     ]
     if (open_where.is_right and masked_where.is_right) or (ours == theirs and len(readings) == 2):
         return 0, (f"Read so, {readings[0]}; read the other way, {readings[1]}.",)
@@ -26,7 +26,7 @@ def evidence(open_where: Judged, masked_where: Judged) -> tuple[int, tuple[str, 
         return _marks(open_where.may_attend)
     better, worse = (open_where, masked_where) if ours < theirs else (masked_where, open_where)
     points = 4 if better.is_right and not worse.is_right else 2
-    explanations = worse.judgement.found
+    explanations = worse.judgement.explanations
     other = small(words.is_what(worse.judgement)) if explanations else "it is no mask that is known here"
     return points if ours < theirs else -points, (f"Read the other way, {other}.",)
 
@@ -38,7 +38,7 @@ def _far_fetched(mistaken: Judged, other: Judged) -> bool:
     """
     leaves_none = ~mistaken.may_attend.any(-1)
     own = other.may_attend.diagonal(max(0, other.may_attend.shape[3] - other.may_attend.shape[2]), 2, 3)
-    explained = bool(mistaken.judgement.found), bool(other.judgement.found)
+    explained = bool(mistaken.judgement.explanations), bool(other.judgement.explanations)
     return bool(explained == (True, False) and mistaken.judgement.mistake and leaves_none.any() and own.all())
 
 
@@ -46,10 +46,10 @@ def _rank(judged: Judged) -> tuple[int, float]:
     """How good a reading is: a known mask, before one with something wrong in it, before one that nothing explains."""
     judgement = judged.judgement
     if judged.meant is not None:  # half as many that differ are better
-        return 0, math.frexp(1 + judgement.differing)[1] if judgement.found else math.inf
+        return 0, math.frexp(1 + judgement.differing)[1] if judgement.explanations else math.inf
     if judgement.is_certain:
         return (1, 0.0) if judgement.mistake else (0, judgement.bits)
-    return (2 if judgement.found else 3), judgement.bits
+    return (2 if judgement.explanations else 3), judgement.bits
 
 
 def _marks(mask: Tensor) -> tuple[int, tuple[str, ...]]:

@@ -110,7 +110,7 @@ class Intent:
         if judgement.is_certain and not judgement.mistake:
             return Judgement()
         other = judge(grids.each, mistakes=())
-        opens = self.kind.is_causal and not all(explanation.kind.is_causal for explanation in other.found)
+        opens = self.kind.is_causal and not all(explanation.kind.is_causal for explanation in other.explanations)
         is_better = not judgement.is_certain or (other.bits < judgement.bits and not opens)
         return other if other.is_certain and is_better else Judgement()
 
@@ -121,7 +121,7 @@ class Intent:
     def beyond(self, is_open: Tensor) -> Tensor:
         """Cells open in weights or scores, (B, H, Q, K), that the meant mask blocks; all if it cannot be that."""
         grids = Grids.of(is_open.any(1, keepdim=True), apart=True)
-        explanations = self.judge(grids, ()).found
+        explanations = self.judge(grids, ()).explanations
         expected = (
             grids.spread([explanation.grid() for explanation in explanations])
             if explanations

@@ -69,12 +69,12 @@ class Judged:
     @property
     def wrong(self) -> Tensor:
         """The cells that differ, (B, H, Q, K)."""
-        return self.grids.spread([explanation.wrong for explanation in self.judgement.found])
+        return self.grids.spread([explanation.wrong for explanation in self.judgement.explanations])
 
     @property
     def expected(self) -> Tensor:
         """The mask that was meant, (B, H, Q, K)."""
-        return self.grids.spread([explanation.grid() for explanation in self.judgement.found])
+        return self.grids.spread([explanation.grid() for explanation in self.judgement.explanations])
 
     @property
     def part(self) -> Tensor:
@@ -86,9 +86,9 @@ class Judged:
         """Whether it is of a kind that blocks the future."""
         usual = self.judgement.mistake in ("", "shifted")
         return (
-            bool(self.judgement.found)
+            bool(self.judgement.explanations)
             and usual
-            and all(explanation.kind.is_causal for explanation in self.judgement.found)
+            and all(explanation.kind.is_causal for explanation in self.judgement.explanations)
         )
 
 
@@ -98,11 +98,11 @@ def findings(laid: Laid, judged: Judged) -> Iterator[Finding]:
     if judged.faults:
         yield from _of_parts(laid, judged)
         return
-    if judged.instead.found:
+    if judged.instead.explanations:
         yield _instead(laid, judged)
         return
     yield from _of_batch(laid, judged)
-    if not judgement.found:
+    if not judgement.explanations:
         yield from _not_it(laid, judged.meant) if stated else _unknown(laid, judged)
         return
     if judgement.mistake:
@@ -129,7 +129,7 @@ def _of_parts(laid: Laid, judged: Judged) -> Iterator[Finding]:
 
 def _instead(laid: Laid, judged: Judged) -> Finding:
     """Another known mask, to the last cell, than the one that is meant."""
-    kind, explanations = judged.meant.kind, judged.instead.found
+    kind, explanations = judged.meant.kind, judged.instead.explanations
     message = f"{words.is_what(judged.instead)}, and not {judged.meant.title}"
     if all(explanation.kind.name in ("full", "causal") for explanation in explanations):
         message += f": its {ADDS[kind.name]} is missing" if kind.name in ADDS else ""
@@ -140,7 +140,7 @@ def _instead(laid: Laid, judged: Judged) -> Finding:
 def _of_batch(laid: Laid, judged: Judged) -> Iterator[Finding]:
     """Sentences whose masks are of other kinds than the rest, and those that are not looked at."""
     names, grids = {}, judged.grids
-    for place, explanation in enumerate(judged.judgement.found):
+    for place, explanation in enumerate(judged.judgement.explanations):
         for sentence in (grids.number == place).any(1).nonzero().flatten().tolist():
             names.setdefault(sentence, set()).add(explanation.kind.title)
     kinds: dict[str, list[int]] = {}
@@ -172,7 +172,7 @@ def _sentences(which: Sequence[int]) -> str:
 def _near(laid: Laid, judged: Judged) -> Iterator[Finding]:
     """The plain mask that was meant perhaps, with the cells that differ from it."""
     close = near(judged.grids.each, judged.judgement) if len(judged.grids.each) == 1 else Judgement()
-    for explanation in close.found if not judged.judgement.mistake else ():
+    for explanation in close.explanations if not judged.judgement.mistake else ():
         yield laid.finding("near-miss", "note", words.near(explanation), ASK, judged.grids.spread([explanation.wrong]))
 
 
@@ -187,10 +187,10 @@ def _mistake(laid: Laid, judged: Judged) -> Finding:
     message, unless = words.mistaken(judgement, judged.grids.each[0]), "" if stated else words.otherwise(judgement)
     rule, fix = judgement.mistake, remedy(laid.values, judged.grids.each, judgement)
     if rule == "shifted" and judged.hides_future:
-        rule = "future-leak" if judgement.found[0].reading.by > 0 else "blocks-itself"
+        rule = "future-leak" if judgement.explanations[0].reading.by > 0 else "blocks-itself"
     if unless:
         message = f"{message.removesuffix('.')}; unless it is {unless}."
-    plain = judgement.is_certain and all(explanation.kind.name == "causal" for explanation in judgement.found)
+    plain = judgement.is_certain and all(explanation.kind.name == "causal" for explanation in judgement.explanations)
     is_sure = (~judged.may_attend & judged.part).all(-1).any()  # a row without a key settles it
     is_sure |= not (unless or (judgement.mistake == "shifted" and not stated and not plain))
     spoiled = judged.may_attend & ~judged.expected & judged.part
@@ -203,7 +203,9 @@ def _differing(laid: Laid, judged: Judged) -> Iterator[Finding]:
     judgement, stated, is_open = judged.judgement, judged.meant is not None, judged.may_attend
     severity, what = "error" if stated else "warning", words.is_what(judgement)
     meant = "" if stated else f" If that is meant, {small(ASK)}"
-    hidden = not judgement.mistake and all(explanation.kind.is_causal is not False for explanation in judgement.found)
+    hidden = not judgement.mistake and all(
+        explanation.kind.is_causal is not False for explanation in judgement.explanations
+    )
     ahead = judged.wrong & is_open & future(*is_open.shape[2:]) & hidden
     if ahead.any():
         message = f"{what}: {_are(ahead)} open in the future, and {saw(ahead)}."

@@ -118,13 +118,13 @@ def _added(laid: Laid, convention: str | None) -> list[Finding]:
 
 def _leaks(laid: Laid, judged: Judged, causal: bool | None, hides: bool) -> Iterator[Finding]:
     """All of the future that is open, if it was said to be blocked, or if nothing else is known of the mask."""
-    if causal or (hides and not judged.judgement.found):
+    if causal or (hides and not judged.judgement.explanations):
         yield from leaks(laid, judged.may_attend, stated=causal is not None)
 
 
 def _future(judged: Judged, causal: bool | None) -> tuple[bool, tuple[str, ...]]:
     """Whether the mask hides the future, and why it is taken to: for what it is, or for how much of it is open."""
-    if explanations := judged.judgement.found:
+    if explanations := judged.judgement.explanations:
         what = "It is exactly" if judged.judgement.is_exact else "It is taken for"
         reason = f"{what} {words.named(judged.judgement)}{words.source(judged.judgement)}."
         *_, queries, keys = judged.may_attend.shape
@@ -216,13 +216,13 @@ def _empty(laid: Laid, judged: Judged, convention: str) -> Iterator[Finding]:
     unless a person said cell by cell that they are meant, or a finite fill leaves numbers.
     """
     empty, judgement, meant = ~judged.may_attend.any(-1), judged.judgement, judged.meant
-    as_known = judgement.found and not judgement.mistake
+    as_known = judgement.explanations and not judgement.mistake
     expected = ~judged.expected.any(-1) & judged.part.any(-1) if as_known else torch.zeros_like(empty)
     if judgement.mistake == "wrong-axis":  # whose finding names these rows
         return
     value = kinds.fill(laid.values) if convention == "additive" else None
     spreads = value is not None and value > -torch.inf
-    is_padding = any(explanation.reading.padding is not None for explanation in judgement.found)
+    is_padding = any(explanation.reading.padding is not None for explanation in judgement.explanations)
     why = f"{words.named(judgement)} has" if as_known else ""
     if is_padding:
         why = "queries of padding often have"

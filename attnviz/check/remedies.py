@@ -40,16 +40,16 @@ def remedy(values: Tensor, grids: Sequence[Tensor], judgement: Judgement) -> str
     """
     mistake, least = judgement.mistake, judgement.differing
     if mistake == "shifted":
-        first = judgement.found[0].reading.seen.first
+        first = judgement.explanations[0].reading.seen.first
         return (
             off_by_one(first)
-            if all(_is_tril(explanation, first) for explanation in judgement.found)
+            if all(_is_tril(explanation, first) for explanation in judgement.explanations)
             else words.FIXES[mistake]
         )
     if mistake == "wrong-axis":
         return words.FIXES[mistake]
     turned = [grid.mT if mistake == "transposed" else ~grid for grid in grids]
-    pairs = list(zip(turned, judgement.found, strict=True))
+    pairs = list(zip(turned, judgement.explanations, strict=True))
     if sum(int((mended ^ explanation.grid()).count_nonzero()) for mended, explanation in pairs) <= least:
         fix = words.FIXES[mistake].replace("~mask", _opposite(values))
         return f"{fix}{STAY}" if least else fix

@@ -72,7 +72,7 @@ def is_batch_of_padding(array: Tensor, convention: str | None, meant: object) ->
     more = counts.diff() if right else -counts.diff()
     if len(array) != array.shape[1]:
         return not bool(((more == 0) | (more == 1)).all())
-    return not bool((more >= 0).all()) and not judge((is_open,)).found
+    return not bool((more >= 0).all()) and not judge((is_open,)).explanations
 
 
 def check_axes(array: Tensor) -> None:

@@ -108,7 +108,7 @@ def _inverted(laid: Laid, valid: Tensor) -> list[Finding]:
     if (after & used & ~grid).any():  # what a causal mask blocks would be open, but for padding
         return []
     judgement = judge([grid], mistakes=("inverted",))
-    if judgement.mistake != "inverted" or not judgement.is_certain or not judgement.found[0].kind.is_causal:
+    if judgement.mistake != "inverted" or not judgement.is_certain or not judgement.explanations[0].kind.is_causal:
         return []
     message, fix = (
         f"The mask was inverted: {small(words.mistaken(judgement, grid))}",

@@ -298,7 +298,7 @@ def _problems(weights: Tensor) -> Iterator[str]:
         return
     for finding in check(weights, kind="weights").findings:
         if finding.severity != "note":
-            yield finding.says
+            yield finding.message
 
 
 def _record(

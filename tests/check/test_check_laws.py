@@ -157,7 +157,7 @@ def test_dropout_is_found_with_its_p(p, seed, hides, n, heads):
     whole = bool((kept | ~mask).all(-1).any())
 
     assert [one.rule for one in found] == ["dropout-on"]
-    assert f"with p = {p:.2g}." in found[0].says or not whole
+    assert f"with p = {p:.2g}." in found[0].message or not whole
 
 
 @given(seed=SEEDS, n=st.integers(6, 14), scale=st.sampled_from([1.25, 1.5, 2.0]), heads=st.integers(1, 3))
@@ -177,7 +177,7 @@ def test_dropout_beside_a_mask_that_is_not_known_says_no_p(p, seed):
     (found,) = [one for one in check(weights * kept / (1 - p)).findings if one.severity == "error"]
 
     assert found.rule == "dropout-on"
-    assert "dropped, or blocked by a mask" in found.says
+    assert "dropped, or blocked by a mask" in found.message
 
 
 @given(size=SIZES, seed=SEEDS, length=st.integers(2, 8))

@@ -126,8 +126,8 @@ def test_a_rule_that_is_missing_is_called_missing(kind):
         (found,) = check(grid, meant=kind, convention="may-attend").findings
 
         assert (found.rule, found.severity) == ("deviation", "error")
-        assert found.says.startswith(f"It is exactly {name}, and not a")
-        assert "is missing" in found.says
+        assert found.message.startswith(f"It is exactly {name}, and not a")
+        assert "is missing" in found.message
         assert "mask.mT" not in found.fix
         assert "~mask" not in found.fix
 
@@ -148,7 +148,7 @@ def test_faults_of_two_rules_are_named_each(of_causal, of_padding):
     causal, padding = Subsequent(), PADDED
     wrong = FAULTS.get(of_causal, lambda rule: rule)(causal) & FAULTS.get(of_padding, lambda rule: rule)(padding)
     report = check(wrong.grid(N), meant=causal & padding, convention="may-attend")
-    named = {one.rule: one for one in report.findings if "its rule" in one.says}
+    named = {one.rule: one for one in report.findings if "its rule" in one.message}
 
     if of_causal and of_padding:
         assert {of_causal, of_padding} == set(named)
@@ -171,7 +171,7 @@ def test_the_diagonal_that_mends_a_causal_mask_is_that_of_its_last_key(queries, 
 
         assert (found.rule, found.severity, diagonal) == ("future-leak", "error", more)
         assert mended.rules("warning", "error") == set()
-        assert not more or f"position {more}" in found.says + found.fix
+        assert not more or f"position {more}" in found.message + found.fix
 
 
 def test_a_causal_mask_that_is_off_by_one_is_an_error_also_where_nobody_said_what_it_is():

@@ -105,7 +105,7 @@ def test_a_rule_speaks_where_something_is_wrong(rule):
     found = [one for one in check(array, **said).findings if one.rule == rule]
 
     assert [one.severity for one in found] == [severity]
-    assert found[0].says.endswith((".", "?"))
+    assert found[0].message.endswith((".", "?"))
     assert found[0].fix or rule == "mixed"
     assert found[0].cells or severity == "note" or rule == "broadcast"
     assert found[0].total >= len(found[0].cells)
@@ -219,7 +219,7 @@ def test_what_may_be_padding_on_the_left_is_said_to_be_unknown():
     (found,) = check(mask, convention="may-attend").findings
 
     assert (found.rule, found.severity) == ("ambiguous", "note")
-    assert found.says == (
+    assert found.message == (
         "It is exactly padding before key 3; or padding from key 3 on with open and blocked swapped. "
         "The mask alone cannot tell."
     )
@@ -233,7 +233,7 @@ def test_a_hole_in_a_mask_too_small_to_be_known_is_still_found():
     (found,) = [one for one in check(hole).findings if one.severity != "note"]
 
     assert (found.rule, found.severity, found.cells) == ("future-leak", "warning", ((0, 2),))
-    assert "query 0 sees key 2. The mask alone does not tell" in found.says
+    assert "query 0 sees key 2. The mask alone does not tell" in found.message
     assert check(hole, causal=False).rules("warning", "error") == set()
     assert check(hole, causal=True).rules("error") == {"future-leak"}
 
@@ -247,7 +247,7 @@ def test_a_hole_that_makes_another_known_mask_is_named_all_the_same():
 
         assert report.verdict == NOT_SURE
         assert any("exactly a causal window with sinks" in reason for reason in report.reasons)
-        assert found.says == (
+        assert found.message == (
             f"Close to a causal mask, but query {hole[0]} may not see key 1 (1 of {n * (n + 1) // 2} allowed cells is "
             "missing)."
         )
@@ -361,8 +361,8 @@ def test_a_query_with_a_past_is_not_said_to_have_no_key():
     (square,) = [one for one in check(causal(5).tril(-1)).findings if one.rule == "blocks-itself"]
     (cached,) = check(torch.ones(3, 7).tril(3).bool(), convention="may-attend", shape=(1, 1, 3, 7)).findings[:1]
 
-    assert "row 0 has no key left" in square.says
-    assert (cached.rule, "no key left" in cached.says) == ("blocks-itself", False)
+    assert "row 0 has no key left" in square.message
+    assert (cached.rule, "no key left" in cached.message) == ("blocks-itself", False)
 
 
 def test_the_picture_of_a_mask_of_ones_shows_them_open():
@@ -445,7 +445,7 @@ def test_one_number_wherever_a_mask_blocks_is_a_fill_that_does_not_block(fill):
     (found,) = check(filled, causal=True).findings
 
     assert (found.rule, found.severity, found.total) == ("weak-fill", "error", B * H * N * (N - 1) // 2)
-    assert f"a causal mask blocks holds {fill:.4g}" in found.says
+    assert f"a causal mask blocks holds {fill:.4g}" in found.message
     assert check(scores(), causal=True).rules("warning", "error") == set()
 
 
@@ -467,7 +467,7 @@ def test_every_sentence_of_a_batch_is_looked_at():
     (found,) = [one for one in report.findings if one.rule == "transposed"]
 
     assert {cell[0] for cell in found.cells} == {69}
-    assert "sentence 69 has another one" in next(one.says for one in report.findings if one.rule == "mixed")
+    assert "sentence 69 has another one" in next(one.message for one in report.findings if one.rule == "mixed")
     assert check(right, convention="may-attend").rules("warning", "error") == set()
 
 

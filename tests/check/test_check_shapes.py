@@ -31,7 +31,7 @@ def test_an_error_is_told_where_pytorch_raises_one(shape, given_shape):
 
     found = broadcast(ones(*given_shape), shape)
     assert (found.severity == "error") == raises
-    assert not raises or "raises an error" in found.says
+    assert not raises or "raises an error" in found.message
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_an_error_is_told_where_pytorch_raises_one(shape, given_shape):
 def test_what_fits_is_explained(mask, says):
     found = broadcast(mask)
 
-    assert (found.severity, says in found.says) == ("note", True), found.says
+    assert (found.severity, says in found.message) == ("note", True), found.message
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_what_does_not_fit_gets_a_way_to_fit(mask, says, fix):
     """Followed, it fits."""
     found = broadcast(mask)
 
-    assert (found.severity, says in found.says, fix in found.fix) == ("error", True, True), found
+    assert (found.severity, says in found.message, fix in found.fix) == ("error", True, True), found
     if "mask." in found.fix or "mask[" in found.fix:
         code = found.fix.removeprefix("Hand over ").partition(", (B")[0].partition(": ")[0].rstrip(".")
         assert broadcast(eval(code, {"mask": mask})).severity == "note"
@@ -78,7 +78,7 @@ def test_masks_of_heads_and_sentences_in_one_axis_are_right_in_their_order():
     assert torch.equal(right.view(SHAPE), each[:, None].expand(SHAPE))
     assert broadcast(right).severity == "note"
     assert broadcast(wrong).severity == "error"
-    assert "made by repeat" in broadcast(wrong).says
+    assert "made by repeat" in broadcast(wrong).message
     assert check(right, shape=SHAPE, convention="may-attend").rules("error") == set()
 
 
@@ -130,7 +130,7 @@ def test_a_mask_of_sentences_on_as_many_heads_is_silently_wrong():
 
     assert not torch.equal(mask.expand(shape), real.expand(shape))
     assert broadcast(mask, shape).severity == "error"
-    assert "silently" in broadcast(mask, shape).says
+    assert "silently" in broadcast(mask, shape).message
     assert broadcast(mask.unsqueeze(1), shape).severity == "note"
     assert broadcast(mask[:1].expand(2, 1, 7), shape).severity == "note"
 
@@ -149,8 +149,8 @@ def test_scores_that_would_silently_grow_are_told(given_shape, shape):
         torch.nn.functional.scaled_dot_product_attention(query, key, key, mask)
     found = broadcast(mask, shape)
     assert found.severity == "error"
-    assert f"silently makes {tuple(grown)} of scores + mask" in found.says
-    assert "silently" not in broadcast(ones(4, 5, 7)).says
+    assert f"silently makes {tuple(grown)} of scores + mask" in found.message
+    assert "silently" not in broadcast(ones(4, 5, 7)).message
 
 
 def test_rows_that_may_be_sentences_are_a_warning_unless_they_are_a_triangle():

@@ -50,8 +50,8 @@ def test_kinds_that_are_left_out_of_large_masks_are_said():
     noise = torch.rand(300, 300, generator=torch.Generator().manual_seed(0)) < 0.3
     (found,) = [one for one in check(noise, convention="may-attend").findings if one.rule == "ambiguous"]
 
-    assert "not compared with masks that have random keys" in found.says
-    assert "in full only where 1 row of 9 comes near" in found.says
+    assert "not compared with masks that have random keys" in found.message
+    assert "in full only where 1 row of 9 comes near" in found.message
 
 
 @given(st.integers(1, 9), st.integers(1, 9), st.integers(0, 4), st.integers(0, 10**6))

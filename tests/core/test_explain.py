@@ -81,9 +81,9 @@ def test_every_kind_is_recognized_with_a_mistake_or_without(name, mistake):
     turned = mistake == "transposed" and torch.equal(mask.grid(N), mask.grid(N).T)
     assert found.is_exact
     assert found.mistake == ("" if turned else mistake)
-    assert found.found[0].kind.name == name
+    assert found.explanations[0].kind.name == name
     if name != "bigbird":
-        assert torch.equal(found.found[0].grid(), mask.grid(N))
+        assert torch.equal(found.explanations[0].grid(), mask.grid(N))
 
 
 @given(
@@ -105,7 +105,7 @@ def test_padding_stands_beside_every_kind(mask, n, real, left):
         assert found.is_certain
         right = torch.equal(grid, (mask & padding).grid(n))
         assert found.mistake == ("" if right else "inverted")
-        assert not right or torch.equal(found.found[0].grid(), grid)
+        assert not right or torch.equal(found.explanations[0].grid(), grid)
 
 
 @given(queries=st.integers(3, 8), more=st.integers(1, 8), before=st.integers(1, 4))
@@ -129,10 +129,10 @@ def test_one_wrong_cell_hides_no_kind(n, data):
     grid[query, key] ^= True
     found = judge([grid])
 
-    assert found.found
+    assert found.explanations
     if not found.is_exact:
-        assert [one.wrong.nonzero().tolist() for one in found.found] == [[[query, key]]]
-        assert torch.equal(found.found[0].grid(), mask.grid(n))
+        assert [one.wrong.nonzero().tolist() for one in found.explanations] == [[[query, key]]]
+        assert torch.equal(found.explanations[0].grid(), mask.grid(n))
 
 
 @given(n=st.integers(5, 9), share=st.sampled_from([0.3, 0.5, 0.7]), seed=st.integers(0, 10**6))
@@ -153,16 +153,16 @@ def test_a_plain_mask_that_is_close_differs_in_the_cells_that_are_named(n, paddi
         grid[place] ^= True
     close = near([grid], Judgement())
 
-    for one in close.found:
+    for one in close.explanations:
         exact = judge([grid ^ one.wrong])
         assert one.wrong.any()
         assert torch.equal(grid ^ one.wrong, one.grid())
         assert exact.is_exact
-        assert exact.found[0].kind in PLAIN
+        assert exact.explanations[0].kind in PLAIN
         said = words.near(one)
         for query, key in one.wrong.nonzero().tolist()[: words.MOST_NAMED]:
             assert f"query {query} {'sees' if grid[query, key] else 'may not see'} key {key}" in said
-    assert not near([plain.grid(n)], Judgement()).found
+    assert not near([plain.grid(n)], Judgement()).explanations
 
 
 def test_grids_that_were_made_in_the_same_way_have_the_same_mistake():

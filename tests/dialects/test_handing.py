@@ -60,7 +60,7 @@ def test_a_subsequent_mask_read_the_wrong_way_round(meant, read_as):
     assert words(handed)[1] == "Row 0 sees only the future: keys 1 to 4, instead of key 0."
     assert words(handed)[-1] == f"Row 4 has no key left: {empty}."
     assert handed.seen[0].equal(torch.ones(N, N).triu(1).bool())
-    assert (handed.judgement.mistake, str(handed.judgement.found[0].mask)) == ("inverted", "causal")
+    assert (handed.judgement.mistake, str(handed.judgement.explanations[0].mask)) == ("inverted", "causal")
 
 
 @pytest.mark.parametrize("meant", ["sdpa", "zero_is_masked"])

@@ -112,17 +112,17 @@ class Judgement:
     """Explanation of one or more grids that were made in the same way.
 
     Attributes:
-        found: an explanation for each grid, under one mistake or none; empty if there is no good one.
+        explanations: one for each grid, under one mistake or none; empty if there is no good one.
         rivals: by a mistake, what the grids would be as exactly, and simpler, if that mistake had been made.
     """
 
-    found: tuple[Explanation, ...] = ()
+    explanations: tuple[Explanation, ...] = ()
     rivals: dict[str, tuple[Explanation, ...]] = field(default_factory=dict)
 
     @property
     def mistake(self) -> str:
         """The mistake, one of `MISTAKES`."""
-        return self.found[0].mistake if self.found else ""
+        return self.explanations[0].mistake if self.explanations else ""
 
     @property
     def is_exact(self) -> bool:
@@ -131,23 +131,27 @@ class Judgement:
 
     @property
     def is_certain(self) -> bool:
-        return bool(self.found) and all(explanation.is_certain for explanation in self.found)
+        return bool(self.explanations) and all(explanation.is_certain for explanation in self.explanations)
 
     @property
     def differing(self) -> float:
         """How many cells are not explained; infinite if there is no explanation."""
-        return sum(int(explanation.wrong.count_nonzero()) for explanation in self.found) if self.found else math.inf
+        return (
+            sum(int(explanation.wrong.count_nonzero()) for explanation in self.explanations)
+            if self.explanations
+            else math.inf
+        )
 
     @property
     def is_clear(self) -> bool:
         """Whether large grids are a mask without a mistake but for few cells, so that nothing else need be tried."""
-        cells = sum(explanation.wrong.numel() for explanation in self.found)
-        return bool(self.found) and not self.mistake and cells > LARGE and self.differing < FEW * cells
+        cells = sum(explanation.wrong.numel() for explanation in self.explanations)
+        return bool(self.explanations) and not self.mistake and cells > LARGE and self.differing < FEW * cells
 
     @property
     def bits(self) -> float:
         """How long the description is; infinite if there is none."""
-        return sum(explanation.bits for explanation in self.found) if self.found else math.inf
+        return sum(explanation.bits for explanation in self.explanations) if self.explanations else math.inf
 
 
 def judge(grids: Sequence[Tensor], kinds: Sequence[Kind] = PUBLISHED, mistakes: Sequence[str] = MISTAKEN) -> Judgement:
@@ -161,7 +165,7 @@ def judge(grids: Sequence[Tensor], kinds: Sequence[Kind] = PUBLISHED, mistakes: 
     if innocent.is_certain:
         others = [mistake for mistake in mistakes if mistake != "wrong-axis"]  # queries of padding may be blocked, too
         rivals = {mistake: under(grids, mistake, kinds, simpler=innocent) for mistake in others}
-        certain = {mistake: rival.found for mistake, rival in rivals.items() if rival.is_certain}
+        certain = {mistake: rival.explanations for mistake, rival in rivals.items() if rival.is_certain}
         return replace(innocent, rivals=certain)
     most = TELLING * sum(map(lengths.of_grid, grids))
     candidates = [innocent] if innocent.bits <= most else []
@@ -200,7 +204,7 @@ def under(
         simpler: what they are to be simpler than, not counting the mistake.
         limit: bits that each takes at most, not counting the mistake.
     """
-    limits = [limit] * len(grids) if simpler is None else [explanation.bits for explanation in simpler.found]
+    limits = [limit] * len(grids) if simpler is None else [explanation.bits for explanation in simpler.explanations]
     explanations = []
     for grid, most in zip(grids, limits, strict=True):
         if (explanation := explain(grid, mistake, kinds, most, differ)) is None:

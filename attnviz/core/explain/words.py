@@ -23,7 +23,7 @@ FIXES = {
 
 def named(judgement: Judgement) -> str:
     """The mask that was meant: "a causal mask"; of several grids the first that is another, too."""
-    first, *others = dict.fromkeys(map(article, judgement.found))
+    first, *others = dict.fromkeys(map(article, judgement.explanations))
     return first + (f" (others: {', '.join(others[:1])}{', …' if len(others) > 1 else ''})" if others else "")
 
 
@@ -35,8 +35,8 @@ def article(explanation: Explanation) -> str:
 
 def is_what(judgement: Judgement) -> str:
     """ "It is exactly a causal mask"; with how many cells differ, where some do."""
-    wrong = sum(int(explanation.wrong.count_nonzero()) for explanation in judgement.found)
-    cells = sum(explanation.wrong.numel() for explanation in judgement.found)
+    wrong = sum(int(explanation.wrong.count_nonzero()) for explanation in judgement.explanations)
+    cells = sum(explanation.wrong.numel() for explanation in judgement.explanations)
     swapped = f" {SWAPPED[judgement.mistake]}" if judgement.mistake else ""
     if not wrong:
         return f"It is exactly {named(judgement)}{swapped}"
@@ -47,7 +47,7 @@ def mistaken(judgement: Judgement, grid: Tensor) -> str:
     """The mistake as one sentence, with its evidence in a grid; empty if there is none."""
     if not judgement.mistake:
         return ""
-    facts = evidence(judgement.found[0], grid)
+    facts = evidence(judgement.explanations[0], grid)
     return f"{is_what(judgement)}{f': {facts}' if facts else ''}."
 
 
@@ -69,7 +69,9 @@ def evidence(explanation: Explanation, grid: Tensor) -> str:
 
 def otherwise(judgement: Judgement) -> str:
     """A common intention that looks like the mistake; empty if there is none."""
-    backwards = judgement.mistake == "transposed" and all(explanation.kind.is_causal for explanation in judgement.found)
+    backwards = judgement.mistake == "transposed" and all(
+        explanation.kind.is_causal for explanation in judgement.explanations
+    )
     return "a model that reads backwards" if backwards else ""
 
 
@@ -95,5 +97,5 @@ def near(explanation: Explanation) -> str:
 
 def source(judgement: Judgement) -> str:
     """Source of the kind of a mask, in parentheses; empty if it is not known."""
-    sources = {explanation.kind.source for explanation in judgement.found}
+    sources = {explanation.kind.source for explanation in judgement.explanations}
     return f" ({sources.pop()})" if len(sources) == 1 and sources != {""} else ""

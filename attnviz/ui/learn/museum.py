@@ -123,7 +123,7 @@ def _solved(bug: Bug, exhibit: Maps | TrainedPair | None, number: int) -> None:
     heading(words.FINDS)
     if bug.rule:
         finding = exhibit.finding(bug.rule)
-        st.markdown(words.FOUND_BY.format(severity=finding.severity, rule=finding.rule, says=finding.says))
+        st.markdown(words.FOUND_BY.format(severity=finding.severity, rule=finding.rule, says=finding.message))
     else:
         st.markdown(bug.found_by)
     st.markdown(words.HAPPENED.format(where=f"[{bug.seen_in}]({bug.source})"))

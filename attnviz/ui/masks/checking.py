@@ -125,7 +125,7 @@ def _check(lab: Lab, what: str, name: str, array: Array, rounding: float) -> Non
     else:
         close = next((i for i in rest if report.findings[i].rule == NEAR), None)
         sentences = [report.verdict, *_reason(report)]
-        sentences = sentences if close is None else [report.findings[rest.pop(rest.index(close))].says, *sentences]
+        sentences = sentences if close is None else [report.findings[rest.pop(rest.index(close))].message, *sentences]
         verdict(" ".join(sentences), "unsure" if report.verdict == NOT_SURE else "right")
     with st.container(horizontal=True, gap="large"):
         with st.container(width="content"):
@@ -174,8 +174,8 @@ def _read_as(report: Report) -> str:
     many, of = counted(sentences, "sentence"), counted(heads, "head")
     read = [reason for reason in report.reasons if reason not in _reason(report)]
     notes = [finding for finding in report.findings if finding.severity == "note" and finding.rule in READ]
-    read += [text for finding in notes for text in (finding.says, finding.fix) if text]
-    if (name := report.convention) and not any(f"'{name}'" in finding.says for finding in report.findings):
+    read += [text for finding in notes for text in (finding.message, finding.fix) if text]
+    if (name := report.convention) and not any(f"'{name}'" in finding.message for finding in report.findings):
         read.append(words.READ_IN.format(convention=name, meaning=CONVENTIONS[name]))
     return " ".join([*read, words.SHAPE.format(sentences=many, heads=of, queries=queries, keys=keys)])
 
@@ -228,11 +228,11 @@ def _finding(lab: Lab, finding: Finding, place: str, grid: States | None = None)
     kind = {"error": "error", "warning": "notice"}.get(finding.severity)
     with st.container(gap="xsmall", key=f"finding {place}"):
         if kind is None:
-            note(finding.says, "remark")
+            note(finding.message, "remark")
             quiet(*filter(None, [finding.fix]))
             return
         show = verdict if place == "verdict" else note
-        show(words.FINDING.format(severity=finding.severity.capitalize(), says=finding.says), kind)
+        show(words.FINDING.format(severity=finding.severity.capitalize(), says=finding.message), kind)
         quiet(
             words.FIX.format(fix=finding.fix),
             (words.WHERE if finding.cells else words.RULE_IS).format(rule=finding.rule, places=finding.places()),
