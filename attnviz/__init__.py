@@ -20,6 +20,8 @@ _HOMES = {
     "load": "api",
     "rank": "metrics.linking",
     "capture": "capturing.mode",
+    "check_batch": "check.batch",
+    "check_model": "model_check",
     "Edits": "core.edits",
     "Site": "core.edits",
     "Record": "core.record",

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 import torch
-from own_models import WORDS, Translator, Writer, tokenize
+from own_models import IDS, WORDS, Translator, Writer, tokenize
 
 import attnviz
 from attnviz.cli import main
@@ -31,10 +31,22 @@ class Masked(Writer):
     def mask(self, ids):
         return self.of(ids, torch.ones(ids.shape[1], ids.shape[1]))
 
+class Turned(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.head = nn.Embedding(len(WORDS), 16), nn.Linear(16, len(WORDS))
+    def forward(self, ids):
+        x = self.embed(ids)
+        return self.head((x @ x.mT / 4).softmax(-2) @ x)
+
 class Broken(Writer):
     def forward(self, ids):
         logits = super().forward(ids)
         return torch.cat([logits[:, :-1], math.nan * logits[:, -1:]], 1)
+
+class Dropped(Writer):
+    def forward(self, ids):
+        return nn.functional.dropout(super().forward(ids), self.p)
 
 class Ruled(Writer):
     def forward(self, ids):
@@ -91,6 +103,12 @@ def usual_scale(): return build(Own(1 / 4, False))
 def other_scale(): return build(Own(1 / 16, False))
 def late_mask(): return build(Own(1 / 4, True))
 def broken(): return build(Broken())
+def dropped(p=0.5):
+    model = Dropped()
+    model.p = p
+    return build(model, pad=0)
+def dropped_little(): return dropped(0.1)
+def softmax_of_queries(): return build(Turned(), pad=0)
 def ruled(): return build(Ruled())
 def repeated(): return build(Joined("repeat"), pad=0)
 def interleaved(): return build(Joined("repeat_interleave"), pad=0)
@@ -112,11 +130,17 @@ def tutorial(cls):
 
 def of_tutorial(): return tutorial(Transformer)
 def of_tutorial_inverted(): return tutorial(Inverted)
-def right(): return build(Writer())
-def inverted(): return build(Backwards())
+def right(): return build(Writer(), pad=0)
+def unnamed(): return build(Writer())
+def unnamed_open(): return build(Writer(hides="nothing"))
+def inverted(): return build(Backwards(), pad=0)
 def nothing(): return build(Writer(hides="nothing"), pad=0)
-def no_padding_id(): return build(Writer(hides="nothing"))
-def padding(): return build(Writer(hides="padding"), pad=0)
+def two_faults(): return masked(lambda ids, ones: ones.tril(1).bool() & (ids == 0)[:, None, None], pad=0)
+def batch():
+    ids = torch.tensor([[1, 2, 3, 0, 0], [1, 2, 3, 4, 5]])
+    return {"input_ids": ids, "attention_mask": (ids == 0).long()}
+def nonsense(): return 3
+def nothing_but_padding(): return build(Writer(hides="padding"), pad=0)
 """
 
 
@@ -127,8 +151,8 @@ def checked(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path])
     (tmp_path / "my_models.py").write_text(FILE)
 
-    def run(name: str, *options: str) -> tuple[int, str]:
-        status = main(["check", TEXT, "--model", f"my_models.py:{name}", *options])
+    def run(name: str, *options: str, text: str = TEXT) -> tuple[int, str]:
+        status = main(["check", f"my_models.py:{name}", text, *options])
         out, err = capsys.readouterr()
         return status, out + err
 
@@ -136,134 +160,199 @@ def checked(capsys, tmp_path, monkeypatch):
     sys.modules.pop("my_models", None)
 
 
+def errors(out: str) -> list[str]:
+    """The rules of the errors that were printed."""
+    return [line.split()[1].rstrip(":") for line in out.splitlines() if line.startswith("error ")]
+
+
 def test_a_right_model_passes(checked):
-    """Its masks, the future and padding are each said to be fine."""
+    """What it was taken for, its masks, the future, padding and other texts are each said to be fine."""
     status, out = checked("right")
 
     assert status == 0
     assert "attnviz: the code of my_models.py is run." in out
-    assert out.startswith(f"Writer on '{TEXT}': 2 attention calls\n")
-    for said in ("Masks: nothing wrong", "Hidden tokens: no output moved", "Padding: no output moved when 6 tokens"):
-        assert said in out
+    assert out.startswith(f"Writer on '{TEXT}': 2 attention calls\nassumed: a causal decoder with padding; not so?")
+    for part in (
+        "Nothing wrong was found.",
+        "Hidden tokens: no output",
+        "Padding: no output",
+        "Other texts: no output",
+    ):
+        assert part in out
+
+
+def test_the_text_may_be_left_out(checked):
+    """It is then what the source begins with."""
+    assert checked("right", text="")[1].startswith(f"Writer on '{TEXT}'")
+    assert main(["check", TEXT, "--model", "my_models.py:right"]) == 0
 
 
 def test_an_inverted_mask_is_found(checked):
     """By the modules that use it, with cells and a way to mend it."""
     status, out = checked("inverted")
 
+    assert (status, errors(out)) == (1, ["inverted"])
+    assert "encoder layer 0 · attn.0, encoder layer 1 · attn.1" in out
+    assert "query 0 key 1" in out
+    assert "fix: " in out
+
+
+def test_two_faults_are_two_findings_with_a_repair_each(checked):
+    """Padding that is inverted, and a causal mask that is off by one."""
+    status, out = checked("two_faults")
+    findings = json.loads(checked("two_faults", "--json")[1].partition("attnviz: ")[0])["findings"]
+    wrong = [finding for finding in findings if finding["severity"] == "error"]
+
     assert status == 1
-    assert "error inverted: the mask of encoder layer 0 · attn.0, encoder layer 1 · attn.1\n" in out
-    assert "at: query 0 key 1" in out
-    assert "fix: Hand over ~mask" in out
+    assert len(errors(out)) == len(wrong) == 2
+    assert "padding" in wrong[0]["message"] + wrong[1]["message"]
+    assert any("tril" in finding["fix"] for finding in wrong)
+    assert all(finding["calls"] == [f"decoder layer {i} · attn.{i}" for i in (0, 1)] for finding in wrong)
 
 
 def test_the_inverted_mask_of_a_tutorial_is_found(checked):
-    """In its decoder alone, by the mask and by what it does; as it should be, nothing is wrong."""
+    """In its decoder alone; the outputs that move follow from it."""
     assert checked("of_tutorial", "--strict")[0] == 0
 
     status, out = checked("of_tutorial_inverted")
 
-    masks = "decoder layer 0 · decoder.layers.0.attention, decoder layer 1 · decoder.layers.1.attention"
-    assert status == 1
-    assert f"error inverted: the mask of {masks}\n" in out
-    assert (
-        "error leak: 15 outputs saw a token that is hidden (causal, through 2 layers), first in decoder layer 0" in out
-    )
-    assert "Padding: no output moved" in out
+    assert (status, errors(out)) == (1, ["inverted"])
+    assert "decoder layer 0 · decoder.layers.0.attention, decoder layer 1 · decoder.layers.1.attention" in out
+    assert "15 outputs saw a token that is hidden (causal, through 2 layers), first in decoder layer 0" in out
 
 
-def test_a_model_that_hides_nothing_is_told_what_that_means(checked):
-    """It is a mistake if the model is said to be causal; then each leak is named, and where the first one is."""
-    status, out = checked("no_padding_id")
-    assert status == 0
-    assert "No mask hides the future. If the model predicts the next token, that is a mistake: say --causal." in out
-    assert "Padding: not tested. Texts of several lengths in one run need padding" in out
+def test_a_model_that_hides_nothing_is_asked_about(checked):
+    """It is a mistake if the model predicts the next token, which it cannot tell: 3, and what to say."""
+    status, out = checked("nothing_but_padding")
+    assert status == 3
+    assert "question: Does the model predict the next token? No mask hides the future." in out
 
-    status, out = checked("nothing", "--causal")
-    assert status == 1
-    assert "error future-leak: the mask of encoder layer 0 · attn.0" in out
-    assert "error leak: 15 outputs saw a token that is hidden (causal, through 2 layers), first in encoder" in out
-    assert "position 0 “the” saw position 1 “cat”" in out
+    assert checked("nothing_but_padding", "--intent", "two-way")[0] == 0
+    status, out = checked("nothing_but_padding", "--intent", "causal")
+    assert (status, errors(out)) == (1, ["future-leak"])
+    assert "15 outputs saw a token that is hidden (causal, through 2 layers), first in encoder" in out
+
+
+def test_a_word_for_padding_that_nobody_named_is_asked_about(checked):
+    """With the answer that ends the question."""
+    status, out = checked("unnamed")
+    assert status == 3
+    assert "question: Is '<pad>' (id 0) padding? Say --pad 0 or --pad none" in out
+
+    assert checked("unnamed", "--pad", "0")[0] == 0
+    assert checked("unnamed", "--pad", "none")[0] == 0
+
+
+def test_no_probe_is_the_id_of_padding(checked, monkeypatch):
+    """Not even where a tokenizer reads every word that it does not know as padding."""
+    ran = []
+    build = attnviz.wrap
+
+    def wrap(model, tokenize, text, **given):
+        model.register_forward_pre_hook(lambda module, inputs: ran.append(inputs[0]))
+        return build(model, lambda text: [IDS.get(word, 0) for word in text.split()], text, **given)
+
+    monkeypatch.setattr(attnviz, "wrap", wrap)
+    checked("right")
+    source = sys.modules["my_models"].right()
+    ran.clear()
+    leak_test(source, "the the the")
+
+    assert ran
+    assert all((ids != 0).all() for ids in ran)
 
 
 @pytest.mark.parametrize(
-    ("name", "says"),
+    ("name", "message"),
     [
         ("usual_scale", ""),
         ("other_scale", "scores are scaled by 0.0625, where 1/√d_k is 0.25"),
-        ("late_mask", "masks after the softmax"),
     ],
 )
-def test_what_is_unusual_about_attention_is_a_note(checked, capsys, name, says):
-    """Also beside a leak test, in words and as JSON; a note alone leaves the status 0."""
-    status, out = checked(name)
-    notes = json.loads(checked(name, "--json")[1].partition("attnviz: ")[0])["notes"]
-    main(["leaks", TEXT, "--model", f"my_models.py:{name}"])
-    of_leaks = capsys.readouterr().out
+def test_what_is_unusual_about_attention_is_a_note(checked, name, message):
+    """In words and as JSON; a note alone leaves the status 0."""
+    status, out = checked(name, "--pad", "none")
+    findings = json.loads(checked(name, "--pad", "none", "--json")[1].partition("attnviz: ")[0])["findings"]
 
     assert status == 0
-    assert len(notes) == bool(says)
-    for told in (out, of_leaks):
-        assert ("note attention: " in told) is bool(says)
-        assert says in told
+    assert len(findings) == bool(message)
+    assert ("note attention" in out) is bool(message)
+    assert message in out
+
+
+def test_a_mask_after_the_softmax_is_an_error(checked):
+    """Its rows do not sum to 1."""
+    status, out = checked("late_mask", "--pad", "none")
+
+    assert (status, errors(out)) == (1, ["late-mask"])
+    assert "after the softmax" in out
+
+
+def test_a_softmax_over_the_queries_is_an_error(checked):
+    """Though there is no attention to show."""
+    status, out = checked("softmax_of_queries")
+
+    assert (status, errors(out)) == (1, ["softmax-axis"])
+    assert "fix: Take it over the keys" in out
+
+
+@pytest.mark.parametrize("name", ["dropped", "dropped_little"])
+def test_dropout_in_evaluation_is_an_error_and_no_other(checked, name):
+    """Outputs that differ by chance say nothing of padding."""
+    status, out = checked(name)
+
+    assert (status, errors(out)) == (1, ["random"])
+    assert "self.training" in out
 
 
 def test_padding_that_is_seen_is_an_error(checked):
-    """It names the heads that look at it."""
-    status, out = checked("nothing")
-    assert status == 1
-    assert "error padding: outputs move by up to" in out
-    assert "of encoder layer 0 · attn.0: row" in out
-    assert "gives padding" in out
+    """The heads that look at it stand beside it."""
+    status, out = checked("nothing", "--intent", "two-way")
+    assert (status, errors(out)) == (1, ["padding"])
+    assert "Outputs move by up to" in out
+    assert "of encoder layer 0 · attn.0 at row" in out
 
-    assert checked("padding")[0] == 0
+    assert checked("nothing_but_padding", "--intent", "two-way")[0] == 0
 
 
 @pytest.mark.parametrize(
-    ("name", "says"),
+    ("name", "message"),
     [
         ("times_infinity", "the mask of decoder layer 0 holds NaN, first at query 0 key 0 (0 * -inf is NaN"),
         ("broken", "The output is NaN at position 5 “mat”, so nothing can be compared: all attention is finite"),
     ],
 )
-def test_nan_is_an_error_and_never_no_leak(checked, name, says):
+def test_nan_is_an_error_and_never_no_leak(checked, name, message):
     """With its first place and the likely cause; a word that is ruled out by -inf is no NaN."""
-    status, out = checked(name)
+    status, out = checked(name, "--pad", "none")
     assert status == 1
-    assert f"error nan: {says}" in out or says in out
+    assert "nan" in errors(out)
+    assert message in out
     assert "no output moved" not in out
 
-    assert checked("ruled")[0] == 0
+    assert checked("ruled", "--pad", "none")[0] == 0
 
 
 def test_floats_of_0_and_1_that_are_added_are_named(checked):
     """Also where nobody said that the model is causal."""
-    status, out = checked("floats")
+    status, out = checked("floats", "--pad", "none")
 
     assert status == 1
-    assert "error values: the mask of encoder layer 0 · attn.0" in out
+    assert "values" in errors(out)
     assert "added to the scores: it blocks nothing" in out
 
 
-def test_a_model_in_which_nothing_is_seen_is_not_green(checked, capsys):
+def test_a_model_in_which_nothing_is_seen_is_not_green(checked):
     """Neither by its masks nor by the leak test alone."""
-    status, out = checked("sees_nothing")
+    status, out = checked("sees_nothing", "--pad", "none")
+
     assert status == 1
     assert "Hidden tokens: not tested. No output moved with another token than its own" in out
 
-    assert main(["leaks", TEXT, "--model", "my_models.py:sees_nothing"]) == 3
-    said = capsys.readouterr().out
-    assert "not tested, as no output moved with another token" in said
-    assert "expected: every key blocked" in said
-    assert main(["leaks", TEXT, "--model", "my_models.py:sees_nothing", "--promised", "causal"]) == 3
-    assert main(["leaks", TEXT, "--model", "my_models.py:right"]) == 0
 
-
-def test_masks_that_are_made_of_tokens_are_right(checked, capsys):
+def test_masks_that_are_made_of_tokens_are_right(checked):
     """Changing a separator changes the mask itself, which is no leak, and said."""
-    checked("right")  # writes the file's folder into sys.path
-    status = main(["check", "the cat dog on the mat", "--model", "my_models.py:of_documents"])
-    out = capsys.readouterr().out
+    status, out = checked("of_documents", text="the cat dog on the mat")
 
     assert status == 0
     assert "What stands at position 2 decides the mask itself, so nothing is said of it." in out
@@ -273,8 +362,7 @@ def test_masks_that_are_made_of_tokens_are_right(checked, capsys):
 def test_padding_of_an_encoder_reaches_cross_attention(checked):
     """Where nn.Transformer is not given memory_key_padding_mask; the heads of cross-attention are named."""
     status, out = checked("official_forgetful")
-    assert status == 1
-    assert "error padding: outputs move by up to" in out
+    assert (status, errors(out)) == (1, ["padding"])
     assert "of cross layer" in out
 
     assert checked("official", "--strict")[0] == 0
@@ -282,42 +370,74 @@ def test_padding_of_an_encoder_reaches_cross_attention(checked):
 
 def test_masks_of_another_sentence_show_in_a_batch(checked):
     """(B * H, Q, K) made by repeat instead of repeat_interleave, which one sentence alone cannot show."""
-    status, out = checked("repeated")
+    status, out = checked("repeated", "--intent", "two-way")
     assert status == 1
-    assert "Padding: no output moved" in out
-    assert "error batch: outputs move by up to" in out
+    assert "interleave" in out
 
-    assert checked("interleaved", "--strict")[0] == 0
+    assert checked("interleaved", "--strict", "--intent", "two-way")[0] == 0
 
 
-def test_a_model_is_held_against_a_kind_by_its_name(checked):
-    """Those that --help lists."""
-    assert checked("prefix", "--meant", "prefix-lm")[0] == 0
-    assert checked("right", "--meant", "causal-window")[0] == 1
+def test_a_model_is_held_against_an_intent(checked):
+    """A kind by its name, or a mask; --meant is its former name."""
+    assert checked("prefix", "--pad", "none", "--intent", "prefix-lm")[0] == 0
+    assert checked("right", "--intent", "causal-window")[0] == 1
     assert checked("right", "--meant", "causal")[0] == 0
+    assert checked("right", "--intent", "two-way")[0] == 1
+    assert checked("right", "--intent", "window(1)")[0] == 1
 
 
-def test_what_is_found_is_json_too(checked):
-    """For a program that reads it."""
-    found = json.loads(checked("inverted", "--json")[1].partition("attnviz: ")[0])
+def test_a_batch_that_a_function_gives_is_checked(checked, capsys):
+    """As a collator gives it; no model is run."""
+    status, out = checked("batch", text="")
 
-    (first, *_) = found["masks"]["encoder layer 0 · attn.0"]["findings"]
-    assert first["rule"] == "inverted"
-    assert found["future"]["pairs"] == []
-    assert found["padding"].startswith("Texts of several lengths")
+    assert (status, errors(out)) == (1, ["inverted"])
+    assert "fix: attention_mask = (input_ids != 0).long()" in out
+
+
+def test_the_leak_test_is_drawn(checked, tmp_path):
+    """As a picture and as a table."""
+    status, out = checked("nothing_but_padding", "--intent", "causal", "-o", "leaks.csv", "-o", "leaks.png")
+
+    assert status == 1
+    assert out.partition("attnviz: ")[0].endswith("leaks.csv\nleaks.png\n")
+    assert (tmp_path / "leaks.csv").read_text("utf-8-sig").count("saw what it must not") == 15
+
+
+def test_the_former_command_is_check_and_says_so(checked, capsys):
+    """With its options, and the model that it took."""
+    checked("right")
+    status = main(["leaks", TEXT, "--model", "my_models.py:right", "--promised", "causal"])
+    out, err = capsys.readouterr()
+
+    assert status == 0
+    assert out.startswith(f"Writer on '{TEXT}'")
+    assert "this command is now 'attnviz check'" in err
+
+
+def test_what_is_changed_is_checked(checked):
+    """The masks are those that act, with the edits."""
+    assert checked("right", "--no-own-mask", "--intent", "causal")[0] == 1
+    assert checked("nothing_but_padding", "--mask", "causal", "--intent", "causal")[0] == 0
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("name", "options", "message"),
     [
-        (["--shape", "1,1,2,2"], "--shape is of arrays; leave it out beside --model."),
-        (["--meant", "nonsense"], "No kind of mask is called 'nonsense'."),
+        ("right", ["--shape", "1,1,2,2"], "--shape is of arrays; leave it out here."),
+        ("right", ["--intent", "nonsense"], "No kind of mask is called 'nonsense'."),
+        ("right", ["--pad", "x"], "'x' is no id; give a whole number, or none"),
+        ("batch", [], "A text is of models; leave it out here."),
+        (
+            "nonsense",
+            [],
+            "'my_models.py:nonsense' gives 'int', which is no model and no batch; let it give attnviz.wrap",
+        ),
     ],
 )
-def test_options_that_do_not_fit_are_refused(checked, options, said):
-    status, out = checked("right", *options)
+def test_options_that_do_not_fit_are_refused(checked, name, options, message):
+    status, out = checked(name, *options)
     assert status == 2
-    assert said in out
+    assert message in out
 
 
 def test_a_shipped_model_is_checked_by_its_name(capsys):
@@ -325,6 +445,7 @@ def test_a_shipped_model_is_checked_by_its_name(capsys):
     assert main(["check", "the cat sat down .", "--model", "story"]) == 0
     assert main(["check", "the cat sleeps .", "--model", "translator"]) == 0
     assert "Padding: no output moved" in capsys.readouterr().out
+    assert main(["check", "the cat sat down .", "--model", "story", "--pad", "0"]) == 2
 
 
 def test_a_source_is_tested_on_what_it_begins_with():

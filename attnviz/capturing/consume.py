@@ -20,6 +20,8 @@ from attnviz.capturing.where import causal
 from attnviz.core.tap import Tap
 
 WRONG_AXIS = "rows do not sum to 1, so they are no weights"
+LATE_MASK = "masks after the softmax"
+"""What a sentence of `Capture.findings` holds of a mask that is applied to weights."""
 CLOSE = {"atol": 1e-4, "rtol": 1e-2, "equal_nan": True}
 
 
@@ -177,7 +179,7 @@ def _is_masked(mode: Watched, call: Call, now: Tensor, expected: Tensor) -> bool
     if not torch.allclose(now, expected.masked_fill(is_zero, 0), **CLOSE) or bool(is_zero.all()):
         return False
     least, name = float(now.sum(-1).min()), call.name or mode.captured.name
-    what = f"masks after the softmax: {int(is_zero.sum())} weights become 0, and rows sum to as little as {least:.2g}"
+    what = f"{LATE_MASK}: {int(is_zero.sum())} weights become 0, and rows sum to as little as {least:.2g}"
     mode.captured.findings.append(f"{call.site} ({name}) {what}. Shown are the weights that the softmax gave")
     return True
 

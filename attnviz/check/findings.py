@@ -50,6 +50,15 @@ CHECKS = {
     "identical-heads": "two heads are equal in more numbers than chance allows, and not each row is uniform",
     "uniform-head": "in every row of a head all open keys have the same weight or score, within 0.1%",
     "dead-head": "every weight of a head is 0 (warning), or 99% of each row is on one and the same key (note)",
+    "padding": "a batch: its mask is open at padding or blocks a token; a model: outputs move with padding",
+    "positions": "a batch: the first token of a text that is padded at the left has not position 0",
+    "late-mask": "a model: weights become 0 after the softmax, so that rows do not sum to 1",
+    "softmax-axis": "a model: the softmax is taken over the queries or another axis that is not the keys'",
+    "random": "a model: the same input gives two outputs, as with dropout",
+    "leak": "a model: an output moves when a token is changed that is hidden from it, and no mask explains that",
+    "batch": "a model: outputs move when another text is in the batch",
+    "documents": "a batch: packed documents see each other, or their lengths differ from their positions",
+    "labels": "a batch: the loss counts padding, or labels are shifted twice, or cross documents",
     "symmetric-scores": "scores s(i, j) = s(j, i), from weights up to a shift of each row, by chance in 1 of 10^6",
 }
 """Every rule, and when it speaks."""
@@ -68,6 +77,7 @@ class Finding:
             without "query" a head.
         cells: indices into the array as it was given, at most the first 1,000.
         total: how many cells there are.
+        calls: of a model, the attention calls that have it, by name.
     """
 
     rule: str
@@ -77,9 +87,11 @@ class Finding:
     axes: tuple[str, ...] = ()
     cells: tuple[tuple[int, ...], ...] = ()
     total: int = 0
+    calls: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        return {**vars(self), "axes": list(self.axes), "cells": [list(cell) for cell in self.cells]}
+        lists = {"axes": list(self.axes), "cells": [list(cell) for cell in self.cells], "calls": list(self.calls)}
+        return {**vars(self), **lists}
 
     def lines(self) -> list[str]:
         """As text."""
@@ -96,6 +108,14 @@ class Finding:
         return "; ".join([*named, *more])
 
 
+def status_of(findings: Iterable[Finding], question: str = "", *, strict: bool = False) -> int:
+    """Exit status: 1 for an error (or, if strict, a warning), 3 if a question is open, else 0."""
+    failing = ("error", "warning") if strict else ("error",)
+    if any(finding.severity in failing for finding in findings):
+        return 1
+    return 3 if question else 0
+
+
 @dataclass(frozen=True)
 class Report:
     """Kind and shape that an array was read as, and the findings.
@@ -108,6 +128,7 @@ class Report:
         reasons: why it was read so, a sentence each.
         findings: the worst first.
         judgement: of a mask, what it is explained by.
+        question: what has to be answered for the rest to be judged; "" if nothing.
     """
 
     kind: str
@@ -117,6 +138,7 @@ class Report:
     reasons: tuple[str, ...]
     findings: tuple[Finding, ...]
     judgement: Judgement = Judgement()
+    question: str = ""
 
     @property
     def worst(self) -> str | None:

@@ -16,7 +16,7 @@ from attnviz.core.errors import AttnvizError, InputError, quoted
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; gives the exit status: 0, or 2 with one line on stderr that says what is wrong.
 
-    `check` gives 1 if it found errors, `leaks` if it found a leak, `verify` if something differs, `batch` if a text
+    `check` gives 1 if it found errors and 3 if a question is open, `verify` 1 if something differs, `batch` if a text
     failed, `atlas` if a shard did.
     """
     try:
@@ -46,7 +46,7 @@ def _run(options: Namespace) -> int:
     """Run a command that prints; gives its exit status. torch and Altair come now: not for --help."""
     out, note = partial(_say, file=sys.stdout), _note
     if options.command == "check":
-        if options.model:
+        if options.model or typed.FILE.fullmatch(options.file):
             from attnviz.cli import modeling as checking
         else:
             from attnviz.cli import checking
@@ -62,10 +62,10 @@ def _run(options: Namespace) -> int:
         from attnviz.cli import atlas
 
         return atlas.run(options, out, note)
-    from attnviz.cli import batch, commands, leaking
+    from attnviz.cli import batch, commands
 
-    if options.command in ("leaks", "batch"):
-        return {"leaks": leaking, "batch": batch}[options.command].run(options, out, note)
+    if options.command == "batch":
+        return batch.run(options, out, note)
     for line in commands.run(options, note):
         out(line)
     return 0

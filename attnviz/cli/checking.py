@@ -1,24 +1,59 @@
-"""The command `check`: a file or pasted numbers in, findings and an exit status out. No model is loaded."""
+"""The command `check` of a file or pasted numbers: findings and an exit status out. No model is loaded."""
 
 import json
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from attnviz.check import Report, check, reading
+from attnviz.check.batch import IDS, check_batch
+from attnviz.check.findings import status_of
+from attnviz.cli.typed import NONE
 from attnviz.core.errors import InputError, quoted
+
+OF_MODELS = {"text": "A text", "output": "-o", "masks": "--mask", "off": "--off"}
 
 
 def run(options: Namespace, say: Callable[[str], None]) -> int:
-    """Check what was given and print it; gives the exit status: 1 if an error (or, if strict, a warning) was found.
+    """Check what was given and print it; gives the exit status: 1 if an error (or, if strict, a warning) was found,
+    3 if it cannot be told before a question is answered, else 0.
 
     Raises:
         AttnvizError: if the file cannot be read, or an option does not fit it.
     """
+    if not options.file:
+        raise InputError("There is nothing to check; give a file of numbers, FILE.py:FUNCTION, or --model NAME.")
+    refuse(options, OF_MODELS, "models")
     content = _read(options.file)
+    if any(name in content.arrays for name in IDS) and not options.array:
+        return batch(content.arrays, options, say)
+    return _arrays(content, options, say)
+
+
+def refuse(options: Namespace, flags: Mapping[str, str], of: str) -> None:
+    """Refuse options of something else than what is checked."""
+    if unsuitable := [flag for name, flag in flags.items() if getattr(options, name)]:
+        raise InputError(f"{unsuitable[0]} is of {of}; leave it out here.")
+
+
+def batch(arrays: Mapping[str, Any], options: Namespace, say: Callable[[str], None]) -> int:
+    """Check a batch and print it; gives the exit status."""
+    pad = None if options.pad == NONE else options.pad
+    report = check_batch(arrays, pad=pad, padded=options.pad != NONE, intent=options.intent or None)
+    show(report, options, say)
+    return status_of(report.findings, report.question, strict=options.strict)
+
+
+def show(report: Any, options: Namespace, say: Callable[[str], None]) -> None:
+    """Print a report, as text or as JSON."""
+    for line in [json.dumps(report.to_json(), indent=1)] if options.json else report.lines():
+        say(line)
+
+
+def _arrays(content: reading.ArrayFile, options: Namespace, say: Callable[[str], None]) -> int:
     chosen = content.chosen(options.array)
     arrays = {name: array for entry in chosen.items() for name, array in _layers(*entry)}
     reports = {name: _report(name, array, content.rounding, options) for name, array in arrays.items()}
@@ -32,8 +67,9 @@ def run(options: Namespace, say: Callable[[str], None]) -> int:
             called = f"{_listed(names)}: " if any(names) else ""
             for line in [*([""] if number else []), f"{called}{first}", *rest]:
                 say(line)
-    failing = ("error", "warning") if options.strict else ("error",)
-    return int(any(report.worst in failing for report in reports.values()))
+    findings = [finding for report in reports.values() for finding in report.findings]
+    question = next((report.question for report in reports.values() if report.question), "")
+    return status_of(findings, question, strict=options.strict)
 
 
 def _layers(name: str, array: Any) -> list[tuple[str, Any]]:
@@ -75,4 +111,4 @@ def _report(name: str, array: object, rounding: float, options: Namespace) -> Re
     if options.kind is None and named in ("weights", "scores"):
         convention = None
     arguments = {"convention": convention, "causal": options.causal, "shape": options.shape, "rounding": rounding}
-    return check(array, kind=options.kind or named, meant=options.meant or None, **arguments)
+    return check(array, kind=options.kind or named, intent=options.intent or None, **arguments)

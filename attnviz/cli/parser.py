@@ -27,7 +27,8 @@ EXAMPLES = """examples:
   attnviz atlas build story texts.txt -o atlas/
   attnviz atlas query atlas/ "previous_token > 0.9"
   attnviz lesson
-  attnviz leaks "the cat sat down" --model story -o leaks.png
+  attnviz check my_model.py:build
+  attnviz check "the cat sat down" --model story -o leaks.png
   attnviz export "the cat sat down" --form mask --model scratch --mask "window(1)" -o mask.pdf
   echo "unbelievable tokenization" | attnviz tokens - --model scratch --tokenizer bpe --json
 """
@@ -45,10 +46,9 @@ COMMANDS = {
     "masks": "the mask rules that there are and how they are written, and the kinds of masks that check knows",
     "batch": "a picture, a page, a case or the numbers of each of many texts, in a folder; begun again, it goes on",
     "atlas": "what every head does over a whole corpus: 'atlas build' measures it, 'atlas query' finds heads",
-    "leaks": "which outputs move with what their mask hides, token by token; 1 as exit status if one does; -o draws it",
     "save": "a run as a file that 'attnviz open' shows anywhere, with what makes it again",
     "verify": "whether a saved run comes out the same here, and what explains it if not; 1 as exit status then",
-    "check": "what is wrong with a mask, weights or scores in a file, or a model; 1 as exit status if there are errors",
+    "check": "what is wrong with a mask, weights or scores, a batch or a model; exit status 1 for an error, 3 to ask",
 }
 
 VERBS = {"batch": "Write", "save": "Save", "export": "Write"}
@@ -62,6 +62,7 @@ REPLACED = {
     "heads": "export --form heads",
     "mask": "export --form mask",
     "change": "export --form change",
+    "leaks": "check",
 }
 """Commands of 0.1, which go with the next release, and what does the same."""
 
@@ -87,6 +88,11 @@ def renamed(arguments: Sequence[str]) -> tuple[list[str], str]:
     if command == "heads" and "--all-layers" in rest:
         rest.remove("--all-layers")
         today = "export --form overview"
+    if command == "leaks":
+        rest = [re.sub(r"^--promised(=|$)", r"--intent\1", argument) for argument in rest]
+        rest += (
+            [] if any(argument.startswith("--model") for argument in rest) else ["--model", "translator"]
+        )  # the one that the command took
     return [*today.split(), *rest], today
 
 
@@ -223,15 +229,6 @@ def _add_domain(command: argparse.ArgumentParser) -> None:
     command.add_argument("--domain", default="adapts", help=what)
 
 
-def _add_leaks(command: argparse.ArgumentParser) -> None:
-    test = command.add_argument_group("what is tested: the output of all layers of the decoder, or of the encoder")
-    test.add_argument("--kind", help="encoder, decoder or cross (what the decoder sees of the encoder's words)")
-    test.add_argument("--layer", type=int, metavar="N", help="the output of this attention alone, counted from 0")
-    own = "the mask that each layer is to keep (the model's own with --mask, also with --no-own-mask)"
-    test.add_argument("--promised", metavar="MASK", help=own)
-    test.add_argument("--most", type=typed.count, default=64, metavar="N", help="tokens changed, at most (64)")
-
-
 def _add_save(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "-o", "--output", type=typed.file, metavar="FILE", help="the file (its texts' first words, .attn)"
@@ -247,20 +244,26 @@ def _add_file(command: argparse.ArgumentParser) -> None:
 
 def _add_check(command: argparse.ArgumentParser) -> None:
     files = ".npz, .npy, .csv, .safetensors, .json or .txt; - reads numbers from stdin"
-    command.add_argument("file", metavar="FILE", help=f"{files}; with --model a text")
-    whole = "check a model on that text: whether it sees the future or its padding, in which head; see 'attnviz export'"
-    command.add_argument("--model", metavar="NAME", help=f"{whole} for names, or FILE.py:FUNCTION, whose code is run")
-    command.add_argument("--array", metavar="NAME", help="which one of several (those named mask, weights, scores)")
-    command.add_argument("--kind", help="mask, weights or scores (guessed)")
-    conventions = "may-attend, true-is-masked, zero-is-masked or additive"
-    command.add_argument("--convention", metavar="HOW", help=f"of a mask: {conventions} (guessed)")
-    causal = "the future must be blocked, or need not be (guessed)"
-    command.add_argument("--causal", action=argparse.BooleanOptionalAction, default=None, help=causal)
-    kinds = "causal, prefix-lm, window or another kind of 'attnviz masks', or a mask such as 'causal | prefix(3)'"
-    command.add_argument("--meant", metavar="MASK", help=f"what it is meant to be: {kinds}; what differs is an error")
-    command.add_argument("--shape", type=typed.shape, metavar="B,H,Q,K", help="of the scores: how the array broadcasts")
-    _add_json(command)
+    own = "FILE.py:FUNCTION, whose code is run: a model (see attnviz.wrap), or a batch, a dict with input_ids"
+    command.add_argument("file", metavar="WHAT", nargs="?", default="", help=f"{files}; or {own}; with --model a text")
+    command.add_argument("text", metavar="TEXT", nargs="?", default="", help="what a model reads (its own example)")
+    command.add_argument("--model", metavar="NAME", help="a model by its name, see 'attnviz export'")
+    intent = "what it is meant to be: causal, two-way, another kind of 'attnviz masks', or a mask such as "
+    intent += "'causal | prefix(3)'; what differs is an error"
+    command.add_argument("--intent", "--meant", metavar="MASK", help=intent)
+    command.add_argument("--pad", type=typed.pad, metavar="ID", help="the id of padding, or none")
     command.add_argument("--strict", action="store_true", help="1 as exit status if there are warnings, too")
+    _add_json(command)
+    arrays = command.add_argument_group("of arrays")
+    arrays.add_argument("--array", metavar="NAME", help="which one of several (those named mask, weights, scores)")
+    arrays.add_argument("--kind", help="mask, weights or scores (guessed)")
+    conventions = "may-attend, true-is-masked, zero-is-masked or additive"
+    arrays.add_argument("--convention", metavar="HOW", help=f"of a mask: {conventions} (guessed)")
+    causal = "the future must be blocked, or need not be (guessed)"
+    arrays.add_argument("--causal", action=argparse.BooleanOptionalAction, default=None, help=causal)
+    arrays.add_argument("--shape", type=typed.shape, metavar="B,H,Q,K", help="of the scores: how the array broadcasts")
+    _add_edits(command)
+    _add_files(command.add_argument_group("picture of a model's leak test"))
 
 
 def _add_model(command: argparse.ArgumentParser) -> None:
@@ -408,7 +411,6 @@ _OPTIONS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], ...]] = {
     "masks": (),
     "batch": (_add_texts, _add_head, _add_domain, _add_view, _add_model, _add_site, _add_edits, _add_folder),
     "atlas": (atlas.add,),
-    "leaks": (_add_text, _add_model, _add_leaks, _add_edits, _add_picture),
     "save": (_add_text, _add_target, _add_save, _add_model, _add_site, _add_edits, _add_budget),
     "verify": (_add_file,),
     "check": (_add_check,),

@@ -22,6 +22,9 @@ FLAGS = {
 FILE = re.compile(r"(.+\.py):(\w+)")
 """How a source is named that a function of a person's file builds."""
 
+NONE = "none"
+"""The word that says that no token is padding."""
+
 SAVED = (".attn", ".npz", ".npy", ".csv", ".safetensors", ".json", ".txt")
 """Endings of files of attention."""
 
@@ -39,6 +42,13 @@ def cell(text: str) -> tuple[int, int]:
 def head(text: str) -> int | str:
     """A head by its number, or how all are combined."""
     return int(text) if text.lstrip("-").isdecimal() else text
+
+
+def pad(text: str) -> int | str:
+    """An id of padding, or `NONE`."""
+    if text != NONE and not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"'{text[:40]}' is no id; give a whole number, or {NONE}")
+    return NONE if text == NONE else int(text)
 
 
 def setting(text: str) -> tuple[str, object]:

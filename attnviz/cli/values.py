@@ -3,10 +3,11 @@
 import math
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 from operator import and_
 from pathlib import Path
+from typing import Any
 
 from attnviz import api, cases, files
 from attnviz.cli.download import Download
@@ -99,13 +100,18 @@ def load(name: str, **settings: object) -> Source:
     if file := FILE.fullmatch(name):
         if settings:
             raise InputError(f"What a file builds has no setting {quoted(next(iter(settings)))}; set it in the file.")
-        sys.stderr.write(f"attnviz: the code of {visible_text(file[1])} is run.\n")
-        return script.build(*file.groups())
+        return own(*file.groups(), of=script.build)
     if name.lower().endswith(files.READ) or is_file(name):
         if settings:
             raise InputError(f"A saved run has no setting {quoted(next(iter(settings)))}; it is shown as it is.")
         return cases.source(name)
     return fetch(name, **settings)
+
+
+def own(file: str, name: str, of: Callable[[str, str], Any] = script.value_of) -> Any:
+    """The source, or with `script.value_of` anything, that a function of a file gives, whose code is run."""
+    sys.stderr.write(f"attnviz: the code of {visible_text(file)} is run.\n")
+    return of(file, name)
 
 
 SILENT = 2.0

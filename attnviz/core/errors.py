@@ -28,6 +28,10 @@ class InputError(AttnvizError):
     """Unusable input that a person typed, or that a link or a file held."""
 
 
+class UnsteadyError(InputError):
+    """The same input gives two outputs, so that outputs cannot be compared."""
+
+
 class TooLong(InputError):
     """A sentence has more tokens than a model reads; the message names its line.
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from attnviz.core.amounts import counted
 from attnviz.core.edits import Edits
-from attnviz.core.errors import AttnvizError, InputError, NotFiniteError, ShapeError, quoted
+from attnviz.core.errors import AttnvizError, InputError, NotFiniteError, ShapeError, UnsteadyError, quoted
 from attnviz.core.masks import Mask
 from attnviz.core.tokens import Token
 
@@ -246,11 +246,11 @@ def tolerance(noise: float, dtype: torch.dtype) -> float:
     """How far an output must move to count as moved.
 
     Raises:
-        InputError: if the same input gave outputs too far apart to compare.
+        UnsteadyError: if the same input gave outputs too far apart to compare.
     """
     if not noise <= UNSTEADY:
         far = f"{noise:.0%}" if noise < torch.inf else "more than all"
-        raise InputError(
+        raise UnsteadyError(
             f"The same input gives outputs that differ by {far} of their length; switch off what draws random "
             "numbers, such as dropout."
         )

@@ -128,7 +128,7 @@ def _others(probe: Probe, changed: Sentence, place: int) -> Iterator[Token]:
     """Tokens to put at a place: the next ones of the sentence that differ, from its beginning after its end; then, of
     what a decoder reads, what the model holds most probable there; else words of `PROBES`."""
     around = (*changed.tokens[place + 1 : changed.length], *changed.tokens[:place])
-    ids = {changed.tokens[place].id}
+    ids = {changed.tokens[place].id, *probe.source.padding_ids}
     for token in chain(around, _more(probe, place)):
         if token.id not in ids and not token.special:
             ids.add(token.id)

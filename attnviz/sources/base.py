@@ -112,6 +112,8 @@ class Source(ABC):
         one_run: the texts of the one run that it is; empty if it reads any.
         unknown_token: as what a word is read that is not in the vocabulary.
         mask_token: what is written in the place of a word to be filled in; None if nothing can be filled in.
+        padding_ids: ids that stand for padding, or may; no word is changed into one of them.
+        padding_question: what to answer about padding before it can be tested; "" if nothing.
         is_loaded: whether the weights are in memory, so that a run need not wait for them.
         examples: texts to begin with, of a source without a card.
         lock: held while the model runs, where its weights may change meanwhile.
@@ -137,6 +139,8 @@ class Source(ABC):
     one_run: tuple[str, ...] = ()
     unknown_token: str = UNK
     mask_token: str | None = None
+    padding_ids: frozenset[int] = frozenset()
+    padding_question: str = ""
     is_loaded: bool = True
     examples: tuple[str, ...] = ()
     lock: AbstractContextManager = nullcontext()

@@ -20,11 +20,23 @@ def build(file: str, name: str) -> Source:
 
     A function that takes one argument is given edits and gives a record, as `attnviz.show` takes it.
 
+    Raises:
+        InputError: see `value_of`, or if it gives no source.
+    """
+    source = value_of(file, name)
+    if not isinstance(source, Source):
+        what = f"{Path(file).name}:{name} gives {quoted(type(source).__name__)}, which is no source"
+        raise InputError(f"{what}; let it give attnviz.wrap(model, tokenize).")
+    return source
+
+
+def value_of(file: str, name: str) -> Any:
+    """Source, or anything else, that a function of a file gives, or that stands under that name in the file.
+
     The file is imported, and so its code is run, with its folder on the path of imports.
 
     Raises:
-        InputError: in one sentence, with the line of the file that raised: if there is no such file or name, or if it
-            gives no source.
+        InputError: in one sentence, with the line of the file that raised, or if there is no such file or name.
     """
     path = Path(file).resolve()
     if not path.is_file():
@@ -39,13 +51,10 @@ def build(file: str, name: str) -> Source:
         has = f"It has: {', '.join(own)}." if own else "It defines nothing."
         raise InputError(f"{path.name} has no {quoted(name)}. {has}")
     source = getattr(module, name)
-    if not isinstance(source, Source):
-        with errors_said():
-            source = _built(source)
-    if not isinstance(source, Source):
-        what = f"{path.name}:{name} gives {quoted(type(source).__name__)}, which is no source"
-        raise InputError(f"{what}; let it give attnviz.wrap(model, tokenize).")
-    return source
+    if isinstance(source, Source):
+        return source
+    with errors_said():
+        return _built(source)
 
 
 def _built(value: Any) -> Any:

@@ -1,6 +1,7 @@
 """A person's own model as a source: any PyTorch module, run in its own code and seen by `attnviz.capture`."""
 
 import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -25,6 +26,8 @@ TEXT = "The cat sat on the mat"
 PAIR = "|||"
 """Between the text that an encoder reads and the one that its decoder reads."""
 PADDING = "<pad>"
+NAMES_OF_PADDING = re.compile(r"[<\[(_|]*(pad|padding|blank)[>\])_|]*", re.IGNORECASE)
+"""Words of a vocabulary that are probably padding, such as "<pad>", "[PAD]" and "<|padding|>"."""
 
 
 def wrap(
@@ -137,6 +140,23 @@ class Wrapped(Source):
         """Held while the model runs, by all sources of one model: hold it while you change the weights."""
         return lock_of(self.code.model)
 
+    @property
+    def padding_ids(self) -> frozenset[int]:
+        ids = (self.code.pad, *self._named_padding())
+        return frozenset(id for id in ids if id is not None)
+
+    @property
+    def padding_question(self) -> str:
+        if self.code.pad is not None or not (named := self._named_padding()):
+            return ""
+        id, word = next(iter(named.items()))
+        say = f"Say --pad {id} or --pad none; in Python attnviz.wrap(..., pad={id})."
+        return f"Is {quoted(word)} (id {id}) padding? {say}"
+
+    def with_padding(self, pad: int | None) -> "Wrapped":
+        """The same model, with another id of padding."""
+        return replace(self, code=replace(self.code, pad=pad))
+
     def checksum(self) -> str:
         return checksum.of(self.code.model.state_dict())
 
@@ -227,6 +247,16 @@ class Wrapped(Source):
             strings = words(list(ids))
             each = not isinstance(strings, str) and len(strings) == len(ids)
             return [str(string) for string in (strings if each else (words([id]) for id in ids))]
+
+    def _named_padding(self) -> dict[int, str]:
+        """Words of the vocabulary that are probably padding, by id; of a tokenizer, the one that it names."""
+        words, tokenizer = self.code.words, self.code.tokenize
+        if isinstance(id := getattr(tokenizer, "pad_token_id", None), int):
+            return {id: str(getattr(tokenizer, "pad_token", PADDING))}
+        if words is None or callable(words):
+            return {}
+        entries = words.items() if isinstance(words, Mapping) else enumerate(words)
+        return {id: str(word) for id, word in entries if NAMES_OF_PADDING.fullmatch(str(word))}
 
     def _cut(self, text: str, whole: str) -> tuple[str, tuple[Token, ...]]:
         """The tokens of a text, and the text that its sentence is to hold."""

@@ -127,7 +127,7 @@ def test_no_future_is_promised_of_self_attention_alone():
     """In cross-attention there is none to promise."""
     link = {"tab": WRONG, "text": "the cat", "model": "translator"}
 
-    assert promises(lab(**link, site="d0")) == ["this mask", "no future"]
+    assert promises(lab(**link, site="d0")) == ["this mask", "no future", "two-way"]
     assert promises(lab(**link, site="c0")) == ["this mask"]
 
 

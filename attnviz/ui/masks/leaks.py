@@ -1,4 +1,4 @@
-"""The leak test of the model: one token changed, the model run again, and whose output moved though it must not."""
+"""The check of the model: its masks, and whose output moves with a hidden token, with padding or another text."""
 
 import math
 from dataclasses import replace
@@ -12,10 +12,11 @@ from attnviz.core.amounts import counted, percent
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError
 from attnviz.core.leaks import MOST, STATES, LeakTest
-from attnviz.core.masks import Full, Mask, Subsequent
+from attnviz.core.masks import Full, Mask
 from attnviz.core.stack import Stack
 from attnviz.figures.leaks import measured
-from attnviz.leaks import leak_test, probes
+from attnviz.leaks import probes, promise
+from attnviz.model_check import ModelReport, check_model
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate
 from attnviz.ui.masks import words
@@ -31,8 +32,8 @@ from attnviz.ui.shared.toolbar import Toolbar
 WHOLE, LAYER = TESTED = (words.TEST_WHOLE, words.TEST_LAYER)
 """The part of the model that is tested."""
 
-WAS_MEANT, THIS_MASK, FUTURE = PROMISES = (words.AS_MEANT, words.THIS_MASK, words.NO_FUTURE)
-"""Masks that the leak test compares with the outputs that moved."""
+WAS_MEANT, THIS_MASK, FUTURE, TWO_WAY = PROMISES = (words.AS_MEANT, words.THIS_MASK, words.NO_FUTURE, words.TWO_WAY)
+"""What the model is meant to keep."""
 
 MEANT = coded("meant", None, mask_link.encode_stack, mask_link.decode_stack)
 """The mask that was meant, where that of the page is a mistake on purpose."""
@@ -51,18 +52,38 @@ QUICK = 1.5
 
 
 def judge(lab: Lab, bar: Toolbar) -> None:
-    """The verdict on the model, the grid that shows it, and the ways to test something else."""
+    """The verdict on the model, the grid of its leak test, and the ways to test something else."""
     try:
-        test = _model(lab, lab.site if state.get(TEST) == LAYER else lab.site.kind, _promised(lab))
+        report = _model(lab, lab.site if state.get(TEST) == LAYER else lab.site.kind, _intent(lab))
     except AttnvizError as error:
         note(str(error), "notice")
-        test = None
-    if test is not None:
-        _result(lab, test, bar)
+        report = None
+    if report is not None:
+        _verdict(report)
+    if report is not None and report.future is not None:
+        _result(lab, report, report.future, bar)
     else:
         with bar.export:
             everything.menu(lab)
         _options(lab)
+
+
+def _verdict(report: ModelReport) -> None:
+    """What the model was taken for, the worst finding, the others, and a question that is open."""
+    if report.assumed:
+        quiet(words.ASSUMED.format(assumed=report.assumed.partition(";")[0].capitalize()))
+    wrong = [finding for finding in report.findings if finding.severity != "note"]
+    for place, finding in enumerate(wrong):
+        tell = note if place else verdict
+        kind = "error" if finding.severity == "error" else "notice"
+        message = words.FINDING.format(severity=finding.severity.capitalize(), says=finding.message)
+        tell(message, kind)
+        where = words.IN_CALLS.format(calls=", ".join(finding.calls)) if finding.calls else ""
+        quiet(*filter(None, (words.FIX.format(fix=finding.fix), where)))
+    if report.question:
+        (note if wrong else verdict)(report.question, "unsure")
+    elif not wrong:
+        verdict(words.NOTHING_WRONG, "right")
 
 
 def _options(lab: Lab) -> None:
@@ -135,7 +156,8 @@ def _undo(now: State) -> State:
 
 
 def _promises(lab: Lab) -> list[str]:
-    possible = {WAS_MEANT: state.get(MEANT) is not None, FUTURE: lab.site.kind != "cross"}
+    is_self = lab.site.kind != "cross"
+    possible = {WAS_MEANT: state.get(MEANT) is not None, FUTURE: is_self, TWO_WAY: is_self}
     return [name for name in PROMISES if possible.get(name, True)]
 
 
@@ -143,17 +165,17 @@ def _promise(lab: Lab) -> str:
     return state.one_of(PROMISE, _promises(lab))
 
 
-def _promised(lab: Lab) -> Mask | None:
-    """The mask that each layer is held to; None for the built-in mask with that of the page."""
+def _intent(lab: Lab) -> Mask | str | None:
+    """What each layer is held to; None for the built-in mask with that of the page."""
     if _promise(lab) == WAS_MEANT:
         return state.get(MEANT).mask() or Full()
-    return Subsequent() if _promise(lab) == FUTURE else None
+    return {FUTURE: "causal", TWO_WAY: "two-way"}.get(_promise(lab))
 
 
-def _model(lab: Lab, place: Site | str, promised: Mask | None) -> LeakTest | None:
-    """The test of the model; if it takes long, when it is asked for."""
-    edits = replace(lab.edits, mask=None) if lab.source.read_only else lab.edits
-    request = (lab.source, lab.lines, edits, place, promised, lab.sentence)
+def _model(lab: Lab, place: Site | str, intent: Mask | str | None) -> ModelReport | None:
+    """The check of the model; if it takes long, when it is asked for."""
+    edits = replace(lab.edits, mask=None if lab.source.read_only else promise.alone(lab.edits.mask, lab.sentence))
+    request = (lab.source, lab.lines, edits, place, intent, lab.sentence)
     tokens = min(len(lab.key_sentences[lab.sentence].tokens), MOST)
     seconds = probes.seconds(lab.source.d_model, tokens, len(lab.source.sites))
     if seconds <= QUICK:
@@ -169,29 +191,28 @@ def _model(lab: Lab, place: Site | str, promised: Mask | None) -> LeakTest | Non
 
 
 def _test(
-    source: Source, lines: tuple[str, ...], edits: Edits, place: Site | str, promised: Mask | None, sentence: int
-) -> LeakTest:
-    """A leak test of at most as many tokens as one may take."""
-    sentences = cache.sentences(source, lines)
-    options = {"site": place, "promised": promised, "sentence": sentence}
+    source: Source, lines: tuple[str, ...], edits: Edits, place: Site | str, intent: Mask | str | None, sentence: int
+) -> ModelReport:
+    targets = cache.targets(source, lines)[sentence : sentence + 1]
     with progress.counted(MOST) as report, cores.used_by(source):
-        return leak_test(source, sentences, edits, **options, report=report, targets=cache.targets(source, lines))
+        options = {"intent": intent, "site": place, "targets": targets, "report": report}
+        return check_model(source, lines[sentence], edits=edits, **options)
 
 
 _cached_test = cache.cached(_test)
 
 
-def _result(lab: Lab, test: LeakTest, bar: Toolbar) -> None:
-    """The number of leaks, the grid, and the selected cell in words."""
+def _result(lab: Lab, report: ModelReport, test: LeakTest, bar: Toolbar) -> None:
+    """The number of leaks, the grid, the selected cell in words, and what else was tested."""
     cell = lab.cell if lab.cell and all(i < n for i, n in zip(lab.cell, test.moved.shape, strict=True)) else None
     figure = figures.leaks(test, selected=cell, rev=look.rev("cell"), **lab.styled, **WITH_WORDS)
     tried = counted(int(test.hidden.sum()), words.PAIR)
     if test.pairs:
-        verdict(words.LEAKING.format(count=sentences.count_of_leaks(test)), "error")
+        note(words.LEAKING.format(count=sentences.count_of_leaks(test)), "error")
     elif test.is_tested:
-        verdict(words.NO_LEAK.format(pairs=tried), "right")
+        note(words.NO_LEAK.format(pairs=tried), "remark")
     else:
-        verdict(words.NO_VERDICT.format(reason=sentences.count_of_leaks(test)), "unsure")
+        note(words.NO_VERDICT.format(reason=sentences.count_of_leaks(test)), "remark")
     with st.container(horizontal=True, gap="large"):
         with st.container(width="content"):
             pictures.picture(figure, "leaks", select="cell", on_select=look.select)
@@ -204,6 +225,7 @@ def _result(lab: Lab, test: LeakTest, bar: Toolbar) -> None:
             if test.pairs:
                 _strongest(test)
             how = block_html(" ".join(f"{sentence[0].upper()}{sentence[1:]}." for sentence in measured(test)), "quiet")
+            how += "".join(block_html(line, "quiet") for line in (*report.passed, *report.skipped))
             st.html(details_html(words.HOW_MEASURED, how if test.pairs else how + _tried(test)))
             _options(lab)
     pictures.numbers(figure, "leaks")

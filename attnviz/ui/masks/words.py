@@ -119,7 +119,10 @@ TEST_OTHERWISE, TESTED, TEST_WHOLE, TEST_LAYER = "Test something else", "Tested"
 EXAMPLE_LEAKS = ("an example leak", "an exhibit")
 """Tests that links may still name."""
 EXPECTED, AS_MEANT, THIS_MASK, NO_FUTURE = "Expected", "what was meant", "this mask", "no future"
+TWO_WAY = "two-way"
 """Links name them, too."""
+ASSUMED = "{assumed}. Not so? Choose what is expected under “Test something else”."
+NOTHING_WRONG, IN_CALLS = "Nothing wrong was found.", "In {calls}."
 NO_LEAK = "No leak: no output moves with a word that is hidden from it. Tried: {pairs}."
 NO_VERDICT = "The model was {reason}."
 PAIR, TRIED_AS = "pair", ("changed word", "outputs that must not move", "of them moved", "largest allowed effect")

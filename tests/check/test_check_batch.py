@@ -1,0 +1,135 @@
+"""The check of a batch: what a collator hands to a model, before any model is run."""
+
+import pytest
+import torch
+
+from attnviz.check.batch import BatchReport, check_batch
+from attnviz.core.errors import InputError
+
+IDS = torch.tensor([[5, 6, 7, 0, 0], [5, 6, 7, 8, 9]])
+LEFT = torch.tensor([[0, 0, 5, 6, 7], [5, 6, 7, 8, 9]])
+PACKED = torch.tensor([[5, 6, 7, 8, 9, 5, 6]])
+RESTART = torch.tensor([[0, 1, 2, 0, 1, 2, 3]])
+MASK, LEFT_MASK = (IDS != 0).long(), (LEFT != 0).long()
+
+
+def rules(report: BatchReport, *severities: str) -> list[str]:
+    return [finding.rule for finding in report.findings if finding.severity in (severities or ("error", "warning"))]
+
+
+def positions(mask: torch.Tensor) -> torch.Tensor:
+    return (mask.cumsum(-1) - 1).clamp(min=0)
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        {"input_ids": IDS, "attention_mask": MASK},
+        {"input_ids": IDS, "attention_mask": MASK, "labels": IDS.masked_fill(MASK == 0, -100)},
+        {"input_ids": LEFT, "attention_mask": LEFT_MASK, "position_ids": positions(LEFT_MASK)},
+        {"input_ids": PACKED, "position_ids": RESTART},
+        {"input_ids": PACKED, "position_ids": RESTART, "cu_seqlens": torch.tensor([0, 3, 7])},
+        {"input_ids": IDS[1:]},
+        {
+            "input_ids": torch.tensor([[5, 6, 2, 2], [5, 6, 7, 2]]),
+            "attention_mask": torch.tensor([[1, 1, 1, 0], [1] * 4]),
+        },
+    ],
+)
+def test_a_right_batch_has_no_finding(batch):
+    """Padded at either side, packed, without padding, and where the id of padding also ends a text."""
+    report = check_batch(batch)
+
+    assert (rules(report), report.question, report.status) == ([], "", 0)
+
+
+@pytest.mark.parametrize(
+    ("batch", "rule", "message", "fix"),
+    [
+        ({"input_ids": IDS, "attention_mask": 1 - MASK}, "inverted", "0 at the tokens", "(input_ids != 0)"),
+        ({"input_ids": IDS, "attention_mask": MASK | 1}, "padding", "padding is seen", "(input_ids != 0)"),
+        ({"input_ids": IDS}, "padding", "no attention_mask", "(input_ids != 0)"),
+        ({"input_ids": LEFT, "attention_mask": LEFT_MASK}, "positions", "count padding as positions", "cumsum"),
+        (
+            {"input_ids": LEFT, "attention_mask": LEFT_MASK, "position_ids": torch.arange(5).expand(2, 5)},
+            "positions",
+            "first token has position 2",
+            "cumsum",
+        ),
+        (
+            {"input_ids": PACKED, "position_ids": RESTART, "attention_mask": torch.ones(1, 7).long()},
+            "documents",
+            "the token at 3 sees all 3 of the document before it",
+            "no attention_mask",
+        ),
+        (
+            {"input_ids": PACKED, "position_ids": RESTART, "cu_seqlens": torch.tensor([0, 4, 7])},
+            "documents",
+            "different places",
+            "same lengths",
+        ),
+        ({"input_ids": PACKED, "cu_seqlens": torch.tensor([0, 3])}, "documents", "number of tokens, 7", "cumsum"),
+        ({"input_ids": IDS, "attention_mask": MASK, "labels": IDS}, "labels", "of padding", "-100"),
+        (
+            {"input_ids": IDS[1:], "labels": torch.tensor([[6, 7, 8, 9, -100]])},
+            "labels",
+            "the next token already",
+            "clone()",
+        ),
+    ],
+)
+def test_one_fault_is_one_finding(batch, rule, message, fix):
+    """With what mends it, and no other error or warning."""
+    report = check_batch(batch, pad=0)
+
+    assert rules(report) == [rule]
+    assert message in report.findings[0].message
+    assert fix in report.findings[0].fix
+
+
+def test_two_faults_are_two_findings():
+    """A mask that opens padding, and labels that count it."""
+    report = check_batch({"input_ids": IDS, "attention_mask": MASK | 1, "labels": IDS}, pad=0)
+
+    assert rules(report) == ["padding", "labels"]
+    assert report.status == 1
+
+
+@pytest.mark.parametrize(
+    ("batch", "finding"),
+    [
+        ({"input_ids": IDS, "attention_mask": 1 - MASK}, "inverted"),
+        ({"input_ids": IDS, "attention_mask": MASK | 1}, "padding"),
+    ],
+)
+def test_the_mask_that_a_finding_writes_is_right(batch, finding):
+    """The line of torch is run, and its mask has no finding."""
+    report = check_batch(batch, pad=0)
+    mended = {"input_ids": batch["input_ids"]}
+    exec(report.findings[0].fix, {}, mended)
+
+    assert rules(report) == [finding]
+    assert rules(check_batch(mended, pad=0)) == []
+
+
+def test_what_may_be_padding_is_asked():
+    """Where one id ends a row again and again and no mask says what it is; the answer ends the question."""
+    report = check_batch({"input_ids": IDS})
+
+    assert (report.question, report.status) == ("Is the id 0 padding? Say --pad 0, or --pad none.", 3)
+    assert check_batch({"input_ids": IDS}, padded=False).status == 0
+    assert check_batch({"input_ids": IDS}, pad=0).status == 1
+
+
+@pytest.mark.parametrize(
+    ("batch", "message"),
+    [
+        ({"labels": IDS}, "The batch has no input_ids; it has 'labels'."),
+        ({"input_ids": IDS.float()}, "must be whole numbers (B, n)"),
+        ({"input_ids": IDS, "attention_mask": MASK[:, :4]}, "The attention_mask is (2, 4), the input_ids (2, 5)."),
+    ],
+)
+def test_what_is_no_batch_is_refused(batch, message):
+    with pytest.raises(InputError) as error:
+        check_batch(batch)
+    assert message in str(error.value)
