@@ -327,8 +327,8 @@ class Grid:
         """Row and column of the selected cell; None for what is not seen, or not selected."""
         cell = self.style.selected
         if cell is None or isinstance(cell, int):
-            return (None if cell is None else self.rows.at(cell)), None
-        return self.rows.at(cell[0]), self.columns.at(cell[1])
+            return (None if cell is None else self.rows.index_of(cell)), None
+        return self.rows.index_of(cell[0]), self.columns.index_of(cell[1])
 
     def _chosen(self) -> Table:
         """The square of the selected cell, at least as large as can be seen, or the selected row."""

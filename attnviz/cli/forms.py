@@ -131,7 +131,7 @@ def _check_seen(options: Namespace, record: "Record", site: "Site", arguments: d
     if not 0 <= token < len(tokens):
         raise InputError(f"There is no token {token} to show the attention of; there are {len(tokens)}, from 0.")
     visible = views.see(record, site, sentence=sentence, view=arguments["view"], **part)
-    if (visible.keys if options.to else visible.queries).at(token) is None:
+    if (visible.keys if options.to else visible.queries).index_of(token) is None:
         raise InputError(f"Token {token}, {visible_text(tokens[token].text)}, is hidden in this view.")
 
 

@@ -389,7 +389,7 @@ def lines_of(comparison: AlignedPair, size: Size | None = None) -> list[str]:
     sides = comparison.a, comparison.b
     texts = [visible_text(side.record.sentences[side.sentence].text, LONGEST_TEXT).replace("␣", " ") for side in sides]
     origins = [" · ".join(filter(None, subtitles(side.record))) for side in sides]
-    window = [comparison.seen] if comparison.seen else []
+    window = [comparison.window_text] if comparison.window_text else []
     return [*_each(texts), *_each(origins), *window, MEASURE, *axes.notes_on(size, TILES)]
 
 

@@ -120,7 +120,7 @@ class HeadMap(SiteFigure, GridFigure):
         view = self.attention_view
         if not any(view.predicted or ()):
             return ""
-        row = view.queries.at(self.selected[0]) if self.selected else None
+        row = view.queries.index_of(self.selected[0]) if self.selected else None
         if row is not None and view.predicted[row] and not metrics.fills_in(view.record):
             token, word = words.in_quotes(view.queries.labels[row]), words.in_quotes(view.predicted[row])
             return NEXT_OF.format(token=token, word=word)

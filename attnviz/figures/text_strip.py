@@ -93,7 +93,7 @@ class TextStrip(ShadedFigure):
             y += 8 * (not is_shaded)
         chosen = {"stroke": self.colors.accent, "stroke_width": 2.5}
         if self.selected:
-            other = self.shade.ends[1].at(self.selected[1 if self.side == "from" else 0])
+            other = self.shade.ends[1].index_of(self.selected[1 if self.side == "from" else 0])
             if other is not None:
                 rows[-1][other] |= chosen | {"stroke_width": 1.5}
         rows[0][self.shade.index] |= chosen

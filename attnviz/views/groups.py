@@ -98,7 +98,7 @@ class Groups:
     def labels(self) -> tuple[str, ...]:
         return tuple(token.text for token in self.tokens)
 
-    def at(self, position: int) -> int | None:
+    def index_of(self, position: int) -> int | None:
         """The group that holds a position; None if it is not seen."""
         index = np.flatnonzero((self.starts <= position) & (position < self.stops))
         return int(index[0]) if len(index) else None

@@ -198,11 +198,11 @@ def _token(context: ViewContext, view: View, window: dict[str, slice]) -> int | 
     end = _end(state.now())
     side = 0 if end == "query" else 1
     picked = [context.cell[side]] if context.cell else [place for axis, place in sorted(state.get(PINS)) if axis == end]
-    if not picked and end == "query" and context.asked is not None:
-        picked = [context.asked]
+    if not picked and end == "query" and context.prediction_position is not None:
+        picked = [context.prediction_position]
     attention_view = views.see(context.record, context.site, sentence=context.sentence, view=view, **window)
     part = (attention_view.queries, attention_view.keys)[side]
-    return next((place for place in picked if part.at(place) is not None), None)
+    return next((place for place in picked if part.index_of(place) is not None), None)
 
 
 def select(form: str) -> Callable[[dict | None], None]:
@@ -275,7 +275,7 @@ def _shade(form: str, context: ViewContext, view: View, part: dict[str, slice]) 
     if "pins" not in takes or context.cell or len(pins) != 1:
         return None
     ((end, token),) = pins
-    there = (attention_view.queries if end == "query" else attention_view.keys).at(token) is not None
+    there = (attention_view.queries if end == "query" else attention_view.keys).index_of(token) is not None
     return (
         shades.shade_of(attention_view, context.head, chosen=token, side="from" if end == "query" else "to")
         if there

@@ -23,9 +23,9 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
         form = forms.form(context)
         if form == "map":
             zoom.ways(context)
-    display = bar.shown
-    if context.asked is None or context.before is not None:  # else the bars beside the map show the next word
-        bar.predict()
+    display = bar.display
+    if context.prediction_position is None or context.before is not None:
+        bar.predict()  # else the bars beside the map show the next word
     else:
         with bar.prediction:
             says.nameless(context)

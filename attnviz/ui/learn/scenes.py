@@ -208,7 +208,8 @@ def _future(context: ViewContext) -> None:
 def _positions(context: ViewContext) -> None:
     """The switch, and what comes of each word where the words are read from last to first."""
     control(st.toggle, words.POSITIONS, SETTINGS["positions"], at="learn", whole_page=True)
-    quiet(words.REVERSED.format(says=walk.permutation(context.source, context.record, sentence=context.sentence).says))
+    permutation = walk.permutation(context.source, context.record, sentence=context.sentence)
+    quiet(words.REVERSED.format(says=permutation.message))
 
 
 def _peeking(context: ViewContext) -> None:

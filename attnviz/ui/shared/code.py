@@ -47,7 +47,7 @@ def python_of_call(record: Record, site: Site, head: int, sentence: int, origin:
     except _NoCode:
         return ""
     steps = [f"for stage in {chain}:", '    print(f"{stage.title}: {stage.text}. {stage.missing or stage.changed}")']
-    return "\n".join([*writer.imported(), "", *writer.lines, *steps, f"print({check}.function.says)"])
+    return "\n".join([*writer.imported(), "", *writer.lines, *steps, f"print({check}.function.message)"])
 
 
 def _origin(origin: Origin, record: Record) -> tuple[Source, tuple[str, ...]]:

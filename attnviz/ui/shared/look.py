@@ -266,7 +266,7 @@ class ViewContext:
         return self.record.labels is None and prediction is not None and not prediction.written
 
     @property
-    def asked(self) -> int | None:
+    def prediction_position(self) -> int | None:
         """The token of `position`, where the prediction is one word after it or in place of it."""
         if not self._predicts_words or (
             metrics.fills_in(self.record) and not self.record.prediction.blanks[self.sentence]

@@ -123,7 +123,7 @@ def default_cell(context: ViewContext, view: View, **part: slice) -> Cell | None
     attention_view = views.see(context.record, context.site, sentence=context.sentence, view=view, **part)
     if not len(attention_view.queries) or not len(attention_view.keys):
         return None
-    return attention_view.strongest_cell(context.head, context.asked)
+    return attention_view.strongest_cell(context.head, context.prediction_position)
 
 
 def cell_in_words(context: ViewContext, view: View, cell: Cell | None) -> None:
