@@ -402,7 +402,9 @@ def compared_cell(both: AlignedPair, row: int, column: int) -> str:
     more = float(part.difference[0, 0])
     digits = int(digits_of(*(weights[0, 0] for weights, _ in part.maps), part.difference[0, 0]))
     each = [_gives(part, end, digits) for end in range(2)]
-    much = f": higher in {'A' if more > 0 else 'B'} by {decimals(abs(more), digits)}" if more == more and more else ""
+    much, higher = "", "A" if more > 0 else "B"
+    if more and more == more:
+        much = f": higher in {higher} by {decimals(abs(more), digits)}"
     if None in each:
         clause, name = (each[0], "A") if each[0] else (each[1], "B")
         return f"{clause} in {name}; {'B' if name == 'A' else 'A'} has no such cell."

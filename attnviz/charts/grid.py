@@ -145,7 +145,8 @@ class Grid:
             "chosen": self._chosen(),
             "legend": self._legend(),
         }
-        tables |= {"cells": self._cells()} if self.is_rectangles else {}
+        if self.is_rectangles:
+            tables["cells"] = self._cells()
         return {f"{self.prefix}{name}": table for name, table in tables.items()}
 
     @property
@@ -295,8 +296,8 @@ class Grid:
             cells = range(i * tile, min((i + 1) * tile, len(self.rows)))
             word = self.predicted[cells.start] if self.predicted and i % every == 0 else ""
             notes.append(f"▸ {visible_text(word, LONGEST_LABEL)}" if word else "")
-            is_chosen, is_changed = chosen is not None and chosen in cells, cells.start in self.changed[0]
-            inks.append(colors.hues[CHANGED] if is_changed else colors.accent if is_chosen else colors.text)
+            ink = colors.accent if chosen is not None and chosen in cells else colors.text
+            inks.append(colors.hues[CHANGED] if cells.start in self.changed[0] else ink)
             empties.append(all(cell in self.empty for cell in cells))
         table = {"note": notes, "ink": inks, "empty": empties}
         if self.beside is None:

@@ -116,9 +116,11 @@ def _zoomed(options: Namespace, record: "Record", site: "Site", sentence: int) -
     zoomed, tokens = {}, record.tokens(site, sentence=sentence)
     for name, flag, part in zip(("rows", "columns"), ("queries", "keys"), tokens, strict=True):
         span = getattr(options, flag)
-        if span is not None and span.stop > len(part):
+        if span is None:
+            continue
+        if span.stop > len(part):
             raise InputError(f"--{flag} ends at {span.stop - 1}; there are {len(part):,} {flag}, counted from 0.")
-        zoomed |= {} if span is None else {name: span}
+        zoomed[name] = span
     return zoomed
 
 

@@ -237,5 +237,5 @@ def arrays_of(view: AttentionView, head: int | str) -> dict[str, np.ndarray]:
     if tile > 1:
         arrays["cells_per_side_of_tile"] = np.array(tile)
     if (tiles := cells.tiles) is not None:
-        arrays |= {"sums": tiles.sums, "largest_at_query": tiles.at_query, "largest_at_key": tiles.at_key}
+        arrays.update(sums=tiles.sums, largest_at_query=tiles.at_query, largest_at_key=tiles.at_key)
     return arrays if cells.scores is None else arrays | {"scores": cells.scores}

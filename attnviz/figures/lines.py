@@ -268,9 +268,8 @@ class HeadLines(SiteFigure):
         heaviest = weights.max(1).tolist()
         ends = [f"most: {other[i]}" if weight > 0 else "none" for i, weight in zip(most, heaviest, strict=True)]
         picked = {part.index_of(position) for name, position in self.strands.pins if name == SIDES[side]}
-        accented = picked | (
-            {part.index_of(self.selected[side])} if self.selected else {self._led} if side == 0 else set()
-        )
+        led = {self._led} if side == 0 else set()
+        accented = picked | ({part.index_of(self.selected[side])} if self.selected else led)
         positions, none, labels = part.starts.tolist(), [-1] * len(part), self._labels(side)
         widths = [max(40.0, text_width(label)) for label in labels]
         begin, way = (-PADDING, -1) if side == 0 else (self._gap + PADDING, 1)
@@ -365,8 +364,8 @@ class _LinesLayout:
         tokens, gap, colors = alt.Chart(alt.NamedData(TABLES[i])), self.gap, self.colors
         orient, align = (("left", "right"), ("right", "left"))[i]
         title = [(QUERY, KEY)[i], ("decoder", "encoder")[i]] if self.cross else (QUERY, KEY)[i]
-        over = {"titleAngle": 0, "titleAlign": align, "titleBaseline": "bottom", "titleY": -12}
-        over |= {"orient": orient, "labelPadding": PADDING, "titleX": (-PADDING, PADDING)[i]}
+        place = {"titleAngle": 0, "titleAlign": align, "titleBaseline": "bottom", "titleY": -12}
+        over = place | {"orient": orient, "labelPadding": PADDING, "titleX": (-PADDING, PADDING)[i]}
         labels = axis(TABLES[i], self.most, 1, title, colors, **over)
         near, far = alt.X2Value((-PADDING, gap + PADDING)[i]), alt.X("far:Q", scale=None, axis=None)
         inner, outer = ((-4, -1), (gap + 1, gap + 4))[i]
@@ -446,7 +445,8 @@ def _looks(colors: Theme, legend: alt.Legend | None = None) -> dict[str, alt.Str
 def _legends(layout: _LinesLayout) -> list[alt.Chart]:
     """Unseen points that carry the legends: strength, of several heads hue and dashes, and other signs."""
     where = {"orient": "right" if layout.aside else "bottom", "offset": 14}
-    over = where if layout.aside else {"orient": "top", "offset": 52 if layout.cross else 35}  # over the axis titles
+    above = {"orient": "top", "offset": 52 if layout.cross else 35}  # over the axis titles
+    over = where if layout.aside else above
     symbol = {"symbolType": "stroke", "symbolSize": 676}
     sample = alt.expr("(data('meta')[0] || {}).sample || 'gray'")
     strength = alt.Legend(

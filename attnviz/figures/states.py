@@ -66,10 +66,10 @@ class States:
         """One row per cell: query, query_token, key, key_token, weight if there are any, state."""
         row, column = (index.ravel() for index in np.indices(self.states.shape))
         rows, columns = self.labels
-        places = {"query": row, "query_token": [rows[i] for i in row]}
-        places |= {"key": column, "key_token": [columns[i] for i in column]}
+        queries = {"query": row, "query_token": [rows[i] for i in row]}
+        keys = {"key": column, "key_token": [columns[i] for i in column]}
         weights = {} if self.weights is None else {"weight": self.weights.ravel()}
-        return pd.DataFrame(places | weights | {"state": [self.kinds[i].text for i in self.states.ravel()]})
+        return pd.DataFrame(queries | keys | weights | {"state": [self.kinds[i].text for i in self.states.ravel()]})
 
 
 @dataclass(frozen=True, eq=False)

@@ -160,9 +160,9 @@ def _behavior(kind: str, layer: int, heads: list[int], role: str, does: str, **n
     if any(shares and len(shares) != len(heads) for shares in each.values()):
         raise ValueError
     words = frozenset(_text(numbers.pop("next", "")).split())
-    each |= {name: None if share is None else _share(share) for name, share in numbers.items()}
+    shares = {name: None if share is None else _share(share) for name, share in numbers.items()}
     texts = map(_text, (role, does, evidence))
-    return Behavior(Site(kind, _whole(layer)), tuple(map(_whole, _list(heads))), *texts, **each, next=words)
+    return Behavior(Site(kind, _whole(layer)), tuple(map(_whole, _list(heads))), *texts, **each, **shares, next=words)
 
 
 # What a value must be; else TypeError or ValueError.

@@ -69,8 +69,8 @@ def estimate(source: Source, length: int, edits: Edits = Edits(), sentences: int
       blocks; a head narrower than `NARROWEST` takes no less time. A decoder is taken to hide the future, an encoder to
       hide nothing. Parameters that a source does not state are taken to be 12 · d_model² for each layer, as in a
       Transformer; the vectors of tokens are looked up, and count where they are what words are predicted by.
-    - record_bytes = 4 · tokens · (3 · d_model for each call + d_model + words, what it says) + 8 · tokens · heads of each
-      call.
+    - record_bytes = 4 · tokens · (3 · d_model for each call + d_model + words, what it says) + 8 · tokens · heads of
+      each call.
     - bytes = record_bytes + 32 · tokens · d_model, what a layer holds meanwhile, + 8 · length² for each sentence of a
       model of transformers that takes no rule in the place of a mask. Blocks of at most 64 MB are not counted.
     """

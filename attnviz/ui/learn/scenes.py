@@ -75,7 +75,9 @@ def draw(names: tuple[str, ...], context: ViewContext) -> None:
 def _columns(row: list[str]) -> list[list[str]]:
     """Columns of scenes: the prediction stands under the first scene."""
     under = [name for name in row[1:] if name == "prediction" and len(row) > 2]
-    return [[name, *under * (place == 0)] for place, name in enumerate(scene for scene in row if scene not in under)]
+    columns = [[name] for name in row if name not in under]
+    columns[0] += under
+    return columns
 
 
 def _map(context: ViewContext, names: tuple[str, ...]) -> None:
