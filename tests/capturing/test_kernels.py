@@ -149,7 +149,10 @@ def test_packed_arguments_and_more_results(file, edits):
     for result in results[:2]:
         assert_close(result, results[2])
     flat = torch.randn(10, 3, H, W)
-    (step,) = seen_in(Calls(file, "flash_attn_varlen_qkvpacked_func"), flat, ENDS, 5).steps
+    model = nn.Module()
+    model.cross, model.forward = Calls(file, "flash_attn_varlen_qkvpacked_func"), lambda *args: model.cross(*args)
+    (step,) = seen_in(model, flat, ENDS, 5).steps
+    assert step.site.kind == "encoder"  # one tensor has one text, whatever the module is called
     assert_close(shown(step)[0], stand_ins.packed(*flat.unbind(1)[:2], ENDS, ENDS), **LIKE)
 
 
@@ -211,6 +214,37 @@ def test_heads_of_xformers_that_are_off(file):
         expected = model(q, q, q).flatten(2, -2).clone()
         expected[:, :, 2] = 0
         assert_close(output.flatten(2, -2), expected)
+
+
+def test_the_number_of_heads_is_asked_for_where_they_share_an_axis(file):
+    """With sentences: `heads=` says it, and changes nothing where the kernel has an axis of heads."""
+    model, q = Calls(file, "attention_of_xformers"), torch.randn(B, 6, H, W)
+    maps = []
+    for each, heads in ((q, 2), (q.transpose(1, 2).flatten(0, 1), H)):
+        with attnviz.capture(model, heads=heads) as seen:
+            model(each, each, each)
+        maps.append(shown(seen.steps[0]))
+    assert_close(*maps)
+
+
+class TwoTexts(nn.Module):
+    """Attention to its own text, and then to another one of the same length, with no name that says so."""
+
+    def __init__(self, file: ModuleType):
+        super().__init__()
+        self.file, self.layers = file, nn.ModuleList(nn.Linear(W, W) for _ in range(3))
+
+    def forward(self, x: Tensor, other: Tensor) -> Tensor:
+        q, k, more = (layer(each) for layer, each in zip(self.layers, (x, x, other), strict=True))
+        mixed = self.file.flash_attn_func(q, k, k)
+        return self.file.flash_attn_func(nn.functional.linear(mixed, self.layers[0].weight), more, more)
+
+
+def test_the_output_of_a_kernel_is_a_text(file):
+    """Its queries and the keys of another text make cross-attention."""
+    x, other = torch.randn(B, 6, H, W), torch.randn(B, 6, H, W)
+    seen = seen_in(TwoTexts(file), x, other)
+    assert list(seen.sites) == [Site("encoder", 0), Site("cross", 0)]
 
 
 def varlen(query, key, value, cu_seq_q, cu_seq_k, max_q, max_k, is_causal, scale, window_size, *more):
