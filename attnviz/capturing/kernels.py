@@ -198,14 +198,13 @@ def _of_xformers(bias: Any, query: Tensor, keys: int) -> tuple[Tensor | None, Te
     Args:
         query: (B, n, d), (B, n, H, d) or (B, n, G, H, d).
     """
-    if not isinstance(bias, Tensor):
-        shape = (query.shape[0], *query.shape[2:-1], query.shape[1], keys)
+    if hasattr(bias, "materialize"):  # some versions make it a kind of tensor besides
+        shape = (*(1,) * (query.dim() - 2), query.shape[1], keys)  # it is the same for all, or has their size itself
         try:
             bias = bias.materialize(shape, dtype=torch.float32, device=query.device)
         except Exception as error:  # whatever a bias makes of queries and keys that it is not for
             raise _UnreadError(f"a {type(bias).__name__} that makes no tensor of them") from error
     if bias.dim() == 5:
-        bias = bias.expand(-1, *query.shape[2:-1], -1, -1).flatten(1, 2)
-    elif not any(bias.stride()[:-2]):
-        bias = bias[(0,) * (bias.dim() - 2)]
+        groups = query.shape[2:-1] if max(bias.shape[1:3]) > 1 else (1, 1)
+        bias = bias.expand(-1, *groups, -1, -1).flatten(1, 2)
     return apart(bias)[:2]

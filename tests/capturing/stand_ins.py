@@ -108,8 +108,8 @@ def flash_attn() -> ModuleType:
     return module
 
 
-class LowerTriangularMask:
-    """The causal mask of xformers: its corner is the top left one."""
+class LowerTriangularMask(Tensor):
+    """The causal mask of xformers, which some versions make a tensor without numbers: its corner is the top left."""
 
     def materialize(self, shape, dtype=torch.float32, device="cpu"):
         return torch.full(shape[-2:], -torch.inf, dtype=dtype, device=device).triu(1).expand(shape)
@@ -133,7 +133,7 @@ class BlockDiagonalMask:
 def scores_bias(query: Tensor, key: Tensor, bias) -> Tensor:
     """What xformers adds to scores: (B, H, n, m), or (B, n, m) of three axes."""
     shape = (query.shape[0], *query.shape[2:-1], query.shape[1], key.shape[1])
-    return bias if isinstance(bias, Tensor) else bias.materialize(shape)
+    return bias.materialize(shape) if hasattr(bias, "materialize") else bias
 
 
 def xformers() -> ModuleType:
