@@ -12,9 +12,9 @@ from attnviz.core.errors import InputError
 from attnviz.figures.states import StateGrid, States
 
 KINDS = (
-    CellState("empty: skipped", "blocked", "hatch"),
-    CellState("full: computed without the mask", "open", "dot"),
-    CellState("partial: the mask decides on each cell", "open", "ring"),
+    CellState("empty (skipped)", "blocked", "hatch"),
+    CellState("full (computed without the mask)", "open", "dot"),
+    CellState("partial (the mask decides on each cell)", "open", "ring"),
 )
 
 

@@ -202,6 +202,7 @@ def test_weights_of_xformers_are_those_of_its_documentation(file, case, lead):
     assert_close(shown(step).flatten(0, 1), scores.softmax(-1).flatten(0, -3), **LIKE)
     if case == "causal documents":
         assert step.site.kind == "decoder"
+        assert step.mask == Documents((2, 4)) & Subsequent()
 
 
 def test_heads_of_xformers_that_are_off(file):

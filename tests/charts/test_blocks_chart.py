@@ -50,8 +50,8 @@ def test_the_figure_is_whole():
     for dark in (False, True):
         figure = figures.blocks(mask, head=7, batch=1, dark=dark)
         assert figure.title == "Blocks of FlexAttention: 10 of 16 blocks computed"
-        assert "Blocks: 6 empty: skipped; 6 full: computed without the mask; 4 partial" in figure.description
-        assert figure.table.iloc[4].tolist() == [1, "16–31", 0, "0–15", "full: computed without the mask"]
+        assert "Blocks: 6 empty (skipped); 6 full (computed without the mask); 4 partial" in figure.description
+        assert figure.table.iloc[4].tolist() == [1, "16–31", 0, "0–15", "full (computed without the mask)"]
         assert written(figure.chart)
         assert render(figure, "png")[:4] == b"\x89PNG"
 
