@@ -56,7 +56,9 @@ def attend(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any]) -
     is_packed = not arguments.keys().isdisjoint({"cu_seqlens", "cu_seqlens_q"})
     q, k, v = _inputs(arguments)
     try:
-        _refuse_unread(arguments)
+        for name in sorted(arguments.keys() - READ - WITHOUT_EFFECT):
+            if isinstance(arguments[name], Tensor) or arguments[name]:
+                raise _UnreadError(name)
         tensors = query, key, value = [_heads_first(tensor, is_packed) for tensor in (q, k, v)]
         masks = _masks(arguments, query, key)
     except _UnreadError as error:
@@ -119,13 +121,6 @@ def _inputs(arguments: dict[str, Any]) -> tuple[Any, Any, Any]:
         return arguments["qkv"].unbind(-3)
     k, v = arguments["kv"].unbind(-3) if "kv" in arguments else (arguments.get("k"), arguments.get("v"))
     return arguments.get("q"), k, v
-
-
-def _refuse_unread(arguments: dict[str, Any]) -> None:
-    """Raises: _UnreadError: if an argument that is not read may change the weights, or the inputs are no tensors."""
-    for name, value in arguments.items():
-        if name not in READ | WITHOUT_EFFECT and (value if isinstance(value, int | float) else value is not None):
-            raise _UnreadError(name)
 
 
 def _heads_first(tensor: Tensor, is_packed: bool) -> Tensor:

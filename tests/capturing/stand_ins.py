@@ -55,56 +55,57 @@ def output(every: Tensor, v: Tensor) -> Tensor:
     return (every @ v).transpose(-3, -2)
 
 
+def flash_attn_func(
+    q, k, v, dropout_p=0.0, softmax_scale=None, causal=False, window_size=(-1, -1), softcap=0.0, alibi_slopes=None,
+    deterministic=False, return_attn_probs=False,
+):  # fmt: skip
+    every = batch(q, k, scale=softmax_scale, causal=causal, window=window_size, softcap=softcap, slopes=alibi_slopes)
+    out = output(every, v).to(q)
+    return (out, "log-sum-exp", "dropout") if return_attn_probs else out
+
+
+def flash_attn_qkvpacked_func(
+    qkv, dropout_p=0.0, softmax_scale=None, causal=False, window_size=(-1, -1), softcap=0.0, alibi_slopes=None,
+    deterministic=False, return_attn_probs=False,
+):  # fmt: skip
+    more = dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic, return_attn_probs
+    return flash_attn_func(*qkv.unbind(2), *more)
+
+
+def flash_attn_kvpacked_func(
+    q, kv, dropout_p=0.0, softmax_scale=None, causal=False, window_size=(-1, -1), softcap=0.0, alibi_slopes=None,
+    deterministic=False, return_attn_probs=False,
+):  # fmt: skip
+    more = dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic, return_attn_probs
+    return flash_attn_func(q, *kv.unbind(2), *more)
+
+
+def flash_attn_varlen_func(
+    q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, dropout_p=0.0, softmax_scale=None,
+    causal=False, window_size=(-1, -1), softcap=0.0, alibi_slopes=None, deterministic=False,
+    return_attn_probs=False, block_table=None,
+):  # fmt: skip
+    options = {"scale": softmax_scale, "causal": causal, "window": window_size, "softcap": softcap}
+    every = packed(q, k, cu_seqlens_q, cu_seqlens_k, slopes=alibi_slopes, **options)
+    return output(every, v).to(q)
+
+
+def flash_attn_varlen_qkvpacked_func(
+    qkv, cu_seqlens, max_seqlen, dropout_p=0.0, softmax_scale=None, causal=False, window_size=(-1, -1), softcap=0.0,
+    alibi_slopes=None, deterministic=False, return_attn_probs=False,
+):  # fmt: skip
+    more = dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes
+    return flash_attn_varlen_func(*qkv.unbind(1), cu_seqlens, cu_seqlens, max_seqlen, max_seqlen, *more)
+
+
+def flash_attn_with_kvcache(q, k_cache, v_cache, k=None, v=None, cache_seqlens=None, softmax_scale=None):
+    return flash_attn_func(q, k_cache, v_cache, softmax_scale=softmax_scale)
+
+
 def flash_attn() -> ModuleType:
-    """The functions of flash-attn 2.8 with their defaults."""
+    """The functions of flash-attn 2.8, with their signatures."""
     module = ModuleType("flash_attn")
-
-    def flash_attn_func(
-        q, k, v, dropout_p=0.0, softmax_scale=None, causal=False, window_size=(-1, -1), softcap=0.0, alibi_slopes=None,
-        deterministic=False, return_attn_probs=False,
-    ):  # fmt: skip
-        every = batch(
-            q, k, scale=softmax_scale, causal=causal, window=window_size, softcap=softcap, slopes=alibi_slopes
-        )
-        out = output(every, v).to(q)
-        return (out, "log-sum-exp", "dropout") if return_attn_probs else out
-
-    def flash_attn_qkvpacked_func(
-        qkv, dropout_p=0.0, softmax_scale=None, causal=False, window_size=(-1, -1), softcap=0.0, alibi_slopes=None,
-        deterministic=False, return_attn_probs=False,
-    ):  # fmt: skip
-        more = dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic, return_attn_probs
-        return flash_attn_func(*qkv.unbind(2), *more)
-
-    def flash_attn_kvpacked_func(
-        q, kv, dropout_p=0.0, softmax_scale=None, causal=False, window_size=(-1, -1), softcap=0.0, alibi_slopes=None,
-        deterministic=False, return_attn_probs=False,
-    ):  # fmt: skip
-        more = dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic, return_attn_probs
-        return flash_attn_func(q, *kv.unbind(2), *more)
-
-    def flash_attn_varlen_func(
-        q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, dropout_p=0.0, softmax_scale=None,
-        causal=False, window_size=(-1, -1), softcap=0.0, alibi_slopes=None, deterministic=False,
-        return_attn_probs=False, block_table=None,
-    ):  # fmt: skip
-        options = {"scale": softmax_scale, "causal": causal, "window": window_size, "softcap": softcap}
-        every = packed(q, k, cu_seqlens_q, cu_seqlens_k, slopes=alibi_slopes, **options)
-        return output(every, v).to(q)
-
-    def flash_attn_varlen_qkvpacked_func(
-        qkv, cu_seqlens, max_seqlen, dropout_p=0.0, softmax_scale=None, causal=False, window_size=(-1, -1), softcap=0.0,
-        alibi_slopes=None, deterministic=False, return_attn_probs=False,
-    ):  # fmt: skip
-        more = dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes
-        return flash_attn_varlen_func(*qkv.unbind(1), cu_seqlens, cu_seqlens, max_seqlen, max_seqlen, *more)
-
-    def flash_attn_with_kvcache(q, k_cache, v_cache, k=None, v=None, cache_seqlens=None, softmax_scale=None):
-        return flash_attn_func(q, k_cache, v_cache, softmax_scale=softmax_scale)
-
-    vars(module).update(
-        {name: function for name, function in locals().items() if getattr(function, "__name__", "") == name}
-    )
+    vars(module).update({name: function for name, function in globals().items() if name.startswith("flash_attn_")})
     return module
 
 
@@ -136,18 +137,17 @@ def scores_bias(query: Tensor, key: Tensor, bias) -> Tensor:
     return bias.materialize(shape) if hasattr(bias, "materialize") else bias
 
 
+def memory_efficient_attention(query, key, value, attn_bias=None, p=0.0, scale=None, *, op=None, output_dtype=None):
+    """The PyTorch code that its documentation gives."""
+    q, k, v = (x.double().movedim(1, -2) for x in (query, key, value))
+    attn = q * (query.shape[-1] ** -0.5 if scale is None else scale) @ k.transpose(-2, -1)
+    if attn_bias is not None:
+        attn = attn + scores_bias(query, key, attn_bias).double()
+    return (attn.softmax(-1) @ v).movedim(-2, 1).to(query)
+
+
 def xformers() -> ModuleType:
-    """`xformers.ops` with the one function, by the PyTorch code that its documentation gives."""
+    """`xformers.ops` with the one function."""
     module = ModuleType("xformers.ops")
-
-    def memory_efficient_attention(
-        query, key, value, attn_bias=None, p=0.0, scale=None, *, op=None, output_dtype=None
-    ):  # fmt: skip
-        q, k, v = (x.double().movedim(1, -2) for x in (query, key, value))
-        attn = q * (query.shape[-1] ** -0.5 if scale is None else scale) @ k.transpose(-2, -1)
-        if attn_bias is not None:
-            attn = attn + scores_bias(query, key, attn_bias).double()
-        return (attn.softmax(-1) @ v).movedim(-2, 1).to(query)
-
     module.memory_efficient_attention = memory_efficient_attention
     return module

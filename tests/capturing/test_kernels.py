@@ -171,9 +171,12 @@ def test_edits_act_in_the_call(file, packed):
     expected = model(*args).clone()
     expected[..., 1, :] = 0
     assert_close(output, expected)
+    args[0].requires_grad_()
     with attnviz.capture(model, Edits(temperature=2.0)):
         output = model(*args)
-    assert_close(output, model(*args, softmax_scale=W**-0.5 / 2))
+    expected = model(*args, softmax_scale=W**-0.5 / 2)
+    assert_close(output, expected)
+    assert_close(*(torch.autograd.grad(each.square().sum(), args[0]) for each in (output, expected)))
 
 
 BIASES = {
