@@ -35,6 +35,7 @@ class States:
         note: a last line over the picture.
         name: what a file is called after.
         weights: numbers from 0 to 1, (rows, columns), of the cells whose ground is the ramp.
+        unit: what the cells are, in words.
     """
 
     title: str
@@ -47,6 +48,7 @@ class States:
     note: str = ""
     name: str = "grid"
     weights: np.ndarray | None = None
+    unit: str = "Cells"
 
     @property
     def labels(self) -> list[list[str]]:
@@ -59,7 +61,7 @@ class States:
         cell_counts = "; ".join(
             f"{count:,} {kind.text}" for count, kind in zip(counts, self.kinds, strict=True) if count
         )
-        sentences = [self.title, *self.lines, f"Cells: {cell_counts}", *([self.note] if self.note else [])]
+        sentences = [self.title, *self.lines, f"{self.unit}: {cell_counts}", *([self.note] if self.note else [])]
         return " ".join(f"{part.rstrip('.')}." for part in sentences)
 
     def table(self) -> pd.DataFrame:
