@@ -239,6 +239,25 @@ def _written(tokenizer: Any, ids: list[int], length: int) -> Sentence:
     return Sentence(text, tuple(tokens), length)
 
 
+def extended(tokenizer: Any, sentence: Sentence, id: int) -> Sentence:
+    """A sentence with one more token at its end, whose text is what it adds to that of the tokens before it."""
+    text, tokens = sentence.text, sentence.tokens
+    if id in special_ids(tokenizer):
+        token = Token(str(tokenizer.convert_ids_to_tokens(id)), id, len(text), len(text), special=True)
+        return Sentence(text, (*tokens, token), sentence.length + 1)
+    before = [token.id for token in tokens[-CONTEXT:]]
+    shorter, longer = (_decoded(tokenizer, ids, clean_up_tokenization_spaces=False) for ids in (before, [*before, id]))
+    shorter = shorter.rstrip(PARTLY)
+    piece = longer[len(shorter) :] if longer.startswith(shorter) and not longer.endswith(PARTLY) else ""
+    start = len(text) + len(piece) - len(piece.lstrip())
+    joined = bool(tokens) and not tokens[-1].special and not piece[:1].isspace()
+    label = piece.strip() or piece or name_of(tokenizer, id)
+    token = Token(label, id, start, len(text) + len(piece), joined=joined)
+    return Sentence(text + piece, (*tokens, token), sentence.length + 1)
+
+
+CONTEXT = 8
+"""Tokens before a new one that say how it is spelled: its space before, and which bytes make a letter."""
 PARTLY = "\N{REPLACEMENT CHARACTER}"
 """Stands for bytes that are only part of a letter."""
 _PRINTABLE = (*range(33, 127), *range(161, 173), *range(174, 256))
