@@ -98,6 +98,8 @@ def test_the_text_is_the_tokens_read_by_the_tokenizer(decoder):
     text = generated.sentence.text
 
     assert text.startswith(TEXT)
+    assert {token.role for token in generated.tokens} <= {"answer"}
+    assert {token.role for token in generated.sentence.tokens[: generated.prompt]} == {""}
     assert text[len(TEXT) :] == generated.answer
     for token in generated.tokens:
         assert token.special or text[token.start : token.end] in (token.text, "")

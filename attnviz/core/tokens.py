@@ -20,7 +20,7 @@ class Token:
         special: whether it was added rather than typed.
         joined: whether it continues the word of the token before it.
         segment: of a pair of texts, whether it is of the first (0) or the second (1).
-        role: of a chat, whose turn it is of: "system", "user" or "assistant"; "" elsewhere.
+        role: of a chat, whose turn it is of: "system", "user" or "assistant"; else "answer" if a model wrote it, or "".
     """
 
     text: str
