@@ -292,9 +292,9 @@ def test_masks_of_another_sentence_show_in_a_batch(checked):
 
 def test_a_model_is_held_against_a_kind_by_its_name(checked):
     """Those that --help lists."""
-    assert checked("prefix", "--meant", "prefix-lm")[0] == 0
-    assert checked("right", "--meant", "causal-window")[0] == 1
-    assert checked("right", "--meant", "causal")[0] == 0
+    assert checked("prefix", "--intent", "prefix-lm")[0] == 0
+    assert checked("right", "--intent", "causal-window")[0] == 1
+    assert checked("right", "--intent", "causal")[0] == 0
 
 
 def test_what_is_found_is_json_too(checked):
@@ -311,7 +311,7 @@ def test_what_is_found_is_json_too(checked):
     ("options", "said"),
     [
         (["--shape", "1,1,2,2"], "--shape is of arrays; leave it out beside --model."),
-        (["--meant", "nonsense"], "No kind of mask is called 'nonsense'."),
+        (["--intent", "nonsense"], "No kind of mask is called 'nonsense'."),
     ],
 )
 def test_options_that_do_not_fit_are_refused(checked, options, said):

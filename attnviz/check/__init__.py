@@ -43,7 +43,7 @@ def check(
     kind: str | None = None,
     convention: str | None = None,
     causal: bool | None = None,
-    meant: str | Mask | Stack | None = None,
+    intent: str | Mask | Stack | None = None,
     shape: Sequence[int] | None = None,
     rounding: float = 0.0,
 ) -> Report:
@@ -57,7 +57,7 @@ def check(
         kind: "mask", "weights" (after the softmax) or "scores" (before it).
         convention: one of `CONVENTIONS`; the array is then a mask.
         causal: whether the future must be blocked.
-        meant: what the mask is meant to be: a name of `MEANT`, with any numbers and any padding, or a mask, the text of
+        intent: what the mask is meant to be: a name of `MEANT`, with any numbers and any padding, or a mask, the text of
             one, or a stack, cell by cell. What differs is then an error.
         shape: (B, H, Q, K) of the scores that the array is for: how it broadcasts is explained, and checked.
         rounding: half of the last digit if the numbers were written with few, such as 5e-5 for four digits.
@@ -73,18 +73,18 @@ def check(
     check_axes(tensor)
     size = scores_shape(shape)
     kind, reasons = kind_of(tensor, kind, convention)
-    intent = None if meant is None else Intent.of(meant)
-    as_padding = kind == "mask" and size is None and not causal and is_batch_of_padding(tensor, convention, meant)
+    intended = None if intent is None else Intent.of(intent)
+    as_padding = kind == "mask" and size is None and not causal and is_batch_of_padding(tensor, convention, intent)
     if as_padding:
         reasons = (*reasons, f"{AS_PADDING} If they are queries, say the shape of the scores.")
         tensor = tensor[:, None, None]
     values, axes, of_shape = lay(tensor, kind, size)
     if kind == "mask":
         axes = ("batch", "key") if as_padding else axes
-        report = check_mask(Laid(floats_if_many(values), axes), convention, causal, intent, size and size[3])
+        report = check_mask(Laid(floats_if_many(values), axes), convention, causal, intended, size and size[3])
     else:
         laid = Laid(values.double() if values.dtype is torch.float64 else values.float(), axes, eps, rounding)
-        report = {"weights": check_weights, "scores": check_scores}[kind](laid, causal, intent)
+        report = {"weights": check_weights, "scores": check_scores}[kind](laid, causal, intended)
     findings = sorted([*of_shape, *report.findings], key=lambda finding: -SEVERITIES.index(finding.severity))
     return replace(report, reasons=(*reasons, *report.reasons), findings=tuple(findings))
 

@@ -47,12 +47,18 @@ def kind_or_mask(text: str) -> str | Mask:
     Raises:
         AttnvizError: names the kinds that there are, or what in the text cannot be read.
     """
+    if text == TWO_WAY:
+        return "full"
     if not isinstance(text, str) or (text.isidentifier() and text not in (*MEANT, *KEYWORDS)):
         near = did_you_mean(str(text), MEANT)
         raise InputError(
             f"No kind of mask is called {quoted(text)}.{near} There are: {', '.join(MEANT)}; or write a mask."
         )
     return text if text in MEANT else mask_from_text(text)
+
+
+TWO_WAY = "two-way"
+"""Another name of the kind "full": every token may look at every other."""
 
 
 @dataclass(frozen=True)

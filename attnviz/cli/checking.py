@@ -75,4 +75,4 @@ def _report(name: str, array: object, rounding: float, options: Namespace) -> Re
     if options.kind is None and named in ("weights", "scores"):
         convention = None
     arguments = {"convention": convention, "causal": options.causal, "shape": options.shape, "rounding": rounding}
-    return check(array, kind=options.kind or named, meant=options.meant or None, **arguments)
+    return check(array, kind=options.kind or named, intent=options.intent or None, **arguments)

@@ -29,7 +29,7 @@ def run(options: Namespace, note: Callable[[str], None]) -> Iterable[str]:
     if options.command == "masks":
         kinds = [(kind.name, f"{kind.title}{f' ({kind.source})' if kind.source else ''}") for kind in BY_NAME.values()]
         rules = [(form(rule), rule.meaning) for rule in (Full, *composable())]
-        return [*lines.columns(rules), "", "Kinds, for check --meant:", *lines.columns(kinds)]
+        return [*lines.columns(rules), "", "Kinds, for check --intent:", *lines.columns(kinds)]
     texts, source = values.read(options)
     if "seconds" in options and (cost := values.cost(options, source, texts)):
         note(cost)

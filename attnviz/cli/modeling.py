@@ -72,8 +72,8 @@ def run(options: Namespace, say: Callable[[str], None]) -> int:
         raise InputError(f"--{unsuitable[0]} is of arrays; leave it out beside --model.")
     source, (text,) = values.load(options.model), values.texts(options.file)
     meant = Subsequent() if options.causal else None
-    if options.meant:
-        meant = kind_or_mask(options.meant)
+    if options.intent:
+        meant = kind_or_mask(options.intent)
     checked = _check(source, text, options.causal, meant)
     lines = [_json(checked, source)] if options.json else _lines(checked, source, text)
     for line in lines:
@@ -138,7 +138,7 @@ def _meant(step: Step, target: str, causal: bool | None, meant: str | Mask | Non
     if step.site.kind != target:
         return {"causal": False if step.site.kind == "cross" else None}
     if meant is not None and not isinstance(meant, Subsequent):
-        return {"meant": meant}
+        return {"intent": meant}
     return {"causal": True if causal is None and target == "decoder" else causal}
 
 

@@ -257,7 +257,9 @@ def _add_check(command: argparse.ArgumentParser) -> None:
     causal = "the future must be blocked, or need not be (guessed)"
     command.add_argument("--causal", action=argparse.BooleanOptionalAction, default=None, help=causal)
     kinds = "causal, prefix-lm, window or another kind of 'attnviz masks', or a mask such as 'causal | prefix(3)'"
-    command.add_argument("--meant", metavar="MASK", help=f"what it is meant to be: {kinds}; what differs is an error")
+    command.add_argument(
+        "--intent", "--meant", metavar="MASK", help=f"what it is meant to be: {kinds}; what differs is an error"
+    )
     command.add_argument("--shape", type=typed.shape, metavar="B,H,Q,K", help="of the scores: how the array broadcasts")
     _add_json(command)
     command.add_argument("--strict", action="store_true", help="1 as exit status if there are warnings, too")

@@ -154,7 +154,7 @@ def _diagonal() -> Maps:
 
 def _padding() -> Maps:
     call = _encoder(ENGLISH, SHORT_ENGLISH, sentence=1)
-    options = {"kind": "weights", "meant": Padding((call.record.sentences[1].length,))}
+    options = {"kind": "weights", "intent": Padding((call.record.sentences[1].length,))}
     return call.maps(call.real[:, None, None, :], None, call.weights(None), options=options)
 
 

@@ -197,7 +197,7 @@ def _arguments(lab: Lab, name: str, what: str) -> dict[str, object]:
         "kind": None if convention != GUESSED and kind != "mask" else kind,
         "convention": own if convention == GUESSED else convention,
         "causal": CAUSAL[state.get(FUTURE)],
-        "meant": {words.MEANT_PAGE: own_mask, GUESSED: None}.get(meant, meant),
+        "intent": {words.MEANT_PAGE: own_mask, GUESSED: None}.get(meant, meant),
         "shape": lab.record.step(lab.site).shape if what in (FILE, PASTED) and state.get(FITS) else None,
     }
 
@@ -279,7 +279,7 @@ def _command(what: str, name: str, arguments: dict[str, object]) -> str:
     parts += [part for key in ("kind", "convention") if arguments[key] for part in (f"--{key}", arguments[key])]
     if arguments["causal"] is not None:
         parts.append("--causal" if arguments["causal"] else "--no-causal")
-    if meant := arguments["meant"]:
-        parts.append("--meant " + shlex.quote(meant if isinstance(meant, str) else meant.text))
+    if meant := arguments["intent"]:
+        parts.append("--intent " + shlex.quote(meant if isinstance(meant, str) else meant.text))
     parts += ["--shape " + ",".join(map(str, arguments["shape"]))] if arguments["shape"] else []
     return " ".join(parts)
