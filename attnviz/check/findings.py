@@ -83,7 +83,7 @@ class Finding:
 
     def lines(self) -> list[str]:
         """As text."""
-        rows = [f"{self.severity} {self.rule}", f"  {self.message}"]
+        rows = [f"{self.severity} {self.rule}: {self.message}"]
         if self.severity == "note":
             return [*rows, f"  {self.fix}"] if self.fix else rows
         rows += [f"  at: {self.places()}"] if self.cells else []
@@ -108,6 +108,10 @@ class Report:
         reasons: why it was read so, a sentence each.
         findings: the worst first.
         judgement: of a mask, what it is explained by.
+        question: what has to be answered for the rest to be judged; "" if nothing.
+        assumed: what a mask was taken to be where nobody stated an intent: "a causal decoder with padding".
+        repaired: the mask with every fix applied, (B, H, Q, K), in its convention; None where nothing is wrong, or the
+            result would not pass this check.
     """
 
     kind: str
@@ -117,6 +121,9 @@ class Report:
     reasons: tuple[str, ...]
     findings: tuple[Finding, ...]
     judgement: Judgement = Judgement()
+    question: str = ""
+    assumed: str = ""
+    repaired: Tensor | None = None
 
     @property
     def worst(self) -> str | None:
@@ -196,6 +203,8 @@ class Laid:
         if chosen is None:
             return Finding(rule, severity, message, fix)
         axes = [axis for axis, name in enumerate(AXES[: chosen.dim()]) if name in self.axes]
+        for axis in set(range(chosen.dim())) - {*axes}:
+            chosen = chosen.any(axis, keepdim=True)  # an array without that axis is repeated over it
         indices = chosen.nonzero()
         cells = tuple(map(tuple, indices[:MOST, axes].tolist()))
         return Finding(rule, severity, message, fix, tuple(AXES[axis] for axis in axes), cells, len(indices))

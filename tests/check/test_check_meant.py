@@ -132,33 +132,6 @@ def test_a_rule_that_is_missing_is_called_missing(kind):
         assert "~mask" not in found.fix
 
 
-PADDED = Padding((5,))
-FAULTS = {
-    "inverted": lambda rule: ~rule,
-    "future-leak": lambda rule: rule.shifted(1),
-    "blocks-itself": lambda rule: rule.shifted(-1),
-    "deviation": lambda rule: Full(),
-}
-
-
-@pytest.mark.parametrize("of_causal", ["", "future-leak", "blocks-itself", "deviation", "inverted"])
-@pytest.mark.parametrize("of_padding", ["", "inverted", "deviation"])
-def test_faults_of_two_rules_are_named_each(of_causal, of_padding):
-    """And mended each by what is said of it: the rest stays as it is."""
-    causal, padding = Subsequent(), PADDED
-    wrong = FAULTS.get(of_causal, lambda rule: rule)(causal) & FAULTS.get(of_padding, lambda rule: rule)(padding)
-    report = check(wrong.grid(N), intent=causal & padding, convention="may-attend")
-    named = {one.rule: one for one in report.findings if "its rule" in one.message}
-
-    if of_causal and of_padding:
-        assert {of_causal, of_padding} == set(named)
-        assert all("alone, none gives the mask that is meant" in one.fix for one in named.values())
-    if bool(of_causal) != bool(of_padding):
-        assert {of_causal, of_padding} - {""} <= report.rules("error")
-    if not of_causal and not of_padding:
-        assert report.rules("error") == set()
-
-
 @given(queries=st.integers(4, 7), more=st.integers(0, 6))
 def test_the_diagonal_that_mends_a_causal_mask_is_that_of_its_last_key(queries, more):
     """With more keys than queries it is K - Q; followed, nothing is found."""
