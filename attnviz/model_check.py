@@ -32,7 +32,7 @@ LISTED = 3
 """Leaks, or heads that see padding, that a finding names, at most."""
 OF_FUTURE = {"late-mask", "softmax-axis", "future-leak", "inverted", "transposed", "shifted"}
 """Rules about a mask that explain an output which moves with the future."""
-OF_PADDING = {"late-mask", "softmax-axis", "padding", "inverted", "wrong-axis", "broadcast", "interleaved"}
+OF_PADDING = {"late-mask", "softmax-axis", "padding", "inverted", "wrong-axis", "broadcast", "deviation"}
 """Rules about a mask that explain an output which moves with padding or with other texts of a batch."""
 RANDOM = "Call model.eval(), and write F.dropout(x, p, self.training): it is on in evaluation without that."
 OF_CAPTURE = {

@@ -115,25 +115,25 @@ def test_what_is_meant_is_said_by_name_or_as_a_mask(run):
     np.save("ahead.npy", np.tril(np.ones((6, 6), dtype=bool), 2))
 
     assert run("ahead.npy", "--strict")[0] == 0
-    assert run("ahead.npy", "--meant", "look-ahead")[0] == 0
-    status, out, _ = run("ahead.npy", "--meant", "causal")
+    assert run("ahead.npy", "--intent", "look-ahead")[0] == 0
+    status, out, _ = run("ahead.npy", "--intent", "causal")
     assert (status, "error future-leak" in out, "(9 in all)" in out) == (1, True, True)
-    assert run("ahead.npy", "--meant", "subsequent=2")[0] == 0
-    assert run("ahead.npy", "--meant", "subsequent | prefix=2")[0] == 1
-    assert run("ahead.npy", "--meant", "causal | prefix(2)")[0] == 1
-    assert run("ahead.npy", "--meant", "causal(2) & window(6, 2)")[0] == 0
+    assert run("ahead.npy", "--intent", "subsequent=2")[0] == 0
+    assert run("ahead.npy", "--intent", "subsequent | prefix=2")[0] == 1
+    assert run("ahead.npy", "--intent", "causal | prefix(2)")[0] == 1
+    assert run("ahead.npy", "--intent", "causal(2) & window(6, 2)")[0] == 0
 
 
 @pytest.mark.parametrize(
     ("arguments", "stdin", "message"),
     [
-        (["mask.npy", "--meant", "triangle"], "", "No kind of mask is called 'triangle'. There are: full, causal"),
+        (["mask.npy", "--intent", "triangle"], "", "No kind of mask is called 'triangle'. There are: full, causal"),
         (
-            ["mask.npy", "--meant", "window="],
+            ["mask.npy", "--intent", "window="],
             "",
             "Character 8 of the mask 'window=': 'before' is missing; it must",
         ),
-        (["mask.npy", "--meant", "windo(2)"], "", "there is no rule 'windo'. Did you mean 'window'?"),
+        (["mask.npy", "--intent", "windo(2)"], "", "there is no rule 'windo'. Did you mean 'window'?"),
         (["missing.npy"], "", "'missing.npy' cannot be read: No such file or directory."),
         (["."], "", "cannot be read: Is a directory"),
         (["a\0.npy"], "", "cannot be read"),
@@ -145,7 +145,7 @@ def test_what_is_meant_is_said_by_name_or_as_a_mask(run):
         (["mask.npy", "--shape", "0,1,4,4"], "", "four whole numbers above 0"),
         (["-"], "", "is empty"),
         (["-"], "words", "is no number; write numbers, or true and false"),
-        ([], "", "the following arguments are required: FILE"),
+        ([], "", "There is nothing to check; give a file of numbers"),
     ],
 )
 def test_what_cannot_be_read_is_one_line(run, tmp_path, arguments, stdin, message):

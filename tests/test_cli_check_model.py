@@ -308,7 +308,8 @@ def test_dropout_in_evaluation_is_an_error_and_no_other(checked, name):
 def test_padding_that_is_seen_is_an_error(checked):
     """The heads that look at it stand beside it."""
     status, out = checked("nothing", "--intent", "two-way")
-    assert (status, errors(out)) == (1, ["padding"])
+    assert (status, errors(out)) == (1, ["deviation"])
+    assert "padding is missing" in out
     assert "Outputs move by up to" in out
     assert "of encoder layer 0 · attn.0 at row" in out
 
@@ -362,7 +363,7 @@ def test_masks_that_are_made_of_tokens_are_right(checked):
 def test_padding_of_an_encoder_reaches_cross_attention(checked):
     """Where nn.Transformer is not given memory_key_padding_mask; the heads of cross-attention are named."""
     status, out = checked("official_forgetful")
-    assert (status, errors(out)) == (1, ["padding"])
+    assert (status, errors(out)) == (1, ["deviation"])
     assert "of cross layer" in out
 
     assert checked("official", "--strict")[0] == 0

@@ -20,14 +20,15 @@ from torch import Tensor
 
 from attnviz.check.arrays import real_tensor
 from attnviz.check.findings import AXES, CHECKS, MOST, NOT_SURE, SEVERITIES, Finding, Laid, Report
+from attnviz.check.future import padding_seen
 from attnviz.check.intent import MEANT, Intent
-from attnviz.check.kinds import CONVENTIONS, KINDS, floats_if_many, kind_of
+from attnviz.check.kinds import CONVENTIONS, KINDS, VERY_NEGATIVE, closed, floats_if_many, kind_of
 from attnviz.check.masks import check_mask
 from attnviz.check.scores import check_scores
 from attnviz.check.shapes import check_axes, is_batch_of_padding, lay, scores_shape
-from attnviz.check.weights import check_weights
+from attnviz.check.weights import LEAK, check_weights
 from attnviz.core.errors import InputError
-from attnviz.core.masks import Mask
+from attnviz.core.masks import Mask, Padding
 from attnviz.core.stack import Stack
 
 AS_PADDING = "Its rows are read as sentences, (B, K): each is padded at one end, and (Q, K) is no known mask."
@@ -43,7 +44,8 @@ def check(
     kind: str | None = None,
     convention: str | None = None,
     causal: bool | None = None,
-    meant: str | Mask | Stack | None = None,
+    padding: Tensor | np.ndarray | None = None,
+    intent: str | Mask | Stack | None = None,
     shape: Sequence[int] | None = None,
     rounding: float = 0.0,
 ) -> Report:
@@ -57,7 +59,8 @@ def check(
         kind: "mask", "weights" (after the softmax) or "scores" (before it).
         convention: one of `CONVENTIONS`; the array is then a mask.
         causal: whether the future must be blocked.
-        meant: what the mask is meant to be: a name of `MEANT`, with any numbers and any padding, or a mask, the text of
+        padding: boolean (B, K), True at tokens, where it is known which keys are padding.
+        intent: what the mask is meant to be: a name of `MEANT`, with any numbers and any padding, or a mask, the text of
             one, or a stack, cell by cell. What differs is then an error.
         shape: (B, H, Q, K) of the scores that the array is for: how it broadcasts is explained, and checked.
         rounding: half of the last digit if the numbers were written with few, such as 5e-5 for four digits.
@@ -67,26 +70,88 @@ def check(
         InputError: if it holds no numbers, more than `MOST_CELLS`, or an option has another value than those above.
     """
     tensor = _numbers(array)
+    tokens = None if padding is None else _tokens(padding)
+    intended = None if intent is None else _with_padding(Intent.of(intent), tokens)
+    said = {"causal": causal, "tokens": tokens, "intended": intended, "size": scores_shape(shape)}
+    report = _report(tensor, kind=kind, convention=convention, rounding=rounding, **said)
+    if report.repaired is None or report.worst not in ("error", "warning"):
+        return replace(report, repaired=None)
+    repaired = closed(report.repaired, report.convention)
+    again = _report(repaired, kind="mask", convention=report.convention, **said)
+    return replace(report, repaired=None if again.worst in ("error", "warning") else repaired)
+
+
+def _report(
+    tensor: Tensor,
+    *,
+    kind: str | None,
+    convention: str | None,
+    causal: bool | None,
+    tokens: Tensor | None,
+    intended: Intent | None,
+    size: tuple[int, int, int, int] | None,
+    rounding: float = 0.0,
+) -> Report:
+    """Report in which `repaired` is not tried yet, and True = may attend."""
     eps = _eps(tensor)
     if tensor.is_floating_point() and tensor.element_size() < 2:  # of which PyTorch knows too little
         tensor = tensor.float()
     check_axes(tensor)
-    size = scores_shape(shape)
     kind, reasons = kind_of(tensor, kind, convention)
-    intent = None if meant is None else Intent.of(meant)
-    as_padding = kind == "mask" and size is None and not causal and is_batch_of_padding(tensor, convention, meant)
+    as_padding = kind == "mask" and size is None and not causal and is_batch_of_padding(tensor, convention, intended)
+    if tokens is not None and kind == "mask" and tensor.shape == tokens.shape and len(tensor) != tensor.shape[1]:
+        as_padding = size is None
     if as_padding:
         reasons = (*reasons, f"{AS_PADDING} If they are queries, say the shape of the scores.")
         tensor = tensor[:, None, None]
     values, axes, of_shape = lay(tensor, kind, size)
+    if tokens is not None:
+        values = _for_sentences(values, tokens)
     if kind == "mask":
         axes = ("batch", "key") if as_padding else axes
-        report = check_mask(Laid(floats_if_many(values), axes), convention, causal, intent, size and size[3])
+        report = check_mask(Laid(floats_if_many(values), axes), convention, causal, intended, size and size[3], tokens)
     else:
         laid = Laid(values.double() if values.dtype is torch.float64 else values.float(), axes, eps, rounding)
-        report = {"weights": check_weights, "scores": check_scores}[kind](laid, causal, intent)
+        report = {"weights": check_weights, "scores": check_scores}[kind](laid, causal, intended)
+        if tokens is not None:
+            is_open = laid.values > (LEAK if kind == "weights" else VERY_NEGATIVE)
+            report = replace(report, findings=(*report.findings, *padding_seen(laid, is_open, tokens)))
     findings = sorted([*of_shape, *report.findings], key=lambda finding: -SEVERITIES.index(finding.severity))
     return replace(report, reasons=(*reasons, *report.reasons), findings=tuple(findings))
+
+
+def _tokens(padding: Tensor | np.ndarray) -> Tensor:
+    """Boolean (B, K), True at tokens."""
+    tokens = real_tensor(padding, "padding")
+    tokens = tokens[None] if tokens.dim() == 1 else tokens
+    if tokens.dim() != 2 or not bool(((tokens == 0) | (tokens == 1)).all()):
+        raise InputError(f"The padding must be (B, K) of booleans, True at tokens; it is {tuple(tokens.shape)}.")
+    return tokens.bool()
+
+
+def _with_padding(intended: Intent, tokens: Tensor | None) -> Intent:
+    """What is meant, cell by cell with the padding that is known."""
+    if intended.mask is None or tokens is None:
+        return intended
+    lengths, keys = tuple(tokens.sum(1).tolist()), tokens.shape[1]
+    padding = next((each for each in (Padding(lengths), Padding(lengths, keys)) if _is(each, tokens)), None)
+    if padding is None:
+        raise InputError("Padding that is neither at the end nor at the start cannot be joined to a mask that is meant.")
+    return Intent.of(intended.mask & padding)
+
+
+def _is(padding: Padding, tokens: Tensor) -> bool:
+    return torch.equal(padding.tensor(1, tokens.shape[1])[:, 0, 0], tokens)
+
+
+def _for_sentences(values: Tensor, tokens: Tensor) -> Tensor:
+    """An array, (B, H, Q, K), with a sentence for each of those whose padding is known."""
+    batch, keys = tokens.shape
+    if values.shape[3] == 1 and values.shape[2] == keys:
+        values = values.expand(-1, -1, -1, keys)
+    if values.shape[3] != keys or values.shape[0] not in (1, batch):
+        raise InputError(f"The padding is (B, K) = {(batch, keys)}; the array is (B, H, Q, K) = {tuple(values.shape)}.")
+    return values.expand(batch, -1, -1, -1)
 
 
 def _numbers(array: Tensor | np.ndarray) -> Tensor:

@@ -95,7 +95,7 @@ class Finding:
 
     def lines(self) -> list[str]:
         """As text."""
-        rows = [f"{self.severity} {self.rule}", f"  {self.message}"]
+        rows = [f"{self.severity} {self.rule}: {self.message}"]
         if self.severity == "note":
             return [*rows, f"  {self.fix}"] if self.fix else rows
         rows += [f"  at: {self.places()}"] if self.cells else []
@@ -129,6 +129,9 @@ class Report:
         findings: the worst first.
         judgement: of a mask, what it is explained by.
         question: what has to be answered for the rest to be judged; "" if nothing.
+        assumed: what a mask was taken to be where nobody stated an intent: "a causal decoder with padding".
+        repaired: the mask with every fix applied, (B, H, Q, K), in its convention; None where nothing is wrong, or the
+            result would not pass this check.
     """
 
     kind: str
@@ -139,6 +142,8 @@ class Report:
     findings: tuple[Finding, ...]
     judgement: Judgement = Judgement()
     question: str = ""
+    assumed: str = ""
+    repaired: Tensor | None = None
 
     @property
     def worst(self) -> str | None:
@@ -218,6 +223,8 @@ class Laid:
         if chosen is None:
             return Finding(rule, severity, message, fix)
         axes = [axis for axis, name in enumerate(AXES[: chosen.dim()]) if name in self.axes]
+        for axis in set(range(chosen.dim())) - {*axes}:
+            chosen = chosen.any(axis, keepdim=True)  # an array without that axis is repeated over it
         indices = chosen.nonzero()
         cells = tuple(map(tuple, indices[:MOST, axes].tolist()))
         return Finding(rule, severity, message, fix, tuple(AXES[axis] for axis in axes), cells, len(indices))

@@ -83,3 +83,13 @@ def beyond(laid: Laid, is_open: Tensor, meant: Intent) -> Iterator[Finding]:
             message = f"open that {meant.title} blocks: {saw(cells)}."
             fix = "Look for a mask that was not handed over, or is another one."
             yield from laid.some(rule, "error", cells, message, fix, "cell")
+
+
+def padding_seen(laid: Laid, is_open: Tensor, tokens: Tensor) -> Iterator[Finding]:
+    """Keys of padding that queries which are tokens see; `tokens` is (B, K)."""
+    seen = is_open & ~tokens[:, None, None]
+    if seen.shape[2] == seen.shape[3]:
+        seen = seen & tokens[:, None, :, None]
+    message = "of padding open to tokens."
+    fix = "Join padding to the mask: mask & tokens[:, None, None, :], True at tokens."
+    yield from laid.some("deviation", "error", seen, message, fix, "cell")

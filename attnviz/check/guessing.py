@@ -45,6 +45,8 @@ def _far_fetched(mistaken: Judged, other: Judged) -> bool:
 def _rank(judged: Judged) -> tuple[int, float]:
     """How good a reading is: a known mask, before one with something wrong in it, before one that nothing explains."""
     judgement = judged.judgement
+    if judged.composition is not None:
+        return len(judged.faults), judged.composition.bits
     if judged.meant is not None:  # half as many that differ are better
         return 0, math.frexp(1 + judgement.differing)[1] if judgement.explanations else math.inf
     if judgement.is_certain:

@@ -8,7 +8,6 @@ from torch import Tensor
 
 from attnviz.check.findings import future
 from attnviz.check.grids import Grids
-from attnviz.check.parts import PartFault, faults_of
 from attnviz.core.errors import InputError, MaskError, did_you_mean, quoted
 from attnviz.core.explain import MOST_DIFFERENT, Explanation, Judgement, judge, under
 from attnviz.core.explain.readings import MISTAKES, readings
@@ -47,12 +46,18 @@ def kind_or_mask(text: str) -> str | Mask:
     Raises:
         AttnvizError: names the kinds that there are, or what in the text cannot be read.
     """
+    if text == TWO_WAY:
+        return "full"
     if not isinstance(text, str) or (text.isidentifier() and text not in (*MEANT, *KEYWORDS)):
         near = did_you_mean(str(text), MEANT)
         raise InputError(
             f"No kind of mask is called {quoted(text)}.{near} There are: {', '.join(MEANT)}; or write a mask."
         )
     return text if text in MEANT else mask_from_text(text)
+
+
+TWO_WAY = "two-way"
+"""Another name of the kind "full": every token may look at every other."""
 
 
 @dataclass(frozen=True)
@@ -114,10 +119,6 @@ class Intent:
         is_better = not judgement.is_certain or (other.bits < judgement.bits and not opens)
         return other if other.is_certain and is_better else Judgement()
 
-    def faults(self, grids: Grids) -> tuple[PartFault, ...]:
-        """Faults of single rules, if these alone are wrong."""
-        return () if self.mask is None else faults_of(self.mask, grids)
-
     def beyond(self, is_open: Tensor) -> Tensor:
         """Cells open in weights or scores, (B, H, Q, K), that the meant mask blocks; all if it cannot be that."""
         grids = Grids.of(is_open.any(1, keepdim=True), apart=True)
@@ -128,11 +129,6 @@ class Intent:
             else torch.zeros_like(is_open)
         )
         return is_open & ~expected
-
-    def grid(self, sentence: int, queries: int, keys: int) -> Tensor:
-        """The mask that is meant for a sentence, cell by cell, where its last query stands at the last key or its first
-        at the first, as its mask has it."""
-        return self._alone(sentence).grid(queries, keys)
 
     def _under(self, grids: Grids, mistake: str) -> Judgement:
         if self.kind is not None:

@@ -12,11 +12,12 @@ from attnviz.check.future import in_numbers, saw
 from attnviz.check.grids import MOST, Grids
 from attnviz.check.intent import ADDS, Intent
 from attnviz.check.kinds import small
-from attnviz.check.parts import PartFault
+from attnviz.check.parts import Composition, PartFault, compose, of_rules
 from attnviz.check.remedies import block_future, open_own, remedy
 from attnviz.core.amounts import counted
-from attnviz.core.explain import LARGE, MISTAKEN, Judgement, judge, near, row_step, under, words
+from attnviz.core.explain import LARGE, MARGIN, MISTAKEN, Judgement, judge, near, row_step, under, words
 
+IS_PADDING = "Is key 0 padding? Say padding=, (B, K) with True at tokens."
 ASK = "Say what the mask is meant to be."
 
 
@@ -30,7 +31,8 @@ class Judged:
         judgement: of these.
         meant: what was said that it is, so that what differs is an error.
         instead: what it is to the last cell instead of what is meant.
-        faults: what is wrong with which rule of what is meant, where that explains every cell.
+        composition: its parts, where they and their faults explain every cell.
+        tokens: (B, K), which keys are no padding, if that was said.
         others: those of its grids that are no known mask, where the rest of a batch is.
     """
 
@@ -39,31 +41,57 @@ class Judged:
     judgement: Judgement
     meant: Intent | None = None
     instead: Judgement = Judgement()
-    faults: tuple[PartFault, ...] = ()
+    composition: Composition | None = None
+    tokens: Tensor | None = None
     others: "Judged | None" = None
 
     @classmethod
-    def of(cls, may_attend: Tensor, meant: Intent | None, mistakes: Sequence[str] = MISTAKEN) -> "Judged":
+    def of(
+        cls,
+        may_attend: Tensor,
+        meant: Intent | None,
+        mistakes: Sequence[str] = MISTAKEN,
+        tokens: Tensor | None = None,
+        causal: bool | None = None,
+    ) -> "Judged":
+        said, composition = {"meant": meant, "tokens": tokens}, None
+        by_cells = meant is not None and meant.mask is not None
+        kind = meant.kind if meant is not None else None
+        if tokens is not None and not by_cells:
+            composition = compose(may_attend, tokens, kind, causal, mistakes)
+            if composition is not None and len(composition.faults) < 2:
+                return cls(may_attend, Grids.of(may_attend), composition.rest, composition=composition, **said)
+        grids = Grids.of(may_attend, apart=meant is not None)
+        judgement = meant.judge(grids, mistakes) if meant is not None else judge(grids.each, mistakes=mistakes)
+        is_single = len(grids.each) == 1 or not judgement.mistake
+        if mistakes and not (judgement.is_certain and judgement.bits < math.inf and (is_single or meant)):
+            if by_cells:
+                composition = of_rules(meant.mask, grids)
+            elif tokens is None:
+                composition = compose(may_attend, None, kind, causal, mistakes)
+        is_shorter = composition is not None and (by_cells or composition.bits + MARGIN <= judgement.bits)
+        if is_shorter:
+            return cls(may_attend, grids, judgement if by_cells else composition.rest, composition=composition, **said)
         if meant is not None:
-            grids = Grids.of(may_attend, apart=True)
-            judgement = meant.judge(grids, mistakes)
-            faults = (
-                meant.faults(grids) if mistakes and not (judgement.is_certain and judgement.bits < math.inf) else ()
-            )
-            return cls(may_attend, grids, judgement, meant, meant.instead(grids, judgement), faults)
-        grids = Grids.of(may_attend)
-        judgement = judge(grids.each, mistakes=mistakes)
+            return cls(may_attend, grids, judgement, instead=meant.instead(grids, judgement), **said)
         if not judgement.is_certain and mistakes and len(grids.each) > 1:
             certain = [under((grid,), "").is_certain for grid in grids.each]
             if any(certain) and not all(certain):
                 right, wrong = grids.only(certain), grids.only([not is_certain for is_certain in certain])
                 others = cls(may_attend, wrong, judge(wrong.each, mistakes=mistakes))
-                return cls(may_attend, right, judge(right.each, mistakes=mistakes), others=others)
-        return cls(may_attend, grids, judgement)
+                return cls(may_attend, right, judge(right.each, mistakes=mistakes), others=others, **said)
+        return cls(may_attend, grids, judgement, **said)
+
+    @property
+    def faults(self) -> tuple[PartFault, ...]:
+        """Faults of its parts, where they explain every cell."""
+        return self.composition.faults if self.composition is not None else ()
 
     @property
     def is_right(self) -> bool:
         """Whether it is what it should be, to the last cell."""
+        if self.composition is not None:
+            return not self.composition.faults
         return self.judgement.is_certain and not self.judgement.mistake
 
     @property
@@ -74,7 +102,31 @@ class Judged:
     @property
     def expected(self) -> Tensor:
         """The mask that was meant, (B, H, Q, K)."""
+        if self.composition is not None:
+            return self.composition.right
+        if not self.judgement.explanations:
+            return self.may_attend
         return self.grids.spread([explanation.grid() for explanation in self.judgement.explanations])
+
+    @property
+    def of_padding(self) -> Tensor:
+        """Rows of queries that are padding, boolean, broadcasts to (B, H, Q)."""
+        batch, heads, queries, keys = self.may_attend.shape
+        tokens = self.tokens if self.composition is None else self.composition.tokens
+        if queries != keys:
+            return torch.zeros(1, 1, 1, dtype=torch.bool)
+        if tokens is not None:
+            return ~tokens[:, None]
+        paddings = [explanation.reading.padding for explanation in self.judgement.explanations]
+        rows = [~padding.grid(1, keys)[0] if padding else torch.zeros(keys, dtype=torch.bool) for padding in paddings]
+        return self.grids.spread(rows) if rows else torch.zeros(1, 1, 1, dtype=torch.bool)
+
+    @property
+    def emptied(self) -> Tensor:
+        """Rows without a key, (B, H, Q), that have one in the mask that was meant: what follows from a mistake."""
+        if not (self.faults or self.judgement.mistake):
+            return torch.zeros_like(self.may_attend[..., 0])
+        return ~self.may_attend.any(-1) & self.expected.any(-1) & self.part.any(-1)
 
     @property
     def part(self) -> Tensor:
@@ -92,10 +144,38 @@ class Judged:
         )
 
 
+    @property
+    def assumed(self) -> str:
+        """The mask in words, where nobody said what it is meant to be: "a causal decoder with padding"."""
+        if self.meant is not None or not self.judgement.explanations:
+            return ""
+        kinds = {explanation.kind.name: explanation.kind.title for explanation in self.judgement.explanations}
+        names = [{"causal": "causal decoder", "full": "two-way encoder"}.get(*kind) for kind in kinds.items()]
+        tokens = self.tokens if self.composition is None else self.composition.tokens
+        padded = any(explanation.reading.padding is not None for explanation in self.judgement.explanations)
+        padded |= tokens is not None and not tokens.all()
+        return f"a {' or '.join(names)}{' with padding' if padded else ''}"
+
+    @property
+    def question(self) -> str:
+        """The question that settles which of two readings is meant; "" if there is none."""
+        explanations, composition = self.judgement.explanations, self.composition
+        if self.meant is not None or self.tokens is not None or not explanations:
+            return ""
+        paddings = [explanation.reading.padding for explanation in explanations]
+        if composition is None and all(padding is not None and padding.left is not None for padding in paddings):
+            return IS_PADDING  # inverted padding on the right is the same mask
+        if composition is None and self.judgement.rivals and not self.judgement.mistake:
+            mistake, rival = next(iter(self.judgement.rivals.items()))
+            other = f"{words.article(rival[0])} {words.SWAPPED[mistake]}"
+            return f"Is it {words.article(explanations[0])}, or {other}? Say intent=."
+        return ""
+
+
 def findings(laid: Laid, judged: Judged) -> Iterator[Finding]:
     """Everything that a judgement says of a mask; of one that nothing explains what it looks like."""
     judgement, stated = judged.judgement, judged.meant is not None
-    if judged.faults:
+    if judged.composition is not None:
         yield from _of_parts(laid, judged)
         return
     if judged.instead.explanations:
@@ -116,15 +196,22 @@ def findings(laid: Laid, judged: Judged) -> Iterator[Finding]:
 
 
 def _of_parts(laid: Laid, judged: Judged) -> Iterator[Finding]:
-    """Each rule that is wrong, with what mends it alone; all of them mended it is what is meant."""
-    expected = judged.grids.spread([judged.meant.grid(i, *judged.grids.each[0].shape) for i in judged.grids.sentences])
+    """Each part that is wrong, with what mends it alone; all of them mended it is what is meant."""
     together = "" if len(judged.faults) == 1 else " Mend each of them: alone, none gives the mask that is meant."
-    wrong = judged.may_attend ^ expected
-    for fault in judged.faults:
-        message = f"It is not {judged.meant.title}: {fault.description}."
-        opened = judged.may_attend & ~expected
-        cells = opened if fault.rule == "future-leak" and opened.any() else wrong
-        yield laid.finding(fault.rule, "error", message, f"{fault.fix}{together}", cells)
+    wrong, lost = judged.may_attend ^ judged.expected, int(judged.emptied.count_nonzero())
+    ahead = judged.may_attend & ~judged.expected & future(*wrong.shape[2:])
+    intended = f"It is not {judged.meant.title}: " if judged.meant is not None else ""
+    by_it = f", so that {counted(lost, 'row')} of {judged.emptied.numel():,} {'has' if lost == 1 else 'have'} no key"
+    for number, fault in enumerate(judged.faults):
+        message = f"{intended}{fault.description}{by_it if lost and not number else ''}"
+        cells = ahead if fault.rule == "future-leak" and ahead.any() else wrong
+        backwards = fault.fault == "transposed" and fault.is_causal and not (together or intended)
+        if backwards and judged.tokens is None:
+            message += ", unless it is a model that reads backwards"
+        severity = "warning" if message.endswith("backwards") else "error"
+        yield laid.finding(
+            fault.rule, severity, f"{message[:1].upper()}{message[1:]}.", f"{fault.fix}{together}", cells
+        )
 
 
 def _instead(laid: Laid, judged: Judged) -> Finding:

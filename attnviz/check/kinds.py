@@ -103,5 +103,17 @@ def opened(mask: Tensor, convention: str) -> Tensor:
     return adapters[convention](mask)
 
 
+def closed(mask: Tensor, convention: str) -> Tensor:
+    """A mask of ours, True = may attend, in any convention."""
+    if convention == "may-attend":
+        return mask
+    adapters = {
+        "additive": conventions.to_additive,
+        "zero-is-masked": conventions.to_zero_is_masked,
+        "true-is-masked": conventions.to_true_is_masked,
+    }
+    return adapters[convention](mask)
+
+
 def small(sentence: str) -> str:
     return sentence[:1].lower() + sentence[1:]

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from attnviz.check import kinds
-from attnviz.check.findings import Finding, Laid, Report
-from attnviz.check.future import leaks, looks_causal
+from attnviz.check.findings import Finding, Laid, Report, future
+from attnviz.check.future import leaks, looks_causal, padding_seen
 from attnviz.check.grids import Grids
 from attnviz.check.guessing import evidence
 from attnviz.check.intent import Intent
@@ -45,12 +45,18 @@ READINGS = tuple(mistake for mistake in MISTAKEN if mistake != "inverted")
 
 
 def check_mask(
-    laid: Laid, stated: str | None, causal: bool | None, meant: Intent | None, keys: int | None = None
+    laid: Laid,
+    stated: str | None,
+    causal: bool | None,
+    meant: Intent | None,
+    keys: int | None = None,
+    tokens: Tensor | None = None,
 ) -> Report:
     """The convention of a mask, what it is, whether it hides the future, and what is wrong with it.
 
     Args:
         keys: of the scores, if that is known.
+        tokens: (B, K), True = token, if it is known which keys are padding.
     """
     mask = laid.values
     convention = kinds.convention_of(mask, stated)
@@ -58,33 +64,49 @@ def check_mask(
         message = "The mask holds floats of 0 and 1, and is added to the scores: it blocks nothing."
         fix = "Hand over mask.bool(), where True = may attend; or fill with 0 and -inf."
         added = laid.finding("values", "error", message, fix, mask == 0)
-        return laid.report("mask", convention, bool(causal), (), [added])
-    if (by_query := _by_query(laid, convention or "may-attend", keys)) is not None:
-        return laid.report("mask", convention or "may-attend", bool(causal), (), [by_query])
+        report = check_mask(Laid(mask == 1, laid.axes), "may-attend", causal, meant, keys, tokens)
+        return replace(report, convention=convention, findings=(added, *report.findings))
+    if tokens is None and (by_query := _by_query(laid, convention or "may-attend", keys)) is not None:
+        report = laid.report("mask", convention or "may-attend", bool(causal), (), [by_query])
+        return replace(report, repaired=kinds.opened(mask, report.convention)[..., :1].mT)
     if convention == "additive" and kinds.of_ones(mask) and bool((mask == 1).any()):
         zeros = Laid(mask.masked_fill(mask == 1, 0), laid.axes, laid.eps, laid.rounding)
         message = (
             "What is open holds 1 instead of 0: every open score grows by 1, which leaves the weights as they are."
         )
         ones = laid.finding("values", "note", message, "Fill what is open with 0.", mask == 1)
-        report = check_mask(zeros, stated, causal, meant, keys)
+        report = check_mask(zeros, stated, causal, meant, keys, tokens)
         return replace(report, findings=(ones, *report.findings))
     if convention == "additive" and bool((mask != 0).any()) and kinds.fill(mask) is None:
         return laid.report("mask", convention, bool(causal), (), _values(laid))
     findings = list(_weak_fill(laid)) if convention == "additive" else _added(laid, convention)
     if convention is None:
-        convention, judged, guess = _guess(laid, meant)
+        convention, judged, guess = _guess(laid, meant, tokens, causal)
         findings.append(guess)
     else:
-        judged = Judged.of(kinds.opened(mask, convention), meant)
+        judged = Judged.of(kinds.opened(mask, convention), meant, tokens=tokens, causal=causal)
     hides, reasons = _future(judged, causal)
-    leaking = [] if causal is False else [*_leaks(laid, judged, causal, hides)]
-    repeated = set() if causal is not False else {"future-leak"}
+    leaking = [] if causal is False or judged.composition is not None else [*_leaks(laid, judged, causal, hides)]
+    repeated = set() if causal is not False or judged.faults else {"future-leak"}
     if leaking:
         repeated = {"future-leak", "ambiguous", "near-miss"}
     findings += [finding for finding in of_judgement(laid, judged) if finding.rule not in repeated]
     findings += [*leaking, *_empty(laid, judged, convention)]
-    return laid.report("mask", convention, hides, reasons, findings, judged.judgement)
+    if tokens is not None and judged.composition is None:
+        findings += padding_seen(laid, judged.may_attend, tokens)
+    report = laid.report("mask", convention, hides, reasons, findings, judged.judgement)
+    assumed, question = judged.assumed, judged.question
+    return replace(report, assumed=assumed, question=question, repaired=_mended(judged, causal, tokens))
+
+
+def _mended(judged: Judged, causal: bool | None, tokens: Tensor | None) -> Tensor:
+    """The mask as it was meant, (B, H, Q, K), True = may attend."""
+    mask = judged.may_attend.where(~judged.part, judged.expected) if judged.judgement.explanations else judged.expected
+    if judged.others is not None and judged.others.judgement.explanations:
+        mask = mask.where(~judged.others.part, judged.others.expected)
+    if causal:
+        mask = mask & ~future(*mask.shape[2:])
+    return mask if tokens is None else mask & tokens[:, None, None]
 
 
 def _by_query(laid: Laid, convention: str, keys: int | None) -> Finding | None:
@@ -149,10 +171,12 @@ def _weak_fill(laid: Laid) -> list[Finding]:
     return [laid.finding("weak-fill", severity, message, fix, laid.values < 0)]
 
 
-def _guess(laid: Laid, meant: Intent | None) -> tuple[str, Judged, Finding]:
+def _guess(
+    laid: Laid, meant: Intent | None, tokens: Tensor | None, causal: bool | None
+) -> tuple[str, Judged, Finding]:
     """True = masked or its opposite, by which of them the mask is a known one; may attend where nothing tells."""
     mask, numbers = laid.values == 1, laid.values.dtype is not torch.bool
-    open_where, masked_where = _both_ways(mask, meant)
+    open_where, masked_where = _both_ways(mask, meant, tokens, causal)
     points, reasons = evidence(open_where, masked_where)
     if points < 0:
         convention, judged = "true-is-masked", masked_where
@@ -171,22 +195,24 @@ def _guess(laid: Laid, meant: Intent | None) -> tuple[str, Judged, Finding]:
     return convention, judged, laid.finding(rule, "note", message, fix.strip())
 
 
-def _both_ways(mask: Tensor, meant: Intent | None) -> tuple[Judged, Judged]:
+def _both_ways(
+    mask: Tensor, meant: Intent | None, tokens: Tensor | None, causal: bool | None
+) -> tuple[Judged, Judged]:
     """A mask read as True = may attend, and as True = masked.
 
     Where one of them is right, or nearly so and large, the other is not looked at for mistakes; and not at all if it is
     large and no query sees itself in it.
     """
     readings = sorted((mask, ~mask), key=lambda reading: not _own(reading).all())  # queries see themselves
-    first = Judged.of(readings[0], meant, ())
+    first = Judged.of(readings[0], meant, (), tokens, causal)
     is_good = first.is_right or first.judgement.is_clear
     if is_good and mask[0, 0].numel() > LARGE and _own(readings[0]).all():
         second = Judged(readings[1], Grids.of(readings[1]), Judgement(), meant)
     else:
-        second = Judged.of(readings[1], meant, ())
+        second = Judged.of(readings[1], meant, (), tokens, causal)
     good = [judged.is_right or judged.judgement.is_clear for judged in (first, second)]
     both = [
-        Judged.of(judged.may_attend, meant, READINGS) if each or not any(good) else judged
+        Judged.of(judged.may_attend, meant, READINGS, tokens, causal) if each or not any(good) else judged
         for judged, each in zip((first, second), good, strict=True)
     ]
     return (both[0], both[1]) if readings[0] is mask else (both[1], both[0])
@@ -218,8 +244,11 @@ def _empty(laid: Laid, judged: Judged, convention: str) -> Iterator[Finding]:
     empty, judgement, meant = ~judged.may_attend.any(-1), judged.judgement, judged.meant
     as_known = judgement.explanations and not judgement.mistake
     expected = ~judged.expected.any(-1) & judged.part.any(-1) if as_known else torch.zeros_like(empty)
-    if judgement.mistake == "wrong-axis":  # whose finding names these rows
+    if judgement.mistake == "wrong-axis" and not judged.faults:  # whose finding names these rows
         return
+    empty, of_padding = empty & ~judged.emptied, judged.of_padding
+    if judged.composition is not None:
+        expected = ~judged.expected.any(-1)
     value = kinds.fill(laid.values) if convention == "additive" else None
     spreads = value is not None and value > -torch.inf
     is_padding = any(explanation.reading.padding is not None for explanation in judgement.explanations)
@@ -227,7 +256,11 @@ def _empty(laid: Laid, judged: Judged, convention: str) -> Iterator[Finding]:
     if is_padding:
         why = "queries of padding often have"
     allowed = "note" if spreads or (meant is not None and meant.mask is not None) else "warning"
-    for severity, rows, as_usual in (("error", empty & ~expected, ""), (allowed, empty & expected, f", as {why}")):
+    for severity, rows, as_usual in (
+        ("error", empty & ~expected & ~of_padding, ""),
+        (allowed, empty & expected & ~of_padding, f", as {why}"),
+        ("note", empty & of_padding, ", as queries of padding"),
+    ):
         count = int(rows.count_nonzero())
         it, has = ("it", "has") if count == 1 else ("them", "have")
         what = f"softmax spreads {it} over masked keys" if spreads else NAN.format(it=it)

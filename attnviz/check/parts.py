@@ -1,22 +1,30 @@
-"""Faults in the parts of a mask whose every rule is known: one is missing, inverted, transposed or off by one.
+"""A mask as a composition: padding and the rest, each with its own faults.
 
-A mask that is joined of several rules is compared with each of them as it should be and with each fault in it; what
-matches to the last cell is named, part by part, with what mends that part and leaves the others.
+A mask is taken apart into padding, (B, K), and a rest that sentences share, (Q, K). Each is tried as it should be and
+with each fault in it; what gives the mask to the last cell is named, part by part, with what mends that part and leaves
+the others.
 """
 
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import product
 
 import torch
 from torch import Tensor
 
 from attnviz.check.grids import Grids
+from attnviz.core.errors import MaskError
+from attnviz.core.explain import MISTAKEN, TELLING, Judgement, lengths, under, words
+from attnviz.core.explain.readings import MISTAKES
 from attnviz.core.masks import And, Mask, Padding, Subsequent
+from attnviz.core.masks.published import BY_NAME, PADDING, PUBLISHED, Kind
+from attnviz.core.masks.writing import MaskWriter
 
 MOST_PARTS = 4
-"""Rules of a mask whose faults are looked for: with six states of each, 1,296 masks."""
+"""Rules of a mask whose faults are looked for: with eight states of each, 4,096 masks."""
 
-MOST_CELLS = 2**20
+MOST_CELLS = 2**28
 """Cells of all grids times the masks that are tried: above it one part alone may be at fault."""
 
 RULES = {
@@ -26,8 +34,13 @@ RULES = {
     "wrong-axis": "wrong-axis",
     "ahead": "shifted",
     "behind": "shifted",
+    "broadcast": "broadcast",
+    "heads-first": "broadcast",
 }
 """The rule of `CHECKS` for each fault."""
+
+OF_CAUSAL = {"missing": "future-leak", "ahead": "future-leak", "behind": "blocks-itself"}
+"""The rule of `CHECKS` for a fault of a part that hides the future."""
 
 IS = {
     "missing": "is missing",
@@ -36,61 +49,93 @@ IS = {
     "wrong-axis": "blocks queries instead of keys",
     "ahead": "is off by one and opens the next key",
     "behind": "is off by one and blocks each query's own key",
+    "broadcast": "is (B, K) and read as (Q, K): query i has the padding of sentence i",
+    "heads-first": "gives heads the masks of other sentences: it was made by repeat",
 }
+OF_PADDING = IS | {
+    "ahead": "is off by one: the first key of padding is open",
+    "behind": "is off by one: a token at its edge is blocked",
+}
+
+OTHERWISE = 4.5
+"""Bits of a fault of a part that is no mistake of a whole mask."""
+
+TURNED = 2.0
+"""Bits of a fault in all of a mask beside another in a part: faults in two parts are more usual."""
+
+AT_TOKENS = "tokens[:, None, None, :], where tokens is (B, K) and True at tokens, such as ids != pad"
+
+WITHIN = {
+    "causal": ("full",),
+    "causal-window": ("window",),
+    "causal-documents": ("documents",),
+    "causal-blocks": ("blocks",),
+}
+"""Kinds that stand beside a causal part, by the kind that both make."""
 
 
 @dataclass(frozen=True)
 class PartFault:
-    """A fault in one rule of a mask.
+    """A fault in one part of a mask.
 
     Attributes:
-        part: the rule as it should be.
-        fault: of `RULES`.
-        offset: keys before the first query.
+        part: its name in a sentence: "padding", or the rule.
+        fault: of `IS`.
+        fix: what mends this part and leaves the others.
+        is_causal: whether the part hides the future.
     """
 
-    part: Mask
+    part: str
     fault: str
-    offset: int = 0
+    fix: str
+    is_causal: bool = False
 
     @property
     def rule(self) -> str:
         """Name of the rule in `CHECKS`."""
-        if isinstance(self.part, Subsequent) and self.fault in ("ahead", "behind"):
-            return {"ahead": "future-leak", "behind": "blocks-itself"}[self.fault]
-        return RULES[self.fault]
+        return (OF_CAUSAL if self.is_causal else {}).get(self.fault, RULES[self.fault])
 
     @property
     def description(self) -> str:
         """The fault in words: "its padding is inverted"."""
-        return f"its rule “{self.part}” {IS[self.fault]}"
+        is_what = (OF_PADDING if self.part == "padding" else IS)[self.fault]
+        return f"{'the' if self.part == 'mask' else 'its'} {self.part} {is_what}"
+
+
+@dataclass(frozen=True, eq=False)
+class Composition:
+    """Parts of a mask that explain its every cell.
+
+    Attributes:
+        faults: in its parts; none if it is right.
+        right: the mask without them, (B, H, Q, K).
+        rest: what it is beside padding.
+        tokens: which keys are no padding, (B, K), where that was said or follows.
+        uncounted: bits of padding that was not said, and of its rows, where these are not explained.
+    """
+
+    faults: tuple[PartFault, ...]
+    right: Tensor
+    rest: Judgement = Judgement()
+    tokens: Tensor | None = None
+    uncounted: float = 0.0
 
     @property
-    def fix(self) -> str:
-        """Change that mends this part and leaves the others."""
-        name = f"“{self.part}”"
-        if self.fault == "missing":
-            return f"Join {name} to the rest with &."
-        if self.fault == "wrong-axis":
-            return f"Make {name} of shape (B, 1, 1, K), such as (ids != pad)[:, None, None, :], before it is joined."
-        if self.fault == "transposed":
-            return f"Turn {name} with .mT before it is joined to the rest."
-        if self.fault == "inverted":
-            return f"Invert {name} with ~ before it is joined to the rest."
-        if isinstance(self.part, Subsequent):
-            diagonal = self.part.offset + self.offset
-            return f"Make {name} with tril(diagonal={diagonal}) before it is joined to the rest."
-        return f"Move {name} by one query before it is joined to the rest."
+    def bits(self) -> float:
+        """Length of the description: of the rest, of each fault that is not in it, and of cells that do not count."""
+        of_faults = sum(MISTAKES.get(fault.fault, OTHERWISE) for fault in self.faults)
+        turned_twice = TURNED if len(self.faults) > 1 and any(fault.part == "mask" for fault in self.faults) else 0.0
+        return self.rest.bits + of_faults - MISTAKES[self.rest.mistake] + self.uncounted + turned_twice
 
 
-def faults_of(mask: Mask, grids: Grids) -> tuple[PartFault, ...]:
-    """The fewest faults in the rules of a mask that make the grids of it, to the last cell; none if no such do."""
+def of_rules(mask: Mask, grids: Grids) -> Composition | None:
+    """The fewest faults in the rules of a mask that make the grids of it, to the last cell."""
     parts = mask.masks if isinstance(mask, And) else (mask,)
     queries, keys = grids.each[0].shape
     first = max(0, keys - queries)
     for offset in dict.fromkeys((0, first)):
         states = [_states(part, grids, offset) for part in parts]
-        most = len(parts) if len(grids.each) * queries * keys * 6 ** len(parts) <= 2**8 * MOST_CELLS else 1
+        most = len(parts) if len(grids.each) * queries * keys * 8 ** len(parts) <= MOST_CELLS else 1
         for names in _by_count(states, min(most, MOST_PARTS)):
             chosen = [state[name] for state, name in zip(states, names, strict=True)]
             if all(
@@ -98,8 +143,52 @@ def faults_of(mask: Mask, grids: Grids) -> tuple[PartFault, ...]:
                 for i, grid in enumerate(grids.each)
             ):
                 pairs = zip(parts, names, strict=True)
-                return tuple(PartFault(part, name, offset) for part, name in pairs if name)
-    return ()
+                faults = tuple(_of_rule(part, name, offset, queries, keys) for part, name in pairs if name)
+                right = [torch.stack([state[""][i] for state in states]).all(0) for i in range(len(grids.each))]
+                return Composition(faults, grids.spread(right))
+    return None
+
+
+def _of_rule(part: Mask, fault: str, offset: int, queries: int, keys: int) -> PartFault:
+    if isinstance(part, Padding):
+        return _of_padding(fault)
+    return _of_rest(f"rule “{part}”", part, fault, (queries, keys, offset), is_causal=isinstance(part, Subsequent))
+
+
+def _of_padding(fault: str) -> PartFault:
+    fixes = {
+        "missing": f"Join it: mask = mask & {AT_TOKENS}.",
+        "inverted": f"Join the opposite of what is joined: {AT_TOKENS}.",
+        "wrong-axis": f"Give it the axis of the keys: {AT_TOKENS}.",
+        "broadcast": f"Give it the axes (B, 1, 1, K): {AT_TOKENS}.",
+    }
+    return PartFault("padding", fault, fixes.get(fault, f"Let it end with the last token: {AT_TOKENS}."))
+
+
+def _of_rest(name: str, mask: Mask, fault: str, place: tuple[int, int, int], *, is_causal: bool) -> PartFault:
+    """A fault in a part beside padding.
+
+    Args:
+        place: queries, keys, and the position of the first query.
+    """
+    queries, keys, first = place
+    writer = MaskWriter(queries, keys)
+    try:
+        code = writer.write(mask.shifted(first)).text.replace("queries", str(queries)).replace("keys", str(keys))
+        code = code.replace(", device=query.device", "")
+    except MaskError:
+        code, writer.lines = "", [""]
+    tril = f"tril(diagonal={first})" if mask == Subsequent() else ""
+    anew = f": {code}" if code and not writer.lines else ""
+    with_tril = f", with {tril}" if tril and tril not in anew else ""
+    before = "before it is joined to the rest"
+    fixes = {
+        "missing": f"Join it to the rest with &{anew}.",
+        "inverted": f"Invert this part with ~ {before}{anew}.",
+        "transposed": f"Turn this part with .mT {before}{anew}.",
+    }
+    fix = fixes.get(fault, f"Move this part by one query {before}{with_tril}{anew}.")
+    return PartFault(name, fault, fix, is_causal)
 
 
 def _states(part: Mask, grids: Grids, offset: int) -> dict[str, list[Tensor]]:
@@ -114,12 +203,276 @@ def _states(part: Mask, grids: Grids, offset: int) -> dict[str, list[Tensor]]:
     if queries == keys:
         name = "wrong-axis" if isinstance(part, Padding) else "transposed"
         states[name] = [grid.mT for grid in states[""]]
+    if isinstance(part, Padding):
+        for name, by in (("ahead", 1), ("behind", -1)):
+            states[name] = [_moved(grid, by) for grid in states[""]]
+        if part.batch_size == queries > 1:
+            states["broadcast"] = [part.tensor(queries, keys)[:, 0, 0]] * len(masks)
     right = states[""]
     same = {name for name, state in states.items() if all(map(torch.equal, state, right))}
     return {name: state for name, state in states.items() if not name or name not in same}
+
+
+def _moved(tokens: Tensor, by: int) -> Tensor:
+    """Tokens, (..., K), with one place more open beside them, or one less, where padding begins."""
+    left = torch.nn.functional.pad(tokens, (0, 1))[..., 1:]
+    right = torch.nn.functional.pad(tokens, (1, 0))[..., :-1]
+    if by > 0:
+        return tokens | left | right
+    ends = torch.nn.functional.pad(tokens, (1, 1), value=True)
+    return tokens & ends[..., 2:] & ends[..., :-2]
 
 
 def _by_count(states: list[dict[str, list[Tensor]]], most: int) -> list[tuple[str, ...]]:
     """Names of states, one of each part, with the fewest faults first."""
     counts = {names: sum(map(bool, names)) for names in product(*states)}
     return sorted((names for names, count in counts.items() if 0 < count <= most), key=counts.__getitem__)
+
+
+def compose(
+    mask: Tensor,
+    tokens: Tensor | None = None,
+    kind: Kind | None = None,
+    causal: bool | None = None,
+    mistakes: Sequence[str] = MISTAKEN,
+) -> Composition | None:
+    """The parts of a mask with the fewest faults in them; None if no two faults make it.
+
+    Args:
+        mask: (B, H, Q, K), True = may attend.
+        tokens: (B, K), where it is known which keys are no padding.
+        kind: what the mask must be beside padding.
+        causal: whether the future must be blocked.
+        mistakes: what may be wrong with all of it; nothing at all may be wrong if there are none.
+    """
+    rest = _Rest(BY_NAME["full"] if kind in PADDING else kind, causal)
+    if tokens is not None and (right := rest.without_fault(mask, tokens)):
+        return right
+    if not mistakes:
+        return None
+    tried = [
+        composition
+        for padded in _hypotheses(mask, tokens, mistakes)
+        for composition in rest.compositions(padded)
+    ]
+    return min(tried, key=lambda composition: composition.bits, default=None)
+
+
+@dataclass(frozen=True, eq=False)
+class _Padded:
+    """A mask with some faults undone, and how padding is in it.
+
+    Attributes:
+        mask: (B, H, Q, K).
+        tokens: (B, K), which keys are no padding.
+        cells: what padding leaves open in the mask, broadcasts to it.
+        faults: those that are undone, and that of padding.
+        rows: (B, 1, Q, 1), the rows that count; all if None.
+        bits: that say where padding begins, if that was not said.
+    """
+
+    mask: Tensor
+    tokens: Tensor
+    cells: Tensor
+    faults: tuple[PartFault, ...] = ()
+    rows: Tensor | None = None
+    bits: float = 0.0
+
+    @property
+    def uncounted(self) -> float:
+        """Bits of the padding, and of the rows that do not count."""
+        if self.rows is None:
+            return self.bits
+        return self.bits + lengths.of_grid(self.mask[:, :1][~self.rows.expand(-1, 1, -1, self.mask.shape[3])])
+
+    def rests(self) -> Iterator[tuple[list[Tensor], list[Tensor], Tensor]]:
+        """What is left beside padding: different grids, the cells that count of each, and which has which (B, H);
+        first as all sentences have it, and else of each its own. Nothing if padding is not in the mask in this way."""
+        counting = torch.ones_like(self.mask) if self.rows is None else self.rows.expand_as(self.mask)
+        visible = self.cells & counting
+        seen = self.mask & visible
+        if (self.mask & counting & ~self.cells).any() or not seen.any():
+            return
+        shared, known = seen.any(0, keepdim=True), visible.any(0, keepdim=True)
+        if torch.equal(shared & visible, seen):
+            yield _different(shared, known, len(self.mask))
+        elif len(self.mask) > 1:
+            yield _different(seen, visible, 1)
+
+
+def _different(grids: Tensor, known: Tensor, batch: int) -> tuple[list[Tensor], list[Tensor], Tensor]:
+    pairs, places, number = [], {}, []
+    for grid, cells in zip(grids.flatten(0, 1), known.flatten(0, 1), strict=True):
+        place = places.setdefault((grid.numpy().tobytes(), cells.numpy().tobytes()), len(places))
+        pairs += [(grid, cells)] if place == len(pairs) else []
+        number.append(place)
+    each, cells = zip(*pairs, strict=True)
+    return [*each], [*cells], torch.tensor(number).view(grids.shape[:2]).repeat(batch, 1)
+
+
+def _hypotheses(mask: Tensor, tokens: Tensor | None, mistakes: Sequence[str]) -> Iterator[_Padded]:
+    """Ways in which padding, or all of a mask, may be at fault."""
+    batch, heads, queries, keys = mask.shape
+    yield from _paddings(mask, tokens)
+    by_sentence = mask.flatten(0, 1)[:batch]
+    is_repeated = not torch.equal(mask, mask[:, :1].expand_as(mask))  # as one sentence of many heads never is
+    if is_repeated and torch.equal(by_sentence.repeat(heads, 1, 1).view_as(mask), mask):
+        fault = PartFault("mask", "heads-first", f"Make it with repeat_interleave({heads}, 0), sentence by sentence.")
+        for padded in _paddings(by_sentence[:, None].expand_as(mask), tokens):
+            yield replace(padded, faults=(fault, *padded.faults))
+    turned = {"inverted": ~mask} | ({"transposed": mask.mT} if queries == keys else {})
+    for name, undone in turned.items():
+        if name not in mistakes:
+            continue
+        yield from (
+            replace(padded, faults=(PartFault("mask", name, words.FIXES[name]),))
+            for padded in _paddings(undone, tokens)
+            if not padded.faults
+        )
+
+
+def _paddings(mask: Tensor, tokens: Tensor | None) -> Iterator[_Padded]:
+    """Faults in the padding of a mask, of known tokens or those that it leaves possible."""
+    batch, heads, queries, keys = mask.shape
+    if tokens is None:
+        for fault, real in _inferred(mask):
+            cells = {"inverted": ~real[:, None, None], "wrong-axis": real[:, None, :, None]}
+            faults = (_of_padding(fault),) if fault else ()
+            bits = int((~real).any(1).sum()) * (2 + math.log2(keys + 1))
+            yield _Padded(mask, real, cells.get(fault, real[:, None, None]), faults, bits=bits)
+            if not fault and queries == keys and not real.all():
+                yield _Padded(mask, real, real[:, None, None] & real[:, None, :, None], bits=bits + 1)
+        return
+    right = tokens[:, None, None]
+    states = {"": right, "missing": torch.ones_like(right), "inverted": ~right}
+    states |= {"ahead": _moved(right, 1), "behind": _moved(right, -1)}
+    if queries == keys:
+        states["wrong-axis"] = tokens[:, None, :, None]
+    if batch > 1 and batch in (queries, heads):
+        states["broadcast"] = tokens[None, None] if batch == queries else tokens[None, :, None]
+    for fault, cells in states.items():
+        if fault and torch.equal(cells.expand(batch, heads, queries, keys), right.expand(batch, heads, queries, keys)):
+            continue
+        faults = (_of_padding(fault),) if fault else ()
+        yield _Padded(mask, tokens, cells, faults)
+        if queries == keys and fault not in ("wrong-axis", "inverted") and not tokens.all():
+            yield _Padded(mask, tokens, cells, faults, tokens[:, None, :, None])
+
+
+def _inferred(mask: Tensor) -> Iterator[tuple[str, Tensor]]:
+    """Faults of padding, "" for none, with tokens, (B, K), that a mask leaves possible: each sentence has its own."""
+    yield "", torch.ones(1, mask.shape[3], dtype=torch.bool)
+    yield from ((fault, tokens) for fault, tokens in _of_runs(mask) if tokens.any(1).all() and not tokens.all())
+
+
+def _of_runs(mask: Tensor) -> Iterator[tuple[str, Tensor]]:
+    """Faults with tokens, (B, K), that begin or end where the keys do that a sentence sees."""
+    used, keys = mask.any(1).any(1), mask.shape[3]
+    place, empty = torch.arange(keys), ~used.any(1, keepdim=True)
+    starts = used.int().argmax(1, keepdim=True)
+    ends = keys - 1 - used.flip(1).int().argmax(1, keepdim=True)
+    if empty.any():
+        yield "inverted", (place < starts) | empty
+        yield "inverted", (place > ends) | empty
+    elif len(used) > 1:
+        yield "", (place <= ends) | (ends == ends.max())
+        yield "", (place >= starts) | (starts == starts.min())
+    rows = mask.any(3).any(1)  # (B, Q)
+    steps = rows.int().diff(dim=1)
+    if mask.shape[2] == keys and ((steps <= 0).all() or (steps >= 0).all()):
+        yield "wrong-axis", rows
+
+
+@dataclass(frozen=True)
+class _Rest:
+    """What a mask may be beside padding.
+
+    Attributes:
+        kind: the only one that it may be, if that was said.
+        causal: whether the future must be blocked.
+    """
+
+    kind: Kind | None
+    causal: bool | None
+
+    @property
+    def kinds(self) -> Sequence[Kind]:
+        if self.kind is not None:
+            return (self.kind,)
+        return [kind for kind in PUBLISHED if kind.is_causal] if self.causal else PUBLISHED
+
+    def without_fault(self, mask: Tensor, tokens: Tensor) -> Composition | None:
+        """A mask that is right for queries that are tokens: what padding sees is read by nobody."""
+        rows = tokens[:, None, :, None] if mask.shape[2] == mask.shape[3] else None
+        for each, known, _ in _Padded(mask, tokens, tokens[:, None, None], (), rows).rests():
+            judgement = self._right(each, known)
+            if judgement.explanations:
+                return Composition((), mask, judgement, tokens)
+        return None
+
+    def _right(self, each: list[Tensor], known: list[Tensor]) -> Judgement:
+        """What a rest is without a fault; what is the same turned may be read off it turned."""
+        for mistake in ("", "transposed"):
+            judgement = under(each, mistake, self.kinds, differ=0, known=known)
+            cells = zip(judgement.explanations, each, known, strict=False)
+            if not mistake or not any(((one.grid() ^ grid) & counting).any() for one, grid, counting in cells):
+                if judgement.explanations:
+                    return judgement
+        return Judgement()
+
+    def compositions(self, padded: _Padded) -> Iterator[Composition]:
+        """A rest without a fault; else with one, if there is one at most beside it."""
+        for each, known, number in padded.rests():
+            most = TELLING * sum(lengths.of_grid(grid[cells]) for grid, cells in zip(each, known, strict=True))
+            for fault, judgement, right in self._explained(each, known, one_more=len(padded.faults) < 2):
+                if judgement.bits <= most or (not fault and padded.faults):
+                    faults = (*padded.faults, *([fault] if fault else []))
+                    whole = torch.stack(right)[number] & padded.tokens[:, None, None]
+                    yield Composition(faults, whole, judgement, padded.tokens, padded.uncounted)
+
+    def _explained(
+        self, each: list[Tensor], known: list[Tensor], *, one_more: bool
+    ) -> Iterator[tuple[PartFault | None, Judgement, list[Tensor]]]:
+        judgement = self._right(each, known)
+        if judgement.is_certain:
+            yield None, judgement, [explanation.grid() for explanation in judgement.explanations]
+        if not one_more:
+            return
+        for mistake in ("inverted", "transposed", "shifted"):
+            judgement = under(each, mistake, self.kinds, differ=0, known=known)
+            if judgement.is_certain and any(
+                ((one.grid() ^ grid) & counting).any()
+                for one, grid, counting in zip(judgement.explanations, each, known, strict=True)
+            ):
+                first = judgement.explanations[0]
+                fault = {1: "ahead", -1: "behind"}.get(first.reading.moved, mistake)
+                name = "causal part" if first.kind.name == "causal" else first.kind.title
+                place = (*each[0].shape, first.reading.seen.first - first.reading.moved)
+                found = _of_rest(name, first.base, fault, place, is_causal=bool(first.kind.is_causal))
+                yield found, judgement, [explanation.grid() for explanation in judgement.explanations]
+        yield from self._beside_causal(each, known)
+
+    def _beside_causal(
+        self, each: list[Tensor], known: list[Tensor]
+    ) -> Iterator[tuple[PartFault, Judgement, list[Tensor]]]:
+        """A fault in the causal part alone, beside another that stays."""
+        inside = WITHIN.get(self.kind.name, ()) if self.kind is not None else ("full", "documents", "window", "blocks")
+        queries, keys = each[0].shape
+        for first in dict.fromkeys((max(0, keys - queries), 0)):
+            right = Subsequent().shifted(first).grid(queries, keys)
+            states = {"missing": right | True} if self.causal or self.kind is not None else {}
+            states |= {"inverted": ~right} | ({"transposed": right.mT} if queries == keys else {})
+            for name, by in (("ahead", 1), ("behind", -1)):
+                states[name] = Subsequent().shifted(first + by).grid(queries, keys)
+            for name, cells in states.items():
+                kinds = [BY_NAME[kind] for kind in inside if kind != "full" or name == "missing"]
+                if any((grid & is_known & ~cells).any() for grid, is_known in zip(each, known, strict=True)):
+                    continue
+                grids, counting = each, [is_known & cells for is_known in known]
+                if name in ("inverted", "transposed") and queries == keys:  # what stands beside it is the same turned
+                    grids = [grid & of_it | (grid & of_it).mT for grid, of_it in zip(each, counting, strict=True)]
+                    counting = [of_it | of_it.mT for of_it in counting]
+                judgement = under(grids, "", kinds, differ=0, known=counting)
+                if judgement.is_certain:
+                    fault = _of_rest("causal part", Subsequent(), name, (queries, keys, first), is_causal=True)
+                    yield fault, judgement, [explanation.grid() & right for explanation in judgement.explanations]

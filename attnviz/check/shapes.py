@@ -6,10 +6,12 @@ import torch
 from torch import Tensor
 
 from attnviz.check.findings import AXES, Finding, future
+from attnviz.check.intent import Intent
 from attnviz.check.kinds import small
 from attnviz.core.errors import InputError, ShapeError, quoted
 from attnviz.core.explain import judge
 from attnviz.core.masks import Padding
+from attnviz.core.masks.published import PADDING
 
 Shape = tuple[int, int, int, int]
 
@@ -47,14 +49,14 @@ def lay(array: Tensor, kind: str, shape: Shape | None) -> tuple[Tensor, tuple[st
     return array.reshape([sizes.get(axis, 1) for axis in AXES]), axes, findings
 
 
-def is_batch_of_padding(array: Tensor, convention: str | None, meant: object) -> bool:
+def is_batch_of_padding(array: Tensor, convention: str | None, meant: Intent | None) -> bool:
     """Whether a mask of two axes is padding, (B, K), as `key_padding_mask` is, where its convention is said.
 
     Each row is padded at the same end. Rows that see one key more each, or as many, are a causal mask; and as many rows
     as keys are padding only if as (Q, K) they would be no known mask, with or without a mistake. Where padding
     is meant, nothing else is asked.
     """
-    is_padding = meant in ("padding", "left-padding") or isinstance(meant, Padding)
+    is_padding = meant is not None and (meant.kind in PADDING or isinstance(meant.mask, Padding))
     if (
         array.dim() != 2
         or len(array) < 2

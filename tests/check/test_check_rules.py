@@ -223,8 +223,8 @@ def test_what_may_be_padding_on_the_left_is_said_to_be_unknown():
         "It is exactly padding before key 3; or padding from key 3 on with open and blocked swapped. "
         "The mask alone cannot tell."
     )
-    assert check(mask, convention="may-attend", meant="left-padding").findings == ()
-    assert check(mask, convention="may-attend", meant="padding").rules("error") == {"inverted"}
+    assert check(mask, convention="may-attend", intent="left-padding").findings == ()
+    assert check(mask, convention="may-attend", intent="padding").rules("error") == {"inverted"}
 
 
 def test_a_hole_in_a_mask_too_small_to_be_known_is_still_found():
@@ -279,7 +279,7 @@ def test_a_row_without_a_key_is_said_once():
     broken = at(causal(6), 3, False)
 
     assert check(broken).rules("error", "warning") == {"empty-row"}
-    assert check(broken, meant="causal").rules("error") == {"empty-row", "deviation"}
+    assert check(broken, intent="causal").rules("error") == {"empty-row", "deviation"}
 
 
 def test_rows_without_a_key_that_were_said_to_be_meant_or_leave_numbers_are_a_note():
@@ -287,8 +287,8 @@ def test_rows_without_a_key_that_were_said_to_be_meant_or_leave_numbers_are_a_no
     padding = Subsequent() & Padding((3,), left=5)
     mask = padding.grid(5, 5)
 
-    assert check(mask).rules("warning") == check(mask, meant="causal").rules("warning") == {"empty-row"}
-    assert check(mask, meant=padding).rules("error", "warning") == set()
+    assert check(mask).rules("warning") == check(mask, intent="causal").rules("warning") == {"empty-row"}
+    assert check(mask, intent=padding).rules("error", "warning") == set()
     assert check(additive(mask, -1e9)).rules("error", "warning") == set()
     assert check(additive(mask)).verdict == "1 warning"
 

@@ -15,7 +15,7 @@ def lower(n):
     return torch.ones(n, n, dtype=torch.bool).tril()
 
 
-@pytest.mark.parametrize("said", [{}, {"convention": "may-attend"}, {"meant": "causal", "convention": "may-attend"}])
+@pytest.mark.parametrize("said", [{}, {"convention": "may-attend"}, {"intent": "causal", "convention": "may-attend"}])
 def test_a_large_causal_mask_is_known(said):
     report = check(lower(LARGE), **said)
 

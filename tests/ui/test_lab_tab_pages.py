@@ -292,11 +292,11 @@ def test_what_a_pasted_mask_is_meant_to_be_settles_what_it_is():
     unfold(app, "report")
     app.selectbox(key="intended").set_value("causal").run()
     assert "9 are open in the future" in html(app)
-    assert "--meant causal" in app.code[-1].value
+    assert "--intent causal" in app.code[-1].value
 
     app.selectbox(key="intended").set_value("the mask of this page").run()
     assert not app.exception
-    assert "--meant causal" in app.code[-1].value
+    assert "--intent causal" in app.code[-1].value
 
 
 def test_the_example_that_can_be_pasted_shows_a_leak_in_numbers():

@@ -25,6 +25,7 @@ class Reading:
         transposed: whether rows and columns of `seen` are those of the grid the other way round.
         padded_queries: queries that are padding too.
         by: how many rows further down each row of `seen` is than in the grid.
+        moved: diagonals by which all of it is moved, forward or back.
     """
 
     mistake: str
@@ -34,15 +35,24 @@ class Reading:
     transposed: bool = False
     padded_queries: Tensor | None = None
     by: int = 0
+    moved: int = 0
 
     def back(self, cells: Tensor) -> Tensor:
         """Cells of `seen` as cells of the grid."""
         return (cells.T if self.transposed else cells).roll(-self.by, 0)
 
 
-def readings(grid: Tensor, mistake: str) -> Iterator[Reading]:
-    """A grid, (Q, K), as it has to be read if this mistake was made in it, or none; in both alignments."""
+def readings(grid: Tensor, mistake: str, known: Tensor | None = None) -> Iterator[Reading]:
+    """A grid, (Q, K), as it has to be read if this mistake was made in it, or none; in both alignments.
+
+    Args:
+        known: (Q, K), the cells that count; padding is then looked for in none of them.
+    """
     queries, keys = grid.shape
+    if known is not None:
+        for first in {0, max(0, keys - queries)}:
+            yield from _unpadded(Observed(grid, known, first), mistake)
+        return
     for raw in (Observed.of(grid, first) for first in {0, max(0, keys - queries)}):
         if not mistake:
             yield from _padded(Reading("", raw))
@@ -52,6 +62,15 @@ def readings(grid: Tensor, mistake: str) -> Iterator[Reading]:
             yield from _by_query(raw)
         elif mistake == "inverted" or queries == keys:
             yield from _turned(raw, mistake)
+
+
+def _unpadded(raw: Observed, mistake: str) -> Iterator[Reading]:
+    """A grid whose padding is known and left out."""
+    if mistake == "shifted":
+        yield from (Reading(mistake, replace(raw, first=raw.first + by), moved=by) for by in (1, -1))
+    elif not mistake or mistake == "inverted" or raw.queries == raw.keys:
+        reading = Reading(mistake, raw)
+        yield _undone(mistake, reading) if mistake else reading
 
 
 def _moved(raw: Observed, by: int) -> Reading:
