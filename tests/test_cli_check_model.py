@@ -8,6 +8,7 @@ import torch
 from own_models import IDS, WORDS, Translator, Writer, tokenize
 
 import attnviz
+from attnviz import api, cli
 from attnviz.cli import main
 from attnviz.leaks import leak_test
 from attnviz.leaks.padding import padding_test
@@ -469,3 +470,13 @@ def test_padding_of_an_encoder_is_seen_by_what_its_decoder_gets():
     site, head, row, weight = test.heads[0]
     step = source.run((source.tokenize([TEXT, f"{TEXT} {TEXT}"])[0],)).step(site)
     assert weight == pytest.approx(float(step.weights(head)[row, 6:].sum()))
+
+
+def test_a_model_of_ones_own_opens_on_what_is_wrong_with_it(checked, capsys, monkeypatch):
+    """On the page Masks, where something is; else as any other."""
+    checked("right")
+    monkeypatch.setattr(api, "OFFERED", {})
+
+    assert cli._link("my_models.py:two_faults") == "masks?model=Masked&tab=Check"
+    assert "attnviz: 2 errors; the app opens on what was found." in capsys.readouterr().err
+    assert cli._link("my_models.py:right") == "?model=Writer"

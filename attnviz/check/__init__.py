@@ -136,7 +136,9 @@ def _with_padding(intended: Intent, tokens: Tensor | None) -> Intent:
     lengths, keys = tuple(tokens.sum(1).tolist()), tokens.shape[1]
     padding = next((each for each in (Padding(lengths), Padding(lengths, keys)) if _is(each, tokens)), None)
     if padding is None:
-        raise InputError("Padding that is neither at the end nor at the start cannot be joined to a mask that is meant.")
+        raise InputError(
+            "Padding that is neither at the end nor at the start cannot be joined to a mask that is meant."
+        )
     return Intent.of(intended.mask & padding)
 
 

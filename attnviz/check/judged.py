@@ -143,7 +143,6 @@ class Judged:
             and all(explanation.kind.is_causal for explanation in self.judgement.explanations)
         )
 
-
     @property
     def assumed(self) -> str:
         """The mask in words, where nobody said what it is meant to be: "a causal decoder with padding"."""

@@ -250,11 +250,7 @@ def compose(
         return right
     if not mistakes:
         return None
-    tried = [
-        composition
-        for padded in _hypotheses(mask, tokens, mistakes)
-        for composition in rest.compositions(padded)
-    ]
+    tried = [composition for padded in _hypotheses(mask, tokens, mistakes) for composition in rest.compositions(padded)]
     return min(tried, key=lambda composition: composition.bits, default=None)
 
 

@@ -113,7 +113,12 @@ def _link(link: str) -> str:
 
     source = values.load(link)
     state = cases.state_of(source) if isinstance(source, Saved) else {}
-    return "?" + urlencode(state | {"model": [api.offer(source)]}, doseq=True, quote_via=quote)
+    state |= {"model": [api.offer(source)]}
+    page = ""
+    if typed.FILE.fullmatch(link) and (wrong := values.faults(source)):
+        _note(f"{wrong}; the app opens on what was found.")
+        page, state = "masks", state | {"tab": ["Check"]}
+    return f"{page}?{urlencode(state, doseq=True, quote_via=quote)}"
 
 
 def _note(line: str) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from attnviz import api, cases, files
 from attnviz.cli.download import Download
 from attnviz.cli.typed import FILE, FLAGS
+from attnviz.core.amounts import counted
 from attnviz.core.display import visible_text
 from attnviz.core.edits import KINDS, Edits, Site
 from attnviz.core.errors import InputError, check_no_picture, quoted
@@ -112,6 +113,22 @@ def own(file: str, name: str, of: Callable[[str, str], Any] = script.value_of) -
     """The source, or with `script.value_of` anything, that a function of a file gives, whose code is run."""
     sys.stderr.write(f"attnviz: the code of {visible_text(file)} is run.\n")
     return of(file, name)
+
+
+def faults(source: Source) -> str:
+    """Number of errors and warnings, and whether a question is open, of a check of a model; "" if there are none, or
+    if the check takes long."""
+    from attnviz.leaks import probes
+    from attnviz.model_check import check_model
+
+    (sentence,) = source.tokenize([next(iter(source.examples), "")])[:1]
+    if probes.seconds(source.d_model, len(sentence.tokens), len(source.sites)) > SILENT:
+        return ""
+    report = check_model(source)
+    counts = [sum(finding.severity == each for finding in report.findings) for each in ("error", "warning")]
+    named = zip(counts, ("error", "warning"), strict=True)
+    listed = [counted(count, name) for count, name in named if count] + (["a question"] if report.question else [])
+    return ", ".join(listed)
 
 
 SILENT = 2.0

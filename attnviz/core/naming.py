@@ -31,6 +31,8 @@ def _windows(mask: Tensor, queries: int, keys: int) -> list[Mask]:
         return []
     whole = mask.flatten(0, 1).any(0)  # of a sentence without padding, if there is one
     before, after = (int(whole[edge].sum()) - 1 for edge in (-1, 0))
+    if min(before, after) < 0:  # a row that sees nothing is in no window
+        return []
     return [Window(before, after)] if after else [Subsequent(), Window(before, 0)]
 
 

@@ -30,6 +30,7 @@ def app() -> None:
     page = st.navigation([*there, *pages.former()], position="hidden")
     if page.title in pages.FORMER:
         page.run()
+    pages.land(page)
     with st.container(key="styles"):
         st.html(STYLE)
         st.html("".join(f"<script>{script}</script>" for script in SCRIPTS), unsafe_allow_javascript=True)

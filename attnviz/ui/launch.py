@@ -15,16 +15,13 @@ from streamlit.web.server import server_util
 from attnviz.core.assets import PACKAGE
 from attnviz.core.errors import InputError, quoted
 from attnviz.ui import words
-from attnviz.ui.shared.pages import TITLES
+from attnviz.ui.shared.pages import OPEN, TITLES
 
 ANY = ("0.0.0.0", "::")
 """Addresses that stand for every interface of a machine."""
 
 PAGES = tuple(sorted(title.lower() for title in TITLES))
 """Addresses of the pages."""
-
-OPEN = "--open"
-"""Argument of the app's script; what follows it is the page to open, with its settings."""
 
 
 def script() -> Path:

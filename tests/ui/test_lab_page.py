@@ -14,7 +14,8 @@ from test_pages_steps import drawn
 import attnviz
 from attnviz import api
 from attnviz.core.amounts import digits
-from attnviz.core.masks import Painted, Subsequent, mask_from_text
+from attnviz.core.edits import Edits
+from attnviz.core.masks import Painted, Subsequent, Window, mask_from_text
 from attnviz.core.stack import Entry, Stack
 from attnviz.ui.masks.built_in import BuiltIn
 from attnviz.ui.masks.presets import PRESETS
@@ -327,6 +328,35 @@ def test_the_mask_of_a_model_of_ones_own_is_the_one_that_is_drawn(monkeypatch):
         app = opened(masks_page, model=name, tab=tab, checked="this mask")
         assert not app.exception
         assert "alert" not in html(app)
+
+
+def test_a_rule_lies_on_the_mask_of_a_model_of_ones_own_under_its_name(monkeypatch):
+    """The grid is the mask that acted, and says of each cell whether the model or the rule blocks it."""
+    monkeypatch.setattr(api, "OFFERED", {})
+    source = attnviz.wrap(Masking().eval(), tokenize, "the cat sat on", words=WORDS)
+    app = opened(masks_page, model=api.offer(source), mask="window(1)")
+    edits = Edits(mask=Window(1))
+    acted = source.run(source.tokenize(["the cat sat on"]), edits).steps[0].may_attend(0)
+
+    assert "blocked by the model" in texts_of(app)
+    assert "blocked by window (1 before, 0 after)" in texts_of(app)
+    assert rows_of(charts(app)[0], "rows")["beside"] == [str(int(row.sum())) for row in acted]
+
+
+class AllBlocked(Writer):
+    def mask(self, ids):
+        return torch.zeros(ids.shape[1], ids.shape[1], dtype=torch.bool)
+
+
+def test_a_model_that_blocks_everything_is_not_said_to_have_a_window(monkeypatch):
+    """The sentence about the row and the count of its keys agree."""
+    monkeypatch.setattr(api, "OFFERED", {})
+    source = attnviz.wrap(AllBlocked().eval(), tokenize, "the cat sat on", words=WORDS)
+    app = opened(masks_page, model=api.offer(source))
+
+    assert "window (" not in texts_of(app)
+    assert "may look at 0 of 4 tokens" in html(app)
+    assert "no key left" in html(app)
 
 
 def test_a_mask_of_cells_is_those_cells_and_blocks_nothing_beyond_them():

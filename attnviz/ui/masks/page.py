@@ -14,7 +14,7 @@ from attnviz.sources.wrapped import Wrapped
 from attnviz.ui.masks import built_in, checking, compose, conventions, words
 from attnviz.ui.masks.lab import TAB, Lab
 from attnviz.ui.masks.presets import CAUSAL
-from attnviz.ui.shared import look, mask, state, toolbar
+from attnviz.ui.shared import cache, look, mask, state, toolbar
 from attnviz.ui.shared.look import ViewContext
 from attnviz.ui.shared.setting import flag
 from attnviz.ui.shared.state import control, tabs
@@ -57,9 +57,15 @@ def _tab(question: str, draw: Callable[[Lab, Toolbar], None], lab: Lab, bar: Too
 
 
 def _mask(context: ViewContext, stack: Stack) -> Mask:
-    """The mask of a site; of a model that is read-only, what was composed."""
-    step = context.record.step(context.site)
-    mask = stack.mask() if context.source.read_only else step.mask
-    if isinstance(mask, Tensor):
+    """The mask that acts at a site, for the head and the sentence that are shown; of a model that is read-only, what
+    was composed. Of a model whose own mask has no name the rules of the page keep theirs.
+    """
+    step, rules = context.record.step(context.site), stack.mask()
+    mask = rules if context.source.read_only else step.mask
+    if not isinstance(mask, Tensor):
+        return mask or Full()
+    edits = context.record.edits
+    if rules is None or edits.mask_at(context.site.kind) != rules or not edits.own_mask:
         return built_in.of(step, context.number, context.sentence)
-    return mask or Full()
+    untouched = cache.record(context.source, context.lines).step(context.site)
+    return built_in.of(untouched, context.number, context.sentence) & rules

@@ -1,23 +1,40 @@
 """The pages, and the way from one to another with all that was chosen."""
 
+import sys
 from collections.abc import Callable
 from functools import partial
+from urllib.parse import parse_qs, urlsplit
 
 import streamlit as st
 
 from attnviz.ui.shared import state, words
-from attnviz.ui.shared.setting import Link
+from attnviz.ui.shared.setting import Link, session_setting
 
 TITLES = ("Heads", "Overview", "Masks", "Steps", "Compare", "Learn")
 """Each page is made in the folder of its name."""
 WITHOUT_BAR = ("Learn",)
 """Pages that choose model and text themselves."""
+OPEN = "--open"
+"""Argument of the app's script; what follows it is the page to open, with its settings."""
+VISITED = session_setting("visited", False)
 FORMER = {"model": ("Heads", {}), "atlas": ("Overview", {"panel": [words.OVER_A_CORPUS]})}
 """Addresses that links may still hold; the page that each opens, and what is added to the link."""
 
 
 def page(title: str, run: Callable[[], None] = lambda: None) -> st.Page:
     return st.Page(run, title=title, url_path=title.lower(), default=title == TITLES[0])
+
+
+def land(current: st.Page) -> None:
+    """At the first visit of the bare address, open the page that the shell was told to open."""
+    is_first = not state.get(VISITED)
+    state.put(VISITED, True)
+    if not is_first or sys.argv[1:2] != [OPEN] or st.query_params or current.title != TITLES[0]:
+        return
+    target = urlsplit(sys.argv[2])
+    title = target.path.strip("/").title()
+    if title in TITLES[1:]:
+        st.switch_page(page(title), query_params=parse_qs(target.query))
 
 
 def former() -> list[st.Page]:
