@@ -36,6 +36,7 @@ _HOMES = {
     "read": "files",
     "save": "files",
     "explore": "export.explore",
+    "same_run": "same",
     "show": "ui.live",
     "wrap": "sources.wrapped",
 }
