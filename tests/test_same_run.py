@@ -16,7 +16,7 @@ TEXTS = ["the cat sat on the mat", "dog ran on cat mat the dog sat the", "mat sa
 def pack(documents):
     lengths = torch.tensor([len(ids) for ids in documents])
     return {
-        "ids": torch.tensor([sum(documents, [])]),
+        "ids": torch.tensor([[id for ids in documents for id in ids]]),
         "positions": torch.cat([torch.arange(length) for length in lengths])[None],
         "documents": torch.arange(len(documents)).repeat_interleave(lengths)[None],
     }
@@ -101,3 +101,119 @@ def test_faults_of_a_model_with_rotary_positions_are_named(fault):
 @pytest.mark.parametrize("fault", ["not reset", "not shifted"])
 def test_shifted_rotary_positions_are_no_fault(fault):
     assert compared(server(fault, rotary=True)).ok
+
+
+def test_a_message_says_where_and_what_to_do():
+    """In the coordinates of the row: document 1 has six tokens, and the window four."""
+    result = result_of(compared(server("documents seen"), runs="packed"), "packed")
+
+    assert (result.text, result.position, result.layer) == (1, 0, 0)
+    assert "document 2 sees document 1 (6 cells; first at decoder layer 0, query 6, key 3 of the row)" in result.message
+    assert "keeps documents apart" in result.fix
+
+
+@pytest.mark.parametrize(
+    ("fault", "run", "words"),
+    [
+        ("not reset", "packed", "takes token 0 to stand at position 6"),
+        ("not shifted", "left", "takes token 0 to stand at position 3"),
+        ("padding seen", "left", "text 1 sees padding (6 cells"),
+        ("mask cut", "cached", "ends with the 3 keys of the cache"),
+        ("wrong corner", "cached", "upper left corner"),
+        ("keys lost", "chunked", "2 keys after 4 tokens"),
+        ("window ignored", "cached", "no window where the text alone has a window of 4 tokens"),
+        ("window one more", "cached", "a window of 5 tokens where the text alone has a window of 4"),
+        ("boundary hidden", "chunked", "query 2, key 1"),
+        ("batch mixed", "batched", "same masks up to decoder layer 1"),
+    ],
+)
+def test_each_fault_has_its_sentence(fault, run, words):
+    assert words in result_of(compared(server(fault), runs=[run]), run).message
+
+
+def test_a_model_in_training_mode_is_told_apart_from_dropout_in_evaluation():
+    torch.manual_seed(0)
+    model = Writer().train()
+    training = attnviz.same_run(model, TEXTS, "batched", tokenizer=tokenize).results[0]
+    evaluation = compared(server("dropout"), runs="batched").results[0]
+
+    assert (training.cause, training.fix) == ("dropout", "Call model.eval().")
+    assert "in evaluation" in evaluation.message
+    assert model.training
+
+
+def test_ways_that_cannot_be_tried_are_named_and_do_not_pass():
+    test = attnviz.same_run(server(), TEXTS, ("packed", "left", "cached"), tokenizer=tokenize)
+
+    assert [result.cause for result in test.results] == ["not tried"] * 3
+    assert not test.ok
+    assert [word in result.message for word, result in zip(("pack=", "pad=", "step="), test.results, strict=True)]
+
+
+def test_a_wrapped_model_is_padded_by_the_id_that_it_knows():
+    """Its own mask hides the future alone, so padding on the left is seen."""
+    torch.manual_seed(0)
+    source = attnviz.wrap(Writer(), tokenize, TEXTS[0], words=WORDS, pad=0)
+    test = attnviz.same_run(source, TEXTS)
+
+    assert result_of(test, "right").same
+    assert result_of(test, "batched").same
+    assert causes(test) == {"left": "mask"} | dict.fromkeys(("packed", "cached", "chunked"), "not tried")
+
+
+def test_a_way_that_raises_is_no_pass():
+    def broken(model, ids, cache):
+        raise ValueError("no cache here")
+
+    result = compared(server(), runs="cached", step=broken).results[0]
+
+    assert (result.same, result.cause) == (False, "other")
+    assert "no cache here" in result.message
+
+
+def test_one_text_is_packed_behind_its_own_words():
+    assert causes(compared(server("documents seen"), TEXTS[:1], "packed")) == {"packed": "mask"}
+    assert compared(server(), TEXTS[:1]).ok
+
+
+def test_ids_are_taken_as_they_are():
+    ids = [[IDS[word] for word in text.split()] for text in TEXTS]
+
+    assert compared(server(), ids, tokenizer=None) == compared(server())
+
+
+def test_the_report_is_text_and_json():
+    test = compared(server("mask cut"))
+    report = json.loads(json.dumps(test.to_json()))
+
+    assert [line.split(":")[0] for line in test.lines()[2:] if not line.startswith(" ")] == list(RUNS)
+    assert {result["cause"] for result in report["results"]} <= set(CAUSES)
+    assert report["ok"] is False
+    assert report["bound"] == test.bound
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: attnviz.same_run(server(), ["the cat"]), "tokenizer"),
+        (lambda: compared(server(), []), "no text"),
+        (lambda: compared(server(), [[]]), "without tokens"),
+        (lambda: compared(server(), runs="sideways"), "no run 'sideways'. There is: packed, left"),
+        (lambda: attnviz.same_run(3, ["the"]), "is no model"),
+        (lambda: attnviz.same_run("scratch", ["the"]), "one way alone"),
+        (lambda: compared(torch.nn.Linear(3, 3)), "raised"),
+    ],
+)
+def test_input_that_cannot_be_used_gives_one_sentence(call, message):
+    with pytest.raises(InputError, match=message) as error:
+        call()
+
+    assert "\n" not in str(error.value)
+
+
+def test_a_model_that_gives_no_numbers_cannot_be_compared():
+    model = server()
+    model.head.bias.data[0] = torch.nan
+
+    with pytest.raises(NotFiniteError, match="Text 1, run alone, has an output at token 0"):
+        compared(model)

@@ -110,6 +110,7 @@ class Alone:
         runner: the model and its ways.
         documents: ids of each text.
         runs, again: each text alone, twice.
+        is_steady: whether two identical runs give the same.
         dtype: the type of numbers of all runs but the reference.
         reference: (1, n, d) for each text, and its type of numbers.
         noise, bound: see `SameRun`.
@@ -124,12 +125,7 @@ class Alone:
     reference_dtype: torch.dtype
     noise: float
     bound: float
-
-    @property
-    def is_steady(self) -> bool:
-        """Whether two identical runs give the same."""
-        pairs = zip(self.runs, self.again, strict=True)
-        return all(torch.equal(first.output, second.output) for first, second in pairs)
+    is_steady: bool
 
 
 def _alone(runner: Runner, documents: list[list[int]]) -> Alone:
@@ -152,17 +148,23 @@ def _alone(runner: Runner, documents: list[list[int]]) -> Alone:
     again = [ways.alone(runner, ids, number) for number, ids in enumerate(documents)]
     reference = [ran.output for ran in runs]
     bound = ROUNDINGS * torch.finfo(dtype).eps * max(1, len(runner.sites))
-    base = Alone(runner, documents, runs, again, dtype, reference, dtype, math.nan, bound)
-    exact = _copied(runner, torch.float64) if base.is_steady and 8 * count <= CHEAP else None
+    is_steady = _largest(reference, [ran.output for ran in again]) <= bound
+    base = Alone(runner, documents, runs, again, dtype, reference, dtype, math.nan, bound, is_steady)
+    exact = _copied(runner, torch.float64) if is_steady and 8 * count <= CHEAP else None
     if exact is None:
         return base
     try:
         exact_outputs = [ways.alone(exact, ids).output for ids in documents]
-        noise = max(float(distance(*pair).max()) for pair in zip(exact_outputs, reference, strict=True))
+        noise = _largest(exact_outputs, reference)
         bound = tolerance(noise, dtype)
     except AttnvizError:  # code that makes float32 of its own, or rounding that moves everything
         return base
     return replace(base, reference=exact_outputs, reference_dtype=torch.float64, noise=noise, bound=bound)
+
+
+def _largest(before: list[Tensor], after: list[Tensor]) -> float:
+    """The largest distance of outputs of the same texts."""
+    return max(float(distance(*pair).max()) for pair in zip(before, after, strict=True))
 
 
 def _result(base: Alone, run: str) -> RunResult:
@@ -215,8 +217,10 @@ def _compared(base: Alone, run: str, rans: list[Ran]) -> RunResult:
     number, ran, row, slots, place = wrong
     why = causes.cause(ran, row, slots, base.runs[number], base.documents[number], base.runner, base.bound)
     noun = f"document {ran.order(row, number)}" if run == "packed" else f"text {number + 1}"
-    fix = POSITIONS.get(run, why.fix) if why.name == "positions" else why.fix
-    message = f"{TITLES[run]}: {noun} {why.message}."
+    fix = POSITIONS.get(run, why.fix) if why.name == "positions" and not why.fix else why.fix
+    if run == "left" and "packed" in base.runner.why_not and why.name == "positions":
+        fix = "It takes no position_ids, so pad on the right."
+    message = f"{TITLES[run]}: {noun} {why.message.rstrip('.')}."
     return RunResult(run, False, why.name, why.layer, place, number, largest, base.bound, message, fix)
 
 
@@ -239,24 +243,24 @@ def _with_more(base: Alone, result: RunResult) -> RunResult:
     if run == "packed":
         fix = "Pass a causal mask of blocks, (1, 1, n, n), beside position_ids: with it, the outputs are the same."
         return replace(result, fix=fix)
-    message = "The same with the position_ids that generate() makes. A plain call without them gives other outputs."
-    return replace(other, message=message, fix=f"In a call of your own, pass position_ids. {POSITIONS['left']}")
+    message = (
+        "The same with position_ids that count from the first real token; a call without them gives other outputs."
+    )
+    return replace(other, message=message, fix=f"Pass position_ids, as generate() does. {POSITIONS['left']}")
 
 
 def _dropout(base: Alone, run: str) -> RunResult:
     """The result of every way where two identical runs differ."""
     pairs = zip(base.runs, base.again, strict=True)
     moves = [distance(first.output[0], second.output[0]) for first, second in pairs]
-    number = next(number for number, moved in enumerate(moves) if bool(moved.any()))
+    number = next(number for number, moved in enumerate(moves) if bool((moved > base.bound).any()))
     first, second, ids = base.runs[number], base.again[number], base.documents[number]
-    why = causes.cause(second, 0, torch.arange(len(ids)), first, ids, base.runner, 0.0)
+    why = causes.cause(second, 0, torch.arange(len(ids)), first, ids, base.runner, base.bound)
     is_training = any(module.training for module in base.runner.model.modules())
     message = "Two runs of one text alone differ, so nothing can be compared: "
-    message += (
-        "the model is in training mode." if is_training else "there is dropout, or another chance, in evaluation."
-    )
+    message += "the model is in training mode." if is_training else "there is dropout in evaluation, or other chance."
     fix = "Call model.eval()." if is_training else "Pass training=self.training to F.dropout, or use nn.Dropout."
-    place, largest = int(moves[number].nonzero()[0]), max(float(moved.max()) for moved in moves)
+    place, largest = int((moves[number] > base.bound).nonzero()[0]), max(float(moved.max()) for moved in moves)
     return RunResult(run, False, "dropout", why.layer, place, number, largest, base.bound, message, fix)
 
 
@@ -296,9 +300,13 @@ def _runner(model: Any, tokenizer: Any) -> tuple[Runner, Any]:
         return runner, tokenizer or code.tokenize
     if isinstance(source, Source) and source.facts and source.provenance in HUGGING_FACE:
         loaded, copy = source.loaded, deepcopy(source.loaded.model)
-        if not loaded.keeps_own_attention:  # else that of attnviz, which needs a tap
-            _own_attention(copy)
-        return ways.transformers_runner(copy, source.name), tokenizer or (lambda text: _ids(source, text))
+        if not loaded.keeps_own_attention:  # then it is that of attnviz, which needs a tap
+            try:
+                copy.set_attn_implementation("sdpa")
+            except (ValueError, ImportError):
+                copy.set_attn_implementation("eager")
+        tokens = lambda text: [token.id for token in source.tokenize([text])[0].tokens]  # noqa: E731
+        return ways.transformers_runner(copy, source.name), tokenizer or tokens
     if isinstance(source, Source):
         what = f"'{source.name}' is run by attnviz in one way alone"
         raise InputError(f"{what}. Give a model of transformers, attnviz.wrap(...), or a torch.nn.Module.")
@@ -315,19 +323,6 @@ def _in_turn(model: nn.Module) -> Iterator[None]:
     """Meanwhile the model runs here alone, in evaluation, as a source does."""
     with lock_of(model), in_evaluation(model):
         yield
-
-
-def _own_attention(model: Any) -> None:
-    """Set the attention that transformers would use by itself."""
-    try:
-        model.set_attn_implementation("sdpa")
-    except (ValueError, ImportError):
-        model.set_attn_implementation("eager")
-
-
-def _ids(source: Source, text: str) -> list[int]:
-    (sentence,) = source.tokenize([text])
-    return [token.id for token in sentence.tokens[: sentence.length]]
 
 
 def _documents(texts: Any, tokenize: Any) -> list[list[int]]:

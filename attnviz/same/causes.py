@@ -12,6 +12,9 @@ from attnviz.core.errors import AttnvizError
 from attnviz.core.leaks import distance
 from attnviz.same.ways import PADDING, Ran, Runner, alone
 
+LAYERS = 10
+"""Factor of the bound of outputs within which numbers of a layer are the same."""
+
 
 @dataclass(frozen=True)
 class Cause:
@@ -52,7 +55,7 @@ def layers(ran: Ran, row: int) -> dict[Site, Layer]:
     """The self-attention of one row.
 
     Raises:
-        AttnvizError: if no attention was seen.
+        AttnvizError: if no attention was seen, or it has other positions than the tokens.
     """
     size, parts = ran.text.shape[1], {}
     for start, captured in ran.passes:
@@ -67,6 +70,8 @@ def layers(ran: Ran, row: int) -> dict[Site, Layer]:
         keys = []
         for start, step in steps:
             end, count = start + step.shape[2], step.shape[3] - step.has_sink
+            if end > size:
+                raise AttnvizError(f"{step.site} has {counted(step.shape[2], 'query')} for {counted(size, 'token')}.")
             first = _first_key(vectors.get("key"), step.key[row], end, count)
             width = min(count, end - first)
             for head in range(heads):
@@ -101,6 +106,7 @@ def cause(ran: Ran, row: int, slots: Tensor, reference: Ran, ids: Sequence[int],
         slots: (n,), of the tokens of the text.
         ids: of the text.
     """
+    bound *= LAYERS
     try:
         here, there = layers(ran, row), layers(reference, 0)
     except AttnvizError as error:
@@ -112,17 +118,13 @@ def cause(ran: Ran, row: int, slots: Tensor, reference: Ran, ids: Sequence[int],
         if (of_masks := mask_cause(ran, row, slots, layer, expected)) is not None:
             return of_masks
         moved = _moved(layer, expected, slots, bound)
-        if bool(torch.stack([moved["weights"], moved["value"]]).any()):
-            if number == 0 and (
-                of_positions := position_cause(slots, layer, moved, ids, runner, bound, ran.text.shape[1])
-            ):
-                return of_positions
-            place = int((moved["weights"] | moved["value"]).nonzero()[0])
-            what = f"has the same masks up to {layer}, whose input or scores differ first at token {place}"
-            before = "between the attention calls before it" if number else "before it, such as its embedding"
-            return Cause(
-                "other", site.layer, what, f"Look for the difference {before}: a state, a position, or a mean of texts."
-            )
+        if bool((changed := moved["weights"] | moved["value"]).any()):
+            size = ran.text.shape[1] + 1
+            positions = None if number else position_cause(layer, moved, slots, ids, runner, bound, size)
+            what = f"has the same masks up to {layer}, whose input or scores differ first at token {_first(changed)}"
+            where = "between the attention calls before it" if number else "before it, such as its embedding"
+            fix = f"Look for the difference {where}: a state, a position, or a mean of texts."
+            return positions or Cause("other", site.layer, what, fix)
     what = "gives other outputs, and its attention is the same in every layer that could be read"
     return Cause("other", None, what, "Look for the difference behind the last attention call.")
 
@@ -136,18 +138,15 @@ def mask_cause(ran: Ran, row: int, slots: Tensor, layer: Layer, expected: Layer)
     inside = is_open[:, slots]
     if torch.equal(inside, wanted):
         return None
-    found_cause = _cache_cause(layer, inside, wanted) if len(ran.passes) > 1 else None
-    found_cause = found_cause or _window_cause(layer, inside, wanted)
-    if found_cause is not None:
-        return found_cause
-    wrong = inside ^ wanted
-    query, key = wrong.nonzero()[0].tolist()
+    known = _window_cause(layer, inside, wanted)
+    known = known or (_cache_cause(layer, inside, wanted) if len(ran.passes) > 1 else None)
+    if known is not None:
+        return known
+    query, key = (inside ^ wanted).nonzero()[0].tolist()
     verb = "sees" if inside[query, key] else "does not see"
-    cells = counted(int(wrong.sum()), "cell")
+    cells = counted(int((inside ^ wanted).sum()), "cell")
     what = f"has another mask than the text alone ({cells} differ; first at {layer}: query {query} {verb} key {key})"
-    return Cause(
-        "mask", layer.site.layer, what, "Make the mask of this way from the same rule as that of a text alone."
-    )
+    return Cause("mask", layer.site.layer, what, "Make the mask by the same rule as that of a text alone.")
 
 
 def _outside_cause(ran: Ran, row: int, slots: Tensor, layer: Layer, outside: Tensor) -> Cause:
@@ -183,16 +182,14 @@ def _cache_cause(layer: Layer, inside: Tensor, wanted: Tensor) -> Cause | None:
         what = f"does not see its new tokens behind the cache (first at {layer}, query {start}, key {start}): its mask "
         what += f"ends with the {counted(start, 'key')} of the cache"
         return Cause("cache", number, what, "Make the mask as long as the cache and the new tokens together.")
-    if torch.equal(inside[rows], corner[rows]):
-        what = (
-            f"sees the first keys of the cache in place of the last (first at {layer}, query {start} of the text): its "
-        )
-        what += f"mask of {counted(end - start, 'query')} and {counted(count, 'key')} begins in the upper left corner"
-        fix = "Align it to the lower right: query i of Q sees keys 0 to K - Q + i. is_causal=True aligns to the upper left."
-        return Cause("cache", number, what, fix)
     if lost.any() and not extra.any() and torch.equal(missing, wanted & lost):
         what = f"has lost keys of the cache (first at {layer}: {counted(count, 'key')} after {counted(end, 'token')})"
         return Cause("cache", number, what, "Keep the keys and values of all calls before, and append the new ones.")
+    if torch.equal(inside[rows], corner[rows]):
+        what = f"sees the first keys of the cache in place of the last (first at {layer}, query {start}): its mask of "
+        what += f"{counted(end - start, 'query')} and {counted(count, 'key')} begins in the upper left corner"
+        fix = "Align it lower right: query i of Q sees keys 0 to K - Q + i. is_causal=True begins at the upper left."
+        return Cause("cache", number, what, fix)
     if not extra.any() and torch.equal(missing, wanted & old):
         what = f"does not see the tokens of earlier calls (first at {layer}, query {start}, key {start - 1}): its mask "
         what += "hides what lies before the boundary"
@@ -202,20 +199,25 @@ def _cache_cause(layer: Layer, inside: Tensor, wanted: Tensor) -> Cause | None:
 
 def _window_cause(layer: Layer, inside: Tensor, wanted: Tensor) -> Cause | None:
     """The cause of masks that are windows of other widths, in the rows that differ."""
-    rows = (inside ^ wanted).any(1)
-    size = len(wanted)
+    rows, size = (inside ^ wanted).any(1), len(wanted)
     distance_back = torch.arange(size)[:, None] - torch.arange(size)
     widths = [int(cells.sum(1).max()) for cells in (inside[rows], wanted)]
     for cells, width, compared in ((inside, widths[0], rows), (wanted, widths[1], torch.ones_like(rows))):
         if not torch.equal(cells[compared], ((distance_back >= 0) & (distance_back < width))[compared]):
             return None
-    here, alone_width = (f"a window of {counted(width, 'token')}" for width in widths)
-    query = int(rows.nonzero()[0])
+    if widths[0] < 2:  # each token sees itself alone
+        return None
+    query = _first(rows)
     is_dropped = bool((inside[rows].sum(1) == rows.nonzero().flatten() + 1).all())
-    here = "no window" if is_dropped else here
-    alone_width = alone_width if widths[1] < size else "no window"
-    what = f"has {here} where the text alone has {alone_width} (first at {layer}, query {query})"
+    here = "no window" if is_dropped else f"a window of {counted(widths[0], 'token')}"
+    there = "no window" if widths[1] == size else f"a window of {counted(widths[1], 'token')}"
+    what = f"has {here} where the text alone has {there} (first at {layer}, query {query})"
     return Cause("window", layer.site.layer, what, "Use one window in both: query i sees the keys i - window + 1 to i.")
+
+
+def _first(places: Tensor) -> int:
+    """The first place that is true."""
+    return int(places.nonzero()[0])
 
 
 def _moved(layer: Layer, expected: Layer, slots: Tensor, bound: float) -> dict[str, Tensor]:
@@ -229,40 +231,31 @@ def _moved(layer: Layer, expected: Layer, slots: Tensor, bound: float) -> dict[s
 
 
 def position_cause(
-    slots: Tensor,
-    layer: Layer,
-    moved: dict[str, Tensor],
-    ids: Sequence[int],
-    runner: Runner,
-    bound: float,
-    size: int,
+    layer: Layer, moved: dict[str, Tensor], slots: Tensor, ids: Sequence[int], runner: Runner, bound: float, size: int
 ) -> Cause | None:
     """The position at which the first layer takes a token to stand, if that is not its own.
 
     A query and a key of the first layer depend on the token and its position alone: a text of that token, over and
-    over, has them for every position.
+    over, has them for every position; it has `size` tokens if the model reads as many.
     """
-    number = layer.site.layer
-    changed = [name for name in ("query", "key") if name in moved and bool(moved[name].any())]
+    number, changed = layer.site.layer, [name for name in ("query", "key") if name in moved and bool(moved[name].any())]
     if not changed:
-        if not layer.is_biased or bool(moved["value"].any()):
+        if not layer.is_biased or "query" not in moved or bool(moved["value"].any()):
             return None
-        place = int(moved["weights"].nonzero()[0])
-        what = f"has the same queries and keys at {layer}, and other scores by distance, first at token {place}"
+        what = f"has the same queries and keys at {layer}, and other scores by distance"
+        what += f", first at token {_first(moved['weights'])}"
         return Cause("positions", number, what, "Compute the bias from the distance of the tokens of one text.")
-    place = min(int(moved[name].nonzero()[0]) for name in changed)
-    for length in (size + 1, len(slots)):
+    place, probe = min(_first(moved[name]) for name in changed), None
+    for length in (size, len(slots)):
         try:
-            probe = layers(alone(runner, [ids[place]] * length), 0).get(layer.site)
-            break
+            probe = probe or layers(alone(runner, [ids[place]] * length), 0).get(layer.site)
         except AttnvizError:  # longer than the model reads
-            probe = None
-    for name in changed:
-        if probe is None or not moved[name][place]:
             continue
-        vector = layer.vectors[name][slots[place]]
-        near = (distance(probe.vectors[name], vector.expand_as(probe.vectors[name])) <= bound).nonzero().flatten()
-        if len(near) and place not in near.tolist():
-            what = f"takes token {place} to stand at position {int(near[0])} (first at {layer}, its {name})"
-            return Cause("positions", number, what, "")
+    for name in changed if probe else ():
+        if moved[name][place]:
+            vector = layer.vectors[name][slots[place]].expand_as(probe.vectors[name])
+            near = (distance(probe.vectors[name], vector) <= bound).nonzero().flatten().tolist()
+            if near and place not in near:
+                what = f"takes token {place} to stand at position {near[0]} (first at {layer}, its {name})"
+                return Cause("positions", number, what, "")
     return None

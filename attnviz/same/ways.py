@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -176,22 +177,25 @@ def stepped(runner: Runner, documents: Documents, cuts: Callable[[int], list[int
     """
     runs = []
     for number, ids in enumerate(documents):
-        if len(ids) < 2:
-            continue
-        tensor, starts, cache = torch.tensor([list(ids)]), cuts(len(ids)), [None]
-
-        def go_on(start: int, end: int, tensor: Tensor = tensor, cache: list = cache) -> Any:
-            output, cache[0] = runner.step(runner.model, tensor[:, start:end].to(runner.device), cache[0])
-            return output
-
-        calls = [
-            (start, lambda start=start, end=end, go_on=go_on: go_on(start, end))
-            for start, end in zip(starts, [*starts[1:], len(ids)], strict=True)
-        ]
-        runs.append(runner.ran(torch.full_like(tensor, number), torch.arange(len(ids)).unsqueeze(0), calls))
+        if len(ids) > 1:
+            tensor, starts = torch.tensor([list(ids)]), cuts(len(ids))
+            calls = _calls(runner, tensor.to(runner.device), starts)
+            runs.append(runner.ran(torch.full_like(tensor, number), torch.arange(len(ids))[None], calls))
     if not runs:
         raise NotTriedError("Each text has one token, so there is nothing to cache.")
     return runs
+
+
+def _calls(runner: Runner, ids: Tensor, starts: list[int]) -> list[tuple[int, Callable[[], Any]]]:
+    """Calls of a model on parts of a text, (1, n), each with the cache of the one before."""
+    cache: list[Any] = [None]
+
+    def call(start: int, end: int) -> Any:
+        output, cache[0] = runner.step(runner.model, ids[:, start:end], cache[0])
+        return output
+
+    ends = [*starts[1:], ids.shape[1]]
+    return [(start, partial(call, start, end)) for start, end in zip(starts, ends, strict=True)]
 
 
 def cached(runner: Runner, documents: Documents) -> list[Ran]:
