@@ -97,7 +97,8 @@ def same_run(
         runner = replace(runner, **{name: function for name, function in given.items() if function})
         why_not = {run: why for run, why in runner.why_not.items() if not given.get(NEEDS[run])}
         base = replace(base, runner=replace(runner, why_not=why_not))
-        results = tuple(_result(base, run) for run in runs)
+        plain = {run for run in runs if base.runner.is_transformers and not given.get(NEEDS.get(run))}
+        results = tuple(_result(base, run, run in plain) for run in runs)
     names = (str(dtype).removeprefix("torch.") for dtype in (base.reference_dtype, base.dtype))
     return SameRun(results, runner.name, tuple(map(len, base.documents)), *names, base.noise, base.bound)
 
@@ -167,8 +168,8 @@ def _largest(before: list[Tensor], after: list[Tensor]) -> float:
     return max(float(distance(*pair).max()) for pair in zip(before, after, strict=True))
 
 
-def _result(base: Alone, run: str) -> RunResult:
-    """The result of one way."""
+def _result(base: Alone, run: str, is_plain: bool) -> RunResult:
+    """The result of one way; a plain call of transformers that differs is tried with more arguments."""
     if not base.is_steady:
         return _dropout(base, run)
     if why_not := _why_not(base.runner, run):
@@ -180,7 +181,7 @@ def _result(base: Alone, run: str) -> RunResult:
     except AttnvizError as error:
         message = f"{TITLES[run]}: the model cannot be run. {error}"
         return RunResult(run, False, "other", difference=math.inf, bound=base.bound, message=message)
-    return result if result.same or not base.runner.is_transformers else _with_more(base, result)
+    return _with_more(base, result) if is_plain and not result.same else result
 
 
 def _why_not(runner: Runner, run: str) -> str:

@@ -27,7 +27,7 @@ class Cause:
 
 
 @dataclass(frozen=True, eq=False)
-class Layer:
+class JoinedCall:
     """One attention call over all slots of a row, joined from all calls of the model.
 
     Attributes:
@@ -51,7 +51,7 @@ class Layer:
         return f"{self.site} ({self.name})" if self.name else str(self.site)
 
 
-def layers(ran: Ran, row: int) -> dict[Site, Layer]:
+def layers(ran: Ran, row: int) -> dict[Site, JoinedCall]:
     """The self-attention of one row.
 
     Raises:
@@ -85,7 +85,7 @@ def layers(ran: Ran, row: int) -> dict[Site, Layer]:
                 vectors.setdefault(name, torch.full((size, flat.shape[1]), torch.nan, dtype=flat.dtype))[slots] = flat
             keys.append((start, end, first, count))
         is_biased = any(step.scoring.bias for _, step in steps)
-        joined[site] = Layer(site, steps[0][1].name, is_open, weights, vectors, tuple(keys), is_biased)
+        joined[site] = JoinedCall(site, steps[0][1].name, is_open, weights, vectors, tuple(keys), is_biased)
     return joined
 
 
@@ -129,7 +129,7 @@ def cause(ran: Ran, row: int, slots: Tensor, reference: Ran, ids: Sequence[int],
     return Cause("other", None, what, "Look for the difference behind the last attention call.")
 
 
-def mask_cause(ran: Ran, row: int, slots: Tensor, layer: Layer, expected: Layer) -> Cause | None:
+def mask_cause(ran: Ran, row: int, slots: Tensor, layer: JoinedCall, expected: JoinedCall) -> Cause | None:
     """The difference of the masks of one layer; None if they are the same."""
     is_open, wanted = layer.may_attend[:, slots].any(0), expected.may_attend.any(0)
     other = torch.ones(is_open.shape[1], dtype=torch.bool).index_fill(0, slots, False)
@@ -149,7 +149,7 @@ def mask_cause(ran: Ran, row: int, slots: Tensor, layer: Layer, expected: Layer)
     return Cause("mask", layer.site.layer, what, "Make the mask by the same rule as that of a text alone.")
 
 
-def _outside_cause(ran: Ran, row: int, slots: Tensor, layer: Layer, outside: Tensor) -> Cause:
+def _outside_cause(ran: Ran, row: int, slots: Tensor, layer: JoinedCall, outside: Tensor) -> Cause:
     """The cause of cells (n, S) that are open to padding or to another text."""
     query, key = outside.nonzero()[0].tolist()
     other = int(ran.text[row, key])
@@ -166,7 +166,7 @@ def _outside_cause(ran: Ran, row: int, slots: Tensor, layer: Layer, outside: Ten
     return Cause("mask", layer.site.layer, what, fix)
 
 
-def _cache_cause(layer: Layer, inside: Tensor, wanted: Tensor) -> Cause | None:
+def _cache_cause(layer: JoinedCall, inside: Tensor, wanted: Tensor) -> Cause | None:
     """The cause of another mask in the calls that have a cache."""
     later = [part for part in layer.keys if part[0]]
     missing, extra, number = wanted & ~inside, inside & ~wanted, layer.site.layer
@@ -197,7 +197,7 @@ def _cache_cause(layer: Layer, inside: Tensor, wanted: Tensor) -> Cause | None:
     return None
 
 
-def _window_cause(layer: Layer, inside: Tensor, wanted: Tensor) -> Cause | None:
+def _window_cause(layer: JoinedCall, inside: Tensor, wanted: Tensor) -> Cause | None:
     """The cause of masks that are windows of other widths, in the rows that differ."""
     rows, size = (inside ^ wanted).any(1), len(wanted)
     distance_back = torch.arange(size)[:, None] - torch.arange(size)
@@ -220,7 +220,7 @@ def _first(places: Tensor) -> int:
     return int(places.nonzero()[0])
 
 
-def _moved(layer: Layer, expected: Layer, slots: Tensor, bound: float) -> dict[str, Tensor]:
+def _moved(layer: JoinedCall, expected: JoinedCall, slots: Tensor, bound: float) -> dict[str, Tensor]:
     """Which tokens of a text differ in the weights, the query, the key and the value of a layer, (n,) each."""
     weights = layer.weights[:, slots][:, :, slots]
     moved = {"weights": ((weights - expected.weights).abs() > bound).any(-1).any(0)}
@@ -231,7 +231,13 @@ def _moved(layer: Layer, expected: Layer, slots: Tensor, bound: float) -> dict[s
 
 
 def position_cause(
-    layer: Layer, moved: dict[str, Tensor], slots: Tensor, ids: Sequence[int], runner: Runner, bound: float, size: int
+    layer: JoinedCall,
+    moved: dict[str, Tensor],
+    slots: Tensor,
+    ids: Sequence[int],
+    runner: Runner,
+    bound: float,
+    size: int,
 ) -> Cause | None:
     """The position at which the first layer takes a token to stand, if that is not its own.
 

@@ -4,7 +4,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from attnviz.core.amounts import counted, rounding
+from attnviz.core.amounts import counted, percent, rounding
 
 RUNS = ("packed", "left", "right", "cached", "chunked", "batched")
 """Ways to run a text, beside running it alone."""
@@ -83,12 +83,9 @@ class SameRun:
             f"Rounding: differences up to {rounding(self.bound)} of an output's length are ignored.",
         ]
         for result in self.results:
-            if result.cause == "not tried":
-                verdict = "not tried"
-            elif result.same:
-                verdict = f"same (differs by up to {rounding(result.difference)})"
-            else:
-                verdict = f"DIFFERS by up to {rounding(result.difference)}: {result.cause}"
+            verdict = "same" if result.same else result.cause
+            if result in self.tried and not result.same:
+                verdict = f"DIFFERS by up to {percent(result.difference)}: {result.cause}"
             lines.append(f"{result.run}: {verdict}")
             lines += [f"  {result.message}"] if result.message else []
             lines += [f"  fix: {result.fix}"] if result.fix else []

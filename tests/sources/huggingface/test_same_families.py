@@ -87,6 +87,19 @@ def test_wrong_calls_of_right_models_are_named(family):
     assert "takes token 3 to stand at position 0" in result_of(test, "cached").message
 
 
+def test_a_call_of_your_own_is_judged_as_it_is():
+    """GPT-2 padded on the left without position_ids gives other outputs, and is not run as `generate` does."""
+
+    def plain(documents, side):
+        ids = pad(documents, side)
+        return {"input_ids": ids, "attention_mask": (ids != 7).long()}
+
+    test = attnviz.same_run(families.build("GPT2"), TEXTS, ("left", "right"), pad=plain)
+
+    assert causes(test) == {"left": "positions"}
+    assert "takes token 0 to stand at position 2" in test.results[0].message
+
+
 def test_an_encoder_is_padded_and_batched_and_the_rest_is_not_tried():
     test = attnviz.same_run(families.build("Bert"), TEXTS)
 
