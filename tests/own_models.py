@@ -127,7 +127,14 @@ class Server(nn.Module):
                 k, v = torch.cat([cache[i][0], k], 2), torch.cat([cache[i][1], v], 2)
             kept.append((k, v))
             mask = self.may_attend(q.shape[2], k.shape[2], documents, padding, past)
-            x = x + scaled_dot_product_attention(q, k, v, mask).transpose(1, 2).flatten(2)
+            if past and self.fault == "buffer seen":
+                mask = nn.functional.pad(mask, (0, 3), value=True)
+                k, v = (nn.functional.pad(t, (0, 0, 0, 3)) for t in (k, v))
+            if self.fault == "empty rows":
+                scores = q @ k.transpose(2, 3) / q.shape[-1] ** 0.5
+                x = x + (scores.masked_fill(~mask, -torch.inf).softmax(-1) @ v).transpose(1, 2).flatten(2)
+            else:
+                x = x + scaled_dot_product_attention(q, k, v, mask).transpose(1, 2).flatten(2)
             if self.fault == "dropout":
                 x = nn.functional.dropout(x, 0.1)
             if self.fault == "batch mixed":

@@ -76,6 +76,8 @@ FAULTS = {
     "window one less": {"cached": "window", "chunked": "window"},
     "boundary hidden": {"chunked": "mask"},
     "cache forgotten": {"cached": "positions", "chunked": "positions"},
+    "buffer seen": {"cached": "cache", "chunked": "cache"},
+    "empty rows": {"left": "mask", "right": "mask"},
     "batch mixed": dict.fromkeys(("left", "right", "batched"), "other"),
     "dropout": dict.fromkeys(RUNS, "dropout"),
 }
@@ -124,6 +126,8 @@ def test_a_message_says_where_and_what_to_do():
         ("window ignored", "cached", "no window where the text alone has a window of 4 tokens"),
         ("window one more", "cached", "a window of 5 tokens where the text alone has a window of 4"),
         ("boundary hidden", "chunked", "query 2, key 1"),
+        ("buffer seen", "cached", "7 keys after 4 tokens"),
+        ("empty rows", "left", "gives NaN: query 0 of the row has no key left"),
         ("batch mixed", "batched", "same masks up to decoder layer 1"),
     ],
 )
@@ -159,6 +163,13 @@ def test_a_wrapped_model_is_padded_by_the_id_that_it_knows():
     assert result_of(test, "right").same
     assert result_of(test, "batched").same
     assert causes(test) == {"left": "mask"} | dict.fromkeys(("packed", "cached", "chunked"), "not tried")
+
+
+def test_padding_that_a_model_without_a_mask_sees_is_named():
+    torch.manual_seed(0)
+    source = attnviz.wrap(Writer(hides="nothing"), tokenize, TEXTS[0], words=WORDS, pad=0)
+
+    assert causes(attnviz.same_run(source, TEXTS, ("left", "right", "batched"))) == {"left": "mask", "right": "mask"}
 
 
 def test_a_way_that_raises_is_no_pass():

@@ -34,8 +34,8 @@ class JoinedCall:
         may_attend: (H, S, S), closed where no call has the cell.
         weights: (H, S, S).
         vectors: query, key and value of each slot, (S, numbers); query and key are None where only weights are known.
-        keys: for each call of the model, its first slot, the end of its slots, the first slot of its keys, and how many
-            keys it has.
+        keys: for each call of the model, its first slot, the end of its slots, the first slot of its keys, how many
+            keys it has, and whether it sees keys behind its last token, as of a buffer that is not full.
         is_biased: whether a number is added to its scores.
     """
 
@@ -44,7 +44,7 @@ class JoinedCall:
     may_attend: Tensor
     weights: Tensor
     vectors: dict[str, Tensor]
-    keys: tuple[tuple[int, int, int, int], ...]
+    keys: tuple[tuple[int, int, int, int, bool], ...]
     is_biased: bool
 
     def __str__(self) -> str:
@@ -83,7 +83,8 @@ def layers(ran: Ran, row: int) -> dict[Site, JoinedCall]:
                 slots = slice(start, end) if name == "query" else slice(first, first + width)
                 flat = own[row].transpose(0, 1).flatten(1)[: slots.stop - slots.start]
                 vectors.setdefault(name, torch.full((size, flat.shape[1]), torch.nan, dtype=flat.dtype))[slots] = flat
-            keys.append((start, end, first, count))
+            beyond = any(bool(step.may_attend(head, sentence=row)[:, end:count].any()) for head in range(heads))
+            keys.append((start, end, first, count, beyond))
         is_biased = any(step.scoring.bias for _, step in steps)
         joined[site] = JoinedCall(site, steps[0][1].name, is_open, weights, vectors, tuple(keys), is_biased)
     return joined
@@ -111,6 +112,15 @@ def cause(ran: Ran, row: int, slots: Tensor, reference: Ran, ids: Sequence[int],
         here, there = layers(ran, row), layers(reference, 0)
     except AttnvizError as error:
         return Cause("other", None, f"gives other outputs, and its attention could not be read: {error}", "")
+    if not bool(ran.output[row, slots].isfinite().all()):
+        for layer in here.values():
+            if bool((empty := ~layer.may_attend.any(-1).all(0)).any()):
+                what = (
+                    f"gives NaN: query {_first(empty)} of the row has no key left (first at {layer}), and NaN times a "
+                )
+                what += "weight of 0 is NaN"
+                fix = "Leave each row a key, also of padding, or set its output to 0."
+                return Cause("mask", layer.site.layer, what, fix)
     for number, (site, expected) in enumerate(there.items()):
         if site not in here or here[site].weights.shape[0] != expected.weights.shape[0]:
             continue
@@ -135,6 +145,11 @@ def mask_cause(ran: Ran, row: int, slots: Tensor, layer: JoinedCall, expected: J
     other = torch.ones(is_open.shape[1], dtype=torch.bool).index_fill(0, slots, False)
     if bool((outside := is_open & other).any()):
         return _outside_cause(ran, row, slots, layer, outside)
+    for start, end, _, count, beyond in layer.keys:
+        if beyond and not any(part[4] for part in expected.keys):
+            what = f"sees slots of its cache that are not filled (first at {layer}, query {start}: "
+            what += f"{counted(count, 'key')} after {counted(end, 'token')})"
+            return Cause("cache", layer.site.layer, what, "Block the keys from the number of tokens read so far on.")
     inside = is_open[:, slots]
     if torch.equal(inside, wanted):
         return None
@@ -171,13 +186,13 @@ def _cache_cause(layer: JoinedCall, inside: Tensor, wanted: Tensor) -> Cause | N
     later = [part for part in layer.keys if part[0]]
     missing, extra, number = wanted & ~inside, inside & ~wanted, layer.site.layer
     new, old, corner, lost = (torch.zeros_like(inside) for _ in range(4))
-    for start, end, first, _ in later:
+    for start, end, first, *_ in later:
         new[start:end, start:end], old[start:end, :start], lost[start:end, :first] = True, True, True
         corner[start:end, first:end] = torch.ones(end - start, end - first, dtype=torch.bool).tril()
     rows = old.any(1)
     if not rows.any() or bool((missing | extra)[~rows].any()):
         return None
-    start, end, first, count = later[0]
+    start, end, first, count, _ = later[0]
     if not extra.any() and torch.equal(missing, wanted & new):
         what = f"does not see its new tokens behind the cache (first at {layer}, query {start}, key {start}): its mask "
         what += f"ends with the {counted(start, 'key')} of the cache"

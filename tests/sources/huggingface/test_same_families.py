@@ -3,6 +3,7 @@
 import families
 import pytest
 import torch
+import transformers
 import zoo
 
 import attnviz
@@ -85,6 +86,17 @@ def test_wrong_calls_of_right_models_are_named(family):
     assert causes(test) == {"packed": "mask", "left": "mask", "cached": "positions", "chunked": "positions"}
     assert "sees padding" in result_of(test, "left").message
     assert "takes token 3 to stand at position 0" in result_of(test, "cached").message
+
+
+@pytest.mark.parametrize("family", ["Llama", "Mistral"])
+def test_a_cache_of_a_fixed_size_gives_the_same(family):
+    model = families.build(family)
+
+    def fixed(model, ids, cache):
+        cache = cache or transformers.StaticCache(config=model.config, max_cache_len=16)
+        return model(input_ids=ids, past_key_values=cache, use_cache=True), cache
+
+    assert attnviz.same_run(model, TEXTS, ("cached", "chunked"), step=fixed).ok
 
 
 def test_a_call_of_your_own_is_judged_as_it_is():
