@@ -127,6 +127,8 @@ class Server(nn.Module):
                 k, v = torch.cat([cache[i][0], k], 2), torch.cat([cache[i][1], v], 2)
             kept.append((k, v))
             mask = self.may_attend(q.shape[2], k.shape[2], documents, padding, past)
+            if past and self.fault == "keys cut":
+                mask, k, v = mask[..., :past], k[:, :, :past], v[:, :, :past]
             if past and self.fault == "buffer seen":
                 mask = nn.functional.pad(mask, (0, 3), value=True)
                 k, v = (nn.functional.pad(t, (0, 0, 0, 3)) for t in (k, v))

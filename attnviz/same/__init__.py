@@ -91,7 +91,7 @@ def same_run(
         raise InputError(f"There is no run {quoted(unknown[0])}. There is: {', '.join(RUNS)}.")
     runner, tokenize = _runner(model, tokenizer)
     given = {"pack": pack, "pad": pad, "step": step}
-    with torch.random.fork_rng():
+    with torch.random.fork_rng([runner.device] if runner.device.type == "cuda" else []):
         base = _alone(runner, _documents(texts, tokenize))
         runner = _causal(base) if runner.is_transformers else base.runner
         runner = replace(runner, **{name: function for name, function in given.items() if function})

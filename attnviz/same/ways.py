@@ -242,8 +242,9 @@ def transformers_runner(model: Any, name: str) -> Runner:
     pad_id = pad_id if isinstance(pad_id, int) and pad_id >= 0 else 0
 
     def pack(documents: Documents) -> dict[str, Any]:
-        ids = [id for document in documents for id in document]
-        return {"input_ids": torch.tensor([ids]), "position_ids": restarting(documents), **uncached}
+        ids = torch.tensor([[id for document in documents for id in document]])
+        positions = torch.cat([torch.arange(len(document)) for document in documents]).unsqueeze(0)
+        return {"input_ids": ids, "position_ids": positions, **uncached}
 
     def pad(documents: Documents, side: str) -> dict[str, Any]:
         return {**with_padding(documents, side, pad_id), **uncached}
@@ -265,11 +266,6 @@ def transformers_runner(model: Any, name: str) -> Runner:
         why_not,
         is_transformers=True,
     )
-
-
-def restarting(documents: Documents) -> Tensor:
-    """Positions of a packed row that begin with 0 in each document, (1, S)."""
-    return torch.cat([torch.arange(len(ids)) for ids in documents]).unsqueeze(0)
 
 
 def with_padding(documents: Documents, side: str, pad_id: int) -> dict[str, Tensor]:
