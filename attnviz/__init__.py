@@ -39,6 +39,7 @@ _HOMES = {
     "read": "files",
     "save": "files",
     "explore": "export.explore",
+    "same_run": "same",
     "show": "ui.live",
     "wrap": "sources.wrapped",
 }

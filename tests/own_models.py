@@ -73,3 +73,72 @@ class Translator(nn.Module):
         causal = torch.ones(target.shape[1], target.shape[1], dtype=torch.bool).tril()
         x = x + self.decoder_self_attn(x, causal)
         return self.head(x + self.cross_attn(x, None, memory))
+
+
+class Server(nn.Module):
+    """A causal model with a window that is run packed, padded and with a cache; `fault` names what is wrong with it."""
+
+    WINDOW = 4
+
+    def __init__(self, fault="", rotary=False, d_model=12, n_head=3, layers=2):
+        super().__init__()
+        self.fault, self.rotary, self.n_head = fault, rotary, n_head
+        self.embed, self.place = nn.Embedding(len(WORDS), d_model), nn.Embedding(64, d_model)
+        self.qkv = nn.ModuleList([nn.Linear(d_model, 3 * d_model) for _ in range(layers)])
+        self.head = nn.Linear(d_model, len(WORDS))
+
+    def may_attend(self, queries, keys, documents, padding, past):
+        window = self.WINDOW
+        if past and self.fault.startswith("window"):
+            window = {"window ignored": keys, "window one more": 5, "window one less": 3}[self.fault]
+        first = 0 if self.fault == "wrong corner" else keys - queries
+        back = torch.arange(first, first + queries)[:, None] - torch.arange(keys)
+        mask = (back >= 0) & (back < window)
+        if documents is not None and self.fault != "documents seen":
+            mask = mask & (documents[:, None, :, None] == documents[:, None, None, :])
+        if padding is not None and self.fault != "padding seen":
+            mask = mask & padding[:, None, None, :]
+        if past and self.fault == "mask cut":
+            mask = mask & (torch.arange(keys) < past)
+        if past and queries > 1 and self.fault == "boundary hidden":
+            mask = mask & (torch.arange(keys) >= past)
+        return mask
+
+    def positions(self, ids, positions, padding, past):
+        counted = torch.arange(ids.shape[1])[None] + (0 if self.fault == "cache forgotten" else past)
+        if padding is not None and self.fault != "not shifted":
+            counted = (padding.cumsum(-1) - 1).clamp(min=0)
+        return counted if positions is None or self.fault == "not reset" else positions
+
+    def turned(self, x, positions):
+        """Rotary positions, in pairs of numbers."""
+        angle = positions[:, None, :, None].to(x.dtype) * torch.tensor([1.0, 0.1], dtype=x.dtype)
+        a, b = x.chunk(2, -1)
+        return torch.cat([a * angle.cos() - b * angle.sin(), a * angle.sin() + b * angle.cos()], -1)
+
+    def forward(self, ids, positions=None, documents=None, padding=None, cache=None):
+        past, kept = 0 if cache is None else cache[0][0].shape[2], []
+        places, x = self.positions(ids, positions, padding, past), self.embed(ids)
+        x = x if self.rotary else x + self.place(places)
+        for i, layer in enumerate(self.qkv):
+            q, k, v = (t.unflatten(-1, (self.n_head, -1)).transpose(1, 2) for t in layer(x).chunk(3, -1))
+            q, k = (self.turned(t, places) for t in (q, k)) if self.rotary else (q, k)
+            if cache is not None and self.fault != "keys lost":
+                k, v = torch.cat([cache[i][0], k], 2), torch.cat([cache[i][1], v], 2)
+            kept.append((k, v))
+            mask = self.may_attend(q.shape[2], k.shape[2], documents, padding, past)
+            if past and self.fault == "keys cut":
+                mask, k, v = mask[..., :past], k[:, :, :past], v[:, :, :past]
+            if past and self.fault == "buffer seen":
+                mask = nn.functional.pad(mask, (0, 3), value=True)
+                k, v = (nn.functional.pad(t, (0, 0, 0, 3)) for t in (k, v))
+            if self.fault == "empty rows":
+                scores = q @ k.transpose(2, 3) / q.shape[-1] ** 0.5
+                x = x + (scores.masked_fill(~mask, -torch.inf).softmax(-1) @ v).transpose(1, 2).flatten(2)
+            else:
+                x = x + scaled_dot_product_attention(q, k, v, mask).transpose(1, 2).flatten(2)
+            if self.fault == "dropout":
+                x = nn.functional.dropout(x, 0.1)
+            if self.fault == "batch mixed":
+                x = x - 0.1 * x.mean(0, keepdim=True)
+        return self.head(x), kept

@@ -1,0 +1,232 @@
+"""The same answer however a model is run: no finding on models that are right, and each planted fault by its name."""
+
+import json
+
+import pytest
+import torch
+from own_models import IDS, WORDS, Server, Writer, tokenize
+
+import attnviz
+from attnviz.core.errors import InputError, NotFiniteError
+from attnviz.same.results import CAUSES, RUNS
+
+TEXTS = ["the cat sat on the mat", "dog ran on cat mat the dog sat the", "mat sat the dog ran"]
+
+
+def pack(documents):
+    lengths = torch.tensor([len(ids) for ids in documents])
+    return {
+        "ids": torch.tensor([[id for ids in documents for id in ids]]),
+        "positions": torch.cat([torch.arange(length) for length in lengths])[None],
+        "documents": torch.arange(len(documents)).repeat_interleave(lengths)[None],
+    }
+
+
+def pad(documents, side):
+    longest = max(map(len, documents))
+    rows = [(ids, [0] * (longest - len(ids))) for ids in documents]
+    ids = torch.tensor([padding + ids if side == "left" else ids + padding for ids, padding in rows])
+    return {"ids": ids, "padding": ids != 0}
+
+
+def step(model, ids, cache):
+    return model(ids, cache=cache)
+
+
+def server(fault="", **options):
+    torch.manual_seed(1)
+    return Server(fault, **options).eval()
+
+
+def compared(model, texts=TEXTS, runs=RUNS, **options):
+    functions = {"pack": pack, "pad": pad, "step": step, "tokenizer": tokenize}
+    return attnviz.same_run(model, texts, runs, **functions | options)
+
+
+def causes(test):
+    """The cause of each way that is not the same."""
+    return {result.run: result.cause for result in test.results if not result.same}
+
+
+def result_of(test, run):
+    return next(result for result in test.results if result.run == run)
+
+
+@pytest.mark.parametrize("rotary", [False, True])
+def test_a_model_that_is_right_gives_the_same_in_every_way(rotary):
+    test = compared(server(rotary=rotary))
+
+    assert test.ok
+    assert causes(test) == {}
+    assert [result.run for result in test.results] == list(RUNS)
+    assert all(result.difference <= 1e-6 < test.bound < 1e-5 for result in test.results)
+    assert (test.reference, test.dtype) == ("float64", "float32")
+
+
+FAULTS = {
+    "documents seen": {"packed": "mask"},
+    "not reset": {"packed": "positions"},
+    "padding seen": {"left": "mask"},
+    "not shifted": {"left": "positions"},
+    "mask cut": {"cached": "cache", "chunked": "cache"},
+    "wrong corner": {"cached": "cache", "chunked": "cache"},
+    "keys lost": {"cached": "cache", "chunked": "cache"},
+    "window ignored": {"cached": "window", "chunked": "window"},
+    "window one more": {"cached": "window", "chunked": "window"},
+    "window one less": {"cached": "window", "chunked": "window"},
+    "boundary hidden": {"chunked": "mask"},
+    "cache forgotten": {"cached": "positions", "chunked": "positions"},
+    "keys cut": {"cached": "cache", "chunked": "cache"},
+    "buffer seen": {"cached": "cache", "chunked": "cache"},
+    "empty rows": {"left": "mask", "right": "mask"},
+    "batch mixed": dict.fromkeys(("left", "right", "batched"), "other"),
+    "dropout": dict.fromkeys(RUNS, "dropout"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_each_fault_is_named_and_no_other(fault):
+    test = compared(server(fault))
+
+    assert causes(test) == FAULTS[fault]
+    assert not test.ok
+
+
+ROTARY = set(FAULTS) - {"not reset", "not shifted"}
+"""Rotary positions are relative: all of a text may be shifted."""
+
+
+@pytest.mark.parametrize("fault", sorted(ROTARY))
+def test_faults_of_a_model_with_rotary_positions_are_named(fault):
+    assert causes(compared(server(fault, rotary=True))) == FAULTS[fault]
+
+
+@pytest.mark.parametrize("fault", ["not reset", "not shifted"])
+def test_shifted_rotary_positions_are_no_fault(fault):
+    assert compared(server(fault, rotary=True)).ok
+
+
+def test_a_message_says_where_and_what_to_do():
+    """In the coordinates of the row: document 1 has six tokens, and the window four."""
+    result = result_of(compared(server("documents seen"), runs="packed"), "packed")
+
+    assert (result.text, result.position, result.layer) == (1, 0, 0)
+    assert "document 2 sees document 1 (6 cells; first at decoder layer 0, query 6, key 3 of the row)" in result.message
+    assert "keeps documents apart" in result.fix
+
+
+@pytest.mark.parametrize(
+    ("fault", "run", "words"),
+    [
+        ("not reset", "packed", "takes token 0 to stand at position 6"),
+        ("not shifted", "left", "takes token 0 to stand at position 3"),
+        ("padding seen", "left", "text 1 sees padding (6 cells"),
+        ("mask cut", "cached", "ends with the 3 keys of the cache"),
+        ("wrong corner", "cached", "upper left corner"),
+        ("keys lost", "chunked", "2 keys after 4 tokens"),
+        ("window ignored", "cached", "no window where the text alone has a window of 4 tokens"),
+        ("window one more", "cached", "a window of 5 tokens where the text alone has a window of 4"),
+        ("boundary hidden", "chunked", "query 2, key 1"),
+        ("keys cut", "chunked", "ends with the 2 keys of the cache"),
+        ("buffer seen", "cached", "7 keys after 4 tokens"),
+        ("empty rows", "left", "gives NaN: query 0 of the row has no key left"),
+        ("batch mixed", "batched", "same masks up to decoder layer 1"),
+    ],
+)
+def test_each_fault_has_its_sentence(fault, run, words):
+    assert words in result_of(compared(server(fault), runs=[run]), run).message
+
+
+def test_a_model_in_training_mode_is_told_apart_from_dropout_in_evaluation():
+    torch.manual_seed(0)
+    model = Writer().train()
+    training = attnviz.same_run(model, TEXTS, "batched", tokenizer=tokenize).results[0]
+    evaluation = compared(server("dropout"), runs="batched").results[0]
+
+    assert (training.cause, training.fix) == ("dropout", "Call model.eval().")
+    assert "in evaluation" in evaluation.message
+    assert model.training
+
+
+def test_ways_that_cannot_be_tried_are_named_and_do_not_pass():
+    test = attnviz.same_run(server(), TEXTS, ("packed", "left", "cached"), tokenizer=tokenize)
+
+    assert [result.cause for result in test.results] == ["not tried"] * 3
+    assert not test.ok
+    assert [word in result.message for word, result in zip(("pack=", "pad=", "step="), test.results, strict=True)]
+
+
+def test_a_wrapped_model_is_padded_by_the_id_that_it_knows():
+    """Its own mask hides the future alone, so padding on the left is seen."""
+    torch.manual_seed(0)
+    source = attnviz.wrap(Writer(), tokenize, TEXTS[0], words=WORDS, pad=0)
+    test = attnviz.same_run(source, TEXTS)
+
+    assert result_of(test, "right").same
+    assert result_of(test, "batched").same
+    assert causes(test) == {"left": "mask"} | dict.fromkeys(("packed", "cached", "chunked"), "not tried")
+
+
+def test_padding_that_a_model_without_a_mask_sees_is_named():
+    torch.manual_seed(0)
+    source = attnviz.wrap(Writer(hides="nothing"), tokenize, TEXTS[0], words=WORDS, pad=0)
+
+    assert causes(attnviz.same_run(source, TEXTS, ("left", "right", "batched"))) == {"left": "mask", "right": "mask"}
+
+
+def test_a_way_that_raises_is_no_pass():
+    def broken(model, ids, cache):
+        raise ValueError("no cache here")
+
+    result = compared(server(), runs="cached", step=broken).results[0]
+
+    assert (result.same, result.cause) == (False, "other")
+    assert "no cache here" in result.message
+
+
+def test_one_text_is_packed_behind_its_own_words():
+    assert causes(compared(server("documents seen"), TEXTS[:1], "packed")) == {"packed": "mask"}
+    assert compared(server(), TEXTS[:1]).ok
+
+
+def test_ids_are_taken_as_they_are():
+    ids = [[IDS[word] for word in text.split()] for text in TEXTS]
+
+    assert compared(server(), ids, tokenizer=None) == compared(server())
+
+
+def test_the_report_is_text_and_json():
+    test = compared(server("mask cut"))
+    report = json.loads(json.dumps(test.to_json()))
+
+    assert [line.split(":")[0] for line in test.lines()[2:] if not line.startswith(" ")] == list(RUNS)
+    assert {result["cause"] for result in report["results"]} <= set(CAUSES)
+    assert report["ok"] is False
+    assert report["bound"] == test.bound
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: attnviz.same_run(server(), ["the cat"]), "tokenizer"),
+        (lambda: compared(server(), []), "no text"),
+        (lambda: compared(server(), [[]]), "without tokens"),
+        (lambda: compared(server(), runs="sideways"), "no run 'sideways'. There is: packed, left"),
+        (lambda: attnviz.same_run(3, ["the"]), "is no model"),
+        (lambda: attnviz.same_run("scratch", ["the"]), "one way alone"),
+        (lambda: compared(torch.nn.Linear(3, 3)), "raised"),
+    ],
+)
+def test_input_that_cannot_be_used_gives_one_sentence(call, message):
+    with pytest.raises(InputError, match=message) as error:
+        call()
+
+    assert "\n" not in str(error.value)
+
+
+def test_a_model_that_gives_no_numbers_cannot_be_compared():
+    model = server()
+    model.head.bias.data[0] = torch.nan
+
+    with pytest.raises(NotFiniteError, match="Text 1, run alone, has an output at token 0"):
+        compared(model)
