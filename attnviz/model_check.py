@@ -6,6 +6,7 @@ report.findings, report.question, report.status
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -25,6 +26,7 @@ from attnviz.core.record import Record, Step
 from attnviz.core.tokens import Sentence
 from attnviz.leaks import PROBE, leak_test
 from attnviz.leaks.padding import MOVED, PaddingTest, batch_test, padding_test
+from attnviz.same import SameRun, same_run
 from attnviz.sources.base import Source
 from attnviz.words import leak
 
@@ -56,6 +58,7 @@ class ModelReport:
         masks: the report on the mask of each attention call, by its name.
         future: the leak test; None if the model gives no numbers to compare.
         padding: the padding test; None if it could not be made.
+        runs: the text and a longer one, run in several ways; None if that was not asked for.
     """
 
     name: str
@@ -68,6 +71,7 @@ class ModelReport:
     masks: Mapping[str, Report]
     future: LeakTest | None
     padding: PaddingTest | None
+    runs: SameRun | None = None
 
     @property
     def worst(self) -> str | None:
@@ -107,6 +111,7 @@ class ModelReport:
             "masks": {name: report.to_json() for name, report in self.masks.items()},
             "future": future,
             "padding": self.padding and {"seen": self.padding.is_seen, "moved": self.padding.moved.tolist()},
+            "runs": self.runs and self.runs.to_json(),
         }
 
 
@@ -117,6 +122,8 @@ def check_model(
     intent: str | Mask | None = None,
     edits: Edits = Edits(),
     padded: bool = True,
+    runs: Sequence[str] = (),
+    ways: Mapping[str, Callable[..., Any]] = MappingProxyType({}),
     site: Site | str | None = None,
     targets: tuple[Sentence, ...] = (),
     report: Callable[[int, int], object] = lambda done, of: None,
@@ -130,6 +137,8 @@ def check_model(
         intent: "causal", "two-way", another kind of mask, or a mask; by default what the masks look like.
         edits: what is changed about the attention.
         padded: False where no token is padding, though the vocabulary has one of that name.
+        runs: ways in which the text and a longer one are run besides, as of `attnviz.same_run`.
+        ways: its functions `pack`, `pad` and `step`, of a model of one's own.
         site: the attention call whose output the leak test compares, or a kind, of all of whose layers it does; by
             default the decoder, if there is one.
         targets: what a decoder reads in the leak test, a sentence; by default what the model writes.
@@ -141,7 +150,8 @@ def check_model(
     text = text or next(iter(source.examples), PROBE)
     intended = kind_or_mask(intent) if isinstance(intent, str) else intent
     leaks = {"targets": targets, "report": report}
-    return _Check(source, text, intended, edits, padded, site).report(leaks)
+    checked = _Check(source, text, intended, edits, padded, site).report(leaks)
+    return _with_runs(checked, same_run(source, _beside_longer(text), runs, **ways)) if runs else checked
 
 
 class _Check:
@@ -327,6 +337,17 @@ class _Check:
             what, other = "a two-way encoder", "causal"
         has_padding = not all(bool(_tokens(self.record, step).all()) for step in self.record.steps)
         return f"assumed: {what}{' with padding' if has_padding else ''}; not so? --intent {other}"
+
+
+def _with_runs(report: ModelReport, runs: SameRun) -> ModelReport:
+    """A report with a finding for each way that gives another answer."""
+    wrong = [Finding("runs", "error", result.message, result.fix) for result in runs.tried if not result.same]
+    same = [result.run for result in runs.tried if result.same]
+    passed = [f"Runs: the same answer {', '.join(same)}."] if same else []
+    skipped = [f"Runs: {result.run} not tried. {result.message}" for result in runs.results if result not in runs.tried]
+    findings = sorted([*report.findings, *wrong], key=lambda finding: -SEVERITIES.index(finding.severity))
+    passed, skipped = (*report.passed, *passed), (*report.skipped, *skipped)
+    return replace(report, findings=tuple(findings), passed=passed, skipped=skipped, runs=runs)
 
 
 def of_capture(sentence: str) -> Finding:

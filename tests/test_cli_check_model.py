@@ -480,3 +480,18 @@ def test_a_model_of_ones_own_opens_on_what_is_wrong_with_it(checked, capsys, mon
     assert cli._link("my_models.py:two_faults") == "masks?model=Masked&tab=Check"
     assert "attnviz: 2 errors; the app opens on what was found." in capsys.readouterr().err
     assert cli._link("my_models.py:right") == "?model=Writer"
+
+
+def test_ways_to_run_a_model_are_compared(checked):
+    """By functions of the model's own file where they are needed; a way without its function is named."""
+    status, out = checked("right", "--runs", "right,batched,packed")
+    assert status == 0
+    assert "Runs: the same answer right, batched." in out
+    assert "Runs: packed not tried. Give same_run(..., pack=...)" in out
+
+    status, out = checked("nothing", "--intent", "two-way", "--runs", "right")
+    assert (status, errors(out)) == (1, ["deviation", "runs"])
+    assert "Padded on the right: text 1 sees padding" in out
+
+    status, out = checked("right", "--runs", "sideways")
+    assert (status, "There is no run 'sideways'." in out) == (2, True)

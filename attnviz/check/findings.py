@@ -56,6 +56,7 @@ CHECKS = {
     "softmax-axis": "a model: the softmax is taken over the queries or another axis that is not the keys'",
     "random": "a model: the same input gives two outputs, as with dropout",
     "leak": "a model: an output moves when a token is changed that is hidden from it, and no mask explains that",
+    "runs": "a model: it gives another answer packed, padded, with a cache or in a batch than alone",
     "batch": "a model: outputs move when another text is in the batch",
     "documents": "a batch: packed documents see each other, or their lengths differ from their positions",
     "labels": "a batch: the loss counts padding, or labels are shifted twice, or cross documents",

@@ -14,7 +14,7 @@ from attnviz.check.findings import status_of
 from attnviz.cli.typed import NONE
 from attnviz.core.errors import InputError, quoted
 
-OF_MODELS = {"text": "A text", "output": "-o", "masks": "--mask", "off": "--off"}
+OF_MODELS = {"text": "A text", "output": "-o", "masks": "--mask", "off": "--off", "runs": "--runs"}
 
 
 def run(options: Namespace, say: Callable[[str], None]) -> int:

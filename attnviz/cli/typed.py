@@ -22,6 +22,9 @@ FLAGS = {
 FILE = re.compile(r"(.+\.py):(\w+)")
 """How a source is named that a function of a person's file builds."""
 
+RUNS = ("packed", "left", "right", "cached", "chunked", "batched")
+"""Ways to run a model, as `attnviz.same_run` has them."""
+
 NONE = "none"
 """The word that says that no token is padding."""
 
@@ -49,6 +52,11 @@ def pad(text: str) -> int | str:
     if text != NONE and not text.isdecimal():
         raise argparse.ArgumentTypeError(f"'{text[:40]}' is no id; give a whole number, or {NONE}")
     return NONE if text == NONE else int(text)
+
+
+def runs(text: str) -> tuple[str, ...]:
+    """Ways to run a model, with commas between; "all" for every one."""
+    return RUNS if text == "all" else tuple(part.strip() for part in text.split(",") if part.strip())
 
 
 def setting(text: str) -> tuple[str, object]:
