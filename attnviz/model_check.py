@@ -217,7 +217,9 @@ class _Check:
         report = check(
             mask[:, :1] if same else mask, kind="mask", convention="may-attend", **self._intended(step), **arguments
         )
-        return replace(report, findings=(*_added(step), *report.findings))
+        axes = [axis for axis, is_one in (("batch", len(mask) == 1), ("head", same)) if is_one]
+        findings = (_without(finding, axes) for finding in report.findings)
+        return replace(report, findings=(*_added(step), *findings))
 
     def _intended(self, step: Step) -> dict[str, Any]:
         """Expectation for the mask of a call: the intent is that of the kind that is tested; a decoder is causal."""
@@ -370,6 +372,13 @@ def _tokens(record: Record, step: Step) -> Tensor:
     sentences: Sequence[Sentence] = record.targets if own else record.sentences
     keys = step.shape[3] - step.has_sink
     return torch.arange(keys) < torch.tensor([[sentence.length] for sentence in sentences])
+
+
+def _without(finding: Finding, axes: Sequence[str]) -> Finding:
+    """A finding whose cells do not name axes along which the mask is the same."""
+    places = [place for place, axis in enumerate(finding.axes) if axis not in axes]
+    cells = tuple(tuple(cell[place] for place in places) for cell in finding.cells)
+    return replace(finding, axes=tuple(finding.axes[place] for place in places), cells=cells)
 
 
 def _predicts_next(record: Record) -> bool:

@@ -99,7 +99,8 @@ class Finding:
         rows = [f"{self.severity} {self.rule}: {self.message}"]
         if self.severity == "note":
             return [*rows, f"  {self.fix}"] if self.fix else rows
-        rows += [f"  at: {self.places()}"] if self.cells else []
+        rows += [f"  in: {', '.join(self.calls)}"] if self.calls else []
+        rows += [f"  at: {self.places(3)}"] if self.cells else []
         return [*rows, f"  fix: {self.fix}"] if self.fix else rows
 
     def places(self, most: int = 5) -> str:
