@@ -50,6 +50,11 @@ CHECKS = {
     "identical-heads": "two heads are equal in more numbers than chance allows, and not each row is uniform",
     "uniform-head": "in every row of a head all open keys have the same weight or score, within 0.1%",
     "dead-head": "every weight of a head is 0 (warning), or 99% of each row is on one and the same key (note)",
+    "symmetric-scores": "scores s(i, j) = s(j, i), from weights up to a shift of each row, by chance in 1 of 10^6",
+}
+"""Every rule of arrays, and when it speaks."""
+
+MODEL_CHECKS = {
     "padding": "a batch: its mask is open at padding or blocks a token; a model: outputs move with padding",
     "positions": "a batch: the first token of a text that is padded at the left has not position 0",
     "late-mask": "a model: weights become 0 after the softmax, so that rows do not sum to 1",
@@ -60,9 +65,8 @@ CHECKS = {
     "batch": "a model: outputs move when another text is in the batch",
     "documents": "a batch: packed documents see each other, or their lengths differ from their positions",
     "labels": "a batch: the loss counts padding, or labels are shifted twice, or cross documents",
-    "symmetric-scores": "scores s(i, j) = s(j, i), from weights up to a shift of each row, by chance in 1 of 10^6",
 }
-"""Every rule, and when it speaks."""
+"""Every rule of models and batches besides, and when it speaks."""
 
 
 @dataclass(frozen=True)

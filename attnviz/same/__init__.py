@@ -306,8 +306,8 @@ def _runner(model: Any, tokenizer: Any) -> tuple[Runner, Any]:
                 copy.set_attn_implementation("sdpa")
             except (ValueError, ImportError):
                 copy.set_attn_implementation("eager")
-        tokens = lambda text: [token.id for token in source.tokenize([text])[0].tokens]  # noqa: E731
-        return ways.transformers_runner(copy, source.name), tokenizer or tokens
+        tokenizer = tokenizer or (lambda text: [token.id for token in source.tokenize([text])[0].tokens])
+        return ways.transformers_runner(copy, source.name), tokenizer
     if isinstance(source, Source):
         what = f"'{source.name}' is run by attnviz in one way alone"
         raise InputError(f"{what}. Give a model of transformers, attnviz.wrap(...), or a torch.nn.Module.")

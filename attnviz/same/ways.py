@@ -116,7 +116,9 @@ class Runner:
     def with_arguments(self, arguments: Any) -> Any:
         """Call the model with a tensor, a tuple of arguments, or a dict of named ones."""
         named = arguments if isinstance(arguments, Mapping) else {}
-        placed = arguments if isinstance(arguments, tuple | list) else [] if named else [arguments]
+        placed = () if named else (arguments,)
+        if isinstance(arguments, tuple | list):
+            placed = arguments
 
         def moved(value: Any) -> Any:
             return value.to(self.device) if isinstance(value, Tensor) else value

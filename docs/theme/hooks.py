@@ -17,6 +17,7 @@ from mkdocs.structure.pages import Page
 
 import attnviz
 from attnviz.check import CHECKS
+from attnviz.check.findings import MODEL_CHECKS
 from attnviz.cli import parser
 from attnviz.figures import FORMS
 from attnviz.figures.forms import OPTIONS
@@ -144,7 +145,7 @@ def _metrics() -> Iterator[str]:
 
 def _checks() -> Iterator[str]:
     yield "| rule | when it speaks |\n|---|---|"
-    yield from (f"| `{name}` | {when} |" for name, when in CHECKS.items())
+    yield from (f"| `{name}` | {when} |" for name, when in (CHECKS | MODEL_CHECKS).items())
 
 
 def _forms() -> Iterator[str]:
