@@ -61,8 +61,8 @@ def check(
         convention: one of `CONVENTIONS`; the array is then a mask.
         causal: whether the future must be blocked.
         padding: boolean (B, K), True at tokens, where it is known which keys are padding.
-        intent: what the mask is meant to be: a name of `MEANT`, with any numbers and any padding, or a mask, the text of
-            one, or a stack, cell by cell. What differs is then an error.
+        intent: what the mask is meant to be: a name of `MEANT` or "two-way", with any numbers and any padding, or a
+            mask, the text of one, or a stack, cell by cell. What differs is then an error.
         shape: (B, H, Q, K) of the scores that the array is for: how it broadcasts is explained, and checked.
         rounding: half of the last digit if the numbers were written with few, such as 5e-5 for four digits.
 
@@ -149,7 +149,9 @@ def _with_padding(intended: Intent, tokens: Tensor | None) -> Intent:
     lengths, keys = tuple(tokens.sum(1).tolist()), tokens.shape[1]
     padding = next((each for each in (Padding(lengths), Padding(lengths, keys)) if _is(each, tokens)), None)
     if padding is None:
-        raise InputError("Padding that is neither at the end nor at the start cannot be joined to a mask that is meant.")
+        raise InputError(
+            "Padding that is neither at the end nor at the start cannot be joined to a mask that is meant."
+        )
     return Intent.of(intended.mask & padding)
 
 

@@ -171,9 +171,7 @@ def _weak_fill(laid: Laid) -> list[Finding]:
     return [laid.finding("weak-fill", severity, message, fix, laid.values < 0)]
 
 
-def _guess(
-    laid: Laid, meant: Intent | None, tokens: Tensor | None, causal: bool | None
-) -> tuple[str, Judged, Finding]:
+def _guess(laid: Laid, meant: Intent | None, tokens: Tensor | None, causal: bool | None) -> tuple[str, Judged, Finding]:
     """True = masked or its opposite, by which of them the mask is a known one; may attend where nothing tells."""
     mask, numbers = laid.values == 1, laid.values.dtype is not torch.bool
     open_where, masked_where = _both_ways(mask, meant, tokens, causal)
@@ -195,9 +193,7 @@ def _guess(
     return convention, judged, laid.finding(rule, "note", message, fix.strip())
 
 
-def _both_ways(
-    mask: Tensor, meant: Intent | None, tokens: Tensor | None, causal: bool | None
-) -> tuple[Judged, Judged]:
+def _both_ways(mask: Tensor, meant: Intent | None, tokens: Tensor | None, causal: bool | None) -> tuple[Judged, Judged]:
     """A mask read as True = may attend, and as True = masked.
 
     Where one of them is right, or nearly so and large, the other is not looked at for mistakes; and not at all if it is

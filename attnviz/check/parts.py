@@ -252,11 +252,7 @@ def compose(
         return right
     if not mistakes:
         return None
-    tried = [
-        composition
-        for padded in _hypotheses(mask, tokens, mistakes)
-        for composition in rest.compositions(padded)
-    ]
+    tried = [composition for padded in _hypotheses(mask, tokens, mistakes) for composition in rest.compositions(padded)]
     return min(tried, key=lambda composition: composition.bits, default=None)
 
 
@@ -416,10 +412,8 @@ class _Rest:
         """What a rest is without a fault; what is the same turned may be read off it turned."""
         for mistake in ("", "transposed"):
             judgement = under(each, mistake, self.kinds, differ=0, known=known)
-            cells = zip(judgement.explanations, each, known, strict=False)
-            if not mistake or not any(((one.grid() ^ grid) & counting).any() for one, grid, counting in cells):
-                if judgement.explanations:
-                    return judgement
+            if judgement.explanations and (not mistake or not _differs(judgement, each, known)):
+                return judgement
         return Judgement()
 
     def compositions(self, padded: _Padded) -> Iterator[Composition]:
@@ -444,10 +438,7 @@ class _Rest:
             return
         for mistake in ("inverted", "transposed", "shifted"):
             judgement = under(each, mistake, self.kinds, differ=0, known=known)
-            if judgement.is_certain and any(
-                ((one.grid() ^ grid) & counting).any()
-                for one, grid, counting in zip(judgement.explanations, each, known, strict=True)
-            ):
+            if judgement.is_certain and _differs(judgement, each, known):
                 first = judgement.explanations[0]
                 fault = {1: "ahead", -1: "behind"}.get(first.reading.moved, mistake)
                 name = "causal part" if first.kind.name == "causal" else first.kind.title
@@ -480,3 +471,9 @@ class _Rest:
                 if judgement.is_certain:
                     fault = _of_rest("causal part", Subsequent(), name, (queries, keys, first), is_causal=True)
                     yield fault, judgement, [explanation.grid() & right for explanation in judgement.explanations]
+
+
+def _differs(judgement: Judgement, each: Sequence[Tensor], known: Sequence[Tensor]) -> bool:
+    """Whether grids are not what was meant, in the cells that count."""
+    triples = zip(judgement.explanations, each, known, strict=True)
+    return any(bool(((explanation.grid() ^ grid) & counting).any()) for explanation, grid, counting in triples)

@@ -9,6 +9,7 @@ that is a published one as it is stays innocent, whatever else it may be; `Judge
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -76,10 +77,15 @@ class Explanation:
         """The mistake, one of `MISTAKES`."""
         return self.reading.mistake
 
+    @cached_property
+    def differing(self) -> int:
+        """How many cells it does not explain."""
+        return int(self.wrong.count_nonzero())
+
     @property
     def is_certain(self) -> bool:
         """Whether it explains every cell without random keys, which explain much."""
-        return not self.wrong.any() and not self.random
+        return not self.differing and not self.random
 
     @property
     def mask(self) -> Mask:
@@ -144,11 +150,7 @@ class Judgement:
     @property
     def differing(self) -> float:
         """How many cells are not explained; infinite if there is no explanation."""
-        return (
-            sum(int(explanation.wrong.count_nonzero()) for explanation in self.explanations)
-            if self.explanations
-            else math.inf
-        )
+        return sum(explanation.differing for explanation in self.explanations) if self.explanations else math.inf
 
     @property
     def is_clear(self) -> bool:
