@@ -9,7 +9,8 @@
 never a pickle. `CHECKS` lists every rule with its threshold.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -35,7 +36,7 @@ AS_PADDING = "Its rows are read as sentences, (B, K): each is padded at one end,
 """Why a mask of two axes is read as padding."""
 
 MOST_CELLS = 2**24
-"""Most cells of one check: 16 heads of 1,024 x 1,024."""
+"""Most cells of one check: 16 heads of 1,024 x 1,024, or one of 4,096 x 4,096."""
 
 
 def check(
@@ -60,8 +61,8 @@ def check(
         convention: one of `CONVENTIONS`; the array is then a mask.
         causal: whether the future must be blocked.
         padding: boolean (B, K), True at tokens, where it is known which keys are padding.
-        intent: what the mask is meant to be: a name of `MEANT`, with any numbers and any padding, or a mask, the text of
-            one, or a stack, cell by cell. What differs is then an error.
+        intent: what the mask is meant to be: a name of `MEANT` or "two-way", with any numbers and any padding, or a
+            mask, the text of one, or a stack, cell by cell. What differs is then an error.
         shape: (B, H, Q, K) of the scores that the array is for: how it broadcasts is explained, and checked.
         rounding: half of the last digit if the numbers were written with few, such as 5e-5 for four digits.
 
@@ -73,12 +74,24 @@ def check(
     tokens = None if padding is None else _tokens(padding)
     intended = None if intent is None else _with_padding(Intent.of(intent), tokens)
     said = {"causal": causal, "tokens": tokens, "intended": intended, "size": scores_shape(shape)}
-    report = _report(tensor, kind=kind, convention=convention, rounding=rounding, **said)
-    if report.repaired is None or report.worst not in ("error", "warning"):
-        return replace(report, repaired=None)
-    repaired = closed(report.repaired, report.convention)
-    again = _report(repaired, kind="mask", convention=report.convention, **said)
-    return replace(report, repaired=None if again.worst in ("error", "warning") else repaired)
+    with _one_thread():
+        report = _report(tensor, kind=kind, convention=convention, rounding=rounding, **said)
+        if report.repaired is None or report.worst not in ("error", "warning"):
+            return replace(report, repaired=None)
+        repaired = closed(report.repaired, report.convention)
+        again = _report(repaired, kind="mask", convention=report.convention, **said)
+        return replace(report, repaired=None if again.worst in ("error", "warning") else repaired)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Run on one core: several wait for each other ten times as long as such short sums take."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _report(

@@ -69,6 +69,10 @@ class Judged:
                 composition = of_rules(meant.mask, grids)
             elif tokens is None:
                 composition = compose(may_attend, None, kind, causal, mistakes)
+        elif mistakes and by_cells and judgement.mistake:
+            composition = of_rules(meant.mask, grids)
+            if composition is not None and [fault.part for fault in composition.faults] != ["padding"]:
+                composition = None  # a mistake in all of it is said as such
         is_shorter = composition is not None and (by_cells or composition.bits + MARGIN <= judgement.bits)
         if is_shorter:
             return cls(may_attend, grids, judgement if by_cells else composition.rest, composition=composition, **said)
@@ -111,7 +115,7 @@ class Judged:
     @property
     def of_padding(self) -> Tensor:
         """Rows of queries that are padding, boolean, broadcasts to (B, H, Q)."""
-        batch, heads, queries, keys = self.may_attend.shape
+        *_, queries, keys = self.may_attend.shape
         tokens = self.tokens if self.composition is None else self.composition.tokens
         if queries != keys:
             return torch.zeros(1, 1, 1, dtype=torch.bool)

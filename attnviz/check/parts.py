@@ -15,7 +15,7 @@ from torch import Tensor
 
 from attnviz.check.grids import Grids
 from attnviz.core.errors import MaskError
-from attnviz.core.explain import MISTAKEN, TELLING, Judgement, lengths, under, words
+from attnviz.core.explain import MISTAKEN, TELLING, Judgement, is_noise, lengths, under, words
 from attnviz.core.explain.readings import MISTAKES
 from attnviz.core.masks import And, Mask, Padding, Subsequent
 from attnviz.core.masks.published import BY_NAME, PADDING, PUBLISHED, Kind
@@ -245,6 +245,8 @@ def compose(
         causal: whether the future must be blocked.
         mistakes: what may be wrong with all of it; nothing at all may be wrong if there are none.
     """
+    if is_noise(mask[0, 0]):
+        return None
     rest = _Rest(BY_NAME["full"] if kind in PADDING else kind, causal)
     if tokens is not None and (right := rest.without_fault(mask, tokens)):
         return right
@@ -318,7 +320,7 @@ def _hypotheses(mask: Tensor, tokens: Tensor | None, mistakes: Sequence[str]) ->
             yield replace(padded, faults=(fault, *padded.faults))
     turned = {"inverted": ~mask} | ({"transposed": mask.mT} if queries == keys else {})
     for name, undone in turned.items():
-        if name not in mistakes:
+        if name not in mistakes or torch.equal(undone, mask):
             continue
         yield from (
             replace(padded, faults=(PartFault("mask", name, words.FIXES[name]),))
@@ -410,36 +412,33 @@ class _Rest:
         """What a rest is without a fault; what is the same turned may be read off it turned."""
         for mistake in ("", "transposed"):
             judgement = under(each, mistake, self.kinds, differ=0, known=known)
-            cells = zip(judgement.explanations, each, known, strict=False)
-            if not mistake or not any(((one.grid() ^ grid) & counting).any() for one, grid, counting in cells):
-                if judgement.explanations:
-                    return judgement
+            if judgement.explanations and (not mistake or not _differs(judgement, each, known)):
+                return judgement
         return Judgement()
 
     def compositions(self, padded: _Padded) -> Iterator[Composition]:
-        """A rest without a fault; else with one, if there is one at most beside it."""
         for each, known, number in padded.rests():
             most = TELLING * sum(lengths.of_grid(grid[cells]) for grid, cells in zip(each, known, strict=True))
-            for fault, judgement, right in self._explained(each, known, one_more=len(padded.faults) < 2):
-                if judgement.bits <= most or (not fault and padded.faults):
+            for fault, judgement, right in self._explained(each, known, len(padded.faults)):
+                if (not fault and judgement.is_certain) or judgement.bits <= most:
                     faults = (*padded.faults, *([fault] if fault else []))
                     whole = torch.stack(right)[number] & padded.tokens[:, None, None]
                     yield Composition(faults, whole, judgement, padded.tokens, padded.uncounted)
 
     def _explained(
-        self, each: list[Tensor], known: list[Tensor], *, one_more: bool
+        self, each: list[Tensor], known: list[Tensor], faults: int
     ) -> Iterator[tuple[PartFault | None, Judgement, list[Tensor]]]:
+        """A rest without a fault, and with one, if there is one at most beside it."""
         judgement = self._right(each, known)
         if judgement.is_certain:
             yield None, judgement, [explanation.grid() for explanation in judgement.explanations]
-        if not one_more:
+        elif judgement.explanations and not faults:  # random keys, which explain much
+            yield None, judgement, each
+        if faults > 1:
             return
         for mistake in ("inverted", "transposed", "shifted"):
             judgement = under(each, mistake, self.kinds, differ=0, known=known)
-            if judgement.is_certain and any(
-                ((one.grid() ^ grid) & counting).any()
-                for one, grid, counting in zip(judgement.explanations, each, known, strict=True)
-            ):
+            if judgement.is_certain and _differs(judgement, each, known):
                 first = judgement.explanations[0]
                 fault = {1: "ahead", -1: "behind"}.get(first.reading.moved, mistake)
                 name = "causal part" if first.kind.name == "causal" else first.kind.title
@@ -472,3 +471,9 @@ class _Rest:
                 if judgement.is_certain:
                     fault = _of_rest("causal part", Subsequent(), name, (queries, keys, first), is_causal=True)
                     yield fault, judgement, [explanation.grid() & right for explanation in judgement.explanations]
+
+
+def _differs(judgement: Judgement, each: Sequence[Tensor], known: Sequence[Tensor]) -> bool:
+    """Whether grids are not what was meant, in the cells that count."""
+    triples = zip(judgement.explanations, each, known, strict=True)
+    return any(bool(((explanation.grid() ^ grid) & counting).any()) for explanation, grid, counting in triples)

@@ -283,14 +283,15 @@ def test_a_row_without_a_key_is_said_once():
 
 
 def test_rows_without_a_key_that_were_said_to_be_meant_or_leave_numbers_are_a_note():
-    """A mask said cell by cell has them on purpose; a finite fill makes no NaN of them. Else nobody may have known."""
+    """Queries of padding have them, and a mask said cell by cell; others are a warning, or an error."""
     padding = Subsequent() & Padding((3,), left=5)
     mask = padding.grid(5, 5)
 
-    assert check(mask).rules("warning") == check(mask, intent="causal").rules("warning") == {"empty-row"}
-    assert check(mask, intent=padding).rules("error", "warning") == set()
-    assert check(additive(mask, -1e9)).rules("error", "warning") == set()
-    assert check(additive(mask)).verdict == "1 warning"
+    for said in ({}, {"intent": "causal"}, {"intent": padding}, {"padding": [[False, False, True, True, True]]}):
+        report = check(mask, convention="may-attend", **said)
+        assert report.rules("error", "warning") == set()
+        assert "empty-row" in report.rules("note")
+    assert check(mask[:4]).rules("warning") == {"empty-row"}
 
 
 def test_what_a_mask_is_taken_for_is_said_once():

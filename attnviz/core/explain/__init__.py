@@ -9,7 +9,9 @@ that is a published one as it is stays innocent, whatever else it may be; `Judge
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
+import torch
 from torch import Tensor
 
 from attnviz.core.explain import lengths
@@ -36,8 +38,15 @@ LARGE = 2**16
 SAMPLE = 32
 """Rows of a large grid on which a mask is tried first."""
 
+CORNER = 128
+"""Queries and keys at the start of a large grid on which a mistake is tried first."""
+
 FEW = 1 / 1000
 """Share of the cells of a large grid below which those that differ leave no doubt of what it is else."""
+
+NOISE = 0.04
+"""Share of the keys of a row at which a large grid changes with no change near it in the row above, from which on no
+mask explains it: of random cells, it is a third of those at which it changes."""
 
 PLAIN = tuple(kind for kind in PUBLISHED if kind.name in ("full", "causal"))
 """The masks that people mean most often; padding stands beside them."""
@@ -68,10 +77,15 @@ class Explanation:
         """The mistake, one of `MISTAKES`."""
         return self.reading.mistake
 
+    @cached_property
+    def differing(self) -> int:
+        """How many cells it does not explain."""
+        return int(self.wrong.count_nonzero())
+
     @property
     def is_certain(self) -> bool:
         """Whether it explains every cell without random keys, which explain much."""
-        return not self.wrong.any() and not self.random
+        return not self.differing and not self.random
 
     @property
     def mask(self) -> Mask:
@@ -136,11 +150,7 @@ class Judgement:
     @property
     def differing(self) -> float:
         """How many cells are not explained; infinite if there is no explanation."""
-        return (
-            sum(int(explanation.wrong.count_nonzero()) for explanation in self.explanations)
-            if self.explanations
-            else math.inf
-        )
+        return sum(explanation.differing for explanation in self.explanations) if self.explanations else math.inf
 
     @property
     def is_clear(self) -> bool:
@@ -161,6 +171,8 @@ def judge(grids: Sequence[Tensor], kinds: Sequence[Kind] = PUBLISHED, mistakes: 
         kinds: what they may be.
         mistakes: what may be wrong with them.
     """
+    if any(map(is_noise, grids)):
+        return Judgement()
     innocent = under(grids, "", kinds)
     if innocent.is_certain:
         others = [mistake for mistake in mistakes if mistake != "wrong-axis"]  # queries of padding may be blocked, too
@@ -170,6 +182,7 @@ def judge(grids: Sequence[Tensor], kinds: Sequence[Kind] = PUBLISHED, mistakes: 
     most = TELLING * sum(map(lengths.of_grid, grids))
     candidates = [innocent] if innocent.bits <= most else []
     better = innocent.bits if candidates else math.inf
+    mistakes = [mistake for mistake in mistakes if all(_is_likely(grid, mistake, kinds) for grid in grids)]
     # shifted rows last: one of them is not known, which explains much
     others = () if innocent.is_clear else tuple(mistake for mistake in mistakes if mistake != "shifted")
     for some in (others, ("shifted",) if "shifted" in mistakes else ()):
@@ -181,6 +194,24 @@ def judge(grids: Sequence[Tensor], kinds: Sequence[Kind] = PUBLISHED, mistakes: 
             return min(sure, key=lambda judgement: judgement.bits)
         candidates += [judgement for judgement in guilty if judgement.bits <= most]
     return min(candidates, key=lambda judgement: judgement.bits, default=Judgement())
+
+
+def is_noise(grid: Tensor) -> bool:
+    """Whether a large grid, (Q, K), changes from row to row as none of the kinds does, in a sample of its rows."""
+    if grid.numel() <= LARGE or len(grid) < 2:
+        return False
+    step = row_step(len(grid))
+    above, below = (rows[:, 1:] != rows[:, :-1] for rows in (grid[:-1:step], grid[1::step]))
+    moved = torch.nn.functional.pad(above, (1, 0))[:, :-1]
+    return bool((below & ~above & ~moved).count_nonzero() > NOISE * below.numel())
+
+
+def _is_likely(grid: Tensor, mistake: str, kinds: Sequence[Kind]) -> bool:
+    """Whether the first queries and keys of a large grid are a mask under a mistake, so that all of it may be."""
+    if grid.numel() <= LARGE:
+        return True
+    corner = grid[:CORNER, :CORNER]
+    return explain(corner, mistake, [kind for kind in kinds if not kind.random]) is not None
 
 
 def near(grids: Sequence[Tensor], judgement: Judgement) -> Judgement:
@@ -234,13 +265,14 @@ def explain(
         kinds = [kind for kind in kinds if kind.name == "full"]
     best, limit, read = None, limit + MISTAKES[mistake], list(readings(grid, mistake, known))
     for random in (False, True) if grid.numel() <= LARGE else (False,):  # random keys explain much, and so come last
-        for reading in read:
-            for kind in (kind for kind in kinds if kind.random is random):
-                most = best.bits if best is not None and best.is_certain else limit
-                if lengths.at_least(reading, kind) < most:
-                    proposed = _explanations(reading, kind, differ, most)
-                    shorter = [explanation for explanation in proposed if explanation.bits < limit]
-                    best = min([*shorter, *([best] if best is not None else [])], default=None)
+        tried = [(reading, kind) for reading in read for kind in kinds if kind.random is random]
+        for reading, kind in sorted(tried, key=lambda pair: lengths.at_least(*pair)):
+            most = best.bits if best is not None and best.is_certain else limit
+            if lengths.at_least(reading, kind) >= most:
+                break
+            proposed = _explanations(reading, kind, differ, most)
+            shorter = [explanation for explanation in proposed if explanation.bits < limit]
+            best = min([*shorter, *([best] if best is not None else [])], default=None)
     return best
 
 

@@ -39,7 +39,8 @@ class Observed:
         """The same with rows (Q,), keys (K,) or cells (Q, K) that tell nothing."""
         is_known = self.known
         for hidden in (rows[:, None] if rows is not None else None, keys, cells):
-            is_known = is_known if hidden is None else is_known & ~hidden
+            if hidden is not None:
+                is_known = torch.from_numpy(is_known.numpy() > hidden.numpy())  # NumPy takes a tenth of the time
         return replace(self, known=is_known)
 
     @property
@@ -137,14 +138,16 @@ class Observed:
     @cached_property
     def turns(self) -> list[int]:
         """The positions of queries that see other keys than the query before them."""
-        changed = ((self.open[1:] != self.open[:-1]) & self.known[1:] & self.known[:-1]).any(1)
-        return (changed.nonzero().flatten() + 1 + self.first).tolist()
+        opened, known = self.open.numpy(), self.known.numpy()
+        changed = ((opened[1:] != opened[:-1]) & known[1:] & known[:-1]).any(1)
+        return (changed.nonzero()[0] + 1 + self.first).tolist()
 
     @cached_property
     def ends(self) -> list[int]:
         """The positions of queries from which on some key is seen no more."""
-        lost = (self.open[:-1] & ~self.open[1:] & self.known[1:] & self.known[:-1]).any(1)
-        return (lost.nonzero().flatten() + 1 + self.first).tolist()
+        opened, known = self.open.numpy(), self.known.numpy()
+        lost = ((opened[:-1] > opened[1:]) & known[1:] & known[:-1]).any(1)
+        return (lost.nonzero()[0] + 1 + self.first).tolist()
 
 
 def _along_diagonals(cells: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from attnviz.core.masks.base import Mask
-from attnviz.core.masks.observed import Observed
+from attnviz.core.masks.observed import Observed, counts
 from attnviz.core.parameters import check_numbers, parameter
 
 
@@ -42,7 +42,7 @@ class BlockDiffusion(Mask):
         """Half as long as the sequence; noised queries see one block of noised keys."""
         half = observed.keys // 2
         if observed.queries == observed.keys == 2 * half and not observed.first and half:
-            noised = observed.known_open[:half, :half].sum(1)
+            noised = counts(observed.known_open[:half, :half], 1)
             sizes = {int(noised[0]), int(noised.mode().values)}
             yield from (cls(size, half) for size in sizes if 0 < size <= half)
 

@@ -8,7 +8,7 @@ import torch
 
 from attnviz.core.masks.base import Mask
 from attnviz.core.masks.known import in_same
-from attnviz.core.masks.observed import Observed
+from attnviz.core.masks.observed import Observed, counts
 from attnviz.core.masks.pen import Expression, Pen
 from attnviz.core.parameters import check_numbers, numbers_of, parameter
 
@@ -50,7 +50,7 @@ class Media(Mask):
         one_image = size == observed.keys == observed.queries  # which may as well be anything else
         if not size or observed.first or observed.keys % size or one_image:
             return
-        images = observed.known_open.view(observed.queries, -1, size).sum(2) * 2 > size
+        images = counts(observed.known_open.view(observed.queries, -1, size), 2) * 2 > size
         if images.any(0).all():
             yield cls(tuple(images.int().argmax(0).tolist()), size)
 

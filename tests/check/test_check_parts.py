@@ -1,0 +1,184 @@
+"""Faults in the parts of a mask, alone and in pairs: each is named and no other, and its repair is tried."""
+
+from itertools import product
+
+import pytest
+import torch
+from arrays import additive
+from examples import sweeps
+
+from attnviz.check import check
+from attnviz.core.errors import InputError
+from attnviz.core.masks import Padding, Subsequent, Window
+
+SHAPES = [(3, 2, 8), (2, 3, 13), (4, 1, 24)] if sweeps() else [(3, 2, 8)]
+"""B, H and n of the masks."""
+
+
+def band(n, before, after):
+    """Keys from i - before to i + after, in plain arithmetic."""
+    distance = torch.arange(n) - torch.arange(n)[:, None]
+    return (distance >= -before) & (distance <= after)
+
+
+def tokens(batch, n, *, left=False):
+    """(B, n): the first sentence has no padding, each other one two tokens fewer than the one before."""
+    real = torch.arange(n) < (n - 2 * torch.arange(batch))[:, None]
+    return real.flip(1) if left else real
+
+
+OF_CAUSAL = {
+    "": lambda n: band(n, n, 0),
+    "inverted": lambda n: ~band(n, n, 0),
+    "transposed": lambda n: band(n, n, 0).T,
+    "future-leak": lambda n: band(n, n, 1),
+    "blocks-itself": lambda n: band(n, n, -1),
+}
+OF_PADDING = {
+    "": lambda real: real[:, None, None, :],
+    "inverted": lambda real: ~real[:, None, None, :],
+    "wrong-axis": lambda real: real[:, None, :, None],
+    "deviation": lambda real: torch.ones_like(real)[:, None, None, :],
+}
+SAME = {
+    ("transposed", "wrong-axis"): {"transposed"},  # all of the mask is transposed
+    ("transposed", "deviation"): {"transposed"},  # with no key of the past, no token sees padding on the left
+    ("inverted", "deviation"): {"inverted"},
+}
+"""Pairs that are one fault, too, and the rule that names it."""
+UNTOLD = {("inverted", "inverted"), ("inverted", "wrong-axis"), ("blocks-itself", "wrong-axis")}
+"""Pairs that are other faults as well, where padding was not said."""
+
+
+def named(report):
+    return sorted(finding.rule for finding in report.findings if finding.severity != "note")
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("is_known", [True, False])
+@pytest.mark.parametrize(("causal", "padding"), product(OF_CAUSAL, OF_PADDING))
+def test_faults_of_a_causal_mask_with_padding_on_the_left_are_named_each(causal, padding, is_known, shape):
+    """Where padding was not said, a mask without it cannot be told from one whose padding is missing."""
+    batch, heads, n = shape
+    real = tokens(batch, n, left=True)
+    mask = (OF_CAUSAL[causal](n) & OF_PADDING[padding](real)).expand(batch, heads, n, n)
+    if not is_known and (padding == "deviation" or (causal, padding) in UNTOLD):
+        pytest.skip("other faults explain it as well")
+    said = {"padding": real} if is_known else {}
+    report = check(mask, convention="may-attend", **said)
+
+    assert set(named(report)) == SAME.get((causal, padding), {causal, padding} - {""})
+    if named(report):
+        assert report.repaired is not None
+        assert named(check(report.repaired, convention="may-attend", **said)) == []
+        read = real[:, None, :, None]  # the rows that are read by anybody
+        assert torch.equal(report.repaired & read, (band(n, n, 0) & real[:, None, None] & read).expand_as(mask))
+
+
+@pytest.mark.parametrize("padding", OF_PADDING)
+@pytest.mark.parametrize("by", [0, 1, -1])
+def test_padding_is_mended_beside_a_window_that_is_off_by_one(padding, by):
+    """Off by one it is another window, as well: said which is meant, both faults are named."""
+    real, right = tokens(3, 12), band(12, 3, 3)
+    mask = (band(12, 3 - by, 3 + by) & OF_PADDING[padding](real)).expand(3, 2, 12, 12)
+    report = check(mask, convention="may-attend", padding=real, intent=Window(3, 3))
+
+    assert set(named(report)) == {padding, "shifted" if by else ""} - {""}
+    if named(report):
+        assert torch.equal(report.repaired, (right & real[:, None, None]).expand_as(mask))
+
+
+@pytest.mark.parametrize("convention", ["may-attend", "true-is-masked", "zero-is-masked", "additive"])
+def test_a_repair_comes_in_the_convention_of_the_mask(convention):
+    """So that it can be handed over in its place."""
+    real = tokens(2, 6)
+    wrong = (band(6, 6, 1) & ~real[:, None, None]).expand(2, 1, 6, 6)
+    to = {"may-attend": wrong, "true-is-masked": ~wrong, "zero-is-masked": wrong.long(), "additive": additive(wrong)}
+    report = check(to[convention], convention=convention, padding=real)
+
+    assert named(report) == ["future-leak", "inverted"]
+    assert report.repaired.dtype is to[convention].dtype
+    assert named(check(report.repaired, convention=convention, padding=real)) == []
+
+
+def test_padding_that_the_future_hides_from_every_token_is_not_missing():
+    """A causal mask, with padding on the right: no token sees it, whatever padding sees itself."""
+    real = tokens(3, 8)
+    for mask in (band(8, 8, 0), band(8, 8, 0) & real[:, None, :, None], band(8, 8, 0) | ~real[:, None, :, None]):
+        assert named(check(mask, convention="may-attend", padding=real)) == []
+    assert named(check(band(8, 8, 1), convention="may-attend", padding=real)) == ["deviation", "future-leak"]
+
+
+def test_masks_of_heads_that_were_made_by_repeat_are_named():
+    """(B * H, Q, K) made by repeat: head h of sentence b has the mask of sentence (b * H + h) % B."""
+    real = tokens(3, 8)
+    right = (band(8, 8, 8) & real[:, None])[:, None].expand(3, 2, 8, 8)
+    report = check(right[:, 0].repeat(2, 1, 1).view(3, 2, 8, 8), convention="may-attend", padding=real)
+
+    assert named(report) == ["broadcast"]
+    assert torch.equal(report.repaired, right)
+
+
+def test_padding_read_over_queries_is_named():
+    """(B, K), where B = Q, added to scores as if it were (Q, K)."""
+    real = tokens(4, 8)
+    square = torch.cat([real, real])
+    report = check(square[None, None].expand(8, 1, 8, 8), convention="may-attend", padding=square)
+
+    assert named(report) == ["broadcast"]
+    assert torch.equal(report.repaired[:, 0, 0], square)
+
+
+def test_what_is_meant_is_held_apart_in_its_parts():
+    """Rule by rule, also with the padding beside it: what was right stays."""
+    real, meant = tokens(2, 8), Subsequent() & Window(3, 3)
+    mask = (band(8, 8, 1) & band(8, 3, 3) & ~real[:, None, None]).expand(2, 1, 8, 8)
+    for said in ({"padding": real, "intent": meant}, {"intent": meant & Padding((8, 6))}):
+        report = check(mask, convention="may-attend", **said)
+
+        assert named(report) == ["future-leak", "inverted"]
+        assert torch.equal(report.repaired, (band(8, 3, 0) & real[:, None, None]).expand_as(mask))
+
+
+def test_without_an_intent_it_is_said_what_the_mask_was_taken_for():
+    causal, real = band(6, 6, 0), tokens(2, 6)
+
+    assert check(causal, convention="may-attend").assumed == "a causal decoder"
+    assert check(causal, convention="may-attend", padding=real).assumed == "a causal decoder with padding"
+    two_way = check(real[:, None, None], convention="may-attend", shape=(2, 1, 6, 6))
+    assert two_way.assumed == "a two-way encoder with padding"
+    assert check(causal, convention="may-attend", intent="causal").assumed == ""
+
+
+def test_one_question_is_asked_where_padding_may_be_inverted():
+    """Padding on the left, or inverted on the right: once it is said, nothing is asked."""
+    real = torch.arange(6)[None] < 4
+    mask = (~real)[:, None, None]
+    asked = check(mask, convention="may-attend")
+
+    assert asked.question == "Is key 0 padding? Say padding=, (B, K) with True at tokens."
+    assert named(asked) == []
+    assert named(check(mask, convention="may-attend", padding=real)) == ["inverted"]
+    assert check(mask, convention="may-attend", padding=~real).findings == ()
+    assert check(mask, convention="may-attend", padding=real).question == ""
+
+
+def test_two_way_is_a_kind():
+    """With any padding."""
+    assert check(tokens(2, 6)[:, None, None], intent="two-way", convention="may-attend").ok
+    assert not check(band(6, 6, 0), intent="two-way", convention="may-attend").ok
+
+
+@pytest.mark.parametrize("padding", [torch.ones(2, 5), torch.ones(3, 6), torch.ones(1, 2, 6), torch.full((2, 6), 2)])
+def test_padding_that_does_not_fit_is_refused(padding):
+    with pytest.raises(InputError, match="padding"):
+        check(band(6, 6, 0).expand(2, 1, 6, 6), padding=padding)
+
+
+def test_weights_on_padding_are_an_error():
+    """Of queries that are tokens; what padding looks at is read by nobody."""
+    real = tokens(2, 6)
+    scores = torch.randn(2, 1, 6, 6, generator=torch.Generator().manual_seed(0))
+
+    assert "deviation" in check(scores.softmax(-1), padding=real).rules("error")
+    assert check(scores.masked_fill(~real[:, None, None], -torch.inf).softmax(-1), padding=real).ok
