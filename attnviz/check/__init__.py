@@ -80,7 +80,9 @@ def check(
             return replace(report, repaired=None)
         repaired = closed(report.repaired, report.convention)
         again = _report(repaired, kind="mask", convention=report.convention, **said)
-        return replace(report, repaired=None if again.worst in ("error", "warning") else repaired)
+        return replace(
+            report, repaired=None if again.rules("error") or again.rules("warning") - {"empty-row"} else repaired
+        )
 
 
 @contextmanager

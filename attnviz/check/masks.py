@@ -91,9 +91,10 @@ def check_mask(
     if leaking:
         repeated = {"future-leak", "ambiguous", "near-miss"}
     findings += [finding for finding in of_judgement(laid, judged) if finding.rule not in repeated]
-    findings += [*leaking, *_empty(laid, judged, convention)]
+    findings += [*leaking, *_empty(laid, judged, convention, tokens)]
     if tokens is not None and judged.composition is None:
-        findings += padding_seen(laid, judged.may_attend, tokens)
+        mended = judged.expected if judged.judgement.mistake else judged.may_attend
+        findings += padding_seen(laid, mended, tokens)
     report = laid.report("mask", convention, hides, reasons, findings, judged.judgement)
     assumed, question = judged.assumed, judged.question
     return replace(report, assumed=assumed, question=question, repaired=_mended(judged, causal, tokens))
@@ -231,11 +232,11 @@ def _values(laid: Laid) -> Iterator[Finding]:
         yield laid.finding("values", "error", message, fix, odd)
 
 
-def _empty(laid: Laid, judged: Judged, convention: str) -> Iterator[Finding]:
+def _empty(laid: Laid, judged: Judged, convention: str, tokens: Tensor | None) -> Iterator[Finding]:
     """Rows without a key: by mistake, or as a known mask has them, such as those of padding.
 
     Also of these a softmax makes NaN, and most code that is handed such a mask does not say so: they are a warning,
-    unless a person said cell by cell that they are meant, or a finite fill leaves numbers.
+    unless a person said what is padding, or cell by cell that they are meant, or a finite fill leaves numbers.
     """
     empty, judgement, meant = ~judged.may_attend.any(-1), judged.judgement, judged.meant
     as_known = judgement.explanations and not judgement.mistake
@@ -255,7 +256,7 @@ def _empty(laid: Laid, judged: Judged, convention: str) -> Iterator[Finding]:
     for severity, rows, as_usual in (
         ("error", empty & ~expected & ~of_padding, ""),
         (allowed, empty & expected & ~of_padding, f", as {why}"),
-        ("note", empty & of_padding, ", as queries of padding"),
+        (allowed if tokens is None else "note", empty & of_padding, ", as queries of padding often have"),
     ):
         count = int(rows.count_nonzero())
         it, has = ("it", "has") if count == 1 else ("them", "have")

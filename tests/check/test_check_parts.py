@@ -51,7 +51,9 @@ UNTOLD = {("inverted", "inverted"), ("inverted", "wrong-axis"), ("blocks-itself"
 
 
 def named(report):
-    return sorted(finding.rule for finding in report.findings if finding.severity != "note")
+    """Rules of errors and warnings, but for the warning that queries of padding have no key."""
+    faults = (finding for finding in report.findings if finding.severity != "note")
+    return sorted(finding.rule for finding in faults if (finding.rule, finding.severity) != ("empty-row", "warning"))
 
 
 @pytest.mark.parametrize("shape", SHAPES)
