@@ -284,7 +284,7 @@ class _Padded:
         return self.bits + lengths.of_grid(self.mask[:, :1][~self.rows.expand(-1, 1, -1, self.mask.shape[3])])
 
     def rests(self) -> Iterator[tuple[list[Tensor], list[Tensor], Tensor]]:
-        """What is left beside padding: different grids, the cells that count of each, and which has which (B, H);
+        """Grids that are left beside padding: different ones, the cells that count of each, and which has which (B, H);
         first as all sentences have it, and else of each its own. Nothing if padding is not in the mask in this way."""
         counting = torch.ones_like(self.mask) if self.rows is None else self.rows.expand_as(self.mask)
         visible = self.cells & counting
@@ -383,7 +383,7 @@ def _of_runs(mask: Tensor) -> Iterator[tuple[str, Tensor]]:
 
 @dataclass(frozen=True)
 class _Rest:
-    """What a mask may be beside padding.
+    """Kinds of mask that may stand beside padding.
 
     Attributes:
         kind: the only one that it may be, if that was said.
@@ -409,7 +409,7 @@ class _Rest:
         return None
 
     def _right(self, each: list[Tensor], known: list[Tensor]) -> Judgement:
-        """What a rest is without a fault; what is the same turned may be read off it turned."""
+        """Judgement of a rest without a fault; one that is symmetric may be read off it turned."""
         for mistake in ("", "transposed"):
             judgement = under(each, mistake, self.kinds, differ=0, known=known)
             if judgement.explanations and (not mistake or not _differs(judgement, each, known)):

@@ -150,7 +150,8 @@ def _lines(checked: Checked, source: Source, text: str) -> Iterator[str]:
             if finding.severity != "note":
                 same.setdefault(tuple(finding.lines()), []).append(name)
     for (first, *rest), names in same.items():
-        yield from ("", f"{first}: the mask of {', '.join(names)}", *rest)
+        rule, _, message = first.partition(": ")
+        yield from ("", f"{rule}: the mask of {', '.join(names)}", f"  {message}", *rest)
     if not same:
         yield from ("", "Masks: nothing wrong was found.")
     yield from (f"note attention: {note}" for note in checked.notes)
