@@ -18,6 +18,7 @@ __version__ = "0.2.0"
 _HOMES = {
     "analyze": "api",
     "load": "api",
+    "generate": "generation",
     "rank": "metrics.linking",
     "capture": "capturing.mode",
     "Edits": "core.edits",

@@ -78,7 +78,7 @@ class Sweep:
         """The head that matters most; None where that is not known of any."""
         return None if self.table[self.by].isna().all() else self.heads[self._largest(self.by)]
 
-    def at(self, position: int, *, sentence: int = 0) -> pd.DataFrame:
+    def changes_at(self, position: int, *, sentence: int = 0) -> pd.DataFrame:
         """The heads by what each changes at one position: its prediction (KL in nats); where there is none, its vector.
 
         Returns:

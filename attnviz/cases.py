@@ -90,7 +90,7 @@ def source(file: str | Path, content: bytes | None = None, *, most: int = files.
     if name.lower().endswith(files.ARRAYS):
         return Saved(name, files.from_file(name, files.content(Path(file)) if content is None else content))
     record, case = files.opened(Path(file) if content is None else content, name)
-    return Saved(name, record, made=case if isinstance(case, dict) else {})
+    return Saved(name, record, case=case if isinstance(case, dict) else {})
 
 
 def _in_archive(name: str, content: bytes, most: int) -> tuple[str, bytes]:
@@ -116,7 +116,7 @@ def state_of(source: Saved, what: str = "state") -> dict[str, list[str]]:
     Args:
         what: "link" for the link of that page, which shows the run in its model.
     """
-    link = source.made.get(what)
+    link = source.case.get(what)
     texts = isinstance(link, dict) and all(
         isinstance(values, list) and all(isinstance(value, str) for value in values) for values in link.values()
     )

@@ -54,7 +54,7 @@ class Outcome:
         scores: (..., Q, K), as the softmax got them; None if PyTorch raised.
         weights: (..., Q, K), as they came out; None if PyTorch raised.
         error: what PyTorch said, or "".
-        kept: one of `WORDS` for the rows with a key left, or several with commas between; "" if there is none.
+        with_keys: one of `WORDS` for the rows with a key left, or several with commas between; "" if there is none.
         empty: the same for the rows without a key.
     """
 
@@ -64,7 +64,7 @@ class Outcome:
     scores: Tensor | None
     weights: Tensor | None
     error: str
-    kept: str
+    with_keys: str
     empty: str
 
     def row(self) -> dict[str, object]:
@@ -74,7 +74,7 @@ class Outcome:
             "fill": self.fill,
             "how": self.how,
             "type": str(self.dtype).removeprefix("torch."),
-            "rows with keys": self.kept,
+            "rows with keys": self.with_keys,
             "rows without": self.empty,
             "lowest score": low,
             "error": self.error,

@@ -215,11 +215,9 @@ def step_by_step_table(record: Record, *, before: Record | None = None, sentence
     columns = {"position": np.array([prediction.position for prediction in longest], np.int64)}
     for end, predicted in predictions.items():
         rows = [*predicted, *[None] * (length - len(predicted))]
-        columns |= {
-            f"token{end}": _texts([row and row.token for row in rows]),
-            f"word{end}": _texts([row and row.word for row in rows]),
-            f"probability{end}": np.array([row.probability if row else np.nan for row in rows], np.float64),
-        }
+        columns[f"token{end}"] = _texts([row and row.token for row in rows])
+        columns[f"word{end}"] = _texts([row and row.word for row in rows])
+        columns[f"probability{end}"] = np.array([row.probability if row else np.nan for row in rows], np.float64)
     return pd.DataFrame(columns)
 
 

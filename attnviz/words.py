@@ -86,7 +86,7 @@ def cell(
 def _cell(record: Record, site: Site, head: int | str, query: int, key: int, sentence: int, view: View) -> str:
     step = record.step(site)
     every = views.see(record, site, sentence=sentence, view=view)
-    row, column = every.queries.at(query), every.keys.at(key)
+    row, column = every.queries.index_of(query), every.keys.index_of(key)
     if row is None or column is None:
         tokens = record.tokens(site, sentence=sentence)
         position, part = (query, tokens[0]) if row is None else (key, tokens[1])
@@ -380,7 +380,7 @@ def compared(both: AlignedPair, *, with_cell: bool = True) -> str:
         parts.append(f"The cell that differs most: {compared_cell(both, *cell)}")
     if row is None and cell is None:
         parts.append("Nothing differs: wherever both have the token, A and B are the same map.")
-    where = [as_sentence(both.seen)] if both.seen else []
+    where = [as_sentence(both.window_text)] if both.window_text else []
     return " ".join([*where, *parts, *_unpaired(both)])
 
 
@@ -402,7 +402,9 @@ def compared_cell(both: AlignedPair, row: int, column: int) -> str:
     more = float(part.difference[0, 0])
     digits = int(digits_of(*(weights[0, 0] for weights, _ in part.maps), part.difference[0, 0]))
     each = [_gives(part, end, digits) for end in range(2)]
-    much = f": higher in {'A' if more > 0 else 'B'} by {decimals(abs(more), digits)}" if more == more and more else ""
+    much, higher = "", "A" if more > 0 else "B"
+    if more and more == more:
+        much = f": higher in {higher} by {decimals(abs(more), digits)}"
     if None in each:
         clause, name = (each[0], "A") if each[0] else (each[1], "B")
         return f"{clause} in {name}; {'B' if name == 'A' else 'A'} has no such cell."

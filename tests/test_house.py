@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tomllib
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -201,6 +202,117 @@ def test_names_say_what_a_thing_is():
     vague = Counter(name for name in names if name.strip("_").lower() in VAGUE)
 
     assert vague.total() <= 0.003 * len(names), vague
+
+
+ELSEWHERE = {
+    "Dialect.says",
+    "Edits.at",
+    "Handed.seen",
+    "Observed.known",
+    "Reading.seen",
+    "Spread.says",
+    "Toolbar.at",
+    "ViewContext.drawn",
+    "Walk.drawn",
+    "control(at)",
+    "control(shown)",
+    "number(at)",
+}
+"""Public names that wait for the folders that use them: explain, capturing and the Masks page."""
+
+
+def public_names(body: list[ast.stmt], owner: str = "") -> list[str]:
+    """Public functions, parameters and attributes of a module or class: "load", "load(text)", "Record.steps"."""
+    names = []
+    for node in body:
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            names += [node.name, *public_names(node.body, f"{node.name}.")]
+        elif isinstance(node, ast.FunctionDef) and (not node.name.startswith("_") or node.name == "__init__"):
+            names.append(f"{owner}{node.name}")
+            names += [f"{owner}{node.name}({part.arg})" for part in ast.walk(node.args) if isinstance(part, ast.arg)]
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            names += [f"{owner}{name}" for part in ast.walk(node) for name in bound_names(part)]
+    return names
+
+
+def test_public_names_say_what_a_thing_is():
+    """Who calls the code reads no vague word: each name is a noun or a verb of the field."""
+    names = {name for tree in trees().values() for name in public_names(tree.body)}
+
+    assert {name for name in names if re.split(r"[.(]", name.strip(")"))[-1].lower() in VAGUE} == ELSEWHERE
+
+
+def files_with(is_wrong: Callable[[ast.AST], bool]) -> set[str]:
+    """Files of the package with a node of that kind."""
+    return {
+        str(path.relative_to(ROOT / "attnviz"))
+        for path, tree in trees().items()
+        if any(is_wrong(node) for node in ast.walk(tree))
+    }
+
+
+def is_conditional_product(node: ast.AST) -> bool:
+    """Whether it is a text, a number or a list times a condition: `"," * (len(parts) > 1)`."""
+    if not isinstance(node, ast.BinOp | ast.AugAssign) or not isinstance(node.op, ast.Mult):
+        return False
+    sides = [node.left, node.right] if isinstance(node, ast.BinOp) else [node.value]
+    of_literal = any(isinstance(side, ast.Constant | ast.JoinedStr | ast.List | ast.Tuple) for side in sides)
+    return of_literal and any(map(is_condition, sides))
+
+
+def is_condition(node: ast.AST) -> bool:
+    """Whether a node is a comparison, a `not`, an `and` or `or`, or is named as a boolean is: `is_new`, `has_sink`."""
+    called = node.func if isinstance(node, ast.Call) else node
+    name = getattr(called, "id", getattr(called, "attr", ""))
+    is_not = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
+    return is_not or isinstance(node, ast.Compare | ast.BoolOp) or bool(re.match(r"(is|has)_|bool$|isinstance$", name))
+
+
+def is_nested_conditional(node: ast.AST) -> bool:
+    return isinstance(node, ast.IfExp) and sum(isinstance(part, ast.IfExp) for part in ast.walk(node)) > 1
+
+
+def extends_options(node: ast.AST) -> bool:
+    """Whether a function extends a dict by `|=`: one that it hands on as `**options`, or by a dict that it writes."""
+    if not isinstance(node, ast.FunctionDef):
+        return False
+    parts = list(ast.walk(node))
+    passed = {part.value.id for part in parts if isinstance(part, ast.keyword) and is_double_star(part)}
+    joined = [part for part in parts if isinstance(part, ast.AugAssign) and isinstance(part.op, ast.BitOr)]
+    names = [part for part in joined if isinstance(part.target, ast.Name)]
+    return any(part.target.id in passed or any(isinstance(x, ast.Dict) for x in ast.walk(part.value)) for part in names)
+
+
+def is_double_star(keyword: ast.keyword) -> bool:
+    return keyword.arg is None and isinstance(keyword.value, ast.Name)
+
+
+def test_code_is_plain():
+    """A condition is an `if`, one at a time; what a call gets stands in the call, or in one dict before it.
+
+    The files that are named wait for a change of their own.
+    """
+    assert files_with(is_conditional_product) == set()
+    assert files_with(is_nested_conditional) == {"capturing/origins.py", "core/explain/words.py"}
+    assert files_with(extends_options) == {"ui/masks/compose.py", "ui/masks/rulelist.py"}
+
+
+@pytest.mark.parametrize(
+    ("is_wrong", "wrong", "plain"),
+    [
+        (is_conditional_product, "a = ',' * (b > 1)", "a = ',' * b"),
+        (is_conditional_product, "a = [1] * has_sink", "a = [1] * count"),
+        (is_conditional_product, "a = 8 * (not b)", "a = weights * (b == 0)"),
+        (is_nested_conditional, "a = 1 if b else 2 if c else 3", "a = 1 if b else 2"),
+        (is_nested_conditional, "a = f(1 if b else 2) if c else 3", "a = (1 if b else 2) + (3 if c else 4)"),
+        (extends_options, "def f(a):\n a |= b\n g(**a)", "def f(a):\n a |= b\n g(a)"),
+        (extends_options, "def f(a):\n a |= {} if b else {1: 2}", "def f(a):\n a |= {1, 2}"),
+    ],
+)
+def test_the_reading_of_plain_code_can_fail(is_wrong, wrong, plain):
+    """Each kind is told from what only looks like it."""
+    assert any(map(is_wrong, ast.walk(ast.parse(wrong))))
+    assert not any(map(is_wrong, ast.walk(ast.parse(plain))))
 
 
 def test_no_two_classes_have_one_name():

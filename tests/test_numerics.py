@@ -47,7 +47,7 @@ def test_the_word_for_a_row_without_a_key(fill, how, words):
 @pytest.mark.parametrize(("fill", "how"), [(fill, how) for fill in FILLS for how in HOWS])
 def test_rows_with_a_key_left_are_right_but_for_zero_times_infinity(fill, how):
     """A product of 0 and -inf is NaN where a key is open; float16 has no -1e9."""
-    words = [outcomes(SCORES, MASK, fill, how, dtype).kept for dtype in DTYPES]
+    words = [outcomes(SCORES, MASK, fill, how, dtype).with_keys for dtype in DTYPES]
     raises = ["raises"] if (fill, how) in (("-1e9", "replaced"), ("-1e9", "added")) else []
 
     assert words == (["NaN"] * 4 if (fill, how) == ("-inf", "multiplied") else raises + ["right"] * (4 - len(raises)))
@@ -109,7 +109,7 @@ def test_scores_below_the_fill_lose_to_what_is_masked():
     """A fill that is not the lowest number can be the largest of a row."""
     found = outcomes(torch.tensor([[-2e9, 0.0]]), torch.tensor([[True, False]]), "-1e9", "replaced", SINGLE)
 
-    assert found.kept == "wrong"
+    assert found.with_keys == "wrong"
     assert found.weights.tolist() == [[0, 1]]
 
 
@@ -117,7 +117,7 @@ def test_scores_that_overflow_float16_are_nan():
     """Beyond 65,504 a score is inf, and inf - inf is NaN."""
     found = outcomes(SCORES * 1e5, MASK, "-inf", "replaced", HALF)
 
-    assert found.kept == "NaN"
+    assert found.with_keys == "NaN"
 
 
 def test_the_table_holds_every_combination_once():
@@ -140,8 +140,8 @@ def test_a_row_that_is_called_right_is_a_distribution_over_its_keys(data):
         left, near = mask.any(-1), 8 * torch.finfo(found.dtype).eps
         kept, empty = found.weights[left].double(), found.weights[~left].double()
 
-        assert (found.kept == "", found.empty == "") == (not left.any(), bool(left.all()))
-        if found.kept == "right":
+        assert (found.with_keys == "", found.empty == "") == (not left.any(), bool(left.all()))
+        if found.with_keys == "right":
             assert kept.sum(-1).allclose(torch.ones(len(kept)).double(), atol=near)
             assert kept[~mask[left]].eq(0).all()
         else:

@@ -136,8 +136,8 @@ def _work(
         others = [address for address in _able(client, resources) if address not in avoid] if avoid else []
         where = {"workers": others, "allow_other_workers": True} if others else {}
         tries[shard.number] = tries.get(shard.number, 0) + 1
-        where |= {"key": f"{shard.number}-{tries[shard.number]}", "pure": False, "resources": resources}
-        return client.submit(_tried, job, folder, shard, **where)
+        key = f"{shard.number}-{tries[shard.number]}"
+        return client.submit(_tried, job, folder, shard, **where, key=key, pure=False, resources=resources)
 
     count = max(1, len(_able(client, resources)))
     running = as_completed([submitted(shard) for shard in islice(waiting, AHEAD * count)])

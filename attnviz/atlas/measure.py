@@ -229,7 +229,9 @@ def may_pair(block: HeadBlock, key: torch.Tensor) -> torch.Tensor:
     Args:
         key: numbers of keys, (B, H, R, any); it broadcasts.
     """
-    plain = (torch.arange(block.step.shape[3]) < block.seen[:, None]) & ~(block.sides.columns[block.texts, :, 0] > 0)
+    plain = (torch.arange(block.step.shape[3]) < block.num_keys[:, None]) & ~(
+        block.sides.columns[block.texts, :, 0] > 0
+    )
     is_pair = plain[torch.arange(len(plain))[:, None, None, None], key]
     is_pair = is_pair & block.sides.typed[block.texts, None, block.rows, None] & (block.open_keys > 1)[..., None]
     return is_pair & (key != block.position[:, None]) if block.one_text else is_pair

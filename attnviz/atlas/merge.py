@@ -150,7 +150,7 @@ def _heads(metrics: pd.DataFrame, keys: np.ndarray, counts: np.ndarray) -> pd.Da
             sites = part["site"].str.split(" layer ", expand=True)
             columns = {"site": part["site"], "kind": sites[0], "layer": sites[1].astype(int), "head": part["head"]}
             columns = {key: values.to_numpy() for key, values in columns.items()}
-        columns |= {name: part["mean"].to_numpy()}
+        columns[name] = part["mean"].to_numpy()
         columns |= {f"{name}_{key}": part[key].to_numpy() for key in ENDS}
         columns[f"{name}_texts"] = part["texts"].to_numpy(dtype=np.int64)
         if name in LEAST:

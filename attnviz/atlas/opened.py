@@ -119,9 +119,13 @@ class Atlas:
         if corpus:
             sought = scan.Sought(query_token, key_token, min_weight, site, head)
             return _complete(scan.scan(self.plan, self.folder, sought, k, report), 0.0)
-        conditions = {"lower(trim(query_token)) = lower(trim(?))": query_token, "value >= ?": float(min_weight)}
-        conditions |= {"lower(trim(key_token)) = lower(trim(?))": key_token, "head = ?": head}
-        conditions |= {"site = ?": site}
+        conditions = {
+            "lower(trim(query_token)) = lower(trim(?))": query_token,
+            "value >= ?": float(min_weight),
+            "lower(trim(key_token)) = lower(trim(?))": key_token,
+            "head = ?": head,
+            "site = ?": site,
+        }
         conditions = {condition: value for condition, value in conditions.items() if value is not None}
         where = " AND ".join(["kind = 'pair'", *conditions])
         order = "ORDER BY value DESC, file, line, query, key, site, head LIMIT ?"

@@ -5,7 +5,8 @@
     record = seen.record(tokens=["The", "cat", "sat"])
 
 One `torch.overrides.TorchFunctionMode`, of this thread alone, watches the functions of torch that attention is made
-of. Nothing in the model is changed, and nothing is left behind, also after an error.
+of. Functions of flash-attn and xformers have stand-ins meanwhile that let it watch them, too. Nothing in the model is
+changed, and nothing is left behind, also after an error.
 """
 
 from attnviz.capturing.mode import capture

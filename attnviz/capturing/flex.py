@@ -37,9 +37,8 @@ def attend(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any]) -
         return output
 
     masks = None if mask.all() else mask, bias
-    output = captured_output(
-        mode, place, own, (query, k, v), masks, Scoring(scale=scale), mode.origins.are_same(query, key)
-    )
+    scoring, same = Scoring(scale=scale), mode.origins.are_same(query, key)
+    output = captured_output(mode, place, own, (query, k, v), masks, scoring, same, has_heads=True)
     return (output, *(more or func(*args, **kwargs)[1:]))
 
 

@@ -7,9 +7,10 @@ from typing import Any
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from attnviz.capturing import flex, mha, products, refusing, sdpa
+from attnviz.capturing import flex, kernels, mha, products, refusing, sdpa
 from attnviz.capturing.consume import multiply, total
 from attnviz.capturing.layout import Scores
+from attnviz.capturing.replacing import replaced
 from attnviz.capturing.scores import STARTS, carry, join
 from attnviz.capturing.seen import Capture
 from attnviz.capturing.softmax import SOFTMAXES, softmax
@@ -21,10 +22,11 @@ ROUTES: dict[str, Callable[..., Any]] = {
     "multi_head_attention_forward": mha.attend,
 }
 """Replacements of functions of torch, by name."""
-OUTPUTS = frozenset({*ROUTES, "flex_attention"})
+OUTPUTS = frozenset({*ROUTES, "flex_attention", *kernels.NAMES, *kernels.OPERATORS})
 """Functions that give the output of attention."""
 PARTS = dict.fromkeys(products.NAMES, multiply) | dict.fromkeys(SOFTMAXES, softmax)
 PARTS |= {"sum": total, "flex_attention": flex.attend}
+PARTS |= dict.fromkeys(kernels.NAMES, kernels.attend) | dict.fromkeys(kernels.OPERATORS, kernels.pass_by)
 """Replacements of functions that are parts of attention; these are given the function, too."""
 
 
@@ -63,7 +65,7 @@ def capture(
     handles += [encoder.register_forward_hook(mode.fill, with_kwargs=True) for encoder in encoders]
     handles.append(model.register_forward_hook(mode.end))
     try:
-        with refusing.uncompiled(), mode:
+        with refusing.uncompiled(), replaced(), mode:
             yield mode.captured
     finally:
         for handle in handles:

@@ -1,6 +1,7 @@
 """The first route: `F.scaled_dot_product_attention`, which says all that attention is computed from."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -68,6 +69,8 @@ def captured_output(
     scoring: Scoring,
     same: bool | None,
     dropout_p: float = 0.0,
+    *,
+    has_heads: bool = False,
 ) -> Tensor:
     """Output of a function of attention: `own()`, or with the edits.
 
@@ -75,20 +78,22 @@ def captured_output(
         tensors: query, key and value, (*lead, n, d).
         masks: the mask, and what is added to the scores; they broadcast to (*lead, Q, K).
         same: whether queries and keys come from one text; None if not known.
+        has_heads: whether the axes before (n, d) are sentences and heads, whatever the module says.
     """
     lead = tuple(torch.broadcast_shapes(*(tensor.shape[:-2] for tensor in tensors)))
-    axis, last = axis_of_heads(lead, mode.heads_of(place)), len(lead) - 1
+    last = len(lead) - 1
+    axis = last if has_heads else axis_of_heads(lead, mode.heads_of(place))
     if axis != last:
         masks = tuple(_moved(tensor, lead, axis) if isinstance(tensor, Tensor) else tensor for tensor in masks)
         moved = tuple(tensor.expand(*lead, *tensor.shape[-2:]).movedim(axis, last) for tensor in tensors)
         return captured_output(
             mode, place, lambda: own().movedim(axis, last), moved, masks, scoring, same, dropout_p
         ).movedim(last, axis)
-    sizes = split(lead, mode.heads, place.said_heads, place.batches)
+    sizes = lead if has_heads else split(lead, mode.heads, place.said_heads, place.batches)
     mask, bias = (folded_mask(tensor, lead, sizes) if isinstance(tensor, Tensor) else tensor for tensor in masks)
-    scoring = Scoring(scale=scoring.scale, bias=bias, empty_rows=scoring.empty_rows)
+    scoring = replace(scoring, bias=() if bias is None else bias)
     q, k, v = (folded(tensor, lead, sizes) for tensor in tensors)
-    is_causal = causal(mask) or isinstance(mask, Mask)
+    is_causal = causal(mask)
     call = mode.call(place, "sdpa", is_causal, same, query=q, key=k, value=v, mask=mask, scoring=scoring)
     layouts = [mode.tracked.get(tensor) for tensor in tensors]
     stored = mode.keep(call, place)

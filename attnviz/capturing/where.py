@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from attnviz.core.edits import Site
+from attnviz.core.masks import Mask, Subsequent
 
 CROSS = ("cross", "encdecattention", "encoder_attn", "encoder_decoder", "multihead_attn", "src_attn", "attn2")
 """How the parts of a module's name begin whose keys stand in another text."""
@@ -223,7 +224,9 @@ def _has_two_texts(place: CallPlace) -> bool:
 
 
 def causal(mask: Any, is_causal: bool = False) -> bool:
-    """Whether a mask, as PyTorch's SDPA takes it, hides the future."""
+    """Whether a mask, as PyTorch's SDPA takes it or of rules, hides the future."""
+    if isinstance(mask, Mask):
+        return any(rule.startswith(str(Subsequent())) for rule in mask.rules())
     if is_causal or not isinstance(mask, Tensor) or mask.dim() < 2:
         return is_causal
     is_open = mask if mask.dtype is torch.bool else mask > -9e3

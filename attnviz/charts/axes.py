@@ -60,11 +60,8 @@ def axis(
     marked = (("warns", colors.warning), ("accented", colors.accent), ("quiet", colors.quiet))
     marks = [{"test": f"{row}.{name}", "value": color} for name, color in marked]
     color = {"condition": marks, "value": colors.text}
-    top: dict = {}
-    if table.endswith("columns"):
-        top = {"orient": "top", "labelAngle": 0, "minExtent": extent}
-    if upright:
-        top |= {"labelAngle": 270, "labelAlign": "left", "labelBaseline": "middle"}
+    top = {"orient": "top", "labelAngle": 0, "minExtent": extent} if table.endswith("columns") else {}
+    turned = {"labelAngle": 270, "labelAlign": "left", "labelBaseline": "middle"} if upright else {}
     values = alt.expr(f"sequence(0.5, {count}, {every})")
     return alt.Axis(
         title=title,
@@ -72,7 +69,7 @@ def axis(
         labelColor=color,
         labelOverlap=False,
         values=values,
-        **top,
+        **top | turned,
         **settings,
     )
 

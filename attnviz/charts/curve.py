@@ -15,7 +15,7 @@ LABELS = 60
 def curve(
     points: Sequence[tuple[int, float | None, float]],
     *,
-    kept: Sequence[int] = (),
+    checkpoints: Sequence[int] = (),
     title: str = "",
     subtitle: str = "",
     width: int = 640,
@@ -26,15 +26,15 @@ def curve(
 
     Args:
         points: a training step, the mean loss since the point before (None at first) and the held-out score, 0 to 1.
-        kept: the steps to mark, of those that have a point.
+        checkpoints: the steps to mark, of those that have a point.
         width, height: pixels of one panel.
     """
     colors = theme(dark)
     table = pd.DataFrame(points, columns=["step", "loss", "score"]).astype({"loss": float, "score": float})
     top = float(table["loss"].max() * 1.05) if table["loss"].notna().any() else 1.0
     sizes = {"width": width, "height": height}
-    score = _panel(table, kept, "score", ("held-out score", ".0%", (0, 1)), colors, steps=False, **sizes)
-    loss = _panel(table, kept, "loss", ("training loss (nats)", "", (0, top)), colors, steps=True, **sizes)
+    score = _panel(table, checkpoints, "score", ("held-out score", ".0%", (0, 1)), colors, steps=False, **sizes)
+    loss = _panel(table, checkpoints, "loss", ("training loss (nats)", "", (0, top)), colors, steps=True, **sizes)
     chart = alt.vconcat(score, loss, spacing=GAP)
     if title:
         named = alt.TitleParams(

@@ -145,7 +145,8 @@ class Grid:
             "chosen": self._chosen(),
             "legend": self._legend(),
         }
-        tables |= {"cells": self._cells()} if self.is_rectangles else {}
+        if self.is_rectangles:
+            tables["cells"] = self._cells()
         return {f"{self.prefix}{name}": table for name, table in tables.items()}
 
     @property
@@ -295,8 +296,8 @@ class Grid:
             cells = range(i * tile, min((i + 1) * tile, len(self.rows)))
             word = self.predicted[cells.start] if self.predicted and i % every == 0 else ""
             notes.append(f"▸ {visible_text(word, LONGEST_LABEL)}" if word else "")
-            is_chosen, is_changed = chosen is not None and chosen in cells, cells.start in self.changed[0]
-            inks.append(colors.hues[CHANGED] if is_changed else colors.accent if is_chosen else colors.text)
+            ink = colors.accent if chosen is not None and chosen in cells else colors.text
+            inks.append(colors.hues[CHANGED] if cells.start in self.changed[0] else ink)
             empties.append(all(cell in self.empty for cell in cells))
         table = {"note": notes, "ink": inks, "empty": empties}
         if self.beside is None:
@@ -327,8 +328,8 @@ class Grid:
         """Row and column of the selected cell; None for what is not seen, or not selected."""
         cell = self.style.selected
         if cell is None or isinstance(cell, int):
-            return (None if cell is None else self.rows.at(cell)), None
-        return self.rows.at(cell[0]), self.columns.at(cell[1])
+            return (None if cell is None else self.rows.index_of(cell)), None
+        return self.rows.index_of(cell[0]), self.columns.index_of(cell[1])
 
     def _chosen(self) -> Table:
         """The square of the selected cell, at least as large as can be seen, or the selected row."""

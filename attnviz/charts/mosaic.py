@@ -163,13 +163,14 @@ class Mosaic:
         """The place of a head, its image and what hovering says."""
         (site, number), colors = thumbnail.head, self.style.colors
         off, focused = self._is_off(thumbnail.head), self._is_focused(thumbnail.head)
+        ink = colors.quiet if off else colors.text
         return thumbnail._asdict() | {
             "kind": site.kind,
             "layer": site.layer,
             "head": number,
             "rev": self.style.rev,
             "uri": self._uri(thumbnail.head),
-            "ink": colors.accent if focused else colors.quiet if off else colors.text,
+            "ink": colors.accent if focused else ink,
             "name": site.head(number),
             "largest": self.largest[thumbnail.head],
             "state": "off: its output is zero" if off else "on",

@@ -32,7 +32,7 @@ class LegendEntry:
 @lru_cache(maxsize=16_384)
 def text_width(text: str, character: float = CHARACTER) -> float:
     """About how wide a text is in pixels: wide characters count twice, combining marks not at all."""
-    widths = (0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+    widths = (2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text if not unicodedata.combining(c))
     return sum(widths) * character
 
 

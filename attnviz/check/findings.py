@@ -169,7 +169,7 @@ class Report:
         read = {"kind": self.kind, "convention": self.convention, "causal": self.causal, "shape": list(self.shape)}
         findings = [finding.to_json() for finding in self.findings]
         read["explained"] = [str(explanation) for explanation in self.judgement.explanations]
-        read |= {"assumed": self.assumed, "question": self.question}
+        read = {**read, "assumed": self.assumed, "question": self.question}
         return {**read, "reasons": list(self.reasons), "ok": self.ok, "worst": self.worst, "findings": findings}
 
 

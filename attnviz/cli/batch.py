@@ -138,9 +138,9 @@ def _check(options: Namespace, source: Source) -> None:
 def _settings(options: Namespace, source: Source) -> dict:
     """All that decides what is made of a text, as JSON has it."""
     settings = {name: value for name, value in vars(options).items() if name not in NOT_SETTINGS}
-    settings |= {"as": settings.pop("form"), "of": settings.pop("pictured")}
+    terms = {"as": settings.pop("form"), "of": settings.pop("pictured")}
     source_settings = {f"source {name}": value for name, value in cases.settings_of(source).items()}
-    return json.loads(json.dumps(settings | source_settings, default=str))
+    return json.loads(json.dumps(settings | terms | source_settings, default=str))
 
 
 # Texts

@@ -116,9 +116,11 @@ def _zoomed(options: Namespace, record: "Record", site: "Site", sentence: int) -
     zoomed, tokens = {}, record.tokens(site, sentence=sentence)
     for name, flag, part in zip(("rows", "columns"), ("queries", "keys"), tokens, strict=True):
         span = getattr(options, flag)
-        if span is not None and span.stop > len(part):
+        if span is None:
+            continue
+        if span.stop > len(part):
             raise InputError(f"--{flag} ends at {span.stop - 1}; there are {len(part):,} {flag}, counted from 0.")
-        zoomed |= {} if span is None else {name: span}
+        zoomed[name] = span
     return zoomed
 
 
@@ -131,7 +133,7 @@ def _check_seen(options: Namespace, record: "Record", site: "Site", arguments: d
     if not 0 <= token < len(tokens):
         raise InputError(f"There is no token {token} to show the attention of; there are {len(tokens)}, from 0.")
     visible = views.see(record, site, sentence=sentence, view=arguments["view"], **part)
-    if (visible.keys if options.to else visible.queries).at(token) is None:
+    if (visible.keys if options.to else visible.queries).index_of(token) is None:
         raise InputError(f"Token {token}, {visible_text(tokens[token].text)}, is hidden in this view.")
 
 

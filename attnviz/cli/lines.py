@@ -87,7 +87,7 @@ def card(source: Source) -> list[str]:
     if card is None:
         return [f"{source.name} ({source.provenance})", source.does]
     sizes = columns([(f"  {value:>9,}", name) for name, value in card.sizes.items()])
-    about = [f"{card.title} ({source.provenance})", card.does, "", card.made, card.trained_on, "", "Sizes:", *sizes]
+    about = [f"{card.title} ({source.provenance})", card.does, "", card.origin, card.trained_on, "", "Sizes:", *sizes]
     cannot = ["", "What it cannot do:", *(f"  {line}" for line in card.cannot)]
     return [*about, *_measured(card), *_findings(card), *cannot]
 

@@ -60,8 +60,8 @@ def source(options: Namespace) -> Source:
         InputError: if a setting of another model was given.
     """
     name = options.model or api.DEFAULT
-    settings = {setting: getattr(options, setting) for setting in FLAGS if hasattr(options, setting)}
-    settings |= dict(options.set)
+    flags = {setting: getattr(options, setting) for setting in FLAGS if hasattr(options, setting)}
+    settings = flags | dict(options.set)
     valid = api.SOURCES[name].settings() if name in api.SOURCES else ()
     if name in api.SOURCES and (unknown := [setting for setting in settings if setting not in valid]):
         flag = FLAGS.get(unknown[0], f"setting {unknown[0]}")

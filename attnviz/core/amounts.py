@@ -61,7 +61,7 @@ def in_cell(value: float, short: bool = False) -> str:
         return _odd(value)
     amount = abs(value)
     value = 0.0 if amount < 0.005 else value
-    places = 2 if amount < 9.995 else 1 if amount < 99.95 else 0
+    places = sum(amount < limit for limit in (9.995, 99.95))
     plain = f"{value:z.{max(0, places - short)}f}"  # what rounds to nothing has no sign
     return (plain if amount < 1e4 else f"{value:.0e}").replace("-", "−")
 

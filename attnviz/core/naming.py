@@ -1,12 +1,13 @@
 """Names for masks that a model hands over as booleans, so that each blocked cell can say why it is blocked."""
 
 from functools import reduce
+from itertools import pairwise
 from operator import and_
 
 import torch
 from torch import Tensor
 
-from attnviz.core.masks import Mask, Padding, Subsequent, Window
+from attnviz.core.masks import Documents, Mask, Padding, Subsequent, Window
 
 
 def named(mask: Tensor | None, queries: int, keys: int, lengths: tuple[int, ...] | None) -> Tensor | Mask | None:
@@ -16,7 +17,9 @@ def named(mask: Tensor | None, queries: int, keys: int, lengths: tuple[int, ...]
     mask = mask.reshape(*(1,) * (4 - mask.dim()), *mask.shape)
     padded = lengths is not None and keys == max(lengths) and min(lengths) < keys
     padding = [Padding(lengths)] if padded else []
-    for rules in ([], [Subsequent()], _windows(mask, queries, keys)):
+    documents = _documents(mask, queries, keys)
+    packed = [documents, [*documents, Subsequent()]] if documents else []
+    for rules in ([], [Subsequent()], _windows(mask, queries, keys), *packed):
         if (together := rules + padding) and _is(reduce(and_, together), mask, queries, keys):
             return reduce(and_, together)
     return mask
@@ -29,6 +32,15 @@ def _windows(mask: Tensor, queries: int, keys: int) -> list[Mask]:
     whole = mask.flatten(0, 1).any(0)  # of a sentence without padding, if there is one
     before, after = (int(whole[edge].sum()) - 1 for edge in (-1, 0))
     return [Window(before, after)] if after else [Subsequent(), Window(before, 0)]
+
+
+def _documents(mask: Tensor, queries: int, keys: int) -> list[Mask]:
+    """Packed documents if there are several: each begins where a query does not see the one before it."""
+    if queries != keys or mask.shape[-2] != queries:
+        return []
+    starts = (~mask[0, 0].diagonal(-1)).nonzero().flatten() + 1
+    lengths = tuple(end - start for start, end in pairwise([0, *starts.tolist(), queries]))
+    return [Documents(lengths)] if len(lengths) > 1 else []
 
 
 def _is(rules: Mask, mask: Tensor, queries: int, keys: int) -> bool:

@@ -230,7 +230,7 @@ class Record:
         """
         step = self.step(site)
         queries, keys = step.shape[2], step.shape[3] - step.has_sink
-        sink = (Token("sink", 0, 0, 0, special=True),) * step.has_sink
+        sink = (Token("sink", 0, 0, 0, special=True),) if step.has_sink else ()
         query_text, key_text = self.texts(site, sentence=sentence)
         return _fit(query_text.tokens, queries), (*_fit(key_text.tokens, keys), *sink)
 

@@ -25,7 +25,9 @@ def _elided(tensor: Tensor) -> list | str:
 def _number(cell: Tensor) -> str:
     value = cell.item()
     if isinstance(value, float):
-        return f"{value:.4e}" if 1e5 < abs(value) < float("inf") else f"{value:.4g}" + "." * value.is_integer()
+        if 1e5 < abs(value) < float("inf"):
+            return f"{value:.4e}"
+        return f"{value:.4g}." if value.is_integer() else f"{value:.4g}"
     return str(value)
 
 

@@ -70,7 +70,8 @@ def _to_dict(chart: Any) -> dict:
     picture["datasets"] = picture.get("datasets", {}) | rows
     # The theme "default" is off while Streamlit draws: what it sets is set here.
     view = picture.setdefault("config", {}).setdefault("view", {})
-    view |= {"continuousWidth": 300, "continuousHeight": 300} | view
+    view.setdefault("continuousWidth", 300)
+    view.setdefault("continuousHeight", 300)
     return picture
 
 

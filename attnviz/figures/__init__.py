@@ -1,6 +1,7 @@
 """Figures: a picture with its name, its words and its numbers, as the app, shell, notebooks and files share it."""
 
 from attnviz.figures.base import Figure
+from attnviz.figures.blocks import blocks
 from attnviz.figures.chain import Chain as chain
 from attnviz.figures.change import OutputChange as change
 from attnviz.figures.difference import Difference as difference
@@ -41,7 +42,7 @@ FORMS = {
 """How a head is shown, by the name of the form on the page Heads and in the shell."""
 
 __all__ = [
-    "FORMS", "Figure", "HeadForm", "chain", "change", "difference", "distance",
+    "FORMS", "Figure", "HeadForm", "blocks", "chain", "change", "difference", "distance",
     "distance_over_corpus", "head", "heads",
     "labels", "leaks", "lines", "losses", "mask", "neurons", "next_word", "on_grid", "overview",
     "patches", "phrase",

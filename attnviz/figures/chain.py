@@ -32,8 +32,14 @@ HIGH, WIDE, MISSING, GAP = 36, 84, 18, 8
 FIRST = 16
 """Dimensions of a vector that a thumbnail shows: more could not be told apart."""
 
-MAIN = {"embedding": "words_query", "position": "embedded_query", "project": "q_all", "split": "q", "output": "y"}
-MAIN |= {"mask": "masked"}
+MAIN = {
+    "embedding": "words_query",
+    "position": "embedded_query",
+    "project": "q_all",
+    "split": "q",
+    "output": "y",
+    "mask": "masked",
+}
 """Which table of a stage stands for it, where it is not the first."""
 
 
@@ -86,12 +92,13 @@ class Chain(Figure):
         stages, outlines, y = [], [], 0.0
         for i, stage in enumerate(self.stages):
             matrix = self._mains.get(i)
-            row = {"position": i, "rev": self.rev, "y": y, "is_current": self.on_screen and stage.key == self.current}
-            y += HIGH if matrix else MISSING
-            row |= {"y2": y, "x": 0, "ink": self.colors.accent if row["is_current"] else self.colors.text}
+            is_current = self.on_screen and stage.key == self.current
+            ink = self.colors.accent if is_current else self.colors.text
+            bottom = y + (HIGH if matrix else MISSING)
+            row = {"position": i, "rev": self.rev, "y": y, "is_current": is_current, "y2": bottom, "x": 0, "ink": ink}
             if matrix is None:
                 reason = "not shown" if stage.is_used else "not used"
-                row |= {"missing": f"{i + 1}  {stage.title}: {reason}"}
+                row["missing"] = f"{i + 1}  {stage.title}: {reason}"
             else:
                 thumbnail, (row_at, column_at) = _thumbnail(stage, matrix), (-1, -1)
                 rows, count = thumbnail.values.shape
@@ -99,7 +106,7 @@ class Chain(Figure):
                 if isinstance(self.selected, tuple):
                     row_at, column_at = thumbnail.index_of(self.selected)
                 if min(row_at, column_at) >= 0:
-                    row |= {"number": digits(thumbnail.values[row_at, column_at])}
+                    row["number"] = digits(thumbnail.values[row_at, column_at])
                 if max(row_at, column_at) >= 0:
                     down, across = matrices.outline(row_at, column_at, rows, count)
                     y_of, x_of = (
@@ -107,10 +114,10 @@ class Chain(Figure):
                         for ends, n, side in ((down, rows, HIGH), (across, count, width))
                     )
                     outlines.append({"x": x_of[0], "x2": x_of[1], "y": row["y"] + y_of[0], "y2": row["y"] + y_of[1]})
-                row |= {"x2": width, "title": f"{i + 1}  {stage.title}", "shape": in_nouns(stage)}
-                row |= {"uri": thumbnail.uri(self.colors, (width, HIGH), 1 if self.on_screen else 2)}
+                uri = thumbnail.uri(self.colors, (width, HIGH), 1 if self.on_screen else 2)
+                row.update(x2=width, title=f"{i + 1}  {stage.title}", shape=in_nouns(stage), uri=uri)
             stages.append(row)
-            y += GAP
+            y = bottom + GAP
         return {
             "meta": heading(self._what, subtitles(self.record, self), WIDTH, self),
             "stages": columns(COLUMNS, stages),

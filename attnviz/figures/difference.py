@@ -223,7 +223,8 @@ class Difference(Figure):
 
     def _domain(self, largest: float) -> Domain:
         crowded = max(len(self.comparison.rows), len(self.comparison.columns)) > CROWDED
-        return Domain("adapts", largest) if 0 < largest < (1 if crowded else FAINT) else Domain()
+        limit = 1 if crowded else FAINT
+        return Domain("adapts", largest) if 0 < largest < limit else Domain()
 
     @property
     def _signed_ramp(self) -> Ramp:
@@ -291,7 +292,11 @@ def _read(value: float, state: int, places: int, *, signed: bool) -> str:
     """Text of a cell."""
     if state in (BLOCKED, BLANK):
         return "blocked" if state == BLOCKED else "blank"
-    sign = "+" if value > 0 and signed else "−" if value < 0 else ""
+    sign = ""
+    if value < 0:
+        sign = "−"
+    elif value > 0 and signed:
+        sign = "+"
     return f"{sign}{digits(value).removeprefix('−') if places == 4 else decimals(abs(value), places)}"
 
 
@@ -389,7 +394,7 @@ def lines_of(comparison: AlignedPair, size: Size | None = None) -> list[str]:
     sides = comparison.a, comparison.b
     texts = [visible_text(side.record.sentences[side.sentence].text, LONGEST_TEXT).replace("␣", " ") for side in sides]
     origins = [" · ".join(filter(None, subtitles(side.record))) for side in sides]
-    window = [comparison.seen] if comparison.seen else []
+    window = [comparison.window_text] if comparison.window_text else []
     return [*_each(texts), *_each(origins), *window, MEASURE, *axes.notes_on(size, TILES)]
 
 
@@ -407,8 +412,10 @@ def _label(tokens: tuple[tuple[Token, ...], ...], pair: tuple[int | None, int | 
     if end < 2:
         return "" if both[end] is None else visible_text(both[end].text, LONGEST_LABEL)
     names = list(dict.fromkeys(visible_text(token.text, LONGEST_LABEL) for token in both if token is not None))
-    only = f" ({'B' if both[0] is None else 'A'})" if None in both else ""
-    return f"{' → '.join(names)}{only}"
+    name = " → ".join(names)
+    if None not in both:
+        return name
+    return f"{name} (B)" if both[0] is None else f"{name} (A)"
 
 
 def _token(pair: tuple[int | None, int | None], end: int, comparison: AlignedPair, axis: int) -> Token:

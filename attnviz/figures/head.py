@@ -120,7 +120,7 @@ class HeadMap(SiteFigure, GridFigure):
         view = self.attention_view
         if not any(view.predicted or ()):
             return ""
-        row = view.queries.at(self.selected[0]) if self.selected else None
+        row = view.queries.index_of(self.selected[0]) if self.selected else None
         if row is not None and view.predicted[row] and not metrics.fills_in(view.record):
             token, word = words.in_quotes(view.queries.labels[row]), words.in_quotes(view.predicted[row])
             return NEXT_OF.format(token=token, word=word)
@@ -237,5 +237,5 @@ def arrays_of(view: AttentionView, head: int | str) -> dict[str, np.ndarray]:
     if tile > 1:
         arrays["cells_per_side_of_tile"] = np.array(tile)
     if (tiles := cells.tiles) is not None:
-        arrays |= {"sums": tiles.sums, "largest_at_query": tiles.at_query, "largest_at_key": tiles.at_key}
+        arrays.update(sums=tiles.sums, largest_at_query=tiles.at_query, largest_at_key=tiles.at_key)
     return arrays if cells.scores is None else arrays | {"scores": cells.scores}

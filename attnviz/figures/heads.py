@@ -58,7 +58,8 @@ class AllHeads(SiteFigure, MosaicFigure):
         count = view.step.num_heads
         across = columns_of(count, paired=self.is_paired)
         side = (width - GAP * (across - 1)) // across
-        side = min(side, TALLEST if self.is_paired else WIDEST) if count <= 2 else side
+        if count <= 2:
+            side = min(side, TALLEST if self.is_paired else WIDEST)
         height = round(side * max(0.25, min(2.0, len(view.queries) / max(1, len(view.keys)))))
         step, down = (side + GAP, height + LABEL + GAP), -(-count // across)
         lines = [] if self.on_screen else subtitles(view.record, self, self.sentence)

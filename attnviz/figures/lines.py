@@ -209,7 +209,7 @@ class HeadLines(SiteFigure):
     @property
     def _led(self) -> int | None:
         """The row whose lines stand out, where no token is picked."""
-        return None if self.row is None or self.strands.pins else self._sides[0].at(self.row)
+        return None if self.row is None or self.strands.pins else self._sides[0].index_of(self.row)
 
     @cached_property
     def _without(self) -> dict[str, set[int]]:
@@ -251,7 +251,9 @@ class HeadLines(SiteFigure):
 
     def _framed(self) -> Table:
         """Two thin lines around those of the selected cell, which stay as strong as their weights."""
-        row, column = (part.at(position) for part, position in zip(self._sides, self.selected or (-1, -1), strict=True))
+        row, column = (
+            part.index_of(position) for part, position in zip(self._sides, self.selected or (-1, -1), strict=True)
+        )
         if row is None or column is None or not colored(self.strands.cells[0])[row, column]:
             return {"y": [], "y2": []}
         shifts = self._shift(0, -3.5), self._shift(len(self.heads) - 1, 3.5)
@@ -265,8 +267,9 @@ class HeadLines(SiteFigure):
         most = weights.argmax(1)
         heaviest = weights.max(1).tolist()
         ends = [f"most: {other[i]}" if weight > 0 else "none" for i, weight in zip(most, heaviest, strict=True)]
-        picked = {part.at(position) for name, position in self.strands.pins if name == SIDES[side]}
-        accented = picked | ({part.at(self.selected[side])} if self.selected else {self._led} if side == 0 else set())
+        picked = {part.index_of(position) for name, position in self.strands.pins if name == SIDES[side]}
+        led = {self._led} if side == 0 else set()
+        accented = picked | ({part.index_of(self.selected[side])} if self.selected else led)
         positions, none, labels = part.starts.tolist(), [-1] * len(part), self._labels(side)
         widths = [max(40.0, text_width(label)) for label in labels]
         begin, way = (-PADDING, -1) if side == 0 else (self._gap + PADDING, 1)
@@ -306,7 +309,7 @@ class HeadLines(SiteFigure):
         ((end, position),) = self.strands.pins
         if end == SIDES[side]:
             return nothing
-        index, cells = self._sides[1 - side].at(position), self.strands.cells[0]
+        index, cells = self._sides[1 - side].index_of(position), self.strands.cells[0]
         pick = (index, slice(None)) if side == 1 else (slice(None), index)
         there = (colored(cells) & (cells.blocked == 0))[pick]
         return [f"{weight:.2f}" if ok else "" for weight, ok in zip(cells.weights[pick], there, strict=True)]
@@ -361,8 +364,8 @@ class _LinesLayout:
         tokens, gap, colors = alt.Chart(alt.NamedData(TABLES[i])), self.gap, self.colors
         orient, align = (("left", "right"), ("right", "left"))[i]
         title = [(QUERY, KEY)[i], ("decoder", "encoder")[i]] if self.cross else (QUERY, KEY)[i]
-        over = {"titleAngle": 0, "titleAlign": align, "titleBaseline": "bottom", "titleY": -12}
-        over |= {"orient": orient, "labelPadding": PADDING, "titleX": (-PADDING, PADDING)[i]}
+        place = {"titleAngle": 0, "titleAlign": align, "titleBaseline": "bottom", "titleY": -12}
+        over = place | {"orient": orient, "labelPadding": PADDING, "titleX": (-PADDING, PADDING)[i]}
         labels = axis(TABLES[i], self.most, 1, title, colors, **over)
         near, far = alt.X2Value((-PADDING, gap + PADDING)[i]), alt.X("far:Q", scale=None, axis=None)
         inner, outer = ((-4, -1), (gap + 1, gap + 4))[i]
@@ -442,7 +445,8 @@ def _looks(colors: Theme, legend: alt.Legend | None = None) -> dict[str, alt.Str
 def _legends(layout: _LinesLayout) -> list[alt.Chart]:
     """Unseen points that carry the legends: strength, of several heads hue and dashes, and other signs."""
     where = {"orient": "right" if layout.aside else "bottom", "offset": 14}
-    over = where if layout.aside else {"orient": "top", "offset": 52 if layout.cross else 35}  # over the axis titles
+    above = {"orient": "top", "offset": 52 if layout.cross else 35}  # over the axis titles
+    over = where if layout.aside else above
     symbol = {"symbolType": "stroke", "symbolSize": 676}
     sample = alt.expr("(data('meta')[0] || {}).sample || 'gray'")
     strength = alt.Legend(

@@ -115,8 +115,12 @@ class MaskGrid(GridFigure):
         note = "" if counted else "fully masked row"
         size = size_within(mask_view.queries, mask_view.keys, self, predicted)
         reasons, blocked = mask_view.blocked(size.tile)
-        reading = (TARGETS if self.targets else READS) if predicted else ALONE
-        lines = [ALONE, COUNTED if counted else reading] if self.beside else [reading, COUNTED if counted else ""]
+        reading = TARGETS if self.targets else READS
+        if not predicted:
+            reading = ALONE
+        lines = [reading, COUNTED if counted else ""]
+        if self.beside:
+            lines = [ALONE, COUNTED if counted else reading]
         return Grid(
             title=title_of(self.mask, self),
             lines=[*lines, "" if self.beside else self._example(texts), mask_view.window, *mask_view.notes],

@@ -40,24 +40,24 @@ class Traced:
 
     Attributes:
         record: of the run.
-        found: what each of these layers mixes; none after them.
+        mixed: what each of these layers mixes; none after them.
         layer: the number of the last of them.
         shares: (n, n) float64, of what stands at row i after them, how much came from token j; of a long text the rows
             that were followed, by their positions.
     """
 
     record: Record
-    found: Mixed
+    mixed: Mixed
     layer: int
     shares: np.ndarray | Mapping[int, np.ndarray]
 
     @property
     def texts(self) -> list[str]:
-        return [token.text for token in self.found.tokens]
+        return [token.text for token in self.mixed.tokens]
 
     @property
     def where(self) -> str:
-        return f"{self.found.kind}, after layer {self.layer}"
+        return f"{self.mixed.kind}, after layer {self.layer}"
 
     def called(self, position: int) -> str:
         return f"{visible_text(self.texts[position])} ({position})"
@@ -68,8 +68,8 @@ class Traced:
 
     def left_out(self) -> list[str]:
         """Notes on what is not followed, and on rows that had nothing to mix."""
-        rows = self.found.left_out
-        notes = [self.found.note.rstrip(".")] if self.found.note else []
+        rows = self.mixed.left_out
+        notes = [self.mixed.note.rstrip(".")] if self.mixed.note else []
         return [*notes, *([f"{rows} rows had no weights, and keep what they hold"] if rows else [])]
 
 
@@ -104,7 +104,7 @@ class Rollout(GridFigure):
 
     @cached_property
     def grid(self) -> Grid:
-        traced, tokens = self.traced, groups(self.traced.found.tokens)
+        traced, tokens = self.traced, groups(self.traced.mixed.tokens)
         size = size_within(tokens, tokens, self, side=MAP)
         shares = tiles(traced.shares, size.tile)
         top = float(np.nanmax(shares, initial=0.0)) or 1.0

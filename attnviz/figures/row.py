@@ -140,9 +140,11 @@ def arithmetic(row: Row, step: Step, key: int) -> dict[str, list[str]]:
     steps["temperature"] = (f"÷ {step.scoring.temperature:g} (temperature)", value["scores"])
     lines, now = {"products": [f"q · k = {_added(row.products[index].tolist())} = {value['sums']}"]}, value["sums"]
     for stage, (what, number) in steps.items():
-        lines |= {stage: [f"{what} → {number}"]} if number != now else {}
+        if number != now:
+            lines[stage] = [f"{what} → {number}"]
         now = number
-    lines |= {"mask": [f"{row.rules[index]} blocks it → {digits(-math.inf)}"]} if row.rules[index] else {}
+    if row.rules[index]:
+        lines["mask"] = [f"{row.rules[index]} blocks it → {digits(-math.inf)}"]
     if row.state == "empty row":
         return lines | {"softmax": [f"no key is left in this row, so its weight is {digits(row.weights[index])}"]}
     shifted = f"− row's largest ({digits(row.maximum)}) → {digits(row.shifted[index])}"

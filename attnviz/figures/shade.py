@@ -87,12 +87,12 @@ def shade_of(
     part = every.queries if side == "from" else every.keys
     if chosen is None:
         chosen = every.strongest_cell(head)[SIDES.index(side)]
-    if part.at(chosen) is None:
+    if part.index_of(chosen) is None:
         raise InputError(f"There is no token {chosen} to show attention {side}; there are {len(part)}, from 0.")
     pin = frozenset({(("query", "key")[SIDES.index(side)], chosen)})
     view = window(every, head, None, pin, most)
     notes = [] if len(view.queries) == len(every.queries) and len(view.keys) == len(every.keys) else [_window(view)]
-    index = (view.queries if side == "from" else view.keys).at(chosen)
+    index = (view.queries if side == "from" else view.keys).index_of(chosen)
     cells = view.cells([head])[0]
     pick = (index, slice(None)) if side == "from" else (slice(None), index)
     arrays = (array[pick] for array in (cells.weights, cells.states, cells.blocked, colored(cells)))

@@ -35,6 +35,7 @@ class States:
         note: a last line over the picture.
         name: what a file is called after.
         weights: numbers from 0 to 1, (rows, columns), of the cells whose ground is the ramp.
+        unit: what the cells are, in words.
     """
 
     title: str
@@ -47,6 +48,7 @@ class States:
     note: str = ""
     name: str = "grid"
     weights: np.ndarray | None = None
+    unit: str = "Cells"
 
     @property
     def labels(self) -> list[list[str]]:
@@ -59,17 +61,17 @@ class States:
         cell_counts = "; ".join(
             f"{count:,} {kind.text}" for count, kind in zip(counts, self.kinds, strict=True) if count
         )
-        sentences = [self.title, *self.lines, f"Cells: {cell_counts}", *([self.note] if self.note else [])]
+        sentences = [self.title, *self.lines, f"{self.unit}: {cell_counts}", *([self.note] if self.note else [])]
         return " ".join(f"{part.rstrip('.')}." for part in sentences)
 
     def table(self) -> pd.DataFrame:
         """One row per cell: query, query_token, key, key_token, weight if there are any, state."""
         row, column = (index.ravel() for index in np.indices(self.states.shape))
         rows, columns = self.labels
-        places = {"query": row, "query_token": [rows[i] for i in row]}
-        places |= {"key": column, "key_token": [columns[i] for i in column]}
+        queries = {"query": row, "query_token": [rows[i] for i in row]}
+        keys = {"key": column, "key_token": [columns[i] for i in column]}
         weights = {} if self.weights is None else {"weight": self.weights.ravel()}
-        return pd.DataFrame(places | weights | {"state": [self.kinds[i].text for i in self.states.ravel()]})
+        return pd.DataFrame(queries | keys | weights | {"state": [self.kinds[i].text for i in self.states.ravel()]})
 
 
 @dataclass(frozen=True, eq=False)

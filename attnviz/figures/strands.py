@@ -94,7 +94,7 @@ def strands(
     """Choose the weights to draw; the arguments are those of `figures.lines`."""
     view = window(every, heads[0], selected, pins)
     picked = {("query", selected[0])} if selected else set()
-    pinned = frozenset(pin for pin in pins | picked if _of(view, pin[0]).at(pin[1]) is not None)
+    pinned = frozenset(pin for pin in pins | picked if _of(view, pin[0]).index_of(pin[1]) is not None)
     head_cells = tuple(view.cells(heads))
     visible = np.stack([colored(cells) & (np.nan_to_num(cells.weights) > 0) for cells in head_cells])
     there = np.stack([(cells.blocked == 0) | (cells.states == EMPTY) for cells in head_cells]) & _ends(view, pinned)
@@ -124,13 +124,14 @@ def window(
         next(iter(sorted(position for side, position in pins if side == what)), None) for what in SIDES
     )
     row, column = (
-        None if position is None else part.at(position) for position, part in ((query, view.queries), (key, view.keys))
+        None if position is None else part.index_of(position)
+        for position, part in ((query, view.queries), (key, view.keys))
     )
     if row is None and column is None:
         query, key = view.strongest_cell(head)
-        row, column = view.queries.at(query), view.keys.at(key)
+        row, column = view.queries.index_of(query), view.keys.index_of(key)
     if column is None:
-        column = view.keys.at(view.strongest_cell(head, int(view.queries.starts[row]))[1])
+        column = view.keys.index_of(view.strongest_cell(head, int(view.queries.starts[row]))[1])
     if row is None:
         row = column if len(view.queries) == len(view.keys) else 0
     places = {"rows": _around(view.queries, row, most), "columns": _around(view.keys, column, most)}
@@ -154,6 +155,6 @@ def _ends(view: AttentionView, pins: frozenset[Pin]) -> np.ndarray:
     """Which cells lie in the row or the column of a picked token, (rows, columns); all, if none is picked."""
     ends = np.full((len(view.queries), len(view.keys)), not pins)
     for side, position in pins:
-        index = _of(view, side).at(position)
+        index = _of(view, side).index_of(position)
         ends[(index, slice(None)) if side == "query" else (slice(None), index)] = True
     return ends

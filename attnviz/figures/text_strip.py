@@ -90,10 +90,10 @@ class TextStrip(ShadedFigure):
                 y += LINE + 6
             tokens, y = self._paragraph(part, y, is_shaded)
             rows.append(tokens)
-            y += 8 * (not is_shaded)
+            y += 0 if is_shaded else 8
         chosen = {"stroke": self.colors.accent, "stroke_width": 2.5}
         if self.selected:
-            other = self.shade.ends[1].at(self.selected[1 if self.side == "from" else 0])
+            other = self.shade.ends[1].index_of(self.selected[1 if self.side == "from" else 0])
             if other is not None:
                 rows[-1][other] |= chosen | {"stroke_width": 1.5}
         rows[0][self.shade.index] |= chosen
@@ -165,7 +165,9 @@ def balanced(widths: Sequence[float], gaps: Sequence[float], most: float) -> lis
     def broken(most: float) -> list[tuple[float, int]]:
         places, end, line = [], 0.0, 0
         for i, (width, gap) in enumerate(zip(widths, gaps, strict=True)):
-            x, line = (end + gap * (i > 0), line) if not i or end + gap + width <= most else (0.0, line + 1)
+            x = end + gap if i else end
+            if i and x + width > most:
+                x, line = 0.0, line + 1
             places.append((x, line))
             end = x + width
         return places

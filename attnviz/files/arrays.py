@@ -146,8 +146,8 @@ def from_file(name: str, content: bytes) -> Record:
         InputError: if it cannot be read, or holds none, or several that could be meant.
     """
     file = reading.read_file(name, content)
-    called = {"name": name} | {key: file.texts[key].astype(str).tolist() for key in TEXTS if key in file.texts}
-    called |= {"kind": "cross"} if "keys" in called else {}
+    texts = {key: file.texts[key].astype(str).tolist() for key in TEXTS if key in file.texts}
+    called = {"name": name} | texts | ({"kind": "cross"} if "keys" in texts else {})
     if (record := from_cache(file.arrays, **called)) is not None:
         return record
     if {"query", "key"} <= set(file.arrays):

@@ -45,14 +45,14 @@ class Sides:
     """Tokens at the queries and keys of a kind of site, in each text of a run.
 
     Attributes:
-        looks, seen: queries and keys that are not padding, (B,).
+        num_queries, num_keys: queries and keys that are not padding, (B,).
         queries, keys: the numbers of the tokens, (B, Q) and (B, K).
         typed: which queries are tokens that somebody typed, (B, Q).
         columns: of each key, numbers to weigh besides its value, (B, K, C); the first says whether it is special.
     """
 
-    looks: Tensor
-    seen: Tensor
+    num_queries: Tensor
+    num_keys: Tensor
     queries: Tensor
     keys: Tensor
     typed: Tensor
@@ -83,7 +83,7 @@ class HeadBlock:
     @cached_property
     def real(self) -> Tensor:
         """Which rows are not padding, (B, R)."""
-        return self.position < self.looks[:, None]
+        return self.position < self.num_queries[:, None]
 
     @property
     def _sums(self) -> Tensor:
@@ -95,12 +95,12 @@ class HeadBlock:
         return (self.real[:, None] & ~self.counted).sum(-1)
 
     @cached_property
-    def looks(self) -> Tensor:
-        return self.sides.looks[self.texts]
+    def num_queries(self) -> Tensor:
+        return self.sides.num_queries[self.texts]
 
     @cached_property
-    def seen(self) -> Tensor:
-        return self.sides.seen[self.texts]
+    def num_keys(self) -> Tensor:
+        return self.sides.num_keys[self.texts]
 
     @cached_property
     def one_text(self) -> bool:
@@ -207,7 +207,7 @@ class HeadBlock:
         keys = torch.arange(self.sides.keys.shape[1])
         alike = self.sides.queries[self.texts, self.rows, None] == self.sides.keys[self.texts, None]
         there = keys < self.position[:, None] if self.step.site.kind == "decoder" else keys != self.position[:, None]
-        alike &= there & (keys < self.seen[:, None, None]) & self.sides.typed[self.texts, self.rows, None]
+        alike &= there & (keys < self.num_keys[:, None, None]) & self.sides.typed[self.texts, self.rows, None]
         return alike.nonzero(as_tuple=True)
 
     def means(self, measured: Sequence[RowMeasure]) -> Tensor:

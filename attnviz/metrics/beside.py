@@ -56,7 +56,7 @@ class AlignedPair:
         return len(self.rows) * len(self.columns) > MOST_CELLS
 
     @property
-    def seen(self) -> str:
+    def window_text(self) -> str:
         """Which positions of A a part of the grid has; "" of the whole."""
         if self.window == (ALL, ALL):
             return ""
@@ -102,9 +102,9 @@ class AlignedPair:
 
     def pooled(self, tile: int | None = None) -> Apart:
         """Two maps over the same tokens, measured block by block."""
-        return self.measure(*self.asked(tile))
+        return self.measure(*self.measure_arguments(tile))
 
-    def asked(self, tile: int | None = None) -> tuple:
+    def measure_arguments(self, tile: int | None = None) -> tuple:
         """Arguments of `measure`."""
         tile = tile or -(-max(len(self.rows), len(self.columns)) // TILES)
         sides = ((side.record, side.site, side.head, side.sentence) for side in (self.a, self.b))

@@ -59,7 +59,7 @@ def _at_offset(block: HeadBlock, by: int) -> RowMeasure:
     before = min(max(0, -offset), rows)
     values = torch.nn.functional.pad(values, (before, rows - before - values.shape[-1]))
     places = block.position + by
-    return RowMeasure(values, (places >= 0) & (places < block.seen[:, None]))
+    return RowMeasure(values, (places >= 0) & (places < block.num_keys[:, None]))
 
 
 def itself(block: HeadBlock) -> RowMeasure:
@@ -100,7 +100,7 @@ def duplicate(block: HeadBlock) -> Sums:
 def induction(block: HeadBlock) -> Sums:
     """The keys right after those that hold the row's token."""
     text, row, key = block.twins
-    inside = key + 1 < block.seen[text]
+    inside = key + 1 < block.num_keys[text]
     return _on_pairs(block, text[inside], row[inside], key[inside] + 1)
 
 
@@ -108,7 +108,7 @@ def asymmetry(block: HeadBlock) -> Sums:
     """Over all pairs of tokens with a finite score either way, masked or not."""
     n, is_square = block.step.shape[2], len(block.position) == block.step.shape[2]
     there = block.scores[..., :n].to(block.dtype)
-    pairs = block.real[:, None, :, None] & (torch.arange(n) < block.seen[:, None])[:, None, None]
+    pairs = block.real[:, None, :, None] & (torch.arange(n) < block.num_keys[:, None])[:, None, None]
     if not pairs.all():
         there = there.where(pairs, 0)
     back = there if is_square else block.scores_of(slice(n), block.rows).to(block.dtype)

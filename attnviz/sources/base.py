@@ -4,10 +4,11 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, ClassVar, Self
 
 import torch
+from torch import Tensor
 
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
@@ -90,6 +91,10 @@ class Facts:
         return True
 
 
+ANSWER = "answer"
+"""Role of a token that a model wrote, outside of a chat."""
+
+
 class Source(ABC):
     """Turns sentences into tokens and tokens into a record. Frozen and hashable: results can be kept by it.
 
@@ -105,6 +110,9 @@ class Source(ABC):
         steps: the training steps whose weights were kept, the last that of the trained model; see `step`.
         step: the training step; None for the last.
         writes: whether it writes another text, so that `run` takes `targets`.
+        generates: whether it predicts the next token of any text, so that it can continue one; see `continuation`.
+        ends: ids with which it ends a text.
+        longest: how many tokens it reads at most; None if there is no bound.
         read_only: why nothing about the attention can be changed; None if it can.
         alone: how far a change reaches where the rest of the model is not there; "" if it reaches the whole model.
         unseen: what of the model's attention is not shown; None if all of it is.
@@ -130,6 +138,9 @@ class Source(ABC):
     steps: tuple[int, ...] = ()
     step: int | None = None
     writes: bool = False
+    generates: bool = False
+    ends: frozenset[int] = frozenset()
+    longest: int | None = None
     read_only: str | None = None
     alone: str = ""
     unseen: str | None = None
@@ -187,6 +198,14 @@ class Source(ABC):
             targets: what its decoder reads, of a model that writes; by default what the model writes.
         """
 
+    def continuation(self, sentence: Sentence, edits: Edits = Edits()) -> "Continuation":
+        """A text of which the model gives the next token's logits, of a source that `generates`."""
+        return Continuation(self, sentence, edits)
+
+    def extended(self, sentence: Sentence, id: int) -> Sentence:
+        """A sentence with one more token at its end, of a source that `generates`."""
+        raise InputError(f"'{self.name}' predicts no next token of a text, so it cannot continue one.")
+
     def checksum(self) -> str | None:
         """A checksum of its weights; None where the settings alone make the source again."""
         return None
@@ -242,3 +261,25 @@ class Source(ABC):
     def origin(self, record: Record, site: Site) -> Origin | None:
         """Input that the call at a site of one of its records was projected from, by another run; None if not known."""
         return None
+
+
+class Continuation:
+    """A text that a source continues, token by token: the whole model is run for each.
+
+    Attributes:
+        sentence: the text so far.
+    """
+
+    def __init__(self, source: Source, sentence: Sentence, edits: Edits = Edits()):
+        self.source, self.sentence, self.edits = source, sentence, edits
+
+    def logits(self) -> Tensor:
+        """Logits of the next token, (vocabulary,)."""
+        return self.source.run((self.sentence,), self.edits).prediction.logits[0, -1]
+
+    def append(self, id: int) -> None:
+        """Take a token as the next one."""
+        sentence = self.source.extended(self.sentence, id)
+        token = sentence.tokens[-1]
+        written = replace(token, role=token.role or ANSWER)
+        self.sentence = replace(sentence, tokens=(*sentence.tokens[:-1], written))

@@ -69,7 +69,7 @@ class Card:
 
     Attributes:
         title, does: a name for people, and one sentence.
-        made: how the weights came to be, and the minutes it took.
+        origin: how the weights came to be, and the minutes it took.
         trained_on: what it has read.
         sizes: numbers by their names.
         measured: after the last step of the training, on what it was not trained on.
@@ -86,7 +86,7 @@ class Card:
     name: str
     title: str
     does: str
-    made: str
+    origin: str
     trained_on: str
     sizes: dict[str, int]
     measured: tuple[Measure, ...]
@@ -135,7 +135,8 @@ def _card(data: dict[str, Any]) -> Card:
     opens = data["opens"]
     curve = ((_whole(p["step"]), p["loss"] and _number(p["loss"]), _share(p["score"])) for p in data["curve"])
     return Card(
-        **{name: _text(data[name]) for name in ("name", "title", "does", "made", "trained_on", "command")},
+        **{name: _text(data[name]) for name in ("name", "title", "does", "trained_on", "command")},
+        origin=_text(data["made"]),
         sizes={name: _whole(size) for name, size in data["sizes"].items()},
         measured=tuple(_measure(**measure) for measure in data["measured"]),
         behaviors=tuple(
@@ -159,9 +160,9 @@ def _behavior(kind: str, layer: int, heads: list[int], role: str, does: str, **n
     if any(shares and len(shares) != len(heads) for shares in each.values()):
         raise ValueError
     words = frozenset(_text(numbers.pop("next", "")).split())
-    each |= {name: None if share is None else _share(share) for name, share in numbers.items()}
+    shares = {name: None if share is None else _share(share) for name, share in numbers.items()}
     texts = map(_text, (role, does, evidence))
-    return Behavior(Site(kind, _whole(layer)), tuple(map(_whole, _list(heads))), *texts, **each, next=words)
+    return Behavior(Site(kind, _whole(layer)), tuple(map(_whole, _list(heads))), *texts, **each, **shares, next=words)
 
 
 # What a value must be; else TypeError or ValueError.

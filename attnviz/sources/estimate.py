@@ -36,14 +36,14 @@ class Estimate:
         tokens: of all its sentences, padding included.
         seconds: how long it takes, about.
         bytes: how much memory it has at once, at most.
-        kept: what its record keeps of that.
+        record_bytes: what its record keeps of that.
         maps: that it goes through; 0 for a run.
     """
 
     tokens: int
     seconds: float
     bytes: int
-    kept: int
+    record_bytes: int
     maps: int = 0
 
     def __str__(self) -> str:
@@ -69,9 +69,10 @@ def estimate(source: Source, length: int, edits: Edits = Edits(), sentences: int
       blocks; a head narrower than `NARROWEST` takes no less time. A decoder is taken to hide the future, an encoder to
       hide nothing. Parameters that a source does not state are taken to be 12 · d_model² for each layer, as in a
       Transformer; the vectors of tokens are looked up, and count where they are what words are predicted by.
-    - kept = 4 · tokens · (3 · d_model for each call + d_model + words, what it says) + 8 · tokens · heads of each call.
-    - bytes = kept + 32 · tokens · d_model, what a layer holds meanwhile, + 8 · length² for each sentence of a model of
-      transformers that takes no rule in the place of a mask. Blocks of at most 64 MB are not counted.
+    - record_bytes = 4 · tokens · (3 · d_model for each call + d_model + words, what it says) + 8 · tokens · heads of
+      each call.
+    - bytes = record_bytes + 32 · tokens · d_model, what a layer holds meanwhile, + 8 · length² for each sentence of a
+      model of transformers that takes no rule in the place of a mask. Blocks of at most 64 MB are not counted.
     """
     layers, width, tokens = len(source.sites), source.d_model, sentences * length
     operations = _operations(source, length, edits, sentences)
@@ -88,7 +89,7 @@ def of_texts(source: Source, runs: Sequence[tuple[int, int]], edits: Edits = Edi
     - seconds = (operations of all runs, + those of what the model writes, + `A_WEIGHT` for each weight and `A_CALL` for
       each call that is measured) / operations per second. A model that writes reads all that it has written again for
       each word, and is taken to write as much as it reads.
-    - bytes and kept are those of the largest run.
+    - bytes and record_bytes are those of the largest run.
 
     Args:
         runs: how many texts there are in each run, and how many tokens each is padded to.
@@ -99,7 +100,7 @@ def of_texts(source: Source, runs: Sequence[tuple[int, int]], edits: Edits = Edi
     for count, length in runs:
         operations += _operations(source, length, edits, count) * (1 + written * length / 2)
         operations += len(source.sites) * (A_WEIGHT * count * source.num_heads * length**2 + A_CALL)
-    most = {name: max((getattr(part, name) for part in parts), default=0) for name in ("bytes", "kept")}
+    most = {name: max((getattr(part, name) for part in parts), default=0) for name in ("bytes", "record_bytes")}
     return Estimate(sum(part.tokens for part in parts), operations / operations_per_second(), **most)
 
 
@@ -122,7 +123,9 @@ def of_maps(step: Step, maps: int = 1, *, rows: range | None = None, columns: ra
 def of_all_maps(record: Record) -> Estimate:
     """Cost of going through the map of every head of a run."""
     parts = [of_maps(step, step.num_heads) for step in record.steps]
-    together = {name: sum(getattr(part, name) for part in parts) for name in ("seconds", "bytes", "kept", "maps")}
+    together = {
+        name: sum(getattr(part, name) for part in parts) for name in ("seconds", "bytes", "record_bytes", "maps")
+    }
     return Estimate(max(part.tokens for part in parts), **together)
 
 

@@ -21,12 +21,12 @@ class Saved(Source):
     Attributes:
         name: what the app calls it, such as the name of its file.
         record: what is looked at.
-        made: what its file says of how it was made; anybody may have written it.
+        case: what its file says of how it was made; anybody may have written it.
     """
 
     name: str
     record: Record
-    made: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
+    case: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
 
     @property
     def provenance(self) -> str:
@@ -94,7 +94,7 @@ class Saved(Source):
 
     def described(self) -> list[tuple[str, str]]:
         step = self.record.steps[0]
-        versions = [f"{package} {self.made[package]!s:.40}" for package in ("attnviz", "torch") if package in self.made]
+        versions = [f"{package} {self.case[package]!s:.40}" for package in ("attnviz", "torch") if package in self.case]
         return [
             *([] if self.record.source == self.name else [("of the model", self.record.source)]),
             ("texts", f"{len(self.record.sentences):,}"),

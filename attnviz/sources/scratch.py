@@ -141,12 +141,12 @@ class _Changing(Watching):
     def attend(self, query: Tensor, key: Tensor, value: Tensor, *, site: Site, **settings) -> Tensor:
         tensors = {"query": query, "key": key, "value": value}
         here = [change for change in self.changes if change.site == site]
-        tensors |= {change.matrix: tensors[change.matrix].clone() for change in here}
+        copies = {change.matrix: tensors[change.matrix].clone() for change in here}
         for change in here:
             if change.sentence >= len(query):
                 raise InputError(f"There is no sentence {change.sentence} to edit; there are {len(query)}.")
-            change.apply(tensors[change.matrix][change.sentence, change.head])
-        return super().attend(**tensors, site=site, **settings)
+            change.apply(copies[change.matrix][change.sentence, change.head])
+        return super().attend(**tensors | copies, site=site, **settings)
 
 
 def _stack(source: Scratch) -> Layers:

@@ -77,6 +77,18 @@ class Trained(Source):
         return isinstance(self._model, EncoderDecoder)
 
     @property
+    def generates(self) -> bool:
+        return not self.writes
+
+    @property
+    def ends(self) -> frozenset[int]:
+        return frozenset({SPECIAL[EOS]})
+
+    @property
+    def longest(self) -> int:
+        return self._model.config.longest
+
+    @property
     def card(self) -> cards.Card:
         return cards.card(self.model)
 
@@ -147,6 +159,9 @@ class Trained(Source):
         steps = tuple(tap.steps)
         provenance = "random" if self.step == 0 else self.provenance
         return Record(sentences, self.name, provenance, edits, steps, hidden, targets, prediction)
+
+    def extended(self, sentence: Sentence, id: int) -> Sentence:
+        return self._reads.extended(sentence, id) if self.generates else super().extended(sentence, id)
 
     def origin(self, record: Record, site: Site) -> Origin:
         """Input that the call at a site of one of its records was projected from, by another run."""

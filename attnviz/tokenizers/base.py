@@ -62,7 +62,8 @@ def _framed(tokenizer: Tokenizer, text: str, number: int, sos: bool, eos: bool) 
     if not tokens:
         what = "holds only whitespace" if text else "is empty"
         raise InputError(f"Sentence {number} {what}; type at least one word in it.")
-    return (_special(SOS, 0),) * sos + tokens + (_special(EOS, len(text)),) * eos
+    begin, end = [_special(SOS, 0)] if sos else [], [_special(EOS, len(text))] if eos else []
+    return (*begin, *tokens, *end)
 
 
 def _special(name: str, place: int) -> Token:

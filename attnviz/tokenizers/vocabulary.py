@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
@@ -61,14 +61,19 @@ class Vocabulary:
 
         Words stand apart, but for a mark of punctuation after its word and the word after an elision ("l' oiseau").
         """
-        text, tokens = "", []
+        sentence = Sentence("", (), 0)
         for id in ids:
-            name, special = self.names[id], id < len(SPECIAL)
-            apart = text and not text.endswith(_ELISION) and name not in _CLOSING
-            start = len(text) + bool(apart and not special)
-            text = text if special else f"{text:<{start}}{name}"
-            tokens.append(Token(name, id, start, len(text), special=special))
-        return Sentence(text, tuple(tokens), length)
+            sentence = self.extended(sentence, id)
+        return replace(sentence, length=length)
+
+    def extended(self, sentence: Sentence, id: int) -> Sentence:
+        """A sentence with one more token at its end."""
+        text, name, special = sentence.text, self.names[id], id < len(SPECIAL)
+        apart = text and not text.endswith(_ELISION) and name not in _CLOSING
+        start = len(text) + bool(apart and not special)
+        text = text if special else f"{text:<{start}}{name}"
+        token = Token(name, id, start, len(text), special=special)
+        return Sentence(text, (*sentence.tokens, token), sentence.length + 1)
 
     def ids(self, words: Iterable[str]) -> list[int]:
         """The ids of words that are all known.

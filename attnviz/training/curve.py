@@ -15,7 +15,7 @@ def write(name: str) -> Path:
     kept = trained.checkpoints(name)
     points = [(point["step"], point["loss"], point["score"]) for point in learning["curve"]]
     title = f"How the model “{name}” learned"
-    chart = curve(points, kept=kept, title=title, subtitle=reached(learning, kept))
+    chart = curve(points, checkpoints=kept, title=title, subtitle=reached(learning, kept))
     path = trained.folder(name) / "learning.png"
     path.write_bytes(export.render(chart, "png", scale=2))
     return path

@@ -119,7 +119,9 @@ def show(
         if _serving is None:
             _serving = _Serving(port)
         if text is not None:
-            link |= {TEXT.name: [text]} | ({LINES.name: ["false"]} if has_lines(text) else {})
+            link[TEXT.name] = [text]
+            if has_lines(text):
+                link[LINES.name] = ["false"]
         address = urlencode(link, doseq=True, quote_via=quote)
         app = OpenApp(f"http://{HOST}:{_serving.port}/?{address}", source.lock, name)
         _serving.apps.append(app)

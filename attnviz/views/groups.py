@@ -47,13 +47,19 @@ class View:
             if value not in options:
                 raise InputError(f"A view cannot have {what}={value!r}; there are {', '.join(options)}.")
 
+    @property
+    def unit(self) -> str:
+        """Unit of a row or column: "10 parts", "sentences" or "words"; "" for tokens."""
+        if self.parts:
+            return f"{self.parts} parts"
+        if self.sentences:
+            return "sentences"
+        return "words" if self.words else ""
+
     def in_short(self) -> str:
         """For the name of a file: "words hide A to B"."""
-        parts = (
-            f"{self.parts} parts" if self.parts else "sentences" if self.sentences else "words" if self.words else "",
-            self.special if self.special != "show" else "",
-        )
-        return " ".join(filter(None, (*parts, self.pair if self.pair != "all" else "")))
+        special, pair = (self.special if self.special != "show" else ""), (self.pair if self.pair != "all" else "")
+        return " ".join(filter(None, (self.unit, special, pair)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +104,7 @@ class Groups:
     def labels(self) -> tuple[str, ...]:
         return tuple(token.text for token in self.tokens)
 
-    def at(self, position: int) -> int | None:
+    def index_of(self, position: int) -> int | None:
         """The group that holds a position; None if it is not seen."""
         index = np.flatnonzero((self.starts <= position) & (position < self.stops))
         return int(index[0]) if len(index) else None

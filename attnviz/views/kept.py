@@ -29,8 +29,8 @@ def notes_of(
     special = view.special != "show" and any(token.special for part in tokens for token in part)
     looks, looked = (("A", "B")[side or 0] for side in PAIRS[view.pair])
     pair = f"{view.pair}: the queries of text {looks} and the keys of text {looked} alone"
-    unit = f"{view.parts} parts" if view.parts else "sentences" if view.sentences else "words"
-    merged = merged if unit == "words" else merged.replace("pieces", "tokens").replace("words", unit)
+    if view.unit not in ("", "words"):
+        merged = merged.replace("pieces", "tokens").replace("words", view.unit)
     notes = (any(part.merged for part in sides), merged), (special, hidden), (view.pair != "all", pair)
     return tuple(text for holds, text in notes if holds)
 

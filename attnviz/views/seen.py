@@ -233,7 +233,7 @@ class AttentionView:
 
         A query that has but one key to look at gives it 1, or as near as rounding comes.
         """
-        row = None if query is None else self.queries.at(query)
+        row = None if query is None else self.queries.index_of(query)
         if row is None:
             most, columns = self.strongest(head)
             row = int(np.where((most < 1 - 1e-6) & ~self.padding, most, 0).argmax()) if most.size else 0

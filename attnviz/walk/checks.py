@@ -24,13 +24,13 @@ class Against:
         what: the function or module of PyTorch.
         output: the largest absolute difference of what it gives; None if it cannot be compared.
         weights: the same of the weights.
-        says: one sentence; why not, if it cannot be compared.
+        message: one sentence; why not, if it cannot be compared.
     """
 
     what: str
     output: float | None
     weights: float | None
-    says: str
+    message: str
 
 
 @dataclass(frozen=True)

@@ -105,7 +105,7 @@ class Exhibit:
         before, after: (rows, K).
         sums_before, sums_after: of each row, float64, (rows,).
         outputs_before, outputs_after: weights times values, (rows, d_v).
-        says: one sentence on what came of it.
+        message: one sentence on what came of it.
     """
 
     queries: range
@@ -115,7 +115,7 @@ class Exhibit:
     sums_after: Tensor
     outputs_before: Tensor
     outputs_after: Tensor
-    says: str
+    message: str
 
 
 def exhibit(step: Step, head: int, knobs: Knobs, *, queries: slice = slice(0, 64), sentence: int = 0) -> Exhibit:

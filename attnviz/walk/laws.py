@@ -91,7 +91,7 @@ class Permutation:
         difference: the largest absolute difference between the output of a token here and there.
         largest: the largest number of the outputs, to compare it with.
         follows: whether the output is permuted as the words are, and nothing else.
-        says: one sentence.
+        message: one sentence.
     """
 
     order: tuple[int, ...]
@@ -100,7 +100,7 @@ class Permutation:
     difference: float
     largest: float
     follows: bool
-    says: str
+    message: str
 
 
 def permutation(source: Runs, record: Record, *, order: Sequence[int] | None = None, sentence: int = 0) -> Permutation:

@@ -62,7 +62,7 @@ class Compared:
 
     before: Measures
     after: Measures
-    says: str
+    message: str
 
 
 def compare(before: Record, after: Record, site: Site, head: int, query: int, *, sentence: int = 0) -> Compared:

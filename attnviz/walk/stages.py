@@ -161,8 +161,7 @@ class StageCall:
         batch, heads, queries, keys = self.step.shape
         d_k, d_v = self.step.query.shape[-1], self.step.value.shape[-1]
         sizes = {"B": batch, "H": heads, "Q": queries, "K": keys, "d_k": d_k, "d_v": d_v}
-        sizes |= {"H·d_k": heads * d_k, "H·d_v": heads * d_v}
-        return sizes | {"d_model": self.record.output.shape[-1], "1": 1}
+        return sizes | {"H·d_k": heads * d_k, "H·d_v": heads * d_v, "d_model": self.record.output.shape[-1], "1": 1}
 
     def table(self, key: str, name: str, axes: tuple[str, str], whole: Tensor) -> Matrix:
         """Visible part of a table that is linear in the tokens."""

@@ -322,6 +322,25 @@ def test_flex_attention_is_exact_or_said():
     assert "a score_mod that does more than add" in seen.notes[0]
 
 
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+def test_compiled_flex_attention_is_seen():
+    """It runs uncompiled in a capture; packed documents have their name."""
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    class Compiled(nn.Module):
+        def forward(self, q, **options):
+            return torch.compile(flex_attention)(q, q, q, **options)
+
+    q, document = torch.randn(1, HEADS, N, 16), torch.tensor([0, 0, 1, 1, 1])
+    block = create_block_mask(lambda b, h, q, k: (document[q] == document[k]) & (q >= k), 1, 1, N, N, device="cpu")
+    for model in (Compiled(), torch.compile(Compiled())):
+        with attnviz.capture(model) as seen:
+            model(q, block_mask=block)
+        (step,) = seen.steps
+        assert step.mask == attnviz.Documents((2, 3)) & attnviz.Subsequent()
+        assert_close(shown(step), weights(q, q, step.mask.tensor(N, N)), check_dtype=False)
+
+
 class HeadsFirst(nn.Module):
     """Heads before sentences in one axis, as one well-known translation of the paper has them."""
 

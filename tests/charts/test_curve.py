@@ -17,7 +17,7 @@ def steps(chart) -> list[list[int]]:
 
 def test_every_point_is_drawn_and_every_kept_step_is_marked():
     """The score at all steps; the loss only where there is one, and so its dots."""
-    score, line, dots, loss, _, fewer = steps(curve(POINTS, kept=(0, 300)))
+    score, line, dots, loss, _, fewer = steps(curve(POINTS, checkpoints=(0, 300)))
 
     assert score == line == [0, 100, 300]
     assert dots == [0, 300]
@@ -27,7 +27,7 @@ def test_every_point_is_drawn_and_every_kept_step_is_marked():
 
 def test_a_curve_without_points_is_empty():
     """A model that was not trained has none."""
-    assert steps(curve((), kept=(1, 2))) == [[]] * 6
+    assert steps(curve((), checkpoints=(1, 2))) == [[]] * 6
 
 
 def test_the_loss_fits_its_panel():

@@ -67,7 +67,7 @@ def test_bars_are_as_long_as_their_shares():
 def test_numbers_beside_bars_and_in_tables_are_those_of_the_metrics():
     """Rollout and flow of a random record."""
     one = traced(["one", "two", "three", "four"])
-    reached = flow(one.found, 3).numpy()
+    reached = flow(one.mixed, 3).numpy()
     figure = figures.rollout_row(one, 3, reached)
     shown = [*texts(figure.chart), *texts(figure.chart, 1)]
 

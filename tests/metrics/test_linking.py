@@ -73,7 +73,7 @@ def test_at_a_position_a_head_changes_the_prediction_there():
     """By definition: KL(before ‖ after) of the run with that head off."""
     source = api.load("story")
     sentences = source.tokenize([TEXT])
-    table = ablation.sweep(source, sentences).at(7)
+    table = ablation.sweep(source, sentences).changes_at(7)
     row = table.iloc[0]
     site = next(site for site in source.sites if str(site) == row["site"])
     before, after = (
@@ -85,11 +85,11 @@ def test_at_a_position_a_head_changes_the_prediction_there():
     assert row["change"] == pytest.approx(float((before.exp() * (before - after))[kept].sum()), abs=1e-5)
     assert table["change"].is_monotonic_decreasing
     with pytest.raises(InputError, match="Nothing is predicted at position 99"):
-        ablation.sweep(source, sentences).at(99)
+        ablation.sweep(source, sentences).changes_at(99)
 
 
 def test_without_a_prediction_it_is_how_far_the_vector_moves():
     source = api.load("scratch")
     swept = ablation.sweep(source, source.tokenize(["the cat sat"]))
 
-    assert sorted(swept.at(1)["change"]) == sorted(swept.output[0][:, 1].tolist())
+    assert sorted(swept.changes_at(1)["change"]) == sorted(swept.output[0][:, 1].tolist())

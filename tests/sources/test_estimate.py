@@ -57,8 +57,8 @@ def test_bytes_are_those_of_the_record():
     found = estimate(source, 500, sentences=2)
 
     assert found.tokens == 1000
-    assert found.kept == sum(part.nbytes for part in parts) + record.output.nbytes
-    assert found.bytes > found.kept
+    assert found.record_bytes == sum(part.nbytes for part in parts) + record.output.nbytes
+    assert found.bytes > found.record_bytes
 
 
 def test_the_longest_text_that_fits_is_the_longest():

@@ -183,7 +183,7 @@ def test_words_in_another_order_are_the_librarys():
 
         app = at(9, positions=str(positions).lower())
 
-        assert f"With the words from last to first: {found.says}" in unescape(html(app))
+        assert f"With the words from last to first: {found.message}" in unescape(html(app))
         assert found.follows is not positions
 
 

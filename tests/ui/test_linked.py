@@ -33,7 +33,7 @@ def test_heads_that_link_two_words_are_listed_and_open():
 def test_heads_that_matter_for_a_prediction_are_listed():
     app = opened(model="story", text=TEXT, cell="7.2")
     source = api.load("story")
-    first = ablation.sweep(source, source.tokenize([TEXT])).at(7).iloc[0]
+    first = ablation.sweep(source, source.tokenize([TEXT])).changes_at(7).iloc[0]
     name = Site(first["kind"], int(first["layer"])).brief(int(first["head"]))
 
     assert [one for one in app.button if one.label == f"{name}: {first['change']:.3f}"]

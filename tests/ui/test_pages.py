@@ -342,3 +342,14 @@ def test_runs_are_shared_between_sessions():
     opened(text="shared between two")
 
     assert set(cache.SHARED.keys()) == set(known)
+
+
+def test_tokens_that_one_visitor_hides_are_shown_to_the_next():
+    """Sessions share no view: who makes each sentence a row hides no tokens by it."""
+    text = {"model": "story", "text": "The cat sat. The dog ran."}
+    opened(**text, view="sentences.hide")
+    app = opened(**text)
+    app.button_group(key="view words").set_value("sentences").run()
+
+    assert not app.exception
+    assert app.query_params["view"] == "sentences"

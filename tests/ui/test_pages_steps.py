@@ -184,7 +184,7 @@ def test_the_copied_python_computes_the_call_and_compares_it_with_pytorch(name, 
     stages = walk.chain(record, source, site, head)
     assert said == [
         *(f"{one.title}: {one.text}. {one.missing or one.changed}" for one in stages),
-        walk.check(record, source, site).function.says,
+        walk.check(record, source, site).function.message,
     ]
 
 
@@ -211,7 +211,7 @@ def test_what_is_done_in_the_call_alone_is_the_librarys():
     knobs = Knobs(mask_after_softmax=True, dropout_p=0.3, dropout_seed=7)
     found = walk.exhibit(record.step(Site("encoder", 1)), 2, knobs)
 
-    assert found.says in unescape(html(app))
+    assert found.message in unescape(html(app))
     assert table(app, "that changed")[-1] == [
         "row sum",
         digits(found.sums_before[3]),

@@ -25,7 +25,7 @@ def test_the_defaults_change_nothing():
 
     assert shown.after.equal(step.weights(1))
     assert shown.outputs_after.equal(step.output(1))
-    assert (shown.says, walk.Knobs().in_words) == ("Nothing is changed.", ())
+    assert (shown.message, walk.Knobs().in_words) == ("Nothing is changed.", ())
 
 
 @given(seed=st.integers(0, 99), temperature=st.floats(0.2, 5))
@@ -44,7 +44,7 @@ def test_a_mask_after_the_softmax_loses_weight(seed, temperature):
     assert_close(shown.sums_before, torch.ones(Q, dtype=torch.float64), rtol=0, atol=1e-6)  # of float32 weights
     assert_close(shown.after / shown.after.sum(-1, keepdim=True), shown.before, rtol=1e-4, atol=1e-6)
     wrong = int((shown.sums_after < 1 - 1e-4).sum())
-    assert f": {wrong} of {Q} rows do not sum to 1, they sum to between " in shown.says
+    assert f": {wrong} of {Q} rows do not sum to 1, they sum to between " in shown.message
 
 
 def test_a_mask_that_is_added_leaves_an_empty_row_on_masked_keys():
@@ -56,7 +56,7 @@ def test_a_mask_that_is_added_leaves_an_empty_row_on_masked_keys():
     assert shown.before[0].eq(0).all()
     assert_close(shown.after[0], torch.full((7,), 1 / 7))
     assert_close(shown.after[1:], shown.before[1:])
-    assert "every row sums to 1. A weight moved by up to 0.1429" in shown.says
+    assert "every row sums to 1. A weight moved by up to 0.1429" in shown.message
 
 
 @given(p=st.sampled_from([0.1, 0.5, 0.9]), seed=st.integers(0, 2**31 - 1))
@@ -85,7 +85,7 @@ def test_a_row_of_nan_does_not_hide_what_is_said_of_the_others():
     stages = {stage.key: stage.changed for stage in walk.chain(record, None, SITE, 1, knobs=knobs)}
     between = f"between {sums.min():.4g} and {sums.max():.4g}"
 
-    assert f"they sum to {between}, 1 of them to NaN. A weight moved by up to {moved:.4g}." in found.says
+    assert f"they sum to {between}, 1 of them to NaN. A weight moved by up to {moved:.4g}." in found.message
     assert f"rows sum to {between}." in stages["dropout"]
     assert f"the largest is {step.weights(1).nan_to_num().max():.4g}. 1 row(s)" in stages["softmax"]
 
@@ -146,7 +146,7 @@ def test_without_the_scale_rows_are_sharper():
     assert compared.after.largest > compared.before.largest
     same = walk.compare(before, undone, SITE, 1, 2)
     assert same.after.entropy == pytest.approx(same.before.entropy, rel=1e-5)
-    assert compared.says.startswith(f"Entropy (nats) {compared.before.entropy:.4g} → {compared.after.entropy:.4g}, ")
+    assert compared.message.startswith(f"Entropy (nats) {compared.before.entropy:.4g} → {compared.after.entropy:.4g}, ")
 
 
 @pytest.mark.parametrize(

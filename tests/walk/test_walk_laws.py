@@ -69,7 +69,7 @@ def test_without_positions_the_output_is_permuted_with_the_words(order, cloned):
 
     assert found.follows
     assert_close(found.after.output[0], found.before.output[0, list(order)], rtol=1e-4, atol=1e-5)
-    assert found.says.startswith("Each word keeps its output: the order is not seen. ")
+    assert found.message.startswith("Each word keeps its output: the order is not seen. ")
 
 
 def test_with_positions_or_a_mask_the_order_matters():
@@ -111,7 +111,7 @@ def test_outputs_that_are_no_numbers_are_not_said_to_follow_or_to_change():
     found = walk.permutation(SMALL, run(SMALL, edits=edits))
 
     assert not found.follows
-    assert found.says.startswith("Some outputs are not numbers, so it cannot be said whether they follow ")
+    assert found.message.startswith("Some outputs are not numbers, so it cannot be said whether they follow ")
 
 
 # The cloned start
@@ -225,7 +225,7 @@ def test_pytorch_gives_the_same(source, site, edits):
         assert 0 <= against.output < 5e-6
         assert 0 <= against.weights < 2e-6
         output, weights = rounding(against.output), rounding(against.weights)
-        assert f"outputs differ by at most {output}, weights by at most {weights}." in against.says
+        assert f"outputs differ by at most {output}, weights by at most {weights}." in against.message
 
 
 def test_a_number_that_is_off_is_found():
@@ -249,17 +249,17 @@ def test_what_pytorch_cannot_do_is_said():
 
     check = walk.check(record, SMALL, SITE)
     assert check.function.output < 1e-5
-    assert check.function.says.endswith(" 3 row(s) with no key left are not compared.")
+    assert check.function.message.endswith(" 3 row(s) with no key left are not compared.")
     assert check.module.output is None
-    assert "knows no temperature" in check.module.says
+    assert "knows no temperature" in check.module.message
     capped = walk.check(run(SMALL, edits=Edits(softcap=5.0)), SMALL, SITE)
     assert capped.function.output is capped.module.output is None
-    assert "no softcap" in capped.function.says
-    assert "not taken apart" in walk.check(run(SMALL), None, SITE).module.says
+    assert "no softcap" in capped.function.message
+    assert "not taken apart" in walk.check(run(SMALL), None, SITE).module.message
     by_hand = replace(SMALL, changes=(Change(SITE, 0, "query", 0, 0, 1.0),))
     check = walk.check(run(by_hand), by_hand, SITE)
     assert check.function.output < 1e-5
-    assert "set by hand" in check.module.says
+    assert "set by hand" in check.module.message
 
 
 def test_empty_rows_are_left_out_of_the_module_too():

@@ -95,7 +95,9 @@ class MaskParser:
         if tree.kind == "off":
             self._refuse("only a rule of the app's list can be off", tree.start)
         parts = map(self.mask, tree.parts)
-        return ~next(parts) if tree.kind == "not" else reduce(and_ if tree.kind == "and" else or_, parts)
+        if tree.kind == "not":
+            return ~next(parts)
+        return reduce(and_ if tree.kind == "and" else or_, parts)
 
     def _either(self, depth: int) -> Node | Mask:
         return self._joined("or", lambda: self._joined("and", lambda: self._operand(depth)))

@@ -54,11 +54,17 @@ def build(
     Args:
         prefix: left out of the names of the weights.
     """
-    settings = {"local_files_only": True, "use_safetensors": True, "attn_implementation": "eager"}
-    settings |= {"ignore_mismatched_sizes": True, "output_loading_info": True}  # they are told, by name
-    if prefix:
-        settings["key_mapping"] = {f"^{re.escape(prefix)}": ""}
-    return _sparing_others(model).from_pretrained(folder, config=config, dtype=dtype, **settings)
+    return _sparing_others(model).from_pretrained(
+        folder,
+        config=config,
+        dtype=dtype,
+        local_files_only=True,
+        use_safetensors=True,
+        attn_implementation="eager",
+        ignore_mismatched_sizes=True,  # the loading info names them
+        output_loading_info=True,
+        **({"key_mapping": {f"^{re.escape(prefix)}": ""}} if prefix else {}),
+    )
 
 
 def _sparing_others(model: Any) -> Any:

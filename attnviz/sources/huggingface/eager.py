@@ -52,7 +52,9 @@ def sizes(read: dict[str, Tensor]) -> dict[str, tuple[int, int]]:
 def whole(model: Any, output: Any, read: dict[str, Tensor]) -> dict[Site, int]:
     """The sites at which a model gave whole maps, with their heads."""
     causal = _is_causal(output)
-    alone = "decoder" if (model.can_generate() if causal is None else causal) else "encoder"
+    if causal is None:
+        causal = model.can_generate()
+    alone = "decoder" if causal else "encoder"
     candidates, family, expected = maps(output, alone), model.config.model_type, sizes(read)
     return {
         site: weights.shape[1]

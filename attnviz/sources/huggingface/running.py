@@ -73,7 +73,7 @@ def written(
         after how many tokens each was cut, 0 where the model ended it.
     """
     model, settings, start = loaded.model, loaded.model.generation_config, begins_with(loaded.model)
-    rules = _rules(settings, loaded.device)
+    chooses = rules(loaded)
     ends = settings.eos_token_id if isinstance(settings.eos_token_id, list) else [settings.eos_token_id]
     ends = torch.tensor([end for end in ends if end is not None], device=loaded.device, dtype=torch.long)
     batch, most = len(lengths), min(LONGEST_ANSWER, loaded.longest or LONGEST_ANSWER)
@@ -91,7 +91,7 @@ def written(
         memory = model.get_encoder()(**read, **tap())
         while ids.shape[1] < most:
             output = model(decoder_input_ids=ids, encoder_outputs=memory, **tap(), **options)
-            chosen = rules(ids, output.logits[:, -1].float()).argmax(-1)
+            chosen = chooses(ids, output.logits[:, -1].float()).argmax(-1)
             ended |= torch.isin(chosen, ends)
             if ended.all():
                 break
@@ -117,11 +117,14 @@ def begins_with(model: Any) -> int:
     return start
 
 
-def _rules(settings: Any, device: torch.device) -> Any:
+def rules(loaded: Loaded) -> Any:
     """Tokens that a model's own settings force or forbid it to write, in the order of `generate`: takes (B, n) ids and
     (B, vocabulary) logits and gives these anew."""
     from transformers.generation import logits_process as rules
 
+    settings, device = getattr(loaded.model, "generation_config", None), loaded.device
+    if settings is None:
+        return rules.LogitsProcessorList()
     ends = settings.eos_token_id
     processors = (
         (rules.RepetitionPenaltyLogitsProcessor, settings.repetition_penalty or None),

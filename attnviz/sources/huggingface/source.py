@@ -14,8 +14,8 @@ from attnviz.core.errors import InputError, TooLong, quoted
 from attnviz.core.kept import BoundedCache
 from attnviz.core.record import Prediction, Record
 from attnviz.core.tokens import Sentence, Token
-from attnviz.sources.base import Source
-from attnviz.sources.huggingface import faults, hub, loading, memory, opening, reading, running
+from attnviz.sources.base import Continuation, Source
+from attnviz.sources.huggingface import chatting, faults, hub, loading, memory, opening, reading, running, writing
 from attnviz.sources.huggingface.hub import DownloadProgress
 from attnviz.sources.huggingface.loaded import Loaded, ModelFacts
 from attnviz.tokenizers.vocabulary import UNK
@@ -44,6 +44,9 @@ class HuggingFace(Source):
     run for the longest is let go of first. One that was let go of is loaded again when it is run.
 
     Attributes:
+        chat: whether a text is what a user says in a chat, for the answer of an assistant: its tokens are those of the
+            model's own chat template.
+        system: what the template is given as the system's turn; "" for none.
         facts: what needs no weights.
 
     Raises:
@@ -51,6 +54,8 @@ class HuggingFace(Source):
     """
 
     model: str
+    chat: bool = False
+    system: str = ""
     facts: ModelFacts = field(init=False, repr=False, compare=False)
 
     def __post_init__(self):
@@ -90,6 +95,18 @@ class HuggingFace(Source):
         return self.facts.task == "write"
 
     @property
+    def generates(self) -> bool:
+        return self.facts.task == "next" and all(site.kind == "decoder" for site in self.sites)
+
+    @property
+    def longest(self) -> int | None:
+        return self.facts.longest
+
+    @property
+    def ends(self) -> frozenset[int]:
+        return writing.ends(self.loaded)
+
+    @property
     def unknown_token(self) -> str:
         return self.facts.tokenizer.unk_token or UNK
 
@@ -121,7 +138,10 @@ class HuggingFace(Source):
             InputError: if there are more than the model reads, with both numbers, or one that it has no vector for.
         """
         with faults.unforeseen(self.name, "given this text"):
-            sentences = reading.sentences(self.facts.tokenizer, texts)
+            if self.chat:
+                sentences = chatting.sentences(self.facts.tokenizer, texts, self.system, self.name)
+            else:
+                sentences = reading.sentences(self.facts.tokenizer, texts)
         longest, lengths = self.facts.longest, [sentence.length for sentence in sentences]
         if longest is not None and max(lengths) > longest:
             most = f"up to {longest:,}{self.facts.limit and f' ({self.facts.limit})'}"
@@ -146,6 +166,19 @@ class HuggingFace(Source):
         if self.facts.longest is not None and max(lengths) > self.facts.longest:
             raise TooLong(lengths, self.facts.longest, f"{self.name} writes up to {self.facts.longest:,}. Shorten it.")
         return sentences
+
+    def continuation(self, sentence: Sentence, edits: Edits = Edits()) -> Continuation:
+        """With a cache, so that a token costs one step; see `writing.cache_for` for what needs whole runs."""
+        if self.read_only and edits != Edits():
+            raise InputError(self.read_only)
+        loaded = self.loaded
+        cache = writing.cache_for(loaded, edits)
+        if cache is None:
+            return super().continuation(sentence, edits)
+        return writing.CachedContinuation(self, loaded, cache, sentence, edits)
+
+    def extended(self, sentence: Sentence, id: int) -> Sentence:
+        return reading.extended(self.facts.tokenizer, sentence, id)
 
     def checksum(self) -> str:
         return checksum.of(self.loaded.model.state_dict())

@@ -235,7 +235,8 @@ def _unseen(output: Any, layer_numbers: dict[Site, int], how: str) -> tuple[dict
         elif counts[kind] < total:
             listed = ", ".join(str(number) for number in numbers.values())
             sentences.append(f"shown of {total} {kind} layers, counted from 0: {listed}; the others {how}")
-            partly |= numbers if len(set(numbers.values())) == len(numbers) else {}
+            if len(set(numbers.values())) == len(numbers):
+                partly |= numbers
     return partly, f"{'; '.join(sentences).capitalize()}." if sentences else None
 
 

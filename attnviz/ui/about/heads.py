@@ -38,10 +38,9 @@ def _title(name: str) -> str:
 
 
 def _head(site: Site, head: int, key: str = "") -> None:
-    behavior = {"type": "tertiary", "icon": ":material/arrow_forward:", "key": f"to {site} {head} {key}".strip()}
-    behavior |= {"on_click": look.look_at, "args": (site, head)}
+    style = {"type": "tertiary", "icon": ":material/arrow_forward:", "key": f"to {site} {head} {key}".strip()}
     with st.container(width=210):
-        if st.button(site.head(head).capitalize(), **behavior):
+        if st.button(site.head(head).capitalize(), on_click=look.look_at, args=(site, head), **style):
             pages.go_to(pages.TITLES[0])
 
 
@@ -49,9 +48,11 @@ def _numbers(behavior: Behavior, i: int) -> dict[str, str]:
     """Measurements of a head, by the name of its column."""
     shares = {words.OFTEN: behavior.rates[i : i + 1], words.WEIGHT: behavior.shares[i : i + 1]}
     numbers = {name: percent(*share) for name, share in shares.items() if share}
-    numbers |= {} if behavior.chance is None else {words.CHANCE: percent(behavior.chance)}
-    has_accuracy = behavior.off and behavior.on is not None
-    return numbers | ({words.ACCURACY: f"{percent(behavior.on)} → {percent(behavior.off[i])}"} if has_accuracy else {})
+    if behavior.chance is not None:
+        numbers[words.CHANCE] = percent(behavior.chance)
+    if behavior.off and behavior.on is not None:
+        numbers[words.ACCURACY] = f"{percent(behavior.on)} → {percent(behavior.off[i])}"
+    return numbers
 
 
 def _row(behavior: Behavior, i: int, columns: list[str]) -> str:

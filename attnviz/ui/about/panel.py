@@ -119,7 +119,7 @@ def _card(source: Source, card: Card) -> None:
         _curve(source, card)
     heading(words.TRAINED_ON)
     block(card.trained_on, "text")
-    quiet(card.made)
+    quiet(card.origin)
     heading(words.SIZES)
     table([(name, f"{number:,}") for name, number in card.sizes.items()], numbers=(1,))
 
@@ -133,7 +133,7 @@ def _how_well(card: Card) -> None:
 
 def _curve(source: Source, card: Card) -> None:
     with st.container(key="picture curve"):
-        chart = curve(card.curve, kept=source.steps, width=540, height=110, dark=look.is_dark())
+        chart = curve(card.curve, checkpoints=source.steps, width=540, height=110, dark=look.is_dark())
         st.altair_chart(chart, theme=None, width="content", key="curve")
     (_, _, first), (last, _, score) = card.curve[0], card.curve[-1]
     quiet(words.CURVE.format(of=card.score, first=first, score=score, steps=last), words.LOSS)

@@ -216,16 +216,26 @@ def _text(a: ViewContext) -> str:
 def _ask(own: DeltaGenerator, widget: Callable, title: str, what: str, value: object, *args: object, **options) -> None:
     """The control of what B has in the place of A's, in a place of its own."""
     read: Callable[[Any], object] = options.pop("read", lambda value: value)
-    options |= {"shown": value, "at": what, "read": lambda value: Other(what, read(value))}
     with own:
-        control(widget, title, B, *args, lead="", **options)
+        control(
+            widget,
+            title,
+            B,
+            *args,
+            shown=value,
+            lead="",
+            at=what,
+            read=lambda value: Other(what, read(value)),
+            **options,
+        )
 
 
 def _sentence(a: ViewContext, other: Other, own: DeltaGenerator) -> Side:
     options = {"max_chars": LONGEST, "placeholder": words.SENTENCE, "read": _plain}
-    is_long = "\n" in str(other.value)
-    options |= {"height": "content"} if is_long else {}
-    _ask(own, st.text_area if is_long else st.text_input, words.SENTENCE, "sentence", other.value, **options)
+    if "\n" in str(other.value):
+        _ask(own, st.text_area, words.SENTENCE, "sentence", other.value, height="content", **options)
+    else:
+        _ask(own, st.text_input, words.SENTENCE, "sentence", other.value, **options)
     lines = cache.texts(clean(str(other.value)), by_line=False)
     cache.sentences(a.source, lines)
     unknown_of_a = cache.unknown(a.source, a.lines)

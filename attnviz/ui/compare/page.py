@@ -153,13 +153,13 @@ _apart = cache.cached(apart_of)
 def _measured(context: ViewContext, comparison: AlignedPair) -> AlignedPair:
     """Two maps that are too large to be held, measured: what takes long says how far it is."""
     if comparison.is_long:
-        cache.worked(apart_of, *comparison.asked(), cost=_cost(context, comparison))
+        cache.worked(apart_of, *comparison.measure_arguments(), cost=_cost(context, comparison))
     return comparison
 
 
 def _cost(context: ViewContext, comparison: AlignedPair) -> Estimate:
     """Cost of measuring both maps."""
-    (top, bottom), (left, right) = comparison.asked()[2:4]
+    (top, bottom), (left, right) = comparison.measure_arguments()[2:4]
     return context.cost(2, rows=slice(top, bottom), columns=slice(left, right))
 
 

@@ -131,7 +131,8 @@ def _other_side(site: Site) -> Callable[[State, str], State]:
         now = now.put(SIDE, side)
         if site.kind == "cross":
             return now
-        picked = {(before, cell[0 if before == "query" else 1])} if cell else now[PINS]
+        side = 0 if before == "query" else 1
+        picked = {(before, cell[side])} if cell else now[PINS]
         return now.put(CELL, None).put(
             PINS, frozenset((_end(now), context) for end, context in picked if end == before)
         )
@@ -163,9 +164,8 @@ def figure(form: str, context: ViewContext, display: dict) -> Figure:
         | {"view": display["view"]}
         | part
         | {name: get() for name, get in values.items() if name in takes}
+        | ({"selected": strongest(), "zooms": True} if chosen.selects == OF_CELL else {})
     )
-    if chosen.selects == OF_CELL:
-        options |= {"selected": strongest(), "zooms": True}
     is_known = options.get("chosen") is not None or ("pins" in takes and (context.cell or options["pins"]))
     if not is_known:  # else only a part of what is seen is gone through, and not all for the strongest weight of it
         options["cost"] = context.cost(**part)
@@ -198,11 +198,11 @@ def _token(context: ViewContext, view: View, window: dict[str, slice]) -> int | 
     end = _end(state.now())
     side = 0 if end == "query" else 1
     picked = [context.cell[side]] if context.cell else [place for axis, place in sorted(state.get(PINS)) if axis == end]
-    if not picked and end == "query" and context.asked is not None:
-        picked = [context.asked]
+    if not picked and end == "query" and context.prediction_position is not None:
+        picked = [context.prediction_position]
     attention_view = views.see(context.record, context.site, sentence=context.sentence, view=view, **window)
     part = (attention_view.queries, attention_view.keys)[side]
-    return next((place for place in picked if part.at(place) is not None), None)
+    return next((place for place in picked if part.index_of(place) is not None), None)
 
 
 def select(form: str) -> Callable[[dict | None], None]:
@@ -275,12 +275,9 @@ def _shade(form: str, context: ViewContext, view: View, part: dict[str, slice]) 
     if "pins" not in takes or context.cell or len(pins) != 1:
         return None
     ((end, token),) = pins
-    there = (attention_view.queries if end == "query" else attention_view.keys).at(token) is not None
-    return (
-        shades.shade_of(attention_view, context.head, chosen=token, side="from" if end == "query" else "to")
-        if there
-        else None
-    )
+    if (attention_view.queries if end == "query" else attention_view.keys).index_of(token) is None:
+        return None
+    return shades.shade_of(attention_view, context.head, chosen=token, side="from" if end == "query" else "to")
 
 
 def _arithmetic(context: ViewContext, cell: Cell, *, of_several: bool) -> None:

@@ -80,7 +80,8 @@ def _changes(
         swept = ablation.sweep(
             source, cache.sentences(source, lines), edits, report=report, targets=cache.targets(source, lines)
         )
-    return swept.at(position, sentence=sentence), swept.by == "divergence" and swept.before.prediction is not None
+    of_words = swept.by == "divergence" and swept.before.prediction is not None
+    return swept.changes_at(position, sentence=sentence), of_words
 
 
 def _change(row: pd.Series) -> str:

@@ -23,9 +23,9 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
         form = forms.form(context)
         if form == "map":
             zoom.ways(context)
-    display = bar.shown
-    if context.asked is None or context.before is not None:  # else the bars beside the map show the next word
-        bar.predict()
+    display = bar.display
+    if context.prediction_position is None or context.before is not None:
+        bar.predict()  # else the bars beside the map show the next word
     else:
         with bar.prediction:
             says.nameless(context)
@@ -62,12 +62,22 @@ def _beside(form: str, context: ViewContext, display: dict, is_wide: bool) -> di
 
 def _every(form: str, context: ViewContext, display: dict, *, paired: bool) -> Figure:
     """All heads of the site, to choose one and to switch some off."""
-    options = {"sentence": context.sentence, "view": display["view"], "domain": display["domain"], "dark": context.dark}
-    options |= {"paired": paired, "explained": FORMS[form].has_legend, "focused": context.head, "rev": look.rev("head")}
-    options |= zoom.framed(context) if "rows" in FORMS[form].takes else {}
     cost = context.cost(context.source.num_heads)
-    options["cost"] = replace(cost, seconds=cost.seconds / 2)  # of a thumbnail less is asked than of a map
-    figure = cache.rendered(figures.heads, context.record, context.site, **options)
+    figure = cache.rendered(
+        figures.heads,
+        context.record,
+        context.site,
+        sentence=context.sentence,
+        view=display["view"],
+        domain=display["domain"],
+        dark=context.dark,
+        paired=paired,
+        explained=FORMS[form].has_legend,
+        focused=context.head,
+        rev=look.rev("head"),
+        cost=replace(cost, seconds=cost.seconds / 2),  # of a thumbnail less is asked than of a map
+        **(zoom.framed(context) if "rows" in FORMS[form].takes else {}),
+    )
     with st.container(horizontal=True, vertical_alignment="center", gap="small", wrap=False, key="active"):
         label(common.ACTIVE_HEADS)
         edits.active_heads(context)

@@ -96,7 +96,7 @@ def _scores(context: ViewContext, now: State, writer: CodeWriter, tried: bool) -
         call = writer.call(
             "attnviz.walk.compare", (context.untouched, context.record, context.site, context.head, now[QUERY]), {}
         )
-        yield "\n".join([*writer.lines[before[1] :], f"print({call}.says)"])
+        yield "\n".join([*writer.lines[before[1] :], f"print({call}.message)"])
 
 
 def _d_k(context: ViewContext, now: State, writer: CodeWriter, tried: bool) -> Iterator[str]:

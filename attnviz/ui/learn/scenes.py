@@ -75,7 +75,9 @@ def draw(names: tuple[str, ...], context: ViewContext) -> None:
 def _columns(row: list[str]) -> list[list[str]]:
     """Columns of scenes: the prediction stands under the first scene."""
     under = [name for name in row[1:] if name == "prediction" and len(row) > 2]
-    return [[name, *under * (place == 0)] for place, name in enumerate(scene for scene in row if scene not in under)]
+    columns = [[name] for name in row if name not in under]
+    columns[0] += under
+    return columns
 
 
 def _map(context: ViewContext, names: tuple[str, ...]) -> None:
@@ -208,7 +210,8 @@ def _future(context: ViewContext) -> None:
 def _positions(context: ViewContext) -> None:
     """The switch, and what comes of each word where the words are read from last to first."""
     control(st.toggle, words.POSITIONS, SETTINGS["positions"], at="learn", whole_page=True)
-    quiet(words.REVERSED.format(says=walk.permutation(context.source, context.record, sentence=context.sentence).says))
+    permutation = walk.permutation(context.source, context.record, sentence=context.sentence)
+    quiet(words.REVERSED.format(says=permutation.message))
 
 
 def _peeking(context: ViewContext) -> None:

@@ -124,4 +124,6 @@ def meaning(name: str) -> str:
 
 def number(name: str, value: float) -> str:
     """A number of a head as text: a change of the output in percent, a small one of the prediction in full."""
-    return f"{value:.1%}" if name == "output" else decimals(value, 3 if name == "divergence" else 2)
+    if name == "output":
+        return f"{value:.1%}"
+    return decimals(value, 3 if name == "divergence" else 2)

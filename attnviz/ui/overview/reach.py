@@ -127,7 +127,7 @@ def _one_position(bar: Toolbar, last: Site) -> None:
 def _position_in_words(traced: Traced, position: int) -> str:
     """Mixture of a position in words; says where it is of the decoder alone, without cross-attention."""
     text = sentences.reached(traced.shares[position], traced.texts, position)
-    return words.DECODER_ALONE.format(says=text) if traced.found.note else text
+    return words.DECODER_ALONE.format(says=text) if traced.mixed.note else text
 
 
 def _wanted(context: ViewContext) -> bool:
@@ -183,7 +183,7 @@ def _requested_flow(context: ViewContext, traced: Traced, position: int) -> np.n
     """The flow to each token of this row, if it is switched on: of a long text it takes seconds."""
     if not control(st.toggle, words.ADD_FLOW, FLOW):
         return None
-    kind = traced.found.kind
+    kind = traced.mixed.kind
     layers = 1 + _layers(context, Site(kind, 0)).index(traced.layer)
     try:
         with st.spinner(words.SEEKING_FLOW):

@@ -179,7 +179,7 @@ def _roles(context: ViewContext, table: pd.DataFrame) -> list[str | None]:
     """Measured role of each head; else its role on this text, marked as a guess."""
     behaviors = (findings.measured(context.source, *head) for head in heads_of(table))
     each = zip(table["role"], behaviors, strict=True)
-    return [(role if behavior else words.GUESS.format(role=role)) if role else None for role, behavior in each]
+    return [words.GUESS.format(role=role) if role and not behavior else role or None for role, behavior in each]
 
 
 def _meaning(name: str) -> str:

@@ -121,7 +121,7 @@ def _key_part(argument: object) -> object:
         sides = ((side.record, side.site, side.head, side.sentence) for side in (argument.a, argument.b))
         return _key_part((*sides, argument.window))
     if isinstance(argument, Traced):
-        return _key_part((argument.record, argument.layer)), weakref.ref(argument.found)
+        return _key_part((argument.record, argument.layer)), weakref.ref(argument.mixed)
     if isinstance(argument, np.ndarray):
         return argument.shape, argument.tobytes()
     if isinstance(argument, pd.DataFrame):
@@ -279,7 +279,7 @@ def _run(key: tuple, source: Source) -> Record:
     """A record, with room made for it before."""
     _, _, lines, edits = key
     if (result := _used.get(key)) is None:
-        SHARED.reserve(key, budget.cost(source, sentences(source, lines), edits).kept)
+        SHARED.reserve(key, budget.cost(source, sentences(source, lines), edits).record_bytes)
         with cores.used_by(source):
             result = _used[key] = source.run(sentences(source, lines), edits, targets(source, lines))
     return result

@@ -47,7 +47,7 @@ def python_of_call(record: Record, site: Site, head: int, sentence: int, origin:
     except _NoCode:
         return ""
     steps = [f"for stage in {chain}:", '    print(f"{stage.title}: {stage.text}. {stage.missing or stage.changed}")']
-    return "\n".join([*writer.imported(), "", *writer.lines, *steps, f"print({check}.function.says)"])
+    return "\n".join([*writer.imported(), "", *writer.lines, *steps, f"print({check}.function.message)"])
 
 
 def _origin(origin: Origin, record: Record) -> tuple[Source, tuple[str, ...]]:
@@ -102,7 +102,9 @@ class CodeWriter:
             return self._dataclass(value)
         if isinstance(value, tuple | list):
             inside = ", ".join(map(self.value, value))
-            return f"[{inside}]" if isinstance(value, list) else f"({inside}{',' if len(value) == 1 else ''})"
+            if isinstance(value, list):
+                return f"[{inside}]"
+            return f"({inside},)" if len(value) == 1 else f"({inside})"
         if isinstance(value, set | frozenset):
             return f"{{{', '.join(map(self.value, sorted(value)))}}}" if value else "frozenset()"
         if isinstance(value, str):

@@ -383,13 +383,19 @@ def eyes(context: ViewContext, corners: Sequence[tuple[int, int]]) -> None:
         for i, (x, y) in enumerate(corners)
     )
     style(" ".join(places), "eyes")
-    options = {"shown": [head for head in heads if head not in off], "at": "eyes", "lead": ""}
-    options |= {"step": lambda now, on: _switched(now, context, {*heads} - {*on})}
-    options |= {
-        "format_func": lambda head: words.HEAD_NUMBER.format(head=head),
-        "disabled": bool(context.source.read_only),
-    }
-    control(st.pills, words.ACTIVE_HEADS, OFF, heads, selection_mode="multi", **options)
+    control(
+        st.pills,
+        words.ACTIVE_HEADS,
+        OFF,
+        heads,
+        shown=[head for head in heads if head not in off],
+        lead="",
+        at="eyes",
+        step=lambda now, on: _switched(now, context, {*heads} - {*on}),
+        selection_mode="multi",
+        format_func=lambda head: words.HEAD_NUMBER.format(head=head),
+        disabled=bool(context.source.read_only),
+    )
 
 
 def _switched(now: State, context: ViewContext, heads_off: set[int]) -> State:

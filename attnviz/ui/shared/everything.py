@@ -87,4 +87,4 @@ def _archive(held: Callable[[], tuple], settings: dict[str, Any], opens: dict[st
 
 
 def _settings(source: Source) -> dict[str, Any]:
-    return dict(getattr(source, "made", None) or cases.settings_of(source))
+    return dict(getattr(source, "case", None) or cases.settings_of(source))

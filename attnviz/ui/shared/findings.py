@@ -114,6 +114,6 @@ def points(behavior: Behavior) -> str:
 
 def link(behavior: Behavior, key: str) -> None:
     """A button that leads to the first head of a finding."""
-    options = {"type": "tertiary", "icon": ":material/arrow_forward:", "key": f"to {key}"}
-    options |= {"on_click": look.look_at, "args": (behavior.site, behavior.heads[0])}
-    st.button(behavior.site.head(*behavior.heads).capitalize(), **options)
+    style = {"type": "tertiary", "icon": ":material/arrow_forward:", "key": f"to {key}"}
+    title, place = behavior.site.head(*behavior.heads).capitalize(), (behavior.site, behavior.heads[0])
+    st.button(title, on_click=look.look_at, args=place, **style)

@@ -59,7 +59,7 @@ def place_of(match: Any) -> Place:
 
 
 def view_text(view: View) -> str:
-    unit = f"parts{view.parts}" if view.parts else "sentences" if view.sentences else "words" if view.words else ""
+    unit = f"parts{view.parts}" if view.parts else view.unit
     parts = (unit, view.special if view.special != SPECIAL[0] else "", PAIRS.get(view.pair, ""))
     return ".".join(filter(None, parts))
 
@@ -266,7 +266,7 @@ class ViewContext:
         return self.record.labels is None and prediction is not None and not prediction.written
 
     @property
-    def asked(self) -> int | None:
+    def prediction_position(self) -> int | None:
         """The token of `position`, where the prediction is one word after it or in place of it."""
         if not self._predicts_words or (
             metrics.fills_in(self.record) and not self.record.prediction.blanks[self.sentence]
@@ -322,8 +322,8 @@ def site(source: Source, default: Site | None = None) -> Site:
 
     names = {option: _short(source.site_name(option)) for option in source.sites}
     options = {"format_func": names.__getitem__, "width": 160 if max(map(len, names.values())) < 18 else 208}
-    options |= {"shown": chosen, "lead": "", "step": partial(moved, chosen)}
-    control(st.selectbox, words.LAYER, SITE, source.sites, **options)
+    step = partial(moved, chosen)
+    control(st.selectbox, words.LAYER, SITE, source.sites, shown=chosen, lead="", step=step, **options)
     return chosen
 
 
@@ -341,7 +341,7 @@ def _short(name: str) -> str:
     while len(".".join(parts)) > MODULE and len(parts) > 1:
         parts = parts[1:]
     end = ".".join(parts)
-    return f"{site.replace(' layer ', ' ')}{dot}{'…' * (end != module)}{end}"
+    return f"{site.replace(' layer ', ' ')}{dot}{'' if end == module else '…'}{end}"
 
 
 def look_at(site: Site, head: int) -> None:
@@ -443,11 +443,11 @@ def _is_pair(context: ViewContext) -> bool:
 def _view(context: ViewContext) -> View:
     """The chosen view, as far as it means something for these tokens."""
     chosen = state.get(VIEW)
-    fitting = UNITS[_unit(units)] if len(units := _units(context)) > 1 else {}
-    fitting |= {"special": chosen.special} if _has_special(context) else {}
-    fitting |= {"pair": chosen.pair} if _is_pair(context) else {}
+    unit = UNITS[_unit(units)] if len(units := _units(context)) > 1 else {}
+    special = {"special": chosen.special} if _has_special(context) else {}
+    pair = {"pair": chosen.pair} if _is_pair(context) else {}
     try:
-        view = View(**fitting)
+        view = View(**unit, **special, **pair)
         views.see(context.record, context.site, sentence=context.sentence, view=view)
     except InputError as error:  # a text of special tokens alone
         note(str(error), "notice")

@@ -95,24 +95,28 @@ def picture(
     screen = cache.screen(figure)
     if screen.cells is not None:  # nothing else keeps what is asked for after the run
         lent(screen, f"{key}-cells")
-    form = "pixels" if "marks" in screen.spec else "brush" if brush else "marks"
+    marks = "brush" if brush else "marks"
+    form = "pixels" if "marks" in screen.spec else marks
 
     def clicked() -> None:
         selection = state.event(f"{key} {form}")["selection"]
         if (part := selection.get("zoom")) and on_zoom(part[0]):
             return
         event = selection.get(select)
-        points = event if isinstance(event, list) else [event] if event else []
-        on_select(points[0] if points else None, *([selection.get("drag") or {}] if brush else []))
+        if not isinstance(event, list):
+            event = [event] if event else []
+        on_select(event[0] if event else None, *([selection.get("drag") or {}] if brush else []))
 
     # A changed `alt` would build the chart anew, with a flicker: it stays, and the description stands beside the chart.
-    alt = words.PICTURE_ALT
-    options = {"key": f"{key} {form}", "theme": None, "width": "content", "alt": alt}
-    if on_select is not None:
-        modes = [select, *["drag"] * (form == "brush"), *["zoom"] * (form == "pixels" and on_zoom is not None)]
-        options |= {"on_select": clicked, "selection_mode": modes}
+    options = {"key": f"{key} {form}", "theme": None, "width": "content", "alt": words.PICTURE_ALT}
+    modes = [select]
+    if form == "brush":
+        modes.append("drag")
+    if form == "pixels" and on_zoom is not None:
+        modes.append("zoom")
+    events = {} if on_select is None else {"on_select": clicked, "selection_mode": modes}
     with st.container(key=f"picture {key}", width="content"):
-        st.vega_lite_chart(screen.data, screen.spec, **options)
+        st.vega_lite_chart(screen.data, screen.spec, **options, **events)
         unseen(cache.description(figure))
 
 
@@ -123,7 +127,7 @@ def default_cell(context: ViewContext, view: View, **part: slice) -> Cell | None
     attention_view = views.see(context.record, context.site, sentence=context.sentence, view=view, **part)
     if not len(attention_view.queries) or not len(attention_view.keys):
         return None
-    return attention_view.strongest_cell(context.head, context.asked)
+    return attention_view.strongest_cell(context.head, context.prediction_position)
 
 
 def cell_in_words(context: ViewContext, view: View, cell: Cell | None) -> None:

@@ -242,7 +242,8 @@ def panel(context: ViewContext, hint: str) -> dict[str, tuple[Figure, str]]:
     elif hint and not comes:
         quiet(hint)
     if context.before is not None and context.record.prediction is not None:
-        is_said = context.asked is not None and context.asked == context.moved_most  # above the picture
+        position = context.prediction_position
+        is_said = position is not None and position == context.moved_most  # above the picture
         st.empty() if is_said else block(most_changed(context), "large")
     if context.before is None and len(options) > 1:
         options.remove(OUTPUT)  # which has not moved

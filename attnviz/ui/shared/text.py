@@ -141,10 +141,12 @@ def table_html(
     def line(cells: Sequence[str], tag: str, marks: str = "") -> str:
         columns = []
         for i, cell in enumerate(cells):
-            name = "td" if not cell else "th" if rows_named and not i else tag
-            scope = "" if name == "td" else f' scope="{"col" if tag == "th" else "row"}"'
             kind = ' class="number"' if i in numbers else ""
-            columns.append(f"<{name}{scope}{kind}>{plain(cell)}</{name}>")
+            if cell and (tag == "th" or (rows_named and i == 0)):
+                scope = "col" if tag == "th" else "row"
+                columns.append(f'<th scope="{scope}"{kind}>{plain(cell)}</th>')
+            else:
+                columns.append(f"<td{kind}>{plain(cell)}</td>")
         return f"<tr{marks}>{''.join(columns)}</tr>"
 
     top = f"<thead>{line(head, 'th')}</thead>" if head else ""

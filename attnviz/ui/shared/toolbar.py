@@ -41,7 +41,7 @@ class Toolbar:
     prediction: DeltaGenerator
 
     @property
-    def shown(self) -> dict[str, object]:
+    def display(self) -> dict[str, object]:
         """How weights become colors, and what of a map is seen."""
         return look.shown_as(self.at)
 

@@ -171,7 +171,9 @@ def cards(settings: Mapping[str, Setting], source: Source | None, *, here: bool 
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", key="welcome"):
         undo = words.UNDO_CARD.format(what=now[REPLACED]) if frame and not own and now[REPLACED] else ""
         framed = f"<style>{frame} {{{FRAMED}}}</style>" if frame else ""
-        css = "guide quiet" if own and not frame else "guide rests" if sentence in words.RESTING else "guide"
+        css = "guide rests" if sentence in words.RESTING else "guide"
+        if own and not frame:
+            css = "guide quiet"
         claim = "" if own else f'<p class="claim">{plain(CLAIM)}</p>'
         st.html(f'<div class="{css}">{claim}<p>{plain(sentence)}{undo}</p>{framed}</div>')
         for name, card in CARDS.items():

@@ -97,7 +97,7 @@ def _call(context: Walk) -> None:
         return
     step, where = context.record.step(context.site), {"sentence": context.sentence}
     exhibit = walk.exhibit(step, context.head, knobs, queries=context.windows["queries"], **where)
-    quiet(exhibit.says)
+    quiet(exhibit.message)
     _rows_beside(context, exhibit, exhibit.queries.index(context.query))
 
 

@@ -1,0 +1,172 @@
+"""A model writes: it continues a text token by token, and one run over prompt and answer is the record.
+
+generated = attnviz.generate("The cat", "story", max_new_tokens=8)
+generated.answer, generated.alternatives(3)
+attnviz.figures.head(generated.record, attnviz.Site("decoder", 0), 1)
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from attnviz import api
+from attnviz.core.edits import Edits
+from attnviz.core.errors import InputError, quoted
+from attnviz.core.record import Record
+from attnviz.core.tokens import Sentence, Token
+from attnviz.sources.base import Source
+
+LONGEST = 4096
+"""New tokens, at most."""
+
+
+@dataclass(frozen=True)
+class WritingProgress:
+    """How far a model has written.
+
+    Attributes:
+        text: the answer so far.
+        done, of: new tokens, and how many there may be.
+        per_second: tokens written in a second.
+    """
+
+    text: str
+    done: int
+    of: int
+    per_second: float
+
+
+@dataclass(frozen=True, eq=False)
+class Generated:
+    """A prompt with the answer that a model wrote.
+
+    Attributes:
+        record: of one run over both; row p is the token at p, and it predicted the token at p + 1.
+        prompt: how many tokens the prompt has; the token at that position is the first of the answer.
+        begins: where the answer begins in the text.
+        ended: whether the model ended the answer itself.
+        per_second: tokens written in a second.
+    """
+
+    record: Record
+    prompt: int
+    begins: int
+    ended: bool
+    per_second: float
+
+    @property
+    def sentence(self) -> Sentence:
+        """Prompt and answer."""
+        return self.record.sentences[0]
+
+    @property
+    def tokens(self) -> tuple[Token, ...]:
+        """Tokens of the answer."""
+        return self.sentence.tokens[self.prompt :]
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """Ids of the answer."""
+        return tuple(token.id for token in self.tokens)
+
+    @property
+    def answer(self) -> str:
+        """Text of the answer."""
+        return self.sentence.text[self.begins :]
+
+    def alternatives(self, position: int, count: int = 5) -> list[tuple[int, str, float]]:
+        """Most probable tokens at a position: id, text and probability, before any sampling.
+
+        Raises:
+            InputError: if no token of the answer stands there.
+        """
+        if not self.prompt <= position < len(self.sentence.tokens):
+            where = f"its positions are {self.prompt} to {len(self.sentence.tokens) - 1}"
+            raise InputError(f"No token of the answer stands at position {quoted(position)}; {where}.")
+        prediction = self.record.prediction
+        top = prediction.logits[0, position - 1].softmax(-1).topk(min(count, prediction.logits.shape[-1]))
+        return [
+            (id, prediction.vocabulary[id], float(share))
+            for id, share in zip(top.indices.tolist(), top.values, strict=True)
+        ]
+
+    def first_difference(self, other: "Generated") -> int | None:
+        """Position of the first token that differs from another answer's; None if both are the same."""
+        mine, theirs = (each.sentence.tokens for each in (self, other))
+        pairs = enumerate(zip(mine, theirs, strict=False))
+        differing = (place for place, (one, another) in pairs if one.id != another.id)
+        shorter = min(len(mine), len(theirs))
+        return next(differing, None if len(mine) == len(theirs) else shorter)
+
+
+def generate(
+    text: str | Sentence,
+    source: Source | str = api.DEFAULT,
+    max_new_tokens: int = 64,
+    edits: Edits = Edits(),
+    *,
+    begin: Sequence[int] = (),
+    sampling_temperature: float = 0.0,
+    top_p: float = 1.0,
+    seed: int = 0,
+    report: Callable[[WritingProgress], bool | None] = lambda progress: None,
+) -> Generated:
+    """Let a model continue a text; by default with the most probable token each time.
+
+    Args:
+        text: the prompt, or its tokens as `source.tokenize` gave them.
+        max_new_tokens: how many tokens it writes at most; it may end before, and ends where it can read no more.
+        edits: what is changed about the attention, of the prompt and of each new token.
+        begin: ids with which the answer begins, such as another choice for one of its tokens.
+        sampling_temperature: divides the logits before a token is drawn; 0 takes the most probable one.
+        top_p: tokens are drawn from the most probable ones that have this share together.
+        seed: of what is drawn: the same seed gives the same answer.
+        report: is given the `WritingProgress` after each token; False ends the answer there.
+
+    Raises:
+        InputError: if the source predicts no next token, or a number is out of its range.
+    """
+    source = api.load(source) if isinstance(source, str) else source
+    if not source.generates:
+        raise InputError(f"'{source.name}' predicts no next token of a text, so it cannot continue one.")
+    for name, value, least, most in (
+        ("max_new_tokens", max_new_tokens, 1, LONGEST),
+        ("sampling_temperature", sampling_temperature, 0, 100),
+        ("top_p", top_p, 0.0, 1),
+    ):
+        if not least <= value <= most or (name == "top_p" and not value):
+            raise InputError(f"{name} is {quoted(value)}; give a number from {least} to {most}.")
+    (sentence,) = source.tokenize([text]) if isinstance(text, str) else (text,)
+    prompt, longest = len(sentence.tokens), source.longest
+    room = max_new_tokens if longest is None else min(max_new_tokens, longest - prompt)
+    if room < 1:
+        raise InputError(f"The prompt has {prompt:,} tokens, and '{source.name}' reads up to {longest:,}. Shorten it.")
+    continuation, generator = source.continuation(sentence, edits), torch.Generator().manual_seed(seed)
+    start, ended, written = time.perf_counter(), False, 0
+    while written < room and not ended:
+        forced = begin[written] if written < len(begin) else None
+        id = _next(continuation.logits(), sampling_temperature, top_p, generator) if forced is None else forced
+        ended = forced is None and id in source.ends
+        if ended:
+            break
+        continuation.append(id)
+        written += 1
+        answer = continuation.sentence.text[len(sentence.text) :]
+        seconds = max(time.perf_counter() - start, 1e-9)
+        if report(WritingProgress(answer, written, room, written / seconds)) is False:
+            break
+    rate = written / max(time.perf_counter() - start, 1e-9)
+    record = source.run((continuation.sentence,), edits)
+    return Generated(record, prompt, len(sentence.text), ended, rate)
+
+
+def _next(logits: Tensor, temperature: float, top_p: float, generator: torch.Generator) -> int:
+    """The id of the next token, of logits (vocabulary,)."""
+    if not temperature:
+        return int(logits.argmax())
+    shares, ids = (logits.double() / temperature).softmax(-1).sort(descending=True)
+    kept = shares.cumsum(-1) - shares < top_p
+    return int(ids[torch.multinomial(shares * kept, 1, generator=generator)])

@@ -1,0 +1,184 @@
+"""A model writes: what it continues equals its own `generate`, and the record is one run over prompt and answer."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+
+import attnviz
+from attnviz import Edits, Site
+from attnviz.core.errors import InputError
+from attnviz.core.masks import Window
+from attnviz.generation import WritingProgress, generate
+from attnviz.sources.base import Source
+
+sys.path.append(str(Path(__file__).parent / "sources" / "huggingface"))
+import zoo
+
+FAMILIES = [("gpt2", "GPT2LMHeadModel"), ("llama", "LlamaForCausalLM"), ("mistral", "MistralForCausalLM")]
+FAMILIES += [("gemma2", "Gemma2ForCausalLM"), ("qwen3_next", "Qwen3NextForCausalLM"), ("opt", "OPTForCausalLM")]
+TEXT = "A cat sat."
+
+
+@pytest.fixture(scope="module", params=FAMILIES, ids=[family for family, _ in FAMILIES])
+def decoder(request, tmp_path_factory) -> tuple[Source, Path]:
+    """A tiny decoder with random weights: its source, and its folder."""
+    folder = tmp_path_factory.mktemp(request.param[0])
+    zoo.save(*request.param, folder)
+    return attnviz.load(str(folder)), folder
+
+
+@pytest.fixture(scope="module")
+def gpt2(tmp_path_factory) -> Source:
+    folder = tmp_path_factory.mktemp("gpt2")
+    zoo.save("gpt2", "GPT2LMHeadModel", folder)
+    return attnviz.load(str(folder))
+
+
+def test_the_answer_is_that_of_generate(decoder):
+    """Greedy, token by token, with transformers' own eager attention."""
+    source, folder = decoder
+    generated = generate(TEXT, source, 9)
+    own = transformers.AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager").eval()
+    ids = torch.tensor([[token.id for token in source.tokenize([TEXT])[0].tokens]])
+    written = own.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=9, do_sample=False)[0]
+    answer = [id for id in written[ids.shape[1] :].tolist() if id not in source.ends]
+
+    assert list(generated.ids) == answer
+    assert generated.ended is (len(answer) < 9)
+
+
+def test_weights_of_prompt_and_answer_are_those_of_one_full_run(decoder):
+    """Of transformers' own eager attention, in float32."""
+    source, folder = decoder
+    record = generate(TEXT, source, 6).record
+    own = transformers.AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager").eval()
+    ids = torch.tensor([[token.id for token in record.sentences[0].tokens]])
+    with torch.no_grad():
+        attentions = [one for one in own(ids, output_attentions=True).attentions if one is not None]
+
+    for step, expected in zip(record.steps, attentions, strict=True):
+        mine = torch.stack([step.weights(head) for head in range(step.num_heads)])
+        assert torch.allclose(mine, expected[0], atol=1e-5)
+
+
+@pytest.mark.parametrize("mask", [None, Window(2)])
+def test_edits_act_on_each_new_token(decoder, mask):
+    """With the cache as with a whole run for each token."""
+    source, _ = decoder
+    edits = Edits(mask=mask, temperature=2.0, heads_off=frozenset({(source.sites[0], 1)}))
+    cached, whole = generate(TEXT, source, 6, edits), Source.continuation(source, source.tokenize([TEXT])[0], edits)
+    for id in cached.ids:
+        assert int(whole.logits().argmax()) == id
+        whole.append(id)
+
+    assert cached.record.edits == edits
+
+
+def test_a_token_costs_one_step(gpt2):
+    """The model reads the prompt once, then one token at a time, and the whole once for the record."""
+    read = []
+    model = gpt2.loaded.model
+    hook = model.register_forward_pre_hook(
+        lambda module, args, kwargs: read.append(kwargs["input_ids"].shape[1]), with_kwargs=True
+    )
+    generated = generate(TEXT, gpt2, 5)
+    hook.remove()
+
+    count = generated.prompt
+    assert read == [count, 1, 1, 1, 1, count + 5]
+
+
+def test_the_text_is_the_tokens_read_by_the_tokenizer(decoder):
+    """Each token stands where its piece is."""
+    source, _ = decoder
+    generated = generate(TEXT, source, 9)
+    text = generated.sentence.text
+
+    assert text.startswith(TEXT)
+    assert {token.role for token in generated.tokens} <= {"answer"}
+    assert {token.role for token in generated.sentence.tokens[: generated.prompt]} == {""}
+    assert text[len(TEXT) :] == generated.answer
+    for token in generated.tokens:
+        assert token.special or text[token.start : token.end] in (token.text, "")
+
+
+def test_an_answer_may_begin_otherwise_and_goes_on_from_there(gpt2):
+    """A token of one's own is taken, and the rest is written after it."""
+    first = generate(TEXT, gpt2, 6)
+    other = next(id for id, _, _ in first.alternatives(first.prompt + 2) if id != first.ids[2])
+    branch = generate(TEXT, gpt2, 6, begin=(*first.ids[:2], other))
+
+    assert branch.ids[:3] == (*first.ids[:2], other)
+    assert first.first_difference(branch) == first.prompt + 2
+    assert first.first_difference(first) is None
+
+
+def test_alternatives_are_the_shares_of_the_row_before(gpt2):
+    generated = generate(TEXT, gpt2, 4)
+    (id, text, share), *others = generated.alternatives(generated.prompt)
+    logits = generated.record.prediction.logits[0, generated.prompt - 1]
+
+    assert id == generated.ids[0]
+    assert text == generated.record.prediction.vocabulary[id]
+    assert share == pytest.approx(float(logits.softmax(-1)[id]))
+    assert all(share >= other for _, _, other in others)
+    with pytest.raises(InputError, match="No token of the answer stands at position 0"):
+        generated.alternatives(0)
+
+
+def test_a_seed_draws_the_same_answer(gpt2):
+    """Sampling with a small share of the words is greedy; with another seed it differs."""
+    drawn = [generate(TEXT, gpt2, 12, sampling_temperature=3.0, seed=seed).ids for seed in (1, 1, 2)]
+
+    assert drawn[0] == drawn[1] != drawn[2]
+    assert generate(TEXT, gpt2, 6, sampling_temperature=1.0, top_p=1e-6).ids == generate(TEXT, gpt2, 6).ids
+
+
+def test_progress_is_told_and_may_end_the_answer(gpt2):
+    told: list[WritingProgress] = []
+    generated = generate(TEXT, gpt2, 9, report=lambda progress: told.append(progress) or len(told) < 3)
+
+    assert [progress.done for progress in told] == [1, 2, 3]
+    assert told[-1].text == generated.answer
+    assert len(generated.ids) == 3
+
+
+@pytest.mark.parametrize("name", ["story", "induction"])
+def test_models_that_ship_write_too(name):
+    """Each token is the most probable one of the run before it."""
+    generated = generate("the cat sat", name, 6)
+    logits = generated.record.prediction.logits[0]
+
+    assert generated.answer.startswith(" ")
+    for position in range(generated.prompt, len(generated.sentence.tokens)):
+        assert int(logits[position - 1].argmax()) == generated.sentence.tokens[position].id
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"source": "translator"}, "'translator' predicts no next token of a text, so it cannot continue one."),
+        ({"max_new_tokens": 0}, "max_new_tokens is 0; give a number from 1 to"),
+        ({"top_p": 0.0}, "top_p is 0.0; give a number"),
+        ({"text": "the cat " * 60}, "reads up to"),
+    ],
+)
+def test_what_cannot_be_written_is_one_sentence(options, message):
+    with pytest.raises(InputError, match=message):
+        generate(**{"text": "the cat", "source": "story"} | options)
+
+
+def test_two_thousand_tokens_are_a_record_of_linear_size(tmp_path):
+    """The record holds no square of the text's length."""
+    zoo.save("gpt2", "GPT2LMHeadModel", tmp_path, n_positions=512)
+    source = attnviz.load(str(tmp_path))
+    short, long = (generate(TEXT, source, count, begin=(5,) * count).record for count in (100, 400))
+
+    def numbers(record) -> int:
+        return sum(part.numel() for step in record.steps for part in (step.query, step.key, step.value, step.logsumexp))
+
+    assert numbers(long) < 4.5 * numbers(short)
+    assert Site("decoder", 0) in long.sites
