@@ -145,7 +145,7 @@ def _tokens(padding: Tensor | np.ndarray) -> Tensor:
 
 
 def _with_padding(intended: Intent, tokens: Tensor | None) -> Intent:
-    """What is meant, cell by cell with the padding that is known."""
+    """Intent, cell by cell, with the padding that is known."""
     if intended.mask is None or tokens is None:
         return intended
     lengths, keys = tuple(tokens.sum(1).tolist()), tokens.shape[1]

@@ -184,7 +184,9 @@ class Report:
         causal = ", causal" if self.causal else ""
         read = f"{called}{self.kind}{convention}{causal}, (B, H, Q, K) = {self.shape}"
         blocks = [line for finding in self.findings for line in ["", *finding.lines()]]
-        return [read, *(f"  {reason}" for reason in self.reasons), *blocks, "", self.verdict]
+        asked = ["", f"question: {self.question}"] if self.question else []
+        assumed = [f"  Taken for {self.assumed}."] if self.assumed else []
+        return [read, *assumed, *(f"  {reason}" for reason in self.reasons), *blocks, *asked, "", self.verdict]
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
@@ -193,6 +195,7 @@ class Report:
         read = {"kind": self.kind, "convention": self.convention, "causal": self.causal, "shape": list(self.shape)}
         findings = [finding.to_json() for finding in self.findings]
         read["explained"] = [str(explanation) for explanation in self.judgement.explanations]
+        read = {**read, "assumed": self.assumed, "question": self.question}
         return {**read, "reasons": list(self.reasons), "ok": self.ok, "worst": self.worst, "findings": findings}
 
 

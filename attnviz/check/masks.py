@@ -93,7 +93,7 @@ def check_mask(
     findings += [finding for finding in of_judgement(laid, judged) if finding.rule not in repeated]
     findings += [*leaking, *_empty(laid, judged, convention, tokens)]
     if tokens is not None and judged.composition is None:
-        mended = judged.expected if judged.judgement.mistake else judged.may_attend
+        mended = judged.may_attend & judged.expected if judged.judgement.mistake else judged.may_attend
         findings += padding_seen(laid, mended, tokens)
     report = laid.report("mask", convention, hides, reasons, findings, judged.judgement)
     assumed, question = judged.assumed, judged.question
@@ -141,7 +141,10 @@ def _added(laid: Laid, convention: str | None) -> list[Finding]:
 
 def _leaks(laid: Laid, judged: Judged, causal: bool | None, hides: bool) -> Iterator[Finding]:
     """All of the future that is open, if it was said to be blocked, or if nothing else is known of the mask."""
-    if causal or (hides and not judged.judgement.explanations):
+    judgement = judged.judgement
+    turned = judgement.mistake in ("inverted", "transposed")
+    explained = turned and all(explanation.kind.is_causal for explanation in judgement.explanations)
+    if (causal and not explained) or (hides and not judged.judgement.explanations):
         yield from leaks(laid, judged.may_attend, stated=causal is not None)
 
 

@@ -284,23 +284,23 @@ class _Padded:
         return self.bits + lengths.of_grid(self.mask[:, :1][~self.rows.expand(-1, 1, -1, self.mask.shape[3])])
 
     def rests(self) -> Iterator[tuple[list[Tensor], list[Tensor], Tensor]]:
-        """What is left beside padding: different grids, the cells that count of each, and which has which (B, H);
+        """Grids that are left beside padding: different ones, the cells that count of each, and which has which (B, H);
         first as all sentences have it, and else of each its own. Nothing if padding is not in the mask in this way."""
         counting = torch.ones_like(self.mask) if self.rows is None else self.rows.expand_as(self.mask)
         visible = self.cells & counting
         seen = self.mask & visible
         if (self.mask & counting & ~self.cells).any() or not seen.any():
             return
-        shared, known = seen.any(0, keepdim=True), visible.any(0, keepdim=True)
+        shared, usable = seen.any(0, keepdim=True), visible.any(0, keepdim=True)
         if torch.equal(shared & visible, seen):
-            yield _different(shared, known, len(self.mask))
+            yield _different(shared, usable, len(self.mask))
         elif len(self.mask) > 1:
             yield _different(seen, visible, 1)
 
 
-def _different(grids: Tensor, known: Tensor, batch: int) -> tuple[list[Tensor], list[Tensor], Tensor]:
+def _different(grids: Tensor, usable: Tensor, batch: int) -> tuple[list[Tensor], list[Tensor], Tensor]:
     pairs, places, number = [], {}, []
-    for grid, cells in zip(grids.flatten(0, 1), known.flatten(0, 1), strict=True):
+    for grid, cells in zip(grids.flatten(0, 1), usable.flatten(0, 1), strict=True):
         place = places.setdefault((grid.numpy().tobytes(), cells.numpy().tobytes()), len(places))
         pairs += [(grid, cells)] if place == len(pairs) else []
         number.append(place)
@@ -342,8 +342,13 @@ def _paddings(mask: Tensor, tokens: Tensor | None) -> Iterator[_Padded]:
                 yield _Padded(mask, real, real[:, None, None] & real[:, None, :, None], bits=bits + 1)
         return
     right = tokens[:, None, None]
-    states = {"": right, "missing": torch.ones_like(right), "inverted": ~right}
-    states |= {"ahead": _moved(right, 1), "behind": _moved(right, -1)}
+    states = {
+        "": right,
+        "missing": torch.ones_like(right),
+        "inverted": ~right,
+        "ahead": _moved(right, 1),
+        "behind": _moved(right, -1),
+    }
     if queries == keys:
         states["wrong-axis"] = tokens[:, None, :, None]
     if batch > 1 and batch in (queries, heads):
@@ -383,7 +388,7 @@ def _of_runs(mask: Tensor) -> Iterator[tuple[str, Tensor]]:
 
 @dataclass(frozen=True)
 class _Rest:
-    """What a mask may be beside padding.
+    """Kinds of mask that may stand beside padding.
 
     Attributes:
         kind: the only one that it may be, if that was said.
@@ -402,34 +407,34 @@ class _Rest:
     def without_fault(self, mask: Tensor, tokens: Tensor) -> Composition | None:
         """A mask that is right for queries that are tokens: what padding sees is read by nobody."""
         rows = tokens[:, None, :, None] if mask.shape[2] == mask.shape[3] else None
-        for each, known, _ in _Padded(mask, tokens, tokens[:, None, None], (), rows).rests():
-            judgement = self._right(each, known)
+        for each, usable, _ in _Padded(mask, tokens, tokens[:, None, None], (), rows).rests():
+            judgement = self._right(each, usable)
             if judgement.explanations:
                 return Composition((), mask, judgement, tokens)
         return None
 
-    def _right(self, each: list[Tensor], known: list[Tensor]) -> Judgement:
-        """What a rest is without a fault; what is the same turned may be read off it turned."""
+    def _right(self, each: list[Tensor], usable: list[Tensor]) -> Judgement:
+        """Judgement of a rest without a fault; one that is symmetric may be read off it turned."""
         for mistake in ("", "transposed"):
-            judgement = under(each, mistake, self.kinds, differ=0, known=known)
-            if judgement.explanations and (not mistake or not _differs(judgement, each, known)):
+            judgement = under(each, mistake, self.kinds, differ=0, usable=usable)
+            if judgement.explanations and (not mistake or not _differs(judgement, each, usable)):
                 return judgement
         return Judgement()
 
     def compositions(self, padded: _Padded) -> Iterator[Composition]:
-        for each, known, number in padded.rests():
-            most = TELLING * sum(lengths.of_grid(grid[cells]) for grid, cells in zip(each, known, strict=True))
-            for fault, judgement, right in self._explained(each, known, len(padded.faults)):
+        for each, usable, number in padded.rests():
+            most = TELLING * sum(lengths.of_grid(grid[cells]) for grid, cells in zip(each, usable, strict=True))
+            for fault, judgement, right in self._explained(each, usable, len(padded.faults)):
                 if (not fault and judgement.is_certain) or judgement.bits <= most:
                     faults = (*padded.faults, *([fault] if fault else []))
                     whole = torch.stack(right)[number] & padded.tokens[:, None, None]
                     yield Composition(faults, whole, judgement, padded.tokens, padded.uncounted)
 
     def _explained(
-        self, each: list[Tensor], known: list[Tensor], faults: int
+        self, each: list[Tensor], usable: list[Tensor], faults: int
     ) -> Iterator[tuple[PartFault | None, Judgement, list[Tensor]]]:
         """A rest without a fault, and with one, if there is one at most beside it."""
-        judgement = self._right(each, known)
+        judgement = self._right(each, usable)
         if judgement.is_certain:
             yield None, judgement, [explanation.grid() for explanation in judgement.explanations]
         elif judgement.explanations and not faults:  # random keys, which explain much
@@ -437,18 +442,18 @@ class _Rest:
         if faults > 1:
             return
         for mistake in ("inverted", "transposed", "shifted"):
-            judgement = under(each, mistake, self.kinds, differ=0, known=known)
-            if judgement.is_certain and _differs(judgement, each, known):
+            judgement = under(each, mistake, self.kinds, differ=0, usable=usable)
+            if judgement.is_certain and _differs(judgement, each, usable):
                 first = judgement.explanations[0]
                 fault = {1: "ahead", -1: "behind"}.get(first.reading.moved, mistake)
                 name = "causal part" if first.kind.name == "causal" else first.kind.title
                 place = (*each[0].shape, first.reading.seen.first - first.reading.moved)
                 found = _of_rest(name, first.base, fault, place, is_causal=bool(first.kind.is_causal))
                 yield found, judgement, [explanation.grid() for explanation in judgement.explanations]
-        yield from self._beside_causal(each, known)
+        yield from self._beside_causal(each, usable)
 
     def _beside_causal(
-        self, each: list[Tensor], known: list[Tensor]
+        self, each: list[Tensor], usable: list[Tensor]
     ) -> Iterator[tuple[PartFault, Judgement, list[Tensor]]]:
         """A fault in the causal part alone, beside another that stays."""
         inside = WITHIN.get(self.kind.name, ()) if self.kind is not None else ("full", "documents", "window", "blocks")
@@ -456,24 +461,26 @@ class _Rest:
         for first in dict.fromkeys((max(0, keys - queries), 0)):
             right = Subsequent().shifted(first).grid(queries, keys)
             states = {"missing": right | True} if self.causal or self.kind is not None else {}
-            states |= {"inverted": ~right} | ({"transposed": right.mT} if queries == keys else {})
+            states["inverted"] = ~right
+            if queries == keys:
+                states["transposed"] = right.mT
             for name, by in (("ahead", 1), ("behind", -1)):
                 states[name] = Subsequent().shifted(first + by).grid(queries, keys)
             for name, cells in states.items():
                 kinds = [BY_NAME[kind] for kind in inside if kind != "full" or name == "missing"]
-                if any((grid & is_known & ~cells).any() for grid, is_known in zip(each, known, strict=True)):
+                if any((grid & is_known & ~cells).any() for grid, is_known in zip(each, usable, strict=True)):
                     continue
-                grids, counting = each, [is_known & cells for is_known in known]
+                grids, counting = each, [is_known & cells for is_known in usable]
                 if name in ("inverted", "transposed") and queries == keys:  # what stands beside it is the same turned
                     grids = [grid & of_it | (grid & of_it).mT for grid, of_it in zip(each, counting, strict=True)]
                     counting = [of_it | of_it.mT for of_it in counting]
-                judgement = under(grids, "", kinds, differ=0, known=counting)
+                judgement = under(grids, "", kinds, differ=0, usable=counting)
                 if judgement.is_certain:
                     fault = _of_rest("causal part", Subsequent(), name, (queries, keys, first), is_causal=True)
                     yield fault, judgement, [explanation.grid() & right for explanation in judgement.explanations]
 
 
-def _differs(judgement: Judgement, each: Sequence[Tensor], known: Sequence[Tensor]) -> bool:
+def _differs(judgement: Judgement, each: Sequence[Tensor], usable: Sequence[Tensor]) -> bool:
     """Whether grids are not what was meant, in the cells that count."""
-    triples = zip(judgement.explanations, each, known, strict=True)
+    triples = zip(judgement.explanations, each, usable, strict=True)
     return any(bool(((explanation.grid() ^ grid) & counting).any()) for explanation, grid, counting in triples)

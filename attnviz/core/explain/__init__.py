@@ -227,7 +227,7 @@ def under(
     differ: float = MOST_DIFFERENT,
     simpler: Judgement | None = None,
     limit: float = math.inf,
-    known: Sequence[Tensor] | None = None,
+    usable: Sequence[Tensor] | None = None,
 ) -> Judgement:
     """The explanations of all grids under one mistake or none; nothing if one has none.
 
@@ -235,10 +235,10 @@ def under(
         differ: the share of cells that may differ.
         simpler: what they are to be simpler than, not counting the mistake.
         limit: bits that each takes at most, not counting the mistake.
-        known: of each grid the cells that count, (Q, K); its padding is then known, and not among them.
+        usable: of each grid the cells that count, (Q, K); its padding is then known, and not among them.
     """
     limits = [limit] * len(grids) if simpler is None else [explanation.bits for explanation in simpler.explanations]
-    explanations, cells = [], known or [None] * len(grids)
+    explanations, cells = [], usable or [None] * len(grids)
     for grid, most, counting in zip(grids, limits, cells, strict=True):
         if (explanation := explain(grid, mistake, kinds, most, differ, counting)) is None:
             return Judgement()
@@ -252,18 +252,18 @@ def explain(
     kinds: Sequence[Kind] = PUBLISHED,
     limit: float = math.inf,
     differ: float = MOST_DIFFERENT,
-    known: Tensor | None = None,
+    usable: Tensor | None = None,
 ) -> Explanation | None:
     """The best explanation of a grid, (Q, K), under a mistake or none.
 
     Args:
         limit: bits that it takes at most, not counting the mistake.
         differ: the share of cells that may differ.
-        known: the cells that count, (Q, K); all of them, and padding is looked for, if it is None.
+        usable: the cells that count, (Q, K); all of them, and padding is looked for, if it is None.
     """
     if len(grid) == 1 and kinds is PUBLISHED:  # one query shows its padding, and nothing else for certain
         kinds = [kind for kind in kinds if kind.name == "full"]
-    best, limit, read = None, limit + MISTAKES[mistake], list(readings(grid, mistake, known))
+    best, limit, read = None, limit + MISTAKES[mistake], list(readings(grid, mistake, usable))
     for random in (False, True) if grid.numel() <= LARGE else (False,):  # random keys explain much, and so come last
         tried = [(reading, kind) for reading in read for kind in kinds if kind.random is random]
         for reading, kind in sorted(tried, key=lambda pair: lengths.at_least(*pair)):

@@ -42,16 +42,16 @@ class Reading:
         return (cells.T if self.transposed else cells).roll(-self.by, 0)
 
 
-def readings(grid: Tensor, mistake: str, known: Tensor | None = None) -> Iterator[Reading]:
+def readings(grid: Tensor, mistake: str, usable: Tensor | None = None) -> Iterator[Reading]:
     """A grid, (Q, K), as it has to be read if this mistake was made in it, or none; in both alignments.
 
     Args:
-        known: (Q, K), the cells that count; padding is then looked for in none of them.
+        usable: (Q, K), the cells that count; padding is then looked for in none of them.
     """
     queries, keys = grid.shape
-    if known is not None:
+    if usable is not None:
         for first in {0, max(0, keys - queries)}:
-            yield from _unpadded(Observed(grid, known, first), mistake)
+            yield from _unpadded(Observed(grid, usable, first), mistake)
         return
     for raw in (Observed.of(grid, first) for first in {0, max(0, keys - queries)}):
         if not mistake:
