@@ -318,7 +318,7 @@ class _Check:
             self.findings.append(Finding(rule, "error", message, fix))
 
     def _question(self, masks: Mapping[str, Report]) -> str:
-        """What must be answered: whether a token is padding, and whether a model that hides nothing predicts words."""
+        """Question that is open: whether a token is padding, and whether a model that hides nothing predicts words."""
         if self.padded and (question := self.source.padding_question):
             return question
         if asked := next((report.question for report in masks.values() if report.question), ""):
@@ -329,7 +329,7 @@ class _Check:
         return ""
 
     def _assumed(self, masks: Mapping[str, Report]) -> str:
-        """What the model was taken for, and how to say otherwise."""
+        """Kind of model that it was taken for, and how to say otherwise."""
         if self.intent is not None:
             return ""
         of_target = [masks[self.source.site_name(site)] for site in self.record.sites if site.kind == self.target]

@@ -271,7 +271,7 @@ def test_tokens_as_json(run, monkeypatch):
         (["export", "a", *SCRATCH, "--layer", "-1"], "layers are counted from 0"),
         (["export", "a", *SCRATCH, "--memory", "nan"], "'nan' is no amount; give a number, 0 or more."),
         (["export", "a", "--set", "foo=1"], "No model has a setting foo; 'translator' has: step."),
-        (["leaks", "a", "--most", "0"], "'0' is no count; give a whole number, 1 or more."),
+        (["generate", "a", "--max-new-tokens", "0"], "'0' is no count; give a whole number, 1 or more."),
         (["lesson", "20-minute"], "Did you mean '20-minutes'? Those that ship are: course,"),
         (["export", "a", *SCRATCH, "--seconds", "-1"], "'-1' is no amount"),
         (["--hlep"], "There is no command '--hlep'."),

@@ -247,7 +247,7 @@ class _Batch:
                 yield self._finding("documents", "error", message, "Make both of the same lengths.")
 
     def _starts(self) -> Tensor | None:
-        """Where documents begin, boolean (B, n), by positions that restart behind the first token; None if none do."""
+        """Begins of documents, boolean (B, n), by positions that restart behind the first token; None if none do."""
         positions = self.arrays.get("position_ids")
         if positions is None or positions.dim() != 2:
             return None
@@ -302,7 +302,8 @@ class _Batch:
         if not self.is_pad.any():
             return f"{rows} without padding"
         left, right = self.is_pad[:, 0].any(), self.is_pad[:, -1].any()
-        side = "at both ends" if left and right else f"at the {'left' if left else 'right'}"
+        sides = [side for side, is_there in (("left", left), ("right", right)) if is_there]
+        side = f"at the {' and the '.join(sides)}"
         named = f" (id {self.pad})" if self.pad is not None else ""
         return f"{rows} with padding {side}{named}"
 

@@ -161,17 +161,13 @@ class Judged:
 
     @property
     def question(self) -> str:
-        """The question that settles which of two readings is meant; "" if there is none."""
+        """The question that settles which of two readings is meant, where they need different repairs; "" if none."""
         explanations, composition = self.judgement.explanations, self.composition
         if self.meant is not None or self.tokens is not None or not explanations:
             return ""
         paddings = [explanation.reading.padding for explanation in explanations]
         if composition is None and all(padding is not None and padding.left is not None for padding in paddings):
             return IS_PADDING  # inverted padding on the right is the same mask
-        if composition is None and self.judgement.rivals and not self.judgement.mistake:
-            mistake, rival = next(iter(self.judgement.rivals.items()))
-            other = f"{words.article(rival[0])} {words.SWAPPED[mistake]}"
-            return f"Is it {words.article(explanations[0])}, or {other}? Say intent=."
         return ""
 
 
@@ -200,7 +196,7 @@ def findings(laid: Laid, judged: Judged) -> Iterator[Finding]:
 
 def _of_parts(laid: Laid, judged: Judged) -> Iterator[Finding]:
     """Each part that is wrong, with what mends it alone; all of them mended it is what is meant."""
-    together = "" if len(judged.faults) == 1 else " Mend each of them: alone, none gives the mask that is meant."
+    together = "" if len(judged.faults) == 1 else " (Both repairs are needed.)"
     wrong, lost = judged.may_attend ^ judged.expected, int(judged.emptied.count_nonzero())
     ahead = judged.may_attend & ~judged.expected & future(*wrong.shape[2:])
     intended = f"It is not {judged.meant.title}: " if judged.meant is not None else ""

@@ -158,7 +158,7 @@ def _of_rule(part: Mask, fault: str, offset: int, queries: int, keys: int) -> Pa
 def _of_padding(fault: str) -> PartFault:
     fixes = {
         "missing": f"Join it: mask = mask & {AT_TOKENS}.",
-        "inverted": f"Join the opposite of what is joined: {AT_TOKENS}.",
+        "inverted": f"Join its opposite: {AT_TOKENS}.",
         "wrong-axis": f"Give it the axis of the keys: {AT_TOKENS}.",
         "broadcast": f"Give it the axes (B, 1, 1, K): {AT_TOKENS}.",
     }
@@ -187,7 +187,7 @@ def _of_rest(name: str, mask: Mask, fault: str, place: tuple[int, int, int], *, 
         "inverted": f"Invert this part with ~ {before}{anew}.",
         "transposed": f"Turn this part with .mT {before}{anew}.",
     }
-    fix = fixes.get(fault, f"Move this part by one query {before}{with_tril}{anew}.")
+    fix = fixes.get(fault, f"Move this part by one query{with_tril}{anew}.")
     return PartFault(name, fault, fix, is_causal)
 
 

@@ -112,13 +112,12 @@ def _link(link: str) -> str:
     from attnviz.sources.saved import Saved
 
     source = values.load(link)
-    state = cases.state_of(source) if isinstance(source, Saved) else {}
-    state |= {"model": [api.offer(source)]}
-    page = ""
-    if typed.FILE.fullmatch(link) and (wrong := values.faults(source)):
-        _note(f"{wrong}; the app opens on what was found.")
-        page, state = "masks", state | {"tab": ["Check"]}
-    return f"{page}?{urlencode(state, doseq=True, quote_via=quote)}"
+    saved = cases.state_of(source) if isinstance(source, Saved) else {}
+    state = saved | {"model": [api.offer(source)]}
+    if not (typed.FILE.fullmatch(link) and (wrong := values.faults(source))):
+        return f"?{urlencode(state, doseq=True, quote_via=quote)}"
+    _note(f"{wrong}; the app opens on what was found.")
+    return f"masks?{urlencode(state | {'tab': ['Check']}, doseq=True, quote_via=quote)}"
 
 
 def _note(line: str) -> None:

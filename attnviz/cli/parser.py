@@ -28,7 +28,6 @@ EXAMPLES = """examples:
   attnviz atlas build story texts.txt -o atlas/
   attnviz atlas query atlas/ "previous_token > 0.9"
   attnviz lesson
-  attnviz check my_model.py:build
   attnviz check "the cat sat down" --model story -o leaks.png
   attnviz export "the cat sat down" --form mask --model scratch --mask "window(1)" -o mask.pdf
   echo "unbelievable tokenization" | attnviz tokens - --model scratch --tokenizer bpe --json

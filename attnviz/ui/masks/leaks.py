@@ -69,7 +69,7 @@ def judge(lab: Lab, bar: Toolbar) -> None:
 
 
 def _verdict(report: ModelReport) -> None:
-    """What the model was taken for, the worst finding, the others, and a question that is open."""
+    """Kind of model that it was taken for, the worst finding, the others, and a question that is open."""
     if report.assumed:
         quiet(words.ASSUMED.format(assumed=report.assumed.partition(";")[0].capitalize()))
     wrong = [finding for finding in report.findings if finding.severity != "note"]
@@ -166,7 +166,7 @@ def _promise(lab: Lab) -> str:
 
 
 def _intent(lab: Lab) -> Mask | str | None:
-    """What each layer is held to; None for the built-in mask with that of the page."""
+    """Intent that each layer is held to; None for the built-in mask with that of the page."""
     if _promise(lab) == WAS_MEANT:
         return state.get(MEANT).mask() or Full()
     return {FUTURE: "causal", TWO_WAY: "two-way"}.get(_promise(lab))
