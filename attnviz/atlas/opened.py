@@ -68,6 +68,7 @@ class Atlas:
         heads = pd.read_parquet(path) if not where.strip() else _heads_where(path, where)
         newer = [column for measure in METRICS for column in columns_of(measure.name) if column not in heads]
         return heads.reindex(columns=[*heads, *newer]) if newer else heads
+
     def examples(self, site: Site | str, head: int, name: str, k: int = 10, *, texts: bool = True) -> pd.DataFrame:
         """The texts on which a metric of a head is largest: value, file, line, rank and, if asked for, the text.
 
