@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from attnviz import cli
+from attnviz import analyze, cli
 from attnviz.cli.forms import BESIDE_HEADS
 from attnviz.cli.parser import renamed
 from attnviz.figures import FORMS
@@ -65,6 +65,18 @@ def test_a_form_takes_fields_of_its_figure(name):
     assert form.takes <= set(OPTIONS)
     if isinstance(form.figure, type) and issubclass(form.figure, Figure):
         assert form.takes <= {field.name for field in fields(form.figure)}
+
+
+@pytest.mark.parametrize("name", [name for name, form in FORMS.items() if form.is_on_page and form.fits is None])
+def test_a_click_on_a_form_reaches_the_page(name):
+    """As a selection "cell" of the fields that the page reads, which each table of what is clicked holds."""
+    record, form = analyze("the cat sat down", "scratch"), FORMS[name]
+    figure = form.figure(record, record.sites[0], [0] if "heads" in form.takes else 0)
+    (cell,) = (one for one in figure.form.spec["params"] if one["name"] == "cell")
+    clicked = cell["select"]["fields"]
+
+    assert clicked == ["query", "key", "rev"]
+    assert any(set(clicked) <= set(table) for table in figure.data.values())
 
 
 @pytest.mark.parametrize(
