@@ -283,7 +283,7 @@ def test_tokens_as_json(run, monkeypatch):
         (["export", "a", *SCRATCH, "--tokenizer", "letters"], "There are: words, characters, bpe."),
         (["export", "a", *SCRATCH, "--sentence", "2"], "There is no sentence 2; there are 1, counted from 1."),
         (["export", "a", *SCRATCH, "--scale", "3"], "The scale is 3; it must be 1, 2 or 4."),
-        (["export", "a", *SCRATCH, "-o", "head.gif"], "There are: .png, .svg, .pdf, .html, .json, .csv, .npz, .zip."),
+        (["export", "a", *SCRATCH, "-o", "head.gif"], f"There are: {', '.join(f'.{name}' for name in export.NAMES)}."),
         (["export", "a", *SCRATCH, "-o", "nowhere/head.svg"], "there is no folder 'nowhere'; make it first."),
         (["save", "a", *SCRATCH, "-o", "nowhere/a.attn"], "there is no folder 'nowhere'; make it first."),
         (["save", "a", *SCRATCH, "-o", "a.zip"], "'a.zip' is no name of a saved run: it ends in .attn."),

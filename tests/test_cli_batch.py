@@ -12,6 +12,7 @@ import pytest
 import attnviz
 from attnviz import cli, files
 from attnviz.cli import folder as folders
+from attnviz.cli.batch import NUMBERS
 from attnviz.core.edits import Edits, Site
 
 TEXTS = ("the cat sat", "a dog", "=1+1", "the cat sat")
@@ -164,7 +165,10 @@ def test_a_fault_of_a_model_at_one_text_ends_nothing(run, monkeypatch):
         (("none.txt",), "'none.txt' cannot be read"),
         (("texts.txt", "--as", "bars"), "There is no --as 'bars'. There are: picture, numbers, page, case."),
         (("texts.txt", "--of", "tail"), "There is no --of 'tail'."),
-        (("texts.txt", "--as", "numbers", "--format", "png"), "--as numbers has no format 'png'. It has: csv, npz."),
+        (
+            ("texts.txt", "--as", "numbers", "--format", "png"),
+            f"--as numbers has no format 'png'. It has: {', '.join(NUMBERS)}.",
+        ),
         (("texts.txt", "--head", "2"), "There is no head 2 of encoder layer 0; there are 2"),
         (("texts.txt", "--layer", "1"), "'scratch' has no encoder layer 1"),
         (("texts.txt", "--as", "page", "--head", "mean"), "A page opens on one head"),

@@ -7,13 +7,19 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from attnviz import cli
+from attnviz import analyze, cli
+from attnviz.cli.forms import BESIDE_HEADS
 from attnviz.cli.parser import renamed
 from attnviz.figures import FORMS
 from attnviz.figures.base import Figure
 from attnviz.figures.forms import OPTIONS
 
 HEAD = ("export", "the cat sat down", "--model", "scratch")
+
+
+def taking(option):
+    """Forms of a head that take an option, as an error lists them."""
+    return ", ".join(name for name, form in FORMS.items() if option in form.takes)
 
 
 @pytest.fixture
@@ -61,26 +67,41 @@ def test_a_form_takes_fields_of_its_figure(name):
         assert form.takes <= {field.name for field in fields(form.figure)}
 
 
+@pytest.mark.parametrize("name", [name for name, form in FORMS.items() if form.is_on_page and form.fits is None])
+def test_a_click_on_a_form_reaches_the_page(name):
+    """As a selection "cell" of the fields that the page reads, which each table of what is clicked holds."""
+    record, form = analyze("the cat sat down", "scratch"), FORMS[name]
+    figure = form.figure(record, record.sites[0], [0] if "heads" in form.takes else 0)
+    (cell,) = (one for one in figure.form.spec["params"] if one["name"] == "cell")
+    clicked = cell["select"]["fields"]
+
+    assert clicked == ["query", "key", "rev"]
+    assert any(set(clicked) <= set(table) for table in figure.data.values())
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (
             ("--form", "mask", "--head", "1"),
-            "--head is for --form map, lines, text, picture, distance; not for --form mask.",
+            f"--head is for --form {', '.join(FORMS)}; not for --form mask.",
         ),
         (("--form", "overview", "--words"), "not for --form overview."),
         (("--queries", "1-4"), "--queries ends at 4; there are 4 queries, counted from 0."),
         (("--cell", "4.0"), "There is no cell 4.0; there are 4 queries and 4 keys, counted from 0."),
         (("--cell", "4"), "'4' is no cell; give 7.2"),
         (("--keys", "3-1"), "'3-1' is no span; give 10-59"),
-        (("--form", "distance", "--keys", "0-1"), "--keys is for --form map, lines, text; not for --form distance."),
-        (("--form", "list"), f"There is no form 'list'. There are: {', '.join(FORMS)}, heads, overview, mask, change."),
+        (
+            ("--form", "distance", "--keys", "0-1"),
+            f"--keys is for --form {taking('columns')}; not",
+        ),
+        (("--form", "?"), f"There is no form '?'. There are: {', '.join([*FORMS, *BESIDE_HEADS])}."),
         (("--form", "picture"), "Neither queries nor keys of encoder layer 0 are patches of a picture"),
-        (("--least", "0.1"), "--least is for --form lines; not for --form map."),
-        (("--form", "lines", "--row-sums"), "--row-sums is for --form map; not for --form lines."),
+        (("--least", "0.1"), f"--least is for --form {taking('least')}; not for --form map."),
+        (("--form", "lines", "--row-sums"), f"--row-sums is for --form {taking('row_sums')}; not for --form lines."),
         (
             ("--form", "lines", "--domain", "log"),
-            "--domain is for --form map, text, picture, heads, overview; not for --form lines.",
+            f"--domain is for --form {taking('domain')}, heads, overview; not for --form lines.",
         ),
         (("--form", "lines", "--queries", "0-1", "--token", "2"), "Token 2, sat, is hidden in this view."),
         (("--form", "lines", "--token", "4"), "There is no token 4 to show the attention of; there are 4, from 0."),

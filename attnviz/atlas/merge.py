@@ -176,6 +176,12 @@ ENDS = ("low", "high", "spread", "texts", "by_token", *QUANTILES)
 """Endings of the columns of a metric, but for its mean."""
 
 
+def columns_of(name: str) -> list[str]:
+    """Columns of a metric in the table of heads."""
+    ends = (*ENDS, FAILS) if name in LEAST else ENDS
+    return [name, *(f"{name}_{end}" for end in ends)]
+
+
 def _distances(sums: pd.DataFrame) -> pd.DataFrame:
     """As `ByDistance.curve` of all texts together: bins that double to either side, negative before the query."""
     sums = sums.assign(bin=sums["name"].astype(int))

@@ -20,9 +20,11 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow.parquet as pq
 
 from attnviz.atlas import corpus, plan, scan
 from attnviz.atlas.building import RESULT, OnProgress
+from attnviz.atlas.merge import columns_of
 from attnviz.atlas.plan import Plan
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError, quoted
@@ -57,25 +59,15 @@ class Atlas:
         `role` is what the means suggest, missing where they suggest nothing, and `role_fails` the share of texts whose
         own number is below the threshold of that role (`metrics.roles.THRESHOLDS`), of those that have it;
         `<name>_fails` is that share for each metric with a threshold. `pairs_above` is the weight above which no pair
-        of tokens is missing: see `search`.
+        of tokens is missing: see `search`. A metric that is newer than the atlas is NaN.
 
         Raises:
             InputError: if it is no condition on these columns.
         """
-        path = str(self.folder / "heads.parquet")
-        if not where.strip():
-            return pd.read_parquet(path)
-        aliases = ", ".join(f'"{name}" AS "{alias}"' for alias, name in ALIASES.items() if alias != name)
-        with _database() as (database, duckdb):
-            columns = f"SELECT *, {aliases} FROM read_parquet(?)"
-            table = database.execute(f"CREATE TABLE heads AS {columns}", [path]) and database.table("heads")
-            database.execute("SET enable_external_access = false")
-            database.execute("SET lock_configuration = true")
-            try:
-                chosen = table.filter(duckdb.SQLExpression(where)).df()
-            except duckdb.Error as error:
-                raise InputError(f"{quoted(where, 80)} is no condition on heads: {_reason(error)}") from None
-        return chosen.drop(columns=[alias for alias, name in ALIASES.items() if alias != name])
+        path = self.folder / "heads.parquet"
+        heads = pd.read_parquet(path) if not where.strip() else _heads_where(path, where)
+        newer = [column for measure in METRICS for column in columns_of(measure.name) if column not in heads]
+        return heads.reindex(columns=[*heads, *newer]) if newer else heads
 
     def examples(self, site: Site | str, head: int, name: str, k: int = 10, *, texts: bool = True) -> pd.DataFrame:
         """The texts on which a metric of a head is largest: value, file, line, rank and, if asked for, the text.
@@ -199,6 +191,26 @@ class Atlas:
     def _has(self) -> str:
         most = dict(self._heads)
         return ", ".join(f"{site} heads 0 to {head}" for site, head in most.items())
+
+
+def _heads_where(path: Path, where: str) -> pd.DataFrame:
+    """Rows of the table of heads for which a condition on its columns and their `ALIASES` holds.
+
+    Raises:
+        InputError: if it is no such condition.
+    """
+    columns = set(pq.read_schema(path).names)
+    aliases = {alias: name for alias, name in ALIASES.items() if alias != name and name in columns}
+    selected = ", ".join(["*", *(f'"{name}" AS "{alias}"' for alias, name in aliases.items())])
+    with _database() as (database, duckdb):
+        database.execute(f"CREATE TABLE heads AS SELECT {selected} FROM read_parquet(?)", [str(path)])
+        database.execute("SET enable_external_access = false")
+        database.execute("SET lock_configuration = true")
+        try:
+            chosen = database.table("heads").filter(duckdb.SQLExpression(where)).df()
+        except duckdb.Error as error:
+            raise InputError(f"{quoted(where, 80)} is no condition on heads: {_reason(error)}") from None
+    return chosen.drop(columns=[*aliases])
 
 
 def _complete(pairs: pd.DataFrame, above: float) -> pd.DataFrame:

@@ -135,6 +135,7 @@ def _left_out(result: Any, note: Callable[[str], None]) -> None:
 
 def _query(options: Namespace, say: Callable[[str], None], note: Callable[[str], None]) -> int:
     from attnviz import atlas
+    from attnviz.atlas.merge import columns_of
     from attnviz.atlas.opened import ALIASES
     from attnviz.cli.lines import columns
 
@@ -144,7 +145,7 @@ def _query(options: Namespace, say: Callable[[str], None], note: Callable[[str],
         say(heads.to_json(orient="records", indent=1))
         return 0
     words = [ALIASES.get(word, word) for word in re.findall(r"\w+", options.condition)]
-    named = dict.fromkeys(name for word in words for name in ALIASES.values() if word in (name, *_parts(name)))
+    named = dict.fromkeys(name for word in words for name in ALIASES.values() if word in columns_of(name))
     rows = [["", "head", *named, "role by its weights alone"]]
     for row in heads.to_dict("records"):
         means = [f"{row[name]:.3g} ({row[f'{name}_low']:.3g} to {row[f'{name}_high']:.3g})" for name in named]
@@ -158,12 +159,6 @@ def _query(options: Namespace, say: Callable[[str], None], note: Callable[[str],
 def _role(row: dict[str, Any]) -> str:
     """Role that the means of a head suggest, and how often it fails."""
     return f"{row['role']}, fails in {percent(row['role_fails'], 0)} of texts" if isinstance(row["role"], str) else ""
-
-
-def _parts(name: str) -> list[str]:
-    from attnviz.atlas.merge import ENDS, FAILS
-
-    return [f"{name}_{end}" for end in (*ENDS, FAILS)]
 
 
 class _Rate:

@@ -50,7 +50,7 @@ def add(command: argparse.ArgumentParser) -> None:
     """Add the options of a form."""
     form = command.add_argument_group("what it is shown as")
     others = ", ".join(BESIDE_HEADS)
-    names = f"of a head: map, lines, text, distance, ...; or {others} (map); 'list' names all"
+    names = f"of a head, such as map, lines or text; or {others} (map); an unknown one lists all"
     form.add_argument("--form", default="map", metavar="FORM", help=names)
     form.add_argument(
         "--beside", type=_heads, default=(), metavar="HEADS", help="2,3: more heads in one picture, of lines"

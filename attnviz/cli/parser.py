@@ -196,7 +196,7 @@ def _add_texts(command: argparse.ArgumentParser) -> None:
     group.add_argument("--as", dest="form", default="picture", metavar="HOW", help="picture, page, case or numbers")
     pictured = "of pictures and numbers: head, heads (of a layer) or overview (every head) (head)"
     group.add_argument("--of", dest="pictured", default="head", metavar="WHAT", help=pictured)
-    formats = "png, svg, pdf, html, json or zip (png); of numbers csv or npz (csv)"
+    formats = "such as pdf (png), or of numbers npz (csv); an unknown one lists all"
     group.add_argument("--format", metavar="ENDING", help=formats)
     group.add_argument("--precision", default="float32", metavar="HOW", help="of cases: float32 or float16")
 

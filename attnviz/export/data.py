@@ -24,17 +24,20 @@ TEXT = pa.large_string()
 """A column of cells, of more than 2 GB together if it must be."""
 
 
-def csv(table: pd.DataFrame) -> bytes:
+def separated(table: pd.DataFrame, comma: str) -> bytes:
     """A table as CSV: every number round-trips, what is not a number or not there is an empty cell.
 
     UTF-8 with a byte order mark: without it Excel takes tokens for another encoding; pandas and R skip it. Lines end
     with CR LF (RFC 4180), which also has the writer quote a cell with either of them.
+
+    Args:
+        comma: the character between two cells.
     """
-    columns = [_cells(table[name]) for name in table]
-    comma, end, nothing, quoted = (pa.scalar(text, TEXT) for text in (",", "\r\n", "", '""'))
+    columns = [_cells(table[name], comma) for name in table]
+    head = comma.join(_quoted(str(name), comma) for name in table)
+    comma, end, nothing, quoted = (pa.scalar(text, TEXT) for text in (comma, "\r\n", "", '""'))
     if len(columns) == 1:  # a reader passes over an empty line
         columns = [pc.if_else(pc.equal(columns[0], nothing), quoted, columns[0])]
-    head = ",".join(_quoted(str(name)) for name in table)
     lines = pa.concat_arrays(
         [pa.array([head], TEXT), pc.binary_join_element_wise(*columns, comma), pa.array([""], TEXT)]
     )
@@ -67,22 +70,22 @@ def _text(value: object) -> str:
     return "∞" if value > 0 else "−∞"
 
 
-def _cells(column: pd.Series) -> pa.LargeStringArray:
+def _cells(column: pd.Series, comma: str) -> pa.LargeStringArray:
     """A column as the cells of CSV."""
     if column.dtype.kind in "iuf":
         return pc.fill_null(pc.cast(pa.array(column, from_pandas=True), TEXT), "")
     if pd.api.types.infer_dtype(column) not in ("string", "boolean"):
-        return pa.array([_cell(value) for value in column], TEXT)
+        return pa.array([_cell(value, comma) for value in column], TEXT)
     which, values = pd.factorize(column, use_na_sentinel=False)  # tokens come again and again
-    return pa.array([_cell(value) for value in values], TEXT).take(pa.array(which))
+    return pa.array([_cell(value, comma) for value in values], TEXT).take(pa.array(which))
 
 
-def _cell(value: object) -> str:
+def _cell(value: object, comma: str) -> str:
     """A value as CSV; a text that a spreadsheet could run as a formula gets a ' in front."""
     if _is_missing(value):
         return ""
     text = clean(value) if isinstance(value, str) else str(value)
-    return _quoted(f"'{text}" if isinstance(value, str) and is_formula(text) else text)
+    return _quoted(f"'{text}" if isinstance(value, str) and is_formula(text) else text, comma)
 
 
 def is_formula(text: str) -> bool:
@@ -91,8 +94,8 @@ def is_formula(text: str) -> bool:
     return text.startswith(BREAKS) or unicodedata.normalize("NFKC", first) in FORMULA
 
 
-def _quoted(text: str) -> str:
-    return '"' + text.replace('"', '""') + '"' if any(mark in text for mark in ',"\r\n') else text
+def _quoted(text: str, comma: str) -> str:
+    return '"' + text.replace('"', '""') + '"' if any(mark in text for mark in f'{comma}"\r\n') else text
 
 
 def is_number(column: pd.Series) -> bool:

@@ -134,7 +134,7 @@ FORMATS = {
     "csv": Format(
         "text/csv",
         "the numbers for a spreadsheet",
-        lambda request: data.csv(request.numbers("table")),
+        lambda request: data.separated(request.numbers("table"), ","),
         (({}, FORMULA),),
         "table",
         "first",

@@ -1,5 +1,8 @@
 """Figures: a picture with its name, its words and its numbers, as the app, shell, notebooks and files share it."""
 
+import inspect
+
+from attnviz.figures import forms
 from attnviz.figures.base import Figure
 from attnviz.figures.blocks import blocks
 from attnviz.figures.chain import Chain as chain
@@ -7,7 +10,7 @@ from attnviz.figures.change import OutputChange as change
 from attnviz.figures.difference import Difference as difference
 from attnviz.figures.distance import CorpusDistance as distance_over_corpus
 from attnviz.figures.distance import DistanceProfile as distance
-from attnviz.figures.forms import LINE, TOKEN, HeadForm
+from attnviz.figures.forms import HeadForm
 from attnviz.figures.head import HeadMap as head
 from attnviz.figures.heads import AllHeads as heads
 from attnviz.figures.leaks import LeakGrid as leaks
@@ -34,18 +37,11 @@ from attnviz.figures.text_strip import TextStrip as text_strip
 _PART = {"view", "rows", "columns"}
 FORMS = {
     "map": HeadForm(head, frozenset({*_PART, "domain", "row_sums", "before"}), has_legend=True),
-    "lines": HeadForm(lines, frozenset({*_PART, "heads", "least", "pins", "row"}), LINE),
-    "text": HeadForm(text_strip, frozenset({*_PART, "domain", "chosen", "side"}), TOKEN, has_legend=True),
-    "picture": HeadForm(patches, frozenset({"view", "domain", "chosen", "side"}), TOKEN, fits=on_grid),
+    "lines": HeadForm(lines, frozenset({*_PART, "heads", "least", "pins", "row"}), forms.LINE),
+    "text": HeadForm(text_strip, frozenset({*_PART, "domain", "chosen", "side"}), forms.TOKEN, has_legend=True),
+    "picture": HeadForm(patches, frozenset({"view", "domain", "chosen", "side"}), forms.TOKEN, fits=on_grid),
     "distance": HeadForm(distance, is_on_page=False),
 }
 """How a head is shown, by the name of the form on the page Heads and in the shell."""
 
-__all__ = [
-    "FORMS", "Figure", "HeadForm", "blocks", "chain", "change", "difference", "distance",
-    "distance_over_corpus", "head", "heads",
-    "labels", "leaks", "lines", "losses", "mask", "neurons", "next_word", "on_grid", "overview",
-    "patches", "phrase",
-    "rollout", "rollout_row", "row", "similarity", "spread", "stage", "states", "step_by_step",
-    "text_strip", "values",
-]  # fmt: skip
+__all__ = [name for name, value in globals().items() if name[0] != "_" and not inspect.ismodule(value)]

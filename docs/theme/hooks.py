@@ -19,6 +19,7 @@ import attnviz
 from attnviz.check import CHECKS
 from attnviz.check.findings import MODEL_CHECKS
 from attnviz.cli import parser
+from attnviz.core.masks import rules
 from attnviz.figures import FORMS
 from attnviz.figures.forms import OPTIONS
 from attnviz.metrics.heads import METRICS
@@ -62,9 +63,7 @@ def on_page_markdown(markdown: str, *, page: Page, **_: Any) -> str:
     markdown = re.sub(r"(\]\([\w./-]+)\.ipynb\)", r"\1.md)", markdown)
     if not page.file.src_uri.startswith("reference/"):
         return markdown
-    return re.sub(
-        "^(NAMES|METRICS|CHECKS|FORMS)$", lambda name: "\n".join(TABLES[name[0]]()), markdown, flags=re.MULTILINE
-    )
+    return re.sub(f"^({'|'.join(TABLES)})$", lambda name: "\n".join(TABLES[name[0]]()), markdown, flags=re.MULTILINE)
 
 
 def on_page_content(html: str, **_: Any) -> str:
@@ -159,7 +158,12 @@ def _forms() -> Iterator[str]:
         yield f"::: {form.figure.__module__}.{form.figure.__qualname__}\n"
 
 
-TABLES = {"NAMES": _names, "METRICS": _metrics, "CHECKS": _checks, "FORMS": _forms}
+def _rules() -> Iterator[str]:
+    for name, module in rules.NAMES.items():
+        yield f"::: {rules.__name__}.{module}.{name}\n    options:\n      members: false\n"
+
+
+TABLES = {"NAMES": _names, "METRICS": _metrics, "CHECKS": _checks, "FORMS": _forms, "RULES": _rules}
 """What stands for which line."""
 
 

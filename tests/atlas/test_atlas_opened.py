@@ -1,9 +1,11 @@
 """Questions to an atlas: what the tables hold, and nothing that a person types is more than a question."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
+from pandas.testing import assert_frame_equal
 
 from attnviz import api, atlas, cli
 from attnviz.core.edits import Site
@@ -50,6 +52,24 @@ def test_what_is_no_condition_is_said_and_no_file_is_opened(built, where, says, 
 
     assert says in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_a_metric_that_is_newer_than_an_atlas_is_missing_in_it(built, tmp_path):
+    """The others are as they were, and it names no head."""
+    every, folder = built.heads(), tmp_path / "atlas"
+    shutil.copytree(built.folder, folder)
+    newer = [name for name in every if name.startswith("previous")]
+    every.drop(columns=newer).to_parquet(folder / "heads.parquet")
+    older = atlas.open(folder)
+
+    for heads in (older.heads(), older.heads("induction >= 0")):
+        assert heads[newer].isna().all(axis=None)
+        assert heads[newer].dtypes.eq(float).all()
+        assert_frame_equal(heads.drop(columns=newer), every.drop(columns=newer))
+    assert older.alike("decoder layer 0", 0, built)["apart"].notna().all()
+    assert cli.main(["atlas", "query", str(folder), "induction >= 0"]) == 0
+    with pytest.raises(InputError, match="is no condition on heads: Referenced column"):
+        older.heads("previous_token > 0.9")
 
 
 def test_examples_are_the_texts_on_which_a_head_does_most(built):

@@ -163,6 +163,30 @@ def test_the_tensor_of_a_dialect_is_ours_and_what_its_code_builds(name, data):
     assert built.equal(mask.tensor(Q, K).expand(B, 1, Q, K))
 
 
+class EveryThirdKey(Mask):
+    def allows(self, query, key, sentence):
+        return key % 3 == 0
+
+    def code(self, pen):
+        return pen.traced(self.allows)
+
+
+class EverySecondQuery(EveryThirdKey):
+    def allows(self, query, key, sentence):
+        return query % 2 == 0
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", [EveryThirdKey, EverySecondQuery])
+@pytest.mark.parametrize("name", [known.name for known in DIALECTS if known.name != "is_causal"])
+def test_a_rule_about_keys_or_queries_alone_prints_itself(name, kind):
+    """Alone, denied and beside another rule, as far as the dialect can say that."""
+    rule = kind()
+    for mask in (rule, ~rule, rule & Prefix(5), rule & Subsequent(2), rule | Padding((5, 3))):
+        if not dialect(name).refuses(mask, Q, K):
+            assert close(ran(name, mask)["output"], expected(name, mask)[0])
+
+
 @given(mask=masks)
 def test_the_mask_mod_is_the_mask_cell_by_cell(mask):
     """Evaluated by PyTorch over the grid."""

@@ -17,7 +17,7 @@ from pandas.testing import assert_frame_equal
 from attnviz import figures
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError
-from attnviz.export import FORMATS, PRESETS, data, filename, render
+from attnviz.export import FORMATS, PRESETS, data, filename, files, render
 
 FORMULA = re.compile(r"[\t\r\n]|[\s\u200b\ufeff]*[-=+@\uff1d\uff0b\uff0d\uff20]")
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=8)
@@ -48,16 +48,19 @@ def test_csv_gives_the_table_back_exactly(figure):
 @given(st.lists(st.floats(width=32), min_size=1))
 def test_csv_keeps_every_float(numbers):
     table = pd.DataFrame({"weight": np.array(numbers, dtype=np.float32)})
-    found = pd.read_csv(io.BytesIO(data.csv(table)), dtype=np.float32, skip_blank_lines=False)
+    found = pd.read_csv(io.BytesIO(data.separated(table, ",")), dtype=np.float32, skip_blank_lines=False)
 
     np.testing.assert_array_equal(found["weight"], table["weight"])
 
 
-@given(st.lists(ANY_TEXT, min_size=1))
-def test_csv_keeps_every_text_that_is_no_formula(tokens):
+@given(st.lists(ANY_TEXT, min_size=1), st.sampled_from(",;\t"))
+def test_csv_keeps_every_text_that_is_no_formula(tokens, comma):
     """Control characters and surrogates change, a ' stands before formulas, and everything else comes back."""
-    table = pd.DataFrame({"token": pd.Series(tokens, dtype=object), "place": range(len(tokens))})
-    found = pd.read_csv(io.BytesIO(data.csv(table)), keep_default_na=False, dtype={"token": object})
+    table = pd.DataFrame({"token": pd.Series(tokens, dtype=object), f"a{comma}b": range(len(tokens))})
+    written = io.BytesIO(data.separated(table, comma))
+    found = pd.read_csv(written, sep=comma, keep_default_na=False, dtype={"token": object})
+
+    assert list(found) == list(table)
 
     for token, cell in zip(tokens, found["token"], strict=True):
         assert not FORMULA.match(cell)
@@ -88,7 +91,7 @@ def test_a_formula_after_blanks_or_in_full_width_is_told_from_one(before, sign):
     """Spreadsheets trim what draws nothing, and read signs of full width as those of ASCII."""
     table = pd.DataFrame({"token": [f"{before}{sign}1+1", f"a{before}{sign}1", f"{before}a"], "n": [1, 2, 3]})
 
-    found = pd.read_csv(io.BytesIO(data.csv(table)), keep_default_na=False, dtype={"token": object})["token"]
+    found = pd.read_csv(io.BytesIO(data.separated(table, ",")), keep_default_na=False, dtype={"token": object})["token"]
 
     assert found[0] == data.clean(f"'{before}{sign}1+1")
     assert found[1] == data.clean(f"a{before}{sign}1")
@@ -99,6 +102,17 @@ def test_csv_of_hostile_text_holds_no_formula(hostile):
     cells = pd.read_csv(io.BytesIO(render(hostile, "csv")), keep_default_na=False, dtype={"token": object})["token"]
 
     assert {"'=1+1", "'+1", "'-1", "'@SUM(A1)", "'\tx", "'\rx", 'a,"b"\nc'} <= set(cells)
+
+
+@pytest.mark.parametrize(
+    "format", [name for name, one in FORMATS.items() if one.numbers and one.mime.startswith("text/")]
+)
+def test_numbers_as_text_hold_no_formula(hostile, format):
+    """In any format: each stands behind a '."""
+    text = render(hostile, format).decode("utf-8-sig")
+
+    for formula in ("=1+1", "@SUM(A1)"):
+        assert text.count(formula) == text.count(f"'{formula}") > 0
 
 
 def test_csv_is_what_pandas_writes():
@@ -119,8 +133,8 @@ def test_csv_is_what_pandas_writes():
     )
 
     for shown in (others, others[["text, quoted"]], others[:0]):
-        assert data.csv(shown) == shown.to_csv(index=False, lineterminator="\r\n").encode("utf-8-sig")
-    assert data.csv(floats).decode("utf-8-sig").splitlines() == [
+        assert data.separated(shown, ",") == shown.to_csv(index=False, lineterminator="\r\n").encode("utf-8-sig")
+    assert data.separated(floats, ",").decode("utf-8-sig").splitlines() == [
         "weight,exact",
         "0.00001,1e-7",
         ",0.5",
@@ -177,7 +191,7 @@ def test_every_format_of_hostile_tokens_can_be_made(hostile_figure):
     archive = zipfile.ZipFile(io.BytesIO(render(hostile_figure, "zip")))
 
     assert "left out" not in archive.read("README.txt").decode()
-    assert len(archive.namelist()) == 10
+    assert len(archive.namelist()) == len(["README.txt", *files()])
 
 
 def test_a_zip_of_several_figures_keeps_them_apart(record, figure):
@@ -192,7 +206,7 @@ def test_a_zip_says_what_it_had_to_leave_out(hostile):
     image = alt.Chart(pd.DataFrame({"at": ["http://127.0.0.1:9/"]})).mark_image().encode(url="at:N")
     archive = zipfile.ZipFile(io.BytesIO(render(SimpleNamespace(**vars(hostile) | {"chart": image}), "zip")))
 
-    assert {name.rpartition(".")[2] for name in archive.namelist()} == {"txt", "html", "json", "csv", "npz"}
+    assert {name.rpartition(".")[2] for name in archive.namelist()} == {"txt", *FORMATS} - {"png", "svg", "pdf"}
     assert "left out. The picture holds an image from another place" in archive.read("README.txt").decode()
 
 

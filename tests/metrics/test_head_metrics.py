@@ -114,7 +114,9 @@ def test_every_metric_is_what_its_formula_says(ids, kind, padding, special, empt
     assert table["rows"].tolist() == [len(ids) - emptied] * 2
     assert table["left_out"].tolist() == [int(emptied)] * 2
     for head in range(2):
-        for name, expected in naive(record, head).items():
+        numbers = naive(record, head)
+        assert numbers.keys() == {*NAMES}
+        for name, expected in numbers.items():
             found = table[name][head]
             if expected is None:
                 assert found is pd.NA, name

@@ -257,6 +257,21 @@ def test_an_atlas_in_a_named_folder_is_there(tmp_path, monkeypatch):
     assert "There is no atlas in" in said  # the folder that was named
 
 
+def test_an_atlas_that_is_older_than_a_metric_is_shown_without_it(tmp_path, monkeypatch):
+    (tmp_path / "corpus.txt").write_text("a b c a b\n" * 3)
+    folder = atlas.build("constructed", tmp_path / "corpus.txt", tmp_path / "atlas").folder
+    heads = atlas.open(folder).heads()
+    heads.drop(columns=[name for name in heads if name.startswith("previous")]).to_parquet(folder / "heads.parquet")
+    monkeypatch.setenv(FOLDERS, str(folder))
+    for name in ("number", "atlas-of"):
+        app = over_a_corpus(model="constructed", **{name: "previous"})
+
+        assert not app.exception
+        assert "Over 3 texts" in html(app)
+        assert ">Confidence</abbr>" in html(app)
+        assert ">Previous token</abbr>" not in html(app)
+
+
 def test_the_link_holds_which_of_two_atlases_is_shown(tmp_path, monkeypatch):
     for count in (2, 3):
         (tmp_path / f"{count}.txt").write_text("a b c a b\n" * count)

@@ -80,6 +80,8 @@ class Pen:
     def traced(self, allows: Callable[[Symbol, Symbol, Symbol], Symbol]) -> Expression:
         """The predicate of a rule as it prints itself."""
         printed = allows(self.query, self.key, Symbol("b", frozenset("B")))
+        if self.style == GRID and printed.axes in (frozenset("Q"), frozenset("K")):
+            return Expression(f"({printed.text}).expand(queries, keys)", printed.axes)
         return Expression(printed.text, printed.axes, printed.is_loose)
 
     def over_keys(self, text: str) -> Expression:

@@ -191,7 +191,7 @@ def _numbers(context: ViewContext, row: pd.Series) -> None:
     """The numbers of a head over the corpus, beside those of the text at hand: a few, and folded the others."""
     table = findings.numbers(context.record, context.sentence, context.site)
     here = {} if table is None else table.iloc[context.number]
-    there = [name for name in TITLES if row[f"{name}_texts"]]
+    there = [name for name in TITLES if row[f"{name}_texts"] > 0]
     few, more = [name for name in there if name in MAIN], [name for name in there if name not in MAIN]
     heading(common.NUMBERS)
     _table(few, row, here)
