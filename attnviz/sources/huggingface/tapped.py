@@ -213,6 +213,10 @@ def _compare(
     if settings.get("position_bias") is not None:
         settings = settings | {"position_bias": settings["position_bias"][..., :most, : key.shape[2]]}
     ours = _attend(module, query, key, value, mask, attnviz.plain(most), **settings)
+    if most is None:  # the model's own attention has the picks in its mask
+        unpicked = ~_picked(settings["indices"], query, key)
+        mask = query.new_zeros(unpicked.shape) if mask is None else mask
+        mask = mask.masked_fill(unpicked, torch.finfo(query.dtype).min)
     own, _ = own_attention(module, query, key, value, mask, **settings)
     if mask is not None:  # rows without an open cell are no attention
         is_open = (mask if mask.dtype is torch.bool else mask > BLOCKED).any(-1).any(1)[..., None, None]
@@ -248,9 +252,8 @@ def _attend(
     mask, bias = _apart(None if by_rule else attention_mask, position_bias, key.shape[2])
     if by_rule:
         attnviz.by_rule += 1
-    if indices is not None:  # of the keys that DeepSeek's indexer picks for each query, (B, Q, k)
-        picked = torch.zeros(len(query), 1, query.shape[2], key.shape[2], dtype=torch.bool, device=query.device)
-        picked.scatter_(-1, indices.long().unsqueeze(1), True)
+    if indices is not None:
+        picked = _picked(indices, query, key)
         mask = picked if mask is None else mask & picked
     output = attnviz.tap.attend(
         query,
@@ -262,6 +265,12 @@ def _attend(
         sinks=s_aux if sinks is None else sinks,
     )
     return output.transpose(1, 2).contiguous()
+
+
+def _picked(indices: Tensor, query: Tensor, key: Tensor) -> Tensor:
+    """Cells (B, 1, Q, K) of the keys that DeepSeek's indexer picks for each query, from their numbers (B, Q, k)."""
+    picked = torch.zeros(len(query), 1, query.shape[2], key.shape[2], dtype=torch.bool, device=query.device)
+    return picked.scatter_(-1, indices.long().unsqueeze(1), True)
 
 
 def _apart(mask: Tensor | None, bias: Tensor | None, keys: int) -> tuple[Tensor | None, Tensor | None]:
