@@ -32,7 +32,7 @@ MOST_WORDS, LONGEST_WINDOW = 512, 4
 
 
 def config(model_config: Any) -> tuple[Any, int]:
-    """A configuration with all widths divided, and by which number; that is 1 if they cannot be."""
+    """A configuration with all widths divided and without its folder, and by which number; 1 if they cannot be."""
     text = model_config.get_text_config()
     sizes = [getattr(text, name, None) for name in ("head_dim", "hidden_size", "num_attention_heads")]
     if not all(isinstance(size, int) and size > 0 for size in sizes[1:]):
@@ -40,6 +40,7 @@ def config(model_config: Any) -> tuple[Any, int]:
     head = sizes[0] if isinstance(sizes[0], int) and sizes[0] > 0 else sizes[1] // sizes[2]
     for factor in FACTORS:
         narrow = deepcopy(model_config)
+        narrow.name_or_path = ""
         if head >= HEAD * factor and _divide(narrow, factor):
             return narrow, factor
     return model_config, 1
