@@ -43,7 +43,8 @@ def load(name: str = DEFAULT, *, report: Callable[[Any], bool | None] | None = N
     """The source of that name: one of `SOURCES` or `OFFERED`, or a model of Hugging Face by its Hub name or its folder.
 
     Args:
-        report: called with the `sources.huggingface.hub.DownloadProgress` of a download; False ends it.
+        report: called with the `sources.huggingface.hub.DownloadProgress` of a download, which False ends; and
+            then once when the weights are read and once when the model is tried.
         settings: `step` of a trained model (after which step of its training); `num_heads`, `seed` and the other fields
             of `sources.scratch.Scratch` for "scratch"; `chat` and `system` of a model of Hugging Face.
 

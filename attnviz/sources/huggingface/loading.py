@@ -37,6 +37,8 @@ def load(
 ) -> Loaded:
     """Load a model from where it is; one that is not here yet is fetched, and `report` is told how far that is.
 
+    No run of the model is part of it, but where there is no narrow copy that can be tried instead, see `trial`.
+
     Raises:
         InputError: if it is no language model, or does not fit, with both numbers.
         AttnvizError: if its files are missing, damaged, or do not belong together.
@@ -51,8 +53,10 @@ def load(
     config = checks.config(place.folder, name)
     held = checks.weights(place.folder, name, place.kind == "cached")
     checks.layers(config, held, name)
+    report(DownloadProgress("reading", place.size, place.size))
     with building.alone():
         loaded = _load(place, held, room)
+    report(DownloadProgress("trying", place.size, place.size))
     try:
         return trial.tried(loaded)
     except AttnvizError as error:
