@@ -71,7 +71,7 @@ def _load(place: ModelLocation, held: checks.WeightHeaders, room: Room) -> Loade
     config, task, kind, tokenizer = opening.read(folder, name)
     dense, why = _made_full(config)
     plan = _plan(kind, config, held, name)
-    longest, limit = _limited(_longest(plan, tokenizer), dense, why)
+    longest, limit = _limited(longest_of(plan, tokenizer), dense, why)
     room.reserve(_numbers(plan) * max(_on(device, held.dtype).itemsize for device in memory.devices()))
     device, dtype = _device(plan, held.dtype, longest, name, room)
     prefix = _prefix(held.names, plan)
@@ -169,7 +169,7 @@ def _numbers(model: nn.Module, without: tuple[str, ...] = ()) -> int:
     )
 
 
-def _longest(model: nn.Module, tokenizer: Any) -> int | None:
+def longest_of(model: nn.Module, tokenizer: Any) -> int | None:
     """The least of what the configuration, a table of positions and the tokenizer allow."""
     config = model.config.get_text_config()
     limits = [getattr(config, name, None) for name in ("max_position_embeddings", "n_positions")]

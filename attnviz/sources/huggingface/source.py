@@ -237,8 +237,12 @@ class HuggingFace(Source):
                     raise
                 trial.disbelieve(loaded.first_run.key)
         del loaded
+        return self.reloaded().run(sentences, edits, targets)
+
+    def reloaded(self) -> "HuggingFace":
+        """The same, loaded again and tried itself: its narrow copy was refuted by its first run."""
         _models.drop(lambda name: name == self.model)
-        return self.run(sentences, edits, targets)  # loads it again, and tries the model itself
+        return self
 
     def _record(
         self, loaded: Loaded, sentences: tuple[Sentence, ...], edits: Edits, targets: tuple[Sentence, ...]
