@@ -39,19 +39,36 @@ def offer(source: Source) -> str:
     return source.id
 
 
-def load(name: str = DEFAULT, *, report: Callable[[Any], bool | None] | None = None, **settings: object) -> Source:
+def load(
+    name: Any = DEFAULT,
+    tokenizer: Any = None,
+    *,
+    report: Callable[[Any], bool | None] | None = None,
+    **settings: object,
+) -> Source:
     """The source of that name: one of `SOURCES` or `OFFERED`, or a model of Hugging Face by its Hub name or its folder.
 
+    Or the source of a model of transformers that you loaded yourself, with its tokenizer: quantized, with adapters of
+    PEFT, on several devices, in half precision or of remote code. It is run as it is, and is afterwards as it was.
+
     Args:
-        report: called with the `sources.huggingface.hub.DownloadProgress` of a download; False ends it.
+        name: a name, a folder, or a loaded model.
+        tokenizer: of a loaded model.
+        report: called with the `sources.huggingface.hub.DownloadProgress` of a download, which False ends; and
+            then once when the weights are read and once when the model is tried.
         settings: `step` of a trained model (after which step of its training); `num_heads`, `seed` and the other fields
-            of `sources.scratch.Scratch` for "scratch"; `chat` and `system` of a model of Hugging Face.
+            of `sources.scratch.Scratch` for "scratch"; `chat` and `system` of a model of Hugging Face;
+            `title` and `adapters` (False: without those of PEFT) of a loaded one.
 
     Raises:
         InputError: names the sources, or the settings, that there are.
         AttnvizError: names the file if one that ships with attnviz is missing or damaged; says why a model of Hugging
             Face cannot be loaded.
     """
+    if not isinstance(name, str):
+        from attnviz.sources.huggingface.loaded_model import source_of
+
+        return source_of(name, tokenizer, **settings)
     if name in tuple(OFFERED) and not settings:
         return OFFERED[name].current()
     if name not in tuple(SOURCES):

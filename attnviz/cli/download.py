@@ -38,6 +38,8 @@ class Download:
     def __call__(self, progress: DownloadProgress) -> None:
         if self._canceled:
             raise KeyboardInterrupt
+        if progress.what not in ("fetching", "checking"):
+            return
         if not self._begun:
             self._begun = True
             self._file.write(f"attnviz: {faults.name(self._name)} is fetched: {size(progress.total)}.\n")

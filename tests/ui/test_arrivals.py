@@ -106,14 +106,14 @@ def test_nothing_is_fetched_before_somebody_said_yes(hub):
 
 
 def test_a_model_is_fetched_and_loaded(hub):
-    """How far it is is told to the end, and the same model is here for whoever comes later."""
+    """Download, reading and trial are told to the end, and the same model is here for whoever comes later."""
     arrival = settled(wait_for(NAME, "a"))
     fetch(NAME, "a")
 
     assert not arrival.asks("a")
     settled(arrival)
     assert (arrival.stage, arrival.error) == ("here", None)
-    assert arrival.progress.done == arrival.progress.total == arrival.place.size
+    assert arrival.progress.what == "trying"
     assert arrival.source.loaded.commit == fake_hub.COMMIT
     assert wait_for(NAME, "b") is arrival
 

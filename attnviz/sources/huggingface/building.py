@@ -19,6 +19,8 @@ from torch.overrides import TorchFunctionMode
 
 CONVERSIONS = frozenset({"float", "double", "half", "bfloat16"})
 """Methods of a tensor whose names are the types they give."""
+RANDOM = frozenset({"normal_", "uniform_", "trunc_normal_", "kaiming_uniform_", "xavier_uniform_"})
+"""Methods of a tensor, and functions of `nn.init`, that fill it with random numbers."""
 
 _one_at_a_time = Lock()
 
@@ -43,6 +45,12 @@ def alone() -> Iterator[None]:
 def plan(model: Any, config: Any) -> nn.Module:
     """A model of that class without its numbers, which takes no memory."""
     with torch.device("meta"):
+        return unfilled(model, config)
+
+
+def unfilled(model: Any, config: Any) -> nn.Module:
+    """A model of that class with zeros where its numbers would be random."""
+    with Unfilled():
         return model._from_config(deepcopy(config), dtype=torch.get_default_dtype(), attn_implementation="eager")
 
 
@@ -80,6 +88,20 @@ def _sparing_others(model: Any) -> Any:
         return model(*args, **kwargs)
 
     return type(model.__name__, (model,), {"get_init_context": classmethod(context), "__new__": make})
+
+
+class Unfilled(TorchFunctionMode):
+    """Tensors that would be filled with random numbers under it, in this thread, are filled with zeros instead."""
+
+    def __torch_function__(
+        self, func: Callable, types: object, args: tuple = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if getattr(func, "__name__", "") in RANDOM:
+            tensor = args[0] if args else kwargs["tensor"]
+            if not tensor.is_meta:  # where zeros would be as slow as all that is planned
+                tensor.detach().zero_()
+            return tensor
+        return func(*args, **kwargs or {})
 
 
 class Typed(TorchFunctionMode):

@@ -47,12 +47,17 @@ def unforeseen(model: str, what: str = "run") -> Iterator[None]:
 def fault(model: str, what: str, error: BaseException) -> AttnvizError:
     """One sentence for an error that nobody foresaw; the log gets its traceback."""
     logging.getLogger(__name__).error("%s cannot be %s.", name(model), what, exc_info=error)
-    if isinstance(error, MemoryError) or "allocate memory" in str(error) or "out of memory" in str(error):
+    if of_memory(error):
         return AttnvizError(
             f"{name(model)} needs more memory than is free here. Shorten the text, or free some memory."
         )
     short = f"{type(error).__name__}, {first(error).rstrip('.')}"
     return AttnvizError(f"{name(model)} cannot be {what}: {short} ({_versions()}). Please send us this sentence.")
+
+
+def of_memory(error: BaseException) -> bool:
+    """Whether there was too little memory."""
+    return isinstance(error, MemoryError) or "allocate memory" in str(error) or "out of memory" in str(error)
 
 
 def _versions() -> str:

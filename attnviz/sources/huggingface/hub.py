@@ -61,9 +61,9 @@ class ModelLocation:
 
 @dataclass(frozen=True)
 class DownloadProgress:
-    """How far a download is: bytes done of bytes in all, fetched first and then checked."""
+    """How far a model is: bytes done of bytes in all, fetched first and then checked; then all are read and tried."""
 
-    what: Literal["fetching", "checking"]
+    what: Literal["fetching", "checking", "reading", "trying"]
     done: int
     total: int
 

@@ -1,6 +1,6 @@
 """A model that was loaded: what is known of it, what its first runs showed, and the model itself."""
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -42,6 +42,19 @@ class Trial:
         return bool(self.calls)
 
 
+@dataclass(eq=False)
+class FirstRun:
+    """The first run of a model of which only a narrow copy was tried.
+
+    Attributes:
+        key: of the trial of the copy.
+        passed: whether a run was as the trial says.
+    """
+
+    key: Hashable
+    passed: bool = False
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ModelFacts(Facts):
     """Facts of a model that was loaded, which stay after its weights were let go of.
@@ -77,10 +90,16 @@ class Loaded(ModelFacts):
     Attributes:
         model: in evaluation, without gradients.
         turns: when it may run.
+        first_run: what is checked in it; None if the model itself was tried.
     """
 
     model: nn.Module
     turns: Turns
+    first_run: FirstRun | None = None
+
+    @property
+    def is_checked(self) -> bool:
+        return self.first_run is None or self.first_run.passed
 
     @property
     def facts(self) -> ModelFacts:

@@ -37,6 +37,8 @@ def load(
 ) -> Loaded:
     """Load a model from where it is; one that is not here yet is fetched, and `report` is told how far that is.
 
+    No run of the model is part of it, but where there is no narrow copy that can be tried instead, see `trial`.
+
     Raises:
         InputError: if it is no language model, or does not fit, with both numbers.
         AttnvizError: if its files are missing, damaged, or do not belong together.
@@ -51,8 +53,10 @@ def load(
     config = checks.config(place.folder, name)
     held = checks.weights(place.folder, name, place.kind == "cached")
     checks.layers(config, held, name)
+    report(DownloadProgress("reading", place.size, place.size))
     with building.alone():
         loaded = _load(place, held, room)
+    report(DownloadProgress("trying", place.size, place.size))
     try:
         return trial.tried(loaded)
     except AttnvizError as error:
@@ -67,7 +71,7 @@ def _load(place: ModelLocation, held: checks.WeightHeaders, room: Room) -> Loade
     config, task, kind, tokenizer = opening.read(folder, name)
     dense, why = _made_full(config)
     plan = _plan(kind, config, held, name)
-    longest, limit = _limited(_longest(plan, tokenizer), dense, why)
+    longest, limit = _limited(longest_of(plan, tokenizer), dense, why)
     room.reserve(_numbers(plan) * max(_on(device, held.dtype).itemsize for device in memory.devices()))
     device, dtype = _device(plan, held.dtype, longest, name, room)
     prefix = _prefix(held.names, plan)
@@ -165,7 +169,7 @@ def _numbers(model: nn.Module, without: tuple[str, ...] = ()) -> int:
     )
 
 
-def _longest(model: nn.Module, tokenizer: Any) -> int | None:
+def longest_of(model: nn.Module, tokenizer: Any) -> int | None:
     """The least of what the configuration, a table of positions and the tokenizer allow."""
     config = model.config.get_text_config()
     limits = [getattr(config, name, None) for name in ("max_position_embeddings", "n_positions")]

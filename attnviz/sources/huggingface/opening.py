@@ -153,6 +153,21 @@ def _task(config: Any, pooled: bool) -> tuple[Task | None, Any]:
     return "vectors" if not class_name or among("") else "states", transformers.AutoModel
 
 
+def task_of(model: Any, config: Any) -> Task:
+    """Task of a model that was loaded, by its class; of code of its own, by whether it has scores of words.
+
+    Raises:
+        InputError: if it does not read text.
+    """
+    if not _reads_text(type(model)):
+        raise not_of_text(type(model).__name__)
+    task = _task(config, False)[0]
+    writes = model.get_output_embeddings() is not None
+    if task in (None, "vectors", "states") and writes:
+        return "write" if _has_both(config) else "next"
+    return task or "states"
+
+
 def _reads_text(model: type) -> bool:
     """Whether a class is called with the numbers of tokens."""
     from transformers import PreTrainedModel

@@ -12,7 +12,7 @@ from attnviz.core.edits import KINDS, Edits
 from attnviz.core.errors import InputError
 from attnviz.core.record import Step
 from attnviz.core.tokens import Sentence
-from attnviz.sources.huggingface import eager, tapped
+from attnviz.sources.huggingface import eager, first_run, tapped
 from attnviz.sources.huggingface.loaded import Loaded
 from attnviz.sources.huggingface.tapped import ModelRun
 
@@ -36,19 +36,29 @@ def inputs(sentences: tuple[Sentence, ...], loaded: Loaded) -> dict[str, Tensor]
 def watched(
     loaded: Loaded, edits: Edits, read: dict[str, Any], lengths: tuple[int, ...]
 ) -> tuple[Any, tuple[Step, ...]]:
-    """Run a model once; gives what it gave, and a step per attention call."""
-    model = loaded.model
+    """Run a model once; gives what it gave, and a step per attention call.
+
+    Raises:
+        AttnvizError: if it is its first run, and not as its trial; of a captured model, its first run without edits.
+    """
+    model, first = loaded.model, not loaded.is_checked
     with loaded.turns.turn(), torch.inference_mode():
         if loaded.trial.is_captured:
+            own = {"output_attentions": True} if first and edits == Edits() else {}
             with capture(model, edits, sites=loaded.trial.calls) as captured:
-                output = model(**read, **settings(model))
-            return output, captured.steps_of(dict.fromkeys(KINDS, lengths))
+                output = model(**read, **own, **settings(model))
+            steps = captured.steps_of(dict.fromkeys(KINDS, lengths))
+            if own:
+                first_run.check(loaded, steps, output, hidden(output), read, lengths)
+            return output, steps
         if loaded.keeps_own_attention:
             output = model(**read, output_attentions=True, **settings(model))
             return output, eager.steps(loaded, output, read, lengths)
-        run = ModelRun(model, edits, lengths, layers=loaded.trial.layers, alone=loaded.trial.alone)
+        run = ModelRun(model, edits, lengths, layers=loaded.trial.layers, alone=loaded.trial.alone, compare=first)
         with tapped.rules() if loaded.trial.takes_rules and max(lengths) > LONG else nullcontext():
             output = model(**read, attnviz=run, **settings(model))
+    if first:
+        first_run.check(loaded, run.tap.steps, output, hidden(output), read, lengths)
     return output, tuple(run.tap.steps)
 
 

@@ -15,7 +15,18 @@ from attnviz.core.kept import BoundedCache
 from attnviz.core.record import Prediction, Record
 from attnviz.core.tokens import Sentence, Token
 from attnviz.sources.base import Continuation, Source
-from attnviz.sources.huggingface import chatting, faults, hub, loading, memory, opening, reading, running, writing
+from attnviz.sources.huggingface import (
+    chatting,
+    faults,
+    hub,
+    loading,
+    memory,
+    opening,
+    reading,
+    running,
+    trial,
+    writing,
+)
 from attnviz.sources.huggingface.hub import DownloadProgress
 from attnviz.sources.huggingface.loaded import Loaded, ModelFacts
 from attnviz.tokenizers.vocabulary import UNK
@@ -75,8 +86,13 @@ class HuggingFace(Source):
 
     @property
     def loaded(self) -> Loaded:
-        """The model with its weights; ask once for each run, as they may be let go of at any time."""
-        return _loaded(self.model)
+        """The model with its weights; ask once for each run, as they may be let go of at any time.
+
+        One that is loaded again may have other facts: its first run may refute what its narrow copy showed.
+        """
+        loaded = _loaded(self.model)
+        object.__setattr__(self, "facts", loaded.facts)
+        return loaded
 
     @property
     def is_loaded(self) -> bool:
@@ -171,6 +187,8 @@ class HuggingFace(Source):
         """With a cache, so that a token costs one step; see `writing.cache_for` for what needs whole runs."""
         if self.read_only and edits != Edits():
             raise InputError(self.read_only)
+        if not self.loaded.is_checked:
+            self.run((sentence,))
         loaded = self.loaded
         cache = writing.cache_for(loaded, edits)
         if cache is None:
@@ -203,16 +221,28 @@ class HuggingFace(Source):
             AttnvizError: if the model fails on it, with what to send us.
         """
         self.check_targets(targets)
+        loaded = self.loaded
         if self.read_only and edits != Edits():
             raise InputError(self.read_only)
         for site, head in sorted(edits.heads_off):
             if head >= self.heads.get(site, 0):
                 has = f"there are {self.heads[site]}, counted from 0" if site in self.sites else "nor such a site"
                 raise InputError(f"There is no {site.head(head)}; {has}.")
-        loaded = self.loaded
         self._check_room(sentences)
         with faults.unforeseen(f"{self.name} ({loaded.made_of})"):
-            return self._record(loaded, sentences, edits, targets)
+            try:
+                return self._record(loaded, sentences, edits, targets)
+            except Exception as error:
+                if loaded.is_checked or isinstance(error, InputError) or faults.of_memory(error):
+                    raise
+                trial.disbelieve(loaded.first_run.key)
+        del loaded
+        return self.reloaded().run(sentences, edits, targets)
+
+    def reloaded(self) -> "HuggingFace":
+        """The same, loaded again and tried itself: its narrow copy was refuted by its first run."""
+        _models.drop(lambda name: name == self.model)
+        return self
 
     def _record(
         self, loaded: Loaded, sentences: tuple[Sentence, ...], edits: Edits, targets: tuple[Sentence, ...]

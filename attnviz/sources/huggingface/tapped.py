@@ -4,10 +4,12 @@ Nothing is changed on a model but the name of its attention, once, when it is lo
 argument of the call, so two runs never meet.
 """
 
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from copy import copy
 from functools import cache
 from types import MappingProxyType
 from typing import Any
@@ -15,14 +17,19 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attnviz.core.edits import Edits, Site
+from attnviz.core.edits import KINDS, Edits, Site
 from attnviz.core.errors import AttnvizError
 from attnviz.core.masks import Subsequent
 from attnviz.core.naming import named
 from attnviz.core.scoring import Scoring
 from attnviz.core.tap import Tap
+from attnviz.sources.huggingface.first_run import differ
 
 NAME = "attnviz"
+BLOCKED = -1e4
+"""Number in a mask below which a cell is blocked."""
+COMPARED = 128
+"""Tokens of a text of which a first run compares attention with the model's own."""
 CROSS = ("encdecattention", "encoder_attn", "cross", "encoder_decoder_attention")
 
 
@@ -34,6 +41,7 @@ class ModelRun:
     Args:
         layers: the number of a layer where it is not how many were called before.
         alone: the kind of the attention of a model that has only one, where its parts do not say it right.
+        compare: whether the first call of each kind is held to the model's own attention.
     """
 
     def __init__(
@@ -45,14 +53,30 @@ class ModelRun:
         layers: Mapping[Site, int] = MappingProxyType({}),
         alone: str | None = None,
         keep: bool = True,
+        compare: bool = False,
     ):
         self.modules: list[nn.Module] = []
         self.by_rule = 0  # calls
+        self.to_compare = {*KINDS} if compare else set()
         self._layers = layers
         self.tap = Tap(edits, keep=keep)
         self.lengths = lengths
         self._kinds = kinds(model, alone)
         self._calls: Counter[str] = Counter()
+
+    def compares(self, module: nn.Module) -> bool:
+        """Whether the call that a module makes now is to be compared; each kind is once."""
+        kind = self._kinds.get(module)
+        is_first = kind in self.to_compare
+        self.to_compare.discard(kind)
+        return is_first
+
+    def plain(self, most: int | None) -> "ModelRun":
+        """A run of its own for one call, without edits, of the first tokens of each text."""
+        run = copy(self)
+        run.tap, run.modules, run._calls = Tap(keep=False), [], Counter()
+        run.lengths = self.lengths and tuple(min(length, most or length) for length in self.lengths)
+        return run
 
     def site(self, module: nn.Module) -> Site:
         """The site of the call that a module makes now."""
@@ -150,21 +174,75 @@ def _attention(
     key: Tensor,
     value: Tensor,
     attention_mask: Tensor | None,
-    scaling: float | None = None,
-    dropout: float = 0.0,
     *,
+    attnviz: ModelRun | None = None,
+    **settings: Any,
+) -> tuple[Tensor, None]:
+    """Attention for transformers: (B, H, n, d) in, where key and value may have fewer heads; (B, n, H, d_v) out."""
+    if attnviz is None:
+        raise AttnvizError(f"{type(module).__name__} does not hand on what attnviz gives it.")
+    if attnviz.compares(module):
+        _compare(module, query, key, value, attention_mask, attnviz, settings)
+    return _attend(module, query, key, value, attention_mask, attnviz, **settings), None
+
+
+def _compare(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    attnviz: ModelRun,
+    settings: dict[str, Any],
+) -> None:
+    """Compute the attention of the first tokens, without edits, in attnviz's and in the model's own way.
+
+    Raises:
+        AttnvizError: if they differ.
+    """
+    own_attention = getattr(sys.modules[type(module).__module__], "eager_attention_forward", None)
+    if own_attention is None:
+        return
+    most = None if settings.get("indices") is not None else COMPARED  # these count from the first key to the last
+    query, key, value = (tensor[:, :, :most] for tensor in (query, key, value))
+    if stands_for_a_rule(mask):
+        blocked = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool, device=query.device).triu(1)
+        mask = query.new_zeros(1, 1, *blocked.shape).masked_fill(blocked, torch.finfo(query.dtype).min)
+    elif mask is not None:
+        mask = mask[..., :most, : key.shape[2]]
+    if settings.get("position_bias") is not None:
+        settings = settings | {"position_bias": settings["position_bias"][..., :most, : key.shape[2]]}
+    ours = _attend(module, query, key, value, mask, attnviz.plain(most), **settings)
+    if most is None:  # the model's own attention has the picks in its mask
+        unpicked = ~_picked(settings["indices"], query, key)
+        mask = query.new_zeros(unpicked.shape) if mask is None else mask
+        mask = mask.masked_fill(unpicked, torch.finfo(query.dtype).min)
+    own, _ = own_attention(module, query, key, value, mask, **settings)
+    if mask is not None:  # rows without an open cell are no attention
+        is_open = (mask if mask.dtype is torch.bool else mask > BLOCKED).any(-1).any(1)[..., None, None]
+        ours, own = ours * is_open, own * is_open
+    if any(map(differ, ours, own)):
+        raise AttnvizError(f"{type(module).__name__} gives other numbers with attnviz's attention than with its own.")
+
+
+def _attend(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    attnviz: ModelRun,
+    *,
+    scaling: float | None = None,
     softcap: float | None = None,
     s_aux: Tensor | None = None,
     sinks: Tensor | None = None,
     indices: Tensor | None = None,
     block_indices: Tensor | None = None,
     position_bias: Tensor | None = None,
-    attnviz: ModelRun | None = None,
     **_: Any,
-) -> tuple[Tensor, None]:
-    """Attention for transformers: (B, H, n, d) in, where key and value may have fewer heads; (B, n, H, d_v) out."""
-    if attnviz is None:
-        raise AttnvizError(f"{type(module).__name__} does not hand on what attnviz gives it.")
+) -> Tensor:
+    """Attention through the tap, (B, n, H, d_v)."""
     if block_indices is not None:
         raise AttnvizError(f"{type(module).__name__} picks blocks of keys in its own code.")
     groups = query.shape[1] // key.shape[1]
@@ -174,9 +252,8 @@ def _attention(
     mask, bias = _apart(None if by_rule else attention_mask, position_bias, key.shape[2])
     if by_rule:
         attnviz.by_rule += 1
-    if indices is not None:  # of the keys that DeepSeek's indexer picks for each query, (B, Q, k)
-        picked = torch.zeros(len(query), 1, query.shape[2], key.shape[2], dtype=torch.bool, device=query.device)
-        picked.scatter_(-1, indices.long().unsqueeze(1), True)
+    if indices is not None:
+        picked = _picked(indices, query, key)
         mask = picked if mask is None else mask & picked
     output = attnviz.tap.attend(
         query,
@@ -187,7 +264,13 @@ def _attention(
         scoring=Scoring(scale=scaling, softcap=softcap, bias=bias),
         sinks=s_aux if sinks is None else sinks,
     )
-    return output.transpose(1, 2).contiguous(), None
+    return output.transpose(1, 2).contiguous()
+
+
+def _picked(indices: Tensor, query: Tensor, key: Tensor) -> Tensor:
+    """Cells (B, 1, Q, K) of the keys that DeepSeek's indexer picks for each query, from their numbers (B, Q, k)."""
+    picked = torch.zeros(len(query), 1, query.shape[2], key.shape[2], dtype=torch.bool, device=query.device)
+    return picked.scatter_(-1, indices.long().unsqueeze(1), True)
 
 
 def _apart(mask: Tensor | None, bias: Tensor | None, keys: int) -> tuple[Tensor | None, Tensor | None]:
@@ -195,7 +278,7 @@ def _apart(mask: Tensor | None, bias: Tensor | None, keys: int) -> tuple[Tensor 
     if mask is not None:
         mask = mask[..., :keys]
         if mask.dtype is not torch.bool:
-            blocked = mask < -1e4
+            blocked = mask < BLOCKED
             added = mask.masked_fill(blocked, 0)
             if added.any():
                 bias = added if bias is None else bias + added

@@ -2,9 +2,14 @@
 
 What a class of transformers claims about itself is not believed: with attnviz's attention a model must give what it
 gives with its own, and what it calls attention must be one map of all queries and keys.
+
+That is tried on a narrow copy, once for each class and configuration of a process, and the first run of the model
+itself is held to it, see `first_run`. The model itself is tried where there is no copy of it, or where the copy is
+refused or shown read-only: a narrow one may fail where the model does not.
 """
 
 from collections import Counter
+from collections.abc import Hashable
 from dataclasses import replace
 from typing import Any
 
@@ -16,22 +21,59 @@ from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, Canceled, InputError
 from attnviz.core.record import Step
 from attnviz.core.tokens import Sentence
-from attnviz.sources.huggingface import eager, faults, reading, running, tapped
-from attnviz.sources.huggingface.loaded import Loaded, Trial
+from attnviz.sources.huggingface import eager, faults, narrow, reading, running, tapped
+from attnviz.sources.huggingface.first_run import differ, is_whole
+from attnviz.sources.huggingface.loaded import FirstRun, Loaded, ModelFacts, Trial
 from attnviz.sources.huggingface.tapped import ModelRun
 
 TEXTS = ["A test.", "A test of a few more words."]
 """Texts of two lengths: windows and blocks have the shape of a map at one length only, and padding is tried."""
-BOUNDS = {torch.float64: 0.01, torch.float32: 0.01}
-"""Relative difference of the same hidden states, computed in two ways: rounding is far below, another formula above."""
-BOUND = 0.1
-"""The same in 16 bits."""
 OWN = "{} computes attention in its own code."
 NO_MAP = "has no attention that is one map of all queries and keys"
 
 
+_trials: dict[Hashable, ModelFacts | None] = {}
+"""Facts of copies by class and configuration; None where the model itself is to be tried."""
+
+
 def tried(loaded: Loaded) -> Loaded:
-    """The same, with what its first runs showed.
+    """The same, with what its first runs showed, or those of its narrow copy.
+
+    Raises:
+        AttnvizError: one sentence that says why it cannot be run, or that it gives no attention.
+        Canceled: if nobody waits for it any more; nothing is known of it then.
+    """
+    config, factor = narrow.config(loaded.config)
+    if factor == 1:
+        return itself(loaded)
+    lengths = tuple(sentence.length for sentence in reading.sentences(loaded.tokenizer, TEXTS))
+    settings = type(loaded.model), config.to_json_string(use_diff=False), loaded.task, loaded.longest, loaded.device
+    key = *settings, loaded.keeps_own_attention, lengths
+    if key not in _trials:
+        try:
+            copy = itself(narrow.copy(loaded, config))
+            trial = replace(copy.trial, d_model=copy.trial.d_model * factor)
+            _trials[key] = None if trial.read_only else replace(copy.facts, trial=trial)
+        except Canceled:
+            raise
+        except Exception:  # it may be for its size
+            _trials[key] = None
+    copy = _trials[key]
+    if copy is None:
+        return itself(loaded)
+    if copy.keeps_own_attention and not loaded.keeps_own_attention:
+        loaded.model.set_attn_implementation("eager")
+    own = copy.keeps_own_attention
+    return replace(loaded, trial=copy.trial, keeps_own_attention=own, first_run=FirstRun(key))
+
+
+def disbelieve(key: Hashable) -> None:
+    """Try models themselves from now on, whose copy was refuted by a first run."""
+    _trials[key] = None
+
+
+def itself(loaded: Loaded) -> Loaded:
+    """The same, with what its own first runs showed.
 
     Raises:
         AttnvizError: one sentence that says why it cannot be run, or that it gives no attention.
@@ -63,7 +105,7 @@ def _read(loaded: Loaded, texts: list[str]) -> tuple[dict[str, Tensor], tuple[in
     sentences = tuple(map(_shortened(loaded), reading.sentences(loaded.tokenizer, texts)))
     read = running.inputs(sentences, loaded)
     if loaded.task == "write":
-        start = torch.full_like(read["input_ids"][:, :1], running.begins_with(loaded.model))
+        start = torch.full_like(read["input_ids"][:, :1], running.begins_with(loaded.model) % loaded.vocabulary)
         read["decoder_input_ids"] = torch.cat([start, read["input_ids"][:, 2:]], 1)
     return read, tuple(sentence.length for sentence in sentences)
 
@@ -93,14 +135,14 @@ def _through_the_tap(loaded: Loaded) -> Loaded:
     steps, hidden = run.tap.steps, running.hidden(output)
     if not steps:
         raise AttnvizError(OWN.format(name))
-    if not all(_is_whole(step, eager.sizes(read)) for step in steps):
+    if not all(is_whole(step, eager.sizes(read)) for step in steps):
         raise AttnvizError(f"{name} has attention that is no map of all queries and keys.")
     if {step.site.kind for step in steps} == {"encoder"} and all(map(_is_causal, steps)):
         alone = "decoder"
         output, run = _tapped(model, read, lengths, alone)
         steps = run.tap.steps
     real = (None,) * len(lengths) if "decoder_input_ids" in read else lengths
-    if hidden.shape != expected.shape or any(map(_differ, hidden, expected, real)):
+    if hidden.shape != expected.shape or any(map(differ, hidden, expected, real)):
         raise AttnvizError(f"{name} gives other numbers with attnviz's attention than with its own.")
     layers = {step.site: _number(model, module) for step, module in zip(steps, run.modules, strict=True)}
     layers, unseen = _unseen(output, layers, "work in code of their own")
@@ -136,7 +178,7 @@ def _captured(loaded: Loaded) -> Loaded:
     steps, expected = {step.site: step for step in captured.steps}, eager.sizes(read)
     if any(call.why_not for call in captured.calls) or any(step.weights_only for step in steps.values()):
         raise AttnvizError(OWN.format(name))
-    if not all(_is_whole(step, expected) for step in steps.values()):
+    if not all(is_whole(step, expected) for step in steps.values()):
         raise AttnvizError(f"{name} has attention that is no map of all queries and keys.")
     alone = next(iter(steps)).kind
     for site, weights in eager.maps(output, alone).items():
@@ -159,20 +201,10 @@ def _tapped(
         return model(**read, attnviz=run, **running.settings(model)), run
 
 
-def _is_whole(step: Step, sizes: dict[str, tuple[int, int]]) -> bool:
-    return (step.shape[2], step.shape[3] - step.has_sink) == sizes[step.site.kind]
-
-
 def _is_causal(step: Step) -> bool:
     """Whether no query looks at a later key."""
     n = step.shape[2]
     return n > 1 and not any(step.weights(head)[:, :n].triu(1).any() for head in range(step.num_heads))
-
-
-def _differ(hidden: Tensor, expected: Tensor, length: int | None) -> bool:
-    """Whether hidden states of one sentence differ, without padding; NaN does not: a broken model is shown as it is."""
-    off, own = (hidden - expected)[:length].double().norm(), expected[:length].double().norm()
-    return bool(off > BOUNDS.get(hidden.dtype, BOUND) * own)
 
 
 def _number(model: nn.Module, module: nn.Module) -> int:

@@ -207,6 +207,8 @@ def _watch(arrival: Arrival, stage: str) -> None:
 def _tell(arrival: Arrival, stage: str, text: DeltaGenerator, bar: DeltaGenerator) -> None:
     progress = arrival.progress
     what = {"finding": words.FINDING, "fetching": words.FETCHING}.get(stage, words.LOADING)
+    if stage == "loading" and progress:
+        what = {"reading": words.READING, "trying": words.TRYING}.get(progress.what, what)
     if stage == "fetching":
         what = words.CHECKING if progress and progress.what == "checking" else what
         total = progress.total if progress else arrival.place.size

@@ -118,7 +118,8 @@ ABOUT, NOT_LOADED, TRY_AGAIN = "About", "not in memory: a run loads it again", "
 ASK_DOWNLOAD = "{model} is not on this machine. {size} would be downloaded from {hub}:"
 DOWNLOAD, DOWNLOADED = "Download {size}", "{done} of {total}"
 FINDING, FETCHING, CHECKING = "Looking for {model} …", "Downloading {model} …", "Checking {model} …"
-LOADING = "Loading {model} … This takes some seconds, once."
+LOADING, READING = "Loading {model} … This takes some seconds, once.", "Reading the weights of {model} …"
+TRYING = "Checking how {model} computes attention …"
 
 # A run that takes long
 
