@@ -46,7 +46,7 @@ def load(name: str = DEFAULT, *, report: Callable[[Any], bool | None] | None = N
         report: called with the `sources.huggingface.hub.DownloadProgress` of a download, which False ends; and
             then once when the weights are read and once when the model is tried.
         settings: `step` of a trained model (after which step of its training); `num_heads`, `seed` and the other fields
-            of `sources.scratch.Scratch` for "scratch".
+            of `sources.scratch.Scratch` for "scratch"; `chat` and `system` of a model of Hugging Face.
 
     Raises:
         InputError: names the sources, or the settings, that there are.
@@ -71,7 +71,7 @@ def is_named(source: Source) -> bool:
 
 def chosen(source: Source) -> dict[str, Any]:
     """Settings of a source that differ from those that `load` gives by its name."""
-    if source.id not in SOURCES:
+    if not is_named(source):
         return {}
     plain = load(source.id)
     settings = {name: getattr(source, name) for name in type(source).settings()}
@@ -82,10 +82,13 @@ def _huggingface(name: str, report: Callable[[Any], bool | None] | None, setting
     from attnviz.sources.huggingface.hub import Canceled, is_path
     from attnviz.sources.huggingface.source import HuggingFace, fetch
 
-    if settings:
-        raise InputError(f"A model of Hugging Face has no setting {quoted(next(iter(settings)))}; it has none.")
+    if unknown := [setting for setting in settings if setting not in HuggingFace.settings()]:
+        has = ", ".join(HuggingFace.settings())
+        raise InputError(f"A model of Hugging Face has no setting {quoted(unknown[0])}; it has: {has}.")
     try:
-        return fetch(name, report) if report else HuggingFace(name)
+        if report:
+            fetch(name, report)
+        return HuggingFace(name, **settings)
     except Canceled:
         raise
     except AttnvizError as error:

@@ -24,7 +24,7 @@ LONGEST = 4096
 
 
 @dataclass(frozen=True)
-class Progress:
+class WritingProgress:
     """How far a model has written.
 
     Attributes:
@@ -112,7 +112,7 @@ def generate(
     sampling_temperature: float = 0.0,
     top_p: float = 1.0,
     seed: int = 0,
-    report: Callable[[Progress], bool | None] = lambda progress: None,
+    report: Callable[[WritingProgress], bool | None] = lambda progress: None,
 ) -> Generated:
     """Let a model continue a text; by default with the most probable token each time.
 
@@ -124,7 +124,7 @@ def generate(
         sampling_temperature: divides the logits before a token is drawn; 0 takes the most probable one.
         top_p: tokens are drawn from the most probable ones that have this share together.
         seed: of what is drawn: the same seed gives the same answer.
-        report: is given the `Progress` after each token; False ends the answer there.
+        report: is given the `WritingProgress` after each token; False ends the answer there.
 
     Raises:
         InputError: if the source predicts no next token, or a number is out of its range.
@@ -156,7 +156,7 @@ def generate(
         written += 1
         answer = continuation.sentence.text[len(sentence.text) :]
         seconds = max(time.perf_counter() - start, 1e-9)
-        if report(Progress(answer, written, room, written / seconds)) is False:
+        if report(WritingProgress(answer, written, room, written / seconds)) is False:
             break
     rate = written / max(time.perf_counter() - start, 1e-9)
     record = source.run((continuation.sentence,), edits)

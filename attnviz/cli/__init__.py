@@ -58,6 +58,10 @@ def _run(options: Namespace) -> int:
         verified = cases.verify(options.file, options.model and values.load(options.model), load=values.fetch)
         out(str(verified))
         return 0 if verified.same else 1
+    if options.command == "generate":
+        from attnviz.cli import generating
+
+        return generating.run(options, out, note)
     if options.command == "atlas":
         from attnviz.cli import atlas
 

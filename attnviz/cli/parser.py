@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from attnviz import __version__, tokenizers
-from attnviz.cli import atlas, comparing, forms, typed
+from attnviz.cli import atlas, comparing, forms, generating, typed
 from attnviz.core.errors import InputError, did_you_mean, quoted
 
 ABOUT = """See what every attention head does with a sentence, in models that are trained, and what changes.
@@ -22,6 +22,7 @@ EXAMPLES = """examples:
   attnviz predict "the black cat sleeps on the red chair ." --off c1.2,c1.3
   attnviz export "the black cat sleeps" --form change --off c1.3 -o change.png
   attnviz compare "the black cat sleeps" --with-step 0 -o difference.png
+  attnviz generate "the cat sat on" --model story --max-new-tokens 8
   attnviz explore "the black cat sleeps" --off c1.3 -o case.html
   attnviz batch texts.txt --model story --as numbers --of overview -o folder/
   attnviz atlas build story texts.txt -o atlas/
@@ -39,6 +40,7 @@ COMMANDS = {
     "explore": "every head on one page that any browser opens, without Python: an HTML file",
     "compare": "two maps and their difference: another text, head, model or training step, or the original model",
     "predict": "what the model predicts: a text, words, labels or vectors, before and after a change; -o draws it",
+    "generate": "how a model continues a text, or answers in a chat; -o draws a head over prompt and answer",
     "tokens": "the tokens of a text, their ids and places",
     "lesson": "a lesson on the page Learn: one of those that ship, or one of your own from a file",
     "models": "the models that there are, or what was measured of one",
@@ -403,6 +405,7 @@ _OPTIONS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], ...]] = {
     "explore": (_add_text, _add_target, _add_opening, _add_model, _add_site, _add_edits, _add_budget, _add_page),
     "compare": (_add_text, _add_one, _add_cell, comparing.add, _add_model, *_FIGURE_OPTIONS),
     "predict": (_add_text, _add_json, _add_model, *_FIGURE_OPTIONS),
+    "generate": (_add_text, generating.add, _add_one, _add_json, _add_model, *_FIGURE_OPTIONS),
     "tokens": (_add_text, _add_json, _add_model),
     "models": (_add_name,),
     "masks": (),

@@ -20,6 +20,7 @@ class Token:
         special: whether it was added rather than typed.
         joined: whether it continues the word of the token before it.
         segment: of a pair of texts, whether it is of the first (0) or the second (1).
+        role: of a chat, whose turn it is of: "system", "user" or "assistant"; else "answer" if a model wrote it, or "".
     """
 
     text: str
@@ -29,6 +30,7 @@ class Token:
     special: bool = False
     joined: bool = False
     segment: int = 0
+    role: str = ""
 
     def __str__(self) -> str:
         place = f"characters {self.start} to {self.end}" if self.end > self.start else "in no place of the text"

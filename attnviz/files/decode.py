@@ -113,8 +113,8 @@ def _patches(tensors: _StoredTensors, fields: dict[str, Any] | None, batch: int)
 def _sentence(fields: dict[str, Any]) -> Sentence:
     tokens = []
     for parts in fields["tokens"]:
-        fits = len(parts) == len(TOKEN) and all(map(isinstance, parts, TOKEN))
-        _check(fits and all(abs(part) < 2**63 for part in parts[1:]), "a token is none")
+        fits = len(parts) in (len(TOKEN), len(TOKEN) + 1) and all(map(isinstance, parts, (*TOKEN, str)))
+        _check(fits and all(abs(part) < 2**63 for part in parts[1 : len(TOKEN)]), "a token is none")
         tokens.append(Token(*parts))
     length = fields["length"]
     _check(type(length) is int and 0 <= length <= len(tokens), "a text is longer than its tokens")

@@ -96,7 +96,10 @@ def _rounded(step: Step) -> Step:
 
 
 def _sentence(sentence: Sentence) -> dict[str, Any]:
-    tokens = [[t.text, t.id, t.start, t.end, t.special, t.joined, t.segment] for t in sentence.tokens]
+    tokens = [
+        [t.text, t.id, t.start, t.end, t.special, t.joined, t.segment, *([t.role] if t.role else [])]
+        for t in sentence.tokens
+    ]
     return {"text": sentence.text, "length": sentence.length, "tokens": tokens}
 
 

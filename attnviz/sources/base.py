@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, ClassVar, Self
 
 import torch
@@ -89,6 +89,10 @@ class Facts:
     def has_square_masks(self) -> bool:
         """Whether a run holds masks of tokens by tokens, whatever its length."""
         return True
+
+
+ANSWER = "answer"
+"""Role of a token that a model wrote, outside of a chat."""
 
 
 class Source(ABC):
@@ -275,4 +279,7 @@ class Continuation:
 
     def append(self, id: int) -> None:
         """Take a token as the next one."""
-        self.sentence = self.source.extended(self.sentence, id)
+        sentence = self.source.extended(self.sentence, id)
+        token = sentence.tokens[-1]
+        written = replace(token, role=token.role or ANSWER)
+        self.sentence = replace(sentence, tokens=(*sentence.tokens[:-1], written))

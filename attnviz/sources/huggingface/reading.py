@@ -47,13 +47,24 @@ def sentences(tokenizer: Any, texts: list[str]) -> tuple[Sentence, ...]:
     for number, row in enumerate(rows, 1):
         if all(token.special and token.start == token.end for token in row):
             raise InputError(f"Sentence {number} has no token for this model; type at least one word in it.")
-    longest = max(map(len, rows))
-    pad = tokenizer.pad_token or tokenizer.eos_token or "<pad>"
-    pad_id = next((id for id in (tokenizer.pad_token_id, tokenizer.eos_token_id) if id is not None), 0)
+    return padded(tokenizer, [Sentence(text, row, len(row)) for text, row in zip(texts, rows, strict=True)])
+
+
+def padded(tokenizer: Any, sentences: list[Sentence]) -> tuple[Sentence, ...]:
+    """Sentences padded at the end to one length."""
+    longest = max(sentence.length for sentence in sentences)
+    name = tokenizer.pad_token or tokenizer.eos_token or "<pad>"
+    id = next((id for id in (tokenizer.pad_token_id, tokenizer.eos_token_id) if id is not None), 0)
+    padding = [(Token(name, id, len(each.text), len(each.text), special=True),) for each in sentences]
     return tuple(
-        Sentence(text, row + (Token(pad, pad_id, len(text), len(text), special=True),) * (longest - len(row)), len(row))
-        for text, row in zip(texts, rows, strict=True)
+        replace(sentence, tokens=sentence.tokens + pad * (longest - sentence.length))
+        for sentence, pad in zip(sentences, padding, strict=True)
     )
+
+
+def pieces(tokenizer: Any, text: str) -> tuple[Token, ...]:
+    """The tokens of a text without any that a tokenizer adds; special tokens that stand in it are those tokens."""
+    return _tokens(tokenizer, text, added=False)
 
 
 def special_ids(tokenizer: Any) -> frozenset[int]:
@@ -63,13 +74,17 @@ def special_ids(tokenizer: Any) -> frozenset[int]:
     return frozenset({*tokenizer.all_special_ids, *added} - words)
 
 
-def _tokens(tokenizer: Any, first: str, second: str | None = None) -> tuple[Token, ...]:
-    """The tokens of a text or, with a `second`, of a pair, whose blanks around the sign belong to neither."""
+def _tokens(tokenizer: Any, first: str, second: str | None = None, *, added: bool = True) -> tuple[Token, ...]:
+    """The tokens of a text or, with a `second`, of a pair, whose blanks around the sign belong to neither.
+
+    Args:
+        added: with the special tokens that the model expects.
+    """
     parts, begins = [first], [0]
     if second is not None:
         parts = [first.rstrip(), second.lstrip()]
         begins.append(len(first) + len(PAIR) + len(second) - len(parts[1]))
-    pieces = _fast(tokenizer, parts) if tokenizer.is_fast else _slow(tokenizer, parts)
+    pieces = (_fast if tokenizer.is_fast else _slow)(tokenizer, parts, added)
     special, tokens, before, ended = special_ids(tokenizer), [], None, 0
     blank = False  # a lone sign for a space, with which the next piece makes a word
     for id, start, end, word, part in _without_repeats(pieces):
@@ -123,19 +138,19 @@ _WHOLE = {"truncation": False, "padding": False, "verbose": False}
 """Settings for all of a text, whatever its tokenizer.json says."""
 
 
-def _fast(tokenizer: Any, parts: list[str]) -> list[Piece]:
-    encoding = tokenizer(*parts, return_offsets_mapping=True, **_WHOLE).encodings[0]
+def _fast(tokenizer: Any, parts: list[str], added: bool) -> list[Piece]:
+    encoding = tokenizer(*parts, return_offsets_mapping=True, add_special_tokens=added, **_WHOLE).encodings[0]
     columns = encoding.ids, encoding.offsets, encoding.word_ids, encoding.sequence_ids
     return [Piece(id, *place, word, part) for id, place, word, part in zip(*columns, strict=True)]
 
 
-def _slow(tokenizer: Any, parts: list[str]) -> list[Piece]:
+def _slow(tokenizer: Any, parts: list[str], added: bool) -> list[Piece]:
     """The pieces of a tokenizer written in Python, which knows no places: they are found by spelling the text.
 
     Raises:
         AttnvizError: if a text in its frame of special tokens is cut in another way than alone.
     """
-    whole = tokenizer(*parts, **_WHOLE)["input_ids"]
+    whole = tokenizer(*parts, add_special_tokens=added, **_WHOLE)["input_ids"]
     pieces, position = [], 0
     for part, text in enumerate(parts):
         names = tokenizer.tokenize(text)
@@ -242,8 +257,9 @@ def _written(tokenizer: Any, ids: list[int], length: int) -> Sentence:
 def extended(tokenizer: Any, sentence: Sentence, id: int) -> Sentence:
     """A sentence with one more token at its end, whose text is what it adds to that of the tokens before it."""
     text, tokens = sentence.text, sentence.tokens
+    role = tokens[-1].role if tokens else ""
     if id in special_ids(tokenizer):
-        token = Token(str(tokenizer.convert_ids_to_tokens(id)), id, len(text), len(text), special=True)
+        token = Token(str(tokenizer.convert_ids_to_tokens(id)), id, len(text), len(text), special=True, role=role)
         return Sentence(text, (*tokens, token), sentence.length + 1)
     before = [token.id for token in tokens[-CONTEXT:]]
     shorter, longer = (_decoded(tokenizer, ids, clean_up_tokenization_spaces=False) for ids in (before, [*before, id]))
@@ -252,7 +268,7 @@ def extended(tokenizer: Any, sentence: Sentence, id: int) -> Sentence:
     start = len(text) + len(piece) - len(piece.lstrip())
     joined = bool(tokens) and not tokens[-1].special and not piece[:1].isspace()
     label = piece.strip() or piece or name_of(tokenizer, id)
-    token = Token(label, id, start, len(text) + len(piece), joined=joined)
+    token = Token(label, id, start, len(text) + len(piece), joined=joined, role=role)
     return Sentence(text + piece, (*tokens, token), sentence.length + 1)
 
 

@@ -15,7 +15,18 @@ from attnviz.core.kept import BoundedCache
 from attnviz.core.record import Prediction, Record
 from attnviz.core.tokens import Sentence, Token
 from attnviz.sources.base import Continuation, Source
-from attnviz.sources.huggingface import faults, hub, loading, memory, opening, reading, running, trial, writing
+from attnviz.sources.huggingface import (
+    chatting,
+    faults,
+    hub,
+    loading,
+    memory,
+    opening,
+    reading,
+    running,
+    trial,
+    writing,
+)
 from attnviz.sources.huggingface.hub import DownloadProgress
 from attnviz.sources.huggingface.loaded import Loaded, ModelFacts
 from attnviz.tokenizers.vocabulary import UNK
@@ -44,6 +55,9 @@ class HuggingFace(Source):
     run for the longest is let go of first. One that was let go of is loaded again when it is run.
 
     Attributes:
+        chat: whether a text is what a user says in a chat, for the answer of an assistant: its tokens are those of the
+            model's own chat template.
+        system: what the template is given as the system's turn; "" for none.
         facts: what needs no weights.
 
     Raises:
@@ -51,6 +65,8 @@ class HuggingFace(Source):
     """
 
     model: str
+    chat: bool = False
+    system: str = ""
     facts: ModelFacts = field(init=False, repr=False, compare=False)
 
     def __post_init__(self):
@@ -138,7 +154,10 @@ class HuggingFace(Source):
             InputError: if there are more than the model reads, with both numbers, or one that it has no vector for.
         """
         with faults.unforeseen(self.name, "given this text"):
-            sentences = reading.sentences(self.facts.tokenizer, texts)
+            if self.chat:
+                sentences = chatting.sentences(self.facts.tokenizer, texts, self.system, self.name)
+            else:
+                sentences = reading.sentences(self.facts.tokenizer, texts)
         longest, lengths = self.facts.longest, [sentence.length for sentence in sentences]
         if longest is not None and max(lengths) > longest:
             most = f"up to {longest:,}{self.facts.limit and f' ({self.facts.limit})'}"

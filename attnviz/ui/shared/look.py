@@ -59,7 +59,8 @@ def place_of(match: Any) -> Place:
 
 
 def view_text(view: View) -> str:
-    parts = (view.unit.replace(" ", ""), view.special if view.special != SPECIAL[0] else "", PAIRS.get(view.pair, ""))
+    unit = f"parts{view.parts}" if view.parts else view.unit
+    parts = (unit, view.special if view.special != SPECIAL[0] else "", PAIRS.get(view.pair, ""))
     return ".".join(filter(None, parts))
 
 

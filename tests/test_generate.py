@@ -11,7 +11,7 @@ import attnviz
 from attnviz import Edits, Site
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Window
-from attnviz.generation import Progress, generate
+from attnviz.generation import WritingProgress, generate
 from attnviz.sources.base import Source
 
 sys.path.append(str(Path(__file__).parent / "sources" / "huggingface"))
@@ -98,6 +98,8 @@ def test_the_text_is_the_tokens_read_by_the_tokenizer(decoder):
     text = generated.sentence.text
 
     assert text.startswith(TEXT)
+    assert {token.role for token in generated.tokens} <= {"answer"}
+    assert {token.role for token in generated.sentence.tokens[: generated.prompt]} == {""}
     assert text[len(TEXT) :] == generated.answer
     for token in generated.tokens:
         assert token.special or text[token.start : token.end] in (token.text, "")
@@ -136,7 +138,7 @@ def test_a_seed_draws_the_same_answer(gpt2):
 
 
 def test_progress_is_told_and_may_end_the_answer(gpt2):
-    told: list[Progress] = []
+    told: list[WritingProgress] = []
     generated = generate(TEXT, gpt2, 9, report=lambda progress: told.append(progress) or len(told) < 3)
 
     assert [progress.done for progress in told] == [1, 2, 3]
