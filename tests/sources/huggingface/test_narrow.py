@@ -143,9 +143,10 @@ def test_a_copy_takes_no_random_numbers_of_others(opened):
 
 def test_a_model_that_is_narrow_itself_or_has_odd_widths_is_tried_itself(tmp_path, opened):
     """There is nothing to gain, or no copy whose widths fit each other."""
-    zoo.save("gpt2", "GPT2LMHeadModel", tmp_path / "narrow")
+    for family, name in (("gpt2", "GPT2LMHeadModel"), ("gemma4_text", "Gemma4ForCausalLM")):
+        zoo.save(family, name, tmp_path / name)
 
-    assert HuggingFace(str(tmp_path / "narrow")).loaded.first_run is None
+        assert HuggingFace(str(tmp_path / name)).loaded.first_run is None
     assert opened(n_inner=251).loaded.first_run is None
 
 
