@@ -3,6 +3,7 @@
 import sys
 import threading
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from attnviz.core import jobs
 from attnviz.core.errors import AttnvizError, quoted
 from attnviz.sources.huggingface import hub as hubs
 from attnviz.sources.huggingface import source as sources
-from attnviz.ui.shared import arrivals, words
+from attnviz.ui.shared import arrivals, pretrained, words
 from attnviz.ui.shared.arrivals import Arrival, fetch, leave, wait_for
 
 NAME = "tiny/story"
@@ -116,6 +117,16 @@ def test_a_model_is_fetched_and_loaded(hub):
     assert arrival.progress.what == "trying"
     assert arrival.source.loaded.commit == fake_hub.COMMIT
     assert wait_for(NAME, "b") is arrival
+
+
+def test_a_load_says_what_is_being_done(monkeypatch):
+    """First that it loads, then that it reads, then that it checks the model."""
+    sentences = []
+    monkeypatch.setattr(pretrained, "large", sentences.append)
+    for progress in (None, *(hubs.DownloadProgress(what, 0, 0) for what in ("reading", "trying"))):
+        pretrained._tell(Arrival("gpt2", "loading", progress=progress), "loading", nullcontext(), None)
+
+    assert sentences == [line.format(model="gpt2") for line in (words.LOADING, words.READING, words.TRYING)]
 
 
 def test_a_download_ends_when_the_last_who_said_yes_is_gone(hub):

@@ -82,7 +82,8 @@ def _sparing_others(model: Any) -> Any:
     """
 
     def context(cls: Any, dtype: torch.dtype, *rest: Any) -> list[Any]:
-        return [*model.get_init_context(torch.get_default_dtype(), *rest), Typed(dtype)]
+        typed = [] if dtype is torch.get_default_dtype() else [Typed(dtype)]
+        return [*model.get_init_context(torch.get_default_dtype(), *rest), *typed]
 
     def make(cls: Any, *args: Any, **kwargs: Any) -> nn.Module:
         return model(*args, **kwargs)

@@ -85,7 +85,8 @@ def copy(loaded: Loaded, narrow: Any) -> Loaded:
     model.eval().requires_grad_(False)
     for weight in model.parameters():
         if weight.is_floating_point():
-            spread = 0.1 if weight.dim() < 2 else 1.0 if id(weight) in tables else weight.shape[-1] ** -0.5
+            spread = 0.1 if weight.dim() < 2 else weight.shape[-1] ** -0.5
+            spread = 1.0 if id(weight) in tables else spread
             weight.add_(torch.randn(weight.shape, generator=chance), alpha=spread)
     model.generation_config = getattr(loaded.model, "generation_config", None)
     vocabulary = model.get_input_embeddings().weight.shape[0]

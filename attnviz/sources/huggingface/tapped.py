@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from attnviz.core import progress
 from attnviz.core.edits import KINDS, Edits, Site
 from attnviz.core.errors import AttnvizError
 from attnviz.core.masks import Subsequent
@@ -212,7 +213,8 @@ def _compare(
         mask = mask[..., :most, : key.shape[2]]
     if settings.get("position_bias") is not None:
         settings = settings | {"position_bias": settings["position_bias"][..., :most, : key.shape[2]]}
-    ours = _attend(module, query, key, value, mask, attnviz.plain(most), **settings)
+    with progress.watched(progress.Progress(1)):  # it is no call of the run
+        ours = _attend(module, query, key, value, mask, attnviz.plain(most), **settings)
     if most is None:  # the model's own attention has the picks in its mask
         unpicked = ~_picked(settings["indices"], query, key)
         mask = query.new_zeros(unpicked.shape) if mask is None else mask

@@ -43,7 +43,10 @@ def tried(loaded: Loaded) -> Loaded:
         AttnvizError: one sentence that says why it cannot be run, or that it gives no attention.
         Canceled: if nobody waits for it any more; nothing is known of it then.
     """
-    config, factor = narrow.config(loaded.config)
+    try:
+        config, factor = narrow.config(loaded.config)
+    except Exception:  # of a class whose layers have settings of their own, as Gemma 4
+        return itself(loaded)
     if factor == 1:
         return itself(loaded)
     lengths = tuple(sentence.length for sentence in reading.sentences(loaded.tokenizer, TEXTS))

@@ -8,6 +8,7 @@ import transformers
 import zoo
 from torch import nn
 
+from attnviz.core import progress
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.sources.huggingface import eager, first_run, loading, narrow, running, source, tapped, trial
@@ -142,9 +143,10 @@ def test_a_copy_takes_no_random_numbers_of_others(opened):
 
 def test_a_model_that_is_narrow_itself_or_has_odd_widths_is_tried_itself(tmp_path, opened):
     """There is nothing to gain, or no copy whose widths fit each other."""
-    zoo.save("gpt2", "GPT2LMHeadModel", tmp_path / "narrow")
+    for family, name in (("gpt2", "GPT2LMHeadModel"), ("gemma4_text", "Gemma4ForCausalLM")):
+        zoo.save(family, name, tmp_path / name)
 
-    assert HuggingFace(str(tmp_path / "narrow")).loaded.first_run is None
+        assert HuggingFace(str(tmp_path / name)).loaded.first_run is None
     assert opened(n_inner=251).loaded.first_run is None
 
 
@@ -265,15 +267,31 @@ def test_a_run_that_is_not_as_the_trial_is_refused(opened, facts):
 
 
 def test_a_long_first_run_is_compared_at_its_beginning(opened, monkeypatch):
-    """Also where a rule stands for the mask."""
+    """Also where a rule stands for the mask; it is no attention call of the run."""
     monkeypatch.setattr(running, "LONG", 8)
     monkeypatch.setattr(tapped, "COMPARED", 4)
     compared = []
     monkeypatch.setattr(tapped, "differ", lambda ours, own: compared.append(ours) or first_run.differ(ours, own))
-    record = run(opened(), ["A" * 40])
+    model, run_progress = opened(), progress.Progress(2)
+    with progress.watched(run_progress):
+        record = run(model, ["A" * 40])
 
+    assert run_progress.done == len(record.steps) == 2
     assert [part.shape[0] for part in compared] == [4]
     assert str(record.steps[0].mask) == "causal"
+
+
+@EACH
+def test_a_first_run_in_16_bits_is_as_the_trial(opened, tmp_path, family, name):
+    """A copy has 32 bits, and rounding is no other formula."""
+    folder = opened(family, name).model
+    getattr(transformers, name).from_pretrained(folder, dtype=torch.bfloat16).save_pretrained(folder)
+    source._models.clear()
+    model = HuggingFace(folder)
+    run(model)
+
+    assert model.loaded.dtype is torch.bfloat16
+    assert model.loaded.first_run.passed
 
 
 def test_a_model_continues_a_text_only_after_a_run_that_was_checked(opened):
