@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 
 import altair as alt
 import numpy as np
@@ -313,14 +314,20 @@ class Grid:
         return word_spans(self.rows), word_spans(self.columns)
 
     def _words(self) -> Table:
-        """Rows and columns that the pieces of a word take."""
+        """Rows and columns that the pieces of a word take, and where another turn of a chat or an answer begins."""
         spans = self._spans if self.size.tile * self.size.every == 1 else ((), ())
         both = [(axis, *span) for axis, part in zip(("rows", "columns"), spans, strict=True) for span in part]
         inset = 2 / self.size.cell
+        borders = [
+            (axis, place / self.size.tile)
+            for axis, part in zip(("row border", "column border"), self._sides, strict=True)
+            for place, (before, token) in enumerate(pairwise(part.tokens), 1)
+            if before.role != token.role
+        ]
         return {
-            "axis": [axis for axis, _, _ in both],
-            "begin": [begin + inset for _, begin, _ in both],
-            "end": [end - inset for _, _, end in both],
+            "axis": [axis for axis, _, _ in both] + [axis for axis, _ in borders],
+            "begin": [begin + inset for _, begin, _ in both] + [place for _, place in borders],
+            "end": [end - inset for _, _, end in both] + [place for _, place in borders],
         }
 
     @property
@@ -524,6 +531,7 @@ def _beside(layout: GridLayout, places: _Places) -> list[alt.Chart]:
     over = text | {"color": colors.quiet}
     note = right + layout.beside
     word = {"color": colors.quiet, "strokeWidth": 1.25, **QUIET_MARK}
+    border = {"color": colors.text, "strokeWidth": 1.25, "strokeDash": [5, 3], **QUIET_MARK}
     framed = rows.transform_filter("datum.empty").transform_calculate(
         row="datum.middle - 0.5", row2="datum.middle + 0.5"
     )
@@ -543,6 +551,12 @@ def _beside(layout: GridLayout, places: _Places) -> list[alt.Chart]:
         words.transform_filter("datum.axis === 'columns'")
         .mark_rule(**word)
         .encode(**places.across("begin", "end"), y=alt.YValue(-2.5)),
+        words.transform_filter("datum.axis === 'row border'")
+        .mark_rule(**border)
+        .encode(y=places.y("begin"), x=alt.XValue(0), x2=alt.X2Value(places.width)),
+        words.transform_filter("datum.axis === 'column border'")
+        .mark_rule(**border)
+        .encode(x=places.x("begin"), y=alt.YValue(0), y2=alt.Y2Value(places.height)),
         layout.table("columns").mark_point(opacity=0, size=0, **QUIET_MARK).encode(x=places.x("middle")),
     ]
     if layout.beside:

@@ -19,6 +19,7 @@ class Progress:
         calls: attention calls of the run, or maps to go through, or what is `counted`.
         done: those that are over.
         part: how much of the next one is, from 0 to 1.
+        text: what was made so far, of a text.
         canceled: set it, and the run ends within one block of a call.
     """
 
@@ -26,6 +27,7 @@ class Progress:
     done: int = 0
     part: float = 0.0
     canceled: bool = False
+    text: str = ""
 
     @property
     def share(self) -> float:
@@ -51,16 +53,17 @@ def watched(progress: Progress) -> Iterator[None]:
 
 
 @contextmanager
-def counted(of: int) -> Iterator[Callable[[int, int], None]]:
+def counted(of: int) -> Iterator[Callable[..., None]]:
     """Meanwhile a run is as far as it is reported to be, in heads or texts, and not as its attention calls are.
 
-    Gives what takes how many are done, of how many; that raises `Canceled`, as `tell` does.
+    Gives what takes how many are done, of how many, and perhaps the text so far; that raises
+    `Canceled`, as `tell` does.
     """
     run = _watched.get() or Progress(of)
     run.calls, run.done, run.part = of, 0, 0.0
 
-    def report(done: int, of: int) -> None:
-        run.calls, run.done = of, done
+    def report(done: int, of: int, text: str = "") -> None:
+        run.calls, run.done, run.text = of, done, text
         tell(0.0)
 
     with watched(_Within(1, run=run)):

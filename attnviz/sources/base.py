@@ -111,6 +111,7 @@ class Source(ABC):
         step: the training step; None for the last.
         writes: whether it writes another text, so that `run` takes `targets`.
         generates: whether it predicts the next token of any text, so that it can continue one; see `continuation`.
+        can_chat: whether it has a chat template, so that its setting `chat` makes a text a user's turn.
         ends: ids with which it ends a text.
         longest: how many tokens it reads at most; None if there is no bound.
         read_only: why nothing about the attention can be changed; None if it can.
@@ -141,6 +142,7 @@ class Source(ABC):
     step: int | None = None
     writes: bool = False
     generates: bool = False
+    can_chat: bool = False
     ends: frozenset[int] = frozenset()
     longest: int | None = None
     read_only: str | None = None

@@ -174,4 +174,4 @@ def _word(pieces: Sequence[Token], text: str) -> Token:
         return first
     rest = (piece.text if piece.joined else f" {piece.text}" for piece in pieces[1:])
     whole = text[first.start : last.end] or first.text + "".join(rest)
-    return Token(whole, first.id, first.start, last.end, segment=first.segment, joined=first.joined)
+    return Token(whole, first.id, first.start, last.end, segment=first.segment, joined=first.joined, role=first.role)

@@ -115,6 +115,10 @@ class HuggingFace(Source):
         return self.facts.task == "next" and all(site.kind == "decoder" for site in self.sites)
 
     @property
+    def can_chat(self) -> bool:
+        return chatting.has_template(self.facts.tokenizer)
+
+    @property
     def longest(self) -> int | None:
         return self.facts.longest
 

@@ -9,7 +9,7 @@ import streamlit as st
 from attnviz import figures
 from attnviz.figures import FORMS, Figure
 from attnviz.sources.base import Source
-from attnviz.ui.heads import forms, words
+from attnviz.ui.heads import forms, words, writing
 from attnviz.ui.shared import cache, edits, everything, findings, look, pictures, runs, says, toolbar, zoom
 from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import ViewContext
@@ -23,6 +23,7 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
         form = forms.form(context)
         if form == "map":
             zoom.ways(context)
+    writing.controls(context)
     display = bar.display
     if context.prediction_position is None or context.before is not None:
         bar.predict()  # else the bars beside the map show the next word

@@ -30,3 +30,17 @@ SWITCH_EACH_OFF = "Switch each head off"
 FROM_TO = "The weight from {query} to {key} in each head; click one to open it."
 CHANGES_AT = "How much the prediction at {query} changes with each head off, in nats; click one to open it."
 VECTOR_AT = "How much the vector of {query} changes with each head off, as a share of its length; click one to open it."
+
+# The model writes
+
+CONTINUE, WRITE_AGAIN, TAKE_AWAY, HOW_WRITTEN = "Continue", "Write again", "Remove the answer", "How"
+CONTINUE_MEANS = "The model continues the text, with all changes of this page. All pages then show text and answer."
+NEW_TOKENS, TEMPERATURE, TOP_P, SEED = "New tokens, at most", "Sampling temperature", "Top p", "Seed"
+GREEDY = "0 takes the most probable token each time; with more, tokens are drawn."
+TOKENS_WRITTEN = "tokens written"
+AS_IT_COMES = "{text} ({rate:.3g} tokens a second)"
+WRITTEN, BEFORE = "Answer", "Before:"
+WRITTEN_FROM = "{token} was written from row {row}: the outlined row is where the model looked for it. Instead of it:"
+INSTEAD, IT_IS = "Write this instead, and go on from it", "This was written"
+CHAT, SYSTEM, NO_SYSTEM = "Chat", "System", "The system's turn, if any"
+CHAT_MEANS = "The text is what a user says: its tokens are those of the model's own chat template."

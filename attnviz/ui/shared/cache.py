@@ -30,7 +30,7 @@ from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate
 from attnviz.sources.saved import Saved
 from attnviz.ui import streamlit_internals
-from attnviz.ui.shared import arrow, budget, cores, runs, target, words
+from attnviz.ui.shared import answer, arrow, budget, cores, runs, target, words
 
 P, R = ParamSpec("P"), TypeVar("R")
 
@@ -211,7 +211,7 @@ def sentences(source: Source, lines: tuple[str, ...]) -> tuple[Sentence, ...]:
     Raises:
         OverBudget: if a run on them costs more than this server takes.
     """
-    cut = source.tokenize(list(lines))
+    cut = answer.tokens(source, lines, source.tokenize(list(lines)))
     if source.one_run:
         return cut
     budget.check(source, cut)

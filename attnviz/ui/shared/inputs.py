@@ -9,6 +9,7 @@ from attnviz.core.display import visible_text
 from attnviz.core.errors import AttnvizError, TooLong
 from attnviz.sources.base import Source
 from attnviz.ui.shared import (
+    answer,
     cache,
     changes,
     examples,
@@ -23,6 +24,7 @@ from attnviz.ui.shared import (
     toolbar,
     words,
 )
+from attnviz.ui.shared.answer import ANSWER
 from attnviz.ui.shared.arrivals import Arrival
 from attnviz.ui.shared.examples import LEFT_OUT, LINES, OFFERED, TEXT
 from attnviz.ui.shared.pretrained import MODEL
@@ -60,7 +62,7 @@ def input_bar(
         if ready:
             state.put(OFFERED, examples.of_model(source))
             state.drop_missing("model", source)
-            source = look.at_step(source)
+            source = answer.in_chat(look.at_step(source))
         fixed = bool(source.one_run) if ready else files.is_file(state.get(MODEL))
         texts = {"": ""} if fixed and not ready else state.get(OFFERED) or _texts_before()
         text = _sentence(texts, fixed=fixed)
@@ -81,7 +83,8 @@ def _checked(
         lines = (source.one_run if ready else ()) or _texts(text)
         if ready:
             cache.sentences(source, lines)
-            lines = _with_targets(source, lines)
+            lines = _with_targets(source, answer.with_answer(source, lines, state.get(ANSWER)))
+            cache.sentences(source, lines)
     except AttnvizError as raised:
         error = raised
     files.say()

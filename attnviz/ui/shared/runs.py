@@ -141,6 +141,8 @@ def _watch(job: Job) -> None:
         layer, call = about.names[job.done], job.done + 1
         share = job.share
         text = words.CALL_SHARE.format(layer=layer, call=call, calls=job.calls, share=share)
+    if job.text:
+        large(job.text)
     st.progress(share, text=text)
     cost = about.cost
     quiet(words.TIME.format(tokens=cost.tokens, passed=in_time(passed), seconds=in_time(cost.seconds)))

@@ -1,0 +1,72 @@
+"""An answer: tokens that the model wrote behind the text, which every page shows with it."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from attnviz.core.tokens import Sentence
+from attnviz.sources.base import Source
+from attnviz.ui.shared import state, words
+from attnviz.ui.shared.setting import Setting, coded, flag
+
+MOST = 2000
+"""Tokens of an answer."""
+
+
+class AnsweredText(str):
+    """A text with the ids that were written behind it; as a key it differs from the text alone."""
+
+    ids: tuple[int, ...]
+
+    def __new__(cls, text: str, ids: tuple[int, ...]) -> "AnsweredText":
+        result = super().__new__(cls, text)
+        result.ids = ids
+        return result
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AnsweredText) and str.__eq__(self, other) and self.ids == other.ids
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash((str.__hash__(self), self.ids))
+
+
+def _decode(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split("-") if part.isdecimal())[:MOST]
+
+
+def _lacks(there: object, _: object) -> str:
+    is_one = not isinstance(there, Source) or there.generates
+    return "" if is_one else words.WRITES_NOTHING.format(model=there.name)
+
+
+ANSWER: Setting[tuple[int, ...]] = coded(
+    "continued", (), lambda ids: "-".join(map(str, ids)), _decode, "text model", lacks=_lacks
+)
+"""Ids of the tokens that were written behind the text."""
+CHAT = flag("chat", False, "model")
+"""Whether the text is what a user says in a chat."""
+SYSTEM: Setting[str] = coded("system", "", str, str, "model")
+"""What the system says in it."""
+
+
+def in_chat(source: Source) -> Source:
+    """The source with the chat that was chosen, if it has a template for one."""
+    is_chat = source.can_chat and state.get(CHAT)
+    return replace(source, chat=True, system=state.get(SYSTEM)) if is_chat else source
+
+
+def with_answer(source: Source, lines: tuple[str, ...], ids: tuple[int, ...]) -> tuple[str, ...]:
+    """The text with its answer, where there is one text and the model continues texts."""
+    return (AnsweredText(lines[0], ids),) if ids and source.generates and len(lines) == 1 else lines
+
+
+def tokens(source: Source, lines: Sequence[str], sentences: tuple[Sentence, ...]) -> tuple[Sentence, ...]:
+    """The sentences, with the tokens of the answer behind the text that has one."""
+    if not (len(lines) == 1 and isinstance(lines[0], AnsweredText)):
+        return sentences
+    continuation = source.continuation(sentences[0])
+    for id in lines[0].ids:
+        continuation.append(id)
+    return (continuation.sentence,)
