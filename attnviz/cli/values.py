@@ -15,7 +15,7 @@ from attnviz.cli.typed import FILE, FLAGS
 from attnviz.core.amounts import counted
 from attnviz.core.display import visible_text
 from attnviz.core.edits import KINDS, Edits, Site
-from attnviz.core.errors import InputError, check_no_picture, quoted
+from attnviz.core.errors import AttnvizError, InputError, check_no_picture, quoted
 from attnviz.core.masks import mask_from_text
 from attnviz.core.tokens import Sentence
 from attnviz.sources import estimate, script
@@ -116,15 +116,18 @@ def own(file: str, name: str, of: Callable[[str, str], Any] = script.value_of) -
 
 
 def faults(source: Source) -> str:
-    """Number of errors and warnings, and whether a question is open, of a check of a model; "" if there are none, or
-    if the check takes long."""
-    from attnviz.leaks import probes
+    """Number of errors and warnings, and whether a question is open, of a check of a model; "" if there are none, if
+    the check takes long, or if the model cannot be run: then the app says why."""
+    from attnviz.leaks import PROBE, probes
     from attnviz.model_check import check_model
 
-    (sentence,) = source.tokenize([next(iter(source.examples), "")])[:1]
-    if probes.seconds(source.d_model, len(sentence.tokens), len(source.sites)) > SILENT:
+    try:
+        sentence = source.tokenize([next(iter(source.examples), PROBE)])[0]
+        if source.one_run or probes.seconds(source.d_model, len(sentence.tokens), len(source.sites)) > SILENT:
+            return ""
+        report = check_model(source)
+    except AttnvizError:
         return ""
-    report = check_model(source)
     counts = [sum(finding.severity == each for finding in report.findings) for each in ("error", "warning")]
     named = zip(counts, ("error", "warning"), strict=True)
     listed = [counted(count, name) for count, name in named if count] + (["a question"] if report.question else [])
