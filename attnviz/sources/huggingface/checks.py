@@ -15,6 +15,10 @@ from attnviz.core.amounts import size
 from attnviz.core.errors import AttnvizError, InputError, quoted
 from attnviz.sources.huggingface import faults, files, folders
 
+BY_HAND = (
+    "load it with transformers, AutoModelForCausalLM.from_pretrained, and show it by attnviz.load(model, tokenizer), "
+    "or choose the original"
+)
 LONGEST_CONFIG = 2_000_000
 """Bytes."""
 DTYPES = {
@@ -71,7 +75,7 @@ def config(folder: Path, model: str) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError):
         raise AttnvizError(f"{what} is missing or damaged; fetch it again.") from None
     if "quantization_config" in settings:
-        raise InputError(f"{faults.name(model)} is quantized, which attnviz does not read. Choose the original model.")
+        raise InputError(f"{faults.name(model)} is quantized; {BY_HAND}.")
     return settings
 
 

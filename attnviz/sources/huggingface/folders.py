@@ -79,7 +79,8 @@ def _adapter(name: str, folder: Path | None) -> str:
     return (
         f"holds an adapter (LoRA) for {faults.name(base)}, not a whole model. Merge it: "
         f'PeftModel.from_pretrained({head}.from_pretrained("{base}"), "{name}")'
-        '.merge_and_unload().save_pretrained("merged"), save the tokenizer there, too, and give that folder.'
+        '.merge_and_unload().save_pretrained("merged"), save the tokenizer there, too, and give that folder; or, in '
+        "Python, show the model of PEFT by attnviz.load(model, tokenizer)."
     )
 
 

@@ -59,14 +59,14 @@ class Borrowed(Turns):
 class LoadedModel(HuggingFace):
     """A source of a model that a person loaded, made by `attnviz.load(model, tokenizer)`."""
 
-    given: Loaded = field(default=None, repr=False)
+    borrowed: Loaded = field(default=None, repr=False)
 
     def __post_init__(self):
-        object.__setattr__(self, "facts", self.given.facts)
+        object.__setattr__(self, "facts", self.borrowed.facts)
 
     @property
     def loaded(self) -> Loaded:
-        return self.given
+        return self.borrowed
 
     @property
     def is_loaded(self) -> bool:
@@ -74,7 +74,7 @@ class LoadedModel(HuggingFace):
 
     def reloaded(self) -> "LoadedModel":
         """The same, tried itself: its narrow copy was refuted by its first run."""
-        return replace(self, given=_tried(self.given, trial.itself))
+        return replace(self, borrowed=_tried(self.borrowed, trial.itself))
 
 
 def source_of(model: nn.Module, tokenizer: Any, *, title: str = "", adapters: bool = True) -> LoadedModel:
@@ -101,7 +101,7 @@ def source_of(model: nn.Module, tokenizer: Any, *, title: str = "", adapters: bo
     off = "" if adapters else " without adapters"
     name = (title or getattr(model.config, "name_or_path", "") or type(inner).__name__).rstrip("/").split("/")[-1] + off
     loaded = _tried(_loaded(inner, model, tokenizer, name, adapters), trial.tried)
-    return LoadedModel(name, given=loaded)
+    return LoadedModel(name, borrowed=loaded)
 
 
 def _loaded(model: Any, whole: Any, tokenizer: Any, name: str, adapters: bool) -> Loaded:

@@ -28,7 +28,7 @@ MOST, CHOICES = 512, 5
 
 
 @dataclass(frozen=True)
-class Request:
+class AnswerRequest:
     """An answer that was asked for: of a text, with edits, from the first tokens on that it begins with."""
 
     text: str
@@ -42,7 +42,7 @@ HOW = {
     "top_p": session_setting("top p", 1.0),
     "seed": session_setting("sampling seed", 0),
 }
-REQUESTED: Setting[Request | None] = session_setting("answer asked", None, "text model")
+REQUESTED: Setting[AnswerRequest | None] = session_setting("answer asked", None, "text model")
 BEFORE: Setting[tuple[int, ...]] = session_setting("answer before", (), "text model")
 """The answer that another one took the place of."""
 WORD: Setting[int | None] = session_setting("written word", None, "text model")
@@ -55,7 +55,7 @@ def controls(context: ViewContext) -> None:
         return
     ids = getattr(lines[0], "ids", ())
     with st.container(horizontal=True, gap="small", vertical_alignment="center", key="writing"):
-        request = Request(str(lines[0]), context.edits)
+        request = AnswerRequest(str(lines[0]), context.edits)
         title = words.WRITE_AGAIN if ids else words.CONTINUE
         options = {"icon": ":material/edit_note:", "help": words.CONTINUE_MEANS, "key": "continue"}
         st.button(title, on_click=state.put, args=(REQUESTED, request), **options)
@@ -111,7 +111,7 @@ def _write(context: ViewContext, ids: tuple[int, ...]) -> None:
     st.rerun()
 
 
-def _generated(source: Source, request: Request, how: tuple) -> tuple[int, ...]:
+def _generated(source: Source, request: AnswerRequest, how: tuple) -> tuple[int, ...]:
     """Ids of an answer; what is written so far is told with each token."""
     count, temperature, top_p, seed = how
     sentence = cache.sentences(source, (request.text,))[0]
@@ -175,7 +175,7 @@ def _choices(context: ViewContext, generated: Generated, position: int) -> None:
     with st.container(horizontal=True, gap="small", key="instead"):
         for id, text, share in generated.alternatives(position, CHOICES):
             is_it = id == token.id
-            request = Request(str(context.lines[0]), context.edits, (*begin, id))
+            request = AnswerRequest(str(context.lines[0]), context.edits, (*begin, id))
             title = f"{visible_text(text.strip() or text)} {percent(share)}"
             options = {"disabled": is_it, "help": words.IT_IS if is_it else words.INSTEAD}
             st.button(title, key=f"instead {id}", on_click=state.put, args=(REQUESTED, request), **options)

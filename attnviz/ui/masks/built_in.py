@@ -16,6 +16,7 @@ class BuiltIn(Mask):
     """The cells of one head and sentence, (Q, K), True = may attend; nothing is blocked beyond them."""
 
     cells: Tensor
+    title: str = words.MODELS_MASK
 
     def allows(self, query, key, sentence):
         last_query, last_key = (size - 1 for size in self.cells.shape)
@@ -27,9 +28,16 @@ class BuiltIn(Mask):
         return Painted(tuple(map(tuple, torch.nonzero(~self.cells).tolist()))).text
 
     def __str__(self) -> str:
-        return words.MODELS_MASK
+        return self.title
 
 
 @cache.cached
 def of(step: Step, head: int, sentence: int) -> BuiltIn:
     return BuiltIn(step.may_attend(head, sentence=sentence))
+
+
+@cache.cached
+def of_weights(step: Step, head: int, sentence: int) -> BuiltIn | None:
+    """Cells with a weight of weights whose mask nobody knows; None where every one has some."""
+    cells = step.weights(head, sentence=sentence) > 0
+    return None if cells.all() else BuiltIn(cells, words.ZERO_WEIGHTS)

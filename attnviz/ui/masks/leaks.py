@@ -83,7 +83,9 @@ def _verdict(report: ModelReport) -> None:
     if report.question:
         (note if wrong else verdict)(report.question, "unsure")
     elif not wrong:
-        verdict(words.NOTHING_WRONG, "right")
+        verdict(words.NOTHING_WRONG, "unsure" if report.future is None else "right")
+    if report.future is None:
+        quiet(*report.skipped)
 
 
 def _options(lab: Lab) -> None:

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from functools import partial, reduce
+from operator import and_
 
 import streamlit as st
 from torch import Tensor
@@ -30,7 +31,8 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
     opens = look.opening_site(source)
     decoder = replace(opens, kind="decoder")  # it has a mask of its own to show
     hides = decoder in source.sites
-    opening = Stack() if hides or isinstance(source, Wrapped) else CAUSAL  # of one's own model it shows what that masks
+    has_own = hides or source.one_run or isinstance(source, Wrapped)  # of these it shows what acted, and nothing else
+    opening = Stack() if has_own else CAUSAL
     bar = toolbar.bar(source, lines, combined=True, site=decoder if hides else opens, mask=opening, more=look.display)
     context = bar.at
     if begins:
@@ -57,15 +59,21 @@ def _tab(question: str, draw: Callable[[Lab, Toolbar], None], lab: Lab, bar: Too
 
 
 def _mask(context: ViewContext, stack: Stack) -> Mask:
-    """The mask that acts at a site, for the head and the sentence that are shown; of a model that is read-only, what
-    was composed. Of a model whose own mask has no name the rules of the page keep theirs.
+    """The mask that acts at a site, for the head and the sentence that are shown; of a model that is read-only, the one
+    that acted with what was composed. Of a model whose own mask has no name the rules of the page keep theirs.
     """
     step, rules = context.record.step(context.site), stack.mask()
-    mask = rules if context.source.read_only else step.mask
+    place = step, context.number, context.sentence
+    if context.source.read_only:
+        own = built_in.of(*place) if isinstance(step.mask, Tensor) else step.mask
+        own = built_in.of_weights(*place) if own is None and step.weights_only else own
+        acting = [mask for mask in (own, rules) if mask is not None]
+        return reduce(and_, acting) if acting else Full()
+    mask = step.mask
     if not isinstance(mask, Tensor):
         return mask or Full()
     edits = context.record.edits
     if rules is None or edits.mask_at(context.site.kind) != rules or not edits.own_mask:
-        return built_in.of(step, context.number, context.sentence)
+        return built_in.of(*place)
     untouched = cache.record(context.source, context.lines).step(context.site)
     return built_in.of(untouched, context.number, context.sentence) & rules
