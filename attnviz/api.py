@@ -53,7 +53,7 @@ def load(
 
     Args:
         name: a name, a folder, or a loaded model.
-        tokenizer: of a loaded model.
+        tokenizer: of a loaded model; or a name, of "scratch".
         report: called with the `sources.huggingface.hub.DownloadProgress` of a download, which False ends; and
             then once when the weights are read and once when the model is tried.
         settings: `step` of a trained model (after which step of its training); `num_heads`, `seed` and the other fields
@@ -69,6 +69,8 @@ def load(
         from attnviz.sources.huggingface.loaded_model import source_of
 
         return source_of(name, tokenizer, **settings)
+    if tokenizer is not None:  # a setting of random weights is called so, too
+        settings["tokenizer"] = tokenizer
     if name in tuple(OFFERED) and not settings:
         return OFFERED[name].current()
     if name not in tuple(SOURCES):

@@ -23,7 +23,6 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
         form = forms.form(context)
         if form == "map":
             zoom.ways(context)
-    writing.controls(context)
     display = bar.display
     if context.prediction_position is None or context.before is not None:
         bar.predict()  # else the bars beside the map show the next word
@@ -43,6 +42,7 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
     with left:
         every = _every(form, context, display, paired=not is_wide)
     with left if is_wide else place, st.container(width="stretch", key="beside"):
+        writing.controls(context)
         effect = _beside(form, context, display, is_wide)
     exports = {words.THIS_HEAD: (figure, key), words.ALL_HEADS: (every, "heads")} | effect
     pictures.numbers_of_one(exports, key)

@@ -35,11 +35,11 @@ VECTOR_AT = "How much the vector of {query} changes with each head off, as a sha
 
 CONTINUE, WRITE_AGAIN, TAKE_AWAY, HOW_WRITTEN = "Continue", "Write again", "Remove the answer", "How"
 CONTINUE_MEANS = "The model continues the text, with all changes of this page. All pages then show text and answer."
-NEW_TOKENS, TEMPERATURE, TOP_P, SEED = "New tokens, at most", "Sampling temperature", "Top p", "Seed"
+NEW_TOKENS, TEMPERATURE, TOP_P, SEED = "New tokens, at most", "Sampling temperature", "Top p", "Seed of what is drawn"
 GREEDY = "0 takes the most probable token each time; with more, tokens are drawn."
 TOKENS_WRITTEN = "tokens written"
 AS_IT_COMES = "{text} ({rate:.3g} tokens a second)"
-WRITTEN, BEFORE = "Answer", "Before:"
+WRITTEN, BEFORE = "Written answer", "Before:"
 WRITTEN_FROM = "{token} was written from row {row}: the outlined row is where the model looked for it. Instead of it:"
 INSTEAD, IT_IS = "Write this instead, and go on from it", "This was written"
 CHAT, SYSTEM, NO_SYSTEM = "Chat", "System", "The system's turn, if any"

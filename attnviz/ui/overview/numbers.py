@@ -211,9 +211,9 @@ def all_numbers(table: pd.DataFrame, name: str) -> None:
 
 
 def _csv(table: pd.DataFrame) -> bytes:
-    from attnviz.export.data import csv
+    from attnviz.export.data import separated
 
-    return csv(table)
+    return separated(table, ",")
 
 
 def head_of(point: Mapping[str, Any]) -> Place:
