@@ -190,6 +190,8 @@ def _run(source: Source, record: Record, target: Any) -> Record:
     Args:
         target: what the file names as what it was given; anybody may have written it.
     """
+    if any(token.role for sentence in record.sentences for token in sentence.tokens):  # a chat, or a written answer
+        return source.run(record.sentences, record.edits)
     texts = [sentence.text for sentence in record.sentences]
     return api.analyze(texts, source, record.edits, target=target if isinstance(target, list) else None)
 

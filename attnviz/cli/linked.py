@@ -7,7 +7,7 @@ from attnviz.core.errors import InputError, quoted
 from attnviz.ui.compare.other import B
 from attnviz.ui.heads.forms import ALSO, FORM, LEAST_DRAWN
 from attnviz.ui.settings import LINKED
-from attnviz.ui.shared import edits, look, parameters, pretrained
+from attnviz.ui.shared import answer, edits, look, parameters, pretrained
 from attnviz.ui.shared.changes import CHANGES
 from attnviz.ui.shared.examples import LINES, TEXT, by_line, of_model
 from attnviz.ui.shared.mask import MASK
@@ -43,6 +43,8 @@ def arguments(link: str, more: Sequence[str], note: Callable[[str], None]) -> li
         note(problem)
     if state[CHANGES] or state[edits.ADDED] != edits.ADDED.default:
         raise InputError("The shell changes no weights and adds no bias to scores: export this picture in the app.")
+    if state[answer.ANSWER]:
+        raise InputError("The shell does not draw the answer that a link holds; write it by attnviz generate, with -o.")
     model = [*_model(state)]
     text = state[TEXT]
     if text is None:
@@ -63,6 +65,9 @@ def _flags(**options: object) -> list[str]:
 def _model(state: State) -> Iterator[str]:
     name = state[pretrained.HF] if state[MODEL] == "huggingface" and state[pretrained.HF] else state[MODEL]
     yield from _flags(model=name, step=state[look.STEP])
+    if state[answer.CHAT]:
+        yield from ("--set", "chat=true")
+        yield from ("--set", f"system={state[answer.SYSTEM]}") if state[answer.SYSTEM] else ()
     for setting in parameters.DECLARED:
         if setting in state.chosen and state[setting] != setting.default:
             yield from ("--set", f"{setting.name}={str(state[setting]).lower()}")

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from attnviz.core.errors import AttnvizError
+from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.tokens import Sentence, Token
 from attnviz.tokenizers.base import SPECIAL
 from attnviz.tokenizers.words import spans
@@ -67,7 +67,13 @@ class Vocabulary:
         return replace(sentence, length=length)
 
     def extended(self, sentence: Sentence, id: int) -> Sentence:
-        """A sentence with one more token at its end."""
+        """A sentence with one more token at its end.
+
+        Raises:
+            InputError: if there is no such id.
+        """
+        if not 0 <= id < len(self):
+            raise InputError(f"There is no token with the id {id}; there are {len(self):,}, counted from 0.")
         text, name, special = sentence.text, self.names[id], id < len(SPECIAL)
         apart = text and not text.endswith(_ELISION) and name not in _CLOSING
         start = len(text) + bool(apart and not special)

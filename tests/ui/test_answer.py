@@ -6,7 +6,7 @@ from test_pages_compare import compare_page
 from test_pages_overview import overview_page
 from test_pages_steps import steps_page
 
-from attnviz import Edits, Site, generate
+from attnviz import Edits, Site, cases, files, generate, load
 from attnviz.ui.shared.answer import ANSWER
 from attnviz.ui.shared.look import CELL
 
@@ -84,3 +84,35 @@ def test_a_model_that_continues_no_text_has_no_button():
     keys = {button.key for button in opened(heads_page, model="translator", text=TEXT).button}
 
     assert "continue" not in keys
+
+
+def test_an_id_that_there_is_not_is_one_sentence():
+    """A link may hold any number."""
+    app = opened(heads_page, model="story", text=TEXT, continued="5-99999")
+
+    assert not app.exception
+    assert "There is no token with the id 99999" in html(app)
+
+
+def test_another_model_reads_the_answer_as_text():
+    """Its ids are other ones."""
+    app = opened(compare_page, **LINK, b="model-induction")
+
+    assert not app.exception
+    assert 'role="alert"' not in html(app)
+
+
+def test_the_shell_says_what_it_leaves_out(run):
+    """A picture without the answer would be another one."""
+    status, out, err = run("export", f"?model=story&text=the+cat&continued={LINK['continued']}")
+
+    assert (status, out) == (2, "")
+    assert "write it by attnviz generate" in err
+
+
+def test_a_saved_answer_comes_out_the_same(tmp_path):
+    """Its tokens are run again, and not cut anew."""
+    path = tmp_path / "answer.attn"
+    files.save(WRITTEN.record, path)
+
+    assert cases.verify(path, load("story")).same

@@ -75,7 +75,7 @@ def _foreign(others: set[str], file: str) -> str:
 
 
 def _adapter(name: str, folder: Path | None) -> str:
-    base, head = _base(folder)
+    base, head = base_of(folder)
     return (
         f"holds an adapter (LoRA) for {faults.name(base)}, not a whole model. Merge it: "
         f'PeftModel.from_pretrained({head}.from_pretrained("{base}"), "{name}")'
@@ -125,7 +125,7 @@ HEADS = {
 """Classes of transformers for the tasks that PEFT names."""
 
 
-def _base(folder: Path | None) -> tuple[str, str]:
+def base_of(folder: Path | None) -> tuple[str, str]:
     """The model that an adapter is for, and the class to load it with."""
     base, head = "the base model", "AutoModelForCausalLM"
     try:

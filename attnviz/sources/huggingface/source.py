@@ -16,6 +16,7 @@ from attnviz.core.record import Prediction, Record
 from attnviz.core.tokens import Sentence, Token
 from attnviz.sources.base import Continuation, Source
 from attnviz.sources.huggingface import (
+    adapters,
     chatting,
     faults,
     hub,
@@ -200,6 +201,8 @@ class HuggingFace(Source):
         return writing.CachedContinuation(self, loaded, cache, sentence, edits)
 
     def extended(self, sentence: Sentence, id: int) -> Sentence:
+        if not 0 <= id < self.facts.vocabulary:
+            raise InputError(f"There is no token with the id {id}; {self.name} has {self.facts.vocabulary:,} of them.")
         return reading.extended(self.facts.tokenizer, sentence, id)
 
     def checksum(self) -> str:
@@ -380,6 +383,8 @@ def _loaded(name: str, report: Callable[[DownloadProgress], bool | None] = lambd
         nonlocal begun
         begun = True
         with faults.unforeseen(name, "loaded"):
+            if folder := adapters.at(name):
+                return adapters.load(folder, report, Others(name))
             return loading.load(hub.find(name), report, Others(name))
 
     while True:

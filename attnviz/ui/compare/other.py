@@ -21,7 +21,7 @@ from attnviz.metrics.beside import Side, written
 from attnviz.sources.base import Source
 from attnviz.ui import streamlit_internals
 from attnviz.ui.compare import words
-from attnviz.ui.shared import arrivals, cache, files, look, pretrained, state
+from attnviz.ui.shared import answer, arrivals, cache, files, look, pretrained, state
 from attnviz.ui.shared.arrivals import Arrival
 from attnviz.ui.shared.examples import OFFERED
 from attnviz.ui.shared.inputs import unknown_words
@@ -287,7 +287,7 @@ def _model(a: ViewContext, other: Other, own: DeltaGenerator) -> Side:
         name = names[0]
     _ask(own, st.selectbox, words.MODEL, "model", name, names, format_func=pretrained.title, width=230)
     source = _source(name)
-    lines = source.one_run or (a.lines[a.sentence],)
+    lines = source.one_run or (answer.whole(a.lines[a.sentence], a.record.sentences[a.sentence]),)
     cache.sentences(source, lines)
     unknown_words(cache.unknown(source, lines), source.unknown_token, "B")
     record = cache.record(source, lines, Edits() if source.read_only else a.edits)

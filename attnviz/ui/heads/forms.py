@@ -4,7 +4,7 @@ In a link the heads that are drawn beside the one in focus are ``0-3``.
 """
 
 from collections.abc import Callable
-from functools import partial
+from functools import partial, reduce
 
 import streamlit as st
 
@@ -16,9 +16,11 @@ from attnviz.figures.forms import CELL as OF_CELL
 from attnviz.figures.forms import LINE, TOKEN
 from attnviz.ui.heads import linked, words
 from attnviz.ui.shared import cache, look, pages, pictures, state, zoom
+from attnviz.ui.shared.answer import ANSWER
 from attnviz.ui.shared.look import CELL, PINS, Cell, ViewContext
 from attnviz.ui.shared.setting import Setting, State, choice, coded, each, reader
 from attnviz.ui.shared.state import MOST_PILLS, control
+from attnviz.ui.shared.target import TARGET
 from attnviz.ui.shared.text import in_words, label
 from attnviz.ui.steps.rail import STAGE
 from attnviz.views import View
@@ -120,7 +122,10 @@ def _least() -> None:
 
 
 def _let_go() -> None:
-    state.change(lambda now: now.without("text"))
+    of_text = (TARGET, ANSWER)  # which stay
+    state.change(
+        lambda now: reduce(lambda left, setting: left.put(setting, now[setting]), of_text, now.without("text"))
+    )
 
 
 def _other_side(site: Site) -> Callable[[State, str], State]:

@@ -62,6 +62,11 @@ def with_answer(source: Source, lines: tuple[str, ...], ids: tuple[int, ...]) ->
     return (AnsweredText(lines[0], ids),) if ids and source.generates and len(lines) == 1 else lines
 
 
+def whole(text: str, sentence: Sentence) -> str:
+    """A text with its answer in words, for another model, which has other ids; `sentence` holds both."""
+    return sentence.text if isinstance(text, AnsweredText) else text
+
+
 def tokens(source: Source, lines: Sequence[str], sentences: tuple[Sentence, ...]) -> tuple[Sentence, ...]:
     """The sentences, with the tokens of the answer behind the text that has one."""
     if not (len(lines) == 1 and isinstance(lines[0], AnsweredText)):

@@ -142,6 +142,10 @@ class CodeWriter:
             targets = target.of(texts)
             named = [f"target={self._texts(targets)}"] if targets else []
             expression = f"attnviz.analyze({', '.join([self._texts(texts), self._source(source), *edits, *named])})"
+            if ids := getattr(texts[0], "ids", ()):
+                begin = f"begin={self.value(list(ids))}"
+                written = [self.value(str(texts[0])), self._source(source), str(len(ids)), *edits, begin]
+                expression = f"attnviz.generate({', '.join(written)}).record"
             if by is not None:  # its decoder reads what the decoder of that one wrote
                 words = f"targets={self._name(by)}.targets"
                 expression = f"{self._loaded(source)}.run({', '.join([f'{self._name(by)}.sentences', *edits, words])})"

@@ -13,7 +13,19 @@ from attnviz.core.edits import Site
 from attnviz.figures import Figure
 from attnviz.figures.figure import stem
 from attnviz.sources.base import Source
-from attnviz.ui.shared import changes, examples, files, look, parameters, pictures, pretrained, state, target, words
+from attnviz.ui.shared import (
+    answer,
+    changes,
+    examples,
+    files,
+    look,
+    parameters,
+    pictures,
+    pretrained,
+    state,
+    target,
+    words,
+)
 from attnviz.ui.shared.look import ViewContext
 from attnviz.ui.shared.text import quiet
 
@@ -23,6 +35,9 @@ OF_MODEL = (
     examples.TEXT,
     examples.LINES,
     target.TARGET,
+    answer.ANSWER,
+    answer.CHAT,
+    answer.SYSTEM,
     look.STEP,
     changes.CHANGES,
     *parameters.DECLARED,

@@ -87,6 +87,28 @@ def test_adapters_are_on_or_off(folder, tokenizer):
     assert_own(model.get_base_model(), on.run(sentences))
 
 
+def test_a_folder_with_an_adapter_opens_on_its_base(folder, tokenizer, tmp_path):
+    """Where the base is at hand; else the sentence says what to do."""
+    config = LoraConfig(r=2, target_modules=["q_proj", "v_proj"], init_lora_weights=False)
+    model = get_peft_model(read(folder), config)
+    model.peft_config["default"].base_model_name_or_path = str(folder)
+    model.save_pretrained(tmp_path)
+    source = attnviz.load(str(tmp_path))
+
+    assert source.name == tmp_path.name
+    assert torch.allclose(source.run(source.tokenize([TEXT])).output, ran(model, tokenizer).output, atol=1e-6)
+    assert torch.equal(
+        ran(read(folder), tokenizer).output, attnviz.load(str(folder)).run(source.tokenize([TEXT])).output
+    )
+
+    settings = json.loads((tmp_path / "adapter_config.json").read_text())
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "adapter_config.json").write_text(json.dumps(settings | {"base_model_name_or_path": "/nowhere/base"}))
+    with pytest.raises(InputError, match=r"holds an adapter \(LoRA\) for"):
+        attnviz.load(str(other))
+
+
 def test_a_quantized_model_is_shown(folder, tokenizer):
     """Dynamic quantization of all its linear layers; another kind has other layers in the same places."""
     with pytest.warns(DeprecationWarning, match="torch.ao.quantization"):
