@@ -17,6 +17,7 @@ from attnviz.core.amounts import digits
 from attnviz.core.edits import Edits
 from attnviz.core.masks import Painted, Subsequent, Window, mask_from_text
 from attnviz.core.stack import Entry, Stack
+from attnviz.sources.saved import Saved
 from attnviz.ui.masks.built_in import BuiltIn
 from attnviz.ui.masks.presets import PRESETS
 from attnviz.ui.shared import mask as masking
@@ -341,6 +342,20 @@ def test_a_rule_lies_on_the_mask_of_a_model_of_ones_own_under_its_name(monkeypat
     assert "blocked by the model" in texts_of(app)
     assert "blocked by window (1 before, 0 after)" in texts_of(app)
     assert rows_of(charts(app)[0], "rows")["beside"] == [str(int(row.sum())) for row in acted]
+
+
+def test_the_mask_of_weights_alone_is_their_zeros_and_no_rule_is_on(monkeypatch):
+    """Nobody chose a causal mask for a file; a rule that is added lies on top."""
+    monkeypatch.setattr(api, "OFFERED", {})
+    weights = torch.tensor([[1.0, 0, 0], [0.5, 0.5, 0], [0, 0, 0]])[None, None]
+    name = api.offer(Saved("weights", attnviz.from_arrays(weights, tokens=["a", "b", "c"])))
+
+    app = opened(masks_page, model=name)
+
+    assert not app.exception
+    assert "Mask: a weight of exactly 0" in texts_of(app)
+    assert rows_of(charts(app)[0], "rows")["beside"] == ["1", "2", "none"]
+    assert "mask" not in app.query_params
 
 
 class AllBlocked(Writer):
