@@ -12,7 +12,7 @@ from attnviz.sources.huggingface.loaded import Loaded
 WEIGHTS = "adapter_model.safetensors"
 
 
-def at(name: str) -> Path | None:
+def folder_of(name: str) -> Path | None:
     """The folder of an adapter, where a name means one."""
     folder = Path(name)
     try:

@@ -383,7 +383,7 @@ def _loaded(name: str, report: Callable[[DownloadProgress], bool | None] = lambd
         nonlocal begun
         begun = True
         with faults.unforeseen(name, "loaded"):
-            if folder := adapters.at(name):
+            if folder := adapters.folder_of(name):
                 return adapters.load(folder, report, Others(name))
             return loading.load(hub.find(name), report, Others(name))
 
