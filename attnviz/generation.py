@@ -95,11 +95,15 @@ class Generated:
 
     def first_difference(self, other: "Generated") -> int | None:
         """Position of the first token that differs from another answer's; None if both are the same."""
-        mine, theirs = (each.sentence.tokens for each in (self, other))
-        pairs = enumerate(zip(mine, theirs, strict=False))
-        differing = (place for place, (one, another) in pairs if one.id != another.id)
-        shorter = min(len(mine), len(theirs))
-        return next(differing, None if len(mine) == len(theirs) else shorter)
+        mine, theirs = ([token.id for token in each.sentence.tokens] for each in (self, other))
+        return first_difference(mine, theirs)
+
+
+def first_difference(ids: Sequence[int], others: Sequence[int]) -> int | None:
+    """Place of the first id that differs, or at which one of both ends; None if they are the same."""
+    pairs = enumerate(zip(ids, others, strict=False))
+    end = None if len(ids) == len(others) else min(len(ids), len(others))
+    return next((place for place, (one, another) in pairs if one != another), end)
 
 
 def generate(

@@ -296,6 +296,10 @@ def test_a_softmax_over_the_queries_is_an_error(checked):
     assert (status, errors(out)) == (1, ["softmax-axis"])
     assert "fix: Take it over the keys" in out
 
+    status, out = checked("softmax_of_queries", "--json")
+    (finding,) = json.loads(out.partition("attnviz: ")[0])["findings"]
+    assert (status, finding["rule"]) == (1, "softmax-axis")
+
 
 @pytest.mark.parametrize("name", ["dropped", "dropped_little"])
 def test_dropout_in_evaluation_is_an_error_and_no_other(checked, name):

@@ -21,7 +21,7 @@ from attnviz.core.tap import Tap
 
 WRONG_AXIS = "rows do not sum to 1, so they are no weights"
 LATE_MASK = "masks after the softmax"
-"""What a sentence of `Capture.findings` holds of a mask that is applied to weights."""
+"""Part of a sentence of `Capture.findings` about a mask that is applied after the softmax."""
 CLOSE = {"atol": 1e-4, "rtol": 1e-2, "equal_nan": True}
 
 

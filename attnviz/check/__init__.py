@@ -73,13 +73,13 @@ def check(
     tensor = _numbers(array)
     tokens = None if padding is None else _tokens(padding)
     intended = None if intent is None else _with_padding(Intent.of(intent), tokens)
-    said = {"causal": causal, "tokens": tokens, "intended": intended, "size": scores_shape(shape)}
+    stated = {"causal": causal, "tokens": tokens, "intended": intended, "size": scores_shape(shape)}
     with _one_thread():
-        report = _report(tensor, kind=kind, convention=convention, rounding=rounding, **said)
+        report = _report(tensor, kind=kind, convention=convention, rounding=rounding, **stated)
         if report.repaired is None or report.worst not in ("error", "warning"):
             return replace(report, repaired=None)
         repaired = closed(report.repaired, report.convention)
-        again = _report(repaired, kind="mask", convention=report.convention, **said)
+        again = _report(repaired, kind="mask", convention=report.convention, **stated)
         return replace(
             report, repaired=None if again.rules("error") or again.rules("warning") - {"empty-row"} else repaired
         )

@@ -44,18 +44,17 @@ class BatchReport:
     question: str
     findings: tuple[Finding, ...]
 
-    @property
-    def status(self) -> int:
-        """Exit status: 1 for an error, 3 if a question is open, else 0."""
-        return status_of(self.findings, self.question)
+    def status(self, *, strict: bool = False) -> int:
+        """Exit status: 1 for an error (or, if strict, a warning), 3 if a question is open, else 0."""
+        return status_of(self.findings, self.question, strict=strict)
 
     def lines(self) -> list[str]:
         """As text."""
         read = ", ".join(f"{name} {shape}" for name, shape in self.shapes.items())
         blocks = [line for finding in self.findings for line in ("", *finding.lines())]
-        asked = ["", f"question: {self.question}"] if self.question else []
-        verdict = ["", "Nothing wrong was found."] if not (blocks or asked) else []
-        return [f"batch: {read}", f"  assumed: {self.assumed}", *blocks, *asked, *verdict]
+        question = ["", f"question: {self.question}"] if self.question else []
+        verdict = ["", "Nothing wrong was found."] if not (blocks or question) else []
+        return [f"batch: {read}", f"  assumed: {self.assumed}", *blocks, *question, *verdict]
 
     def to_json(self) -> dict[str, Any]:
         findings = [finding.to_json() for finding in self.findings]
@@ -157,8 +156,8 @@ class _Batch:
         open_ids, blocked = self.ids[self.flat != 0].unique(), self.ids[self.flat == 0].unique()
         if self.pad is not None and not (self.flat == 0).any():
             return False
-        known = self.pad is not None and self.pad in open_ids and self.pad not in blocked
-        if known or (self.pad is None and len(open_ids) == 1 and len(blocked) > 1 and open_ids[0] not in blocked):
+        is_swapped = self.pad is not None and self.pad in open_ids and self.pad not in blocked
+        if is_swapped or (self.pad is None and len(open_ids) == 1 and len(blocked) > 1 and open_ids[0] not in blocked):
             self.pad = int(open_ids[0]) if self.pad is None else self.pad
             self.question = ""
             return True
@@ -182,10 +181,10 @@ class _Batch:
             message = f"attention_mask holds {numbers[0]:g} and other numbers; of shape (B, n) it is 1 or 0."
             yield self._finding("values", "error", message, self._mended() or "1 = a token, 0 = padding")
             return
-        seen = self.is_pad & (self.flat != 0)
+        open_padding = self.is_pad & (self.flat != 0)
         hidden = ~self.padding & (self.flat == 0) if self.pad is not None else torch.zeros_like(self.is_pad)
         for cells, noun, message in (
-            (seen, "token", "of padding {is_} 1 in attention_mask: padding is seen."),
+            (open_padding, "token", "of padding {is_} 1 in attention_mask: padding is seen."),
             (hidden, "token", "that {is_} no padding {is_} 0 in attention_mask: no token sees {it}."),
         ):
             if cells.any():

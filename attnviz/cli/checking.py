@@ -44,7 +44,7 @@ def batch(arrays: Mapping[str, Any], options: Namespace, say: Callable[[str], No
     pad = None if options.pad == NONE else options.pad
     report = check_batch(arrays, pad=pad, padded=options.pad != NONE, intent=options.intent or None)
     show(report, options, say)
-    return status_of(report.findings, report.question, strict=options.strict)
+    return report.status(strict=options.strict)
 
 
 def show(report: Any, options: Namespace, say: Callable[[str], None]) -> None:

@@ -1,5 +1,6 @@
 """The command `check` of a model, or of the batch that a function of a person's file gives."""
 
+import json
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Mapping
@@ -34,7 +35,8 @@ def run(options: Namespace, say: Callable[[str], None]) -> int:
     except AttnvizError as error:
         if (finding := of_capture(str(error))).severity == "note":
             raise
-        say("\n".join(finding.lines()))
+        for line in [json.dumps({"findings": [finding.to_json()]}, indent=1)] if options.json else finding.lines():
+            say(line)
         return 1
     if not isinstance(source, Source):
         checking.refuse(options, checking.OF_MODELS, "models")

@@ -40,7 +40,7 @@ def test_a_right_batch_has_no_finding(batch):
     """Padded at either side, packed, without padding, and where the id of padding also ends a text."""
     report = check_batch(batch)
 
-    assert (rules(report), report.question, report.status) == ([], "", 0)
+    assert (rules(report), report.question, report.status()) == ([], "", 0)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_two_faults_are_two_findings():
     report = check_batch({"input_ids": IDS, "attention_mask": MASK | 1, "labels": IDS}, pad=0)
 
     assert rules(report) == ["padding", "labels"]
-    assert report.status == 1
+    assert report.status() == 1
 
 
 @pytest.mark.parametrize(
@@ -116,9 +116,9 @@ def test_what_may_be_padding_is_asked():
     """Where one id ends a row again and again and no mask says what it is; the answer ends the question."""
     report = check_batch({"input_ids": IDS})
 
-    assert (report.question, report.status) == ("Is the id 0 padding? Say --pad 0, or --pad none.", 3)
-    assert check_batch({"input_ids": IDS}, padded=False).status == 0
-    assert check_batch({"input_ids": IDS}, pad=0).status == 1
+    assert (report.question, report.status()) == ("Is the id 0 padding? Say --pad 0, or --pad none.", 3)
+    assert check_batch({"input_ids": IDS}, padded=False).status() == 0
+    assert check_batch({"input_ids": IDS}, pad=0).status() == 1
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,13 @@ from html import escape
 
 import streamlit as st
 
+from attnviz import views
 from attnviz.core import progress
 from attnviz.core.amounts import percent
 from attnviz.core.display import visible_text
 from attnviz.core.edits import Edits
 from attnviz.core.errors import AttnvizError
-from attnviz.generation import Generated, WritingProgress, generate
+from attnviz.generation import Generated, WritingProgress, first_difference, generate
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate
 from attnviz.ui.heads import words
@@ -133,7 +134,10 @@ def _answer(context: ViewContext) -> None:
 
     def choose(now: State, place: int | None) -> State:
         now = now.put(WORD, place)
-        return now if place is None else now.put(CELL, _cell(context, prompt + place - 1))
+        if place is None:
+            return now
+        weights = views.see(context.record, context.site)
+        return now.put(CELL, weights.strongest_cell(context.head, prompt + place - 1))
 
     options = {"format_func": labels.get, "required": False, "lead": words.WRITTEN, "step": choose}
     chosen = control(st.pills, words.WRITTEN, WORD, list(labels), shown=_there(labels), **options)
@@ -147,12 +151,6 @@ def _there(labels: dict[int, str]) -> int | None:
     return place if place in labels else None
 
 
-def _cell(context: ViewContext, row: int) -> tuple[int, int]:
-    """The cell of a row with the largest weight of the head that is shown."""
-    weights = context.record.step(context.site).weights(context.number, slice(row, row + 1))[0]
-    return row, int(weights[: len(context.record.sentences[0].tokens)].argmax())
-
-
 def _compared(context: ViewContext, generated: Generated) -> None:
     """The answer that stood here before, with its first token that differs marked."""
     before = state.get(BEFORE)
@@ -160,8 +158,7 @@ def _compared(context: ViewContext, generated: Generated) -> None:
         return
     lines = (AnsweredText(str(context.lines[0]), before),)
     tokens = cache.sentences(context.source, lines)[0].tokens[generated.prompt :]
-    first = next((i for i, (old, new) in enumerate(zip(before, generated.ids, strict=False)) if old != new), None)
-    first = min(len(before), len(generated.ids)) if first is None else first
+    first = first_difference(before, generated.ids)
     parts = [f"<u>{escape(token.text)}</u>" if i == first else escape(token.text) for i, token in enumerate(tokens)]
     st.html(f'<div class="says small"><span>{words.BEFORE} {" ".join(parts)}</span></div>')
 
