@@ -109,7 +109,7 @@ SOURCES = {name: lambda _, name=name: attnviz.analyze(TEXT, name, EDITS) for nam
     "own": own,
     "weights": lambda _: arrays(False),
     "vectors": lambda _: arrays(True),
-    "picture": lambda _: seen_by(Sees(), PICTURE).record(grid=(3, 5), image=PICTURE),
+    "picture": lambda _: seen_by(Sees(), PICTURE).record(places=(3, 5), image=PICTURE),
     "fills": lambda _: filled_of(["the", "[MASK]", "sat"], [1], *[{"the": 0.7, "cat": 0.2}] * 3),
     "classifies": lambda _: labels_of(["good", "film"], [0.2, 0.1, 3.0]),
     "embeds": embeds,

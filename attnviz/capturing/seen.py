@@ -11,12 +11,12 @@ from attnviz.capturing.call import Call
 from attnviz.capturing.checking import NOTABLE, difference
 from attnviz.capturing.joining import whole
 from attnviz.capturing.layout import Softmax
+from attnviz.capturing.places import sentences_of
 from attnviz.capturing.unusual import notes
 from attnviz.core.amounts import counted
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.masks import Mask
-from attnviz.core.patches import Patches, patches_of
 from attnviz.core.record import Record, Step
 from attnviz.core.tokens import Sentence, Token
 
@@ -145,7 +145,7 @@ class Capture:
         name: str | None = None,
         provenance: str = PROVENANCE,
         output: Tensor | None = None,
-        grid: tuple[int, int] | None = None,
+        places: tuple[int, int] | Sequence[Token] | None = None,
         image: Any = None,
         prefix: Sequence[str] = (),
     ) -> Record:
@@ -158,8 +158,9 @@ class Capture:
             name: of the source; by default the model's class.
             provenance: where its weights come from.
             output: hidden states or logits, (B, n, d); by default found in what the model gave.
-            grid: rows and columns of a picture whose patches the model read; they take the place of the words that were
-                not given: of `tokens`, of `keys` if there are tokens.
+            places: of a model of pictures, rows and columns of its patches; or a token for each position, those of
+                patches with a `box`. They take the place of the words that were not given: of `tokens`, of `keys` if
+                there are tokens.
             image: the picture, of PIL or (height, width, 3); of a batch one for each, or one for all.
             prefix: what keys are called that stand before those of the tokens, as learned memory does. They are shown
                 behind them.
@@ -170,10 +171,9 @@ class Capture:
             AttnvizError: if no attention was seen, with what was.
         """
         query_sentences, key_sentences = (words and _sentences(words) for words in (tokens, keys))
-        patches = None
-        if grid is not None:
-            patches = patches_of(grid, image, _sizes(self.steps), self.steps[0].shape[0])
-            query_sentences, key_sentences = _with_patches(patches, query_sentences, key_sentences, self.steps)
+        if places is not None:
+            pictured = sentences_of(places, image, _sizes(self.steps), self.steps[0].shape[0])
+            query_sentences, key_sentences = _with_places(pictured, query_sentences, key_sentences, self.steps)
         compared = self._compared(_lengths(query_sentences, key_sentences))
         steps, unseen = compared.steps, compared.unseen
         if prefix:
@@ -193,7 +193,6 @@ class Capture:
             query_sentences if key_sentences else (),
             read_only=any(step.weights_only for step in steps),
             unseen="; ".join(unseen) or None,
-            patches=patches,
             findings=tuple(compared.findings),
         )
 
@@ -347,18 +346,18 @@ def _sizes(steps: tuple[Step, ...]) -> list[int]:
     return [size for step in steps for size in (step.shape[2], step.shape[3] - step.has_sink)]
 
 
-def _with_patches(
-    patches: Patches,
+def _with_places(
+    pictured: tuple[Sentence, ...],
     query_sentences: tuple[Sentence, ...] | None,
     key_sentences: tuple[Sentence, ...] | None,
     steps: tuple[Step, ...],
 ) -> tuple[tuple[Sentence, ...], tuple[Sentence, ...] | None]:
     """The positions of queries, and of the keys of cross-attention: patches where nobody said what they are."""
-    pictures = (patches.sentence(),) * steps[0].shape[0]
     if query_sentences or key_sentences:
-        return query_sentences or pictures, key_sentences or pictures
-    crosses = [step for step in steps if step.site.kind == "cross" and step.shape[3] == patches.count]
-    return (_numbered((crosses[0],), crosses[0].shape[2]), pictures) if crosses else (pictures, None)
+        return query_sentences or pictured, key_sentences or pictured
+    count = len(pictured[0].tokens)
+    crosses = [step for step in steps if step.site.kind == "cross" and step.shape[3] == count]
+    return (_numbered((crosses[0],), crosses[0].shape[2]), pictured) if crosses else (pictured, None)
 
 
 def _numbered(steps: tuple[Step, ...], length: int | None = None) -> tuple[Sentence, ...]:

@@ -17,7 +17,6 @@ from attnviz.core.amounts import counted
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError, quoted
 from attnviz.core.masks import Mask, Reason
-from attnviz.core.patches import Patches
 from attnviz.core.scoring import ALL, Area, Scoring
 from attnviz.core.tokens import Sentence, Token
 
@@ -181,7 +180,6 @@ class Record:
         unseen: what of the model's attention is not among the steps, in words; None if all of it is.
         precision: the number type that a file rounded queries, keys and values to; empty where they are as computed.
         findings: what a check of the arrays that it was made of found wrong with them, a sentence each.
-        patches: where positions are patches of a picture, on either side of a step that has as many.
     """
 
     sentences: tuple[Sentence, ...]
@@ -199,7 +197,6 @@ class Record:
     read_only: bool = False
     unseen: str | None = None
     precision: str = ""
-    patches: Patches | None = None
     findings: tuple[str, ...] = ()
 
     def __repr__(self) -> str:

@@ -8,19 +8,23 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
+from attnviz.core.places import Box, Picture
+
 
 @dataclass(frozen=True)
 class Token:
-    """One piece of a text.
+    """One piece of a text, or of a picture.
 
     Attributes:
-        text: the piece as it stands in the text, or the name of a special token such as ``<pad>``.
+        text: the piece as it stands in the text, or the name of a special token such as ``<pad>``; of a patch its row
+            and column.
         id: its number in the vocabulary.
         start, end: where it stands, ``sentence[start:end]``; both are equal where it stands nowhere.
         special: whether it was added rather than typed.
         joined: whether it continues the word of the token before it.
         segment: of a pair of texts, whether it is of the first (0) or the second (1).
         role: of a chat, whose turn it is of: "system", "user" or "assistant"; else "answer" if a model wrote it, or "".
+        box: where it stands in a picture; None where it stands in none.
     """
 
     text: str
@@ -31,9 +35,12 @@ class Token:
     joined: bool = False
     segment: int = 0
     role: str = ""
+    box: Box | None = None
 
     def __str__(self) -> str:
         place = f"characters {self.start} to {self.end}" if self.end > self.start else "in no place of the text"
+        if self.box is not None:
+            place = "a patch of the picture"
         return f"“{self.text}” (id {self.id}, {place}{', special' if self.special else ''})"
 
 
@@ -64,17 +71,19 @@ def _closes(token: Token) -> bool:
 
 @dataclass(frozen=True)
 class Sentence:
-    """A text and its tokens, padded at the end to the length of its batch.
+    """A text, or a picture, and its tokens, padded at the end to the length of its batch.
 
     Attributes:
         text: as it was typed.
         tokens: with special tokens and padding.
         length: how many of the tokens are not padding.
+        pictures: in which tokens have their boxes.
     """
 
     text: str
     tokens: tuple[Token, ...]
     length: int
+    pictures: tuple[Picture, ...] = ()
 
     @cached_property
     def is_several(self) -> bool:
@@ -85,7 +94,13 @@ class Sentence:
     def nbytes(self) -> int:
         """How much memory it takes."""
         parts = [self.text, *self.tokens, *(token.text for token in self.tokens)]
-        return sum(map(sys.getsizeof, parts)) + sys.getsizeof(self.tokens)
+        pixels = sum(picture.pixels.nbytes for picture in self.pictures)
+        return sum(map(sys.getsizeof, parts)) + sys.getsizeof(self.tokens) + pixels
+
+    @cached_property
+    def has_places(self) -> bool:
+        """Whether some of its tokens stand in a picture."""
+        return any(token.box is not None for token in self.tokens)
 
     @property
     def labels(self) -> tuple[str, ...]:

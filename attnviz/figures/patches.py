@@ -2,6 +2,7 @@
 
 import base64
 import io
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
@@ -16,14 +17,15 @@ from attnviz.charts.theme import DARK, LINE, MONO, WORD_CHARACTER, Theme, config
 from attnviz.core.display import in_title, visible_text
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError
-from attnviz.core.patches import Patches
+from attnviz.core.places import Picture
 from attnviz.core.record import Record
+from attnviz.core.tokens import Sentence
 from attnviz.figures.head import called
 from attnviz.figures.shade import TOOLTIP, ShadedFigure
 from attnviz.views import Groups
 
-SIDE, GAP = 300, 20
-"""Pixels of the longer side of a picture, and between two."""
+SIDE, GAP, BETWEEN = 300, 20, 6
+"""Pixels of the longer side of a picture, between its two drawings, and between pictures of one text."""
 LEAST = 24.0
 """Pixels of its shorter side at least: positions in time are one row of patches."""
 VEIL = 0.9
@@ -39,8 +41,19 @@ COLUMNS = (
 
 
 def on_grid(record: Record, site: Site) -> bool:
-    """Whether the queries or the keys of a site are patches of a picture."""
-    return record.patches is not None and record.patches.count in record.step(site).shape[2:]
+    """Whether queries or keys of a site stand in a picture."""
+    return any(sentence.has_places for sentence in record.texts(site))
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Place of a drawn picture in pixels, and its data URI; "" where its patches alone are drawn."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    uri: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,17 +68,19 @@ class PatchImage(ShadedFigure):
 
     def __post_init__(self):
         if not on_grid(self.record, self.site):
-            raise InputError(f"Neither queries nor keys of {self.site} are patches of a picture: say record(grid=...).")
+            raise InputError(
+                f"Neither queries nor keys of {self.site} are patches of a picture: say record(places=...)."
+            )
         super().__post_init__()
 
     @property
     def most(self) -> int:
         """Positions drawn at most: all."""
-        return self._patches.count
+        return max(self.record.step(self.site).shape[2:])
 
     @property
     def begin(self) -> str:
-        size = f"{self._patches.rows} x {self._patches.columns}"
+        size = f"{sum(token.box is not None for token in self._placed.tokens):,}"
         return f"A picture of {size} patches, the brighter the more attention {{}} one position."
 
     @property
@@ -75,96 +90,103 @@ class PatchImage(ShadedFigure):
 
     @cached_property
     def arrays(self) -> dict[str, np.ndarray]:
-        return super().arrays | {"grid": np.array([self._patches.rows, self._patches.columns])}
+        boxes = [token.box for token in self.shade.ends[1].tokens]
+        places = [[box.picture, box.left, box.top, box.right, box.bottom] if box else [np.nan] * 5 for box in boxes]
+        return super().arrays | {"boxes": np.array(places, np.float32)}
 
     @property
     def lines(self) -> list[str]:
-        return [line for line in super().lines if line != self.scale.ending or not self._image]
+        return [line for line in super().lines if line != self.scale.ending or not self._has_pixels]
 
     @property
     def form(self) -> Form:
-        width, height, picture = self._extent
-        ramp = None if self._image else replace(self.scale.legend(self.colors), top=0.0)
-        return _form(width, height, picture, ramp, self.colors)
+        width, height = self._extent
+        ramp = None if self._has_pixels else replace(self.scale.legend(self.colors), top=0.0)
+        return _form(width, height, tuple(self._sizes), ramp, self.colors)
 
     @cached_property
     def data(self) -> dict[str, Table]:
-        cells, pictures = self._layout
-        width = self._extent[0]
+        cells, width = self._layout[0], self._extent[0]
         meta = heading(self.heading_text, self.lines, width, self) | {"top": [self.scale.top]}
-        if self._image:
+        if self._has_pixels:
             caption = f"The brighter a patch, the larger its {self.scale.caption.replace('colors end', BRIGHTEST)}"
             meta["caption"] = ["\n".join(broken([caption], width / WORD_CHARACTER))]
         return {
             "meta": meta,
-            "pictures": columns(("x", "y", "uri"), pictures),
+            "pictures": columns(("x", "y", "size", "uri"), self._pictures),
             "cells": columns(COLUMNS, cells),
         }
 
     @property
-    def _patches(self) -> Patches:
-        return self.record.patches
+    def _placed(self) -> Sentence:
+        """The sentence with pictures: of keys, or else of queries."""
+        queries, keys = self.record.texts(self.site, sentence=self.sentence)
+        return keys if keys.has_places else queries
 
     @property
-    def _image(self) -> str:
-        return data_uri(self._patches, self.sentence) if self._patches.images else ""
+    def _has_pixels(self) -> bool:
+        return bool(self._placed.pictures)
 
     @property
-    def _size(self) -> tuple[float, float]:
-        """Width and height of a picture in pixels: its own shape, else that of the grid."""
-        images, patches = self._patches.images, self._patches
-        high, wide = images[self.sentence].shape[:2] if images else (patches.rows, patches.columns)
-        factor = SIDE / max(high, wide)
-        return max(LEAST, wide * factor), max(LEAST, high * factor)
+    def _sizes(self) -> list[tuple[float, float]]:
+        """The widths and heights that pictures are drawn in."""
+        return list(dict.fromkeys((frame.width, frame.height) for frame in self._layout[1] if frame.uri))
 
     @property
-    def _extent(self) -> tuple[float, float, tuple[float, float]]:
-        """Width and height of all, and of a picture."""
-        cells, _ = self._layout
-        return max(row["x2"] for row in cells), max(row["y2"] for row in cells), self._size
+    def _pictures(self) -> list[dict]:
+        sizes = self._sizes
+        return [vars(f) | {"size": sizes.index((f.width, f.height))} for f in self._layout[1] if f.uri]
+
+    @property
+    def _extent(self) -> tuple[float, float]:
+        """Width and height of all."""
+        cells, frames = self._layout
+        right = [*(row["x2"] for row in cells), *(frame.x + frame.width for frame in frames)]
+        bottom = [*(row["y2"] for row in cells), *(frame.y + frame.height for frame in frames)]
+        return max(right), max(bottom)
 
     @cached_property
-    def _layout(self) -> tuple[list[dict], list[dict]]:
+    def _layout(self) -> tuple[list[dict], list[Frame]]:
         """Cells and pictures: where the position stands, and beside it, or below in a given width, where it looks."""
         chosen, shaded = self.shade.ends
-        alone = self.shade.one_text and not self._image  # nothing is to be seen without colors
-        cells, pictures, x, y = [], [], 0.0, 0.0
+        alone = self.shade.one_text and not self._has_pixels  # nothing is to be seen without colors
+        cells, frames, x, y = [], [], 0.0, 0.0
         for part, is_shaded in [(shaded, True)] if alone else [(chosen, False), (shaded, True)]:
-            is_picture = self._is_picture(part)
-            rows = self._cells(part, x, y, is_shaded=is_shaded, is_picture=is_picture)
+            drawn = _frames(self._sentence_of(part), x, y)
+            rows = self._cells(part, x, y, drawn, is_shaded=is_shaded)
             if not is_shaded or self.shade.one_text:
                 rows[self.shade.index] |= {"stroke": self.colors.accent, "stroke_width": 2.5}
-            pictures += [{"x": x, "y": y, "uri": self._image}] if is_picture and self._image else []
+            frames += drawn
             cells += rows
-            x, y = (0.0, max(row["y2"] for row in rows) + LINE) if self.width else (self._size[0] + GAP, 0.0)
-        return cells, pictures
+            below = max([*(row["y2"] for row in rows), *(frame.y + frame.height for frame in drawn)]) + LINE
+            x, y = (0.0, below) if self.width else (SIDE + GAP, 0.0)
+        return cells, frames
 
-    def _is_picture(self, part: Groups) -> bool:
-        """Whether the positions of one end are patches."""
-        queries, keys = self.shade.view.step.shape[2:]
+    def _sentence_of(self, part: Groups) -> Sentence:
+        """The sentence of whose tokens one end is."""
         is_query = (part is self.shade.ends[0]) == (self.side == "from")
-        positions = queries if is_query else keys - self.shade.view.step.has_sink
-        return int(part.stops[-1]) <= self._patches.count == positions
+        return self.record.texts(self.site, sentence=self.sentence)[0 if is_query else 1]
 
-    def _cells(self, part: Groups, x: float, y: float, *, is_shaded: bool, is_picture: bool) -> list[dict]:
-        """Patches on their picture, the other positions in a line below."""
-        (wide, high), patches, rows = self._size, self._patches, []
-        across, top = x, y + (high + 8 if is_picture else 0)
-        for i, start in enumerate(part.starts.tolist()):
-            place = patches.place(start) if is_picture else None
-            if place is not None:
-                width, height, text = wide / patches.columns, high / patches.rows, ""
-                left, upper = x + place[1] * width, y + place[0] * height
+    def _cells(self, part: Groups, x: float, y: float, frames: list[Frame], *, is_shaded: bool) -> list[dict]:
+        """Patches on their pictures, the other positions in lines below."""
+        rows = []
+        across, top = x, max((frame.y + frame.height + 8 for frame in frames), default=y)
+        for i, token in enumerate(part.tokens):
+            box = token.box
+            if box is not None:
+                frame, text = frames[box.picture], ""
+                left, upper = frame.x + box.left * frame.width, frame.y + box.top * frame.height
+                right, lower = frame.x + box.right * frame.width, frame.y + box.bottom * frame.height
             else:
-                text, height = visible_text(part.labels[i], 16), CHIP
+                text = visible_text(part.labels[i], 16)
                 width = text_width(text) + 12
-                if across > x and across + width > x + wide:
+                if across > x and across + width > x + SIDE:
                     across, top = x, top + CHIP + 4
-                left, upper = across, top
+                left, upper, right, lower = across, top, across + width, top + CHIP
                 across += width + 4
-            box = {"x": left, "y": upper, "x2": left + width, "y2": upper + height, "text": text}
-            look = self._look(i, is_shaded=is_shaded, is_bare=place is not None and bool(self._image))
-            rows.append(box | look | self.readout(part, i, is_shaded=is_shaded))
+            place = {"x": left, "y": upper, "x2": right, "y2": lower, "text": text}
+            look = self._look(i, is_shaded=is_shaded, is_bare=box is not None and bool(frames[box.picture].uri))
+            rows.append(place | look | self.readout(part, i, is_shaded=is_shaded))
         return rows
 
     def _look(self, i: int, *, is_shaded: bool, is_bare: bool) -> dict:
@@ -180,11 +202,43 @@ class PatchImage(ShadedFigure):
         return {"fill": fill, "cover": cover, "ink": ink, "stroke": colors.line, "stroke_width": 0.4}
 
 
+def _frames(sentence: Sentence, x: float, y: float) -> list[Frame]:
+    """The pictures of a sentence side by side, in as many rows; without pixels in the shape of their patches."""
+    boxes = [token.box for token in sentence.tokens if token.box is not None]
+    if not boxes:
+        return []
+    count = max(box.picture for box in boxes) + 1
+    across = math.ceil(math.sqrt(count))
+    side = (SIDE - (across - 1) * BETWEEN) / across
+    frames, left, top, below = [], x, y, y
+    for picture in range(count):
+        if sentence.pictures:
+            high, wide = sentence.pictures[picture].size
+        else:
+            own = [box for box in boxes if box.picture == picture]
+            high, wide = len({box.top for box in own}), len({box.left for box in own})
+        factor = side / max(high, wide)
+        width, height = max(LEAST, wide * factor), max(LEAST, high * factor)
+        if picture and picture % across == 0:
+            left, top = x, below + BETWEEN
+        uri = data_uri(sentence.pictures[picture].small) if sentence.pictures else ""
+        frames.append(Frame(left, top, width, height, uri))
+        left, below = left + width + BETWEEN, max(below, top + height)
+    return frames
+
+
 @formed(16)
-def _form(width: float, height: float, picture: tuple[float, float], ramp: legends.Ramp | None, colors: Theme) -> Form:
+def _form(
+    width: float, height: float, sizes: tuple[tuple[float, float], ...], ramp: legends.Ramp | None, colors: Theme
+) -> Form:
     x, y = (channel(f"{name}:Q", scale=None, axis=None) for channel, name in ((alt.X, "x"), (alt.Y, "y")))
-    mark = {"width": picture[0], "height": picture[1], "align": "left", "baseline": "top", "aspect": False}
-    pictures = alt.Chart(alt.NamedData("pictures")).mark_image(**mark, **interaction.QUIET_MARK)
+    pictures = [
+        alt.Chart(alt.NamedData("pictures"))
+        .transform_filter(f"datum.size === {i}")
+        .mark_image(width=wide, height=high, align="left", baseline="top", aspect=False, **interaction.QUIET_MARK)
+        .encode(x=x, y=y, url="uri:N")
+        for i, (wide, high) in enumerate(sizes)
+    ]
     base = alt.Chart(alt.NamedData("cells"), name="cells")
     cells = base.mark_rect(aria=False, cursor="pointer").encode(
         x=x,
@@ -208,15 +262,15 @@ def _form(width: float, height: float, picture: tuple[float, float], ramp: legen
         legend = legend.encode(x=alt.XValue(0), y=alt.YValue(height + 12), text="caption:N")
     else:
         legend = legends.ramp_legend(ramp, {"orient": "bottom", "offset": 10})
-    layers = [legend, pictures.encode(x=x, y=y, url="uri:N"), cells, names]
+    layers = [legend, *pictures, cells, names]
     chart = alt.layer(*layers, width=width, height=height, autosize="pad", title=titled(colors), resolve=INDEPENDENT)
     chart.params = interaction.share(["cells"], interaction.clicked("cell", "query", "key", "rev"))
     return Form.of(chart.configure(**config(colors)))
 
 
 @lru_cache(maxsize=8)
-def data_uri(patches: Patches, sentence: int) -> str:
+def data_uri(picture: Picture) -> str:
     """A picture as a data URI; nothing else may stand in a file that is drawn."""
     file = io.BytesIO()
-    Image.fromarray(patches.images[sentence].numpy()).save(file, "JPEG", quality=88)
+    Image.fromarray(picture.pixels.numpy()).save(file, "JPEG", quality=88)
     return "data:image/jpeg;base64," + base64.b64encode(file.getvalue()).decode()

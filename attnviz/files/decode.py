@@ -11,7 +11,7 @@ from attnviz.core.edits import EachOff, Edits, Site
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.masks import Mask
 from attnviz.core.modifiers import Bias
-from attnviz.core.patches import SIDE, Patches
+from attnviz.core.places import SIDE, Box, Picture, grid
 from attnviz.core.record import LabelKind, Prediction, Record, Step
 from attnviz.core.scoring import Scoring
 from attnviz.core.shapes import check_broadcast
@@ -57,7 +57,11 @@ class _StoredTensors:
 
 
 def _record(tensors: _StoredTensors, header: dict[str, Any]) -> Record:
-    sentences, targets = (tuple(map(_sentence, header[name])) for name in ("sentences", "targets"))
+    patches = header.get("patches")
+    sentences, targets = (
+        tuple(_sentence(tensors, fields, patches, n) for n, fields in enumerate(header[name]))
+        for name in ("sentences", "targets")
+    )
     _check(len(sentences) > 0 and len(targets) in (0, len(sentences)), "it has no texts")
     steps = tuple(_step(tensors, step, len(sentences)) for step in header["steps"])
     _check(0 < len(steps) == len({step.site for step in steps}), "it has no attention, or a layer twice")
@@ -80,7 +84,6 @@ def _record(tensors: _StoredTensors, header: dict[str, Any]) -> Record:
         read_only=bool(header["read_only"]),
         unseen=_if_there(header["unseen"], _text),
         precision=header["precision"],
-        patches=_patches(tensors, header.get("patches"), len(sentences)),
         findings=tuple(map(_text, header.get("findings", []))),
     )
 
@@ -94,31 +97,37 @@ def _labels(tensors: _StoredTensors, header: dict[str, Any], batch: int) -> dict
     return {"labels": labels, "label_kind": kind}
 
 
-def _patches(tensors: _StoredTensors, fields: dict[str, Any] | None, batch: int) -> Patches | None:
-    if fields is None:
-        return None
-    sizes, images = (
-        [fields[name] for name in ("rows", "columns", "extra")],
-        [tensors.get(image, 3) for image in fields["images"]],
-    )
-    rows, columns, extra = sizes
-    _check(all(type(n) is int for n in sizes) and min(rows, columns) > 0 and extra >= 0, "a grid has no patches")
-    _check(len(images) in (0, batch), "there are not as many pictures as texts")
-    for image in images:
-        small = max(image.shape[:2]) <= SIDE and image.numel() > 0
-        _check(small and image.shape[2] == 3 and image.dtype is torch.uint8, "a picture is none")
-    return Patches(rows, columns, extra, tuple(images))
-
-
-def _sentence(fields: dict[str, Any]) -> Sentence:
-    tokens = []
-    for parts in fields["tokens"]:
+def _sentence(tensors: _StoredTensors, fields: dict[str, Any], patches: dict[str, Any] | None, index: int) -> Sentence:
+    """A sentence; `patches` of its record stand in files of before tokens had boxes."""
+    tokens, listed = [], fields["tokens"]
+    boxes, pictures = fields.get("boxes") or [None] * len(listed), fields.get("pictures", [])
+    if patches and patches["extra"] + patches["rows"] * patches["columns"] == len(listed):
+        places = grid(_whole(patches["rows"]), _whole(patches["columns"]))
+        boxes = [None] * _whole(patches["extra"]) + [[*vars(box).values()] for box in places]
+        pictures = [[image, 0.0] for image in patches["images"][index : index + 1]]
+    _check(len(boxes) == len(listed), "there are not as many places as tokens")
+    for parts, box in zip(listed, boxes, strict=True):
         fits = len(parts) in (len(TOKEN), len(TOKEN) + 1) and all(map(isinstance, parts, (*TOKEN, str)))
         _check(fits and all(abs(part) < 2**63 for part in parts[1 : len(TOKEN)]), "a token is none")
-        tokens.append(Token(*parts))
+        tokens.append(Token(*parts, box=_if_there(box, lambda box: _box(box, len(pictures)))))
     length = fields["length"]
     _check(type(length) is int and 0 <= length <= len(tokens), "a text is longer than its tokens")
-    return Sentence(_text(fields["text"]), tuple(tokens), length)
+    read = tuple(Picture(_pixels(tensors.get(name, 3)), float(seconds)) for name, seconds in pictures)
+    return Sentence(_text(fields["text"]), tuple(tokens), length, read)
+
+
+def _box(fields: list, pictures: int) -> Box:
+    *sides, picture = fields
+    left, top, right, bottom = map(float, sides)
+    _check(0 <= left <= right <= 1 and 0 <= top <= bottom <= 1, "a place lies outside of its picture")
+    _check(_whole(picture) < max(pictures, 1), "a place is of a picture that is not there")
+    return Box(left, top, right, bottom, picture)
+
+
+def _pixels(pixels: Tensor) -> Tensor:
+    small = max(pixels.shape[:2]) <= SIDE and pixels.numel() > 0
+    _check(small and pixels.shape[2] == 3 and pixels.dtype is torch.uint8, "a picture is none")
+    return pixels
 
 
 def _step(tensors: _StoredTensors, fields: dict[str, Any], batch: int) -> Step:

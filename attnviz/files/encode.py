@@ -14,7 +14,6 @@ from attnviz.core.errors import InputError
 from attnviz.core.masks import Mask
 from attnviz.core.modifiers import Bias
 from attnviz.core.origin import VECTORS
-from attnviz.core.patches import Patches
 from attnviz.core.record import Prediction, Record, Step
 from attnviz.core.scoring import Scoring
 from attnviz.core.tap import BiasBesideSink, MaskBesideSink
@@ -40,8 +39,8 @@ def described(record: Record, *, whole_prediction: bool) -> tuple[dict[str, Any]
         "unseen": record.unseen,
         "findings": list(record.findings),
         "precision": record.precision,
-        "sentences": [_sentence(sentence) for sentence in record.sentences],
-        "targets": [_sentence(sentence) for sentence in record.targets],
+        "sentences": [_sentence(f"sentences.{n}", each, store) for n, each in enumerate(record.sentences)],
+        "targets": [_sentence(f"targets.{n}", each, store) for n, each in enumerate(record.targets)],
         "edits": _edits(record.edits),
         "steps": [_step(f"steps.{n}", step, store, record.precision) for n, step in enumerate(record.steps)],
         "output": store.put("output", record.output),
@@ -50,7 +49,6 @@ def described(record: Record, *, whole_prediction: bool) -> tuple[dict[str, Any]
         "label_kind": record.label_kind,
         "pooling": record.pooling,
         "prediction": record.prediction and _prediction(record.prediction, store, whole_prediction),
-        "patches": record.patches and _patches(record.patches, store),
     }
     return header, store.tensors
 
@@ -95,12 +93,23 @@ def _rounded(step: Step) -> Step:
     return replace(step, **dict(zip(VECTORS, numbers, strict=True)), logsumexp=logsumexp)
 
 
-def _sentence(sentence: Sentence) -> dict[str, Any]:
+def _sentence(name: str, sentence: Sentence, store: Tensors) -> dict[str, Any]:
     tokens = [
         [t.text, t.id, t.start, t.end, t.special, t.joined, t.segment, *([t.role] if t.role else [])]
         for t in sentence.tokens
     ]
-    return {"text": sentence.text, "length": sentence.length, "tokens": tokens}
+    whole = {"text": sentence.text, "length": sentence.length, "tokens": tokens}
+    if not (sentence.has_places or sentence.pictures):
+        return whole
+    boxes = [
+        None if t.box is None else [t.box.left, t.box.top, t.box.right, t.box.bottom, t.box.picture]
+        for t in sentence.tokens
+    ]
+    pictures = [
+        [store.put(f"{name}.pictures.{n}", picture.small.pixels), picture.seconds]
+        for n, picture in enumerate(sentence.pictures)
+    ]
+    return whole | {"boxes": boxes, "pictures": pictures}
 
 
 def _edits(edits: Edits) -> dict[str, Any]:
@@ -144,11 +153,6 @@ def _bias(name: str, bias: Tensor | Bias, store: Tensors) -> Any:
     return (
         {"beside": bias.sink, **_bias(name, bias.bias, store)} if isinstance(bias, BiasBesideSink) else bias.to_json()
     )
-
-
-def _patches(patches: Patches, store: Tensors) -> dict[str, Any]:
-    images = [store.put(f"patches.{n}", image) for n, image in enumerate(patches.images)]
-    return {"rows": patches.rows, "columns": patches.columns, "extra": patches.extra, "images": images}
 
 
 def _prediction(prediction: Prediction, store: Tensors, whole: bool) -> dict[str, Any]:

@@ -157,14 +157,14 @@ def _continues(before: Token, token: Token, view: View, text: str) -> bool:
     """Whether a view sees a token and the one before it as one, where they are in one part."""
     if view.parts:
         return token.segment == before.segment and (view.special == "show" or not (token.special or before.special))
-    if token.special or before.special or token.segment != before.segment:
+    if token.special or before.special or token.segment != before.segment or token.box or before.box:
         return False
     return not begins_sentence(before, token, text) if view.sentences else view.words and token.joined
 
 
 def _part(first: Token, begin: float, end: float) -> Token:
     """A part of a text, called by where it stands: "0–10%"."""
-    return replace(first, text=f"{100 * begin:.3g}–{100 * end:.3g}%", special=False, joined=False)
+    return replace(first, text=f"{100 * begin:.3g}–{100 * end:.3g}%", special=False, joined=False, box=None)
 
 
 def _word(pieces: Sequence[Token], text: str) -> Token:

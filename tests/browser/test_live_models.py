@@ -26,7 +26,7 @@ seen_by(sees := Sees(), PICTURE)
 def look(edits):
     with torch.no_grad(), attnviz.capture(sees, edits) as seen:
         sees(PICTURE[None])
-    return seen.record(grid=(3, 5), image=PICTURE)
+    return seen.record(places=(3, 5), image=PICTURE)
 
 attnviz.show(look).wait()
 """

@@ -13,7 +13,7 @@ import attnviz
 from attnviz import figures
 from attnviz.core.edits import Site
 from attnviz.core.errors import AttnvizError, InputError
-from attnviz.core.patches import SIDE, patches_of
+from attnviz.core.places import SIDE, Box, Picture
 from attnviz.figures.patches import SIDE as DRAWN
 from attnviz.figures.patches import VEIL
 
@@ -24,7 +24,7 @@ SITE = Site("encoder", 0)
 @pytest.fixture(scope="module")
 def record():
     """Of a picture of 3 x 5 patches, with one position before them."""
-    return seen_by(Sees(), PICTURE).record(grid=(3, 5), image=PICTURE)
+    return seen_by(Sees(), PICTURE).record(places=(3, 5), image=PICTURE)
 
 
 def cells(figure):
@@ -38,8 +38,9 @@ def test_positions_are_patches_row_by_row(record):
     assert record.sentences[0].labels[:3] == ("[CLS]", "row0·col0", "row0·col1")
     assert record.sentences[0].labels[-1] == "row2·col4"
     assert [token.special for token in record.sentences[0].tokens[:2]] == [True, False]
-    assert (record.patches.count, record.patches.place(0), record.patches.place(8)) == (16, None, (1, 2))
-    assert record.patches.images[0].shape == (30, 50, 3)
+    assert record.sentences[0].tokens[0].box is None
+    assert record.sentences[0].tokens[8].box == Box(2 / 5, 1 / 3, 3 / 5, 2 / 3)
+    assert record.sentences[0].pictures[0].size == (30, 50)
 
 
 def test_a_patch_is_the_brighter_the_more_attention_it_gets(record):
@@ -80,7 +81,7 @@ def test_the_picture_is_in_the_file_itself(record):
 
 def test_without_a_picture_the_grid_is_colored():
     """By the ramp, with its legend, and once."""
-    record = seen_by(Sees(), PICTURE).record(grid=(3, 5))
+    record = seen_by(Sees(), PICTURE).record(places=(3, 5))
     figure = figures.patches(record, SITE, 0, chosen=3)
 
     assert len(data(figure.chart, CELLS)) == 16
@@ -90,7 +91,7 @@ def test_without_a_picture_the_grid_is_colored():
 
 def test_queries_of_a_detector_look_at_a_picture():
     """Cross-attention from numbers to patches: what stands at one end is on the picture, the other in a line."""
-    record = seen_by(Finder(), PICTURE).record(grid=(3, 5), image=PICTURE)
+    record = seen_by(Finder(), PICTURE).record(places=(3, 5), image=PICTURE)
     site = Site("cross", 0)
     figure = figures.patches(record, site, 0, chosen=2)
 
@@ -107,7 +108,7 @@ def test_queries_of_a_detector_look_at_a_picture():
 def test_a_picture_that_is_painted_looks_at_words():
     """Where a word is painted: its attention to patches, from the side of keys."""
     seen = seen_by(Painter(), PICTURE)
-    record = seen.record(grid=(3, 5), keys=["a", "red", "sun"], image=PICTURE)
+    record = seen.record(places=(3, 5), keys=["a", "red", "sun"], image=PICTURE)
     site = Site("cross", 0)
     figure = figures.patches(record, site, 1, chosen=1, side="to")
 
@@ -125,29 +126,27 @@ def test_a_picture_that_is_painted_looks_at_words():
         (PICTURE * 255).to(torch.uint8),
         PICTURE.permute(1, 2, 0).numpy(),
         Image.fromarray((PICTURE.permute(1, 2, 0) * 255).to(torch.uint8).numpy()),
-        [PICTURE],
     ],
-    ids=["floats", "normalized", "bytes", "numpy", "PIL", "list"],
+    ids=["floats", "normalized", "bytes", "numpy", "PIL"],
 )
 def test_what_a_picture_may_be(image):
     """Numbers in either order of axes, or of PIL."""
-    (kept,) = patches_of((3, 5), image, [16], 1).images
+    kept = Picture.of(image).pixels
     assert kept.dtype is torch.uint8
     normalized = isinstance(image, torch.Tensor) and image.min() < 0
     assert kept[0, 0].tolist() == pytest.approx([255, 0, 0] if normalized else [200, 40, 40], abs=2)
 
 
 def test_a_large_picture_is_kept_small():
-    """As large as it is drawn, and in its own shape."""
-    (kept,) = patches_of((3, 5), torch.rand(3, 900, 1800), [16], 1).images
-    assert kept.shape == (SIDE // 2, SIDE, 3)
+    """In files: as large as it is drawn, and in its own shape."""
+    assert Picture.of(torch.rand(3, 900, 1800)).small.size == (SIDE // 2, SIDE)
 
 
 @pytest.mark.parametrize(
     ("grid", "image", "said"),
     [
         ((14, 14), None, "A grid of 14 x 14 has 196 patches, and the attention calls have 16 positions"),
-        ((3,), None, "it has two whole numbers"),
+        ((3,), None, "it has two whole numbers, rows and columns"),
         ((3, 5), "picture.png", "A picture is a PIL image"),
         ((3, 5), [PICTURE, PICTURE], "There are 2 pictures for 1 sentences"),
         ((3, 5), torch.rand(7), r"A picture is a PIL image or \(height, width, 3\) numbers; given \(7,\) numbers"),
@@ -155,12 +154,12 @@ def test_a_large_picture_is_kept_small():
 )
 def test_what_does_not_fit_is_refused_in_one_sentence(grid, image, said):
     with pytest.raises(InputError, match=said):
-        seen_by(Sees(), PICTURE).record(grid=grid, image=image)
+        seen_by(Sees(), PICTURE).record(places=grid, image=image)
 
 
 def test_positions_in_time_are_one_row():
     """As of a model that hears: high enough to be clicked."""
-    record = seen_by(Sees(), PICTURE).record(grid=(1, 15))
+    record = seen_by(Sees(), PICTURE).record(places=(1, 15))
     table = data(figures.patches(record, SITE, 0, chosen=3).chart, CELLS)
 
     assert {row["y2"] - row["y"] for row in table} == {24.0}
@@ -179,23 +178,24 @@ def test_other_patches_leave_the_specification_as_it_is(record):
 
 
 def test_a_picture_is_in_the_file_of_a_record(record, tmp_path):
-    """As it is drawn; a file that says something else is refused."""
+    """As it is drawn, with the places of its patches; a file that says something else is refused."""
     attnviz.save(record, tmp_path / "sees.attn")
     again = attnviz.read(tmp_path / "sees.attn")
 
-    assert (again.patches.rows, again.patches.columns, again.patches.extra) == (3, 5, 1)
-    assert torch.equal(again.patches.images[0], record.patches.images[0])
-    wrong = replace(record, patches=replace(record.patches, images=record.patches.images * 2))
-    attnviz.save(wrong, tmp_path / "wrong.attn")
-    with pytest.raises(AttnvizError, match="not as many pictures as texts"):
-        attnviz.read(tmp_path / "wrong.attn")
+    assert again.sentences == record.sentences
+    (sentence,) = record.sentences
+    for box, said in ((Box(0.5, 0, 0.4, 1), "outside"), (Box(0, 0, 1, 1, 3), "a picture that is not there")):
+        tokens = (*sentence.tokens[:-1], replace(sentence.tokens[-1], box=box))
+        attnviz.save(replace(record, sentences=(replace(sentence, tokens=tokens),)), tmp_path / "wrong.attn")
+        with pytest.raises(AttnvizError, match=said):
+            attnviz.read(tmp_path / "wrong.attn")
 
 
 def test_a_model_of_timm_shows_where_a_patch_looks():
     """A vision transformer of that package, as it comes, with and without its fused attention."""
     timm = pytest.importorskip("timm", reason="timm is installed with a torchvision for the torch that is there")
     model = timm.create_model("vit_tiny_patch16_224", num_classes=3).eval()
-    record = seen_by(model, torch.rand(3, 224, 224)).record(grid=(14, 14))
+    record = seen_by(model, torch.rand(3, 224, 224)).record(places=(14, 14))
 
     assert len(record.steps) == 12
     assert attnviz.figures.patches(record, SITE, 0, chosen=5).arrays["weights"].sum() == pytest.approx(1, abs=1e-4)

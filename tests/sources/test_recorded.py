@@ -28,7 +28,7 @@ def look(model):
     def look(edits):
         with torch.no_grad(), attnviz.capture(model, edits) as seen:
             model(PICTURE[None])
-        return seen.record(grid=(3, 5), image=PICTURE)
+        return seen.record(places=(3, 5), image=PICTURE)
 
     return look
 

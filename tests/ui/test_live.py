@@ -194,7 +194,7 @@ def test_a_picture_is_a_form_where_positions_are_patches(monkeypatch, form):
     def run(edits):
         with torch.no_grad(), attnviz.capture(model, edits) as seen:
             model(PICTURE[None])
-        return seen.record(grid=(3, 5), image=PICTURE)
+        return seen.record(places=(3, 5), image=PICTURE)
 
     seen_by(model := Sees(), PICTURE)
     monkeypatch.setitem(api.OFFERED, "Sees", Recorded.of(run))

@@ -1,0 +1,149 @@
+"""Places of tokens outside of a text: boxes in pictures, of which a spectrogram is one, with time on its axis."""
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import interpolate
+
+from attnviz.core.errors import InputError, quoted
+
+SIDE = 384
+"""Pixels of the longer side of a picture as it is drawn and kept in files, at most."""
+
+
+@dataclass(frozen=True)
+class Box:
+    """A rectangle in a picture, in parts of its width and height from the top left, 0 to 1.
+
+    Attributes:
+        picture: which of the pictures of its sentence.
+    """
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+    picture: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Picture:
+    """A picture that a model reads. Two are equal if their pixels are.
+
+    Attributes:
+        pixels: (height, width, 3), uint8.
+        seconds: of a spectrogram, how long its width lasts; else 0.
+    """
+
+    pixels: Tensor
+    seconds: float = 0.0
+
+    @classmethod
+    def of(cls, image: Any) -> "Picture":
+        """The picture of a PIL image, or of numbers (height, width, 3) or (3, height, width).
+
+        Floats are of 0 to 1; what was normalized for a model is stretched to it.
+
+        Raises:
+            InputError: if it is none.
+        """
+        return image if isinstance(image, Picture) else cls(_pixels(image))
+
+    @cached_property
+    def digest(self) -> str:
+        """A checksum of the pixels and their shape."""
+        shape = f"{tuple(self.pixels.shape)} {self.seconds}".encode()
+        return hashlib.sha256(shape + self.pixels.contiguous().numpy().tobytes()).hexdigest()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Picture) and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def __repr__(self) -> str:
+        height, width = self.size
+        return f"<Picture of {width} x {height} pixels>"
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Height and width in pixels."""
+        return self.pixels.shape[0], self.pixels.shape[1]
+
+    @cached_property
+    def small(self) -> "Picture":
+        """The same with at most `SIDE` pixels at its longer side."""
+        factor = SIDE / max(self.size)
+        if factor >= 1:
+            return self
+        size = [max(1, round(side * factor)) for side in self.size]
+        channels = self.pixels.float().permute(2, 0, 1)[None]
+        smaller = interpolate(channels, size, mode="bilinear", antialias=True)[0].permute(1, 2, 0)
+        return Picture(smaller.round().clamp(0, 255).to(torch.uint8).contiguous(), self.seconds)
+
+
+class PicturedText(str):
+    """A text with the pictures that a model reads with it; as a key it differs from the text alone.
+
+    The text of a vision model, which reads pictures alone, is empty.
+    """
+
+    pictures: tuple[Picture, ...]
+
+    def __new__(cls, text: str, pictures: tuple[Picture, ...]) -> "PicturedText":
+        result = super().__new__(cls, text)
+        result.pictures = tuple(pictures)
+        return result
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PicturedText) and str.__eq__(self, other) and self.pictures == other.pictures
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash((str.__hash__(self), self.pictures))
+
+
+def grid(rows: int, columns: int, picture: int = 0) -> list[Box]:
+    """Boxes of the patches of a whole picture, row by row."""
+    return [
+        Box(column / columns, row / rows, (column + 1) / columns, (row + 1) / rows, picture)
+        for row in range(rows)
+        for column in range(columns)
+    ]
+
+
+def _pixels(image: Any) -> Tensor:
+    if hasattr(image, "convert") and hasattr(image, "tobytes"):  # of PIL
+        plain = image.convert("RGB")
+        return torch.frombuffer(bytearray(plain.tobytes()), dtype=torch.uint8).reshape(plain.height, plain.width, 3)
+    try:
+        pixels = torch.as_tensor(image).detach().cpu()
+    except (TypeError, ValueError, RuntimeError):
+        pixels = torch.empty(0)
+    if pixels.dim() == 4 and len(pixels) == 1:
+        pixels = pixels[0]
+    if pixels.dim() == 3 and pixels.shape[0] in (1, 3) and pixels.shape[-1] not in (1, 3):
+        pixels = pixels.permute(1, 2, 0)
+    if pixels.dim() == 2:
+        pixels = pixels.unsqueeze(-1)
+    if pixels.dim() != 3 or pixels.shape[-1] not in (1, 3) or not pixels.numel():
+        what = f"{tuple(pixels.shape)} numbers" if pixels.numel() else quoted(type(image).__name__)
+        raise InputError(f"A picture is a PIL image or (height, width, 3) numbers; given {what}.")
+    pixels = pixels.expand(*pixels.shape[:2], 3)
+    if pixels.is_floating_point():
+        pixels = _stretched(pixels.float()).round().clamp(0, 255)
+    return pixels.to(torch.uint8).contiguous()
+
+
+def _stretched(pixels: Tensor) -> Tensor:
+    """Floats as 0 to 255."""
+    low, high = float(pixels.min()), float(pixels.max())
+    if low >= 0 and high <= 1:
+        return pixels * 255
+    return pixels if low >= 0 and high <= 255 else (pixels - low) / max(high - low, 1e-9) * 255
