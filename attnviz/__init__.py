@@ -20,6 +20,7 @@ _HOMES = {
     "load": "api",
     "generate": "generation",
     "rank": "metrics.linking",
+    "picture": "files.images",
     "capture": "capturing.mode",
     "check_batch": "check.batch",
     "check_model": "model_check",

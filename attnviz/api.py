@@ -98,15 +98,14 @@ def chosen(source: Source) -> dict[str, Any]:
 
 def _huggingface(name: str, report: Callable[[Any], bool | None] | None, settings: dict[str, object]) -> Source:
     from attnviz.sources.huggingface.hub import Canceled, is_path
-    from attnviz.sources.huggingface.source import HuggingFace, fetch
+    from attnviz.sources.huggingface.named import fetch
+    from attnviz.sources.huggingface.source import HuggingFace
 
     if unknown := [setting for setting in settings if setting not in HuggingFace.settings()]:
         has = ", ".join(HuggingFace.settings())
         raise InputError(f"A model of Hugging Face has no setting {quoted(unknown[0])}; it has: {has}.")
     try:
-        if report:
-            fetch(name, report)
-        return HuggingFace(name, **settings)
+        return fetch(name, *([report] if report else []), **settings)
     except Canceled:
         raise
     except AttnvizError as error:

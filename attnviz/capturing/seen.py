@@ -182,7 +182,7 @@ class Capture:
         unseen += others
         query_sentences = query_sentences or _numbered(steps)
         hidden_states = output if output is not None else hidden(self.output)
-        states = _states(steps) if hidden_states is None else hidden_states.detach().float().cpu()
+        states = output_of(steps) if hidden_states is None else hidden_states.detach().float().cpu()
         return Record(
             key_sentences or query_sentences,
             name or self.name,
@@ -266,7 +266,7 @@ def hidden(output: Any) -> Tensor | None:
     return next((tensor for tensor in map(hidden, parts) if tensor is not None), None)
 
 
-def _states(steps: tuple[Step, ...]) -> Tensor:
+def output_of(steps: tuple[Step, ...]) -> Tensor:
     """The output of the last call, its heads side by side, (B, Q, H · d_v)."""
     step = steps[-1]
     heads = (

@@ -5,8 +5,8 @@ computed from it on demand, exactly, by the same function as in the run.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
@@ -180,6 +180,8 @@ class Record:
         unseen: what of the model's attention is not among the steps, in words; None if all of it is.
         precision: the number type that a file rounded queries, keys and values to; empty where they are as computed.
         findings: what a check of the arrays that it was made of found wrong with them, a sentence each.
+        own_texts: of sites whose queries or keys are other positions than the usual ones of their kind, such as patches
+            of another size: the sentences of both.
     """
 
     sentences: tuple[Sentence, ...]
@@ -198,6 +200,7 @@ class Record:
     unseen: str | None = None
     precision: str = ""
     findings: tuple[str, ...] = ()
+    own_texts: Mapping[Site, tuple[tuple[Sentence, ...], tuple[Sentence, ...]]] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         texts = ", ".join(quoted(sentence.text) for sentence in self.sentences[:2]) + (
@@ -233,9 +236,13 @@ class Record:
 
     def texts(self, site: Site, *, sentence: int = 0) -> tuple[Sentence, Sentence]:
         """The sentences whose tokens are the queries and the keys of a site; cross-attention has two."""
-        queries = self.sentences if site.kind == "encoder" else self.read
-        keys = self.read if site.kind == "decoder" else self.sentences
+        queries, keys = self.own_texts.get(site) or self.usual_texts(site)
         return queries[sentence], keys[sentence]
+
+    def usual_texts(self, site: Site) -> tuple[tuple[Sentence, ...], tuple[Sentence, ...]]:
+        """The sentences at the queries and the keys of a site of that kind."""
+        queries = self.sentences if site.kind == "encoder" else self.read
+        return queries, self.read if site.kind == "decoder" else self.sentences
 
     def predicted(self, site: Site, *, sentence: int = 0) -> tuple[str, ...] | None:
         """The word that the model holds most probable after each query of a site; None if it predicts nothing there."""

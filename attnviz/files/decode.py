@@ -85,7 +85,19 @@ def _record(tensors: _StoredTensors, header: dict[str, Any]) -> Record:
         unseen=_if_there(header["unseen"], _text),
         precision=header["precision"],
         findings=tuple(map(_text, header.get("findings", []))),
+        own_texts=_own_texts(tensors, header.get("own_texts", []), len(sentences)),
     )
+
+
+def _own_texts(tensors: _StoredTensors, sites: list, batch: int) -> dict[Site, tuple]:
+    texts = {
+        Site(kind, _whole(layer)): tuple(
+            tuple(_sentence(tensors, fields, None, n) for n, fields in enumerate(end)) for end in (queries, keys)
+        )
+        for kind, layer, queries, keys in sites
+    }
+    _check(all(len(end) == batch for ends in texts.values() for end in ends), "there are not as many pictures as texts")
+    return texts
 
 
 def _labels(tensors: _StoredTensors, header: dict[str, Any], batch: int) -> dict[str, Any]:

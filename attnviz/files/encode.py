@@ -41,6 +41,11 @@ def described(record: Record, *, whole_prediction: bool) -> tuple[dict[str, Any]
         "precision": record.precision,
         "sentences": [_sentence(f"sentences.{n}", each, store) for n, each in enumerate(record.sentences)],
         "targets": [_sentence(f"targets.{n}", each, store) for n, each in enumerate(record.targets)],
+        "own_texts": [
+            [site.kind, site.layer]
+            + [[_sentence(f"{site}.{end}.{n}", each, store) for n, each in enumerate(ends[end])] for end in (0, 1)]
+            for site, ends in record.own_texts.items()
+        ],
         "edits": _edits(record.edits),
         "steps": [_step(f"steps.{n}", step, store, record.precision) for n, step in enumerate(record.steps)],
         "output": store.put("output", record.output),

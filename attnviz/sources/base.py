@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor
@@ -32,6 +32,7 @@ TASKS = {
     "write": "writes a text",
     "vectors": "sentence embeddings",
     "states": "gives hidden states",
+    "objects": "finds objects in a picture",
 }
 
 CLASSES: dict[str, type["Source"]] = {}
@@ -44,7 +45,7 @@ class Facts:
 
     Attributes:
         task: "next" token, "fill" in a blank, "labels" of a text or of its "tokens", "write" another text, "vectors" of
-            texts, or hidden "states" alone.
+            texts, hidden "states" alone, or "objects" in a picture.
         detail: what belongs to the task: how a vector is made, how labels are read, which head is not shown.
         made_of: the name of its class.
         parameters: how many numbers were learned.
@@ -109,6 +110,7 @@ class Source(ABC):
         facts: what a model says of itself instead; None if it says nothing.
         steps: the training steps whose weights were kept, the last that of the trained model; see `step`.
         step: the training step; None for the last.
+        reads: "text", or "picture": then its texts are of `core.places.PicturedText`.
         writes: whether it writes another text, so that `run` takes `targets`.
         generates: whether it predicts the next token of any text, so that it can continue one; see `continuation`.
         can_chat: whether it has a chat template, so that its setting `chat` makes a text a user's turn.
@@ -140,6 +142,7 @@ class Source(ABC):
     facts: Facts | None = None
     steps: tuple[int, ...] = ()
     step: int | None = None
+    reads: Literal["text", "picture"] = "text"
     writes: bool = False
     generates: bool = False
     can_chat: bool = False

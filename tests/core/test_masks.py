@@ -506,7 +506,7 @@ def nested(levels, rule="not"):
         ({"rule": 3}, "an object with a rule"),
         ({"rule": ["full"]}, "an object with a rule"),
         (10**5000, "int too large to show"),
-        ({"rule": "cousal"}, "no mask rule 'cousal'. There are: and, block_diffusion, blocks, dilated"),
+        ({"rule": "cousal"}, "no mask rule 'cousal'. There are: and, blank, block_diffusion, blocks, dilated"),
         ({"rule": "dilated", "before": 1, "step": 0}, "The step of 'dilated' is 0; it must be 1 or more"),
         ({"rule": "dilated", "before": 1, "step": None}, "a whole number; given None"),
         ({"rule": "global", "positions": [-1]}, "is -1; it must be 0 or more"),

@@ -129,7 +129,7 @@ def test_other_spellings_are_read_too(text, mask):
         ("causal & windw(4)", "Character 10 of the mask 'causal & windw(4)': there is no rule 'windw'. Did you mean"),
         ("", "Character 1 of the mask '': a rule is missing; write one, such as causal"),
         ("causal &", "Character 9 of the mask 'causal &': a rule is missing"),
-        ("nonsense", "there is no rule 'nonsense'. There are: block_diffusion, blocked, blocks, causal"),
+        ("nonsense", "there is no rule 'nonsense'. There are: blank, block_diffusion, blocked, blocks, causal"),
         (
             "causal and window(2)",
             "(2)': 'and' cannot stand here. Write & for it.",

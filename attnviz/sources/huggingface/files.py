@@ -25,7 +25,10 @@ VOCABULARIES = SENTENCEPIECE | frozenset(
 )
 """Files from which transformers makes tokenizers: its classes name them."""
 TOKENIZER = VOCABULARIES | {TOKENIZER_CONFIG, "special_tokens_map.json", "added_tokens.json"}
-BESIDE = frozenset({CONFIG, "generation_config.json", "modules.json", "1_Pooling/config.json"})
+PREPROCESSOR = "preprocessor_config.json"
+BESIDE = frozenset(
+    {CONFIG, PREPROCESSOR, "generation_config.json", "modules.json", "1_Pooling/config.json", "chat_template.jinja"}
+)
 LARGEST_TEXT = 100_000_000
 """Bytes of a file that is not weights."""
 DIGEST = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
@@ -79,7 +82,9 @@ def whole(folder: Path) -> bool:
     """Whether all that a model needs is in a folder."""
     try:
         return bool(
-            (folder / CONFIG).is_file() and weights(folder) and any((folder / name).is_file() for name in TOKENIZER)
+            (folder / CONFIG).is_file()
+            and weights(folder)
+            and any((folder / name).is_file() for name in (*TOKENIZER, PREPROCESSOR))
         )
     except AttnvizError:
         return False

@@ -9,6 +9,7 @@ from torch import nn
 from attnviz.core.edits import Site
 from attnviz.sources.base import Facts
 from attnviz.sources.huggingface.embedding import Pooling
+from attnviz.sources.huggingface.placing import Patching
 from attnviz.sources.huggingface.turns import Turns
 
 
@@ -61,12 +62,14 @@ class ModelFacts(Facts):
 
     Attributes:
         name: as it is called.
-        tokenizer: a fast one, which knows the place of each token in the text.
+        tokenizer: a fast one, which knows the place of each token in the text; None of a model that reads no text.
         keeps_own_attention: it computes attention in its own code (eager), so the tap does not reach it.
         size: bytes of its weights and buffers.
         trial: what its first runs showed of its attention.
         provenance: "pretrained", or "from a folder", of which nobody says more.
         pooling: how a vector of a sentence is made.
+        processor: of a model that reads pictures, what makes its inputs of them; else None.
+        patching: how it cuts them into patches; None where it reads none.
     """
 
     name: str
@@ -77,6 +80,8 @@ class ModelFacts(Facts):
     trial: Trial
     provenance: str = "pretrained"
     pooling: Pooling = Pooling()
+    processor: Any = None
+    patching: Patching | None = None
 
     @property
     def has_square_masks(self) -> bool:

@@ -10,7 +10,19 @@ from torch import nn
 
 from attnviz.core.amounts import size
 from attnviz.core.errors import AttnvizError, InputError
-from attnviz.sources.huggingface import building, checks, embedding, faults, files, hub, memory, opening, tapped, trial
+from attnviz.sources.huggingface import (
+    building,
+    checks,
+    embedding,
+    faults,
+    files,
+    hub,
+    memory,
+    opening,
+    pictures,
+    tapped,
+    trial,
+)
 from attnviz.sources.huggingface.hub import DownloadProgress, ModelLocation
 from attnviz.sources.huggingface.loaded import Loaded, Trial
 from attnviz.sources.huggingface.turns import Turns
@@ -57,6 +69,8 @@ def load(
     with building.alone():
         loaded = _load(place, held, room)
     report(DownloadProgress("trying", place.size, place.size))
+    if loaded.processor is not None:
+        return pictures.tried(loaded)
     try:
         return trial.tried(loaded)
     except AttnvizError as error:
@@ -68,17 +82,20 @@ def load(
 def _load(place: ModelLocation, held: checks.WeightHeaders, room: Room) -> Loaded:
     """The part of loading that one thread does at a time."""
     folder, name = place.folder, place.name
-    config, task, kind, tokenizer = opening.read(folder, name)
+    opened = opening.read(folder, name)
+    config, task, kind, tokenizer = opened.config, opened.task, opened.kind, opened.tokenizer
+    of_text = opened.processor is None
     dense, why = _made_full(config)
     plan = _plan(kind, config, held, name)
-    longest, limit = _limited(longest_of(plan, tokenizer), dense, why)
+    longest, limit = _limited(longest_of(plan, tokenizer), dense, why) if of_text else (None, "")
     room.reserve(_numbers(plan) * max(_on(device, held.dtype).itemsize for device in memory.devices()))
     device, dtype = _device(plan, held.dtype, longest, name, room)
     prefix = _prefix(held.names, plan)
     model = _model(kind, folder, config, dtype, name, prefix, task).to(device)
-    taken = tapped.use_on(model)
+    taken = of_text and tapped.use_on(model)
     return Loaded(
         model=model,
+        processor=opened.processor,
         turns=Turns(model),
         tokenizer=tokenizer,
         config=model.config,
@@ -92,7 +109,7 @@ def _load(place: ModelLocation, held: checks.WeightHeaders, room: Room) -> Loade
         made_of=type(model).__name__,
         parameters=_numbers(model),
         size=sum(tensor.nbytes for tensor in (*model.parameters(), *model.buffers())),
-        vocabulary=_vocabulary(plan, name),
+        vocabulary=_vocabulary(plan, name) if of_text else 0,
         limit=limit,
         trial=Trial(),
         **_facts(place, config, task, prefix),

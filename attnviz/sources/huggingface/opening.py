@@ -1,6 +1,7 @@
 """Facts of a model before its weights are read: its configuration, task, class and tokenizer."""
 
 import json
+from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path
 from typing import Any, Literal
@@ -9,9 +10,9 @@ from attnviz.core.errors import OF_PICTURES, AttnvizError, InputError
 from attnviz.core.record import LabelKind
 from attnviz.sources.huggingface import building, checks, embedding, faults, files
 
-Task = Literal["next", "fill", "labels", "tokens", "write", "vectors", "states"]
-"""Outputs of a model: the next token, what a mask hides, a label of a text or of each token, another text, vectors of
-texts, or nothing that is shown but its hidden states."""
+Task = Literal["next", "fill", "labels", "tokens", "write", "vectors", "states", "objects"]
+"""Outputs of a model: the next token, what a mask hides, a label of a text, a picture or each token, another text,
+vectors of texts, nothing that is shown but its hidden states, or objects in a picture."""
 
 HEADS: tuple[tuple[str, Task, str], ...] = (
     ("FOR_SEQUENCE_CLASSIFICATION_", "labels", "AutoModelForSequenceClassification"),
@@ -30,10 +31,69 @@ def check(folder: Path, name: str) -> None:
         read(folder, name)
 
 
-def read(folder: Path, name: str) -> tuple[Any, Task, Any, Any]:
-    """Configuration, task, class and tokenizer, which need no weights."""
+@dataclass(frozen=True)
+class Unweighted:
+    """Facts of a model that need no weights.
+
+    Attributes:
+        kind: its class.
+        tokenizer: None of a model that reads no text.
+        processor: of images; None of a model that reads none.
+    """
+
+    config: Any
+    task: Task
+    kind: Any
+    tokenizer: Any = None
+    processor: Any = None
+
+
+def read(folder: Path, name: str) -> Unweighted:
+    """Configuration, task, class and tokenizer or image processor, which need no weights."""
     config = _config(folder, name)
-    return config, *_class(config, name, embedding.of_folder(folder)), _tokenizer(folder, name)
+    if of_pictures := _picture_class(config):
+        return Unweighted(*of_pictures, processor=_processor(folder, name))
+    return Unweighted(config, *_class(config, name, embedding.of_folder(folder)), tokenizer=_tokenizer(folder, name))
+
+
+def _picture_class(config: Any) -> tuple[Any, Task, Any] | None:
+    """Configuration, task and class of a vision model, or of the vision tower of one of texts and pictures."""
+    import transformers
+    from transformers.models.auto import modeling_auto as names
+
+    class_name = _class_name(config)
+    tower = getattr(config, "vision_config", None)
+    if tower is not None and config.model_type in names.MODEL_FOR_ZERO_SHOT_IMAGE_CLASSIFICATION_MAPPING_NAMES:
+        return tower, "states", transformers.AutoModel._model_mapping.get(type(tower), None)
+    model = getattr(transformers, class_name, None) or transformers.AutoModel._model_mapping.get(type(config), None)
+    if not (isinstance(model, type) and getattr(model, "main_input_name", "") == "pixel_values"):
+        return None
+    tables = ("IMAGE_CLASSIFICATION", "labels"), ("OBJECT_DETECTION", "objects")
+    listed = [
+        task
+        for table, task in tables
+        if class_name in str(getattr(names, f"MODEL_FOR_{table}_MAPPING_NAMES").get(config.model_type))
+    ]
+    return config, listed[0] if listed else "states", model
+
+
+def _processor(folder: Path, name: str) -> Any:
+    """The image processor of a folder.
+
+    Raises:
+        InputError: if there is none, or it cannot be read.
+    """
+    from transformers import AutoImageProcessor
+
+    if not (folder / files.PREPROCESSOR).is_file():
+        what = f"{faults.name(name)} reads pictures and has no {files.PREPROCESSOR}, which says how they are prepared"
+        how = 'AutoImageProcessor.from_pretrained("the model that it was made from").save_pretrained(folder)'
+        raise InputError(f"{what}. Add it to the folder: {how}.")
+    try:
+        return AutoImageProcessor.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except Exception as error:
+        what = f"The image processor of {faults.name(name)} cannot be used"
+        raise AttnvizError(f"{what}: {faults.first(error)}") from None
 
 
 def label_kind(config: Any) -> LabelKind:

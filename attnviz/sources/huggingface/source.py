@@ -38,16 +38,6 @@ SHARE = 0.5
 """Part of a device's memory that models may keep; runs, records and other programs need the rest."""
 
 
-def fetch(name: str, report: Callable[[DownloadProgress], bool | None] = lambda progress: None) -> "HuggingFace":
-    """A model by its name or folder; while it is fetched, `report` is told how far that is, and False ends it.
-
-    Raises:
-        AttnvizError: one sentence that says why it cannot be loaded; `hub.Canceled` if `report` gave False.
-    """
-    _loaded(name, report)
-    return HuggingFace(name)
-
-
 @dataclass(frozen=True)
 class HuggingFace(Source):
     """A model by its Hub name, perhaps with @revision, or by its folder.
@@ -71,7 +61,7 @@ class HuggingFace(Source):
     facts: ModelFacts = field(init=False, repr=False, compare=False)
 
     def __post_init__(self):
-        object.__setattr__(self, "facts", _loaded(self.model).facts)
+        object.__setattr__(self, "facts", loaded_model(self.model).facts)
 
     @property
     def name(self) -> str:
@@ -91,12 +81,12 @@ class HuggingFace(Source):
 
         One that is loaded again may have other facts: its first run may refute what its narrow copy showed.
         """
-        loaded = _loaded(self.model)
+        loaded = loaded_model(self.model)
         object.__setattr__(self, "facts", loaded.facts)
         return loaded
 
     @property
-    def is_loaded(self) -> bool:
+    def isloaded_model(self) -> bool:
         return self.model in _models
 
     @property
@@ -231,10 +221,7 @@ class HuggingFace(Source):
         loaded = self.loaded
         if self.read_only and edits != Edits():
             raise InputError(self.read_only)
-        for site, head in sorted(edits.heads_off):
-            if head >= self.heads.get(site, 0):
-                has = f"there are {self.heads[site]}, counted from 0" if site in self.sites else "nor such a site"
-                raise InputError(f"There is no {site.head(head)}; {has}.")
+        self._check_heads(edits)
         self._check_room(sentences)
         with faults.unforeseen(f"{self.name} ({loaded.made_of})"):
             try:
@@ -245,6 +232,13 @@ class HuggingFace(Source):
                 trial.disbelieve(loaded.first_run.key)
         del loaded
         return self.reloaded().run(sentences, edits, targets)
+
+    def _check_heads(self, edits: Edits) -> None:
+        """Raises: InputError: if a head is off that is not there."""
+        for site, head in sorted(edits.heads_off):
+            if head >= self.heads.get(site, 0):
+                has = f"there are {self.heads[site]}, counted from 0" if site in self.sites else "nor such a site"
+                raise InputError(f"There is no {site.head(head)}; {has}.")
 
     def reloaded(self) -> "HuggingFace":
         """The same, loaded again and tried itself: its narrow copy was refuted by its first run."""
@@ -371,7 +365,7 @@ class Others(loading.Room):
         return bool(names)
 
 
-def _loaded(name: str, report: Callable[[DownloadProgress], bool | None] = lambda progress: None) -> Loaded:
+def loaded_model(name: str, report: Callable[[DownloadProgress], bool | None] = lambda progress: None) -> Loaded:
     """The model of that name, loaded if it is not kept; who asks for one that is being loaded waits for it.
 
     Raises:

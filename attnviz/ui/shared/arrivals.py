@@ -118,7 +118,7 @@ class Arrival:
 
     def load(self, job: Job) -> None:
         from attnviz.sources.huggingface.hub import Canceled
-        from attnviz.sources.huggingface.source import fetch
+        from attnviz.sources.huggingface.named import fetch
 
         def report(progress: "DownloadProgress") -> bool:
             self.progress = progress

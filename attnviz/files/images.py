@@ -1,0 +1,80 @@
+"""Pictures from files: PNG, JPEG and WebP, which may be anybody's; bounded before they are decoded."""
+
+import io
+import warnings
+from pathlib import Path
+from typing import Any
+
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from attnviz.core.errors import InputError, quoted
+from attnviz.core.places import Picture, PicturedText
+
+FORMATS = ("PNG", "JPEG", "WEBP")
+MOST_PIXELS = 40_000_000
+MOST_SIDE, LEAST_SIDE = 2048, 8
+"""Pixels of a side: a larger picture is made smaller; a smaller one is refused."""
+
+
+def picture(image: Any, text: str = "") -> PicturedText:
+    """A picture as a text, for `attnviz.analyze` and every source that reads pictures.
+
+    Args:
+        image: a file of PNG, JPEG or WebP by its path; an image of PIL; numbers (height, width, 3); or a list of these.
+        text: what is asked about it, of a model that reads pictures within a text.
+
+    Raises:
+        InputError: if it is no picture, or too large or too small, with the numbers.
+    """
+    images = image if isinstance(image, list | tuple) else [image]
+    return PicturedText(text, tuple(_picture(each) for each in images))
+
+
+def read(name: str, content: bytes) -> tuple[Picture, tuple[str, ...]]:
+    """The picture of a file, and what was changed in it, a sentence each.
+
+    It is turned as its EXIF says, its transparent parts are white, and of several frames the first is read.
+
+    Raises:
+        InputError: if it is no picture of a known form, is damaged, or has too many or too few pixels.
+    """
+    what = quoted(name)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            image = Image.open(io.BytesIO(content), formats=FORMATS)
+    except (UnidentifiedImageError, OSError, ValueError, Image.DecompressionBombError):
+        raise InputError(f"{what} is no picture of PNG, JPEG or WebP; choose another file.") from None
+    width, height = image.size
+    if width * height > MOST_PIXELS:
+        sizes = f"{width:,} x {height:,} pixels; {MOST_PIXELS / 1e6:g} million are the most"
+        raise InputError(f"{what} has {sizes}. Make it smaller.")
+    if min(width, height) < LEAST_SIDE:
+        raise InputError(f"{what} has {width} x {height} pixels; {LEAST_SIDE} x {LEAST_SIDE} are the least.")
+    frames, mode = getattr(image, "n_frames", 1), image.mode
+    notes = [f"Of its {frames} frames the first is read."] if frames > 1 else []
+    try:
+        image = ImageOps.exif_transpose(image)
+        if image.has_transparency_data:
+            image = image.convert("RGBA")
+            image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
+            notes.append("Its transparent parts are read as white.")
+        if mode == "CMYK":
+            notes.append("Its colors, of print (CMYK), are read as those of a screen.")
+        image = image.convert("RGB")
+    except (OSError, ValueError, SyntaxError):
+        raise InputError(f"{what} is damaged; save it again, or choose another file.") from None
+    if max(image.size) > MOST_SIDE:
+        notes.append(f"It is read with {MOST_SIDE:,} pixels at its longer side, of {max(image.size):,}.")
+        image.thumbnail((MOST_SIDE, MOST_SIDE), Image.Resampling.LANCZOS)
+    return Picture.of(image), tuple(notes)
+
+
+def _picture(image: Any) -> Picture:
+    if not isinstance(image, str | Path):
+        return Picture.of(image)
+    try:
+        content = Path(image).expanduser().read_bytes()
+    except OSError as error:
+        raise InputError(f"The picture {quoted(str(image))} cannot be read: {error.strerror or error}.") from None
+    return read(Path(image).name, content)[0]

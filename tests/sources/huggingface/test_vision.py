@@ -1,0 +1,231 @@
+"""Vision models: where each patch stands, and that attention, labels and edits are the model's own."""
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from sight import FAMILIES, folder
+
+import attnviz
+from attnviz.core.errors import AttnvizError, InputError
+from attnviz.core.places import Picture
+
+CHANCE = np.random.RandomState(0)
+PICTURE = (CHANCE.rand(60, 90, 3) * 255).astype(np.uint8)
+
+
+@pytest.fixture(scope="module")
+def load(tmp_path_factory):
+    """A function that gives the source of a family, each loaded once."""
+    loaded = {}
+
+    def get(family):
+        if family not in loaded:
+            loaded[family] = attnviz.load(str(folder(tmp_path_factory.mktemp(family), family)))
+        return loaded[family]
+
+    return get
+
+
+def eager(source, picture):
+    """What the model itself gives of a picture with its own eager attention."""
+    model = source.loaded.model
+    before = model.config._attn_implementation
+    model.set_attn_implementation("eager")
+    read = source.loaded.processor([picture], return_tensors="pt")
+    with torch.no_grad():
+        output = model(**read, output_attentions=True)
+    model.set_attn_implementation(before)
+    return output
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_weights_are_those_of_the_model(load, family):
+    """Of eager attention, which transformers itself gives back, in every layer and head."""
+    source = load(family)
+    record, output = attnviz.analyze(attnviz.picture(PICTURE), source), eager(source, PICTURE)
+    names = {"encoder": ("attentions", "encoder_attentions"), "decoder": ("decoder_attentions",)}
+    names["cross"] = ("cross_attentions",)
+    compared = 0
+    for step in record.steps:
+        given = next((maps for name in names[step.site.kind] if (maps := getattr(output, name, None))), None)
+        if given is None:  # the pooling head of SigLIP, which transformers gives back nowhere
+            assert (family, step.site.kind) == ("siglip", "cross")
+            continue
+        weights = torch.stack([step.weights(head) for head in range(step.num_heads)])
+        assert torch.allclose(weights, given[step.site.layer][0], atol=1e-5)
+        compared += 1
+    assert compared >= 2
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_bright_cell_changes_the_pixels_of_its_patch_alone(load, family):
+    """Of a picture that is as large as what the model is given: each patch is where its box says."""
+    source = load(family)
+    processor = source.loaded.processor
+    height, width = processor([PICTURE], return_tensors="pt")["pixel_values"].shape[2:]
+    for name in ("do_resize", "do_center_crop"):
+        setattr(processor, name, False)
+    try:
+        dark = np.zeros((height, width, 3), np.uint8)
+        (sentence,) = source.tokenize([attnviz.picture(dark)])
+        before = processor([dark], return_tensors="pt")["pixel_values"][0]
+        placed = [token for token in sentence.tokens if token.box]
+        assert placed
+        covered = np.zeros((height, width), int)
+        for token in placed:
+            box = token.box
+            top, bottom = round(box.top * height), round(box.bottom * height)
+            left, right = round(box.left * width), round(box.right * width)
+            bright = dark.copy()
+            bright[top:bottom, left:right] = 255
+            changed = (processor([bright], return_tensors="pt")["pixel_values"][0] != before).any(0)
+            row, column = (int(part.strip("rowcl")) for part in token.text.split("·"))
+            side = source.facts.patching.stride
+            assert changed.nonzero().amin(0).tolist() == [row * side, column * side]
+            assert changed.nonzero().amax(0).tolist() == [
+                min((row + 1) * side, height) - 1,
+                min((column + 1) * side, width) - 1,
+            ]
+            covered[top:bottom, left:right] += 1
+        assert (covered == 1).all()
+    finally:
+        for name in ("do_resize", "do_center_crop"):
+            delattr(processor, name)
+
+
+@pytest.mark.parametrize("family", ["vit", "dinov2-registers", "deit"])
+def test_a_patch_of_the_picture_moves_its_own_position_first(load, family):
+    """In the embeddings a change of one patch reaches its position alone, after those that are no patches."""
+    source = load(family)
+    model, processor = source.loaded.model, source.loaded.processor
+    (sentence,) = source.tokenize([attnviz.picture(PICTURE)])
+    read = processor([PICTURE], return_tensors="pt")["pixel_values"]
+    side, embeddings = source.facts.patching.stride, model.get_submodule(_embeddings(model))
+    for position, token in enumerate(sentence.tokens):
+        if token.box is None:
+            assert token.special
+            continue
+        row, column = (int(part.strip("rowcl")) for part in token.text.split("·"))
+        other = read.clone()
+        other[..., row * side : (row + 1) * side, column * side : (column + 1) * side] += 1
+        with torch.no_grad():
+            moved = (embeddings(other) - embeddings(read)).abs().amax(-1)[0]
+        assert moved.nonzero().flatten().tolist() == [position]
+
+
+def _embeddings(model):
+    return next(name for name, _ in model.named_modules() if name.rsplit(".", 1)[-1] == "embeddings")
+
+
+def test_places_follow_what_a_processor_cuts_away(load):
+    """DINOv2's takes 32 x 32 of 40 x 60: the sides of a wide picture are read by nobody."""
+    (sentence,) = load("dinov2").tokenize([attnviz.picture(PICTURE)])
+    first, last = sentence.tokens[1].box, sentence.tokens[-1].box
+
+    assert (first.left, first.top) == pytest.approx((14 / 60, 4 / 40), abs=0.005)
+    assert (last.right, last.bottom) == pytest.approx((46 / 60, 36 / 40), abs=0.005)
+
+
+def test_a_classifier_says_what_it_says_itself(load):
+    source = load("vit")
+    record = attnviz.analyze(attnviz.picture(PICTURE), source)
+    labels, logits = record.labels
+
+    assert labels == ("LABEL_0", "LABEL_1", "LABEL_2")
+    assert torch.allclose(logits, eager(source, PICTURE).logits, atol=1e-5)
+
+
+def test_queries_of_a_detector_have_labels_and_look_at_patches(load):
+    source = load("detr")
+    record, output = attnviz.analyze(attnviz.picture(PICTURE), source), eager(source, PICTURE)
+    queries, keys = record.texts(attnviz.Site("cross", 1))
+
+    assert (len(queries.tokens), queries.has_places, keys.has_places) == (7, False, True)
+    assert torch.allclose(record.prediction.logits, output.logits, atol=1e-5)
+    assert record.prediction.vocabulary[-1] == "no object"
+
+
+def test_segformer_looks_from_many_patches_at_few(load):
+    """Each end has its own patches, in the same picture."""
+    record = attnviz.analyze(attnviz.picture(PICTURE), load("segformer"))
+    queries, keys = record.texts(attnviz.Site("encoder", 0))
+
+    assert (len(queries.tokens), len(keys.tokens)) == (256, 16)
+    assert queries.tokens[-1].box.right == pytest.approx(1, abs=0.01)
+    assert keys.tokens[0].box.right == pytest.approx(0.25, abs=0.01)
+
+
+@pytest.mark.parametrize("family", ["vit", "dinov2-registers", "beit", "clip"])
+def test_blanked_patches_get_no_weight(load, family):
+    """In every head and layer; and what the model gives then is what its own code gives with that mask."""
+    source, picture = load(family), attnviz.picture(PICTURE)
+    (sentence,) = source.tokenize([picture])
+    n = len(sentence.tokens)
+    blank = [i for i, token in enumerate(sentence.tokens) if token.text in ("row1·col1", "row2·col3")]
+    record = attnviz.analyze(picture, source, attnviz.Edits(mask=attnviz.Blank(tuple(blank))))
+
+    for step in record.steps:
+        for head in range(step.num_heads):
+            assert step.weights(head)[:, blank].abs().max() == 0
+            assert torch.allclose(step.weights(head).sum(-1), torch.ones(n))
+    assert not torch.equal(record.output, attnviz.analyze(picture, source).output)
+
+
+def test_a_head_that_is_off_changes_the_label_as_zeroing_it_does(load):
+    """The part of a head is cut out of the input of the output projection, by a hook of the test's own."""
+    source, picture = load("vit"), attnviz.picture(PICTURE)
+    site = attnviz.Site("encoder", 0)
+    record = attnviz.analyze(picture, source, attnviz.Edits(heads_off={(site, 1)}))
+    attention = source.loaded.model.get_submodule(source.facts.trial.calls[site])
+    projection = next(m for name, m in attention.named_modules() if name.split(".")[0] in ("o_proj", "output"))
+
+    def zero(module, args):
+        states = args[0].clone()
+        states[..., 8:16] = 0
+        return (states, *args[1:])
+
+    hook = projection.register_forward_pre_hook(zero)
+    try:
+        assert torch.allclose(record.labels[1], eager(source, PICTURE).logits, atol=1e-5)
+    finally:
+        hook.remove()
+
+
+def test_a_record_of_pictures_is_saved_whole(load, tmp_path):
+    record = attnviz.analyze(attnviz.picture(PICTURE), load("segformer"))
+    attnviz.save(record, tmp_path / "picture.attn")
+    again = attnviz.read(tmp_path / "picture.attn")
+
+    assert again.sentences == record.sentences
+    assert again.own_texts == dict(record.own_texts)
+    assert torch.equal(again.steps[0].weights(0), record.steps[0].weights(0))
+
+
+def test_text_is_refused_with_the_way_for_pictures(load):
+    with pytest.raises(InputError, match=r"reads one picture, and no text; given 'The cat'.*attnviz.picture"):
+        attnviz.analyze("The cat", load("vit"))
+
+
+def test_a_folder_without_an_image_processor_says_so(tmp_path):
+    path = folder(tmp_path / "vit", "vit")
+    (path / "preprocessor_config.json").unlink()
+
+    with pytest.raises(InputError, match=r"reads pictures and has no preprocessor_config.json"):
+        attnviz.load(str(path))
+
+
+def test_a_model_without_attention_says_so(tmp_path):
+    config = transformers.ResNetConfig(embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], num_labels=2)
+    transformers.ResNetForImageClassification(config).save_pretrained(tmp_path)
+    transformers.ConvNextImageProcessorPil().save_pretrained(tmp_path)
+
+    with pytest.raises(AttnvizError, match="No attention was seen"):
+        attnviz.load(str(tmp_path))
+
+
+def test_pictures_are_equal_by_their_pixels():
+    assert attnviz.picture(PICTURE) == attnviz.picture(PICTURE.copy())
+    assert attnviz.picture(PICTURE) != attnviz.picture(PICTURE[::-1].copy())
+    assert attnviz.picture(PICTURE) != attnviz.picture(PICTURE, "What is this?")
+    assert hash(Picture.of(PICTURE)) == hash(Picture.of(PICTURE.copy()))
