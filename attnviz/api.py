@@ -8,6 +8,7 @@ from typing import Any
 from attnviz import sources
 from attnviz.core.edits import Edits
 from attnviz.core.errors import OF_PICTURES, AttnvizError, InputError, did_you_mean, quoted
+from attnviz.core.places import PicturedText
 from attnviz.core.record import Record
 from attnviz.core.tokens import Sentence
 from attnviz.sources import base
@@ -142,6 +143,7 @@ def analyze(
     elif settings:
         raise InputError(f"The setting '{next(iter(settings))}' comes too late: the source is made already.")
     _check_heads(source, edits)
+    check_reads(source, texts)
     if target is None:
         return source.run(source.tokenize(texts), edits)
     if len(wanted) != len(texts):
@@ -168,6 +170,12 @@ def _texts(value: object) -> list[str]:
             raise InputError(f"{what} a {type(value).__name__}. {OF_PICTURES}")
         raise InputError(f"{what} {quoted(wrong[0])}.")
     return texts
+
+
+def check_reads(source: Source, texts: Sequence[str]) -> None:
+    """Raises: InputError: if there is a picture for a source that reads text alone."""
+    if source.reads == "text" and any(isinstance(text, PicturedText) and text.pictures for text in texts):
+        raise InputError(f"'{source.name}' reads text, and this is a picture. {OF_PICTURES}")
 
 
 def _check_heads(source: Source, edits: Edits) -> None:

@@ -100,7 +100,7 @@ def _picture(state: State, page: str) -> Iterator[str]:
         yield from (flag for flag, is_set in (("--words", view.words), ("--sentences", view.sentences)) if is_set)
         beside = ",".join(map(str, state[ALSO])) or None
         is_lines = state[FORM] == "lines"
-        form = {"form": state[FORM], "beside": beside if is_lines else None}
+        form = {"form": state[FORM] or "map", "beside": beside if is_lines else None}
         yield from _flags(**form, least=state[LEAST_DRAWN] if is_lines else None)
     if page == "compare" and (other := state[B]) and other.what != "untouched":
         name = {"sentence": "with_text"}.get(other.what, f"with_{other.what}")

@@ -15,9 +15,10 @@ from attnviz.cli.typed import FILE, FLAGS
 from attnviz.core.amounts import counted
 from attnviz.core.display import visible_text
 from attnviz.core.edits import KINDS, Edits, Site
-from attnviz.core.errors import AttnvizError, InputError, check_no_picture, quoted
+from attnviz.core.errors import PICTURES, AttnvizError, InputError, quoted
 from attnviz.core.masks import mask_from_text
 from attnviz.core.tokens import Sentence
+from attnviz.files import images
 from attnviz.sources import estimate, script
 from attnviz.sources.base import Source
 from attnviz.views import PAIRS, View
@@ -84,12 +85,13 @@ def source(options: Namespace) -> Source:
 def read(options: Namespace) -> tuple[list[str], Source]:
     """The texts and the model; the name of a file of attention in the place of a text is both, if no model is given.
 
-    Raises:
-        InputError: if it is the name of a picture.
+    The name of a file with a picture is that picture.
     """
     name = options.text
-    if is_file(name):
-        check_no_picture(Path(name).name)
+    if name.lower().endswith(PICTURES) and is_file(name):
+        pictures, model = [images.picture(name)], source(options)
+        api.check_reads(model, pictures)
+        return pictures, model
     if options.model is None and Path(name).suffix and is_file(name):
         run = source(Namespace(**vars(options) | {"model": name}))
         return [*run.one_run], run

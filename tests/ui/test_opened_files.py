@@ -130,7 +130,7 @@ def test_a_link_to_a_file_asks_for_it_and_then_applies(case):
         ("case.attn", b"", "no file of a record"),
         ("case.attn", b"\x10" * 5000, "no file of a record"),
         ("words.docx", b"PK", "its name must end in .attn, .npz"),
-        ("picture.png", b"\x89PNG", "attnviz.figures.patches draws where each patch looks"),
+        ("picture.png", b"\x89PNG", "is no picture of PNG, JPEG or WebP"),
         ("weights.npy", b"\x93NUMPY\x01\x00", "damaged"),
         (f"{HOSTILE * 9}.csv", b"1,2\n3", "rows of different lengths"),
     ],

@@ -6,7 +6,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Any, Literal
 
-from attnviz.core.errors import OF_PICTURES, AttnvizError, InputError
+from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.record import LabelKind
 from attnviz.sources.huggingface import building, checks, embedding, faults, files
 
@@ -163,7 +163,8 @@ def has_senses(config: Any) -> bool:
 
 
 def not_of_text(who: str) -> InputError:
-    return InputError(f"{who} does not read text alone: attnviz shows language models. {OF_PICTURES}")
+    why = "does not read text alone, nor pictures alone, so it is not shown by its name"
+    return InputError(f"{who} {why}. In Python, attnviz.capture(model) sees a run of it.")
 
 
 def _class_name(config: Any) -> str:

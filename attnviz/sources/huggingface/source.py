@@ -86,7 +86,7 @@ class HuggingFace(Source):
         return loaded
 
     @property
-    def isloaded_model(self) -> bool:
+    def is_loaded(self) -> bool:
         return self.model in _models
 
     @property

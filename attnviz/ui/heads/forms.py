@@ -28,6 +28,7 @@ from attnviz.views import View
 ON_PAGE = tuple(name for name, form in FORMS.items() if form.is_on_page)
 """Forms that can be chosen."""
 
+PICTURED = "picture"
 SIDES = ("from", "to")
 LEAST = (None, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 """Smallest weights with a line; None for any, of many the strongest."""
@@ -40,7 +41,8 @@ ROOM = 614
 
 _read_also = each(reader(r"\d{1,3}", lambda m: int(m[0]), "0-3"), 64)
 
-FORM = choice("as", ON_PAGE, "map", "tab")
+FORM: Setting[str | None] = choice("as", ON_PAGE, None, "tab")
+"""The form; None for the first that shows the attention call as it is: a picture where its tokens stand in one."""
 ALSO = coded(
     "also",
     (),
@@ -57,7 +59,9 @@ def form(context: ViewContext) -> str:
     """The form that is chosen, of those that fit the attention call."""
     fits = {name: FORMS[name].fits for name in ON_PAGE}
     there = [name for name, fit in fits.items() if fit is None or fit(context.record, context.site)]
-    options = {"shown": state.one_of(FORM, there), "lead": ""}
+    first = PICTURED if PICTURED in there else there[0]
+    options = {"shown": state.get(FORM) if state.get(FORM) in there else first, "lead": ""}
+    options["read"] = lambda chosen: None if chosen == first else chosen
     return control(st.segmented_control, words.SHOWN_AS, FORM, there, **options)
 
 
@@ -66,9 +70,9 @@ def key(form: str) -> str:
     return "head" if form == "map" else form
 
 
-def whole_map() -> bool:
+def whole_map(form: str) -> bool:
     """Whether a map is shown, all of it, each token as it is."""
-    return (state.get(FORM), state.get(zoom.ZOOM), state.get(look.VIEW)) == ("map", (), View())
+    return (form, state.get(zoom.ZOOM), state.get(look.VIEW)) == ("map", (), View())
 
 
 def controls(form: str, context: ViewContext) -> None:

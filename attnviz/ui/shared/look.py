@@ -208,9 +208,7 @@ class ViewContext:
 
     def cut(self, side: int) -> Sentence:
         """Sentence that the queries (side 0) or the keys (1) are cut from."""
-        record, kind = self.record, self.site.kind
-        typed = kind == "encoder" if side == 0 else kind != "decoder"
-        return (record.sentences if typed else record.read)[self.sentence]
+        return self.record.texts(self.site, sentence=self.sentence)[side]
 
     @property
     def number(self) -> int:

@@ -88,9 +88,13 @@ NOT_A_BUDGET = "{name} is {value}; it must be a number above 0 such as {usual:g}
 
 OPEN_FILES = "Open files"
 OPEN_FILE = '<button class="open-file" data-most="{megabytes}" title="{help}">Open file</button>'
+CHOOSE_PICTURE = '<button class="open-file" title="{help}">Choose a picture</button>'
+PICTURES_TAKEN = "PNG, JPEG or WebP, up to 50 MB. You can also drop it on the page. It stays in this session."
+NO_EXAMPLE_PICTURE = "The link names the picture “{name}”, and a link holds examples alone: {names}. Drop yours here."
 OPENS = (
-    "A text (.txt), a saved run (.attn, or the ZIP of everything), or attention as .npz, .npy, .csv or .safetensors: "
-    "up to {files} files of {megabytes} MB. You can also drop them on the page. They stay in this session."
+    "A text (.txt), a picture (.png, .jpg, .webp), a saved run (.attn, or the ZIP of everything), or attention as "
+    ".npz, .npy, .csv or .safetensors: up to {files} files of {megabytes} MB. You can also drop them on the page. They "
+    "stay in this session."
 )
 FILE_GONE = "This page shows the file {file}, which a link does not hold: drop it here again, or choose another model."
 NO_FILE_NAME = "{name} is no name of a file."
