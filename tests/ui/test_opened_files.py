@@ -331,5 +331,5 @@ def test_what_was_changed_in_a_file_is_changed_in_its_model_too():
 
     button(app, "Open in its model").click().run()
 
-    told = {"model": "story", "text": TEXT, "layer": "d1", "heads_off": "d0.1-d1.0", "mask": "window(3)"}
+    told = {"model": "story", "text": TEXT, "layer": "d1", "heads_off": "d0.1-d1.0", "mask": "window(3)", "as": "map"}
     assert dict(app.query_params) == told
