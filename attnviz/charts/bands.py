@@ -1,6 +1,7 @@
 """Bands beside a map: which rows and columns are of the system, user or assistant, of a prompt or its answer."""
 
 from collections.abc import Sequence
+from operator import itemgetter
 
 from attnviz.charts.picture import Table, columns
 from attnviz.charts.size import Size
@@ -20,13 +21,13 @@ HUES = {"system": 5, "user": 0, "prompt": 0, "assistant": 3, "answer": 3}
 
 
 def table(sides: Sequence[Groups], size: Size, colors: Theme) -> Table:
-    """A row for each turn: its side, where it begins and ends, its role and color, and its name where that fits.
+    """A row for each turn that has a role: its side, its ends in squares of the grid, its color and its role.
 
-    Begin and end count squares of the grid; two pixels are left between bands.
+    The label is the role where it fits along the band. Two pixels are left between bands.
     """
     rows = []
     for side, part in zip(SIDES, sides, strict=True):
-        for role, start, stop in part.turns:
+        for role, start, stop in filter(itemgetter(0), part.turns):
             begin, end = start / size.tile, stop / size.tile
             gap = min(1 / size.cell, (end - begin) / 4)
             fits = text_width(role, WORD_CHARACTER) <= (end - begin) * size.cell

@@ -642,7 +642,7 @@ def size_within(
     size = size_of(len(rows), len(columns), style.side or side)
     if style.width is None:
         return size
-    left = max(map(label_width, rows.labels), default=0.0) + 40 + (bands.NAMED if rows.turns else 0)
+    left = max(map(label_width, rows.labels), default=0.0) + 40 + (bands.NAMED if any(rows.roles) else 0)
     right = max((text_width(visible_text(text)) for text in beside), default=0.0) + (NOTE + 16 if any(beside) else 0)
     return within(size, style.width - left - right - 6)
 

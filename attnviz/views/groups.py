@@ -114,10 +114,10 @@ class Groups:
 
     @cached_property
     def turns(self) -> tuple[tuple[str, int, int], ...]:
-        """Stretches of groups with one role, which is not "": role, first group, and the one after the last."""
+        """Stretches of groups with one role: the role, the first group, and the one after the last."""
         ends = [(role, len([*run])) for role, run in groupby(self.roles)]
         stops = [*accumulate(count for _, count in ends)]
-        return tuple((role, stop - count, stop) for (role, count), stop in zip(ends, stops, strict=True) if role)
+        return tuple((role, stop - count, stop) for (role, count), stop in zip(ends, stops, strict=True))
 
     def index_of(self, position: int) -> int | None:
         """The group that holds a position; None if it is not seen."""
@@ -193,5 +193,5 @@ def _word(pieces: Sequence[Token], text: str) -> Token:
     if len(pieces) == 1:
         return first
     rest = (piece.text if piece.joined else f" {piece.text}" for piece in pieces[1:])
-    whole = text[first.start : last.end] or first.text + "".join(rest)
+    whole = text[first.start : last.end].strip() or first.text + "".join(rest)
     return Token(whole, first.id, first.start, last.end, segment=first.segment, joined=first.joined, role=first.role)
