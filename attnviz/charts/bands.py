@@ -48,5 +48,7 @@ def table(sides: Sequence[Groups], size: Size, colors: Theme) -> Table:
 
 def extents(bands: Table) -> tuple[int, int]:
     """Pixels that bands take left of the cells, and above them."""
-    labels = [[row[1] for row in zip(bands["side"], bands["label"], strict=True) if row[0] == side] for side in SIDES]
-    return tuple((NAMED if any(names) else BAR) if names else 0 for names in labels)
+    widths = {side: [0] for side in SIDES}
+    for side, label in zip(bands["side"], bands["label"], strict=True):
+        widths[side].append(NAMED if label else BAR)
+    return max(widths["row"]), max(widths["column"])
