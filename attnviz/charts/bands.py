@@ -16,7 +16,7 @@ NEAR, FAR, MIDDLE = -4, -7, -15
 BAR, NAMED = 9, 24
 """Pixels of the bands between cells and labels: where no name fits, and where one does."""
 
-HUES = {"system": 5, "user": 0, "prompt": 0, "assistant": 3, "answer": 3}
+HUES = {"user": 0, "prompt": 0, "assistant": 3, "answer": 3}
 """Hue of a role by its place in the theme; any other role is quiet."""
 
 

@@ -116,13 +116,16 @@ def test_files_and_pages_name_the_roles(count):
     assert "answer" in json.dumps(tables, default=str)
 
 
-def test_each_role_has_a_hue_and_both_ends_of_a_talk_differ():
-    """A model's own words have one hue, with a prompt and in a chat."""
-    for colors in (LIGHT, DARK):
-        hues = {role: colors.hues[i] for role, i in bands.HUES.items()}
-        assert hues["user"] == hues["prompt"]
-        assert hues["assistant"] == hues["answer"]
-        assert len({hues[role] for role in ("system", "user", "assistant")}) == 3
+@pytest.mark.parametrize(("dark", "colors"), [(False, LIGHT), (True, DARK)])
+def test_both_ends_of_a_talk_differ_and_the_system_is_quiet(dark, colors):
+    """A model's own words have one color, after a prompt and in a chat; so have the words that it answers."""
+    talks = (heatmap(spoken(roles), SITE, 0, dark=dark) for roles in (CHAT, ANSWER))
+    inks = {row["role"]: row["ink"] for chart in talks for row in data(chart, "bands")}
+
+    assert inks["system"] == colors.quiet
+    assert inks["user"] == inks["prompt"]
+    assert inks["assistant"] == inks["answer"]
+    assert len({inks[role] for role in ("system", "user", "assistant")}) == 3
 
 
 def test_lines_have_a_border_where_the_role_changes():
