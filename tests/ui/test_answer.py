@@ -1,5 +1,7 @@
 """The model writes: a text and its answer, which every page shows."""
 
+from html import unescape
+
 import pytest
 from test_pages import heads_page, html, masks_page, opened
 from test_pages_compare import compare_page
@@ -8,7 +10,8 @@ from test_pages_steps import steps_page
 
 from attnviz import Edits, Site, cases, files, generate, load
 from attnviz.ui.shared.answer import ANSWER
-from attnviz.ui.shared.look import CELL
+from attnviz.ui.shared.look import CELL, VIEW
+from attnviz.views import View
 
 TEXT = "the cat sat on"
 WRITTEN = generate(TEXT, "story", 8)
@@ -116,3 +119,25 @@ def test_a_saved_answer_comes_out_the_same(tmp_path):
     files.save(WRITTEN.record, path)
 
     assert cases.verify(path, load("story")).same
+
+
+def test_from_a_cell_of_sentences_a_button_leads_to_its_tokens_and_back():
+    """Prompt and answer are a sentence each: of <sos>, 4 and 4 tokens; `cell` is within both, and is selected again."""
+    app = opened(heads_page, **LINK, view="sentences", cell="6.2")
+    assert "“the␣mats.” (5–7) gives" in unescape(html(app))
+
+    app.button(key="tokens of cell").click().run()
+    assert app.query_params["zoom"] in ("5.7.1.4", ["5.7.1.4"])
+    assert "view" not in app.query_params
+    assert "3 queries by 4 keys" in html(app)
+
+    app.button(key="back to units").click().run()
+    assert "zoom" not in app.query_params
+    assert state(app)[VIEW] == View(sentences=True)
+    assert state(app)[CELL] == (5, 1)
+
+
+def test_a_part_that_is_no_cell_of_sentences_leads_back_to_the_whole_map_alone():
+    app = opened(heads_page, **LINK, zoom="5.7.0.4")
+
+    assert [button.key for button in app.button if button.key in ("crumb 0", "back to units")] == ["crumb 0"]

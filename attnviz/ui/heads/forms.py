@@ -16,6 +16,7 @@ from attnviz.figures.forms import CELL as OF_CELL
 from attnviz.figures.forms import LINE, TOKEN
 from attnviz.ui.heads import linked, words
 from attnviz.ui.shared import cache, look, pages, pictures, state, zoom
+from attnviz.ui.shared import words as common
 from attnviz.ui.shared.answer import ANSWER
 from attnviz.ui.shared.look import CELL, PINS, Cell, ViewContext
 from attnviz.ui.shared.setting import Setting, State, choice, coded, each, reader
@@ -75,11 +76,14 @@ def whole_map(form: str) -> bool:
     return (form, state.get(zoom.ZOOM), state.get(look.VIEW)) == ("map", (), View())
 
 
-def controls(form: str, context: ViewContext) -> None:
-    """The options that belong to the form."""
+def controls(form: str, context: ViewContext, view: View) -> None:
+    """The options that belong to the form, and the ways to tokens and back."""
     takes = FORMS[form].takes
     if "rows" in takes:
-        zoom.crumbs(context)
+        cell = pictures.default_cell(context, view, **part_of(form, context, view))
+        if cell and (view.sentences or view.parts):
+            zoom.tokens_of(context, view, cell)
+        zoom.crumbs(context, (common.SENTENCES, common.TEN_PARTS))
     if not takes & {"heads", "least", "pins", "side"}:
         return
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="form"):

@@ -36,7 +36,7 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
     with right:  # first: of a long text each map takes seconds
         place = st.container(horizontal=True, gap="small")
         with place, nullcontext() if forms.whole_map(form) else st.container(width="content", gap="small"):
-            forms.controls(form, context)
+            forms.controls(form, context, display["view"])
             figure, key = forms.figure(form, context, display), forms.key(form)
             pictures.picture(figure, key, select="cell", on_select=forms.select(form), on_zoom=zoom.zoom_requested)
     with left:

@@ -145,7 +145,10 @@ MORE_MENU, COLORS = "More", "Colors"
 COLOR_RANGES = ("adaptive", "logarithmic")
 """Links name them, too."""
 ROWS_AND_COLUMNS, TOKENS, WORDS, SENTENCES, TEN_PARTS = "Rows and columns", "tokens", "words", "sentences", "ten parts"
-MERGED = "A word, sentence or part has the mean weight of its tokens as queries, and the sum of their weights as keys."
+MERGED = (
+    "A word, sentence or part has the mean weight of its tokens as queries, and the sum of their weights as keys. "
+    "A sentence ends at . ! ? or …, at the end of a line, and where the role changes."
+)
 SPECIAL_TOKENS, PAIR = "Special tokens", "Pair of texts"
 LINKS = """<button class="copy-link">Copy link</button>
 <button class="shortcuts" title="Words and controls" aria-label="Words and controls">?</button>"""
@@ -279,6 +282,7 @@ EVERYTHING_HOLDS = (
 # A large map
 
 ZOOM_IN, WHOLE_MAP = "Zoom in", "Whole map"
+TOKENS_OF, BACK_TO = "Show the tokens of this cell", "Back to {unit}"
 PART = "queries {top}–{bottom}, keys {left}–{right}"
 FIND, PHRASE, TYPE_A_PHRASE = "Find", "Token or phrase", "Type what to look for, and press Enter."
 AS_QUERY, AS_KEY = "As a query (what it looks at): {places}", "As a key (what looks at it): {places}"
