@@ -56,6 +56,11 @@ def target(options: Namespace) -> list[str] | None:
     return None if text is None else texts(text, by_line=options.lines)
 
 
+def read_with(options: Namespace) -> dict[str, Any]:
+    """Arguments of `api.analyze` that the options give: texts for the decoder, and the ids of an answer."""
+    return {"target": target(options), "continued": getattr(options, "continued", ())}
+
+
 def source(options: Namespace) -> Source:
     """The model that was chosen. A setting is never a reason to take the model that has it unasked.
 
@@ -64,7 +69,8 @@ def source(options: Namespace) -> Source:
     """
     name = options.model or api.DEFAULT
     flags = {setting: getattr(options, setting) for setting in FLAGS if hasattr(options, setting)}
-    settings = flags | dict(options.set)
+    chat = {"chat": True, "system": options.system} if getattr(options, "chat", False) else {}
+    settings = flags | dict(options.set) | chat
     valid = api.SOURCES[name].settings() if name in api.SOURCES else ()
     if name in api.SOURCES and (unknown := [setting for setting in settings if setting not in valid]):
         flag = FLAGS.get(unknown[0], f"setting {unknown[0]}")
@@ -149,7 +155,8 @@ def cost(options: Namespace, source: Source, texts: list[str]) -> str:
     sentences = () if source.one_run else source.tokenize(texts)
     if not sentences:
         return ""
-    estimated = estimate.estimate(source, len(sentences[0].tokens), edits(options, source), len(sentences))
+    tokens = len(sentences[0].tokens) + len(getattr(options, "continued", ()))
+    estimated = estimate.estimate(source, tokens, edits(options, source), len(sentences))
     most = math.inf if options.seconds is None else options.seconds
     if estimated.seconds > most or estimated.bytes > (math.inf if options.memory is None else 1e9 * options.memory):
         raise InputError(f"{estimated}; that is more than --seconds or --memory allows. Use less of the text.")

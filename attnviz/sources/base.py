@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, ClassVar, Literal, Self
@@ -214,6 +214,13 @@ class Source(ABC):
     def extended(self, sentence: Sentence, id: int) -> Sentence:
         """A sentence with one more token at its end, of a source that `generates`."""
         raise InputError(f"'{self.name}' predicts no next token of a text, so it cannot continue one.")
+
+    def continued(self, sentence: Sentence, ids: Sequence[int]) -> Sentence:
+        """A sentence with the tokens of an answer at its end, of a source that `generates`."""
+        answer = Continuation(self, sentence)
+        for id in ids:
+            answer.append(id)
+        return answer.sentence
 
     def checksum(self) -> str | None:
         """A checksum of its weights; None where the settings alone make the source again."""

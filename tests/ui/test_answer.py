@@ -1,19 +1,23 @@
 """The model writes: a text and its answer, which every page shows."""
 
+import io
 from html import unescape
+from urllib.parse import urlencode
 
+import numpy as np
 import pytest
 from test_pages import heads_page, html, masks_page, opened
 from test_pages_compare import compare_page
 from test_pages_overview import overview_page
 from test_pages_steps import steps_page
 
-from attnviz import Edits, Site, cases, files, generate, load
+from attnviz import Edits, Site, analyze, cases, export, figures, files, generate, load
+from attnviz.metrics.beside import Side, beside
 from attnviz.ui.shared.answer import ANSWER
 from attnviz.ui.shared.look import CELL, VIEW
 from attnviz.views import View
 
-TEXT = "the cat sat on"
+TEXT, SITE = "the cat sat on", Site("decoder", 1)
 WRITTEN = generate(TEXT, "story", 8)
 LINK = {"model": "story", "text": TEXT, "continued": "-".join(map(str, WRITTEN.ids))}
 
@@ -105,12 +109,65 @@ def test_another_model_reads_the_answer_as_text():
     assert 'role="alert"' not in html(app)
 
 
-def test_the_shell_says_what_it_leaves_out(run):
-    """A picture without the answer would be another one."""
-    status, out, err = run("export", f"?model=story&text=the+cat&continued={LINK['continued']}")
+HEAD_OFF = Edits(heads_off=frozenset({(SITE, 1)}))
+ANSWERED = {
+    "?layer=d1&head=0": lambda: figures.head(WRITTEN.record, SITE, 0),
+    "overview?": lambda: figures.overview(WRITTEN.record),
+    "masks?layer=d1": lambda: figures.mask(
+        WRITTEN.record.step(SITE).mask, *WRITTEN.record.tokens(SITE), predicted=WRITTEN.record.predicted(SITE)
+    ),
+    "compare?layer=d1&head=0&heads_off=d1.1": lambda: _difference(again(HEAD_OFF), WRITTEN.record),
+    "compare?layer=d1&head=0&b=step-0": lambda: _difference(WRITTEN.record, again(source=load("story", step=0))),
+    "compare?layer=d1&head=0&b=sentence-the dog sat": lambda: _difference(
+        WRITTEN.record, analyze("the dog sat", "story")
+    ),
+    "compare?layer=d1&head=0&b=model-induction": lambda: _difference(
+        WRITTEN.record, analyze(WRITTEN.sentence.text, "induction")
+    ),
+}
+"""Figures of links that hold the answer: of the record that was written with it, or its tokens run again."""
 
-    assert (status, out) == (2, "")
-    assert "write it by attnviz generate" in err
+
+def again(edits=Edits(), source=None):
+    """The record of the answer, run otherwise."""
+    return (source or load("story")).run(WRITTEN.record.sentences, edits)
+
+
+def _difference(*records):
+    return figures.difference(beside(*(Side(record, SITE, 0) for record in records)))
+
+
+@pytest.mark.parametrize("link", ANSWERED)
+def test_a_link_with_an_answer_is_exported_with_it(run, link):
+    """The numbers of prompt and answer, as the pages show them."""
+    page, _, query = link.partition("?")
+    status, _, err = run("export", f"{page}?{urlencode(LINK)}&{query}", "-o", "link.npz")
+    expected = np.load(io.BytesIO(export.render(ANSWERED[link](), "npz")))
+
+    assert (status, err) == (0, "")
+    with np.load("link.npz") as exported:
+        assert sorted(exported) == sorted(expected)
+        for name in expected:
+            np.testing.assert_array_equal(exported[name], expected[name])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["a cat", "--model", "translator", "--continued", "5"], "'translator' predicts no next token"),
+        (
+            ["a cat\na dog", "--model", "story", "--lines", "--continued", "5"],
+            "An answer continues one text; there are 2",
+        ),
+        (["a cat", "--model", "story", "--continued", "5,6"], "'5,6' are no ids of tokens; give 12-5-7"),
+        (["a cat", "--model", "story", "--continued", "99999"], "There is no token with the id 99999"),
+    ],
+)
+def test_an_answer_that_does_not_fit_is_one_sentence(run, arguments, message):
+    status, out, err = run("export", *arguments)
+
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert message in err
 
 
 def test_a_saved_answer_comes_out_the_same(tmp_path):

@@ -71,7 +71,4 @@ def tokens(source: Source, lines: Sequence[str], sentences: tuple[Sentence, ...]
     """The sentences, with the tokens of the answer behind the text that has one."""
     if not (len(lines) == 1 and isinstance(lines[0], AnsweredText)):
         return sentences
-    continuation = source.continuation(sentences[0])
-    for id in lines[0].ids:
-        continuation.append(id)
-    return (continuation.sentence,)
+    return (source.continued(sentences[0], lines[0].ids),)
