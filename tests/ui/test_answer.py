@@ -28,7 +28,7 @@ def test_the_answer_is_the_models_and_stands_in_the_link():
 
     assert state(app)[ANSWER] == WRITTEN.ids
     assert app.query_params["continued"] in (LINK["continued"], [LINK["continued"]])
-    assert list(app.button_group(key="written word").options) == [token.text for token in WRITTEN.tokens]
+    assert list(app.button_group(key="cell answer").options) == [token.text for token in WRITTEN.tokens]
 
 
 @pytest.mark.parametrize("page", [heads_page, overview_page, masks_page, steps_page, compare_page])
@@ -44,7 +44,7 @@ def test_every_page_shows_text_and_answer(page):
 def test_a_written_word_outlines_the_row_that_it_was_written_from():
     """With the most probable tokens there, of which another one goes on otherwise."""
     app = opened(heads_page, **LINK)
-    app.button_group(key="written word").set_value(1).run()
+    app.button_group(key="cell answer").set_value(WRITTEN.prompt + 1).run()
     position = WRITTEN.prompt + 1
     other = next(id for id, _, _ in WRITTEN.alternatives(position) if id != WRITTEN.ids[1])
 
@@ -54,7 +54,7 @@ def test_a_written_word_outlines_the_row_that_it_was_written_from():
     app.button(key=f"instead {other}").click().run()
 
     assert state(app)[ANSWER] == generate(TEXT, "story", 64, begin=(WRITTEN.ids[0], other)).ids
-    assert "Before:" in html(app)
+    assert "Before (differs from token 2 on):" in html(app)
 
 
 def test_with_a_head_off_the_answer_is_written_again():
