@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from html import escape
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from attnviz import views
 from attnviz.core import progress
@@ -66,7 +67,8 @@ def controls(context: ViewContext) -> None:
     if not source.generates or len(lines) != 1 or source.one_run:
         return
     ids = getattr(lines[0], "ids", ())
-    with st.container(horizontal=True, gap="small", vertical_alignment="center", key="writing"):
+    line = st.container(horizontal=True, gap="small", vertical_alignment="center", key="writing")
+    with line:
         request = AnswerRequest(str(lines[0]), context.edits)
         title = words.WRITE_AGAIN if ids else words.CONTINUE
         options = {"icon": ":material/edit_note:", "help": words.CONTINUE_MEANS, "key": "continue"}
@@ -84,7 +86,7 @@ def controls(context: ViewContext) -> None:
         with runs.beside():
             _write(context, ids)
     if ids:
-        _answer(context)
+        _answer(context, line)
 
 
 def _chat() -> None:
@@ -139,7 +141,7 @@ def _written(source: Source, request: AnswerRequest, how: tuple) -> tuple[int, .
         return write(sentence, source, count, request.edits, begin=request.begin, **options).ids
 
 
-def _answer(context: ViewContext) -> None:
+def _answer(context: ViewContext, line: DeltaGenerator) -> None:
     """The written words, one of which may be chosen: its row is outlined, and other choices for it are offered."""
     text, sentence = context.lines[0], context.record.sentences[0]
     prompt = len(sentence.tokens) - len(text.ids)
@@ -156,10 +158,10 @@ def _answer(context: ViewContext) -> None:
         return now.put(CELL, cell).put(PART, (cell, part))
 
     if len(labels) > AT_ONCE:
-        _turn(cell, part, len(labels))
-    options = {"format_func": labels.get, "required": False, "lead": words.WRITTEN, "step": choose, "at": "answer"}
-    shown = chosen if chosen in places else None
-    control(st.pills, words.WRITTEN, CELL, places, shown=shown, **options)
+        with line:
+            _turn(cell, part, len(labels))
+    options = {"format_func": labels.get, "required": False, "lead": "", "step": choose, "at": "answer"}
+    control(st.pills, words.WRITTEN, CELL, places, shown=chosen if chosen in places else None, **options)
     _compared(context, generated)
     if chosen is not None:
         _choices(context, generated, chosen)
@@ -168,7 +170,7 @@ def _answer(context: ViewContext) -> None:
 def _turn(cell: Cell | None, part: int, count: int) -> None:
     """Which tokens of a long answer are there, with buttons to those before and after them."""
     last = (count - 1) // AT_ONCE
-    with st.container(horizontal=True, gap="xsmall", vertical_alignment="center", key="part"):
+    with st.container(horizontal=True, gap="xsmall", vertical_alignment="center", width="content", key="part"):
         for to, icon, title in ((part - 1, "chevron_left", words.EARLIER), (part + 1, "chevron_right", words.LATER)):
             options = {"disabled": not 0 <= to <= last, "help": title, "icon": f":material/{icon}:"}
             st.button("", key=f"part {icon}", on_click=state.put, args=(PART, (cell, to)), **options)
