@@ -39,13 +39,13 @@ class AnswerRequest:
     """An answer that was asked for: of a text, with edits, from the first tokens on that it begins with.
 
     Attributes:
-        asked: `time.monotonic_ns()` of the click: what one stops halfway is nobody else's answer.
+        number: `time.monotonic_ns()` of the click: an answer that one stops halfway is nobody else's answer.
     """
 
     text: str
     edits: Edits
     begin: tuple[int, ...] = ()
-    asked: int = 0
+    number: int = 0
 
 
 HOW = {
@@ -106,7 +106,7 @@ def _without(now: State) -> State:
 
 
 def _ask(request: AnswerRequest) -> None:
-    state.put(REQUESTED, replace(request, asked=time.monotonic_ns()))
+    state.put(REQUESTED, replace(request, number=time.monotonic_ns()))
 
 
 def _write(context: ViewContext, ids: tuple[int, ...]) -> None:
@@ -131,6 +131,8 @@ def _write(context: ViewContext, ids: tuple[int, ...]) -> None:
 def _written(source: Source, request: AnswerRequest, how: tuple) -> tuple[int, ...]:
     """Ids of an answer; what is written so far is told with each token, and is the answer if that is enough."""
     count, temperature, top_p, seed = how
+    if request.begin and request.begin[-1] in source.ends:  # the end was chosen in the place of a token
+        return request.begin[:-1]
     sentence = cache.sentences(source, (request.text,))[0]
     with progress.counted(count) as report, cores.used_by(source):
 
@@ -173,7 +175,7 @@ def _turn(cell: Cell | None, part: int, count: int) -> None:
     with st.container(horizontal=True, gap="xsmall", vertical_alignment="center", width="content", key="part"):
         for to, icon, title in ((part - 1, "chevron_left", words.EARLIER), (part + 1, "chevron_right", words.LATER)):
             options = {"disabled": not 0 <= to <= last, "help": title, "icon": f":material/{icon}:"}
-            st.button("", key=f"part {icon}", on_click=state.put, args=(PART, (cell, to)), **options)
+            st.button(title, key=f"icon {icon}", on_click=state.put, args=(PART, (cell, to)), **options)
         first, end = part * AT_ONCE + 1, min(count, (part + 1) * AT_ONCE)
         quiet(words.PART.format(first=first, last=end, all=count))
 
@@ -197,7 +199,8 @@ def _choices(context: ViewContext, generated: Generated, position: int) -> None:
     """Other choices for a token, each with its probability; one that is taken is written instead, and so on from it."""
     token = generated.sentence.tokens[position]
     row = quoted_token(generated.sentence.tokens[position - 1].text, position - 1)
-    quiet(words.WRITTEN_FROM.format(token=quoted_token(token.text, position), row=row))
+    share = percent(float(context.record.prediction.logits[0, position - 1].softmax(-1)[token.id]))
+    quiet(words.WRITTEN_FROM.format(token=quoted_token(token.text, position), row=row, share=share))
     begin = generated.ids[: position - generated.prompt]
     with st.container(horizontal=True, gap="small", key="instead"):
         for id, text, share in generated.alternatives(position, CHOICES):
