@@ -163,7 +163,8 @@ def _answer(context: ViewContext, line: DeltaGenerator) -> None:
         with line:
             _turn(cell, part, len(labels))
     options = {"format_func": labels.get, "required": False, "lead": "", "step": choose, "at": "answer"}
-    control(st.pills, words.WRITTEN, CELL, places, shown=chosen if chosen in places else None, **options)
+    with st.container(key="answer words"):
+        control(st.pills, words.WRITTEN, CELL, places, shown=chosen if chosen in places else None, **options)
     _compared(context, generated)
     if chosen is not None:
         _choices(context, generated, chosen)
