@@ -13,6 +13,7 @@ from test_pages_steps import steps_page
 
 from attnviz import Edits, Site, analyze, cases, export, figures, files, generate, load
 from attnviz.metrics.beside import Side, beside
+from attnviz.ui.heads import writing
 from attnviz.ui.shared.answer import ANSWER
 from attnviz.ui.shared.look import CELL, VIEW
 from attnviz.views import View
@@ -35,7 +36,7 @@ def test_the_answer_is_the_models_and_stands_in_the_link():
 
     assert state(app)[ANSWER] == WRITTEN.ids
     assert app.query_params["continued"] in (LINK["continued"], [LINK["continued"]])
-    assert list(app.button_group(key="written word").options) == [token.text for token in WRITTEN.tokens]
+    assert list(app.button_group(key="cell answer").options) == [token.text for token in WRITTEN.tokens]
 
 
 @pytest.mark.parametrize("page", [heads_page, overview_page, masks_page, steps_page, compare_page])
@@ -51,7 +52,7 @@ def test_every_page_shows_text_and_answer(page):
 def test_a_written_word_outlines_the_row_that_it_was_written_from():
     """With the most probable tokens there, of which another one goes on otherwise."""
     app = opened(heads_page, **LINK)
-    app.button_group(key="written word").set_value(1).run()
+    app.button_group(key="cell answer").set_value(WRITTEN.prompt + 1).run()
     position = WRITTEN.prompt + 1
     other = next(id for id, _, _ in WRITTEN.alternatives(position) if id != WRITTEN.ids[1])
 
@@ -61,7 +62,35 @@ def test_a_written_word_outlines_the_row_that_it_was_written_from():
     app.button(key=f"instead {other}").click().run()
 
     assert state(app)[ANSWER] == generate(TEXT, "story", 64, begin=(WRITTEN.ids[0], other)).ids
-    assert "Before:" in html(app)
+    assert "Before (differs from token 2 on):" in html(app)
+
+
+def test_the_end_of_text_may_be_written_instead():
+    """The answer ends there."""
+    source = load("story")
+    drawn = generate(TEXT, source, 24, sampling_temperature=1.0, seed=3)
+    (end,) = source.ends
+    place = next(place for place in range(1, 9) if end in [id for id, _, _ in drawn.alternatives(drawn.prompt + place)])
+    app = opened(heads_page, **LINK | {"continued": "-".join(map(str, drawn.ids))})
+    app.button_group(key="cell answer").set_value(drawn.prompt + place).run()
+    app.button(key=f"instead {end}").click().run()
+
+    assert state(app)[ANSWER] == drawn.ids[:place]
+
+
+def test_a_long_answer_is_there_in_parts(monkeypatch):
+    """A selected row turns to the part that has the token that was written from it."""
+    monkeypatch.setattr(writing, "AT_ONCE", 16)
+    ids, position = range(300, 340), WRITTEN.prompt + 35
+    app = opened(heads_page, **LINK | {"continued": "-".join(map(str, ids)), "cell": f"{position - 1}.0"})
+    words = app.button_group(key="cell answer")
+
+    assert (len(words.options), words.value) == (40 - 2 * 16, position)
+
+    app.button(key="icon chevron_left").click().run()
+
+    assert len(app.button_group(key="cell answer").options) == 16
+    assert "Tokens 17 to 32 of 40" in html(app)
 
 
 def test_with_a_head_off_the_answer_is_written_again():

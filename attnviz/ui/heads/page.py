@@ -34,6 +34,7 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
         left = st.container(width=344 if is_wide else 304, key="overview")
         right = st.container(width="stretch")
     with right:  # first: of a long text each map takes seconds
+        above = st.container(gap="small")
         place = st.container(horizontal=True, gap="small")
         with place, nullcontext() if forms.whole_map(form) else st.container(width="content", gap="small"):
             forms.controls(form, context, display["view"])
@@ -41,8 +42,10 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
             pictures.picture(figure, key, select="cell", on_select=forms.select(form), on_zoom=zoom.zoom_requested)
     with left:
         every = _every(form, figure, context, display, paired=not is_wide)
-    with left if is_wide else place, st.container(width="stretch", key="beside"):
+    beside = (left if is_wide else place).container(width="stretch", key="beside")
+    with above if is_wide else beside:
         writing.controls(context)
+    with beside:
         if isinstance(figure, figures.patches):
             blanking.controls(context, figure)
         effect = _beside(form, context, display, is_wide)
