@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Generator, Tensor
-from torch.nn.functional import pad
+from torch.nn.functional import avg_pool2d, pad
 
 SHAPES = ("circle", "square", "triangle")
 RELATIONS = ("left of", "above", "right of", "below")
@@ -63,7 +63,7 @@ def scenes(chance: Generator, number: int) -> Scenes:
     kind = torch.randint(len(SHAPES), (number, 3), generator=chance)
     relation = torch.randint(len(RELATIONS), (number,), generator=chance)
     radius = uniform(0.1, 0.155, 3)
-    outer = radius * torch.tensor(OUTER)[kind]
+    outer = radius * torch.tensor(OUTER)[kind] + 0.01
     both = outer[:, 0] + outer[:, 1]
     direction = relation * math.pi / 2 + math.radians(32) * uniform(-1, 1)
     offset = torch.stack((direction.cos(), direction.sin()), 1)  # from red to blue
@@ -127,12 +127,14 @@ def draw(scenes: Scenes, side: int, chance: Generator) -> Tensor:
     slope = scenes.slope[:, None, None]
     share = (slope.cos() * axis + slope.sin() * axis.unsqueeze(1)).unsqueeze(1) / math.sqrt(2) + 0.5
     picture = torch.lerp(*scenes.ground[..., None, None].unbind(1), share)
-    distance = distances(scenes, side)
-    shift = round(0.02 * side)
-    shadow = pad(distance.amin(1, keepdim=True), (shift, 0, shift, 0), value=1.0)[..., :side, :side]
-    picture *= 1 - 0.35 * torch.sigmoid(-60 * shadow)
+    covered = coverage(distances(scenes, side))
+    shift, blur = round(0.025 * side), round(0.02 * side)
+    shadow = pad(covered.amax(1, keepdim=True), (shift, 0, shift, 0))[..., :side, :side]
+    for _ in range(3):
+        shadow = avg_pool2d(shadow, 2 * blur + 1, stride=1, padding=blur)
+    picture *= 1 - 0.4 * shadow
     light = 1 - 0.3 * (axis + axis.unsqueeze(1))
-    for i, inside in enumerate(coverage(distance).split(1, 1)):
+    for i, inside in enumerate(covered.split(1, 1)):
         shade = (light + 0.6 * (scenes.place[:, i].mean(1) - 0.5)[:, None, None, None]).clamp(0.75, 1.2)
         picture.lerp_(scenes.color[:, i, :, None, None] * shade, inside)
     picture += scenes.noise[:, None, None, None] * torch.randn(picture.shape, generator=chance)

@@ -1,4 +1,4 @@
-"""A still life of a vase and three fruits, rendered from signed distances: ``python -m attnviz.training.shapes.still_life``.
+"""A still life of a vase and three fruits, rendered from signed distances.
 
 Points are (N, 3): x to the right, y up, z towards the camera, in decimeters. Each ray is followed to the nearest
 surface; its light comes from a window above left, with a soft shadow, and from the sky.
@@ -9,9 +9,7 @@ from PIL import Image
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from attnviz.core import assets
-
-WIDTH, HEIGHT, FINER = 384, 288, 3
+WIDTH, HEIGHT, FINER = 384, 288, 2
 """Pixels of the picture, and rays along each side of a pixel."""
 EYE, AIM, ZOOM = (0.2, 2.5, 7.2), (0.22, 0.98, 0.0), 3.3
 WINDOW = (-0.62, 0.66, 0.42)
@@ -73,7 +71,7 @@ THINGS = (_table, _wall, _vase, _orange, _apple, _stem, _lemon)
 COLORS = torch.tensor(
     [[0.4, 0.2, 0.09], [0.52, 0.54, 0.5], [0.07, 0.17, 0.46], [0.95, 0.27, 0.01], [0.36, 0.56, 0.07], [0.16, 0.09, 0.04], [0.93, 0.7, 0.06]]
 )
-GLOSS = torch.tensor([0.1, 0.0, 0.75, 0.25, 0.45, 0.0, 0.25])
+GLOSS = torch.tensor([0.0, 0.0, 0.75, 0.25, 0.45, 0.0, 0.25])
 
 
 def distance(point: Tensor) -> Tensor:
@@ -94,11 +92,12 @@ def follow(start: Tensor, direction: Tensor, steps: int = 110) -> Tensor:
 
 def shadow(point: Tensor, light: Tensor, softness: float = 9.0) -> Tensor:
     """Share of the window that a point sees: rays that pass near a surface lose a part."""
-    open_share, length = torch.ones(len(point)), torch.full((len(point),), 0.03)
+    open_share, length, moving = torch.ones(len(point)), torch.full((len(point),), 0.03), torch.arange(len(point))
     for _ in range(44):
-        free = distance(point + light * length[:, None])
-        open_share = torch.minimum(open_share, 0.5 + 0.5 * softness * free / length)
-        length += free.clamp(0.02, 0.25)
+        free = distance(point[moving] + light * length[moving, None])
+        open_share[moving] = torch.minimum(open_share[moving], 0.5 + 0.5 * softness * free / length[moving])
+        length[moving] += free.clamp(0.02, 0.25)
+        moving = moving[(open_share[moving] > 0) & (length[moving] < 5)]
     share = open_share.clamp(0, 1)
     return share * share * (3 - 2 * share)
 
@@ -126,7 +125,8 @@ def shade(start: Tensor, direction: Tensor, bounce: bool = True) -> Tensor:
     color[thing == 0] *= grain(point[thing == 0])[:, None]
     bands = ((point[:, 1] - 1.62).abs() < 0.05) | ((point[:, 1] - 0.42).abs() < 0.05)
     color[(thing == 2) & bands] = torch.tensor([0.75, 0.72, 0.6])
-    lit = (up @ light).clamp(min=0) * shadow(point + up * 0.02, light)
+    lit = (up @ light).clamp(min=0)
+    lit[lit > 0] *= shadow((point + up * 0.02)[lit > 0], light)
     near = sum((reach - distance(point + up * reach)) / 2**i for i, reach in enumerate((0.08, 0.2, 0.4, 0.7)))
     sky = (1 - 0.75 * near).clamp(0.15, 1) * (0.6 + 0.4 * up[:, 1])
     falloff = torch.exp(-0.05 * ((point - torch.tensor([-0.6, 1.0, 0.0])) ** 2).sum(1)).clamp(0.25, 1)
@@ -136,7 +136,7 @@ def shade(start: Tensor, direction: Tensor, bounce: bool = True) -> Tensor:
     gloss = GLOSS[thing]
     highlight = (mirrored @ light).clamp(min=0) ** 60 * lit.clamp(max=1) * gloss * 1.6
     picture += highlight[:, None]
-    shiny = gloss > 0.05
+    shiny = gloss > 0
     if bounce:
         facing = 1 + (direction[shiny] * up[shiny]).sum(1, keepdim=True)
         share = gloss[shiny, None] * (0.05 + 0.6 * facing.clamp(0, 1) ** 4)
@@ -145,7 +145,7 @@ def shade(start: Tensor, direction: Tensor, bounce: bool = True) -> Tensor:
 
 
 def render() -> Image.Image:
-    """Render the picture; some seconds on one core."""
+    """Render the picture; some minutes on one core."""
     eye, aim = torch.tensor(EYE), torch.tensor(AIM)
     ahead = normalize(aim - eye, dim=0)
     right = normalize(torch.linalg.cross(ahead, torch.tensor([0.0, 1.0, 0.0])), dim=0)
@@ -153,14 +153,10 @@ def render() -> Image.Image:
     x = ((torch.arange(WIDTH * FINER) + 0.5) / FINER - WIDTH / 2) / HEIGHT * 2
     y = -((torch.arange(HEIGHT * FINER) + 0.5) / FINER - HEIGHT / 2) / HEIGHT * 2
     rows = []
-    for block in y.split(24 * FINER):
+    for block in y.split(32):
         direction = normalize(ahead * ZOOM + right * x[None, :, None] + above * block[:, None, None], dim=2).flatten(0, 1)
         rows.append(shade(eye.expand_as(direction), direction).view(len(block), -1, 3))
     light = torch.cat(rows)
     light = light.view(HEIGHT, FINER, WIDTH, FINER, 3).mean((1, 3))
     light = (light * (2.51 * light + 0.03) / (light * (2.43 * light + 0.59) + 0.14)).clamp(0, 1)  # ACES film curve, Narkowicz 2015
     return Image.fromarray((light ** (1 / 2.2) * 255).round().byte().numpy())
-
-
-if __name__ == "__main__":
-    render().save(assets.path("pictures/still-life.jpg"), quality=90)
