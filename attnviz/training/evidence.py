@@ -14,7 +14,7 @@ SENTENCES = 2_000
 
 
 def card(name: str, sentences: int = SENTENCES) -> dict[str, Any]:
-    """The card of a shipped model, its numbers measured on so many held-out sentences or pictures, from the shipped weights."""
+    """The card of a shipped model, its numbers measured on so many held-out texts or pictures."""
     return import_module(f"attnviz.training.{name}").card(sentences)
 
 

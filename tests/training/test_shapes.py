@@ -83,7 +83,7 @@ def test_pictures_as_the_model_reads_them_show_their_relation():
 
 
 def test_pictures_depend_on_the_seed_alone():
-    (first, one), (again, two), (other, three) = (drawn(seed, 5, 32) for seed in (4, 4, 5))
+    (first, one), (again, two), (_, three) = (drawn(seed, 5, 32) for seed in (4, 4, 5))
 
     assert first == again
     assert np.array_equal(one, two)

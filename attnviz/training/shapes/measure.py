@@ -103,7 +103,7 @@ def around(patches: int) -> Tensor:
 
 @torch.inference_mode()
 def measure(model: nn.Module, scenes: Scenes, read: Tensor) -> dict[Head, Looks]:
-    """Measure every head of a model that gives its weights, and as the head (-1, 0) one that looks evenly at all tokens."""
+    """Measure every head of a model that gives its weights, and as head (-1, 0) one that looks evenly."""
     place = regions(scenes, model.config.image_size, model.config.patch_size)
     parts = [model(pixel_values=part, output_attentions=True).attentions for part in read.split(250)]
     layers = [torch.cat(layer) for layer in zip(*parts, strict=True)]

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-import torch
 from torch import Generator, Tensor, nn
 from torch.nn.functional import cross_entropy
 from transformers import ViTConfig, ViTForImageClassification, ViTImageProcessorPil

@@ -46,8 +46,8 @@ def card(number: int) -> dict[str, Any]:
             " minutes on one core."
         ),
         "trained_on": (
-            f"Pictures of {SIZES.side} x {SIZES.side} pixels, drawn at random: a red and a blue shape ({', '.join(SHAPES)})"
-            " of changing color, size and tilt, in most a third one in yellow or green, on a background with noise. No"
+            f"Pictures of {SIZES.side} x {SIZES.side} pixels, drawn at random: a red and a blue shape"
+            f" ({', '.join(SHAPES)}) of changing color, size and tilt, in most a third one in yellow or green, on a background with noise. No"
             " picture comes twice; the measured ones are drawn from another seed."
         ),
         "sizes": {
@@ -100,8 +100,8 @@ def _findings(
             "role": role,
             "does": f"looks {where}",
             "known": (
-                f"On {number:,} held-out pictures, {share:.1%} of its weight {where.replace(' at ', ' is on ')}, where an"
-                f" even look would put {chance:.1%}. Right with this head off, and with all on in brackets: {parts}."
+                f"On {number:,} held-out pictures, {share:.1%} of its weight {where.replace(' at ', ' is on ')}, where"
+                f" an even look would put {chance:.1%}. Right with this head off, and with all on in brackets: {parts}."
             ),
             "shares": [share],
             "chance": chance,

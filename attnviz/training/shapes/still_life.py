@@ -17,46 +17,47 @@ BACK = -2.6
 """Place of the wall on the z axis."""
 
 
-def _turned(point: Tensor, radius: Tensor) -> Tensor:
-    """Distance from a surface of revolution about y whose radius at a point's height is given."""
-    return (torch.hypot(point[:, 0], point[:, 2]) - radius) * 0.6
+def _bell(value: Tensor, width: float) -> Tensor:
+    return torch.exp(-((value / width) ** 2))
+
+
+def _pores(p: Tensor, frequency: float) -> Tensor:
+    return torch.sin(p * frequency).prod(1) * 0.003
 
 
 def _vase(point: Tensor) -> Tensor:
     p = point - torch.tensor([-0.95, 0.0, -0.55])
-    height = p[:, 1].clamp(0, 2.5) / 2.5
-    belly = 0.34 + 0.47 * torch.exp(-(((height - 0.36) / 0.26) ** 2)) - 0.16 * torch.exp(-(((height - 0.83) / 0.12) ** 2))
-    outside = _turned(p, belly + 0.1 * torch.exp(-(((height - 1) / 0.035) ** 2)))
-    hollow = torch.maximum(_turned(p, belly - 0.07), 1.4 - p[:, 1])
-    return torch.maximum(torch.maximum(outside, (p[:, 1] - 1.25).abs() - 1.25), -hollow)
+    height, out = p[:, 1].clamp(0, 2.5) / 2.5, torch.hypot(p[:, 0], p[:, 2])
+    belly = 0.34 + 0.47 * _bell(height - 0.36, 0.26) - 0.16 * _bell(height - 0.83, 0.12)
+    outside = torch.maximum((out - belly - 0.1 * _bell(height - 1, 0.035)) * 0.6, (p[:, 1] - 1.25).abs() - 1.25)
+    hollow = torch.maximum((out - belly + 0.07) * 0.6, 1.4 - p[:, 1])
+    return torch.maximum(outside, -hollow)
 
 
 def _orange(point: Tensor) -> Tensor:
     p = point - torch.tensor([0.42, 0.6, 0.05])
-    pores = torch.sin(p * 40).prod(1) * 0.003
-    return (p * torch.tensor([1, 1.04, 1])).norm(dim=1) - 0.6 + pores
+    return (p * torch.tensor([1, 1.04, 1])).norm(dim=1) - 0.6 + _pores(p, 40)
 
 
 def _apple(point: Tensor) -> Tensor:
     p = point - torch.tensor([1.62, 0.54, -0.5])
-    out = torch.hypot(p[:, 0], p[:, 2])
-    dent = 0.17 * torch.exp(-((out / 0.2) ** 2)) * (p[:, 1] > 0)
+    dent = 0.17 * _bell(torch.hypot(p[:, 0], p[:, 2]), 0.2) * (p[:, 1] > 0)
     return ((p * torch.tensor([1, 1.08, 1])).norm(dim=1) - 0.6 + dent + 0.05 * (-p[:, 1]).clamp(min=0)) * 0.7
 
 
 def _stem(point: Tensor) -> Tensor:
     p = point - torch.tensor([1.62, 0.88, -0.5])
     bent = p - torch.tensor([0.35, 0.0, 0.1]) * p[:, 1:2].clamp(min=0) ** 2
-    return (torch.maximum(torch.hypot(bent[:, 0], bent[:, 2]) - 0.028, (p[:, 1] - 0.18).abs() - 0.2)) * 0.7
+    return torch.maximum(torch.hypot(bent[:, 0], bent[:, 2]) - 0.028, (p[:, 1] - 0.18).abs() - 0.2) * 0.7
 
 
 def _lemon(point: Tensor) -> Tensor:
     p = point - torch.tensor([-0.42, 0.36, 1.05])
-    along, across = 0.94 * p[:, 0] + 0.34 * p[:, 2], torch.stack((p[:, 1], 0.94 * p[:, 2] - 0.34 * p[:, 0]), 1).norm(dim=1)
-    share = (along / 0.58).clamp(-1, 1)
-    radius = 0.37 * (1 - share**2).clamp(min=1e-4).sqrt() * (1 - 0.14 * share**2) + 0.055 * torch.exp(-(((along.abs() - 0.55) / 0.09) ** 2))
-    bumps = torch.sin(p * 26).prod(1) * 0.003
-    return torch.maximum((across - radius + bumps) * 0.55, along.abs() - 0.66)
+    along = 0.94 * p[:, 0] + 0.34 * p[:, 2]
+    across = torch.hypot(p[:, 1], 0.94 * p[:, 2] - 0.34 * p[:, 0])
+    share = (along / 0.58).clamp(-1, 1) ** 2
+    radius = 0.37 * (1 - share).clamp(min=1e-4).sqrt() * (1 - 0.14 * share) + 0.055 * _bell(along.abs() - 0.55, 0.09)
+    return torch.maximum((across - radius + _pores(p, 26)) * 0.55, along.abs() - 0.66)
 
 
 def _table(point: Tensor) -> Tensor:
@@ -68,10 +69,11 @@ def _wall(point: Tensor) -> Tensor:
 
 
 THINGS = (_table, _wall, _vase, _orange, _apple, _stem, _lemon)
-COLORS = torch.tensor(
-    [[0.4, 0.2, 0.09], [0.52, 0.54, 0.5], [0.07, 0.17, 0.46], [0.95, 0.27, 0.01], [0.36, 0.56, 0.07], [0.16, 0.09, 0.04], [0.93, 0.7, 0.06]]
-)
-GLOSS = torch.tensor([0.0, 0.0, 0.75, 0.25, 0.45, 0.0, 0.25])
+COLORS = (
+    (0.4, 0.2, 0.09), (0.52, 0.54, 0.5), (0.07, 0.17, 0.46), (0.95, 0.27, 0.01), (0.36, 0.56, 0.07), (0.16, 0.09, 0.04),
+    (0.93, 0.7, 0.06),
+)  # fmt: skip
+GLOSS = (0.0, 0.0, 0.75, 0.25, 0.45, 0.0, 0.25)
 
 
 def distance(point: Tensor) -> Tensor:
@@ -113,7 +115,7 @@ def grain(point: Tensor) -> Tensor:
     board = (point[:, 2] / 1.1).floor()
     rings = torch.sin(7 * torch.sin(point[:, 0] * 0.5 + board * 2.3) + point[:, 2] * 19 + board * 5)
     fine = torch.sin(point[:, 2] * 90 + 3 * torch.sin(point[:, 0] * 2.1 + board))
-    gap = torch.exp(-((((point[:, 2] / 1.1) % 1 - 0.5).abs() - 0.5) / 0.012) ** 2)
+    gap = _bell(((point[:, 2] / 1.1) % 1 - 0.5).abs() - 0.5, 0.012)
     return (1 + 0.13 * rings + 0.05 * fine + 0.1 * torch.sin(board * 4.7)) * (1 - 0.6 * gap)
 
 
@@ -121,7 +123,7 @@ def shade(start: Tensor, direction: Tensor, bounce: bool = True) -> Tensor:
     """Color that each ray brings, (N, 3), not yet limited to 1; shiny surfaces mirror their surroundings once."""
     point = start + direction * follow(start, direction)[:, None]
     thing = torch.stack([thing(point) for thing in THINGS]).argmin(0)
-    color, up, light = COLORS[thing].clone(), normal(point), normalize(torch.tensor(WINDOW), dim=0)
+    color, up, light = torch.tensor(COLORS)[thing], normal(point), normalize(torch.tensor(WINDOW), dim=0)
     color[thing == 0] *= grain(point[thing == 0])[:, None]
     bands = ((point[:, 1] - 1.62).abs() < 0.05) | ((point[:, 1] - 0.42).abs() < 0.05)
     color[(thing == 2) & bands] = torch.tensor([0.75, 0.72, 0.6])
@@ -133,7 +135,7 @@ def shade(start: Tensor, direction: Tensor, bounce: bool = True) -> Tensor:
     warm, cool = torch.tensor([2.6, 2.35, 2.0]), torch.tensor([0.3, 0.36, 0.46])
     picture = color * (lit[:, None] * warm + sky[:, None] * cool) * falloff[:, None]
     mirrored = direction - 2 * (direction * up).sum(1, keepdim=True) * up
-    gloss = GLOSS[thing]
+    gloss = torch.tensor(GLOSS)[thing]
     highlight = (mirrored @ light).clamp(min=0) ** 60 * lit.clamp(max=1) * gloss * 1.6
     picture += highlight[:, None]
     shiny = gloss > 0
@@ -154,9 +156,8 @@ def render() -> Image.Image:
     y = -((torch.arange(HEIGHT * FINER) + 0.5) / FINER - HEIGHT / 2) / HEIGHT * 2
     rows = []
     for block in y.split(32):
-        direction = normalize(ahead * ZOOM + right * x[None, :, None] + above * block[:, None, None], dim=2).flatten(0, 1)
-        rows.append(shade(eye.expand_as(direction), direction).view(len(block), -1, 3))
-    light = torch.cat(rows)
-    light = light.view(HEIGHT, FINER, WIDTH, FINER, 3).mean((1, 3))
-    light = (light * (2.51 * light + 0.03) / (light * (2.43 * light + 0.59) + 0.14)).clamp(0, 1)  # ACES film curve, Narkowicz 2015
-    return Image.fromarray((light ** (1 / 2.2) * 255).round().byte().numpy())
+        ray = normalize(ahead * ZOOM + right * x[:, None] + above * block[:, None, None], dim=2).flatten(0, 1)
+        rows.append(shade(eye.expand_as(ray), ray))
+    light = torch.cat(rows).view(HEIGHT, FINER, WIDTH, FINER, 3).mean((1, 3))
+    film = light * (2.51 * light + 0.03) / (light * (2.43 * light + 0.59) + 0.14)  # ACES, as Narkowicz 2015 fits it
+    return Image.fromarray((film.clamp(0, 1) ** (1 / 2.2) * 255).round().byte().numpy())
