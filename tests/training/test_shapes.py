@@ -13,7 +13,7 @@ from torch import Generator
 from attnviz.core import assets
 from attnviz.models import trained
 from attnviz.sources import cards
-from attnviz.training import shapes
+from attnviz.training import harness, shapes
 from attnviz.training.shapes import examples, measure, recipe
 from attnviz.training.shapes.drawing import CLASSES, RELATIONS, SHAPES, draw, scenes
 
@@ -146,6 +146,23 @@ def test_regions_hold_each_token_once(model, held_out):
     assert place.sum(0).eq(1).all()
     assert excess[place[0][:, 1:]].mean() > 0.3
     assert excess[place[3][:, 1:]].mean() < 0.1
+
+
+def test_a_training_depends_on_its_seed_alone(tmp_path):
+    """Two trainings give the same files, byte for byte; another seed gives other weights."""
+    threads = torch.get_num_threads()
+    short = replace(recipe.RECIPE, steps=2, kept=(2,), score=lambda model: 0.0)
+    for folder, seed in (("first", 0), ("again", 0), ("other", 1)):
+        harness.train(replace(short, seed=seed), folder=tmp_path / folder)
+    torch.set_num_threads(threads)
+    first, again, other = (
+        {path.name: path.read_bytes() for path in (tmp_path / folder).iterdir()}
+        for folder in ("first", "again", "other")
+    )
+
+    assert set(first) == {"config.json", "learning.json", "model.safetensors", "preprocessor_config.json"}
+    assert first["model.safetensors"] == again["model.safetensors"] != other["model.safetensors"]
+    assert first["config.json"] == again["config.json"] == (trained.folder("shapes") / "config.json").read_bytes()
 
 
 def test_transformers_opens_the_folder_and_reads_the_examples():

@@ -68,14 +68,12 @@ class Looks:
         cls: from [CLS], on the red shape, the blue one, the third, the background and [CLS]; by name.
         same, other: from the patches of either shape, on its own patches and on those of the other.
         near: from all patches, on the patch itself and the eight around it.
-        hub: from all patches, on [CLS].
     """
 
     cls: dict[str, float]
     same: float
     other: float
     near: float
-    hub: float
 
 
 REGIONS = ("red shape", "blue shape", "third shape", "background", "[CLS]")
@@ -83,15 +81,15 @@ REGIONS = ("red shape", "blue shape", "third shape", "background", "[CLS]")
 
 def looks(weights: Tensor, place: Tensor) -> Looks:
     """Measure (B, n, n) weights of a head against the regions of its pictures."""
-    shapes = [(place[i], place[1 - i]) for i in (0, 1)]
 
-    def mean(targets: int) -> float:
-        within = [(weights * pair[targets].unsqueeze(1)).sum(2)[pair[0]] for pair in shapes]
-        return float(torch.cat(within).mean())
+    def mean(pairs: tuple[tuple[int, int], ...]) -> float:
+        """Mean over all rows of one region of the weight on another, for pairs of both."""
+        rows = [(weights * place[target].unsqueeze(1)).sum(2)[place[source]] for source, target in pairs]
+        return float(torch.cat(rows).mean())
 
     cls = {name: float((weights[:, 0] * place[i]).sum(1).mean()) for i, name in enumerate(REGIONS)}
     near = float((weights[:, 1:, 1:] * around(weights.shape[1] - 1)).sum(2).mean())
-    return Looks(cls, mean(0), mean(1), near, float(weights[:, 1:, 0].mean()))
+    return Looks(cls, mean(((0, 0), (1, 1))), mean(((0, 1), (1, 0))), near)
 
 
 def around(patches: int) -> Tensor:

@@ -47,8 +47,8 @@ def card(number: int) -> dict[str, Any]:
         ),
         "trained_on": (
             f"Pictures of {SIZES.side} x {SIZES.side} pixels, drawn at random: a red and a blue shape"
-            f" ({', '.join(SHAPES)}) of changing color, size and tilt, in most a third one in yellow or green, on a background with noise. No"
-            " picture comes twice; the measured ones are drawn from another seed."
+            f" ({', '.join(SHAPES)}) of changing color, size and tilt, in most a third one in yellow or green, on a"
+            " background with noise. No picture comes twice; the measured ones are drawn from another seed."
         ),
         "sizes": {
             "sentences": len(CLASSES),
