@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from PIL import Image
 from torch import Generator
 
 from attnviz.core import assets
+from attnviz.core.amounts import percent
 from attnviz.models import trained
 from attnviz.sources import cards
 from attnviz.training import harness, shapes
@@ -109,19 +111,20 @@ def test_the_sentences_are_right(model, held_out):
 
 
 def test_the_heads_that_look_at_a_shape_are_what_reads_it(model, held_out):
-    """Without the heads named after the red shape its form is lost, and that of the blue one is not; and vice versa."""
+    """Off at [CLS], the heads on the red shape take its form away, not that of the blue one; and vice versa."""
     behaviors = cards.card("shapes").behaviors
     right = {
         color: measure.right(
             model,
             *held_out,
             *((one.site.layer, one.heads[0]) for one in behaviors if one.role == f"{color} shape"),
+            rows=measure.CLS,
         )
         for color in ("red", "blue")
     }
 
-    assert right["red"]["red shape"] < 0.6 < 0.8 < right["red"]["blue shape"]
-    assert right["blue"]["blue shape"] < 0.6 < 0.8 < right["blue"]["red shape"]
+    assert right["red"]["red shape"] < 0.75 < 0.95 < right["red"]["blue shape"]
+    assert right["blue"]["blue shape"] < 0.5 < 0.95 < right["blue"]["red shape"]
 
 
 def test_a_head_that_is_off_writes_nothing(model, held_out):
@@ -204,12 +207,21 @@ def test_the_shipped_card_says_what_a_fresh_measurement_says():
 
 
 def test_the_documentation_names_its_numbers():
-    """The row of the table of models says what the card says."""
+    """A row of the table of models, and one for each role of a head."""
     card = cards.card("shapes")
-    measured = "<br>".join(f"{measure.value:.1%} {measure.what}" for measure in card.measured[:3])
-    page = (assets.path("").parent / "docs/models.md").read_text(encoding="utf-8")
+    measured = "<br>".join(f"{percent(measure.value)} {measure.what}" for measure in card.measured[:4])
+    heads = [
+        f"| {one.site.head(one.heads[0])} | {one.does} | {percent(one.shares[0])} | {percent(one.off[0])} |"
+        for one in card.behaviors
+    ]
+    page = (Path(__file__).parents[2] / "docs/models.md").read_text(encoding="utf-8")
 
-    assert f"| `shapes` | {card.does} | {measured} |" in page.splitlines()
+    for row in (f"| `shapes` | {card.does} | {measured} |", *heads):
+        assert row in page.splitlines()
+    assert f"without each (with all: {percent(card.behaviors[0].on)})" in page
+    red, other, same, blue = (percent(card.measured[i].value) for i in (6, 7, 10, 11))
+    assert f"leave {red} of the red shapes right and {other} of the blue ones" in page
+    assert f"leave {same} and {blue}, as many as by chance" in page
 
 
 def test_the_pictures_and_files_are_small():

@@ -12,17 +12,19 @@ from attnviz.training.shapes.drawing import RELATIONS, SHAPES, Scenes, coverage,
 
 Head = tuple[int, int]
 """A layer and a head."""
+CLS = slice(0, 1)
+"""Position of [CLS]."""
 PARTS = ("sentence", "relation", "red shape", "blue shape")
 
 
 @contextmanager
-def off(model: nn.Module, *heads: Head) -> Iterator[None]:
-    """Set the outputs of heads to zero, before they are mixed."""
+def off(model: nn.Module, *heads: Head, rows: slice = slice(None)) -> Iterator[None]:
+    """Set the outputs of heads to zero, at all tokens or at some, before they are mixed."""
 
     def cut(layer: int):
         def zero(_, inputs: tuple[Tensor]) -> Tensor:
             mixed = inputs[0].unflatten(-1, (model.config.num_attention_heads, -1)).clone()
-            mixed[..., [head for place, head in heads if place == layer], :] = 0
+            mixed[:, rows, [head for place, head in heads if place == layer]] = 0
             return mixed.flatten(-2)
 
         return zero
@@ -35,9 +37,9 @@ def off(model: nn.Module, *heads: Head) -> Iterator[None]:
 
 
 @torch.inference_mode()
-def right(model: nn.Module, scenes: Scenes, read: Tensor, *heads: Head) -> dict[str, float]:
-    """Shares of pictures of which each of PARTS is right, with heads switched off."""
-    with off(model, *heads):
+def right(model: nn.Module, scenes: Scenes, read: Tensor, *heads: Head, rows: slice = slice(None)) -> dict[str, float]:
+    """Shares of pictures of which each of PARTS is right, with heads switched off, at all tokens or at some."""
+    with off(model, *heads, rows=rows):
         predicted = torch.cat([model(pixel_values=part).logits.argmax(-1) for part in read.split(250)])
     shapes, relations = len(SHAPES), len(RELATIONS)
     pairs = (

@@ -7,7 +7,7 @@ from typing import Any
 from attnviz.models import trained
 from attnviz.training.shapes.drawing import CLASSES, RELATIONS, SHAPES
 from attnviz.training.shapes.examples import EXAMPLES, file
-from attnviz.training.shapes.measure import REGIONS, Head, Looks, measure, right
+from attnviz.training.shapes.measure import CLS, REGIONS, Head, Looks, measure, right
 from attnviz.training.shapes.recipe import BATCH, RECIPE, SIZES, load, pictures
 
 HELD_OUT = 2
@@ -27,13 +27,13 @@ def card(number: int) -> dict[str, Any]:
     findings = [one for head in every for one in _findings(head, every[head], even, complete, without[head], number)]
     of_color = {color: [one for one in findings if one["role"] == f"{color} shape"] for color in ("red", "blue")}
     blind = {
-        color: right(model, scenes, read, *((one["layer"], one["heads"][0]) for one in ones))
+        color: right(model, scenes, read, *((one["layer"], one["heads"][0]) for one in ones), rows=CLS)
         for color, ones in of_color.items()
     }
     opens = min(findings, key=lambda one: one["off"][0])
     measured = [(f"{part}s right, of {number:,} held-out pictures", share, GOAL) for part, share in complete.items()]
     measured += [
-        (f"{part}s right with every head off that looks at the {color} shape", share, None)
+        (f"{part}s right with the heads that look at the {color} shape off at [CLS]", share, None)
         for color, shares in blind.items()
         for part, share in shares.items()
     ]
@@ -70,7 +70,8 @@ def card(number: int) -> dict[str, Any]:
             f"It knows {len(CLASSES)} sentences and answers with one of them whatever the picture shows.",
             f"It knows four directions ({', '.join(RELATIONS)}): of two shapes on a diagonal it can only guess.",
             "It was trained on flat shapes that do not overlap, one red and one blue; a photo tells it nothing.",
-            f"A head has a name where {NAMED:.0%} of the weight of a row is on one thing; the others have none.",
+            f"A head is named after what gets {NAMED:.0%} of the weight of a row or more. Off, it is off at every"
+            " token, also at those where it looks elsewhere.",
             "Its attention shows how this small model reads drawn shapes, not how vision works in general.",
         ],
         "examples": [file(label) for label in EXAMPLES],
