@@ -13,6 +13,7 @@ from attnviz.core.naming import named
 from attnviz.core.record import Step
 from attnviz.core.scoring import Scoring
 from attnviz.core.tap import Tap
+from attnviz.core.windows import WindowGrid
 
 BLOCKED = -9e3
 """Number added to a score below which its cell is masked; codes add -10,000, -1e9, the lowest number or -inf."""
@@ -35,6 +36,7 @@ class Call:
         refused: why it is no map that can be shown; "" if it is.
         unmet: what became of its weights instead of a product with values.
         samples: rows that the model computed itself, to which the map is compared.
+        windows: where its queries and keys stand in a picture, if its sentences are windows of it.
 
     A call whose value is None was never completed: its weights met no values.
     """
@@ -56,6 +58,7 @@ class Call:
     refused: str = ""
     unmet: str = ""
     samples: tuple[Sample, ...] = ()
+    windows: WindowGrid | None = None
 
     @property
     def why_not(self) -> str:
@@ -81,13 +84,17 @@ class Call:
             return tuple(self.weights.shape)
         return (*self.query.shape[:3], self.key.shape[2])
 
+    def in_windows(self, edits: Edits) -> Edits:
+        """Edits as they act in the windows of a picture, if its sentences are these."""
+        return edits if self.windows is None else self.windows.edits(edits, self.shape[0] // self.windows.count)
+
     def step(self, edits: Edits, lengths: tuple[int, ...] | None = None) -> Step:
-        """The step that a record keeps: on the CPU, with the edits.
+        """The step that a record keeps: on the CPU, with the edits; of windows as the model computes it.
 
         Args:
             lengths: how many keys of each sentence are no padding, if that is known: so the mask finds its names.
         """
-        tap, value = Tap(edits), self.value.cpu()
+        tap, value = Tap(self.in_windows(edits)), self.value.cpu()
         arguments = {name: to_cpu(argument) for name, argument in self.computed_from().items()}
         if isinstance(arguments["mask"], Tensor):
             arguments["mask"] = named(arguments["mask"], *self.shape[2:], lengths)

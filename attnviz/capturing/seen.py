@@ -19,6 +19,7 @@ from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.masks import Mask
 from attnviz.core.record import Record, Step
 from attnviz.core.tokens import Sentence, Token
+from attnviz.core.windows import WindowGrid
 
 OTHERS = {
     "cumsum": "running sums",
@@ -88,6 +89,11 @@ class Capture:
         return {site: call.shape[1] for site, call in self._whole()[0].items()}
 
     @property
+    def windows(self) -> dict[Site, WindowGrid]:
+        """Windows of a picture within which a site attends; its step is of the whole picture, padded to them."""
+        return {site: call.windows for site, call in self._whole()[0].items() if call.windows is not None}
+
+    @property
     def steps(self) -> tuple[Step, ...]:
         """A step per site; see `steps_of`."""
         return self.steps_of({})
@@ -119,7 +125,7 @@ class Capture:
                 what = f"differs from the model's own weights or output by up to {off.largest:.2g}"
                 unseen.append(f"the map of {name}, worked out again, {what}, so it is not shown")
                 continue
-            steps.append(step)
+            steps.append(step if call.windows is None else call.windows.joined(step, self.edits))
             if off.rows_of_nan:
                 unseen.append(f"{name} has NaN in {off.rows_of_nan} of the rows compared, as the model itself has")
             if off.largest > NOTABLE:

@@ -16,6 +16,7 @@ from attnviz.capturing.layout import Tracked
 from attnviz.capturing.origins import TextOrigins
 from attnviz.capturing.seen import Capture
 from attnviz.capturing.where import CallPlace, Places, Sites, kind, positions
+from attnviz.capturing.windows import in_windows
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError
 from attnviz.core.scoring import Scoring
@@ -79,7 +80,7 @@ class Watched:
         if self._is_in_loop(place, parts):
             self._sites.begin(in_loop=True)
         site, name, head, passed = self._sites.site(place, kind(place, is_causal, same), tensor.shape[1])
-        call = Call(site, name, route, passed, **parts, head=head)
+        call = in_windows(Call(site, name, route, passed, **parts, head=head), place)
         if passed and site.kind != "cross":
             queries, keys = call.shape[2:]
             past = self._past.get((site, head), 0)
@@ -101,7 +102,7 @@ class Watched:
 
     def edits_of(self, call: Call) -> Edits:
         """The edits as they act in one call: its queries may stand behind others, and its head be one of several."""
-        edits, site = self.edits, call.site
+        edits, site = call.in_windows(self.edits), call.site
         if call.offset and edits.mask is not None:
             edits = replace(edits, mask=edits.mask.shifted(call.offset))
         if call.head is None:

@@ -17,6 +17,7 @@ from attnviz.core.scoring import Scoring
 from attnviz.core.shapes import check_broadcast
 from attnviz.core.tap import BiasBesideSink, MaskBesideSink
 from attnviz.core.tokens import Sentence, Token
+from attnviz.core.windows import WindowBias
 from attnviz.files.encode import PRECISIONS
 
 TOKEN = (str, int, int, int, bool, bool, int)
@@ -201,6 +202,11 @@ def _mask(fields: dict[str, Any]) -> Mask:
 def _bias(tensors: _StoredTensors, fields: Any) -> Tensor | Bias:
     if not isinstance(fields, dict):
         return tensors.get(fields)
+    if "windows" in fields:
+        windows, table = _mask(fields["windows"]), tensors.get(fields["table"], 3)
+        fits = isinstance(windows, masks.PatchWindows) and table.shape[1:] == (windows.size**2,) * 2
+        _check(fits and windows.size > 0 and table.is_floating_point(), "a bias of windows is none")
+        return WindowBias(windows, table)
     if "beside" in fields:
         return BiasBesideSink(
             _bias(tensors, {k: v for k, v in fields.items() if k != "beside"}), _whole(fields["beside"])

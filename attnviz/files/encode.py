@@ -18,6 +18,7 @@ from attnviz.core.record import Prediction, Record, Step
 from attnviz.core.scoring import Scoring
 from attnviz.core.tap import BiasBesideSink, MaskBesideSink
 from attnviz.core.tokens import Sentence
+from attnviz.core.windows import WindowBias
 
 PRECISIONS = ("float32", "float16")
 SMALL = 4096
@@ -155,6 +156,8 @@ def _mask(mask: Mask) -> dict[str, Any]:
 def _bias(name: str, bias: Tensor | Bias, store: Tensors) -> Any:
     if isinstance(bias, Tensor):
         return store.put(name, bias)
+    if isinstance(bias, WindowBias):
+        return {"windows": bias.windows.to_json(), "table": store.put(name, bias.table)}
     return (
         {"beside": bias.sink, **_bias(name, bias.bias, store)} if isinstance(bias, BiasBesideSink) else bias.to_json()
     )

@@ -12,6 +12,7 @@ from attnviz.core.errors import InputError, quoted
 from attnviz.core.places import PicturedText
 from attnviz.core.record import Prediction, Record, Step
 from attnviz.core.tokens import Sentence, Token
+from attnviz.core.windows import WindowGrid
 from attnviz.sources.huggingface import faults, opening, pictures, placing
 from attnviz.sources.huggingface.loaded import Loaded
 from attnviz.sources.huggingface.source import HuggingFace
@@ -94,7 +95,7 @@ class PictureModel(HuggingFace):
             steps = captured.steps
         unseen = [f"{step.name} has {step.shape[0]} windows" for step in steps if step.shape[0] != len(sentences)]
         steps = tuple(step for step in steps if step.shape[0] == len(sentences))
-        texts = {step.site: self._texts(loaded, step, sentences) for step in steps}
+        texts = {step.site: self._texts(loaded, step, sentences, captured.windows.get(step.site)) for step in steps}
         targets = next((queries for site, (queries, _) in texts.items() if site.kind == "decoder"), ())
         hidden = pictures.states_of(output)
         record = Record(
@@ -111,7 +112,7 @@ class PictureModel(HuggingFace):
         return replace(record, own_texts=own, **self._predicted(output, record))
 
     def _texts(
-        self, loaded: Loaded, step: Step, sentences: tuple[Sentence, ...]
+        self, loaded: Loaded, step: Step, sentences: tuple[Sentence, ...], windows: WindowGrid | None
     ) -> tuple[tuple[Sentence, ...], tuple[Sentence, ...]]:
         """The positions of queries and of keys of one call: those of the sentences, or patches of another size."""
         maps = [pictures.pixel_map(loaded.processor, sentence.pictures[0].size) for sentence in sentences]
@@ -119,11 +120,15 @@ class PictureModel(HuggingFace):
         def positions(count: int) -> tuple[Sentence, ...]:
             if count == len(sentences[0].tokens):
                 return sentences
-            cut = [placing.patching_of(count, pixels, pictures.extra_positions(loaded)) for pixels in maps]
-            if step.site.kind != "encoder" or None in cut:
+            if windows is not None:
+                rows = [self.facts.patching.in_windows(windows, pixels) for pixels in maps]
+            else:
+                extra = pictures.extra_positions(loaded)
+                cut = [(placing.patching_of(count, pixels, extra), pixels) for pixels in maps]
+                rows = [None if patching is None else patching.tokens(pixels) for patching, pixels in cut]
+            if step.site.kind != "encoder" or None in rows:
                 numbered = tuple(Token(f"{pictures.QUERY}{i}", i, 0, 0) for i in range(count))
                 return (Sentence(f"{count} queries", numbered, count),) * len(sentences)
-            rows = [each.tokens(pixels) for each, pixels in zip(cut, maps, strict=True)]
             return tuple(pictured(row, sentence.pictures) for row, sentence in zip(rows, sentences, strict=True))
 
         return positions(step.shape[2]), positions(step.shape[3] - step.has_sink)

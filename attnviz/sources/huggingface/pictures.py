@@ -35,9 +35,11 @@ def tried(loaded: Loaded) -> Loaded:
     with faults.unforeseen(f"{faults.name(loaded.name)} ({loaded.made_of})"):
         captured, output = captured_run(loaded, (picture,), Edits())
         steps = captured.steps
-        patching = placing.patching_of(steps[0].shape[2], pixel_map(loaded.processor, TRIED), extra_positions(loaded))
+        windows, count = captured.windows.get(steps[0].site), steps[0].shape[2]
+        count = count if windows is None else windows.rows * windows.columns
+        patching = placing.patching_of(count, pixel_map(loaded.processor, TRIED), extra_positions(loaded))
     if patching is None:
-        what = f"attends to {steps[0].shape[2]} positions that are no rows and columns of patches"
+        what = f"attends to {count} positions that are no rows and columns of patches"
         raise InputError(f"{faults.name(loaded.name)} ({loaded.made_of}) {what}, so attnviz cannot place them.")
     states = states_of(output)
     d_model = steps[-1].num_heads * steps[-1].value.shape[-1] if states is None else states.shape[-1]

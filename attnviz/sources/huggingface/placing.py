@@ -14,9 +14,13 @@ from torch import Tensor
 from attnviz.capturing.places import patches
 from attnviz.core.places import Box
 from attnviz.core.tokens import Token
+from attnviz.core.windows import WindowGrid
 
 EDGE = 0.05
 """Part of the rows and columns at each end that is not measured: there a processor repeats pixels."""
+
+PADDING = "padding"
+"""Name of a position beyond the picture, which fills a window."""
 
 
 @dataclass(frozen=True)
@@ -94,10 +98,14 @@ class Patching:
     rounds_up: bool
     extra: tuple[str, ...] = ()
 
+    def size(self, pixels: PixelMap) -> tuple[int, int]:
+        """Rows and columns of patches."""
+        rounded = math.ceil if self.rounds_up else math.floor
+        return rounded(pixels.height / self.stride), rounded(pixels.width / self.stride)
+
     def tokens(self, pixels: PixelMap) -> tuple[Token, ...]:
         """Positions row by row, those of patches with their boxes."""
-        rounded = math.ceil if self.rounds_up else math.floor
-        rows, columns = rounded(pixels.height / self.stride), rounded(pixels.width / self.stride)
+        rows, columns = self.size(pixels)
         tokens, side = patches(rows, columns, self.extra), self.stride
         places = [
             pixels.box(column * side, row * side, (column + 1) * side, (row + 1) * side)
@@ -106,6 +114,25 @@ class Patching:
         ]
         begin = len(self.extra)
         return (*tokens[:begin], *(replace(t, box=box) for t, box in zip(tokens[begin:], places, strict=True)))
+
+    def in_windows(self, windows: WindowGrid, pixels: PixelMap) -> tuple[Token, ...] | None:
+        """Positions of patches that are padded to windows, the padding without boxes; None if their number is another.
+
+        Patches of a later stage are 2, 4, 8 ... times as large.
+        """
+        larger = (Patching(self.stride << power, True) for power in range(16))
+        size = windows.rows, windows.columns
+        cut = next((patching for patching in larger if patching.size(pixels) == size), None)
+        if cut is None:
+            return None
+        real, (rows, columns) = iter(cut.tokens(pixels)), windows.padded
+        return tuple(
+            replace(next(real), id=row * columns + column)
+            if row < windows.rows and column < windows.columns
+            else Token(PADDING, row * columns + column, 0, 0, special=True)
+            for row in range(rows)
+            for column in range(columns)
+        )
 
 
 def patching_of(count: int, pixels: PixelMap, extra: Sequence[str]) -> Patching | None:

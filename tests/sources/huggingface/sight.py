@@ -28,6 +28,7 @@ _LAYERS = {"layers": 2, "attention_heads": 4, "ffn_dim": 32}
 _STAGES = {"num_encoder_blocks": 2, "depths": [1, 1], "sr_ratios": [4, 2], "num_attention_heads": [1, 2]}
 _STAGES |= {"hidden_sizes": [16, 32], "patch_sizes": [7, 3], "strides": [4, 2], "mlp_ratios": [2, 2]}
 _TOWER = dict(SMALL)
+_WINDOWS = {"patch_size": 4, "embed_dim": 16, "depths": [2, 2], "num_heads": [2, 4], "window_size": 4, "num_labels": 3}
 _WORDS = {"vocab_size": 99, "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
 
 FAMILIES = {
@@ -70,11 +71,27 @@ FAMILIES = {
     ),
 }
 
+WINDOWED = {
+    "swin": lambda: (
+        hf.SwinForImageClassification(hf.SwinConfig(**_WINDOWS, image_size=32)),
+        hf.ViTImageProcessorPil(**_SQUARE),
+    ),
+    "swin-padded": lambda: (
+        hf.SwinForImageClassification(hf.SwinConfig(**_WINDOWS, image_size=36)),
+        hf.ViTImageProcessorPil(size={"height": 36, "width": 36}),
+    ),
+    "swinv2": lambda: (
+        hf.Swinv2ForImageClassification(hf.Swinv2Config(**_WINDOWS | {"window_size": 3}, image_size=36)),
+        hf.ViTImageProcessorPil(size={"height": 36, "width": 36}),
+    ),
+}
+"""Models that attend within windows of a picture; some stages are padded to windows, some shifts are not half of one."""
+
 
 def folder(path: Path, family: str) -> Path:
     """A folder of a tiny model of a family; its weights are large enough that attention is uneven."""
     torch.manual_seed(0)
-    model, processor = FAMILIES[family]()
+    model, processor = (FAMILIES | WINDOWED)[family]()
     for weight in model.parameters():
         if weight.dim() > 1 and weight.is_floating_point():
             weight.data.add_(torch.randn_like(weight) * weight.shape[-1] ** -0.5)

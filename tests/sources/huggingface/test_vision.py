@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from sight import FAMILIES, folder
+from sight import FAMILIES, WINDOWED, folder
 
 import attnviz
 from attnviz.core.errors import AttnvizError, InputError
@@ -58,7 +58,7 @@ def test_weights_are_those_of_the_model(load, family):
     assert compared >= 2
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", FAMILIES | WINDOWED)
 def test_a_bright_cell_changes_the_pixels_of_its_patch_alone(load, family):
     """Of a picture that is as large as what the model is given: each patch is where its box says."""
     source = load(family)

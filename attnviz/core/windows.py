@@ -1,0 +1,171 @@
+"""Attention within windows of a picture, as in Swin, and the same as one attention over the whole picture.
+
+A model computes it as if windows were sentences: (B·windows, H, n, d), each with the n = size² patches of a window.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from attnviz.core.edits import EachOff, Edits
+from attnviz.core.errors import InputError, ShapeError
+from attnviz.core.masks import Mask, PatchWindows
+from attnviz.core.modifiers import ALL, Bias
+from attnviz.core.record import Step
+
+CLOSED = -50.0
+"""Number added to a score below which a model means that its cell is masked: Swin adds -100, Swin V2 twice that."""
+
+
+@dataclass(frozen=True)
+class WindowGrid:
+    """Windows of a picture of rows x columns patches, which is padded at its end until windows fill it.
+
+    Attributes:
+        rows, columns: of patches.
+        size: of a side of a window, in patches.
+        shift: by so many rows and columns the padded picture is rolled to the start before it is cut.
+    """
+
+    rows: int
+    columns: int
+    size: int
+    shift: int
+
+    @property
+    def padded(self) -> tuple[int, int]:
+        """Rows and columns with the padding."""
+        return tuple(math.ceil(side / self.size) * self.size for side in (self.rows, self.columns))
+
+    @property
+    def count(self) -> int:
+        """How many windows there are."""
+        return math.prod(self.padded) // self.size**2
+
+    @cached_property
+    def places(self) -> Tensor:
+        """Positions of the padded picture, row by row, at which the cells of each window stand, (windows, size²)."""
+        rows, columns = self.padded
+        rolled = torch.arange(rows * columns).reshape(rows, columns).roll((-self.shift, -self.shift), (0, 1))
+        return rolled.unfold(0, self.size, self.size).unfold(1, self.size, self.size).reshape(self.count, -1)
+
+    @property
+    def mask(self) -> PatchWindows:
+        """Which positions of the padded picture see each other."""
+        return PatchWindows(self.padded[1], self.size, self.shift)
+
+    @cached_property
+    def open_cells(self) -> Tensor:
+        """The mask within each window, (windows, n, n): of a rolled one, parts that are neighbors in the picture."""
+        places = self.places
+        return self.mask.allows(places[:, :, None], places[:, None, :], torch.zeros(1, 1, 1, dtype=torch.int64))
+
+    def apart(self, mask: Tensor | None, bias: Tensor | None, batch: int) -> tuple[Tensor, Tensor] | None:
+        """The mask and the bias that all windows share, apart from what hides other parts of rolled windows.
+
+        Args:
+            mask, bias: booleans and floats that broadcast to (batch, H, n, n), or None.
+            batch: pictures x windows.
+
+        Returns:
+            `open_cells` for each window, (batch, 1, n, n), and the bias, (1, H, n, n); None if the windows differ in
+            anything else.
+        """
+        device = next((tensor.device for tensor in (mask, bias) if tensor is not None), None)
+        is_open = self.open_cells.to(device)[:, None].repeat(batch // self.count, 1, 1, 1)
+        total = torch.zeros(is_open.shape, device=device) if bias is None else bias.detach().float()
+        total = total if mask is None else total.masked_fill(~mask, -math.inf)
+        is_closed = total - total.amax(-1, keepdim=True) < CLOSED
+        table = total.masked_fill(is_closed, -math.inf).amax(0, keepdim=True)
+        if not bool((is_closed ^ is_open).all()) or bool((is_open & (total != table)).any()):
+            return None
+        return is_open, table.masked_fill(table == -math.inf, 0)
+
+    def edits(self, edits: Edits, sentences: int) -> Edits:
+        """Edits of the picture as they act in windows: a mask counts the positions of the padded picture.
+
+        Raises:
+            InputError: if they cannot act there.
+        """
+        if edits.bias or not edits.own_mask or edits.empty_rows == "uniform":
+            what = "computes attention within windows of a picture: no bias can be added, the built-in mask stays"
+            raise InputError(f"The model {what}, and empty rows cannot be uniform. Change masks, heads or scores.")
+        if edits.mask is not None:
+            edits = replace(edits, mask=InWindows(edits.mask, self, sentences))
+        if isinstance(edits, EachOff):
+            edits = replace(edits, each_off=tuple(off for off in edits.each_off for _ in range(self.count)))
+        return edits
+
+    def joined(self, step: Step, edits: Edits) -> Step:
+        """A step of windows as one of the padded picture, (B, H, N, N), with the edits that act in it."""
+        order = self.places.flatten().argsort()
+
+        def whole(vectors: Tensor) -> Tensor:
+            windows_last = vectors.unflatten(0, (-1, self.count)).transpose(1, 2)
+            return windows_last.flatten(2, 3)[:, :, order].contiguous()
+
+        names = ("query", "key", "value", "logsumexp")
+        tensors = {name: whole(getattr(step, name)) for name in names}
+        mask, edit = self.mask, edits.mask_at(step.site.kind)
+        bias = tuple(WindowBias(mask, table[0]) for table in step.scoring.bias)
+        if self.count == 1 and bool(self.open_cells.all()):
+            mask = edit
+        elif edit is not None:
+            mask = mask & edit
+        return replace(
+            step,
+            **tensors,
+            mask=mask,
+            scoring=replace(step.scoring, bias=bias),
+            off_alone=step.off_alone[:: self.count],
+        )
+
+
+@dataclass(frozen=True)
+class InWindows(Mask):
+    """A mask of a padded picture for the windows that it is cut into, (B·windows, 1, n, n)."""
+
+    mask: Mask
+    windows: WindowGrid
+    sentences: int
+
+    @property
+    def batch_size(self):
+        return self.sentences * self.windows.count
+
+    def allows(self, query, key, sentence):
+        places, window = self.windows.places.to(query.device), sentence % self.windows.count
+        return self.mask.allows(places[window, query], places[window, key], sentence // self.windows.count)
+
+    def __str__(self) -> str:
+        return str(self.mask)
+
+
+@dataclass(frozen=True, eq=False)
+class WindowBias(Bias):
+    """Bias of the patches of a window to each other, placed in a picture; beyond, its mask closes all.
+
+    Attributes:
+        windows: where they stand.
+        table: (H, n, n), where n = size².
+    """
+
+    windows: PatchWindows
+    table: Tensor
+
+    def tensor(self, heads, queries, keys, *, only=ALL, rows=ALL, columns=ALL, dtype=torch.float32):
+        if len(self.table) != heads:
+            raise ShapeError(f"The bias of windows is for {len(self.table)} heads; the model has {heads}.")
+        query, key = (self._cells(torch.arange(count)[part]) for count, part in ((queries, rows), (keys, columns)))
+        return self.table[only][:, query[:, None], key].to(dtype)[None]
+
+    def _cells(self, positions: Tensor) -> Tensor:
+        """Places within their windows."""
+        width, size, shift = self.windows.columns, self.windows.size, self.windows.shift
+        return (positions // width - shift) % size * size + (positions % width - shift) % size
+
+    def __str__(self) -> str:
+        return f"relative bias within windows of {self.windows.size} x {self.windows.size} patches"
