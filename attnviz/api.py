@@ -142,6 +142,7 @@ def analyze(
     elif settings:
         raise InputError(f"The setting '{next(iter(settings))}' comes too late: the source is made already.")
     _check_heads(source, edits)
+    source.check_pictures(texts)
     if target is None:
         return source.run(source.tokenize(texts), edits)
     if len(wanted) != len(texts):

@@ -116,7 +116,9 @@ def _load(place: ModelLocation, held: checks.WeightHeaders, room: Room) -> Loade
     )
 
 
-def _facts(place: ModelLocation, config: Any, task: opening.Task, prefix: str, notes: tuple[str, ...]) -> dict[str, Any]:
+def _facts(
+    place: ModelLocation, config: Any, task: opening.Task, prefix: str, notes: tuple[str, ...]
+) -> dict[str, Any]:
     """Facts that the files of a model state of its task and of themselves."""
     pooling = embedding.of_folder(place.folder)
     return {

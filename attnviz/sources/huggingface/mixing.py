@@ -14,11 +14,13 @@ from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.places import Picture, PicturedText
 from attnviz.core.tokens import Sentence, Token
 from attnviz.sources.base import ANSWER
-from attnviz.sources.huggingface import cells, chatting, faults, files, reading
+from attnviz.sources.huggingface import cells, chatting, faults, files, reading, tapped
 from attnviz.sources.huggingface.loaded import Loaded, ModelFacts
 
 TYPES = ("mm_token_type_ids", "token_type_ids")
 """Inputs that say which tokens are of pictures, or of a prompt that is read at once."""
+NO_PICTURES = "it reads no pictures"
+"""Beginning of a note that says why."""
 UNREAD = ("input_ids", "attention_mask", "labels", *TYPES)
 """Inputs of a processor that are made of a sentence's own tokens instead, or not read."""
 
@@ -40,7 +42,7 @@ def processor_of(folder: Path, config: Any) -> Any:
     try:
         return without_videos(kind).from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:
-        raise AttnvizError(f"its {kind.__name__} cannot be used: {faults.first(error)}") from None
+        raise AttnvizError(f"{NO_PICTURES}: its {kind.__name__} cannot be used: {faults.first(error)}") from None
 
 
 def without_videos(kind: Any) -> Any:
@@ -56,6 +58,17 @@ def without_videos(kind: Any) -> Any:
     own = {"get_attributes": lambda cls: parts, "_get_arguments_from_pretrained": arguments}
     made = type(kind.__name__, (kind,), {name: classmethod(method) for name, method in own.items()})
     return made
+
+
+def why_none(facts: ModelFacts) -> str:
+    """Reason why a model reads text alone here, after its name; "" if it reads pictures, too."""
+    if facts.tokenizer is None or facts.processor is None:
+        note = next((note for note in facts.notes if note.startswith(NO_PICTURES)), "")
+        has_tower = any(map(tapped.is_sense, facts.config.sub_configs))
+        missing = f"{NO_PICTURES}: its folder has no {files.PROCESSOR}" if has_tower else ""
+        return note or missing or "it reads text alone"
+    own = f"{NO_PICTURES} here: it computes attention in its own code"
+    return own if facts.keeps_own_attention else ""
 
 
 def has_pictures(texts: list[str]) -> bool:
@@ -80,14 +93,8 @@ def sentences(facts: ModelFacts, texts: list[PicturedText], system: str) -> tupl
         system: the system's turn; "" for none.
 
     Raises:
-        InputError: if the model reads no pictures here, or a text contains what stands for one.
+        InputError: if a text contains what stands for a picture.
     """
-    if facts.processor is None:
-        why = "; ".join(facts.notes) or f"its folder has no {files.PROCESSOR}"
-        raise InputError(f"{facts.name} reads text alone: {why}. Give the text without the picture.")
-    if facts.keeps_own_attention:
-        what = "computes attention in its own code, of which attnviz reads text alone"
-        raise InputError(f"{facts.name} ({facts.made_of}) {what}. Give the text without the picture.")
     made = [_sentence(facts, without_surrogates(text), text.pictures, system) for text in texts]
     return reading.padded(facts.processor.tokenizer, made)
 
@@ -95,7 +102,8 @@ def sentences(facts: ModelFacts, texts: list[PicturedText], system: str) -> tupl
 def inputs(loaded: Loaded, sentences: tuple[Sentence, ...]) -> dict[str, Tensor]:
     """Inputs of a model for the pictures of sentences, beside the ids."""
     processor, shown = loaded.processor, [sentence.pictures for sentence in sentences]
-    read = _processed(processor, [processor.image_token * len(pictures) for pictures in shown], shown)
+    signs = [processor.image_token * len(pictures) for pictures in shown]
+    read = _processed(processor, signs, shown, padding=len(shown) > 1)
     types = {name: _types(read, name, sentences, loaded.config.image_token_id) for name in TYPES if name in read}
     given = {name: value for name, value in read.items() if name not in UNREAD and isinstance(value, Tensor)}
     return {

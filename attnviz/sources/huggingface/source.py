@@ -91,6 +91,10 @@ class HuggingFace(Source):
         return self.model in _models
 
     @property
+    def reads(self) -> str:
+        return "text" if mixing.why_none(self.facts) else "both"
+
+    @property
     def read_only(self) -> str | None:
         return self.facts.trial.read_only
 
@@ -143,12 +147,19 @@ class HuggingFace(Source):
     def d_model(self) -> int:
         return self.facts.trial.d_model
 
+    def check_pictures(self, texts: list[str]) -> None:
+        """Raises: InputError: if texts have pictures and the model reads none, or some have none."""
+        if mixing.has_pictures(texts) and (why := mixing.why_none(self.facts)):
+            raise InputError(f"{self.name}: {why}. Give the text without the picture.")
+
     def tokenize(self, texts: list[str]) -> tuple[Sentence, ...]:
         """Cut texts into tokens.
 
         Raises:
-            InputError: if there are more than the model reads, with both numbers, or one that it has no vector for.
+            InputError: if there are more than the model reads, with both numbers, or one that it has no vector for; or
+                if there are pictures and it reads none.
         """
+        self.check_pictures(texts)
         with faults.unforeseen(self.name, "given this text"):
             if mixing.has_pictures(texts):
                 sentences = mixing.sentences(self.facts, texts, self.system)

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 import transformers as hf
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from transformers.models.smolvlm import processing_smolvlm
 
 from attnviz.sources.huggingface.mixing import without_videos
 
@@ -13,7 +14,12 @@ LETTERS = (*map(chr, range(33, 127)), "Ġ", "Ċ")
 SPECIAL = ("<pad>", "<s>", "</s>", "<unk>", "<image>", "<begin>", "<end>", "<video>", "<fake_token_around_image>")
 SPECIAL += ("<global-img>", "<end_of_utterance>", *(f"<row_{row}_col_{column}>" for row in "123" for column in "123"))
 TEXT = {"vocab_size": 128, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "head_dim": 8}
-TEXT |= {"num_key_value_heads": 2, "intermediate_size": 48, "max_position_embeddings": 2048, "tie_word_embeddings": False}
+TEXT |= {
+    "num_key_value_heads": 2,
+    "intermediate_size": 48,
+    "max_position_embeddings": 2048,
+    "tie_word_embeddings": False,
+}
 TEXT |= {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 EYE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
 EYE |= {"image_size": 32, "patch_size": 8}
@@ -55,9 +61,7 @@ def llava():
 def llava_next():
     pinpoints = [[32, 64], [64, 32], [64, 64], [32, 96]]
     config = _clip("LlavaNextConfig", image_grid_pinpoints=pinpoints, vision_feature_layer=-1)
-    images = hf.LlavaNextImageProcessorPil(
-        size={"shortest_edge": 32}, crop_size=SQUARE, image_grid_pinpoints=pinpoints
-    )
+    images = hf.LlavaNextImageProcessorPil(size={"shortest_edge": 32}, crop_size=SQUARE, image_grid_pinpoints=pinpoints)
     options = {"patch_size": 8, "vision_feature_select_strategy": "default", "num_additional_image_tokens": 1}
     return config, hf.LlavaNextProcessor(images, tokenizer(), **options)
 
@@ -92,7 +96,18 @@ def idefics3():
     text = hf.LlamaConfig(**TEXT)
     config = hf.Idefics3Config(vision_config=vision, text_config=text, image_token_id=IMAGE, scale_factor=2)
     images = hf.Idefics3ImageProcessorPil(size={"longest_edge": 96}, max_image_size={"longest_edge": 32})
-    return config, hf.Idefics3Processor(images, tokenizer(), image_seq_len=4, chat_template=TURN.replace("IMAGE", "<image>"))
+    return config, hf.Idefics3Processor(
+        images, tokenizer(), image_seq_len=4, chat_template=TURN.replace("IMAGE", "<image>")
+    )
+
+
+def smolvlm():
+    processing_smolvlm.num2words = str  # of a package that writes the lengths of videos alone
+    vision, text = EYE | {"image_size": 32}, hf.LlamaConfig(**TEXT)
+    config = hf.SmolVLMConfig(vision_config=vision, text_config=text, image_token_id=IMAGE, scale_factor=2)
+    images = hf.SmolVLMImageProcessorPil(size={"longest_edge": 96}, max_image_size={"longest_edge": 32})
+    processor, template = without_videos(hf.SmolVLMProcessor), TURN.replace("IMAGE", "<image>")
+    return config, processor(images, tokenizer(), None, image_seq_len=4, chat_template=template)
 
 
 def gemma3():
@@ -136,6 +151,7 @@ FAMILIES = {
     "qwen2_5_vl": qwen2_5_vl,
     "qwen3_vl": qwen3_vl,
     "idefics3": idefics3,
+    "smolvlm": smolvlm,
     "gemma3": gemma3,
     "internvl": internvl,
     "paligemma": paligemma,
