@@ -1,7 +1,7 @@
 """Places of the tokens of a picture within a text, in the order in which a model reads them.
 
-A processor makes tiles of a picture, or patches in groups; the k-th token of a tile is the k-th cell of its grid, row by
-row. Where tiles and patches stand is measured on a ramp of colors, see `placing`.
+A processor makes tiles of a picture, or patches in groups; the k-th token of a tile is the k-th cell of its grid, row
+by row. Where tiles and patches stand is measured on a ramp of colors, see `placing`.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Pictures within a text: where each image token stands, and that ids, weights, masks and answers are the model's own."""
+"""Pictures within a text: places of image tokens; ids, weights, masks and answers are the model's own."""
 
 import warnings
 
@@ -137,8 +137,8 @@ def test_a_bright_cell_reaches_its_own_token_alone(load, family):
             assert small
         for place in (tokens[i].box for i in small):  # which is resized: a cell may reach those beside it
             x, y = (place.right - place.left) / 2, (place.bottom - place.top) / 2
-            assert place.left - x < box.right and box.left < place.right + x
-            assert place.top - y < box.bottom and box.top < place.bottom + y
+            assert max(box.left, place.left - x) < min(box.right, place.right + x)
+            assert max(box.top, place.top - y) < min(box.bottom, place.bottom + y)
     assert (covered == 1).all()
 
 
