@@ -145,7 +145,7 @@ def analyze(
     elif settings:
         raise InputError(f"The setting '{next(iter(settings))}' comes too late: the source is made already.")
     _check_heads(source, edits)
-    check_reads(source, texts)
+    source.check_pictures(texts)
     sentences = source.tokenize(texts)
     if continued:
         if len(sentences) != 1:
@@ -177,12 +177,6 @@ def _texts(value: object) -> list[str]:
             raise InputError(f"{what} a {type(value).__name__}. {OF_PICTURES}")
         raise InputError(f"{what} {quoted(wrong[0])}.")
     return texts
-
-
-def check_reads(source: Source, texts: Sequence[str]) -> None:
-    """Raises: InputError: if there is a picture for a source that reads text alone."""
-    if source.reads == "text" and any(isinstance(text, PicturedText) and text.pictures for text in texts):
-        raise InputError(f"'{source.name}' reads text, and this is a picture. {OF_PICTURES}")
 
 
 def _check_heads(source: Source, edits: Edits) -> None:

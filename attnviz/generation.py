@@ -184,6 +184,7 @@ def write(
     ):
         if not least <= value <= most or (name == "top_p" and not value):
             raise InputError(f"{name} is {quoted(value)}; give a number from {least} to {most}.")
+    source.check_pictures([text])
     (sentence,) = source.tokenize([text]) if isinstance(text, str) else (text,)
     prompt, longest = len(sentence.tokens), source.longest
     room = max_new_tokens if longest is None else min(max_new_tokens, longest - prompt)

@@ -119,10 +119,10 @@ def test_a_model_of_texts_refuses_a_picture(tmp_path, capsys):
     """In Python, and in the shell by the name of its file."""
     Image.new("RGB", (20, 20)).save(tmp_path / "cat.jpg")
 
-    with pytest.raises(InputError, match=r"'story' reads text, and this is a picture"):
+    with pytest.raises(InputError, match=r"'story' reads text alone, and this is a picture"):
         attnviz.analyze(attnviz.picture(tmp_path / "cat.jpg"), "story")
     assert cli.main(["tokens", str(tmp_path / "cat.jpg"), "--model", "story"]) == 2
-    assert "'story' reads text, and this is a picture" in capsys.readouterr().err
+    assert "'story' reads text alone, and this is a picture" in capsys.readouterr().err
 
 
 def test_a_token_and_a_report_read_like_sentences():

@@ -96,7 +96,7 @@ def read(options: Namespace) -> tuple[list[str], Source]:
     name = options.text
     if name.lower().endswith(PICTURES) and is_file(name):
         pictures, model = [images.picture(name)], source(options)
-        api.check_reads(model, pictures)
+        model.check_pictures(pictures)
         return pictures, model
     if options.model is None and Path(name).suffix and is_file(name):
         run = source(Namespace(**vars(options) | {"model": name}))

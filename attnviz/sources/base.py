@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from attnviz.core.edits import Edits, Site
-from attnviz.core.errors import InputError
+from attnviz.core.errors import OF_PICTURES, InputError
 from attnviz.core.origin import Origin
 from attnviz.core.record import Record
 from attnviz.core.tokens import Sentence
@@ -110,7 +110,7 @@ class Source(ABC):
         facts: what a model says of itself instead; None if it says nothing.
         steps: the training steps whose weights were kept, the last that of the trained model; see `step`.
         step: the training step; None for the last.
-        reads: "text", or "picture": then its texts are of `core.places.PicturedText`.
+        reads: "text"; "picture": then its texts are of `core.places.PicturedText`; or "both": these and texts alone.
         writes: whether it writes another text, so that `run` takes `targets`.
         generates: whether it predicts the next token of any text, so that it can continue one; see `continuation`.
         can_chat: whether it has a chat template, so that its setting `chat` makes a text a user's turn.
@@ -142,7 +142,7 @@ class Source(ABC):
     facts: Facts | None = None
     steps: tuple[int, ...] = ()
     step: int | None = None
-    reads: Literal["text", "picture"] = "text"
+    reads: Literal["text", "picture", "both"] = "text"
     writes: bool = False
     generates: bool = False
     can_chat: bool = False
@@ -269,6 +269,11 @@ class Source(ABC):
         """Raises: InputError: if there are `targets` for a model that writes no other text."""
         if targets and not self.writes:
             raise InputError(f"'{self.name}' writes no other text, so there is none to give to its decoder.")
+
+    def check_pictures(self, texts: list[str]) -> None:
+        """Raises: InputError: if texts have pictures and the model reads none."""
+        if self.reads == "text" and any(getattr(text, "pictures", ()) for text in texts):
+            raise InputError(f"'{self.name}' reads text alone, and this is a picture. {OF_PICTURES}")
 
     def unknown(self, texts: list[str]) -> dict[str, tuple[str, ...]]:
         """The words that are not in the vocabulary, each with those that are and are spelled most like it."""

@@ -15,5 +15,5 @@ def fetch(
     Raises:
         AttnvizError: one sentence that says why it cannot be loaded; `hub.Canceled` if `report` gave False.
     """
-    kind = HuggingFace if loaded_model(name, report).processor is None else PictureModel
+    kind = PictureModel if loaded_model(name, report).tokenizer is None else HuggingFace
     return kind(name, **settings)

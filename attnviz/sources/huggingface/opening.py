@@ -1,14 +1,14 @@
 """Facts of a model before its weights are read: its configuration, task, class and tokenizer."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import signature
 from pathlib import Path
 from typing import Any, Literal
 
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.record import LabelKind
-from attnviz.sources.huggingface import building, checks, embedding, faults, files
+from attnviz.sources.huggingface import building, checks, embedding, faults, files, mixing
 
 Task = Literal["next", "fill", "labels", "tokens", "write", "vectors", "states", "objects"]
 """Outputs of a model: the next token, what a mask hides, a label of a text, a picture or each token, another text,
@@ -38,7 +38,8 @@ class Unweighted:
     Attributes:
         kind: its class.
         tokenizer: None of a model that reads no text.
-        processor: of images; None of a model that reads none.
+        processor: of images, or of texts with pictures; None of a model that reads none.
+        notes: why it reads no pictures, if it could.
     """
 
     config: Any
@@ -46,6 +47,7 @@ class Unweighted:
     kind: Any
     tokenizer: Any = None
     processor: Any = None
+    notes: tuple[str, ...] = ()
 
 
 def read(folder: Path, name: str) -> Unweighted:
@@ -53,7 +55,14 @@ def read(folder: Path, name: str) -> Unweighted:
     config = _config(folder, name)
     if of_pictures := _picture_class(config):
         return Unweighted(*of_pictures, processor=_processor(folder, name))
-    return Unweighted(config, *_class(config, name, embedding.of_folder(folder)), tokenizer=_tokenizer(folder, name))
+    task, kind = _class(config, name, embedding.of_folder(folder))
+    opened = Unweighted(config, task, kind, tokenizer=_tokenizer(folder, name))
+    if not has_senses(config):
+        return opened
+    try:
+        return replace(opened, processor=mixing.processor_of(folder, config))
+    except AttnvizError as error:
+        return replace(opened, notes=(f"{error}",))
 
 
 def _picture_class(config: Any) -> tuple[Any, Task, Any] | None:
