@@ -7,7 +7,7 @@ from attnviz.core.errors import InputError, quoted
 from attnviz.ui.compare.other import B
 from attnviz.ui.heads.forms import ALSO, FORM, LEAST_DRAWN
 from attnviz.ui.settings import LINKED
-from attnviz.ui.shared import answer, edits, look, parameters, pretrained
+from attnviz.ui.shared import answer, edits, look, parameters, photos, pretrained
 from attnviz.ui.shared.changes import CHANGES
 from attnviz.ui.shared.examples import LINES, TEXT, by_line, of_model
 from attnviz.ui.shared.mask import MASK
@@ -43,15 +43,25 @@ def arguments(link: str, more: Sequence[str], note: Callable[[str], None]) -> li
         note(problem)
     if state[CHANGES] or state[edits.ADDED] != edits.ADDED.default:
         raise InputError("The shell changes no weights and adds no bias to scores: export this picture in the app.")
-    model = [*_model(state)]
-    text = state[TEXT]
-    if text is None:
+    if state[photos.GRAYED]:
+        raise InputError("The shell makes no patches gray in a picture: export this picture in the app.")
+    model, text, shown = [*_model(state)], state[TEXT], state[photos.PICTURE]
+    is_picture = False
+    if text is None or shown:
         from attnviz.cli import parser, values
 
-        text = next(iter(of_model(values.source(parser.read(["tokens", "-", *model]))).values()))
+        source = values.source(parser.read(["tokens", "-", *model]))
+        is_picture = source.reads == "picture"
+        shown = shown or (source.reads != "text" and next(iter(photos.EXAMPLES)))
+        if is_picture:
+            text, shown = str(photos.file(shown)), None
+        text = next(iter(of_model(source).values())) if text is None else text
     lines = ["--lines"] if by_line(state.put(LINES, state[LINES]), text) else []
     site = [] if state[look.SITE] is None else _flags(kind=state[look.SITE].kind, layer=state[look.SITE].layer)
-    options = [*lines, *model, *site, *_answer(state), *_edits(state), *_picture(state, page)]
+    pictures = [*_flags(picture=photos.file(shown))] if shown and shown != photos.NONE else []
+    if (is_picture or pictures) and page == "" and state[FORM] is None:
+        pictures += _flags(form="picture")
+    options = [*lines, *pictures, *model, *site, *_answer(state), *_edits(state), *_picture(state, page)]
     return [*command.split(), *options, *more, "--", text]
 
 
@@ -102,7 +112,7 @@ def _picture(state: State, page: str) -> Iterator[str]:
         yield from (flag for flag, is_set in (("--words", view.words), ("--sentences", view.sentences)) if is_set)
         beside = ",".join(map(str, state[ALSO])) or None
         is_lines = state[FORM] == "lines"
-        form = {"form": state[FORM] or "map", "beside": beside if is_lines else None}
+        form = {"form": state[FORM], "beside": beside if is_lines else None}
         yield from _flags(**form, least=state[LEAST_DRAWN] if is_lines else None)
     if page == "compare" and (other := state[B]) and other.what != "untouched":
         name = {"sentence": "with_text"}.get(other.what, f"with_{other.what}")

@@ -179,6 +179,8 @@ def _add_text(command: argparse.ArgumentParser, more: str = "") -> None:
     what = f"a text, line breaks and all; - reads stdin; or a saved run (.attn){more}"
     command.add_argument("text", metavar="TEXT", help=what)
     command.add_argument("--lines", action="store_true", help="each line is a text of its own")
+    picture = "a picture that is read with the text; may be given again. Without a text, FILE stands in its place"
+    command.add_argument("--picture", action="append", default=[], metavar="FILE", help=picture)
 
 
 def _add_target(command: argparse.ArgumentParser) -> None:

@@ -94,10 +94,13 @@ def read(options: Namespace) -> tuple[list[str], Source]:
     The name of a file with a picture is that picture.
     """
     name = options.text
-    if name.lower().endswith(PICTURES) and is_file(name):
-        pictures, model = [images.picture(name)], source(options)
-        model.check_pictures(pictures)
-        return pictures, model
+    pictures = getattr(options, "picture", [])
+    if not pictures and name.lower().endswith(PICTURES) and is_file(name):
+        name, pictures = "", [name]
+    if pictures:
+        read, model = [images.picture(pictures, name)], source(options)
+        model.check_pictures(read)
+        return read, model
     if options.model is None and Path(name).suffix and is_file(name):
         run = source(Namespace(**vars(options) | {"model": name}))
         return [*run.one_run], run

@@ -1,6 +1,7 @@
 """Places of tokens outside of a text: boxes in pictures, of which a spectrogram is one, with time on its axis."""
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -13,6 +14,8 @@ from attnviz.core.errors import InputError, quoted
 
 SIDE = 384
 """Pixels of the longer side of a picture as it is drawn and kept in files, at most."""
+
+GRAY = 127
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,14 @@ class Picture:
     def size(self) -> tuple[int, int]:
         """Height and width in pixels."""
         return self.pixels.shape[0], self.pixels.shape[1]
+
+    def grayed(self, boxes: Iterable[Box]) -> "Picture":
+        """The same with rectangles in gray."""
+        pixels, (height, width) = self.pixels.clone(), self.size
+        for box in boxes:
+            rows = slice(round(box.top * height), round(box.bottom * height))
+            pixels[rows, round(box.left * width) : round(box.right * width)] = GRAY
+        return Picture(pixels, self.seconds)
 
     @cached_property
     def small(self) -> "Picture":

@@ -9,7 +9,7 @@ from attnviz.core.errors import AttnvizError
 from attnviz.core.masks import Blank
 from attnviz.core.stack import Entry, Stack
 from attnviz.ui.heads import words
-from attnviz.ui.shared import cache, mask, photos, says, state
+from attnviz.ui.shared import cache, mask, photos, says, state, target
 from attnviz.ui.shared.look import CELL, PINS, ViewContext
 from attnviz.ui.shared.photos import GRAYED
 from attnviz.ui.shared.setting import State, session_setting
@@ -38,7 +38,7 @@ def controls(context: ViewContext, figure: figures.patches) -> None:
     with st.container(horizontal=True, gap="small", vertical_alignment="center", key="blanking"):
         is_blank = place in _blank(mask.current())
         control(st.toggle, words.BLANK, BLANKED, shown=is_blank, step=held(_blanked))
-        if source.reads == "picture" and token.box is not None:
+        if source.reads != "text" and token.box is not None:
             options = {"shown": place in state.get(GRAYED), "whole_page": True}
             control(st.toggle, words.GRAY, GRAY, step=held(_grayed), **options)
         if _blank(mask.current()) or state.get(GRAYED):
@@ -82,7 +82,9 @@ def _clear() -> None:
 def _without_gray(context: ViewContext) -> None:
     """The prediction for the whole picture, beside that for the one with gray patches."""
     try:
-        whole = cache.record(context.source, (photos.whole(),), context.edits)
+        whole = cache.record(
+            context.source, photos.whole(context.source, tuple(map(target.plain, context.lines))), context.edits
+        )
     except AttnvizError:
         return
     before = says.prediction(whole, 0, 0)

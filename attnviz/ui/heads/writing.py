@@ -17,7 +17,7 @@ from attnviz.generation import Generated, WritingProgress, first_difference, wri
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import estimate
 from attnviz.ui.heads import words
-from attnviz.ui.shared import cache, cores, runs, state
+from attnviz.ui.shared import cache, cores, runs, state, target
 from attnviz.ui.shared.answer import ANSWER, CHAT, MOST, SYSTEM, AnsweredText
 from attnviz.ui.shared.examples import TEXT
 from attnviz.ui.shared.look import CELL, Cell, ViewContext
@@ -69,7 +69,7 @@ def controls(context: ViewContext) -> None:
     ids = getattr(lines[0], "ids", ())
     line = st.container(horizontal=True, gap="small", vertical_alignment="center", key="writing")
     with line:
-        request = AnswerRequest(str(lines[0]), context.edits)
+        request = AnswerRequest(target.plain(lines[0]), context.edits)
         title = words.WRITE_AGAIN if ids else words.CONTINUE
         options = {"icon": ":material/edit_note:", "help": words.CONTINUE_MEANS, "key": "continue"}
         st.button(title, on_click=_ask, args=(request,), **options)
@@ -186,7 +186,7 @@ def _compared(context: ViewContext, generated: Generated) -> None:
     before = state.get(BEFORE)
     if not before or before == generated.ids:
         return
-    lines = (AnsweredText(str(context.lines[0]), before),)
+    lines = (AnsweredText(target.plain(context.lines[0]), before),)
     labels = [token.text for token in cache.sentences(context.source, lines)[0].tokens[generated.prompt :]]
     first = first_difference(before, generated.ids)
     begin, end = max(0, first - BEFORE_IT), first + AFTER_IT
@@ -206,7 +206,7 @@ def _choices(context: ViewContext, generated: Generated, position: int) -> None:
     with st.container(horizontal=True, gap="small", key="instead"):
         for id, text, share in generated.alternatives(position, CHOICES):
             is_it = id == token.id
-            request = AnswerRequest(str(context.lines[0]), context.edits, (*begin, id))
+            request = AnswerRequest(target.plain(context.lines[0]), context.edits, (*begin, id))
             title = f"{visible_text(text.strip() or text)} {percent(share)}"
             options = {"disabled": is_it, "help": words.IT_IS if is_it else words.INSTEAD}
             st.button(title, key=f"instead {id}", on_click=_ask, args=(request,), **options)

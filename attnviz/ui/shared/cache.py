@@ -211,7 +211,7 @@ def sentences(source: Source, lines: tuple[str, ...]) -> tuple[Sentence, ...]:
     Raises:
         OverBudget: if a run on them costs more than this server takes.
     """
-    cut = answer.tokens(source, lines, source.tokenize(list(lines)))
+    cut = answer.tokens(source, lines, source.tokenize([*map(target.plain, lines)]))
     if source.one_run:
         return cut
     budget.check(source, cut)

@@ -10,12 +10,13 @@ from attnviz import api, figures
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import MaskError
 from attnviz.core.masks import Mask
+from attnviz.core.places import PicturedText
 from attnviz.core.record import ALL, Record
 from attnviz.core.tokens import Token
 from attnviz.figures import Figure
 from attnviz.metrics.beside import AlignedPair
 from attnviz.sources.base import Source
-from attnviz.ui.shared import target, words
+from attnviz.ui.shared import photos, target, words
 
 OF_SCREEN = ("rev", "brush", "width", "zooms", "window", "paired", "explained", "on_screen", "cost")
 """Arguments that a figure gets for the page alone."""
@@ -144,7 +145,7 @@ class CodeWriter:
             expression = f"attnviz.analyze({', '.join([self._texts(texts), self._source(source), *edits, *named])})"
             if ids := getattr(texts[0], "ids", ()):
                 begin = f"begin={self.value(list(ids))}"
-                written = [self.value(str(texts[0])), self._source(source), str(len(ids)), *edits, begin]
+                written = [self._texts(texts[:1]), self._source(source), str(len(ids)), *edits, begin]
                 expression = f"attnviz.generate({', '.join(written)}).record"
             if by is not None:  # its decoder reads what the decoder of that one wrote
                 words = f"targets={self._name(by)}.targets"
@@ -157,7 +158,23 @@ class CodeWriter:
         return "record" if number == 0 else f"record_{number + 1}"
 
     def _texts(self, texts: tuple[str, ...]) -> str:
+        texts = tuple(map(target.plain, texts))
+        if isinstance(texts[0], PicturedText):
+            return self._pictured(texts)
         return self.value(texts[0] if len(texts) == 1 else [*texts])
+
+    def _pictured(self, texts: tuple[PicturedText, ...]) -> str:
+        """Texts with a picture: an example by its file, or one that a person dropped by its name."""
+        name = photos.named(texts[0].pictures)
+        if not name:
+            raise _NoCode
+        file = self.value(name)
+        if name in photos.EXAMPLES:
+            self.names.setdefault("attnviz.core", set()).add("assets")
+            file = self.call("assets.path", [f"pictures/{photos.file(name).name}"], {})
+        asked = [f", {self.value(str(text))}" if text else "" for text in texts]
+        each = [f"attnviz.picture({file}{text})" for text in asked]
+        return each[0] if len(each) == 1 else f"[{', '.join(each)}]"
 
     def _source(self, source: Source) -> str:
         """A source as `attnviz.analyze` takes it: one that differs in nothing by its name."""

@@ -66,9 +66,9 @@ def input_bar(
             source = answer.in_chat(look.at_step(source))
         fixed = bool(source.one_run) if ready else files.is_file(state.get(MODEL))
         text = ""
-        if ready and source.reads == "picture":
-            photos.box()
-        else:
+        if ready and source.reads != "text":
+            photos.box(source)
+        if not ready or source.reads != "picture":
             text = _text_box(source, fixed=fixed, ready=ready)
     with st.container(gap="xsmall", key="notices"):
         return _checked(source, wrong, text)
@@ -99,6 +99,8 @@ def _checked(
     except AttnvizError as raised:
         error = raised
     files.say()
+    if ready and (waiting := photos.waiting(source)):
+        note(waiting, "notice")
     _say_problems()
     if wrong:
         note(words.INSTEAD.format(why=wrong, model=source.name))
@@ -123,8 +125,9 @@ def _checked(
 
 
 def _lines_of(source: Source, typed: str) -> tuple[str, ...]:
-    """The texts or the picture that a model reads."""
-    return photos.lines(source) if source.reads == "picture" else source.one_run or _texts(typed)
+    """The texts that a model reads, and the picture."""
+    texts = ("",) if source.reads == "picture" else source.one_run or _texts(typed)
+    return texts if source.reads == "text" else photos.lines(source, texts)
 
 
 def _texts(typed: str) -> tuple[str, ...]:

@@ -5,9 +5,9 @@ In a link an example is called by its name, and patches that are gray in it by t
 
 from collections.abc import Mapping
 from functools import lru_cache
+from pathlib import Path
 
 import streamlit as st
-import torch
 
 from attnviz.core import assets
 from attnviz.core.errors import InputError
@@ -19,8 +19,8 @@ from attnviz.ui.shared import cache, state, words
 from attnviz.ui.shared.setting import Setting, State, coded, each, reader, session_setting
 from attnviz.ui.shared.text import plain
 
-GRAY = 127
-"""The color of patches that are taken out of a picture."""
+NONE = "none"
+"""Name of no picture, for a model that reads text without one, too."""
 HEIGHT = 38
 """Pixels of the small picture in the toolbar."""
 MOST = 4
@@ -29,18 +29,20 @@ MOST = 4
 EXAMPLES = {path.stem.replace("-", " "): path for path in sorted(assets.path("pictures").glob("*.*g"))}
 """Pictures that ship, by their names."""
 
+WAITS = session_setting("picture waits", "")
+"""Name of a picture that was just dropped."""
 DROPPED: Setting[Mapping[str, Picture]] = session_setting("dropped pictures", {})
 """Pictures of this session by the names of their files, the newest last."""
 
 
 def _decode(values: list[str]) -> str:
-    if values[-1] not in EXAMPLES:
+    if values[-1] not in (*EXAMPLES, NONE):
         raise InputError(words.NO_EXAMPLE_PICTURE.format(name=values[-1][:40], names=", ".join(EXAMPLES)))
     return values[-1]
 
 
 PICTURE: Setting[str | None] = Setting(
-    "picture", None, lambda name: name if name in EXAMPLES else None, _decode, "text"
+    "picture", None, lambda name: name if name in (*EXAMPLES, NONE) else None, _decode, "text"
 )
 """Name of the picture; None for the first example."""
 GRAYED: Setting[tuple[int, ...]] = coded(
@@ -53,15 +55,22 @@ GRAYED: Setting[tuple[int, ...]] = coded(
 """Positions of the patches that are gray in the picture."""
 
 
-def name() -> str:
-    """The name of the picture that is read."""
+def file(name: str | None) -> Path:
+    """The file of an example; None is the first."""
+    return EXAMPLES.get(name) or next(iter(EXAMPLES.values()))
+
+
+def name(source: Source) -> str:
+    """The name of the picture that is read; `NONE` where a model of texts and pictures is to read text alone."""
     chosen = state.get(PICTURE)
-    return chosen if chosen in EXAMPLES or chosen in state.get(DROPPED) else next(iter(EXAMPLES))
+    there = chosen in EXAMPLES or chosen in state.get(DROPPED) or (chosen == NONE and source.reads == "both")
+    return chosen if there else next(iter(EXAMPLES))
 
 
-def picture() -> Picture:
+def picture(source: Source) -> Picture | None:
     """The picture that is read, as it was dropped."""
-    return state.get(DROPPED).get(name()) or _example(name())
+    chosen = name(source)
+    return None if chosen == NONE else state.get(DROPPED).get(chosen) or _example(chosen)
 
 
 @lru_cache(maxsize=8)
@@ -69,45 +78,57 @@ def _example(name: str) -> Picture:
     return images.read(name, EXAMPLES[name].read_bytes())[0]
 
 
-def lines(source: Source) -> tuple[PicturedText, ...]:
-    """The picture as the texts of a source, with its gray patches."""
+def named(pictures: tuple[Picture, ...]) -> str:
+    """The name of an example or of the file of a picture; "" of another one, such as one with gray patches."""
+    there = {name: state.get(DROPPED).get(name) or _example(name) for name in (*state.get(DROPPED), *EXAMPLES)}
+    return next((name for name, one in there.items() if pictures == (one,)), "")
+
+
+def lines(source: Source, texts: tuple[str, ...]) -> tuple[str, ...]:
+    """Texts, or "" of a model that reads none, with the picture and its gray patches."""
+    with_picture = whole(source, texts)
     grayed = state.get(GRAYED)
-    if not grayed:
-        return (whole(),)
-    tokens = cache.sentences(source, (whole(),))[0].tokens
+    if not grayed or with_picture is texts:
+        return with_picture
+    tokens = cache.sentences(source, with_picture[:1])[0].tokens
     boxes = [tokens[position].box for position in grayed if position < len(tokens) and tokens[position].box]
-    pixels = picture().pixels.clone()
-    height, width = picture().size
-    for box in boxes:
-        rows, columns = (
-            slice(round(low * size), round(high * size))
-            for low, high, size in ((box.top, box.bottom, height), (box.left, box.right, width))
-        )
-        pixels[rows, columns] = torch.tensor(GRAY, dtype=torch.uint8)
-    return (PicturedText("", (Picture(pixels),)),)
+    pictures = (picture(source).grayed(boxes),)
+    return tuple(PicturedText(text, pictures) for text in texts)
 
 
-def whole() -> PicturedText:
-    """The picture without gray patches."""
-    return PicturedText("", (picture(),))
+def whole(source: Source, texts: tuple[str, ...] = ("",)) -> tuple[str, ...]:
+    """Texts with the picture without gray patches; themselves where there is none."""
+    shown = picture(source)
+    return texts if shown is None else tuple(PicturedText(text, (shown,)) for text in texts)
 
 
 def dropped(now: State, name: str, picture: Picture) -> State:
     """The step to a picture that was dropped."""
     kept = {other: value for other, value in now[DROPPED].items() if other != name}
     kept = dict([*kept.items()][-MOST + 1 :])
-    return now.without("text").put(DROPPED, {**kept, name: picture}).put(PICTURE, name)
+    return now.without("text").put(DROPPED, {**kept, name: picture}).put(PICTURE, name).put(WAITS, name)
 
 
-def box() -> None:
-    """The picture, small, with a button for another one and the examples, in the place of a text."""
+def waiting(source: Source) -> str:
+    """Message about a picture that was dropped while a model reads text alone, once; else ""."""
+    waits = state.get(WAITS)
+    state.put(WAITS, "")
+    return words.PICTURE_WAITS.format(file=waits, model=source.name) if waits and source.reads == "text" else ""
+
+
+def box(source: Source) -> None:
+    """The picture, small, with a button for another one and the examples."""
+    examples = {words.NO_PICTURE: NONE} if source.reads == "both" else {}
+    examples |= {name: name for name in EXAMPLES}
 
     def take() -> None:
-        example = state.event("example picture")
+        example = examples[state.event("example picture")]
         state.change(lambda now: now.without("text").put(PICTURE, example))
 
-    with st.container(horizontal=True, gap="small", vertical_alignment="center", key="photo"):
-        st.html(f'<img src="{data_uri(picture().small)}" alt="" height="{HEIGHT}">', width="content")
-        st.caption(plain(name()), width="content")
+    shown = picture(source)
+    with st.container(horizontal=True, gap="small", vertical_alignment="center", width="content", key="photo"):
+        if shown is not None:
+            st.html(f'<img src="{data_uri(shown.small)}" alt="" height="{HEIGHT}">', width="content")
+        st.caption(plain(name(source) if shown is not None else words.NO_PICTURE), width="content")
         st.html(words.CHOOSE_PICTURE.format(help=words.PICTURES_TAKEN), width="content")
-        st.menu_button(words.EXAMPLES_TITLE, list(EXAMPLES), key="example picture", on_click=take)
+        st.menu_button(words.EXAMPLE_PICTURES, list(examples), key="example picture", on_click=take)

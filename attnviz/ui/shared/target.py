@@ -19,23 +19,29 @@ MOST = 10_000
 
 
 class TextWith(str, Generic[Part]):
-    """A text with what belongs to it; as a key it differs from the text alone."""
+    """A text, perhaps with pictures, with what belongs to it; as a key it differs from the text alone."""
 
+    text: str
     part: Part
 
     def __new__(cls, text: str, part: Part) -> Self:
         result = super().__new__(cls, text)
-        result.part = part
+        result.text, result.part = text, part
         return result
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and str.__eq__(self, other) and self.part == other.part
+        return type(other) is type(self) and self.text == other.text and self.part == other.part
 
     def __ne__(self, other: object) -> bool:
         return not self == other
 
     def __hash__(self) -> int:
         return hash((str.__hash__(self), self.part))
+
+
+def plain(text: str) -> str:
+    """A text, perhaps with pictures, without a target or an answer."""
+    return text.text if isinstance(text, TextWith) else text
 
 
 class TargetedText(TextWith[str]):

@@ -90,6 +90,8 @@ NOT_A_BUDGET = "{name} is {value}; it must be a number above 0 such as {usual:g}
 OPEN_FILES = "Open files"
 OPEN_FILE = '<button class="open-file" data-most="{megabytes}" title="{help}">Open file</button>'
 CHOOSE_PICTURE = '<button class="open-file" title="{help}">Choose a picture</button>'
+NO_PICTURE, EXAMPLE_PICTURES = "no picture", "Pictures"
+PICTURE_WAITS = "{file} is a picture, and {model} reads text: choose shapes, or another model that reads pictures."
 PICTURES_TAKEN = "PNG, JPEG or WebP, up to 50 MB. You can also drop it on the page. It stays in this session."
 NO_EXAMPLE_PICTURE = "The link names the picture “{name}”, and a link holds examples alone: {names}. Drop yours here."
 OPENS = (
