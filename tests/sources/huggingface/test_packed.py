@@ -8,6 +8,7 @@ import pytest
 import torch
 import transformers
 import zoo
+from huggingface_hub import constants
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -81,7 +82,7 @@ def world(tmp_path, monkeypatch):
     packed(tmp_path / "model", torch.bfloat16)
     for name in ("HF_HUB_OFFLINE", "HF_TOKEN", "ATTNVIZ_MODELS", "ATTNVIZ_MAX_DOWNLOAD"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HF_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
     with fake_hub.running() as (hub, address):
         monkeypatch.setenv("HF_ENDPOINT", address)
         hub.add("some/packed", tmp_path / "model")
