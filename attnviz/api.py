@@ -8,7 +8,6 @@ from typing import Any
 from attnviz import sources
 from attnviz.core.edits import Edits
 from attnviz.core.errors import OF_PICTURES, AttnvizError, InputError, did_you_mean, quoted
-from attnviz.core.places import PicturedText
 from attnviz.core.record import Record
 from attnviz.core.tokens import Sentence
 from attnviz.sources import base
@@ -17,7 +16,11 @@ from attnviz.sources.base import Source
 for _module in pkgutil.iter_modules(sources.__path__):
     import_module(f"{sources.__name__}.{_module.name}")
 
-SOURCES = dict(sorted(base.CLASSES.items(), key=lambda item: base.PROVENANCES.index(item[1].provenance)))
+SOURCES = dict(
+    sorted(
+        base.CLASSES.items(), key=lambda item: (base.PROVENANCES.index(item[1].provenance), item[1].reads == "picture")
+    )
+)
 """Sources that ship with attnviz, by name; the app opens with the first."""
 
 DEFAULT = next(iter(SOURCES))

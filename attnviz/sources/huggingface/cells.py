@@ -79,8 +79,8 @@ def _merged(colors: Any, size: tuple[int, int], rows: int, columns: int, count: 
 def _tiles(maps: list[PixelMap], count: int, has_class: bool) -> tuple[Cell, ...] | None:
     """Cells of tiles that have as many each."""
     each, rest = divmod(count, len(maps))
-    patching = None if rest else placing.patching_of(each, maps[0], ("[CLS]",) if has_class else ())
-    if patching is None:
+    patching = placing.patching_of(each, maps[0], ("[CLS]",) if has_class else ())
+    if rest or patching is None:
         return None
     names = [f"tile{number}·" if len(maps) > 1 else "" for number in range(len(maps))]
     return tuple(
