@@ -9,10 +9,12 @@ import transformers
 
 import attnviz
 from attnviz import Edits, Site
-from attnviz.core.errors import InputError
+from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.masks import Window
 from attnviz.generation import WritingProgress, generate
 from attnviz.sources.base import Source
+from attnviz.sources.huggingface import running, writing
+from attnviz.sources.huggingface.source import HuggingFace
 
 sys.path.append(str(Path(__file__).parent / "sources" / "huggingface"))
 import zoo
@@ -169,6 +171,53 @@ def test_models_that_ship_write_too(name):
 def test_what_cannot_be_written_is_one_sentence(options, message):
     with pytest.raises(InputError, match=message):
         generate(**{"text": "the cat", "source": "story"} | options)
+
+
+CAUSAL = [one for one, table in zoo.combinations().items() if table == "FOR_CAUSAL_LM" and not {*one} & zoo.UNBUILT]
+CACHE_DIFFERS = ("moshi", "prophetnet")
+"""ProphetNet, and Moshi behind its window: with their cache transformers gives other logits than in a whole run. The
+answer is that of their own `generate`, which takes the cache; the record, a whole run, would have written another one.
+"""
+NO_MAPS = ("diffllama",)
+"""DiffLlama: transformers gives the difference of two maps, and attnviz both maps."""
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize(("family", "name"), CAUSAL, ids=map("-".join, CAUSAL))
+def test_every_causal_class_writes_what_its_own_generate_writes(family, name, tmp_path, monkeypatch):
+    """Greedy; the record has the weights of one whole eager run. No token ends a text, so that each has nine."""
+    if not zoo.reads_text(family, name):
+        pytest.skip("It reads more than text.")
+    zoo.save(family, name, tmp_path)
+    try:
+        source = HuggingFace(str(tmp_path))
+    except AttnvizError:
+        pytest.skip("It is refused, as the sweep over all classes says.")
+    if not source.generates:
+        pytest.skip("It looks both ways.")
+    monkeypatch.setattr(writing, "ends", lambda loaded: frozenset())
+    generated = generate(TEXT, source, 9)
+    own = type(source.loaded.model).from_pretrained(tmp_path, attn_implementation="eager").eval()
+    own.generation_config.eos_token_id = own.generation_config.forced_eos_token_id = None
+    ids = torch.tensor([[token.id for token in generated.sentence.tokens]])
+    prompt = ids[:, : generated.prompt]
+    options = {"attention_mask": torch.ones_like(prompt), "max_new_tokens": 9, "do_sample": False}
+    predicted = generated.record.prediction.logits[0, generated.prompt - 1 : -1].argmax(-1)
+
+    assert own.generate(prompt, **options).tolist() == ids.tolist()
+    assert len(generated.ids) == 9
+    assert (tuple(predicted.tolist()) == generated.ids) == (family not in CACHE_DIFFERS)
+
+    with torch.inference_mode():
+        maps = own(ids, output_attentions=True, **running.settings(own)).attentions or ()
+    own_maps = [one[0] for one in maps if one is not None and one.shape[2:] == (ids.shape[1], ids.shape[1])]
+    if family not in NO_MAPS:
+        for step, expected in zip(generated.record.steps, own_maps, strict=True):
+            mine = torch.stack([step.weights(head) for head in range(step.num_heads)])
+            if step.has_sink:  # GPT-OSS leaves its share out, Granite SWA shares it among the keys
+                mine, expected = (each[..., : ids.shape[1]] for each in (mine, expected))
+                mine, expected = (each / each.sum(-1, keepdim=True) for each in (mine, expected))
+            assert torch.allclose(mine, expected, rtol=0, atol=1e-5), step.site
 
 
 def test_two_thousand_tokens_are_a_record_of_linear_size(tmp_path):

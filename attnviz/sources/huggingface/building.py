@@ -17,6 +17,8 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from attnviz.sources.huggingface import checks
+
 CONVERSIONS = frozenset({"float", "double", "half", "bfloat16"})
 """Methods of a tensor whose names are the types they give."""
 RANDOM = frozenset({"normal_", "uniform_", "trunc_normal_", "kaiming_uniform_", "xavier_uniform_"})
@@ -57,11 +59,13 @@ def unfilled(model: Any, config: Any) -> nn.Module:
 def build(
     model: Any, folder: Path, config: Any, dtype: torch.dtype, prefix: str = ""
 ) -> tuple[nn.Module, dict[str, Any]]:
-    """A model of that class with the weights of a folder, and what transformers tells of them.
+    """A model of that class with the weights of a folder, unpacked if they are packed, and what transformers tells.
 
     Args:
         prefix: left out of the names of the weights.
     """
+    from transformers import Mxfp4Config
+
     return _sparing_others(model).from_pretrained(
         folder,
         config=config,
@@ -71,6 +75,7 @@ def build(
         attn_implementation="eager",
         ignore_mismatched_sizes=True,  # the loading info names them
         output_loading_info=True,
+        **({"quantization_config": Mxfp4Config(dequantize=True)} if checks.is_packed(vars(config)) else {}),
         **({"key_mapping": {f"^{re.escape(prefix)}": ""}} if prefix else {}),
     )
 

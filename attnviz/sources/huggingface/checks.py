@@ -16,9 +16,11 @@ from attnviz.core.errors import AttnvizError, InputError, quoted
 from attnviz.sources.huggingface import faults, files, folders
 
 BY_HAND = (
-    "load it with transformers, AutoModelForCausalLM.from_pretrained, and show it by attnviz.load(model, tokenizer), "
-    "or choose the original"
+    "load it with transformers, AutoModelForCausalLM.from_pretrained, and show it by attnviz.load(model, tokenizer)"
 )
+PACKED, BLOCKS, SCALES = "mxfp4", "_blocks", "_scales"
+"""Method of quantization that transformers undoes on any device, and the endings of its tensors' names: two numbers in
+each byte of the blocks, and a power of two for each block."""
 LONGEST_CONFIG = 2_000_000
 """Bytes."""
 DTYPES = {
@@ -74,9 +76,15 @@ def config(folder: Path, model: str) -> dict[str, Any]:
         raise
     except (OSError, ValueError, RecursionError):
         raise AttnvizError(f"{what} is missing or damaged; fetch it again.") from None
-    if "quantization_config" in settings:
-        raise InputError(f"{faults.name(model)} is quantized; {BY_HAND}.")
+    if "quantization_config" in settings and not is_packed(settings):
+        raise InputError(f"{faults.name(model)} is quantized; {BY_HAND}, or choose the original.")
     return settings
+
+
+def is_packed(settings: dict[str, Any]) -> bool:
+    """Whether weights are of 4 bits in a configuration, and are unpacked when they are read, as those of GPT-OSS."""
+    quantization = settings.get("quantization_config")
+    return isinstance(quantization, dict) and quantization.get("quant_method") == PACKED
 
 
 def weights(folder: Path, model: str, cached: bool = False) -> WeightHeaders:
@@ -100,7 +108,9 @@ def weights(folder: Path, model: str, cached: bool = False) -> WeightHeaders:
                 for name in file.keys():  # noqa: SIM118 (not a dict)
                     part = file.get_slice(name)
                     names.append(name)
-                    numbers[part.get_dtype()] += prod(part.get_shape())
+                    is_bytes = part.get_dtype() == "U8"
+                    each = 2 if is_bytes and name.endswith(BLOCKS) else int(not (is_bytes and name.endswith(SCALES)))
+                    numbers[part.get_dtype()] += each * prod(part.get_shape())
         except (SafetensorError, OSError):
             if cached:
                 files.forget(path)

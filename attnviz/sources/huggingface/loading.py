@@ -59,7 +59,7 @@ def load(
     place = hub.find(place) if isinstance(place, str) else place
     name = place.name
     _fit(sum(file.size for file in place.files if file.is_weights), memory.devices(), name, room)
-    place = hub.fetch(place, report, check=lambda folder: opening.check(folder, name))
+    place = hub.fetch(place, report, check=lambda folder: _check(folder, name, room))
     if place.kind == "cached":
         files.check(place.folder, {}, name)
     config = checks.config(place.folder, name)
@@ -79,6 +79,15 @@ def load(
         raise
 
 
+def _check(folder: Path, name: str, room: Room) -> None:
+    """Raises: AttnvizError: if it can be known without the weights that they would be of no use, or do not fit."""
+    opened = opening.check(folder, name)
+    if checks.is_packed(vars(opened.config)):  # the files are a quarter of what they need in memory
+        with building.alone():
+            plan = _plan(opened.kind, opened.config, name)
+        _fit(_numbers(plan) * torch.bfloat16.itemsize, memory.devices(), name, room, is_packed=True)
+
+
 def _load(place: ModelLocation, held: checks.WeightHeaders, room: Room) -> Loaded:
     """The part of loading that one thread does at a time."""
     folder, name = place.folder, place.name
@@ -86,10 +95,10 @@ def _load(place: ModelLocation, held: checks.WeightHeaders, room: Room) -> Loade
     config, task, kind, tokenizer = opened.config, opened.task, opened.kind, opened.tokenizer
     of_text = tokenizer is not None
     dense, why = _made_full(config)
-    plan = _plan(kind, config, held, name)
+    plan, is_packed = _plan(kind, config, name, held), checks.is_packed(vars(config))
     longest, limit = _limited(longest_of(plan, tokenizer), dense, why) if of_text else (None, "")
     room.reserve(_numbers(plan) * max(_on(device, held.dtype).itemsize for device in memory.devices()))
-    device, dtype = _device(plan, held.dtype, longest, name, room)
+    device, dtype = _device(plan, held.dtype, longest, name, room, is_packed=is_packed)
     prefix = _prefix(held.names, plan)
     model = _model(kind, folder, config, dtype, name, prefix, task).to(device)
     taken = of_text and tapped.use_on(model)
@@ -112,7 +121,7 @@ def _load(place: ModelLocation, held: checks.WeightHeaders, room: Room) -> Loade
         vocabulary=_vocabulary(plan, name) if of_text else 0,
         limit=limit,
         trial=Trial(),
-        **_facts(place, config, task, prefix, opened.notes),
+        **_facts(place, config, task, prefix, opened.notes + (("weights of 4 bits, unpacked",) if is_packed else ())),
     )
 
 
@@ -155,8 +164,8 @@ def _limited(longest: int | None, dense: int | None, why: str) -> tuple[int | No
     return dense, why
 
 
-def _plan(kind: Any, config: Any, held: checks.WeightHeaders, name: str) -> nn.Module:
-    """The model without its numbers, which takes no memory.
+def _plan(kind: Any, config: Any, name: str, held: checks.WeightHeaders | None = None) -> nn.Module:
+    """The model without its numbers, which takes no memory; `held` is None before its weights are here.
 
     Raises:
         InputError: with both counts, if its configuration asks for more numbers than its files hold.
@@ -167,7 +176,7 @@ def _plan(kind: Any, config: Any, held: checks.WeightHeaders, name: str) -> nn.M
         raise AttnvizError(f"config.json of {faults.name(name)} cannot be built: {faults.first(error)}") from None
     computed = tuple(getattr(plan, "_keys_to_ignore_on_load_missing", None) or ())  # as Marian's positions are
     needed = _numbers(plan, without=UNREAD + computed)
-    if needed > held.numbers:
+    if held is not None and needed > held.numbers:
         what = f"config.json of {faults.name(name)} describes a model of {needed:,} numbers, and its files hold"
         raise InputError(f"{what} {held.numbers:,}. They do not belong together; fetch both again, or choose another.")
     return plan
@@ -200,24 +209,27 @@ def longest_of(model: nn.Module, tokenizer: Any) -> int | None:
 
 
 def _device(
-    plan: nn.Module, dtype: torch.dtype, longest: int | None, name: str, room: Room
+    plan: nn.Module, dtype: torch.dtype, longest: int | None, name: str, room: Room, *, is_packed: bool
 ) -> tuple[torch.device, torch.dtype]:
     """The fastest device with enough memory, and the type of numbers to use there.
+
+    Unpacking needs three times the largest tensor beside what is unpacked: its bytes as indices, values, and a copy.
 
     Raises:
         InputError: with both numbers, if there is none.
     """
-    devices = memory.devices()
+    devices, numbers = memory.devices(), _numbers(plan)
+    numbers += 3 * max(weight.numel() for weight in plan.parameters()) if is_packed else 0
     for device in devices[:-1]:
         used = _on(device, dtype)
-        if memory.needed(plan, _numbers(plan), used, longest) <= memory.free(device):
+        if memory.needed(plan, numbers, used, longest) <= memory.free(device):
             return device, used
     used = _on(devices[-1], dtype)
-    _fit(memory.needed(plan, _numbers(plan), used, longest), devices[-1:], name, room)
+    _fit(memory.needed(plan, numbers, used, longest), devices[-1:], name, room, is_packed=is_packed)
     return devices[-1], used
 
 
-def _fit(needs: int, devices: list[torch.device], name: str, room: Room) -> None:
+def _fit(needs: int, devices: list[torch.device], name: str, room: Room, *, is_packed: bool = False) -> None:
     """Let go of other models, if that is needed, until one of the devices has so much memory.
 
     Raises:
@@ -225,8 +237,10 @@ def _fit(needs: int, devices: list[torch.device], name: str, room: Room) -> None
     """
     while needs > (free := max(map(memory.free, devices))):
         if not room.let_go(needs - free):
-            what = f"{faults.name(name)} needs about {size(needs)} of memory, and {size(free)} are free here"
-            raise InputError(f"{what}. Choose a smaller model.")
+            unpacked = " with its 4-bit weights unpacked" if is_packed else ""
+            what = f"{faults.name(name)} needs about {size(needs)} of memory{unpacked}, and {size(free)} are free here"
+            by_hand = f'Or {checks.BY_HAND}; device_map="auto" with offload_folder= leaves on disk what does not fit.'
+            raise InputError(f"{what}. Choose a smaller model.{f' {by_hand}' if is_packed else ''}")
 
 
 def _on(device: torch.device, dtype: torch.dtype) -> torch.dtype:

@@ -25,10 +25,10 @@ NEXT_SENTENCE = ("the second text follows the first", "the second text is anothe
 """Labels of models that were trained to tell whether two texts belong together, by their ids."""
 
 
-def check(folder: Path, name: str) -> None:
-    """Raises: AttnvizError: if it can be known without the weights that they would be of no use."""
+def check(folder: Path, name: str) -> "Unweighted":
+    """Facts that need no weights. Raises: AttnvizError: if it is known by them that the weights are of no use."""
     with building.alone():
-        read(folder, name)
+        return read(folder, name)
 
 
 @dataclass(frozen=True)

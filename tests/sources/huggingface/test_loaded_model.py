@@ -156,6 +156,21 @@ def test_remote_code_that_the_person_loaded_is_run(folder, tokenizer, tmp_path):
     assert_own(model, record)
 
 
+def test_a_pickled_checkpoint_that_the_person_loaded_is_shown(folder, tokenizer, tmp_path):
+    """Refused by its folder; of a loaded model no file is judged: they may be gone."""
+    there = tmp_path / "pickled"
+    shutil.copytree(folder, there, ignore=shutil.ignore_patterns("*.safetensors"))
+    torch.save(read(folder).state_dict(), there / "pytorch_model.bin")
+    with pytest.raises(InputError, match=r"pytorch_model\.bin"):
+        attnviz.load(str(there))
+    model = read(there)
+    shutil.rmtree(there)
+    record = ran(model, tokenizer)
+
+    assert torch.equal(record.output, ran(read(folder), tokenizer).output)
+    assert_own(model, record)
+
+
 def test_it_writes_and_is_opened_in_the_app(folder, tokenizer, monkeypatch):
     """By its name in this process."""
     monkeypatch.setattr(attnviz.api, "OFFERED", {})
