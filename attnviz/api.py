@@ -8,7 +8,6 @@ from typing import Any
 from attnviz import sources
 from attnviz.core.edits import Edits
 from attnviz.core.errors import OF_PICTURES, AttnvizError, InputError, did_you_mean, quoted
-from attnviz.core.places import PicturedText
 from attnviz.core.record import Record
 from attnviz.core.tokens import Sentence
 from attnviz.sources import base
