@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from seeing import FAMILIES, IMAGE, folder
+from vision_language import FAMILIES, IMAGE, folder
 
 import attnviz
 from attnviz.core.errors import InputError
@@ -95,6 +95,9 @@ def test_ids_are_those_of_the_processor(load, family):
 
         assert [token.id for token in sentence.tokens] == read_by(source, pictures)["input_ids"][0].tolist()
         assert len(sentence.pictures) == len(pictures)
+        numbers = [token.box.picture for token in sentence.tokens if token.box]
+        assert numbers == sorted(numbers)
+        assert {*numbers} == {*range(len(pictures))}
         words = "".join(token.text for token in sentence.tokens if not token.special and token.box is None)
         assert words.replace(" ", "").strip("\n") == QUESTION.replace(" ", "")
         typed = [token for token in sentence.tokens if token.end > token.start and token.id != IMAGE]
