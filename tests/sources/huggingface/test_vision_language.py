@@ -357,6 +357,13 @@ def test_a_model_of_texts_says_that_it_reads_no_picture(use):
         use(attnviz.picture(PICTURE, "The cat"), "story")
 
 
+def test_a_picture_needs_no_text(load):
+    source, picture = load("llava"), attnviz.picture(PICTURE)
+
+    assert attnviz.analyze(picture, source).sentences[0].has_places
+    assert source.unknown([picture]) == {}
+
+
 def test_what_a_source_reads_it_says(load):
     assert load("llava").reads == "both"
     assert attnviz.load("story").reads == "text"
