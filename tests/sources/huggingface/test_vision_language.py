@@ -11,6 +11,7 @@ from vision_language import FAMILIES, IMAGE, folder
 import attnviz
 from attnviz.core.errors import InputError
 
+pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation")
 CHANCE = np.random.RandomState(0)
 PICTURE, OTHER = ((CHANCE.rand(*size, 3) * 255).astype(np.uint8) for size in ((60, 90), (90, 50)))
 QUESTION = "What is this?"
