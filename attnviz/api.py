@@ -57,7 +57,7 @@ def load(
 
     Args:
         name: a name, a folder, or a loaded model.
-        tokenizer: of a loaded model; or a name, of "scratch".
+        tokenizer: of a loaded model, or the processor of one that reads pictures, too; or a name, of "scratch".
         report: called with the `sources.huggingface.hub.DownloadProgress` of a download, which False ends; and
             then once when the weights are read and once when the model is tried.
         settings: `step` of a trained model (after which step of its training); `num_heads`, `seed` and the other fields

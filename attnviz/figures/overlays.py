@@ -82,10 +82,11 @@ class OverlayMosaic(Mosaic):
                 image[rows, columns] = np.asarray(Image.fromarray(frame.picture.pixels.numpy()).resize(size))
         shade = self.shades[head]
         brightness = on_picture(shade)
+        frame_of = {box: frame for frame in self.frames for box in frame.boxes}
         for token, bright in zip(shade.ends[1].tokens, brightness.tolist(), strict=True):
             if token.box is not None:
                 box = token.box
-                place = _pixels(self.frames[box.picture], box.left, box.top, box.right, box.bottom, scale)
+                place = _pixels(frame_of[box], box.left, box.top, box.right, box.bottom, scale)
                 cover[place] = VEIL * (1 - bright)
         cover = cover[..., None]
         mixed = image * (1 - cover) + GROUND * cover

@@ -33,6 +33,8 @@ VEIL, UNREAD = 0.9, 0.96
 """How much of a dark veil covers a patch that gets nothing; and what a model was not given of a picture."""
 NARROW = 0.004
 """Part of a picture's side that is too little to be drawn."""
+OVERLAP = 0.1
+"""Part of the smaller of two boxes above which they overlap."""
 CHIP = 24
 """Pixels of the height of a position that is no patch."""
 
@@ -50,13 +52,14 @@ def on_grid(record: Record, site: Site) -> bool:
 
 @dataclass(frozen=True)
 class Frame:
-    """Place of a drawn picture in pixels; `picture` is None where its patches alone are drawn."""
+    """Place of a drawn picture in pixels, and the boxes in it; `picture` is None where its patches alone are drawn."""
 
     x: float
     y: float
     width: float
     height: float
     picture: Picture | None
+    boxes: tuple[Box, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,13 +180,9 @@ class PatchImage(ShadedFigure):
         return strips
 
     @property
-    def _placed_frames(self) -> list[tuple[Frame, list[Box]]]:
+    def _placed_frames(self) -> list[tuple[Frame, tuple[Box, ...]]]:
         """Pictures with pixels, each with the boxes in it."""
-        boxes = [token.box for token in self._placed.tokens if token.box is not None]
-        count = max((box.picture for box in boxes), default=-1) + 1
-        own = [[box for box in boxes if box.picture == picture] for picture in range(count)]
-        frames = [frame for frame in self._layout[1] if frame.picture]
-        return [(frame, own[i % count]) for i, frame in enumerate(frames) if own[i % count]]
+        return [(frame, frame.boxes) for frame in self._layout[1] if frame.picture and frame.boxes]
 
     @property
     def _extent(self) -> tuple[float, float]:
@@ -217,12 +216,12 @@ class PatchImage(ShadedFigure):
 
     def _cells(self, part: Groups, x: float, y: float, frames: list[Frame], *, is_shaded: bool) -> list[dict]:
         """Patches on their pictures, the other positions in lines below."""
-        rows = []
+        rows, frame_of = [], {box: frame for frame in frames for box in frame.boxes}
         across, top = x, max((frame.y + frame.height + 8 for frame in frames), default=y)
         for i, token in enumerate(part.tokens):
             box = token.box
             if box is not None:
-                frame, text = frames[box.picture], ""
+                frame, text = frame_of[box], ""
                 left, upper = frame.x + box.left * frame.width, frame.y + box.top * frame.height
                 right, lower = frame.x + box.right * frame.width, frame.y + box.bottom * frame.height
             else:
@@ -233,9 +232,7 @@ class PatchImage(ShadedFigure):
                 left, upper, right, lower = across, top, across + width, top + CHIP
                 across += width + 4
             place = {"x": left, "y": upper, "x2": right, "y2": lower, "text": text}
-            look = self._look(
-                i, is_shaded=is_shaded, is_bare=box is not None and frames[box.picture].picture is not None
-            )
+            look = self._look(i, is_shaded=is_shaded, is_bare=box is not None and frame_of[box].picture is not None)
             rows.append(place | look | self.readout(part, i, is_shaded=is_shaded))
         return rows
 
@@ -262,27 +259,41 @@ def on_picture(shade: Shade) -> np.ndarray:
 
 def frames_of(sentence: Sentence, x: float, y: float) -> list[Frame]:
     """The pictures of a sentence side by side, in as many rows; without pixels in the shape of their patches."""
-    boxes = [token.box for token in sentence.tokens if token.box is not None]
-    if not boxes:
-        return []
-    count = max(box.picture for box in boxes) + 1
-    across = math.ceil(math.sqrt(count))
+    layers = _layers([token.box for token in sentence.tokens if token.box is not None])
+    across = math.ceil(math.sqrt(max(1, len(layers))))
     side = (SIDE - (across - 1) * BETWEEN) / across
     frames, left, top, below = [], x, y, y
-    for picture in range(count):
+    for number, (picture, own) in enumerate(layers):
         if sentence.pictures:
             high, wide = sentence.pictures[picture].size
         else:
-            own = [box for box in boxes if box.picture == picture]
             high, wide = len({box.top for box in own}), len({box.left for box in own})
         factor = side / max(high, wide)
         width, height = max(LEAST, wide * factor), max(LEAST, high * factor)
-        if picture and picture % across == 0:
+        if number and number % across == 0:
             left, top = x, below + BETWEEN
         shown = sentence.pictures[picture].small if sentence.pictures else None
-        frames.append(Frame(left, top, width, height, shown))
+        frames.append(Frame(left, top, width, height, shown, tuple(own)))
         left, below = left + width + BETWEEN, max(below, top + height)
     return frames
+
+
+def _layers(boxes: list[Box]) -> list[tuple[int, list[Box]]]:
+    """Boxes of each picture, by its number; those that overlap, as tiles and the whole picture, are drawn apart."""
+    layers = []
+    for picture in range(max((box.picture for box in boxes), default=-1) + 1):
+        own = [box for box in boxes if box.picture == picture]
+        edges = np.array([(box.left, box.top, box.right, box.bottom) for box in own]).reshape(-1, 4)
+        areas = (edges[:, 2:] - edges[:, :2]).prod(1)
+        numbers = np.zeros(len(own), int)
+        for i in range(1, len(own) if areas.sum() > 1 + OVERLAP else 0):
+            shared = np.minimum(edges[:i, 2:], edges[i, 2:]) - np.maximum(edges[:i, :2], edges[i, :2])
+            covers = shared.clip(0).prod(1) > OVERLAP * np.minimum(areas[:i], areas[i])
+            taken = {*numbers[:i][covers].tolist()}
+            numbers[i] = min({*range(len(taken) + 1)} - taken)
+        count = max(numbers, default=0) + 1
+        layers += [(picture, [own[i] for i in (numbers == layer).nonzero()[0]]) for layer in range(count)]
+    return layers
 
 
 @formed(16)

@@ -13,9 +13,10 @@ import attnviz
 from attnviz import figures
 from attnviz.core.edits import Site
 from attnviz.core.errors import AttnvizError, InputError
-from attnviz.core.places import SIDE, Box, Picture
+from attnviz.core.places import SIDE, Box, Picture, grid
+from attnviz.core.tokens import Sentence, Token
 from attnviz.figures.patches import SIDE as DRAWN
-from attnviz.figures.patches import VEIL
+from attnviz.figures.patches import VEIL, frames_of
 
 CELLS = "cells"
 SITE = Site("encoder", 0)
@@ -199,3 +200,14 @@ def test_a_model_of_timm_shows_where_a_patch_looks():
 
     assert len(record.steps) == 12
     assert attnviz.figures.patches(record, SITE, 0, chosen=5).arrays["weights"].sum() == pytest.approx(1, abs=1e-4)
+
+
+def test_a_picture_read_whole_and_in_tiles_is_drawn_for_each():
+    """Else the veil over a patch of the whole would darken those of its tiles."""
+    boxes = [*grid(2, 4), *grid(2, 2), *grid(1, 1, picture=1)]
+    tokens = tuple(Token(f"{i}", i, 0, 0, box=box) for i, box in enumerate(boxes))
+    picture = Picture.of(PICTURE)
+    frames = frames_of(Sentence("", tokens, len(tokens), (picture, picture)), 0, 0)
+
+    assert [frame.boxes for frame in frames] == [tuple(boxes[:8]), tuple(boxes[8:12]), tuple(boxes[12:])]
+    assert len({(frame.x, frame.y) for frame in frames}) == 3

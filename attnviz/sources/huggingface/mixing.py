@@ -1,5 +1,6 @@
 """Pictures within a text, by a model's own processor: the ids that it reads, and where each of them stands."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import accumulate
@@ -34,15 +35,24 @@ def processor_of(folder: Path, config: Any) -> Any:
     import transformers
     from transformers.models.auto.processing_auto import PROCESSOR_MAPPING_NAMES
 
-    if not any((folder / name).is_file() for name in (files.PROCESSOR, files.PREPROCESSOR)):
-        return None
-    kind = getattr(transformers, PROCESSOR_MAPPING_NAMES.get(config.model_type) or "", None)
-    if kind is None:
+    settings = [folder / name for name in (files.PROCESSOR, files.PREPROCESSOR) if (folder / name).is_file()]
+    names = [_processor_class(path) for path in settings] + [PROCESSOR_MAPPING_NAMES.get(config.model_type)]
+    kind = getattr(transformers, next(filter(None, names), ""), None)
+    if not settings or not (isinstance(kind, type) and issubclass(kind, transformers.ProcessorMixin)):
         return None
     try:
         return without_videos(kind).from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:
         raise AttnvizError(f"{NO_PICTURES}: its {kind.__name__} cannot be used: {faults.first(error)}") from None
+
+
+def _processor_class(path: Path) -> str | None:
+    """Class of a processor that a file of settings names."""
+    try:
+        name = json.loads(path.read_text(encoding="utf-8"))["processor_class"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return name if isinstance(name, str) else None
 
 
 def without_videos(kind: Any) -> Any:

@@ -219,7 +219,7 @@ class HuggingFace(Source):
     def unknown(self, texts: list[str]) -> dict[str, tuple[str, ...]]:
         """The words for which the tokenizer has no pieces."""
         unknown = self.facts.tokenizer.unk_token_id
-        if unknown is None:
+        if unknown is None or mixing.has_pictures(texts):
             return {}
         tokens = (token for sentence in reading.sentences(self.facts.tokenizer, texts) for token in sentence.tokens)
         return dict.fromkeys((token.text for token in tokens if token.id == unknown and not token.special), ())

@@ -58,9 +58,8 @@ class CachedContinuation(Continuation):
     def logits(self) -> Tensor:
         loaded = self.loaded
         ids = torch.tensor([[token.id for token in self.sentence.tokens]], device=loaded.device)
-        pictures = self.sentence.pictures and not self.done
-        read: dict[str, Any] = mixing.inputs(loaded, (self.sentence,)) if pictures else {}
-        read = {"input_ids": ids[:, self.done :], "attention_mask": torch.ones_like(ids), **read}
+        shown = mixing.inputs(loaded, (self.sentence,)) if self.sentence.pictures and not self.done else {}
+        read: dict[str, Any] = {"input_ids": ids[:, self.done :], "attention_mask": torch.ones_like(ids), **shown}
         if not loaded.keeps_own_attention:
             trial, count = loaded.trial, ids.shape[1]
             shifted = self.edits.mask and self.edits.mask.shifted(self.done)

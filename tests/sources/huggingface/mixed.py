@@ -122,7 +122,7 @@ def gemma3():
     )
     images = hf.Gemma3ImageProcessorPil(size=SQUARE)
     words = tokenizer(image_token="<image>", boi_token="<begin>", eoi_token="<end>")
-    return config, hf.Gemma3Processor(images, words, TURN.replace("IMAGE", "<begin>"), image_seq_length=4)
+    return config, hf.Gemma3Processor(images, words, "<s>" + TURN.replace("IMAGE", "<begin>"), image_seq_length=4)
 
 
 def internvl():

@@ -11,6 +11,7 @@ from mixed import FAMILIES, IMAGE, folder
 import attnviz
 from attnviz.core.errors import InputError
 
+pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation")
 CHANCE = np.random.RandomState(0)
 PICTURE, OTHER = ((CHANCE.rand(*size, 3) * 255).astype(np.uint8) for size in ((60, 90), (90, 50)))
 QUESTION = "What is this?"
@@ -95,6 +96,9 @@ def test_ids_are_those_of_the_processor(load, family):
 
         assert [token.id for token in sentence.tokens] == read_by(source, pictures)["input_ids"][0].tolist()
         assert len(sentence.pictures) == len(pictures)
+        numbers = [token.box.picture for token in sentence.tokens if token.box]
+        assert numbers == sorted(numbers)
+        assert {*numbers} == {*range(len(pictures))}
         words = "".join(token.text for token in sentence.tokens if not token.special and token.box is None)
         assert words.replace(" ", "").strip("\n") == QUESTION.replace(" ", "")
         typed = [token for token in sentence.tokens if token.end > token.start and token.id != IMAGE]
@@ -352,6 +356,13 @@ def test_a_processor_that_needs_another_package_leaves_the_text(tmp_path, monkey
 def test_a_model_of_texts_says_that_it_reads_no_picture(use):
     with pytest.raises(InputError, match="reads text alone"):
         use(attnviz.picture(PICTURE, "The cat"), "story")
+
+
+def test_a_picture_needs_no_text(load):
+    source, picture = load("llava"), attnviz.picture(PICTURE)
+
+    assert attnviz.analyze(picture, source).sentences[0].has_places
+    assert source.unknown([picture]) == {}
 
 
 def test_what_a_source_reads_it_says(load):
