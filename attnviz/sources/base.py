@@ -110,7 +110,7 @@ class Source(ABC):
         facts: what a model says of itself instead; None if it says nothing.
         steps: the training steps whose weights were kept, the last that of the trained model; see `step`.
         step: the training step; None for the last.
-        reads: "text", or "picture": then its texts are of `core.places.PicturedText`.
+        reads: "text", or "picture" or "sound": then its texts are of `core.places.PicturedText`.
         writes: whether it writes another text, so that `run` takes `targets`.
         generates: whether it predicts the next token of any text, so that it can continue one; see `continuation`.
         can_chat: whether it has a chat template, so that its setting `chat` makes a text a user's turn.

@@ -20,6 +20,7 @@ from attnviz.sources.huggingface import (
     memory,
     opening,
     pictures,
+    sounds,
     tapped,
     trial,
 )
@@ -70,7 +71,7 @@ def load(
         loaded = _load(place, held, room)
     report(DownloadProgress("trying", place.size, place.size))
     if loaded.processor is not None:
-        return pictures.tried(loaded)
+        return sounds.tried(loaded) if loaded.hears else pictures.tried(loaded)
     try:
         return trial.tried(loaded)
     except AttnvizError as error:

@@ -191,16 +191,17 @@ def test_a_configuration_is_not_endless(story, tmp_path):
     assert "2.0 MB is the most" in refusal(folder)
 
 
-@pytest.mark.parametrize("kind", ["ViTModel", "WhisperModel", "CLIPModel"])
-def test_what_reads_no_text_is_no_language_model(story, tmp_path, kind):
-    """Pictures and sounds have other windows."""
+@pytest.mark.parametrize(
+    ("kind", "sense"), [("ViTModel", "pictures"), ("HubertModel", "sounds"), ("CLIPModel", "pictures")]
+)
+def test_what_reads_no_text_needs_what_prepares_its_inputs(story, tmp_path, kind, sense):
+    """Pictures by an image processor, and sounds by a feature extractor."""
     config = getattr(transformers, kind).config_class()
     folder = fake_hub.copy(story, tmp_path / "other")
     config.architectures = [kind]
     config.save_pretrained(folder)
 
-    assert "does not read text alone" in refusal(folder)
-    assert "attnviz.figures.patches" in refusal(folder)
+    assert f"reads {sense} and has no preprocessor_config.json" in refusal(folder)
 
 
 def test_a_missing_weight_is_named(story, tmp_path):
