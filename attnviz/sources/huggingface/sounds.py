@@ -4,7 +4,8 @@ Its encoder has a position for each stretch of time; convolutions before it say 
 """
 
 import math
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
@@ -159,7 +160,8 @@ def written(loaded: Loaded, read: dict[str, Tensor], edits: Edits) -> tuple[Tens
     with loaded.turns.turn(), torch.inference_mode(), watching as captured:
         if is_edited:  # of each word it would keep all that cross-attention reads
             rules.append(_Forgetting(captured, len(loaded.trial.calls)))
-        ids = model.generate(**read, generation_config=settings, logits_processor=rules)["sequences"].cpu()
+        with _quiet():
+            ids = model.generate(**read, generation_config=settings, logits_processor=rules)["sequences"].cpu()
     ends = settings.eos_token_id if isinstance(settings.eos_token_id, list) else [settings.eos_token_id]
     ended = torch.isin(ids, torch.tensor([end for end in ends if end is not None], dtype=torch.long))
     ended[:, 0] = False
@@ -167,6 +169,19 @@ def written(loaded: Loaded, read: dict[str, Tensor], edits: Edits) -> tuple[Tens
     cut = tuple(0 if row.any() else count - 1 for row, count in zip(ended, counts, strict=True))
     longest = max(counts)
     return ids[:, :longest], counts, cut
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Whisper warns of settings that its own `generate` makes."""
+    from transformers.utils import logging
+
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
 
 
 class _Forgetting:
