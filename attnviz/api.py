@@ -121,6 +121,7 @@ def analyze(
     edits: Edits = Edits(),
     *,
     target: str | Sequence[str] | None = None,
+    continued: Sequence[int] = (),
     **settings: object,
 ) -> Record:
     """Cut a text, or several as one padded batch, into tokens and run a source on them.
@@ -131,10 +132,11 @@ def analyze(
         edits: what to change about the attention.
         target: of an encoder-decoder, what its decoder reads instead of what it writes: a translation of one's own,
             without a start token; of several texts a list.
+        continued: ids of the answer that stands behind the text, such as those of `attnviz.generate`.
 
     Raises:
-        InputError: if a text has no tokens, there is a `target` for a model that writes no other text, or the edits
-            name a head that the source does not have.
+        InputError: if a text has no tokens, there is a `target` for a model that writes no other text, an answer of a
+            model that continues none or to several texts, or the edits name a head that the source does not have.
     """
     texts, wanted = (_texts(item) for item in (text, () if target is None else target))
     if isinstance(source, str):
@@ -142,11 +144,17 @@ def analyze(
     elif settings:
         raise InputError(f"The setting '{next(iter(settings))}' comes too late: the source is made already.")
     _check_heads(source, edits)
+    source.check_pictures(texts)
+    sentences = source.tokenize(texts)
+    if continued:
+        if len(sentences) != 1:
+            raise InputError(f"An answer continues one text; there are {len(sentences)}. Give one of them.")
+        sentences = (source.continued(sentences[0], continued),)
     if target is None:
-        return source.run(source.tokenize(texts), edits)
+        return source.run(sentences, edits)
     if len(wanted) != len(texts):
         raise InputError(f"There are {len(texts)} texts and {len(wanted)} targets; give one target for each text.")
-    return source.run(source.tokenize(texts), edits, source.tokenize_targets(wanted))
+    return source.run(sentences, edits, source.tokenize_targets(wanted))
 
 
 def predicted(sentence: Sentence) -> list[str]:

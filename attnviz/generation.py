@@ -39,6 +39,28 @@ class WritingProgress:
     per_second: float
 
 
+@dataclass(frozen=True)
+class Written:
+    """A prompt with the answer that a model wrote, before the run that is its record.
+
+    Attributes:
+        prompt: the tokens of the prompt.
+        sentence: prompt and answer.
+        ended: whether the model ended the answer itself.
+        per_second: tokens written in a second.
+    """
+
+    prompt: Sentence
+    sentence: Sentence
+    ended: bool
+    per_second: float
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """Ids of the answer."""
+        return tuple(token.id for token in self.sentence.tokens[len(self.prompt.tokens) :])
+
+
 @dataclass(frozen=True, eq=False)
 class Generated:
     """A prompt with the answer that a model wrote.
@@ -133,7 +155,26 @@ def generate(
     Raises:
         InputError: if the source predicts no next token, or a number is out of its range.
     """
+    options = {"begin": begin, "sampling_temperature": sampling_temperature, "top_p": top_p, "seed": seed}
     source = api.load(source) if isinstance(source, str) else source
+    written = write(text, source, max_new_tokens, edits, **options, report=report)
+    record, prompt = source.run((written.sentence,), edits), written.prompt
+    return Generated(record, len(prompt.tokens), len(prompt.text), written.ended, written.per_second)
+
+
+def write(
+    text: str | Sentence,
+    source: Source,
+    max_new_tokens: int,
+    edits: Edits = Edits(),
+    *,
+    begin: Sequence[int] = (),
+    sampling_temperature: float = 0.0,
+    top_p: float = 1.0,
+    seed: int = 0,
+    report: Callable[[WritingProgress], bool | None] = lambda progress: None,
+) -> Written:
+    """Write as `generate` does, with its arguments and errors, without the run that makes a record of it."""
     if not source.generates:
         raise InputError(f"'{source.name}' predicts no next token of a text, so it cannot continue one.")
     for name, value, least, most in (
@@ -143,6 +184,7 @@ def generate(
     ):
         if not least <= value <= most or (name == "top_p" and not value):
             raise InputError(f"{name} is {quoted(value)}; give a number from {least} to {most}.")
+    source.check_pictures([text])
     (sentence,) = source.tokenize([text]) if isinstance(text, str) else (text,)
     prompt, longest = len(sentence.tokens), source.longest
     room = max_new_tokens if longest is None else min(max_new_tokens, longest - prompt)
@@ -162,9 +204,7 @@ def generate(
         seconds = max(time.perf_counter() - start, 1e-9)
         if report(WritingProgress(answer, written, room, written / seconds)) is False:
             break
-    rate = written / max(time.perf_counter() - start, 1e-9)
-    record = source.run((continuation.sentence,), edits)
-    return Generated(record, prompt, len(sentence.text), ended, rate)
+    return Written(sentence, continuation.sentence, ended, written / max(time.perf_counter() - start, 1e-9))
 
 
 def _next(logits: Tensor, temperature: float, top_p: float, generator: torch.Generator) -> int:

@@ -98,22 +98,31 @@ def test_what_cannot_be_done_is_one_sentence(call, message):
 
 @pytest.mark.parametrize("picture", [np.zeros((2, 2, 3)), torch.zeros(3, 2, 2), Image.new("RGB", (2, 2))])
 def test_a_picture_in_the_place_of_a_text_is_refused_with_the_way_for_pictures(picture):
-    with pytest.raises(InputError, match=r"A text is a string.*attnviz\.capture.*attnviz\.figures\.patches"):
+    with pytest.raises(InputError, match=r"A text is a string.*attnviz\.picture"):
         attnviz.analyze(picture)
 
 
 def test_a_picture_s_file_is_refused_with_the_way_for_pictures(tmp_path, monkeypatch, capsys):
-    """Wherever a text, a model, a saved run or an array is asked for."""
+    """Wherever a model, a saved run or an array is asked for."""
     Image.new("RGB", (2, 2)).save(tmp_path / "cat.jpg")
     monkeypatch.chdir(tmp_path)
-    text = ["tokens", "./cat.jpg"]
 
     for call in (attnviz.read, attnviz.load):
-        with pytest.raises(InputError, match=r"'cat.jpg' is a picture, .*attnviz\.figures\.patches"):
+        with pytest.raises(InputError, match=r"'cat.jpg' is a picture, .*attnviz\.picture"):
             call("./cat.jpg")
-    for words in (text, [*text, "--model", "story"], ["check", "cat.jpg"], ["open", "cat.jpg"]):
+    for words in (["check", "cat.jpg"], ["open", "cat.jpg"]):
         assert cli.main(words) == 2
         assert "'cat.jpg' is a picture" in capsys.readouterr().err
+
+
+def test_a_model_of_texts_refuses_a_picture(tmp_path, capsys):
+    """In Python, and in the shell by the name of its file."""
+    Image.new("RGB", (20, 20)).save(tmp_path / "cat.jpg")
+
+    with pytest.raises(InputError, match=r"'story' reads text alone, and this is a picture"):
+        attnviz.analyze(attnviz.picture(tmp_path / "cat.jpg"), "story")
+    assert cli.main(["tokens", str(tmp_path / "cat.jpg"), "--model", "story"]) == 2
+    assert "'story' reads text alone, and this is a picture" in capsys.readouterr().err
 
 
 def test_a_token_and_a_report_read_like_sentences():

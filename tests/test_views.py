@@ -208,6 +208,41 @@ def test_sentences_end_where_a_reader_says_they_do(text, cut, sentences):
     assert list(groups(tokens, SENTENCES, text).labels) == sentences
 
 
+def test_a_line_ends_with_the_token_that_ends_with_its_break():
+    """Also where the break is the end of a token, as with large vocabularies, or a token of its own."""
+    text = "Yes.\n\nNo:\n- a\nb"
+    spans = [(0, 6), (6, 10), (10, 11), (12, 13), (13, 14), (14, 15)]
+    tokens = tuple(Token(text[a:b], 0, a, b, joined=True) for a, b in spans)
+
+    assert list(groups(tokens, SENTENCES, text).labels) == ["Yes.\n\n", "No:\n", "- a", "b"]
+
+
+@pytest.mark.parametrize("view", [WORDS, SENTENCES, View(parts=1)])
+def test_nothing_is_merged_over_a_border_of_roles(view):
+    """A role begins a word, a sentence and a part, even within a word: of "un|like|ly" the answer is "ly"."""
+    tokens = tokens_of(["un", "like", "ly", "good"], joined={1, 2, 3})
+    tokens = tuple(replace(token, role="answer" if i > 1 else "") for i, token in enumerate(tokens))
+    merged = groups(tokens, view)
+
+    assert (merged.starts.tolist(), merged.stops.tolist()) == ([0, 2], [2, 4])
+    assert merged.roles == ("prompt", "answer")
+
+
+def test_prompt_and_answer_of_one_sentence_each_are_two_units_with_their_sums():
+    """By hand: each half of the keys summed, the mean over the queries of each half."""
+    record = record_of(["a", "b", "c", "d", "e"])
+    weights = record.step(SITE).weights(0).numpy()
+    tokens = tuple(replace(t, role="answer" if t.id > 2 else "") for t in record.sentences[0].tokens)
+    record = replace(record, sentences=(replace(record.sentences[0], tokens=tokens),))
+
+    found = seen(record, SENTENCES).cells([0])[0].weights
+
+    ends = (slice(0, 3), slice(3, 5))
+    expected = [[weights[q, k].sum() / (q.stop - q.start) for k in ends] for q in ends]
+    assert record.sentences[0].is_several
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
 @given(record=records(joined=()), head=HEADS)
 def test_merging_words_of_one_piece_changes_nothing(record, head):
     merged, plain = (seen(record, view).cells([head])[0] for view in (WORDS, View()))

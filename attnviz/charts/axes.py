@@ -25,11 +25,12 @@ PADDING = 6
 
 
 def names(groups: Groups, tile: int = 1) -> list[str]:
-    """Names of rows or columns in a readout: the token and its position; of a tile, the first and the last."""
+    """Names of rows or columns in a readout: the token, its position and role; of a tile, the first and the last."""
     labels = groups.labels
 
     def name(i: int) -> str:
-        return f"{isolated(visible_text(labels[i]))} ({groups.place(i)})"
+        place = ", ".join(filter(None, (str(groups.place(i)), groups.roles[i])))
+        return f"{isolated(visible_text(labels[i]))} ({place})"
 
     if tile == 1:
         return [name(i) for i in range(len(labels))]

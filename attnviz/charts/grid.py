@@ -8,14 +8,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import pairwise
 
 import altair as alt
 import numpy as np
 
-from attnviz.charts import pixels, state
+from attnviz.charts import bands, pixels, state
 from attnviz.charts.axes import KEY, LONGEST_LABEL, QUERY, axis, label_width, names, notes_on, word_spans
-from attnviz.charts.interaction import QUIET_MARK, clicked, dragged, pointed, share
+from attnviz.charts.interaction import QUIET_MARK, clicked, dragged, pointed, share, tooltip
 from attnviz.charts.legends import Ramp, ramp_legend, state_legend
 from attnviz.charts.picture import INDEPENDENT, Form, Table, formed
 from attnviz.charts.size import Size, size_of, within
@@ -146,6 +145,8 @@ class Grid:
             "chosen": self._chosen(),
             "legend": self._legend(),
         }
+        if any(self._bands["side"]):
+            tables["bands"] = self._bands
         if self.is_rectangles:
             tables["cells"] = self._cells()
         return {f"{self.prefix}{name}": table for name, table in tables.items()}
@@ -173,6 +174,7 @@ class Grid:
             is_labeled=self.is_labeled,
             extent=self.extent,
             has_signs=self.signs != (),
+            bands=bands.extents(self._bands),
         )
 
     @cached_property
@@ -186,6 +188,10 @@ class Grid:
     @property
     def _sides(self) -> tuple[Groups, Groups]:
         return self.rows, self.columns
+
+    @cached_property
+    def _bands(self) -> Table:
+        return bands.table(self._sides, self.size, self.style.colors)
 
     @cached_property
     def names(self) -> tuple[list[str], list[str]]:
@@ -314,20 +320,14 @@ class Grid:
         return word_spans(self.rows), word_spans(self.columns)
 
     def _words(self) -> Table:
-        """Rows and columns that the pieces of a word take, and where another turn of a chat or an answer begins."""
+        """Rows and columns that the pieces of a word take."""
         spans = self._spans if self.size.tile * self.size.every == 1 else ((), ())
         both = [(axis, *span) for axis, part in zip(("rows", "columns"), spans, strict=True) for span in part]
         inset = 2 / self.size.cell
-        borders = [
-            (axis, place / self.size.tile)
-            for axis, part in zip(("row border", "column border"), self._sides, strict=True)
-            for place, (before, token) in enumerate(pairwise(part.tokens), 1)
-            if before.role != token.role
-        ]
         return {
-            "axis": [axis for axis, _, _ in both] + [axis for axis, _ in borders],
-            "begin": [begin + inset for _, begin, _ in both] + [place for _, place in borders],
-            "end": [end - inset for _, _, end in both] + [place for _, place in borders],
+            "axis": [axis for axis, _, _ in both],
+            "begin": [begin + inset for _, begin, _ in both],
+            "end": [end - inset for _, _, end in both],
         }
 
     @property
@@ -410,6 +410,7 @@ class GridLayout:
     is_labeled: bool = True
     extent: int = 0
     has_signs: bool = True
+    bands: tuple[int, int] = (0, 0)
 
     def tooltip(self, *names: str) -> list[alt.Tooltip]:
         """Row and column, and what there is of some fields."""
@@ -447,7 +448,11 @@ def _layers(layout: GridLayout, **options: object) -> alt.LayerChart:
     """The chart without configuration and parameters."""
     size, places = layout.size, _Places(layout)
     layers = [*_legends(layout), *([*_rectangles(layout, places)] if size.form == "rectangles" else [_image(layout)])]
-    layers += [*_beside(layout, places), *_outline(layout, places)]
+    layers += [
+        *_beside(layout, places),
+        *(_bands(layout, places) if any(layout.bands) else []),
+        *_outline(layout, places),
+    ]
     if layout.on_screen and "weight" in layout.numbers:
         layers += _clickable(layout, places)
     return alt.layer(*layers, width=size.width, height=size.height, resolve=INDEPENDENT, **options)
@@ -461,8 +466,10 @@ class _Places:
         rows, columns = ({"domain": [0, count], "nice": False, "zero": False} for count in (size.rows, size.columns))
         self.row_axis = None
         if layout.is_labeled:
-            self.row_axis = axis(f"{layout.prefix}rows", size.rows, size.every, layout.titles[0], colors)
-        turned = {"upright": layout.upright, "extent": layout.extent}
+            self.row_axis = axis(
+                f"{layout.prefix}rows", size.rows, size.every, layout.titles[0], colors, offset=layout.bands[0]
+            )
+        turned = {"upright": layout.upright, "extent": layout.extent, "offset": layout.bands[1]}
         named = f"{layout.prefix}columns", size.columns, size.every, layout.titles[1]
         self.column_axis = axis(*named, colors, **turned)
         self.rows, self.columns = alt.Scale(**rows, reverse=True), alt.Scale(**columns)
@@ -531,7 +538,6 @@ def _beside(layout: GridLayout, places: _Places) -> list[alt.Chart]:
     over = text | {"color": colors.quiet}
     note = right + layout.beside
     word = {"color": colors.quiet, "strokeWidth": 1.25, **QUIET_MARK}
-    border = {"color": colors.text, "strokeWidth": 1.25, "strokeDash": [5, 3], **QUIET_MARK}
     framed = rows.transform_filter("datum.empty").transform_calculate(
         row="datum.middle - 0.5", row2="datum.middle + 0.5"
     )
@@ -547,16 +553,10 @@ def _beside(layout: GridLayout, places: _Places) -> list[alt.Chart]:
         .encode(x=alt.XValue(note), y=places.y("middle"), text=alt.Text("note:N"), fill=alt.Fill("ink:N", scale=None)),
         words.transform_filter("datum.axis === 'rows'")
         .mark_rule(**word)
-        .encode(**places.down("begin", "end"), x=alt.XValue(-2.5)),
+        .encode(**places.down("begin", "end"), x=alt.XValue(-2.5 - layout.bands[0])),
         words.transform_filter("datum.axis === 'columns'")
         .mark_rule(**word)
-        .encode(**places.across("begin", "end"), y=alt.YValue(-2.5)),
-        words.transform_filter("datum.axis === 'row border'")
-        .mark_rule(**border)
-        .encode(y=places.y("begin"), x=alt.XValue(0), x2=alt.X2Value(places.width)),
-        words.transform_filter("datum.axis === 'column border'")
-        .mark_rule(**border)
-        .encode(x=places.x("begin"), y=alt.YValue(0), y2=alt.Y2Value(places.height)),
+        .encode(**places.across("begin", "end"), y=alt.YValue(-2.5 - layout.bands[1])),
         layout.table("columns").mark_point(opacity=0, size=0, **QUIET_MARK).encode(x=places.x("middle")),
     ]
     if layout.beside:
@@ -567,14 +567,41 @@ def _beside(layout: GridLayout, places: _Places) -> list[alt.Chart]:
     return layers
 
 
+def _bands(layout: GridLayout, places: _Places) -> list[alt.Chart]:
+    """A bar along each turn with its name, and a line through the cells where a turn begins."""
+    colors, table = layout.colors, layout.table("bands")
+    name = {"align": "center", "baseline": "middle", "color": colors.quiet, **QUIET_MARK}
+    border = {"color": colors.text, "strokeWidth": 1, "strokeDash": [4, 3], **QUIET_MARK}
+    rows, columns = (table.transform_filter(f"datum.side === '{side}'") for side in bands.SIDES)
+    near, far, middle = bands.NEAR, bands.FAR, bands.MIDDLE
+    bar = {"fill": alt.Fill("ink:N", scale=None), "tooltip": tooltip({"role": "role"})}
+    label = {"text": alt.Text("label:N")}
+    return [
+        rows.mark_rect(aria=False).encode(
+            **places.down("begin", "end"), x=alt.XValue(near), x2=alt.X2Value(far), **bar
+        ),
+        columns.mark_rect(aria=False).encode(
+            **places.across("begin", "end"), y=alt.YValue(near), y2=alt.Y2Value(far), **bar
+        ),
+        rows.mark_text(angle=270, **name).encode(y=places.y("middle"), x=alt.XValue(middle), **label),
+        columns.mark_text(**name).encode(x=places.x("middle"), y=alt.YValue(middle), **label),
+        rows.transform_filter("datum.border > 0")
+        .mark_rule(**border)
+        .encode(y=places.y("border"), x=alt.XValue(0), x2=alt.X2Value(places.width)),
+        columns.transform_filter("datum.border > 0")
+        .mark_rule(**border)
+        .encode(x=places.x("border"), y=alt.YValue(0), y2=alt.Y2Value(places.height)),
+    ]
+
+
 def _outline(layout: GridLayout, places: _Places) -> list[alt.Chart]:
     """A frame around the selected cell, and a mark at its labels."""
-    chosen, colors = layout.table("chosen"), layout.colors
+    chosen, colors, (left, over) = layout.table("chosen"), layout.colors, layout.bands
     mark = chosen.mark_rect(fill=colors.accent, **QUIET_MARK)
     return [
-        mark.encode(**places.down("row", "row2"), x=alt.XValue(-4), x2=alt.X2Value(-1.5)),
+        mark.encode(**places.down("row", "row2"), x=alt.XValue(-4 - left), x2=alt.X2Value(-1.5 - left)),
         mark.transform_filter("!datum.whole").encode(
-            **places.across("column", "column2"), y=alt.YValue(-4), y2=alt.Y2Value(-1.5)
+            **places.across("column", "column2"), y=alt.YValue(-4 - over), y2=alt.Y2Value(-1.5 - over)
         ),
         chosen.mark_rect(fill=None, stroke=colors.accent, strokeWidth=2.5, **QUIET_MARK).encode(**places.box()),
     ]
@@ -582,17 +609,17 @@ def _outline(layout: GridLayout, places: _Places) -> list[alt.Chart]:
 
 def _clickable(layout: GridLayout, places: _Places) -> list[alt.Chart]:
     """Labels again, unseen: a click on one selects the strongest cell of its token."""
-    tooltip = layout.tooltip("weight_text")
+    left, above = layout.bands
     text = {"opacity": 0, "font": MONO, "baseline": "middle", "cursor": "pointer", "aria": False}
     over = text | ({"angle": 270, "align": "left"} if layout.upright else {"align": "center", "baseline": "bottom"})
     rows, columns = (
         layout.table(name).transform_filter(f"isValid(datum.query) && (datum.middle - 0.5) % {layout.size.every} === 0")
         for name in ("rows", "columns")
     )
-    shared = {"text": alt.Text("label:N"), "tooltip": tooltip}
+    shared = {"text": alt.Text("label:N"), "tooltip": layout.tooltip("weight_text")}
     return [
-        rows.mark_text(align="right", **text).encode(y=places.y("middle"), x=alt.XValue(-6), **shared),
-        columns.mark_text(**over).encode(x=places.x("middle"), y=alt.YValue(-6), **shared),
+        rows.mark_text(align="right", **text).encode(y=places.y("middle"), x=alt.XValue(-6 - left), **shared),
+        columns.mark_text(**over).encode(x=places.x("middle"), y=alt.YValue(-6 - above), **shared),
     ]
 
 
@@ -615,7 +642,7 @@ def size_within(
     size = size_of(len(rows), len(columns), style.side or side)
     if style.width is None:
         return size
-    left = max(map(label_width, rows.labels), default=0.0) + 40
+    left = max(map(label_width, rows.labels), default=0.0) + 40 + (bands.NAMED if any(rows.roles) else 0)
     right = max((text_width(visible_text(text)) for text in beside), default=0.0) + (NOTE + 16 if any(beside) else 0)
     return within(size, style.width - left - right - 6)
 

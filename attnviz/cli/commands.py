@@ -148,14 +148,13 @@ _FORMS = {"heads": _heads, "overview": _overview, "mask": _mask, "change": _chan
 
 
 def _record(options: Namespace, source: Source, texts: list[str]) -> Record:
-    return api.analyze(texts, source, values.edits(options, source), target=values.target(options))
+    return api.analyze(texts, source, values.edits(options, source), **values.read_with(options))
 
 
 def _before(options: Namespace, source: Source, texts: list[str]) -> Record | None:
     """The run without changes; None if nothing is changed."""
-    return (
-        None if values.edits(options, source) == Edits() else api.analyze(texts, source, target=values.target(options))
-    )
+    is_changed = values.edits(options, source) != Edits()
+    return api.analyze(texts, source, **values.read_with(options)) if is_changed else None
 
 
 def _figure_arguments(options: Namespace, record: Record) -> dict[str, int | bool]:

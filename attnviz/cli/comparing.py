@@ -36,7 +36,9 @@ def figure(options: Namespace, source: "Source", texts: list[str], edits: "Edits
     from attnviz.metrics.beside import Side, beside
 
     sentence = values.sentence(options, source.tokenize(texts))
-    a = Side(api.analyze(texts, source, edits), values.site(options, source), values.head(options, source), sentence)
+    ids = options.continued
+    record = api.analyze(texts, source, edits, continued=ids)
+    a = Side(record, values.site(options, source), values.head(options, source), sentence)
     changes = (options.with_text, options.with_head, options.with_model, options.with_step)
     if all(change is None for change in changes):
         if edits == Edits():
@@ -44,10 +46,12 @@ def figure(options: Namespace, source: "Source", texts: list[str], edits: "Edits
         edits = Edits()
     other, lines = _source(options, source), texts
     if options.with_text is not None:
-        lines = values.texts(options.with_text, by_line=options.lines)
+        lines, ids = values.texts(options.with_text, by_line=options.lines), ()
+    elif ids and options.with_model is not None:  # another model has other ids
+        lines, ids = [record.sentences[sentence].text], ()
     kind, layer, head = options.with_head or (a.site.kind, a.site.layer, a.head)
     place = Site(kind or a.site.kind, layer), head, sentence if options.with_text is None else 0
-    b = Side(api.analyze(lines, other, Edits() if other.read_only else edits), *place)
+    b = Side(api.analyze(lines, other, Edits() if other.read_only else edits, continued=ids), *place)
     comparison = beside(a, _same_words(a, b, source, other))
     cell = values.selected(options, len(comparison.rows), len(comparison.columns))
     return figures.difference(comparison, dark=options.dark, **cell)

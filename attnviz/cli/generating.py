@@ -2,7 +2,7 @@
 
 import json
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, Namespace, _ActionsContainer
 from collections.abc import Callable
 from typing import Any
 
@@ -18,9 +18,21 @@ def add(command: ArgumentParser) -> None:
     share = "draw from the most probable tokens that have this share together (1)"
     writing.add_argument("--top-p", type=float, default=1.0, metavar="P", help=share)
     writing.add_argument("--sampling-seed", type=int, default=0, metavar="N", help="of what is drawn (0)")
+    _add_chat(writing)
+
+
+def add_answer(command: ArgumentParser) -> None:
+    """Options of a command that shows an answer which is there already."""
+    answer = command.add_argument_group("an answer behind the text, as links hold it")
+    ids = "ids of its tokens, such as 12-5-7"
+    answer.add_argument("--continued", type=typed.ids, default=(), metavar="IDS", help=ids)
+    _add_chat(answer)
+
+
+def _add_chat(options: _ActionsContainer) -> None:
     chat = "the text is what a user says: in the tokens of the model's chat template"
-    writing.add_argument("--chat", action="store_true", help=chat)
-    writing.add_argument("--system", default="", metavar="TEXT", help="with --chat: what the system says")
+    options.add_argument("--chat", action="store_true", help=chat)
+    options.add_argument("--system", default="", metavar="TEXT", help="with --chat: what the system says")
 
 
 def run(options: Namespace, out: Callable[[str], None], note: Callable[[str], None]) -> int:
@@ -35,8 +47,6 @@ def run(options: Namespace, out: Callable[[str], None], note: Callable[[str], No
     from attnviz.generation import Generated, WritingProgress, generate
 
     (text,) = values.texts(options.text)
-    if options.chat:
-        options = Namespace(**vars(options) | {"set": [*options.set, ("chat", True), ("system", options.system)]})
     source = values.source(options)
     edits = values.edits(options, source)
 

@@ -43,8 +43,6 @@ def arguments(link: str, more: Sequence[str], note: Callable[[str], None]) -> li
         note(problem)
     if state[CHANGES] or state[edits.ADDED] != edits.ADDED.default:
         raise InputError("The shell changes no weights and adds no bias to scores: export this picture in the app.")
-    if state[answer.ANSWER]:
-        raise InputError("The shell does not draw the answer that a link holds; write it by attnviz generate, with -o.")
     model = [*_model(state)]
     text = state[TEXT]
     if text is None:
@@ -53,7 +51,8 @@ def arguments(link: str, more: Sequence[str], note: Callable[[str], None]) -> li
         text = next(iter(of_model(values.source(parser.read(["tokens", "-", *model]))).values()))
     lines = ["--lines"] if by_line(state.put(LINES, state[LINES]), text) else []
     site = [] if state[look.SITE] is None else _flags(kind=state[look.SITE].kind, layer=state[look.SITE].layer)
-    return [*command.split(), *lines, *model, *site, *_edits(state), *_picture(state, page), *more, "--", text]
+    options = [*lines, *model, *site, *_answer(state), *_edits(state), *_picture(state, page)]
+    return [*command.split(), *options, *more, "--", text]
 
 
 def _flags(**options: object) -> list[str]:
@@ -65,12 +64,15 @@ def _flags(**options: object) -> list[str]:
 def _model(state: State) -> Iterator[str]:
     name = state[pretrained.HF] if state[MODEL] == "huggingface" and state[pretrained.HF] else state[MODEL]
     yield from _flags(model=name, step=state[look.STEP])
-    if state[answer.CHAT]:
-        yield from ("--set", "chat=true")
-        yield from ("--set", f"system={state[answer.SYSTEM]}") if state[answer.SYSTEM] else ()
     for setting in parameters.DECLARED:
         if setting in state.chosen and state[setting] != setting.default:
             yield from ("--set", f"{setting.name}={str(state[setting]).lower()}")
+
+
+def _answer(state: State) -> Iterator[str]:
+    if state[answer.CHAT]:
+        yield from ("--chat", f"--system={state[answer.SYSTEM]}")
+    yield from _flags(continued=answer.ANSWER.encode(state[answer.ANSWER]) or None)
 
 
 def _edits(state: State) -> Iterator[str]:
@@ -100,7 +102,7 @@ def _picture(state: State, page: str) -> Iterator[str]:
         yield from (flag for flag, is_set in (("--words", view.words), ("--sentences", view.sentences)) if is_set)
         beside = ",".join(map(str, state[ALSO])) or None
         is_lines = state[FORM] == "lines"
-        form = {"form": state[FORM], "beside": beside if is_lines else None}
+        form = {"form": state[FORM] or "map", "beside": beside if is_lines else None}
         yield from _flags(**form, least=state[LEAST_DRAWN] if is_lines else None)
     if page == "compare" and (other := state[B]) and other.what != "untouched":
         name = {"sentence": "with_text"}.get(other.what, f"with_{other.what}")

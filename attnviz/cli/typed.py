@@ -92,6 +92,13 @@ def count(text: str) -> int:
     return int(text)
 
 
+def ids(text: str) -> tuple[int, ...]:
+    """Ids of tokens, of "12-5-7"."""
+    if not re.fullmatch(r"\d{1,9}(-\d{1,9})*", text, re.ASCII):
+        raise argparse.ArgumentTypeError(f"{quoted(text)} are no ids of tokens; give 12-5-7")
+    return tuple(map(int, text.split("-")))
+
+
 def port(text: str) -> int:
     """A number from 1 to 65535."""
     if not (re.fullmatch(r"\d{1,5}", text, re.ASCII) and 0 < int(text) < 2**16):

@@ -15,9 +15,10 @@ from attnviz.cli.typed import FILE, FLAGS
 from attnviz.core.amounts import counted
 from attnviz.core.display import visible_text
 from attnviz.core.edits import KINDS, Edits, Site
-from attnviz.core.errors import AttnvizError, InputError, check_no_picture, quoted
+from attnviz.core.errors import PICTURES, AttnvizError, InputError, quoted
 from attnviz.core.masks import mask_from_text
 from attnviz.core.tokens import Sentence
+from attnviz.files import images
 from attnviz.sources import estimate, script
 from attnviz.sources.base import Source
 from attnviz.views import PAIRS, View
@@ -55,6 +56,11 @@ def target(options: Namespace) -> list[str] | None:
     return None if text is None else texts(text, by_line=options.lines)
 
 
+def read_with(options: Namespace) -> dict[str, Any]:
+    """Arguments of `api.analyze` that the options give: texts for the decoder, and the ids of an answer."""
+    return {"target": target(options), "continued": getattr(options, "continued", ())}
+
+
 def source(options: Namespace) -> Source:
     """The model that was chosen. A setting is never a reason to take the model that has it unasked.
 
@@ -63,7 +69,8 @@ def source(options: Namespace) -> Source:
     """
     name = options.model or api.DEFAULT
     flags = {setting: getattr(options, setting) for setting in FLAGS if hasattr(options, setting)}
-    settings = flags | dict(options.set)
+    chat = {"chat": True, "system": options.system} if getattr(options, "chat", False) else {}
+    settings = flags | dict(options.set) | chat
     valid = api.SOURCES[name].settings() if name in api.SOURCES else ()
     if name in api.SOURCES and (unknown := [setting for setting in settings if setting not in valid]):
         flag = FLAGS.get(unknown[0], f"setting {unknown[0]}")
@@ -84,12 +91,13 @@ def source(options: Namespace) -> Source:
 def read(options: Namespace) -> tuple[list[str], Source]:
     """The texts and the model; the name of a file of attention in the place of a text is both, if no model is given.
 
-    Raises:
-        InputError: if it is the name of a picture.
+    The name of a file with a picture is that picture.
     """
     name = options.text
-    if is_file(name):
-        check_no_picture(Path(name).name)
+    if name.lower().endswith(PICTURES) and is_file(name):
+        pictures, model = [images.picture(name)], source(options)
+        model.check_pictures(pictures)
+        return pictures, model
     if options.model is None and Path(name).suffix and is_file(name):
         run = source(Namespace(**vars(options) | {"model": name}))
         return [*run.one_run], run
@@ -147,7 +155,8 @@ def cost(options: Namespace, source: Source, texts: list[str]) -> str:
     sentences = () if source.one_run else source.tokenize(texts)
     if not sentences:
         return ""
-    estimated = estimate.estimate(source, len(sentences[0].tokens), edits(options, source), len(sentences))
+    tokens = len(sentences[0].tokens) + len(getattr(options, "continued", ()))
+    estimated = estimate.estimate(source, tokens, edits(options, source), len(sentences))
     most = math.inf if options.seconds is None else options.seconds
     if estimated.seconds > most or estimated.bytes > (math.inf if options.memory is None else 1e9 * options.memory):
         raise InputError(f"{estimated}; that is more than --seconds or --memory allows. Use less of the text.")

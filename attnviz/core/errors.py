@@ -62,8 +62,7 @@ PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff", "
 """Endings of the names of pictures."""
 
 OF_PICTURES = (
-    "Of a model of pictures, attnviz.capture(model) sees a run in Python, and attnviz.figures.patches draws where each "
-    "patch looks."
+    "Models that read pictures, such as 'shapes', take attnviz.picture(FILE); in the shell give FILE as the text."
 )
 """The way for what is no text."""
 

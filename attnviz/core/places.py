@@ -158,7 +158,8 @@ def _pixels(image: Any) -> Tensor:
         plain = image.convert("RGB")
         return torch.frombuffer(bytearray(plain.tobytes()), dtype=torch.uint8).reshape(plain.height, plain.width, 3)
     try:
-        pixels = torch.as_tensor(image).detach().cpu()
+        is_array = hasattr(image, "__array_interface__")  # which may be read-only, and stays the person's
+        pixels = torch.tensor(image) if is_array else torch.as_tensor(image).detach().cpu()
     except (TypeError, ValueError, RuntimeError):
         pixels = torch.empty(0)
     if pixels.dim() == 4 and len(pixels) == 1:

@@ -21,6 +21,7 @@ class Progress:
         part: how much of the next one is, from 0 to 1.
         text: what was made so far, of a text.
         canceled: set it, and the run ends within one block of a call.
+        is_enough: set it, and a text ends with what is made of it so far.
     """
 
     calls: int
@@ -28,6 +29,7 @@ class Progress:
     part: float = 0.0
     canceled: bool = False
     text: str = ""
+    is_enough: bool = False
 
     @property
     def share(self) -> float:
@@ -53,18 +55,19 @@ def watched(progress: Progress) -> Iterator[None]:
 
 
 @contextmanager
-def counted(of: int) -> Iterator[Callable[..., None]]:
+def counted(of: int) -> Iterator[Callable[..., bool]]:
     """Meanwhile a run is as far as it is reported to be, in heads or texts, and not as its attention calls are.
 
-    Gives what takes how many are done, of how many, and perhaps the text so far; that raises
-    `Canceled`, as `tell` does.
+    Gives what takes how many are done, of how many, and perhaps the text so far, and tells whether to go on; that
+    raises `Canceled`, as `tell` does.
     """
     run = _watched.get() or Progress(of)
     run.calls, run.done, run.part = of, 0, 0.0
 
-    def report(done: int, of: int, text: str = "") -> None:
+    def report(done: int, of: int, text: str = "") -> bool:
         run.calls, run.done, run.text = of, done, text
         tell(0.0)
+        return not run.is_enough
 
     with watched(_Within(1, run=run)):
         yield report

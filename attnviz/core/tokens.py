@@ -51,15 +51,18 @@ CLOSING = "\"')]}»”’」』"
 def begins_sentence(before: Token, token: Token, text: str) -> bool:
     """Whether a sentence of a text begins at a token, after the one before it; by a plain rule, without a dictionary.
 
-    It does after a line break, after 。！？, and after . ! ? … where a space follows: so also after "Mr. ".
+    It does where the role changes, after a line break, after 。！？, and after . ! ? … where a space follows: so also
+    after "Mr. ".
     """
-    if not before.text.strip():
+    if before.role != token.role:
+        return True
+    if not (end := before.text.rstrip()):
         return False
     placed = text and before.start < before.end <= token.start < token.end
     space = "" if token.joined else " "
-    between = text[before.end : token.start] if placed else space
+    between = before.text[len(end) :] + (text[before.end : token.start] if placed else space)
     between += token.text[: len(token.text) - len(token.text.lstrip())]
-    ended = (text[max(0, before.end - 9) : before.end] if placed else before.text).rstrip(CLOSING)
+    ended = (text[max(0, before.end - 9) : before.end] if placed else before.text).rstrip().rstrip(CLOSING)
     if ended.endswith(("。", "！", "？")):
         return not _closes(token)
     return "\n" in between or (bool(between) and ended.endswith((".", "!", "?", "…")))

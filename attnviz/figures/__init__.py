@@ -19,6 +19,7 @@ from attnviz.figures.losses import LossCurves as losses
 from attnviz.figures.mask import MaskGrid as mask
 from attnviz.figures.next_word import LabelBars as labels
 from attnviz.figures.next_word import NextWordBars as next_word
+from attnviz.figures.overlays import AllOverlays as overlays
 from attnviz.figures.overview import ModelHeads as overview
 from attnviz.figures.patches import PatchImage as patches
 from attnviz.figures.patches import on_grid

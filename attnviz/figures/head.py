@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from attnviz import metrics, tables, views, words
+from attnviz.charts import bands
 from attnviz.charts.axes import LONGEST_LABEL, label_width
 from attnviz.charts.domain import MAY_ATTEND, MINUS_INFINITY, NOT_A_NUMBER, POLICIES, colored, domain_of
 from attnviz.charts.grid import NOTE, Grid, RowAnnotations, size_within
@@ -112,7 +113,7 @@ class HeadMap(SiteFigure, GridFigure):
         notes = max(
             (text_width(f"▸ {visible_text(word, LONGEST_LABEL)}") for word in view.predicted or ()), default=0.0
         )
-        return labels + 40 + size.width + NOTE + notes
+        return labels + 40 + (bands.NAMED if any(view.queries.roles) else 0) + size.width + NOTE + notes
 
     @property
     def _reading(self) -> str:

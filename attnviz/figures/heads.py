@@ -60,10 +60,10 @@ class AllHeads(SiteFigure, MosaicFigure):
         side = (width - GAP * (across - 1)) // across
         if count <= 2:
             side = min(side, TALLEST if self.is_paired else WIDEST)
-        height = round(side * max(0.25, min(2.0, len(view.queries) / max(1, len(view.keys)))))
+        height = round(side * max(0.25, min(2.0, self.ratio)))
         step, down = (side + GAP, height + LABEL + GAP), -(-count // across)
         lines = [] if self.on_screen else subtitles(view.record, self, self.sentence)
-        return Mosaic(
+        return self.make(
             title="" if self.on_screen else self._title,
             lines=[*lines, *view.notes],
             layout=MosaicLayout(side, height, LABEL, across * step[0] - GAP, down * step[1] - GAP - LABEL),
@@ -74,6 +74,13 @@ class AllHeads(SiteFigure, MosaicFigure):
             views={self.site: view},
             style=self.style,
         )
+
+    make = Mosaic
+
+    @property
+    def ratio(self) -> float:
+        """Height of a thumbnail for its width."""
+        return len(self.attention_view.queries) / max(1, len(self.attention_view.keys))
 
     @property
     def corners(self) -> list[tuple[int, int]]:

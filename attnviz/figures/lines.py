@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import altair as alt
 import numpy as np
@@ -315,12 +316,12 @@ class HeadLines(SiteFigure):
         return [f"{weight:.2f}" if ok else "" for weight, ok in zip(cells.weights[pick], there, strict=True)]
 
     def _words(self) -> Table:
-        """Lines along the pieces of a word, and between the two texts of a pair."""
+        """Lines along the pieces of a word, and between the two texts of a pair, and turns."""
         rows, inset = [], 2 / self._cell
         for side, part in enumerate(self._sides):
             rows += [(side, begin + inset, end - inset, False) for begin, end in word_spans(part)]
-            pairs = zip(part.tokens, part.tokens[1:], strict=False)
-            rows += [(side, i, i, True) for i, (a, b) in enumerate(pairs, 1) if a.segment != b.segment]
+            marks = [(token.segment, token.role) for token in part.tokens]
+            rows += [(side, i, i, True) for i, (a, b) in enumerate(pairwise(marks), 1) if a != b]
         return {name: [row[i] for row in rows] for i, name in enumerate(("side", "begin", "end", "is_break"))}
 
 
@@ -382,7 +383,7 @@ class _LinesLayout:
         ]
 
     def words(self, i: int) -> list[alt.Chart]:
-        """Lines along the pieces of words, and between the two texts of a pair."""
+        """Lines along the pieces of words, and between the two texts of a pair, and turns."""
         spans = alt.Chart(alt.NamedData("words")).transform_filter(f"datum.side === {i}")
         pieces, breaks = (spans.transform_filter(f"{sign}datum.is_break") for sign in ("!", ""))
         near, far = ((-2, -68), (self.gap + 2, self.gap + 68))[i]

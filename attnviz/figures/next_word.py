@@ -171,8 +171,12 @@ class LabelBars(BarFigure):
         return metrics.is_number(self.record)
 
     @property
+    def _what(self) -> str:
+        return "picture" if self.record.sentences[self.sentence].pictures else "sentence"
+
+    @property
     def _heading(self) -> str:
-        return f"{'Number' if self._is_number else 'Labels'} of the sentence · {in_title(self.record.source)}"
+        return f"{'Number' if self._is_number else 'Labels'} of the {self._what} · {in_title(self.record.source)}"
 
     def _number(self, label: NextWord) -> str:
         number = words.label_value(self.record, label.probability)

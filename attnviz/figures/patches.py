@@ -11,25 +11,28 @@ import numpy as np
 from PIL import Image
 
 from attnviz.charts import interaction, legends, pixels
+from attnviz.charts.domain import Domain
 from attnviz.charts.picture import INDEPENDENT, Form, Table, columns, formed
 from attnviz.charts.texts import broken, heading, text_width, titled
 from attnviz.charts.theme import DARK, LINE, MONO, WORD_CHARACTER, Theme, config
 from attnviz.core.display import in_title, visible_text
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError
-from attnviz.core.places import Picture
+from attnviz.core.places import Box, Picture
 from attnviz.core.record import Record
 from attnviz.core.tokens import Sentence
 from attnviz.figures.head import called
-from attnviz.figures.shade import TOOLTIP, ShadedFigure
+from attnviz.figures.shade import TOOLTIP, Shade, ShadedFigure
 from attnviz.views import Groups
 
 SIDE, GAP, BETWEEN = 300, 20, 6
 """Pixels of the longer side of a picture, between its two drawings, and between pictures of one text."""
 LEAST = 24.0
 """Pixels of its shorter side at least: positions in time are one row of patches."""
-VEIL = 0.9
-"""How much of a dark veil covers a patch that gets nothing."""
+VEIL, UNREAD = 0.9, 0.96
+"""How much of a dark veil covers a patch that gets nothing; and what a model was not given of a picture."""
+NARROW = 0.004
+"""Part of a picture's side that is too little to be drawn."""
 CHIP = 24
 """Pixels of the height of a position that is no patch."""
 MOST_CHIPS, DOT = 32, 6
@@ -53,18 +56,18 @@ def on_grid(record: Record, site: Site) -> bool:
 
 @dataclass(frozen=True)
 class Frame:
-    """Place of a drawn picture in pixels, and its data URI; "" where its patches alone are drawn.
-
-    Attributes:
-        seconds: of a spectrogram, how long it lasts; else 0.
-    """
+    """Place of a drawn picture in pixels; `picture` is None where its patches alone are drawn."""
 
     x: float
     y: float
     width: float
     height: float
-    uri: str
-    seconds: float = 0.0
+    picture: Picture | None
+
+    @property
+    def seconds(self) -> float:
+        """Time that a spectrogram lasts; of a picture 0."""
+        return 0.0 if self.picture is None else self.picture.seconds
 
     @property
     def bottom(self) -> float:
@@ -77,10 +80,10 @@ class Frame:
             return []
         step = 10.0 ** math.floor(math.log10(self.seconds / TICKS))
         step *= next(factor for factor in (1, 2, 5, 10) if self.seconds / (step * factor) <= TICKS + 1)
-        times = [i * step for i in range(math.floor(self.seconds / step + 1e-9) + 1)]
+        times = [round(i * step, 6) for i in range(math.floor(self.seconds / step + 1e-9) + 1)]
         return [
             {"x": self.x + time / self.seconds * self.width, "y": self.y + self.height, "text": f"{time:g} s"}
-            for time in (round(time, 6) for time in times)
+            for time in times
         ]
 
 
@@ -107,9 +110,27 @@ class PatchImage(ShadedFigure):
         return max(self.record.step(self.site).shape[2:])
 
     @property
+    def position(self) -> int:
+        """Position of the token whose attention is shown."""
+        return int(self.shade.ends[0].starts[self.shade.index])
+
+    @property
+    def looks_at_picture(self) -> bool:
+        """Whether the tokens that are shaded stand in a picture."""
+        return any(token.box is not None for token in self.shade.ends[1].tokens)
+
+    @property
     def begin(self) -> str:
         size = f"{sum(token.box is not None for token in self._placed.tokens):,}"
         return f"A picture of {size} patches, the brighter the more attention {{}} one position."
+
+    @cached_property
+    def scale(self) -> Domain:
+        """Color domain of the weights; one that adapts ends at the largest weight of a patch."""
+        placed = [token.box is not None for token in self.shade.ends[1].tokens]
+        if self.domain != "adapts" or not any(placed):
+            return super().scale
+        return Domain("adapts", float(np.nan_to_num(self.shade.weights)[placed].max()) or 1.0)
 
     @property
     def heading_text(self) -> str:
@@ -144,6 +165,7 @@ class PatchImage(ShadedFigure):
             "pictures": columns(("x", "y", "size", "uri"), self._pictures),
             "ticks": columns(("x", "y", "text"), [tick for frame in self._layout[1] for tick in frame.ticks()]),
             "cells": columns(COLUMNS, cells),
+            "unread": columns(("x", "y", "x2", "y2"), self._unread),
         }
 
     @property
@@ -159,12 +181,38 @@ class PatchImage(ShadedFigure):
     @property
     def _sizes(self) -> list[tuple[float, float]]:
         """The widths and heights that pictures are drawn in."""
-        return list(dict.fromkeys((frame.width, frame.height) for frame in self._layout[1] if frame.uri))
+        return list(dict.fromkeys((frame.width, frame.height) for frame in self._layout[1] if frame.picture))
 
     @property
     def _pictures(self) -> list[dict]:
         sizes = self._sizes
-        return [vars(f) | {"size": sizes.index((f.width, f.height))} for f in self._layout[1] if f.uri]
+        return [
+            {"x": f.x, "y": f.y, "size": sizes.index((f.width, f.height)), "uri": data_uri(f.picture)}
+            for f in self._layout[1]
+            if f.picture
+        ]
+
+    @property
+    def _unread(self) -> list[dict]:
+        """Strips of pictures at which no patch stands: a model is not given them."""
+        strips = []
+        for frame, boxes in self._placed_frames:
+            left, top = min(box.left for box in boxes), min(box.top for box in boxes)
+            right, bottom = max(box.right for box in boxes), max(box.bottom for box in boxes)
+            for x, y, x2, y2 in ((0, 0, 1, top), (0, bottom, 1, 1), (0, top, left, bottom), (right, top, 1, bottom)):
+                if x2 - x > NARROW and y2 - y > NARROW:
+                    ends = {"x": frame.x + x * frame.width, "x2": frame.x + x2 * frame.width}
+                    strips.append(ends | {"y": frame.y + y * frame.height, "y2": frame.y + y2 * frame.height})
+        return strips
+
+    @property
+    def _placed_frames(self) -> list[tuple[Frame, list[Box]]]:
+        """Pictures with pixels, each with the boxes in it."""
+        boxes = [token.box for token in self._placed.tokens if token.box is not None]
+        count = max((box.picture for box in boxes), default=-1) + 1
+        own = [[box for box in boxes if box.picture == picture] for picture in range(count)]
+        frames = [frame for frame in self._layout[1] if frame.picture]
+        return [(frame, own[i % count]) for i, frame in enumerate(frames) if own[i % count]]
 
     @property
     def _extent(self) -> tuple[float, float]:
@@ -181,7 +229,7 @@ class PatchImage(ShadedFigure):
         alone = self.shade.one_text and not self._has_pixels  # nothing is to be seen without colors
         cells, frames, x, y = [], [], 0.0, 0.0
         for part, is_shaded in [(shaded, True)] if alone else [(chosen, False), (shaded, True)]:
-            drawn = _frames(self._sentence_of(part), x, y)
+            drawn = frames_of(self._sentence_of(part), x, y)
             rows = self._cells(part, x, y, drawn, is_shaded=is_shaded)
             if not is_shaded or self.shade.one_text:
                 rows[self.shade.index] |= {"stroke": self.colors.accent, "stroke_width": 2.5}
@@ -215,7 +263,9 @@ class PatchImage(ShadedFigure):
                 left, upper, right, lower = across, top, across + width, top + height
                 across += width + gap
             place = {"x": left, "y": upper, "x2": right, "y2": lower, "text": text}
-            look = self._look(i, is_shaded=is_shaded, is_bare=box is not None and bool(frames[box.picture].uri))
+            look = self._look(
+                i, is_shaded=is_shaded, is_bare=box is not None and frames[box.picture].picture is not None
+            )
             look |= {"stroke_width": 0.0} if right - left < THIN else {}
             rows.append(place | look | self.readout(part, i, is_shaded=is_shaded))
         return rows
@@ -233,7 +283,15 @@ class PatchImage(ShadedFigure):
         return {"fill": fill, "cover": cover, "ink": ink, "stroke": colors.line, "stroke_width": 0.4}
 
 
-def _frames(sentence: Sentence, x: float, y: float) -> list[Frame]:
+def on_picture(shade: Shade) -> np.ndarray:
+    """How bright each token of the other end is, 0 to 1, as a share of the largest weight of a patch."""
+    weights = np.where(shade.colored, np.nan_to_num(shade.weights), 0.0)
+    placed = [token.box is not None for token in shade.ends[1].tokens]
+    top = weights[placed].max(initial=0.0) if any(placed) else weights.max(initial=0.0)
+    return np.clip(weights / (top or 1.0), 0.0, 1.0)
+
+
+def frames_of(sentence: Sentence, x: float, y: float) -> list[Frame]:
     """The pictures of a sentence side by side, in as many rows; without pixels in the shape of their patches."""
     boxes = [token.box for token in sentence.tokens if token.box is not None]
     if not boxes:
@@ -252,9 +310,8 @@ def _frames(sentence: Sentence, x: float, y: float) -> list[Frame]:
         width, height = max(LEAST, wide * factor), max(LEAST, high * factor)
         if picture and picture % across == 0:
             left, top = x, below + BETWEEN
-        uri = data_uri(sentence.pictures[picture].small) if sentence.pictures else ""
-        seconds = sentence.pictures[picture].seconds if sentence.pictures else 0.0
-        frames.append(Frame(left, top, width, height, uri, seconds))
+        shown = sentence.pictures[picture].small if sentence.pictures else None
+        frames.append(Frame(left, top, width, height, shown))
         left, below = left + width + BETWEEN, max(below, frames[-1].bottom)
     return frames
 
@@ -298,7 +355,11 @@ def _form(
         legend = legend.encode(x=alt.XValue(0), y=alt.YValue(height + 12), text="caption:N")
     else:
         legend = legends.ramp_legend(ramp, {"orient": "bottom", "offset": 10})
-    layers = [legend, *pictures, cells, names, ticks]
+    unread = alt.Chart(alt.NamedData("unread")).mark_rect(
+        fill=DARK.background, fillOpacity=UNREAD, **interaction.QUIET_MARK
+    )
+    unread = unread.encode(x=x, y=y, x2="x2:Q", y2="y2:Q")
+    layers = [legend, *pictures, unread, cells, names, ticks]
     chart = alt.layer(*layers, width=width, height=height, autosize="pad", title=titled(colors), resolve=INDEPENDENT)
     chart.params = interaction.share(["cells"], interaction.clicked("cell", "query", "key", "rev"))
     return Form.of(chart.configure(**config(colors)))

@@ -88,7 +88,13 @@ class TextStrip(ShadedFigure):
             if len(ends) > 1:
                 captions.append({"y": y + LINE / 2, "text": self._caption(is_shaded)})
                 y += LINE + 6
-            tokens, y = self._paragraph(part, y, is_shaded)
+            tokens = []
+            for role, start, stop in part.turns:
+                if role:
+                    captions.append({"y": y + LINE / 2, "text": role})
+                    y += LINE + 6
+                placed, y = self._paragraph(part, y, is_shaded, range(start, stop))
+                tokens += placed
             rows.append(tokens)
             y += 0 if is_shaded else 8
         chosen = {"stroke": self.colors.accent, "stroke_width": 2.5}
@@ -105,21 +111,22 @@ class TextStrip(ShadedFigure):
         name, stack = (QUERY, "decoder") if is_query else (KEY, "encoder")
         return f"{name} · {stack}" if self.site.kind == "cross" else name
 
-    def _paragraph(self, part: Groups, top: float, is_shaded: bool) -> tuple[list[dict], float]:
-        """The tokens in lines, and where they end; in a text from right to left they begin at the right."""
+    def _paragraph(self, part: Groups, top: float, is_shaded: bool, places: range) -> tuple[list[dict], float]:
+        """Some tokens of a part in lines, and where they end; in a text from right to left they begin at the right."""
         numbered, high = is_shaded and len(part) <= NUMBERED, HIGH * self._larger
         step = high + (LINE + 8 if numbered else 8)
-        texts = [display.visible_text(token.text, LONGEST) for token in part.tokens]
+        tokens = part.tokens[places.start : places.stop]
+        texts = [display.visible_text(token.text, LONGEST) for token in tokens]
         letter, least = CHARACTER * SIZE * self._larger / TEXT_SIZE, 36.0 if numbered else 14.0
         widths = [max(text_width(text, letter) + 10, least) for text in texts]
-        places = balanced(widths, [1.0 if token.joined else BLANK for token in part.tokens], self._width)
+        lines = balanced(widths, [1.0 if token.joined else BLANK for token in tokens], self._width)
         rows = []
-        for i, ((x, line), width, text) in enumerate(zip(places, widths, texts, strict=True)):
+        for i, (x, line), width, text in zip(places, lines, widths, texts, strict=True):
             x, y = self._width - x - width if axes.from_right(part.labels) else x, top + line * step
             place = {"x": x, "x2": x + width, "middle": x + width / 2, "y": y, "y2": y + high, "line": y + high / 2}
             row = place | {"text": text, "below": y + high + LINE / 2, "number": self._number(i) if numbered else ""}
             rows.append(row | self._look(part, i, is_shaded) | self.readout(part, i, is_shaded=is_shaded))
-        return rows, top + (places[-1][1] + 1 if places else 1) * step
+        return rows, top + (lines[-1][1] + 1 if lines else 1) * step
 
     def _number(self, i: int) -> str:
         weight = self.shade.weights[i]

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, ClassVar, Literal, Self
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from attnviz.core.edits import Edits, Site
-from attnviz.core.errors import InputError
+from attnviz.core.errors import OF_PICTURES, InputError
 from attnviz.core.origin import Origin
 from attnviz.core.record import Record
 from attnviz.core.tokens import Sentence
@@ -110,7 +110,8 @@ class Source(ABC):
         facts: what a model says of itself instead; None if it says nothing.
         steps: the training steps whose weights were kept, the last that of the trained model; see `step`.
         step: the training step; None for the last.
-        reads: "text", or "picture" or "sound": then its texts are of `core.places.PicturedText`.
+        reads: "text"; "picture" or "sound": then its texts are of `core.places.PicturedText`; or "both", of pictures
+            and texts: these and texts alone.
         writes: whether it writes another text, so that `run` takes `targets`.
         generates: whether it predicts the next token of any text, so that it can continue one; see `continuation`.
         can_chat: whether it has a chat template, so that its setting `chat` makes a text a user's turn.
@@ -142,7 +143,7 @@ class Source(ABC):
     facts: Facts | None = None
     steps: tuple[int, ...] = ()
     step: int | None = None
-    reads: Literal["text", "picture"] = "text"
+    reads: Literal["text", "picture", "both"] = "text"
     writes: bool = False
     generates: bool = False
     can_chat: bool = False
@@ -215,6 +216,13 @@ class Source(ABC):
         """A sentence with one more token at its end, of a source that `generates`."""
         raise InputError(f"'{self.name}' predicts no next token of a text, so it cannot continue one.")
 
+    def continued(self, sentence: Sentence, ids: Sequence[int]) -> Sentence:
+        """A sentence with the tokens of an answer at its end, of a source that `generates`."""
+        answer = Continuation(self, sentence)
+        for id in ids:
+            answer.append(id)
+        return answer.sentence
+
     def checksum(self) -> str | None:
         """A checksum of its weights; None where the settings alone make the source again."""
         return None
@@ -262,6 +270,11 @@ class Source(ABC):
         """Raises: InputError: if there are `targets` for a model that writes no other text."""
         if targets and not self.writes:
             raise InputError(f"'{self.name}' writes no other text, so there is none to give to its decoder.")
+
+    def check_pictures(self, texts: list[str]) -> None:
+        """Raises: InputError: if texts have pictures and the model reads none."""
+        if self.reads == "text" and any(getattr(text, "pictures", ()) for text in texts):
+            raise InputError(f"'{self.name}' reads text alone, and this is a picture. {OF_PICTURES}")
 
     def unknown(self, texts: list[str]) -> dict[str, tuple[str, ...]]:
         """The words that are not in the vocabulary, each with those that are and are spelled most like it."""

@@ -5,7 +5,7 @@ from importlib import import_module
 
 from attnviz.training import curve, harness
 
-NAMES = ("translator", "story", "induction")
+NAMES = ("translator", "story", "induction", "shapes")
 
 
 def main() -> None:

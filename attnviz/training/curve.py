@@ -25,4 +25,4 @@ def reached(learning: dict[str, Any], kept: tuple[int, ...]) -> str:
     """What a training came to: the score at its end, the steps and the minutes."""
     last, minutes = learning["curve"][-1], learning["minutes"]
     end = f"held-out score {last['score']:.1%} after {last['step']:,} steps, {minutes:g} minutes on one core"
-    return f"{end}; dots: the {len(kept)} moments whose weights were kept"
+    return f"{end}; dots: the {len(kept)} moments whose weights were kept" if kept else end

@@ -9,12 +9,12 @@ import torch
 
 from attnviz.models import trained
 
-NAMES = ("translator", "story", "induction", "constructed")
+NAMES = ("translator", "story", "induction", "constructed", "shapes")
 SENTENCES = 2_000
 
 
 def card(name: str, sentences: int = SENTENCES) -> dict[str, Any]:
-    """The card of a shipped model, its numbers measured on so many held-out sentences, from the shipped weights."""
+    """The card of a shipped model, its numbers measured on so many held-out texts or pictures."""
     return import_module(f"attnviz.training.{name}").card(sentences)
 
 

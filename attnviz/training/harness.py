@@ -14,7 +14,11 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from attnviz.models import trained
-from attnviz.models.transformer import Config
+
+
+def checkpoint(model: nn.Module, folder: Path, step: int) -> None:
+    """Write the weights after a step to a file of their own."""
+    trained.write(model, folder / f"{step:05d}{trained.ENDING}")
 
 
 @dataclass(frozen=True)
@@ -23,16 +27,17 @@ class Recipe:
 
     Attributes:
         name: the folder in assets/models.
-        config: its sizes.
-        vocabularies: the words of each language, without the special tokens.
+        config: its sizes; `config.build()` gives the model with random weights.
+        vocabularies: the words of each language, without the special tokens; none of a model that reads no text.
         loss: the loss of one batch, drawn with the given random numbers.
         score: a share from 0 to 1 on held-out data, for the learning curve.
         steps: updates of the weights, with Adam; the rate rises over the first 5 % and falls to 0 along a cosine.
         kept: after how many steps the weights are kept; the last is `steps`.
+        write: writes the files of a kept moment into a folder.
     """
 
     name: str
-    config: Config
+    config: Any
     vocabularies: dict[str, tuple[str, ...]]
     loss: Callable[[nn.Module, random.Random], Tensor]
     score: Callable[[nn.Module], float]
@@ -41,6 +46,7 @@ class Recipe:
     rate: float = 1e-3
     weight_decay: float = 0.01
     seed: int = 0
+    write: Callable[[nn.Module, Path, int], None] = checkpoint
     every: int = 100
     """The learning curve has a point after so many steps."""
 
@@ -55,8 +61,9 @@ def train(recipe: Recipe, *, folder: Path | None = None) -> nn.Module:
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob(f"*{trained.ENDING}"):
         old.unlink()
-    words = {language: list(words) for language, words in recipe.vocabularies.items()}
-    _write(folder / "vocabulary.json", words)
+    if recipe.vocabularies:
+        words = {language: list(words) for language, words in recipe.vocabularies.items()}
+        _write(folder / "vocabulary.json", words)
     torch.set_num_threads(1)
     torch.manual_seed(recipe.seed)
     draw, model = random.Random(recipe.seed), recipe.config.build()
@@ -70,11 +77,11 @@ def train(recipe: Recipe, *, folder: Path | None = None) -> nn.Module:
         ],
         [warm],
     )
-    curve, start, losses = [], time.perf_counter(), []
+    curve, start, losses = [], time.process_time(), []  # of one core, whoever else computes
     with tqdm(range(recipe.steps + 1), desc=recipe.name, unit="step") as bar:
         for step in bar:
             if step in recipe.kept:
-                trained.write(model, folder / f"{step:05d}{trained.ENDING}")
+                recipe.write(model, folder, step)
             if step % recipe.every == 0 or step == recipe.steps:
                 model.eval()
                 with torch.inference_mode():
@@ -92,7 +99,7 @@ def train(recipe: Recipe, *, folder: Path | None = None) -> nn.Module:
                 optimizer.step()
                 schedule.step()
                 losses.append(float(loss.detach()))
-    minutes = (time.perf_counter() - start) / 60
+    minutes = (time.process_time() - start) / 60
     _write(folder / "learning.json", {"seed": recipe.seed, "minutes": round(minutes, 1), "curve": curve})
     return model.eval()
 

@@ -8,12 +8,25 @@ from attnviz.ui.masks import page as masks
 from attnviz.ui.overview import atlases, corpus, heads, numbers, reach, tables
 from attnviz.ui.overview import examples as over_corpus
 from attnviz.ui.overview import page as overview
-from attnviz.ui.shared import answer, changes, edits, examples, look, mask, parameters, pretrained, says, target, zoom
+from attnviz.ui.shared import (
+    answer,
+    changes,
+    edits,
+    examples,
+    look,
+    mask,
+    parameters,
+    photos,
+    pretrained,
+    says,
+    target,
+    zoom,
+)
 from attnviz.ui.shared.setting import Setting
 from attnviz.ui.steps import play, rail
 
 FEATURES = (
-    *(pretrained, parameters, changes, examples, target, answer, look, zoom, mask, edits, says),
+    *(pretrained, parameters, changes, examples, target, photos, answer, look, zoom, mask, edits, says),
     *(
         forms,
         heads,

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import accumulate, groupby
 
 import numpy as np
 
@@ -69,11 +70,13 @@ class Groups:
     Attributes:
         tokens: what each is called.
         starts, stops: where each begins and ends, (groups,).
+        is_answered: whether tokens without a role are the prompt of an answer, which may be outside of a window.
     """
 
     tokens: tuple[Token, ...]
     starts: np.ndarray
     stops: np.ndarray
+    is_answered: bool = False
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -81,7 +84,7 @@ class Groups:
     def __getitem__(self, picked: slice | np.ndarray) -> "Groups":
         starts, stops = self.starts[picked], self.stops[picked]
         chosen = np.arange(len(self))[picked].tolist()
-        return Groups(tuple(self.tokens[i] for i in chosen), starts, stops)
+        return Groups(tuple(self.tokens[i] for i in chosen), starts, stops, self.is_answered)
 
     @property
     def sizes(self) -> np.ndarray:
@@ -103,6 +106,18 @@ class Groups:
     @cached_property
     def labels(self) -> tuple[str, ...]:
         return tuple(token.text for token in self.tokens)
+
+    @cached_property
+    def roles(self) -> tuple[str, ...]:
+        """Role of each group: "prompt" before an answer; "" in a text without roles."""
+        return tuple(token.role or ("prompt" if self.is_answered else "") for token in self.tokens)
+
+    @cached_property
+    def turns(self) -> tuple[tuple[str, int, int], ...]:
+        """Stretches of groups with one role: the role, the first group, and the one after the last."""
+        ends = [(role, len([*run])) for role, run in groupby(self.roles)]
+        stops = [*accumulate(count for _, count in ends)]
+        return tuple((role, stop - count, stop) for (role, count), stop in zip(ends, stops, strict=True))
 
     def index_of(self, position: int) -> int | None:
         """The group that holds a position; None if it is not seen."""
@@ -131,9 +146,10 @@ class Groups:
 
 def groups(tokens: Sequence[Token], view: View = View(), text: str = "") -> Groups:
     """Each token, word, sentence or part of a view, without special tokens if it hides them; `text` is what was cut."""
+    is_answered = any(token.role == "answer" for token in tokens)
     if view.special == "show" and not (view.words or view.sentences or view.parts):
         starts = np.arange(len(tokens))
-        return Groups(tuple(tokens), starts, starts + 1)
+        return Groups(tuple(tokens), starts, starts + 1, is_answered)
     n, cut = len(tokens), view.parts or 1
     begins = [
         i
@@ -144,8 +160,10 @@ def groups(tokens: Sequence[Token], view: View = View(), text: str = "") -> Grou
     spans = [span for span in spans if view.special == "show" or not tokens[span[0]].special]
     starts, stops = (np.array([span[end] for span in spans], np.int64) for end in (0, 1))
     if view.parts:
-        return Groups(tuple(_part(tokens[start], start / n, stop / n) for start, stop in spans), starts, stops)
-    return Groups(tuple(_word(tokens[start:stop], text) for start, stop in spans), starts, stops)
+        merged = tuple(_part(tokens[start], start / n, stop / n) for start, stop in spans)
+    else:
+        merged = tuple(_word(tokens[start:stop], text) for start, stop in spans)
+    return Groups(merged, starts, stops, is_answered)
 
 
 def as_tokens(tokens: Sequence[Token | str]) -> tuple[Token, ...]:
@@ -155,6 +173,8 @@ def as_tokens(tokens: Sequence[Token | str]) -> tuple[Token, ...]:
 
 def _continues(before: Token, token: Token, view: View, text: str) -> bool:
     """Whether a view sees a token and the one before it as one, where they are in one part."""
+    if token.role != before.role:
+        return False
     if view.parts:
         return token.segment == before.segment and (view.special == "show" or not (token.special or before.special))
     if token.special or before.special or token.segment != before.segment or token.box or before.box:
@@ -173,5 +193,5 @@ def _word(pieces: Sequence[Token], text: str) -> Token:
     if len(pieces) == 1:
         return first
     rest = (piece.text if piece.joined else f" {piece.text}" for piece in pieces[1:])
-    whole = text[first.start : last.end] or first.text + "".join(rest)
+    whole = text[first.start : last.end].strip() or first.text + "".join(rest)
     return Token(whole, first.id, first.start, last.end, segment=first.segment, joined=first.joined, role=first.role)

@@ -130,7 +130,7 @@ def test_a_link_to_a_file_asks_for_it_and_then_applies(case):
         ("case.attn", b"", "no file of a record"),
         ("case.attn", b"\x10" * 5000, "no file of a record"),
         ("words.docx", b"PK", "its name must end in .attn, .npz"),
-        ("picture.png", b"\x89PNG", "attnviz.figures.patches draws where each patch looks"),
+        ("picture.png", b"\x89PNG", "is no picture of PNG, JPEG or WebP"),
         ("weights.npy", b"\x93NUMPY\x01\x00", "damaged"),
         (f"{HOSTILE * 9}.csv", b"1,2\n3", "rows of different lengths"),
     ],
@@ -331,5 +331,5 @@ def test_what_was_changed_in_a_file_is_changed_in_its_model_too():
 
     button(app, "Open in its model").click().run()
 
-    told = {"model": "story", "text": TEXT, "layer": "d1", "heads_off": "d0.1-d1.0", "mask": "window(3)"}
+    told = {"model": "story", "text": TEXT, "layer": "d1", "heads_off": "d0.1-d1.0", "mask": "window(3)", "as": "map"}
     assert dict(app.query_params) == told

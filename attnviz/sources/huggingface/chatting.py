@@ -1,6 +1,6 @@
 """A text as a user's turn in a chat, in the tokens of a model's own chat template."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -46,8 +46,12 @@ def _sentence(tokenizer: Any, text: str, system: str, name: str) -> Sentence:
     pieces = reading.pieces(tokenizer, whole)
     if [token.id for token in pieces] != ids:  # their places are unknown: tokens are shown by their names
         pieces = tuple(Token(reading.name_of(tokenizer, id), id, len(whole), len(whole)) for id in ids)
-    places = list(_turns(tokenizer, turns, whole))
-    return Sentence(whole, tuple(_in_turn(token, places) for token in pieces), len(pieces))
+
+    def written(count: int) -> str:
+        return tokenizer.apply_chat_template(turns[:count], tokenize=False)
+
+    turns_there = list(places(written, turns, whole))
+    return Sentence(whole, tuple(in_turn(token, turns_there) for token in pieces), len(pieces))
 
 
 class Turn(NamedTuple):
@@ -59,20 +63,25 @@ class Turn(NamedTuple):
     next: int
 
 
-def _turns(tokenizer: Any, turns: list[dict[str, str]], whole: str) -> Iterator[Turn]:
-    """The turns in their order; a template may strip their content."""
+def places(written: Callable[[int], str], turns: list[dict[str, str]], whole: str) -> Iterator[Turn]:
+    """The turns in their order; a template may strip their content.
+
+    Args:
+        written: from how many of the turns to what the template makes of them.
+        whole: of all turns and the beginning of the answer.
+    """
     position = 0
     for count, turn in enumerate(turns, 1):
         content = turn["content"] if turn["content"] in whole[position:] else turn["content"].strip()
         start = max(position, whole.find(content, position))
         position = end = start + len(content)
         with suppress(Exception):  # some templates take no system's turn alone
-            before = tokenizer.apply_chat_template(turns[:count], tokenize=False)
+            before = written(count)
             position = max(end, len(before)) if whole.startswith(before) else end
         yield Turn(turn["role"], start, end, position)
 
 
-def _in_turn(token: Token, turns: list[Turn]) -> Token:
+def in_turn(token: Token, turns: list[Turn]) -> Token:
     """A token with the role of its turn; behind all of them the assistant's."""
     turn = next((turn for turn in turns if token.start < turn.next), None)
     if turn is None:

@@ -25,10 +25,10 @@ VOCABULARIES = SENTENCEPIECE | frozenset(
 )
 """Files from which transformers makes tokenizers: its classes name them."""
 TOKENIZER = VOCABULARIES | {TOKENIZER_CONFIG, "special_tokens_map.json", "added_tokens.json"}
-PREPROCESSOR = "preprocessor_config.json"
-BESIDE = frozenset(
-    {CONFIG, PREPROCESSOR, "generation_config.json", "modules.json", "1_Pooling/config.json", "chat_template.jinja"}
-)
+PREPROCESSOR, PROCESSOR = "preprocessor_config.json", "processor_config.json"
+CHAT_TEMPLATES = frozenset({"chat_template.jinja", "chat_template.json"})
+BESIDE = CHAT_TEMPLATES | {CONFIG, PREPROCESSOR, PROCESSOR, "generation_config.json", "modules.json"}
+BESIDE |= {"1_Pooling/config.json"}
 LARGEST_TEXT = 100_000_000
 """Bytes of a file that is not weights."""
 DIGEST = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")

@@ -68,7 +68,7 @@ class ModelFacts(Facts):
         trial: what its first runs showed of its attention.
         provenance: "pretrained", or "from a folder", of which nobody says more.
         pooling: how a vector of a sentence is made.
-        processor: of a model that reads pictures or hears, what makes its inputs of them; else None.
+        processor: of a model that hears or reads pictures, alone or within a text, what makes its inputs; else None.
         patching: how it cuts them into patches; None where it reads none.
     """
 

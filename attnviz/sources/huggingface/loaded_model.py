@@ -45,7 +45,9 @@ class Borrowed(Turns):
             trained = [part for part in self._model.modules() if part.training]
             self._model.eval()
             try:
-                if self.attention:
+                if self.attention == tapped.NAME:
+                    tapped.use_on(self._model)
+                elif self.attention:
                     self._model.set_attn_implementation(self.attention)
                 yield
             finally:
@@ -81,6 +83,7 @@ def source_of(model: nn.Module, tokenizer: Any, *, title: str = "", adapters: bo
     """Source of a model of transformers as it is, with its tokenizer.
 
     Args:
+        tokenizer: or the processor of a model of texts and pictures.
         title: as it is called; by default its own name, or its class.
         adapters: False runs a model of PEFT without its adapters.
 
@@ -88,19 +91,21 @@ def source_of(model: nn.Module, tokenizer: Any, *, title: str = "", adapters: bo
         InputError: if it is no such model, there is no tokenizer, or it does not read text.
         AttnvizError: if it cannot be run, or gives no attention.
     """
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase, ProcessorMixin
 
     inner = model.get_base_model() if hasattr(model, "peft_config") else model
     if not isinstance(inner, PreTrainedModel):
         what = f"{quoted(type(model).__name__)} is no model of transformers"
         raise InputError(f"{what}; for other models there is attnviz.wrap(model, tokenize).")
+    processor = tokenizer if isinstance(tokenizer, ProcessorMixin) else None
+    tokenizer = getattr(processor, "tokenizer", tokenizer)
     if not isinstance(tokenizer, PreTrainedTokenizerBase):
         raise InputError(f"{quoted(tokenizer)} is no tokenizer of transformers; give attnviz.load(model, tokenizer).")
     if not adapters and inner is model:
         raise InputError(f"{type(model).__name__} has no adapters of PEFT to leave out.")
     off = "" if adapters else " without adapters"
     name = (title or getattr(model.config, "name_or_path", "") or type(inner).__name__).rstrip("/").split("/")[-1] + off
-    loaded = _tried(_loaded(inner, model, tokenizer, name, adapters), trial.tried)
+    loaded = _tried(replace(_loaded(inner, model, tokenizer, name, adapters), processor=processor), trial.tried)
     return LoadedModel(name, borrowed=loaded)
 
 

@@ -70,8 +70,10 @@ def load(
     with building.alone():
         loaded = _load(place, held, room)
     report(DownloadProgress("trying", place.size, place.size))
-    if loaded.processor is not None:
-        return sounds.tried(loaded) if loaded.hears else pictures.tried(loaded)
+    if loaded.hears:
+        return sounds.tried(loaded)
+    if loaded.tokenizer is None:
+        return pictures.tried(loaded)
     try:
         return trial.tried(loaded)
     except AttnvizError as error:
@@ -85,7 +87,7 @@ def _load(place: ModelLocation, held: checks.WeightHeaders, room: Room) -> Loade
     folder, name = place.folder, place.name
     opened = opening.read(folder, name)
     config, task, kind, tokenizer = opened.config, opened.task, opened.kind, opened.tokenizer
-    of_text = opened.processor is None
+    of_text = tokenizer is not None and not hasattr(opened.processor, "sampling_rate")
     dense, why = _made_full(config)
     plan = _plan(kind, config, held, name)
     longest, limit = _limited(longest_of(plan, tokenizer), dense, why) if of_text else (None, "")
@@ -110,21 +112,23 @@ def _load(place: ModelLocation, held: checks.WeightHeaders, room: Room) -> Loade
         made_of=type(model).__name__,
         parameters=_numbers(model),
         size=sum(tensor.nbytes for tensor in (*model.parameters(), *model.buffers())),
-        vocabulary=_vocabulary(plan, name) if of_text else 0,
+        vocabulary=0 if tokenizer is None else _vocabulary(plan, name),
         limit=limit,
         trial=Trial(),
-        **_facts(place, config, task, prefix),
+        **_facts(place, config, task, prefix, opened.notes),
     )
 
 
-def _facts(place: ModelLocation, config: Any, task: opening.Task, prefix: str) -> dict[str, Any]:
+def _facts(
+    place: ModelLocation, config: Any, task: opening.Task, prefix: str, notes: tuple[str, ...]
+) -> dict[str, Any]:
     """Facts that the files of a model state of its task and of themselves."""
     pooling = embedding.of_folder(place.folder)
     return {
         "labels": opening.labels(config, config.num_labels) if task in ("labels", "tokens") else (),
         "detail": opening.detail(config, task, pooling),
         "pooling": pooling,
-        "notes": (f"weights named without their prefix “{prefix}”",) if prefix else (),
+        "notes": (*notes, *([f"weights named without their prefix “{prefix}”"] if prefix else [])),
         "provenance": "from a folder" if place.kind == "folder" else "pretrained",
     }
 

@@ -17,6 +17,6 @@ def fetch(
         AttnvizError: one sentence that says why it cannot be loaded; `hub.Canceled` if `report` gave False.
     """
     loaded = loaded_model(name, report)
-    if loaded.processor is None:
-        return HuggingFace(name, **settings)
-    return SoundModel(name, **settings) if loaded.hears else PictureModel(name, **settings)
+    if loaded.hears:
+        return SoundModel(name, **settings)
+    return (PictureModel if loaded.tokenizer is None else HuggingFace)(name, **settings)

@@ -1,14 +1,14 @@
 """Facts of a model before its weights are read: its configuration, task, class and tokenizer."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import signature
 from pathlib import Path
 from typing import Any, Literal
 
-from attnviz.core.errors import OF_PICTURES, AttnvizError, InputError
+from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.record import LabelKind
-from attnviz.sources.huggingface import building, checks, embedding, faults, files
+from attnviz.sources.huggingface import building, checks, embedding, faults, files, mixing
 
 Task = Literal["next", "fill", "labels", "tokens", "write", "vectors", "states", "objects"]
 """Outputs of a model: the next token, what a mask hides, a label of a text, a picture or each token, another text,
@@ -38,7 +38,8 @@ class Unweighted:
     Attributes:
         kind: its class.
         tokenizer: None of a model that reads no text.
-        processor: of images or of sounds; None of a model that reads text alone.
+        processor: of images, of texts with pictures, or of sounds; None of a model that reads none.
+        notes: why it reads no pictures, if it could.
     """
 
     config: Any
@@ -46,6 +47,7 @@ class Unweighted:
     kind: Any
     tokenizer: Any = None
     processor: Any = None
+    notes: tuple[str, ...] = ()
 
 
 def read(folder: Path, name: str) -> Unweighted:
@@ -56,7 +58,14 @@ def read(folder: Path, name: str) -> Unweighted:
     if of_sounds := _sound_class(config):
         tokenizer = _tokenizer(folder, name) if of_sounds[1] == "write" else None
         return Unweighted(*of_sounds, tokenizer=tokenizer, processor=_processor(folder, name, "sounds"))
-    return Unweighted(config, *_class(config, name, embedding.of_folder(folder)), tokenizer=_tokenizer(folder, name))
+    task, kind = _class(config, name, embedding.of_folder(folder))
+    opened = Unweighted(config, task, kind, tokenizer=_tokenizer(folder, name))
+    if not has_senses(config):
+        return opened
+    try:
+        return replace(opened, processor=mixing.processor_of(folder, config))
+    except AttnvizError as error:
+        return replace(opened, notes=(f"{error}",))
 
 
 def _picture_class(config: Any) -> tuple[Any, Task, Any] | None:
@@ -184,7 +193,8 @@ def has_senses(config: Any) -> bool:
 
 
 def not_of_text(who: str) -> InputError:
-    return InputError(f"{who} does not read text alone: attnviz shows language models. {OF_PICTURES}")
+    why = "does not read text alone, nor pictures alone, so it is not shown by its name"
+    return InputError(f"{who} {why}. In Python, attnviz.capture(model) sees a run of it.")
 
 
 def _class_name(config: Any) -> str:

@@ -28,6 +28,9 @@ class PictureModel(HuggingFace):
 
     reads = "picture"
 
+    def check_pictures(self, texts: list[str]) -> None:
+        """Nothing: `tokenize` says what it reads."""
+
     @classmethod
     def settings(cls) -> tuple[str, ...]:
         return ()

@@ -52,15 +52,29 @@ def pixel_maps(process: Callable[[Tensor], Tensor], size: tuple[int, int]) -> li
         process: from (height, width, 3), uint8, to (tiles, 3, height, width) floats.
         size: height and width of the picture.
     """
+    shares, is_real = _ramp(process, size)
+    return [_pixel_map(*tile, size) for tile in zip(shares, is_real, strict=True)]
+
+
+def centers(process: Callable[[Tensor], Tensor], size: tuple[int, int]) -> Tensor:
+    """Places of pixels, (tiles, 2, height, width): x and y in parts of the picture, from the colors of the ramp.
+
+    Args:
+        process, size: see `pixel_maps`.
+    """
+    pixels = torch.tensor([size[1], size[0]], dtype=torch.float64)[:, None, None]
+    return _ramp(process, size)[0][:, :2].double() * (pixels - 1) / pixels + 0.5 / pixels
+
+
+def _ramp(process: Callable[[Tensor], Tensor], size: tuple[int, int]) -> tuple[Tensor, Tensor]:
+    """Colors of a processed ramp in parts of white, and which of it is no padding."""
     height, width = size
     ramp = torch.zeros(height, width, 3)
     ramp[..., 0] = torch.linspace(0, 255, width)
     ramp[..., 1] = torch.linspace(0, 255, height)[:, None]
     low, high = (process(torch.full((height, width, 3), value, dtype=torch.uint8)) for value in (0, 255))
     span = high - low
-    shares = ((process(ramp.round().to(torch.uint8)) - low) / span).nan_to_num(-1)
-    is_real = span.abs() > 1e-3
-    return [_pixel_map(*tile, size) for tile in zip(shares, is_real, strict=True)]
+    return ((process(ramp.round().to(torch.uint8)) - low) / span).nan_to_num(-1), span.abs() > 1e-3
 
 
 def _pixel_map(shares: Tensor, is_real: Tensor, size: tuple[int, int]) -> PixelMap:

@@ -62,9 +62,9 @@ def padded(tokenizer: Any, sentences: list[Sentence]) -> tuple[Sentence, ...]:
     )
 
 
-def pieces(tokenizer: Any, text: str) -> tuple[Token, ...]:
+def pieces(tokenizer: Any, text: str, *, added: bool = False) -> tuple[Token, ...]:
     """The tokens of a text without any that a tokenizer adds; special tokens that stand in it are those tokens."""
-    return _tokens(tokenizer, text, added=False)
+    return _tokens(tokenizer, text, added=added)
 
 
 def special_ids(tokenizer: Any) -> frozenset[int]:
@@ -260,7 +260,7 @@ def extended(tokenizer: Any, sentence: Sentence, id: int) -> Sentence:
     role = tokens[-1].role if tokens else ""
     if id in special_ids(tokenizer):
         token = Token(str(tokenizer.convert_ids_to_tokens(id)), id, len(text), len(text), special=True, role=role)
-        return Sentence(text, (*tokens, token), sentence.length + 1)
+        return replace(sentence, tokens=(*tokens, token), length=sentence.length + 1)
     before = [token.id for token in tokens[-CONTEXT:]]
     shorter, longer = (_decoded(tokenizer, ids, clean_up_tokenization_spaces=False) for ids in (before, [*before, id]))
     shorter = shorter.rstrip(PARTLY)
@@ -269,7 +269,7 @@ def extended(tokenizer: Any, sentence: Sentence, id: int) -> Sentence:
     joined = bool(tokens) and not tokens[-1].special and not piece[:1].isspace()
     label = piece.strip() or piece or name_of(tokenizer, id)
     token = Token(label, id, start, len(text) + len(piece), joined=joined, role=role)
-    return Sentence(text + piece, (*tokens, token), sentence.length + 1)
+    return replace(sentence, text=text + piece, tokens=(*tokens, token), length=sentence.length + 1)
 
 
 CONTEXT = 8

@@ -12,7 +12,7 @@ from attnviz.core.edits import KINDS, Edits
 from attnviz.core.errors import InputError
 from attnviz.core.record import Step
 from attnviz.core.tokens import Sentence
-from attnviz.sources.huggingface import eager, first_run, tapped
+from attnviz.sources.huggingface import eager, first_run, mixing, tapped
 from attnviz.sources.huggingface.loaded import Loaded
 from attnviz.sources.huggingface.tapped import ModelRun
 
@@ -30,7 +30,8 @@ def inputs(sentences: tuple[Sentence, ...], loaded: Loaded) -> dict[str, Tensor]
     types = getattr(loaded.config, "type_vocab_size", None)
     if "token_type_ids" in loaded.tokenizer.model_input_names and types not in (0, 1):
         read["token_type_ids"] = torch.tensor([[t.segment for t in sentence.tokens] for sentence in sentences])
-    return {name: tensor.to(loaded.device) for name, tensor in read.items()}
+    read = {name: tensor.to(loaded.device) for name, tensor in read.items()}
+    return read | (mixing.inputs(loaded, sentences) if sentences[0].pictures else {})
 
 
 def watched(

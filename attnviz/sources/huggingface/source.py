@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torch import Tensor
@@ -14,7 +14,7 @@ from attnviz.core.errors import InputError, TooLong, quoted
 from attnviz.core.kept import BoundedCache
 from attnviz.core.record import Prediction, Record
 from attnviz.core.tokens import Sentence, Token
-from attnviz.sources.base import Continuation, Source
+from attnviz.sources.base import ANSWER, Continuation, Source
 from attnviz.sources.huggingface import (
     adapters,
     chatting,
@@ -22,6 +22,7 @@ from attnviz.sources.huggingface import (
     hub,
     loading,
     memory,
+    mixing,
     opening,
     reading,
     running,
@@ -86,8 +87,12 @@ class HuggingFace(Source):
         return loaded
 
     @property
-    def isloaded_model(self) -> bool:
+    def is_loaded(self) -> bool:
         return self.model in _models
+
+    @property
+    def reads(self) -> str:
+        return "text" if mixing.why_none(self.facts) else "both"
 
     @property
     def read_only(self) -> str | None:
@@ -142,14 +147,23 @@ class HuggingFace(Source):
     def d_model(self) -> int:
         return self.facts.trial.d_model
 
+    def check_pictures(self, texts: list[str]) -> None:
+        """Raises: InputError: if texts have pictures and the model reads none, or some have none."""
+        if mixing.has_pictures(texts) and (why := mixing.why_none(self.facts)):
+            raise InputError(f"{self.name}: {why}. Give the text without the picture.")
+
     def tokenize(self, texts: list[str]) -> tuple[Sentence, ...]:
         """Cut texts into tokens.
 
         Raises:
-            InputError: if there are more than the model reads, with both numbers, or one that it has no vector for.
+            InputError: if there are more than the model reads, with both numbers, or one that it has no vector for; or
+                if there are pictures and it reads none.
         """
+        self.check_pictures(texts)
         with faults.unforeseen(self.name, "given this text"):
-            if self.chat:
+            if mixing.has_pictures(texts):
+                sentences = mixing.sentences(self.facts, texts, self.system)
+            elif self.chat:
                 sentences = chatting.sentences(self.facts.tokenizer, texts, self.system, self.name)
             else:
                 sentences = reading.sentences(self.facts.tokenizer, texts)
@@ -158,7 +172,7 @@ class HuggingFace(Source):
             most = f"up to {longest:,}{self.facts.limit and f' ({self.facts.limit})'}"
             raise TooLong(lengths, longest, f"{self.name} reads {most}. Shorten it.")
         for token in (token for sentence in sentences for token in sentence.tokens[: sentence.length]):
-            if token.id >= self.facts.vocabulary:
+            if token.id >= self.facts.vocabulary and token.box is None:
                 has = f"{self.name} has vectors for {self.facts.vocabulary:,} tokens"
                 raise InputError(f"The token {quoted(token.text)} has the number {token.id:,}; {has}. Leave it out.")
         return sentences
@@ -185,7 +199,7 @@ class HuggingFace(Source):
         if not self.loaded.is_checked:
             self.run((sentence,))
         loaded = self.loaded
-        cache = writing.cache_for(loaded, edits)
+        cache = writing.cache_for(loaded, sentence, edits)
         if cache is None:
             return super().continuation(sentence, edits)
         return writing.CachedContinuation(self, loaded, cache, sentence, edits)
@@ -193,7 +207,11 @@ class HuggingFace(Source):
     def extended(self, sentence: Sentence, id: int) -> Sentence:
         if not 0 <= id < self.facts.vocabulary:
             raise InputError(f"There is no token with the id {id}; {self.name} has {self.facts.vocabulary:,} of them.")
-        return reading.extended(self.facts.tokenizer, sentence, id)
+        longer = reading.extended(self.facts.tokenizer, sentence, id)
+        if sentence.pictures and not longer.tokens[-1].role:  # it is no part of a prompt that is read at once
+            last = replace(longer.tokens[-1], role=ANSWER)
+            return replace(longer, tokens=(*longer.tokens[:-1], last))
+        return longer
 
     def checksum(self) -> str:
         return checksum.of(self.loaded.model.state_dict())
@@ -262,6 +280,8 @@ class HuggingFace(Source):
         output = running.hidden(returned).float().cpu()
         fields = self._predicted(returned, output, sentences, targets, cut)
         limits = {"read_only": self.read_only is not None, "unseen": self.unseen}
+        if any(sentence.pictures and not sentence.has_places for sentence in sentences):
+            limits["findings"] = (f"The tokens of the picture have no places: {self.name} makes them in its own way",)
         return Record(sentences, self.name, self.provenance, edits, steps, output, targets, **limits, **fields)
 
     def _check_room(self, sentences: tuple[Sentence, ...]) -> None:

@@ -120,8 +120,18 @@ def use_on(model: nn.Module) -> bool:
     """Set the attention of a model by its name; False if it keeps its own, whatever it is asked for."""
     if not model._can_set_attn_implementation():
         return False
-    model.set_attn_implementation(register())
+    parts = model.config.sub_configs
+    if any(map(is_sense, parts)):  # they look at a picture in their own way
+        names = {name: "eager" if is_sense(name) else register() for name in parts}
+        model.set_attn_implementation({"": register()} | names)
+    else:
+        model.set_attn_implementation(register())
     return model.config._attn_implementation == NAME
+
+
+def is_sense(config_name: str) -> bool:
+    """Whether a part of a configuration is that of a tower for pictures or sounds."""
+    return config_name in ("vision_config", "audio_config", "image_config")
 
 
 _rules: ContextVar[bool] = ContextVar("rules", default=False)

@@ -1,4 +1,4 @@
-"""Models of which a part changes as they run: rotary positions whose frequencies follow the longest text so far."""
+"""Models of which a part changes as they run: rotary positions that follow the longest text so far, or a picture."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,6 +9,9 @@ from torch import nn
 CHANGING = frozenset({"dynamic", "longrope"})
 """Kinds of rotary positions that a run may set to other frequencies, and leave so."""
 
+DELTAS = "rope_deltas"
+"""Attribute of models that keep, for the next token, how far a picture moved the positions behind it."""
+
 
 class Turns:
     """Lets runs of a model begin: at once or, if one could change what another reads, one after the other.
@@ -17,7 +20,7 @@ class Turns:
     """
 
     def __init__(self, model: nn.Module):
-        self._parts = tuple(part for part in model.modules() if _kinds(part) & CHANGING)
+        self._parts = tuple(part for part in model.modules() if _kinds(part) & CHANGING or hasattr(part, DELTAS))
         self._lock = Lock()
 
     @contextmanager

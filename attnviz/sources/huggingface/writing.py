@@ -11,9 +11,10 @@ from attnviz.core.attention import LONG
 from attnviz.core.edits import Edits
 from attnviz.core.tokens import Sentence
 from attnviz.sources.base import Continuation, Source
-from attnviz.sources.huggingface import faults, running, tapped
+from attnviz.sources.huggingface import faults, mixing, running, tapped
 from attnviz.sources.huggingface.loaded import Loaded
 from attnviz.sources.huggingface.tapped import ModelRun
+from attnviz.sources.huggingface.turns import DELTAS
 
 IN_MODULES = ("recurrent_gemma",)
 """Types of models that keep what they have read in their modules, where two readers would meet."""
@@ -26,18 +27,20 @@ def ends(loaded: Loaded) -> frozenset[int]:
     return frozenset(id for id in (named if isinstance(named, list) else [named]) if id is not None)
 
 
-def cache_for(loaded: Loaded, edits: Edits) -> Any:
+def cache_for(loaded: Loaded, sentence: Sentence, edits: Edits) -> Any:
     """Empty cache for keys and values of the text so far; None where the whole text has to be run for each token.
 
     That is so where a token sees later ones, where a bias counts positions, where a mask meets layers that drop keys,
-    where only a capture sees the calls, and where a class takes no cache of transformers' own.
+    where only a capture sees the calls, where a class takes no cache of transformers' own, and where a picture moves
+    the positions behind it.
     """
     from transformers import DynamicCache
     from transformers.cache_utils import DynamicLayer
 
     model = loaded.model
     takes = model.config.model_type not in IN_MODULES and model._supports_default_dynamic_cache()
-    if not takes or loaded.trial.is_captured or edits.bias or not edits.own_mask:
+    moves = bool(sentence.pictures) and any(hasattr(part, DELTAS) for part in model.modules())
+    if not takes or moves or loaded.trial.is_captured or edits.bias or not edits.own_mask:
         return None
     cache = DynamicCache(config=model.config.get_text_config(decoder=True))
     is_whole = all(type(layer) is DynamicLayer for layer in cache.layers)
@@ -56,6 +59,8 @@ class CachedContinuation(Continuation):
         loaded = self.loaded
         ids = torch.tensor([[token.id for token in self.sentence.tokens]], device=loaded.device)
         read: dict[str, Any] = {"input_ids": ids[:, self.done :], "attention_mask": torch.ones_like(ids)}
+        if self.sentence.pictures and not self.done:
+            read |= mixing.inputs(loaded, (self.sentence,))
         if not loaded.keeps_own_attention:
             trial, count = loaded.trial, ids.shape[1]
             shifted = self.edits.mask and self.edits.mask.shifted(self.done)

@@ -16,6 +16,7 @@ from attnviz.figures.forms import CELL as OF_CELL
 from attnviz.figures.forms import LINE, TOKEN
 from attnviz.ui.heads import linked, words
 from attnviz.ui.shared import cache, look, pages, pictures, state, zoom
+from attnviz.ui.shared import words as common
 from attnviz.ui.shared.answer import ANSWER
 from attnviz.ui.shared.look import CELL, PINS, Cell, ViewContext
 from attnviz.ui.shared.setting import Setting, State, choice, coded, each, reader
@@ -28,6 +29,7 @@ from attnviz.views import View
 ON_PAGE = tuple(name for name, form in FORMS.items() if form.is_on_page)
 """Forms that can be chosen."""
 
+PICTURED = "picture"
 SIDES = ("from", "to")
 LEAST = (None, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 """Smallest weights with a line; None for any, of many the strongest."""
@@ -40,7 +42,8 @@ ROOM = 614
 
 _read_also = each(reader(r"\d{1,3}", lambda m: int(m[0]), "0-3"), 64)
 
-FORM = choice("as", ON_PAGE, "map", "tab")
+FORM: Setting[str | None] = choice("as", ON_PAGE, None, "tab")
+"""The form; None for the first that shows the attention call as it is: a picture where its tokens stand in one."""
 ALSO = coded(
     "also",
     (),
@@ -57,7 +60,9 @@ def form(context: ViewContext) -> str:
     """The form that is chosen, of those that fit the attention call."""
     fits = {name: FORMS[name].fits for name in ON_PAGE}
     there = [name for name, fit in fits.items() if fit is None or fit(context.record, context.site)]
-    options = {"shown": state.one_of(FORM, there), "lead": ""}
+    first = PICTURED if PICTURED in there else there[0]
+    options = {"shown": state.get(FORM) if state.get(FORM) in there else first, "lead": ""}
+    options["read"] = lambda chosen: None if chosen == first else chosen
     return control(st.segmented_control, words.SHOWN_AS, FORM, there, **options)
 
 
@@ -66,16 +71,19 @@ def key(form: str) -> str:
     return "head" if form == "map" else form
 
 
-def whole_map() -> bool:
+def whole_map(form: str) -> bool:
     """Whether a map is shown, all of it, each token as it is."""
-    return (state.get(FORM), state.get(zoom.ZOOM), state.get(look.VIEW)) == ("map", (), View())
+    return (form, state.get(zoom.ZOOM), state.get(look.VIEW)) == ("map", (), View())
 
 
-def controls(form: str, context: ViewContext) -> None:
-    """The options that belong to the form."""
+def controls(form: str, context: ViewContext, view: View) -> None:
+    """The options that belong to the form, and the ways to tokens and back."""
     takes = FORMS[form].takes
     if "rows" in takes:
-        zoom.crumbs(context)
+        cell = pictures.default_cell(context, view, **part_of(form, context, view))
+        if cell and (view.sentences or view.parts):
+            zoom.tokens_of(context, view, cell)
+        zoom.crumbs(context, (common.SENTENCES, common.TEN_PARTS))
     if not takes & {"heads", "least", "pins", "side"}:
         return
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="form"):

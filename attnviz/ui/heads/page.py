@@ -9,7 +9,7 @@ import streamlit as st
 from attnviz import figures
 from attnviz.figures import FORMS, Figure
 from attnviz.sources.base import Source
-from attnviz.ui.heads import forms, words, writing
+from attnviz.ui.heads import blanking, forms, words, writing
 from attnviz.ui.shared import cache, edits, everything, findings, look, pictures, runs, says, toolbar, zoom
 from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import ViewContext
@@ -34,15 +34,20 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
         left = st.container(width=344 if is_wide else 304, key="overview")
         right = st.container(width="stretch")
     with right:  # first: of a long text each map takes seconds
+        above = st.container(gap="small")
         place = st.container(horizontal=True, gap="small")
-        with place, nullcontext() if forms.whole_map() else st.container(width="content", gap="small"):
-            forms.controls(form, context)
+        with place, nullcontext() if forms.whole_map(form) else st.container(width="content", gap="small"):
+            forms.controls(form, context, display["view"])
             figure, key = forms.figure(form, context, display), forms.key(form)
             pictures.picture(figure, key, select="cell", on_select=forms.select(form), on_zoom=zoom.zoom_requested)
     with left:
-        every = _every(form, context, display, paired=not is_wide)
-    with left if is_wide else place, st.container(width="stretch", key="beside"):
+        every = _every(form, figure, context, display, paired=not is_wide)
+    beside = (left if is_wide else place).container(width="stretch", key="beside")
+    with above if is_wide else beside:
         writing.controls(context)
+    with beside:
+        if isinstance(figure, figures.patches):
+            blanking.controls(context, figure)
         effect = _beside(form, context, display, is_wide)
     exports = {words.THIS_HEAD: (figure, key), words.ALL_HEADS: (every, "heads")} | effect
     pictures.numbers_of_one(exports, key)
@@ -61,11 +66,13 @@ def _beside(form: str, context: ViewContext, display: dict, is_wide: bool) -> di
     return effect
 
 
-def _every(form: str, context: ViewContext, display: dict, *, paired: bool) -> Figure:
-    """All heads of the site, to choose one and to switch some off."""
-    cost = context.cost(context.source.num_heads)
+def _every(form: str, shown: Figure, context: ViewContext, display: dict, *, paired: bool) -> Figure:
+    """All heads of the site, to choose one and to switch some off; beside a picture they are pictures, too."""
+    cost, of_picture = context.cost(context.source.num_heads), {}
+    if isinstance(shown, figures.patches) and shown.looks_at_picture:
+        of_picture = {"chosen": shown.position, "side": shown.side}
     figure = cache.rendered(
-        figures.heads,
+        figures.overlays if of_picture else figures.heads,
         context.record,
         context.site,
         sentence=context.sentence,
@@ -77,6 +84,7 @@ def _every(form: str, context: ViewContext, display: dict, *, paired: bool) -> F
         focused=context.head,
         rev=look.rev("head"),
         cost=replace(cost, seconds=cost.seconds / 2),  # of a thumbnail less is asked than of a map
+        **of_picture,
         **(zoom.framed(context) if "rows" in FORMS[form].takes else {}),
     )
     with st.container(horizontal=True, vertical_alignment="center", gap="small", wrap=False, key="active"):

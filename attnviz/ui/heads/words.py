@@ -13,6 +13,8 @@ POINT_AT_TOKEN = "Point at a token to see its lines alone, click it to pick it. 
 
 ATTENTION, ATTENTION_OF = "Attention", "Attention of the token"
 OF_CLICKED_TOKEN, OF_CLICKED_PATCH = "the token that you click", "the patch that you click"
+PATCH, BLANK, GRAY, BLANK_NONE = "Patch {patch}:", "blank in the attention", "gray in the picture", "Blank none"
+WITHOUT_GRAY = "Of the whole picture it says {label} {share}."
 POINT_AT_PATCH = "Point at a patch to read its weight."
 
 # The sentence beside a map
@@ -38,9 +40,9 @@ CONTINUE_MEANS = "The model continues the text, with all changes of this page. A
 NEW_TOKENS, TEMPERATURE, TOP_P, SEED = "New tokens, at most", "Sampling temperature", "Top p", "Seed of what is drawn"
 GREEDY = "0 takes the most probable token each time; with more, tokens are drawn."
 TOKENS_WRITTEN = "tokens written"
-AS_IT_COMES = "{text} ({rate:.3g} tokens a second)"
-WRITTEN, BEFORE = "Written answer", "Before:"
-WRITTEN_FROM = "{token} was written from row {row}: the outlined row is where the model looked for it. Instead of it:"
+PART, EARLIER, LATER = "Tokens {first:,} to {last:,} of {all:,}", "Earlier tokens", "Later tokens"
+WRITTEN, BEFORE, ENDED = "Written answer", "Before (differs from token {token:,} on):", "(end)"
+WRITTEN_FROM = "{token} was written from row {row}, the marked one, with probability {share}. Most probable there:"
 INSTEAD, IT_IS = "Write this instead, and go on from it", "This was written"
 CHAT, SYSTEM, NO_SYSTEM = "Chat", "System", "The system's turn, if any"
 CHAT_MEANS = "The text is what a user says: its tokens are those of the model's own chat template."

@@ -1,9 +1,11 @@
 """The model writes: a button that continues the text, the answer in words, and other choices for each of them."""
 
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, replace
 from html import escape
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from attnviz import views
 from attnviz.core import progress
@@ -11,30 +13,39 @@ from attnviz.core.amounts import percent
 from attnviz.core.display import visible_text
 from attnviz.core.edits import Edits
 from attnviz.core.errors import AttnvizError
-from attnviz.generation import Generated, WritingProgress, first_difference, generate
+from attnviz.generation import Generated, WritingProgress, first_difference, write
 from attnviz.sources.base import Source
-from attnviz.sources.estimate import Estimate
+from attnviz.sources.estimate import estimate
 from attnviz.ui.heads import words
 from attnviz.ui.shared import cache, cores, runs, state
-from attnviz.ui.shared.answer import ANSWER, CHAT, SYSTEM, AnsweredText
+from attnviz.ui.shared.answer import ANSWER, CHAT, MOST, SYSTEM, AnsweredText
 from attnviz.ui.shared.examples import TEXT
-from attnviz.ui.shared.look import CELL, ViewContext
+from attnviz.ui.shared.look import CELL, Cell, ViewContext
 from attnviz.ui.shared.setting import Setting, State, session_setting
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import note, quiet
 from attnviz.words import quoted_token
 
-MOST, CHOICES = 512, 5
-"""New tokens at most, and other choices for a token that are named."""
+CHOICES = 5
+"""Other choices for a token that are named."""
+AT_ONCE = 64
+"""Tokens of an answer that are on the page at once: each is a button."""
+BEFORE_IT, AFTER_IT = 12, 36
+"""Tokens of another answer that are named before the first one that differs, and from it on."""
 
 
 @dataclass(frozen=True)
 class AnswerRequest:
-    """An answer that was asked for: of a text, with edits, from the first tokens on that it begins with."""
+    """An answer that was asked for: of a text, with edits, from the first tokens on that it begins with.
+
+    Attributes:
+        number: `time.monotonic_ns()` of the click: an answer that one stops halfway is nobody else's answer.
+    """
 
     text: str
     edits: Edits
     begin: tuple[int, ...] = ()
+    number: int = 0
 
 
 HOW = {
@@ -46,7 +57,8 @@ HOW = {
 REQUESTED: Setting[AnswerRequest | None] = session_setting("answer asked", None, "text model")
 BEFORE: Setting[tuple[int, ...]] = session_setting("answer before", (), "text model")
 """The answer that another one took the place of."""
-WORD: Setting[int | None] = session_setting("written word", None, "text model")
+PART: Setting[tuple[Cell | None, int]] = session_setting("part of the answer", (None, 0), "text model")
+"""The part of the answer that was turned to, with the cell that was selected meanwhile: another one has its own."""
 
 
 def controls(context: ViewContext) -> None:
@@ -55,11 +67,12 @@ def controls(context: ViewContext) -> None:
     if not source.generates or len(lines) != 1 or source.one_run:
         return
     ids = getattr(lines[0], "ids", ())
-    with st.container(horizontal=True, gap="small", vertical_alignment="center", key="writing"):
+    line = st.container(horizontal=True, gap="small", vertical_alignment="center", key="writing")
+    with line:
         request = AnswerRequest(str(lines[0]), context.edits)
         title = words.WRITE_AGAIN if ids else words.CONTINUE
         options = {"icon": ":material/edit_note:", "help": words.CONTINUE_MEANS, "key": "continue"}
-        st.button(title, on_click=state.put, args=(REQUESTED, request), **options)
+        st.button(title, on_click=_ask, args=(request,), **options)
         with st.popover(words.HOW_WRITTEN, key="how written"):
             control(st.number_input, words.NEW_TOKENS, HOW["tokens"], 1, MOST, required=True)
             control(st.number_input, words.TEMPERATURE, HOW["temperature"], 0.0, 9.0, help=words.GREEDY, required=True)
@@ -73,7 +86,7 @@ def controls(context: ViewContext) -> None:
         with runs.beside():
             _write(context, ids)
     if ids:
-        _answer(context)
+        _answer(context, line)
 
 
 def _chat() -> None:
@@ -92,63 +105,80 @@ def _without(now: State) -> State:
     return now.put(ANSWER, ()).put(CELL, None)
 
 
+def _ask(request: AnswerRequest) -> None:
+    state.put(REQUESTED, replace(request, number=time.monotonic_ns()))
+
+
 def _write(context: ViewContext, ids: tuple[int, ...]) -> None:
     """Write what was asked for, and show it when it is whole."""
     request, how = state.get(REQUESTED), {name: state.get(setting) for name, setting in HOW.items()}
     tokens = len(cache.sentences(context.source, (request.text,))[0].tokens) + how["tokens"]
-    cost = Estimate(tokens, runs.ANEW + 1, 0, 0)
+    cost = estimate(context.source, min(tokens, context.source.longest or tokens), request.edits)
+    options = {"cost": cost, "unit": words.TOKENS_WRITTEN, "writes": True}
     try:
-        written = cache.worked(
-            _generated, context.source, request, tuple(how.values()), cost=cost, unit=words.TOKENS_WRITTEN
-        )
+        written = cache.worked(_written, context.source, request, tuple(how.values()), **options)
     except AttnvizError as error:
         state.put(REQUESTED, None)
         note(str(error), "notice")
         return
     state.put(REQUESTED, None)
     state.put(BEFORE, ids)
-    state.put(WORD, None)
+    state.put(PART, (None, (first_difference(ids, written) or 0) // AT_ONCE if ids else 0))
     state.change(lambda now: now.put(ANSWER, written).put(CELL, None))
     st.rerun()
 
 
-def _generated(source: Source, request: AnswerRequest, how: tuple) -> tuple[int, ...]:
-    """Ids of an answer; what is written so far is told with each token."""
+def _written(source: Source, request: AnswerRequest, how: tuple) -> tuple[int, ...]:
+    """Ids of an answer; what is written so far is told with each token, and is the answer if that is enough."""
     count, temperature, top_p, seed = how
+    if request.begin and request.begin[-1] in source.ends:  # the end was chosen in the place of a token
+        return request.begin[:-1]
     sentence = cache.sentences(source, (request.text,))[0]
     with progress.counted(count) as report, cores.used_by(source):
 
-        def tell(written: WritingProgress) -> None:
-            report(written.done, written.of, words.AS_IT_COMES.format(text=written.text, rate=written.per_second))
+        def tell(written: WritingProgress) -> bool:
+            return report(written.done, written.of, written.text)
 
         options = {"sampling_temperature": temperature, "top_p": top_p, "seed": seed, "report": tell}
-        return generate(sentence, source, count, request.edits, begin=request.begin, **options).ids
+        return write(sentence, source, count, request.edits, begin=request.begin, **options).ids
 
 
-def _answer(context: ViewContext) -> None:
+def _answer(context: ViewContext, line: DeltaGenerator) -> None:
     """The written words, one of which may be chosen: its row is outlined, and other choices for it are offered."""
     text, sentence = context.lines[0], context.record.sentences[0]
     prompt = len(sentence.tokens) - len(text.ids)
     generated = Generated(context.record, prompt, len(text), False, 0.0)
-    labels = {place: token.text for place, token in enumerate(generated.tokens)}
+    labels = dict(enumerate((visible_text(token.text) for token in generated.tokens), prompt))
+    cell, (turned_at, turned_to) = state.get(CELL), state.get(PART)
+    chosen = cell[0] + 1 if cell and cell[0] + 1 in labels else None
+    part = turned_to if turned_at == cell else ((chosen or prompt) - prompt) // AT_ONCE
+    places = [*labels][part * AT_ONCE :][:AT_ONCE]
 
-    def choose(now: State, place: int | None) -> State:
-        now = now.put(WORD, place)
-        if place is None:
-            return now
+    def choose(now: State, position: int | None) -> State:
         weights = views.see(context.record, context.site)
-        return now.put(CELL, weights.strongest_cell(context.head, prompt + place - 1))
+        cell = None if position is None else weights.strongest_cell(context.head, position - 1)
+        return now.put(CELL, cell).put(PART, (cell, part))
 
-    options = {"format_func": labels.get, "required": False, "lead": words.WRITTEN, "step": choose}
-    chosen = control(st.pills, words.WRITTEN, WORD, list(labels), shown=_there(labels), **options)
+    if len(labels) > AT_ONCE:
+        with line:
+            _turn(cell, part, len(labels))
+    options = {"format_func": labels.get, "required": False, "lead": "", "step": choose, "at": "answer"}
+    with st.container(key="answer words"):
+        control(st.pills, words.WRITTEN, CELL, places, shown=chosen if chosen in places else None, **options)
     _compared(context, generated)
     if chosen is not None:
-        _choices(context, generated, prompt + chosen)
+        _choices(context, generated, chosen)
 
 
-def _there(labels: dict[int, str]) -> int | None:
-    place = state.get(WORD)
-    return place if place in labels else None
+def _turn(cell: Cell | None, part: int, count: int) -> None:
+    """Which tokens of a long answer are there, with buttons to those before and after them."""
+    last = (count - 1) // AT_ONCE
+    with st.container(horizontal=True, gap="xsmall", vertical_alignment="center", width="content", key="part"):
+        for to, icon, title in ((part - 1, "chevron_left", words.EARLIER), (part + 1, "chevron_right", words.LATER)):
+            options = {"disabled": not 0 <= to <= last, "help": title, "icon": f":material/{icon}:"}
+            st.button(title, key=f"icon {icon}", on_click=state.put, args=(PART, (cell, to)), **options)
+        first, end = part * AT_ONCE + 1, min(count, (part + 1) * AT_ONCE)
+        quiet(words.PART.format(first=first, last=end, all=count))
 
 
 def _compared(context: ViewContext, generated: Generated) -> None:
@@ -157,17 +187,21 @@ def _compared(context: ViewContext, generated: Generated) -> None:
     if not before or before == generated.ids:
         return
     lines = (AnsweredText(str(context.lines[0]), before),)
-    tokens = cache.sentences(context.source, lines)[0].tokens[generated.prompt :]
+    labels = [token.text for token in cache.sentences(context.source, lines)[0].tokens[generated.prompt :]]
     first = first_difference(before, generated.ids)
-    parts = [f"<u>{escape(token.text)}</u>" if i == first else escape(token.text) for i, token in enumerate(tokens)]
-    st.html(f'<div class="says small"><span>{words.BEFORE} {" ".join(parts)}</span></div>')
+    begin, end = max(0, first - BEFORE_IT), first + AFTER_IT
+    parts = [escape(label) for label in (*labels, words.ENDED)]
+    parts[first] = f"<u>{parts[first]}</u>"
+    parts = [*(["…"] if begin else []), *parts[begin:end], *(["…"] if end < len(labels) else [])]
+    st.html(f'<div class="says small"><span>{words.BEFORE.format(token=first + 1)} {" ".join(parts)}</span></div>')
 
 
 def _choices(context: ViewContext, generated: Generated, position: int) -> None:
     """Other choices for a token, each with its probability; one that is taken is written instead, and so on from it."""
     token = generated.sentence.tokens[position]
     row = quoted_token(generated.sentence.tokens[position - 1].text, position - 1)
-    quiet(words.WRITTEN_FROM.format(token=quoted_token(token.text, position), row=row))
+    share = percent(float(context.record.prediction.logits[0, position - 1].softmax(-1)[token.id]))
+    quiet(words.WRITTEN_FROM.format(token=quoted_token(token.text, position), row=row, share=share))
     begin = generated.ids[: position - generated.prompt]
     with st.container(horizontal=True, gap="small", key="instead"):
         for id, text, share in generated.alternatives(position, CHOICES):
@@ -175,4 +209,4 @@ def _choices(context: ViewContext, generated: Generated, position: int) -> None:
             request = AnswerRequest(str(context.lines[0]), context.edits, (*begin, id))
             title = f"{visible_text(text.strip() or text)} {percent(share)}"
             options = {"disabled": is_it, "help": words.IT_IS if is_it else words.INSTEAD}
-            st.button(title, key=f"instead {id}", on_click=state.put, args=(REQUESTED, request), **options)
+            st.button(title, key=f"instead {id}", on_click=_ask, args=(request,), **options)

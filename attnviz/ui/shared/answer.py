@@ -7,29 +7,18 @@ from attnviz.core.tokens import Sentence
 from attnviz.sources.base import Source
 from attnviz.ui.shared import state, words
 from attnviz.ui.shared.setting import Setting, coded, flag
+from attnviz.ui.shared.target import TextWith
 
 MOST = 2000
 """Tokens of an answer."""
 
 
-class AnsweredText(str):
-    """A text with the ids that were written behind it; as a key it differs from the text alone."""
+class AnsweredText(TextWith[tuple[int, ...]]):
+    """A text with the ids that were written behind it."""
 
-    ids: tuple[int, ...]
-
-    def __new__(cls, text: str, ids: tuple[int, ...]) -> "AnsweredText":
-        result = super().__new__(cls, text)
-        result.ids = ids
-        return result
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, AnsweredText) and str.__eq__(self, other) and self.ids == other.ids
-
-    def __ne__(self, other: object) -> bool:
-        return not self == other
-
-    def __hash__(self) -> int:
-        return hash((str.__hash__(self), self.ids))
+    @property
+    def ids(self) -> tuple[int, ...]:
+        return self.part
 
 
 def _decode(text: str) -> tuple[int, ...]:
@@ -71,7 +60,4 @@ def tokens(source: Source, lines: Sequence[str], sentences: tuple[Sentence, ...]
     """The sentences, with the tokens of the answer behind the text that has one."""
     if not (len(lines) == 1 and isinstance(lines[0], AnsweredText)):
         return sentences
-    continuation = source.continuation(sentences[0])
-    for id in lines[0].ids:
-        continuation.append(id)
-    return (continuation.sentence,)
+    return (source.continued(sentences[0], lines[0].ids),)

@@ -308,25 +308,36 @@ head_metrics = cached(head_metrics_of)
 """The numbers of every head."""
 
 
-def worked(make: Callable[..., R], *args, cost: Estimate, names: tuple[str, ...] = (), unit: str = "", **settings) -> R:
+def worked(
+    make: Callable[..., R],
+    *args,
+    cost: Estimate,
+    names: tuple[str, ...] = (),
+    unit: str = "",
+    writes: bool = False,
+    **settings,
+) -> R:
     """Result of a function, cached by its arguments as `cached` does; a long one shows its progress.
 
     Args:
         names: of the attention calls that it runs, if it goes through no maps.
         unit: what it counts as `core.progress.counted`, if neither is what takes long.
+        writes: whether it writes a text.
 
     Raises:
         Waiting: if it takes longer than a page may wait.
         OverBudget: if it costs more than this server takes.
     """
-    return _worked(_key(make, args, settings), partial(make, *args, **settings), cost, names, unit)
+    about = runs.About(cost, names, unit, writes)
+    return _worked(_key(make, args, settings), partial(make, *args, **settings), about)
 
 
-def _worked(key: tuple, make: Callable[[], R], cost: Estimate | None, names: tuple[str, ...] = (), unit: str = "") -> R:
-    if cost is None or key in SHARED or (cost.seconds < budget.DIRECT and not unit):
+def _worked(key: tuple, make: Callable[[], R], about: runs.About) -> R:
+    cost = about.cost
+    if cost is None or key in SHARED or (cost.seconds < budget.DIRECT and not about.unit):
         return SHARED.get(key, make)
     budget.check_work(cost)
-    return runs.get(key, partial(SHARED.get, key, make), runs.About(cost, names, unit), within=runs.ANEW)
+    return runs.get(key, partial(SHARED.get, key, make), about, within=runs.ANEW)
 
 
 def rendered(make: Callable[..., Figure], *args, cost: Estimate | None = None, **settings) -> Figure:
@@ -349,7 +360,7 @@ def screen(figure: Figure) -> arrow.Screen:
             description(figure)
         return rendered
 
-    return _worked(("screen", *key), make, figure.cost)
+    return _worked(("screen", *key), make, runs.About(figure.cost))
 
 
 def description(figure: Figure) -> str:

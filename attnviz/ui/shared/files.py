@@ -10,10 +10,11 @@ from weakref import WeakKeyDictionary
 import streamlit as st
 
 from attnviz import cases
-from attnviz.core.errors import AttnvizError, InputError, quoted
+from attnviz.core.errors import PICTURES, AttnvizError, InputError, quoted
+from attnviz.files import images
 from attnviz.sources.saved import Saved
 from attnviz.ui import streamlit_internals
-from attnviz.ui.shared import cache, examples, state, text_file, words
+from attnviz.ui.shared import cache, examples, photos, state, text_file, words
 from attnviz.ui.shared.setting import Setting, State, read, session_setting
 from attnviz.ui.shared.text import clean, note
 
@@ -105,6 +106,8 @@ def _taken(
     name: str, content: bytes, setting: Setting[str], settings: Mapping[str, Setting]
 ) -> tuple[tuple[str, str], ...]:
     """Open one file, a text or a run; gives what is to be said of it."""
+    if name.lower().endswith(PICTURES):
+        return _picture_taken(name, content)
     if not text_file.is_text(name):
         state.change(_opened, name, content, setting, settings)
         return _finding_messages(state.get(OPEN)[state.get(setting)])
@@ -113,6 +116,13 @@ def _taken(
         state.change(examples.with_other_model(setting), setting.default)
     state.change(examples.with_text, text, state.get(examples.OFFERED))
     return ((words.ONE_TEXT.format(lines=lines, file=name), "notice"),) if lines > 1 else ()
+
+
+def _picture_taken(name: str, content: bytes) -> tuple[tuple[str, str], ...]:
+    """Show a picture to the model; one that reads text leaves it for the next that reads pictures."""
+    picture, notes = images.read(name, content)
+    state.change(photos.dropped, name, picture)
+    return tuple((f"{name}: {note}", "notice") for note in notes)
 
 
 def _finding_messages(opened: Saved) -> tuple[tuple[str, str], ...]:

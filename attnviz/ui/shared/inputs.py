@@ -18,6 +18,7 @@ from attnviz.ui.shared import (
     look,
     models,
     parameters,
+    photos,
     pretrained,
     state,
     target,
@@ -64,14 +65,24 @@ def input_bar(
             state.drop_missing("model", source)
             source = answer.in_chat(look.at_step(source))
         fixed = bool(source.one_run) if ready else files.is_file(state.get(MODEL))
-        texts = {"": ""} if fixed and not ready else state.get(OFFERED) or _texts_before()
-        text = _sentence(texts, fixed=fixed)
-        if ready and source.writes:
-            target.box(several=examples.by_line(state.now(), text))
-        if not fixed:
-            examples.menu(texts)
+        text = ""
+        if ready and source.reads == "picture":
+            photos.box()
+        else:
+            text = _text_box(source, fixed=fixed, ready=ready)
     with st.container(gap="xsmall", key="notices"):
         return _checked(source, wrong, text)
+
+
+def _text_box(source: Source | Arrival | AttnvizError, *, fixed: bool, ready: bool) -> str:
+    """The text, its target and the examples; gives the text."""
+    texts = {"": ""} if fixed and not ready else state.get(OFFERED) or _texts_before()
+    text = _sentence(texts, fixed=fixed)
+    if ready and source.writes:
+        target.box(several=examples.by_line(state.now(), text))
+    if not fixed:
+        examples.menu(texts)
+    return text
 
 
 def _checked(
@@ -80,7 +91,7 @@ def _checked(
     """The model and the sentences, if both can be used, and what is to be said of them."""
     ready, error, lines = not isinstance(source, AttnvizError | Arrival), None, ()
     try:
-        lines = (source.one_run if ready else ()) or _texts(text)
+        lines = _lines_of(source, text) if ready else _texts(text)
         if ready:
             cache.sentences(source, lines)
             lines = _with_targets(source, answer.with_answer(source, lines, state.get(ANSWER)))
@@ -109,6 +120,11 @@ def _checked(
     if TEXT.encode(text) is None:
         _say_kept_out(source, lines, text)
     return changes.applied(source, lines), lines
+
+
+def _lines_of(source: Source, typed: str) -> tuple[str, ...]:
+    """The texts or the picture that a model reads."""
+    return photos.lines(source) if source.reads == "picture" else source.one_run or _texts(typed)
 
 
 def _texts(typed: str) -> tuple[str, ...]:

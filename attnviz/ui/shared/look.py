@@ -208,9 +208,7 @@ class ViewContext:
 
     def cut(self, side: int) -> Sentence:
         """Sentence that the queries (side 0) or the keys (1) are cut from."""
-        record, kind = self.record, self.site.kind
-        typed = kind == "encoder" if side == 0 else kind != "decoder"
-        return (record.sentences if typed else record.read)[self.sentence]
+        return self.record.texts(self.site, sentence=self.sentence)[side]
 
     @property
     def number(self) -> int:
@@ -455,11 +453,12 @@ def _view(context: ViewContext) -> View:
     return view
 
 
+_NO_UNIT: dict[str, Any] = {"words": False, "sentences": False, "parts": 0}
 UNITS = {
-    words.TOKENS: {},
-    words.WORDS: {"words": True},
-    words.SENTENCES: {"sentences": True},
-    words.TEN_PARTS: {"parts": 10},
+    words.TOKENS: _NO_UNIT,
+    words.WORDS: _NO_UNIT | {"words": True},
+    words.SENTENCES: _NO_UNIT | {"sentences": True},
+    words.TEN_PARTS: _NO_UNIT | {"parts": 10},
 }
 """Units of a row and a column, and how a view says them."""
 
@@ -487,7 +486,7 @@ def _unit(there: list[str]) -> str:
 
 def _choose_unit(there: list[str]) -> None:
     def step(now: State, unit: str) -> State:
-        return now.put(VIEW, replace(now[VIEW], **{"words": False, "sentences": False, "parts": 0} | UNITS[unit]))
+        return now.put(VIEW, replace(now[VIEW], **UNITS[unit]))
 
     options = {"shown": _unit(there), "step": step, "help": words.MERGED}
     control(st.segmented_control, words.ROWS_AND_COLUMNS, VIEW.part("words"), there, **options)

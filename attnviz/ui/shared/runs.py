@@ -40,11 +40,13 @@ class About:
         cost: what it was estimated to take.
         names: of its attention calls, in their order; empty for a picture.
         unit: what is counted of it where these are no calls and no maps: "heads".
+        writes: whether it writes a text, of which is kept what there is when it is canceled.
     """
 
     cost: Estimate
     names: tuple[str, ...] = ()
     unit: str = ""
+    writes: bool = False
 
 
 class Waiting(Exception):
@@ -110,10 +112,19 @@ def show(job: Job, width: int | Literal["stretch"] = 600) -> None:
             quiet(words.AS_IT_WAS)
             return
         _watch(job)
-        st.button(words.CANCEL, key="cancel run", icon=":material/close:", on_click=_cancel, args=(job,))
+        st.button(
+            words.STOP if job.about.writes else words.CANCEL,
+            key="cancel run",
+            icon=":material/close:",
+            on_click=_cancel,
+            args=(job,),
+        )
 
 
 def _cancel(job: Job) -> None:
+    if job.about.writes and job.done:
+        job.is_enough = True
+        return
     state.put(CANCELED, job.key)
     state.put(WAITS_FOR, frozenset())
     leave()
@@ -141,8 +152,12 @@ def _watch(job: Job) -> None:
         layer, call = about.names[job.done], job.done + 1
         share = job.share
         text = words.CALL_SHARE.format(layer=layer, call=call, calls=job.calls, share=share)
-    if job.text:
-        large(job.text)
+    if about.writes:
+        text = text if not job.done else words.WRITTEN_AT.format(text=text, rate=job.done / max(passed, 1e-9))
+        with st.container(key="as it comes"):
+            large(job.text or words.READING)
+        st.progress(share, text=text)
+        return
     st.progress(share, text=text)
     cost = about.cost
     quiet(words.TIME.format(tokens=cost.tokens, passed=in_time(passed), seconds=in_time(cost.seconds)))

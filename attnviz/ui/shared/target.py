@@ -1,6 +1,7 @@
 """A target: what the decoder of a model that writes another text reads in the place of its own output."""
 
 from collections.abc import Sequence
+from typing import Generic, Self, TypeVar
 
 import streamlit as st
 
@@ -11,28 +12,38 @@ from attnviz.ui.shared import words
 from attnviz.ui.shared.setting import Setting
 from attnviz.ui.shared.state import control
 
+Part = TypeVar("Part")
+
 MOST = 10_000
 """Characters of a target."""
 
 
-class TargetedText(str):
-    """A text with the target that belongs to it; as a key it differs from the text alone."""
+class TextWith(str, Generic[Part]):
+    """A text with what belongs to it; as a key it differs from the text alone."""
 
-    target: str
+    part: Part
 
-    def __new__(cls, text: str, target: str) -> "TargetedText":
+    def __new__(cls, text: str, part: Part) -> Self:
         result = super().__new__(cls, text)
-        result.target = target
+        result.part = part
         return result
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, TargetedText) and str.__eq__(self, other) and self.target == other.target
+        return type(other) is type(self) and str.__eq__(self, other) and self.part == other.part
 
     def __ne__(self, other: object) -> bool:
         return not self == other
 
     def __hash__(self) -> int:
-        return hash((str.__hash__(self), self.target))
+        return hash((str.__hash__(self), self.part))
+
+
+class TargetedText(TextWith[str]):
+    """A text with its target."""
+
+    @property
+    def target(self) -> str:
+        return self.part
 
 
 TARGET: Setting[str] = Setting(

@@ -88,9 +88,13 @@ NOT_A_BUDGET = "{name} is {value}; it must be a number above 0 such as {usual:g}
 
 OPEN_FILES = "Open files"
 OPEN_FILE = '<button class="open-file" data-most="{megabytes}" title="{help}">Open file</button>'
+CHOOSE_PICTURE = '<button class="open-file" title="{help}">Choose a picture</button>'
+PICTURES_TAKEN = "PNG, JPEG or WebP, up to 50 MB. You can also drop it on the page. It stays in this session."
+NO_EXAMPLE_PICTURE = "The link names the picture “{name}”, and a link holds examples alone: {names}. Drop yours here."
 OPENS = (
-    "A text (.txt), a saved run (.attn, or the ZIP of everything), or attention as .npz, .npy, .csv or .safetensors: "
-    "up to {files} files of {megabytes} MB. You can also drop them on the page. They stay in this session."
+    "A text (.txt), a picture (.png, .jpg, .webp), a saved run (.attn, or the ZIP of everything), or attention as "
+    ".npz, .npy, .csv or .safetensors: up to {files} files of {megabytes} MB. You can also drop them on the page. They "
+    "stay in this session."
 )
 FILE_GONE = "This page shows the file {file}, which a link does not hold: drop it here again, or choose another model."
 NO_FILE_NAME = "{name} is no name of a file."
@@ -128,6 +132,7 @@ RUNNING = "A run is going on."
 CANCELED, RUN, AS_IT_WAS = "Canceled. {cost}.", "Run", "The text and what was changed are as they were."
 WAITING = "Waiting for other runs to end"
 UNITS_DONE = "{done:,} of {all:,} {unit}"
+WRITTEN_AT, READING, STOP = "{text} · {rate:.3g} a second", "The model reads the text …", "Stop here"
 PICTURE_SHARE = "{what} · {share:.0%}"
 CALL_SHARE = "{layer}, call {call} of {calls} · {share:.0%} of all attention"
 FINISHING = "Attention is computed; what the page shows of it is next"
@@ -141,7 +146,10 @@ MORE_MENU, COLORS = "More", "Colors"
 COLOR_RANGES = ("adaptive", "logarithmic")
 """Links name them, too."""
 ROWS_AND_COLUMNS, TOKENS, WORDS, SENTENCES, TEN_PARTS = "Rows and columns", "tokens", "words", "sentences", "ten parts"
-MERGED = "A word, sentence or part has the mean weight of its tokens as queries, and the sum of their weights as keys."
+MERGED = (
+    "A word, sentence or part has the mean weight of its tokens as queries, and the sum of their weights as keys. "
+    "A sentence ends at . ! ? or …, at the end of a line, and where the role changes."
+)
 SPECIAL_TOKENS, PAIR = "Special tokens", "Pair of texts"
 LINKS = """<button class="copy-link">Copy link</button>
 <button class="shortcuts" title="Words and controls" aria-label="Words and controls">?</button>"""
@@ -275,6 +283,7 @@ EVERYTHING_HOLDS = (
 # A large map
 
 ZOOM_IN, WHOLE_MAP = "Zoom in", "Whole map"
+TOKENS_OF, BACK_TO = "Show the tokens of this cell", "Back to {unit}"
 PART = "queries {top}–{bottom}, keys {left}–{right}"
 FIND, PHRASE, TYPE_A_PHRASE = "Find", "Token or phrase", "Type what to look for, and press Enter."
 AS_QUERY, AS_KEY = "As a query (what it looks at): {places}", "As a key (what looks at it): {places}"

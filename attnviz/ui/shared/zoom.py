@@ -5,7 +5,8 @@ part within the one before.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import streamlit as st
@@ -16,7 +17,7 @@ from attnviz.core.amounts import counted
 from attnviz.core.display import visible_text
 from attnviz.core.tokens import Token, occurrences
 from attnviz.ui.shared import look, state, words
-from attnviz.ui.shared.look import CELL, Cell, ViewContext
+from attnviz.ui.shared.look import CELL, VIEW, Cell, ViewContext
 from attnviz.ui.shared.setting import State, coded, each, reader, session_setting
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import label, quiet
@@ -97,9 +98,41 @@ def _count(what: str) -> None:
     state.put(look.REVS, state.get(look.REVS) | {what: look.rev(what) + 1})
 
 
-def crumbs(context: ViewContext) -> None:
-    """Position in a map that is zoomed into, and the ways back."""
-    if not _window(context):
+def tokens_of(context: ViewContext, view: views.View, cell: Cell) -> None:
+    """A button from a cell of sentences or parts to the map of its tokens."""
+    attention_view = views.see(context.record, context.site, sentence=context.sentence, view=view)
+    ends: list[int] = []
+    for part, position in zip((attention_view.queries, attention_view.keys), cell, strict=True):
+        if (index := part.index_of(position)) is None:
+            return
+        ends += [int(part.starts[index]), int(part.stops[index]) - 1]
+
+    def step(now: State) -> State:
+        tokens = replace(now[VIEW], **look.UNITS[words.TOKENS])
+        return now.put(VIEW, tokens).put(CELL, None).put(ZOOM, (*now[ZOOM], tuple(ends))[-DEEPEST:])
+
+    options = {"icon": ":material/zoom_in:", "type": "tertiary", "key": "tokens of cell"}
+    st.button(words.TOKENS_OF, on_click=state.change, args=(step,), **options)
+
+
+def _unit(context: ViewContext, window: Window, units: Sequence[str]) -> str | None:
+    """The first of some units of which a window is one cell."""
+    for unit in units:
+        view = replace(state.get(VIEW), **look.UNITS[unit])
+        sides = [views.groups(context.tokens[side], view, context.cut(side).text) for side in (0, 1)]
+        ends = zip(sides, (window[:2], window[2:]), strict=True)
+        if all((first, last + 1) in zip(part.starts, part.stops, strict=True) for part, (first, last) in ends):
+            return unit
+    return None
+
+
+def crumbs(context: ViewContext, units: Sequence[str] = ()) -> None:
+    """Position in a map that is zoomed into, and the ways back.
+
+    Args:
+        units: names of `look.UNITS`; from the tokens of a cell of these, a button leads back to it.
+    """
+    if not (window := _window(context)):
         return
     parts = state.get(ZOOM)
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
@@ -109,6 +142,11 @@ def crumbs(context: ViewContext) -> None:
             st.button(title, key=f"crumb {depth}", type="tertiary", icon=icon, on_click=_back, args=(depth,))
             label("›")
         label(_named(parts[-1]))
+        view = state.get(VIEW)
+        unit = _unit(context, window, units) if not (view.sentences or view.parts) else None
+        if unit is not None:
+            options = {"key": "back to units", "type": "tertiary", "icon": ":material/undo:"}
+            st.button(words.BACK_TO.format(unit=unit), on_click=_back_to, args=(unit,), **options)
 
 
 def _named(window: Window) -> str:
@@ -118,6 +156,14 @@ def _named(window: Window) -> str:
 
 def _back(depth: int) -> None:
     state.change(lambda now: now.put(ZOOM, now[ZOOM][:depth]))
+
+
+def _back_to(unit: str) -> None:
+    def step(now: State) -> State:
+        view, (top, _, left, _) = replace(now[VIEW], **look.UNITS[unit]), now[ZOOM][-1]
+        return now.put(VIEW, view).put(CELL, (top, left)).put(ZOOM, now[ZOOM][:-1])
+
+    state.change(step)
 
 
 def ways(context: ViewContext) -> None:

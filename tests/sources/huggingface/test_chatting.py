@@ -1,11 +1,16 @@
 """A text as a user's turn: the ids are those of the model's own chat template, and each token has its role."""
 
+import io
+from urllib.parse import urlencode
+
+import numpy as np
 import pytest
 import zoo
 from transformers import AutoTokenizer
 
 import attnviz
 from attnviz import files
+from attnviz.cli import main
 from attnviz.core.errors import InputError
 from attnviz.core.tokens import Sentence
 
@@ -95,3 +100,20 @@ def test_what_the_template_does_not_take_is_one_sentence(folders, name, system, 
     with pytest.raises(InputError, match=message):
         attnviz.load(folders[name], chat=True, system=system).tokenize([TEXT])
     assert attnviz.load(folders[name], chat=name != "none").tokenize([TEXT])
+
+
+def test_a_link_to_a_chat_is_exported_with_its_answer(folders, tmp_path):
+    """The shell draws the record that `generate` gave; a system's turn may look like a number or a flag."""
+    for system in ("Be short.", "5", "--chat"):
+        generated = attnviz.generate(TEXT, attnviz.load(folders["plain"], chat=True, system=system), 4)
+        chat = {"chat": "true", "system": system, "continued": "-".join(map(str, generated.ids))}
+        model = {"model": "huggingface", "hf": folders["plain"], "text": TEXT, "layer": "d1", "head": 2}
+        path = tmp_path / "link.npz"
+
+        assert main(["export", f"?{urlencode(model | chat)}", "-o", str(path)]) == 0
+
+        figure = attnviz.figures.head(generated.record, attnviz.Site("decoder", 1), 2)
+        with np.load(path) as exported, np.load(io.BytesIO(attnviz.export.render(figure, "npz"))) as expected:
+            assert {name: exported[name].tolist() for name in exported} == {
+                name: expected[name].tolist() for name in expected
+            }

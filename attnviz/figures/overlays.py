@@ -1,0 +1,108 @@
+"""All heads of one attention call on a picture: each a small one, whose patches are bright where one position looks."""
+
+import base64
+import io
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property, partial
+
+import numpy as np
+from PIL import Image
+
+from attnviz.charts.mosaic import Head, Mosaic
+from attnviz.charts.theme import DARK
+from attnviz.figures.heads import AllHeads
+from attnviz.figures.patches import UNREAD, VEIL, Frame, frames_of, on_picture
+from attnviz.figures.shade import Shade, shade_of
+
+GROUND = np.array([int(DARK.background[i : i + 2], 16) for i in (1, 3, 5)], float)
+
+
+@dataclass(frozen=True, eq=False)
+class AllOverlays(AllHeads):
+    """Thumbnails of all heads of a site on the picture; a click selects one as in `AllHeads`.
+
+    Attributes:
+        chosen: position of the token whose attention is shown.
+        side: "from" it, a query, or "to" it, a key.
+    """
+
+    _: KW_ONLY
+    chosen: int
+    side: str = "from"
+
+    @property
+    def make(self) -> partial:
+        return partial(OverlayMosaic, shades=self.shades, frames=self.frames)
+
+    @cached_property
+    def shades(self) -> dict[Head, Shade]:
+        """Attention of the token by each head."""
+        view, heads = self.attention_view, range(self.attention_view.step.num_heads)
+        most = max(view.step.shape[2:])
+        options = {"chosen": self.chosen, "side": self.side, "most": most}
+        return {(self.site, head): shade_of(view, head, **options) for head in heads}
+
+    @cached_property
+    def frames(self) -> list[Frame]:
+        """Places of the pictures that are looked at."""
+        ends = self.record.texts(self.site, sentence=self.sentence)
+        return frames_of(ends[1 if self.side == "from" else 0], 0.0, 0.0)
+
+    @property
+    def ratio(self) -> float:
+        wide, high = extent(self.frames)
+        return high / wide
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class OverlayMosaic(Mosaic):
+    """Thumbnails that are pictures under a veil, the thinner the larger the weight, as a share of each head's largest.
+
+    Attributes:
+        shades: of each head the attention that is shown.
+        frames: places of the pictures.
+    """
+
+    shades: dict[Head, Shade]
+    frames: list[Frame]
+
+    @property
+    def _ramp(self) -> None:
+        return None
+
+    def _uri(self, head: Head) -> str:
+        wide, high = extent(self.frames)
+        scale = np.array([self.layout.side / wide, self.layout.height / high])
+        image = np.tile(GROUND, (self.layout.height, self.layout.side, 1))
+        cover = np.full(image.shape[:2], UNREAD)
+        for frame in self.frames:
+            rows, columns = _pixels(frame, 0.0, 0.0, 1.0, 1.0, scale)
+            size = max(1, columns.stop - columns.start), max(1, rows.stop - rows.start)
+            if frame.picture is not None:
+                image[rows, columns] = np.asarray(Image.fromarray(frame.picture.pixels.numpy()).resize(size))
+        shade = self.shades[head]
+        brightness = on_picture(shade)
+        for token, bright in zip(shade.ends[1].tokens, brightness.tolist(), strict=True):
+            if token.box is not None:
+                box = token.box
+                place = _pixels(self.frames[box.picture], box.left, box.top, box.right, box.bottom, scale)
+                cover[place] = VEIL * (1 - bright)
+        cover = cover[..., None]
+        mixed = image * (1 - cover) + GROUND * cover
+        if self._is_off(head):
+            mixed = np.repeat(mixed.mean(-1, keepdims=True), 3, -1)
+        file = io.BytesIO()
+        Image.fromarray(mixed.round().astype(np.uint8)).save(file, "JPEG", quality=85)
+        return "data:image/jpeg;base64," + base64.b64encode(file.getvalue()).decode()
+
+
+def extent(frames: list[Frame]) -> tuple[float, float]:
+    """Width and height of pictures together."""
+    return max(frame.x + frame.width for frame in frames), max(frame.y + frame.height for frame in frames)
+
+
+def _pixels(frame: Frame, left: float, top: float, right: float, bottom: float, scale: np.ndarray) -> tuple:
+    """Rows and columns of a rectangle of a picture."""
+    across = np.array([frame.x + left * frame.width, frame.x + right * frame.width]) * scale[0]
+    down = np.array([frame.y + top * frame.height, frame.y + bottom * frame.height]) * scale[1]
+    return slice(*down.round().astype(int).tolist()), slice(*across.round().astype(int).tolist())

@@ -1,0 +1,223 @@
+"""Pictures within a text, by a model's own processor: the ids that it reads, and where each of them stands."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attnviz.core.display import without_surrogates
+from attnviz.core.errors import AttnvizError, InputError
+from attnviz.core.places import Picture, PicturedText
+from attnviz.core.tokens import Sentence, Token
+from attnviz.sources.base import ANSWER
+from attnviz.sources.huggingface import cells, chatting, faults, files, reading, tapped
+from attnviz.sources.huggingface.loaded import Loaded, ModelFacts
+
+TYPES = ("mm_token_type_ids", "token_type_ids")
+"""Inputs that say which tokens are of pictures, or of a prompt that is read at once."""
+NO_PICTURES = "it reads no pictures"
+"""Beginning of a note that says why."""
+UNREAD = ("input_ids", "attention_mask", "labels", *TYPES)
+"""Inputs of a processor that are made of a sentence's own tokens instead, or not read."""
+
+
+def processor_of(folder: Path, config: Any) -> Any:
+    """The processor of texts and pictures of a folder; None where it has none.
+
+    Raises:
+        AttnvizError: if it cannot be used.
+    """
+    import transformers
+    from transformers.models.auto.processing_auto import PROCESSOR_MAPPING_NAMES
+
+    if not any((folder / name).is_file() for name in (files.PROCESSOR, files.PREPROCESSOR)):
+        return None
+    kind = getattr(transformers, PROCESSOR_MAPPING_NAMES.get(config.model_type) or "", None)
+    if kind is None:
+        return None
+    try:
+        return without_videos(kind).from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except Exception as error:
+        raise AttnvizError(f"{NO_PICTURES}: its {kind.__name__} cannot be used: {faults.first(error)}") from None
+
+
+def without_videos(kind: Any) -> Any:
+    """A class of processors without a part for videos, which needs torchvision."""
+    parts = [name for name in kind.get_attributes() if not name.startswith("video")]
+    left_out = len(kind.get_attributes()) - len(parts)
+    if not left_out:
+        return kind
+
+    def arguments(cls: Any, *args: Any, **settings: Any) -> list[Any]:
+        return [*super(made, cls)._get_arguments_from_pretrained(*args, **settings), *[None] * left_out]
+
+    own = {"get_attributes": lambda cls: parts, "_get_arguments_from_pretrained": arguments}
+    made = type(kind.__name__, (kind,), {name: classmethod(method) for name, method in own.items()})
+    return made
+
+
+def why_none(facts: ModelFacts) -> str:
+    """Reason why a model reads text alone here, after its name; "" if it reads pictures, too."""
+    if facts.tokenizer is None or facts.processor is None:
+        note = next((note for note in facts.notes if note.startswith(NO_PICTURES)), "")
+        has_tower = any(map(tapped.is_sense, facts.config.sub_configs))
+        missing = f"{NO_PICTURES}: its folder has no {files.PROCESSOR}" if has_tower else ""
+        return note or missing or "it reads text alone"
+    own = f"{NO_PICTURES} here: it computes attention in its own code"
+    return own if facts.keeps_own_attention else ""
+
+
+def has_pictures(texts: list[str]) -> bool:
+    """Whether texts have pictures.
+
+    Raises:
+        InputError: if some have and some have none.
+    """
+    have = [isinstance(text, PicturedText) and bool(text.pictures) for text in texts]
+    if any(have) and not all(have):
+        raise InputError("Some texts have pictures and some have none; give them one after the other.")
+    return any(have)
+
+
+def sentences(facts: ModelFacts, texts: list[PicturedText], system: str) -> tuple[Sentence, ...]:
+    """Texts with pictures as a user's turn each, or after the pictures where there is no chat template for them.
+
+    The ids are those of the processor. A token of a picture has its box in it, and stands in the text where its picture
+    stands.
+
+    Args:
+        system: the system's turn; "" for none.
+
+    Raises:
+        InputError: if a text contains what stands for a picture.
+    """
+    made = [_sentence(facts, without_surrogates(text), text.pictures, system) for text in texts]
+    return reading.padded(facts.processor.tokenizer, made)
+
+
+def inputs(loaded: Loaded, sentences: tuple[Sentence, ...]) -> dict[str, Tensor]:
+    """Inputs of a model for the pictures of sentences, beside the ids."""
+    processor, shown = loaded.processor, [sentence.pictures for sentence in sentences]
+    signs = [processor.image_token * len(pictures) for pictures in shown]
+    read = _processed(processor, signs, shown, padding=len(shown) > 1)
+    types = {name: _types(read, name, sentences, loaded.config.image_token_id) for name in TYPES if name in read}
+    given = {name: value for name, value in read.items() if name not in UNREAD and isinstance(value, Tensor)}
+    return {
+        name: value.to(loaded.device, loaded.dtype if value.is_floating_point() else None)
+        for name, value in (given | types).items()
+    }
+
+
+def _processed(processor: Any, texts: list[str], pictures: list[tuple[Picture, ...]], **options: Any) -> Any:
+    return processor(images=_arrays(pictures), text=texts, return_tensors="pt", **options)
+
+
+def _arrays(pictures: list[tuple[Picture, ...]]) -> list[list[Any]]:
+    return [[picture.pixels.numpy() for picture in row] for row in pictures]
+
+
+def _types(read: Any, name: str, sentences: tuple[Sentence, ...], image: int) -> Tensor:
+    """Types of tokens as the processor gives them; what the model wrote has another type than pictures."""
+    of_id = dict(zip(read["input_ids"].flatten().tolist(), read[name].flatten().tolist(), strict=True))
+    rows = [
+        [1 - of_id[image] if token.role == ANSWER else of_id.get(token.id, 0) for token in sentence.tokens]
+        for sentence in sentences
+    ]
+    return torch.tensor(rows)
+
+
+def _sentence(facts: ModelFacts, text: str, pictures: tuple[Picture, ...], system: str) -> Sentence:
+    processor, image = facts.processor, facts.config.image_token_id
+    tokenizer, sign = processor.tokenizer, processor.image_token
+    if sign in text:
+        raise InputError(f"The text contains {sign}, which stands for a picture; leave it out.")
+    prompt, turns = _prompt(processor, text, len(pictures), system)
+    added = tokenizer.bos_token is None or not prompt.startswith(tokenizer.bos_token)
+    options = {"add_special_tokens": added, "return_text_replacement_offsets": True}
+    read = _processed(processor, [prompt], [pictures], **options)
+    _, (shown,), *_ = processor.prepare_inputs_layout(images=_arrays([pictures]), text=[prompt])
+    replaced = read["text_replacement_offsets"][0]
+    ids, whole = read["input_ids"][0].tolist(), _expanded(shown, replaced)
+    for pieces in (reading.pieces(tokenizer, whole), reading.pieces(tokenizer, whole, added=True)):
+        if [piece.id for piece in pieces] == ids:
+            break
+    else:  # their places are unknown: tokens are shown by their names
+        pieces = tuple(Token(reading.name_of(tokenizer, id), id, len(whole), len(whole)) for id in ids)
+    pieces = tuple(_moved(piece, replaced) for piece in pieces)
+    if turns:
+        places = list(chatting.places(*turns, shown))
+        pieces = tuple(chatting.in_turn(piece, places) for piece in pieces)
+    tokens = tuple(_placed(processor, pieces, image, pictures, _counts(replaced, processor, facts)))
+    return Sentence(shown, tokens, len(tokens), pictures)
+
+
+def _prompt(processor: Any, text: str, count: int, system: str) -> tuple[str, tuple[Any, Any] | None]:
+    """The text that a processor is given, and the turns of a chat with the function that writes the first of them."""
+    from transformers.processing_utils import ProcessorMixin
+
+    turns = [{"role": "system", "content": system}] if system else []
+    turns.append({"role": "user", "content": text})
+    blocks = [[{"type": "text", "text": turn["content"]}] for turn in turns]
+    blocks[-1] = [*[{"type": "image"}] * count, *blocks[-1]]
+    chat = [{"role": turn["role"], "content": block} for turn, block in zip(turns, blocks, strict=True)]
+
+    def written(turns: int, **options: Any) -> str:
+        return ProcessorMixin.apply_chat_template(processor, chat[:turns], **options)
+
+    if chatting.has_template(processor):
+        try:
+            prompt = written(len(chat), add_generation_prompt=True)
+        except Exception:  # a template of texts alone
+            prompt = ""
+        if prompt.count(processor.image_token) == count:
+            return prompt, (written, turns)
+    return processor.image_token * count + text, None
+
+
+def _expanded(text: str, replaced: list[dict[str, Any]]) -> str:
+    """The text with all the tokens of its pictures."""
+    ends = [0, *(each["span"][1] for each in replaced)]
+    between = [text[end : each["span"][0]] for end, each in zip(ends, replaced, strict=False)]
+    parts = (part + each["replacement"] for part, each in zip(between, replaced, strict=True))
+    return "".join(parts) + text[ends[-1] :]
+
+
+def _moved(token: Token, replaced: list[dict[str, Any]]) -> Token:
+    """A token of the expanded text at its place in the text."""
+    inside = next((each for each in replaced if each["new_span"][0] <= token.start < each["new_span"][1]), None)
+    if inside is not None and token.end > token.start:
+        return replace(token, start=inside["span"][0], end=inside["span"][0], special=True)
+    longer = sum(
+        each["new_span"][1] - each["new_span"][0] - (each["span"][1] - each["span"][0])
+        for each in replaced
+        if each["new_span"][1] <= token.start
+    )
+    return replace(token, start=token.start - longer, end=token.end - longer)
+
+
+def _counts(replaced: list[dict[str, Any]], processor: Any, facts: ModelFacts) -> list[int]:
+    """Tokens of each picture."""
+    sign = str(processor.tokenizer.convert_ids_to_tokens(facts.config.image_token_id))
+    return [each["replacement"].count(sign) for each in replaced]
+
+
+def _placed(
+    processor: Any, tokens: tuple[Token, ...], image: int, pictures: tuple[Picture, ...], counts: list[int]
+) -> Iterator[Token]:
+    """Tokens, those of pictures with their boxes."""
+    of_pictures = [cells.cells(processor, each.size, count) for each, count in zip(pictures, counts, strict=True)]
+    ends, position = [*accumulate(counts)], 0
+    for token in tokens:
+        if token.id != image:
+            yield token
+            continue
+        number = next(i for i, end in enumerate(ends) if position < end)
+        placed, local = of_pictures[number], position - ends[number] + counts[number]
+        position += 1
+        cell = cells.Cell(token.text, None) if placed is None else placed[local]
+        box = cell.box and replace(cell.box, picture=number)
+        yield replace(token, text=cell.name, special=box is None, box=box)

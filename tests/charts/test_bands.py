@@ -1,0 +1,148 @@
+"""Bands beside a map say which rows and columns are of which role, on a page and in a file; texts and lines say it."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from pictures import SITE, data, heatmap, mask_grid, record_of, strand_lines, text_strip, without_data, written
+
+from attnviz import figures
+from attnviz.charts import bands
+from attnviz.charts.theme import DARK, LIGHT
+from attnviz.core.masks import Subsequent
+from attnviz.export import render
+from attnviz.views import View
+
+CHAT = ["system"] * 2 + ["user"] * 4 + ["assistant"] * 3
+ANSWER = [""] * 4 + ["answer"] * 3
+
+
+def spoken(roles, *, special=()):
+    """A record whose tokens have these roles."""
+    record = record_of([f"w{i}" for i in range(len(roles))], special=special)
+    pairs = zip(record.sentences[0].tokens, roles, strict=True)
+    tokens = tuple(replace(token, role=role) for token, role in pairs)
+    return replace(record, sentences=(replace(record.sentences[0], tokens=tokens),))
+
+
+def bounds(chart, side):
+    """Role, begin and end of each band of a side, in squares, without the gaps between bands."""
+    rows = [row for row in data(chart, "bands") if row["side"] == side]
+    return [(row["role"], row["border"], 2 * row["middle"] - row["border"]) for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("roles", "expected"),
+    [
+        (CHAT, [("system", 0, 2), ("user", 2, 6), ("assistant", 6, 9)]),
+        (ANSWER, [("prompt", 0, 4), ("answer", 4, 7)]),
+        (["user", "user", "", "user"], [("user", 0, 2), ("user", 3, 4)]),
+    ],
+)
+def test_a_band_goes_along_each_turn_on_both_sides(roles, expected):
+    """Of what has no role beside turns there is no band."""
+    chart = heatmap(spoken(roles), SITE, 0)
+
+    assert bounds(chart, "row") == bounds(chart, "column") == expected
+
+
+def test_a_text_without_roles_has_neither_bands_nor_room_for_them():
+    chart = heatmap(record_of(["a", "b"]), SITE, 0)
+
+    assert "bands" not in written(chart)["datasets"]
+    assert "datum.side" not in json.dumps(without_data(chart))
+
+
+def test_a_band_that_is_too_short_for_its_name_has_none_and_the_readout_says_it():
+    chart = heatmap(spoken([""] * 30 + ["answer"]), SITE, 0)
+    labels = {row["role"]: row["label"] for row in data(chart, "bands")}
+
+    assert labels == {"prompt": "prompt", "answer": ""}
+    assert {row["role"] for row in data(chart, "bands")} == {"prompt", "answer"}
+    assert data(chart, "cells")[-1]["query_name"].endswith("(30, answer)")
+    assert data(chart, "cells")[0]["key_name"].endswith("(0, prompt)")
+
+
+def test_labels_make_room_for_bands():
+    """Less where no name fits, none without roles."""
+    talks = (CHAT, ["user", "assistant"] * 10, [""] * 9)
+    extents = [figures.head(spoken(roles), SITE, 0).grid.layout.bands for roles in talks]
+
+    assert extents == [(bands.NAMED, bands.NAMED), (bands.BAR, bands.BAR), (0, 0)]
+
+
+def test_a_window_of_a_prompt_is_still_of_the_prompt():
+    """The answer that it has is outside of the window."""
+    chart = heatmap(spoken(ANSWER), SITE, 0, rows=slice(1, 3), columns=slice(2, 6))
+
+    assert bounds(chart, "row") == [("prompt", 0, 2)]
+    assert bounds(chart, "column") == [("prompt", 0, 2), ("answer", 2, 4)]
+
+
+def test_hidden_tokens_shorten_their_band_and_a_turn_of_them_alone_has_none():
+    chart = heatmap(spoken(CHAT, special={0, 1, 3}), SITE, 0, view=View(special="hide"))
+
+    assert bounds(chart, "row") == [("user", 0, 3), ("assistant", 3, 6)]
+
+
+def test_a_tile_may_hold_a_border():
+    """Of 1,030 tokens a square has 3 x 3: a border after 100 of them stands within the 34th square."""
+    chart = heatmap(spoken([""] * 100 + ["answer"] * 930), SITE, 0)
+
+    ((_, begin, end), (_, border, last)) = bounds(chart, "row")
+    assert (begin, end) == (0, pytest.approx(100 / 3))
+    assert (border, last) == pytest.approx((100 / 3, 1030 / 3))
+
+
+def test_a_mask_has_the_bands_of_its_tokens():
+    tokens = spoken(CHAT).sentences[0].tokens
+
+    assert bounds(mask_grid(Subsequent(), tokens, tokens), "row") == [
+        ("system", 0, 2),
+        ("user", 2, 6),
+        ("assistant", 6, 9),
+    ]
+
+
+@pytest.mark.parametrize("count", [7, 60])
+def test_files_and_pages_name_the_roles(count):
+    """Also where the map is an image."""
+    figure = figures.head(spoken([""] * (count // 2) + ["answer"] * (count - count // 2)), SITE, 0)
+    svg, screen = render(figure, "svg").decode(), json.dumps(figure.screen[0], default=str)
+    tables = figure.screen[1] or figure.screen[0]["datasets"]
+
+    assert svg.count(">prompt<") == svg.count(">answer<") == 2
+    assert "bands" in screen
+    assert "answer" in json.dumps(tables, default=str)
+
+
+@pytest.mark.parametrize(("dark", "colors"), [(False, LIGHT), (True, DARK)])
+def test_both_ends_of_a_talk_differ_and_the_system_is_quiet(dark, colors):
+    """A model's own words have one color, after a prompt and in a chat; so have the words that it answers."""
+    talks = (heatmap(spoken(roles), SITE, 0, dark=dark) for roles in (CHAT, ANSWER))
+    inks = {row["role"]: row["ink"] for chart in talks for row in data(chart, "bands")}
+
+    assert inks["system"] == colors.quiet
+    assert inks["user"] == inks["prompt"]
+    assert inks["assistant"] == inks["answer"]
+    assert len({inks[role] for role in ("system", "user", "assistant")}) == 3
+
+
+def test_lines_have_a_border_where_the_role_changes():
+    chart = strand_lines(spoken(ANSWER), SITE, [0])
+
+    assert [(row["side"], row["begin"]) for row in data(chart, "words") if row["is_break"]] == [(0, 4), (1, 4)]
+
+
+def test_a_text_stands_under_the_names_of_its_roles():
+    """Each turn begins a line, and its tokens are shaded as without roles."""
+    chart, plain = (text_strip(spoken(roles), SITE, 0, chosen=3) for roles in (ANSWER, [""] * 7))
+    tokens, captions = data(chart, "tokens"), data(chart, "captions")
+
+    assert [row["text"] for row in captions] == ["prompt", "answer"]
+    assert tokens[3]["y2"] < captions[1]["y"] < tokens[4]["y"]
+    assert tokens[4]["x"] == 0
+    assert [(row["text"], row["fill"]) for row in tokens] == [
+        (row["text"], row["fill"]) for row in data(plain, "tokens")
+    ]
+    assert data(plain, "captions") == []
