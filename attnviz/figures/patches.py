@@ -71,7 +71,7 @@ class Frame:
 
     @property
     def bottom(self) -> float:
-        """Where what stands below begins, in pixels."""
+        """The line in pixels below which the next thing stands."""
         return self.y + self.height + LINE * bool(self.seconds)
 
     def ticks(self) -> list[dict]:
@@ -266,8 +266,8 @@ class PatchImage(ShadedFigure):
             look = self._look(
                 i, is_shaded=is_shaded, is_bare=box is not None and frames[box.picture].picture is not None
             )
-            look |= {"stroke_width": 0.0} if right - left < THIN else {}
-            rows.append(place | look | self.readout(part, i, is_shaded=is_shaded))
+            edge = {"stroke_width": 0.0} if right - left < THIN else {}
+            rows.append(place | look | edge | self.readout(part, i, is_shaded=is_shaded))
         return rows
 
     def _look(self, i: int, *, is_shaded: bool, is_bare: bool) -> dict:

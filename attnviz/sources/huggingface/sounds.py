@@ -145,7 +145,7 @@ def captured_run(loaded: Loaded, read: dict[str, Tensor], edits: Edits) -> tuple
 
 
 def written(loaded: Loaded, read: dict[str, Tensor], edits: Edits) -> tuple[Tensor, tuple[int, ...], tuple[int, ...]]:
-    """What a model writes of sounds by its own `generate`, each time the most probable token, and its prompt.
+    """Words that a model writes of sounds by its own `generate`, each time the most probable token, and its prompt.
 
     Returns:
         As `running.written`: (B, n) ids, how many of each count, and after how many each was cut, 0 where it ended.
