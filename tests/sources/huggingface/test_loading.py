@@ -383,7 +383,7 @@ def test_what_cannot_be_used_is_not_fetched(tmp_path, story, monkeypatch):
         loaded = loading.load("tiny/story@v1")
 
         assert (loaded.name, loaded.commit, loaded.task) == ("tiny/story@v1", fake_hub.COMMIT, "next")
-        with pytest.raises(AttnvizError, match="has no preprocessor_config.json"):
+        with pytest.raises(AttnvizError, match=r"has no preprocessor_config\.json"):
             loading.load("tiny/picture")
         del fake.files["tiny/mute"]["tokenizer.json"]
         with pytest.raises(AttnvizError, match="no tokenizer"):
