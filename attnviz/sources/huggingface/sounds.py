@@ -159,7 +159,7 @@ def written(loaded: Loaded, read: dict[str, Tensor], edits: Edits) -> tuple[Tens
     watching = capture(model, edits, sites=loaded.trial.calls) if is_edited else nullcontext()
     with loaded.turns.turn(), torch.inference_mode(), watching as captured:
         if is_edited:  # of each word it would keep all that cross-attention reads
-            rules.append(_Forgetting(captured, len(loaded.trial.calls)))
+            rules.append(_Forgetting(captured))
         with _quiet():
             ids = model.generate(**read, generation_config=settings, logits_processor=rules)["sequences"].cpu()
     ends = settings.eos_token_id if isinstance(settings.eos_token_id, list) else [settings.eos_token_id]
@@ -185,11 +185,11 @@ def _quiet() -> Iterator[None]:
 
 
 class _Forgetting:
-    """A rule for logits that changes none: it lets go of attention calls of words that are written already."""
+    """A rule for logits that changes none: it keeps the last attention call of each site alone."""
 
-    def __init__(self, captured: Capture, count: int):
-        self.captured, self.count = captured, count
+    def __init__(self, captured: Capture):
+        self.captured = captured
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        del self.captured.calls[: -self.count]
+        self.captured.calls[:] = {call.site: call for call in self.captured.calls}.values()
         return scores

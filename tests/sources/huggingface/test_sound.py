@@ -138,6 +138,19 @@ def test_a_head_that_is_off_changes_the_words_as_zeroing_it_does(load):
     assert [token.id for token in record.targets[0].tokens[1:]] == [id for id in ids[0].tolist() if id != 1]
 
 
+def test_edits_of_encoder_and_decoder_act_together_on_several_sounds(load):
+    """Each sound of a batch is as it is alone, also where another one is longer."""
+    source, other = load("whisper"), attnviz.sound(tones(1.7), RATE)
+    edits = attnviz.Edits(heads_off={(attnviz.Site("encoder", 0), 1), (attnviz.Site("cross", 0), 0)}, temperature=3.0)
+    both = attnviz.analyze([SOUND, other], source, edits)
+
+    for i, sound in enumerate((SOUND, other)):
+        alone = attnviz.analyze(sound, source, edits)
+        length = alone.targets[0].length
+        assert both.targets[i].labels[:length] == alone.targets[0].labels
+        assert torch.allclose(both.prediction.logits[i, :length], alone.prediction.logits[0], atol=1e-4)
+
+
 def test_time_that_is_blank_gets_no_weight(load):
     source = load("wav2vec2")
     record = attnviz.analyze(SOUND, source, attnviz.Edits(mask=attnviz.Blank((3, 30))))
