@@ -16,7 +16,11 @@ from attnviz.sources.base import Source
 for _module in pkgutil.iter_modules(sources.__path__):
     import_module(f"{sources.__name__}.{_module.name}")
 
-SOURCES = dict(sorted(base.CLASSES.items(), key=lambda item: base.PROVENANCES.index(item[1].provenance)))
+SOURCES = dict(
+    sorted(
+        base.CLASSES.items(), key=lambda item: (base.PROVENANCES.index(item[1].provenance), item[1].reads == "picture")
+    )
+)
 """Sources that ship with attnviz, by name; the app opens with the first."""
 
 DEFAULT = next(iter(SOURCES))

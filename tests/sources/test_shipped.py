@@ -5,7 +5,9 @@ import re
 import pytest
 import torch
 
+import attnviz
 from attnviz import api
+from attnviz.core import assets
 from attnviz.core.edits import Edits, Site
 from attnviz.core.record import Record
 from attnviz.models import trained
@@ -56,7 +58,8 @@ def test_its_examples_are_in_its_vocabulary(name):
 
     assert source.unknown(list(source.card.examples)) == {}
     for example in source.card.examples:
-        record = source.run(source.tokenize([example]))
+        read = attnviz.picture(assets.path(example)) if source.reads == "picture" else example
+        record = source.run(source.tokenize([read]))
         assert record.sites == source.sites
         assert record.output.isfinite().all()
 

@@ -78,7 +78,8 @@ def _picture_class(config: Any) -> tuple[Any, Task, Any] | None:
     if tower is not None and config.model_type in names.MODEL_FOR_ZERO_SHOT_IMAGE_CLASSIFICATION_MAPPING_NAMES:
         return tower, "states", transformers.AutoModel._model_mapping.get(type(tower), None)
     model = getattr(transformers, class_name, None) or transformers.AutoModel._model_mapping.get(type(config), None)
-    if not (isinstance(model, type) and getattr(model, "main_input_name", "") == "pixel_values"):
+    is_of_videos = config.model_type in names.MODEL_FOR_VIDEO_CLASSIFICATION_MAPPING_NAMES
+    if is_of_videos or not (isinstance(model, type) and getattr(model, "main_input_name", "") == "pixel_values"):
         return None
     tables = ("IMAGE_CLASSIFICATION", "labels"), ("OBJECT_DETECTION", "objects")
     listed = [

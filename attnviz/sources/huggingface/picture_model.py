@@ -70,7 +70,7 @@ class PictureModel(HuggingFace):
         for text in texts:
             if not isinstance(text, PicturedText) or len(text.pictures) != 1:
                 what = f"{self.name} reads one picture, and no text; given {quoted(str(text))}"
-                raise InputError(f"{what}. In Python give attnviz.picture('cat.png'), in the shell --picture cat.png.")
+                raise InputError(f"{what}. In Python give attnviz.picture('cat.png'), in the shell cat.png.")
         loaded = self.loaded
         with faults.unforeseen(self.name, "given this picture"):
             maps = [pictures.pixel_map(loaded.processor, text.pictures[0].size) for text in texts]

@@ -22,6 +22,9 @@ EDGE = 0.05
 PADDING = "padding"
 """Name of a position beyond the picture, which fills a window."""
 
+DIGITS = 3
+"""Digits of an edge of a box: no more of it is measured."""
+
 
 @dataclass(frozen=True)
 class PixelMap:
@@ -41,7 +44,7 @@ class PixelMap:
         """Place of a rectangle of pixels; None if it lies outside of the picture, in what was padded."""
         (slope, offset), (fall, begin) = self.across, self.down
         x, x2, y, y2 = slope * left + offset, slope * right + offset, fall * top + begin, fall * bottom + begin
-        x, x2, y, y2 = (min(max(edge, 0.0), 1.0) for edge in (x, x2, y, y2))
+        x, x2, y, y2 = (round(min(max(edge, 0.0), 1.0), DIGITS) for edge in (x, x2, y, y2))
         return Box(x, y, x2, y2, picture) if x2 - x > 1e-6 and y2 - y > 1e-6 else None
 
 

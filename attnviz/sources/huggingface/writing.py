@@ -58,9 +58,9 @@ class CachedContinuation(Continuation):
     def logits(self) -> Tensor:
         loaded = self.loaded
         ids = torch.tensor([[token.id for token in self.sentence.tokens]], device=loaded.device)
-        read: dict[str, Any] = {"input_ids": ids[:, self.done :], "attention_mask": torch.ones_like(ids)}
-        if self.sentence.pictures and not self.done:
-            read |= mixing.inputs(loaded, (self.sentence,))
+        pictures = self.sentence.pictures and not self.done
+        read: dict[str, Any] = mixing.inputs(loaded, (self.sentence,)) if pictures else {}
+        read = {"input_ids": ids[:, self.done :], "attention_mask": torch.ones_like(ids), **read}
         if not loaded.keeps_own_attention:
             trial, count = loaded.trial, ids.shape[1]
             shifted = self.edits.mask and self.edits.mask.shifted(self.done)

@@ -26,7 +26,7 @@ HEIGHT = 38
 MOST = 4
 """Pictures that a session keeps."""
 
-EXAMPLES = {path.stem.replace("-", " "): path for path in sorted(assets.path("pictures").glob("*.png"))}
+EXAMPLES = {path.stem.replace("-", " "): path for path in sorted(assets.path("pictures").glob("*.*g"))}
 """Pictures that ship, by their names."""
 
 DROPPED: Setting[Mapping[str, Picture]] = session_setting("dropped pictures", {})

@@ -61,6 +61,7 @@ MODELS = {
     "translator": "Translates English to French: see which word comes from which. Trained here, {size}.",
     "story": "Predicts the next word of a small story: see which word it looks at to write “it”. Trained here, {size}.",
     "induction": "Repeats what it has read before: see two heads copy together. Trained here, {size}.",
+    "shapes": "Reads a picture: see which patches it looks at to say “a red circle left of a blue square”. {size}.",
     "constructed": "For learning. Heads set by hand: see what clear patterns look like. Not trained, {size}.",
     "scratch": "For learning. Random weights of any size: see how masks and softmax work. They mean nothing.",
     "huggingface": "A model that people use, such as BERT or GPT-2, from the Hub or a folder of yours.",

@@ -85,7 +85,7 @@ WINDOWED = {
         hf.ViTImageProcessorPil(size={"height": 36, "width": 36}),
     ),
 }
-"""Models that attend within windows of a picture: some are padded to windows, and some shifts are not half of one."""
+"""Models that attend within windows; some stages are padded to windows, some shifts are not half of one."""
 
 
 def folder(path: Path, family: str) -> Path:

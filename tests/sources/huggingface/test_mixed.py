@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from seeing import FAMILIES, IMAGE, folder
+from mixed import FAMILIES, IMAGE, folder
 
 import attnviz
 from attnviz.core.errors import InputError
