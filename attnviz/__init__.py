@@ -21,6 +21,7 @@ _HOMES = {
     "generate": "generation",
     "rank": "metrics.linking",
     "picture": "files.images",
+    "sound": "files.sounds",
     "capture": "capturing.mode",
     "check_batch": "check.batch",
     "check_model": "model_check",

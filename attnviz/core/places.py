@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -73,6 +73,11 @@ class Picture:
         return f"<Picture of {width} x {height} pixels>"
 
     @property
+    def nbytes(self) -> int:
+        """How much memory it takes."""
+        return self.pixels.nbytes
+
+    @property
     def size(self) -> tuple[int, int]:
         """Height and width in pixels."""
         return self.pixels.shape[0], self.pixels.shape[1]
@@ -95,6 +100,36 @@ class Picture:
         channels = self.pixels.float().permute(2, 0, 1)[None]
         smaller = interpolate(channels, size, mode="bilinear", antialias=True)[0].permute(1, 2, 0)
         return Picture(smaller.round().clamp(0, 255).to(torch.uint8).contiguous(), self.seconds)
+
+
+@dataclass(frozen=True, eq=False)
+class Sound(Picture):
+    """A sound that a model hears, and its spectrogram as a picture. Two are equal if their samples are.
+
+    Attributes:
+        samples: (n,), float32, within -1 and 1.
+        rate: of the samples, in Hz.
+    """
+
+    samples: Tensor = field(default_factory=lambda: torch.zeros(0), kw_only=True)
+    rate: int = field(default=1, kw_only=True)
+
+    @cached_property
+    def digest(self) -> str:
+        """A checksum of the samples and their rate."""
+        return hashlib.sha256(f"{self.rate} Hz".encode() + self.samples.contiguous().numpy().tobytes()).hexdigest()
+
+    def __repr__(self) -> str:
+        return f"<Sound of {self.seconds:.2f} s at {self.rate:,} Hz>"
+
+    @property
+    def nbytes(self) -> int:
+        return self.pixels.nbytes + self.samples.nbytes
+
+    @cached_property
+    def small(self) -> Picture:
+        """The spectrogram alone."""
+        return Picture(self.pixels, self.seconds).small
 
 
 class PicturedText(str):

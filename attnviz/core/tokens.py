@@ -97,7 +97,7 @@ class Sentence:
     def nbytes(self) -> int:
         """How much memory it takes."""
         parts = [self.text, *self.tokens, *(token.text for token in self.tokens)]
-        pixels = sum(picture.pixels.nbytes for picture in self.pictures)
+        pixels = sum(picture.nbytes for picture in self.pictures)
         return sum(map(sys.getsizeof, parts)) + sys.getsizeof(self.tokens) + pixels
 
     @cached_property

@@ -37,6 +37,12 @@ OVERLAP = 0.1
 """Part of the smaller of two boxes above which they overlap."""
 CHIP = 24
 """Pixels of the height of a position that is no patch."""
+MOST_CHIPS, DOT = 32, 6
+"""Positions beside patches that have names, at most; where there are more, as in padding, each is so small a square."""
+THIN = 8
+"""Pixels of the width of a patch below which it has no frame."""
+TICKS = 4
+"""Steps of the time below a spectrogram, about."""
 
 BRIGHTEST = "the brightest is"
 
@@ -60,6 +66,28 @@ class Frame:
     height: float
     picture: Picture | None
     boxes: tuple[Box, ...] = ()
+
+    @property
+    def seconds(self) -> float:
+        """Time that a spectrogram lasts; of a picture 0."""
+        return 0.0 if self.picture is None else self.picture.seconds
+
+    @property
+    def bottom(self) -> float:
+        """The line in pixels below which the next thing stands."""
+        return self.y + self.height + LINE * bool(self.seconds)
+
+    def ticks(self) -> list[dict]:
+        """Times below a spectrogram, and their places."""
+        if not self.seconds:
+            return []
+        step = 10.0 ** math.floor(math.log10(self.seconds / TICKS))
+        step *= next(factor for factor in (1, 2, 5, 10) if self.seconds / (step * factor) <= TICKS + 1)
+        times = [round(i * step, 6) for i in range(math.floor(self.seconds / step + 1e-9) + 1)]
+        return [
+            {"x": self.x + time / self.seconds * self.width, "y": self.y + self.height, "text": f"{time:g} s"}
+            for time in times
+        ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,6 +166,7 @@ class PatchImage(ShadedFigure):
         return {
             "meta": meta,
             "pictures": columns(("x", "y", "size", "uri"), self._pictures),
+            "ticks": columns(("x", "y", "text"), [tick for frame in self._layout[1] for tick in frame.ticks()]),
             "cells": columns(COLUMNS, cells),
             "unread": columns(("x", "y", "x2", "y2"), self._unread),
         }
@@ -189,7 +218,7 @@ class PatchImage(ShadedFigure):
         """Width and height of all."""
         cells, frames = self._layout
         right = [*(row["x2"] for row in cells), *(frame.x + frame.width for frame in frames)]
-        bottom = [*(row["y2"] for row in cells), *(frame.y + frame.height for frame in frames)]
+        bottom = [*(row["y2"] for row in cells), *(frame.bottom for frame in frames)]
         return max(right), max(bottom)
 
     @cached_property
@@ -205,7 +234,7 @@ class PatchImage(ShadedFigure):
                 rows[self.shade.index] |= {"stroke": self.colors.accent, "stroke_width": 2.5}
             frames += drawn
             cells += rows
-            below = max([*(row["y2"] for row in rows), *(frame.y + frame.height for frame in drawn)]) + LINE
+            below = max([*(row["y2"] for row in rows), *(frame.bottom for frame in drawn)]) + LINE
             x, y = (0.0, below) if self.width else (SIDE + GAP, 0.0)
         return cells, frames
 
@@ -217,7 +246,8 @@ class PatchImage(ShadedFigure):
     def _cells(self, part: Groups, x: float, y: float, frames: list[Frame], *, is_shaded: bool) -> list[dict]:
         """Patches on their pictures, the other positions in lines below."""
         rows, frame_of = [], {box: frame for frame in frames for box in frame.boxes}
-        across, top = x, max((frame.y + frame.height + 8 for frame in frames), default=y)
+        across, top = x, max((frame.bottom + 8 for frame in frames), default=y)
+        is_small = bool(frames) and sum(token.box is None for token in part.tokens) > MOST_CHIPS
         for i, token in enumerate(part.tokens):
             box = token.box
             if box is not None:
@@ -225,15 +255,16 @@ class PatchImage(ShadedFigure):
                 left, upper = frame.x + box.left * frame.width, frame.y + box.top * frame.height
                 right, lower = frame.x + box.right * frame.width, frame.y + box.bottom * frame.height
             else:
-                text = visible_text(part.labels[i], 16)
-                width = text_width(text) + 12
+                text = "" if is_small else visible_text(part.labels[i], 16)
+                width, height, gap = (DOT, DOT, 1) if is_small else (text_width(text) + 12, CHIP, 4)
                 if across > x and across + width > x + SIDE:
-                    across, top = x, top + CHIP + 4
-                left, upper, right, lower = across, top, across + width, top + CHIP
-                across += width + 4
+                    across, top = x, top + height + gap
+                left, upper, right, lower = across, top, across + width, top + height
+                across += width + gap
             place = {"x": left, "y": upper, "x2": right, "y2": lower, "text": text}
             look = self._look(i, is_shaded=is_shaded, is_bare=box is not None and frame_of[box].picture is not None)
-            rows.append(place | look | self.readout(part, i, is_shaded=is_shaded))
+            edge = {"stroke_width": 0.0} if right - left < THIN else {}
+            rows.append(place | look | edge | self.readout(part, i, is_shaded=is_shaded))
         return rows
 
     def _look(self, i: int, *, is_shaded: bool, is_bare: bool) -> dict:
@@ -274,7 +305,7 @@ def frames_of(sentence: Sentence, x: float, y: float) -> list[Frame]:
             left, top = x, below + BETWEEN
         shown = sentence.pictures[picture].small if sentence.pictures else None
         frames.append(Frame(left, top, width, height, shown, tuple(own)))
-        left, below = left + width + BETWEEN, max(below, top + height)
+        left, below = left + width + BETWEEN, max(below, frames[-1].bottom)
     return frames
 
 
@@ -325,6 +356,10 @@ def _form(
         align="left", baseline="middle", dx=6, dy=CHIP / 2, font=MONO, **interaction.QUIET_MARK
     )
     names = names.encode(x=x, y=y, text="text:N", fill=alt.Fill("ink:N", scale=None))
+    ticks = alt.Chart(alt.NamedData("ticks")).mark_text(
+        align="center", baseline="top", dy=4, color=colors.quiet, **interaction.QUIET_MARK
+    )
+    ticks = ticks.encode(x=x, y=y, text="text:N")
     if ramp is None:
         below = {"align": "left", "baseline": "top", "lineBreak": "\n", "lineHeight": LINE, "color": colors.quiet}
         legend = alt.Chart(alt.NamedData("meta")).mark_text(**below, **interaction.QUIET_MARK)
@@ -335,7 +370,7 @@ def _form(
         fill=DARK.background, fillOpacity=UNREAD, **interaction.QUIET_MARK
     )
     unread = unread.encode(x=x, y=y, x2="x2:Q", y2="y2:Q")
-    layers = [legend, *pictures, unread, cells, names]
+    layers = [legend, *pictures, unread, cells, names, ticks]
     chart = alt.layer(*layers, width=width, height=height, autosize="pad", title=titled(colors), resolve=INDEPENDENT)
     chart.params = interaction.share(["cells"], interaction.clicked("cell", "query", "key", "rev"))
     return Form.of(chart.configure(**config(colors)))

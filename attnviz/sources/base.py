@@ -110,7 +110,8 @@ class Source(ABC):
         facts: what a model says of itself instead; None if it says nothing.
         steps: the training steps whose weights were kept, the last that of the trained model; see `step`.
         step: the training step; None for the last.
-        reads: "text"; "picture": then its texts are of `core.places.PicturedText`; or "both": these and texts alone.
+        reads: "text"; "picture" or "sound": then its texts are of `core.places.PicturedText`; or "both", of pictures
+            and texts: these and texts alone.
         writes: whether it writes another text, so that `run` takes `targets`.
         generates: whether it predicts the next token of any text, so that it can continue one; see `continuation`.
         can_chat: whether it has a chat template, so that its setting `chat` makes a text a user's turn.

@@ -15,8 +15,8 @@ from attnviz.core.edits import Site
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.places import SIDE, Box, Picture, grid
 from attnviz.core.tokens import Sentence, Token
+from attnviz.figures.patches import DOT, VEIL, frames_of
 from attnviz.figures.patches import SIDE as DRAWN
-from attnviz.figures.patches import VEIL, frames_of
 
 CELLS = "cells"
 SITE = Site("encoder", 0)
@@ -211,3 +211,30 @@ def test_a_picture_read_whole_and_in_tiles_is_drawn_for_each():
 
     assert [frame.boxes for frame in frames] == [tuple(boxes[:8]), tuple(boxes[8:12]), tuple(boxes[12:])]
     assert len({(frame.x, frame.y) for frame in frames}) == 3
+
+
+@pytest.fixture(scope="module")
+def heard():
+    """A sound of 2 s, of which positions of 0.1 s are heard, and 40 more in the padding after it."""
+    sound = attnviz.sound(torch.sin(torch.arange(16_000) / 3), 8_000).pictures[0]
+    boxes = [Box(i / 20, 0, (i + 1) / 20, 1) for i in range(20)] + [None] * 40
+    tokens = tuple(Token(f"{i / 10:.2f} s", i, 0, 0, special=box is None, box=box) for i, box in enumerate(boxes))
+    record = attnviz.from_arrays(torch.rand(1, 60, 60).softmax(-1))
+    return replace(record, sentences=(Sentence("a sound", tokens, 60, (sound,)),))
+
+
+def test_a_spectrogram_has_its_seconds_below_it(heard):
+    """At round numbers, where they stand; what pads the sound is small squares below them, without names."""
+    figure = figures.patches(heard, SITE, 0, chosen=5)
+    ticks = data(figure.chart, "ticks")
+    plain, _ = cells(figure)
+    below = max(row["y"] for row in ticks)
+
+    assert [row["text"] for row in ticks[:5]] == ["0 s", "0.5 s", "1 s", "1.5 s", "2 s"]
+    assert [row["x"] for row in ticks[:5]] == pytest.approx([0, DRAWN / 4, DRAWN / 2, DRAWN * 3 / 4, DRAWN])
+    assert plain[10]["x"] == pytest.approx(ticks[2]["x"])
+    assert {(row["text"], row["x2"] - row["x"], row["y"] > below) for row in plain[20:]} == {("", DOT, True)}
+
+
+def test_a_picture_has_no_seconds(record):
+    assert not data(figures.patches(record, SITE, 1, chosen=8).chart, "ticks")

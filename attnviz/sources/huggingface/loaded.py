@@ -68,7 +68,7 @@ class ModelFacts(Facts):
         trial: what its first runs showed of its attention.
         provenance: "pretrained", or "from a folder", of which nobody says more.
         pooling: how a vector of a sentence is made.
-        processor: of a model that reads pictures, alone or within a text, what makes its inputs of them; else None.
+        processor: of a model that hears or reads pictures, alone or within a text, what makes its inputs; else None.
         patching: how it cuts them into patches; None where it reads none.
     """
 
@@ -82,6 +82,11 @@ class ModelFacts(Facts):
     pooling: Pooling = Pooling()
     processor: Any = None
     patching: Patching | None = None
+
+    @property
+    def hears(self) -> bool:
+        """Whether it reads sounds."""
+        return hasattr(self.processor, "sampling_rate")
 
     @property
     def has_square_masks(self) -> bool:

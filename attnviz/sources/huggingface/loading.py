@@ -20,6 +20,7 @@ from attnviz.sources.huggingface import (
     memory,
     opening,
     pictures,
+    sounds,
     tapped,
     trial,
 )
@@ -69,6 +70,8 @@ def load(
     with building.alone():
         loaded = _load(place, held, room)
     report(DownloadProgress("trying", place.size, place.size))
+    if loaded.hears:
+        return sounds.tried(loaded)
     if loaded.tokenizer is None:
         return pictures.tried(loaded)
     try:
@@ -93,7 +96,7 @@ def _load(place: ModelLocation, held: checks.WeightHeaders, room: Room) -> Loade
     folder, name = place.folder, place.name
     opened = opening.read(folder, name)
     config, task, kind, tokenizer = opened.config, opened.task, opened.kind, opened.tokenizer
-    of_text = tokenizer is not None
+    of_text = tokenizer is not None and not hasattr(opened.processor, "sampling_rate")
     dense, why = _made_full(config)
     plan, is_packed = _plan(kind, config, name, held), checks.is_packed(vars(config))
     longest, limit = _limited(longest_of(plan, tokenizer), dense, why) if of_text else (None, "")
@@ -118,7 +121,7 @@ def _load(place: ModelLocation, held: checks.WeightHeaders, room: Room) -> Loade
         made_of=type(model).__name__,
         parameters=_numbers(model),
         size=sum(tensor.nbytes for tensor in (*model.parameters(), *model.buffers())),
-        vocabulary=_vocabulary(plan, name) if of_text else 0,
+        vocabulary=0 if tokenizer is None else _vocabulary(plan, name),
         limit=limit,
         trial=Trial(),
         **_facts(place, config, task, prefix, opened.notes + (("weights of 4 bits, unpacked",) if is_packed else ())),

@@ -1,9 +1,10 @@
-"""A source of transformers by its name: of a language model or, where it reads pictures alone, of a vision model."""
+"""A source of transformers by its name: of a language model, of a vision model, or of one that hears."""
 
 from collections.abc import Callable
 
 from attnviz.sources.huggingface.hub import DownloadProgress
 from attnviz.sources.huggingface.picture_model import PictureModel
+from attnviz.sources.huggingface.sound_model import SoundModel
 from attnviz.sources.huggingface.source import HuggingFace, loaded_model
 
 
@@ -15,5 +16,7 @@ def fetch(
     Raises:
         AttnvizError: one sentence that says why it cannot be loaded; `hub.Canceled` if `report` gave False.
     """
-    kind = PictureModel if loaded_model(name, report).tokenizer is None else HuggingFace
-    return kind(name, **settings)
+    loaded = loaded_model(name, report)
+    if loaded.hears:
+        return SoundModel(name, **settings)
+    return (PictureModel if loaded.tokenizer is None else HuggingFace)(name, **settings)

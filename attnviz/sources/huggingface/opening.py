@@ -38,7 +38,7 @@ class Unweighted:
     Attributes:
         kind: its class.
         tokenizer: None of a model that reads no text.
-        processor: of images, or of texts with pictures; None of a model that reads none.
+        processor: of images, of texts with pictures, or of sounds; None of a model that reads none.
         notes: why it reads no pictures, if it could.
     """
 
@@ -55,6 +55,9 @@ def read(folder: Path, name: str) -> Unweighted:
     config = _config(folder, name)
     if of_pictures := _picture_class(config):
         return Unweighted(*of_pictures, processor=_processor(folder, name))
+    if of_sounds := _sound_class(config):
+        tokenizer = _tokenizer(folder, name) if of_sounds[1] == "write" else None
+        return Unweighted(*of_sounds, tokenizer=tokenizer, processor=_processor(folder, name, "sounds"))
     task, kind = _class(config, name, embedding.of_folder(folder))
     opened = Unweighted(config, task, kind, tokenizer=_tokenizer(folder, name))
     if not has_senses(config):
@@ -87,22 +90,40 @@ def _picture_class(config: Any) -> tuple[Any, Task, Any] | None:
     return config, listed[0] if listed else "states", model
 
 
-def _processor(folder: Path, name: str) -> Any:
-    """The image processor of a folder.
+def _sound_class(config: Any) -> tuple[Any, Task, Any] | None:
+    """Configuration, task and class of a model that hears, and writes at most what it heard."""
+    import transformers
+    from transformers.models.auto import modeling_auto as names
+
+    class_name = _class_name(config)
+    model = getattr(transformers, class_name, None)
+    if not (isinstance(model, type) and getattr(model, "main_input_name", "") in ("input_features", "input_values")):
+        return None
+    if has_senses(config):  # a sound within a text
+        return None
+    if config.model_type == "whisper":
+        return config, "write", transformers.WhisperForConditionalGeneration
+    labels = class_name == names.MODEL_FOR_AUDIO_CLASSIFICATION_MAPPING_NAMES.get(config.model_type)
+    return config, "labels" if labels else "states", model
+
+
+def _processor(folder: Path, name: str, sense: str = "pictures") -> Any:
+    """The image processor of a folder, or its feature extractor of sounds.
 
     Raises:
         InputError: if there is none, or it cannot be read.
     """
-    from transformers import AutoImageProcessor
+    import transformers
 
+    auto = {"pictures": "AutoImageProcessor", "sounds": "AutoFeatureExtractor"}[sense]
     if not (folder / files.PREPROCESSOR).is_file():
-        what = f"{faults.name(name)} reads pictures and has no {files.PREPROCESSOR}, which says how they are prepared"
-        how = 'AutoImageProcessor.from_pretrained("the model that it was made from").save_pretrained(folder)'
+        what = f"{faults.name(name)} reads {sense} and has no {files.PREPROCESSOR}, which says how they are prepared"
+        how = f'{auto}.from_pretrained("the model that it was made from").save_pretrained(folder)'
         raise InputError(f"{what}. Add it to the folder: {how}.")
     try:
-        return AutoImageProcessor.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        return getattr(transformers, auto).from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:
-        what = f"The image processor of {faults.name(name)} cannot be used"
+        what = f"The {files.PREPROCESSOR} of {faults.name(name)} cannot be used"
         raise AttnvizError(f"{what}: {faults.first(error)}") from None
 
 

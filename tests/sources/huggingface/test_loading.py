@@ -196,11 +196,12 @@ def test_a_configuration_is_not_endless(story, tmp_path):
     [
         ("ViTModel", "reads pictures and has no preprocessor_config.json"),
         ("CLIPModel", "reads pictures and has no preprocessor_config.json"),
+        ("HubertModel", "reads sounds and has no preprocessor_config.json"),
         ("VideoMAEModel", "does not read text alone, nor pictures alone"),
     ],
 )
 def test_what_reads_no_text_is_no_language_model(story, tmp_path, kind, said):
-    """Pictures need an image processor; other inputs are seen in Python."""
+    """Pictures and sounds need what prepares them; other inputs are seen in Python."""
     config = getattr(transformers, kind).config_class()
     folder = fake_hub.copy(story, tmp_path / "other")
     config.architectures = [kind]

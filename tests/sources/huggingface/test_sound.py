@@ -1,0 +1,222 @@
+"""Models that hear: which time each position stands for, and that attention, words and edits are the model's own."""
+
+from itertools import pairwise
+
+import pytest
+import torch
+import transformers as hf
+from hear import FAMILIES, RATE, folder, tones
+
+import attnviz
+from attnviz.core.errors import InputError
+from attnviz.core.places import Sound
+from attnviz.sources.huggingface.sounds import resampled
+
+SOUND = attnviz.sound(tones(), RATE)
+ENCODER, CROSS = attnviz.Site("encoder", 1), attnviz.Site("cross", 1)
+
+
+@pytest.fixture(scope="module")
+def load(tmp_path_factory):
+    """A function that gives the source of a family, each loaded once."""
+    loaded = {}
+
+    def get(family):
+        if family not in loaded:
+            loaded[family] = attnviz.load(str(folder(tmp_path_factory.mktemp(family), family)))
+        return loaded[family]
+
+    return get
+
+
+def features(source, samples=SOUND.pictures[0].samples):
+    return source.loaded.processor(samples.numpy(), sampling_rate=RATE, return_tensors="pt")
+
+
+def eager(source, record):
+    """What the model itself gives with its own eager attention, its decoder given the same words."""
+    more = {}
+    if record.targets:
+        more["decoder_input_ids"] = torch.tensor([[token.id for token in record.targets[0].tokens]])
+    with torch.no_grad():
+        return source.loaded.model(**features(source), **more, output_attentions=True)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_weights_are_those_of_the_model(load, family):
+    """Of every layer and head: over time, over words, and from words to time."""
+    source = load(family)
+    record = attnviz.analyze(SOUND, source)
+    output = eager(source, record)
+    names = {kind: f"{kind}_attentions" for kind in ("encoder", "decoder", "cross")}
+    names = names if family == "whisper" else {"encoder": "attentions"}
+
+    assert {step.site.kind for step in record.steps} == {*names}
+    assert len(record.steps) == 2 * len(names)
+    assert not record.unseen
+    for step in record.steps:
+        weights = torch.stack([step.weights(head) for head in range(step.num_heads)])
+        assert torch.allclose(weights, getattr(output, names[step.site.kind])[step.site.layer][0], atol=1e-5)
+
+
+def test_words_are_those_that_the_model_writes(load):
+    source = load("whisper")
+    record = attnviz.analyze(SOUND, source)
+    ids = source.loaded.model.generate(**features(source), do_sample=False, num_beams=1, max_new_tokens=16)
+    tokens = record.targets[0].tokens
+
+    assert [token.id for token in tokens[1:]] == [id for id in ids[0].tolist() if id != 1]
+    assert record.prediction.written == (record.targets[0].text,)
+    assert record.targets[0].text == " ".join(token.text for token in tokens[1:])
+    assert record.prediction.logits[0].argmax(-1)[:-1].tolist() == [token.id for token in tokens[1:]]
+    assert torch.allclose(record.prediction.logits, eager(source, record).logits, atol=1e-4)
+
+
+def test_a_click_is_heard_by_the_convolutions_of_its_position_alone(load):
+    """By those of wav2vec 2.0, whatever the position: one loud sample in silence, in the middle of its box."""
+    source = load("wav2vec2")
+    silence = torch.zeros(RATE)
+    (sentence,) = source.tokenize([attnviz.sound(silence, RATE)])
+    hears = source.loaded.model.feature_extractor
+    before = hears(silence[None])
+
+    assert before.shape[-1] == len(sentence.tokens)
+    for i, token in enumerate(sentence.tokens):
+        click = silence.clone()
+        click[round((token.box.left + token.box.right) / 2 * RATE)] = 1
+        changed = (hears(click[None]) - before).abs().amax(1)[0] > 1e-6
+        assert changed.nonzero().flatten().tolist() == [i]
+
+
+def test_a_click_is_loudest_in_the_frames_of_its_position(load):
+    """In the mel frames of Whisper, of which a position reads the one in its middle and its neighbors."""
+    source = load("whisper")
+    silence = torch.zeros(RATE)
+    (sentence,) = source.tokenize([attnviz.sound(silence, RATE)])
+    placed = [token for token in sentence.tokens if token.box]
+
+    assert (len(placed), len(sentence.tokens)) == (51, 100)
+    for i, token in enumerate(placed[1:-1], 1):
+        click = silence.clone()
+        click[round((token.box.left + token.box.right) / 2 * RATE)] = 1
+        frames = features(source, click)["input_features"][0].amax(0)
+        heard = (frames > frames.min() + 1e-4).nonzero().flatten().tolist()
+        assert 2 * i in heard
+        assert set(heard) <= {2 * i - 1, 2 * i, 2 * i + 1}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_positions_are_stretches_of_time_without_a_gap(load, family):
+    """Over the full height of the spectrogram, called by their middle."""
+    (sentence,) = load(family).tokenize([SOUND])
+    boxes = [token.box for token in sentence.tokens if token.box]
+
+    assert sentence.pictures[0].seconds == 1
+    assert all((box.top, box.bottom) == (0, 1) for box in boxes)
+    assert all(a.right == pytest.approx(b.left) for a, b in pairwise(boxes))
+    assert sentence.tokens[21].text == {"whisper": "0.42 s"}.get(family, "0.43 s")
+    assert (boxes[21].left + boxes[21].right) / 2 == pytest.approx(0.42 if family == "whisper" else 0.4325, abs=1e-4)
+
+
+def test_a_head_that_is_off_changes_the_words_as_zeroing_it_does(load):
+    """The part of a head is cut out of the input of the output projection, by a hook of the test's own."""
+    source, site = load("whisper"), attnviz.Site("cross", 0)
+    record = attnviz.analyze(SOUND, source, attnviz.Edits(heads_off={(site, 1)}))
+    projection = source.loaded.model.get_submodule(source.facts.trial.calls[site]).out_proj
+
+    def zero(module, args):
+        states = args[0].clone()
+        states[..., 8:16] = 0
+        return (states,)
+
+    hook = projection.register_forward_pre_hook(zero)
+    try:
+        ids = source.loaded.model.generate(**features(source), do_sample=False, num_beams=1, max_new_tokens=16)
+        assert torch.allclose(record.prediction.logits, eager(source, record).logits, atol=1e-4)
+    finally:
+        hook.remove()
+    assert [token.id for token in record.targets[0].tokens[1:]] == [id for id in ids[0].tolist() if id != 1]
+
+
+def test_edits_of_encoder_and_decoder_act_together_on_several_sounds(load):
+    """Each sound of a batch is as it is alone, also where another one is longer."""
+    source, other = load("whisper"), attnviz.sound(tones(1.7), RATE)
+    edits = attnviz.Edits(heads_off={(attnviz.Site("encoder", 0), 1), (attnviz.Site("cross", 0), 0)}, temperature=3.0)
+    both = attnviz.analyze([SOUND, other], source, edits)
+
+    for i, sound in enumerate((SOUND, other)):
+        alone = attnviz.analyze(sound, source, edits)
+        length = alone.targets[0].length
+        assert both.targets[i].labels[:length] == alone.targets[0].labels
+        assert torch.allclose(both.prediction.logits[i, :length], alone.prediction.logits[0], atol=1e-4)
+
+
+def test_time_that_is_blank_gets_no_weight(load):
+    source = load("wav2vec2")
+    record = attnviz.analyze(SOUND, source, attnviz.Edits(mask=attnviz.Blank((3, 30))))
+
+    assert not record.step(ENCODER).weights(2)[:, [3, 30]].any()
+    assert not torch.equal(record.output, attnviz.analyze(SOUND, source).output)
+
+
+def test_words_of_a_persons_own_are_read_instead(load):
+    source = load("whisper")
+    record = attnviz.analyze(SOUND, source, target="w3 w4")
+
+    assert record.targets[0].labels == ("<start>", "w3", "w4")
+    assert record.tokens(CROSS)[1][10].text == "0.20 s"
+
+
+def test_labels_are_those_of_the_model(load):
+    source = load("hubert")
+    record = attnviz.analyze(SOUND, source)
+
+    assert record.labels[0] == ("LABEL_0", "LABEL_1", "LABEL_2")
+    assert torch.allclose(record.labels[1], eager(source, record).logits, atol=1e-5)
+
+
+def test_a_sound_of_another_rate_is_heard_as_the_same(load):
+    """Resampled to the model's rate: tones stay what they are."""
+    source, other = load("whisper"), attnviz.sound(tones(rate=44_100), 44_100)
+    samples = resampled(other.pictures[0].samples, 44_100, RATE)
+
+    assert len(samples) == RATE
+    assert (samples - SOUND.pictures[0].samples)[100:6000].abs().max() < 0.02
+    assert source.tokenize([other])[0].labels == source.tokenize([SOUND])[0].labels
+
+
+def test_a_record_of_a_sound_is_saved_with_its_spectrogram(load, tmp_path):
+    record = attnviz.analyze(SOUND, load("whisper"))
+    attnviz.save(record, tmp_path / "sound.attn")
+    again = attnviz.read(tmp_path / "sound.attn")
+
+    assert again.sentences[0].tokens == record.sentences[0].tokens
+    assert again.sentences[0].pictures[0].seconds == 1
+    assert torch.equal(again.sentences[0].pictures[0].pixels, SOUND.pictures[0].pixels)
+    assert torch.equal(again.step(CROSS).weights(0), record.step(CROSS).weights(0))
+
+
+def test_what_is_no_sound_is_refused_with_the_way_for_sounds(load):
+    picture = attnviz.picture(torch.zeros(20, 20, 3))
+    for text in ("The cat", picture):
+        with pytest.raises(InputError, match=r"hears one sound, and reads no text; given .*attnviz.sound"):
+            attnviz.analyze(text, load("wav2vec2"))
+    with pytest.raises(InputError, match=r"hears up to 2 s; this sound lasts 2.50 s. Cut it."):
+        attnviz.analyze(attnviz.sound(tones(2.5), RATE), load("whisper"))
+    with pytest.raises(InputError, match="hears sounds of one length together"):
+        attnviz.analyze([SOUND, attnviz.sound(tones(0.5), RATE)], load("wav2vec2"))
+
+
+def test_a_model_whose_positions_are_no_stretches_of_time_says_so(tmp_path):
+    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+    hf.ASTModel(hf.ASTConfig(**sizes)).save_pretrained(tmp_path)
+    hf.ASTFeatureExtractor().save_pretrained(tmp_path)
+
+    with pytest.raises(InputError, match="does not say which time its positions stand for"):
+        attnviz.load(str(tmp_path))
+
+
+def test_sounds_are_equal_by_their_samples():
+    assert attnviz.sound(tones(), RATE) == SOUND
+    assert attnviz.sound(-tones(), RATE) != SOUND
+    assert isinstance(SOUND.pictures[0], Sound)
