@@ -46,19 +46,19 @@ def arguments(link: str, more: Sequence[str], note: Callable[[str], None]) -> li
     if state[photos.GRAYED]:
         raise InputError("The shell makes no patches gray in a picture: export this picture in the app.")
     model, text, shown = [*_model(state)], state[TEXT], state[photos.PICTURE]
-    is_picture = False
+    is_picture, file = False, None
     if text is None or shown:
         from attnviz.cli import parser, values
 
         source = values.source(parser.read(["tokens", "-", *model]))
-        is_picture = source.reads == "picture"
-        shown = shown or (source.reads != "text" and next(iter(photos.EXAMPLES)))
+        is_picture = source.reads in ("picture", "sound")
+        file = None if source.reads == "text" or shown == photos.NONE else photos.file(source, shown)
         if is_picture:
-            text, shown = str(photos.file(shown)), None
+            text, file = str(file), None
         text = next(iter(of_model(source).values())) if text is None else text
     lines = ["--lines"] if by_line(state.put(LINES, state[LINES]), text) else []
     site = [] if state[look.SITE] is None else _flags(kind=state[look.SITE].kind, layer=state[look.SITE].layer)
-    pictures = [*_flags(picture=photos.file(shown))] if shown and shown != photos.NONE else []
+    pictures = [*_flags(picture=file)]
     if (is_picture or pictures) and page == "" and state[FORM] is None:
         pictures += _flags(form="picture")
     options = [*lines, *pictures, *model, *site, *_answer(state), *_edits(state), *_picture(state, page)]

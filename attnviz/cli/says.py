@@ -7,7 +7,7 @@ from typing import Any
 
 from attnviz import metrics
 from attnviz.cli.lines import columns
-from attnviz.core.display import visible_text
+from attnviz.core.display import label_text, visible_text
 from attnviz.core.errors import InputError
 from attnviz.core.record import Record
 from attnviz.metrics import NextWord
@@ -76,14 +76,11 @@ def _words_table(words: Sequence[NextWord], before: Record | None, after: Record
 
 
 def _table(what: str, words: Sequence[NextWord], before: Record | None, measure: str = "") -> list[str]:
+    shown = label_text if what.startswith("label") else visible_text
     if before is None:
-        return columns(
-            [
-                (what, measure or "probability"),
-                *((visible_text(word.word), f"{word.probability:.3f}") for word in words),
-            ]
-        )
-    rows = ((visible_text(word.word), _number(word.before), f"{word.probability:.3f}") for word in words)
+        heading = (what, measure or "probability")
+        return columns([heading, *((shown(word.word), f"{word.probability:.3f}") for word in words)])
+    rows = ((shown(word.word), _number(word.before), f"{word.probability:.3f}") for word in words)
     return columns([(what, "before", "after"), *rows])
 
 

@@ -18,7 +18,7 @@ from attnviz.core.edits import KINDS, Edits, Site
 from attnviz.core.errors import PICTURES, AttnvizError, InputError, quoted
 from attnviz.core.masks import mask_from_text
 from attnviz.core.tokens import Sentence
-from attnviz.files import images
+from attnviz.files import images, sounds
 from attnviz.sources import estimate, script
 from attnviz.sources.base import Source
 from attnviz.views import PAIRS, View
@@ -95,6 +95,10 @@ def read(options: Namespace) -> tuple[list[str], Source]:
     """
     name = options.text
     pictures = getattr(options, "picture", [])
+    if not pictures and name.lower().endswith(".wav") and is_file(name):
+        heard, model = [sounds.sound(name)], source(options)
+        model.check_pictures(heard)
+        return heard, model
     if not pictures and name.lower().endswith(PICTURES) and is_file(name):
         name, pictures = "", [name]
     if pictures:

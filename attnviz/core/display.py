@@ -9,6 +9,7 @@ LONGEST = 24
 """How many code points of a text are shown."""
 
 LONGEST_TITLE = 40
+LONGEST_LABEL = 44
 """Characters of the name of a model in a title, at most."""
 
 LONGEST_NAME = 80
@@ -47,6 +48,11 @@ def visible_text(text: str, longest: int = LONGEST) -> str:
         if len(characters) > longest:
             return "".join(characters[: longest - 1]) + "…"
     return "".join(characters) or "∅"
+
+
+def label_text(name: str) -> str:
+    """The name of a class, which may be of several words, with its blanks as blanks."""
+    return visible_text(name, LONGEST_LABEL).replace("␣", " ")
 
 
 def in_title(text: str) -> str:

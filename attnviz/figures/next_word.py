@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import pandas as pd
@@ -12,7 +12,7 @@ from attnviz.charts import axes
 from attnviz.charts.bars import Bars, Column
 from attnviz.charts.style import Style
 from attnviz.core.amounts import percent
-from attnviz.core.display import in_title, visible_text
+from attnviz.core.display import in_title, label_text, visible_text
 from attnviz.core.record import Record
 from attnviz.figures.base import BarFigure
 from attnviz.figures.figure import stem, subtitles, text_array, titled
@@ -164,7 +164,7 @@ class LabelBars(BarFigure):
             return Bars(title=self._heading, lines=lines, names=names, columns=[column], style=self.style)
         many = f"the {MOST_LABELS} most probable of {len(labels):,} labels" if len(labels) > MOST_LABELS else ""
         notes = [many, ONE_LABEL if len(labels) == 1 else "", SEVERAL if self.record.label_kind == "several" else ""]
-        return probabilities(labels[:MOST_LABELS], self._heading, [*notes, *lines], self.style)
+        return probabilities(labels[:MOST_LABELS], self._heading, [*notes, *lines], self.style, labels=True)
 
     @property
     def _is_number(self) -> bool:
@@ -184,7 +184,13 @@ class LabelBars(BarFigure):
 
 
 def probabilities(
-    words: Sequence[NextWord], title: str, lines: Sequence[str], style: Style, *, others: bool = False
+    words: Sequence[NextWord],
+    title: str,
+    lines: Sequence[str],
+    style: Style,
+    *,
+    others: bool = False,
+    labels: bool = False,
 ) -> Bars:
     """Words and their bars under a title and lines; where it is known, with what was before, by the larger of both.
 
@@ -211,7 +217,8 @@ def probabilities(
             words = [*words, NextWord(OTHERS, *rest)]
         before, longest = _before(words), None
         texts = [f"{percent(prediction.before)} → {percent(prediction.probability)}" for prediction in words]
-    names = [visible_text(prediction.word, axes.LONGEST_LABEL) for prediction in words]
+    shown = label_text if labels else partial(visible_text, longest=axes.LONGEST_LABEL)
+    names = [shown(prediction.word) for prediction in words]
     column = Column(texts, [prediction.probability for prediction in words], before, longest=longest)
     return Bars(title=title, lines=lines, names=names, columns=[column], style=style, quiet=quiet)
 

@@ -37,8 +37,8 @@ OVERLAP = 0.1
 """Part of the smaller of two boxes above which they overlap."""
 CHIP = 24
 """Pixels of the height of a position that is no patch."""
-MOST_CHIPS, DOT = 32, 6
-"""Positions beside patches that have names, at most; where there are more, as in padding, each is so small a square."""
+MOST_CHIPS, MOST_WORDS, DOT = 32, 200, 6
+"""Special positions, and any, beside patches that have names, at most; of more, as in padding, each is a square."""
 THIN = 8
 """Pixels of the width of a patch below which it has no frame."""
 TICKS = 4
@@ -247,7 +247,9 @@ class PatchImage(ShadedFigure):
         """Patches on their pictures, the other positions in lines below."""
         rows, frame_of = [], {box: frame for frame in frames for box in frame.boxes}
         across, top = x, max((frame.bottom + 8 for frame in frames), default=y)
-        is_small = bool(frames) and sum(token.box is None for token in part.tokens) > MOST_CHIPS
+        beside = [token for token in part.tokens if token.box is None]
+        is_small = sum(token.special for token in beside) > MOST_CHIPS or len(beside) > MOST_WORDS
+        is_small = is_small and bool(frames)
         for i, token in enumerate(part.tokens):
             box = token.box
             if box is not None:

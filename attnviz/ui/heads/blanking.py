@@ -34,11 +34,11 @@ def controls(context: ViewContext, figure: figures.patches) -> None:
         """The step, with the patch picked: else another one becomes that of the largest weight."""
         return lambda now, on: step(now, place, on).put(CELL, None).put(PINS, pin)
 
-    quiet(words.PATCH.format(patch=quoted_token(token.text, place)))
+    quiet((words.PATCH if token.box else words.TOKEN).format(patch=quoted_token(token.text, place)))
     with st.container(horizontal=True, gap="small", vertical_alignment="center", key="blanking"):
         is_blank = place in _blank(mask.current())
         control(st.toggle, words.BLANK, BLANKED, shown=is_blank, step=held(_blanked))
-        if source.reads != "text" and token.box is not None:
+        if source.reads in ("picture", "both") and token.box is not None:
             options = {"shown": place in state.get(GRAYED), "whole_page": True}
             control(st.toggle, words.GRAY, GRAY, step=held(_grayed), **options)
         if _blank(mask.current()) or state.get(GRAYED):

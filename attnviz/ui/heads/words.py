@@ -13,7 +13,8 @@ POINT_AT_TOKEN = "Point at a token to see its lines alone, click it to pick it. 
 
 ATTENTION, ATTENTION_OF = "Attention", "Attention of the token"
 OF_CLICKED_TOKEN, OF_CLICKED_PATCH = "the token that you click", "the patch that you click"
-PATCH, BLANK, GRAY, BLANK_NONE = "Patch {patch}:", "blank in the attention", "gray in the picture", "Blank none"
+PATCH, TOKEN = "Patch {patch}:", "Token {patch}:"
+BLANK, GRAY, BLANK_NONE = "blank in the attention", "gray in the picture", "Blank none"
 WITHOUT_GRAY = "Of the whole picture it says {label} {share}."
 POINT_AT_PATCH = "Point at a patch to read its weight."
 

@@ -10,7 +10,7 @@ from attnviz import api, figures
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import MaskError
 from attnviz.core.masks import Mask
-from attnviz.core.places import PicturedText
+from attnviz.core.places import PicturedText, Sound
 from attnviz.core.record import ALL, Record
 from attnviz.core.tokens import Token
 from attnviz.figures import Figure
@@ -171,9 +171,10 @@ class CodeWriter:
         file = self.value(name)
         if name in photos.EXAMPLES:
             self.names.setdefault("attnviz.core", set()).add("assets")
-            file = self.call("assets.path", [f"pictures/{photos.file(name).name}"], {})
-        asked = [f", {self.value(str(text))}" if text else "" for text in texts]
-        each = [f"attnviz.picture({file}{text})" for text in asked]
+            path = photos.EXAMPLES[name]
+            file = self.call("assets.path", [f"{path.parent.name}/{path.name}"], {})
+        make = "attnviz.sound" if isinstance(texts[0].pictures[0], Sound) else "attnviz.picture"
+        each = [f"{make}({file}{f', text={self.value(str(text))}' if text else ''})" for text in texts]
         return each[0] if len(each) == 1 else f"[{', '.join(each)}]"
 
     def _source(self, source: Source) -> str:

@@ -89,6 +89,8 @@ def of_model(source: Source) -> dict[str, str]:
 def _of_facts(source: Source, facts: Facts) -> dict[str, str]:
     """Examples of a model's uses, by its task and input."""
     others = []
+    if source.reads == "both":
+        return dict([words.FOR_PICTURES]) | words.FIRST_EXAMPLE
     if facts.task == "fill" and source.mask_token:
         title, text = words.FOR_BLANKS
         others.append((title, text.format(blank=source.mask_token)))

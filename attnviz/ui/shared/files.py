@@ -11,7 +11,6 @@ import streamlit as st
 
 from attnviz import cases
 from attnviz.core.errors import PICTURES, AttnvizError, InputError, quoted
-from attnviz.files import images
 from attnviz.sources.saved import Saved
 from attnviz.ui import streamlit_internals
 from attnviz.ui.shared import cache, examples, photos, state, text_file, words
@@ -106,7 +105,7 @@ def _taken(
     name: str, content: bytes, setting: Setting[str], settings: Mapping[str, Setting]
 ) -> tuple[tuple[str, str], ...]:
     """Open one file, a text or a run; gives what is to be said of it."""
-    if name.lower().endswith(PICTURES):
+    if name.lower().endswith((*PICTURES, photos.SOUND)):
         return _picture_taken(name, content)
     if not text_file.is_text(name):
         state.change(_opened, name, content, setting, settings)
@@ -119,8 +118,8 @@ def _taken(
 
 
 def _picture_taken(name: str, content: bytes) -> tuple[tuple[str, str], ...]:
-    """Show a picture to the model; one that reads text leaves it for the next that reads pictures."""
-    picture, notes = images.read(name, content)
+    """Show a picture, or a sound, to the model; another one leaves it for the next that reads it."""
+    picture, notes = photos.read(name, content)
     state.change(photos.dropped, name, picture)
     return tuple((f"{name}: {note}", "notice") for note in notes)
 

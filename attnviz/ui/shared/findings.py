@@ -33,7 +33,7 @@ def numbers(record: Record, sentence: int, site: Site | None = None) -> pd.DataF
 
 def open_on_the_clearest(source: Source, lines: tuple[str, ...]) -> None:
     """Look at the head of a pretrained model that has the clearest role on this text, where nobody chose a head."""
-    if source.facts is None or state.get(look.SITE) is not None or state.get(look.SHOW) is not None:
+    if not source.facts or source.card or state.get(look.SITE) is not None or state.get(look.SHOW) is not None:
         return
     with suppress(AttnvizError):  # the page says why the text cannot be run
         record = cache.record(source, lines)
@@ -64,7 +64,7 @@ def of_head(context: ViewContext, *, role: bool = True, place: DeltaGenerator | 
         place: where the role stands, if not here.
     """
     source, site, head = context.source, context.site, context.head
-    if source.facts:
+    if source.facts and not source.card:
         table = numbers(context.untouched, context.sentence, site) if role and isinstance(head, int) else None
         if table is not None and (text := by_weights(table.iloc[head])):
             large(text)

@@ -68,7 +68,7 @@ def input_bar(
         text = ""
         if ready and source.reads != "text":
             photos.box(source)
-        if not ready or source.reads != "picture":
+        if not ready or source.reads in ("text", "both"):
             text = _text_box(source, fixed=fixed, ready=ready)
     with st.container(gap="xsmall", key="notices"):
         return _checked(source, wrong, text)
@@ -126,7 +126,7 @@ def _checked(
 
 def _lines_of(source: Source, typed: str) -> tuple[str, ...]:
     """The texts that a model reads, and the picture."""
-    texts = ("",) if source.reads == "picture" else source.one_run or _texts(typed)
+    texts = source.one_run or _texts(typed) if source.reads in ("text", "both") else ("",)
     return texts if source.reads == "text" else photos.lines(source, texts)
 
 

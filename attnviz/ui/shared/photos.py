@@ -1,4 +1,4 @@
-"""The picture that a vision model reads: an example that ships, or one that a person dropped, kept in the session.
+"""The picture that a model sees, or the sound that it hears: an example, or one that a person dropped in this session.
 
 In a link an example is called by its name, and patches that are gray in it by their positions: ``gray=6-7``.
 """
@@ -11,9 +11,9 @@ import streamlit as st
 
 from attnviz.core import assets
 from attnviz.core.errors import InputError
-from attnviz.core.places import Picture, PicturedText
+from attnviz.core.places import Picture, PicturedText, Sound
 from attnviz.figures.patches import data_uri
-from attnviz.files import images
+from attnviz.files import images, sounds
 from attnviz.sources.base import Source
 from attnviz.ui.shared import cache, state, words
 from attnviz.ui.shared.setting import Setting, State, coded, each, reader, session_setting
@@ -21,13 +21,18 @@ from attnviz.ui.shared.text import plain
 
 NONE = "none"
 """Name of no picture, for a model that reads text without one, too."""
+SOUND = ".wav"
 HEIGHT = 38
 """Pixels of the small picture in the toolbar."""
 MOST = 4
 """Pictures that a session keeps."""
 
-EXAMPLES = {path.stem.replace("-", " "): path for path in sorted(assets.path("pictures").glob("*.*g"))}
-"""Pictures that ship, by their names."""
+PICTURES, SOUNDS = (
+    {path.stem.replace("-", " "): path for path in sorted(assets.path(folder).glob(ending))}
+    for folder, ending in (("pictures", "*.*g"), ("sounds", "*.wav"))
+)
+EXAMPLES = PICTURES | SOUNDS
+"""Pictures and sounds that ship, by their names."""
 
 WAITS = session_setting("picture waits", "")
 """Name of a picture that was just dropped."""
@@ -55,27 +60,40 @@ GRAYED: Setting[tuple[int, ...]] = coded(
 """Positions of the patches that are gray in the picture."""
 
 
-def file(name: str | None) -> Path:
+def examples(source: Source) -> dict[str, Path]:
+    """The examples that a model can read."""
+    return SOUNDS if source.reads == "sound" else PICTURES
+
+
+def file(source: Source, name: str | None) -> Path:
     """The file of an example; None is the first."""
-    return EXAMPLES.get(name) or next(iter(EXAMPLES.values()))
+    there = examples(source)
+    return there.get(name) or next(iter(there.values()))
 
 
 def name(source: Source) -> str:
-    """The name of the picture that is read; `NONE` where a model of texts and pictures is to read text alone."""
-    chosen = state.get(PICTURE)
-    there = chosen in EXAMPLES or chosen in state.get(DROPPED) or (chosen == NONE and source.reads == "both")
-    return chosen if there else next(iter(EXAMPLES))
+    """The name of what is read; `NONE` where a model of texts and pictures is to read text alone."""
+    chosen, dropped = state.get(PICTURE), state.get(DROPPED).get(state.get(PICTURE))
+    fits = dropped is not None and isinstance(dropped, Sound) == (source.reads == "sound")
+    there = chosen in examples(source) or fits or (chosen == NONE and source.reads == "both")
+    return chosen if there else next(iter(examples(source)))
 
 
 def picture(source: Source) -> Picture | None:
-    """The picture that is read, as it was dropped."""
+    """The picture, as it was dropped, or the sound."""
     chosen = name(source)
     return None if chosen == NONE else state.get(DROPPED).get(chosen) or _example(chosen)
 
 
 @lru_cache(maxsize=8)
 def _example(name: str) -> Picture:
-    return images.read(name, EXAMPLES[name].read_bytes())[0]
+    path = EXAMPLES[name]
+    return read(path.name, path.read_bytes())[0]
+
+
+def read(name: str, content: bytes) -> tuple[Picture, tuple[str, ...]]:
+    """The picture or the sound of a file, and what was changed in it, a sentence each."""
+    return (sounds.read(name, content), ()) if name.lower().endswith(SOUND) else images.read(name, content)
 
 
 def named(pictures: tuple[Picture, ...]) -> str:
@@ -110,19 +128,22 @@ def dropped(now: State, name: str, picture: Picture) -> State:
 
 
 def waiting(source: Source) -> str:
-    """Message about a picture that was dropped while a model reads text alone, once; else ""."""
+    """Message about what was dropped and the model does not read, once; else ""."""
     waits = state.get(WAITS)
     state.put(WAITS, "")
-    return words.PICTURE_WAITS.format(file=waits, model=source.name) if waits and source.reads == "text" else ""
+    if not waits or name(source) == waits:
+        return ""
+    does = words.READS_TEXT if source.reads == "text" else words.READS_OTHER
+    return words.PICTURE_WAITS.format(file=waits, model=source.name, does=does)
 
 
 def box(source: Source) -> None:
     """The picture, small, with a button for another one and the examples."""
-    examples = {words.NO_PICTURE: NONE} if source.reads == "both" else {}
-    examples |= {name: name for name in EXAMPLES}
+    offered = {words.NO_PICTURE: NONE} if source.reads == "both" else {}
+    offered = offered | {name: name for name in examples(source)}
 
     def take() -> None:
-        example = examples[state.event("example picture")]
+        example = offered[state.event("example picture")]
         state.change(lambda now: now.without("text").put(PICTURE, example))
 
     shown = picture(source)
@@ -130,5 +151,11 @@ def box(source: Source) -> None:
         if shown is not None:
             st.html(f'<img src="{data_uri(shown.small)}" alt="" height="{HEIGHT}">', width="content")
         st.caption(plain(name(source) if shown is not None else words.NO_PICTURE), width="content")
-        st.html(words.CHOOSE_PICTURE.format(help=words.PICTURES_TAKEN), width="content")
-        st.menu_button(words.EXAMPLE_PICTURES, list(examples), key="example picture", on_click=take)
+        choose = words.CHOOSE_SOUND if source.reads == "sound" else words.CHOOSE_PICTURE
+        st.html(choose, width="content")
+        st.menu_button(
+            words.EXAMPLES_TITLE if source.reads != "both" else words.EXAMPLE_PICTURES,
+            list(offered),
+            key="example picture",
+            on_click=take,
+        )

@@ -9,6 +9,7 @@ import streamlit as st
 
 from attnviz import figures, metrics
 from attnviz.core.amounts import percent
+from attnviz.core.display import label_text
 from attnviz.core.errors import ShapeError
 from attnviz.core.record import Record
 from attnviz.figures import Figure
@@ -49,7 +50,8 @@ def prediction(record: Record, position: int, sentence: int) -> PredictionText |
         number = metrics.labels(record, sentence=sentence)[0].probability
         return PredictionText("label", words.NUMBER, label_value(record, number))
     if record.labels is not None:
-        return PredictionText("label", words.LABEL, *_first(metrics.labels(record, sentence=sentence)))
+        first, *_ = metrics.labels(record, sentence=sentence)
+        return PredictionText("label", words.LABEL, f"“{label_text(first.word)}”", percent(first.probability))
     if record.prediction is None:
         return None
     if record.prediction.written:

@@ -51,6 +51,7 @@ FIRST_EXAMPLE = {"because it was tired": "The cat sat on the mat because it was 
 """Text that a pretrained model opens with."""
 FOR_BLANKS = ("a blank to fill in", "The cat sat on the mat because it was {blank}.")
 FOR_REPEATS = ("words that come again", "The cat sat on the mat. The cat sat on the")
+FOR_PICTURES = "A question about a picture", "What is in this picture?"
 FOR_VECTORS = (
     "three sentences",
     "The cat sat on the mat.\nA kitten rested on the rug.\nThe bank raised its interest rates.",
@@ -89,15 +90,19 @@ NOT_A_BUDGET = "{name} is {value}; it must be a number above 0 such as {usual:g}
 
 OPEN_FILES = "Open files"
 OPEN_FILE = '<button class="open-file" data-most="{megabytes}" title="{help}">Open file</button>'
-CHOOSE_PICTURE = '<button class="open-file" title="{help}">Choose a picture</button>'
 NO_PICTURE, EXAMPLE_PICTURES = "no picture", "Pictures"
-PICTURE_WAITS = "{file} is a picture, and {model} reads text: choose shapes, or another model that reads pictures."
-PICTURES_TAKEN = "PNG, JPEG or WebP, up to 50 MB. You can also drop it on the page. It stays in this session."
+READS_TEXT, READS_OTHER = "reads text", "reads something else"
+PICTURE_WAITS = "{file} is here, and {model} {does}: choose a model for it, such as shapes for pictures."
+CHOOSE_PICTURE, CHOOSE_SOUND = (
+    f'<button class="open-file" title="{takes}. You can also drop it on the page. It stays in this session.">'
+    f"Choose a {what}</button>"
+    for what, takes in (("picture", "PNG, JPEG or WebP, up to 50 MB"), ("sound", "WAV, up to 60 s"))
+)
 NO_EXAMPLE_PICTURE = "The link names the picture “{name}”, and a link holds examples alone: {names}. Drop yours here."
 OPENS = (
-    "A text (.txt), a picture (.png, .jpg, .webp), a saved run (.attn, or the ZIP of everything), or attention as "
-    ".npz, .npy, .csv or .safetensors: up to {files} files of {megabytes} MB. You can also drop them on the page. They "
-    "stay in this session."
+    "A text (.txt), a picture (.png, .jpg, .webp), a sound (.wav), a saved run (.attn, or the ZIP of everything), or "
+    "attention as .npz, .npy, .csv or .safetensors: up to {files} files of {megabytes} MB. You can also drop them on "
+    "the page. They stay in this session."
 )
 FILE_GONE = "This page shows the file {file}, which a link does not hold: drop it here again, or choose another model."
 NO_FILE_NAME = "{name} is no name of a file."
