@@ -22,6 +22,8 @@ EDGE = 0.05
 PADDING = "padding"
 """Name of a position beyond the picture, which fills a window."""
 
+WAVES = 8
+"""How often noise of one color goes through its range."""
 DIGITS = 3
 """Digits of an edge of a box: no more of it is measured."""
 
@@ -55,7 +57,8 @@ def pixel_maps(process: Callable[[Tensor], Tensor], size: tuple[int, int]) -> li
         process: from (height, width, 3), uint8, to (tiles, 3, height, width) floats.
         size: height and width of the picture.
     """
-    shares, is_real = _ramp(process, size)
+    across, down = (torch.linspace(0, WAVES, side).frac() - 0.5 for side in size)
+    shares, is_real = _ramp(process, size, torch.stack(torch.broadcast_tensors(across[:, None], down, down), -1))
     return [_pixel_map(*tile, size) for tile in zip(shares, is_real, strict=True)]
 
 
@@ -69,15 +72,21 @@ def centers(process: Callable[[Tensor], Tensor], size: tuple[int, int]) -> Tenso
     return _ramp(process, size)[0][:, :2].double() * (pixels - 1) / pixels + 0.5 / pixels
 
 
-def _ramp(process: Callable[[Tensor], Tensor], size: tuple[int, int]) -> tuple[Tensor, Tensor]:
-    """Colors of a processed ramp in parts of white, and which of it is no padding."""
+def _ramp(
+    process: Callable[[Tensor], Tensor], size: tuple[int, int], noise: Tensor | float = 0.0
+) -> tuple[Tensor, Tensor]:
+    """Colors of a processed ramp in parts of white, and which of it is no padding.
+
+    Args:
+        noise: added to its 256 colors along the other side, so that rounding leaves the mean of a row as it is.
+    """
     height, width = size
     ramp = torch.zeros(height, width, 3)
     ramp[..., 0] = torch.linspace(0, 255, width)
     ramp[..., 1] = torch.linspace(0, 255, height)[:, None]
     low, high = (process(torch.full((height, width, 3), value, dtype=torch.uint8)) for value in (0, 255))
     span = high - low
-    return ((process(ramp.round().to(torch.uint8)) - low) / span).nan_to_num(-1), span.abs() > 1e-3
+    return ((process((ramp + noise).round().clamp(0, 255).to(torch.uint8)) - low) / span).nan_to_num(-1), span.abs() > 1e-3
 
 
 def _pixel_map(shares: Tensor, is_real: Tensor, size: tuple[int, int]) -> PixelMap:
