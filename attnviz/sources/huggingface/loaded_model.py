@@ -16,13 +16,14 @@ from torch import nn
 
 from attnviz.capturing.seen import PROVENANCE
 from attnviz.core.errors import InputError, quoted
-from attnviz.sources.huggingface import embedding, faults, opening, tapped, trial
+from attnviz.sources.huggingface import embedding, faults, opening, pictures, tapped, trial
 from attnviz.sources.huggingface.loaded import Loaded, Trial
 from attnviz.sources.huggingface.loading import longest_of
+from attnviz.sources.huggingface.picture_model import PictureModel
 from attnviz.sources.huggingface.source import HuggingFace
 from attnviz.sources.huggingface.turns import Turns
 
-EAGER = "eager"
+EAGER, PIXELS = "eager", "pixel_values"
 
 
 class Borrowed(Turns):
@@ -57,11 +58,10 @@ class Borrowed(Turns):
                     part.training = True
 
 
-@dataclass(frozen=True)
-class LoadedModel(HuggingFace):
-    """A source of a model that a person loaded, made by `attnviz.load(model, tokenizer)`."""
+class Lent:
+    """The part of a source whose model a person loaded: it is held, and loaded by nobody."""
 
-    borrowed: Loaded = field(default=None, repr=False)
+    borrowed: Loaded
 
     def __post_init__(self):
         object.__setattr__(self, "facts", self.borrowed.facts)
@@ -74,16 +74,32 @@ class LoadedModel(HuggingFace):
     def is_loaded(self) -> bool:
         return True
 
+
+@dataclass(frozen=True)
+class LoadedPictureModel(Lent, PictureModel):
+    """A source of a vision model that a person loaded, made by `attnviz.load(model, image_processor)`."""
+
+    borrowed: Loaded = field(default=None, repr=False)
+
+
+@dataclass(frozen=True)
+class LoadedModel(Lent, HuggingFace):
+    """A source of a model that a person loaded, made by `attnviz.load(model, tokenizer)`."""
+
+    borrowed: Loaded = field(default=None, repr=False)
+
     def reloaded(self) -> "LoadedModel":
         """The same, tried itself: its narrow copy was refuted by its first run."""
         return replace(self, borrowed=_tried(self.borrowed, trial.itself))
 
 
-def source_of(model: nn.Module, tokenizer: Any, *, title: str = "", adapters: bool = True) -> LoadedModel:
+def source_of(
+    model: nn.Module, tokenizer: Any, *, title: str = "", adapters: bool = True
+) -> LoadedModel | LoadedPictureModel:
     """Source of a model of transformers as it is, with its tokenizer.
 
     Args:
-        tokenizer: or the processor of a model of texts and pictures.
+        tokenizer: or the processor of a model of texts and pictures, or the image processor of a vision model.
         title: as it is called; by default its own name, or its class.
         adapters: False runs a model of PEFT without its adapters.
 
@@ -99,48 +115,82 @@ def source_of(model: nn.Module, tokenizer: Any, *, title: str = "", adapters: bo
         raise InputError(f"{what}; for other models there is attnviz.wrap(model, tokenize).")
     processor = tokenizer if isinstance(tokenizer, ProcessorMixin) else None
     tokenizer = getattr(processor, "tokenizer", tokenizer)
-    if not isinstance(tokenizer, PreTrainedTokenizerBase):
+    of_pictures = PIXELS in getattr(tokenizer, "model_input_names", ()) and inner.main_input_name == PIXELS
+    if not of_pictures and not isinstance(tokenizer, PreTrainedTokenizerBase):
         raise InputError(f"{quoted(tokenizer)} is no tokenizer of transformers; give attnviz.load(model, tokenizer).")
     if not adapters and inner is model:
         raise InputError(f"{type(model).__name__} has no adapters of PEFT to leave out.")
     off = "" if adapters else " without adapters"
     name = (title or getattr(model.config, "name_or_path", "") or type(inner).__name__).rstrip("/").split("/")[-1] + off
+    if of_pictures:
+        return LoadedPictureModel(name, borrowed=pictures.tried(_of_pictures(inner, model, tokenizer, name, adapters)))
     loaded = _tried(replace(_loaded(inner, model, tokenizer, name, adapters), processor=processor), trial.tried)
     return LoadedModel(name, borrowed=loaded)
 
 
-def _loaded(model: Any, whole: Any, tokenizer: Any, name: str, adapters: bool) -> Loaded:
+def _of_pictures(model: Any, whole: Any, processor: Any, name: str, adapters: bool) -> Loaded:
+    config = _config_of(model)
+    task = opening.picture_class(config)[1]
+    labels = opening.labels(config, config.num_labels) if task == "labels" else ()
+    return Loaded(
+        turns=Borrowed(model, whole, adapters),
+        tokenizer=None,
+        processor=processor,
+        config=config,
+        task=task,
+        device=next(model.parameters()).device,
+        longest=None,
+        keeps_own_attention=True,
+        vocabulary=0,
+        labels=labels,
+        **_facts(model, name),
+    )
+
+
+def _config_of(model: Any) -> Any:
     config = copy(model.config)
     config.architectures = [type(model).__name__]
-    turns, weights = Borrowed(model, whole, adapters), [*model.parameters(), *model.buffers()]
+    return config
+
+
+def _facts(model: Any, name: str) -> dict[str, Any]:
+    """Facts of any model that a person loaded."""
+    weights = [*model.parameters(), *model.buffers()]
+    return {
+        "model": model,
+        "name": name,
+        "commit": None,
+        "dtype": next((weight.dtype for weight in weights if weight.is_floating_point()), torch.float32),
+        "made_of": type(model).__name__,
+        "parameters": sum(weight.numel() for weight in model.parameters()),
+        "size": sum(tensor.nbytes for tensor in weights),
+        "limit": "",
+        "trial": Trial(),
+        "notes": ("a model that you loaded",),
+        "provenance": PROVENANCE,
+    }
+
+
+def _loaded(model: Any, whole: Any, tokenizer: Any, name: str, adapters: bool) -> Loaded:
+    config, turns = _config_of(model), Borrowed(model, whole, adapters)
     with turns.turn():
         taken = tapped.use_on(model)
     task, pooling = opening.task_of(model, config), embedding.Pooling()
     turns.attention = tapped.NAME if taken else EAGER
     table = model.get_input_embeddings().weight
     return Loaded(
-        model=model,
         turns=turns,
         tokenizer=tokenizer,
         config=config,
-        name=name,
-        commit=None,
         task=task,
-        dtype=next((weight.dtype for weight in weights if weight.is_floating_point()), torch.float32),
         device=table.device if table.device.type != "meta" else torch.device("cpu"),
         longest=longest_of(model, tokenizer),
         keeps_own_attention=not taken,
-        made_of=type(model).__name__,
-        parameters=sum(weight.numel() for weight in model.parameters()),
-        size=sum(tensor.nbytes for tensor in weights),
         vocabulary=table.shape[0],
-        limit="",
-        trial=Trial(),
         labels=opening.labels(config, config.num_labels) if task in ("labels", "tokens") else (),
         detail=opening.detail(config, task, pooling),
         pooling=pooling,
-        notes=("a model that you loaded",),
-        provenance=PROVENANCE,
+        **_facts(model, name),
     )
 
 

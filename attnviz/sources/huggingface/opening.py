@@ -53,7 +53,7 @@ class Unweighted:
 def read(folder: Path, name: str) -> Unweighted:
     """Configuration, task, class and tokenizer or image processor, which need no weights."""
     config = _config(folder, name)
-    if of_pictures := _picture_class(config):
+    if of_pictures := picture_class(config):
         return Unweighted(*of_pictures, processor=_processor(folder, name))
     if of_sounds := _sound_class(config):
         tokenizer = _tokenizer(folder, name) if of_sounds[1] == "write" else None
@@ -68,7 +68,7 @@ def read(folder: Path, name: str) -> Unweighted:
         return replace(opened, notes=(f"{error}",))
 
 
-def _picture_class(config: Any) -> tuple[Any, Task, Any] | None:
+def picture_class(config: Any) -> tuple[Any, Task, Any] | None:
     """Configuration, task and class of a vision model, or of the vision tower of one of texts and pictures."""
     import transformers
     from transformers.models.auto import modeling_auto as names

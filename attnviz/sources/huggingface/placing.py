@@ -86,7 +86,9 @@ def _ramp(
     ramp[..., 1] = torch.linspace(0, 255, height)[:, None]
     low, high = (process(torch.full((height, width, 3), value, dtype=torch.uint8)) for value in (0, 255))
     span = high - low
-    return ((process((ramp + noise).round().clamp(0, 255).to(torch.uint8)) - low) / span).nan_to_num(-1), span.abs() > 1e-3
+    return ((process((ramp + noise).round().clamp(0, 255).to(torch.uint8)) - low) / span).nan_to_num(
+        -1
+    ), span.abs() > 1e-3
 
 
 def _pixel_map(shares: Tensor, is_real: Tensor, size: tuple[int, int]) -> PixelMap:

@@ -229,3 +229,23 @@ def test_pictures_are_equal_by_their_pixels():
     assert attnviz.picture(PICTURE) != attnviz.picture(PICTURE[::-1].copy())
     assert attnviz.picture(PICTURE) != attnviz.picture(PICTURE, "What is this?")
     assert hash(Picture.of(PICTURE)) == hash(Picture.of(PICTURE.copy()))
+
+
+def test_a_model_that_a_person_loaded_is_run_as_it_is(tmp_path):
+    """In training and with its own attention it is afterwards as it was; the numbers are those of its folder."""
+    path = folder(tmp_path / "vit", "vit")
+    model = transformers.ViTForImageClassification.from_pretrained(path).train()
+    source = attnviz.load(model, transformers.AutoImageProcessor.from_pretrained(path))
+    record, expected = (attnviz.analyze(attnviz.picture(PICTURE), one) for one in (source, str(path)))
+
+    assert (model.training, model.config._attn_implementation, source.provenance) == (True, "sdpa", "your own")
+    assert torch.allclose(record.labels[1], expected.labels[1], atol=1e-5)
+    assert record.sentences == expected.sentences
+
+
+def test_places_are_measured_to_a_pixel_of_a_large_picture(load):
+    """Where the colors of the ramp and those of a smaller picture are rounded in step, too."""
+    for side in (320, 640, 1000):
+        (sentence,) = load("vit").tokenize([attnviz.picture(np.zeros((side, side, 3), np.uint8))])
+        edges = np.array([[t.box.left, t.box.top, t.box.right, t.box.bottom] for t in sentence.tokens if t.box])
+        assert abs(edges * 4 - (edges * 4).round()).max() < 0.004
