@@ -7,7 +7,7 @@ import numpy as np
 from attnviz import metrics, views
 from attnviz.core import leaks as leak_tests
 from attnviz.core.amounts import counted, decimals, percent
-from attnviz.core.display import as_sentence, in_title, isolated, visible_text
+from attnviz.core.display import as_sentence, in_title, isolated, label_text, visible_text
 from attnviz.core.edits import Site
 from attnviz.core.leaks import LeakTest
 from attnviz.core.masks import Full
@@ -316,7 +316,8 @@ def labels(record: Record, *, before: Record | None = None, sentence: int = 0) -
         return "The probabilities of the labels are not numbers."
     was = ["" if row.before is None else f" (before the change {label_value(record, row.before)})" for row in ranked]
     listed = [
-        f"{quoted(row.word)} {label_value(record, row.probability)}{old}" for row, old in zip(ranked, was, strict=True)
+        f"“{label_text(row.word)}” {label_value(record, row.probability)}{old}"
+        for row, old in zip(ranked, was, strict=True)
     ]
     if metrics.is_number(record):
         return f"The model gives {counted(len(ranked), 'number')}: {', '.join(listed[:MOST_NAMED])}."

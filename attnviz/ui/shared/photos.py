@@ -47,7 +47,7 @@ def _decode(values: list[str]) -> str:
 
 
 PICTURE: Setting[str | None] = Setting(
-    "picture", None, lambda name: name if name in (*EXAMPLES, NONE) else None, _decode, "text"
+    "picture", None, lambda name: name if name in (*EXAMPLES, NONE) else None, _decode
 )
 """Name of the picture; None for the first example."""
 GRAYED: Setting[tuple[int, ...]] = coded(
@@ -131,7 +131,7 @@ def waiting(source: Source) -> str:
     """Message about what was dropped and the model does not read, once; else ""."""
     waits = state.get(WAITS)
     state.put(WAITS, "")
-    if not waits or name(source) == waits:
+    if not waits or (source.reads != "text" and name(source) == waits):
         return ""
     does = words.READS_TEXT if source.reads == "text" else words.READS_OTHER
     return words.PICTURE_WAITS.format(file=waits, model=source.name, does=does)
