@@ -223,11 +223,11 @@ class PatchImage(ShadedFigure):
 
     @cached_property
     def _layout(self) -> tuple[list[dict], list[Frame]]:
-        """Cells and pictures: where the position stands, and beside it, or below in a given width, where it looks."""
+        """Cells and pictures: where the position looks, and beside it, or below in a given width, where it stands."""
         chosen, shaded = self.shade.ends
         alone = self.shade.one_text and not self._has_pixels  # nothing is to be seen without colors
         cells, frames, x, y = [], [], 0.0, 0.0
-        for part, is_shaded in [(shaded, True)] if alone else [(chosen, False), (shaded, True)]:
+        for part, is_shaded in [(shaded, True)] if alone else [(shaded, True), (chosen, False)]:
             drawn = frames_of(self._sentence_of(part), x, y)
             rows = self._cells(part, x, y, drawn, is_shaded=is_shaded)
             if not is_shaded or self.shade.one_text:

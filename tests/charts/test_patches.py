@@ -29,9 +29,9 @@ def record():
 
 
 def cells(figure):
-    """The cells of where it stands, and of where it looks."""
+    """The cells of where it stands, and of where it looks, which come first."""
     table = data(figure.chart, CELLS)
-    return table[: len(table) // 2], table[len(table) // 2 :]
+    return table[len(table) // 2 :], table[: len(table) // 2]
 
 
 def test_positions_are_patches_row_by_row(record):
@@ -54,7 +54,7 @@ def test_a_patch_is_the_brighter_the_more_attention_it_gets(record):
     assert [row["cover"] for row in shaded[1:]] == pytest.approx((VEIL * (1 - weights[1:] / top)).tolist(), abs=1e-6)
     assert {row["cover"] for row in plain[1:]} == {0.0}
     assert [row for row in plain + shaded if row["stroke_width"] == 2.5] == [plain[8], shaded[8]]
-    assert (plain[8]["x"], plain[8]["y"]) == pytest.approx((2 * DRAWN / 5, DRAWN / 5))
+    assert (shaded[8]["x"], shaded[8]["y"]) == pytest.approx((2 * DRAWN / 5, DRAWN / 5))
     assert figure.arrays["weights"].shape == (16,)
     assert figure.table["query"].unique().tolist() == [8]
     assert "looks most at" in figure.description
@@ -227,13 +227,13 @@ def test_a_spectrogram_has_its_seconds_below_it(heard):
     """At round numbers, where they stand; what pads the sound is small squares below them, without names."""
     figure = figures.patches(heard, SITE, 0, chosen=5)
     ticks = data(figure.chart, "ticks")
-    plain, _ = cells(figure)
+    _, shaded = cells(figure)
     below = max(row["y"] for row in ticks)
 
     assert [row["text"] for row in ticks[:5]] == ["0 s", "0.5 s", "1 s", "1.5 s", "2 s"]
     assert [row["x"] for row in ticks[:5]] == pytest.approx([0, DRAWN / 4, DRAWN / 2, DRAWN * 3 / 4, DRAWN])
-    assert plain[10]["x"] == pytest.approx(ticks[2]["x"])
-    assert {(row["text"], row["x2"] - row["x"], row["y"] > below) for row in plain[20:]} == {("", DOT, True)}
+    assert shaded[10]["x"] == pytest.approx(ticks[2]["x"])
+    assert {(row["text"], row["x2"] - row["x"], row["y"] > below) for row in shaded[20:]} == {("", DOT, True)}
 
 
 def test_a_picture_has_no_seconds(record):
