@@ -33,6 +33,7 @@ OPTIONS = {
     "least": ("--least", None, {"least"}),
     "token": ("--token", None, {"pins", "chosen"}),
     "to": ("--to", False, {"pins", "side"}),
+    "less": ("--less", "", {"less"}),
     "row_sums": ("--row-sums", False, {"row_sums"}),
     "before": ("--before", False, {"before"}),
     "queries": ("--queries", None, {"rows"}),
@@ -58,6 +59,8 @@ def add(command: argparse.ArgumentParser) -> None:
     form.add_argument("--least", type=float, metavar="W", help="the weight from which on there are lines (strongest)")
     form.add_argument("--token", type=int, metavar="N", help="the attention from this token alone, counted from 0")
     form.add_argument("--to", action="store_true", help="the attention to the token instead")
+    less = "sinks: without patches that always win, and the rest in parts of their sum"
+    form.add_argument("--less", choices=("sinks",), default="", help=less)
     form.add_argument("--before", action="store_true", help="mark words that are predicted since the change alone")
     for side, what in (("queries", "rows"), ("keys", "columns")):
         form.add_argument(f"--{side}", type=_span, metavar="A-B", help=f"zoom in: the {what} A to B, counted from 0")
@@ -93,6 +96,7 @@ def figure(
         "pins": frozenset() if options.token is None else frozenset({(("query", "key")[options.to], options.token)}),
         "chosen": options.token,
         "side": SIDES[options.to],
+        "less": options.less,
     }
     named = {name: value for name, value in (values | arguments | part).items() if name in takes | EVERY}
     return form.figure(record, site, [head, *options.beside] if "heads" in takes else head, **named)

@@ -3,7 +3,7 @@
 import base64
 import io
 import math
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property, lru_cache
 
 import altair as alt
@@ -23,6 +23,7 @@ from attnviz.core.record import Record
 from attnviz.core.tokens import Sentence
 from attnviz.figures.head import called
 from attnviz.figures.shade import TOOLTIP, Shade, ShadedFigure
+from attnviz.metrics import pictured
 from attnviz.views import Groups
 
 SIDE, GAP, BETWEEN = 300, 20, 6
@@ -35,6 +36,11 @@ NARROW = 0.004
 """Part of a picture's side that is too little to be drawn."""
 OVERLAP = 0.1
 """Part of the smaller of two boxes above which they overlap."""
+LESS = ("", "sinks", "neutral")
+LESS_MEANS = {
+    "sinks": f"without patches above {pictured.SINK:g} times the median mean weight; the rest in parts of their sum",
+    "neutral": "minus the weights of the last token of a neutral question",
+}
 CHIP = 24
 """Pixels of the height of a position that is no patch."""
 MOST_CHIPS, MOST_WORDS, DOT = 32, 200, 6
@@ -94,13 +100,24 @@ class Frame:
 class PatchImage(ShadedFigure):
     """The picture, each patch as bright as the attention that one position gives it, or that it gives this position.
 
+    Attributes:
+        less: "sinks" sets patches aside that always win, see `metrics.pictured.without_sinks`; "neutral" takes the
+            weights under another question away, see `minus_neutral`; "" shows the weights.
+        neutral: the record of that question.
+
     Raises:
         InputError: if neither the queries nor the keys of the site are patches.
     """
 
+    _: KW_ONLY
+    less: str = ""
+    neutral: Record | None = None
+
     kind = "picture-"
 
     def __post_init__(self):
+        if self.less not in LESS or (self.less and self.side != "from"):
+            raise InputError(f"less is {self.less!r}; it is of attention from a token, one of {', '.join(LESS[1:])}.")
         if not on_grid(self.record, self.site):
             raise InputError(
                 f"Neither queries nor keys of {self.site} are patches of a picture: say record(places=...)."
@@ -128,6 +145,31 @@ class PatchImage(ShadedFigure):
         return f"A picture of {size} patches, the brighter the more attention {{}} one position."
 
     @cached_property
+    def shade(self) -> Shade:
+        """The weights of the token, without sinks or those under another question where that is asked for."""
+        shade = super().shade
+        if not self.less:
+            return shade
+        row = int(shade.ends[0].starts[shade.index])
+        named = {"sentence": self.sentence}
+        if self.less == "sinks":
+            values = pictured.without_sinks(self.record, self.site, self.head, row, **named)
+        else:
+            values = pictured.minus_neutral(self.record, self.neutral, self.site, self.head, row, **named)
+        places = pictured.patches(self.record, self.site, **named)
+        by_place = dict(zip(places, values.tolist(), strict=True))
+        weights = np.array([by_place.get(start, weight) for start, weight in self._pairs(shade)])
+        return replace(shade, weights=weights, colored=shade.colored & ~np.isnan(weights))
+
+    @staticmethod
+    def _pairs(shade: Shade) -> list[tuple[int, float]]:
+        return list(zip(shade.ends[1].starts.tolist(), shade.weights.tolist(), strict=True))
+
+    def state(self, i: int) -> str:
+        is_set_aside = self.less == "sinks" and np.isnan(self.shade.weights[i])
+        return "a sink, set aside" if is_set_aside else super().state(i)
+
+    @cached_property
     def scale(self) -> Domain:
         """Color domain of the weights; one that adapts ends at the largest weight of a patch."""
         placed = [token.box is not None for token in self.shade.ends[1].tokens]
@@ -148,7 +190,8 @@ class PatchImage(ShadedFigure):
 
     @property
     def lines(self) -> list[str]:
-        return [line for line in super().lines if line != self.scale.ending or not self._has_pixels]
+        less = [LESS_MEANS[self.less]] if self.less else []
+        return less + [line for line in super().lines if line != self.scale.ending or not self._has_pixels]
 
     @property
     def form(self) -> Form:

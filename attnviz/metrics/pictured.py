@@ -45,12 +45,22 @@ def weights(record: Record, site: Site, head: int | str, row: int = -1, *, sente
 
 
 def minus_neutral(
-    record: Record, neutral: Record, site: Site, head: int | str, row: int = -1, *, sentence: int = 0
+    record: Record,
+    neutral: Record,
+    site: Site,
+    head: int | str,
+    row: int = -1,
+    *,
+    neutral_row: int = -1,
+    sentence: int = 0,
 ) -> Tensor:
     """Weights of a row over the patches minus those under a neutral question, such as "Describe the picture.".
 
     d_j = w_ij - v_ij, where w are the weights of `record` and v those of `neutral`: a patch that gets the same weight
     whatever is asked has 0. Float64, (patches,); they sum to 0 only if both rows give the pictures as much.
+
+    Args:
+        neutral_row: the row of `neutral`; by default the last, after which it would answer.
 
     Raises:
         InputError: if the records are of other pictures, or one has no such row.
@@ -62,8 +72,8 @@ def minus_neutral(
     ]
     if shown[0] != shown[1] or boxes[0] != boxes[1]:
         raise InputError("The records are of other pictures; ask the neutral question about the same ones.")
-    asked, plain = (weights(each, site, head, row, sentence=sentence) for each in (record, neutral))
-    return asked - plain
+    asked = weights(record, site, head, row, sentence=sentence)
+    return asked - weights(neutral, site, head, neutral_row, sentence=sentence)
 
 
 def without_sinks(

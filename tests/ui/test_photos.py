@@ -138,3 +138,13 @@ def test_the_copied_code_makes_the_same_picture():
     namespace = {}
     exec(lines.rpartition("\n")[0], namespace)
     assert (namespace["figure"].arrays["weights"] == figure.arrays["weights"]).all()
+
+
+def test_sinks_are_set_aside_where_that_is_asked_for():
+    """It is in the link, and the rule stands under the title."""
+    app = opened(model="shapes")
+    app.segmented_control(key="less").set_value("sinks").run()
+
+    assert app.query_params["less"] == "sinks"
+    assert "minus a neutral question" not in html(app)
+    assert app.segmented_control(key="less").options == ["weights", "without sinks"]

@@ -15,7 +15,7 @@ from attnviz.figures import shade as shades
 from attnviz.figures.forms import CELL as OF_CELL
 from attnviz.figures.forms import LINE, TOKEN
 from attnviz.ui.heads import linked, words
-from attnviz.ui.shared import cache, look, pages, pictures, state, zoom
+from attnviz.ui.shared import cache, look, pages, photos, pictures, state, zoom
 from attnviz.ui.shared import words as common
 from attnviz.ui.shared.answer import ANSWER
 from attnviz.ui.shared.look import CELL, PINS, Cell, ViewContext
@@ -54,6 +54,8 @@ ALSO = coded(
 )
 LEAST_DRAWN: Setting[float | None] = choice("least", {least: f"{least:g}" for least in LEAST if least})
 SIDE = choice("side", SIDES, SIDES[0], "tab")
+LESS = choice("less", ("none", *figures.LESS[1:]), "none", "tab")
+"""Weights that are taken away from those of patches."""
 
 
 def form(context: ViewContext) -> str:
@@ -98,6 +100,31 @@ def controls(form: str, context: ViewContext, view: View) -> None:
             options = {"lead": words.ATTENTION, "step": _other_side(context.site)}
             control(st.segmented_control, words.ATTENTION_OF, SIDE, SIDES, **options)
             label(words.OF_CLICKED_PATCH if _is_of_patches(form) else words.OF_CLICKED_TOKEN)
+        if "less" in takes and state.get(SIDE) == "from":
+            _less(context)
+
+
+def _less(context: ViewContext) -> None:
+    """Views of a row over the picture: as it is, without sinks and, of a question, minus a neutral one."""
+    there = LESS_OF[context.source.reads]
+    if len(there) > 1:
+        shown = state.get(LESS) if state.get(LESS) in there else "none"
+        options = {"shown": shown, "lead": "", "format_func": words.LESS_NAMES.get, "help": words.LESS_MEANS}
+        control(st.segmented_control, words.LESS, LESS, there, **options)
+
+
+LESS_OF = {"picture": ("none", "sinks"), "both": ("none", "sinks", "neutral"), "text": ("none",), "sound": ("none",)}
+
+
+def _less_of(context: ViewContext) -> dict[str, object]:
+    """Arguments of the view that was chosen, with the run of the neutral question."""
+    less = state.get(LESS)
+    if less == "none" or less not in LESS_OF[context.source.reads] or state.get(SIDE) != "from":
+        return {}
+    if less == "sinks":
+        return {"less": less}
+    texts = photos.whole(context.source, (words.NEUTRAL,))
+    return {"less": less, "neutral": cache.record(context.source, texts, context.edits)}
 
 
 def _is_of_patches(form: str) -> bool:
@@ -178,6 +205,7 @@ def figure(form: str, context: ViewContext, display: dict) -> Figure:
         | part
         | {name: get() for name, get in values.items() if name in takes}
         | ({"selected": strongest(), "zooms": True} if chosen.selects == OF_CELL else {})
+        | (_less_of(context) if "less" in takes else {})
     )
     is_known = options.get("chosen") is not None or ("pins" in takes and (context.cell or options["pins"]))
     if not is_known:  # else only a part of what is seen is gone through, and not all for the strongest weight of it

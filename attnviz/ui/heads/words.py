@@ -13,6 +13,12 @@ POINT_AT_TOKEN = "Point at a token to see its lines alone, click it to pick it. 
 
 ATTENTION, ATTENTION_OF = "Attention", "Attention of the token"
 OF_CLICKED_TOKEN, OF_CLICKED_PATCH = "the token that you click", "the patch that you click"
+LESS, NEUTRAL = "Weights of patches", "Describe the picture."
+LESS_NAMES = {"none": "weights", "sinks": "without sinks", "neutral": "minus a neutral question"}
+LESS_MEANS = (
+    "Without sinks: patches whose mean weight is above 10 times the median are set aside, and the others are parts of "
+    f"their sum. Minus a neutral question: the weights of the last token of “{NEUTRAL}” are taken away."
+)
 PATCH, TOKEN = "Patch {patch}:", "Token {patch}:"
 BLANK, GRAY, BLANK_NONE = "blank in the attention", "gray in the picture", "Blank none"
 WITHOUT_GRAY = "Of the whole picture it says {label} {share}."
