@@ -58,6 +58,7 @@ MADE = {
     "next_word": lambda record, site: figures.next_word(record, 1, before=record),
     "overview": lambda record, site: figures.overview(record),
     "patches": lambda record, site: figures.patches(record, site, 0, chosen=1),
+    "overlays": lambda record, site: figures.overlays(record, site, chosen=1),
     "phrase": lambda record, site: figures.phrase(record, site.kind, 1, [(0, 1), (2, 3)]),
     "rollout": lambda record, site: figures.rollout(traced(record)),
     "rollout_row": lambda record, site: figures.rollout_row(traced(record), 1),

@@ -10,6 +10,7 @@ from PIL import Image
 
 from attnviz.charts.mosaic import Head, Mosaic
 from attnviz.charts.theme import DARK
+from attnviz.core.errors import InputError
 from attnviz.figures.heads import AllHeads
 from attnviz.figures.patches import UNREAD, VEIL, Frame, frames_of, on_picture
 from attnviz.figures.shade import Shade, shade_of
@@ -24,11 +25,19 @@ class AllOverlays(AllHeads):
     Attributes:
         chosen: position of the token whose attention is shown.
         side: "from" it, a query, or "to" it, a key.
+
+    Raises:
+        InputError: if the tokens at the other end stand in no picture.
     """
 
     _: KW_ONLY
     chosen: int
     side: str = "from"
+
+    def __post_init__(self):
+        if not self.frames:
+            what = "keys" if self.side == "from" else "queries"
+            raise InputError(f"The {what} of {self.site} stand in no picture, so that no patch of it can be bright.")
 
     @property
     def make(self) -> partial:

@@ -209,7 +209,7 @@ def test_the_shipped_card_says_what_a_fresh_measurement_says():
 def test_the_documentation_names_its_numbers():
     """A row of the table of models, and one for each role of a head."""
     card = cards.card("shapes")
-    measured = "<br>".join(f"{percent(measure.value)} {measure.what}" for measure in card.measured[:4])
+    measured = "<br>".join(f"{percent(measure.value)} {measure.what}" for measure in card.measured[:3])
     heads = [
         f"| {one.site.head(one.heads[0])} | {one.does} | {percent(one.shares[0])} | {percent(one.off[0])} |"
         for one in card.behaviors

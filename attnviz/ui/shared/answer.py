@@ -13,7 +13,7 @@ MOST = 2000
 """Tokens of an answer."""
 
 
-class AnsweredText(TextWith[tuple[int, ...]]):
+class AnsweredText(TextWith):
     """A text with the ids that were written behind it."""
 
     @property

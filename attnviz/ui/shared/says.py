@@ -50,8 +50,9 @@ def prediction(record: Record, position: int, sentence: int) -> PredictionText |
         number = metrics.labels(record, sentence=sentence)[0].probability
         return PredictionText("label", words.NUMBER, label_value(record, number))
     if record.labels is not None:
-        first, *_ = metrics.labels(record, sentence=sentence)
-        return PredictionText("label", words.LABEL, f"“{label_text(first.word)}”", percent(first.probability))
+        ranked = metrics.labels(record, sentence=sentence)
+        named = f"“{label_text(ranked[0].word)}”" if ranked else ""
+        return PredictionText("label", words.LABEL, named or words.NOTHING, _first(ranked)[1])
     if record.prediction is None:
         return None
     if record.prediction.written:

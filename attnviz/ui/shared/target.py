@@ -1,7 +1,7 @@
 """A target: what the decoder of a model that writes another text reads in the place of its own output."""
 
 from collections.abc import Sequence
-from typing import Generic, Self, TypeVar
+from typing import Any, Self
 
 import streamlit as st
 
@@ -12,19 +12,17 @@ from attnviz.ui.shared import words
 from attnviz.ui.shared.setting import Setting
 from attnviz.ui.shared.state import control
 
-Part = TypeVar("Part")
-
 MOST = 10_000
 """Characters of a target."""
 
 
-class TextWith(str, Generic[Part]):
+class TextWith(str):
     """A text, perhaps with pictures, with what belongs to it; as a key it differs from the text alone."""
 
     text: str
-    part: Part
+    part: Any
 
-    def __new__(cls, text: str, part: Part) -> Self:
+    def __new__(cls, text: str, part: Any) -> Self:
         result = super().__new__(cls, text)
         result.text, result.part = text, part
         return result
@@ -44,7 +42,7 @@ def plain(text: str) -> str:
     return text.text if isinstance(text, TextWith) else text
 
 
-class TargetedText(TextWith[str]):
+class TargetedText(TextWith):
     """A text with its target."""
 
     @property
