@@ -47,6 +47,7 @@ def figure(options: Namespace, source: "Source", texts: list[str], edits: "Edits
     other, lines = _source(options, source), texts
     if options.with_text is not None:
         lines, ids = values.texts(options.with_text, by_line=options.lines), ()
+        lines = values.with_pictures(lines, options.picture)
     elif ids and options.with_model is not None:  # another model has other ids
         lines, ids = [record.sentences[sentence].text], ()
     kind, layer, head = options.with_head or (a.site.kind, a.site.layer, a.head)

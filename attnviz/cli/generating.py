@@ -46,8 +46,7 @@ def run(options: Namespace, out: Callable[[str], None], note: Callable[[str], No
     from attnviz.core.edits import Edits
     from attnviz.generation import Generated, WritingProgress, generate
 
-    (text,) = values.texts(options.text)
-    source = values.source(options)
+    (text,), source = values.read(options)
     edits = values.edits(options, source)
 
     def written(edits: Edits, show: Callable[[WritingProgress], None]) -> Generated:

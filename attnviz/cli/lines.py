@@ -6,7 +6,7 @@ from typing import Any
 
 from attnviz import api
 from attnviz.core.amounts import percent
-from attnviz.core.display import visible_text
+from attnviz.core.display import label_text, visible_text
 from attnviz.core.errors import AttnvizError
 from attnviz.core.tokens import Sentence
 from attnviz.sources.base import Source
@@ -94,7 +94,7 @@ def card(source: Source) -> list[str]:
 
 def _pretrained(source: Source, names: Sequence[str]) -> list[str]:
     """Facts that a pretrained model states about itself; none was measured here."""
-    labels = ", ".join([*map(visible_text, names[:10]), *(["..."] if len(names) > 10 else [])])
+    labels = ", ".join([*map(label_text, names[:10]), *(["..."] if len(names) > 10 else [])])
     more = [("labels", f"{len(names)}: {labels}")] if names else []
     more += [("changes", f"read-only: {source.read_only}" if source.read_only else "masks, heads, scale, temperature")]
     if source.unseen:

@@ -102,13 +102,18 @@ def read(options: Namespace) -> tuple[list[str], Source]:
     if not pictures and name.lower().endswith(PICTURES) and is_file(name):
         name, pictures = "", [name]
     if pictures:
-        read, model = [images.picture(pictures, name)], source(options)
+        read, model = with_pictures([name], pictures), source(options)
         model.check_pictures(read)
         return read, model
     if options.model is None and Path(name).suffix and is_file(name):
         run = source(Namespace(**vars(options) | {"model": name}))
         return [*run.one_run], run
     return texts(options.text, by_line=options.lines), source(options)
+
+
+def with_pictures(lines: list[str], files: list[str]) -> list[str]:
+    """Texts, each with the pictures of files."""
+    return [images.picture(files, line) for line in lines] if files else lines
 
 
 def load(name: str, **settings: object) -> Source:
