@@ -148,3 +148,15 @@ def test_sinks_are_set_aside_where_that_is_asked_for():
     assert app.query_params["less"] == "sinks"
     assert "minus a neutral question" not in html(app)
     assert app.segmented_control(key="less").options == ["weights", "without sinks"]
+
+
+def test_another_picture_can_be_b():
+    """An example, or one that was dropped; no model of texts is offered beside a model of pictures."""
+    app = opened(compare_page, model="shapes", b=f"sentence-{SQUARE}")
+
+    assert app.selectbox(key="b sentence").value == SQUARE
+    assert CIRCLE not in app.selectbox(key="b sentence").options
+    assert 'class="note' not in html(app)
+    alone = opened(compare_page, model="shapes", b="model-story")
+    models = [box.options for box in alone.selectbox if box.key == "b model"]
+    assert models == [] or "story" not in models[0]

@@ -16,12 +16,13 @@ from streamlit.delta_generator import DeltaGenerator
 from attnviz import api
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, InputError, quoted
+from attnviz.core.places import PicturedText
 from attnviz.core.record import Record
 from attnviz.metrics.beside import Side, written
 from attnviz.sources.base import Source
 from attnviz.ui import streamlit_internals
 from attnviz.ui.compare import words
-from attnviz.ui.shared import answer, arrivals, cache, files, look, pretrained, state
+from attnviz.ui.shared import answer, arrivals, cache, files, look, photos, pretrained, state
 from attnviz.ui.shared.arrivals import Arrival
 from attnviz.ui.shared.examples import OFFERED
 from attnviz.ui.shared.inputs import unknown_words
@@ -84,6 +85,9 @@ _read_others = {
     "step": reader(r"step-(\d{1,9})", lambda m: Other("step", int(m[1])), _like),
     "untouched": reader("untouched", lambda m: Other("untouched"), _like),
 }
+
+SHOWN = ("picture", "sound")
+"""What models read that read no text."""
 
 B: Setting[Other | None] = coded("b", None, str, _read)
 LAST_CHOICES: Setting[dict[str, Other]] = session_setting("b kept", {})
@@ -150,6 +154,7 @@ def _chosen_from(a: ViewContext, what: str, options: list[str]) -> None:
 
     waits = a.edits == Edits() and not (a.source.read_only or a.source.alone)
     names = words.OTHERS | ({"untouched": words.NOTHING_CHANGED} if waits else {})
+    names = names | ({"sentence": words.ANOTHER[a.source.reads]} if a.source.reads in SHOWN else {})
     arguments = {"shown": what, "at": "what", "step": choose, "width": 204}
     arguments["format_func"] = lambda what: words.B_WITH.format(other=names[what])
     if waits:
@@ -159,11 +164,15 @@ def _chosen_from(a: ViewContext, what: str, options: list[str]) -> None:
 
 def _missing(a: ViewContext) -> set[str]:
     """In what B cannot differ here."""
-    lacks = {"step": len(a.source.steps) <= 1, "sentence": a.source.one_run, "untouched": a.edits == Edits()}
+    has_other = not a.source.one_run and (a.source.reads not in SHOWN or photos.others(a.source))
+    lacks = {"step": len(a.source.steps) <= 1, "sentence": not has_other, "untouched": a.edits == Edits()}
+    lacks["model"] = not _models(a)
     return {what for what, is_missing in lacks.items() if is_missing}
 
 
 def _begins(a: ViewContext, what: str) -> Other:
+    if what == "sentence" and a.source.reads in SHOWN:
+        return Other(what, photos.others(a.source)[0])
     if what == "sentence":
         swapped = _swapped(a)
         return Other(what, swapped if swapped != _text(a) else _another_text(a))
@@ -230,13 +239,25 @@ def _ask(own: DeltaGenerator, widget: Callable, title: str, what: str, value: ob
         )
 
 
+def _picture(a: ViewContext, other: Other, own: DeltaGenerator) -> Side:
+    """B with another picture, or another sound."""
+    names = photos.others(a.source)
+    chosen = other.value if other.value in names else names[0]
+    _ask(own, st.selectbox, words.PICTURE, "sentence", chosen, names, width=260)
+    lines = (PicturedText("", (photos.by_name(chosen),)),)
+    return Side(cache.record(a.source, lines, a.edits), a.site, a.head)
+
+
 def _sentence(a: ViewContext, other: Other, own: DeltaGenerator) -> Side:
+    if a.source.reads in SHOWN:
+        return _picture(a, other, own)
     options = {"max_chars": LONGEST, "placeholder": words.SENTENCE, "read": _plain}
     if "\n" in str(other.value):
         _ask(own, st.text_area, words.SENTENCE, "sentence", other.value, height="content", **options)
     else:
         _ask(own, st.text_input, words.SENTENCE, "sentence", other.value, **options)
     lines = cache.texts(clean(str(other.value)), by_line=False)
+    lines = photos.whole(a.source, lines) if a.source.reads == "both" else lines
     cache.sentences(a.source, lines)
     unknown_of_a = cache.unknown(a.source, a.lines)
     unknown = {word: near for word, near in cache.unknown(a.source, lines).items() if word not in unknown_of_a}
@@ -313,7 +334,8 @@ def _may_be(a: ViewContext, name: str) -> bool:
 def _models(a: ViewContext) -> list[str]:
     """The models that ship with attnviz, and the pretrained ones that are there, but for A's."""
     own = [name for name in files.names() if files.source(name) is not a.source]
-    return [*own, *(name for name in (*api.OFFERED, *api.SOURCES, *pretrained.here()) if name != a.source.id)]
+    shipped = [name for name, kind in api.SOURCES.items() if (kind.reads in SHOWN) == (a.source.reads in SHOWN)]
+    return [*own, *(name for name in (*api.OFFERED, *shipped, *pretrained.here()) if name != a.source.id)]
 
 
 def _source(name: str) -> Source:

@@ -11,12 +11,15 @@ OTHERS = {
     "untouched": "original model",
 }
 """By what of B differs from A."""
+ANOTHER = {"picture": "another picture", "sound": "another sound"}
 NOTHING_CHANGED = "original model (nothing is changed yet)"
-SENTENCE, HEAD, MODEL, STEP = "The sentence of B", "The head of B", "The model of B", "The training step of B"
+SENTENCE, PICTURE = "The sentence of B", "The picture of B"
+HEAD, MODEL, STEP = "The head of B", "The model of B", "The training step of B"
 
 MISSING = {
     "step": "{model} has no other training steps. B is {other}.",
     "sentence": "{model} is one run and reads no other sentence. B is {other}.",
+    "model": "No other model is here that reads what {model} reads. B is {other}.",
     "untouched": "Nothing is changed yet: switch off a head on the page Heads, or choose a mask. B is {other}.",
 }
 """By what cannot be chosen here, why, and what B is instead."""

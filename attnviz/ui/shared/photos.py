@@ -82,7 +82,18 @@ def name(source: Source) -> str:
 def picture(source: Source) -> Picture | None:
     """The picture, as it was dropped, or the sound."""
     chosen = name(source)
-    return None if chosen == NONE else state.get(DROPPED).get(chosen) or _example(chosen)
+    return None if chosen == NONE else by_name(chosen)
+
+
+def by_name(name: str) -> Picture:
+    """The picture or the sound that was dropped under a name, or else the example."""
+    return state.get(DROPPED).get(name) or _example(name)
+
+
+def others(source: Source) -> list[str]:
+    """Names of the examples and of what was dropped, but for what is read."""
+    dropped = [name for name, one in state.get(DROPPED).items() if isinstance(one, Sound) == (source.reads == "sound")]
+    return [other for other in (*dropped, *examples(source)) if other != name(source)]
 
 
 @lru_cache(maxsize=8)
@@ -98,7 +109,7 @@ def read(name: str, content: bytes) -> tuple[Picture, tuple[str, ...]]:
 
 def named(pictures: tuple[Picture, ...]) -> str:
     """The name of an example or of the file of a picture; "" of another one, such as one with gray patches."""
-    there = {name: state.get(DROPPED).get(name) or _example(name) for name in (*state.get(DROPPED), *EXAMPLES)}
+    there = {name: by_name(name) for name in (*state.get(DROPPED), *EXAMPLES)}
     return next((name for name, one in there.items() if pictures == (one,)), "")
 
 
