@@ -86,7 +86,7 @@ _read_others = {
     "untouched": reader("untouched", lambda m: Other("untouched"), _like),
 }
 
-SHOWN = ("picture", "sound")
+TEXTLESS = ("picture", "sound")
 """What models read that read no text."""
 
 B: Setting[Other | None] = coded("b", None, str, _read)
@@ -154,7 +154,7 @@ def _chosen_from(a: ViewContext, what: str, options: list[str]) -> None:
 
     waits = a.edits == Edits() and not (a.source.read_only or a.source.alone)
     names = words.OTHERS | ({"untouched": words.NOTHING_CHANGED} if waits else {})
-    names = names | ({"sentence": words.ANOTHER[a.source.reads]} if a.source.reads in SHOWN else {})
+    names = names | ({"sentence": words.ANOTHER[a.source.reads]} if a.source.reads in TEXTLESS else {})
     arguments = {"shown": what, "at": "what", "step": choose, "width": 204}
     arguments["format_func"] = lambda what: words.B_WITH.format(other=names[what])
     if waits:
@@ -164,14 +164,14 @@ def _chosen_from(a: ViewContext, what: str, options: list[str]) -> None:
 
 def _missing(a: ViewContext) -> set[str]:
     """In what B cannot differ here."""
-    has_other = not a.source.one_run and (a.source.reads not in SHOWN or photos.others(a.source))
+    has_other = not a.source.one_run and (a.source.reads not in TEXTLESS or photos.others(a.source))
     lacks = {"step": len(a.source.steps) <= 1, "sentence": not has_other, "untouched": a.edits == Edits()}
     lacks["model"] = not _models(a)
     return {what for what, is_missing in lacks.items() if is_missing}
 
 
 def _begins(a: ViewContext, what: str) -> Other:
-    if what == "sentence" and a.source.reads in SHOWN:
+    if what == "sentence" and a.source.reads in TEXTLESS:
         return Other(what, photos.others(a.source)[0])
     if what == "sentence":
         swapped = _swapped(a)
@@ -249,7 +249,7 @@ def _picture(a: ViewContext, other: Other, own: DeltaGenerator) -> Side:
 
 
 def _sentence(a: ViewContext, other: Other, own: DeltaGenerator) -> Side:
-    if a.source.reads in SHOWN:
+    if a.source.reads in TEXTLESS:
         return _picture(a, other, own)
     options = {"max_chars": LONGEST, "placeholder": words.SENTENCE, "read": _plain}
     if "\n" in str(other.value):
@@ -334,7 +334,7 @@ def _may_be(a: ViewContext, name: str) -> bool:
 def _models(a: ViewContext) -> list[str]:
     """The models that ship with attnviz, and the pretrained ones that are there, but for A's."""
     own = [name for name in files.names() if files.source(name) is not a.source]
-    shipped = [name for name, kind in api.SOURCES.items() if (kind.reads in SHOWN) == (a.source.reads in SHOWN)]
+    shipped = [name for name, kind in api.SOURCES.items() if (kind.reads in TEXTLESS) == (a.source.reads in TEXTLESS)]
     return [*own, *(name for name in (*api.OFFERED, *shipped, *pretrained.here()) if name != a.source.id)]
 
 
