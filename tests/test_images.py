@@ -69,6 +69,8 @@ def test_a_large_picture_is_made_smaller_and_that_is_said():
 def test_100_megapixels_are_refused_before_they_are_decoded():
     with pytest.raises(InputError, match=r"'big.png' has 10,000 x 10,000 pixels; 40 million are the most"):
         images.read("big.png", content(Image.new("1", (10_000, 10_000))))
+    with pytest.raises(InputError, match=r"'huge.png' has more than 40 million pixels"):
+        images.read("huge.png", content(Image.new("1", (20_000, 20_000))))
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,8 @@ from attnviz.words import OTHER_WORDS, quoted_token
 
 NO_NUMBERS = "the probabilities are not numbers (NaN)"
 
+LONG, SHORT = 24, 60
+"""Characters of a name beyond which bars are so many pixels long."""
 MOST_LABELS = 12
 """Classes drawn at most, the most probable; the table holds all."""
 
@@ -220,7 +222,8 @@ def probabilities(
     shown = label_text if labels else partial(visible_text, longest=axes.LONGEST_LABEL)
     names = [shown(prediction.word) for prediction in words]
     column = Column(texts, [prediction.probability for prediction in words], before, longest=longest)
-    return Bars(title=title, lines=lines, names=names, columns=[column], style=style, quiet=quiet)
+    sizes = {"length": SHORT} if max(map(len, names), default=0) > LONG else {}  # so that they stand in one column
+    return Bars(title=title, lines=lines, names=names, columns=[column], style=style, quiet=quiet, **sizes)
 
 
 def _before(words: Sequence[NextWord]) -> list[float]:

@@ -11,9 +11,10 @@ from PIL import Image
 from attnviz.charts.mosaic import Head, Mosaic
 from attnviz.charts.theme import DARK
 from attnviz.core.errors import InputError
+from attnviz.core.record import Record
 from attnviz.figures.heads import AllHeads
-from attnviz.figures.patches import UNREAD, VEIL, Frame, frames_of, on_picture
-from attnviz.figures.shade import Shade, shade_of
+from attnviz.figures.patches import UNREAD, VEIL, Frame, PatchImage, frames_of, on_picture
+from attnviz.figures.shade import Shade
 
 GROUND = np.array([int(DARK.background[i : i + 2], 16) for i in (1, 3, 5)], float)
 
@@ -25,6 +26,7 @@ class AllOverlays(AllHeads):
     Attributes:
         chosen: position of the token whose attention is shown.
         side: "from" it, a query, or "to" it, a key.
+        less, neutral: as of `PatchImage`.
 
     Raises:
         InputError: if the tokens at the other end stand in no picture.
@@ -33,6 +35,8 @@ class AllOverlays(AllHeads):
     _: KW_ONLY
     chosen: int
     side: str = "from"
+    less: str = ""
+    neutral: Record | None = None
 
     def __post_init__(self):
         if not self.frames:
@@ -46,10 +50,10 @@ class AllOverlays(AllHeads):
     @cached_property
     def shades(self) -> dict[Head, Shade]:
         """Attention of the token by each head."""
-        view, heads = self.attention_view, range(self.attention_view.step.num_heads)
-        most = max(view.step.shape[2:])
-        options = {"chosen": self.chosen, "side": self.side, "most": most}
-        return {(self.site, head): shade_of(view, head, **options) for head in heads}
+        names = ("sentence", "view", "chosen", "side", "less", "neutral")
+        shown = {name: getattr(self, name) for name in names}
+        heads = range(self.attention_view.step.num_heads)
+        return {(self.site, head): PatchImage(self.record, self.site, head, **shown).shade for head in heads}
 
     @cached_property
     def frames(self) -> list[Frame]:

@@ -39,7 +39,7 @@ OVERLAP = 0.1
 LESS = ("", "sinks", "neutral")
 LESS_MEANS = {
     "sinks": f"without patches above {pictured.SINK:g} times the median mean weight; the rest in parts of their sum",
-    "neutral": "minus the weights of the last token of a neutral question",
+    "neutral": "minus the weights of the last token of “{question}”",
 }
 CHIP = 24
 """Pixels of the height of a position that is no patch."""
@@ -51,6 +51,7 @@ TICKS = 4
 """Steps of the time below a spectrogram, about."""
 
 BRIGHTEST = "the brightest is"
+NONE_MORE, NO_WEIGHT = "No patch gets more than under the neutral question.", "No patch gets weight."
 
 COLUMNS = (
     "x", "y", "x2", "y2", "fill", "cover", "stroke", "stroke_width", "text", "ink", "query", "key", "rev", *TOOLTIP,
@@ -175,7 +176,13 @@ class PatchImage(ShadedFigure):
         placed = [token.box is not None for token in self.shade.ends[1].tokens]
         if self.domain != "adapts" or not any(placed):
             return super().scale
-        return Domain("adapts", float(np.nan_to_num(self.shade.weights)[placed].max()) or 1.0)
+        return Domain("adapts", max(0.0, self._largest) or 1.0)
+
+    @property
+    def _largest(self) -> float:
+        """The largest weight of a patch."""
+        placed = [token.box is not None for token in self.shade.ends[1].tokens]
+        return float(np.nan_to_num(self.shade.weights)[placed].max(initial=0.0 if not self.less else -1.0))
 
     @property
     def heading_text(self) -> str:
@@ -190,7 +197,8 @@ class PatchImage(ShadedFigure):
 
     @property
     def lines(self) -> list[str]:
-        less = [LESS_MEANS[self.less]] if self.less else []
+        question = self.neutral.sentences[0].text if self.neutral else ""
+        less = [LESS_MEANS[self.less].format(question=question)] if self.less else []
         return less + [line for line in super().lines if line != self.scale.ending or not self._has_pixels]
 
     @property
@@ -205,6 +213,10 @@ class PatchImage(ShadedFigure):
         meta = heading(self.heading_text, self.lines, width, self) | {"top": [self.scale.top]}
         if self._has_pixels:
             caption = f"The brighter a patch, the larger its {self.scale.caption.replace('colors end', BRIGHTEST)}"
+            if self.looks_at_picture and self._largest <= 0:
+                caption = (
+                    "No patch gets more than under the neutral question." if self.less else "No patch gets weight."
+                )
             meta["caption"] = ["\n".join(broken([caption], width / WORD_CHARACTER))]
         return {
             "meta": meta,

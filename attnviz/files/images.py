@@ -43,7 +43,9 @@ def read(name: str, content: bytes) -> tuple[Picture, tuple[str, ...]]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             image = Image.open(io.BytesIO(content), formats=FORMATS)
-    except (UnidentifiedImageError, OSError, ValueError, Image.DecompressionBombError):
+    except Image.DecompressionBombError:
+        raise InputError(f"{what} has more than {MOST_PIXELS / 1e6:g} million pixels. Make it smaller.") from None
+    except (UnidentifiedImageError, OSError, ValueError):
         raise InputError(f"{what} is no picture of PNG, JPEG or WebP; choose another file.") from None
     width, height = image.size
     if width * height > MOST_PIXELS:

@@ -84,7 +84,9 @@ def test_both_views_are_drawn_on_the_picture():
     less = figures.patches(record, SITE, 0, chosen=5, less="neutral", neutral=neutral)
 
     assert less.arrays["weights"] == pytest.approx([-0.09, 0.5, -0.09, -0.18, 0.03, 0.03])
-    assert "minus the weights of the last token of a neutral question" in less.lines
+    assert "minus the weights of the last token of “ab”" in less.lines
+    same = figures.patches(record, SITE, 0, chosen=5, less="neutral", neutral=record)
+    assert "No patch gets more" in str(same.data["meta"]["caption"])
     sinks = figures.patches(record, SITE, 0, chosen=5, less="sinks")
     expected = pictured.without_sinks(record, SITE, 0, 5)
     assert sinks.arrays["weights"][:4] == pytest.approx(expected.numpy(), nan_ok=True)

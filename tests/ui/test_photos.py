@@ -56,7 +56,7 @@ def test_a_picture_that_is_dropped_is_shown_and_in_no_link():
     app = drop(opened(model="shapes"), ("mine.png", content()))
 
     assert "a red square below a blue triangle" in html(app)
-    assert "mine.png" in [caption.value for caption in app.caption]
+    assert "mine.png · in no link" in [caption.value for caption in app.caption]
     assert "picture" not in app.query_params
 
 
@@ -78,6 +78,7 @@ def test_a_picture_that_a_model_of_texts_gets_waits_for_one_that_reads_it():
         ("cat.png", b"hello", "is no picture of PNG, JPEG or WebP"),
         ("cat.jpg", b"", "is no picture of PNG, JPEG or WebP"),
         ("cat.wav", b"RIFF", "is no WAV file"),
+        ("cat.txt", b"hello text", "is a text, and this model reads none"),
     ],
 )
 def test_what_is_none_gets_one_sentence_and_the_picture_before_stays(name, given, said):

@@ -70,7 +70,7 @@ def _every(form: str, shown: Figure, context: ViewContext, display: dict, *, pai
     """All heads of the site, to choose one and to switch some off; beside a picture they are pictures, too."""
     cost, of_picture = context.cost(context.source.num_heads), {}
     if isinstance(shown, figures.patches) and shown.looks_at_picture:
-        of_picture = {"chosen": shown.position, "side": shown.side}
+        of_picture = {name: getattr(shown, name) for name in ("side", "less", "neutral")} | {"chosen": shown.position}
     figure = cache.rendered(
         figures.overlays if of_picture else figures.heads,
         context.record,

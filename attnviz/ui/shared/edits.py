@@ -21,6 +21,7 @@ from attnviz.ui.shared.changes import CHANGES
 from attnviz.ui.shared.look import Place, ViewContext
 from attnviz.ui.shared.mask import MASK
 from attnviz.ui.shared.mask_link import BY_NAME, usual
+from attnviz.ui.shared.photos import GRAYED
 from attnviz.ui.shared.setting import Setting, State, choice, coded, flag, reader
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import label, note, quiet, style
@@ -358,10 +359,10 @@ def _reset_button(title: str) -> None:
 
 
 def _change(step: Callable[..., State], *args: object) -> None:
-    """One step; the model, with its training step and edited numbers, is made outside of what runs again by itself."""
-    of_model = state.get(CHANGES), state.get(look.STEP)
+    """One step; the model and the picture that it reads are made outside of what runs again by itself."""
+    before = tuple(map(state.get, (CHANGES, look.STEP, GRAYED)))
     state.change(step, *args)
-    if of_model != (state.get(CHANGES), state.get(look.STEP)):
+    if before != tuple(map(state.get, (CHANGES, look.STEP, GRAYED))):
         st.rerun()
 
 

@@ -110,6 +110,8 @@ def _taken(
     if not text_file.is_text(name):
         state.change(_opened, name, content, setting, settings)
         return _finding_messages(state.get(OPEN)[state.get(setting)])
+    if state.get(photos.READS) in ("picture", "sound"):
+        raise InputError(words.NO_TEXT_READ.format(file=quoted(name)))
     text, lines = text_file.read(name, content)
     if is_file(state.get(setting)):  # which is one run, of one text
         state.change(examples.with_other_model(setting), setting.default)

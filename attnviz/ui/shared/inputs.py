@@ -62,6 +62,7 @@ def input_bar(
             about(source, settings)
         if ready:
             state.put(OFFERED, examples.of_model(source))
+            state.put(photos.READS, source.reads)
             state.drop_missing("model", source)
             source = answer.in_chat(look.at_step(source))
         fixed = bool(source.one_run) if ready else files.is_file(state.get(MODEL))

@@ -36,6 +36,8 @@ EXAMPLES = PICTURES | SOUNDS
 
 WAITS = session_setting("picture waits", "")
 """Name of a picture that was just dropped."""
+READS = session_setting("reads", "text")
+"""What the model of the page reads."""
 DROPPED: Setting[Mapping[str, Picture]] = session_setting("dropped pictures", {})
 """Pictures of this session by the names of their files, the newest last."""
 
@@ -55,7 +57,7 @@ GRAYED: Setting[tuple[int, ...]] = coded(
     (),
     lambda positions: "-".join(map(str, positions)),
     lambda text: tuple(dict.fromkeys(each(reader(r"\d{1,5}", lambda m: int(m[0]), "6-7"), 4096)(text))),
-    "text model",
+    "model edits",
 )
 """Positions of the patches that are gray in the picture."""
 
@@ -135,7 +137,12 @@ def dropped(now: State, name: str, picture: Picture) -> State:
     """The step to a picture that was dropped."""
     kept = {other: value for other, value in now[DROPPED].items() if other != name}
     kept = dict([*kept.items()][-MOST + 1 :])
-    return now.without("text").put(DROPPED, {**kept, name: picture}).put(PICTURE, name).put(WAITS, name)
+    return _shown(now, name).put(DROPPED, {**kept, name: picture}).put(WAITS, name)
+
+
+def _shown(now: State, name: str) -> State:
+    """The step to another picture, of which no patch is gray."""
+    return now.without("text").put(GRAYED, ()).put(PICTURE, name)
 
 
 def waiting(source: Source) -> str:
@@ -155,13 +162,15 @@ def box(source: Source) -> None:
 
     def take() -> None:
         example = offered[state.event("example picture")]
-        state.change(lambda now: now.without("text").put(PICTURE, example))
+        state.change(_shown, example)
 
     shown = picture(source)
     with st.container(horizontal=True, gap="small", vertical_alignment="center", width="content", key="photo"):
         if shown is not None:
             st.html(f'<img src="{data_uri(shown.small)}" alt="" height="{HEIGHT}">', width="content")
-        st.caption(plain(name(source) if shown is not None else words.NO_PICTURE), width="content")
+        chosen = name(source) if shown is not None else words.NO_PICTURE
+        chosen = words.IN_NO_LINK.format(name=chosen) if chosen in state.get(DROPPED) else chosen
+        st.caption(plain(chosen), width="content")
         choose = words.CHOOSE_SOUND if source.reads == "sound" else words.CHOOSE_PICTURE
         st.html(choose, width="content")
         st.menu_button(

@@ -90,6 +90,8 @@ NOT_A_BUDGET = "{name} is {value}; it must be a number above 0 such as {usual:g}
 
 OPEN_FILES = "Open files"
 OPEN_FILE = '<button class="open-file" data-most="{megabytes}" title="{help}">Open file</button>'
+IN_NO_LINK = "{name} · in no link"
+NO_TEXT_READ = "{file} is a text, and this model reads none: choose a model of texts first."
 NO_PICTURE, EXAMPLE_PICTURES = "no picture", "Pictures"
 READS_TEXT, READS_OTHER = "reads text", "reads something else"
 PICTURE_WAITS = "{file} is here, and {model} {does}: choose a model for it, such as shapes for pictures."
