@@ -81,3 +81,21 @@ def test_a_picture_that_is_none_is_one_sentence(tmp_path, capsys):
 
     assert main(["predict", "", "--picture", str(tmp_path / "cat.png"), "--model", "shapes"]) == 2
     assert "'cat.png' is no picture of PNG, JPEG or WebP" in capsys.readouterr().err
+
+
+def test_two_pictures_are_compared(tmp_path):
+    """In the shell by their files, and from a link by the example that is B."""
+    circle = str(assets.path("pictures/red-circle-left-of-blue-square.png"))
+    link = "compare?model=shapes&picture=still%20life&b=sentence-red%20circle%20left%20of%20blue%20square"
+    given = []
+    for command in (["compare", STILL_LIFE, "--model", "shapes", "--with-text", circle], ["export", link]):
+        assert main([*command, "-o", str(tmp_path / "both.npz")]) == 0
+        with np.load(tmp_path / "both.npz") as arrays:
+            given.append({name: arrays[name] for name in arrays})
+    assert given[0].keys() == given[1].keys()
+    assert all(np.array_equal(given[0][name], given[1][name]) for name in given[0] if given[0][name].dtype.kind == "f")
+
+
+def test_a_sound_is_no_picture(capsys):
+    assert main(["predict", str(assets.path("sounds/two-tones.wav")), "--model", "shapes"]) == 2
+    assert "shapes reads a picture; given <Sound of 1.30 s" in capsys.readouterr().err

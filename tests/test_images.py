@@ -97,3 +97,11 @@ def test_a_picture_may_be_a_path_an_image_or_numbers(tmp_path):
     assert len(attnviz.picture([image, image], "Which one?").pictures) == 2
     with pytest.raises(InputError, match=r"The picture .* cannot be read: No such file"):
         attnviz.picture(tmp_path / "dog.png")
+
+
+def test_gray_of_16_bits_keeps_its_levels_and_that_is_said():
+    numbers = (np.linspace(0, 65535, 400).reshape(20, 20)).astype(np.uint16)
+    picture, notes = images.read("a.png", content(Image.fromarray(numbers)))
+
+    assert abs(picture.pixels[..., 0].numpy().astype(int) - numbers // 256).max() <= 1
+    assert notes == ("Its 65,536 levels of gray are read as 256.",)

@@ -46,8 +46,11 @@ def figure(options: Namespace, source: "Source", texts: list[str], edits: "Edits
         edits = Edits()
     other, lines = _source(options, source), texts
     if options.with_text is not None:
-        lines, ids = values.texts(options.with_text, by_line=options.lines), ()
-        lines = values.with_pictures(lines, options.picture)
+        if source.reads in ("picture", "sound"):
+            lines, ids = values.of_file(options.with_text), ()
+        else:
+            lines = values.texts(options.with_text, by_line=options.lines)
+            lines, ids = values.with_pictures(lines, options.picture), ()
     elif ids and options.with_model is not None:  # another model has other ids
         lines, ids = [record.sentences[sentence].text], ()
     kind, layer, head = options.with_head or (a.site.kind, a.site.layer, a.head)

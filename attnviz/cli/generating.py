@@ -44,9 +44,13 @@ def run(options: Namespace, out: Callable[[str], None], note: Callable[[str], No
     from attnviz import figures
     from attnviz.cli import commands, values
     from attnviz.core.edits import Edits
+    from attnviz.core.errors import InputError
     from attnviz.generation import Generated, WritingProgress, generate
 
-    (text,), source = values.read(options)
+    texts, source = values.read(options)
+    if len(texts) != 1:
+        raise InputError(f"An answer continues one text; there are {len(texts)}. Leave out --lines.")
+    (text,) = texts
     edits = values.edits(options, source)
 
     def written(edits: Edits, show: Callable[[WritingProgress], None]) -> Generated:

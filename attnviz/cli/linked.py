@@ -5,7 +5,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from attnviz.core.errors import InputError, quoted
 from attnviz.ui.compare.other import B
-from attnviz.ui.heads.forms import ALSO, FORM, LEAST_DRAWN
+from attnviz.ui.heads.forms import ALSO, FORM, LEAST_DRAWN, LESS
 from attnviz.ui.settings import LINKED
 from attnviz.ui.shared import answer, edits, look, parameters, photos, pretrained
 from attnviz.ui.shared.changes import CHANGES
@@ -47,7 +47,9 @@ def arguments(link: str, more: Sequence[str], note: Callable[[str], None]) -> li
         raise InputError("The shell makes no patches gray in a picture: export this picture in the app.")
     model, text, shown = [*_model(state)], state[TEXT], state[photos.PICTURE]
     is_picture, file = False, None
-    if text is None or shown:
+    if state[LESS] == "neutral":
+        raise InputError("The shell asks no neutral question: export this picture in the app.")
+    if text is None or shown or state[MODEL] == pretrained.NAME:
         from attnviz.cli import parser, values
 
         source = values.source(parser.read(["tokens", "-", *model]))
@@ -114,6 +116,8 @@ def _picture(state: State, page: str) -> Iterator[str]:
         is_lines = state[FORM] == "lines"
         form = {"form": state[FORM], "beside": beside if is_lines else None}
         yield from _flags(**form, least=state[LEAST_DRAWN] if is_lines else None)
+        yield from _flags(less=state[LESS] if state[LESS] == "sinks" else None)
     if page == "compare" and (other := state[B]) and other.what != "untouched":
         name = {"sentence": "with_text"}.get(other.what, f"with_{other.what}")
-        yield from _flags(**{name: look.place_text(other.value) if isinstance(other.value, tuple) else other.value})
+        value = look.place_text(other.value) if isinstance(other.value, tuple) else other.value
+        yield from _flags(**{name: photos.EXAMPLES.get(value, value)})

@@ -23,6 +23,8 @@ from attnviz.sources import estimate, script
 from attnviz.sources.base import Source
 from attnviz.views import PAIRS, View
 
+SOUND = ".wav"
+
 
 def selected(options: Namespace, queries: int, keys: int) -> dict[str, tuple[int, int]]:
     """The cell to outline, as an argument of a figure, if one is given.
@@ -94,21 +96,25 @@ def read(options: Namespace) -> tuple[list[str], Source]:
     The name of a file with a picture is that picture.
     """
     name = options.text
-    pictures = getattr(options, "picture", [])
-    if not pictures and name.lower().endswith(".wav") and is_file(name):
-        heard, model = [sounds.sound(name)], source(options)
-        model.check_pictures(heard)
-        return heard, model
-    if not pictures and name.lower().endswith(PICTURES) and is_file(name):
-        name, pictures = "", [name]
-    if pictures:
-        read, model = with_pictures([name], pictures), source(options)
-        model.check_pictures(read)
-        return read, model
+    if not options.picture and name.lower().endswith((*PICTURES, SOUND)) and is_file(name):
+        lines, model = of_file(name), source(options)
+        model.check_pictures(lines)
+        return lines, model
+    if options.picture:
+        model = source(options)
+        lines = [""] if model.reads in ("picture", "sound") and not name else texts(name, by_line=options.lines)
+        lines = with_pictures(lines, options.picture)
+        model.check_pictures(lines)
+        return lines, model
     if options.model is None and Path(name).suffix and is_file(name):
         run = source(Namespace(**vars(options) | {"model": name}))
         return [*run.one_run], run
     return texts(options.text, by_line=options.lines), source(options)
+
+
+def of_file(name: str) -> list[str]:
+    """A picture or a sound in the place of a text."""
+    return [sounds.sound(name) if name.lower().endswith(SOUND) else images.picture(name)]
 
 
 def with_pictures(lines: list[str], files: list[str]) -> list[str]:

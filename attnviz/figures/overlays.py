@@ -95,7 +95,6 @@ class OverlayMosaic(Mosaic):
                 image[rows, columns] = np.asarray(Image.fromarray(frame.picture.pixels.numpy()).resize(size))
         shade = self.shades[head]
         brightness, frame_of = on_picture(shade), {box: frame for frame in self.frames for box in frame.boxes}
-        frame_of = {box: frame for frame in self.frames for box in frame.boxes}
         for token, bright in zip(shade.ends[1].tokens, brightness.tolist(), strict=True):
             if token.box is not None:
                 box = token.box

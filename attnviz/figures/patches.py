@@ -214,9 +214,7 @@ class PatchImage(ShadedFigure):
         if self._has_pixels:
             caption = f"The brighter a patch, the larger its {self.scale.caption.replace('colors end', BRIGHTEST)}"
             if self.looks_at_picture and self._largest <= 0:
-                caption = (
-                    "No patch gets more than under the neutral question." if self.less else "No patch gets weight."
-                )
+                caption = NONE_MORE if self.less == "neutral" else NO_WEIGHT
             meta["caption"] = ["\n".join(broken([caption], width / WORD_CHARACTER))]
         return {
             "meta": meta,

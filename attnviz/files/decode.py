@@ -21,6 +21,8 @@ from attnviz.core.windows import WindowBias
 from attnviz.files.encode import PRECISIONS
 
 TOKEN = (str, int, int, int, bool, bool, int)
+MOST_PICTURES, LONGEST = 64, 3600.0
+"""Pictures of a text, and seconds of a sound, at most."""
 MOST = 2**28
 """Queries, keys or values of one call at most: 1 GB of float32, which may be one number that repeats."""
 
@@ -114,9 +116,9 @@ def _sentence(tensors: _StoredTensors, fields: dict[str, Any], patches: dict[str
     """A sentence; `patches` of its record stand in files of before tokens had boxes."""
     tokens, listed = [], fields["tokens"]
     boxes, pictures = fields.get("boxes") or [None] * len(listed), fields.get("pictures", [])
-    if patches and patches["extra"] + patches["rows"] * patches["columns"] == len(listed):
-        places = grid(_whole(patches["rows"]), _whole(patches["columns"]))
-        boxes = [None] * _whole(patches["extra"]) + [[*vars(box).values()] for box in places]
+    rows, columns, extra = (_whole(patches[name]) for name in ("rows", "columns", "extra")) if patches else (0, 0, 0)
+    if patches and extra + rows * columns == len(listed):
+        boxes = [None] * extra + [[*vars(box).values()] for box in grid(rows, columns)]
         pictures = [[image, 0.0] for image in patches["images"][index : index + 1]]
     _check(len(boxes) == len(listed), "there are not as many places as tokens")
     for parts, box in zip(listed, boxes, strict=True):
@@ -125,6 +127,8 @@ def _sentence(tensors: _StoredTensors, fields: dict[str, Any], patches: dict[str
         tokens.append(Token(*parts, box=_if_there(box, lambda box: _box(box, len(pictures)))))
     length = fields["length"]
     _check(type(length) is int and 0 <= length <= len(tokens), "a text is longer than its tokens")
+    _check(len(pictures) <= MOST_PICTURES, "it has too many pictures")
+    _check(all(0 <= float(seconds) <= LONGEST for _, seconds in pictures), "a sound lasts no time that there is")
     read = tuple(Picture(_pixels(tensors.get(name, 3)), float(seconds)) for name, seconds in pictures)
     return Sentence(_text(fields["text"]), tuple(tokens), length, read)
 

@@ -5,6 +5,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from attnviz.core.errors import InputError, quoted
@@ -63,6 +64,9 @@ def read(name: str, content: bytes) -> tuple[Picture, tuple[str, ...]]:
             notes.append("Its transparent parts are read as white.")
         if mode == "CMYK":
             notes.append("Its colors, of print (CMYK), are read as those of a screen.")
+        if mode.startswith("I"):
+            image = Image.fromarray((np.asarray(image) // 256).clip(0, 255).astype(np.uint8))
+            notes.append("Its 65,536 levels of gray are read as 256.")
         image = image.convert("RGB")
     except (OSError, ValueError, SyntaxError):
         raise InputError(f"{what} is damaged; save it again, or choose another file.") from None

@@ -17,7 +17,10 @@ LONGEST, SHORTEST = 60.0, 0.1
 """Seconds of a sound."""
 RATES = (4_000, 192_000)
 MOST_CHANNELS = 8
-MOST_BYTES = int(LONGEST) * RATES[1] * 8
+MOST_WIDTH = 4
+"""Bytes of a sample."""
+MOST_BYTES = int(LONGEST) * RATES[1] * MOST_CHANNELS * MOST_WIDTH + 2**16
+"""Of the longest sound with its header."""
 WINDOW = 0.025
 """Seconds of sound that a column of a spectrogram hears."""
 BANDS = 64
@@ -68,6 +71,8 @@ def read(name: str, content: bytes) -> Sound:
         how = "Save it as WAV of 16 bits"
         raise InputError(f"{what} is no WAV file without compression{why}. {how}, or choose another file.") from None
     _check(what, channels, rate, frames)
+    if width > MOST_WIDTH:
+        raise InputError(f"{what} has samples of {8 * width} bits; 8 to {8 * MOST_WIDTH} are read. Save it with 16.")
     if len(data) != frames * channels * width:
         missing = f"{frames:,} samples are announced, {len(data) // (channels * width):,} are there"
         raise InputError(f"{what} is cut: {missing}. Save it again, or choose another file.")

@@ -82,7 +82,7 @@ def without_sinks(
     """Weights of a row over the patches that are no sinks, in parts of their sum, float64, (patches,); NaN at sinks.
 
     A patch j is a sink if m_j > multiple · median_k m_k, where m_j is its mean weight over all rows that may attend to
-    every patch: in a decoder those from the last patch on, as rows before it see a part. The others have
+    every patch that some row may attend to: in a decoder those from the last patch on. The others have
     w_ij / Σ_k w_ik, the sum over all k that are no sinks.
 
     Raises:
@@ -90,10 +90,12 @@ def without_sinks(
     """
     places, row_weights = patches(record, site, sentence=sentence), weights(record, site, head, row, sentence=sentence)
     length, step = record.texts(site, sentence=sentence)[0].length, record.step(site)
-    seeing = may_attend(step, head, slice(length), sentence=sentence)[:, places].all(1)
+    open_cells = may_attend(step, head, slice(length), sentence=sentence)[:, places]
+    seeing = open_cells[:, open_cells.any(0)].all(1)
     if not seeing.any():
         raise InputError("No row may attend to every patch, so none of them can be called a sink.")
     means = weights_of(step, head, slice(length), sentence=sentence)[:, places].double()[seeing].mean(0)
     is_sink = means > multiple * means.quantile(0.5)
     rest = row_weights.masked_fill(is_sink, 0)
-    return (rest / rest.sum()).masked_fill(is_sink, torch.nan)
+    shares = rest / rest.sum() if rest.sum() > 0 else rest
+    return shares.masked_fill(is_sink, torch.nan)

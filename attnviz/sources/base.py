@@ -143,7 +143,7 @@ class Source(ABC):
     facts: Facts | None = None
     steps: tuple[int, ...] = ()
     step: int | None = None
-    reads: Literal["text", "picture", "both"] = "text"
+    reads: Literal["text", "picture", "both", "sound"] = "text"
     writes: bool = False
     generates: bool = False
     can_chat: bool = False

@@ -130,7 +130,10 @@ def source_of(
 
 def _of_pictures(model: Any, whole: Any, processor: Any, name: str, adapters: bool) -> Loaded:
     config = _config_of(model)
-    task = opening.picture_class(config)[1]
+    opened = opening.picture_class(config)
+    if opened is None:
+        raise opening.not_of_text(type(model).__name__)
+    task = opened[1]
     labels = opening.labels(config, config.num_labels) if task == "labels" else ()
     return Loaded(
         turns=Borrowed(model, whole, adapters),

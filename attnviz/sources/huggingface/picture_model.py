@@ -9,7 +9,7 @@ from attnviz.capturing.places import sentence as pictured
 from attnviz.capturing.seen import output_of
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError, quoted
-from attnviz.core.places import PicturedText
+from attnviz.core.places import PicturedText, Sound
 from attnviz.core.record import Prediction, Record, Step
 from attnviz.core.tokens import Sentence, Token
 from attnviz.core.windows import WindowGrid
@@ -29,7 +29,11 @@ class PictureModel(HuggingFace):
     reads = "picture"
 
     def check_pictures(self, texts: list[str]) -> None:
-        """Nothing: `tokenize` says what it reads."""
+        """Raises: InputError: if there is a sound for a model that sees, or the other way round."""
+        hears = self.reads == "sound"
+        shown = [one for text in texts for one in getattr(text, "pictures", ())]
+        if wrong := [one for one in shown if isinstance(one, Sound) != hears]:
+            raise InputError(f"{self.name} reads a {self.reads}; given {wrong[0]!r}.")
 
     @classmethod
     def settings(cls) -> tuple[str, ...]:

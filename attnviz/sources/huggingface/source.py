@@ -12,6 +12,7 @@ from attnviz.core.amounts import size
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError, TooLong, quoted
 from attnviz.core.kept import BoundedCache
+from attnviz.core.places import Sound
 from attnviz.core.record import Prediction, Record
 from attnviz.core.tokens import Sentence, Token
 from attnviz.sources.base import ANSWER, Continuation, Source
@@ -149,6 +150,8 @@ class HuggingFace(Source):
 
     def check_pictures(self, texts: list[str]) -> None:
         """Raises: InputError: if texts have pictures and the model reads none, or some have none."""
+        if any(isinstance(one, Sound) for text in texts for one in getattr(text, "pictures", ())):
+            raise InputError(f"{self.name} hears nothing; give it a text, or a model that hears the sound.")
         if mixing.has_pictures(texts) and (why := mixing.why_none(self.facts)):
             raise InputError(f"{self.name}: {why}. Give the text without the picture.")
 

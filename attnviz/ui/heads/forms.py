@@ -123,7 +123,7 @@ def _less_of(context: ViewContext) -> dict[str, object]:
         return {}
     if less == "sinks":
         return {"less": less}
-    texts = photos.whole(context.source, (words.NEUTRAL,))
+    texts = photos.whole(context.source, (words.NEUTRAL,) * len(context.lines))
     return {"less": less, "neutral": cache.record(context.source, texts, context.edits)}
 
 

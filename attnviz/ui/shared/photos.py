@@ -119,7 +119,7 @@ def lines(source: Source, texts: tuple[str, ...]) -> tuple[str, ...]:
     """Texts, or "" of a model that reads none, with the picture and its gray patches."""
     with_picture = whole(source, texts)
     grayed = state.get(GRAYED)
-    if not grayed or with_picture is texts:
+    if not grayed or with_picture is texts or source.reads == "sound":
         return with_picture
     tokens = cache.sentences(source, with_picture[:1])[0].tokens
     boxes = [tokens[position].box for position in grayed if position < len(tokens) and tokens[position].box]
