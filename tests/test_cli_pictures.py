@@ -63,12 +63,16 @@ def test_a_question_about_a_picture_is_answered_and_compared(llava, tmp_path, ca
 def test_a_link_of_the_app_exports_the_picture_that_it_names(tmp_path):
     """In the form that the page has for it; what is gray there is said to be the app's."""
     name = "red%20square%20below%20blue%20triangle"
-    assert main(["export", f"?model=shapes&layer=e0&head=1&pins=q0&picture={name}", "-o", str(tmp_path / "a.npz")]) == 0
+    assert main(["export", f"?model=shapes&layer=e0&head=1&picture={name}", "-o", str(tmp_path / "a.npz")]) == 0
     record = attnviz.analyze(attnviz.picture(assets.path("pictures/red-square-below-blue-triangle.png")), "shapes")
+    weights = record.step(attnviz.Site("encoder", 0)).weights(1).numpy()
     with np.load(tmp_path / "a.npz") as arrays:
         assert "boxes" in arrays
-        weights = record.step(attnviz.Site("encoder", 0)).weights(1)
-        assert any(np.allclose(arrays["weights"], row) for row in weights.numpy())
+        assert arrays["weights"] == pytest.approx(weights[0])
+    link = f"?model=shapes&layer=e0&head=1&side=to&pins=k19&picture={name}&text=of+another+model"
+    assert main(["export", link, "-o", str(tmp_path / "b.npz")]) == 0
+    with np.load(tmp_path / "b.npz") as arrays:
+        assert arrays["weights"] == pytest.approx(weights[:, 19])
 
 
 def test_gray_patches_are_the_app_s(tmp_path, capsys):

@@ -27,14 +27,14 @@ def place(name: str) -> int:
 @lru_cache(maxsize=16)
 def palette(colors: Theme, *, gray: bool = False) -> np.ndarray:
     """RGB colors: the ramp, then those with names."""
-    stops = np.array([_rgb(color) for color in (gray_ramp(colors) if gray else colors.ramp)])
+    stops = np.array([rgb(color) for color in (gray_ramp(colors) if gray else colors.ramp)])
     ramp = np.stack([np.interp(np.linspace(0, 1, SHADES), STOPS, stops[:, i]) for i in range(3)], 1)
-    return np.concatenate([ramp.round(), [_rgb(getattr(colors, name)) for name in NAMED]]).astype(np.uint8)
+    return np.concatenate([ramp.round(), [rgb(getattr(colors, name)) for name in NAMED]]).astype(np.uint8)
 
 
 def gray_ramp(colors: Theme) -> tuple[str, ...]:
     """The ramp without its colors: of a head that is off."""
-    lightness = (round(0.299 * red + 0.587 * green + 0.114 * blue) for red, green, blue in map(_rgb, colors.ramp))
+    lightness = (round(0.299 * red + 0.587 * green + 0.114 * blue) for red, green, blue in map(rgb, colors.ramp))
     return tuple(f"#{light:02x}{light:02x}{light:02x}" for light in lightness)
 
 
@@ -128,9 +128,9 @@ def color_at(place: float, colors: Theme) -> str:
 
 def readable(ground: str, colors: Theme) -> str:
     """The color of text, or of the background, whichever stands out more from a ground."""
-    light = {color: sum(_rgb(color)) for color in (ground, colors.text, colors.background)}
+    light = {color: sum(rgb(color)) for color in (ground, colors.text, colors.background)}
     return max((colors.text, colors.background), key=lambda color: abs(light[color] - light[ground]))
 
 
-def _rgb(color: str) -> tuple[int, int, int]:
+def rgb(color: str) -> tuple[int, int, int]:
     return tuple(int(color[i : i + 2], 16) for i in (1, 3, 5))

@@ -5,7 +5,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from attnviz.core.errors import InputError, quoted
 from attnviz.ui.compare.other import B
-from attnviz.ui.heads.forms import ALSO, FORM, LEAST_DRAWN, LESS
+from attnviz.ui.heads.forms import ALSO, FORM, LEAST_DRAWN, LESS, SIDE
 from attnviz.ui.settings import LINKED
 from attnviz.ui.shared import answer, edits, look, parameters, photos, pretrained
 from attnviz.ui.shared.changes import CHANGES
@@ -45,26 +45,35 @@ def arguments(link: str, more: Sequence[str], note: Callable[[str], None]) -> li
         raise InputError("The shell changes no weights and adds no bias to scores: export this picture in the app.")
     if state[photos.GRAYED]:
         raise InputError("The shell makes no patches gray in a picture: export this picture in the app.")
-    model, text, shown = [*_model(state)], state[TEXT], state[photos.PICTURE]
-    is_picture, file = False, None
     if state[LESS] == "neutral":
         raise InputError("The shell asks no neutral question: export this picture in the app.")
-    if text is None or shown or state[MODEL] == pretrained.NAME:
-        from attnviz.cli import parser, values
+    from attnviz.cli import parser, values
 
-        source = values.source(parser.read(["tokens", "-", *model]))
-        is_picture = source.reads in ("picture", "sound")
-        file = None if source.reads == "text" or shown == photos.NONE else photos.file(source, shown)
-        if is_picture:
-            text, file = str(file), None
-        text = next(iter(of_model(source).values())) if text is None else text
+    model, name = [*_model(state)], state[photos.PICTURE]
+    source = values.source(parser.read(["tokens", "-", *model]))
+    file = None if source.reads == "text" or name == photos.NONE else photos.file(source, name)
+    text = next(iter(of_model(source).values())) if state[TEXT] is None else state[TEXT]
+    pictures = [*_flags(picture=file)]
+    if source.reads in ("picture", "sound"):
+        text, pictures = str(file), []
+    if file and page == "" and state[FORM] is None:
+        pictures += _flags(form="picture")
     lines = ["--lines"] if by_line(state.put(LINES, state[LINES]), text) else []
     site = [] if state[look.SITE] is None else _flags(kind=state[look.SITE].kind, layer=state[look.SITE].layer)
-    pictures = [*_flags(picture=file)]
-    if (is_picture or pictures) and page == "" and state[FORM] is None:
-        pictures += _flags(form="picture")
     options = [*lines, *pictures, *model, *site, *_answer(state), *_edits(state), *_picture(state, page)]
     return [*command.split(), *options, *more, "--", text]
+
+
+def _token(state: State) -> Iterator[str]:
+    """The token whose attention a text or a picture shows, and whether it is that to it."""
+    if state[FORM] not in ("text", "picture", None):
+        return
+    end = "query" if state[SIDE] == "from" else "key"
+    picked = [position for axis, position in sorted(state[look.PINS]) if axis == end]
+    if picked:
+        yield from _flags(token=picked[0])
+    if picked and end == "key":
+        yield "--to"
 
 
 def _flags(**options: object) -> list[str]:
@@ -117,6 +126,7 @@ def _picture(state: State, page: str) -> Iterator[str]:
         form = {"form": state[FORM], "beside": beside if is_lines else None}
         yield from _flags(**form, least=state[LEAST_DRAWN] if is_lines else None)
         yield from _flags(less=state[LESS] if state[LESS] == "sinks" else None)
+        yield from _token(state)
     if page == "compare" and (other := state[B]) and other.what != "untouched":
         name = {"sentence": "with_text"}.get(other.what, f"with_{other.what}")
         value = look.place_text(other.value) if isinstance(other.value, tuple) else other.value

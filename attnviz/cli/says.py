@@ -76,11 +76,11 @@ def _words_table(words: Sequence[NextWord], before: Record | None, after: Record
 
 
 def _table(what: str, words: Sequence[NextWord], before: Record | None, measure: str = "") -> list[str]:
-    shown = label_text if what.startswith("label") else visible_text
+    written = label_text if what.startswith("label") else visible_text
     if before is None:
         heading = (what, measure or "probability")
-        return columns([heading, *((shown(word.word), f"{word.probability:.3f}") for word in words)])
-    rows = ((shown(word.word), _number(word.before), f"{word.probability:.3f}") for word in words)
+        return columns([heading, *((written(word.word), f"{word.probability:.3f}") for word in words)])
+    rows = ((written(word.word), _number(word.before), f"{word.probability:.3f}") for word in words)
     return columns([(what, "before", "after"), *rows])
 
 

@@ -23,8 +23,6 @@ from attnviz.sources import estimate, script
 from attnviz.sources.base import Source
 from attnviz.views import PAIRS, View
 
-SOUND = ".wav"
-
 
 def selected(options: Namespace, queries: int, keys: int) -> dict[str, tuple[int, int]]:
     """The cell to outline, as an argument of a figure, if one is given.
@@ -71,6 +69,8 @@ def source(options: Namespace) -> Source:
     """
     name = options.model or api.DEFAULT
     flags = {setting: getattr(options, setting) for setting in FLAGS if hasattr(options, setting)}
+    if getattr(options, "system", "") and not options.chat:
+        raise InputError("--system is what the system says in a chat; add --chat.")
     chat = {"chat": True, "system": options.system} if getattr(options, "chat", False) else {}
     settings = flags | dict(options.set) | chat
     valid = api.SOURCES[name].settings() if name in api.SOURCES else ()
@@ -96,7 +96,7 @@ def read(options: Namespace) -> tuple[list[str], Source]:
     The name of a file with a picture is that picture.
     """
     name = options.text
-    if not options.picture and name.lower().endswith((*PICTURES, SOUND)) and is_file(name):
+    if not options.picture and name.lower().endswith((*PICTURES, sounds.ENDING)) and is_file(name):
         lines, model = of_file(name), source(options)
         model.check_pictures(lines)
         return lines, model
@@ -114,7 +114,7 @@ def read(options: Namespace) -> tuple[list[str], Source]:
 
 def of_file(name: str) -> list[str]:
     """A picture or a sound in the place of a text."""
-    return [sounds.sound(name) if name.lower().endswith(SOUND) else images.picture(name)]
+    return [sounds.sound(name) if name.lower().endswith(sounds.ENDING) else images.picture(name)]
 
 
 def with_pictures(lines: list[str], files: list[str]) -> list[str]:

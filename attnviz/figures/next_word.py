@@ -219,8 +219,8 @@ def probabilities(
             words = [*words, NextWord(OTHERS, *rest)]
         before, longest = _before(words), None
         texts = [f"{percent(prediction.before)} → {percent(prediction.probability)}" for prediction in words]
-    shown = label_text if labels else partial(visible_text, longest=axes.LONGEST_LABEL)
-    names = [shown(prediction.word) for prediction in words]
+    name_of = label_text if labels else partial(visible_text, longest=axes.LONGEST_LABEL)
+    names = [name_of(prediction.word) for prediction in words]
     column = Column(texts, [prediction.probability for prediction in words], before, longest=longest)
     sizes = {"length": SHORT} if max(map(len, names), default=0) > LONG else {}  # so that they stand in one column
     return Bars(title=title, lines=lines, names=names, columns=[column], style=style, quiet=quiet, **sizes)

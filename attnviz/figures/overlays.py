@@ -1,22 +1,20 @@
 """All heads of one attention call on a picture: each a small one, whose patches are bright where one position looks."""
 
-import base64
-import io
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property, partial
 
 import numpy as np
 from PIL import Image
 
+from attnviz.charts import pixels
 from attnviz.charts.mosaic import Head, Mosaic
 from attnviz.charts.theme import DARK
 from attnviz.core.errors import InputError
 from attnviz.core.record import Record
 from attnviz.figures.heads import AllHeads
-from attnviz.figures.patches import UNREAD, VEIL, Frame, PatchImage, frames_of, on_picture
-from attnviz.figures.shade import Shade
+from attnviz.figures.patches import UNREAD, VEIL, Frame, PatchImage, frames_of, jpeg_uri
 
-GROUND = np.array([int(DARK.background[i : i + 2], 16) for i in (1, 3, 5)], float)
+GROUND = np.array(pixels.rgb(DARK.background), float)
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,15 +43,15 @@ class AllOverlays(AllHeads):
 
     @property
     def make(self) -> partial:
-        return partial(OverlayMosaic, shades=self.shades, frames=self.frames)
+        return partial(OverlayMosaic, images=self.images, frames=self.frames)
 
     @cached_property
-    def shades(self) -> dict[Head, Shade]:
-        """Attention of the token by each head."""
-        names = ("sentence", "view", "chosen", "side", "less", "neutral")
-        shown = {name: getattr(self, name) for name in names}
+    def images(self) -> dict[Head, PatchImage]:
+        """The large picture of each head."""
+        names = ("sentence", "view", "domain", "chosen", "side", "less", "neutral")
+        options = {name: getattr(self, name) for name in names}
         heads = range(self.attention_view.step.num_heads)
-        return {(self.site, head): PatchImage(self.record, self.site, head, **shown).shade for head in heads}
+        return {(self.site, head): PatchImage(self.record, self.site, head, **options) for head in heads}
 
     @cached_property
     def frames(self) -> list[Frame]:
@@ -72,11 +70,11 @@ class OverlayMosaic(Mosaic):
     """Thumbnails that are pictures under a veil, the thinner the larger the weight, as a share of each head's largest.
 
     Attributes:
-        shades: of each head the attention that is shown.
+        images: of each head the large picture.
         frames: places of the pictures.
     """
 
-    shades: dict[Head, Shade]
+    images: dict[Head, PatchImage]
     frames: list[Frame]
 
     @property
@@ -86,27 +84,25 @@ class OverlayMosaic(Mosaic):
     def _uri(self, head: Head) -> str:
         wide, high = extent(self.frames)
         scale = np.array([self.layout.side / wide, self.layout.height / high])
-        image = np.tile(GROUND, (self.layout.height, self.layout.side, 1))
-        cover = np.full(image.shape[:2], UNREAD)
+        ground = np.tile(GROUND, (self.layout.height, self.layout.side, 1))
+        cover = np.full((*ground.shape[:2], 1), UNREAD)
+        picture = ground.copy()
         for frame in self.frames:
             rows, columns = _pixels(frame, 0.0, 0.0, 1.0, 1.0, scale)
             size = max(1, columns.stop - columns.start), max(1, rows.stop - rows.start)
             if frame.picture is not None:
-                image[rows, columns] = np.asarray(Image.fromarray(frame.picture.pixels.numpy()).resize(size))
-        shade = self.shades[head]
-        brightness, frame_of = on_picture(shade), {box: frame for frame in self.frames for box in frame.boxes}
-        for token, bright in zip(shade.ends[1].tokens, brightness.tolist(), strict=True):
-            if token.box is not None:
-                box = token.box
+                picture[rows, columns] = np.asarray(Image.fromarray(frame.picture.pixels.numpy()).resize(size))
+        shade, domain = self.images[head].shade, self.images[head].scale
+        brightness, frame_of = domain.shade(shade.weights), {box: one for one in self.frames for box in one.boxes}
+        for token, bright, colored in zip(shade.ends[1].tokens, brightness, shade.colored, strict=True):
+            if (box := token.box) is not None:
                 place = _pixels(frame_of[box], box.left, box.top, box.right, box.bottom, scale)
-                cover[place] = VEIL * (1 - bright)
-        cover = cover[..., None]
-        mixed = image * (1 - cover) + GROUND * cover
+                cover[place] = VEIL * (1 - bright) if colored else 1.0
+                ground[place] = ground[place] if colored else pixels.rgb(self.style.colors.blocked)
+        mixed = picture * (1 - cover) + ground * cover
         if self._is_off(head):
             mixed = np.repeat(mixed.mean(-1, keepdims=True), 3, -1)
-        file = io.BytesIO()
-        Image.fromarray(mixed.round().astype(np.uint8)).save(file, "JPEG", quality=85)
-        return "data:image/jpeg;base64," + base64.b64encode(file.getvalue()).decode()
+        return jpeg_uri(mixed.round().astype(np.uint8))
 
 
 def extent(frames: list[Frame]) -> tuple[float, float]:

@@ -36,6 +36,7 @@ NARROW = 0.004
 """Part of a picture's side that is too little to be drawn."""
 OVERLAP = 0.1
 """Part of the smaller of two boxes above which they overlap."""
+CLS = "[CLS]"
 LESS = ("", "sinks", "neutral")
 LESS_MEANS = {
     "sinks": f"without patches above {pictured.SINK:g} times the median mean weight; the rest in parts of their sum",
@@ -106,6 +107,8 @@ class PatchImage(ShadedFigure):
             weights under another question away, see `minus_neutral`; "" shows the weights.
         neutral: the record of that question.
 
+    Without a chosen token it is [CLS], from which a picture is classified, else that of the largest weight.
+
     Raises:
         InputError: if neither the queries nor the keys of the site are patches.
     """
@@ -124,6 +127,8 @@ class PatchImage(ShadedFigure):
                 f"Neither queries nor keys of {self.site} are patches of a picture: say record(places=...)."
             )
         super().__post_init__()
+        if self.chosen is None and self.side == "from" and self.record.tokens(self.site)[0][0].text == CLS:
+            object.__setattr__(self, "chosen", 0)
 
     @property
     def most(self) -> int:
@@ -159,12 +164,9 @@ class PatchImage(ShadedFigure):
             values = pictured.minus_neutral(self.record, self.neutral, self.site, self.head, row, **named)
         places = pictured.patches(self.record, self.site, **named)
         by_place = dict(zip(places, values.tolist(), strict=True))
-        weights = np.array([by_place.get(start, weight) for start, weight in self._pairs(shade)])
+        starts = zip(shade.ends[1].starts.tolist(), shade.weights.tolist(), strict=True)
+        weights = np.array([by_place.get(start, weight) for start, weight in starts])
         return replace(shade, weights=weights, colored=shade.colored & ~np.isnan(weights))
-
-    @staticmethod
-    def _pairs(shade: Shade) -> list[tuple[int, float]]:
-        return list(zip(shade.ends[1].starts.tolist(), shade.weights.tolist(), strict=True))
 
     def state(self, i: int) -> str:
         is_set_aside = self.less == "sinks" and np.isnan(self.shade.weights[i])
@@ -173,8 +175,7 @@ class PatchImage(ShadedFigure):
     @cached_property
     def scale(self) -> Domain:
         """Color domain of the weights; one that adapts ends at the largest weight of a patch."""
-        placed = [token.box is not None for token in self.shade.ends[1].tokens]
-        if self.domain != "adapts" or not any(placed):
+        if self.domain != "adapts" or not self.looks_at_picture:
             return super().scale
         return Domain("adapts", max(0.0, self._largest) or 1.0)
 
@@ -335,14 +336,6 @@ class PatchImage(ShadedFigure):
         return {"fill": fill, "cover": cover, "ink": ink, "stroke": colors.line, "stroke_width": 0.4}
 
 
-def on_picture(shade: Shade) -> np.ndarray:
-    """How bright each token of the other end is, 0 to 1, as a share of the largest weight of a patch."""
-    weights = np.where(shade.colored, np.nan_to_num(shade.weights), 0.0)
-    placed = [token.box is not None for token in shade.ends[1].tokens]
-    top = weights[placed].max(initial=0.0) if any(placed) else weights.max(initial=0.0)
-    return np.clip(weights / (top or 1.0), 0.0, 1.0)
-
-
 def frames_of(sentence: Sentence, x: float, y: float) -> list[Frame]:
     """The pictures of a sentence side by side, in as many rows; without pixels in the shape of their patches."""
     layers = _layers([token.box for token in sentence.tokens if token.box is not None])
@@ -434,6 +427,11 @@ def _form(
 @lru_cache(maxsize=8)
 def data_uri(picture: Picture) -> str:
     """A picture as a data URI; nothing else may stand in a file that is drawn."""
+    return jpeg_uri(picture.pixels.numpy())
+
+
+def jpeg_uri(pixels: np.ndarray) -> str:
+    """Pixels, (height, width, 3), uint8, as a data URI."""
     file = io.BytesIO()
-    Image.fromarray(picture.pixels.numpy()).save(file, "JPEG", quality=88)
+    Image.fromarray(pixels).save(file, "JPEG", quality=88)
     return "data:image/jpeg;base64," + base64.b64encode(file.getvalue()).decode()

@@ -13,6 +13,7 @@ from torch import Tensor
 from attnviz.core.errors import InputError, quoted
 from attnviz.core.places import SIDE, PicturedText, Sound
 
+ENDING = ".wav"
 LONGEST, SHORTEST = 60.0, 0.1
 """Seconds of a sound."""
 RATES = (4_000, 192_000)

@@ -24,10 +24,11 @@ GRAY = session_setting("patch gray", False)
 def controls(context: ViewContext, figure: figures.patches) -> None:
     """The two switches of the patch whose attention is shown, and what the model says without gray patches."""
     source = context.source
-    if source.read_only or context.record.step(context.site).shape[2] != context.record.step(context.site).shape[3]:
+    queries, keys = context.record.step(context.site).shape[2:]
+    if source.read_only or queries != keys:
         return
-    place, (queries, _) = figure.position, context.tokens
-    token = queries[place]
+    place = figure.position
+    token = context.tokens[0][place]
     pin = frozenset({("query" if figure.side == "from" else "key", place)})
 
     def held(step: Callable[[State, int, bool], State]) -> Callable[[State, bool], State]:
@@ -56,13 +57,16 @@ def _is_blank(entry: Entry) -> bool:
     return entry.on and not entry.negated and isinstance(entry.mask, Blank)
 
 
-def _blanked(now: State, place: int, on: bool) -> State:
-    """The step to a mask in which a patch is blank, or is not any more."""
-    positions = tuple({*_blank(mask.of(now))} ^ {place}) if on != (place in _blank(mask.of(now))) else None
-    if positions is None:
-        return now
+def _with_blank(now: State, positions: set[int]) -> State:
+    """The step to a mask in which just these positions are blank."""
     others = tuple(entry for entry in mask.of(now).entries if not _is_blank(entry))
-    return mask.put(now, Stack((*others, Entry(Blank(positions)))) if positions else Stack(others))
+    blank = (Entry(Blank(tuple(positions))),) if positions else ()
+    return mask.put(now, Stack((*others, *blank)))
+
+
+def _blanked(now: State, place: int, on: bool) -> State:
+    others = {*_blank(mask.of(now))} - {place}
+    return _with_blank(now, others | {place} if on else others)
 
 
 def _grayed(now: State, place: int, on: bool) -> State:
@@ -71,20 +75,15 @@ def _grayed(now: State, place: int, on: bool) -> State:
 
 
 def _clear() -> None:
-    def clear(now: State) -> State:
-        others = tuple(entry for entry in mask.of(now).entries if not _is_blank(entry))
-        return mask.put(now, Stack(others)).put(GRAYED, ())
-
-    state.change(clear)
+    state.change(lambda now: _with_blank(now, set()).put(GRAYED, ()))
     st.rerun()
 
 
 def _without_gray(context: ViewContext) -> None:
     """The prediction for the whole picture, beside that for the one with gray patches."""
+    texts = tuple(map(target.plain, context.lines))
     try:
-        whole = cache.record(
-            context.source, photos.whole(context.source, tuple(map(target.plain, context.lines))), context.edits
-        )
+        whole = cache.record(context.source, photos.whole(context.source, texts), context.edits)
     except AttnvizError:
         return
     before = says.prediction(whole, 0, 0)

@@ -29,7 +29,7 @@ from attnviz.views import View
 ON_PAGE = tuple(name for name, form in FORMS.items() if form.is_on_page)
 """Forms that can be chosen."""
 
-PICTURED, CLS = "picture", "[CLS]"
+PICTURED = "picture"
 SIDES = ("from", "to")
 LEAST = (None, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 """Smallest weights with a line; None for any, of many the strongest."""
@@ -197,7 +197,7 @@ def figure(form: str, context: ViewContext, display: dict) -> Figure:
         "pins": lambda: state.get(PINS),
         "row": lambda: (strongest() or (None,))[0],
         "side": lambda: state.get(SIDE),
-        "chosen": lambda: _token(form, context, display["view"], part),
+        "chosen": lambda: _token(context, display["view"], part),
     }
     options = (
         context.drawn
@@ -231,18 +231,16 @@ def part_of(form: str, context: ViewContext, view: View) -> dict[str, slice]:
     return zoom.part(context, view) if "rows" in FORMS[form].takes else {}
 
 
-def _token(form: str, context: ViewContext, view: View, window: dict[str, slice]) -> int | None:
+def _token(context: ViewContext, view: View, window: dict[str, slice]) -> int | None:
     """The token of the text, where it is seen: of the selected cell, else the first that is picked.
 
-    Else that after which a word is predicted, of a picture [CLS], from which it is classified, or none.
+    Else that after which a word is predicted, or none.
     """
     end = _end(state.now())
     side = 0 if end == "query" else 1
     picked = [context.cell[side]] if context.cell else [place for axis, place in sorted(state.get(PINS)) if axis == end]
     if not picked and end == "query" and context.prediction_position is not None:
         picked = [context.prediction_position]
-    if not picked and end == "query" and form == PICTURED and context.tokens[0][0].text == CLS:
-        picked = [0]
     attention_view = views.see(context.record, context.site, sentence=context.sentence, view=view, **window)
     part = (attention_view.queries, attention_view.keys)[side]
     return next((place for place in picked if part.index_of(place) is not None), None)
@@ -314,9 +312,7 @@ def _shade(form: str, context: ViewContext, view: View, part: dict[str, slice]) 
     )
     takes = FORMS[form].takes
     if "chosen" in takes:
-        return shades.shade_of(
-            attention_view, context.head, chosen=_token(form, context, view, part), side=state.get(SIDE)
-        )
+        return shades.shade_of(attention_view, context.head, chosen=_token(context, view, part), side=state.get(SIDE))
     if "pins" not in takes or context.cell or len(pins) != 1:
         return None
     ((end, token),) = pins

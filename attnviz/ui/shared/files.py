@@ -11,6 +11,7 @@ import streamlit as st
 
 from attnviz import cases
 from attnviz.core.errors import PICTURES, AttnvizError, InputError, quoted
+from attnviz.files import sounds
 from attnviz.sources.saved import Saved
 from attnviz.ui import streamlit_internals
 from attnviz.ui.shared import cache, examples, photos, state, text_file, words
@@ -105,7 +106,7 @@ def _taken(
     name: str, content: bytes, setting: Setting[str], settings: Mapping[str, Setting]
 ) -> tuple[tuple[str, str], ...]:
     """Open one file, a text or a run; gives what is to be said of it."""
-    if name.lower().endswith((*PICTURES, photos.SOUND)):
+    if name.lower().endswith((*PICTURES, sounds.ENDING)):
         return _picture_taken(name, content)
     if not text_file.is_text(name):
         state.change(_opened, name, content, setting, settings)

@@ -21,7 +21,6 @@ from attnviz.ui.shared.text import plain
 
 NONE = "none"
 """Name of no picture, for a model that reads text without one, too."""
-SOUND = ".wav"
 HEIGHT = 38
 """Pixels of the small picture in the toolbar."""
 MOST = 4
@@ -106,7 +105,7 @@ def _example(name: str) -> Picture:
 
 def read(name: str, content: bytes) -> tuple[Picture, tuple[str, ...]]:
     """The picture or the sound of a file, and what was changed in it, a sentence each."""
-    return (sounds.read(name, content), ()) if name.lower().endswith(SOUND) else images.read(name, content)
+    return (sounds.read(name, content), ()) if name.lower().endswith(sounds.ENDING) else images.read(name, content)
 
 
 def named(pictures: tuple[Picture, ...]) -> str:

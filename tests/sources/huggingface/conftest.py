@@ -1,6 +1,17 @@
-"""What a sweep over all families says at its end."""
+"""Tiny models that are loaded once, and what a sweep over all families says at its end."""
 
 from collections import defaultdict
+from functools import cache
+
+import pytest
+
+import attnviz
+
+
+@pytest.fixture(scope="module")
+def load_each(tmp_path_factory):
+    """From a function that writes a folder of a family, one that gives the source of a family, each loaded once."""
+    return lambda folder: cache(lambda family: attnviz.load(str(folder(tmp_path_factory.mktemp(family), family))))
 
 
 def pytest_terminal_summary(terminalreporter):

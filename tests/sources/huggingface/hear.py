@@ -4,6 +4,7 @@ from pathlib import Path
 
 import torch
 import transformers as hf
+from sight import uneven
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 RATE = 16_000
@@ -36,13 +37,10 @@ FAMILIES = {
 
 
 def folder(path: Path, family: str) -> Path:
-    """A folder of a tiny model of a family; its weights are large enough that attention is uneven."""
+    """A folder of a tiny model of a family."""
     torch.manual_seed(0)
     model, extractor = FAMILIES[family]()
-    for weight in model.parameters():
-        if weight.dim() > 1 and weight.is_floating_point():
-            weight.data.add_(torch.randn_like(weight) * weight.shape[-1] ** -0.5)
-    model.save_pretrained(path)
+    uneven(model).save_pretrained(path)
     extractor.save_pretrained(path)
     if family == "whisper":
         tokenizer = Tokenizer(models.WordLevel({word: id for id, word in enumerate(WORDS)}, unk_token="w0"))

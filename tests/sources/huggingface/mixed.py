@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 import transformers as hf
+from sight import uneven
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers.models.smolvlm import processing_smolvlm
 
@@ -160,13 +161,10 @@ FAMILIES = {
 
 
 def folder(path: Path, family: str) -> Path:
-    """A folder of a tiny model of a family; its weights are large enough that attention is uneven."""
+    """A folder of a tiny model of a family."""
     torch.manual_seed(0)
     config, processor = FAMILIES[family]()
     model = hf.AutoModelForImageTextToText.from_config(config)
-    for weight in model.parameters():
-        if weight.dim() > 1 and weight.is_floating_point():
-            weight.data.add_(torch.randn_like(weight) * weight.shape[-1] ** -0.5)
-    model.save_pretrained(path)
+    uneven(model).save_pretrained(path)
     processor.save_pretrained(path)
     return path

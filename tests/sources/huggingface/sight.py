@@ -88,13 +88,18 @@ WINDOWED = {
 """Models that attend within windows; some stages are padded to windows, some shifts are not half of one."""
 
 
-def folder(path: Path, family: str) -> Path:
-    """A folder of a tiny model of a family; its weights are large enough that attention is uneven."""
-    torch.manual_seed(0)
-    model, processor = (FAMILIES | WINDOWED)[family]()
+def uneven(model: torch.nn.Module) -> torch.nn.Module:
+    """A model with random weights that are large enough for attention to be uneven."""
     for weight in model.parameters():
         if weight.dim() > 1 and weight.is_floating_point():
             weight.data.add_(torch.randn_like(weight) * weight.shape[-1] ** -0.5)
-    model.save_pretrained(path)
+    return model
+
+
+def folder(path: Path, family: str) -> Path:
+    """A folder of a tiny model of a family."""
+    torch.manual_seed(0)
+    model, processor = (FAMILIES | WINDOWED)[family]()
+    uneven(model).save_pretrained(path)
     processor.save_pretrained(path)
     return path

@@ -23,16 +23,8 @@ TWO_WAY = ("gemma3", "paligemma")
 
 
 @pytest.fixture(scope="module")
-def load(tmp_path_factory):
-    """A function that gives the source of a family, each loaded once."""
-    loaded = {}
-
-    def get(family):
-        if family not in loaded:
-            loaded[family] = attnviz.load(str(folder(tmp_path_factory.mktemp(family), family)))
-        return loaded[family]
-
-    return get
+def load(load_each):
+    return load_each(folder)
 
 
 @pytest.fixture(scope="module")

@@ -17,16 +17,8 @@ ENCODER, CROSS = attnviz.Site("encoder", 1), attnviz.Site("cross", 1)
 
 
 @pytest.fixture(scope="module")
-def load(tmp_path_factory):
-    """A function that gives the source of a family, each loaded once."""
-    loaded = {}
-
-    def get(family):
-        if family not in loaded:
-            loaded[family] = attnviz.load(str(folder(tmp_path_factory.mktemp(family), family)))
-        return loaded[family]
-
-    return get
+def load(load_each):
+    return load_each(folder)
 
 
 def features(source, samples=SOUND.pictures[0].samples):

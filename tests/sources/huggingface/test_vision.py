@@ -15,16 +15,8 @@ PICTURE = (CHANCE.rand(60, 90, 3) * 255).astype(np.uint8)
 
 
 @pytest.fixture(scope="module")
-def load(tmp_path_factory):
-    """A function that gives the source of a family, each loaded once."""
-    loaded = {}
-
-    def get(family):
-        if family not in loaded:
-            loaded[family] = attnviz.load(str(folder(tmp_path_factory.mktemp(family), family)))
-        return loaded[family]
-
-    return get
+def load(load_each):
+    return load_each(folder)
 
 
 def eager(source, picture):

@@ -40,10 +40,10 @@ class Blank(Mask):
     @classmethod
     def fits(cls, observed: Observed) -> Iterator[Mask]:
         """Keys that no query sees, where others are seen before and after them."""
-        is_seen = counts(observed.known_open, 0) > 0
-        blank = (~is_seen & observed.known.any(0)).nonzero().flatten().tolist()
-        seen = is_seen.nonzero().flatten()
-        if blank and len(seen) and blank[0] > int(seen[0]) and blank[-1] < int(seen[-1]) and 2 * len(blank) < len(seen):
+        is_open = counts(observed.known_open, 0) > 0
+        blank = (~is_open & observed.known.any(0)).nonzero().flatten().tolist()
+        others = is_open.nonzero().flatten().tolist()
+        if blank and 2 * len(blank) < len(others) and others[0] < blank[0] and blank[-1] < others[-1]:
             yield cls(tuple(blank))
 
     def code(self, pen: Pen) -> Expression:
