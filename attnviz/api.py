@@ -126,6 +126,7 @@ def analyze(
     *,
     target: str | Sequence[str] | None = None,
     continued: Sequence[int] = (),
+    stream: bool = False,
     **settings: object,
 ) -> Record:
     """Cut a text, or several as one padded batch, into tokens and run a source on them.
@@ -137,6 +138,8 @@ def analyze(
         target: of an encoder-decoder, what its decoder reads instead of what it writes: a translation of one's own,
             without a start token; of several texts a list.
         continued: ids of the answer that stands behind the text, such as those of `attnviz.generate`.
+        stream: whether to keep what is written into the residual stream, too: it costs a second run. It is what
+            `attnviz.metrics.contributions` needs.
 
     Raises:
         InputError: if a text has no tokens, there is a `target` for a model that writes no other text, an answer of a
@@ -154,11 +157,11 @@ def analyze(
         if len(sentences) != 1:
             raise InputError(f"An answer continues one text; there are {len(sentences)}. Give one of them.")
         sentences = (source.continued(sentences[0], continued),)
-    if target is None:
-        return source.run(sentences, edits)
-    if len(wanted) != len(texts):
+    if target is not None and len(wanted) != len(texts):
         raise InputError(f"There are {len(texts)} texts and {len(wanted)} targets; give one target for each text.")
-    return source.run(sentences, edits, source.tokenize_targets(wanted))
+    targets = () if target is None else source.tokenize_targets(wanted)
+    record = source.run(sentences, edits, targets)
+    return source.with_stream(record) if stream else record
 
 
 def predicted(sentence: Sentence) -> list[str]:

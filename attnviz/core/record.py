@@ -18,6 +18,7 @@ from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError, quoted
 from attnviz.core.masks import Mask, Reason
 from attnviz.core.scoring import ALL, Area, Scoring
+from attnviz.core.stream import Stream
 from attnviz.core.tokens import Sentence, Token
 
 
@@ -89,6 +90,12 @@ class Step:
             return self.value.new_zeros(len(range(*rows.indices(self.shape[2]))), self.value.shape[-1])
         weights = self.weights(head, rows, sentence=sentence)
         return weights.to(self.value.dtype) @ self.value[sentence, head]
+
+    def outputs(self) -> Tensor:
+        """The outputs of all heads side by side, the input of W^O, (B, Q, H · d_v)."""
+        heads = range(self.num_heads)
+        each = [torch.cat([self.output(h, sentence=b) for h in heads], -1) for b in range(self.shape[0])]
+        return torch.stack(each)
 
     def is_off(self, head: int, *, sentence: int = 0) -> bool:
         """Whether the output of a head is zeroed."""
@@ -182,6 +189,7 @@ class Record:
         findings: what a check of the arrays that it was made of found wrong with them, a sentence each.
         own_texts: of sites whose queries or keys are other positions than the usual ones of their kind, such as patches
             of another size: the sentences of both.
+        stream: what was written into the residual stream, where it was asked for (`Source.with_stream`); in no file.
     """
 
     sentences: tuple[Sentence, ...]
@@ -201,6 +209,7 @@ class Record:
     precision: str = ""
     findings: tuple[str, ...] = ()
     own_texts: Mapping[Site, tuple[tuple[Sentence, ...], tuple[Sentence, ...]]] = field(default_factory=dict)
+    stream: Stream | None = None
 
     def __repr__(self) -> str:
         texts = ", ".join(quoted(sentence.text) for sentence in self.sentences[:2]) + (

@@ -13,6 +13,7 @@ from attnviz.metrics.combined import (
     reasons_of,
     weights_of,
 )
+from attnviz.metrics.contributions import Contributions, contributions
 from attnviz.metrics.grouped import Spans, first_reasons, grouped, stretch
 from attnviz.metrics.predictions import (
     NOT_A_NUMBER,

@@ -14,6 +14,7 @@ from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import OF_PICTURES, InputError
 from attnviz.core.origin import Origin
 from attnviz.core.record import Record
+from attnviz.core.stream import ModelWeights
 from attnviz.core.tokens import Sentence
 from attnviz.sources.cards import Card
 from attnviz.tokenizers.vocabulary import UNK
@@ -283,6 +284,23 @@ class Source(ABC):
     def origin(self, record: Record, site: Site) -> Origin | None:
         """Input that the call at a site of one of its records was projected from, by another run; None if not known."""
         return None
+
+    def model_weights(self) -> ModelWeights:
+        """The projections, norms and embeddings of the model, proven on a run of it.
+
+        Raises:
+            InputError: why they are not known.
+        """
+        raise InputError(f"The projections of '{self.name}' are not known here, so its circuits are not.")
+
+    def with_stream(self, record: Record) -> Record:
+        """One of its records with `Record.stream`, by another run.
+
+        Raises:
+            InputError: why the parts of its residual stream are not known, or that they do not sum to the whole.
+        """
+        why = "predicts no words" if record.prediction is None else "does not show the parts of its residual stream"
+        raise InputError(f"'{self.name}' {why}, so there is no logit to take apart.")
 
 
 class Continuation:

@@ -1,6 +1,6 @@
 """The models trained here, which ship with attnviz: one that translates, and those that predict the next word."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -13,9 +13,10 @@ from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, InputError, TooLong, quoted
 from attnviz.core.origin import Embedded, Origin
 from attnviz.core.record import Prediction, Record
+from attnviz.core.stream import ModelWeights
 from attnviz.core.tap import Tap
 from attnviz.core.tokens import Sentence
-from attnviz.models import trained
+from attnviz.models import streams, trained
 from attnviz.models.multihead import Watching
 from attnviz.models.transformer import Embedding, EncoderDecoder
 from attnviz.sources import cards
@@ -180,6 +181,15 @@ class Trained(Source):
             (written if site.kind == "decoder" else read),
         )
         return tap.origin(site, query_input, key_input)
+
+    def model_weights(self) -> ModelWeights:
+        return streams.model_weights(self._model)
+
+    def with_stream(self, record: Record) -> Record:
+        with torch.inference_mode():
+            embedding = self._model.written if self.writes else self._model.embedding
+            embedded = _embedded(embedding, _read(record.read))
+        return replace(record, stream=streams.stream_of(self._model, record, embedded))
 
     def _decode(
         self, targets: tuple[Sentence, ...], memory: Tensor, sentences: tuple[Sentence, ...], tap: Tap

@@ -1,0 +1,167 @@
+"""What each part of a model adds to a word's logit, directly: direct logit attribution, and the logit lens of parts.
+
+The last norm is linear once its scale is fixed to that of this run, so the logit is a sum over all that was written
+into the residual stream: Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits"; nostalgebraist 2020,
+"interpreting GPT: the logit lens".
+"""
+
+from dataclasses import dataclass
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from attnviz.core.edits import Site
+from attnviz.core.errors import InputError, did_you_mean, quoted
+from attnviz.core.record import Record
+from attnviz.core.stream import Stream
+from attnviz.metrics.predictions import predicting, token_at
+
+PARTS = ("embedding", "position", "head", "bias of W_O", "feed-forward", "bias of the unembedding", "softcap")
+"""Kinds of parts, in the order of a table."""
+
+
+@dataclass(frozen=True, eq=False)
+class Contributions:
+    """What each part adds to a logit, or to the difference of two, at one position.
+
+    Attributes:
+        table: a row per part: part (of `PARTS`), kind, layer, head (missing where a part has none) and contribution.
+        logit: the model's own, or the difference of both.
+        residual: the logit minus the sum of the table.
+        position, sentence: where.
+        token, minus: the words; None where there is no second.
+    """
+
+    table: pd.DataFrame
+    logit: float
+    residual: float
+    position: int
+    sentence: int
+    token: str
+    minus: str | None = None
+
+    @property
+    def heads(self) -> pd.DataFrame:
+        """The rows of heads, the largest first."""
+        heads = self.table[self.table["part"] == "head"].astype({"layer": int, "head": int})
+        return heads.sort_values("contribution", ascending=False, kind="stable", ignore_index=True)
+
+
+def contributions(
+    record: Record,
+    token: str | int | None = None,
+    position: int = -1,
+    *,
+    minus: str | int | None = None,
+    sentence: int = 0,
+) -> Contributions:
+    """What each head and each other part adds to the logit of a word after a position; their sum is the logit.
+
+    Args:
+        record: of a run with `stream=True`, see `attnviz.analyze`.
+        token: the word, or its id; by default the most probable one.
+        position: where it is predicted; negative ones count from the end.
+        minus: a second word; then it is about the difference of both logits.
+
+    Raises:
+        InputError: if the record has no stream, or there is no such word or position.
+    """
+    stream, prediction = stream_of(record), predicting(record)
+    length = record.read[sentence].length
+    position = position + length if position < 0 else position
+    token_at(record, position, sentence=sentence)
+    logits = prediction.logits[sentence, position]
+    first = int(logits.argmax()) if token is None else id_of(record, token)
+    second = None if minus is None else id_of(record, minus)
+    readout, whole = stream.weights.readout, stream.final[sentence, position]
+    direction = readout.unembedding.weight[first] - (0 if second is None else readout.unembedding.weight[second])
+
+    def adds(part: Tensor) -> float:
+        through = part if readout.norm is None else readout.norm.through(part, whole)
+        return float((through.double() @ direction.double()) * readout.factor)
+
+    rows: list[tuple] = [("embedding", None, None, None, adds(stream.embedding[sentence, position]))]
+    if stream.position is not None:
+        rows.append(("position", None, None, None, adds(stream.position[sentence, position])))
+    for site in stream.weights.sites:
+        written, bias = written_by_heads(record, site, position, sentence=sentence)
+        rows += [("head", site.kind, site.layer, head, adds(part)) for head, part in enumerate(written)]
+        if bias is not None:
+            rows.append(("bias of W_O", site.kind, site.layer, None, adds(bias)))
+        if site.layer in stream.feed_forward and _is_last_of_layer(stream, site):
+            part = stream.feed_forward[site.layer][sentence, position]
+            rows.append(("feed-forward", None, site.layer, None, adds(part)))
+    fixed = _of_biases(stream, direction, first, second)
+    if fixed is not None:
+        rows.append(("bias of the unembedding", None, None, None, fixed))
+    logit = float(logits[first]) - (0.0 if second is None else float(logits[second]))
+    if readout.softcap is not None:
+        unbounded = readout.unbounded(whole)
+        before = float(unbounded[first]) - (0.0 if second is None else float(unbounded[second]))
+        rows.append(("softcap", None, None, None, logit - before))
+    table = pd.DataFrame(rows, columns=["part", "kind", "layer", "head", "contribution"])
+    table = table.astype({"layer": "Int64", "head": "Int64"})
+    words = [None if id is None else prediction.vocabulary[id] for id in (first, second)]
+    return Contributions(table, logit, logit - float(table["contribution"].sum()), position, sentence, *words)
+
+
+def _is_last_of_layer(stream: Stream, site: Site) -> bool:
+    return [other for other in stream.weights.sites if other.layer == site.layer][-1] == site
+
+
+def _of_biases(stream: Stream, direction: Tensor, first: int, second: int | None) -> float | None:
+    """What the biases of the last norm and of the unembedding add; None where there are none."""
+    readout, amount = stream.weights.readout, None
+    if readout.norm is not None and readout.norm.bias is not None:
+        amount = float(readout.norm.bias.double() @ direction.double())
+    bias = readout.unembedding.bias
+    if bias is not None:
+        amount = (amount or 0.0) + float(bias[first]) - (0.0 if second is None else float(bias[second]))
+    return None if amount is None else amount * readout.factor
+
+
+def stream_of(record: Record) -> Stream:
+    """The residual stream of a record.
+
+    Raises:
+        InputError: if it was not asked for.
+    """
+    if record.stream is None:
+        raise InputError("This record has no residual stream. Make it with attnviz.analyze(text, source, stream=True).")
+    return record.stream
+
+
+def id_of(record: Record, token: str | int) -> int:
+    """The id of a word of the vocabulary.
+
+    Raises:
+        InputError: if there is none, with what is spelled like it.
+    """
+    vocabulary = predicting(record).vocabulary
+    if isinstance(token, int):
+        if not 0 <= token < len(vocabulary):
+            raise InputError(f"There is no word with the id {token}; there are {len(vocabulary):,}, counted from 0.")
+        return token
+    for id, word in enumerate(vocabulary):
+        if word == token:
+            return id
+    near = did_you_mean(token, {word.strip() for word in vocabulary})
+    raise InputError(f"'{record.source}' has no token {quoted(token)}.{near} Some begin with a space.")
+
+
+def written_by_heads(record: Record, site: Site, position: int, *, sentence: int = 0) -> tuple[Tensor, Tensor | None]:
+    """What each head of a site writes into the residual stream at a position, (H, d_model), and what its biases do."""
+    step, projections = record.step(site), stream_of(record).weights.sites[site]
+    rows, heads = slice(position, position + 1), range(step.num_heads)
+    outputs = torch.stack([step.output(head, rows, sentence=sentence)[0] for head in heads])  # (H, d_v)
+    weight = projections.w_o.weight
+    parts = torch.einsum("hd,mhd->hm", outputs, weight.unflatten(1, (step.num_heads, -1)))
+    bias = projections.w_o.bias
+    if projections.after is not None:
+        whole = parts.sum(0) + (0 if bias is None else bias)
+        through, shift = projections.after.through, projections.after.bias
+        parts = through(parts, whole)
+        added = [through(bias, whole)] if bias is not None else []
+        bias = sum(added + ([shift] if shift is not None else [])) if added or shift is not None else None
+    return parts * projections.factor, None if bias is None else bias * projections.factor

@@ -1,0 +1,68 @@
+"""The residual stream of a Transformer from scratch: its parts, from its weights and a record of it."""
+
+import torch
+from torch import nn
+
+from attnviz.core.edits import Site
+from attnviz.core.origin import PROJECTIONS, Embedded, Linear
+from attnviz.core.record import Record
+from attnviz.core.stream import ModelWeights, Norm, Projections, Readout, Stream
+from attnviz.models.multihead import MultiHeadAttention
+from attnviz.models.transformer import EncoderDecoder, LanguageModel, Layer
+
+
+def linear_of(linear: nn.Linear) -> Linear:
+    return Linear(linear.weight.detach(), None if linear.bias is None else linear.bias.detach())
+
+
+def norm_of(norm: nn.Module) -> Norm | None:
+    """A layer norm as a value; None of one that changes nothing."""
+    if isinstance(norm, nn.Identity):
+        return None
+    return Norm(norm.weight.detach(), norm.bias.detach(), norm.eps, is_centered=True)
+
+
+def projections_of(attention: MultiHeadAttention, before: nn.Module) -> Projections:
+    return Projections(**{name: linear_of(getattr(attention, name)) for name in PROJECTIONS}, before=norm_of(before))
+
+
+def model_weights(model: LanguageModel | EncoderDecoder) -> ModelWeights:
+    """Weights around the stream at whose end words are read: of an encoder-decoder that of its decoder."""
+    writes = isinstance(model, EncoderDecoder)
+    stack, embedding = (model.decoder, model.written) if writes else (model.stack, model.embedding)
+    sites = {}
+    for number, layer in enumerate(stack.layers):
+        sites[Site("decoder", number)] = projections_of(layer.attention, layer.norm)
+        if layer.cross is not None:
+            sites[Site("cross", number)] = projections_of(layer.cross, layer.cross_norm)
+    return ModelWeights(
+        sites=sites,
+        num_heads=dict.fromkeys(sites, model.config.num_heads),
+        embedding=embedding.words.weight.detach(),
+        positions=embedding.positions.weight.detach(),
+        readout=Readout(norm_of(model.norm), linear_of(model.unembedding)),
+    )
+
+
+def stream_of(model: LanguageModel | EncoderDecoder, record: Record, embedded: Embedded) -> Stream:
+    """The residual stream of a record, from the outputs of its heads on.
+
+    Raises:
+        InputError: if its parts do not sum to what the model gave.
+    """
+    layers: list[Layer] = [*(model.decoder if isinstance(model, EncoderDecoder) else model.stack).layers]
+    weights, feed_forward = model_weights(model), {}
+    position = embedded.positions.expand_as(embedded.words)
+    x, attention = embedded.words + position, torch.zeros_like(embedded.words)
+    with torch.inference_mode():
+        for number, layer in enumerate(layers):
+            for site in (Site("decoder", number), Site("cross", number)):
+                if site in weights.sites:
+                    written = weights.sites[site].w_o(record.step(site).outputs())
+                    x, attention = x + written, attention + written
+            if layer.feed_forward is not None:
+                feed_forward[number] = layer.feed_forward(x)
+                x = x + feed_forward[number]
+    stream = Stream(weights, embedded.words, position, feed_forward, x)
+    stream.check(attention, record.prediction.logits, record.source)
+    return stream
