@@ -100,6 +100,11 @@ class Projections:
     factor: float = 1.0
     rotary: bool = False
 
+    def writes(self, outputs: Tensor) -> Tensor:
+        """What is added to the stream for the outputs of all heads, (..., H · d_v) -> (..., d_model)."""
+        written = self.w_o(outputs)
+        return (written if self.after is None else self.after(written)) * self.factor
+
     def head(self, name: str, head: int, num_heads: int) -> Tensor:
         """W of one head as the paper writes it: (d_model, d) of "w_q", "w_k", "w_v"; (d_v, d_model) of "w_o"."""
         return getattr(self, name).weight.mT.chunk(num_heads, 0 if name == "w_o" else 1)[head]
@@ -112,14 +117,14 @@ class ModelWeights:
     Attributes:
         sites: of each attention call that writes into the stream at whose end words are read.
         num_heads: of these calls.
-        embedding: (vocabulary, d_model), as it is added to the stream.
+        embedding: (vocabulary, d_model), as it is added to the stream; None where that is no table.
         positions: (longest, d_model), learned vectors that are added to it; None where there are none.
         readout: None of a model that predicts no words.
     """
 
     sites: Mapping[Site, Projections]
     num_heads: Mapping[Site, int]
-    embedding: Tensor
+    embedding: Tensor | None
     positions: Tensor | None
     readout: Readout | None
 
@@ -142,13 +147,17 @@ class Stream:
     feed_forward: Mapping[int, Tensor]
     final: Tensor
 
-    def check(self, attention: Tensor, logits: Tensor, name: str) -> None:
+    def check(
+        self, attention: Tensor, logits: Tensor, name: str, *, real: Tensor | None = None, within: float = CLOSE
+    ) -> None:
         """Hold the parts to the whole, and the words to those that the model gave.
 
         Args:
             attention: the sum of what all heads wrote, (B, n, d_model).
             logits: (B, n, vocabulary); infinite where a word cannot be written.
             name: of the model.
+            real: which positions are no padding, boolean, (B, n); None for all.
+            within: the largest difference that is rounding, for the largest number.
 
         Raises:
             InputError: if they differ, with the largest difference.
@@ -158,7 +167,7 @@ class Stream:
         reads = self.weights.readout.logits(self.final)
         sums = (("parts of the residual stream", sum(parts), self.final), ("logits", reads, logits))
         for what, computed, expected in sums:
-            is_number = expected.isfinite()
+            is_number = expected.isfinite() if real is None else expected.isfinite() & real.unsqueeze(-1)
             apart = float((computed - expected)[is_number].abs().max())
-            if not apart <= CLOSE * max(1.0, float(expected[is_number].abs().max())):
+            if not apart <= within * max(1.0, float(expected[is_number].abs().max())):
                 raise InputError(f"The {what} of '{name}' do not sum to the whole: they are {apart:.2g} apart.")

@@ -14,6 +14,7 @@ from attnviz.core.errors import InputError, TooLong, quoted
 from attnviz.core.kept import BoundedCache
 from attnviz.core.places import Sound
 from attnviz.core.record import Prediction, Record
+from attnviz.core.stream import ModelWeights
 from attnviz.core.tokens import Sentence, Token
 from attnviz.sources.base import ANSWER, Continuation, Source
 from attnviz.sources.huggingface import (
@@ -27,6 +28,7 @@ from attnviz.sources.huggingface import (
     opening,
     reading,
     running,
+    streams,
     trial,
     writing,
 )
@@ -218,6 +220,13 @@ class HuggingFace(Source):
 
     def checksum(self) -> str:
         return checksum.of(self.loaded.model.state_dict())
+
+    def model_weights(self) -> ModelWeights:
+        return streams.modules_of(self.loaded).weights
+
+    def with_stream(self, record: Record) -> Record:
+        with faults.unforeseen(f"{self.name} ({self.facts.made_of})"):
+            return replace(record, stream=streams.stream_of(self.loaded, record))
 
     def unknown(self, texts: list[str]) -> dict[str, tuple[str, ...]]:
         """The words for which the tokenizer has no pieces."""
