@@ -162,6 +162,7 @@ def written_by_heads(record: Record, site: Site, position: int, *, sentence: int
         whole = parts.sum(0) + (0 if bias is None else bias)
         through, shift = projections.after.through, projections.after.bias
         parts = through(parts, whole)
-        added = [through(bias, whole)] if bias is not None else []
-        bias = sum(added + ([shift] if shift is not None else [])) if added or shift is not None else None
+        added = [] if bias is None else [through(bias, whole)]
+        added += [] if shift is None else [shift]
+        bias = sum(added) if added else None
     return parts * projections.factor, None if bias is None else bias * projections.factor
