@@ -154,7 +154,7 @@ def adjust(call: StageCall) -> Worked:
 
 
 def _projected(call: StageCall, letter: str) -> Tensor:
-    """What the projections give one head, (n, d)."""
+    """Projections of one head, (n, d)."""
     vectors = call.origin.query_input if letter == "q" else call.origin.key_input
     return getattr(call.origin, f"w_{letter}")(vectors)[call.sentence].chunk(call.step.num_heads, -1)[call.head]
 

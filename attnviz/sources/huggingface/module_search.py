@@ -28,7 +28,7 @@ PROBES, LENGTH = 16, 5
 """Texts and their tokens, by whose numbers modules are told apart; few models have 5 heads."""
 
 
-class Call(NamedTuple):
+class ModuleCall(NamedTuple):
     """One call of a module in a run: its first input and its output, (B, n, ...)."""
 
     module: nn.Module
@@ -88,7 +88,7 @@ class Projected(NamedTuple):
     """
 
     linear: Linear | None
-    call: Call | None
+    call: ModuleCall | None
     vectors: Tensor | None
     normalized: bool = False
 
@@ -205,15 +205,15 @@ class Search:
             expected, given = _joined(step.query)[:, 1], query.vectors[:, 1]
             rotary = not self._close(given, expected)
             if rotary and not self._is_turned(given, expected):
-                linears |= {"w_q": None, "w_k": None}
+                linears = linears | {"w_q": None, "w_k": None}
         pair, normalized = (linears["w_q"], linears["w_k"]), query.normalized or found["w_k"].normalized
         if normalized:  # their product is no bilinear form of the stream
-            linears |= {"w_q": None, "w_k": None}
+            linears = linears | {"w_q": None, "w_k": None}
         projections = Projections(**linears, w_o=w_o, before=before, after=norm, rotary=rotary)
         modules = [found[name].call and found[name].call.module for name in ("w_q", "w_k")]
         return CallModules(projections, pair, *modules, normalized), written
 
-    def _w_o(self, step: Step, outputs: Tensor) -> tuple[Call, Linear]:
+    def _w_o(self, step: Step, outputs: Tensor) -> tuple[ModuleCall, Linear]:
         d_model = self.states[0].shape[-1]
         for call in reversed(self.calls):
             if call.input is None or call.output.shape[-1] != d_model or call.input.numel() != outputs.numel():
@@ -225,7 +225,7 @@ class Search:
                 return call._replace(output=call.output.reshape(*outputs.shape[:2], d_model)), linear
         raise self._refuse(f"the outputs of the heads of {step.site} do not go through one matrix")
 
-    def _after(self, written: Call) -> tuple[Call, Norm] | None:
+    def _after(self, written: ModuleCall) -> tuple[ModuleCall, Norm] | None:
         """The norm that is given just what W^O gives, and its call."""
         for call in self.calls:
             is_given = call.input is not None and call.input.shape == written.output.shape == call.output.shape
@@ -235,7 +235,7 @@ class Search:
                 return call, norm
         return None
 
-    def _inputs(self, step: Step, w_o: Call) -> dict[str, "Projected"]:
+    def _inputs(self, step: Step, w_o: ModuleCall) -> dict[str, "Projected"]:
         """The projections to queries, keys and values."""
         parent, found = self.names[w_o.module], {}
         for _ in range(2):  # siblings of W^O, or of the part that it is in
@@ -246,7 +246,7 @@ class Search:
                     found[name] = self._projected(_joined(tensor)[:, 0], inside)
         return found
 
-    def _projected(self, wanted: Tensor, calls: list[Call]) -> "Projected":
+    def _projected(self, wanted: Tensor, calls: list[ModuleCall]) -> "Projected":
         """The layer that gave (B, H · d) vectors at position 0, where rotary positions turn nothing."""
         for call in calls:
             outputs = self._by_position(call.output)
@@ -307,7 +307,7 @@ class Search:
     def _head_width(self) -> int:
         return self.steps[0].query.shape[-1]
 
-    def _before(self, call: Call) -> Norm | None:
+    def _before(self, call: ModuleCall) -> Norm | None:
         """The norm whose output a projection is given."""
         for norm_call in self.calls:
             if norm_call.input is None or norm_call.output.shape != call.input.shape:
@@ -324,7 +324,7 @@ class Search:
         written: Mapping[Site, Tensor],
         layer: int,
     ) -> tuple[nn.Module | None, float]:
-        """What a layer adds besides its attention, as the module that gives it, and the factor of both."""
+        """The module that gives a layer's addition besides its attention, and the factor of both."""
         for factor in dict.fromkeys((1.0, float(getattr(self._config, "residual_multiplier", None) or 1.0))):
             rest = whole - factor * sum(written[site] for site in sites)
             if sites and self._close(rest, torch.zeros_like(rest), whole):
@@ -356,12 +356,12 @@ class Search:
             return words, factor, other and other.module, self._table(table, call, factor), self._positions(other)
         return words, 1.0, None, None, None
 
-    def _table(self, weight: Tensor, call: Call, factor: float) -> Tensor | None:
+    def _table(self, weight: Tensor, call: ModuleCall, factor: float) -> Tensor | None:
         """The vectors of tokens as they are added; None if the module gives others than its rows."""
         scale = ratio(call.output, weight[call.input.long()]) if call.input is not None else None
         return None if scale is None else weight * (scale * factor)
 
-    def _positions(self, call: Call | None) -> Tensor | None:
+    def _positions(self, call: ModuleCall | None) -> Tensor | None:
         """The learned vectors of positions from 0 on; None where they are not rows of a table."""
         weight = getattr(call and call.module, "weight", None)
         if not isinstance(weight, Tensor) or weight.dim() != 2:
@@ -371,7 +371,7 @@ class Search:
         starts = [i for i in range(min(8, len(weight) - length)) if self._close(floats(weight[i : i + length]), rows)]
         return floats(weight[starts[0] :]) if starts else None
 
-    def _linear(self, call: Call) -> Linear | None:
+    def _linear(self, call: ModuleCall) -> Linear | None:
         """A module as x W + b, by what it gives for the unit vectors: whatever keeps its numbers; None if it is not."""
         width, module = call.input.shape[-1], call.module
         parameter = next(module.parameters(), None)
@@ -390,7 +390,7 @@ class Search:
         is_linear = weight.shape[0] == call.output.shape[-1] and self._close(linear(call.input), call.output)
         return linear if is_linear else None
 
-    def _norm(self, call: Call) -> Norm | None:
+    def _norm(self, call: ModuleCall) -> Norm | None:
         """A module as a layer norm or a root-mean-square norm; None if it is neither."""
         module = call.module
         if next(module.children(), None) is not None or call.input.shape != call.output.shape:
@@ -425,7 +425,7 @@ def refused(loaded: Loaded, why: str) -> InputError:
 
 
 @contextmanager
-def calls_of(modules: list[nn.Module]) -> Iterator[list[Call]]:
+def calls_of(modules: list[nn.Module]) -> Iterator[list[ModuleCall]]:
     """Keep what some modules are given and give, meanwhile, in this thread alone: others may run the same model."""
     calls, thread = [], get_ident()
 
@@ -433,7 +433,7 @@ def calls_of(modules: list[nn.Module]) -> Iterator[list[Call]]:
         output = output[0] if isinstance(output, tuple | list) and output else output
         if get_ident() == thread and isinstance(output, Tensor) and output.is_floating_point():
             first = next((one for one in given if isinstance(one, Tensor)), None)
-            calls.append(Call(module, None if first is None else _copied(first), _copied(output)))
+            calls.append(ModuleCall(module, None if first is None else _copied(first), _copied(output)))
 
     hooks = [module.register_forward_hook(keep) for module in dict.fromkeys(modules)]
     try:

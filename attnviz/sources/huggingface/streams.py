@@ -16,7 +16,7 @@ from attnviz.core.stream import Stream
 from attnviz.sources.huggingface import running
 from attnviz.sources.huggingface.loaded import Loaded
 from attnviz.sources.huggingface.module_search import (
-    Call,
+    ModuleCall,
     CallModules,
     Search,
     StreamModules,
@@ -106,7 +106,7 @@ def _parts(loaded: Loaded) -> dict[str, nn.Module]:
 
 
 def _embedded(
-    loaded: Loaded, returned: Any, calls: list[Call], kind: str, module: nn.Module, *, adds_positions: bool
+    loaded: Loaded, returned: Any, calls: list[ModuleCall], kind: str, module: nn.Module, *, adds_positions: bool
 ) -> Embedded:
     """Tokens as the first layer reads them, and apart from them their positions where these are added alone."""
     is_first = kind == "encoder" and getattr(loaded.config, "is_encoder_decoder", False)
@@ -124,7 +124,7 @@ def _embedded(
 
 
 def _again(loaded: Loaded, record: Record) -> Any:
-    """What the model gives for the texts of a record, as in its run."""
+    """Output of the model for the texts of a record, as in its run."""
     read = running.inputs(record.sentences, loaded)
     if record.targets:
         read["decoder_input_ids"] = running.inputs(record.targets, loaded)["input_ids"]
