@@ -27,8 +27,8 @@ class Linear:
     bias: Tensor | None
 
     def __call__(self, x: Tensor) -> Tensor:
-        """(..., in) -> (..., out)."""
-        return F.linear(x, self.weight, self.bias)
+        """(..., in) -> (..., out), in the type of the weight."""
+        return F.linear(x.to(self.weight.dtype), self.weight, self.bias)
 
 
 @dataclass(frozen=True, eq=False)

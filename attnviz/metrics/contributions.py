@@ -154,7 +154,7 @@ def written_by_heads(record: Record, site: Site, position: int, *, sentence: int
     """Vectors that the heads of a site write into the residual stream at a position, (H, d_model), and its biases."""
     step, projections = record.step(site), stream_of(record).weights.sites[site]
     rows, heads = slice(position, position + 1), range(step.num_heads)
-    outputs = torch.stack([step.output(head, rows, sentence=sentence)[0] for head in heads])  # (H, d_v)
+    outputs = torch.stack([step.output(head, rows, sentence=sentence)[0] for head in heads]).float()  # (H, d_v)
     weight = projections.w_o.weight
     parts = torch.einsum("hd,mhd->hm", outputs, weight.unflatten(1, (step.num_heads, -1)))
     bias = projections.w_o.bias

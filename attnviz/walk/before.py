@@ -164,8 +164,9 @@ def set_by_hand(call: StageCall) -> int:
     step = call.step
     vectors = {"v": step.value} if call.origin.is_adjusted else {"q": step.query, "k": step.key, "v": step.value}
     have = {letter: tensor[call.sentence, call.head] for letter, tensor in vectors.items()}
-    bounds = {"rtol": 1e-4, "atol": 1e-5, "equal_nan": True}
-    return sum(int((~_projected(call, letter).isclose(own, **bounds)).sum()) for letter, own in have.items())
+    eps = torch.finfo(step.query.dtype).eps
+    bounds = {"rtol": max(1e-4, 8 * eps), "atol": max(1e-5, 8 * eps), "equal_nan": True}
+    return sum(int((~_projected(call, letter).isclose(own.float(), **bounds)).sum()) for letter, own in have.items())
 
 
 def _is_cross(call: StageCall) -> bool:

@@ -445,7 +445,7 @@ def calls_of(modules: list[nn.Module]) -> Iterator[list[ModuleCall]]:
 
 def _joined(tensor: Tensor) -> Tensor:
     """(B, H, n, d) -> (B, n, H · d)."""
-    return tensor.transpose(1, 2).flatten(2)
+    return floats(tensor).transpose(1, 2).flatten(2)
 
 
 def states_of(returned: Any) -> tuple[Tensor, ...]:

@@ -16,8 +16,8 @@ from attnviz.core.stream import Stream
 from attnviz.sources.huggingface import running
 from attnviz.sources.huggingface.loaded import Loaded
 from attnviz.sources.huggingface.module_search import (
-    ModuleCall,
     CallModules,
+    ModuleCall,
     Search,
     StreamModules,
     bound,
