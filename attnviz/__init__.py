@@ -27,6 +27,7 @@ _HOMES = {
     "check_model": "model_check",
     "Edits": "core.edits",
     "Site": "core.edits",
+    "Take": "core.edits",
     "Record": "core.record",
     "Tap": "core.tap",
     "AttnvizError": "core.errors",

@@ -18,9 +18,10 @@ import torch
 from torch import Tensor
 
 from attnviz.core.amounts import decimals, percent
-from attnviz.core.edits import EachOff, Edits, Site
+from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, Canceled, InputError, quoted
 from attnviz.core.record import Record
+from attnviz.core.taking import EachOff
 from attnviz.core.tokens import Sentence
 from attnviz.metrics.heads import head_metrics
 from attnviz.sources.base import Source

@@ -15,11 +15,11 @@ from safetensors.torch import load, save
 
 import attnviz
 from attnviz import ALiBi, Edits, Painted, Site, Subsequent, Window, figures, files
-from attnviz.core.edits import EachOff
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.modifiers import RelativeBias
 from attnviz.core.record import Prediction, Step
 from attnviz.core.scoring import Scoring
+from attnviz.core.taking import EachOff
 from attnviz.core.tap import Tap
 
 TEXTS = ["The cat sat on the mat", "Ein Hund \ud800 <b> 猫"]

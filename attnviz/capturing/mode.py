@@ -16,6 +16,8 @@ from attnviz.capturing.seen import Capture
 from attnviz.capturing.softmax import SOFTMAXES, softmax
 from attnviz.capturing.watched import Watched
 from attnviz.core.edits import Edits, Site
+from attnviz.core.errors import InputError
+from attnviz.core.taking import NOT_TAKEN
 
 ROUTES: dict[str, Callable[..., Any]] = {
     "scaled_dot_product_attention": sdpa.attend,
@@ -59,6 +61,8 @@ def capture(
         AttnvizError: if the model cannot be seen; after the block, if an edit reached nothing, with what there is.
     """
     refusing.check(model)
+    if edits.taken:
+        raise InputError(NOT_TAKEN)
     mode = Mode(model, edits, heads, sites or {})
     handles = [model.register_forward_pre_hook(mode.begin)]
     encoders = [module for module in model.modules() if isinstance(module, nn.TransformerEncoder)]

@@ -1,5 +1,6 @@
 """Changes to the attention, as a value. A run never changes its model: it is given edits."""
 
+import re
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -11,6 +12,8 @@ from attnviz.core.scoring import Scoring
 KINDS = ("encoder", "decoder", "cross")
 BY_LETTER = {kind[0]: kind for kind in KINDS}
 """The kinds as a link writes them: e, d and c."""
+PARTS = ("output", "pattern", "values", "stream")
+"""Parts of a run that can be taken from another text; see `Take`."""
 
 
 @dataclass(frozen=True, order=True)
@@ -48,6 +51,86 @@ class Site:
 
 
 @dataclass(frozen=True)
+class Take:
+    """A part of the run that is taken from the run of another text (activation patching).
+
+    In links and in the shell it is text: ``output-d0.1-The dog sat.`` takes the output of head 1 of decoder layer 0,
+    ``values-d0@3-The dog sat.`` the values of all heads of the layer at position 3, and ``stream-d0@3.5-The dog sat.``
+    what enters the layer at position 3 from position 5 of the other text.
+
+    Attributes:
+        text: the other text.
+        part: "output" (weights @ values), "pattern" (queries and keys, so the weights), "values", or "stream" (the
+            vectors that enter the whole layer).
+        head: None for every head of the site; a stream has none.
+        position: in this text; None for all, and then both texts must have as many tokens.
+        from_position: in the other text; None for the same.
+
+    Raises:
+        InputError: if the parts do not fit each other.
+    """
+
+    text: str
+    part: str
+    site: Site
+    head: int | None = None
+    position: int | None = None
+    from_position: int | None = None
+
+    def __post_init__(self):
+        if self.part not in PARTS:
+            raise InputError(f"Nothing can be taken that is called {quoted(self.part)}; there are {', '.join(PARTS)}.")
+        numbers = {"head": self.head, "position": self.position, "from_position": self.from_position}
+        for name, number in numbers.items():
+            if number is not None and (type(number) is not int or number < 0):
+                raise InputError(f"{name} is {quoted(number)}; it must be a whole number, counted from 0.")
+        if not (isinstance(self.text, str) and self.text.strip()):
+            raise InputError("There is no other text to take from; type one.")
+        if self.part == "stream" and (self.head is not None or self.site.kind == "cross"):
+            what = f"The stream enters a whole layer, not {self._place}"
+            raise InputError(f"{what}; take it without a head, from an encoder or decoder layer.")
+        if self.from_position is not None and self.position is None:
+            raise InputError(f"from_position is {self.from_position}, but position is not given; give both.")
+        if self.part == "pattern" and self.site.kind == "cross" and self.position is not None:
+            what = "Queries and keys of cross-attention stand in two texts"
+            raise InputError(f"{what}; take its pattern at all positions, or its output at position {self.position}.")
+
+    @classmethod
+    def read(cls, text: str) -> "Take":
+        """The value that `str` wrote.
+
+        Raises:
+            InputError: if it cannot be read, with one that can.
+        """
+        form = rf"({'|'.join(PARTS)})-([edc])(\d{{1,3}})(?:\.(\d{{1,4}}))?(?:@(\d{{1,6}})(?:\.(\d{{1,6}}))?)?-(.*)"
+        match = re.fullmatch(form, text, re.ASCII | re.DOTALL)
+        if match is None:
+            what = f"{quoted(text[:60])} does not say what is taken from which text"
+            raise InputError(f"{what}; write it like output-d0.1-The dog sat. or stream-d0@3-The dog sat.")
+        part, kind, layer, head, position, from_position, other = match.groups()
+        numbers = (None if number is None else int(number) for number in (head, position, from_position))
+        return cls(other, part, Site(BY_LETTER[kind], int(layer)), *numbers)
+
+    def __str__(self) -> str:
+        head = "" if self.head is None else f".{self.head}"
+        at = "" if self.position is None else f"@{self.position}"
+        at += "" if self.from_position is None else f".{self.from_position}"
+        return f"{self.part}-{self.site.kind[0]}{self.site.layer}{head}{at}-{self.text}"
+
+    @property
+    def _place(self) -> str:
+        return str(self.site) if self.head is None else self.site.head(self.head)
+
+    def in_words(self) -> str:
+        """What is taken from where, as a phrase: "values of head 1 of decoder layer 0 from 'The dog sat.'"."""
+        where = self._place if self.head is not None or self.part == "stream" else f"all heads of {self.site}"
+        at = "" if self.position is None else f" at position {self.position}"
+        moved = "" if self.from_position in (None, self.position) else f"position {self.from_position} of "
+        what = f"input of {where}" if self.part == "stream" else f"{self.part} of {where}"
+        return f"{what}{at} from {moved}{quoted(self.text)}"
+
+
+@dataclass(frozen=True)
 class Edits(Scoring):
     """Changes to the untouched model. Hashable, so results can be kept by it.
 
@@ -60,16 +143,23 @@ class Edits(Scoring):
         mask_cross: whether `mask` acts on cross-attention, too.
         heads_off: (site, head) of each head whose output is zeroed (zero ablation); its weights are still shown.
         own_mask: whether the built-in mask (padding; a decoder's future) stays. Without it, `mask` stands alone.
+        taken: parts of the run of other texts, put in the place of this text's own, one after another. What a run of
+            them gave is in `core.taking.Resolved`.
     """
 
     mask: Mask | None = None
     heads_off: frozenset[tuple[Site, int]] = frozenset()
     own_mask: bool = True
     mask_cross: bool = True
+    taken: tuple[Take, ...] = ()
 
     def __post_init__(self):
         super().__post_init__()
         object.__setattr__(self, "heads_off", frozenset(self.heads_off))
+        object.__setattr__(self, "taken", tuple(dict.fromkeys(self.taken)))
+        for take in self.taken:
+            if not isinstance(take, Take):
+                raise InputError(f"taken holds {quoted(take)}; each of it is a Take.")
         for bias in self.bias:
             if not isinstance(bias, Bias):
                 raise InputError(f"The bias holds {quoted(bias)}; each of it is a named bias, such as ALiBi().")
@@ -104,6 +194,7 @@ class Edits(Scoring):
         where = "" if self.mask_cross else ", on self-attention alone"
         phrases += [] if self.mask is None else [f"mask: {self.mask}{where}"]
         phrases += [f"{site.head(head)} off" for site, head in sorted(self.heads_off)]
+        phrases += [take.in_words() for take in self.taken]
         with_colon = ("bias", "empty rows")
         settings = (f"{what}{':' if what in with_colon else ''} {value}" for what, value in self.phrases())
         return (*phrases, *settings)
@@ -114,18 +205,7 @@ class Edits(Scoring):
         data |= {name: False for name in ("own_mask", "mask_cross") if not getattr(self, name)}
         if self.heads_off:
             data["heads_off"] = [[site.kind, site.layer, head] for site, head in sorted(self.heads_off)]
+        if self.taken:
+            data["taken"] = [str(take) for take in self.taken]
         scoring = {f.name: getattr(self, f.name) for f in fields(Scoring) if getattr(self, f.name) != f.default}
         return data | scoring | ({"bias": [bias.to_json() for bias in self.bias]} if self.bias else {})
-
-
-@dataclass(frozen=True)
-class EachOff(Edits):
-    """Edits under which each sentence of a batch has heads of its own off, besides those that are off in all.
-
-    So one run over copies of a sentence tells what each head does. No link brings it, and none is made of it.
-    """
-
-    each_off: tuple[frozenset[tuple[Site, int]], ...] = ()
-
-    def off_alone(self, site: Site) -> tuple[frozenset[int], ...]:
-        return tuple(frozenset(head for place, head in off if place == site) for off in self.each_off)

@@ -19,6 +19,7 @@ from attnviz.core.errors import InputError, quoted
 from attnviz.core.masks import Mask, Reason
 from attnviz.core.scoring import ALL, Area, Scoring
 from attnviz.core.stream import Stream
+from attnviz.core.taking import overlaid
 from attnviz.core.tokens import Sentence, Token
 
 
@@ -27,7 +28,9 @@ class Step:
     """One attention call. `query`, `key` and `value` are (B, H, n, d); `logsumexp` is (B, H, Q).
 
     With a sink, the last key stands for no token: see `Tap.attend`. `name` is that of the module which called it, if it
-    is known. Where `weights_only`, query and key are not known: the bias holds the logarithms of the weights.
+    is known. Where `weights_only`, query and key are not known: the bias holds the logarithms of the weights. `taken`
+    are outputs, (B, H, Q, d_v), in the place of weights @ value, NaN where none are; `entered` is what entered the whole
+    layer, (B, n, d_model), where a run was asked for it; in no file.
 
     The methods take a head, a slice of query rows, a slice of key columns and a sentence of the batch, and compute that
     window alone.
@@ -45,6 +48,8 @@ class Step:
     off_alone: tuple[frozenset[int], ...] = ()
     name: str = ""
     weights_only: bool = False
+    taken: Tensor | None = None
+    entered: Tensor | None = None
 
     @property
     def num_heads(self) -> int:
@@ -84,12 +89,13 @@ class Step:
         return attention.fill_empty(weights, empty, self.scoring.empty_rows, keys=self.shape[3])
 
     def output(self, head: int, rows: slice = ALL, *, sentence: int = 0) -> Tensor:
-        """Output of the head, the input of W^O, (rows, d_v): weights @ value, or zeros if the head is off."""
+        """Output of the head, the input of W^O, (rows, d_v): weights @ value, or what was taken, or zeros if it is off."""
         _index_slice(sentence, self.shape[0], "sentence"), _index_slice(head, self.num_heads, "head")
         if self.is_off(head, sentence=sentence):
             return self.value.new_zeros(len(range(*rows.indices(self.shape[2]))), self.value.shape[-1])
         weights = self.weights(head, rows, sentence=sentence)
-        return weights.to(self.value.dtype) @ self.value[sentence, head]
+        output = weights.to(self.value.dtype) @ self.value[sentence, head]
+        return overlaid(output, None if self.taken is None else self.taken[sentence, head, rows])
 
     def outputs(self) -> Tensor:
         """The outputs of all heads side by side, the input of W^O, (B, Q, H · d_v), float32."""

@@ -16,6 +16,7 @@ from attnviz.core.masks import Mask
 from attnviz.core.modifiers import ALL, Bias
 from attnviz.core.record import Step
 from attnviz.core.scoring import Scoring
+from attnviz.core.taking import donors, enters, overlaid
 
 
 class Tap:
@@ -30,6 +31,15 @@ class Tap:
         self.edits = edits
         self.keep = keep
         self.steps: list[Step] = []
+        self._entered: dict[Site, Tensor] = {}
+
+    def enter(self, x: Tensor, *, site: Site) -> Tensor:
+        """Vectors (B, n, d_model) that enter a whole layer, with those that are taken from another text."""
+        for donor in donors(self.edits, site):
+            x = donor.put("stream", x)
+        if site in enters(self.edits):
+            self._entered[site] = x.clone()
+        return x
 
     def attend(
         self,
@@ -54,14 +64,21 @@ class Tap:
             record shows the weights of an evaluation.
         """
         off, alone = self.edits.off(site), self.edits.off_alone(site)
+        sources, taken = donors(self.edits, site), None
+        for donor in sources:
+            query, key, value = (donor.put(*one) for one in (("query", query), ("key", key), ("value", value)))
         key, value, mask, scoring = self._changed(query, key, value, site, mask, scoring, sinks)
+        for donor in (donor for donor in sources if "output" in donor.tensors):
+            unchanged = value.new_full((*query.shape[:3], value.shape[-1]), torch.nan)
+            taken = donor.put("output", unchanged if taken is None else taken)
         if self.keep:
             output, logsumexp = attend(query, key, value, mask, scoring)
             flags = {"heads_off": off, "off_alone": alone, "has_sink": sinks is not None}
+            flags |= {"taken": taken, "entered": self._entered.get(site)}
             self.steps.append(Step(site, query, key, value, mask, logsumexp, scoring, **flags))
         else:
             output = attention_output(query, key, value, mask, scoring, dropout_p=dropout_p)
-        return silence(output, off, alone)
+        return silence(overlaid(output, taken), off, alone)
 
     def again(self, step: Step) -> Tensor:
         """The attention call of a step once more, from what the step kept, with the edits on top of what it had."""
@@ -69,8 +86,9 @@ class Tap:
         key, value, mask, scoring, sinks = inputs
         output = self.attend(step.query, key, value, site=step.site, mask=mask, scoring=scoring, sinks=sinks)
         off = self.steps[-1].heads_off | step.heads_off
-        self.steps[-1] = replace(self.steps[-1], name=step.name, heads_off=off, off_alone=step.off_alone)
-        return silence(output, step.heads_off, step.off_alone)
+        had = {"name": step.name, "off_alone": step.off_alone, "taken": step.taken}
+        self.steps[-1] = replace(self.steps[-1], heads_off=off, **had)
+        return silence(overlaid(output, step.taken), off, step.off_alone)
 
     def weights(
         self,

@@ -10,11 +10,12 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from attnviz.core.edits import EachOff, Edits
+from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError, ShapeError
 from attnviz.core.masks import Mask, PatchWindows
 from attnviz.core.modifiers import ALL, Bias
 from attnviz.core.record import Step
+from attnviz.core.taking import EachOff
 
 CLOSED = -50.0
 """Number added to a score below which a model means that its cell is masked: Swin adds -100, Swin V2 twice that."""

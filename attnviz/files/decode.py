@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from attnviz.core import masks, modifiers
-from attnviz.core.edits import EachOff, Edits, Site
+from attnviz.core.edits import Edits, Site, Take
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.masks import Mask
 from attnviz.core.modifiers import Bias
@@ -15,6 +15,7 @@ from attnviz.core.places import SIDE, Box, Picture, grid
 from attnviz.core.record import LabelKind, Prediction, Record, Step
 from attnviz.core.scoring import Scoring
 from attnviz.core.shapes import check_broadcast
+from attnviz.core.taking import EachOff
 from attnviz.core.tap import BiasBesideSink, MaskBesideSink
 from attnviz.core.tokens import Sentence, Token
 from attnviz.core.windows import WindowBias
@@ -156,6 +157,8 @@ def _step(tensors: _StoredTensors, fields: dict[str, Any], batch: int) -> Step:
     fits = b == batch and key.shape == (b, heads, keys, width) and value.shape[:3] == (b, heads, keys)
     _check(fits and logsumexp.shape == (b, heads, queries), "the tensors of a step do not fit each other")
     shape = (b, heads, queries, keys)
+    taken = None if fields.get("taken") is None else _numbers(tensors.get(fields["taken"], 4), dtype)
+    _check(taken is None or taken.shape == (*shape[:3], value.shape[3]), "what was taken does not fit its step")
     mask = fields["mask"]
     mask = _mask(mask) if isinstance(mask, dict) else tensors.get(mask)
     if isinstance(mask, Tensor):
@@ -174,6 +177,7 @@ def _step(tensors: _StoredTensors, fields: dict[str, Any], batch: int) -> Step:
         tuple(map(_heads_of, fields["off_alone"])),
         _text(fields["name"]),
         bool(fields["weights_only"]),
+        taken,
     )
 
 
@@ -219,10 +223,13 @@ def _bias(tensors: _StoredTensors, fields: Any) -> Tensor | Bias:
 
 
 def _edits(fields: dict[str, Any]) -> Edits:
-    settings = {name: value for name, value in fields.items() if name not in ("mask", "heads_off", "bias", "each_off")}
+    settings = {
+        name: value for name, value in fields.items() if name not in ("mask", "heads_off", "bias", "each_off", "taken")
+    }
     settings["mask"] = _mask(fields["mask"]) if "mask" in fields else None
     settings["heads_off"] = _sites(fields.get("heads_off", []))
     settings["bias"] = tuple(map(modifiers.from_json, fields.get("bias", [])))
+    settings["taken"] = tuple(map(Take.read, map(_text, fields.get("taken", []))))
     if "each_off" in fields:
         return EachOff(**settings, each_off=tuple(map(_sites, fields["each_off"])))
     return Edits(**settings)

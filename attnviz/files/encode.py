@@ -9,13 +9,14 @@ import torch
 from torch import Tensor
 
 from attnviz.core import attention
-from attnviz.core.edits import EachOff, Edits
+from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Mask
 from attnviz.core.modifiers import Bias
 from attnviz.core.origin import VECTORS
 from attnviz.core.record import Prediction, Record, Step
 from attnviz.core.scoring import Scoring
+from attnviz.core.taking import EachOff
 from attnviz.core.tap import BiasBesideSink, MaskBesideSink
 from attnviz.core.tokens import Sentence
 from attnviz.core.windows import WindowBias
@@ -138,6 +139,7 @@ def _step(prefix: str, step: Step, store: Tensors, precision: str) -> dict[str, 
         "heads_off": sorted(step.heads_off),
         "off_alone": [sorted(off) for off in step.off_alone],
         "has_sink": step.has_sink,
+        **({} if step.taken is None else {"taken": store.put(f"{prefix}.taken", step.taken)}),
         "weights_only": step.weights_only,
         "mask": store.put(f"{prefix}.mask", step.mask)
         if isinstance(step.mask, Tensor)

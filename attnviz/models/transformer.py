@@ -47,6 +47,7 @@ class Layer(nn.Module):
         site: Site,
     ) -> Tensor:
         """(B, n, d_model) -> (B, n, d_model); the memory is (B, K, d_model)."""
+        x = x if tap is None else tap.enter(x, site=site)
         y = self.norm(x)
         x = x + self.attention(y, y, y, mask, tap=tap, site=site)
         if self.cross is not None:

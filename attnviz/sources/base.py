@@ -16,6 +16,7 @@ from attnviz.core.origin import Origin
 from attnviz.core.record import Record
 from attnviz.core.stream import ModelWeights
 from attnviz.core.tokens import Sentence
+from attnviz.sources import taking
 from attnviz.sources.cards import Card
 from attnviz.tokenizers.vocabulary import UNK
 
@@ -208,6 +209,23 @@ class Source(ABC):
         Args:
             targets: what its decoder reads, of a model that writes; by default what the model writes.
         """
+
+    def resolved(
+        self, sentences: tuple[Sentence, ...], edits: Edits, targets: tuple[Sentence, ...] = ()
+    ) -> tuple[Edits, tuple[Sentence, ...]]:
+        """Edits with the numbers that they take from other texts, by a run of each, and what a decoder reads in both.
+
+        The decoder of a model that writes is given its targets in both runs; without any, what it writes while nothing
+        is taken.
+
+        Raises:
+            InputError: if nothing can be taken in this model, or the texts do not fit, with their lengths.
+        """
+        return taking.resolved(self, sentences, edits, targets)
+
+    def edits_of(self, record: Record) -> Edits:
+        """The edits of one of its records, to run it again."""
+        return self.resolved(record.sentences, record.edits, record.targets)[0]
 
     def continuation(self, sentence: Sentence, edits: Edits = Edits()) -> "Continuation":
         """A text of which the model gives the next token's logits, of a source that `generates`."""

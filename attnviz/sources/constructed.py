@@ -39,14 +39,14 @@ class Constructed(Source):
         self, sentences: tuple[Sentence, ...], edits: Edits = Edits(), targets: tuple[Sentence, ...] = ()
     ) -> Record:
         self.check_targets(targets)
-        tap = Tap(edits)
+        tap = Tap(self.resolved(sentences, edits)[0])
         output = _run(sentences, tap)
         return Record(sentences, self.name, self.provenance, edits, tuple(tap.steps), output)
 
     def origin(self, record: Record, site: Site) -> Origin:
         """Input of a call before its projections; positions have columns of their own, so both parts are added."""
         record.step(site)
-        tap = Watching(record.edits, until=site)
+        tap = Watching(self.edits_of(record), until=site)
         with tap.reached:
             _run(record.sentences, tap)
         whole = constructed.embed(_ids(record.sentences))

@@ -99,14 +99,14 @@ class Scratch(Source):
         self.check_targets(targets)
         if not (sentences and sentences[0].tokens):
             raise InputError("There is no token to look at; type a sentence.")
-        tap = _Changing(self, edits)
+        tap = _Changing(self, self.resolved(sentences, edits)[0])
         output = self._run(sentences, tap)
         return Record(sentences, self.name, self.provenance, edits, tuple(tap.steps), output)
 
     def origin(self, record: Record, site: Site) -> Origin:
         """Input that the call at a site of one of its records was projected from, by another run."""
         record.step(site)
-        tap = _Changing(self, record.edits, until=site)
+        tap = _Changing(self, self.edits_of(record), until=site)
         with tap.reached:
             self._run(record.sentences, tap)
         words = torch.stack([self._words(sentence) for sentence in record.sentences])

@@ -19,7 +19,7 @@ from attnviz.core.tokens import Sentence
 from attnviz.models import streams, trained
 from attnviz.models.multihead import Watching
 from attnviz.models.transformer import Embedding, EncoderDecoder
-from attnviz.sources import cards
+from attnviz.sources import cards, taking
 from attnviz.sources.base import Source
 from attnviz.tokenizers import vocabulary
 from attnviz.tokenizers.base import EOS, PAD, SOS, SPECIAL
@@ -144,7 +144,8 @@ class Trained(Source):
             InputError: if there is no token, or `targets` for a model that writes no other text.
         """
         self.check_targets(targets)
-        tap, written, cut = Tap(edits), (), ()
+        acting, targets = self.resolved(sentences, edits, targets)
+        tap, written, cut = Tap(acting), (), ()
         with torch.inference_mode():
             if not self.writes:
                 hidden, logits = self._model(self._ids(sentences), _lengths(sentences), tap=tap)
@@ -167,7 +168,7 @@ class Trained(Source):
     def origin(self, record: Record, site: Site) -> Origin:
         """Input that the call at a site of one of its records was projected from, by another run."""
         record.step(site)
-        model, tap, ids = self._model, Watching(record.edits), self._ids(record.sentences)
+        model, tap, ids = self._model, Watching(self.edits_of(record)), self._ids(record.sentences)
         with torch.inference_mode():
             read = _embedded(model.embedding, ids)
             if not self.writes:
@@ -186,6 +187,7 @@ class Trained(Source):
         return streams.model_weights(self._model)
 
     def with_stream(self, record: Record) -> Record:
+        taking.check_stream(record)
         with torch.inference_mode():
             embedding = self._model.written if self.writes else self._model.embedding
             embedded = _embedded(embedding, _read(record.read))

@@ -7,7 +7,7 @@ import torch
 from hypothesis import strategies as st
 from rules import rules
 
-from attnviz.core.edits import KINDS, Edits, Site
+from attnviz.core.edits import KINDS, PARTS, Edits, Site, Take
 from attnviz.core.masks import RULES, And, Or, Random, Shifted
 from attnviz.core.modifiers import ALiBi, RelativeBias
 from attnviz.core.scoring import EMPTY_ROWS
@@ -69,6 +69,16 @@ biases = st.one_of(
 
 sites = st.builds(Site, st.sampled_from(KINDS), st.integers(0, 11))
 
+takes = st.builds(
+    Take,
+    st.text(min_size=1, max_size=9).filter(str.strip),
+    st.sampled_from(PARTS[:3]),
+    st.builds(Site, st.sampled_from(["encoder", "decoder"]), st.integers(0, 11)),
+    st.none() | st.integers(0, 15),
+    st.integers(0, 99),
+    st.none() | st.integers(0, 99),
+)
+
 edits = st.builds(
     Edits,
     mask=st.none() | masks(),
@@ -79,6 +89,7 @@ edits = st.builds(
     empty_rows=st.sampled_from(EMPTY_ROWS),
     bias=st.lists(biases, max_size=2).map(tuple),
     softcap=st.none() | st.floats(1e-3, 1e5),
+    taken=st.lists(takes, max_size=2).map(tuple),
 )
 
 _atoms = st.one_of(

@@ -9,9 +9,10 @@ import tiny
 import torch
 
 from attnviz import ablation, api
-from attnviz.core.edits import EachOff, Edits, Site
+from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import Canceled, InputError, ShapeError
 from attnviz.core.masks import Painted
+from attnviz.core.taking import EachOff
 from attnviz.core.tap import Tap, silence
 from attnviz.sources.trained import Trained
 

@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from attnviz import walk
-from attnviz.core.edits import EachOff, Edits, Site
+from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import EmptyRowError, InputError
 from attnviz.core.masks import Painted, Subsequent
 from attnviz.core.record import Record
 from attnviz.core.scoring import Scoring
+from attnviz.core.taking import EachOff
 from attnviz.core.tap import Tap
 from attnviz.core.tokens import Sentence, Token
 

@@ -11,8 +11,9 @@ from attnviz.core.attention import LONG
 from attnviz.core.edits import KINDS, Edits
 from attnviz.core.errors import InputError
 from attnviz.core.record import Step
+from attnviz.core.taking import enters
 from attnviz.core.tokens import Sentence
-from attnviz.sources.huggingface import eager, first_run, mixing, tapped
+from attnviz.sources.huggingface import eager, first_run, layers, mixing, tapped
 from attnviz.sources.huggingface.loaded import Loaded
 from attnviz.sources.huggingface.tapped import ModelRun
 
@@ -56,7 +57,9 @@ def watched(
             output = model(**read, output_attentions=True, **settings(model))
             return output, eager.steps(loaded, output, read, lengths)
         run = ModelRun(model, edits, lengths, layers=loaded.trial.layers, alone=loaded.trial.alone, compare=first)
-        with tapped.rules() if loaded.trial.takes_rules and max(lengths) > LONG else nullcontext():
+        takes_rule = loaded.trial.takes_rules and max(lengths) > LONG
+        entering = layers.entering(loaded, run, read) if enters(edits) else nullcontext()
+        with tapped.rules() if takes_rule else nullcontext(), entering:
             output = model(**read, attnviz=run, **settings(model))
     if first:
         first_run.check(loaded, run.tap.steps, output, hidden(output), read, lengths)

@@ -17,6 +17,7 @@ from attnviz.core.places import Sound
 from attnviz.core.record import Prediction, Record
 from attnviz.core.stream import ModelWeights
 from attnviz.core.tokens import Sentence, Token
+from attnviz.sources import taking
 from attnviz.sources.base import ANSWER, Continuation, Source
 from attnviz.sources.huggingface import (
     adapters,
@@ -225,14 +226,16 @@ class HuggingFace(Source):
     def origin(self, record: Record, site: Site) -> Origin | None:
         record.step(site)
         with faults.unforeseen(f"{self.name} ({self.facts.made_of})"):
-            return streams.origin_of(self.loaded, record, site)
+            return streams.origin_of(self.loaded, replace(record, edits=self.edits_of(record)), site)
 
     def model_weights(self) -> ModelWeights:
         return streams.modules_of(self.loaded, all_projections=True).weights
 
     def with_stream(self, record: Record) -> Record:
+        taking.check_stream(record)
+        acting = replace(record, edits=self.edits_of(record))
         with faults.unforeseen(f"{self.name} ({self.facts.made_of})"):
-            return replace(record, stream=streams.stream_of(self.loaded, record))
+            return replace(record, stream=streams.stream_of(self.loaded, acting))
 
     def unknown(self, texts: list[str]) -> dict[str, tuple[str, ...]]:
         """The words for which the tokenizer has no pieces."""
@@ -259,9 +262,10 @@ class HuggingFace(Source):
             raise InputError(self.read_only)
         self._check_heads(edits)
         self._check_room(sentences)
+        acting, targets = self.resolved(sentences, edits, targets)
         with faults.unforeseen(f"{self.name} ({loaded.made_of})"):
             try:
-                return self._record(loaded, sentences, edits, targets)
+                return replace(self._record(loaded, sentences, acting, targets), edits=edits)
             except Exception as error:
                 if loaded.is_checked or isinstance(error, InputError) or faults.of_memory(error):
                     raise

@@ -30,7 +30,7 @@ def ends(loaded: Loaded) -> frozenset[int]:
 def cache_for(loaded: Loaded, sentence: Sentence, edits: Edits) -> Any:
     """Empty cache for keys and values of the text so far; None where the whole text has to be run for each token.
 
-    That is so where a token sees later ones, where a bias counts positions, where a mask meets layers that drop keys,
+    That is so where a token sees later ones, where a bias counts positions, where something is taken from another text, where a mask meets layers that drop keys,
     where only a capture sees the calls, where a class takes no cache of transformers' own, and where a picture moves
     the positions behind it.
     """
@@ -40,7 +40,7 @@ def cache_for(loaded: Loaded, sentence: Sentence, edits: Edits) -> Any:
     model = loaded.model
     takes = model.config.model_type not in IN_MODULES and model._supports_default_dynamic_cache()
     moves = bool(sentence.pictures) and any(hasattr(part, DELTAS) for part in model.modules())
-    if not takes or moves or loaded.trial.is_captured or edits.bias or not edits.own_mask:
+    if not takes or moves or loaded.trial.is_captured or edits.bias or not edits.own_mask or edits.taken:
         return None
     cache = DynamicCache(config=model.config.get_text_config(decoder=True))
     is_whole = all(type(layer) is DynamicLayer for layer in cache.layers)

@@ -9,8 +9,8 @@ from sight import WINDOWED, folder
 from torch.nn.functional import normalize, pad
 
 import attnviz
-from attnviz.core.edits import EachOff
 from attnviz.core.errors import InputError
+from attnviz.core.taking import EachOff
 
 PICTURE = (np.random.RandomState(0).rand(60, 90, 3) * 255).astype(np.uint8)
 TEXT = attnviz.picture(PICTURE)

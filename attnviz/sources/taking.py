@@ -1,0 +1,104 @@
+"""Resolution of edits that take from other texts: each of these is run, and its numbers are kept for the run."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from attnviz.core.amounts import counted
+from attnviz.core.edits import Edits, Site, Take
+from attnviz.core.errors import InputError, quoted
+from attnviz.core.record import Record, Step
+from attnviz.core.taking import NOT_TAKEN, Donor, Resolved
+from attnviz.core.tokens import Sentence
+
+if TYPE_CHECKING:
+    from attnviz.sources.base import Source
+
+
+def resolved(
+    source: "Source", sentences: tuple[Sentence, ...], edits: Edits, targets: tuple[Sentence, ...]
+) -> tuple[Edits, tuple[Sentence, ...]]:
+    """See `Source.resolved`."""
+    targets = targets if source.writes else ()
+    if not edits.taken or isinstance(edits, Resolved):
+        return edits, targets
+    if why := source.read_only or source.alone or ("" if source.reads in ("text", "both") else NOT_TAKEN):
+        raise InputError(why)
+    if any(sentence.pictures for sentence in sentences):
+        raise InputError("A text with a picture takes nothing from another text; give it without the picture.")
+    if source.writes and not targets:
+        targets = source.run(sentences, replace(edits, taken=())).targets
+    return Resolved(**vars(edits), donors=donors(source, sentences, edits, targets)), targets
+
+
+def donors(
+    source: "Source", sentences: tuple[Sentence, ...], edits: Edits, targets: tuple[Sentence, ...]
+) -> tuple[Donor, ...]:
+    """The numbers of each thing that edits take, from a run of each other text with all else that they change."""
+    records = {}
+    for text in dict.fromkeys(take.text for take in edits.taken):
+        entered = frozenset(take.site for take in edits.taken if take.part == "stream" and take.text == text)
+        own = vars(replace(edits, taken=()))
+        others = source.tokenize([text]) * max(1, len(targets))
+        records[text] = source.run(others, Resolved(**own, entered=entered), targets)
+    return tuple(donor(take, records[take.text], sentences, targets) for take in edits.taken)
+
+
+def donor(take: Take, record: Record, sentences: tuple[Sentence, ...], targets: tuple[Sentence, ...]) -> Donor:
+    """What one `Take` takes from the record of its text.
+
+    Raises:
+        InputError: if the site or the head is not there, the texts differ in length and no position is given, or there
+            is no such position, with the numbers.
+    """
+    step = record.step(take.site)
+    if take.head is not None and take.head >= step.num_heads:
+        raise InputError(f"There is no {take.site.head(take.head)}; there are {step.num_heads}, counted from 0.")
+    of_queries, of_keys = take.part != "values", take.part in ("pattern", "values")
+    texts = record.usual_texts(take.site)
+    own = _usual_texts(take.site, sentences, targets)
+    for is_read, theirs, ours in zip((of_queries, of_keys), texts, own, strict=True):
+        if is_read and theirs is not ours:
+            for sentence in ours:
+                _check_lengths(take, sentence, theirs[0])
+    return Donor(take, _tensors(take.part, step))
+
+
+def _usual_texts(
+    site: Site, sentences: tuple[Sentence, ...], targets: tuple[Sentence, ...]
+) -> tuple[tuple[Sentence, ...], tuple[Sentence, ...]]:
+    """As `Record.usual_texts`, before the run."""
+    written = targets or sentences
+    return sentences if site.kind == "encoder" else written, written if site.kind == "decoder" else sentences
+
+
+def _check_lengths(take: Take, own: Sentence, other: Sentence) -> None:
+    if take.position is None and own.length != other.length:
+        lengths = f"{quoted(own.text)} has {counted(own.length, 'token')} and {quoted(other.text)} {other.length}"
+        raise InputError(f"{lengths}: take at one position, and say which one of the other text stands for it.")
+    first = take.position if take.from_position is None else take.from_position
+    for position, sentence in ((take.position, own), (first, other)):
+        if position is not None and position >= sentence.length:
+            has = f"{quoted(sentence.text)} has {counted(sentence.length, 'token')}, counted from 0"
+            raise InputError(f"There is no position {position}: {has}.")
+
+
+def _tensors(part: str, step: Step) -> dict[str, Tensor]:
+    keys = step.shape[3] - step.has_sink
+    if part == "pattern":
+        return {"query": step.query, "key": step.key[:, :, :keys]}
+    if part == "values":
+        return {"value": step.value[:, :, :keys]}
+    if part == "output":
+        return {"output": step.outputs().unflatten(-1, (step.num_heads, -1)).transpose(1, 2)}
+    if step.entered is None:
+        raise InputError(f"What enters {step.site} is not known in this model; take an output, a pattern or values.")
+    return {"stream": step.entered}
+
+
+def check_stream(record: Record) -> None:
+    """Raises: InputError: if something was put into its residual stream, which no part of the model wrote."""
+    if any(take.part == "stream" for take in record.edits.taken):
+        what = "The residual stream holds vectors of another text, which no part of the model wrote"
+        raise InputError(f"{what}, so the logits are not taken apart; take outputs, patterns or values instead.")
