@@ -7,6 +7,7 @@ from attnviz.figures.base import Figure
 from attnviz.figures.blocks import blocks
 from attnviz.figures.chain import Chain as chain
 from attnviz.figures.change import OutputChange as change
+from attnviz.figures.composition import CompositionMap as composition
 from attnviz.figures.difference import Difference as difference
 from attnviz.figures.distance import CorpusDistance as distance_over_corpus
 from attnviz.figures.distance import DistanceProfile as distance

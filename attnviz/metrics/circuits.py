@@ -17,6 +17,7 @@ from attnviz.core.attention import attend
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Subsequent
+from attnviz.core.progress import tell
 from attnviz.core.stream import ModelWeights, Norm, Projections
 
 KINDS = ("q", "k", "v")
@@ -94,6 +95,7 @@ def circuits(weights: ModelWeights, *, fold_norms: bool = True) -> Circuits:
 
     Raises:
         InputError: if the model has no self-attention, or embedding and unembedding are of different words.
+        Canceled: if nobody waits for it any more; see `core.progress`.
     """
     places = {site: projections for site, projections in weights.sites.items() if site.kind != "cross"}
     if not places:
@@ -148,17 +150,28 @@ class _Heads:
 
     @cached_property
     def writes(self) -> Tensor | None:
-        """W_V W_O without an orthonormal factor on its left: as long, (H, d_v, d_model)."""
-        return None if self.value is None else torch.linalg.qr(self.value).R @ self.output
+        """W_V W_O of length 1, without an orthonormal factor on its left, (H, d_v, d_model)."""
+        return None if self.value is None else _unit(_root(self.value) @ self.output)
 
     @cached_property
     def reads(self) -> dict[str, Tensor | None]:
-        """W_Q W_Kᵀ, its transpose and W_V W_O without an orthonormal factor on their right, (H, d_model, d)."""
+        """W_Q W_Kᵀ, its transpose and W_V W_O of length 1, without an orthonormal factor on their right."""
         pairs = {"q": (self.query, self.key), "k": (self.key, self.query), "v": (self.value, self.output.mT)}
         return {
-            kind: None if left is None or right is None else left @ torch.linalg.qr(right).R.mT
+            kind: None if left is None or right is None else _unit(left @ _root(right).mT)
             for kind, (left, right) in pairs.items()
         }
+
+
+def _root(matrices: Tensor) -> Tensor:
+    """R with Rᵀ R = Mᵀ M of each matrix, (H, d_model, d) -> (H, d, d): what follows M is as long after R."""
+    values, vectors = torch.linalg.eigh(matrices.mT @ matrices)
+    return values.clamp(min=0).sqrt().unsqueeze(-1) * vectors.mT
+
+
+def _unit(matrices: Tensor) -> Tensor:
+    """Matrices divided by their Frobenius norms; NaN where that is 0."""
+    return matrices / torch.linalg.matrix_norm(matrices, keepdim=True)
 
 
 def _heads(projections: Projections, num_heads: int, fold_norms: bool) -> _Heads:
@@ -222,7 +235,8 @@ def _previous_token(projections: Projections, weights: ModelWeights, site: Site,
 def _composition(sites: dict[Site, _Heads]) -> pd.DataFrame:
     """A row per pair of heads, the later layer's below."""
     tables = []
-    for later, reading in sites.items():
+    for done, (later, reading) in enumerate(sites.items()):
+        tell(done / len(sites))
         for earlier, writing in sites.items():
             if earlier.layer >= later.layer:
                 continue
@@ -235,14 +249,12 @@ def _composition(sites: dict[Site, _Heads]) -> pd.DataFrame:
 
 
 def _composes(writes: Tensor | None, reads: Tensor | None, pairs: int) -> np.ndarray:
-    """‖writes reads‖ / (‖writes‖ ‖reads‖) of each pair of heads, flat; NaN where one is 0 or not known."""
+    """Length of the product of each pair of heads, flat; NaN where a factor has no length or is not known."""
     if writes is None or reads is None:
         return np.full(pairs, np.nan)
     products = writes.flatten(0, 1) @ reads.transpose(0, 1).flatten(1)  # (H · d_v, H' · d)
     parts = products.unflatten(0, writes.shape[:2]).unflatten(-1, (len(reads), -1))
-    norms = parts.square().sum((1, 3)).sqrt()
-    ends = torch.linalg.matrix_norm(writes)[:, None], torch.linalg.matrix_norm(reads)
-    return (norms / ends[0] / ends[1]).flatten().numpy()
+    return torch.linalg.matrix_norm(parts, dim=(1, 3)).flatten().numpy()
 
 
 def _composing(composition: pd.DataFrame, site: Site, head: int) -> tuple[Site, int] | None:
