@@ -23,8 +23,8 @@ from attnviz.core.stream import ModelWeights, Norm, Projections
 KINDS = ("q", "k", "v")
 """Inputs of a later head that an earlier head can write into: its queries, keys or values."""
 
-PLACE = ("kind", "layer", "head")
-"""Columns that name a head."""
+PLACE, NUMBERS = ("kind", "layer", "head"), ("copying", "eigenvalue", "previous_token", "induction")
+"""Columns that name a head, and those of its numbers."""
 
 ROWS = 4096
 """Rows of the vocabulary that are multiplied at once."""
@@ -33,7 +33,7 @@ POSITIONS = 1024
 """Positions whose vectors are attended to, at most."""
 
 SPEED = 2e10
-"""Multiplications and additions a second that two cores do."""
+"""Multiplications and additions a second that a core does."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +117,7 @@ def circuits(weights: ModelWeights, *, fold_norms: bool = True) -> Circuits:
             numbers = copying[head], largest[0].real if largest else np.nan, previous[head], induction[head]
             rows.append([*place.values(), *numbers, through[head] and through[head][0].brief(through[head][1])])
     left_out = tuple(site for site in weights.sites if site not in places)
-    table = pd.DataFrame(rows, columns=[*PLACE, "copying", "eigenvalue", "previous_token", "induction", "through"])
+    table = pd.DataFrame(rows, columns=[*PLACE, *NUMBERS, "through"])
     return Circuits(table, pd.DataFrame(eigenvalues, columns=[*PLACE, "real", "imaginary"]), composition, left_out)
 
 
@@ -127,6 +127,11 @@ def seconds(weights: ModelWeights) -> float:
     words = 0 if weights.embedding is None else 2 * weights.embedding.numel() * weights.embedding.shape[1]
     pairs = sum(d_model * width * 3 * sum(other for _, other in sizes[:i]) for i, (d_model, width) in enumerate(sizes))
     return (words + pairs) / SPEED
+
+
+def bytes_of(weights: ModelWeights) -> int:
+    """Bytes that `circuits` holds, about: seven matrices of each attention call in double precision."""
+    return sum(7 * 8 * projections.w_o.weight.numel() for projections in weights.sites.values())
 
 
 @dataclass(frozen=True, eq=False)
