@@ -70,6 +70,13 @@ CIRCUIT = {
 PLACE, THROUGH, THROUGH_MEANS = "Head (layer.head)", "Through", "Earlier head with which its keys compose most."
 COMPOSITION = "Composition"
 COMPOSITIONS = {"K: keys": "k", "Q: queries": "q", "V: values": "v"}
-LACKING = "Not known of this model's weights: {names}."
+LACKING = {
+    "copying": "No copying score: no head writes what words are read from, or the embeddings are no table.",
+    "previous_token": "No previous-token score: positions are no vectors that are added, such as rotary ones, "
+    "and no published score measures those by the weights alone.",
+    "induction": "No induction score: no keys read what an earlier head writes, or queries and keys are more than a "
+    "projection.",
+}
+"""Why no head has a number."""
 CROSS_LEFT_OUT = "Heads of cross-attention are left out: their keys are words of another text."
 CSV_OF = {"heads": "Heads", "eigenvalues": "Eigenvalues", "composition": "Composition"}
