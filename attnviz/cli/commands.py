@@ -12,6 +12,7 @@ from attnviz.core.masks import Full, composable
 from attnviz.core.masks.published import BY_NAME
 from attnviz.core.masks.text import form
 from attnviz.core.record import Record
+from attnviz.export.data import separated
 from attnviz.export.explore import explore
 from attnviz.figures import Figure
 from attnviz.figures.figure import stem
@@ -25,6 +26,8 @@ def run(options: Namespace, note: Callable[[str], None]) -> Iterable[str]:
         note: takes a line about something that is no mistake, such as a word that the model does not know.
     """
     if options.command == "models":
+        if options.circuits or options.json or options.output:
+            return _circuits(options)
         return lines.card(values.load(options.name)) if options.name else lines.models()
     if options.command == "masks":
         kinds = [(kind.name, f"{kind.title}{f' ({kind.source})' if kind.source else ''}") for kind in BY_NAME.values()]
@@ -37,6 +40,21 @@ def run(options: Namespace, note: Callable[[str], None]) -> Iterable[str]:
     for line in lines.unknown(source, texts):
         note(line)
     return printed
+
+
+def _circuits(options: Namespace) -> list[str]:
+    if not (options.name and options.circuits):
+        raise InputError(
+            "Circuits are of a model's weights: attnviz models NAME --circuits; --json and -o are of these."
+        )
+    table = getattr(metrics.circuits(values.load(options.name).model_weights()), options.circuits)
+    if options.output:
+        _check_ending(options.output, "a table of circuits", ".csv")
+        return _put({options.output: separated(table, ",")})
+    if options.json:
+        return [table.to_json(orient="records", indent=1)]
+    cells = table.map(lambda cell: f"{cell:.3f}" if isinstance(cell, float) else cell).astype(object)
+    return lines.columns([[*cells], *cells.where(table.notna(), "-").to_numpy().tolist()])
 
 
 def _tokens(options: Namespace, source: Source, texts: list[str]) -> list[str]:

@@ -167,6 +167,11 @@ def _add_server(command: argparse.ArgumentParser) -> None:
 
 def _add_name(command: argparse.ArgumentParser) -> None:
     command.add_argument("name", metavar="NAME", nargs="?", help="print the card of this one")
+    what = "circuits of its weights instead: heads, eigenvalues or composition (heads)"
+    tables = ("heads", "eigenvalues", "composition")
+    command.add_argument("--circuits", metavar="WHAT", nargs="?", const="heads", choices=tables, help=what)
+    command.add_argument("--json", action="store_true", help="circuits as JSON instead of text")
+    command.add_argument("-o", "--output", type=typed.file, metavar="FILE", help="circuits as a file: FILE.csv")
 
 
 def _add_pictured(command: argparse.ArgumentParser) -> None:

@@ -117,6 +117,4 @@ class CompositionMap(Figure):
             signed=False,
         )
         lines = [f"Rows: earlier heads that write. Columns: later heads whose {READS[self.kind]} read it."]
-        return Matrices(
-            title=self.title, lines=lines, matrices=[cells], style=self.style, caption="share of the lengths' product"
-        )
+        return Matrices(title=self.title, lines=lines, matrices=[cells], style=self.style, caption="composition score")

@@ -23,7 +23,7 @@ from attnviz.core.stream import ModelWeights, Norm, Projections
 KINDS = ("q", "k", "v")
 """Inputs of a later head that an earlier head can write into: its queries, keys or values."""
 
-PLACE, NUMBERS = ("kind", "layer", "head"), ("copying", "eigenvalue", "previous_token", "induction")
+PLACE, NUMBERS = ("kind", "layer", "head"), ("copying", "previous_token", "induction", "eigenvalue")
 """Columns that name a head, and those of its numbers."""
 
 ROWS = 4096
@@ -41,8 +41,8 @@ class Circuits:
     """Numbers of the circuits of every head, and of every pair of an earlier and a later head.
 
     Attributes:
-        heads: a row per head: kind, layer, head, copying, eigenvalue (the real part of the largest of its OV circuit),
-            previous_token, induction, and through (the earlier head of the induction score, such as "decoder 0.0").
+        heads: a row per head: kind, layer, head, copying, previous_token, induction, eigenvalue (the real part of the
+            largest of its OV circuit), and through (the earlier head of the induction score, such as "decoder 0.0").
         eigenvalues: a row per eigenvalue of an OV circuit: kind, layer, head, real, imaginary; the largest first.
         composition: a row per pair: kind, layer, head, then later_layer, later_head, and a score q, k, v each.
         left_out: sites of cross-attention, whose keys are another text's.
@@ -114,7 +114,7 @@ def circuits(weights: ModelWeights, *, fold_norms: bool = True) -> Circuits:
             place = {"kind": site.kind, "layer": site.layer, "head": head}
             largest = sorted(values[head].tolist(), key=abs, reverse=True)
             eigenvalues += [{**place, "real": value.real, "imaginary": value.imag} for value in largest]
-            numbers = copying[head], largest[0].real if largest else np.nan, previous[head], induction[head]
+            numbers = copying[head], previous[head], induction[head], largest[0].real if largest else np.nan
             rows.append([*place.values(), *numbers, through[head] and through[head][0].brief(through[head][1])])
     left_out = tuple(site for site in weights.sites if site not in places)
     table = pd.DataFrame(rows, columns=[*PLACE, *NUMBERS, "through"])

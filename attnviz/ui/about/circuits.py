@@ -17,7 +17,7 @@ from attnviz.ui.overview.numbers import is_requested
 from attnviz.ui.shared import cache, cores, look, pictures, runs, state
 from attnviz.ui.shared.setting import Setting, session_setting
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import lead, quiet
+from attnviz.ui.shared.text import quiet
 
 KIND = session_setting("composition", next(iter(words.COMPOSITIONS)))
 
@@ -30,7 +30,7 @@ def folded(source: Source) -> None:
     with pictures.folded(words.CIRCUITS, "circuits") as is_open:
         if not is_open:
             return
-        lead(words.CIRCUITS_ARE)
+        quiet(words.CIRCUITS_ARE)
         try:
             weights = source.model_weights()
             heads = sum(weights.num_heads.values())
@@ -72,6 +72,7 @@ def _parts(source: Source, measured: Circuits) -> None:
         control(st.segmented_control, words.COMPOSITION, KIND, kinds, shown=kind)
         figure = figures.composition(measured, words.COMPOSITIONS[kind], model=source.name, dark=look.is_dark())
         pictures.picture(figure, "composition")
+        quiet(words.ROWS_WRITE)
     quiet(words.WEIGHTS_ALONE)
     tables = {"heads": heads, "eigenvalues": measured.eigenvalues, "composition": measured.composition}
     with st.container(horizontal=True, gap="small"):

@@ -70,6 +70,7 @@ CIRCUIT = {
 PLACE, THROUGH, THROUGH_MEANS = "Head (layer.head)", "Through", "Earlier head with which its keys compose most."
 COMPOSITION = "Composition"
 COMPOSITIONS = {"K: keys": "k", "Q: queries": "q", "V: values": "v"}
+ROWS_WRITE = "Rows: earlier heads, which write. Columns: later heads, which read it. 0: nothing is written, or read."
 LACKING = {
     "copying": "No copying score: no head writes what words are read from, or the embeddings are no table.",
     "previous_token": "No previous-token score: positions are no vectors that are added, such as rotary ones, "
