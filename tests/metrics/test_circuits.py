@@ -225,3 +225,23 @@ def test_random_weights_compose_as_chance_does():
 
     assert result.composition[["q", "k", "v"]].sub(1 / 8).abs().max(axis=None) < 0.02
     assert result.heads["previous_token"].max() < 0.02
+
+
+def test_a_map_of_composition_has_a_row_for_each_head_that_another_reads(weights):
+    """Pairs of the same layer are 0, and the largest pair is named; a kind, or a layer alone, is refused."""
+    result = circuits(weights)
+    figure = attnviz.figures.composition(result, "v", model="a model")
+    cells, largest = figure.data["0-cells"], result.composition.nlargest(1, "v").iloc[0]
+
+    assert sorted(set(cells["row_name"])) == ["decoder 0.0", "decoder 0.1", "decoder 1.0", "decoder 1.1"]
+    assert sorted(set(cells["column_name"])) == ["decoder 1.0", "decoder 1.1", "decoder 2.0", "decoder 2.1"]
+    assert cells["number"].count("0.0000") == 4
+    assert figure.description.startswith(
+        f"Largest V-composition of 12 pairs: {largest.layer:.0f}.{largest['head']:.0f} to "
+        f"{largest.later_layer:.0f}.{largest.later_head:.0f}, {largest.v:.4f}; "
+    )
+    assert attnviz.render(figure, "svg").startswith(b"<svg")
+    with pytest.raises(InputError, match="There is no composition 'x'"):
+        attnviz.figures.composition(result, "x")
+    with pytest.raises(InputError, match="All heads are of one layer"):
+        attnviz.figures.composition(circuits(attnviz.load("scratch", num_layers=1).model_weights()))
