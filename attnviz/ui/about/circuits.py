@@ -21,7 +21,7 @@ from attnviz.ui.shared.text import quiet
 
 KIND = session_setting("composition", next(iter(words.COMPOSITIONS)))
 
-ASKED: Setting[Source | None] = session_setting("circuits of", None)
+REQUESTED: Setting[Source | None] = session_setting("circuits of", None)
 """Source whose circuits were requested, where they take long."""
 
 
@@ -36,7 +36,7 @@ def folded(source: Source) -> None:
             heads = sum(weights.num_heads.values())
             cost = Estimate(heads, seconds(weights), bytes_of(weights), 0, unit="heads")
             icon = ":material/functions:"
-            if not is_requested(ASKED, source, cost, words.MEASURE_CIRCUITS, key="measure circuits", icon=icon):
+            if not is_requested(REQUESTED, source, cost, words.MEASURE_CIRCUITS, key="measure circuits", icon=icon):
                 return
             with runs.beside():
                 _parts(source, cache.worked(_circuits, source, cost=cost))
