@@ -47,6 +47,9 @@ def stage(record, site):
 
 MADE = {
     "chain": lambda record, site: figures.chain(record, site, 0, stages(record, site)),
+    "contributions": lambda record, site: figures.contributions(record),
+    "contribution_parts": lambda record, site: figures.contribution_parts(record),
+    "replaced": lambda record, site: figures.replaced(record, falls=None),
     "change": lambda record, site: figures.change(record, record),
     "difference": lambda record, site: figures.difference(beside(Side(record, site, 0), Side(record, site, "mean"))),
     "distance": lambda record, site: figures.distance(record, site, 0),
