@@ -22,6 +22,7 @@ from attnviz.core.edits import EachOff, Edits, Site
 from attnviz.core.errors import AttnvizError, Canceled, InputError, quoted
 from attnviz.core.record import Record
 from attnviz.core.tokens import Sentence
+from attnviz.metrics.contributions import logit_of, place_of
 from attnviz.metrics.heads import head_metrics
 from attnviz.sources.base import Source
 
@@ -159,17 +160,10 @@ def sweep(
     Raises:
         InputError: if nothing can be changed in the model, or it is not there; `Canceled` if `report` gave False.
     """
-    if why := source.read_only or source.alone:
-        raise InputError(why)
-    before = source.run(sentences, edits, targets)
-    heads = tuple(
-        (step.site, head) for step in before.steps for head in range(step.num_heads) if head not in step.heads_off
-    )
+    before, heads = _before(source, sentences, edits, targets)
     effects: list[_Effect] = []
-    for some, after in _runs(source, before, heads, edits, is_given=bool(targets)):
+    for some, after in _runs(source, before, heads, edits, is_given=bool(targets), report=report):
         effects += [_effect(before, after, copy) for copy in range(len(some))]
-        if report is not None and report(len(effects), len(heads)) is False:
-            raise Canceled(f"The sweep was ended after {len(effects)} of {len(heads)} heads.")
     each = range(len(sentences) if effects else 0)
     outputs = tuple(np.stack([effect.output[b] for effect in effects]) for b in each)
     divergence = (
@@ -178,8 +172,61 @@ def sweep(
     return Sweep(heads, _table(before, heads, effects), outputs, divergence, before)
 
 
+def logit_falls(
+    source: Source,
+    sentences: tuple[Sentence, ...],
+    edits: Edits = Edits(),
+    report: OnProgress | None = None,
+    targets: tuple[Sentence, ...] = (),
+    *,
+    token: str | int | None = None,
+    position: int = -1,
+    minus: str | int | None = None,
+    sentence: int = 0,
+) -> pd.DataFrame:
+    """How much the logit of a word falls after a position with one head off after another.
+
+    The words and the position are those of `attnviz.metrics.contributions`: beside what a head adds directly it says
+    whether the rest of the model makes up for the head. A decoder reads the same words with each head off.
+
+    Returns:
+        site, kind, layer, head and fall: the logit, or the difference of two, before minus after.
+
+    Raises:
+        InputError: if there is no such word or position, or nothing can be changed in the model; `Canceled` if `report`
+            gave False.
+    """
+    before, heads = _before(source, sentences, edits, targets)
+    place, *ids = place_of(before, token, position, minus=minus, sentence=sentence)
+    falls = []
+    for some, (after, _) in _runs(source, before, heads, edits, is_given=True, report=report):
+        rows = [copy * len(sentences) + sentence for copy in range(len(some))]
+        falls += (logit_of(before, sentence, place, *ids) - logit_of(after, rows, place, *ids)).tolist()
+    table = pd.DataFrame(
+        [(str(site), site.kind, site.layer, head) for site, head in heads], columns=["site", "kind", "layer", "head"]
+    )
+    return table.assign(fall=pd.array(falls, dtype=float))
+
+
+def _before(
+    source: Source, sentences: tuple[Sentence, ...], edits: Edits, targets: tuple[Sentence, ...]
+) -> tuple[Record, tuple[tuple[Site, int], ...]]:
+    """The run with all heads on that the edits leave on, and these heads."""
+    if why := source.read_only or source.alone:
+        raise InputError(why)
+    before = source.run(sentences, edits, targets)
+    steps = before.steps
+    return before, tuple((step.site, h) for step in steps for h in range(step.num_heads) if h not in step.heads_off)
+
+
 def _runs(
-    source: Source, before: Record, heads: tuple[tuple[Site, int], ...], edits: Edits, *, is_given: bool
+    source: Source,
+    before: Record,
+    heads: tuple[tuple[Site, int], ...],
+    edits: Edits,
+    *,
+    is_given: bool,
+    report: OnProgress | None,
 ) -> Iterator[tuple[tuple[tuple[Site, int], ...], tuple[Record, Record | None]]]:
     """Some heads, and a run over as many copies of the sentences; of a model that writes, also what it would write.
 
@@ -201,6 +248,8 @@ def _runs(
             continue
         done += len(some)
         yield some, after
+        if report is not None and report(done, len(heads)) is False:
+            raise Canceled(f"The sweep was ended after {done} of {len(heads)} heads.")
 
 
 def _run(

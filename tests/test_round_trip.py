@@ -47,6 +47,9 @@ def stage(record, site):
 
 MADE = {
     "chain": lambda record, site: figures.chain(record, site, 0, stages(record, site)),
+    "contributions": lambda record, site: figures.contributions(record),
+    "contribution_parts": lambda record, site: figures.contribution_parts(record),
+    "replaced": lambda record, site: figures.replaced(record, falls=None),
     "change": lambda record, site: figures.change(record, record),
     "difference": lambda record, site: figures.difference(beside(Side(record, site, 0), Side(record, site, "mean"))),
     "distance": lambda record, site: figures.distance(record, site, 0),
@@ -71,7 +74,7 @@ MADE = {
 """Every figure of a record, by the name of its function."""
 
 OF_NO_RECORD = {"composition", "distance_over_corpus", "leaks", "losses", "spread", "states"}
-"""Figures of weights alone, of a corpus, of a test that runs the model, of a training, of dot products, and of an array."""
+"""Figures of weights, of a corpus, of a test that runs the model, of a training, of dot products, and of an array."""
 
 
 def embeds(folder):

@@ -4,7 +4,7 @@ from argparse import Namespace
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from attnviz import api, cases, export, figures, files, metrics
+from attnviz import ablation, api, cases, export, figures, files, metrics
 from attnviz.cli import comparing, forms, lines, says, values
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError, quoted
@@ -85,6 +85,25 @@ def _predicted(before: Record | None, after: Record, sentence: int, dark: bool) 
     return figures.next_word(after, blanks[0], **arguments)
 
 
+def _contributions(options: Namespace, source: Source, texts: list[str]) -> list[str]:
+    edits, target = values.edits(options, source), values.target(options)
+    record = api.analyze(texts, source, edits, target=target, stream=True)
+    arguments = _figure_arguments(options, record)
+    word = {"token": options.word, "position": options.position, "minus": options.minus}
+    logit, falls = metrics.contributions(record, **word, sentence=arguments["sentence"]), None
+    if options.switch_off:
+        targets = () if target is None else source.tokenize_targets(target)
+        where = word | {"sentence": arguments["sentence"]}
+        falls = ablation.logit_falls(source, record.sentences, edits, targets=targets, **where)
+    if options.output and options.json:
+        raise InputError("Give --json or --output, not both.")
+    if options.output and falls is not None:
+        return write(figures.replaced(record, **word, falls=falls, **arguments), options)
+    if options.output:
+        return write(figures.contributions(record, **word, **arguments), options)
+    return lines.contributions_json(logit, falls) if options.json else lines.contributions(logit, falls)
+
+
 def _export(options: Namespace, source: Source, texts: list[str]) -> list[str]:
     forms.check(options)
     return _FORMS.get(options.form, _head)(options, source, texts)
@@ -157,6 +176,7 @@ _COMMANDS = {
     "explore": _explore,
     "compare": _compare,
     "predict": _predict,
+    "contributions": _contributions,
     "tokens": _tokens,
 }
 

@@ -21,6 +21,7 @@ EXAMPLES = """examples:
   attnviz export "?model=story&layer=d1&head=0&as=lines" -o lines.svg
   attnviz predict "the black cat sleeps on the red chair ." --off c1.2,c1.3
   attnviz export "the black cat sleeps" --form change --off c1.3 -o change.png
+  attnviz contributions "the cat sat down . the cat" --model induction --switch-off
   attnviz compare "the black cat sleeps" --with-step 0 -o difference.png
   attnviz generate "the cat sat on" --model story --max-new-tokens 8
   attnviz explore "the black cat sleeps" --off c1.3 -o case.html
@@ -40,6 +41,7 @@ COMMANDS = {
     "explore": "every head on one page that any browser opens, without Python: an HTML file",
     "compare": "two maps and their difference: another text, head, model or training step, or the original model",
     "predict": "what the model predicts: a text, words, labels or vectors, before and after a change; -o draws it",
+    "contributions": "what each head and every other part adds to the logit of a word; -o draws the heads",
     "generate": "how a model continues a text, or answers in a chat; -o draws a head over prompt and answer",
     "tokens": "the tokens of a text, their ids and places",
     "lesson": "a lesson on the page Learn: one of those that ship, or one of your own from a file",
@@ -206,6 +208,16 @@ def _add_texts(command: argparse.ArgumentParser) -> None:
     formats = "such as pdf (png), or of numbers npz (csv); an unknown one lists all"
     group.add_argument("--format", metavar="ENDING", help=formats)
     group.add_argument("--precision", default="float32", metavar="HOW", help="of cases: float32 or float16")
+
+
+def _add_word(command: argparse.ArgumentParser) -> None:
+    word = command.add_argument_group("whose logit")
+    word.add_argument("--word", metavar="WORD", help="a token of the vocabulary (the most probable one)")
+    word.add_argument("--minus", metavar="WORD", help="a second one: the difference of both logits")
+    place = "the token after which it is predicted, counted from 0, or from the end by -1 (-1)"
+    word.add_argument("--position", type=int, default=-1, metavar="N", help=place)
+    off = "also how much the logit falls with each head off in turn"
+    word.add_argument("--switch-off", action="store_true", help=off)
 
 
 def _add_json(command: argparse.ArgumentParser) -> None:
@@ -420,6 +432,7 @@ _OPTIONS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], ...]] = {
     "explore": (_add_text, _add_target, _add_opening, _add_model, _add_site, _add_edits, _add_budget, _add_page),
     "compare": (_add_text, _add_one, _add_cell, comparing.add, _add_model, generating.add_answer, *_FIGURE_OPTIONS),
     "predict": (_add_text, _add_json, _add_model, *_FIGURE_OPTIONS),
+    "contributions": (_add_text, _add_target, _add_word, _add_json, _add_model, *_FIGURE_OPTIONS),
     "generate": (_add_text, generating.add, _add_one, _add_json, _add_model, *_FIGURE_OPTIONS),
     "tokens": (_add_text, _add_json, _add_model),
     "models": (_add_name,),

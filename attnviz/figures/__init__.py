@@ -8,6 +8,9 @@ from attnviz.figures.blocks import blocks
 from attnviz.figures.chain import Chain as chain
 from attnviz.figures.change import OutputChange as change
 from attnviz.figures.composition import CompositionMap as composition
+from attnviz.figures.contributions import HeadContributions as contributions
+from attnviz.figures.contributions import HeadsReplaced as replaced
+from attnviz.figures.contributions import PartContributions as contribution_parts
 from attnviz.figures.difference import Difference as difference
 from attnviz.figures.distance import CorpusDistance as distance_over_corpus
 from attnviz.figures.distance import DistanceProfile as distance

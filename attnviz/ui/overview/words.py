@@ -2,9 +2,9 @@
 
 from attnviz.ui.shared.words import OVER_A_CORPUS
 
-ALL_HEADS, ROLLOUT = "All heads", "Rollout"
+ALL_HEADS, CONTRIBUTIONS, ROLLOUT = "All heads", "Contributions", "Rollout"
 """Links name them, too."""
-TABS = (ALL_HEADS, OVER_A_CORPUS)
+TABS = (ALL_HEADS, CONTRIBUTIONS, OVER_A_CORPUS)
 ATTENTION_ROLLOUT = "Attention rollout"
 
 # All heads
@@ -67,6 +67,20 @@ MEANS = "{means} From {range}. Source: {source}"
 MEANING = "**{title}** &ensp; $\\displaystyle {formula}$\\\n{means}"
 MEANING_OFF = "**{title}**\\\n{means}"
 MEANING_WHERE = "**{title}** &ensp; $\\displaystyle {formula}$, {where}\\\n{means}"
+
+# Contributions
+
+ADDS_ASKS = "Which head adds the predicted word, and do others replace it when it is off?"
+AFTER_TOKEN, WORD, MINUS, NO_WORD = "After", "Word", "Minus", "no other word"
+ANY_WORD = "The most probable words; or type any token of the vocabulary. ␣ stands for a space."
+EACH_HEAD, ALL_PARTS, EACH_OFF = "Heads", "Parts", "Switched off"
+"""The pictures, as their exports are named."""
+ADDS_IS = (
+    "A part adds its vector, scaled as the last norm scaled the whole in this run, times the column of the word in the "
+    "unembedding. A head's vector is its output times its part of W_O. All parts sum to the logit; the residual is "
+    "rounding. A head that later layers use has an effect that is not counted here: the switch-off test shows both. "
+    "Source: Elhage et al. 2021."
+)
 
 # Over a corpus
 

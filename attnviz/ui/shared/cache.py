@@ -285,6 +285,23 @@ def _run(key: tuple, source: Source) -> Record:
     return result
 
 
+def with_stream(source: Source, lines: tuple[str, ...], record: Record) -> Record:
+    """A record with its residual stream, by another run; see `worked`.
+
+    Raises:
+        InputError: why there is none.
+    """
+    cost = budget.cost(source, sentences(source, lines), record.edits)
+    return worked(_with_stream, source, record, cost=cost, names=tuple(map(source.site_name, source.sites)))
+
+
+def _with_stream(source: Source, record: Record) -> Record:
+    _, lines = origin(record)
+    with cores.used_by(source):
+        result = _used["stream", source, lines, record.edits] = source.with_stream(record)
+    return result
+
+
 def call_origin(source: Source, lines: tuple[str, ...], record: Record, site: Site) -> Origin | None:
     """Input that a call of a record was projected from: the calls before it are run again; see `worked`."""
     before = source.sites[: source.sites.index(site)]

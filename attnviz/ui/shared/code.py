@@ -142,6 +142,7 @@ class CodeWriter:
             self.records.append(record)
             targets = target.of(texts)
             named = [f"target={self._texts(targets)}"] if targets else []
+            named += ["stream=True"] if record.stream is not None else []
             expression = f"attnviz.analyze({', '.join([self._texts(texts), self._source(source), *edits, *named])})"
             if ids := getattr(texts[0], "ids", ()):
                 begin = f"begin={self.value(list(ids))}"
