@@ -157,6 +157,16 @@ def _change(options: Namespace, source: Source, texts: list[str]) -> list[str]:
     return write(figures.change(before, after, **_figure_arguments(options, after)), options)
 
 
+def _lens(options: Namespace, source: Source, texts: list[str]) -> list[str]:
+    """Words through the layers, or those that a head pushes up and down."""
+    record = _record(options, source, texts, stream=True)
+    arguments = _figure_arguments(options, record) | {"columns": options.queries}
+    if options.form == "lens":
+        return write(figures.logit_lens(record, **arguments), options)
+    place = values.site(options, source), values.head(options, source)
+    return write(figures.pushed(record, *place, **arguments), options)
+
+
 def _compare(options: Namespace, source: Source, texts: list[str]) -> list[str]:
     return write(comparing.figure(options, source, texts, values.edits(options, source)), options)
 
@@ -181,12 +191,12 @@ _COMMANDS = {
 }
 
 
-_FORMS = {"heads": _heads, "overview": _overview, "mask": _mask, "change": _change}
+_FORMS = {"heads": _heads, "overview": _overview, "mask": _mask, "change": _change, "lens": _lens, "pushed": _lens}
 """Makers of the forms that are no single head."""
 
 
-def _record(options: Namespace, source: Source, texts: list[str]) -> Record:
-    return api.analyze(texts, source, values.edits(options, source), **values.read_with(options))
+def _record(options: Namespace, source: Source, texts: list[str], *, stream: bool = False) -> Record:
+    return api.analyze(texts, source, values.edits(options, source), stream=stream, **values.read_with(options))
 
 
 def _before(options: Namespace, source: Source, texts: list[str]) -> Record | None:

@@ -18,6 +18,9 @@ from attnviz.figures.forms import HeadForm
 from attnviz.figures.head import HeadMap as head
 from attnviz.figures.heads import AllHeads as heads
 from attnviz.figures.leaks import LeakGrid as leaks
+from attnviz.figures.lens import LensBars as lens_words
+from attnviz.figures.lens import LogitLens as logit_lens
+from attnviz.figures.lens import PushedWords as pushed
 from attnviz.figures.lines import HeadLines as lines
 from attnviz.figures.losses import LossCurves as losses
 from attnviz.figures.mask import MaskGrid as mask

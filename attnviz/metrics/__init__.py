@@ -16,6 +16,7 @@ from attnviz.metrics.combined import (
 )
 from attnviz.metrics.contributions import Contributions, contributions
 from attnviz.metrics.grouped import Spans, first_reasons, grouped, stretch
+from attnviz.metrics.lens import WordGrid, lens_words, logit_lens, pushed
 from attnviz.metrics.predictions import (
     NOT_A_NUMBER,
     NextWord,

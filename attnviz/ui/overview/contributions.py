@@ -14,7 +14,7 @@ from attnviz.core.errors import AttnvizError, TooLong
 from attnviz.core.record import Record
 from attnviz.metrics import next_words
 from attnviz.sources.base import Source
-from attnviz.ui.overview import card, heads, words
+from attnviz.ui.overview import card, heads, lens, words
 from attnviz.ui.overview.numbers import is_requested
 from attnviz.ui.shared import budget, cache, cores, look, pictures, runs, state
 from attnviz.ui.shared import words as common
@@ -45,6 +45,7 @@ def parts(bar: Toolbar) -> None:
         try:
             record = cache.with_stream(context.source, context.lines, context.record)
             with st.container(horizontal=True, vertical_alignment="center", gap="small", key="word-row"):
+                lens.form()
                 word = _word(context, record)
             _draw(bar, record, word)
         except TooLong:

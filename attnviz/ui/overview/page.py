@@ -3,7 +3,7 @@
 import streamlit as st
 
 from attnviz.sources.base import Source
-from attnviz.ui.overview import contributions, corpus, heads, reach, words
+from attnviz.ui.overview import contributions, corpus, heads, lens, reach, words
 from attnviz.ui.overview.numbers import SORT, effects_of
 from attnviz.ui.shared import look, state, toolbar
 from attnviz.ui.shared import words as common
@@ -31,7 +31,7 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
             heads.form()
     parts = {
         words.ALL_HEADS: heads.all_heads,
-        words.CONTRIBUTIONS: contributions.parts,
+        words.CONTRIBUTIONS: lens.words_grid if lens.is_grid() else contributions.parts,
         words.OVER_A_CORPUS: corpus.over_a_corpus,
     }
     parts.get(panel, reach.reach)(bar)

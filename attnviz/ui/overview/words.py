@@ -82,6 +82,26 @@ ADDS_IS = (
     "Source: Elhage et al. 2021."
 )
 
+# Words
+
+LENS, GRID = "Parts or words", "Words"
+ADDS, THROUGH, WRITES = "Parts", "Words by layer", "Words of the head"
+"""What the tab shows: parts of a logit, or a grid of words."""
+THROUGH_ASKS = "What would the model predict if it ended after each layer?"
+WRITES_ASKS = "Which words does this head push up and down after each token?"
+CLICK_A_WORD = "Click a word to choose its layer and position."
+PROBABILITIES = "Probabilities"
+POSITIONS, EARLIER, LATER = "Positions {first} to {last} of {count}", "Earlier positions", "Later positions"
+THROUGH_IS = (
+    "Each row reads the residual stream after a layer through the last norm and the unembedding, as the model reads "
+    "its end (logit lens, nostalgebraist 2020). Only the top row is what the model predicts. The last norm and the "
+    "unembedding were trained for the end of the stream, so a lower row can miss what an earlier layer knows."
+)
+WRITES_IS = (
+    "The head's output times its part of W_O, scaled as the last norm scaled the whole in this run, times the "
+    "unembedding: what it adds to the logit of each word, directly. What later layers make of it is not counted."
+)
+
 # Over a corpus
 
 ON_OTHERS = "What does each head do over many texts? One text can mislead."
