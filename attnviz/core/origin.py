@@ -27,16 +27,20 @@ class Linear:
     bias: Tensor | None
 
     def __call__(self, x: Tensor) -> Tensor:
-        """(..., in) -> (..., out)."""
-        return F.linear(x, self.weight, self.bias)
+        """(..., in) -> (..., out), in the type of the weight."""
+        return F.linear(x.to(self.weight.dtype), self.weight, self.bias)
 
 
 @dataclass(frozen=True, eq=False)
 class Embedded:
-    """Tokens as vectors: `words`, (B, n, d_model), to which `positions`, (n, d_model), are added; None if none are."""
+    """Tokens as vectors: `words`, (B, n, d_model), to which `positions`, (n, d_model), are added; None if none are.
+
+    A `note` says then where positions come in.
+    """
 
     words: Tensor
     positions: Tensor | None
+    note: str = "No position is added: this model does not know the order of the words."
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +54,8 @@ class Origin:
             h·d_v to (h + 1)·d_v of the last.
         query_tokens, key_tokens: the embeddings at the bottom of the model.
         is_normalized: whether both inputs are normalized vectors of what stands there.
+        is_rotary: whether queries and keys are turned by their positions before they are multiplied.
+        normalizes_heads: whether they are normalized before that.
     """
 
     query_input: Tensor
@@ -61,6 +67,13 @@ class Origin:
     query_tokens: Embedded
     key_tokens: Embedded
     is_normalized: bool = True
+    is_rotary: bool = False
+    normalizes_heads: bool = False
+
+    @property
+    def is_adjusted(self) -> bool:
+        """Whether queries and keys are more than their projections."""
+        return self.is_rotary or self.normalizes_heads
 
     def head_weight(self, name: str, head: int, num_heads: int) -> Tensor:
         """W of one head as the paper writes it: (d_model, d_k) of "w_q", "w_k", "w_v"; (d_v, d_model) of "w_o"."""

@@ -92,10 +92,10 @@ class Step:
         return weights.to(self.value.dtype) @ self.value[sentence, head]
 
     def outputs(self) -> Tensor:
-        """The outputs of all heads side by side, the input of W^O, (B, Q, H · d_v)."""
+        """The outputs of all heads side by side, the input of W^O, (B, Q, H · d_v), float32."""
         heads = range(self.num_heads)
         each = [torch.cat([self.output(h, sentence=b) for h in heads], -1) for b in range(self.shape[0])]
-        return torch.stack(each)
+        return torch.stack(each).float()
 
     def is_off(self, head: int, *, sentence: int = 0) -> bool:
         """Whether the output of a head is zeroed."""

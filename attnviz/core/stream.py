@@ -101,7 +101,7 @@ class Projections:
     rotary: bool = False
 
     def writes(self, outputs: Tensor) -> Tensor:
-        """What is added to the stream for the outputs of all heads, (..., H · d_v) -> (..., d_model)."""
+        """Addition to the stream for the outputs of all heads, (..., H · d_v) -> (..., d_model)."""
         written = self.w_o(outputs)
         return (written if self.after is None else self.after(written)) * self.factor
 
@@ -131,7 +131,7 @@ class ModelWeights:
 
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """What one run wrote into the residual stream besides its attention heads, whose outputs its record has.
+    """Parts of the residual stream of one run besides its attention heads, whose outputs its record has.
 
     Attributes:
         weights: of the model.

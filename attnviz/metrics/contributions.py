@@ -1,4 +1,4 @@
-"""What each part of a model adds to a word's logit, directly: direct logit attribution, and the logit lens of parts.
+"""Direct contributions of each part of a model to a word's logit (direct logit attribution).
 
 The last norm is linear once its scale is fixed to that of this run, so the logit is a sum over all that was written
 into the residual stream: Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits"; nostalgebraist 2020,
@@ -23,7 +23,7 @@ PARTS = ("embedding", "position", "head", "bias of W_O", "feed-forward", "bias o
 
 @dataclass(frozen=True, eq=False)
 class Contributions:
-    """What each part adds to a logit, or to the difference of two, at one position.
+    """Contributions of each part to a logit, or to the difference of two, at one position.
 
     Attributes:
         table: a row per part: part (of `PARTS`), kind, layer, head (missing where a part has none) and contribution.
@@ -56,7 +56,7 @@ def contributions(
     minus: str | int | None = None,
     sentence: int = 0,
 ) -> Contributions:
-    """What each head and each other part adds to the logit of a word after a position; their sum is the logit.
+    """Contributions of each head and each other part to the logit of a word after a position; their sum is the logit.
 
     Args:
         record: of a run with `stream=True`, see `attnviz.analyze`.
@@ -111,7 +111,7 @@ def _is_last_of_layer(stream: Stream, site: Site) -> bool:
 
 
 def _of_biases(stream: Stream, direction: Tensor, first: int, second: int | None) -> float | None:
-    """What the biases of the last norm and of the unembedding add; None where there are none."""
+    """Contribution of the biases of the last norm and of the unembedding; None where there are none."""
     readout, amount = stream.weights.readout, None
     if readout.norm is not None and readout.norm.bias is not None:
         amount = float(readout.norm.bias.double() @ direction.double())
@@ -151,10 +151,10 @@ def id_of(record: Record, token: str | int) -> int:
 
 
 def written_by_heads(record: Record, site: Site, position: int, *, sentence: int = 0) -> tuple[Tensor, Tensor | None]:
-    """What each head of a site writes into the residual stream at a position, (H, d_model), and what its biases do."""
+    """Vectors that the heads of a site write into the residual stream at a position, (H, d_model), and its biases."""
     step, projections = record.step(site), stream_of(record).weights.sites[site]
     rows, heads = slice(position, position + 1), range(step.num_heads)
-    outputs = torch.stack([step.output(head, rows, sentence=sentence)[0] for head in heads])  # (H, d_v)
+    outputs = torch.stack([step.output(head, rows, sentence=sentence)[0] for head in heads]).float()  # (H, d_v)
     weight = projections.w_o.weight
     parts = torch.einsum("hd,mhd->hm", outputs, weight.unflatten(1, (step.num_heads, -1)))
     bias = projections.w_o.bias
@@ -162,6 +162,7 @@ def written_by_heads(record: Record, site: Site, position: int, *, sentence: int
         whole = parts.sum(0) + (0 if bias is None else bias)
         through, shift = projections.after.through, projections.after.bias
         parts = through(parts, whole)
-        added = [through(bias, whole)] if bias is not None else []
-        bias = sum(added + ([shift] if shift is not None else [])) if added or shift is not None else None
+        added = [] if bias is None else [through(bias, whole)]
+        added += [] if shift is None else [shift]
+        bias = sum(added) if added else None
     return parts * projections.factor, None if bias is None else bias * projections.factor

@@ -39,7 +39,7 @@ def output(call: StageCall) -> Worked:
     if origin.w_o.bias is not None:
         tables.append(call.table("b_o", "output bias", ("1", "d_model"), origin.w_o.bias.unsqueeze(0)))
     tables.append(call.rows_table("y", "Y", "d_model", outputs))
-    share = call.joined.chunk(call.step.num_heads, -1)[call.head] @ of_head
+    share = call.joined.chunk(call.step.num_heads, -1)[call.head].to(of_head.dtype) @ of_head
     lengths = number(share.norm(dim=-1).mean()), number(outputs.norm(dim=-1).mean())
     changed = (
         f"{call.sizes['H·d_v']} numbers of all heads became {call.sizes['d_model']} for each query; of their length, "

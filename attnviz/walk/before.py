@@ -48,7 +48,7 @@ def embedding(call: StageCall) -> Worked:
 def position(call: StageCall) -> Worked:
     """Positions are added to the tokens."""
     if call.origin.query_tokens.positions is None:
-        return "No position is added: this model does not know the order of the words."
+        return call.origin.query_tokens.note
     tables: list[Matrix] = []
     for axis, tokens in _sides(call):
         positions = tokens.positions
@@ -116,9 +116,11 @@ def project(call: StageCall) -> Worked:
 def split(call: StageCall) -> Worked:
     """The columns of the projections become heads: what attention is given."""
     step, index = call.step, (call.sentence, call.head)
+    is_adjusted = call.origin is not None and call.origin.is_adjusted
+    query, key = (_projected(call, letter) for letter in "qk") if is_adjusted else (step.query[index], step.key[index])
     tables = [
-        call.table("q", "Q", ("query", "d_k"), step.query[index]),
-        call.table("k", "K", ("key", "d_k"), step.key[index]),
+        call.table("q", "Q", ("query", "d_k"), query),
+        call.table("k", "K", ("key", "d_k"), key),
         call.table("v", "V", ("key", "d_v"), step.value[index]),
     ]
     heads, d_k = counted(step.num_heads, "head"), call.sizes["d_k"]
@@ -132,15 +134,39 @@ def split(call: StageCall) -> Worked:
     return tables, f"{cut}{first + d_k - 1}. {rest}"
 
 
+@works_out("adjust", "Adjust queries and keys", "B H Q d_k", _project, needs="vectors")
+def adjust(call: StageCall) -> Worked:
+    """A norm of each query and key, and a turn by its position, where the model has them."""
+    if call.origin is None or not call.origin.is_adjusted:
+        return "Queries and keys are what their projections give."
+    index, vectors = (call.sentence, call.head), {"q": call.step.query, "k": call.step.key}
+    tables = [
+        call.table(f"{letter}_adjusted", f"{letter.upper()} adjusted", (axis, "d_k"), vectors[letter][index])
+        for letter, axis in (("q", "query"), ("k", "key"))
+    ]
+    before, after = _projected(call, "q"), vectors["q"][index]
+    lengths = number(before.norm(dim=-1).mean()), number(after.norm(dim=-1).mean())
+    changed = f"Queries of length {lengths[0]} on average were normalized to length {lengths[1]}. "
+    changed = changed if call.origin.normalizes_heads else ""
+    if call.origin.is_rotary:
+        changed += "Pairs of numbers were turned by an angle that grows with the position, which changes no length. "
+    return tables, f"{changed}Values stay as they are."
+
+
+def _projected(call: StageCall, letter: str) -> Tensor:
+    """Projections of one head, (n, d)."""
+    vectors = call.origin.query_input if letter == "q" else call.origin.key_input
+    return getattr(call.origin, f"w_{letter}")(vectors)[call.sentence].chunk(call.step.num_heads, -1)[call.head]
+
+
 def set_by_hand(call: StageCall) -> int:
     """How many numbers of a head's queries, keys and values are not what the projections give, rounding aside."""
-    count = 0
-    for letter, have in (("q", call.step.query), ("k", call.step.key), ("v", call.step.value)):
-        vectors = call.origin.query_input if letter == "q" else call.origin.key_input
-        all_heads = getattr(call.origin, f"w_{letter}")(vectors)[call.sentence]
-        projected = all_heads.chunk(call.step.num_heads, -1)[call.head]
-        count += int((~projected.isclose(have[call.sentence, call.head], rtol=1e-4, atol=1e-5, equal_nan=True)).sum())
-    return count
+    step = call.step
+    vectors = {"v": step.value} if call.origin.is_adjusted else {"q": step.query, "k": step.key, "v": step.value}
+    have = {letter: tensor[call.sentence, call.head] for letter, tensor in vectors.items()}
+    eps = torch.finfo(step.query.dtype).eps
+    bounds = {"rtol": max(1e-4, 8 * eps), "atol": max(1e-5, 8 * eps), "equal_nan": True}
+    return sum(int((~_projected(call, letter).isclose(own.float(), **bounds)).sum()) for letter, own in have.items())
 
 
 def _is_cross(call: StageCall) -> bool:

@@ -16,6 +16,7 @@ STAGES = (
     before.layer_input,
     before.project,
     before.split,
+    before.adjust,
     scores.products,
     scores.scale,
     scores.softcap,

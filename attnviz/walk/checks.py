@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from attnviz.core.amounts import rounding
 from attnviz.core.edits import Site
-from attnviz.core.origin import Origin
+from attnviz.core.origin import PROJECTIONS, Origin
 from attnviz.core.record import Record, Step
 from attnviz.walk.chain import Knowing
 from attnviz.walk.rows import checked_step
@@ -125,16 +125,17 @@ def _module(call: _Compared, origin: Origin | None) -> Against:
     step = call.step
     if reason := _cannot(call, origin):
         return Against(MODULE, None, None, reason)
-    heads, bias = step.num_heads, origin.w_q.bias is not None
+    linears = [getattr(origin, name) for name in PROJECTIONS]
+    heads, bias = step.num_heads, any(linear.bias is not None for linear in linears)
     width = origin.query_input.shape[-1]
     module = nn.MultiheadAttention(width, heads, bias=bias, batch_first=True, device="meta").to_empty(device="cpu")
-    linears = [getattr(origin, name) for name in ("w_q", "w_k", "w_v")]
+    biases = [torch.zeros(width) if linear.bias is None else linear.bias for linear in linears]
     with torch.no_grad():
-        module.in_proj_weight.copy_(torch.cat([linear.weight for linear in linears]))
+        module.in_proj_weight.copy_(torch.cat([linear.weight for linear in linears[:3]]))
         module.out_proj.weight.copy_(origin.w_o.weight)
         if bias:
-            module.in_proj_bias.copy_(torch.cat([linear.bias for linear in linears]))
-            module.out_proj.bias.copy_(origin.w_o.bias)
+            module.in_proj_bias.copy_(torch.cat(biases[:3]))
+            module.out_proj.bias.copy_(biases[3])
         query = origin.query_input[call.sentence, call.rows].unsqueeze(0)
         key = origin.key_input[call.sentence].unsqueeze(0)
         mask = ~call.open if call.added is None else call.mask  # True = masked, the opposite of ours
@@ -155,9 +156,14 @@ def _cannot(call: _Compared, origin: Origin | None) -> str | None:
         return f"{MODULE} has no softcap, and this call has one."
     if not math.isclose(step.scoring.scale / step.scoring.temperature, d_k**-0.5):
         return f"{MODULE} always divides by √d_k and knows no temperature; here one of them is changed."
+    if origin.is_adjusted:
+        return f"{MODULE} neither normalizes queries and keys nor turns them by their positions, as this model does."
+    if origin.w_q.weight.shape[0] != origin.query_input.shape[-1] or origin.w_q.weight.shape != origin.w_v.weight.shape:
+        return f"{MODULE} has heads that divide d_model; here they have {d_k} numbers each."
     projected = [origin.w_q(origin.query_input), origin.w_k(origin.key_input), origin.w_v(origin.key_input)]
     have = [tensor.transpose(1, 2).flatten(2) for tensor in (step.query, step.key, step.value)]
-    if not all(torch.equal(ours, theirs) for ours, theirs in zip(projected, have, strict=True)):
+    bounds = {"rtol": 1e-4, "atol": 1e-5}
+    if not all(torch.allclose(ours, theirs, **bounds) for ours, theirs in zip(projected, have, strict=True)):
         return f"{MODULE} projects queries, keys and values itself, and some of these are set by hand."
     return None
 

@@ -18,8 +18,8 @@ from attnviz.walk.knobs import Knobs
 from attnviz.walk.windows import MOST_WIDTH, slice_of
 
 KEYS = tuple(
-    "embedding position input project split products scale softcap bias temperature mask softmax dropout values concat "
-    "output".split()
+    "embedding position input project split adjust products scale softcap bias temperature mask softmax dropout values "
+    "concat output".split()
 )
 """Names of the steps of a call, the same in every run; in a link, too."""
 

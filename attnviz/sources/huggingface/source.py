@@ -12,6 +12,7 @@ from attnviz.core.amounts import size
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError, TooLong, quoted
 from attnviz.core.kept import BoundedCache
+from attnviz.core.origin import Origin
 from attnviz.core.places import Sound
 from attnviz.core.record import Prediction, Record
 from attnviz.core.stream import ModelWeights
@@ -222,8 +223,13 @@ class HuggingFace(Source):
     def checksum(self) -> str:
         return checksum.of(self.loaded.model.state_dict())
 
+    def origin(self, record: Record, site: Site) -> Origin | None:
+        record.step(site)
+        with faults.unforeseen(f"{self.name} ({self.facts.made_of})"):
+            return streams.origin_of(self.loaded, record, site)
+
     def model_weights(self) -> ModelWeights:
-        return streams.modules_of(self.loaded).weights
+        return streams.modules_of(self.loaded, all_projections=True).weights
 
     def with_stream(self, record: Record) -> Record:
         with faults.unforeseen(f"{self.name} ({self.facts.made_of})"):

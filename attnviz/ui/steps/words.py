@@ -76,6 +76,9 @@ WHY = {
     "d_model × H·dₖ matrix for all heads. Equal to one narrow matrix per head, side by side.",
     "split": "The vectors are split into heads: no head sees another head's columns. Splitting only renames columns: "
     "(B, n, H·dₖ) becomes (B, H, n, dₖ).",
+    "adjust": "Queries and keys are adjusted before they meet. Some models normalize each, so that no score grows "
+    "beyond a bound. Many turn each pair of numbers by an angle that grows with the position (rotary position "
+    "embedding): then the product of a query and a key depends on how far apart they stand.",
     "products": "Each cell is one number: how well a query and a key agree. The table is (B, H, Q, K): one square per "
     "head.",
     "scale": "Dividing by √dₖ keeps scores small, however wide the vectors are. q·k adds up dₖ products. If they are "

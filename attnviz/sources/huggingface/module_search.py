@@ -1,0 +1,486 @@
+"""Search for the modules of a model of transformers that write into its residual stream, by what they give.
+
+No family is known here by its name. In a short run every module's input and output are kept, and each part is the
+module whose numbers are those that are looked for: W^O is what is given the outputs of the heads, the columns of W^Q
+are those that are the queries, a feed-forward layer is what a layer adds besides its attention.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from threading import get_ident
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from attnviz.core.amounts import size
+from attnviz.core.edits import Edits, Site
+from attnviz.core.errors import AttnvizError, InputError
+from attnviz.core.origin import Linear
+from attnviz.core.record import Step
+from attnviz.core.stream import CLOSE, ModelWeights, Norm, Projections, Readout
+from attnviz.core.tokens import Sentence, Token
+from attnviz.sources.huggingface import memory, running
+from attnviz.sources.huggingface.loaded import Loaded
+
+PROBES, LENGTH = 16, 5
+"""Texts and their tokens, by whose numbers modules are told apart; few models have 5 heads."""
+
+
+class ModuleCall(NamedTuple):
+    """One call of a module in a run: its first input and its output, (B, n, ...)."""
+
+    module: nn.Module
+    input: Tensor | None
+    output: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class CallModules:
+    """The weights around one attention call, and the modules that are given what it is projected from.
+
+    Attributes:
+        linears: W^Q and W^K, also where a norm follows them; None where they are not known.
+        query, key: the modules of queries, and of keys and values; None where they are not known.
+        normalized: whether queries and keys are normalized after their projections.
+        adds_positions: whether vectors of positions are added to those of tokens.
+    """
+
+    projections: Projections
+    linears: tuple[Linear | None, Linear | None]
+    query: nn.Module | None
+    key: nn.Module | None
+    normalized: bool
+    adds_positions: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class StreamModules:
+    """The modules that write into the residual stream, and the weights around them.
+
+    Attributes:
+        weights: of the model.
+        words: whose output, times `factor`, is the embedding of tokens.
+        positions: whose output is added to it; None where there is none.
+        last: whose input is the end of the stream: the last norm, or the unembedding.
+        feed_forward: of each layer that has one, and the factor that its output is multiplied by.
+        has_all_projections: whether those to queries, keys and values were looked for.
+    """
+
+    weights: ModelWeights
+    words: nn.Module
+    factor: float
+    positions: nn.Module | None
+    last: nn.Module
+    feed_forward: Mapping[int, tuple[nn.Module, float]]
+    has_all_projections: bool
+
+
+class Projected(NamedTuple):
+    """A projection to queries, keys or values.
+
+    Attributes:
+        linear: with the outputs of the heads; None where there is none.
+        call: of its module.
+        vectors: before they are turned, (B, n, H · d).
+        normalized: whether a norm follows the layer.
+    """
+
+    linear: Linear | None
+    call: ModuleCall | None
+    vectors: Tensor | None
+    normalized: bool = False
+
+
+NOT_PROJECTED = Projected(None, None, None)
+
+
+class Search:
+    """A short run of a model, and what is found in it.
+
+    Attributes:
+        calls: of every module, in the order in which they ended.
+        states: the residual stream before each layer, (B, n, d_model) each.
+    """
+
+    def __init__(self, loaded: Loaded):
+        self.loaded, self.within = loaded, bound(loaded)
+        count = loaded.vocabulary
+        ids = [[(7 + 11 * j + i * count // (PROBES + 3 * j)) % count for j in range(LENGTH)] for i in range(PROBES)]
+        texts = [tuple(Token("", id, 0, 0) for id in row) for row in ids]
+        read = running.inputs(tuple(Sentence("", tokens, LENGTH) for tokens in texts), loaded)
+        both = bool(getattr(loaded.config, "is_encoder_decoder", False))
+        if both:
+            read["decoder_input_ids"] = read["input_ids"].flip(0)
+        with calls_of([*loaded.model.modules()]) as self.calls:
+            returned, steps = running.watched(loaded, Edits(), read, (LENGTH,) * PROBES)
+        self.steps = steps
+        self.of_stream = [step for step in steps if not both or step.site.kind != "encoder"]
+        self.states = [floats(state) for state in states_of(returned)]
+        self.logits = None if getattr(returned, "logits", None) is None else floats(returned.logits)
+        self.names = {module: name for name, module in loaded.model.named_modules()}
+
+    def call(self, site: Site) -> CallModules | None:
+        """The modules around a call, if all its projections are known."""
+        step = next(step for step in self.steps if step.site == site)
+        try:
+            modules, _ = self._call(step)
+        except InputError:  # its heads are not joined by one matrix
+            return None
+        if None in (*modules.linears, modules.projections.w_v):
+            return None
+        adds_positions = False
+        with suppress(InputError):  # its tokens come from no table
+            adds_positions = self._embedding()[2] is not None
+        return replace(modules, adds_positions=adds_positions)
+
+    def modules(self, *, all_projections: bool) -> StreamModules:
+        self._check_room(4 if all_projections else 1)
+        readout, last, final = self._readout()
+        states = [*self.states[:-1], final]
+        projections, written = {}, {}
+        for step in self.of_stream:
+            modules, written[step.site] = self._call(step, all_projections=all_projections)
+            projections[step.site] = modules.projections
+        feed_forward = {}
+        for layer in range(len(states) - 1):
+            sites = [site for site in projections if site.layer == layer]
+            added, factor = self._added(states[layer + 1] - states[layer], sites, projections, written, layer)
+            if added is not None:
+                feed_forward[layer] = added, factor
+            for site in sites:
+                projections[site] = replace(projections[site], factor=factor)
+        if beyond := [site for site in projections if site.layer >= len(states) - 1]:
+            raise self._refuse(f"{beyond[0]} is beyond the layers whose states it tells")
+        words, factor, positions, embedding, table = self._embedding()
+        heads = {step.site: step.num_heads for step in self.of_stream}
+        weights = ModelWeights(projections, heads, embedding, table, readout)
+        return StreamModules(weights, words, factor, positions, last, feed_forward, all_projections)
+
+    def _check_room(self, matrices: int) -> None:
+        d_model = self.states[0].shape[-1]
+        needs = sum(4 * matrices * d_model * step.num_heads * step.value.shape[-1] for step in self.of_stream)
+        if needs > (free := memory.free(torch.device("cpu"))) // 2:
+            raise self._refuse(f"its projections take {size(needs)} of memory as float32, and {size(free)} are free")
+
+    def _readout(self) -> tuple[Readout, nn.Module, Tensor]:
+        """How logits are read, the module whose input is the end of the stream, and that end."""
+        unembedding = self.loaded.model.get_output_embeddings()
+        weight = getattr(unembedding, "weight", None)
+        if not isinstance(weight, Tensor) or weight.dim() != 2 or not weight.is_floating_point():
+            raise self._refuse("it has no matrix that gives words their logits")
+        call = next((call for call in reversed(self.calls) if call.module is unembedding), None)
+        if call is None or call.input is None:
+            raise self._refuse("its logits do not come from its output embeddings")
+        linear = Linear(floats(weight), None if unembedding.bias is None else floats(unembedding.bias))
+        unbounded, softcap = linear(call.input), getattr(self._config, "final_logit_softcapping", None)
+        before = self.logits if softcap is None else softcap * torch.atanh(self.logits / softcap)
+        factor = ratio(before, unbounded)
+        if factor is None or not self._close(before, unbounded * factor):
+            raise self._refuse("its logits are more than a matrix times its last vectors")
+        for norm_call in reversed(self.calls):
+            if norm_call.input is None or norm_call.output.shape != call.input.shape:
+                continue
+            scale = ratio(call.input, norm_call.output)
+            if scale is None or not self._close(call.input, norm_call.output * scale):
+                continue
+            if norm := self._norm(norm_call):
+                return Readout(_scaled(norm, scale), linear, factor, softcap), norm_call.module, norm_call.input
+        raise self._refuse("its logits are not read off a plain norm of what its layers gave")
+
+    def _call(self, step: Step, *, all_projections: bool = True) -> tuple[CallModules, Tensor]:
+        """The weights around a call, and what it gives before it is multiplied and added."""
+        outputs = step.outputs()
+        call, w_o = self._w_o(step, outputs)
+        after = self._after(call)
+        written, norm = (call.output, None) if after is None else (after[0].output, after[1])
+        if not all_projections:
+            return CallModules(Projections(None, None, None, w_o, after=norm), (None, None), None, None, False), written
+        found = self._inputs(step, call)
+        linears = {name: projected.linear for name, projected in found.items()}
+        before = next((self._before(one.call) for one in found.values() if one.call is not None), None)
+        query, rotary = found["w_q"], False
+        if query.linear is not None:
+            expected, given = _joined(step.query)[:, 1], query.vectors[:, 1]
+            rotary = not self._close(given, expected)
+            if rotary and not self._is_turned(given, expected):
+                linears = linears | {"w_q": None, "w_k": None}
+        pair, normalized = (linears["w_q"], linears["w_k"]), query.normalized or found["w_k"].normalized
+        if normalized:  # their product is no bilinear form of the stream
+            linears = linears | {"w_q": None, "w_k": None}
+        projections = Projections(**linears, w_o=w_o, before=before, after=norm, rotary=rotary)
+        modules = [found[name].call and found[name].call.module for name in ("w_q", "w_k")]
+        return CallModules(projections, pair, *modules, normalized), written
+
+    def _w_o(self, step: Step, outputs: Tensor) -> tuple[ModuleCall, Linear]:
+        d_model = self.states[0].shape[-1]
+        for call in reversed(self.calls):
+            if call.input is None or call.output.shape[-1] != d_model or call.input.numel() != outputs.numel():
+                continue
+            if call.input.shape[-1] != outputs.shape[-1] or not self._close(call.input.reshape(outputs.shape), outputs):
+                continue
+            linear = self._linear(call)
+            if linear is not None and not (call.input.shape == call.output.shape and call.input is call.output):
+                return call._replace(output=call.output.reshape(*outputs.shape[:2], d_model)), linear
+        raise self._refuse(f"the outputs of the heads of {step.site} do not go through one matrix")
+
+    def _after(self, written: ModuleCall) -> tuple[ModuleCall, Norm] | None:
+        """The norm that is given just what W^O gives, and its call."""
+        for call in self.calls:
+            is_given = call.input is not None and call.input.shape == written.output.shape == call.output.shape
+            if not is_given or self._close(call.output, written.output):
+                continue
+            if self._close(call.input, written.output) and (norm := self._norm(call)):
+                return call, norm
+        return None
+
+    def _inputs(self, step: Step, w_o: ModuleCall) -> dict[str, "Projected"]:
+        """The projections to queries, keys and values."""
+        parent, found = self.names[w_o.module], {}
+        for _ in range(2):  # siblings of W^O, or of the part that it is in
+            parent = parent.rpartition(".")[0]
+            inside = [c for c in self.calls if c.input is not None and self.names[c.module].startswith(f"{parent}.")]
+            for name, tensor in (("w_q", step.query), ("w_k", step.key), ("w_v", step.value)):
+                if found.get(name, NOT_PROJECTED).linear is None:
+                    found[name] = self._projected(_joined(tensor)[:, 0], inside)
+        return found
+
+    def _projected(self, wanted: Tensor, calls: list[ModuleCall]) -> "Projected":
+        """The layer that gave (B, H · d) vectors at position 0, where rotary positions turn nothing."""
+        for call in calls:
+            outputs = self._by_position(call.output)
+            picked = None if outputs is None else self._columns(outputs[:, 0], wanted)
+            if picked is None:
+                continue
+            columns, factor = picked
+            if (linear := self._linear(call)) is not None:
+                return Projected(self._part(linear, columns, factor), call, outputs[..., columns] * factor)
+            if self._norm(call) is None:
+                continue
+            inputs = self._by_position(call.input)  # of each head, or of all
+            for other in calls:
+                given = self._by_position(other.output)
+                before = (
+                    None if given is None or other is call else self._columns(given[:, 0], inputs[:, 0][:, columns])
+                )
+                if before is not None and (linear := self._linear(other)) is not None:
+                    vectors = outputs[..., columns] * factor
+                    return Projected(self._part(linear, *before), other, vectors, normalized=True)
+        return NOT_PROJECTED
+
+    def _by_position(self, tensor: Tensor) -> Tensor | None:
+        """(B, n, ...) or (B, H, n, ...) as (B, n, m); None of another shape."""
+        if tensor.dim() not in (3, 4) or tensor.shape[0] != PROBES or LENGTH not in tensor.shape[1:-1]:
+            return None
+        return (tensor if tensor.shape[1] == LENGTH else tensor.transpose(1, 2)).flatten(2)
+
+    def _part(self, linear: Linear, columns: Tensor, factor: float) -> Linear:
+        bias = None if linear.bias is None else linear.bias[columns] * factor
+        return Linear(linear.weight[columns] * factor, bias)
+
+    def _is_turned(self, before: Tensor, after: Tensor) -> bool:
+        """Whether each pair of numbers of a head, (B, H · d), is turned by an angle that all texts and heads share."""
+        before, after = (tensor.unflatten(-1, (-1, self._head_width)).flatten(0, 1) for tensor in (before, after))
+        width = self._head_width
+        for turned in range(width, 0, -2):  # of some models a part of the numbers alone
+            for pairs in ((2, -1), (-1, 2)):
+                parts = [tensor[:, :turned].unflatten(-1, pairs) for tensor in (before, after)]
+                axis = 1 if pairs == (2, -1) else -1
+                old, new = (torch.complex(*part.double().unbind(axis)) for part in parts)
+                angle = (new * old.conj()).sum(0)
+                expected = torch.view_as_real(old * angle / angle.abs().clamp(min=1e-30))
+                as_they_were = turned == width or self._close(before[:, turned:], after[:, turned:])
+                if as_they_were and self._close(expected, torch.view_as_real(new)):
+                    return True
+        return False
+
+    def _columns(self, outputs: Tensor, wanted: Tensor) -> tuple[Tensor, float] | None:
+        """Which columns of (B, m) outputs are the (B, k) wanted ones, and by which factor; None if one is missing."""
+        for factor in (1.0, self._head_width**-0.5):
+            near = torch.cdist(wanted.mT, outputs.mT * factor, p=torch.inf).min(-1)
+            if float(near.values.max()) <= self.within * max(1.0, float(wanted.abs().max())):
+                return near.indices, factor
+        return None
+
+    @property
+    def _head_width(self) -> int:
+        return self.steps[0].query.shape[-1]
+
+    def _before(self, call: ModuleCall) -> Norm | None:
+        """The norm whose output a projection is given."""
+        for norm_call in self.calls:
+            if norm_call.input is None or norm_call.output.shape != call.input.shape:
+                continue
+            if self._close(norm_call.output, call.input) and (norm := self._norm(norm_call)):
+                return norm
+        return None
+
+    def _added(
+        self,
+        whole: Tensor,
+        sites: list[Site],
+        projections: Mapping[Site, Projections],
+        written: Mapping[Site, Tensor],
+        layer: int,
+    ) -> tuple[nn.Module | None, float]:
+        """The module that gives a layer's addition besides its attention, and the factor of both."""
+        for factor in dict.fromkeys((1.0, float(getattr(self._config, "residual_multiplier", None) or 1.0))):
+            rest = whole - factor * sum(written[site] for site in sites)
+            if sites and self._close(rest, torch.zeros_like(rest), whole):
+                return None, factor
+            for call in self.calls:
+                if call.output.numel() == rest.numel() and self._close(call.output.reshape(rest.shape) * factor, rest):
+                    return call.module, factor
+        what = f"layer {layer} adds more than its attention and one other part"
+        raise self._refuse(f"{what}, or normalizes their sum, as in a post-norm model" if sites else what)
+
+    def _embedding(self) -> tuple[nn.Module, float, nn.Module | None, Tensor | None, Tensor | None]:
+        """The module of tokens and its factor, that of positions, the table of tokens, and that of positions."""
+        both = getattr(self.loaded.config, "is_encoder_decoder", False)
+        owner = self.loaded.model.get_decoder() if both else self.loaded.model
+        words, first = owner.get_input_embeddings(), self.states[0]
+        call = next((call for call in reversed(self.calls) if call.module is words), None)
+        if call is None:
+            raise self._refuse("its tokens do not come from its table of vectors")
+        for other in (None, *self.calls):
+            rest = first
+            if other is not None:
+                if other.output.dim() not in (2, 3) or other.output.shape[-2:] != first.shape[-2:]:
+                    continue
+                rest = first - other.output
+            factor = ratio(rest, call.output)
+            if factor is None or abs(factor) < 1e-3 or not self._close(rest, call.output * factor):
+                continue
+            table = floats(words.weight)
+            return words, factor, other and other.module, self._table(table, call, factor), self._positions(other)
+        return words, 1.0, None, None, None
+
+    def _table(self, weight: Tensor, call: ModuleCall, factor: float) -> Tensor | None:
+        """The vectors of tokens as they are added; None if the module gives others than its rows."""
+        scale = ratio(call.output, weight[call.input.long()]) if call.input is not None else None
+        return None if scale is None else weight * (scale * factor)
+
+    def _positions(self, call: ModuleCall | None) -> Tensor | None:
+        """The learned vectors of positions from 0 on; None where they are not rows of a table."""
+        weight = getattr(call and call.module, "weight", None)
+        if not isinstance(weight, Tensor) or weight.dim() != 2:
+            return None
+        rows = call.output.reshape(-1, *call.output.shape[-2:])[0]
+        length = len(rows)
+        starts = [i for i in range(min(8, len(weight) - length)) if self._close(floats(weight[i : i + length]), rows)]
+        return floats(weight[starts[0] :]) if starts else None
+
+    def _linear(self, call: ModuleCall) -> Linear | None:
+        """A module as x W + b, by what it gives for the unit vectors: whatever keeps its numbers; None if it is not."""
+        width, module = call.input.shape[-1], call.module
+        parameter = next(module.parameters(), None)
+        kind = {"device": self.loaded.device, "dtype": self.loaded.dtype if parameter is None else torch.float32}
+        if parameter is not None and parameter.is_floating_point() and parameter.dtype.itemsize > 1:
+            kind["dtype"] = parameter.dtype
+        elif parameter is not None:
+            kind["dtype"] = self.loaded.dtype
+        try:
+            with self.loaded.turns.turn():
+                bias = floats(module(torch.zeros(1, 1, width, **kind)))[0, 0]
+                weight = (floats(module(torch.eye(width, **kind).unsqueeze(0)))[0] - bias).mT
+        except Exception:  # it is called in another way, so it is no plain layer
+            return None
+        linear = Linear(weight, bias if bool(bias.any()) else None)
+        is_linear = weight.shape[0] == call.output.shape[-1] and self._close(linear(call.input), call.output)
+        return linear if is_linear else None
+
+    def _norm(self, call: ModuleCall) -> Norm | None:
+        """A module as a layer norm or a root-mean-square norm; None if it is neither."""
+        module = call.module
+        if next(module.children(), None) is not None or call.input.shape != call.output.shape:
+            return None
+        weight, bias = (getattr(module, name, None) for name in ("weight", "bias"))
+        if isinstance(weight, Tensor) and weight.dim() != 1:
+            return None
+        weight, bias = (None if one is None else floats(one) for one in (weight, bias))
+        names = ("eps", "variance_epsilon", "epsilon", "norm_eps")
+        eps = next((float(getattr(module, name)) for name in names if getattr(module, name, None) is not None), 1e-6)
+        for is_centered in (True, False):
+            for gain in (weight,) if weight is None else (weight, 1 + weight):
+                norm = Norm(gain, bias, eps, is_centered)
+                if self._close(norm(call.input), call.output):
+                    return norm
+        return None
+
+    @property
+    def _config(self) -> Any:
+        return self.loaded.config.get_text_config()
+
+    def _close(self, a: Tensor, b: Tensor, scale: Tensor | None = None) -> bool:
+        most = float((b if scale is None else scale).abs().max())
+        return a.shape == b.shape and float((a - b).abs().max()) <= self.within * max(most, 1e-3)
+
+    def _refuse(self, why: str) -> InputError:
+        return refused(self.loaded, why)
+
+
+def refused(loaded: Loaded, why: str) -> InputError:
+    return InputError(f"{loaded.name} ({loaded.made_of}) is not taken apart into what each head adds: {why}.")
+
+
+@contextmanager
+def calls_of(modules: list[nn.Module]) -> Iterator[list[ModuleCall]]:
+    """Keep what some modules are given and give, meanwhile, in this thread alone: others may run the same model."""
+    calls, thread = [], get_ident()
+
+    def keep(module: nn.Module, given: tuple, output: Any) -> None:
+        output = output[0] if isinstance(output, tuple | list) and output else output
+        if get_ident() == thread and isinstance(output, Tensor) and output.is_floating_point():
+            first = next((one for one in given if isinstance(one, Tensor)), None)
+            calls.append(ModuleCall(module, None if first is None else _copied(first), _copied(output)))
+
+    hooks = [module.register_forward_hook(keep) for module in dict.fromkeys(modules)]
+    try:
+        yield calls
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _joined(tensor: Tensor) -> Tensor:
+    """(B, H, n, d) -> (B, n, H · d)."""
+    return floats(tensor).transpose(1, 2).flatten(2)
+
+
+def states_of(returned: Any) -> tuple[Tensor, ...]:
+    """The residual stream before each layer, and what the model makes of its end."""
+    states = getattr(returned, "decoder_hidden_states", None) or returned.hidden_states
+    if not states:
+        raise AttnvizError("The model tells no hidden states.")
+    return states
+
+
+def _copied(tensor: Tensor) -> Tensor:
+    """A copy, as models write into their tensors."""
+    return tensor.detach().to("cpu", torch.float32, copy=True)
+
+
+def floats(tensor: Tensor) -> Tensor:
+    return tensor.detach().float().cpu()
+
+
+def bound(loaded: Loaded) -> float:
+    """Largest difference that is rounding, for the largest number."""
+    return max(CLOSE, 4 * torch.finfo(loaded.dtype).eps)
+
+
+def ratio(a: Tensor, b: Tensor) -> float | None:
+    """By which factor b comes nearest to a; 1 where that is rounding; None where they have other shapes."""
+    if a.shape != b.shape or not bool(b.any()):
+        return None
+    ratio = float((a.double() * b.double()).sum() / b.double().square().sum())
+    return 1.0 if abs(ratio - 1) < 1e-4 else ratio
+
+
+def _scaled(norm: Norm, factor: float) -> Norm:
+    """A norm and a factor as one norm."""
+    if factor == 1.0:
+        return norm
+    weight = torch.tensor(factor) if norm.weight is None else norm.weight * factor
+    return replace(norm, weight=weight, bias=None if norm.bias is None else norm.bias * factor)

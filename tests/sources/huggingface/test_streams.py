@@ -1,0 +1,274 @@
+"""Residual streams of models of transformers: their parts sum to the logits, and are those that hooks of a test see."""
+
+import shutil
+import threading
+
+import pytest
+import torch
+import transformers
+import zoo
+from examples import some
+from peft import LoraConfig, get_peft_model
+from torch import Tensor
+
+import attnviz
+from attnviz import Edits, Site, walk
+from attnviz.core.errors import AttnvizError, InputError
+from attnviz.metrics import contributions
+from attnviz.sources.huggingface import module_search, source
+
+TEXT = "A cat sat on it."
+SPLIT = {
+    ("gpt2", "GPT2LMHeadModel"): {},
+    ("llama", "LlamaForCausalLM"): {},
+    ("qwen3", "Qwen3ForCausalLM"): {},
+    ("gemma2", "Gemma2ForCausalLM"): {},
+    ("gemma3_text", "Gemma3ForCausalLM"): {},
+    ("olmo2", "Olmo2ForCausalLM"): {},
+    ("granite", "GraniteForCausalLM"): {"residual_multiplier": 0.5, "logits_scaling": 4.0, "embedding_multiplier": 3.0},
+    ("cohere", "CohereForCausalLM"): {},
+    ("gpt_neox", "GPTNeoXForCausalLM"): {},
+    ("phi", "PhiForCausalLM"): {},
+    ("falcon", "FalconForCausalLM"): {},
+    ("bloom", "BloomForCausalLM"): {},
+    ("mixtral", "MixtralForCausalLM"): {},
+    ("gpt_oss", "GptOssForCausalLM"): {},
+    ("t5", "T5ForConditionalGeneration"): {},
+    ("pegasus", "PegasusForConditionalGeneration"): {},
+}
+"""Classes that are taken apart, with settings that change how parts are added."""
+WHOLE = {
+    ("bert", "BertForMaskedLM"): "post-norm",
+    ("bart", "BartForConditionalGeneration"): "post-norm",
+    ("openai-gpt", "OpenAIGPTLMHeadModel"): "post-norm",
+    ("jamba", "JambaForCausalLM"): "layer 0 adds more than its attention and one other part",
+    ("bert", "BertModel"): "it gives no word a logit",
+}
+"""Classes that are not, and words of why."""
+
+
+def named(classes) -> list:
+    return [pytest.param(*key, id="-".join(key)) for key in classes]
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_kept(tmp_path):
+    yield
+    source._models.clear()
+    shutil.rmtree(tmp_path)
+
+
+def loaded(family: str, name: str, folder, **more) -> attnviz.sources.base.Source:
+    zoo.save(family, name, folder, **more)
+    return attnviz.load(str(folder))
+
+
+@pytest.mark.parametrize(("family", "name"), named(some(tuple(SPLIT), 6)))
+def test_contributions_sum_to_the_logit(family, name, tmp_path):
+    """At each position, of several words, of a model as it is and with edits."""
+    model = loaded(family, name, tmp_path, **SPLIT[family, name])
+    site = next(site for site in model.sites if site.kind == "decoder")
+    for edits in (Edits(), Edits(heads_off={(site, 1)}, temperature=2, mask=attnviz.mask("window(2)"))):
+        record = model.with_stream(attnviz.analyze(TEXT, model, edits))
+        for position in range(0, record.read[0].length, 2):
+            for token, minus in ((None, None), (5, None), (5, 9)):
+                added = contributions(record, token, position, minus=minus)
+                assert abs(added.residual) < 1e-4
+                assert added.logit == pytest.approx(
+                    float(record.prediction.logits[0, position, 5] - record.prediction.logits[0, position, 9])
+                    if minus
+                    else added.logit
+                )
+                off = added.heads[(added.heads["kind"] == "decoder") & (added.heads["layer"] == site.layer)]
+                assert (off[off["head"] == 1]["contribution"] == 0).all() == bool(edits.heads_off)
+
+
+@pytest.mark.parametrize(
+    ("family", "name", "w_o"), [("gpt2", "GPT2LMHeadModel", "c_proj"), ("llama", "LlamaForCausalLM", "o_proj")]
+)
+def test_contributions_of_heads_are_those_that_hooks_see(family, name, w_o, tmp_path):
+    """In float64: the input of W_O, cut into heads, times its rows, over the last norm's own scale, times the word."""
+    model = loaded(family, name, tmp_path)
+    record = model.with_stream(attnviz.analyze(TEXT, model))
+    own = model.loaded.model
+    joined, ends = {}, {}
+    norm = next(one for one_name, one in own.named_modules() if one_name in ("transformer.ln_f", "model.norm"))
+    hooks = [norm.register_forward_pre_hook(lambda module, given: ends.update(end=given[0].double()))]
+    for layer, part in enumerate(m for n, m in own.named_modules() if n.endswith(f"attn.{w_o}")):
+        hooks.append(
+            part.register_forward_pre_hook(lambda m, given, layer=layer: joined.update({layer: (m, given[0])}))
+        )
+    ids = torch.tensor([[token.id for token in record.sentences[0].tokens]])
+    own.set_attn_implementation("eager")
+    with torch.no_grad():
+        logits = own(ids).logits[0, -1]
+    [hook.remove() for hook in hooks]
+    word = int(logits.argmax())
+    end = ends["end"][0, -1]
+    centered = end - end.mean() if family == "gpt2" else end
+    eps = own.config.layer_norm_epsilon if family == "gpt2" else own.config.rms_norm_eps
+    scale = norm.weight.double() / (centered.square().mean() + eps).sqrt()
+    added = contributions(record, word).heads.set_index(["layer", "head"])["contribution"]
+    for layer, (module, outputs) in joined.items():
+        weight = module.weight.double() if family == "gpt2" else module.weight.double().T
+        for head in range(4):
+            part = outputs[0, -1, head * 8 : head * 8 + 8].double() @ weight[head * 8 : head * 8 + 8]
+            part = part - part.mean() if family == "gpt2" else part
+            assert added[layer, head] == pytest.approx(
+                float(part * scale @ own.lm_head.weight[word].double()), abs=1e-5
+            )
+
+
+@pytest.mark.parametrize(("family", "name"), named(WHOLE))
+def test_a_model_that_is_no_sum_is_refused_in_one_sentence(family, name, tmp_path):
+    model = loaded(family, name, tmp_path)
+    record = attnviz.analyze(TEXT, model)
+
+    with pytest.raises(InputError, match=WHOLE[family, name]) as error:
+        model.with_stream(record)
+
+    assert "\n" not in str(error.value)
+
+
+def test_a_layer_that_adds_more_than_its_parts_is_refused(tmp_path):
+    zoo.save("gpt2", "GPT2LMHeadModel", tmp_path)
+    own = transformers.AutoModelForCausalLM.from_pretrained(tmp_path)
+    own.transformer.h[1].register_forward_hook(lambda module, given, output: output + 0.01 * output.roll(1, -1))
+    model = attnviz.load(own, zoo.tokenizer())
+
+    with pytest.raises(InputError, match="layer 1 adds more than its attention"):
+        model.with_stream(attnviz.analyze(TEXT, model))
+
+
+def test_adapters_are_part_of_the_projections(tmp_path):
+    zoo.save("llama", "LlamaForCausalLM", tmp_path)
+    config = LoraConfig(r=2, target_modules=["o_proj", "v_proj", "q_proj"], init_lora_weights=False)
+    own = get_peft_model(transformers.AutoModelForCausalLM.from_pretrained(tmp_path), config)
+    model = attnviz.load(own, zoo.tokenizer())
+    record = model.with_stream(attnviz.analyze(TEXT, model))
+
+    assert abs(contributions(record).residual) < 1e-4
+    projections = model.model_weights().sites[Site("decoder", 0)]
+    for name, part in (("w_o", "o_proj"), ("w_q", "q_proj")):
+        layer = getattr(own.base_model.model.model.layers[0].self_attn, part)
+        assert torch.allclose(
+            getattr(projections, name).weight, layer.base_layer.weight + layer.get_delta_weight("default"), atol=1e-5
+        )
+
+
+def test_a_model_in_half_precision_shows_what_rounding_leaves(tmp_path):
+    zoo.save("llama", "LlamaForCausalLM", tmp_path)
+    own = transformers.AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.bfloat16)
+    model = attnviz.load(own, zoo.tokenizer())
+
+    added = contributions(model.with_stream(attnviz.analyze(TEXT, model)))
+
+    assert 0 < abs(added.residual) < 0.1
+    stages = walk.chain(attnviz.analyze(TEXT, model), model, Site("decoder", 0), 0)
+    assert all(stage.matrices for stage in stages if stage.is_used)
+
+
+def test_texts_of_two_lengths(tmp_path):
+    model = loaded("llama", "LlamaForCausalLM", tmp_path)
+    record = model.with_stream(attnviz.analyze(["A cat", "A cat sat on it."], model))
+    for sentence in (0, 1):
+        assert abs(contributions(record, sentence=sentence).residual) < 1e-4
+
+
+def test_runs_of_others_are_not_taken_for_its_own(tmp_path):
+    zoo.save("gpt2", "GPT2LMHeadModel", tmp_path)
+    own = transformers.AutoModelForCausalLM.from_pretrained(tmp_path)
+    with module_search.calls_of([own.transformer.wte]) as calls:
+        thread = threading.Thread(target=own, args=(torch.tensor([[5, 6]]),))
+        thread.start()
+        thread.join()
+        assert calls == []
+        own(torch.tensor([[5, 6]]))
+        assert len(calls) == 1
+
+
+BEGIN = {
+    ("gpt2", "GPT2LMHeadModel"): False,
+    ("bert", "BertForMaskedLM"): False,
+    ("t5", "T5ForConditionalGeneration"): False,
+    ("llama", "LlamaForCausalLM"): True,
+    ("gptj", "GPTJForCausalLM"): True,
+    ("phi", "PhiForCausalLM"): True,
+    ("qwen3", "Qwen3ForCausalLM"): True,
+    ("olmo2", "Olmo2ForCausalLM"): True,
+}
+"""Classes whose steps begin at the embeddings, and whether queries and keys are more than their projections."""
+
+
+@pytest.mark.parametrize(("family", "name"), named(BEGIN))
+def test_steps_begin_at_the_embeddings(family, name, tmp_path):
+    """Projections of the input are the values, and the queries and keys where nothing follows."""
+    model = loaded(family, name, tmp_path)
+    record = attnviz.analyze(TEXT, model)
+    for site in (record.sites[0], record.sites[-1]):
+        origin, step = model.origin(record, site), record.step(site)
+        assert origin.is_adjusted == BEGIN[family, name]
+        assert torch.allclose(heads(origin.w_v(origin.key_input), step.value), step.value, atol=1e-5)
+        if not origin.is_adjusted:
+            assert torch.allclose(heads(origin.w_q(origin.query_input), step.query), step.query, atol=1e-5)
+            assert torch.allclose(heads(origin.w_k(origin.key_input), step.key), step.key, atol=1e-5)
+        stages = walk.chain(record, model, site, 1)
+        assert all(stage.matrices for stage in stages if stage.is_used)
+        assert next(stage.key for stage in stages if stage.is_used) == "embedding"
+        assert ("adjust" in [stage.key for stage in stages if stage.is_used]) == BEGIN[family, name]
+
+
+@pytest.mark.parametrize(("family", "name"), [("gpt2", "GPT2LMHeadModel"), ("bert", "BertForMaskedLM")])
+def test_pytorchs_module_gives_the_same(family, name, tmp_path):
+    model = loaded(family, name, tmp_path)
+    record = attnviz.analyze(TEXT, model)
+
+    module = walk.check(record, model, record.sites[0]).module
+
+    assert module.output < 1e-5, module.message
+
+
+def heads(projected: Tensor, like: Tensor) -> Tensor:
+    return projected.unflatten(-1, (like.shape[1], -1)).transpose(1, 2)
+
+
+def test_a_call_without_known_projections_begins_at_its_vectors(tmp_path):
+    """GPT-OSS stretches its rotary positions, so that queries are not what its matrix gives, even at position 0."""
+    model = loaded("gpt_oss", "GptOssForCausalLM", tmp_path)
+    record = attnviz.analyze(TEXT, model)
+
+    assert model.origin(record, record.sites[0]) is None
+    assert "queries, keys and values on" in walk.chain(record, model, record.sites[0], 0)[0].missing
+
+
+def test_the_model_is_left_without_hooks(tmp_path):
+    model = loaded("gpt2", "GPT2LMHeadModel", tmp_path)
+    record = attnviz.analyze(TEXT, model)
+    before = [len(part._forward_hooks) for part in model.loaded.model.modules()]  # transformers has some of its own
+
+    model.with_stream(record), model.origin(record, record.sites[0])
+
+    assert [len(part._forward_hooks) for part in model.loaded.model.modules()] == before
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize(("family", "name"), named(zoo.combinations()))
+def test_every_class_is_taken_apart_or_refused(family, name, tmp_path, record_property):
+    """Parts sum to the logit, or one sentence says why it is no sum."""
+    if {family, name} & zoo.UNBUILT or not zoo.reads_text(family, name):
+        pytest.skip("it is not built, or reads no text")
+    try:
+        model = loaded(family, name, tmp_path)
+        record = attnviz.analyze(TEXT, model)
+    except AttnvizError:
+        pytest.skip("it is not loaded")
+    try:
+        kind, said = "works", f"{abs(contributions(model.with_stream(record)).residual):.0e}"
+        assert float(said) < 1e-4
+    except InputError as error:
+        kind, said = "refused", str(error)
+        assert "\n" not in said
+    for site in record.sites:
+        if not record.read_only:
+            model.origin(record, site)
+    record_property("outcome", (kind, family, name, said))
