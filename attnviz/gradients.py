@@ -10,6 +10,7 @@ that it came from. No parameter of the model gets a gradient.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -68,7 +69,7 @@ def relevance(
         product = (weights.detach()[sentence] * gradient[sentence]).float().cpu()
         sink = [product.shape[2] - 1] if record.step(site).has_sink else []
         products[site] = product[:, :queries, [*range(keys), *sink]]
-    return Relevance(record=record, **_named(record, chosen, logit), products=products)
+    return Relevance(**_named(record, chosen, logit), products=products, unseen=record.unseen)
 
 
 def integrated(
@@ -112,13 +113,12 @@ def integrated(
             total += gradient[sentence].double().cpu() / steps
         if report is not None and report(step + 1, steps) is False:
             raise Canceled(f"The integral was ended after {step + 1} of {steps} steps.")
-    texts = texts_of(record, sentence)
+    named = _named(record, chosen, logit)
     attributions = {
         kind: (vectors.detach()[sentence].double().cpu() * total).sum(-1)[: len(tokens)]
-        for (kind, tokens), vectors, total in zip(texts.items(), whole, sums, strict=True)
+        for (kind, tokens), vectors, total in zip(named["texts"].items(), whole, sums, strict=True)
     }
-    numbers = {"steps": steps, "baseline": float(baseline.detach()), "attributions": attributions}
-    return IntegratedGradients(record=record, **_named(record, chosen, logit), **numbers)
+    return IntegratedGradients(**named, steps=steps, baseline=float(baseline.detach()), attributions=attributions)
 
 
 def weights_of(record: Record) -> int:
@@ -171,8 +171,9 @@ def _checked(record: Record, logits: Tensor, position: int, id: int, sentence: i
     return second[id]
 
 
-def _named(record: Record, chosen: dict[str, int], logit: Tensor) -> dict[str, object]:
-    return chosen | {"token": record.prediction.vocabulary[chosen["id"]], "logit": float(logit.detach())}
+def _named(record: Record, chosen: dict[str, int], logit: Tensor) -> dict[str, Any]:
+    token, texts = record.prediction.vocabulary[chosen["id"]], texts_of(record, chosen["sentence"])
+    return chosen | {"token": token, "texts": texts, "logit": float(logit.detach())}
 
 
 def _scaled(vectors: tuple[Tensor, ...], share: float, sentence: int) -> tuple[Tensor, ...]:

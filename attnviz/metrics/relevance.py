@@ -31,23 +31,18 @@ class WordLogit:
     """The logit that gradients are of.
 
     Attributes:
-        record: of the run.
         token, id: the word.
         position, sentence: where it is predicted.
         logit: the model's own.
+        texts: that the model reads; see `texts_of`.
     """
 
-    record: Record
     token: str
     id: int
     position: int
     sentence: int
     logit: float
-
-    @property
-    def texts(self) -> dict[str, tuple[Token, ...]]:
-        """The texts that the model reads; see `texts_of`."""
-        return texts_of(self.record, self.sentence)
+    texts: Mapping[str, tuple[Token, ...]]
 
 
 def texts_of(record: Record, sentence: int) -> dict[str, tuple[Token, ...]]:
@@ -64,9 +59,11 @@ class Relevance(WordLogit):
 
     Attributes:
         products: ∇A ⊙ A of each site with its sign, (H, Q, K), without padding; a sink is the last key.
+        unseen: what of the model's attention is not among them; None if all of it is.
     """
 
     products: Mapping[Site, Tensor]
+    unseen: str | None = None
 
     def head(self, site: Site, head: int | str, *, signed: bool = False) -> Tensor:
         """Gradient times weight of a head, (Q, K); negative ones are 0 unless `signed`.
@@ -78,7 +75,7 @@ class Relevance(WordLogit):
             InputError: if there is no such head.
         """
         if site not in self.products:
-            raise InputError(f"'{self.record.source}' has no {site}. It has: {', '.join(map(str, self.products))}.")
+            raise InputError(f"There is no {site}; there are {', '.join(map(str, self.products))}.")
         heads = self.products[site] if signed else self.products[site].clamp(min=0)
         if head == "mean":
             return heads.mean(0)
@@ -93,8 +90,8 @@ class Relevance(WordLogit):
         Raises:
             InputError: if not all layers are shown.
         """
-        if self.record.unseen:
-            raise InputError(f"Relevance goes through all layers, and here not all are shown. {self.record.unseen}")
+        if self.unseen:
+            raise InputError(f"Relevance goes through all layers, and here not all are shown. {self.unseen}")
         maps = {site: self.head(site, "mean").double() for site in self.products}
         through = through_layers(maps)
         return {layer: {kind: r[self.position] for kind, r in each.items()} for layer, each in through.items()}
