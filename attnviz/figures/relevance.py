@@ -59,7 +59,8 @@ class RelevanceMap(GridFigure):
     @cached_property
     def name(self) -> str:
         sentence = self.relevance.sentence
-        return stem(self.record, self.site, self.head, "relevance", self.relevance.token, sentence=sentence)
+        what = "signed relevance" if self.signed else "relevance"
+        return stem(self.record, self.site, self.head, what, self.relevance.token, sentence=sentence)
 
     @cached_property
     def title(self) -> str:
@@ -162,7 +163,7 @@ class RelevanceBars(BarFigure):
         written = [f"1 + {digits(values[i])}" if i == self._own else digits(values[i]) for i in indices]
         return Bars(
             title=self._heading,
-            lines=["its own token begins with 1", *left_out, *subtitles(self.record, self)],
+            lines=["its own token begins with 1 (the residual)", *left_out, *subtitles(self.record, self)],
             names=[names[i] for i in indices],
             columns=[Column(texts=written, values=values[indices].tolist(), name="relevance")],
             style=self.style,
@@ -173,8 +174,8 @@ class RelevanceBars(BarFigure):
     @property
     def _own(self) -> int:
         """Row of the token at whose position the word is predicted."""
-        *before, own = self.relevance.texts.values()
-        return sum(map(len, before)) + self.relevance.position
+        texts = list(self.relevance.texts.values())
+        return sum(map(len, texts[:-1])) + self.relevance.position
 
     @cached_property
     def _added(self) -> np.ndarray:
@@ -237,7 +238,7 @@ class AttributionBars(BarFigure):
         ]
         return Bars(
             title=self._heading,
-            lines=[gap_in_words(found), *left_out, *subtitles(self.record, self)],
+            lines=[*([] if self.on_screen else [gap_in_words(found)]), *left_out, *subtitles(self.record, self)],
             names=[names[i] for i in indices],
             columns=columns,
             style=self.style,
@@ -246,7 +247,10 @@ class AttributionBars(BarFigure):
 
     @property
     def _heading(self) -> str:
-        parts = [f"Integrated gradients, {of_word(self.integrated)}", f"{self.integrated.steps} steps from zero vectors"]
+        parts = [
+            f"Integrated gradients, {of_word(self.integrated)}",
+            f"{self.integrated.steps} steps from zero vectors",
+        ]
         return " · ".join([*parts, *([] if self.on_screen else [in_title(self.record.source)])])
 
 
