@@ -16,7 +16,7 @@ from attnviz.core.amounts import digits
 from attnviz.core.display import in_title, visible_text
 from attnviz.core.edits import Site
 from attnviz.core.record import Record
-from attnviz.figures.base import BarFigure, GridFigure
+from attnviz.figures.base import BarFigure, Figure, GridFigure
 from attnviz.figures.figure import number_arrays, stem, subtitles, text_array, titled
 from attnviz.figures.rollout import MAP, MOST_BARS
 from attnviz.metrics.beside import tiles
@@ -64,14 +64,15 @@ class RelevanceMap(GridFigure):
 
     @cached_property
     def title(self) -> str:
-        return titled(self._heading, self.record)
+        return titled(f"{self._heading} · {of_word(self.relevance)}", self.record)
 
     @cached_property
     def description(self) -> str:
         i, j = (int(k) for k in np.unravel_index(np.abs(self.products).argmax(), self.products.shape))
         queries, keys = self._labels
         ends = f"{quoted_token(queries[i], i)} to {quoted_token(keys[j], j)}"
-        return f"{self._heading}: the largest, {digits(self.products[i, j])}, is that of the weight from {ends}."
+        largest = f"the largest, {digits(self.products[i, j])}, is that of the weight from {ends}"
+        return f"{self._heading}: {of_word(self.relevance)}; {largest}."
 
     @cached_property
     def table(self) -> pd.DataFrame:
@@ -93,7 +94,7 @@ class RelevanceMap(GridFigure):
         colors = self.colors.diverging if self.signed else self.colors.ramp
         return Grid(
             title=self._heading,
-            lines=[f"colors end at {top:.3g}, the largest here", *subtitles(self.record, self)],
+            lines=[of_word(self.relevance), *subtitles(self.record, self)],
             rows=rows,
             columns=columns,
             size=size,
@@ -120,8 +121,7 @@ class RelevanceMap(GridFigure):
     @property
     def _heading(self) -> str:
         head = "mean of all heads" if self.head == "mean" else f"head {self.head}"
-        parts = [f"Gradient times weight, {of_word(self.relevance)}", f"{self.site}, {head}"]
-        return " · ".join([*parts, *([] if self.on_screen else [in_title(self.record.source)])])
+        return _heading("Gradient times weight", f"{self.site}, {head}", self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,13 +139,14 @@ class RelevanceBars(BarFigure):
 
     @cached_property
     def title(self) -> str:
-        return titled(self._heading, self.record)
+        return titled(f"{self._heading} · {of_word(self.relevance)}", self.record)
 
     @cached_property
     def description(self) -> str:
         values, names = self._added, _names(self.relevance.texts)
         order = np.argsort(-values, kind="stable")[:3].tolist()
-        return f"{self._heading}: most is added to {', '.join(f'{names[i]} {digits(values[i])}' for i in order)}."
+        named = ", ".join(f"{names[i]} {digits(values[i])}" for i in order)
+        return f"{self._heading}: {of_word(self.relevance)}; most is added to {named}."
 
     @cached_property
     def table(self) -> pd.DataFrame:
@@ -163,7 +164,12 @@ class RelevanceBars(BarFigure):
         written = [f"1 + {digits(values[i])}" if i == self._own else digits(values[i]) for i in indices]
         return Bars(
             title=self._heading,
-            lines=["its own token begins with 1 (the residual)", *left_out, *subtitles(self.record, self)],
+            lines=[
+                of_word(self.relevance),
+                "its own token begins with 1 (the residual)",
+                *left_out,
+                *subtitles(self.record, self),
+            ],
             names=[names[i] for i in indices],
             columns=[Column(texts=written, values=values[indices].tolist(), name="relevance")],
             style=self.style,
@@ -186,8 +192,7 @@ class RelevanceBars(BarFigure):
 
     @property
     def _heading(self) -> str:
-        parts = [f"Attention relevance, {of_word(self.relevance)}", f"after layer {self.layer}"]
-        return " · ".join([*parts, *([] if self.on_screen else [in_title(self.record.source)])])
+        return _heading("Attention relevance", f"after layer {self.layer}", self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,11 +209,11 @@ class AttributionBars(BarFigure):
 
     @cached_property
     def title(self) -> str:
-        return titled(self._heading, self.record)
+        return titled(f"{self._heading} · {of_word(self.integrated)}", self.record)
 
     @cached_property
     def description(self) -> str:
-        return f"{self._heading}. {gap_in_words(self.integrated)}"
+        return f"{self._heading}: {of_word(self.integrated)}. {gap_in_words(self.integrated)}"
 
     @cached_property
     def table(self) -> pd.DataFrame:
@@ -238,7 +243,12 @@ class AttributionBars(BarFigure):
         ]
         return Bars(
             title=self._heading,
-            lines=[*([] if self.on_screen else [gap_in_words(found)]), *left_out, *subtitles(self.record, self)],
+            lines=[
+                of_word(found),
+                *([] if self.on_screen else [gap_in_words(found)]),
+                *left_out,
+                *subtitles(self.record, self),
+            ],
             names=[names[i] for i in indices],
             columns=columns,
             style=self.style,
@@ -247,11 +257,7 @@ class AttributionBars(BarFigure):
 
     @property
     def _heading(self) -> str:
-        parts = [
-            f"Integrated gradients, {of_word(self.integrated)}",
-            f"{self.integrated.steps} steps from zero vectors",
-        ]
-        return " · ".join([*parts, *([] if self.on_screen else [in_title(self.record.source)])])
+        return _heading("Integrated gradients", f"{self.integrated.steps} steps", self)
 
 
 LENGTH = 180
@@ -263,6 +269,11 @@ def gap_in_words(found: IntegratedGradients) -> str:
     rise, total = found.logit - found.baseline, found.logit - found.baseline + found.gap
     way = f"from {digits(found.baseline)} with zero vectors to {digits(found.logit)}"
     return f"The logit rises by {digits(rise)}, {way}; all tokens sum to {digits(total)}: a gap of {digits(found.gap)}."
+
+
+def _heading(what: str, where: str, figure: Figure) -> str:
+    """Title of a figure; a screen names the model elsewhere."""
+    return " · ".join([what, where, *([] if figure.on_screen else [in_title(figure.record.source)])])
 
 
 def _names(texts: Mapping[str, tuple]) -> list[str]:

@@ -25,7 +25,7 @@ def record():
     return api.load("story"), api.analyze(TEXT, "story")
 
 
-@pytest.mark.parametrize("method", ["Gradient times weight", "Integrated gradients"])
+@pytest.mark.parametrize("method", ["gradient", "integrated"])
 def test_the_button_says_the_cost_and_brings_the_picture(monkeypatch, method):
     """Time, runs and memory; nothing is computed before."""
     monkeypatch.setattr(budget, "SILENT", -1.0)
@@ -44,7 +44,7 @@ def test_the_button_says_the_cost_and_brings_the_picture(monkeypatch, method):
 def test_relevance_is_that_of_the_function_by_word_layer_and_head():
     """Those of the link."""
     source, run = record()
-    more = {"method": "Gradient times weight", "word": "the", "query": "2", "relevant": "0", "layer": "d1", "head": "1"}
+    more = {"method": "gradient", "word": "the", "query": "2", "relevant": "0", "layer": "d1", "head": "1"}
     app = opened(overview_page, **LINK, **more)
     expected = gradients.relevance(source, run, "the", 2)
 
@@ -60,7 +60,7 @@ def test_relevance_is_that_of_the_function_by_word_layer_and_head():
 
 def test_the_gap_stands_over_integrated_gradients():
     source, run = record()
-    app = opened(overview_page, **LINK, method="Integrated gradients", integral="20")
+    app = opened(overview_page, **LINK, method="integrated", integral="20")
     position = 5
 
     assert not app.exception
@@ -71,8 +71,8 @@ def test_the_gap_stands_over_integrated_gradients():
 
 def test_what_has_no_gradients_says_so():
     """A model without words, a word that is none, and rollout where nobody chose."""
-    app = opened(overview_page, model="scratch", panel="Rollout", method="Gradient times weight")
+    app = opened(overview_page, model="scratch", panel="Rollout", method="gradient")
     assert "&#x27;scratch&#x27; predicts no words, so there is no logit to differentiate." in html(app)
-    app = opened(overview_page, **LINK, method="Gradient times weight", word="zzz")
+    app = opened(overview_page, **LINK, method="gradient", word="zzz")
     assert "has no token &#x27;zzz&#x27;" in html(app)
     assert "is mixed from" in html(opened(overview_page, **LINK))

@@ -19,16 +19,17 @@ from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate
 from attnviz.ui.overview import words
 from attnviz.ui.overview.numbers import is_requested
+from attnviz.ui.overview.reach import IN_PLACE
 from attnviz.ui.shared import budget, cache, cores, look, pictures, runs, state
 from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import ViewContext
 from attnviz.ui.shared.setting import Setting, choice, coded, flag, session_setting, whole
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import block_html, details_html, in_words, lead, quiet
+from attnviz.ui.shared.text import block_html, details_html, in_words, lead, quiet, style
 from attnviz.ui.shared.toolbar import Toolbar
 
 ROLLOUT, GRADIENT, INTEGRATED = words.METHODS
-METHOD = choice("method", words.METHODS, ROLLOUT, "tab")
+METHOD = choice("method", dict(zip(words.METHODS, ("rollout", "gradient", "integrated"), strict=True)), ROLLOUT, "tab")
 WORD = coded("word", "", str, str, of="model text")
 """The word whose logit it is; "" for the most probable one."""
 RELEVANT = whole("relevant", None, 0, 999)
@@ -44,7 +45,7 @@ MOST_WORDS, CHOICES = 10, (20, 50, 200, 1000)
 
 def method() -> None:
     """The control that chooses between rollout and gradients."""
-    control(st.segmented_control, words.METHOD, METHOD, words.METHODS, lead="")
+    control(st.selectbox, words.METHOD, METHOD, words.METHODS, lead="", width=180)
 
 
 def chosen() -> Callable[[Toolbar], None] | None:
@@ -78,10 +79,11 @@ def by_weights(bar: Toolbar) -> None:
 def by_embeddings(bar: Toolbar) -> None:
     """Integrated gradients of each token as bars, and their gap."""
     lead(words.INTEGRATED_ASKS)
-    with bar.where:
-        shown = state.get(STEPS)
-        options = {"lead": words.STEPS_OF_INTEGRAL, "width": 100}
-        steps = control(st.selectbox, words.STEPS_OF_INTEGRAL, STEPS, sorted({*CHOICES, shown}), **options)
+    style(IN_PLACE, "rollout")
+    with bar.view:
+        options = {"lead": "", "width": 125, "format_func": words.COUNT_OF_STEPS.format}
+        every = sorted({*CHOICES, state.get(STEPS)})
+        steps = control(st.selectbox, words.STEPS_OF_INTEGRAL, STEPS, every, **options)
     if (found := _found(bar, gradients.RUNS * steps, _integrated, steps=steps)) is None:
         return
     in_words(gap_in_words(found))
@@ -144,7 +146,7 @@ def _position(context: ViewContext) -> int:
     opening = context.cell[0] if is_there else None
     if blanks and opening not in blanks:
         opening = blanks[0]
-    return look.query(words.POSITION, tokens, opening=opening, lead=words.POSITION)
+    return look.query(words.POSITION, tokens, opening=opening, lead="")
 
 
 def _word(context: ViewContext, position: int) -> str:
@@ -154,7 +156,12 @@ def _word(context: ViewContext, position: int) -> str:
     word = state.get(WORD) or (options[0] if options else "")
     options += [] if word in options else [word]
     first = options[0]
-    behavior = {"shown": word, "lead": words.WORD, "width": 150, "format_func": visible_text}
+    behavior = {
+        "shown": word,
+        "lead": "",
+        "width": 145,
+        "format_func": lambda text: words.LOGIT_OF.format(visible_text(text)),
+    }
     behavior |= {"accept_new_options": True, "read": lambda typed: "" if typed in (None, first) else typed}
     control(st.selectbox, words.WORD, WORD, options, **behavior)
     return "" if word == first else word

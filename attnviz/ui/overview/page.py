@@ -28,7 +28,8 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
         control(st.segmented_control, common.PARTS, PANEL, names, shown=panel, lead="")
         if panel == words.ALL_HEADS:
             heads.form()
-        elif panel == words.ROLLOUT:
+    if panel == words.ROLLOUT:
+        with bar.view:
             gradients.method()
     parts = {words.ALL_HEADS: heads.all_heads, words.OVER_A_CORPUS: corpus.over_a_corpus}
     parts.get(panel, gradients.chosen() or reach.reach)(bar)

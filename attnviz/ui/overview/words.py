@@ -143,8 +143,8 @@ FLOW = (
 
 # Gradients, beside rollout
 
-METHOD, METHODS = "Method", ("Rollout", "Gradient times weight", "Integrated gradients")
-WORD, OF_LAYER = "Word", "after layer {layer}"
+METHOD, METHODS = "Method", ("Rollout", "Gradient × weight", "Integrated gradients")
+WORD, LOGIT_OF, COUNT_OF_STEPS, OF_LAYER = "Word", "logit of “{}”", "{} steps", "after layer {layer}"
 GRADIENT_ASKS = "Which weights, and through them which tokens, does the chosen word's logit depend on?"
 INTEGRATED_ASKS = "What does the embedding of each token add to the chosen word's logit?"
 COMPUTE = "Compute gradients"
