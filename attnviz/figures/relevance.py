@@ -27,10 +27,10 @@ from attnviz.words import in_quotes, quoted_token
 CUT, SIGNED = "max(gradient × weight, 0)", "gradient × weight"
 
 
-def of_word(found: WordLogit) -> str:
+def of_word(word: WordLogit) -> str:
     """The logit that gradients are of: `logit of “mats” at “the” (5)`."""
-    token = list(found.texts.values())[-1][found.position]
-    return f"logit of {in_quotes(found.token)} at {quoted_token(token.text, found.position)}"
+    token = list(word.texts.values())[-1][word.position]
+    return f"logit of {in_quotes(word.token)} at {quoted_token(token.text, word.position)}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,15 +221,15 @@ class AttributionBars(BarFigure):
 
     @cached_property
     def arrays(self) -> dict[str, np.ndarray]:
-        found = self.integrated
-        numbers = {"logit": found.logit, "baseline": found.baseline, "gap": found.gap}
+        word = self.integrated
+        numbers = {"logit": word.logit, "baseline": word.baseline, "gap": word.gap}
         named = {name: np.array(value) for name, value in numbers.items()}
         return number_arrays(self.table) | named | {"tokens": text_array(self.table["token"])}
 
     @cached_property
     def bars(self) -> Bars:
-        found, names = self.integrated, _names(self.integrated.texts)
-        values = np.concatenate([found.attributions[kind].numpy() for kind in found.texts])
+        word, names = self.integrated, _names(self.integrated.texts)
+        values = np.concatenate([word.attributions[kind].numpy() for kind in word.texts])
         indices, left_out = _largest(values)
         longest = float(np.nanmax(np.abs(values), initial=0.0)) or 1.0
         columns = [
@@ -244,8 +244,8 @@ class AttributionBars(BarFigure):
         return Bars(
             title=self._heading,
             lines=[
-                of_word(found),
-                *([] if self.on_screen else [gap_in_words(found)]),
+                of_word(word),
+                *([] if self.on_screen else [gap_in_words(word)]),
                 *left_out,
                 *subtitles(self.record, self),
             ],
@@ -264,11 +264,11 @@ LENGTH = 180
 """Pixels of the longest bar."""
 
 
-def gap_in_words(found: IntegratedGradients) -> str:
+def gap_in_words(word: IntegratedGradients) -> str:
     """Completeness gap as a sentence with its numbers."""
-    rise, total = found.logit - found.baseline, found.logit - found.baseline + found.gap
-    way = f"from {digits(found.baseline)} with zero vectors to {digits(found.logit)}"
-    return f"The logit rises by {digits(rise)}, {way}; all tokens sum to {digits(total)}: a gap of {digits(found.gap)}."
+    rise, total = word.logit - word.baseline, word.logit - word.baseline + word.gap
+    way = f"from {digits(word.baseline)} with zero vectors to {digits(word.logit)}"
+    return f"The logit changes by {digits(rise)}, {way}; all tokens sum to {digits(total)}: a gap of {digits(word.gap)}."
 
 
 def _heading(what: str, where: str, figure: Figure) -> str:

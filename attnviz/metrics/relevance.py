@@ -47,8 +47,9 @@ class WordLogit:
 
 def texts_of(record: Record, sentence: int) -> dict[str, tuple[Token, ...]]:
     """Tokens of each text that a model reads, without padding, by the kind of the stack that reads it."""
-    read = {"encoder": record.sentences} if record.targets else {}
-    read |= {"decoder" if record.targets else record.sites[-1].kind: record.read}
+    read = {record.sites[-1].kind: record.sentences}
+    if record.targets:
+        read = {"encoder": record.sentences, "decoder": record.targets}
     sentences = {kind: batch[sentence] for kind, batch in read.items()}
     return {kind: one.tokens[: one.length] for kind, one in sentences.items()}
 

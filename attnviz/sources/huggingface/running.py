@@ -81,8 +81,8 @@ def graph(loaded: Loaded, record: Record, tap: Tap, vectors: tuple[Tensor, ...])
         if not vectors:
             pairs = zip(embeddings, ids, strict=True)
             vectors = tuple(embedding(one).detach().requires_grad_() for embedding, one in pairs)
-        read |= dict(zip(parts, vectors, strict=False))
-        return vectors, model(**read, attnviz=run, **settings(model)).logits.float()
+        whole = read | dict(zip(parts, vectors, strict=False))
+        return vectors, model(**whole, attnviz=run, **settings(model)).logits.float()
 
 
 def settings(model: nn.Module) -> dict[str, bool]:

@@ -56,22 +56,22 @@ def chosen() -> Callable[[Toolbar], None] | None:
 def by_weights(bar: Toolbar) -> None:
     """Gradient times weight of the head at hand as a map, and relevance after a layer as bars."""
     lead(words.GRADIENT_ASKS)
-    if (found := _found(bar, gradients.RUNS, _relevance)) is None:
+    if (computed := _computed(bar, gradients.RUNS, _relevance)) is None:
         return
     context, is_signed = bar.at, state.get(NEGATIVE)
     with st.container(horizontal=True, gap="large"):
         with st.container(width="content"):
             options = {"signed": is_signed, **context.styled}
-            head = figures.relevance(context.record, found, context.site, context.number, **options)
+            head = figures.relevance(context.record, computed, context.site, context.number, **options)
             pictures.show(head, "relevance", menu=bar.export)
             control(st.toggle, words.NEGATIVE, NEGATIVE)
         with st.container(width="stretch", key="about-row"):
             try:
-                layer = _layer([*found.layers])
+                layer = _layer([*computed.layers])
             except AttnvizError as error:
                 quiet(str(error))
                 return
-            _explained(figures.relevance_bars(context.record, found, layer, **context.styled), "relevant")
+            _explained(figures.relevance_bars(context.record, computed, layer, **context.styled), "relevant")
             how = details_html(common.HOW_COMPUTED, block_html(words.RELEVANCE_IS, "quiet"))
             st.html(block_html(words.RELEVANCE_SHOWS, "quiet") + how)
 
@@ -84,10 +84,10 @@ def by_embeddings(bar: Toolbar) -> None:
         options = {"lead": "", "width": 125, "format_func": words.COUNT_OF_STEPS.format}
         every = sorted({*CHOICES, state.get(STEPS)})
         steps = control(st.selectbox, words.STEPS_OF_INTEGRAL, STEPS, every, **options)
-    if (found := _found(bar, gradients.RUNS * steps, _integrated, steps=steps)) is None:
+    if (computed := _computed(bar, gradients.RUNS * steps, _integrated, steps=steps)) is None:
         return
-    in_words(gap_in_words(found))
-    _explained(figures.integrated_gradients(bar.at.record, found, **bar.at.styled), "integrated")
+    in_words(gap_in_words(computed))
+    _explained(figures.integrated_gradients(bar.at.record, computed, **bar.at.styled), "integrated")
     how = details_html(common.HOW_COMPUTED, block_html(words.INTEGRATED_IS, "quiet"))
     st.html(block_html(words.INTEGRATED_SHOWS, "quiet") + how)
 
@@ -104,7 +104,7 @@ def _layer(layers: list[int]) -> int:
     return control(st.selectbox, words.OF_LAYER.format(layer="").strip(), RELEVANT, layers, **options)
 
 
-def _found(bar: Toolbar, count: int, make: Callable[..., WordLogit], **settings: Any) -> Any:
+def _computed(bar: Toolbar, count: int, make: Callable[..., WordLogit], **settings: Any) -> Any:
     """Gradients of the chosen word; before somebody asks for many runs their cost and a button, and None."""
     context = bar.at
     record = context.record
@@ -161,8 +161,9 @@ def _word(context: ViewContext, position: int) -> str:
         "lead": "",
         "width": 145,
         "format_func": lambda text: words.LOGIT_OF.format(visible_text(text)),
+        "accept_new_options": True,
+        "read": lambda typed: "" if typed in (None, first) else typed,
     }
-    behavior |= {"accept_new_options": True, "read": lambda typed: "" if typed in (None, first) else typed}
     control(st.selectbox, words.WORD, WORD, options, **behavior)
     return "" if word == first else word
 
