@@ -19,6 +19,7 @@ from attnviz.core.tap import Tap
 from attnviz.gradients import integrated, relevance
 from attnviz.metrics.relevance import through_layers
 from attnviz.models.transformer import Config
+from attnviz.sources.saved import Saved
 from attnviz.sources.trained import Trained
 
 TEXT = "the cat sat on a mat"
@@ -279,6 +280,26 @@ def test_what_cannot_be_differentiated_says_so(call, message):
     with pytest.raises(InputError) as raised:
         call(source, attnviz.analyze(TEXT, source))
     assert message in str(raised.value)
+
+
+def test_models_that_attnvizs_tap_does_not_reach_say_so(tmp_path):
+    """One that computes attention in its own code, one that only classifies, and a run from a file."""
+    sizes = {"hidden_size": 12, "num_layers": 1, "attention_types": [[["global"], 1]], "num_heads": 3}
+    bert = transformers.BertConfig(**SIZES, **WIDE)
+    models = {
+        "computes attention in its own code, where": transformers.GPTNeoForCausalLM(
+            transformers.GPTNeoConfig(**sizes, vocab_size=SIZES["vocab_size"], max_position_embeddings=16)
+        ),
+        "predicts no words.": transformers.BertForSequenceClassification(bert),
+    }
+    for number, (message, model) in enumerate(models.items()):
+        source = api.load(str(fake_hub.write(tmp_path / str(number), model)))
+        with pytest.raises(InputError, match=message):
+            relevance(source, attnviz.analyze(TEXT, source))
+
+    path = attnviz.save(attnviz.analyze(TEXT, "story"), tmp_path / "run.attn")
+    with pytest.raises(InputError, match="is not a model that attnviz can differentiate"):
+        relevance(Saved("run.attn", attnviz.read(path)), attnviz.read(path))
 
 
 def test_too_many_weights_are_refused_with_their_number(monkeypatch):

@@ -137,7 +137,7 @@ class Stream:
         weights: of the model.
         embedding: (B, n, d_model).
         position: (B, n, d_model); None where no vector of positions is added.
-        feed_forward: of each layer that has one, (B, n, d_model).
+        feed_forward: of each layer that adds more than its attention, (B, n, d_model); of one without attention, all.
         final: the sum of all, before the last norm, (B, n, d_model).
     """
 

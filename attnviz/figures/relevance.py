@@ -268,7 +268,9 @@ def gap_in_words(word: IntegratedGradients) -> str:
     """Completeness gap as a sentence with its numbers."""
     rise, total = word.logit - word.baseline, word.logit - word.baseline + word.gap
     way = f"from {digits(word.baseline)} with zero vectors to {digits(word.logit)}"
-    return f"The logit changes by {digits(rise)}, {way}; all tokens sum to {digits(total)}: a gap of {digits(word.gap)}."
+    return (
+        f"The logit changes by {digits(rise)}, {way}; all tokens sum to {digits(total)}: a gap of {digits(word.gap)}."
+    )
 
 
 def _heading(what: str, where: str, figure: Figure) -> str:

@@ -17,7 +17,16 @@ from attnviz.core.record import Record
 from attnviz.core.stream import Stream
 from attnviz.metrics.predictions import predicting, token_at
 
-PARTS = ("embedding", "position", "head", "bias of W_O", "feed-forward", "bias of the unembedding", "softcap")
+PARTS = (
+    "embedding",
+    "position",
+    "head",
+    "bias of W_O",
+    "feed-forward",
+    "layer without attention",
+    "bias of the unembedding",
+    "softcap",
+)
 """Kinds of parts, in the order of a table."""
 
 
@@ -84,14 +93,16 @@ def contributions(
     rows: list[tuple] = [("embedding", None, None, None, adds(stream.embedding[sentence, position]))]
     if stream.position is not None:
         rows.append(("position", None, None, None, adds(stream.position[sentence, position])))
-    for site in stream.weights.sites:
-        written, bias = written_by_heads(record, site, position, sentence=sentence)
-        rows += [("head", site.kind, site.layer, head, adds(part)) for head, part in enumerate(written)]
-        if bias is not None:
-            rows.append(("bias of W_O", site.kind, site.layer, None, adds(bias)))
-        if site.layer in stream.feed_forward and _is_last_of_layer(stream, site):
-            part = stream.feed_forward[site.layer][sentence, position]
-            rows.append(("feed-forward", None, site.layer, None, adds(part)))
+    for layer in sorted({*stream.feed_forward, *(site.layer for site in stream.weights.sites)}):
+        sites = [site for site in stream.weights.sites if site.layer == layer]
+        for site in sites:
+            written, bias = written_by_heads(record, site, position, sentence=sentence)
+            rows += [("head", site.kind, layer, head, adds(part)) for head, part in enumerate(written)]
+            if bias is not None:
+                rows.append(("bias of W_O", site.kind, layer, None, adds(bias)))
+        if layer in stream.feed_forward:
+            name = "feed-forward" if sites else "layer without attention"
+            rows.append((name, None, layer, None, adds(stream.feed_forward[layer][sentence, position])))
     fixed = _of_biases(stream, direction, first, second)
     if fixed is not None:
         rows.append(("bias of the unembedding", None, None, None, fixed))
@@ -104,10 +115,6 @@ def contributions(
     table = table.astype({"layer": "Int64", "head": "Int64"})
     words = [None if id is None else prediction.vocabulary[id] for id in (first, second)]
     return Contributions(table, logit, logit - float(table["contribution"].sum()), position, sentence, *words)
-
-
-def _is_last_of_layer(stream: Stream, site: Site) -> bool:
-    return [other for other in stream.weights.sites if other.layer == site.layer][-1] == site
 
 
 def _of_biases(stream: Stream, direction: Tensor, first: int, second: int | None) -> float | None:

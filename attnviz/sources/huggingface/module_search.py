@@ -108,6 +108,9 @@ class Search:
         self.loaded, self.within = loaded, bound(loaded)
         count = loaded.vocabulary
         ids = [[(7 + 11 * j + i * count // (PROBES + 3 * j)) % count for j in range(LENGTH)] for i in range(PROBES)]
+        end = getattr(loaded.config, "eos_token_id", None)
+        if isinstance(end, int) and 0 <= end < count:  # some models look for it
+            ids = [[*row[:-1], end] for row in ids]
         texts = [tuple(Token("", id, 0, 0) for id in row) for row in ids]
         read = running.inputs(tuple(Sentence("", tokens, LENGTH) for tokens in texts), loaded)
         both = bool(getattr(loaded.config, "is_encoder_decoder", False))
@@ -171,9 +174,10 @@ class Search:
         if not isinstance(weight, Tensor) or weight.dim() != 2 or not weight.is_floating_point():
             raise self._refuse("it has no matrix that gives words their logits")
         call = next((call for call in reversed(self.calls) if call.module is unembedding), None)
-        if call is None or call.input is None:
+        if call is None or call.input is None or call.input.shape[-1] != weight.shape[1]:
             raise self._refuse("its logits do not come from its output embeddings")
-        linear = Linear(floats(weight), None if unembedding.bias is None else floats(unembedding.bias))
+        bias = getattr(unembedding, "bias", None)
+        linear = Linear(floats(weight), None if bias is None else floats(bias))
         unbounded, softcap = linear(call.input), getattr(self._config, "final_logit_softcapping", None)
         before = self.logits if softcap is None else softcap * torch.atanh(self.logits / softcap)
         factor = ratio(before, unbounded)
@@ -396,7 +400,8 @@ class Search:
         if next(module.children(), None) is not None or call.input.shape != call.output.shape:
             return None
         weight, bias = (getattr(module, name, None) for name in ("weight", "bias"))
-        if isinstance(weight, Tensor) and weight.dim() != 1:
+        sized = [one for one in (weight, bias) if isinstance(one, Tensor)]
+        if any(one.shape != call.input.shape[-1:] for one in sized):
             return None
         weight, bias = (None if one is None else floats(one) for one in (weight, bias))
         names = ("eps", "variance_epsilon", "epsilon", "norm_eps")

@@ -81,7 +81,9 @@ def origin_of(loaded: Loaded, record: Record, site: Site) -> Origin | None:
         kind: _embedded(loaded, returned, calls, kind, module, adds_positions=known.adds_positions)
         for kind, module in embeddings.items()
     }
-    own, other = read.get("encoder") or read["decoder"], read.get("decoder") or read["encoder"]
+    own, other = read.get("encoder", read["decoder"]), read["decoder"]
+    if own is None:
+        return None
     projections = known.projections
     return Origin(
         query,
@@ -98,20 +100,22 @@ def origin_of(loaded: Loaded, record: Record, site: Site) -> Origin | None:
 
 
 def _parts(loaded: Loaded) -> dict[str, nn.Module]:
-    """The encoder and the decoder of a model; of one that has not both, itself as the kind that it is."""
+    """The encoder and the decoder of a model; of one that has not both, itself."""
     model = loaded.model
-    if getattr(loaded.config, "is_encoder_decoder", False):
+    if "cross" in {site.kind for site in loaded.trial.heads}:
         return {"encoder": model.get_encoder(), "decoder": model.get_decoder()}
     return {"decoder": model}
 
 
 def _embedded(
     loaded: Loaded, returned: Any, calls: list[ModuleCall], kind: str, module: nn.Module, *, adds_positions: bool
-) -> Embedded:
-    """Tokens as the first layer reads them, and apart from them their positions where these are added alone."""
-    is_first = kind == "encoder" and getattr(loaded.config, "is_encoder_decoder", False)
-    states = returned.encoder_hidden_states if is_first else states_of(returned)
-    first, made = floats(states[0]), [call.output for call in calls if call.module is module]
+) -> Embedded | None:
+    """Tokens as the first layer reads them, positions apart where these are added alone; None if it tells none."""
+    is_first, made = kind == "encoder", [call.output for call in calls if call.module is module]
+    states = getattr(returned, "encoder_hidden_states", None) if is_first else states_of(returned)
+    if not states:
+        return None
+    first = floats(states[0])
     whole = Embedded(first, None, note=ALL_IN_ONE)
     if not made or (words := made[0 if is_first else -1]).shape != first.shape:
         return whole
