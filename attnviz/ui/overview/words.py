@@ -161,7 +161,7 @@ RELEVANCE_IS = (
     "Source: Chefer, Gur and Wolf 2021; of an encoder-decoder with their rule for cross-attention."
 )
 INTEGRATED_SHOWS = (
-    "The tokens sum to the rise of the logit, but for the gap: more steps make it smaller. Another baseline than zero "
+    "The tokens sum to the change of the logit, but for the gap: more steps make it smaller. Another baseline than zero "
     "vectors gives other numbers. Positions are not scaled."
 )
 INTEGRATED_IS = (
