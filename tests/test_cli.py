@@ -14,7 +14,7 @@ import pytest
 from own_models import WORDS, Writer, tokenize
 from PIL import Image
 
-from attnviz import export, wrap
+from attnviz import export, gradients, wrap
 from attnviz.ablation import logit_falls
 from attnviz.api import analyze, load
 from attnviz.cli import _reason, main, parser, says
@@ -434,3 +434,21 @@ def test_a_word_that_is_a_number_alone_is_explained():
         explained.append(str(says.as_text(None, record)).count("is the token with that id"))
 
     assert explained == [1, 0]
+
+
+def test_gradients_are_printed_as_those_of_python(run):
+    """Relevance after the last layer and integrated gradients of each token, their gap, and another word."""
+    source = load("story")
+    record = analyze("the boy finds a ball", source)
+    expected, relevant = (make(source, record, "the") for make in (gradients.integrated, gradients.relevance))
+    command = ("predict", "the boy finds a ball", "--model", "story", "--gradients", "--word", "the")
+    status, out, err = run(*command, "--json")
+    printed = json.loads(out)
+
+    assert (status, err) == (0, "")
+    assert printed["gap"] == pytest.approx(expected.gap, abs=1e-6)
+    assert [row["attribution"] for row in printed["tokens"]] == pytest.approx([*expected.table["attribution"]])
+    assert [row["relevance"] for row in printed["tokens"]] == pytest.approx([*relevant.layers[1]["decoder"].tolist()])
+    assert "Gradients of the logit of “the” at “ball” (5)." in run(*command)[1]
+    assert "add --gradients" in run("predict", "a", "--model", "story", "--word", "the")[2]
+    assert "--gradients or --output" in run(*command, "-o", "a.png")[2]

@@ -4,7 +4,7 @@ from argparse import Namespace
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from attnviz import ablation, api, cases, export, figures, files, metrics
+from attnviz import ablation, api, cases, export, figures, files, gradients, metrics
 from attnviz.cli import comparing, forms, lines, says, values
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError, quoted
@@ -65,6 +65,15 @@ def _tokens(options: Namespace, source: Source, texts: list[str]) -> list[str]:
 def _predict(options: Namespace, source: Source, texts: list[str]) -> list[str]:
     before, after = _before(options, source, texts), _record(options, source, texts)
     says.check(source, before, after)
+    if options.gradients:
+        if options.output:
+            raise InputError("Give --gradients or --output, not both.")
+        number = values.sentence(options, after.sentences)
+        relevant = gradients.relevance(source, after, options.word, sentence=number)
+        integrated = gradients.integrated(source, after, options.word, sentence=number)
+        return lines.gradients(relevant, integrated, as_json=options.json)
+    if options.word:
+        raise InputError("--word is the word of gradients; add --gradients.")
     if options.output and options.json:
         raise InputError("Give --json or --output, not both.")
     if options.output:

@@ -11,7 +11,9 @@ from attnviz.core.amounts import digits, percent, rounding
 from attnviz.core.display import label_text, visible_text
 from attnviz.core.errors import AttnvizError
 from attnviz.core.tokens import Sentence
+from attnviz.figures.relevance import gap_in_words, of_word
 from attnviz.metrics.contributions import Contributions
+from attnviz.metrics.relevance import IntegratedGradients, Relevance
 from attnviz.sources.base import Source
 from attnviz.sources.cards import Card
 from attnviz.sources.huggingface import hub
@@ -83,6 +85,24 @@ def contributions_json(logit: Contributions, falls: pd.DataFrame | None) -> list
     parts = [{name: value for name, value in row.items() if pd.notna(value)} for row in table.to_dict("records")]
     names = ("token", "minus", "position", "sentence", "logit", "residual")
     return [json.dumps({name: getattr(logit, name) for name in names} | {"parts": parts}, indent=1)]
+
+
+# Gradients
+
+
+def gradients(relevant: Relevance, integrated: IntegratedGradients, *, as_json: bool) -> list[str]:
+    """Relevance of each token after the last layer, beside its integrated gradients, and their gap."""
+    table = relevant.table[relevant.table["layer"] == max(relevant.layers)].drop(columns="layer")
+    table = integrated.table.merge(table, on=["kind", "position", "token"])
+    if as_json:
+        names = ("token", "position", "logit", "baseline", "steps", "gap")
+        return [json.dumps({name: getattr(integrated, name) for name in names} | {"tokens": table.to_dict("records")})]
+    heading = ("stack", "position", "token", "relevance", "integrated gradients")
+    rows = [
+        (row.kind, row.position, visible_text(row.token), digits(row.relevance), digits(row.attribution))
+        for row in table.itertuples()
+    ]
+    return [f"Gradients of the {of_word(integrated)}.", gap_in_words(integrated), "", *columns([heading, *rows])]
 
 
 # Models

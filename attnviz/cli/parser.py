@@ -224,6 +224,12 @@ def _add_json(command: argparse.ArgumentParser) -> None:
     command.add_argument("--json", action="store_true", help="JSON instead of text")
 
 
+def _add_gradients(command: argparse.ArgumentParser) -> None:
+    what = "print what each token counts for the predicted word instead: attention relevance and integrated gradients"
+    command.add_argument("--gradients", action="store_true", help=f"{what}; it takes about 150 runs")
+    command.add_argument("--word", metavar="WORD", help="of another word than the most probable one, with --gradients")
+
+
 def _add_one(command: argparse.ArgumentParser) -> None:
     what = "a number, or mean, max or min of all (the one that the model opens with)"
     command.add_argument("--head", type=typed.head, help=what)
@@ -431,7 +437,7 @@ _OPTIONS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], ...]] = {
     ),
     "explore": (_add_text, _add_target, _add_opening, _add_model, _add_site, _add_edits, _add_budget, _add_page),
     "compare": (_add_text, _add_one, _add_cell, comparing.add, _add_model, generating.add_answer, *_FIGURE_OPTIONS),
-    "predict": (_add_text, _add_json, _add_model, *_FIGURE_OPTIONS),
+    "predict": (_add_text, _add_json, _add_gradients, _add_model, *_FIGURE_OPTIONS),
     "contributions": (_add_text, _add_target, _add_word, _add_json, _add_model, *_FIGURE_OPTIONS),
     "generate": (_add_text, generating.add, _add_one, _add_json, _add_model, *_FIGURE_OPTIONS),
     "tokens": (_add_text, _add_json, _add_model),

@@ -31,6 +31,9 @@ from attnviz.figures.overview import ModelHeads as overview
 from attnviz.figures.patches import LESS, on_grid
 from attnviz.figures.patches import PatchImage as patches
 from attnviz.figures.phrase import PhraseShares as phrase
+from attnviz.figures.relevance import AttributionBars as integrated_gradients
+from attnviz.figures.relevance import RelevanceBars as relevance_bars
+from attnviz.figures.relevance import RelevanceMap as relevance
 from attnviz.figures.rollout import Rollout as rollout
 from attnviz.figures.rollout import RolloutRow as rollout_row
 from attnviz.figures.row import QueryRow as row

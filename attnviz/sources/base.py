@@ -15,6 +15,7 @@ from attnviz.core.errors import OF_PICTURES, InputError
 from attnviz.core.origin import Origin
 from attnviz.core.record import Record
 from attnviz.core.stream import ModelWeights
+from attnviz.core.tap import Tap
 from attnviz.core.tokens import Sentence
 from attnviz.sources.cards import Card
 from attnviz.tokenizers.vocabulary import UNK
@@ -301,6 +302,22 @@ class Source(ABC):
         """
         why = "predicts no words" if record.prediction is None else "does not show the parts of its residual stream"
         raise InputError(f"'{self.name}' {why}, so there is no logit to take apart.")
+
+    def graph(self, record: Record, tap: Tap, vectors: tuple[Tensor, ...] = ()) -> tuple[tuple[Tensor, ...], Tensor]:
+        """Run one of its records again within autograd's graph; no parameter gets a gradient.
+
+        Args:
+            tap: computes the attention, with the edits of the record.
+            vectors: (B, n, d_model) of each text that the model reads, in place of the embeddings of its tokens.
+
+        Returns:
+            The vectors, leaves of the graph, and the logits, (B, n, vocabulary).
+
+        Raises:
+            InputError: why there is none.
+        """
+        why = "predicts no words" if record.prediction is None else "is not a model that attnviz can differentiate"
+        raise InputError(f"'{self.name}' {why}, so there are no gradients of a logit.")
 
 
 class Continuation:

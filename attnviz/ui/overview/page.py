@@ -3,7 +3,7 @@
 import streamlit as st
 
 from attnviz.sources.base import Source
-from attnviz.ui.overview import contributions, corpus, heads, lens, reach, words
+from attnviz.ui.overview import contributions, corpus, gradients, heads, lens, reach, words
 from attnviz.ui.overview.numbers import SORT, effects_of
 from attnviz.ui.shared import look, state, toolbar
 from attnviz.ui.shared import words as common
@@ -29,12 +29,15 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
         control(st.segmented_control, common.PARTS, PANEL, names, shown=panel, lead="")
         if panel == words.ALL_HEADS:
             heads.form()
+    if panel == words.ROLLOUT:
+        with bar.view:
+            gradients.method()
     parts = {
         words.ALL_HEADS: heads.all_heads,
         words.CONTRIBUTIONS: lens.words_grid if lens.is_grid() else contributions.parts,
         words.OVER_A_CORPUS: corpus.over_a_corpus,
     }
-    parts.get(panel, reach.reach)(bar)
+    parts.get(panel, gradients.chosen() or reach.reach)(bar)
 
 
 def _read_older_link(context: ViewContext) -> None:

@@ -174,3 +174,31 @@ FLOW = (
     "The flow is the most that can come through all paths from one token, if each layer lets as much pass as it mixes "
     "in. Each token is asked alone, so together they may be more than 100%."
 )
+
+# Gradients, beside rollout
+
+METHOD, METHODS = "Method", ("Rollout", "Gradient × weight", "Integrated gradients")
+LOGIT_OF, COUNT_OF_STEPS, OF_LAYER = "logit of “{}”", "{} steps", "after layer {layer}"
+GRADIENT_ASKS = "Which weights, and through them which tokens, does the chosen word's logit depend on?"
+INTEGRATED_ASKS = "What does the embedding of each token add to the chosen word's logit?"
+COMPUTE = "Compute gradients"
+MANY_RUNS = "{runs} through the model and back, {size} of memory."
+NEGATIVE, STEPS_OF_INTEGRAL, STEPS_UNIT = "Also negative", "Steps", "steps"
+NO_GRADIENTS = "'{source}' predicts no words, so there is no logit to differentiate."
+RELEVANCE_SHOWS = (
+    "A gradient tells what a small change does. Where the model is sure it can be near zero (saturation), although the "
+    "weight matters. Negative products are left out of relevance."
+)
+RELEVANCE_IS = (
+    "The gradient of the logit by each weight, times the weight; negative ones are set to 0, and heads are averaged. "
+    "From layer to layer each position adds what the positions have that it looks at: R ← R + Ā R, from 1 for itself. "
+    "Source: Chefer, Gur and Wolf 2021; of an encoder-decoder with their rule for cross-attention."
+)
+INTEGRATED_SHOWS = (
+    "The tokens sum to the change of the logit, but for the gap: more steps make it smaller. Another baseline than "
+    "zero vectors gives other numbers. Positions are not scaled."
+)
+INTEGRATED_IS = (
+    "Each embedding times the mean gradient of the logit on the straight way from a vector of zeros to it, at the "
+    "middles of equal steps. Source: Sundararajan, Taly and Yan 2017."
+)
