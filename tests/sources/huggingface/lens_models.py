@@ -3,9 +3,9 @@
 Of each family: `ids` of A and B (`TEXTS`, one token differs), `logits` of ids 0 to 7 after the last token and `argmax`.
 Lists of heads go by layer, head. All is read after the last token.
 
-- `direct`: contributions on A to the logit of `token`, with the final norm's scale fixed and its weight applied; `heads`
+- `direct`: contributions on A to the logit of `token`, final norm's scale fixed and its weight applied; `heads`
   without b_O, `b_O` per layer, `ln_final.b` through W_U; there is no b_U, and Llama has no biases. They sum to `logit`.
-- `lens`: `stream` (before layer 0, before layer 1, after layer 1; own scale and bias of the final norm) with the best id
+- `lens`: `stream` (before layer 0, before layer 1, after layer 1; own scale and bias of the last norm) and the best id
   and its probability; `head` with the 3 ids that it raises and lowers most, fixed scale, without biases.
 - `patching`: the logit of t_B minus that of t_A on `A`, on `B`, and on A with activations of B: `z` (a head's output),
   `qk`, `v` at all positions, and `resid_pre` of each layer at `changed_position` alone. t_B is B's best id other than
