@@ -51,7 +51,7 @@ _HOMES |= {
     "".join(part.capitalize() for part in rule.name.split("_")): "core.masks"
     for rule in pkgutil.iter_modules([str(_RULES)])
 }
-_MODULES = ("atlas", "check", "figures", "leaks", "metrics", "views", "walk")
+_MODULES = ("atlas", "check", "figures", "gradients", "leaks", "metrics", "views", "walk")
 
 __all__ = [*_HOMES, *_MODULES]
 

@@ -8,7 +8,7 @@ Many heads are measured in one run: a sentence is repeated, and in each copy ano
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp
 from typing import Any
 
@@ -23,11 +23,14 @@ from attnviz.core.errors import AttnvizError, Canceled, InputError, quoted
 from attnviz.core.record import Record
 from attnviz.core.taking import EachOff
 from attnviz.core.tokens import Sentence
+from attnviz.metrics.contributions import logit_of, place_of
 from attnviz.metrics.heads import head_metrics
 from attnviz.sources.base import Source
 
 TOKENS = 2048
 """Most tokens in one run, copies counted."""
+
+Head = tuple[Site, int]
 
 OnProgress = Callable[[int, int], bool | None]
 """Is told how many heads are done, of how many; if it gives False, that ends the sweep."""
@@ -160,17 +163,11 @@ def sweep(
     Raises:
         InputError: if nothing can be changed in the model, or it is not there; `Canceled` if `report` gave False.
     """
-    if why := source.read_only or source.alone:
-        raise InputError(why)
-    before = source.run(sentences, edits, targets)
-    heads = tuple(
-        (step.site, head) for step in before.steps for head in range(step.num_heads) if head not in step.heads_off
-    )
+    before, heads, off = _before(source, sentences, edits, targets)
     effects: list[_Effect] = []
-    for some, after in _runs(source, before, heads, edits, is_given=bool(targets)):
+    is_given = bool(targets or edits.taken)
+    for some, after in runs_of_copies(source, before, heads, off, is_given=is_given, report=report):
         effects += [_effect(before, after, copy) for copy in range(len(some))]
-        if report is not None and report(len(effects), len(heads)) is False:
-            raise Canceled(f"The sweep was ended after {len(effects)} of {len(heads)} heads.")
     each = range(len(sentences) if effects else 0)
     outputs = tuple(np.stack([effect.output[b] for effect in effects]) for b in each)
     divergence = (
@@ -179,12 +176,72 @@ def sweep(
     return Sweep(heads, _table(before, heads, effects), outputs, divergence, before)
 
 
-def _runs(
-    source: Source, before: Record, heads: tuple[tuple[Site, int], ...], edits: Edits, *, is_given: bool
-) -> Iterator[tuple[tuple[tuple[Site, int], ...], tuple[Record, Record | None]]]:
+def logit_falls(
+    source: Source,
+    sentences: tuple[Sentence, ...],
+    edits: Edits = Edits(),
+    report: OnProgress | None = None,
+    targets: tuple[Sentence, ...] = (),
+    *,
+    token: str | int | None = None,
+    position: int = -1,
+    minus: str | int | None = None,
+    sentence: int = 0,
+) -> pd.DataFrame:
+    """How much the logit of a word falls after a position with one head off after another.
+
+    The words and the position are those of `attnviz.metrics.contributions`: beside what a head adds directly it says
+    whether the rest of the model makes up for the head. A decoder reads the same words with each head off.
+
+    Returns:
+        site, kind, layer, head and fall: the logit, or the difference of two, before minus after.
+
+    Raises:
+        InputError: if there is no such word or position, or nothing can be changed in the model; `Canceled` if `report`
+            gave False.
+    """
+    before, heads, off = _before(source, sentences, edits, targets)
+    place, *ids = place_of(before, token, position, minus=minus, sentence=sentence)
+    falls = []
+    for some, (after, _) in runs_of_copies(source, before, heads, off, is_given=True, report=report):
+        rows = [copy * len(sentences) + sentence for copy in range(len(some))]
+        falls += (logit_of(before, sentence, place, *ids) - logit_of(after, rows, place, *ids)).tolist()
+    table = pd.DataFrame(
+        [(str(site), site.kind, site.layer, head) for site, head in heads], columns=["site", "kind", "layer", "head"]
+    )
+    return table.assign(fall=pd.array(falls, dtype=float))
+
+
+def _before(
+    source: Source, sentences: tuple[Sentence, ...], edits: Edits, targets: tuple[Sentence, ...]
+) -> tuple[Record, tuple[Head, ...], Callable[[tuple[Head, ...]], Edits]]:
+    """The run with all heads on that the edits leave on, these heads, and the edits of copies with one of them off."""
+    if why := source.read_only or source.alone:
+        raise InputError(why)
+    acting, targets = source.resolved(sentences, edits, targets)
+    before = replace(source.run(sentences, acting, targets), edits=edits)
+
+    def off(some: tuple[Head, ...]) -> Edits:
+        return EachOff(**vars(acting), each_off=tuple(frozenset({head}) for head in some for _ in sentences))
+
+    steps = before.steps
+    heads = tuple((step.site, h) for step in steps for h in range(step.num_heads) if h not in step.heads_off)
+    return before, heads, off
+
+
+def runs_of_copies(
+    source: Source,
+    before: Record,
+    heads: tuple[Head, ...],
+    edits: Callable[[tuple[Head, ...]], Edits],
+    *,
+    is_given: bool,
+    report: OnProgress | None,
+) -> Iterator[tuple[tuple[Head, ...], tuple[Record, Record | None]]]:
     """Some heads, and a run over as many copies of the sentences; of a model that writes, also what it would write.
 
     Args:
+        edits: those of a run in which each copy is of one of some heads.
         is_given: whether its decoder was given what it reads: it then writes nothing to compare with.
     """
     sentences, done = before.sentences, 0
@@ -192,9 +249,8 @@ def _runs(
     at_once = max(1, TOKENS // read)
     while done < len(heads):
         some = heads[done : done + at_once]
-        off = EachOff(**vars(edits), each_off=tuple(frozenset({head}) for head in some for _ in sentences))
         try:
-            after = _run(source, before, sentences * len(some), off, len(some), is_given=is_given)
+            after = _run(source, before, sentences * len(some), edits(some), len(some), is_given=is_given)
         except AttnvizError:
             if at_once == 1:
                 raise
@@ -202,14 +258,16 @@ def _runs(
             continue
         done += len(some)
         yield some, after
+        if report is not None and report(done, len(heads)) is False:
+            raise Canceled(f"The sweep was ended after {done} of {len(heads)} heads.")
 
 
 def _run(
-    source: Source, before: Record, copies: tuple[Sentence, ...], off: EachOff, count: int, *, is_given: bool
+    source: Source, before: Record, copies: tuple[Sentence, ...], edits: Edits, count: int, *, is_given: bool
 ) -> tuple[Record, Record | None]:
     if not (before.prediction and before.prediction.written):
-        return source.run(copies, off), None
-    return source.run(copies, off, before.targets * count), None if is_given else source.run(copies, off)
+        return source.run(copies, edits), None
+    return source.run(copies, edits, before.targets * count), None if is_given else source.run(copies, edits)
 
 
 @dataclass(frozen=True, eq=False)

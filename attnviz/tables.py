@@ -150,6 +150,17 @@ def reached_table(numbers: dict[str, np.ndarray], texts: Sequence[str]) -> pd.Da
     return pd.DataFrame({"key": np.arange(len(texts)), "key_token": _texts(texts)} | numbers)
 
 
+def product_table(products: np.ndarray, queries: Sequence[str], keys: Sequence[str]) -> pd.DataFrame:
+    """One row per cell of a map of relevance, (Q, K): query, query_token, key, key_token, gradient_times_weight.
+
+    Of more than `MOST_CELLS` cells, the `STRONGEST` of each query.
+    """
+    count = strongest_of(len(keys))
+    i, j = _largest(np.abs(products), count) if products.size > MOST_CELLS else _every(products)
+    table = pd.DataFrame(_cells(i, j, queries, keys) | {"gradient_times_weight": products[i, j]})
+    return _cut(table, products.size, f"Of {len(keys):,} keys, the {count} with the largest products of each query.")
+
+
 def leaks_table(test: LeakTest) -> pd.DataFrame:
     """One row per cell of a leak test: query, query_token, key, key_token, moved, promised, state.
 

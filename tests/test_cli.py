@@ -14,12 +14,14 @@ import pytest
 from own_models import WORDS, Writer, tokenize
 from PIL import Image
 
-from attnviz import export, wrap
-from attnviz.api import analyze
+from attnviz import export, gradients, wrap
+from attnviz.ablation import logit_falls
+from attnviz.api import analyze, load
 from attnviz.cli import _reason, main, parser, says
 from attnviz.core import masks
 from attnviz.core.edits import Edits, Site
 from attnviz.core.masks import Subsequent
+from attnviz.metrics import contributions
 
 CAT = "The cat sat on the mat"
 SCRATCH = ("--model", "scratch")
@@ -38,6 +40,31 @@ def test_a_head_becomes_a_picture_and_its_numbers(run, tmp_path):
     rows = list(csv.DictReader((tmp_path / "head.csv").read_text("utf-8-sig").splitlines()))
     assert [row["key_token"] for row in rows[:6]] == CAT.split()
     assert [float(row["weight"]) for row in rows] == pytest.approx(weights.flatten().tolist(), abs=1e-6)
+
+
+def test_contributions_are_those_of_python(run, tmp_path):
+    """As JSON and as a table to read, with a head off and each other one in turn; the picture has the same numbers."""
+    text, changed = (
+        "the cat sat down . the cat",
+        ["--model", "induction", "--off", "0.1", "--word", "sat", "--minus", "cat"],
+    )
+    source, edits = load("induction"), Edits(heads_off={(Site("decoder", 0), 1)})
+    logit = contributions(analyze(text, source, edits, stream=True), "sat", minus="cat")
+    falls = logit_falls(source, source.tokenize([text]), edits, token="sat", minus="cat")
+    status, out, err = run("contributions", text, *changed, "--switch-off", "--json")
+
+    found = json.loads(out)
+    assert (status, err) == (0, "")
+    assert [part["contribution"] for part in found["parts"]] == pytest.approx([*logit.table["contribution"]], abs=1e-6)
+    assert [part["fall"] for part in found["parts"] if "fall" in part] == pytest.approx([*falls["fall"]], abs=1e-6)
+    assert found["logit"] == pytest.approx(logit.logit)
+    status, out, _ = run("contributions", text, *changed, "--switch-off")
+    assert out.splitlines()[0] == logit.in_words(falls)
+    assert f"sum                           {logit.logit:.4f}" in out
+    run("contributions", text, *changed, "-o", "parts.csv")
+    rows = list(csv.DictReader((tmp_path / "parts.csv").read_text("utf-8-sig").splitlines()))
+    assert [float(row["contribution"]) for row in rows] == pytest.approx([*logit.table["contribution"]], abs=1e-6)
+    assert run("contributions", text, "--json", "-o", "a.png")[2] == "attnviz: Give --json or --output, not both.\n"
 
 
 def test_all_heads_combined(run, tmp_path):
@@ -407,3 +434,21 @@ def test_a_word_that_is_a_number_alone_is_explained():
         explained.append(str(says.as_text(None, record)).count("is the token with that id"))
 
     assert explained == [1, 0]
+
+
+def test_gradients_are_printed_as_those_of_python(run):
+    """Relevance after the last layer and integrated gradients of each token, their gap, and another word."""
+    source = load("story")
+    record = analyze("the boy finds a ball", source)
+    expected, relevant = (make(source, record, "the") for make in (gradients.integrated, gradients.relevance))
+    command = ("predict", "the boy finds a ball", "--model", "story", "--gradients", "--word", "the")
+    status, out, err = run(*command, "--json")
+    printed = json.loads(out)
+
+    assert (status, err) == (0, "")
+    assert printed["gap"] == pytest.approx(expected.gap, abs=1e-6)
+    assert [row["attribution"] for row in printed["tokens"]] == pytest.approx([*expected.table["attribution"]])
+    assert [row["relevance"] for row in printed["tokens"]] == pytest.approx([*relevant.layers[1]["decoder"].tolist()])
+    assert "Gradients of the logit of “the” at “ball” (5)." in run(*command)[1]
+    assert "add --gradients" in run("predict", "a", "--model", "story", "--word", "the")[2]
+    assert "--gradients or --output" in run(*command, "-o", "a.png")[2]

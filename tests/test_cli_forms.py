@@ -84,7 +84,7 @@ def test_a_click_on_a_form_reaches_the_page(name):
     [
         (
             ("--form", "mask", "--head", "1"),
-            f"--head is for --form {', '.join(FORMS)}; not for --form mask.",
+            f"--head is for --form {', '.join(FORMS)}, pushed; not for --form mask.",
         ),
         (("--form", "overview", "--words"), "not for --form overview."),
         (("--queries", "1-4"), "--queries ends at 4; there are 4 queries, counted from 0."),
@@ -145,3 +145,16 @@ def test_a_former_command_does_what_it_did_and_says_what_replaces_it(
 def test_former_options_of_a_former_command_are_read():
     assert renamed(["head", "a", "--as", "lines"])[0] == ["export", "a", "--form", "lines"]
     assert renamed(["heads", "a", "--all-layers"]) == (["export", "--form", "overview", "a"], "export --form overview")
+
+
+@pytest.mark.parametrize(("form", "column"), [("lens", "probability"), ("pushed", "adds")])
+def test_a_grid_of_words_is_a_form(run, form, column):
+    """Of the positions that are named; one that is not there is refused."""
+    status, _ = run("--model", "story", "--form", form, "--queries", "1-3", "-o", "words.csv", "-o", "words.svg")
+
+    assert status == 0
+    assert set(pd.read_csv("words.csv")["position"]) == {1, 2, 3}
+    assert column in pd.read_csv("words.csv")
+    status, output = run("--model", "story", "--form", form, "--queries", "1-99")
+    assert status
+    assert "There are no positions 1 to 99; 0 to 4 exist." in output.err

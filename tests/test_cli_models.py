@@ -361,6 +361,23 @@ def test_a_mistake_is_answered_in_one_line(run, tmp_path, arguments, reason):
     assert not list(tmp_path.iterdir())
 
 
+def test_circuits_are_printed_and_written(run, tmp_path):
+    """A table of each of three kinds, as text, JSON and CSV; without a model, or with another ending, one sentence."""
+    _, out, _ = run("models", "story", "--circuits")
+    rows = json.loads(run("models", "story", "--circuits", "composition", "--json")[1])
+    run("models", "story", "--circuits", "eigenvalues", "-o", str(tmp_path / "a.csv"))
+    written = (tmp_path / "a.csv").read_text("utf-8-sig").splitlines()
+    heads = api.load("story").num_heads
+
+    assert out.splitlines()[0].split()[:5] == ["kind", "layer", "head", "copying", "previous_token"]
+    assert {(row["layer"], row["later_layer"]) for row in rows} <= {(0, 1)}
+    assert written[0] == "kind,layer,head,real,imaginary"
+    assert len(written) > 2 * heads
+    for arguments in (["--circuits"], ["story", "--json"]):
+        assert "Circuits are of a model's weights: attnviz models NAME --circuits" in run("models", *arguments)[2]
+    assert "it ends in .csv" in run("models", "story", "--circuits", "-o", "a.txt")[2]
+
+
 def test_the_old_name_of_a_command_goes_on_working(run):
     """`says` is `predict`."""
     assert run("says", CAT) == run("predict", CAT)

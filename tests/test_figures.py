@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 from pictures import CROSS, HOSTILE, SITE, record_of, story_of, translation_of, written
 
-from attnviz import figures, words
+from attnviz import Site, analyze, figures, words
 from attnviz.core.edits import Edits
 from attnviz.core.masks import Painted, Subsequent
+from attnviz.figures.lens import MOST_POSITIONS
+from attnviz.metrics import predicted_words
 
 WORDS = ["The", "cat", "sat"]
 
@@ -192,3 +194,24 @@ def test_what_a_model_says_is_named_and_kept_as_arrays():
         "tokens_before": ["the", "cat"],
         "words_before": ["x", "x"],
     }
+
+
+def test_a_grid_of_words_has_the_prediction_on_top_and_says_which_part_it_shows():
+    """Positions, words and numbers as the metric has them; in the shell, too."""
+    record = analyze(" ".join(["the cat sat on the mat"] * 4), "story", stream=True)
+    figure, part = figures.logit_lens(record), figures.logit_lens(record, columns=slice(3, 7), selected=(2, 4))
+    top = [word.word for word in predicted_words(record)]
+    cells = part.data["cells"]
+
+    assert figure.table["position"].unique().tolist() == [*range(25 - MOST_POSITIONS, 25)]
+    assert [word for word, row in zip(cells["text"], cells["row"], strict=True) if row == 0] == top[3:7]
+    assert part.data["rows"]["label"] == ["prediction", "layer 0", "embedding"]
+    assert part.data["chosen"] == {"row": [2], "column": [1]}
+    assert "positions 3 to 6 of 25" in part.data["meta"]["subtitle"][0]
+    assert "only the top row is what the model predicts" in part.data["meta"]["subtitle"][0]
+    assert "Only the last is the model's prediction" in part.description
+    assert part.arrays["words"].tolist()[-1] == top[3:7]
+
+    signed = figures.pushed(record, Site("decoder", 1), 1, columns=slice(3, 4), count=2)
+    assert signed.data["rows"]["label"] == ["up 1", "up 2", "down 2", "down 1"]
+    assert signed.data["meta"]["top"] == [signed.table["adds"].abs().max()]

@@ -20,6 +20,7 @@ from attnviz.core.masks import Mask
 from attnviz.figures.rollout import Traced
 from attnviz.metrics import rollout
 from attnviz.metrics.beside import Side, beside
+from attnviz.metrics.relevance import IntegratedGradients, Relevance, texts_of
 
 EDITS = Edits(mask=Subsequent() & ~Window(1, 1), temperature=0.5, empty_rows="uniform")
 TEXT = "the cat sat on the mat"
@@ -28,6 +29,24 @@ TEXT = "the cat sat on the mat"
 def traced(record):
     found = rollout.mixed(record, record.sites[-1].kind)
     return Traced(record, found, len(found.layers) - 1, rollout.rollout(found)[-1].numpy())
+
+
+def of_word(record):
+    """A word's logit, with the weights in the place of their gradients."""
+    return {"token": "mat", "id": 0, "position": 1, "sentence": 0, "logit": 2.0, "texts": texts_of(record, 0)}
+
+
+def relevant(record):
+    def products(step):
+        queries, keys = (slice(text.length) for text in record.texts(step.site))
+        return torch.stack([step.weights(head, queries, keys) for head in range(step.num_heads)])
+
+    return Relevance(**of_word(record), products={step.site: products(step) for step in record.steps})
+
+
+def integrated(record):
+    values = {kind: torch.linspace(-1, 2, len(tokens)).double() for kind, tokens in texts_of(record, 0).items()}
+    return IntegratedGradients(**of_word(record), steps=3, baseline=0.5, attributions=values)
 
 
 def stages(record, site):
@@ -47,19 +66,28 @@ def stage(record, site):
 
 MADE = {
     "chain": lambda record, site: figures.chain(record, site, 0, stages(record, site)),
+    "contributions": lambda record, site: figures.contributions(record),
+    "contribution_parts": lambda record, site: figures.contribution_parts(record),
+    "replaced": lambda record, site: figures.replaced(record, falls=None),
     "change": lambda record, site: figures.change(record, record),
     "difference": lambda record, site: figures.difference(beside(Side(record, site, 0), Side(record, site, "mean"))),
     "distance": lambda record, site: figures.distance(record, site, 0),
     "head": lambda record, site: figures.head(record, site, 0, row_sums=True),
     "heads": lambda record, site: figures.heads(record, site, domain="shared"),
     "labels": lambda record, site: figures.labels(record),
+    "lens_words": lambda record, site: figures.lens_words(record, 1, stage=0),
     "lines": lambda record, site: figures.lines(record, site, (0, "mean")),
+    "logit_lens": lambda record, site: figures.logit_lens(record),
     "mask": mask,
     "next_word": lambda record, site: figures.next_word(record, 1, before=record),
     "overview": lambda record, site: figures.overview(record),
     "patches": lambda record, site: figures.patches(record, site, 0, chosen=1),
     "overlays": lambda record, site: figures.overlays(record, site, chosen=1),
     "phrase": lambda record, site: figures.phrase(record, site.kind, 1, [(0, 1), (2, 3)]),
+    "pushed": lambda record, site: figures.pushed(record, site, 0),
+    "integrated_gradients": lambda record, site: figures.integrated_gradients(record, integrated(record)),
+    "relevance": lambda record, site: figures.relevance(record, relevant(record), site, 0),
+    "relevance_bars": lambda record, site: figures.relevance_bars(record, relevant(record), 0),
     "rollout": lambda record, site: figures.rollout(traced(record)),
     "rollout_row": lambda record, site: figures.rollout_row(traced(record), 1),
     "row": lambda record, site: figures.row(record, site, 0, walk.row(record, site, 0, 1), key=0),
@@ -70,8 +98,8 @@ MADE = {
 }
 """Every figure of a record, by the name of its function."""
 
-OF_NO_RECORD = {"distance_over_corpus", "leaks", "losses", "spread", "states"}
-"""Figures of a corpus, of a test that runs the model, of a training, of dot products, and of an array."""
+OF_NO_RECORD = {"composition", "distance_over_corpus", "leaks", "losses", "spread", "states"}
+"""Figures of weights, of a corpus, of a test that runs the model, of a training, of dot products, and of an array."""
 
 
 def embeds(folder):

@@ -29,6 +29,7 @@ class Column:
         texts: what is written; of bars, their values in percent if none are given.
         values: amounts of bars, NaN and None without one; None for a column of texts.
         before: amounts of hollow bars around the others, as `values`; () for none.
+        begins: where bars of numbers of both signs begin, each to end at its value; () for all at 0.
         name: caption.
         longest: amount whose bar has the whole length; None for the largest.
     """
@@ -36,6 +37,7 @@ class Column:
     texts: Sequence[str] = ()
     values: Sequence[float | None] | None = None
     before: Sequence[float | None] = ()
+    begins: Sequence[float] = ()
     name: str = ""
     longest: float | None = None
 
@@ -48,6 +50,8 @@ class Column:
         """Its part of the table of all rows."""
         if self.values is None:
             return {f"text_{i}": self.written, f"ink_{i}": [colors.text] * len(self.written)}
+        if len(self.begins):
+            return self._floating(i, colors)
         values, before = (np.array([*amounts], float) for amounts in (self.values, self.before or self.values))
         both = np.concatenate([values, before])
         longest = self.longest or both[np.isfinite(both)].max(initial=0.0) or 1.0
@@ -55,9 +59,33 @@ class Column:
         return {
             f"text_{i}": self.written,
             f"ink_{i}": [self._ink(value, colors) for value in self.values],
+            f"begin_{i}": [0.0] * len(values),
             f"share_{i}": _shares(values / longest),
+            f"fill_{i}": [colors.ramp[5]] * len(values),
             f"before_{i}": _shares(before / longest) if len(self.before) else [None] * len(values),
             f"end_{i}": [end or 0.0 for end in _shares(ends)],
+        }
+
+    @property
+    def zero(self) -> float:
+        """Place of 0 on the scale, 0 to 1."""
+        return -min(0.0, *self.begins, *self.values) / self._span if len(self.begins) else 0.0
+
+    @property
+    def _span(self) -> float:
+        both = [0.0, *self.begins, *(self.values or ())]
+        return (max(both) - min(both)) or 1.0
+
+    def _floating(self, i: int, colors: Theme) -> Table:
+        begins, ends = (np.array(amounts) / self._span + self.zero for amounts in (self.begins, self.values))
+        return {
+            f"text_{i}": self.written,
+            f"ink_{i}": [colors.text] * len(self.written),
+            f"begin_{i}": begins.tolist(),
+            f"share_{i}": ends.tolist(),
+            f"fill_{i}": np.where(ends < begins, colors.diverging[2], colors.diverging[-3]).tolist(),
+            f"before_{i}": [None] * len(ends),
+            f"end_{i}": np.maximum(begins, ends).tolist(),
         }
 
     @staticmethod
@@ -112,7 +140,7 @@ class Bars:
         meta = heading(self.title, self.lines, self._width, self.style)
         for i, column in enumerate(self.columns):
             rows |= column.table(i, colors)
-            meta[f"caption_{i}"] = [column.name]
+            meta[f"caption_{i}"], meta[f"zero_{i}"] = [column.name], [column.zero]
         return {"meta": meta, "rows": rows}
 
     @property
@@ -148,14 +176,16 @@ def _view(i: int, length: int, colors: Theme) -> alt.LayerChart:
     def x(field: str) -> alt.X:
         return alt.X(f"{field}_{i}:Q", scale=alt.Scale(domain=[0, 1]), axis=None)
 
+    fill = alt.Fill(f"fill_{i}:N", scale=None)
+
     is_inner = f"isValid(datum.before_{i})"
     hollow = {"size": OUTER, "fill": colors.background, "stroke": colors.quiet, **QUIET_MARK}
-    filled = rows.transform_filter(f"isValid(datum.share_{i})").mark_bar(fill=colors.ramp[5], **QUIET_MARK)
+    filled = rows.transform_filter(f"isValid(datum.share_{i})").mark_bar(**QUIET_MARK)
     thick = alt.condition(is_inner, alt.value(INNER), alt.value(THICK))
     layers += [
-        meta.mark_rule(color=colors.line, **QUIET_MARK).encode(x=alt.XValue(0)),
+        meta.mark_rule(color=colors.line, **QUIET_MARK).encode(x=x("zero")),
         rows.transform_filter(is_inner).mark_bar(**hollow).encode(x=x("before")),
-        filled.encode(x=x("share"), size=thick),
+        filled.encode(x=x("begin"), x2=f"share_{i}", fill=fill, size=thick),
         texts.encode(x=x("end")),
     ]
     return alt.layer(*layers, width=length, height=alt.Step(STEP))

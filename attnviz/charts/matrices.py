@@ -132,6 +132,7 @@ class Matrices:
         matrices: the tables.
         style: how they are drawn; `selected` is the (query, key) that is outlined while nothing is pointed at.
         verb: what a query does to a key, in words.
+        caption: of the legend, where the numbers are no weights and have no sign.
     """
 
     title: str
@@ -139,6 +140,7 @@ class Matrices:
     matrices: Sequence[NumberCells]
     style: Style
     verb: str = "looks at"
+    caption: str = "weight, from 0 to 1"
 
     @property
     def form(self) -> Form:
@@ -177,7 +179,7 @@ class Matrices:
             any(matrix.signed for matrix in self.matrices),
             len({matrix.limit for matrix in self.matrices}) <= 1,
         )
-        caption = "from negative over 0 to positive" if signed else "weight, from 0 to 1"
+        caption = "from negative over 0 to positive" if signed else self.caption
         colors = self.style.colors
         ramp = colors.diverging if signed else colors.ramp
         caption = caption if shared else f"each table: {caption}"

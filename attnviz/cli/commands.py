@@ -4,7 +4,7 @@ from argparse import Namespace
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from attnviz import api, cases, export, figures, files, metrics
+from attnviz import ablation, api, cases, export, figures, files, gradients, metrics
 from attnviz.cli import comparing, forms, lines, says, values
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError, quoted
@@ -12,6 +12,7 @@ from attnviz.core.masks import Full, composable
 from attnviz.core.masks.published import BY_NAME
 from attnviz.core.masks.text import form
 from attnviz.core.record import Record
+from attnviz.export.data import separated
 from attnviz.export.explore import explore
 from attnviz.figures import Figure
 from attnviz.figures.figure import stem
@@ -25,6 +26,8 @@ def run(options: Namespace, note: Callable[[str], None]) -> Iterable[str]:
         note: takes a line about something that is no mistake, such as a word that the model does not know.
     """
     if options.command == "models":
+        if options.circuits or options.json or options.output:
+            return _circuits(options)
         return lines.card(values.load(options.name)) if options.name else lines.models()
     if options.command == "masks":
         kinds = [(kind.name, f"{kind.title}{f' ({kind.source})' if kind.source else ''}") for kind in BY_NAME.values()]
@@ -39,6 +42,21 @@ def run(options: Namespace, note: Callable[[str], None]) -> Iterable[str]:
     return printed
 
 
+def _circuits(options: Namespace) -> list[str]:
+    if not (options.name and options.circuits):
+        raise InputError(
+            "Circuits are of a model's weights: attnviz models NAME --circuits; --json and -o are of these."
+        )
+    table = getattr(metrics.circuits(values.load(options.name).model_weights()), options.circuits)
+    if options.output:
+        _check_ending(options.output, "a table of circuits", ".csv")
+        return _put({options.output: separated(table, ",")})
+    if options.json:
+        return [table.to_json(orient="records", indent=1)]
+    cells = table.map(lambda cell: f"{cell:.3f}" if isinstance(cell, float) else cell).astype(object)
+    return lines.columns([[*cells], *cells.where(table.notna(), "-").to_numpy().tolist()])
+
+
 def _tokens(options: Namespace, source: Source, texts: list[str]) -> list[str]:
     sentences = source.tokenize(texts)
     return lines.tokens_json(sentences) if options.json else lines.tokens(sentences)
@@ -47,6 +65,15 @@ def _tokens(options: Namespace, source: Source, texts: list[str]) -> list[str]:
 def _predict(options: Namespace, source: Source, texts: list[str]) -> list[str]:
     before, after = _before(options, source, texts), _record(options, source, texts)
     says.check(source, before, after)
+    if options.gradients:
+        if options.output:
+            raise InputError("Give --gradients or --output, not both.")
+        number = values.sentence(options, after.sentences)
+        relevant = gradients.relevance(source, after, options.word, sentence=number)
+        integrated = gradients.integrated(source, after, options.word, sentence=number)
+        return lines.gradients(relevant, integrated, as_json=options.json)
+    if options.word:
+        raise InputError("--word is the word of gradients; add --gradients.")
     if options.output and options.json:
         raise InputError("Give --json or --output, not both.")
     if options.output:
@@ -65,6 +92,25 @@ def _predicted(before: Record | None, after: Record, sentence: int, dark: bool) 
     if after.targets or len(blanks) != 1:
         return figures.step_by_step(after, **arguments)
     return figures.next_word(after, blanks[0], **arguments)
+
+
+def _contributions(options: Namespace, source: Source, texts: list[str]) -> list[str]:
+    edits, target = values.edits(options, source), values.target(options)
+    record = api.analyze(texts, source, edits, target=target, stream=True)
+    arguments = _figure_arguments(options, record)
+    word = {"token": options.word, "position": options.position, "minus": options.minus}
+    logit, falls = metrics.contributions(record, **word, sentence=arguments["sentence"]), None
+    if options.switch_off:
+        targets = () if target is None else source.tokenize_targets(target)
+        where = word | {"sentence": arguments["sentence"]}
+        falls = ablation.logit_falls(source, record.sentences, edits, targets=targets, **where)
+    if options.output and options.json:
+        raise InputError("Give --json or --output, not both.")
+    if options.output and falls is not None:
+        return write(figures.replaced(record, **word, falls=falls, **arguments), options)
+    if options.output:
+        return write(figures.contributions(record, **word, **arguments), options)
+    return lines.contributions_json(logit, falls) if options.json else lines.contributions(logit, falls)
 
 
 def _export(options: Namespace, source: Source, texts: list[str]) -> list[str]:
@@ -120,6 +166,16 @@ def _change(options: Namespace, source: Source, texts: list[str]) -> list[str]:
     return write(figures.change(before, after, **_figure_arguments(options, after)), options)
 
 
+def _lens(options: Namespace, source: Source, texts: list[str]) -> list[str]:
+    """Words through the layers, or those that a head pushes up and down."""
+    record = _record(options, source, texts, stream=True)
+    arguments = _figure_arguments(options, record) | {"columns": options.queries}
+    if options.form == "lens":
+        return write(figures.logit_lens(record, **arguments), options)
+    place = values.site(options, source), values.head(options, source)
+    return write(figures.pushed(record, *place, **arguments), options)
+
+
 def _compare(options: Namespace, source: Source, texts: list[str]) -> list[str]:
     return write(comparing.figure(options, source, texts, values.edits(options, source)), options)
 
@@ -139,16 +195,17 @@ _COMMANDS = {
     "explore": _explore,
     "compare": _compare,
     "predict": _predict,
+    "contributions": _contributions,
     "tokens": _tokens,
 }
 
 
-_FORMS = {"heads": _heads, "overview": _overview, "mask": _mask, "change": _change}
+_FORMS = {"heads": _heads, "overview": _overview, "mask": _mask, "change": _change, "lens": _lens, "pushed": _lens}
 """Makers of the forms that are no single head."""
 
 
-def _record(options: Namespace, source: Source, texts: list[str]) -> Record:
-    return api.analyze(texts, source, values.edits(options, source), **values.read_with(options))
+def _record(options: Namespace, source: Source, texts: list[str], *, stream: bool = False) -> Record:
+    return api.analyze(texts, source, values.edits(options, source), stream=stream, **values.read_with(options))
 
 
 def _before(options: Namespace, source: Source, texts: list[str]) -> Record | None:

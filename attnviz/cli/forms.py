@@ -17,9 +17,11 @@ BESIDE_HEADS = {
     "overview": {"domain"},
     "mask": set(),
     "change": set(),
+    "lens": {"rows"},
+    "pushed": {"head", "rows"},
 }
-"""Forms that are no single head, and what each takes of `OPTIONS`: all heads of a layer, every head, the mask, and
-how far each token's output moves by what is changed."""
+"""Forms that are no single head, and what each takes of `OPTIONS`: all heads of a layer, every head, the mask,
+how far each token's output moves by what is changed, words through the layers, and words that a head pushes."""
 
 OPTIONS = {
     "head": ("--head", None, {"head"}),

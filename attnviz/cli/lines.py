@@ -4,11 +4,16 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import pandas as pd
+
 from attnviz import api
-from attnviz.core.amounts import percent
+from attnviz.core.amounts import digits, percent, rounding
 from attnviz.core.display import label_text, visible_text
 from attnviz.core.errors import AttnvizError
 from attnviz.core.tokens import Sentence
+from attnviz.figures.relevance import gap_in_words, of_word
+from attnviz.metrics.contributions import Contributions
+from attnviz.metrics.relevance import IntegratedGradients, Relevance
 from attnviz.sources.base import Source
 from attnviz.sources.cards import Card
 from attnviz.sources.huggingface import hub
@@ -53,6 +58,51 @@ def tokens(sentences: Iterable[Sentence]) -> list[str]:
                 note = "special"
             rows.append((number, position, visible_text(token.text), token.id, token.start, token.end, note))
     return columns(rows)
+
+
+# Contributions
+
+
+def contributions(logit: Contributions, falls: pd.DataFrame | None) -> list[str]:
+    """The answer in words, what each part adds, and their sum; with falls what each head off takes away."""
+    table = logit.with_falls(falls)
+    whole = "logit" if logit.minus is None else "difference"
+    ends = {
+        "sum": digits(table["contribution"].sum()),
+        whole: digits(logit.logit),
+        "residual": rounding(logit.residual),
+    }
+    rows = [("part", "adds"), *zip(logit.names, map(digits, table["contribution"]), strict=True), *ends.items()]
+    if falls is not None:
+        off = ["falls when off", *("" if pd.isna(fall) else digits(fall) for fall in table["fall"]), *[""] * len(ends)]
+        rows = [(*row, fall) for row, fall in zip(rows, off, strict=True)]
+    return [logit.in_words(falls), "", *columns(rows)]
+
+
+def contributions_json(logit: Contributions, falls: pd.DataFrame | None) -> list[str]:
+    """One object: the word, its logit, and a part for each row."""
+    table = logit.with_falls(falls).drop(columns=["fall"] if falls is None else [])
+    parts = [{name: value for name, value in row.items() if pd.notna(value)} for row in table.to_dict("records")]
+    names = ("token", "minus", "position", "sentence", "logit", "residual")
+    return [json.dumps({name: getattr(logit, name) for name in names} | {"parts": parts}, indent=1)]
+
+
+# Gradients
+
+
+def gradients(relevant: Relevance, integrated: IntegratedGradients, *, as_json: bool) -> list[str]:
+    """Relevance of each token after the last layer, beside its integrated gradients, and their gap."""
+    table = relevant.table[relevant.table["layer"] == max(relevant.layers)].drop(columns="layer")
+    table = integrated.table.merge(table, on=["kind", "position", "token"])
+    if as_json:
+        names = ("token", "position", "logit", "baseline", "steps", "gap")
+        return [json.dumps({name: getattr(integrated, name) for name in names} | {"tokens": table.to_dict("records")})]
+    heading = ("stack", "position", "token", "relevance", "integrated gradients")
+    rows = [
+        (row.kind, row.position, visible_text(row.token), digits(row.relevance), digits(row.attribution))
+        for row in table.itertuples()
+    ]
+    return [f"Gradients of the {of_word(integrated)}.", gap_in_words(integrated), "", *columns([heading, *rows])]
 
 
 # Models

@@ -21,6 +21,7 @@ EXAMPLES = """examples:
   attnviz export "?model=story&layer=d1&head=0&as=lines" -o lines.svg
   attnviz predict "the black cat sleeps on the red chair ." --off c1.2,c1.3
   attnviz export "the black cat sleeps" --form change --off c1.3 -o change.png
+  attnviz contributions "the cat sat down . the cat" --model induction --switch-off
   attnviz compare "the black cat sleeps" --with-step 0 -o difference.png
   attnviz generate "the cat sat on" --model story --max-new-tokens 8
   attnviz explore "the black cat sleeps" --off c1.3 -o case.html
@@ -40,6 +41,7 @@ COMMANDS = {
     "explore": "every head on one page that any browser opens, without Python: an HTML file",
     "compare": "two maps and their difference: another text, head, model or training step, or the original model",
     "predict": "what the model predicts: a text, words, labels or vectors, before and after a change; -o draws it",
+    "contributions": "what each head and every other part adds to the logit of a word; -o draws the heads",
     "generate": "how a model continues a text, or answers in a chat; -o draws a head over prompt and answer",
     "tokens": "the tokens of a text, their ids and places",
     "lesson": "a lesson on the page Learn: one of those that ship, or one of your own from a file",
@@ -167,6 +169,11 @@ def _add_server(command: argparse.ArgumentParser) -> None:
 
 def _add_name(command: argparse.ArgumentParser) -> None:
     command.add_argument("name", metavar="NAME", nargs="?", help="print the card of this one")
+    what = "circuits of its weights instead: heads, eigenvalues or composition (heads)"
+    tables = ("heads", "eigenvalues", "composition")
+    command.add_argument("--circuits", metavar="WHAT", nargs="?", const="heads", choices=tables, help=what)
+    command.add_argument("--json", action="store_true", help="circuits as JSON instead of text")
+    command.add_argument("-o", "--output", type=typed.file, metavar="FILE", help="circuits as a file: FILE.csv")
 
 
 def _add_pictured(command: argparse.ArgumentParser) -> None:
@@ -203,8 +210,24 @@ def _add_texts(command: argparse.ArgumentParser) -> None:
     group.add_argument("--precision", default="float32", metavar="HOW", help="of cases: float32 or float16")
 
 
+def _add_word(command: argparse.ArgumentParser) -> None:
+    word = command.add_argument_group("whose logit")
+    word.add_argument("--word", metavar="WORD", help="a token of the vocabulary (the most probable one)")
+    word.add_argument("--minus", metavar="WORD", help="a second one: the difference of both logits")
+    place = "the token after which it is predicted, counted from 0, or from the end by -1 (-1)"
+    word.add_argument("--position", type=int, default=-1, metavar="N", help=place)
+    off = "also how much the logit falls with each head off in turn"
+    word.add_argument("--switch-off", action="store_true", help=off)
+
+
 def _add_json(command: argparse.ArgumentParser) -> None:
     command.add_argument("--json", action="store_true", help="JSON instead of text")
+
+
+def _add_gradients(command: argparse.ArgumentParser) -> None:
+    what = "print what each token counts for the predicted word instead: attention relevance and integrated gradients"
+    command.add_argument("--gradients", action="store_true", help=f"{what}; it takes about 150 runs")
+    command.add_argument("--word", metavar="WORD", help="of another word than the most probable one, with --gradients")
 
 
 def _add_one(command: argparse.ArgumentParser) -> None:
@@ -414,7 +437,8 @@ _OPTIONS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], ...]] = {
     ),
     "explore": (_add_text, _add_target, _add_opening, _add_model, _add_site, _add_edits, _add_budget, _add_page),
     "compare": (_add_text, _add_one, _add_cell, comparing.add, _add_model, generating.add_answer, *_FIGURE_OPTIONS),
-    "predict": (_add_text, _add_json, _add_model, *_FIGURE_OPTIONS),
+    "predict": (_add_text, _add_json, _add_gradients, _add_model, *_FIGURE_OPTIONS),
+    "contributions": (_add_text, _add_target, _add_word, _add_json, _add_model, *_FIGURE_OPTIONS),
     "generate": (_add_text, generating.add, _add_one, _add_json, _add_model, *_FIGURE_OPTIONS),
     "tokens": (_add_text, _add_json, _add_model),
     "models": (_add_name,),

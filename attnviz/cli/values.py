@@ -4,12 +4,13 @@ import math
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import reduce
 from operator import and_
 from pathlib import Path
 from typing import Any
 
-from attnviz import api, cases, files
+from attnviz import api, cases, files, gradients
 from attnviz.cli.download import Download
 from attnviz.cli.typed import FILE, FLAGS
 from attnviz.core.amounts import counted
@@ -175,6 +176,10 @@ def cost(options: Namespace, source: Source, texts: list[str]) -> str:
         return ""
     tokens = len(sentences[0].tokens) + len(getattr(options, "continued", ()))
     estimated = estimate.estimate(source, tokens, edits(options, source), len(sentences))
+    if getattr(options, "gradients", False):  # as many runs and ways back
+        count = gradients.RUNS * (gradients.STEPS + 1) * len(sentences)
+        more = estimate.estimate(source, tokens, edits(options, source), count)
+        estimated = replace(estimated, seconds=more.seconds)
     most = math.inf if options.seconds is None else options.seconds
     if estimated.seconds > most or estimated.bytes > (math.inf if options.memory is None else 1e9 * options.memory):
         raise InputError(f"{estimated}; that is more than --seconds or --memory allows. Use less of the text.")

@@ -29,8 +29,8 @@ class Step:
 
     With a sink, the last key stands for no token: see `Tap.attend`. `name` is that of the module which called it, if it
     is known. Where `weights_only`, query and key are not known: the bias holds the logarithms of the weights. `taken`
-    are outputs, (B, H, Q, d_v), in the place of weights @ value, NaN where none are; `entered` is what entered the whole
-    layer, (B, n, d_model), where a run was asked for it; in no file.
+    are outputs, (B, H, Q, d_v), in the place of weights @ value, NaN where none are. `entered` is what entered the
+    whole layer, (B, n, d_model), where a run was asked for it; it is in no file.
 
     The methods take a head, a slice of query rows, a slice of key columns and a sentence of the batch, and compute that
     window alone.
@@ -89,7 +89,7 @@ class Step:
         return attention.fill_empty(weights, empty, self.scoring.empty_rows, keys=self.shape[3])
 
     def output(self, head: int, rows: slice = ALL, *, sentence: int = 0) -> Tensor:
-        """Output of the head, the input of W^O, (rows, d_v): weights @ value, or what was taken, or zeros if it is off."""
+        """Output of the head, the input of W^O, (rows, d_v): weights @ value, or what was taken; zeros if it is off."""
         _index_slice(sentence, self.shape[0], "sentence"), _index_slice(head, self.num_heads, "head")
         if self.is_off(head, sentence=sentence):
             return self.value.new_zeros(len(range(*rows.indices(self.shape[2]))), self.value.shape[-1])

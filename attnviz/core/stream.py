@@ -160,8 +160,10 @@ class Stream:
             within: the largest difference that is rounding, for the largest number.
 
         Raises:
-            InputError: if they differ, with the largest difference.
+            InputError: if they differ, with the largest difference, or if none is a number.
         """
+        if not logits.isfinite().any():
+            raise InputError(f"No logit of '{name}' is a number (NaN) in this run, so none has parts.")
         parts = [self.embedding, attention, *self.feed_forward.values()]
         parts += [] if self.position is None else [self.position]
         reads = self.weights.readout.logits(self.final)

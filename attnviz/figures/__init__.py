@@ -7,6 +7,10 @@ from attnviz.figures.base import Figure
 from attnviz.figures.blocks import blocks
 from attnviz.figures.chain import Chain as chain
 from attnviz.figures.change import OutputChange as change
+from attnviz.figures.composition import CompositionMap as composition
+from attnviz.figures.contributions import HeadContributions as contributions
+from attnviz.figures.contributions import HeadsReplaced as replaced
+from attnviz.figures.contributions import PartContributions as contribution_parts
 from attnviz.figures.difference import Difference as difference
 from attnviz.figures.distance import CorpusDistance as distance_over_corpus
 from attnviz.figures.distance import DistanceProfile as distance
@@ -14,6 +18,9 @@ from attnviz.figures.forms import HeadForm
 from attnviz.figures.head import HeadMap as head
 from attnviz.figures.heads import AllHeads as heads
 from attnviz.figures.leaks import LeakGrid as leaks
+from attnviz.figures.lens import LensBars as lens_words
+from attnviz.figures.lens import LogitLens as logit_lens
+from attnviz.figures.lens import PushedWords as pushed
 from attnviz.figures.lines import HeadLines as lines
 from attnviz.figures.losses import LossCurves as losses
 from attnviz.figures.mask import MaskGrid as mask
@@ -24,6 +31,9 @@ from attnviz.figures.overview import ModelHeads as overview
 from attnviz.figures.patches import LESS, on_grid
 from attnviz.figures.patches import PatchImage as patches
 from attnviz.figures.phrase import PhraseShares as phrase
+from attnviz.figures.relevance import AttributionBars as integrated_gradients
+from attnviz.figures.relevance import RelevanceBars as relevance_bars
+from attnviz.figures.relevance import RelevanceMap as relevance
 from attnviz.figures.rollout import Rollout as rollout
 from attnviz.figures.rollout import RolloutRow as rollout_row
 from attnviz.figures.row import QueryRow as row

@@ -5,6 +5,7 @@ What a window holds, what a model says and how far vectors moved are named here.
 
 from attnviz.metrics.blocks import BLOCK, pool, row_slices, tile_of
 from attnviz.metrics.changes import output_change, shift, similarity
+from attnviz.metrics.circuits import Circuits, circuits
 from attnviz.metrics.combined import (
     AGGREGATIONS,
     combined_weights,
@@ -15,6 +16,7 @@ from attnviz.metrics.combined import (
 )
 from attnviz.metrics.contributions import Contributions, contributions
 from attnviz.metrics.grouped import Spans, first_reasons, grouped, stretch
+from attnviz.metrics.lens import WordGrid, lens_words, logit_lens, pushed
 from attnviz.metrics.predictions import (
     NOT_A_NUMBER,
     NextWord,

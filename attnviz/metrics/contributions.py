@@ -11,11 +11,18 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from attnviz.core.amounts import in_cell, percent
+from attnviz.core.display import visible_text
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError, did_you_mean, quoted
 from attnviz.core.record import Record
 from attnviz.core.stream import Stream
 from attnviz.metrics.predictions import predicting, token_at
+
+_HEAD = ("kind", "layer", "head")
+
+NEAR = 0.1
+"""Share of what a head adds within which a fall of the logit counts as the same amount."""
 
 PARTS = (
     "embedding",
@@ -56,6 +63,75 @@ class Contributions:
         heads = self.table[self.table["part"] == "head"].astype({"layer": int, "head": int})
         return heads.sort_values("contribution", ascending=False, kind="stable", ignore_index=True)
 
+    @property
+    def names(self) -> list[str]:
+        """Names of the parts, row by row: "head 0 of decoder layer 1", "feed-forward, layer 1"."""
+        return [_name(*row) for row in self.table[["part", "kind", "layer", "head"]].itertuples(index=False)]
+
+    def with_falls(self, falls: pd.DataFrame | None) -> pd.DataFrame:
+        """The table with how much the logit falls when a head is off, of `attnviz.ablation.logit_falls`; else NaN."""
+        if falls is None:
+            return self.table.assign(fall=float("nan"))
+        return self.table.merge(falls[[*_HEAD, "fall"]], "left", on=[*_HEAD])
+
+    @property
+    def most(self) -> tuple[Site, int] | None:
+        """The head that adds most; None where none adds anything."""
+        head = next(self.heads.itertuples(), None)
+        return None if head is None or not head.contribution > 0 else (Site(head.kind, head.layer), head.head)
+
+    @property
+    def called(self) -> str:
+        """The word, or the difference, as a sentence names it: “it” − “she”."""
+        return " − ".join(f"“{visible_text(word)}”" for word in (self.token, self.minus) if word is not None)
+
+    def in_words(self, falls: pd.DataFrame | None = None) -> str:
+        """Which head adds most, and with the table of `attnviz.ablation.logit_falls` whether others replace it."""
+        what, logit = "logit" if self.minus is None else "difference", in_cell(self.logit)
+        if self.most is None:
+            return f"No head adds to {self.called} directly; its {what} is {logit}."
+        (site, head), adds = self.most, self.heads["contribution"][0]
+        most = f"{site.head(head).capitalize()} adds most to {self.called}: {in_cell(adds)} of the {what} {logit}."
+        if falls is None:
+            return most
+        is_head = (falls["kind"] == site.kind) & (falls["layer"] == site.layer) & (falls["head"] == head)
+        return f"{most} {_when_off(float(falls['fall'][is_head].iloc[0]), adds, what)}"
+
+    @property
+    def summary(self) -> pd.DataFrame:
+        """The sum as a few rows, part and contribution: the heads of each layer together, and all biases."""
+        layers = self.table["layer"].astype(str)
+        names = self.table["part"].case_when(
+            [
+                (self.table["part"] == "head", "heads of layer " + layers),
+                (self.table["part"] == "feed-forward", "feed-forward layer " + layers),
+                (self.table["part"] == "layer without attention", "layer " + layers + ", no attention"),
+                (self.table["part"].str.startswith("bias"), "biases"),
+            ]
+        )
+        sums = self.table["contribution"].groupby(names, sort=False).sum()
+        last = [name for name in ("biases", "softcap") if name in sums]
+        return sums[[name for name in sums.index if name not in last] + last].rename_axis("part").reset_index()
+
+
+def _name(part: str, kind: str, layer: int, head: int) -> str:
+    if part == "head":
+        return Site(kind, layer).head(head)
+    places = [place for place in (kind, None if pd.isna(layer) else f"layer {layer}") if not pd.isna(place)]
+    return f"{part}, {' '.join(places)}" if places else part
+
+
+def _when_off(fall: float, adds: float, what: str) -> str:
+    """How much is lost with a head off, and whether other parts make up for what it adds."""
+    if fall <= 0:
+        return f"Off, the {what} does not fall (it rises by {in_cell(-fall)}): other parts make up for all of it."
+    begin, share = f"Off, the {what} falls by {in_cell(fall)}", fall / adds
+    if share > 1 + NEAR:
+        return f"{begin}, more than the head adds: later parts use it, too."
+    if share >= 1 - NEAR:
+        return f"{begin}, about as much as the head adds: nothing replaces it."
+    return f"{begin}: other parts make up for {percent(1 - share, 0)} of what the head adds."
+
 
 def contributions(
     record: Record,
@@ -77,12 +153,7 @@ def contributions(
         InputError: if the record has no stream, or there is no such word or position.
     """
     stream, prediction = stream_of(record), predicting(record)
-    length = record.read[sentence].length
-    position = position + length if position < 0 else position
-    token_at(record, position, sentence=sentence)
-    logits = prediction.logits[sentence, position]
-    first = int(logits.argmax()) if token is None else id_of(record, token)
-    second = None if minus is None else id_of(record, minus)
+    position, first, second = place_of(record, token, position, minus=minus, sentence=sentence)
     readout, whole = stream.weights.readout, stream.final[sentence, position]
     direction = readout.unembedding.weight[first] - (0 if second is None else readout.unembedding.weight[second])
 
@@ -106,7 +177,7 @@ def contributions(
     fixed = _of_biases(stream, direction, first, second)
     if fixed is not None:
         rows.append(("bias of the unembedding", None, None, None, fixed))
-    logit = float(logits[first]) - (0.0 if second is None else float(logits[second]))
+    logit = float(logit_of(record, sentence, position, first, second))
     if readout.softcap is not None:
         unbounded = readout.unbounded(whole)
         before = float(unbounded[first]) - (0.0 if second is None else float(unbounded[second]))
@@ -115,6 +186,34 @@ def contributions(
     table = table.astype({"layer": "Int64", "head": "Int64"})
     words = [None if id is None else prediction.vocabulary[id] for id in (first, second)]
     return Contributions(table, logit, logit - float(table["contribution"].sum()), position, sentence, *words)
+
+
+def place_of(
+    record: Record, token: str | int | None, position: int, *, minus: str | int | None = None, sentence: int = 0
+) -> tuple[int, int, int | None]:
+    """The position counted from 0, and the ids of both words; the most probable word where none is named.
+
+    Raises:
+        InputError: if the record predicts no words, or there is no such word or position.
+    """
+    logits = predicting(record).logits[sentence]
+    place = position + record.read[sentence].length if position < 0 else position
+    token_at(record, place, sentence=sentence)
+    first = int(logits[place].argmax()) if token is None else id_of(record, token)
+    second = None if minus is None else id_of(record, minus)
+    for id in (first, second):
+        if id is not None and not logits[place, id].isfinite():
+            word = quoted(predicting(record).vocabulary[id])
+            raise InputError(
+                f"The logit of {word} at position {place} is {float(logits[place, id])}, so it has no parts."
+            )
+    return place, first, second
+
+
+def logit_of(record: Record, rows: int | list[int], position: int, first: int, second: int | None) -> Tensor:
+    """The logit of a word in rows of a batch, or its difference to that of a second word."""
+    logits = predicting(record).logits[rows, position].double()
+    return logits[..., first] - (0 if second is None else logits[..., second])
 
 
 def _of_biases(stream: Stream, direction: Tensor, first: int, second: int | None) -> float | None:
@@ -140,7 +239,7 @@ def stream_of(record: Record) -> Stream:
 
 
 def id_of(record: Record, token: str | int) -> int:
-    """The id of a word of the vocabulary.
+    """The id of a word of the vocabulary; of one that is there with a space before it alone, that one.
 
     Raises:
         InputError: if there is none, with what is spelled like it.
@@ -150,11 +249,12 @@ def id_of(record: Record, token: str | int) -> int:
         if not 0 <= token < len(vocabulary):
             raise InputError(f"There is no word with the id {token}; there are {len(vocabulary):,}, counted from 0.")
         return token
-    for id, word in enumerate(vocabulary):
-        if word == token:
-            return id
-    near = did_you_mean(token, {word.strip() for word in vocabulary})
-    raise InputError(f"'{record.source}' has no token {quoted(token)}.{near} Some begin with a space.")
+    words = [*vocabulary]
+    for word in (token, f" {token}"):
+        if word in words:
+            return words.index(word)
+    near = did_you_mean(token, {word.strip() for word in words})
+    raise InputError(f"'{record.source}' has no token {quoted(token)}.{near}")
 
 
 def written_by_heads(record: Record, site: Site, position: int, *, sentence: int = 0) -> tuple[Tensor, Tensor | None]:

@@ -1,14 +1,17 @@
 """The residual stream of a Transformer from scratch: its parts, from its weights and a record of it."""
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from attnviz.core.edits import Site
 from attnviz.core.origin import PROJECTIONS, Embedded, Linear
 from attnviz.core.record import Record
 from attnviz.core.stream import ModelWeights, Norm, Projections, Readout, Stream
 from attnviz.models.multihead import MultiHeadAttention
-from attnviz.models.transformer import EncoderDecoder, LanguageModel, Layer
+from attnviz.models.transformer import EncoderDecoder, LanguageModel, Layer, Layers
+
+SAMPLE = 256
+"""Tokens, and positions, of a model that reads any text, by whose vectors its weights are described."""
 
 
 def linear_of(linear: nn.Linear) -> Linear:
@@ -24,6 +27,14 @@ def norm_of(norm: nn.Module) -> Norm | None:
 
 def projections_of(attention: MultiHeadAttention, before: nn.Module) -> Projections:
     return Projections(**{name: linear_of(getattr(attention, name)) for name in PROJECTIONS}, before=norm_of(before))
+
+
+def attention_weights(stack: Layers, embedding: Tensor, positions: Tensor | None) -> ModelWeights:
+    """Weights of layers that read no words off the stream, with the vectors that it begins with."""
+    layers = enumerate(stack.layers)
+    sites = {Site(stack.kind, number): projections_of(layer.attention, layer.norm) for number, layer in layers}
+    heads = dict.fromkeys(sites, stack.layers[0].attention.num_heads)
+    return ModelWeights(sites, heads, embedding, positions, readout=None)
 
 
 def model_weights(model: LanguageModel | EncoderDecoder) -> ModelWeights:

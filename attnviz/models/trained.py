@@ -49,6 +49,7 @@ def place(name: str, step: int) -> Path:
     return folder(name) / f"{step:05d}{ENDING}"
 
 
+@torch.inference_mode(False)  # its weights are also differentiated through
 def read(path: Path) -> Model:
     """The model in one file.
 

@@ -145,8 +145,9 @@ class Embedding(nn.Module):
         nn.init.normal_(self.positions.weight, std=0.5)
 
     def forward(self, ids: Tensor) -> Tensor:
-        """(B, n) -> (B, n, d_model)."""
-        return self.words(ids) + self.positions.weight[: ids.shape[1]]
+        """(B, n) ids, or (B, n, d_model) vectors in the place of those of words -> (B, n, d_model)."""
+        words = ids if ids.is_floating_point() else self.words(ids)
+        return words + self.positions.weight[: ids.shape[1]]
 
 
 class LanguageModel(nn.Module):

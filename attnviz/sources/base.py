@@ -15,6 +15,8 @@ from attnviz.core.errors import OF_PICTURES, InputError
 from attnviz.core.origin import Origin
 from attnviz.core.record import Record
 from attnviz.core.stream import ModelWeights
+from attnviz.core.taking import NOT_TAKEN, Donor, Resolved
+from attnviz.core.tap import Tap
 from attnviz.core.tokens import Sentence
 from attnviz.sources import taking
 from attnviz.sources.cards import Card
@@ -221,7 +223,27 @@ class Source(ABC):
         Raises:
             InputError: if nothing can be taken in this model, or the texts do not fit, with their lengths.
         """
-        return taking.resolved(self, sentences, edits, targets)
+        targets = targets if self.writes else ()
+        if not edits.taken or isinstance(edits, Resolved):
+            return edits, targets
+        if why := self.read_only or self.alone or ("" if self.reads in ("text", "both") else NOT_TAKEN):
+            raise InputError(why)
+        if any(sentence.pictures for sentence in sentences):
+            raise InputError("A text with a picture takes nothing from another text; give it without the picture.")
+        if self.writes and not targets:
+            targets = self.run(sentences, replace(edits, taken=())).targets
+        return Resolved(**vars(edits), donors=self.donors(sentences, edits, targets)), targets
+
+    def donors(
+        self, sentences: tuple[Sentence, ...], edits: Edits, targets: tuple[Sentence, ...] = ()
+    ) -> tuple[Donor, ...]:
+        """The numbers of each thing that edits take, from a run of its text with all else that they change."""
+        own, records = vars(replace(edits, taken=())), {}
+        for text in dict.fromkeys(take.text for take in edits.taken):
+            entered = frozenset(take.site for take in edits.taken if take.part == "stream" and take.text == text)
+            others = self.tokenize([text]) * max(1, len(targets))
+            records[text] = self.run(others, Resolved(**own, entered=entered), targets)
+        return taking.donors(edits.taken, records, sentences, targets)
 
     def edits_of(self, record: Record) -> Edits:
         """The edits of one of its records, to run it again."""
@@ -319,6 +341,22 @@ class Source(ABC):
         """
         why = "predicts no words" if record.prediction is None else "does not show the parts of its residual stream"
         raise InputError(f"'{self.name}' {why}, so there is no logit to take apart.")
+
+    def graph(self, record: Record, tap: Tap, vectors: tuple[Tensor, ...] = ()) -> tuple[tuple[Tensor, ...], Tensor]:
+        """Run one of its records again within autograd's graph; no parameter gets a gradient.
+
+        Args:
+            tap: computes the attention, with the edits of the record.
+            vectors: (B, n, d_model) of each text that the model reads, in place of the embeddings of its tokens.
+
+        Returns:
+            The vectors, leaves of the graph, and the logits, (B, n, vocabulary).
+
+        Raises:
+            InputError: why there is none.
+        """
+        why = "predicts no words" if record.prediction is None else "is not a model that attnviz can differentiate"
+        raise InputError(f"'{self.name}' {why}, so there are no gradients of a logit.")
 
 
 class Continuation:

@@ -9,10 +9,12 @@ from attnviz import tokenizers
 from attnviz.core.edits import Edits, Site
 from attnviz.core.origin import Embedded, Origin
 from attnviz.core.record import Record
+from attnviz.core.stream import ModelWeights
 from attnviz.core.tap import Tap
 from attnviz.core.tokens import Sentence
-from attnviz.models import constructed
+from attnviz.models import constructed, streams
 from attnviz.models.multihead import Watching
+from attnviz.models.positions import sinusoidal
 from attnviz.sources import cards
 from attnviz.sources.base import Source
 
@@ -56,6 +58,13 @@ class Constructed(Source):
         words[..., constructed.POSITION] = 0
         embedded = Embedded(words, positions)
         return replace(tap.origin(site, embedded, embedded), is_normalized=False)
+
+    def model_weights(self) -> ModelWeights:
+        """Embeddings of `streams.SAMPLE` tokens: it reads any text, and every token has a code."""
+        words, positions = torch.zeros(2, streams.SAMPLE, self.d_model)
+        words[:, constructed.TOKEN] = constructed.codes(torch.arange(streams.SAMPLE))
+        positions[:, constructed.POSITION] = sinusoidal(streams.SAMPLE, constructed.D_K)
+        return streams.attention_weights(constructed.build().stack, words, positions)
 
 
 def _ids(sentences: tuple[Sentence, ...]) -> Tensor:

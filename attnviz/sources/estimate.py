@@ -33,7 +33,7 @@ class Estimate:
     """Estimated cost of a run, or of maps.
 
     Attributes:
-        tokens: of all its sentences, padding included.
+        tokens: of all its sentences, padding included; or as many of its `unit`, where no text is run.
         seconds: how long it takes, about.
         bytes: how much memory it has at once, at most.
         record_bytes: what its record keeps of that.
@@ -45,10 +45,11 @@ class Estimate:
     bytes: int
     record_bytes: int
     maps: int = 0
+    unit: str = "tokens"
 
     def __str__(self) -> str:
         what = f"{self.what} of " if self.maps else ""
-        return f"{what}{self.tokens:,} tokens: about {in_time(self.seconds)} and {size(self.bytes)}"
+        return f"{what}{self.tokens:,} {self.unit}: about {in_time(self.seconds)} and {size(self.bytes)}"
 
     @property
     def what(self) -> str:

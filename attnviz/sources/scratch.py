@@ -15,7 +15,9 @@ from attnviz.core.masks import Padding
 from attnviz.core.origin import PROJECTIONS, VECTORS, Change, Embedded, Origin
 from attnviz.core.parameters import parameter, parameters
 from attnviz.core.record import Record
+from attnviz.core.stream import ModelWeights
 from attnviz.core.tokens import Sentence
+from attnviz.models import streams
 from attnviz.models.multihead import Watching
 from attnviz.models.positions import sinusoidal
 from attnviz.models.transformer import Layers
@@ -112,6 +114,12 @@ class Scratch(Source):
         words = torch.stack([self._words(sentence) for sentence in record.sentences])
         embedded = Embedded(words, sinusoidal(*words.shape[1:]) if self.positions else None)
         return tap.origin(site, embedded, embedded)
+
+    def model_weights(self) -> ModelWeights:
+        """Embeddings of `streams.SAMPLE` tokens: it reads any text, and every token has a vector."""
+        words = torch.stack([_vector(self.seed, token, self.d_model) for token in range(streams.SAMPLE)])
+        positions = sinusoidal(streams.SAMPLE, self.d_model) if self.positions else None
+        return streams.attention_weights(_stack(self), words, positions)
 
     def _run(self, sentences: tuple[Sentence, ...], tap: Watching) -> Tensor:
         """(B, n, d_model)."""

@@ -1,52 +1,34 @@
-"""Resolution of edits that take from other texts: each of these is run, and its numbers are kept for the run."""
+"""Numbers that edits take from the runs of other texts, and whether these texts fit."""
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from torch import Tensor
 
 from attnviz.core.amounts import counted
-from attnviz.core.edits import Edits, Site, Take
+from attnviz.core.edits import Site, Take
 from attnviz.core.errors import InputError, quoted
 from attnviz.core.record import Record, Step
-from attnviz.core.taking import NOT_TAKEN, Donor, Resolved
+from attnviz.core.taking import Donor
 from attnviz.core.tokens import Sentence
-
-if TYPE_CHECKING:
-    from attnviz.sources.base import Source
-
-
-def resolved(
-    source: "Source", sentences: tuple[Sentence, ...], edits: Edits, targets: tuple[Sentence, ...]
-) -> tuple[Edits, tuple[Sentence, ...]]:
-    """See `Source.resolved`."""
-    targets = targets if source.writes else ()
-    if not edits.taken or isinstance(edits, Resolved):
-        return edits, targets
-    if why := source.read_only or source.alone or ("" if source.reads in ("text", "both") else NOT_TAKEN):
-        raise InputError(why)
-    if any(sentence.pictures for sentence in sentences):
-        raise InputError("A text with a picture takes nothing from another text; give it without the picture.")
-    if source.writes and not targets:
-        targets = source.run(sentences, replace(edits, taken=())).targets
-    return Resolved(**vars(edits), donors=donors(source, sentences, edits, targets)), targets
 
 
 def donors(
-    source: "Source", sentences: tuple[Sentence, ...], edits: Edits, targets: tuple[Sentence, ...]
+    takes: tuple[Take, ...],
+    records: Mapping[str, Record],
+    sentences: tuple[Sentence, ...],
+    targets: tuple[Sentence, ...],
 ) -> tuple[Donor, ...]:
-    """The numbers of each thing that edits take, from a run of each other text with all else that they change."""
-    records = {}
-    for text in dict.fromkeys(take.text for take in edits.taken):
-        entered = frozenset(take.site for take in edits.taken if take.part == "stream" and take.text == text)
-        own = vars(replace(edits, taken=()))
-        others = source.tokenize([text]) * max(1, len(targets))
-        records[text] = source.run(others, Resolved(**own, entered=entered), targets)
-    return tuple(donor(take, records[take.text], sentences, targets) for take in edits.taken)
+    """What each `Take` takes from the record of its text. All heads of a site share its tensors."""
+    tensors: dict[tuple, dict[str, Tensor]] = {}
+    for take in takes:
+        step = _step(take, records[take.text], sentences, targets)
+        key = take.text, take.part, take.site
+        tensors[key] = tensors.get(key) or _tensors(take.part, step)
+    return tuple(Donor(take, tensors[take.text, take.part, take.site]) for take in takes)
 
 
-def donor(take: Take, record: Record, sentences: tuple[Sentence, ...], targets: tuple[Sentence, ...]) -> Donor:
-    """What one `Take` takes from the record of its text.
+def _step(take: Take, record: Record, sentences: tuple[Sentence, ...], targets: tuple[Sentence, ...]) -> Step:
+    """The step that something is taken from.
 
     Raises:
         InputError: if the site or the head is not there, the texts differ in length and no position is given, or there
@@ -62,7 +44,7 @@ def donor(take: Take, record: Record, sentences: tuple[Sentence, ...], targets: 
         if is_read and theirs is not ours:
             for sentence in ours:
                 _check_lengths(take, sentence, theirs[0])
-    return Donor(take, _tensors(take.part, step))
+    return step
 
 
 def _usual_texts(

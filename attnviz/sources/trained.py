@@ -193,6 +193,20 @@ class Trained(Source):
             embedded = _embedded(embedding, _read(record.read))
         return replace(record, stream=streams.stream_of(self._model, record, embedded))
 
+    def graph(self, record: Record, tap: Tap, vectors: tuple[Tensor, ...] = ()) -> tuple[tuple[Tensor, ...], Tensor]:
+        model, lengths, ids = self._model, _lengths(record.sentences), self._ids(record.sentences)
+        with torch.inference_mode(False), torch.enable_grad():
+            if not self.writes:
+                (read,) = vectors = vectors or (model.embedding.words(ids).detach().requires_grad_(),)
+                return vectors, model(read, lengths, tap=tap)[1]
+            if not vectors:
+                pairs = (model.embedding, ids), (model.written, _read(record.targets))
+                vectors = tuple(embedding.words(one).detach().requires_grad_() for embedding, one in pairs)
+            read, written = vectors
+            memory = model.encode(read, lengths, tap=tap)
+            _, logits = model.decode(written, memory, _lengths(record.targets), lengths, tap=tap)
+            return vectors, _writable(logits)
+
     def _decode(
         self, targets: tuple[Sentence, ...], memory: Tensor, sentences: tuple[Sentence, ...], tap: Tap
     ) -> tuple[Tensor, Tensor]:

@@ -5,7 +5,7 @@ from attnviz.ui.heads import forms
 from attnviz.ui.learn import edited, museum, progress, scenes
 from attnviz.ui.masks import checking, compose, conventions, lab, leaks
 from attnviz.ui.masks import page as masks
-from attnviz.ui.overview import atlases, corpus, heads, numbers, reach, tables
+from attnviz.ui.overview import atlases, contributions, corpus, gradients, heads, lens, numbers, reach, tables
 from attnviz.ui.overview import examples as over_corpus
 from attnviz.ui.overview import page as overview
 from attnviz.ui.shared import (
@@ -32,7 +32,10 @@ FEATURES = (
         heads,
         numbers,
         reach,
+        contributions,
+        gradients,
         overview,
+        lens,
         tables,
         atlases,
         corpus,

@@ -34,6 +34,8 @@ MORE = [
     "overview?model=translator&panel=Rollout",
     "overview?model=story&panel=Switch-off+test",
     "overview?model=constructed&panel=Over+a+corpus",
+    "overview?model=story&panel=Contributions&lens=layers&lens-row=1",
+    "overview?model=induction&panel=Contributions&lens=head",
     "compare?model=story&heads_off=d1.0",
     "masks",
     f"masks?model=scratch&text={'+'.join(['word'] * 30)}",

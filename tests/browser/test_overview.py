@@ -86,3 +86,22 @@ def test_a_head_opens_with_its_model_and_heads_are_framed_with_the_keyboard(page
     page.get_by_role("radio", name="Maps").click()
 
     frame(page, "Head 2 of encoder layer 0")
+
+
+def test_the_head_behind_a_word_is_two_clicks_away(page, server):
+    """Of a model that repeats: which head adds the word, and whether others replace it; a click on a dot chooses it."""
+    driver.open_page(page, f"{server}/?model=induction")
+    page.get_by_role("link", name="Overview").click()
+    driver.settled(page)
+    page.get_by_text("Contributions", exact=True).click()
+    answer = page.locator(".st-key-matters")
+
+    expect(answer).to_contain_text("Head 0 of decoder layer 1 adds most to “the”")
+    expect(answer).to_contain_text("other parts make up for 96% of what the head adds")
+    driver.settled(page)
+    picture(page, "replaced").locator(".mark-symbol path").first.click(force=True)
+    expect_link(page, "head=")
+    page.locator(".st-key-word input").fill("mat")
+    page.locator(".st-key-word input").press("Enter")
+    expect_link(page, "word=mat")
+    expect(answer).to_contain_text("“mat”")

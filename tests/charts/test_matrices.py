@@ -21,7 +21,7 @@ from attnviz.core.edits import Edits
 from attnviz.core.masks import Painted, Subsequent
 from attnviz.core.modifiers import ALiBi
 from attnviz.figures.row import arithmetic
-from attnviz.walk import Knobs
+from attnviz.walk import KEYS, Knobs
 
 WORDS = ["The", "cat", "sat", "down"]
 
@@ -115,12 +115,15 @@ def test_huge_numbers_do_not_stretch_the_scale():
 
 def test_a_stage_has_its_tokens_and_its_numbers_in_its_cells(cat):
     figure = large(cat, "products")
-    numbers = stages_of(cat)[5].matrices[0].values.flatten().tolist()
+    numbers = stages_of(cat)[KEYS.index("products")].matrices[0].values.flatten().tolist()
 
     assert [row["label"] for row in data(figure.chart, "0-rows")] == ["The", "cat", "sat", "<pad>"]
     assert cells(figure, "text") == [in_cell(value) for value in numbers]
     assert cells(figure, "number") == [digits(value) for value in numbers]
-    assert figure.table["value"].tolist() == stages_of(cat)[5].matrices[0].values.double().flatten().tolist()
+    assert (
+        figure.table["value"].tolist()
+        == stages_of(cat)[KEYS.index("products")].matrices[0].values.double().flatten().tolist()
+    )
 
 
 def test_tables_that_share_an_axis_know_of_each_other(cat):
@@ -158,8 +161,13 @@ def test_steps_that_a_model_does_not_have_are_lines_in_the_rail():
     record = record_of(WORDS, edits=Edits(mask=Subsequent()))
     rows = data(figures.chain(record, SITE, 1, stages_of(record)).chart, "stages")
 
-    assert [row["missing"] for row in rows if row["missing"]][4:7] == [
-        *("8  Softcap: not used", "9  Bias: not used", "10  Temperature: not used")
+    assert [row["missing"] for row in rows if row["missing"]][4:8] == [
+        *(
+            "6  Adjust queries and keys: not used",
+            "9  Softcap: not used",
+            "10  Bias: not used",
+            "11  Temperature: not used",
+        )
     ]
     assert [row["position"] for row in rows] == [*range(len(rows))]
     assert all(above["y2"] < below["y"] for above, below in itertools.pairwise(rows))
@@ -177,7 +185,7 @@ def test_tables_of_different_scales_stand_over_one_legend():
 def test_the_number_of_the_selected_cell_says_whose_it_is():
     """Of the rows of a vector nothing is selected."""
     record = record_of(WORDS)
-    score = float(stages_of(record)[5].matrices[0].values[2, 1])
+    score = float(stages_of(record)[KEYS.index("products")].matrices[0].values[2, 1])
     read = [data(large(record, key, selected=(2, 1)).chart, "0-meta")[0]["subtitle"] for key in ("products", "split")]
 
     assert read == [f"sat (2) looks at cat (1): {digits(score)}", ""]

@@ -36,6 +36,7 @@ def record(edits: int = 0, model: str = "story", texts=(TEXT,), **settings):
 def shown(edits: int) -> list[figures.Figure]:
     """What pages show of a run."""
     one = record(edits)
+    streamed = kept.with_stream(attnviz.load("story"), (TEXT,), one)
     return [
         figures.head(one, D1, 1, dark=True, focused=None, domain="shared", row_sums=True, selected=(2, 1)),
         figures.head(one, D1, 0, before=record() if edits else None),
@@ -47,6 +48,8 @@ def shown(edits: int) -> list[figures.Figure]:
         figures.change(record(), one),
         figures.overview(one),
         figures.next_word(one, 3),
+        figures.contributions(streamed, None, 3, minus="the", focused=(D1, 0)),
+        figures.contribution_parts(streamed, "cat", 4),
         figures.next_word(one, one.sentences[0].length - 1, before=record() if edits else None),
     ]
 

@@ -60,6 +60,7 @@ def test_all_heads_stand_in_the_order_of_the_model_and_by_the_test_in_that_of_th
 
 
 STATES = [{}, {"sort": "divergence"}, {"form": "Table"}, {"panel": "Over a corpus"}, {"panel": "Rollout"}]
+STATES.append({"panel": "Contributions"})
 """Links to each part of the page."""
 
 
@@ -269,16 +270,16 @@ def test_an_older_link_opens_what_it_is_about(link, panel, form, order):
 
 def test_rollout_is_behind_more_and_a_tab_while_it_is_open():
     app = opened(overview_page, model="story")
-    assert app.button_group(key="panel").options == ["All heads", "Over a corpus"]
+    assert app.button_group(key="panel").options == ["All heads", "Contributions", "Over a corpus"]
     app.session_state["more"] = True
     app.run()
     app.button(key="to rollout").click().run()
 
     assert app.query_params["panel"] == "Rollout"
-    assert app.button_group(key="panel").options == ["All heads", "Over a corpus", "Rollout"]
+    assert app.button_group(key="panel").options == ["All heads", "Contributions", "Over a corpus", "Rollout"]
     assert "is mixed from" in html(app)
     app.button_group(key="panel").set_value("All heads").run()
-    assert app.button_group(key="panel").options == ["All heads", "Over a corpus"]
+    assert app.button_group(key="panel").options == ["All heads", "Contributions", "Over a corpus"]
 
 
 def test_a_test_that_takes_long_waits_for_its_button_with_the_heads_under_it(monkeypatch):

@@ -1,6 +1,7 @@
 """One run of a loaded model: what it was computed from, and what the model says."""
 
 from contextlib import nullcontext
+from inspect import signature
 from typing import Any
 
 import torch
@@ -10,8 +11,9 @@ from attnviz.capturing import capture
 from attnviz.core.attention import LONG
 from attnviz.core.edits import KINDS, Edits
 from attnviz.core.errors import InputError
-from attnviz.core.record import Step
+from attnviz.core.record import Record, Step
 from attnviz.core.taking import enters
+from attnviz.core.tap import Tap
 from attnviz.core.tokens import Sentence
 from attnviz.sources.huggingface import eager, first_run, layers, mixing, tapped
 from attnviz.sources.huggingface.loaded import Loaded
@@ -64,6 +66,26 @@ def watched(
     if first:
         first_run.check(loaded, run.tap.steps, output, hidden(output), read, lengths)
     return output, tuple(run.tap.steps)
+
+
+def graph(loaded: Loaded, record: Record, tap: Tap, vectors: tuple[Tensor, ...]) -> tuple[tuple[Tensor, ...], Tensor]:
+    """Run a model within autograd's graph on vectors in place of tokens; see `sources.base.Source.graph`."""
+    model, read = loaded.model, inputs(record.sentences, loaded)
+    ids, parts = [read.pop("input_ids")], ("inputs_embeds", "decoder_inputs_embeds")
+    embeddings = [model.get_input_embeddings()]
+    if record.targets:
+        ids.append(inputs(record.targets, loaded)["input_ids"])
+        embeddings = [model.get_encoder().get_input_embeddings(), model.get_decoder().get_input_embeddings()]
+    if not set(parts[: len(ids)]) <= signature(model.forward).parameters.keys():
+        raise InputError(f"{loaded.name} reads tokens, and no vectors in their place, so gradients have no beginning.")
+    lengths = tuple(sentence.length for sentence in record.sentences)
+    run = ModelRun(model, record.edits, lengths, layers=loaded.trial.layers, alone=loaded.trial.alone, tap=tap)
+    with loaded.turns.turn(), torch.inference_mode(False), torch.enable_grad():
+        if not vectors:
+            pairs = zip(embeddings, ids, strict=True)
+            vectors = tuple(embedding(one).detach().requires_grad_() for embedding, one in pairs)
+        whole = read | dict(zip(parts, vectors, strict=False))
+        return vectors, model(**whole, attnviz=run, **settings(model)).logits.float()
 
 
 def settings(model: nn.Module) -> dict[str, bool]:

@@ -16,6 +16,7 @@ from attnviz.core.origin import Origin
 from attnviz.core.places import Sound
 from attnviz.core.record import Prediction, Record
 from attnviz.core.stream import ModelWeights
+from attnviz.core.tap import Tap
 from attnviz.core.tokens import Sentence, Token
 from attnviz.sources import taking
 from attnviz.sources.base import ANSWER, Continuation, Source
@@ -236,6 +237,17 @@ class HuggingFace(Source):
         acting = replace(record, edits=self.edits_of(record))
         with faults.unforeseen(f"{self.name} ({self.facts.made_of})"):
             return replace(record, stream=streams.stream_of(self.loaded, acting))
+
+    def graph(self, record: Record, tap: Tap, vectors: tuple[Tensor, ...] = ()) -> tuple[tuple[Tensor, ...], Tensor]:
+        loaded = self.loaded
+        if loaded.keeps_own_attention or loaded.trial.is_captured:
+            own = "computes attention in its own code"
+            raise InputError(f"{self.name} {own}, where its weights cannot be differentiated by.")
+        if record.prediction is None or any(sentence.pictures for sentence in record.sentences):
+            why = "predicts no words" if record.prediction is None else "has read a picture"
+            raise InputError(f"{self.name} {why}, so there are no gradients of a logit.")
+        with faults.unforeseen(f"{self.name} ({loaded.made_of})"):
+            return running.graph(loaded, record, tap, vectors)
 
     def unknown(self, texts: list[str]) -> dict[str, tuple[str, ...]]:
         """The words for which the tokenizer has no pieces."""

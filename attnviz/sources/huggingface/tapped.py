@@ -43,6 +43,7 @@ class ModelRun:
         layers: the number of a layer where it is not how many were called before.
         alone: the kind of the attention of a model that has only one, where its parts do not say it right.
         compare: whether the first call of each kind is held to the model's own attention.
+        tap: computes attention; by default a new one, with the edits.
     """
 
     def __init__(
@@ -55,12 +56,13 @@ class ModelRun:
         alone: str | None = None,
         keep: bool = True,
         compare: bool = False,
+        tap: Tap | None = None,
     ):
         self.modules: list[nn.Module] = []
         self.by_rule = 0  # calls
         self.to_compare = {*KINDS} if compare else set()
         self._layers = layers
-        self.tap = Tap(edits, keep=keep)
+        self.tap = tap or Tap(edits, keep=keep)
         self.lengths = lengths
         self._kinds = kinds(model, alone)
         self._calls: Counter[str] = Counter()

@@ -10,7 +10,7 @@ from attnviz.core.amounts import percent
 from attnviz.core.stack import Stack
 from attnviz.sources.base import Source
 from attnviz.sources.cards import Card, Measure
-from attnviz.ui.about import heads, words
+from attnviz.ui.about import circuits, heads, words
 from attnviz.ui.shared import everything, files, look, mask, pages, state
 from attnviz.ui.shared.edits import OFF
 from attnviz.ui.shared.mask import MASK
@@ -50,6 +50,8 @@ def content(source: Source, settings: Mapping[str, Setting]) -> None:
             table(described, numbers=(1,))
     else:
         _card(source, source.card)
+    if not source.one_run:
+        circuits.folded(source)
 
 
 def _named(source: Source) -> str:

@@ -37,3 +37,47 @@ MEANING = {
 }
 MOST_LOST = "The role whose head costs most when it is off comes first."
 CLICK_A_HEAD = "Click a head to open it on the page Heads."
+
+# Circuits of the weights
+
+CIRCUITS = "Circuits of the weights"
+CIRCUITS_ARE = (
+    "What heads can read from each other and write, by the weights alone: no text is run (Elhage et al. 2021)."
+)
+WEIGHTS_ALONE = (
+    "Weights show what a head can do, not that it does it on a text: test that by switching it off. Norms count with "
+    "their gains, not with what they divide by. Biases and feed-forward layers are left out."
+)
+MEASURE_CIRCUITS = "Measure circuits"
+CIRCUIT = {
+    "copying": (
+        "Copying",
+        "OV circuit: sum of the eigenvalues / sum of their sizes. 1: a token that is attended to becomes more probable "
+        "itself; -1: less probable.",
+    ),
+    "eigenvalue": ("Largest eigenvalue", "OV circuit: real part of the eigenvalue with the largest size."),
+    "previous_token": (
+        "Previous token",
+        "QK circuit: mean weight on the position before, of the learned vectors of positions alone.",
+    ),
+    "induction": (
+        "Induction",
+        "QK circuit through an earlier head: sum of the eigenvalues / sum of their sizes. 1: it looks for its own "
+        "token where the earlier head looked. An induction head if the earlier head looks at the previous token.",
+    ),
+}
+"""Title of a number of a head, and its meaning."""
+PLACE, THROUGH, THROUGH_MEANS = "Head (layer.head)", "Through", "Earlier head with which its keys compose most."
+COMPOSITION = "Composition"
+COMPOSITIONS = {"K: keys": "k", "Q: queries": "q", "V: values": "v"}
+ROWS_WRITE = "Rows: earlier heads, which write. Columns: later heads, which read it. 0: nothing is written, or read."
+LACKING = {
+    "copying": "No copying score: no head writes what words are read from, or the embeddings are no table.",
+    "previous_token": "No previous-token score: positions are no vectors that are added, such as rotary ones, "
+    "and no published score measures those by the weights alone.",
+    "induction": "No induction score: no keys read what an earlier head writes, queries and keys are more than a "
+    "projection, or the embeddings are no table.",
+}
+"""Why no head has a number."""
+CROSS_LEFT_OUT = "Heads of cross-attention are left out: their keys are words of another text."
+CSV_OF = {"heads": "Heads", "eigenvalues": "Eigenvalues", "composition": "Composition"}

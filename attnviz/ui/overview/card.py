@@ -32,14 +32,19 @@ def verdict(context: ViewContext, swept: Sweep | None) -> None:
     matters, weights = swept.sentences()
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="matters"):
         large(matters)
-        if swept.strongest == (context.site, context.head):
-            _opens(context)
-        elif swept.strongest:
-            site, head = swept.strongest
-            options = {"key": "to what matters", "icon": ":material/arrow_forward:", "on_click": look.look_at}
-            st.button(words.SHOW_MOST.format(head=site.head(head)), args=(site, head), **options)
+        if swept.strongest:
+            way_to(context, *swept.strongest)
     if weights:
         quiet(weights)
+
+
+def way_to(context: ViewContext, site: Site, head: int) -> None:
+    """A button to the page of the head that a sentence names, or to it here where another head is chosen."""
+    if (site, head) == (context.site, context.head):
+        _opens(context)
+        return
+    options = {"key": "to what matters", "icon": ":material/arrow_forward:", "on_click": look.look_at}
+    st.button(words.SHOW_MOST.format(head=site.head(head)), args=(site, head), **options)
 
 
 def named(context: ViewContext, head_numbers: Numbers, swept: Sweep | None) -> None:

@@ -1,11 +1,11 @@
-"""Every head of the model at once, in two tabs: on this text, as maps or as a table, and over a corpus."""
+"""Every head of the model at once, in tabs: on this text, as what each adds to a word, and over a corpus."""
 
 import streamlit as st
 
 from attnviz.sources.base import Source
-from attnviz.ui.overview import corpus, heads, reach, words
+from attnviz.ui.overview import contributions, corpus, gradients, heads, lens, reach, words
 from attnviz.ui.overview.numbers import SORT, effects_of
-from attnviz.ui.shared import state, toolbar
+from attnviz.ui.shared import look, state, toolbar
 from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import ViewContext
 from attnviz.ui.shared.setting import choice
@@ -20,16 +20,24 @@ PANEL = choice("panel", (*words.TABS, words.ROLLOUT, TEST, TABLE), of="tab", for
 
 def page(source: Source, lines: tuple[str, ...]) -> None:
     bar = toolbar.bar(source, lines, more=_more)
-    bar.predict()
     _read_older_link(bar.at)
     panel = state.get(PANEL) or (words.ROLLOUT if _follows() else words.ALL_HEADS)
+    positions = range(bar.at.record.read[bar.at.sentence].length if panel == words.CONTRIBUTIONS else 0)
+    bar.predict(state.one_of(look.QUERY, positions, None))
     with st.container(horizontal=True, gap="small", key="tabs"):
         names = words.TABS if panel in words.TABS else (*words.TABS, words.ROLLOUT)
         control(st.segmented_control, common.PARTS, PANEL, names, shown=panel, lead="")
         if panel == words.ALL_HEADS:
             heads.form()
-    parts = {words.ALL_HEADS: heads.all_heads, words.OVER_A_CORPUS: corpus.over_a_corpus}
-    parts.get(panel, reach.reach)(bar)
+    if panel == words.ROLLOUT:
+        with bar.view:
+            gradients.method()
+    parts = {
+        words.ALL_HEADS: heads.all_heads,
+        words.CONTRIBUTIONS: lens.words_grid if lens.is_grid() else contributions.parts,
+        words.OVER_A_CORPUS: corpus.over_a_corpus,
+    }
+    parts.get(panel, gradients.chosen() or reach.reach)(bar)
 
 
 def _read_older_link(context: ViewContext) -> None:

@@ -2,9 +2,9 @@
 
 from attnviz.ui.shared.words import OVER_A_CORPUS
 
-ALL_HEADS, ROLLOUT = "All heads", "Rollout"
+ALL_HEADS, CONTRIBUTIONS, ROLLOUT = "All heads", "Contributions", "Rollout"
 """Links name them, too."""
-TABS = (ALL_HEADS, OVER_A_CORPUS)
+TABS = (ALL_HEADS, CONTRIBUTIONS, OVER_A_CORPUS)
 ATTENTION_ROLLOUT = "Attention rollout"
 
 # All heads
@@ -67,6 +67,40 @@ MEANS = "{means} From {range}. Source: {source}"
 MEANING = "**{title}** &ensp; $\\displaystyle {formula}$\\\n{means}"
 MEANING_OFF = "**{title}**\\\n{means}"
 MEANING_WHERE = "**{title}** &ensp; $\\displaystyle {formula}$, {where}\\\n{means}"
+
+# Contributions
+
+ADDS_ASKS = "Which head adds the predicted word, and do others replace it when it is off?"
+AFTER_TOKEN, WORD, MINUS, NO_WORD = "After", "Word", "Minus", "no other word"
+ANY_WORD = "The most probable words; or type any token of the vocabulary. ␣ stands for a space."
+EACH_HEAD, ALL_PARTS, EACH_OFF = "Heads", "Parts", "Switched off"
+"""The pictures, as their exports are named."""
+ADDS_IS = (
+    "A part adds its vector, scaled as the last norm scaled the whole in this run, times the column of the word in the "
+    "unembedding. A head's vector is its output times its part of W_O. All parts sum to the logit; the residual is "
+    "rounding. A head that later layers use has an effect that is not counted here: the switch-off test shows both. "
+    "Source: Elhage et al. 2021."
+)
+
+# Words
+
+LENS, GRID = "Parts or words", "Words"
+ADDS, THROUGH, WRITES = "Parts", "Words by layer", "Words of the head"
+"""What the tab shows: parts of a logit, or a grid of words."""
+THROUGH_ASKS = "What would the model predict if it ended after each layer?"
+WRITES_ASKS = "Which words does this head push up and down after each token?"
+CLICK_A_WORD = "Click a word to choose its layer and position."
+PROBABILITIES = "Probabilities"
+POSITIONS, EARLIER, LATER = "Positions {first} to {last} of {count}", "Earlier positions", "Later positions"
+THROUGH_IS = (
+    "Each row reads the residual stream after a layer through the last norm and the unembedding, as the model reads "
+    "its end (logit lens, nostalgebraist 2020). Only the top row is what the model predicts. The last norm and the "
+    "unembedding were trained for the end of the stream, so a lower row can miss what an earlier layer knows."
+)
+WRITES_IS = (
+    "The head's output times its part of W_O, scaled as the last norm scaled the whole in this run, times the "
+    "unembedding: what it adds to the logit of each word, directly. What later layers make of it is not counted."
+)
 
 # Over a corpus
 
@@ -139,4 +173,32 @@ ADD_FLOW, SEEKING_FLOW = "Largest flow from each token", "Looking for the larges
 FLOW = (
     "The flow is the most that can come through all paths from one token, if each layer lets as much pass as it mixes "
     "in. Each token is asked alone, so together they may be more than 100%."
+)
+
+# Gradients, beside rollout
+
+METHOD, METHODS = "Method", ("Rollout", "Gradient × weight", "Integrated gradients")
+LOGIT_OF, COUNT_OF_STEPS, OF_LAYER = "logit of “{}”", "{} steps", "after layer {layer}"
+GRADIENT_ASKS = "Which weights, and through them which tokens, does the chosen word's logit depend on?"
+INTEGRATED_ASKS = "What does the embedding of each token add to the chosen word's logit?"
+COMPUTE = "Compute gradients"
+MANY_RUNS = "{runs} through the model and back, {size} of memory."
+NEGATIVE, STEPS_OF_INTEGRAL, STEPS_UNIT = "Also negative", "Steps", "steps"
+NO_GRADIENTS = "'{source}' predicts no words, so there is no logit to differentiate."
+RELEVANCE_SHOWS = (
+    "A gradient tells what a small change does. Where the model is sure it can be near zero (saturation), although the "
+    "weight matters. Negative products are left out of relevance."
+)
+RELEVANCE_IS = (
+    "The gradient of the logit by each weight, times the weight; negative ones are set to 0, and heads are averaged. "
+    "From layer to layer each position adds what the positions have that it looks at: R ← R + Ā R, from 1 for itself. "
+    "Source: Chefer, Gur and Wolf 2021; of an encoder-decoder with their rule for cross-attention."
+)
+INTEGRATED_SHOWS = (
+    "The tokens sum to the change of the logit, but for the gap: more steps make it smaller. Another baseline than "
+    "zero vectors gives other numbers. Positions are not scaled."
+)
+INTEGRATED_IS = (
+    "Each embedding times the mean gradient of the logit on the straight way from a vector of zeros to it, at the "
+    "middles of equal steps. Source: Sundararajan, Taly and Yan 2017."
 )

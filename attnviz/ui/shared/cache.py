@@ -26,6 +26,7 @@ from attnviz.figures import Figure
 from attnviz.figures.rollout import Traced
 from attnviz.metrics.beside import AlignedPair
 from attnviz.metrics.heads import head_metrics as head_metrics_of
+from attnviz.metrics.relevance import WordLogit
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate
 from attnviz.sources.saved import Saved
@@ -97,7 +98,8 @@ LENT = "lent"
 def cached(make: Callable[P, R]) -> Callable[P, R]:
     """Cache the results of a function, by its arguments.
 
-    A record in the arguments, or a source that is one, is known by a weak reference, and so not held by the key.
+    A record in the arguments, gradients of it, or a source that is one, is known by a weak reference, and so not held
+    by the key.
     """
 
     @wraps(make)
@@ -126,7 +128,7 @@ def _key_part(argument: object) -> object:
         return argument.shape, argument.tobytes()
     if isinstance(argument, pd.DataFrame):
         return tuple(argument), pd.util.hash_pandas_object(argument).to_numpy().tobytes()
-    return weakref.ref(argument) if isinstance(argument, Record | Saved) else argument
+    return weakref.ref(argument) if isinstance(argument, Record | Saved | WordLogit) else argument
 
 
 def forget_the_dead() -> None:
@@ -282,6 +284,23 @@ def _run(key: tuple, source: Source) -> Record:
         SHARED.reserve(key, budget.cost(source, sentences(source, lines), edits).record_bytes)
         with cores.used_by(source):
             result = _used[key] = source.run(sentences(source, lines), edits, targets(source, lines))
+    return result
+
+
+def with_stream(source: Source, lines: tuple[str, ...], record: Record) -> Record:
+    """A record with its residual stream, by another run; see `worked`.
+
+    Raises:
+        InputError: why there is none.
+    """
+    cost = budget.cost(source, sentences(source, lines), record.edits)
+    return worked(_with_stream, source, record, cost=cost, names=tuple(map(source.site_name, source.sites)))
+
+
+def _with_stream(source: Source, record: Record) -> Record:
+    _, lines = origin(record)
+    with cores.used_by(source):
+        result = _used["stream", source, lines, record.edits] = source.with_stream(record)
     return result
 
 

@@ -15,6 +15,7 @@ from attnviz.core.record import ALL, Record
 from attnviz.core.tokens import Token
 from attnviz.figures import Figure
 from attnviz.metrics.beside import AlignedPair
+from attnviz.metrics.relevance import IntegratedGradients, WordLogit
 from attnviz.sources.base import Source
 from attnviz.ui.shared import photos, target, words
 
@@ -99,6 +100,8 @@ class CodeWriter:
             return self._mask(value)
         if isinstance(value, Token) and not (value.special or value.joined or value.segment):
             return self.value(value.text)
+        if isinstance(value, WordLogit):
+            return self._gradients(value)
         if is_dataclass(value) and not isinstance(value, type):
             return self._dataclass(value)
         if isinstance(value, tuple | list):
@@ -113,6 +116,14 @@ class CodeWriter:
         if value is None or isinstance(value, int | float | slice):
             return repr(value)
         raise _NoCode
+
+    def _gradients(self, found: WordLogit) -> str:
+        """The call that computes the gradients of the record that was written last."""
+        source, _ = _origin(self.origin, self.records[-1])
+        steps = {"steps": found.steps} if isinstance(found, IntegratedGradients) else {}
+        named = steps | ({"sentence": found.sentence} if found.sentence else {})
+        name = "attnviz.gradients." + ("integrated" if steps else "relevance")
+        return self.call(name, (source, self.records[-1], found.id, found.position), named)
 
     def _mask(self, mask: Mask) -> str:
         try:
@@ -142,6 +153,7 @@ class CodeWriter:
             self.records.append(record)
             targets = target.of(texts)
             named = [f"target={self._texts(targets)}"] if targets else []
+            named += ["stream=True"] if record.stream is not None else []
             expression = f"attnviz.analyze({', '.join([self._texts(texts), self._source(source), *edits, *named])})"
             if ids := getattr(texts[0], "ids", ()):
                 begin = f"begin={self.value(list(ids))}"

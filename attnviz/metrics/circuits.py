@@ -1,0 +1,285 @@
+"""Circuits of the weights, without a text: Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits".
+
+Rows are vectors: a head adds A x W_V W_O to the stream x, and its scores are x W_Q W_Kᵀ xᵀ · scale. W_E has a row for
+each token, W_U a column. Matrices of vocabulary x vocabulary are never formed: AB and BA have the same non-zero
+eigenvalues, so those of W_E W_V W_O W_U are those of the (d_v, d_v) matrix W_O (W_U W_E) W_V.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from attnviz.core.attention import attend
+from attnviz.core.edits import Site
+from attnviz.core.errors import InputError
+from attnviz.core.masks import Subsequent
+from attnviz.core.progress import tell
+from attnviz.core.stream import ModelWeights, Norm, Projections
+
+KINDS = ("q", "k", "v")
+"""Inputs of a later head that an earlier head can write into: its queries, keys or values."""
+
+PLACE, NUMBERS = ("kind", "layer", "head"), ("copying", "previous_token", "induction", "eigenvalue")
+"""Columns that name a head, and those of its numbers."""
+
+ROWS = 4096
+"""Rows of the vocabulary that are multiplied at once."""
+
+POSITIONS = 1024
+"""Positions whose vectors are attended to, at most."""
+
+SPEED = 2e10
+"""Multiplications and additions a second that a core does."""
+
+
+@dataclass(frozen=True, eq=False)
+class Circuits:
+    """Numbers of the circuits of every head, and of every pair of an earlier and a later head.
+
+    Attributes:
+        heads: a row per head: kind, layer, head, copying, previous_token, induction, eigenvalue (the real part of the
+            largest of its OV circuit), and through (the earlier head of the induction score, such as "decoder 0.0").
+        eigenvalues: a row per eigenvalue of an OV circuit: kind, layer, head, real, imaginary; the largest first.
+        composition: a row per pair: kind, layer, head, then later_layer, later_head, and a score q, k, v each.
+        left_out: sites of cross-attention, whose keys are another text's.
+    """
+
+    heads: pd.DataFrame
+    eigenvalues: pd.DataFrame
+    composition: pd.DataFrame
+    left_out: tuple[Site, ...] = ()
+
+    def matrix(self, kind: str) -> np.ndarray:
+        """Composition scores, (heads, heads): rows are the earlier heads, columns the later; NaN where none is earlier.
+
+        Args:
+            kind: "q", "k" or "v".
+
+        Raises:
+            InputError: if it is another.
+        """
+        if kind not in KINDS:
+            raise InputError(f"There is no composition {kind!r}. There are: {', '.join(KINDS)}.")
+        numbers = {place: i for i, place in enumerate(self.heads[["layer", "head"]].itertuples(index=False, name=None))}
+        matrix = np.full((len(self.heads), len(self.heads)), np.nan)
+        ends = (["layer", "head"], ["later_layer", "later_head"])
+        places = ([numbers[place] for place in zip(*(self.composition[n] for n in end), strict=True)] for end in ends)
+        matrix[tuple(places)] = self.composition[kind]
+        return matrix
+
+
+def circuits(weights: ModelWeights, *, fold_norms: bool = True) -> Circuits:
+    """OV, QK and composition scores of all heads of self-attention, from the weights alone.
+
+    - copying: Σλ / Σ|λ| of the eigenvalues λ of W_E W_V W_O W_U. At 1 a token that is attended to raises its own
+      logit, at -1 it lowers it. Without an unembedding W_U is W_Eᵀ.
+    - previous_token: mean weight on the position before, of queries and keys of the learned position vectors alone,
+      with the scale 1/√d_k, over all rows but the first; a decoder's rows are causal.
+    - induction: Σλ / Σ|λ| of W_E W_Q W_Kᵀ (W_V W_O of an earlier head)ᵀ W_Eᵀ, through the earlier head with which its
+      keys compose most. At 1 it looks for its own token where the earlier head looked.
+    - composition: ‖W_V W_O M‖ / (‖W_V W_O‖ ‖M‖), Frobenius norms, with M = W_Q W_Kᵀ, W_K W_Qᵀ or W_V W_O of the later
+      head for q, k and v.
+
+    Biases count for previous_token alone. Queries and keys that are turned by their positions are taken at distance 0.
+    A number is missing where its weights are not known, where a head writes nothing that is read, or, of
+    previous_token, where no vector of positions is learned: nothing that is published measures it of rotary weights.
+
+    Args:
+        fold_norms: whether the gain and the centering of norms are parts of the weights: of the norm before in W_Q, W_K
+            and W_V, of the last norm in W_U, of a norm after W_O in W_O. What a norm divides by depends on the text,
+            and is left out. `previous_token` takes the norm of the vectors of positions, as they are.
+
+    Raises:
+        InputError: if the model has no self-attention, or embedding and unembedding are of different words.
+        Canceled: if nobody waits for it any more; see `core.progress`.
+    """
+    places = {site: projections for site, projections in weights.sites.items() if site.kind != "cross"}
+    if not places:
+        raise InputError("This model has no self-attention whose weights are known, so there are no circuits.")
+    sites = {site: _heads(projections, weights.num_heads[site], fold_norms) for site, projections in places.items()}
+    composition = _composition(sites)
+    gram = None if weights.embedding is None else _product(weights.embedding, weights.embedding)
+    through_words = _through_words(weights, gram, fold_norms)
+    rows, eigenvalues = [], []
+    for site, heads in sites.items():
+        values = heads.eigenvalues(through_words)
+        copying, previous = _positive(values), _previous_token(places[site], weights, site, fold_norms)
+        through = [_composing(composition, site, head) for head in range(heads.count)]
+        induction = _induction(sites, heads, through, gram)
+        for head in range(heads.count):
+            place = {"kind": site.kind, "layer": site.layer, "head": head}
+            largest = sorted(values[head].tolist(), key=abs, reverse=True)
+            eigenvalues += [{**place, "real": value.real, "imaginary": value.imag} for value in largest]
+            numbers = copying[head], previous[head], induction[head], largest[0].real if largest else np.nan
+            rows.append([*place.values(), *numbers, through[head] and through[head][0].brief(through[head][1])])
+    left_out = tuple(site for site in weights.sites if site not in places)
+    table = pd.DataFrame(rows, columns=[*PLACE, *NUMBERS, "through"])
+    return Circuits(table, pd.DataFrame(eigenvalues, columns=[*PLACE, "real", "imaginary"]), composition, left_out)
+
+
+def seconds(weights: ModelWeights) -> float:
+    """About how long `circuits` takes: products over the vocabulary, and for each pair of heads."""
+    sizes = [p.w_o.weight.shape for site, p in weights.sites.items() if site.kind != "cross"]
+    words = 0 if weights.embedding is None else 2 * weights.embedding.numel() * weights.embedding.shape[1]
+    pairs = sum(d_model * width * 3 * sum(other for _, other in sizes[:i]) for i, (d_model, width) in enumerate(sizes))
+    return (words + pairs) / SPEED
+
+
+def bytes_of(weights: ModelWeights) -> int:
+    """Bytes that `circuits` holds, about: seven matrices of each attention call in double precision."""
+    return sum(7 * 8 * projections.w_o.weight.numel() for projections in weights.sites.values())
+
+
+@dataclass(frozen=True, eq=False)
+class _Heads:
+    """Weights of the heads of a site, float64: what reads is (H, d_model, d), what writes (H, d_v, d_model)."""
+
+    query: Tensor | None
+    key: Tensor | None
+    value: Tensor | None
+    output: Tensor
+
+    @property
+    def count(self) -> int:
+        return len(self.output)
+
+    def eigenvalues(self, through_words: Tensor | None) -> Tensor:
+        """Those of W_O (W_U W_E) W_V, (H, d_v); none, (H, 0), where a matrix is not known."""
+        if self.value is None or through_words is None:
+            return torch.zeros(self.count, 0, dtype=torch.complex128)
+        return torch.linalg.eigvals(self.output @ through_words @ self.value)
+
+    @cached_property
+    def writes(self) -> Tensor | None:
+        """W_V W_O of length 1, without an orthonormal factor on its left, (H, d_v, d_model)."""
+        return None if self.value is None else _unit(_root(self.value) @ self.output)
+
+    @cached_property
+    def reads(self) -> dict[str, Tensor | None]:
+        """W_Q W_Kᵀ, its transpose and W_V W_O of length 1, without an orthonormal factor on their right."""
+        pairs = {"q": (self.query, self.key), "k": (self.key, self.query), "v": (self.value, self.output.mT)}
+        return {
+            kind: None if left is None or right is None else _unit(left @ _root(right).mT)
+            for kind, (left, right) in pairs.items()
+        }
+
+
+def _root(matrices: Tensor) -> Tensor:
+    """R with Rᵀ R = Mᵀ M of each matrix, (H, d_model, d) -> (H, d, d): what follows M is as long after R."""
+    values, vectors = torch.linalg.eigh(matrices.mT @ matrices)
+    return values.clamp(min=0).sqrt().unsqueeze(-1) * vectors.mT
+
+
+def _unit(matrices: Tensor) -> Tensor:
+    """Matrices divided by their Frobenius norms; NaN where that is 0."""
+    return matrices / torch.linalg.matrix_norm(matrices, keepdim=True)
+
+
+def _heads(projections: Projections, num_heads: int, fold_norms: bool) -> _Heads:
+    before, after = (projections.before, projections.after) if fold_norms else (None, None)
+    output = projections.w_o.weight.double().mT * projections.factor  # (H · d_v, d_model)
+    if after is not None:
+        output = output - output.mean(-1, keepdim=True) if after.is_centered else output
+        output = output if after.weight is None else output * after.weight
+    inputs = (projections.w_q, projections.w_k, projections.w_v)
+    parts = [None if linear is None else _folded(before, linear.weight.double()) for linear in inputs]
+    return _Heads(
+        *(None if part is None else part.unflatten(0, (num_heads, -1)).mT for part in parts),
+        output.unflatten(0, (num_heads, -1)),
+    )
+
+
+def _folded(norm: Norm | None, weight: Tensor) -> Tensor:
+    """A matrix that reads normalized vectors, (..., d_model), as one of the vectors before, but for their scale."""
+    if norm is None:
+        return weight
+    gained = weight if norm.weight is None else weight * norm.weight
+    return gained - gained.mean(-1, keepdim=True) if norm.is_centered else gained
+
+
+def _product(left: Tensor, right: Tensor) -> Tensor:
+    """leftᵀ right of two matrices with a row for each word, float64."""
+    return sum(a.double().mT @ b.double() for a, b in zip(left.split(ROWS), right.split(ROWS), strict=True))
+
+
+def _through_words(weights: ModelWeights, gram: Tensor | None, fold_norms: bool) -> Tensor | None:
+    """W_U W_E, (d_model, d_model); None without an embedding."""
+    if gram is None or weights.readout is None:
+        return gram
+    unembedding, embedding, readout = weights.readout.unembedding.weight, weights.embedding, weights.readout
+    if len(unembedding) != len(embedding):
+        sizes = f"The embedding has {len(embedding):,} words, and the unembedding {len(unembedding):,}"
+        raise InputError(f"{sizes}; copying is from words to the same words, so both must be of one vocabulary.")
+    is_tied = unembedding.data_ptr() == embedding.data_ptr() and unembedding.shape == embedding.shape
+    product = gram if is_tied else _product(embedding, unembedding)
+    return _folded(readout.norm if fold_norms else None, product).mT * readout.factor
+
+
+def _positive(eigenvalues: Tensor) -> list[float]:
+    """Σλ / Σ|λ| of each row: 1 if all are positive, -1 if all are negative; NaN where all are 0."""
+    return (eigenvalues.sum(-1).real / eigenvalues.abs().sum(-1)).tolist()
+
+
+def _previous_token(projections: Projections, weights: ModelWeights, site: Site, fold_norms: bool) -> list[float]:
+    num_heads, linears = weights.num_heads[site], (projections.w_q, projections.w_k)
+    if None in linears or projections.rotary or weights.positions is None or len(weights.positions) < 2:
+        return [np.nan] * num_heads
+    x = weights.positions[:POSITIONS]
+    x = projections.before(x) if fold_norms and projections.before is not None else x
+    query, key = (linear(x).double().unflatten(-1, (num_heads, -1)).transpose(0, 1) for linear in linears)
+    mask = None if site.kind == "encoder" else Subsequent()
+    _, sums = attend(query[None], key[None], key[None], mask)  # log-sum-exp of each row, (1, H, n)
+    scores = (query[:, 1:] * key[:, :-1]).sum(-1) / query.shape[-1] ** 0.5
+    return (scores - sums[0, :, 1:]).exp().mean(-1).tolist()
+
+
+def _composition(sites: dict[Site, _Heads]) -> pd.DataFrame:
+    """A row per pair of heads, the later layer's below."""
+    tables = []
+    for done, (later, reading) in enumerate(sites.items()):
+        tell(done / len(sites))
+        for earlier, writing in sites.items():
+            if earlier.layer >= later.layer:
+                continue
+            pairs = np.indices((writing.count, reading.count)).reshape(2, -1)
+            columns = {"kind": later.kind, "layer": earlier.layer, "head": pairs[0], "later_layer": later.layer}
+            scores = {kind: _composes(writing.writes, reading.reads[kind], pairs.shape[1]) for kind in KINDS}
+            tables.append(pd.DataFrame(columns | {"later_head": pairs[1]} | scores))
+    columns = [*PLACE, "later_layer", "later_head", *KINDS]
+    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=columns)
+
+
+def _composes(writes: Tensor | None, reads: Tensor | None, pairs: int) -> np.ndarray:
+    """Length of the product of each pair of heads, flat; NaN where a factor has no length or is not known."""
+    if writes is None or reads is None:
+        return np.full(pairs, np.nan)
+    products = writes.flatten(0, 1) @ reads.transpose(0, 1).flatten(1)  # (H · d_v, H' · d)
+    parts = products.unflatten(0, writes.shape[:2]).unflatten(-1, (len(reads), -1))
+    return torch.linalg.matrix_norm(parts, dim=(1, 3)).flatten().numpy()
+
+
+def _composing(composition: pd.DataFrame, site: Site, head: int) -> tuple[Site, int] | None:
+    """The earlier head with which the keys of a head compose most; None where there is none."""
+    is_own = (composition["later_layer"] == site.layer) & (composition["later_head"] == head)
+    scores = composition[is_own]["k"].dropna().astype(float)
+    if not scores.max() > 0:
+        return None
+    row = composition.loc[scores.idxmax()]
+    return Site(site.kind, int(row["layer"])), int(row["head"])
+
+
+def _induction(
+    sites: dict[Site, _Heads], heads: _Heads, through: list[tuple[Site, int] | None], gram: Tensor | None
+) -> list[float]:
+    """Σλ / Σ|λ| of W_Kᵀ (W_V W_O)ᵀ (W_Eᵀ W_E) W_Q of each head, with W_V W_O of the head that it goes through."""
+    scores = [np.nan] * heads.count
+    for head, earlier in enumerate(through):
+        if earlier is not None and gram is not None:
+            value, output = (getattr(sites[earlier[0]], name)[earlier[1]] for name in ("value", "output"))
+            inner = (output @ heads.key[head]).mT @ (value.mT @ gram @ heads.query[head])
+            (scores[head],) = _positive(torch.linalg.eigvals(inner)[None])
+    return scores

@@ -1,0 +1,181 @@
+"""Gradients of a word's logit as numbers of a record: attention relevance by layer, and integrated gradients.
+
+Attention relevance, Chefer, Gur and Wolf 2021, "Generic Attention-model Explainability for Interpreting Bi-Modal and
+Encoder-Decoder Transformers". With ∇A = ∂ logit / ∂ A and the mean over heads E_h:
+
+    Ā = E_h max(∇A ⊙ A, 0)                                          equation (5), of one attention call
+    R = 1,  R ← R + Ā R                                             (6), from layer to layer of one stack
+    R_ti ← R_ti + Ā R_ti                                            (7), a decoder's self-attention, R_ti = 0 at first
+    R_ti ← R_ti + N(R_tt)ᵀ Ā N(R_ii)                                (10), its cross-attention
+    N(R) = (R - 1) with each row divided by its sum, + 1            (8), (9); a row of zeros stays
+
+Integrated gradients, Sundararajan, Taly and Yan 2017, "Axiomatic Attribution for Deep Networks".
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from attnviz.core.edits import Site
+from attnviz.core.errors import InputError, quoted
+from attnviz.core.record import Record
+from attnviz.core.tokens import Token
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class WordLogit:
+    """The logit that gradients are of.
+
+    Attributes:
+        token, id: the word.
+        position, sentence: where it is predicted.
+        logit: the model's own.
+        texts: that the model reads; see `texts_of`.
+    """
+
+    token: str
+    id: int
+    position: int
+    sentence: int
+    logit: float
+    texts: Mapping[str, tuple[Token, ...]]
+
+
+def texts_of(record: Record, sentence: int) -> dict[str, tuple[Token, ...]]:
+    """Tokens of each text that a model reads, without padding, by the kind of the stack that reads it."""
+    read = {record.sites[-1].kind: record.sentences}
+    if record.targets:
+        read = {"encoder": record.sentences, "decoder": record.targets}
+    sentences = {kind: batch[sentence] for kind, batch in read.items()}
+    return {kind: one.tokens[: one.length] for kind, one in sentences.items()}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Relevance(WordLogit):
+    """Gradient times weight of every head, and what it makes of each token, layer by layer.
+
+    Attributes:
+        products: ∇A ⊙ A of each site with its sign, (H, Q, K), without padding; a sink is the last key.
+        unseen: what of the model's attention is not among them; None if all of it is.
+    """
+
+    products: Mapping[Site, Tensor]
+    unseen: str | None = None
+
+    def head(self, site: Site, head: int | str, *, signed: bool = False) -> Tensor:
+        """Gradient times weight of a head, (Q, K); negative ones are 0 unless `signed`.
+
+        Args:
+            head: its number, or "mean" of all: Ā, whose parts are cut before they are averaged.
+
+        Raises:
+            InputError: if there is no such head.
+        """
+        if site not in self.products:
+            raise InputError(f"There is no {site}; there are {', '.join(map(str, self.products))}.")
+        heads = self.products[site] if signed else self.products[site].clamp(min=0)
+        if head == "mean":
+            return heads.mean(0)
+        if type(head) is not int or not 0 <= head < len(heads):
+            raise InputError(f"There is no head {quoted(head)} of {site}; there are {len(heads)}, counted from 0.")
+        return heads[head]
+
+    @cached_property
+    def layers(self) -> dict[int, dict[str, Tensor]]:
+        """Relevance of each token after each layer of the stack that predicts, by the kind of the stack that reads it.
+
+        Raises:
+            InputError: if not all layers are shown.
+        """
+        if self.unseen:
+            raise InputError(f"Relevance goes through all layers, and here not all are shown. {self.unseen}")
+        maps = {site: self.head(site, "mean").double() for site in self.products}
+        through = through_layers(maps)
+        return {layer: {kind: r[self.position] for kind, r in each.items()} for layer, each in through.items()}
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """A row per layer and token: layer, kind, position, token and relevance."""
+        rows = [
+            (layer, kind, i, token.text, float(values[i]))
+            for layer, each in self.layers.items()
+            for kind, values in each.items()
+            for i, token in enumerate(self.texts[kind])
+        ]
+        return pd.DataFrame(rows, columns=["layer", "kind", "position", "token", "relevance"])
+
+
+def through_layers(maps: Mapping[Site, Tensor]) -> dict[int, dict[str, Tensor]]:
+    """R after each layer of the last stack, by the kind of the stack that reads the columns' tokens.
+
+    Args:
+        maps: Ā of each site, (Q, K); of self-attention a last key beyond the queries is a sink, and left out.
+    """
+    sites = sorted(maps, key=lambda site: (site.layer, site.kind == "cross"))
+    last = "decoder" if any(site.kind == "decoder" for site in sites) else "encoder"
+    crossed = any(site.kind == "cross" for site in sites)
+    below = {site.kind: None for site in sites if site.kind == "encoder" != last}
+    source = below and _self_attention([maps[site] for site in sites if site.kind == "encoder"])[-1]
+    result: dict[int, dict[str, Tensor]] = {}
+    own = across = None
+    for site in (site for site in sites if site.kind in (last, "cross")):
+        relevant = maps[site]
+        if site.kind == "cross":
+            across = across + _normalized(own).mT @ relevant @ _normalized(source)
+        else:
+            relevant = relevant[:, : len(relevant)]
+            own = torch.eye(len(relevant), dtype=relevant.dtype) if own is None else own
+            if across is None and crossed:
+                across = relevant.new_zeros(len(relevant), len(source))
+            own, across = own + relevant @ own, None if across is None else across + relevant @ across
+        result[site.layer] = {last: own} | ({} if across is None else {"encoder": across})
+    return result
+
+
+def _self_attention(maps: list[Tensor]) -> list[Tensor]:
+    """R after each layer of a stack of self-attention, (n, n)."""
+    relevance = [torch.eye(len(maps[0]), dtype=maps[0].dtype)]
+    for one in maps:
+        relevance.append(relevance[-1] + one[:, : len(one)] @ relevance[-1])
+    return relevance[1:]
+
+
+def _normalized(relevance: Tensor) -> Tensor:
+    one = torch.eye(len(relevance), dtype=relevance.dtype)
+    added = relevance - one
+    sums = added.sum(-1, keepdim=True)
+    return added / sums.where(sums != 0, 1) + one
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class IntegratedGradients(WordLogit):
+    """Share of each token's embedding in a logit, on the way from vectors of zeros.
+
+    Attributes:
+        steps: points of the sum that stands for the integral.
+        baseline: the logit where the embeddings of all tokens of the sentence are zeros.
+        attributions: (n,) float64 of each text that the model reads, by the kind of the stack that reads it.
+    """
+
+    steps: int
+    baseline: float
+    attributions: Mapping[str, Tensor]
+
+    @property
+    def gap(self) -> float:
+        """Completeness gap: the sum of all attributions minus (logit - baseline); 0 for an exact integral."""
+        return float(sum(values.sum() for values in self.attributions.values())) - (self.logit - self.baseline)
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """A row per token: kind, position, token and attribution."""
+        rows = [
+            (kind, i, token.text, float(self.attributions[kind][i]))
+            for kind, tokens in self.texts.items()
+            for i, token in enumerate(tokens)
+        ]
+        return pd.DataFrame(rows, columns=["kind", "position", "token", "attribution"])
