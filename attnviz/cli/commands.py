@@ -161,7 +161,8 @@ def _change(options: Namespace, source: Source, texts: list[str]) -> list[str]:
     before, after = _before(options, source, texts), _record(options, source, texts)
     if before is None:
         raise InputError(
-            "Nothing is changed; give --mask, --off, --temperature, --score-scale, --empty-rows or --no-own-mask."
+            "Nothing is changed; give --mask, --off, --take, --temperature, --score-scale, --empty-rows "
+            "or --no-own-mask."
         )
     return write(figures.change(before, after, **_figure_arguments(options, after)), options)
 

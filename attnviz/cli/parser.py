@@ -361,6 +361,14 @@ def _add_edits(command: argparse.ArgumentParser) -> None:
         help="2,3: heads of what is shown; 0.2: LAYER.HEAD; c0.2 or cross0.2: of another kind (e, d, c)",
     )
     edits.add_argument(
+        "--take",
+        action="append",
+        default=[],
+        metavar="PART-WHERE-TEXT",
+        help="from another text: output-d0.1-The dog sat. (of a head), pattern- or values-d0-... (of all heads), "
+        "stream-d0-... (the input of the layer); d0@3 at position 3, d0@3.5 from position 5 of the other text",
+    )
+    edits.add_argument(
         "--no-own-mask",
         dest="own_mask",
         action="store_false",

@@ -15,7 +15,7 @@ from attnviz.cli.download import Download
 from attnviz.cli.typed import FILE, FLAGS
 from attnviz.core.amounts import counted
 from attnviz.core.display import visible_text
-from attnviz.core.edits import KINDS, Edits, Site
+from attnviz.core.edits import KINDS, Edits, Site, Take
 from attnviz.core.errors import PICTURES, AttnvizError, InputError, quoted
 from attnviz.core.masks import mask_from_text
 from attnviz.core.tokens import Sentence
@@ -239,6 +239,7 @@ def edits(options: Namespace, source: Source) -> Edits:
     }
     mask = reduce(and_, masks) if masks else None
     policy = {"empty_rows": options.empty_rows, "own_mask": options.own_mask, "mask_cross": options.mask_cross}
+    policy["taken"] = tuple(map(Take.read, options.take))
     return Edits(mask, frozenset(off), temperature=options.temperature, scale=options.score_scale, **policy)
 
 

@@ -5,6 +5,7 @@ import inspect
 from attnviz.figures import forms
 from attnviz.figures.base import Figure
 from attnviz.figures.blocks import blocks
+from attnviz.figures.carried import CarriedHeads as carried
 from attnviz.figures.chain import Chain as chain
 from attnviz.figures.change import OutputChange as change
 from attnviz.figures.composition import CompositionMap as composition

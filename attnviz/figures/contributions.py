@@ -6,15 +6,15 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from attnviz.charts import heads, pixels
+from attnviz.charts import heads
 from attnviz.charts.bars import Bars, Column
-from attnviz.charts.matrices import READABLE, ground, limit_of
 from attnviz.charts.picture import Form, Table
 from attnviz.charts.texts import heading
-from attnviz.core.amounts import digits, in_cell, rounding
+from attnviz.core.amounts import digits, rounding
 from attnviz.core.display import in_title
 from attnviz.core.edits import Site
 from attnviz.core.record import Record
+from attnviz.figures import head_cells
 from attnviz.figures.base import BarFigure, Figure
 from attnviz.figures.figure import number_arrays, stem, subtitles, titled
 from attnviz.metrics.contributions import Contributions, contributions
@@ -22,12 +22,6 @@ from attnviz.metrics.predictions import token_at
 from attnviz.words import quoted_token
 
 ADDS, FALLS = "Adds directly", "Falls when off"
-
-MOST_NUMBERED = 16
-"""Heads of a layer whose cells have room for their numbers."""
-
-NARROW = (22, 16)
-"""Pixels of a cell of more heads."""
 
 MOST_NAMED, APART = 5, (0.45, 0.06)
 """Dots with a name beside them: those farthest from 0, unless one so near, in parts of both axes, has one."""
@@ -96,17 +90,6 @@ class WordFigure(Figure):
     def _lines(self) -> list[str]:
         return [] if self.on_screen else subtitles(self.record, self, self.sentence)
 
-    def _of_head(self, site: Site, head: int) -> dict:
-        """Fields that a click on a head selects, and its name."""
-        return {
-            "kind": site.kind,
-            "layer": site.layer,
-            "head": head,
-            "rev": self.rev,
-            "name": site.head(head),
-            "focused": (site, head) == self.focused,
-        }
-
 
 @dataclass(frozen=True, eq=False)
 class HeadContributions(WordFigure):
@@ -120,33 +103,15 @@ class HeadContributions(WordFigure):
     @property
     def form(self) -> Form:
         sites, columns = self._sites, 1 + int(self.contributions.heads["head"].max())
-        return heads.cells(len(sites), columns, self._cell, ADDS.lower(), self.colors)
+        return heads.cells(
+            len(sites), columns, head_cells.cell_size(self.contributions.heads), ADDS.lower(), self.colors
+        )
 
     @cached_property
     def data(self) -> dict[str, Table]:
         """Tables of the chart: meta, rows, columns and cells."""
-        table, sites = self.contributions.heads, self._sites
-        columns, top = 1 + int(table["head"].max()), limit_of(table["contribution"].to_numpy())
-        palette, rows = pixels.hexadecimal(pixels.palette(ground(True, self.colors))), []
-        for head in table.itertuples():
-            site, value = Site(head.kind, head.layer), head.contribution
-            color = palette[int(pixels.shades(np.array((value / (top or 1) + 1) / 2)))]
-            row = sites.index(site)
-            place = {"row": row, "row2": row + 1, "column": head.head, "column2": head.head + 1}
-            colored = {"ground": color, "ink": pixels.readable(color, self.colors)}
-            texts = {"number": digits(value), "text": in_cell(value) if self._cell[0] >= READABLE[0] else ""}
-            rows.append(self._of_head(site, head.head) | place | colored | texts)
-        meta = heading(self._heading, self._lines, self._cell[0] * columns + 80, self)
-        return {
-            "meta": meta | {"top": [top]},
-            "rows": {"label": [f"{site.kind} {site.layer}" for site in sites]},
-            "columns": {"label": [*map(str, range(columns))]},
-            "cells": pd.DataFrame(rows).to_dict("list"),
-        }
-
-    @property
-    def _cell(self) -> tuple[int, int]:
-        return (44, 26) if self.contributions.heads["head"].max() < MOST_NUMBERED else NARROW
+        table = self.contributions.heads
+        return head_cells.cells(table, "contribution", self._sites, self._heading, self._lines, self)
 
     @cached_property
     def _sites(self) -> list[Site]:
@@ -223,6 +188,6 @@ class HeadsReplaced(WordFigure):
             site, (x, y) = Site(head.kind, head.layer), both[i].tolist()
             texts = {"label": site.brief(head.head) if i in named else "", "x_text": digits(x), "y_text": digits(y)}
             place = {"x": x, "y": y, "side": "left" if 2 * x < low + high else "right"}
-            rows.append(self._of_head(site, head.head) | place | texts)
+            rows.append(head_cells.of_head(self, site, head.head) | place | texts)
         meta = heading(self._heading, [ON_THE_LINE, *self._lines], heads.SIDE + 60, self)
         return {"meta": meta | {"low": [low - room], "high": [high + room]}, "dots": pd.DataFrame(rows).to_dict("list")}

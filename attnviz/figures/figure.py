@@ -36,6 +36,7 @@ def edited(edits: Edits, view: View = View()) -> str:
     parts = [] if edits.own_mask else ["no own mask"]
     parts += [] if edits.mask is None else [str(edits.mask)]
     parts += ["off " + " ".join(f"{place}.{head}" for place, head in places)] if edits.heads_off else []
+    parts += [f"take {str(take).removesuffix(f'-{take.text}')}" for take in edits.taken]
     parts += [f"{what.removesuffix(' rows')} {value}" for what, value in edits.phrases()]
     return " ".join([*parts, *filter(None, [view.in_short()])])
 

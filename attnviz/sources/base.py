@@ -15,7 +15,7 @@ from attnviz.core.errors import OF_PICTURES, InputError
 from attnviz.core.origin import Origin
 from attnviz.core.record import Record
 from attnviz.core.stream import ModelWeights
-from attnviz.core.taking import NOT_TAKEN, Donor, Resolved
+from attnviz.core.taking import Donor, Resolved
 from attnviz.core.tap import Tap
 from attnviz.core.tokens import Sentence
 from attnviz.sources import taking
@@ -123,6 +123,7 @@ class Source(ABC):
         longest: how many tokens it reads at most; None if there is no bound.
         read_only: why nothing about the attention can be changed; None if it can.
         alone: how far a change reaches where the rest of the model is not there; "" if it reaches the whole model.
+        untaken: why nothing of another text's run can be taken into one of it; "" if that can be.
         unseen: what of the model's attention is not shown; None if all of it is.
         findings: what a check of its arrays found wrong with them, a sentence each.
         one_run: the texts of the one run that it is; empty if it reads any.
@@ -155,6 +156,7 @@ class Source(ABC):
     longest: int | None = None
     read_only: str | None = None
     alone: str = ""
+    untaken: str = ""
     unseen: str | None = None
     findings: tuple[str, ...] = ()
     one_run: tuple[str, ...] = ()
@@ -226,7 +228,7 @@ class Source(ABC):
         targets = targets if self.writes else ()
         if not edits.taken or isinstance(edits, Resolved):
             return edits, targets
-        if why := self.read_only or self.alone or ("" if self.reads in ("text", "both") else NOT_TAKEN):
+        if why := self.read_only or self.untaken:
             raise InputError(why)
         if any(sentence.pictures for sentence in sentences):
             raise InputError("A text with a picture takes nothing from another text; give it without the picture.")

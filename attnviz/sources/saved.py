@@ -7,6 +7,7 @@ from typing import Any
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError, quoted
 from attnviz.core.record import Record
+from attnviz.core.taking import NOT_TAKEN
 from attnviz.core.tap import Tap
 from attnviz.core.tokens import Sentence
 from attnviz.sources.base import PROVENANCES, Source
@@ -27,6 +28,8 @@ class Saved(Source):
     name: str
     record: Record
     case: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
+
+    untaken = NOT_TAKEN
 
     @property
     def provenance(self) -> str:

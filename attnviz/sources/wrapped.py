@@ -17,6 +17,7 @@ from attnviz.core.amounts import counted
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError, quoted
 from attnviz.core.record import Prediction, Record
+from attnviz.core.taking import NOT_TAKEN
 from attnviz.core.tokens import Sentence, Token
 from attnviz.sources.base import Source
 from attnviz.sources.own_code import errors_said, in_evaluation, lock_of, moment_of
@@ -113,6 +114,7 @@ class Wrapped(Source):
     moment: int = 0
 
     provenance = PROVENANCE
+    untaken = NOT_TAKEN
 
     @property
     def title(self) -> str:

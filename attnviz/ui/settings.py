@@ -1,6 +1,6 @@
 """Every setting that a link holds, by its name: each is declared by the feature that it belongs to."""
 
-from attnviz.ui.compare import other
+from attnviz.ui.compare import other, taking
 from attnviz.ui.heads import forms
 from attnviz.ui.learn import edited, museum, progress, scenes
 from attnviz.ui.masks import checking, compose, conventions, lab, leaks
@@ -49,6 +49,7 @@ FEATURES = (
         play,
         rail,
         other,
+        taking,
         progress,
         scenes,
         edited,

@@ -11,6 +11,7 @@ from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError, quoted
 from attnviz.core.places import PicturedText, Sound
 from attnviz.core.record import Prediction, Record, Step
+from attnviz.core.taking import NOT_TAKEN
 from attnviz.core.tokens import Sentence, Token
 from attnviz.core.windows import WindowGrid
 from attnviz.sources.huggingface import faults, opening, pictures, placing
@@ -27,6 +28,7 @@ class PictureModel(HuggingFace):
     """
 
     reads = "picture"
+    untaken = NOT_TAKEN
 
     def check_pictures(self, texts: list[str]) -> None:
         """Raises: InputError: if there is a sound for a model that sees; `tokenize` says what else it reads."""

@@ -10,6 +10,7 @@ from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError, quoted
 from attnviz.core.places import PicturedText, Sound
 from attnviz.core.record import Prediction, Record
+from attnviz.core.taking import NOT_TAKEN
 from attnviz.core.tokens import Sentence
 from attnviz.sources.huggingface import faults, opening, pictures, reading, running, sounds
 from attnviz.sources.huggingface.picture_model import PictureModel
@@ -25,6 +26,7 @@ class SoundModel(PictureModel):
     """
 
     reads = "sound"
+    untaken = NOT_TAKEN
 
     def tokenize(self, texts: list[str]) -> tuple[Sentence, ...]:
         """The positions of sounds in time.

@@ -16,6 +16,7 @@ from attnviz.core.origin import Origin
 from attnviz.core.places import Sound
 from attnviz.core.record import Prediction, Record
 from attnviz.core.stream import ModelWeights
+from attnviz.core.taking import NOT_TAKEN
 from attnviz.core.tap import Tap
 from attnviz.core.tokens import Sentence, Token
 from attnviz.sources import taking
@@ -103,6 +104,10 @@ class HuggingFace(Source):
     @property
     def read_only(self) -> str | None:
         return self.facts.trial.read_only
+
+    @property
+    def untaken(self) -> str:
+        return NOT_TAKEN if self.facts.trial.is_captured else ""
 
     @property
     def unseen(self) -> str | None:

@@ -262,7 +262,7 @@ def _sentence(a: ViewContext, other: Other, own: DeltaGenerator) -> Side:
     unknown_of_a = cache.unknown(a.source, a.lines)
     unknown = {word: near for word, near in cache.unknown(a.source, lines).items() if word not in unknown_of_a}
     unknown_words(unknown, a.source.unknown_token, "B")
-    return Side(cache.record(a.source, lines, a.edits), a.site, a.head)
+    return Side(cache.record(a.source, lines, replace(a.edits, taken=())), a.site, a.head)
 
 
 def _plain(text: str) -> str:
@@ -311,7 +311,7 @@ def _model(a: ViewContext, other: Other, own: DeltaGenerator) -> Side:
     lines = source.one_run or (answer.whole(a.lines[a.sentence], a.record.sentences[a.sentence]),)
     cache.sentences(source, lines)
     unknown_words(cache.unknown(source, lines), source.unknown_token, "B")
-    record = cache.record(source, lines, Edits() if source.read_only else a.edits)
+    record = cache.record(source, lines, Edits() if source.read_only else replace(a.edits, taken=()))
     site = _site_like(a.site, a.record, record)
     head = a.head if isinstance(a.head, str) else min(a.head, record.step(site).num_heads - 1)
     if (site, head) != (a.site, a.head):

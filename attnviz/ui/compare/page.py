@@ -19,7 +19,7 @@ from attnviz.metrics.beside import AlignedPair, Side, apart_of, at_a, beside
 from attnviz.sources import estimate
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate
-from attnviz.ui.compare import other, predictions, unmoved, words
+from attnviz.ui.compare import other, predictions, taking, unmoved, words
 from attnviz.ui.shared import cache, everything, look, pictures, pretrained, runs, toolbar, zoom
 from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import Cell, ViewContext
@@ -35,12 +35,17 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
     maps = st.container()  # they begin at one height, whatever is said of B
     with st.container(gap="xsmall", key="b"):
         b = other.side(a, bar.prediction)
+        text = taking.other_text(a, b)
+        if text:
+            taking.row(a, b)
     if isinstance(b, other.OnItsWay):
         pretrained.ask_or_wait(b.arrival)
     elif isinstance(b, AttnvizError):
         note(str(b))
     else:
         _compared(bar, mine, b, maps)
+    if text:
+        taking.each_head(a, text)
     with runs.beside():
         _different_heads(a)
 

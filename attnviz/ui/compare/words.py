@@ -63,3 +63,19 @@ DIVERGENCE = (
     "Mean Jensen-Shannon divergence of the rows on this text, from 0 (same weights) to 0.69 (no key in common). "
     "Click a head to compare it."
 )
+
+# Take from B (activation patching)
+
+TAKE_FROM_B, TAKE = "Take from B", "Take"
+SCOPES = {"head": "this head", "layer": "all heads", "input": "input of layer"}
+PARTS = {"output": "output", "pattern": "pattern (queries, keys)", "values": "values"}
+ALL_POSITIONS, ONE_POSITION = "all positions", "one position"
+SCOPE_TITLE, PART_TITLE, WHERE_TITLE, AT, FROM = "Of", "Part", "Positions", "At", "from B's"
+OTHER_COUNT = "A has {a}, B {b}: take one position from another."
+BEFORE, AFTER = "A before", "A after"
+CARRIED = "How much of the way from A to B each head carries"
+CARRIED_IS = (
+    "Each head alone takes this part from B. A number is (after - A) / (B - A) of the logit difference: 0 is A, 1 is "
+    "B; below 0 the head leads away from B. Click a head to look at it."
+)
+MEASURE_EACH_HEAD, HEADS = "Take each head from B", "heads"

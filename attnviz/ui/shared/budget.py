@@ -51,7 +51,8 @@ def memory() -> int:
 def cost(source: Source, sentences: tuple[Sentence, ...], edits: Edits = Edits()) -> Estimate:
     """Cost of a run of a source on this machine; no time where it was run before."""
     estimated = estimate.estimate(source, len(sentences[0].tokens) if sentences else 0, edits, len(sentences))
-    return replace(estimated, seconds=0.0) if source.one_run else estimated
+    runs = 1 + len({take.text for take in edits.taken})
+    return replace(estimated, seconds=0.0 if source.one_run else runs * estimated.seconds)
 
 
 def of_runs(count: int, source: Source, sentences: tuple[Sentence, ...], edits: Edits = Edits()) -> Estimate:

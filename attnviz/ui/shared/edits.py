@@ -1,16 +1,18 @@
 """The edits bar and the active heads: what differs from the original model.
 
 In a link heads that are off are ``e0.1-e0.3``; what changes the scores of all calls is ``unscaled.temperature-0.5``;
+what is taken from another text ``output-d0.1-The dog sat.`` (see `core.edits.Take`);
 what is added to them is ``alibi.relative-0.softcap-5``: the seed of the relative bias, the bound of the scores.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import streamlit as st
 
 from attnviz.core.amounts import counted
-from attnviz.core.edits import KINDS, Edits, Site
+from attnviz.core.edits import KINDS, Edits, Site, Take
+from attnviz.core.errors import InputError
 from attnviz.core.masks import Mask, Subsequent
 from attnviz.core.modifiers import ALiBi, Bias, RelativeBias
 from attnviz.core.scoring import EMPTY_ROWS
@@ -26,6 +28,8 @@ from attnviz.ui.shared.setting import Setting, State, choice, coded, flag, reade
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import label, note, quiet, style
 
+LONGEST_TEXT = 2_000
+"""Characters of a text from which something is taken."""
 LONGEST_RULE = 60
 """Characters of a rule on a chip; of a longer list of numbers it has the first."""
 MOST_NAMED = 4
@@ -108,6 +112,25 @@ OFF: Setting[frozenset[Place]] = coded(
     lacks=look.lacks_place,
     former=("off",),
 )
+
+
+def _read_takes(values: Sequence[str]) -> tuple[Take, ...]:
+    takes = tuple(map(Take.read, values))
+    for take in takes:
+        if len(take.text) > LONGEST_TEXT or not take.text.replace("\n", "").isprintable():
+            raise InputError(words.NOT_TAKEN.format(most=LONGEST_TEXT))
+    return takes
+
+
+TAKEN: Setting[tuple[Take, ...]] = Setting(
+    "take",
+    (),
+    lambda takes: [*map(str, takes)],
+    _read_takes,
+    "model text edits",
+    lambda source, take: look.lacks_place(source, (take.site, take.head or 0)),
+)
+"""What is taken from other texts, a parameter of the link for each; it goes with the text, to whose length it fits."""
 OWN_MASK = flag("own_mask", True, "edits")
 MASK_CROSS: Setting[bool | None] = choice("cross", {True: "true", False: "false"}, of="edits")
 """Whether the mask acts on cross-attention; where nobody chose, it does unless it hides the future."""
@@ -188,7 +211,8 @@ def _edits(now: State, source: Source, stack: Stack, own_mask: bool) -> Edits:
     chosen = now[MASK_CROSS]
     hides = any(entry.on and isinstance(entry.mask, Subsequent) for entry in stack.entries)
     self_alone = _has_cross(source) and stack.mask() is not None and (hides if chosen is None else not chosen)
-    more = {"own_mask": own_mask, "mask_cross": not self_alone, "empty_rows": now[EMPTY]}
+    taken = tuple(take for take in now[TAKEN] if not TAKEN.lacks(source, take))
+    more = {"own_mask": own_mask, "mask_cross": not self_alone, "empty_rows": now[EMPTY], "taken": taken}
     return Edits(stack.mask(), heads_off, **more, **scores)
 
 
@@ -292,7 +316,10 @@ def name_of(entry: Entry, *, first: bool = True) -> str:
 def chips(source: Source, lines: tuple[str, ...], edits: Edits, original: str) -> None:
     """One removable chip for each thing that is changed, and one button that resets all; else what the model is."""
     fixed = source.read_only or (edits == Edits() and not getattr(source, "changes", ()))
-    changes = [*_training_step(source), *([] if fixed else [*_changed(source, lines, edits), *_heads_off(edits)])]
+    changes = [
+        *_training_step(source),
+        *([] if fixed else [*_changed(source, lines, edits), *_heads_off(edits), *_taken(edits)]),
+    ]
     if not changes:
         if source.read_only:
             label(words.READ_ONLY)
@@ -345,6 +372,22 @@ def _heads_off(edits: Edits) -> Iterator[tuple]:
         many = words.HEADS_OF.format(count=len(heads), site=site)
         named = site.head(*heads) if len(heads) <= MOST_NAMED else many
         yield site, words.HEADS_OFF.format(heads=named), _with_off, site, ()
+
+
+def _taken(edits: Edits) -> Iterator[tuple]:
+    """Each thing that is taken from another text: key, what, and the step that takes it back."""
+    for number, take in enumerate(edits.taken):
+        brief = take if len(take.text) <= LONGEST_RULE else replace(take, text=f"{take.text[:LONGEST_RULE]}…")
+        yield f"take {number}", words.TAKEN.format(what=brief.in_words()), without_take, take
+
+
+def with_take(now: State, take: Take) -> State:
+    """With one more thing that is taken from another text."""
+    return now.put(TAKEN, tuple(dict.fromkeys([*now[TAKEN], take])))
+
+
+def without_take(now: State, take: Take) -> State:
+    return now.put(TAKEN, tuple(other for other in now[TAKEN] if other != take))
 
 
 def _is_built_in(source: Source, edits: Edits, on: Sequence[tuple[int, Entry]], entry: Entry) -> bool:

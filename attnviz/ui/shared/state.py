@@ -214,7 +214,8 @@ def drop_missing(of: str, there: Any) -> bool:
         lost = {item: why for item in (value if many else (value,)) if (why := setting.lacks(there, item))}
         if lost:
             put(setting, type(value)(item for item in value if item not in lost) if many else setting.default)
-            gone = setting.encode(type(value)(lost) if many else value)[:40]
+            written = setting.encode(type(value)(lost) if many else value)
+            gone = (written if isinstance(written, str) else ", ".join(written))[:40]
             why = words.NOT_THERE.format(value=gone, there=next(iter(lost.values())))
             put(PROBLEMS, (*get(PROBLEMS), words.IGNORED.format(name=setting.name, why=why)))
     return get(PROBLEMS) != before

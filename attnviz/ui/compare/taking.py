@@ -1,0 +1,144 @@
+"""Take from B: a part of the run of B's text put into that of A, and how much of the way each head carries."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import streamlit as st
+
+from attnviz import figures, patching
+from attnviz.core import progress
+from attnviz.core.amounts import counted
+from attnviz.core.display import visible_text
+from attnviz.core.edits import Edits, Site, Take
+from attnviz.core.errors import AttnvizError, InputError, TooLong
+from attnviz.core.record import Record
+from attnviz.core.tokens import Token
+from attnviz.metrics.beside import Side
+from attnviz.metrics.carried import Carried
+from attnviz.sources.base import Source
+from attnviz.ui.compare import words
+from attnviz.ui.overview.numbers import is_requested
+from attnviz.ui.shared import budget, cache, cores, edits, look, pictures, runs, says, state
+from attnviz.ui.shared.look import ViewContext
+from attnviz.ui.shared.setting import Setting, choice, session_setting
+from attnviz.ui.shared.state import control
+from attnviz.ui.shared.text import in_words, note, quiet
+
+SCOPE = choice("take-of", tuple(words.SCOPES), "head", "tab")
+PART = choice("take-part", tuple(words.PARTS), "output", "tab")
+WHERE = choice("take-at", ("all", "one"), "all", "tab")
+FROM: Setting[int | None] = session_setting("take from", None, "text")
+REQUESTED: Setting[tuple | None] = session_setting("carried by heads", None)
+"""Run, text and part of the map that was asked for."""
+
+
+def other_text(a: ViewContext, b: object) -> str:
+    """B's text, where something can be taken from it: another text, which A's model reads; else ""."""
+    if not isinstance(b, Side) or a.source.read_only or a.source.untaken or len(a.lines) > 1:
+        return ""
+    source, lines = cache.origin(b.record)
+    return str(lines[0]) if source == a.source and b.record.sentences != a.record.sentences else ""
+
+
+def row(a: ViewContext, b: Side) -> None:
+    """What to take, and a button that puts it into A's edits; below, what A predicts without and with it."""
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="take"):
+        scope = _choose(words.SCOPE_TITLE, SCOPE, words.SCOPES, lead=words.TAKE_FROM_B, width=150)
+        part = "stream"
+        if scope != "input":
+            part = _choose(words.PART_TITLE, PART, words.PARTS, lead="", width=220)
+        places = _places(a, b, part)
+        head = a.head if scope == "head" and isinstance(a.head, int) else None
+        try:
+            take = Take(other_text(a, b), part, a.site, head, *places)
+        except InputError as error:
+            quiet(str(error))
+        else:
+            options = {"disabled": take in a.edits.taken, "key": "take from b", "icon": ":material/move_down:"}
+            st.button(words.TAKE, on_click=state.change, args=(edits.with_take, take), **options)
+    if a.edits.taken:
+        _before_and_after(a)
+
+
+def _places(a: ViewContext, b: Side, part: str) -> tuple[int, ...]:
+    """The positions in A and in B; none where all are taken."""
+    mine = _read(a.record, a.site, a.sentence, part)
+    theirs = _read(b.record, a.site, 0, part)
+    if len(mine) == len(theirs):
+        names = {"all": words.ALL_POSITIONS, "one": words.ONE_POSITION}
+        if _choose(words.WHERE_TITLE, WHERE, names, lead="", width=150) == "all":
+            return ()
+    else:
+        quiet(words.OTHER_COUNT.format(a=counted(len(mine), "token"), b=len(theirs)))
+    at = look.query(words.AT, mine, a.cell if part != "values" else None)
+    start = state.get(FROM)
+    start = min(at, len(theirs) - 1) if start is None or start >= len(theirs) else start
+    names = [f"{i} · {visible_text(token.text)}" for i, token in enumerate(theirs)]
+    behavior = {"shown": start, "lead": words.FROM, "format_func": names.__getitem__, "width": 150}
+    control(st.selectbox, words.FROM, FROM, range(len(theirs)), **behavior)
+    return (at,) if start == at else (at, start)
+
+
+def _read(record: Record, site: Site, sentence: int, part: str) -> tuple[Token, ...]:
+    """The tokens whose positions are counted."""
+    text = record.texts(site, sentence=sentence)[part == "values"]
+    return text.tokens[: text.length]
+
+
+def _choose(title: str, setting: Setting[str], names: Mapping[str, str], **behavior: object) -> str:
+    chosen = state.get(setting)
+    control(st.selectbox, title, setting, [*names], shown=chosen, format_func=names.__getitem__, **behavior)
+    return chosen
+
+
+def _before_and_after(a: ViewContext) -> None:
+    before = cache.record(a.source, a.lines, replace(a.edits, taken=()))
+    position = look.asked_at(a.record, a.site, a.cell, a.sentence)
+    for name, mine, other in ((words.BEFORE, before, a.record), (words.AFTER, a.record, before)):
+        says.show_run(name, mine, other, position, (a.sentence, a.sentence), (position, position))
+
+
+def each_head(a: ViewContext, text: str) -> None:
+    """Folded: how much of the way from A to B each head carries alone."""
+    if a.record.prediction is None:
+        return
+    with pictures.folded(words.CARRIED, key="carried") as is_open:
+        if is_open:
+            with runs.beside():
+                try:
+                    _map(a, text)
+                except TooLong:
+                    raise
+                except AttnvizError as error:
+                    note(str(error), "notice")
+
+
+def _map(a: ViewContext, text: str) -> None:
+    part = _choose(words.PART_TITLE, PART, words.PARTS, lead=words.PART_TITLE, at="map", width=220)
+    count = sum(step.num_heads for step in a.record.steps)
+    position = look.asked_at(a.record, a.site, a.cell, a.sentence)
+    cost = budget.of_runs(count + 2, a.source, cache.sentences(a.source, a.lines), a.edits)
+    key, button = (*a.run, text, part, position), {"key": "each from b", "icon": ":material/move_down:"}
+    if not is_requested(REQUESTED, key, cost, words.MEASURE_EACH_HEAD, **button):
+        return
+    carried = cache.worked(_carried, *a.run, text, part, position, count, cost=cost, unit=words.HEADS)
+    figure = figures.carried(a.record, carried, focused=(a.site, a.head), rev=look.rev("carried"), **a.styled)
+    in_words(carried.in_words())
+    pictures.picture(figure, "carried", select="head", on_select=look.clicks("carried", _show))
+    quiet(words.CARRIED_IS)
+    pictures.take_away(figure, "carried")
+    pictures.numbers(figure, "carried")
+
+
+def _show(point: Mapping[str, object]) -> None:
+    look.look_at(Site(point["kind"], int(point["layer"])), int(point["head"]))
+
+
+def _carried(
+    source: Source, lines: tuple[str, ...], changed: Edits, text: str, part: str, position: int, count: int
+) -> Carried:
+    with progress.counted(count) as report, cores.used_by(source):
+        sentences, targets = cache.sentences(source, lines), cache.targets(source, lines)
+        return patching.carried(
+            source, sentences, text, changed, part, position=position, targets=targets, report=report
+        )
