@@ -328,3 +328,42 @@ def test_mean_of_heads_is_compared_and_no_head_differs_from_it():
     assert "The row that differs most is " in html(app)
     assert "Heads that differ most from" not in html(app)
     assert charts(app) == 1
+
+
+RUG = "The dog ran on the rug because it was tired."
+
+
+def test_a_part_of_b_is_taken_into_a():
+    """A button puts it into the edits, where a chip takes it back; what A predicts stands there before and after."""
+    app = compare(b=f"sentence-{RUG}", layer="d1", head="0")
+    app.button(key="take from b").click().run()
+
+    assert not app.exception
+    assert app.query_params["take"] in (f"output-d1.0-{RUG}", [f"output-d1.0-{RUG}"])
+    page = unescape(" ".join(e.proto.body for e in app.get("html")))
+    assert "A before" in page
+    assert "A after" in page
+    assert app.button(key="take from b").disabled
+    chip = next(button for button in app.button if "taken: output of head 0 of decoder layer 1" in button.label)
+    chip.click().run()
+    assert "take" not in app.query_params
+
+
+def test_what_is_taken_comes_with_the_link_and_goes_with_the_text():
+    takes = ["stream-d0-" + RUG, "values-d1.1@2.3-The dog"]
+    app = compare(b=f"sentence-{RUG}", take=takes)
+
+    assert app.query_params["take"] == takes
+    assert [b.label for b in app.button if b.label.startswith("taken:")]
+    for wrong, why in ((["output-x0-b"], "does not say what is taken"), (["output-d9.0-b"], "decoder layer 1")):
+        page = " ".join(e.proto.body for e in compare(take=wrong).get("html"))
+        assert why in unescape(re.sub("<[^>]*>", "", page)) or why in str(compare(take=wrong).get("html"))
+
+
+def test_texts_of_other_lengths_take_one_position():
+    app = compare(b="sentence-The big black dog ran on it.", layer="d1", head="0")
+
+    assert "take one position from another" in " ".join(e.proto.body for e in app.get("html"))
+    app.button(key="take from b").click().run()
+    assert not app.exception
+    assert re.fullmatch(r"output-d1\.0@\d+(\.\d+)?-The big black dog ran on it\.", "".join(app.query_params["take"]))
