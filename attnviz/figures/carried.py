@@ -43,7 +43,7 @@ class CarriedHeads(Figure):
 
     @property
     def _heading(self) -> str:
-        return f"Way from A to B that each head's {self.carried.part} carries"
+        return f"Carried by each head's {self.carried.part}"
 
     @property
     def form(self) -> Form:

@@ -114,7 +114,8 @@ def each_head(a: ViewContext, text: str) -> None:
 
 
 def _map(a: ViewContext, text: str) -> None:
-    part = _choose(words.PART_TITLE, PART, words.PARTS, lead=words.PART_TITLE, at="map", width=220)
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="carried-part"):
+        part = _choose(words.PART_TITLE, PART, words.PARTS, lead=words.PART_TITLE, at="map", width=220)
     count = sum(step.num_heads for step in a.record.steps)
     position = look.asked_at(a.record, a.site, a.cell, a.sentence)
     cost = budget.of_runs(count + 2, a.source, cache.sentences(a.source, a.lines), a.edits)

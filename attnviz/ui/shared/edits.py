@@ -122,13 +122,17 @@ def _read_takes(values: Sequence[str]) -> tuple[Take, ...]:
     return takes
 
 
+def _lacks_take(there: object, take: Take) -> str:
+    return look.lacks_place(there, (take.site, take.head or 0)) if isinstance(there, Source) else ""
+
+
 TAKEN: Setting[tuple[Take, ...]] = Setting(
     "take",
     (),
     lambda takes: [*map(str, takes)],
     _read_takes,
     "model text edits",
-    lambda source, take: look.lacks_place(source, (take.site, take.head or 0)),
+    _lacks_take,
 )
 """What is taken from other texts, a parameter of the link for each; it goes with the text, to whose length it fits."""
 OWN_MASK = flag("own_mask", True, "edits")

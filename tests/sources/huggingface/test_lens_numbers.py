@@ -10,7 +10,7 @@ import torch
 import zoo
 
 import attnviz
-from attnviz import Site
+from attnviz import Edits, Site, Take, patching
 from attnviz.metrics import circuits, contributions, logit_lens, pushed
 
 NUMBERS = json.loads(Path(__file__).with_name("lens.json").read_text())
@@ -72,3 +72,35 @@ def test_circuits_are_those_of_transformer_lens(family):
     assert copying == pytest.approx(np.array(numbers["copying"]), abs=1e-4)
     for kind in "QKV":
         assert found.matrix(kind.lower())[:4, 4:] == pytest.approx(np.array(numbers["composition"][kind]), abs=1e-4)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_activation_patching_is_that_of_transformer_lens(family):
+    """Of the heads of Llama that share keys and values, a pattern is here that of one head, and there of both keys."""
+    source, numbers = attnviz.load(lens_models.build(family), zoo.tokenizer()), NUMBERS[family]["patching"]
+    a, b = lens_models.TEXTS
+    words = numbers["t_B"], numbers["t_A"]
+    parts = {"output": "z", "pattern": "qk", "values": "v"} if family == "gpt2" else {"output": "z"}
+    for part, name in parts.items():
+        carried = patching.carried(source, source.tokenize([a]), b, part=part, words=words)
+
+        assert (carried.before, carried.other) == pytest.approx((numbers["A"], numbers["B"]), abs=1e-4)
+        assert [*carried.table["difference"]] == pytest.approx(np.array(numbers[name]).flatten(), abs=1e-4)
+    for layer, expected in enumerate(numbers["resid_pre"]):
+        take = Take(b, "stream", Site("decoder", layer), position=numbers["changed_position"])
+        logits = attnviz.analyze(a, source, Edits(taken=(take,))).prediction.logits[0, -1]
+
+        assert float(logits[words[0]] - logits[words[1]]) == pytest.approx(expected, abs=1e-4)
+
+
+def test_keys_and_values_that_heads_share_are_taken_with_those_of_the_other_head():
+    """TransformerLens takes the key or the value of a pair of heads; here the same is two of them."""
+    source, numbers = attnviz.load(lens_models.build("llama"), zoo.tokenizer()), NUMBERS["llama"]["patching"]
+    a, b = lens_models.TEXTS
+    for layer, heads in enumerate(numbers["v"]):
+        for head, expected in enumerate(heads):
+            pair = (head // 2 * 2, head // 2 * 2 + 1)
+            taken = tuple(Take(b, "values", Site("decoder", layer), one) for one in pair)
+            logits = attnviz.analyze(a, source, Edits(taken=taken)).prediction.logits[0, -1]
+
+            assert float(logits[numbers["t_B"]] - logits[numbers["t_A"]]) == pytest.approx(expected, abs=1e-4)
