@@ -65,7 +65,8 @@ def carried(
     donors = dict(zip(heads, source.donors(sentences, plain, targets), strict=True))
 
     length, blanks = before.read[0].length, prediction.blanks and prediction.blanks[0]
-    position = (blanks[0] if blanks else -1) if position is None else position
+    if position is None:
+        position = blanks[0] if blanks else -1
     position = position + length if position < 0 else position
     token_at(before, position)
     after = source.run(source.tokenize([other]), replace(edits, taken=()), targets)

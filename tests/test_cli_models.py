@@ -11,7 +11,7 @@ from attnviz import api
 from attnviz.cli import main, values
 from attnviz.cli.parser import build
 from attnviz.cli.typed import FLAGS
-from attnviz.core.edits import Edits, Site
+from attnviz.core.edits import Edits, Site, Take
 from attnviz.core.masks import Subsequent
 
 CAT = "the black cat sleeps"
@@ -178,6 +178,21 @@ def test_what_is_written_before_and_after_a_change(run):
     assert out == f"before: {before}\nafter:  {after}\n"
     assert both == f"{out}\n{out}"
     assert json.loads(listed) == [{"text": CAT, "before": before, "after": after, "edits": edits.to_json()}]
+
+
+def test_what_is_taken_from_another_text(run):
+    """Its text is that of links; what it changes stands in the JSON."""
+    take = "output-c1.2-the black dog sleeps"
+    edits = Edits(taken=(Take.read(take), Take.read("stream-e0@2-the black dog sleeps")))
+    taken = ("--take", take, "--take", "stream-e0@2-the black dog sleeps")
+    options = build().parse_args(["export", CAT, *taken])
+    _, listed, _ = run("predict", "the black cat sleeps", *taken, "--json")
+
+    assert values.edits(options, values.source(options)) == edits
+    assert json.loads(listed)[0]["edits"] == edits.to_json()
+    code, _, error = run("predict", CAT, "--take", "head-1")
+    assert code
+    assert "write it like output-d0.1-The dog sat." in error
 
 
 def test_the_next_words_and_how_probable_they_are(run):

@@ -122,7 +122,7 @@ class Take:
         return str(self.site) if self.head is None else self.site.head(self.head)
 
     def in_words(self) -> str:
-        """What is taken from where, as a phrase: "values of head 1 of decoder layer 0 from 'The dog sat.'"."""
+        """Phrase of what is taken from where: "values of head 1 of decoder layer 0 from 'The dog sat.'"."""
         where = self._place if self.head is not None or self.part == "stream" else f"all heads of {self.site}"
         at = "" if self.position is None else f" at position {self.position}"
         moved = "" if self.from_position in (None, self.position) else f"position {self.from_position} of "

@@ -73,8 +73,8 @@ class Tap:
             taken = donor.put("output", unchanged if taken is None else taken)
         if self.keep:
             output, logsumexp = attend(query, key, value, mask, scoring)
-            flags = {"heads_off": off, "off_alone": alone, "has_sink": sinks is not None}
-            flags |= {"taken": taken, "entered": self._entered.get(site)}
+            replaced = {"heads_off": off, "off_alone": alone, "taken": taken}
+            flags = replaced | {"has_sink": sinks is not None, "entered": self._entered.get(site)}
             self.steps.append(Step(site, query, key, value, mask, logsumexp, scoring, **flags))
         else:
             output = attention_output(query, key, value, mask, scoring, dropout_p=dropout_p)

@@ -18,7 +18,7 @@ def donors(
     sentences: tuple[Sentence, ...],
     targets: tuple[Sentence, ...],
 ) -> tuple[Donor, ...]:
-    """What each `Take` takes from the record of its text. All heads of a site share its tensors."""
+    """Numbers that each `Take` takes from the record of its text. All heads of a site share its tensors."""
     tensors: dict[tuple, dict[str, Tensor]] = {}
     for take in takes:
         step = _step(take, records[take.text], sentences, targets)

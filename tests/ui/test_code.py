@@ -10,7 +10,7 @@ from test_pages import opened
 
 import attnviz
 from attnviz import figures
-from attnviz.core.edits import Edits, Site
+from attnviz.core.edits import Edits, Site, Take
 from attnviz.core.masks import Padding, Painted, Subsequent, Window
 from attnviz.metrics.beside import Side, beside
 from attnviz.ui.shared import cache as kept
@@ -101,3 +101,13 @@ def test_the_menu_of_a_picture_gives_its_code():
 
     assert 'heads_off={(Site("decoder", 0), 1)}' in python
     assert not app.exception
+
+
+def test_what_is_taken_from_another_text_is_written():
+    edits = Edits(taken=(Take("the 'dog' .", "values", D1, 0, 2), Take("a\ndog", "stream", D0, None, 1, 2)))
+    writer = code.CodeWriter(lambda record: None)
+    expression = writer.value(edits)
+    scope = {}
+    exec("\n".join(writer.imported()), scope)
+
+    assert eval(expression, scope) == edits

@@ -1,4 +1,4 @@
-"""What enters whole layers of a model of transformers: kept, or taken from another text, in one run of one thread."""
+"""Vectors that enter whole layers of a model of transformers: kept, or taken from another text, in one run."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -27,7 +27,7 @@ from attnviz.ui.shared.text import in_words, note, quiet
 SCOPE = choice("take-of", tuple(words.SCOPES), "head", "tab")
 PART = choice("take-part", tuple(words.PARTS), "output", "tab")
 WHERE = choice("take-at", ("all", "one"), "all", "tab")
-FROM: Setting[int | None] = session_setting("take from", None, "text")
+START: Setting[int | None] = session_setting("take from", None, "text")
 REQUESTED: Setting[tuple | None] = session_setting("carried by heads", None)
 """Run, text and part of the map that was asked for."""
 
@@ -41,7 +41,7 @@ def other_text(a: ViewContext, b: object) -> str:
 
 
 def row(a: ViewContext, b: Side) -> None:
-    """What to take, and a button that puts it into A's edits; below, what A predicts without and with it."""
+    """Controls of what to take, a button that puts it into A's edits, and what A predicts without and with it."""
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="take"):
         scope = _choose(words.SCOPE_TITLE, SCOPE, words.SCOPES, lead=words.TAKE_FROM_B, width=150)
         part = "stream"
@@ -70,12 +70,12 @@ def _places(a: ViewContext, b: Side, part: str) -> tuple[int, ...]:
             return ()
     else:
         quiet(words.OTHER_COUNT.format(a=counted(len(mine), "token"), b=len(theirs)))
-    at = look.query(words.AT, mine, a.cell if part != "values" else None)
-    start = state.get(FROM)
+    at = look.query(words.POSITION_A, mine, a.cell if part != "values" else None)
+    start = state.get(START)
     start = min(at, len(theirs) - 1) if start is None or start >= len(theirs) else start
     names = [f"{i} · {visible_text(token.text)}" for i, token in enumerate(theirs)]
-    behavior = {"shown": start, "lead": words.FROM, "format_func": names.__getitem__, "width": 150}
-    control(st.selectbox, words.FROM, FROM, range(len(theirs)), **behavior)
+    behavior = {"shown": start, "lead": words.POSITION_B, "format_func": names.__getitem__, "width": 150}
+    control(st.selectbox, words.POSITION_B, START, range(len(theirs)), **behavior)
     return (at,) if start == at else (at, start)
 
 

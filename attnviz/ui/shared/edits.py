@@ -134,7 +134,7 @@ TAKEN: Setting[tuple[Take, ...]] = Setting(
     "model text edits",
     _lacks_take,
 )
-"""What is taken from other texts, a parameter of the link for each; it goes with the text, to whose length it fits."""
+"""Takes from other texts, a parameter of the link for each; it goes with the text, to whose length it fits."""
 OWN_MASK = flag("own_mask", True, "edits")
 MASK_CROSS: Setting[bool | None] = choice("cross", {True: "true", False: "false"}, of="edits")
 """Whether the mask acts on cross-attention; where nobody chose, it does unless it hides the future."""
