@@ -1,6 +1,7 @@
 """Parts of the run of another text in whole models, against hooks of the test."""
 
 import shutil
+import threading
 from contextlib import contextmanager
 
 import pytest
@@ -11,7 +12,8 @@ from torch.testing import assert_close
 import attnviz
 from attnviz import Edits, Site, Take
 from attnviz.core.errors import InputError
-from attnviz.sources.huggingface import source
+from attnviz.sources.huggingface import layers, running, source
+from attnviz.sources.huggingface.tapped import ModelRun
 
 A, B = "the cat sat on the mat", "the dog ran on the rug"
 PARTS = ("output", "pattern", "values")
@@ -172,3 +174,19 @@ def test_what_is_not_there_is_refused():
     saved = attnviz.sources.saved.Saved("one", attnviz.analyze(A, model))
     with pytest.raises(InputError):
         saved.run(saved.tokenize([A]), Edits(taken=(Take(B, "output", Site("decoder", 0)),)))
+
+
+def test_who_runs_the_model_in_another_thread_takes_nothing(tiny):
+    """The hooks of a run are of its thread alone, and gone after it."""
+    model = tiny("gpt2", "GPT2LMHeadModel")
+    own, results = logits(model), []
+    edits, _ = model.resolved(model.tokenize([A]), Edits(taken=(Take(B, "stream", Site("decoder", 0)),)))
+    read = running.inputs(model.tokenize([A]), model.loaded)
+
+    with layers.entering(model.loaded, ModelRun(model.loaded.model, edits), read):
+        thread = threading.Thread(target=lambda: results.append(logits(model)))
+        thread.start()
+        thread.join()
+
+    assert torch.equal(results[0], own)
+    assert all(not module._forward_pre_hooks for module in model.loaded.model.modules())
