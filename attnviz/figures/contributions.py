@@ -23,7 +23,7 @@ from attnviz.words import quoted_token
 
 ADDS, FALLS = "Adds directly", "Falls when off"
 
-MOST_NAMED, APART = 5, (0.45, 0.06)
+MOST_NAMED, APART = 5, (0.45, 0.08)
 """Dots with a name beside them: those farthest from 0, unless one so near, in parts of both axes, has one."""
 
 ON_THE_LINE = "on the dashed line: off, as much is lost as the head adds; below it, other parts make up for the head"

@@ -94,7 +94,7 @@ class RelevanceMap(GridFigure):
         colors = self.colors.diverging if self.signed else self.colors.ramp
         return Grid(
             title=self._heading,
-            lines=[of_word(self.relevance), *subtitles(self.record, self)],
+            lines=[of_word(self.relevance), *self._empty, *subtitles(self.record, self)],
             rows=rows,
             columns=columns,
             size=size,
@@ -105,6 +105,11 @@ class RelevanceMap(GridFigure):
             ramp=Ramp(SIGNED if self.signed else CUT, top, colors, signed=self.signed),
             numbers={"share": (products, ".5f")},
         )
+
+    @property
+    def _empty(self) -> list[str]:
+        """Line of a map without a number; none of another map."""
+        return [] if self.products.any() else ["no weight of this head raises the logit, as far as its gradient tells"]
 
     @property
     def _tokens(self) -> tuple[tuple, tuple]:
@@ -231,16 +236,7 @@ class AttributionBars(BarFigure):
         word, names = self.integrated, _names(self.integrated.texts)
         values = np.concatenate([word.attributions[kind].numpy() for kind in word.texts])
         indices, left_out = _largest(values)
-        longest = float(np.nanmax(np.abs(values), initial=0.0)) or 1.0
-        columns = [
-            Column(
-                texts=[digits(value) if value > 0 else "" for value in signed],
-                values=[float(value) if value > 0 else None for value in signed],
-                name=name,
-                longest=longest,
-            )
-            for name, signed in (("raises it", values[indices]), ("lowers it", -values[indices]))
-        ]
+        amounts = np.nan_to_num(values[indices]).tolist()
         return Bars(
             title=self._heading,
             lines=[
@@ -250,7 +246,7 @@ class AttributionBars(BarFigure):
                 *subtitles(self.record, self),
             ],
             names=[names[i] for i in indices],
-            columns=columns,
+            columns=[Column([*map(digits, values[indices])], amounts, begins=[0.0] * len(amounts))],
             style=self.style,
             length=LENGTH,
         )
@@ -260,7 +256,7 @@ class AttributionBars(BarFigure):
         return _heading("Integrated gradients", f"{self.integrated.steps} steps", self)
 
 
-LENGTH = 180
+LENGTH = 260
 """Pixels of the longest bar."""
 
 

@@ -32,6 +32,7 @@ MORE = [
     "overview?model=translator",
     f"?{MINILM}&text={'+'.join(['The cat sat on the mat.'.replace(' ', '+')] * 22)}",
     "overview?model=translator&panel=Rollout",
+    "overview?model=translator&panel=Contributions",
     "overview?model=story&panel=Switch-off+test",
     "overview?model=constructed&panel=Over+a+corpus",
     "overview?model=story&panel=Contributions&lens=layers&lens-row=1",
