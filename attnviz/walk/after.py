@@ -16,7 +16,8 @@ def values(call: StageCall) -> Worked:
     outputs = call.mixed(call.head)
     table = call.rows_table("output", f"O of head {call.head}", "d_v", outputs)
     keys = f"{counted(call.sizes['K'], 'value')} of {counted(call.sizes['d_v'], 'number')}"
-    return [table], f"For each query {keys} were multiplied by its weights and added: {span(outputs)}."
+    taken = " What goes on was taken from another text instead." if call.is_taken else ""
+    return [table], f"For each query {keys} were multiplied by its weights and added: {span(outputs)}.{taken}"
 
 
 @works_out("concat", "Concatenate", "B Q H·d_v", _join, needs="vectors")

@@ -11,6 +11,7 @@ from torch import Tensor
 from attnviz.core.amounts import plural
 from attnviz.core.origin import Origin
 from attnviz.core.record import Record, Step
+from attnviz.core.taking import overlaid
 from attnviz.core.tap import silence
 from attnviz.walk import equations, knobs
 from attnviz.walk.equations import EquationPart, Piece
@@ -200,9 +201,16 @@ class StageCall:
 
     @cached_property
     def joined(self) -> Tensor:
-        """The outputs of all heads side by side, zeros of those that are off, (rows, H·d_v)."""
-        outputs = [self.mixed(head) for head in range(self.step.num_heads)]
-        return silence(torch.stack(outputs).unsqueeze(0), self.heads_off)[0].transpose(0, 1).flatten(1)
+        """The outputs of all heads side by side, as they went on: zeros of those that are off, (rows, H·d_v)."""
+        outputs = torch.stack([self.mixed(head) for head in range(self.step.num_heads)])
+        outputs = overlaid(outputs, None if self.step.taken is None else self.step.taken[self.sentence, :, self.rows])
+        return silence(outputs.unsqueeze(0), self.heads_off)[0].transpose(0, 1).flatten(1)
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether what the head gives was taken from another text at one of its positions."""
+        taken = self.step.taken
+        return taken is not None and not bool(taken[self.sentence, self.head].isnan().all())
 
     @property
     def of_window(self) -> str:

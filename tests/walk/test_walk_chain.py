@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from torch.testing import assert_close
 
 from attnviz import api, walk
-from attnviz.core.edits import Edits, Site
+from attnviz.core.edits import Edits, Site, Take
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Painted, Subsequent
 from attnviz.core.modifiers import ALiBi
@@ -291,3 +291,20 @@ def test_a_place_that_is_not_there_is_refused():
         walk.chain(record, source, Site("encoder", 0), 0, sentence=1)
     with pytest.raises(InputError, match="has no decoder layer 0"):
         walk.chain(record, source, Site("decoder", 0), 0)
+
+
+def test_steps_join_what_was_taken():
+    """The concatenated outputs are those that went on, and the step of the values says where they came from."""
+    source = api.load("story")
+    take = Take("the dog sat on the", "output", Site("decoder", 0), head=1)
+    record = api.analyze("the cat sat on the", source, Edits(taken=(take,)))
+    step = record.step(take.site)
+
+    stages = {stage.key: stage for stage in walk.chain(record, source, take.site, 1)}
+
+    joined = torch.cat([step.output(head) for head in range(step.num_heads)], -1)
+    concatenated = stages["concat"].matrix("concat").values
+    assert torch.allclose(concatenated, joined[:, : concatenated.shape[1]], atol=1e-6)
+    assert "taken from another text" in stages["values"].changed
+    other = {stage.key: stage for stage in walk.chain(record, source, take.site, 0)}
+    assert "taken" not in other["values"].changed
