@@ -4,10 +4,9 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from attnviz.core.amounts import decimals
+from attnviz.core.amounts import in_cell
 from attnviz.core.display import visible_text
 from attnviz.core.edits import Site
-from attnviz.core.errors import quoted
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,11 +41,11 @@ class Carried:
 
     def in_words(self) -> str:
         """The two words, their differences, and the head that carries most."""
-        first, second = (quoted(visible_text(word)) for word in self.words)
+        first, second = (f"“{visible_text(word)}”" for word in self.words)
         (site, head), most = self.strongest, self.table["carried"].max()
         why = " A and B predict the same word, so these are the two that move most." if self.moved else ""
         return (
-            f"Logit of {first} minus logit of {second} after position {self.position}: {decimals(self.before, 2)} in "
-            f"A and {decimals(self.other, 2)} in B.{why} {site.head(head).capitalize()} carries most of the way from A "
+            f"Logit of {first} minus logit of {second} after position {self.position}: {in_cell(self.before)} in "
+            f"A and {in_cell(self.other)} in B.{why} {site.head(head).capitalize()} carries most of the way from A "
             f"to B by its {self.part} alone: {most:.0%}."
         )
