@@ -19,7 +19,7 @@ from attnviz.core.errors import AttnvizError, Canceled, InputError, check_whole
 from attnviz.core.gradient_tap import GradientTap
 from attnviz.core.record import Record
 from attnviz.metrics.contributions import id_of
-from attnviz.metrics.predictions import predicting, token_at
+from attnviz.metrics.predictions import position_of, predicting
 from attnviz.metrics.relevance import IntegratedGradients, Relevance, texts_of
 from attnviz.sources.base import Source
 
@@ -88,7 +88,7 @@ def integrated(
     Of an encoder-decoder the embeddings of both texts are, together.
 
     Args:
-        steps: how many; each costs a run and its way back. `gap` shrinks with them.
+        steps: how many; each costs a run and its way back. `gap` goes to 0 with many, not steadily.
 
     Raises:
         InputError: as `relevance`; `Canceled` if `report` gave False.
@@ -138,13 +138,10 @@ def weights_of(record: Record) -> int:
 def _chosen(record: Record, token: str | int | None, position: int | None, sentence: int) -> dict[str, int]:
     """The position, the id of the word, and the sentence."""
     prediction = predicting(record)
-    if not 0 <= sentence < len(record.read):
-        raise InputError(f"There is no sentence {sentence}; there are {len(record.read)}, counted from 0.")
-    length, blanks = record.read[sentence].length, prediction.blanks and prediction.blanks[sentence]
+    last = position_of(record, -1, sentence=sentence)
     if position is None:
-        position = blanks[0] if blanks else -1
-    position = position + length if position < 0 else position
-    token_at(record, position, sentence=sentence)
+        position = prediction.blanks[sentence][0] if prediction.blanks and prediction.blanks[sentence] else last
+    position = position_of(record, position, sentence=sentence)
     weights_of(record)
     logits = prediction.logits[sentence, position]
     id = int(logits.argmax()) if token is None else id_of(record, token)

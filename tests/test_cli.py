@@ -170,7 +170,7 @@ def test_a_change_by_nothing_is_refused(run, tmp_path):
     status, out, err = run("export", CAT, "--form", "change", *SCRATCH, "-o", "change.png")
 
     assert (status, out, list(tmp_path.iterdir())) == (2, "", [])
-    assert err.startswith("attnviz: Nothing is changed; give --mask, --off, --temperature")
+    assert err.startswith("attnviz: Nothing is changed; give --mask, --off, --take, --temperature")
 
 
 def test_another_head_is_named_as_the_app_names_it(run, tmp_path):

@@ -95,6 +95,8 @@ def _predicted(before: Record | None, after: Record, sentence: int, dark: bool) 
 
 
 def _contributions(options: Namespace, source: Source, texts: list[str]) -> list[str]:
+    if options.output and options.json:
+        raise InputError("Give --json or --output, not both.")
     edits, target = values.edits(options, source), values.target(options)
     record = api.analyze(texts, source, edits, target=target, stream=True)
     arguments = _figure_arguments(options, record)
@@ -104,8 +106,6 @@ def _contributions(options: Namespace, source: Source, texts: list[str]) -> list
         targets = () if target is None else source.tokenize_targets(target)
         where = word | {"sentence": arguments["sentence"]}
         falls = ablation.logit_falls(source, record.sentences, edits, targets=targets, **where)
-    if options.output and options.json:
-        raise InputError("Give --json or --output, not both.")
     if options.output and falls is not None:
         return write(figures.replaced(record, **word, falls=falls, **arguments), options)
     if options.output:

@@ -87,6 +87,7 @@ class Projections:
         before: the norm before them; None where there is none.
         after: a norm of what W_O gives, before it is added; None where there is none, as in most models.
         factor: by which it is multiplied before it is added.
+        scale: of the scores; None for 1/√d_k.
         rotary: whether queries and keys are turned by their positions, so that one far from position 0 is more than
             its projection.
     """
@@ -98,6 +99,7 @@ class Projections:
     before: Norm | None = None
     after: Norm | None = None
     factor: float = 1.0
+    scale: float | None = None
     rotary: bool = False
 
     def writes(self, outputs: Tensor) -> Tensor:
@@ -170,6 +172,8 @@ class Stream:
         sums = (("parts of the residual stream", sum(parts), self.final), ("logits", reads, logits))
         for what, computed, expected in sums:
             is_number = expected.isfinite() if real is None else expected.isfinite() & real.unsqueeze(-1)
-            apart = float((computed - expected)[is_number].abs().max())
-            if not apart <= within * max(1.0, float(expected[is_number].abs().max())):
-                raise InputError(f"The {what} of '{name}' do not sum to the whole: they are {apart:.2g} apart.")
+            apart, size = ((t.masked_fill(~is_number, 0)).abs().amax(-1) for t in (computed - expected, expected))
+            if not float((apart / size.clamp(min=1)).max()) <= within:  # position by position
+                raise InputError(
+                    f"The {what} of '{name}' do not sum to the whole: they are {float(apart.max()):.2g} apart."
+                )

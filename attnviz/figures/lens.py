@@ -27,6 +27,7 @@ MOST_POSITIONS = 12
 """Columns that are drawn where no part is chosen: the last ones."""
 
 A_READING = "only the top row is what the model predicts; the others are a reading"
+EMPTY = "This head is off or writes nothing here: it pushes no word."
 FIXED = "through W_O, the last norm with this run's scale, and the unembedding"
 
 
@@ -194,6 +195,8 @@ class PushedWords(WordGridFigure):
 
     @cached_property
     def description(self) -> str:
+        if not self.grid.values.any():
+            return EMPTY
         up, down = (", ".join(self._of_column(row)) for row in (0, -1))
         return f"Pushed up most {up}. Pushed down most {down}."
 
@@ -202,12 +205,12 @@ class PushedWords(WordGridFigure):
         grid, top = self.grid, float(np.nanmax(np.abs(self.grid.values)))
         return WordCells(
             title=self._heading,
-            lines=[FIXED, *self._lines],
+            lines=[FIXED if grid.values.any() else EMPTY, *self._lines],
             titles=("Pushed", "Token read", "word", "adds to its logit"),
             rows=grid.rows,
             positions=grid.positions,
             tokens=grid.tokens,
-            words=grid.words,
+            words=grid.words if grid.values.any() else [[""] * len(grid.positions) for _ in grid.rows],
             values=grid.values,
             numbers=[[f"{value:+.3g}" for value in row] for row in grid.values.tolist()],
             ramp=Ramp("adds to the word's logit", top, self.colors.diverging, signed=True),

@@ -256,6 +256,11 @@ class AttributionBars(BarFigure):
         return _heading("Integrated gradients", f"{self.integrated.steps} steps", self)
 
 
+SMALL_GAP = 0.05
+"""Part of the change of a logit up to which a gap is small."""
+
+LARGE_GAP = "So the tokens do not account for the whole change: take more steps."
+
 LENGTH = 260
 """Pixels of the longest bar."""
 
@@ -264,9 +269,8 @@ def gap_in_words(word: IntegratedGradients) -> str:
     """Completeness gap as a sentence with its numbers."""
     rise, total = word.logit - word.baseline, word.logit - word.baseline + word.gap
     way = f"from {digits(word.baseline)} with zero vectors to {digits(word.logit)}"
-    return (
-        f"The logit changes by {digits(rise)}, {way}; all tokens sum to {digits(total)}: a gap of {digits(word.gap)}."
-    )
+    gap = f"The logit changes by {digits(rise)}, {way}; all tokens sum to {digits(total)}: a gap of {digits(word.gap)}."
+    return gap if abs(word.gap) <= SMALL_GAP * abs(rise) else f"{gap} {LARGE_GAP}"
 
 
 def _heading(what: str, where: str, figure: Figure) -> str:

@@ -18,6 +18,7 @@ from attnviz.core.edits import Site
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Subsequent
 from attnviz.core.progress import tell
+from attnviz.core.scoring import Scoring
 from attnviz.core.stream import ModelWeights, Norm, Projections
 
 KINDS = ("q", "k", "v")
@@ -78,7 +79,7 @@ def circuits(weights: ModelWeights, *, fold_norms: bool = True) -> Circuits:
     - copying: Σλ / Σ|λ| of the eigenvalues λ of W_E W_V W_O W_U. At 1 a token that is attended to raises its own
       logit, at -1 it lowers it. Without an unembedding W_U is W_Eᵀ.
     - previous_token: mean weight on the position before, of queries and keys of the learned position vectors alone,
-      with the scale 1/√d_k, over all rows but the first; a decoder's rows are causal.
+      with the model's scale and without its windows, over all rows but the first; a decoder's rows are causal.
     - induction: Σλ / Σ|λ| of W_E W_Q W_Kᵀ (W_V W_O of an earlier head)ᵀ W_Eᵀ, through the earlier head with which its
       keys compose most. At 1 it looks for its own token where the earlier head looked.
     - composition: ‖W_V W_O M‖ / (‖W_V W_O‖ ‖M‖), Frobenius norms, with M = W_Q W_Kᵀ, W_K W_Qᵀ or W_V W_O of the later
@@ -232,8 +233,9 @@ def _previous_token(projections: Projections, weights: ModelWeights, site: Site,
     x = projections.before(x) if fold_norms and projections.before is not None else x
     query, key = (linear(x).double().unflatten(-1, (num_heads, -1)).transpose(0, 1) for linear in linears)
     mask = None if site.kind == "encoder" else Subsequent()
-    _, sums = attend(query[None], key[None], key[None], mask)  # log-sum-exp of each row, (1, H, n)
-    scores = (query[:, 1:] * key[:, :-1]).sum(-1) / query.shape[-1] ** 0.5
+    scale = query.shape[-1] ** -0.5 if projections.scale is None else projections.scale
+    _, sums = attend(query[None], key[None], key[None], mask, Scoring(scale=scale))  # log-sum-exp of each row
+    scores = (query[:, 1:] * key[:, :-1]).sum(-1) * scale
     return (scores - sums[0, :, 1:]).exp().mean(-1).tolist()
 
 

@@ -17,7 +17,7 @@ from attnviz.core.edits import Site
 from attnviz.core.errors import InputError, did_you_mean, quoted
 from attnviz.core.record import Record
 from attnviz.core.stream import Stream
-from attnviz.metrics.predictions import predicting, token_at
+from attnviz.metrics.predictions import position_of, predicting
 
 _HEAD = ("kind", "layer", "head")
 
@@ -167,10 +167,10 @@ def contributions(
     for layer in sorted({*stream.feed_forward, *(site.layer for site in stream.weights.sites)}):
         sites = [site for site in stream.weights.sites if site.layer == layer]
         for site in sites:
-            written, bias = written_by_heads(record, site, position, sentence=sentence)
-            rows += [("head", site.kind, layer, head, adds(part)) for head, part in enumerate(written)]
+            written, bias = written_by_heads(record, site, slice(position, position + 1), sentence=sentence)
+            rows += [("head", site.kind, layer, head, adds(part[0])) for head, part in enumerate(written)]
             if bias is not None:
-                rows.append(("bias of W_O", site.kind, layer, None, adds(bias)))
+                rows.append(("bias of W_O", site.kind, layer, None, adds(bias[0])))
         if layer in stream.feed_forward:
             name = "feed-forward" if sites else "layer without attention"
             rows.append((name, None, layer, None, adds(stream.feed_forward[layer][sentence, position])))
@@ -196,9 +196,8 @@ def place_of(
     Raises:
         InputError: if the record predicts no words, or there is no such word or position.
     """
+    place = position_of(record, position, sentence=sentence)
     logits = predicting(record).logits[sentence]
-    place = position + record.read[sentence].length if position < 0 else position
-    token_at(record, place, sentence=sentence)
     first = int(logits[place].argmax()) if token is None else id_of(record, token)
     second = None if minus is None else id_of(record, minus)
     for id in (first, second):
@@ -257,19 +256,21 @@ def id_of(record: Record, token: str | int) -> int:
     raise InputError(f"'{record.source}' has no token {quoted(token)}.{near}")
 
 
-def written_by_heads(record: Record, site: Site, position: int, *, sentence: int = 0) -> tuple[Tensor, Tensor | None]:
-    """Vectors that the heads of a site write into the residual stream at a position, (H, d_model), and its biases."""
+def written_by_heads(record: Record, site: Site, rows: slice, *, sentence: int = 0) -> tuple[Tensor, Tensor | None]:
+    """Vectors that heads write into the residual stream at some positions, (H, n, d_model), and biases, (n, d_model).
+
+    Of biases there is one row where it is the same everywhere, and None where there are none.
+    """
     step, projections = record.step(site), stream_of(record).weights.sites[site]
-    rows, heads = slice(position, position + 1), range(step.num_heads)
-    outputs = torch.stack([step.output(head, rows, sentence=sentence)[0] for head in heads]).float()  # (H, d_v)
-    weight = projections.w_o.weight
-    parts = torch.einsum("hd,mhd->hm", outputs, weight.unflatten(1, (step.num_heads, -1)))
-    bias = projections.w_o.bias
+    outputs = torch.stack([step.output(head, rows, sentence=sentence) for head in range(step.num_heads)]).float()
+    weight = projections.w_o.weight.unflatten(1, (step.num_heads, -1))  # (d_model, H, d_v)
+    parts = torch.einsum("hnd,mhd->hnm", outputs, weight)
+    bias = None if projections.w_o.bias is None else projections.w_o.bias.unsqueeze(0)
     if projections.after is not None:
         whole = parts.sum(0) + (0 if bias is None else bias)
         through, shift = projections.after.through, projections.after.bias
         parts = through(parts, whole)
         added = [] if bias is None else [through(bias, whole)]
-        added += [] if shift is None else [shift]
+        added += [] if shift is None else [shift.unsqueeze(0)]
         bias = sum(added) if added else None
     return parts * projections.factor, None if bias is None else bias * projections.factor

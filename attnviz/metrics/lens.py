@@ -4,8 +4,9 @@ Both read vectors through the last norm and the unembedding: the logit lens, nos
 logit lens". The model itself reads only the end of the stream; the words before that are a reading.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 import pandas as pd
@@ -15,8 +16,8 @@ from torch import Tensor
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError
 from attnviz.core.record import Record
-from attnviz.metrics.contributions import stream_of
-from attnviz.metrics.predictions import NOT_A_NUMBER, NextWord, predicting, token_at
+from attnviz.metrics.contributions import stream_of, written_by_heads
+from attnviz.metrics.predictions import NOT_A_NUMBER, NextWord, position_of, predicting
 
 BLOCK = 2**22
 """Logits that are held at once: 16 MB of float32."""
@@ -70,8 +71,8 @@ def logit_lens(record: Record, *, sentence: int = 0, positions: range | None = N
     """
     positions, prediction = _positions(record, positions, sentence), predicting(record)
     words, values = [], []
-    for stage in range(len(stages(record))):
-        best = [block.max(-1) for block in _probabilities(record, stage, positions, sentence)]
+    for partial_sum in _partial_sums(record, positions, sentence):
+        best = [block.max(-1) for block in _probabilities(record, partial_sum, positions, sentence)]
         ids = torch.cat([most.indices for most in best]).tolist()
         row = torch.cat([most.values for most in best])
         named = zip(ids, row.isnan().tolist(), strict=True)
@@ -92,8 +93,10 @@ def lens_words(record: Record, stage: int, position: int, *, sentence: int = 0, 
     names = stages(record)
     if not -len(names) <= stage < len(names):
         raise InputError(f"There is no stage {stage}; there are {len(names)}, counted from 0: {', '.join(names)}.")
-    at = _at(record, position, sentence)
-    probabilities = next(_probabilities(record, stage % len(names), at, sentence))[0]
+    place = position_of(record, position, sentence=sentence)
+    positions = range(place, place + 1)
+    partial_sum = next(islice(_partial_sums(record, positions, sentence), stage % len(names), None))
+    probabilities = next(_probabilities(record, partial_sum, positions, sentence))[0]
     if probabilities.isnan().any():
         return ()
     top, vocabulary = probabilities.topk(min(count, len(probabilities))), predicting(record).vocabulary
@@ -124,18 +127,22 @@ def pushed(
     Raises:
         InputError: if the record has no stream, the head writes to none, or there is no such position or count.
     """
-    positions = positions if position is None else _at(record, position, sentence)
-    if not isinstance(head, int):
+    if position is not None:
+        place = position_of(record, position, sentence=sentence)
+        positions = range(place, place + 1)
+    if isinstance(head, bool) or not isinstance(head, int):
         raise InputError(f"Words are pushed by one head, given by its number; {head!r} is none.")
     stream, vocabulary = stream_of(record), predicting(record).vocabulary
     positions, readout = _positions(record, positions, sentence), stream.weights.readout
     if site not in stream.weights.sites:
         others = ", ".join(map(str, stream.weights.sites))
         raise InputError(f"No words are read from what {site} of '{record.source}' writes, only from {others}.")
+    if not 0 <= head < stream.weights.num_heads[site]:
+        raise InputError(f"There is no head {head}; there are {stream.weights.num_heads[site]}, counted from 0.")
     if not 1 <= count <= len(vocabulary) // 2:
         raise InputError(f"There are no {count} words up and as many down: give 1 to {len(vocabulary) // 2}.")
     parts = []
-    written = _written(record, site, head, positions, sentence)
+    written = written_by_heads(record, site, slice(positions.start, positions.stop), sentence=sentence)[0][head]
     for rows in _parts(positions, len(readout.unembedding.weight)):
         part, whole = written[rows], stream.final[sentence, positions.start : positions.stop][rows]
         through = part if readout.norm is None else readout.norm.through(part, whole)
@@ -149,42 +156,33 @@ def pushed(
     return WordGrid(names, positions, _tokens(record, positions, sentence), words, values.mT.double().numpy())
 
 
-def _written(record: Record, site: Site, head: int, positions: range, sentence: int) -> Tensor:
-    """Vectors that a head writes into the residual stream, (positions, d_model)."""
-    step, projections = record.step(site), stream_of(record).weights.sites[site]
-    rows = slice(positions.start, positions.stop)
-    part = step.output(head, rows, sentence=sentence) @ projections.head("w_o", head, step.num_heads)
-    if projections.after is not None:
-        outputs = [step.output(other, rows, sentence=sentence) for other in range(step.num_heads)]
-        part = projections.after.through(part, projections.w_o(torch.cat(outputs, -1)))
-    return part * projections.factor
-
-
 def _layers(record: Record) -> list[int]:
     stream = stream_of(record)
     return sorted({site.layer for site in stream.weights.sites} | {*stream.feed_forward})
 
 
-def _probabilities(record: Record, stage: int, positions: range, sentence: int) -> Iterator[Tensor]:
-    """The probabilities of words after a stage, float64, (positions of a block, vocabulary)."""
+def _probabilities(record: Record, partial_sum: Tensor | None, positions: range, sentence: int) -> Iterator[Tensor]:
+    """Probabilities of words read off a partial sum, float64, (positions of a block, vocabulary).
+
+    Args:
+        partial_sum: (positions, d_model); None for the whole, which the model itself has read.
+    """
     stream, logits = stream_of(record), predicting(record).logits[sentence, positions.start : positions.stop]
-    layers = _layers(record)
-    is_last = stage == len(layers)
-    partial_sum = None if is_last else _sum(record, layers[:stage], positions, sentence)
     for rows in _parts(positions, logits.shape[-1]):
         read = logits[rows]
-        if not is_last:
+        if partial_sum is not None:
             reading = stream.weights.readout.logits(partial_sum[rows])
             read = reading.masked_fill(read == -torch.inf, -torch.inf)  # a word that the model cannot write
         yield read.double().softmax(-1)
 
 
-def _sum(record: Record, layers: Sequence[int], positions: range, sentence: int) -> Tensor:
-    """The residual stream after some layers, (positions, d_model)."""
-    stream, rows = stream_of(record), slice(positions.start, positions.stop)
+def _partial_sums(record: Record, positions: range, sentence: int) -> Iterator[Tensor | None]:
+    """The residual stream at the embedding and after each layer, (positions, d_model); None after the last."""
+    stream, rows, layers = stream_of(record), slice(positions.start, positions.stop), _layers(record)
     total = stream.embedding[sentence, rows]
     total = total if stream.position is None else total + stream.position[sentence, rows]
-    for layer in layers:
+    yield total
+    for layer in layers[:-1]:
         for site, projections in stream.weights.sites.items():
             if site.layer == layer:
                 step = record.step(site)
@@ -192,7 +190,8 @@ def _sum(record: Record, layers: Sequence[int], positions: range, sentence: int)
                 total = total + projections.writes(torch.cat(outputs, -1))
         if layer in stream.feed_forward:
             total = total + stream.feed_forward[layer][sentence, rows]
-    return total
+        yield total
+    yield None
 
 
 def _parts(positions: range, vocabulary: int) -> Iterator[slice]:
@@ -200,14 +199,8 @@ def _parts(positions: range, vocabulary: int) -> Iterator[slice]:
     return (slice(first, first + high) for first in range(0, len(positions), high))
 
 
-def _at(record: Record, position: int, sentence: int) -> range:
-    """One position; negative ones count from the end."""
-    position = position + record.read[sentence].length if position < 0 else position
-    token_at(record, position, sentence=sentence)
-    return range(position, position + 1)
-
-
 def _positions(record: Record, positions: range | None, sentence: int) -> range:
+    position_of(record, 0, sentence=sentence)  # refuses a sentence that is not there
     length = record.read[sentence].length
     if positions is None:
         return range(length)

@@ -41,6 +41,20 @@ def predicting(record: Record) -> Prediction:
     return record.prediction
 
 
+def position_of(record: Record, position: int, *, sentence: int = 0) -> int:
+    """A position at which the model predicts, counted from 0; negative ones count from the end of the sentence.
+
+    Raises:
+        InputError: if there is no such sentence or position.
+    """
+    if isinstance(sentence, bool) or sentence not in range(len(record.read)):
+        raise InputError(f"There is no sentence {sentence!r}; there are {len(record.read)}, counted from 0.")
+    length = record.read[sentence].length
+    if isinstance(position, bool) or position not in range(-length, length):
+        raise InputError(f"There is no position {position!r}; there are {length}, counted from 0.")
+    return position % length
+
+
 def token_at(record: Record, position: int, *, sentence: int = 0) -> str:
     """The token that is read at a position at which the model predicts.
 

@@ -213,7 +213,9 @@ class Search:
         pair, normalized = (linears["w_q"], linears["w_k"]), query.normalized or found["w_k"].normalized
         if normalized:  # their product is no bilinear form of the stream
             linears = linears | {"w_q": None, "w_k": None}
-        projections = Projections(**linears, w_o=w_o, before=before, after=norm, rotary=rotary)
+        projections = Projections(
+            **linears, w_o=w_o, before=before, after=norm, scale=step.scoring.scale, rotary=rotary
+        )
         modules = [found[name].call and found[name].call.module for name in ("w_q", "w_k")]
         return CallModules(projections, pair, *modules, normalized), written
 
@@ -363,7 +365,9 @@ class Search:
     def _table(self, weight: Tensor, call: ModuleCall, factor: float) -> Tensor | None:
         """The vectors of tokens as they are added; None if the module gives others than its rows."""
         scale = ratio(call.output, weight[call.input.long()]) if call.input is not None else None
-        return None if scale is None else weight * (scale * factor)
+        if scale is None:
+            return None
+        return weight if scale * factor == 1 else weight * (scale * factor)
 
     def _positions(self, call: ModuleCall | None) -> Tensor | None:
         """The learned vectors of positions from 0 on; None where they are not rows of a table."""

@@ -235,7 +235,8 @@ class HuggingFace(Source):
             return streams.origin_of(self.loaded, replace(record, edits=self.edits_of(record)), site)
 
     def model_weights(self) -> ModelWeights:
-        return streams.modules_of(self.loaded, all_projections=True).weights
+        with faults.unforeseen(f"{self.name} ({self.facts.made_of})"):
+            return streams.modules_of(self.loaded, all_projections=True).weights
 
     def with_stream(self, record: Record) -> Record:
         taking.check_stream(record)

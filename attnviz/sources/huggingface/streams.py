@@ -61,10 +61,11 @@ def call_of(loaded: Loaded, site: Site) -> CallModules | None:
     """The modules around an attention call; None where its projections are not known."""
     if loaded.keeps_own_attention and not loaded.trial.is_captured:
         return None
-    if _last_call.get(loaded.model, (None,))[0] != site:
+    last = _last_call.get(loaded.model)
+    if last is None or last[0] != site:
         with torch.inference_mode():
-            _last_call[loaded.model] = site, Search(loaded).call(site)
-    return _last_call[loaded.model][1]
+            last = _last_call[loaded.model] = site, Search(loaded).call(site)
+    return last[1]
 
 
 def origin_of(loaded: Loaded, record: Record, site: Site) -> Origin | None:
