@@ -48,6 +48,8 @@ def modules_of(loaded: Loaded, *, all_projections: bool = False) -> StreamModule
     """
     if loaded.keeps_own_attention and not loaded.trial.is_captured:
         raise refused(loaded, "its attention is its own, and what its heads give is not known")
+    if not _reads_ids(loaded):
+        raise refused(loaded, "it reads no text")
     if loaded.task not in ("next", "fill", "write"):
         raise refused(loaded, "it gives no word a logit")
     modules = _models.get(loaded.model)
@@ -59,13 +61,18 @@ def modules_of(loaded: Loaded, *, all_projections: bool = False) -> StreamModule
 
 def call_of(loaded: Loaded, site: Site) -> CallModules | None:
     """The modules around an attention call; None where its projections are not known."""
-    if loaded.keeps_own_attention and not loaded.trial.is_captured:
+    if not _reads_ids(loaded) or (loaded.keeps_own_attention and not loaded.trial.is_captured):
         return None
     last = _last_call.get(loaded.model)
     if last is None or last[0] != site:
         with torch.inference_mode():
             last = _last_call[loaded.model] = site, Search(loaded).call(site)
     return last[1]
+
+
+def _reads_ids(loaded: Loaded) -> bool:
+    """Whether it reads tokens of a text: not pictures or sounds alone."""
+    return loaded.vocabulary > 0 and not loaded.hears
 
 
 def origin_of(loaded: Loaded, record: Record, site: Site) -> Origin | None:
