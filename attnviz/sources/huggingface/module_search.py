@@ -21,7 +21,7 @@ from attnviz.core.origin import Linear
 from attnviz.core.record import Step
 from attnviz.core.stream import CLOSE, ModelWeights, Norm, Projections, Readout
 from attnviz.core.tokens import Sentence, Token
-from attnviz.sources.huggingface import memory, running
+from attnviz.sources.huggingface import faults, memory, running
 from attnviz.sources.huggingface.loaded import Loaded
 
 PROBES, LENGTH = 16, 5
@@ -392,7 +392,9 @@ class Search:
             with self.loaded.turns.turn():
                 bias = floats(module(torch.zeros(1, 1, width, **kind)))[0, 0]
                 weight = (floats(module(torch.eye(width, **kind).unsqueeze(0)))[0] - bias).mT
-        except Exception:  # it is called in another way, so it is no plain layer
+        except Exception as error:  # it is called in another way, so it is no plain layer
+            if faults.of_memory(error):
+                raise
             return None
         linear = Linear(weight, bias if bool(bias.any()) else None)
         is_linear = weight.shape[0] == call.output.shape[-1] and self._close(linear(call.input), call.output)

@@ -8,7 +8,7 @@ import streamlit as st
 from attnviz import figures
 from attnviz.core.display import file_stem
 from attnviz.core.edits import Site
-from attnviz.core.errors import InputError
+from attnviz.core.errors import AttnvizError
 from attnviz.metrics.circuits import NUMBERS, Circuits, bytes_of, circuits, seconds
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate
@@ -32,16 +32,20 @@ def folded(source: Source) -> None:
             return
         quiet(words.CIRCUITS_ARE)
         try:
-            weights = source.model_weights()
-            heads = sum(weights.num_heads.values())
-            cost = Estimate(heads, seconds(weights), bytes_of(weights), 0, unit="heads")
-            icon = ":material/functions:"
-            if not is_requested(REQUESTED, source, cost, words.MEASURE_CIRCUITS, key="measure circuits", icon=icon):
-                return
             with runs.beside():
-                _parts(source, cache.worked(_circuits, source, cost=cost))
-        except InputError as error:
+                cost = cache.worked(_cost, source, cost=Estimate(1, 0.0, 0, 0, unit="heads"), unit=words.SEARCHES)
+                button = {"key": "measure circuits", "icon": ":material/functions:"}
+                if is_requested(REQUESTED, source, cost, words.MEASURE_CIRCUITS, **button):
+                    _parts(source, cache.worked(_circuits, source, cost=cost))
+        except AttnvizError as error:
             quiet(str(error))
+
+
+def _cost(source: Source) -> Estimate:
+    """Cost of the circuits, by the sizes of the weights: of a model of transformers these are searched first."""
+    with cores.used_by(source):
+        weights = source.model_weights()
+    return Estimate(sum(weights.num_heads.values()), seconds(weights), bytes_of(weights), 0, unit="heads")
 
 
 def _circuits(source: Source) -> Circuits:

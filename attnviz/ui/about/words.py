@@ -48,6 +48,7 @@ WEIGHTS_ALONE = (
     "Weights show what a head can do, not that it does it on a text: test that by switching it off. Norms count with "
     "their gains, not with what they divide by. Biases and feed-forward layers are left out."
 )
+SEARCHES = "searches for projections"
 MEASURE_CIRCUITS = "Measure circuits"
 CIRCUIT = {
     "copying": (
