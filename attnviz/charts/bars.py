@@ -69,12 +69,16 @@ class Column:
     @property
     def zero(self) -> float:
         """Place of 0 on the scale, 0 to 1."""
-        return -min(0.0, *self.begins, *self.values) / self._span if len(self.begins) else 0.0
+        return -min(self._ends) / self._span if len(self.begins) else 0.0
 
     @property
     def _span(self) -> float:
-        both = [0.0, *self.begins, *(self.values or ())]
-        return (max(both) - min(both)) or 1.0
+        return (max(self._ends) - min(self._ends)) or 1.0
+
+    @property
+    def _ends(self) -> list[float]:
+        """Both ends of all bars of numbers, and 0."""
+        return [0.0, *self.begins, *(value for value in self.values or () if np.isfinite(value))]
 
     def _floating(self, i: int, colors: Theme) -> Table:
         begins, ends = (np.array(amounts) / self._span + self.zero for amounts in (self.begins, self.values))
@@ -82,10 +86,10 @@ class Column:
             f"text_{i}": self.written,
             f"ink_{i}": [colors.text] * len(self.written),
             f"begin_{i}": begins.tolist(),
-            f"share_{i}": ends.tolist(),
+            f"share_{i}": [None if np.isnan(end) else end for end in ends.tolist()],
             f"fill_{i}": np.where(ends < begins, colors.diverging[2], colors.diverging[-3]).tolist(),
             f"before_{i}": [None] * len(ends),
-            f"end_{i}": np.maximum(begins, ends).tolist(),
+            f"end_{i}": np.fmax(begins, ends).tolist(),
         }
 
     @staticmethod

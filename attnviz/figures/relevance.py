@@ -236,7 +236,7 @@ class AttributionBars(BarFigure):
         word, names = self.integrated, _names(self.integrated.texts)
         values = np.concatenate([word.attributions[kind].numpy() for kind in word.texts])
         indices, left_out = _largest(values)
-        amounts = np.nan_to_num(values[indices]).tolist()
+        amounts = values[indices].tolist()
         return Bars(
             title=self._heading,
             lines=[
