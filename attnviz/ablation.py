@@ -159,6 +159,7 @@ def sweep(
 
     An encoder-decoder reads, with each head off, the text that it wrote with all on, so that its words can be compared
     place by place; whether it would have written another is a second run. With `targets` it reads those, in one run.
+    What the edits take from another text is of its run with all heads on.
 
     Raises:
         InputError: if nothing can be changed in the model, or it is not there; `Canceled` if `report` gave False.
