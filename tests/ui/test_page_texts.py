@@ -51,7 +51,7 @@ def _others(node: ast.AST) -> Iterator[ast.AST]:
             yield from filter(None, keys)
             yield from (value for key, value in zip(keys, values, strict=True) if getattr(key, "value", "") == "key")
         case ast.Call(function, arguments, keywords):
-            yield from (one.value for one in keywords if one.arg in ("key", "css"))
+            yield from (one.value for one in keywords if one.arg in ("key", "css", "of"))
             yield from arguments[: getattr(function, "id", "") in ("session_setting", "reader")]
         case ast.JoinedStr(parts):
             text = "".join(part.value if isinstance(part, ast.Constant) else "x" for part in parts)

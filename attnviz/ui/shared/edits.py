@@ -131,8 +131,8 @@ TAKEN: Setting[tuple[Take, ...]] = Setting(
     (),
     lambda takes: [*map(str, takes)],
     _read_takes,
-    "model text edits",
-    _lacks_take,
+    of="model text edits",
+    lacks=_lacks_take,
 )
 """Takes from other texts, a parameter of the link for each; it goes with the text, to whose length it fits."""
 OWN_MASK = flag("own_mask", True, "edits")
@@ -382,7 +382,7 @@ def _taken(edits: Edits) -> Iterator[tuple]:
     """Each thing that is taken from another text: key, what, and the step that takes it back."""
     for number, take in enumerate(edits.taken):
         brief = take if len(take.text) <= LONGEST_RULE else replace(take, text=f"{take.text[:LONGEST_RULE]}…")
-        yield f"take {number}", words.TAKEN.format(what=brief.in_words()), without_take, take
+        yield f"take{number}", words.TAKEN.format(what=brief.in_words()), without_take, take
 
 
 def with_take(now: State, take: Take) -> State:
