@@ -8,7 +8,7 @@ from attnviz.core.errors import InputError
 from attnviz.core.masks import Mask
 from attnviz.core.progress import tell
 from attnviz.core.scoring import Scoring
-from attnviz.core.tap import Tap, silence
+from attnviz.core.tap import Tap
 
 
 class GradientTap(Tap):
@@ -25,20 +25,18 @@ class GradientTap(Tap):
         super().__init__(edits, keep=False)
         self.attention: dict[Site, Tensor] = {}
 
-    def attend(
+    def _output(
         self,
         query: Tensor,
         key: Tensor,
         value: Tensor,
+        mask: Tensor | Mask | None,
+        scoring: Scoring,
         *,
         site: Site,
-        mask: Tensor | Mask | None = None,
-        scoring: Scoring = Scoring(),
-        sinks: Tensor | None = None,
-        dropout_p: float = 0.0,
+        dropout_p: float,
     ) -> Tensor:
-        key, value, mask, scoring = self._changed(query, key, value, site, mask, scoring, sinks)
         weights = attention_weights(query, key, mask, scoring).to(value.dtype)
         self.attention[site] = weights if weights.requires_grad else weights.requires_grad_()
         tell(1.0)
-        return silence(weights @ value, self.edits.off(site), self.edits.off_alone(site))
+        return weights @ value

@@ -107,10 +107,6 @@ class Projections:
         written = self.w_o(outputs)
         return (written if self.after is None else self.after(written)) * self.factor
 
-    def head(self, name: str, head: int, num_heads: int) -> Tensor:
-        """W of one head as the paper writes it: (d_model, d) of "w_q", "w_k", "w_v"; (d_v, d_model) of "w_o"."""
-        return getattr(self, name).weight.mT.chunk(num_heads, 0 if name == "w_o" else 1)[head]
-
 
 @dataclass(frozen=True, eq=False)
 class ModelWeights:

@@ -77,7 +77,7 @@ def donors(edits: Edits, site: Site) -> list[Donor]:
     """The numbers that a run with some edits takes at a site.
 
     Raises:
-        InputError: if they were not made: what runs takes nothing from other texts.
+        InputError: if the other texts were not run, because this model takes nothing from them.
     """
     if edits.taken and not (isinstance(edits, Resolved) and edits.donors):
         raise InputError(NOT_TAKEN)

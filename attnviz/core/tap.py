@@ -77,8 +77,22 @@ class Tap:
             flags = replaced | {"has_sink": sinks is not None, "entered": self._entered.get(site)}
             self.steps.append(Step(site, query, key, value, mask, logsumexp, scoring, **flags))
         else:
-            output = attention_output(query, key, value, mask, scoring, dropout_p=dropout_p)
+            output = self._output(query, key, value, mask, scoring, site=site, dropout_p=dropout_p)
         return silence(overlaid(output, taken), off, alone)
+
+    def _output(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask: Tensor | Mask | None,
+        scoring: Scoring,
+        *,
+        site: Site,
+        dropout_p: float,
+    ) -> Tensor:
+        """The output per head of a call of which no step is kept."""
+        return attention_output(query, key, value, mask, scoring, dropout_p=dropout_p)
 
     def again(self, step: Step) -> Tensor:
         """The attention call of a step once more, from what the step kept, with the edits on top of what it had."""

@@ -155,7 +155,8 @@ class HeadsReplaced(WordFigure):
         falls: of `attnviz.ablation.logit_falls` for the same word and position.
     """
 
-    falls: pd.DataFrame = None  # type: ignore[assignment]
+    _: KW_ONLY
+    falls: pd.DataFrame
 
     _what, _titled = "replaced", ("Each head switched off", "Heads switched off, for")
 

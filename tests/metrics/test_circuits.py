@@ -55,11 +55,16 @@ def folded(norm):
     return center @ norm.weight.double().diag() if norm else center
 
 
+def of_head(projections, name, head):
+    """W of one head as the paper writes it, float64."""
+    return getattr(projections, name).weight.double().mT.chunk(HEADS, 0 if name == "w_o" else 1)[head]
+
+
 def full(weights, site, head, fold):
     """E, U as (words, d_model), and W_Q, W_K, W_V, W_O of a head, float64, with norms folded if asked for."""
     projections = weights.sites[site]
     before, after = (folded(projections.before), folded(projections.after)) if fold else (folded(None),) * 2
-    q, k, v = (before @ projections.head(name, head, HEADS).double() for name in ("w_q", "w_k", "w_v"))
+    q, k, v = (before @ of_head(projections, name, head) for name in ("w_q", "w_k", "w_v"))
     last = folded(weights.readout.norm if fold else None)
     unembedding = last @ weights.readout.unembedding.weight.double().mT * weights.readout.factor
     return (
@@ -68,7 +73,7 @@ def full(weights, site, head, fold):
         q,
         k,
         v,
-        projections.head("w_o", head, HEADS).double() @ after * (projections.factor),
+        of_head(projections, "w_o", head) @ after * (projections.factor),
     )
 
 

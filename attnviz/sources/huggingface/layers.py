@@ -40,15 +40,15 @@ def entering(loaded: Loaded, run: ModelRun, read: dict[str, Any]) -> Iterator[No
     """Let the tap of a run see and replace what enters each layer, meanwhile, in this thread alone."""
     thread, left = get_ident(), {module: iter(sites) for module, sites in layers_of(loaded, read).items()}
 
-    def enter(module: nn.Module, given: tuple, named: dict[str, Any]) -> tuple[tuple, dict[str, Any]] | None:
+    def enter(module: nn.Module, arguments: tuple, named: dict[str, Any]) -> tuple[tuple, dict[str, Any]] | None:
         if get_ident() != thread:
             return None
         site = next(left[module])
-        if given and isinstance(given[0], Tensor):
-            return (run.tap.enter(given[0], site=site), *given[1:]), named
+        if arguments and isinstance(arguments[0], Tensor):
+            return (run.tap.enter(arguments[0], site=site), *arguments[1:]), named
         if not isinstance(named.get("hidden_states"), Tensor):
             raise InputError(f"What enters the layers of {loaded.name} is not known; take an output or values.")
-        return given, named | {"hidden_states": run.tap.enter(named["hidden_states"], site=site)}
+        return arguments, named | {"hidden_states": run.tap.enter(named["hidden_states"], site=site)}
 
     hooks = [module.register_forward_pre_hook(enter, with_kwargs=True) for module in left]
     try:

@@ -1,8 +1,8 @@
 """Search for the modules of a model of transformers that write into its residual stream, by what they give.
 
-No family is known here by its name. In a short run every module's input and output are kept, and each part is the
-module whose numbers are those that are looked for: W^O is what is given the outputs of the heads, the columns of W^Q
-are those that are the queries, a feed-forward layer is what a layer adds besides its attention.
+No family is known here by its name. A short run keeps the input and output of every module, and each part is the module
+with the expected numbers: W^O reads the outputs of the heads, columns of W^Q are the queries, and a feed-forward layer
+is what a layer adds besides its attention.
 """
 
 from collections.abc import Iterator, Mapping
@@ -38,7 +38,7 @@ class ModuleCall(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class CallModules:
-    """The weights around one attention call, and the modules that are given what it is projected from.
+    """The weights around one attention call, and the modules that read what it is projected from.
 
     Attributes:
         linears: W^Q and W^K, also where a norm follows them; None where they are not known.
@@ -97,7 +97,7 @@ NOT_PROJECTED = Projected(None, None, None)
 
 
 class Search:
-    """A short run of a model, and what is found in it.
+    """A short run of a model, and the search for its parts.
 
     Attributes:
         calls: of every module, in the order in which they ended.
@@ -201,22 +201,22 @@ class Search:
         written, norm = (call.output, None) if after is None else (after[0].output, after[1])
         if not all_projections:
             return CallModules(Projections(None, None, None, w_o, after=norm), (None, None), None, None, False), written
-        found = self._inputs(step, call)
-        linears = {name: projected.linear for name, projected in found.items()}
-        before = next((self._before(one.call) for one in found.values() if one.call is not None), None)
-        query, rotary = found["w_q"], False
+        projected = self._inputs(step, call)
+        linears = {name: one.linear for name, one in projected.items()}
+        before = next((self._before(one.call) for one in projected.values() if one.call is not None), None)
+        query, rotary = projected["w_q"], False
         if query.linear is not None:
-            expected, given = _joined(step.query)[:, 1], query.vectors[:, 1]
-            rotary = not self._close(given, expected)
-            if rotary and not self._is_turned(given, expected):
+            expected, unturned = _joined(step.query)[:, 1], query.vectors[:, 1]
+            rotary = not self._close(unturned, expected)
+            if rotary and not self._is_turned(unturned, expected):
                 linears = linears | {"w_q": None, "w_k": None}
-        pair, normalized = (linears["w_q"], linears["w_k"]), query.normalized or found["w_k"].normalized
+        pair, normalized = (linears["w_q"], linears["w_k"]), query.normalized or projected["w_k"].normalized
         if normalized:  # their product is no bilinear form of the stream
             linears = linears | {"w_q": None, "w_k": None}
         projections = Projections(
             **linears, w_o=w_o, before=before, after=norm, scale=step.scoring.scale, rotary=rotary
         )
-        modules = [found[name].call and found[name].call.module for name in ("w_q", "w_k")]
+        modules = [projected[name].call and projected[name].call.module for name in ("w_q", "w_k")]
         return CallModules(projections, pair, *modules, normalized), written
 
     def _w_o(self, step: Step, outputs: Tensor) -> tuple[ModuleCall, Linear]:
@@ -232,7 +232,7 @@ class Search:
         raise self._refuse(f"the outputs of the heads of {step.site} do not go through one matrix")
 
     def _after(self, written: ModuleCall) -> tuple[ModuleCall, Norm] | None:
-        """The norm that is given just what W^O gives, and its call."""
+        """The norm that reads the output of W^O alone, and its call."""
         for call in self.calls:
             is_given = call.input is not None and call.input.shape == written.output.shape == call.output.shape
             if not is_given or self._close(call.output, written.output):
@@ -243,14 +243,14 @@ class Search:
 
     def _inputs(self, step: Step, w_o: ModuleCall) -> dict[str, "Projected"]:
         """The projections to queries, keys and values."""
-        parent, found = self.names[w_o.module], {}
+        parent, projected = self.names[w_o.module], {}
         for _ in range(2):  # siblings of W^O, or of the part that it is in
             parent = parent.rpartition(".")[0]
             inside = [c for c in self.calls if c.input is not None and self.names[c.module].startswith(f"{parent}.")]
             for name, tensor in (("w_q", step.query), ("w_k", step.key), ("w_v", step.value)):
-                if found.get(name, NOT_PROJECTED).linear is None:
-                    found[name] = self._projected(_joined(tensor)[:, 0], inside)
-        return found
+                if projected.get(name, NOT_PROJECTED).linear is None:
+                    projected[name] = self._projected(_joined(tensor)[:, 0], inside)
+        return projected
 
     def _projected(self, wanted: Tensor, calls: list[ModuleCall]) -> "Projected":
         """The layer that gave (B, H · d) vectors at position 0, where rotary positions turn nothing."""
@@ -266,10 +266,8 @@ class Search:
                 continue
             inputs = self._by_position(call.input)  # of each head, or of all
             for other in calls:
-                given = self._by_position(other.output)
-                before = (
-                    None if given is None or other is call else self._columns(given[:, 0], inputs[:, 0][:, columns])
-                )
+                vectors = None if other is call else self._by_position(other.output)
+                before = None if vectors is None else self._columns(vectors[:, 0], inputs[:, 0][:, columns])
                 if before is not None and (linear := self._linear(other)) is not None:
                     vectors = outputs[..., columns] * factor
                     return Projected(self._part(linear, *before), other, vectors, normalized=True)
@@ -314,7 +312,7 @@ class Search:
         return self.steps[0].query.shape[-1]
 
     def _before(self, call: ModuleCall) -> Norm | None:
-        """The norm whose output a projection is given."""
+        """The norm whose output a projection reads."""
         for norm_call in self.calls:
             if norm_call.input is None or norm_call.output.shape != call.input.shape:
                 continue
@@ -437,13 +435,13 @@ def refused(loaded: Loaded, why: str) -> InputError:
 
 @contextmanager
 def calls_of(modules: list[nn.Module]) -> Iterator[list[ModuleCall]]:
-    """Keep what some modules are given and give, meanwhile, in this thread alone: others may run the same model."""
+    """Keep inputs and outputs of some modules, meanwhile, in this thread alone: others may run the same model."""
     calls, thread = [], get_ident()
 
-    def keep(module: nn.Module, given: tuple, output: Any) -> None:
+    def keep(module: nn.Module, inputs: tuple, output: Any) -> None:
         output = output[0] if isinstance(output, tuple | list) and output else output
         if get_ident() == thread and isinstance(output, Tensor) and output.is_floating_point():
-            first = next((one for one in given if isinstance(one, Tensor)), None)
+            first = next((one for one in inputs if isinstance(one, Tensor)), None)
             calls.append(ModuleCall(module, None if first is None else _copied(first), _copied(output)))
 
     hooks = [module.register_forward_hook(keep) for module in dict.fromkeys(modules)]

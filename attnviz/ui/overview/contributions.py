@@ -65,8 +65,10 @@ def _word(context: ViewContext, record: Record) -> dict[str, Any]:
     with _field():
         position = look.query(words.AFTER_TOKEN, tokens, opening=opening)
     likely = [choice.word for choice in next_words(record, position, sentence=sentence, count=MOST_WORDS)]
-    token = _choose(WORD, words.WORD, likely, likely[0] if likely else None, help=words.ANY_WORD)
-    minus = _choose(MINUS, words.MINUS, likely, None, placeholder=words.NO_WORD)
+    with _field():
+        token = choose_word(WORD, words.WORD, likely, likely[0] if likely else None, help=words.ANY_WORD)
+    with _field():
+        minus = choose_word(MINUS, words.MINUS, likely, None, placeholder=words.NO_WORD)
     return {"token": token, "position": position, "minus": minus, "sentence": sentence}
 
 
@@ -75,8 +77,10 @@ def _field() -> st.delta_generator.DeltaGenerator:
     return st.container(horizontal=True, vertical_alignment="center", gap="small", width="content")
 
 
-def _choose(setting: Setting[str | None], title: str, likely: list[str], opening: str | None, **options) -> str | None:
-    """A word of the vocabulary, one of the most probable or typed; `opening` where nobody chose."""
+def choose_word(
+    setting: Setting[str | None], title: str, likely: list[str], opening: str | None, **options: Any
+) -> str | None:
+    """A word of the vocabulary, one of the most probable or typed; None where nobody chose: `opening` is shown."""
     word = state.get(setting) or opening
     listed = [*dict.fromkeys([*likely, *([] if word is None else [word])])]
     picker = {"shown": word, "lead": title, "accept_new_options": True, "format_func": visible_text, "width": 160}
@@ -84,9 +88,8 @@ def _choose(setting: Setting[str | None], title: str, likely: list[str], opening
     def read(typed: str | None) -> str | None:
         return None if typed is None or typed == opening else typed.replace("␣", " ")
 
-    with _field():
-        control(st.selectbox, title, setting, listed, read=read, index=None, **picker | options)
-    return word
+    control(st.selectbox, title, setting, listed, read=read, index=None, **picker | options)
+    return state.get(setting)
 
 
 def _draw(bar: Toolbar, record: Record, word: Mapping[str, Any]) -> None:

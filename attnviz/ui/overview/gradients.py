@@ -18,7 +18,7 @@ from attnviz.metrics.relevance import IntegratedGradients, Relevance, WordLogit,
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate
 from attnviz.ui.overview import words
-from attnviz.ui.overview.contributions import WORD
+from attnviz.ui.overview.contributions import MOST_WORDS, WORD, choose_word
 from attnviz.ui.overview.numbers import is_requested
 from attnviz.ui.overview.reach import IN_PLACE
 from attnviz.ui.shared import budget, cache, cores, look, pictures, runs, state
@@ -38,8 +38,8 @@ STEPS = whole("integral", gradients.STEPS, 1, gradients.MOST_STEPS)
 REQUESTED: Setting[tuple | None] = session_setting("gradients", None)
 """Run, word and position whose gradients were requested."""
 
-MOST_WORDS, CHOICES = 10, (20, 50, 200, 1000)
-"""Words to choose from, and numbers of steps."""
+CHOICES = 20, 50, 200, 1000
+"""Numbers of steps to choose from."""
 
 
 def method() -> None:
@@ -122,7 +122,7 @@ def _computed(bar: Toolbar, count: int, make: Callable[..., WordLogit], **settin
             return None
         progress_of = {"unit": words.STEPS_UNIT} if settings else {"names": (*map(str, record.sites),)}
         with runs.beside():
-            place = (word or None, position, context.sentence)
+            place = (word, position, context.sentence)
             return cache.worked(make, context.source, record, *place, cost=cost, **progress_of, **settings)
     except AttnvizError as error:
         quiet(str(error))
@@ -148,23 +148,12 @@ def _position(context: ViewContext) -> int:
     return look.query(words.POSITION, tokens, opening=opening, lead="")
 
 
-def _word(context: ViewContext, position: int) -> str:
-    """The word whose logit it is; "" for the most probable one."""
+def _word(context: ViewContext, position: int) -> str | None:
+    """The word whose logit it is; None for the most probable one."""
     listed = metrics.next_words(context.record, position, sentence=context.sentence, count=MOST_WORDS)
-    options = [word.word for word in listed]
-    word = state.get(WORD) or (options[0] if options else "")
-    options += [] if word in options else [word]
-    first = options[0]
-    behavior = {
-        "shown": word,
-        "lead": "",
-        "width": 145,
-        "format_func": lambda text: words.LOGIT_OF.format(visible_text(text)),
-        "accept_new_options": True,
-        "read": lambda typed: None if typed in (None, first) else typed.replace("␣", " "),
-    }
-    control(st.selectbox, words.WORD, WORD, options, **behavior)
-    return "" if word == first else word
+    likely = [word.word for word in listed]
+    options = {"lead": "", "width": 145, "format_func": lambda text: words.LOGIT_OF.format(visible_text(text))}
+    return choose_word(WORD, words.WORD, likely, likely[0] if likely else None, **options)
 
 
 def _relevance(source: Source, record: Record, token: str | None, position: int, sentence: int) -> Relevance:

@@ -117,13 +117,13 @@ class CodeWriter:
             return repr(value)
         raise _NoCode
 
-    def _gradients(self, found: WordLogit) -> str:
+    def _gradients(self, word: WordLogit) -> str:
         """The call that computes the gradients of the record that was written last."""
         source, _ = _origin(self.origin, self.records[-1])
-        steps = {"steps": found.steps} if isinstance(found, IntegratedGradients) else {}
-        named = steps | ({"sentence": found.sentence} if found.sentence else {})
+        steps = {"steps": word.steps} if isinstance(word, IntegratedGradients) else {}
+        named = steps | ({"sentence": word.sentence} if word.sentence else {})
         name = "attnviz.gradients." + ("integrated" if steps else "relevance")
-        return self.call(name, (source, self.records[-1], found.id, found.position), named)
+        return self.call(name, (source, self.records[-1], word.id, word.position), named)
 
     def _mask(self, mask: Mask) -> str:
         try:
