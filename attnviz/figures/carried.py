@@ -8,12 +8,14 @@ import pandas as pd
 
 from attnviz.charts import heads
 from attnviz.charts.picture import Form, Table
+from attnviz.core.display import in_title
 from attnviz.core.edits import Site
 from attnviz.core.record import Record
 from attnviz.figures import head_cells
 from attnviz.figures.base import Figure
-from attnviz.figures.figure import number_arrays, stem, subtitles, titled
+from attnviz.figures.figure import LONGEST_TEXT, number_arrays, stem, subtitles, titled
 from attnviz.metrics.carried import Carried
+from attnviz.words import in_quotes
 
 WAY = "part of the way from A to B"
 
@@ -43,7 +45,8 @@ class CarriedHeads(Figure):
 
     @property
     def _heading(self) -> str:
-        return f"Carried by each head's {self.carried.part}"
+        model = "" if self.on_screen else f" · {in_title(self.record.source)}"
+        return f"Carried by each head's {self.carried.part}{model}"
 
     @property
     def form(self) -> Form:
@@ -54,8 +57,18 @@ class CarriedHeads(Figure):
     @cached_property
     def data(self) -> dict[str, Table]:
         """Tables of the chart: meta, rows, columns and cells."""
-        lines = [] if self.on_screen else subtitles(self.record, self)
+        lines = [] if self.on_screen else [*self._texts, *subtitles(self.record, self)]
         return head_cells.cells(self.table, "carried", self._sites, self._heading, lines, self)
+
+    @property
+    def _texts(self) -> list[str]:
+        """Both texts, and the number that is measured: a page says them beside the picture."""
+        measured, texts = self.carried, zip("AB", self.carried.texts, strict=True)
+        words = (in_quotes(word) for word in measured.words)
+        return [
+            *(f"{name}: {in_quotes(text[:LONGEST_TEXT])}" for name, text in texts),
+            f"logit of {' − '.join(words)} after position {measured.position}",
+        ]
 
     @property
     def _sites(self) -> list[Site]:

@@ -248,7 +248,7 @@ class AttributionBars(BarFigure):
             names=[names[i] for i in indices],
             columns=[Column([*map(digits, values[indices])], amounts, begins=[0.0] * len(amounts))],
             style=self.style,
-            length=LENGTH,
+            length=LENGTH if self.on_screen else WIDE,
         )
 
     @property
@@ -261,8 +261,8 @@ SMALL_GAP = 0.05
 
 LARGE_GAP = "So the tokens do not account for the whole change: take more steps."
 
-LENGTH = 260
-"""Pixels of the longest bar."""
+LENGTH, WIDE = 180, 260
+"""Pixels of the longest bar: on a page, which may be a phone's, and in a file, whose title has a sentence more."""
 
 
 def gap_in_words(word: IntegratedGradients) -> str:

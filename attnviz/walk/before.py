@@ -134,7 +134,13 @@ def split(call: StageCall) -> Worked:
     return tables, f"{cut}{first + d_k - 1}. {rest}"
 
 
-@works_out("adjust", "Adjust queries and keys", "B H Q d_k", _project, needs="vectors")
+def _adjust(call: StageCall) -> list[Piece]:
+    if call.origin is None:
+        return []
+    return equations.adjust(norm=call.origin.normalizes_heads, turn=call.origin.is_rotary)
+
+
+@works_out("adjust", "Adjust Q and K", "B H Q d_k", _adjust, needs="vectors")
 def adjust(call: StageCall) -> Worked:
     """A norm of each query and key, and a turn by its position, where the model has them."""
     if call.origin is None or not call.origin.is_adjusted:

@@ -51,6 +51,15 @@ def project(num_heads: int) -> list[Piece]:
     return pieces
 
 
+def adjust(*, norm: bool, turn: bool) -> list[Piece]:
+    """Equation of queries and keys as they meet; R turns by the position."""
+    pieces: list[Piece] = []
+    for name in "QK":
+        inner = f"norm({name})" if norm else name
+        pieces += [("", f"{name} ← "), ("adjust", f"R {inner}" if turn else inner), ("", ", " if name == "Q" else "")]
+    return pieces
+
+
 def attend(step: Step, knobs: Knobs) -> list[Piece]:
     """Equation of a head, with the steps that this call has."""
     scoring = step.scoring

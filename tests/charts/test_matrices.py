@@ -163,7 +163,7 @@ def test_steps_that_a_model_does_not_have_are_lines_in_the_rail():
 
     assert [row["missing"] for row in rows if row["missing"]][4:8] == [
         *(
-            "6  Adjust queries and keys: not used",
+            "6  Adjust Q and K: not used",
             "9  Softcap: not used",
             "10  Bias: not used",
             "11  Temperature: not used",

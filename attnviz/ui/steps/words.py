@@ -77,7 +77,7 @@ WHY = {
     "split": "The vectors are split into heads: no head sees another head's columns. Splitting only renames columns: "
     "(B, n, H·dₖ) becomes (B, H, n, dₖ).",
     "adjust": "Queries and keys are adjusted before they meet. Some models normalize each, so that no score grows "
-    "beyond a bound. Many turn each pair of numbers by an angle that grows with the position (rotary position "
+    "beyond a bound. Many turn each pair of numbers by an angle that grows with the position (R, rotary position "
     "embedding): then the product of a query and a key depends on how far apart they stand.",
     "products": "Each cell is one number: how well a query and a key agree. The table is (B, H, Q, K): one square per "
     "head.",
