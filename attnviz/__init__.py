@@ -42,6 +42,7 @@ _HOMES = {
     "read": "files",
     "save": "files",
     "explore": "export.explore",
+    "live": "api",
     "same_run": "same",
     "show": "ui.live",
     "wrap": "sources.wrapped",

@@ -3,15 +3,21 @@
 import pkgutil
 from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from attnviz import sources
 from attnviz.core.edits import Edits
 from attnviz.core.errors import OF_PICTURES, AttnvizError, InputError, did_you_mean, quoted
 from attnviz.core.record import Record
 from attnviz.core.tokens import Sentence
+from attnviz.models import trained
 from attnviz.sources import base
 from attnviz.sources.base import Source
+from attnviz.tokenizers import vocabulary
+
+if TYPE_CHECKING:
+    from attnviz.export.explore import Page
 
 for _module in pkgutil.iter_modules(sources.__path__):
     import_module(f"{sources.__name__}.{_module.name}")
@@ -162,6 +168,44 @@ def analyze(
     targets = () if target is None else source.tokenize_targets(wanted)
     record = source.run(sentences, edits, targets)
     return source.with_stream(record) if stream else record
+
+
+LIVE = {
+    "story": "the girl near the dogs was happy because",
+    "translator": "the black cat sleeps on the red chair .",
+    "induction": "red sun cold milk then red sun",
+}
+"""Models that ship and run in a page, each with the text with which it opens."""
+
+
+def live(model: str | Path = "story", text: str | None = None) -> "Page":
+    """Write a page that runs a small model in any browser: `attnviz.export.live.live_page`.
+
+    Args:
+        model: one of `LIVE`, or a folder with the weights of your own model of `attnviz.models` in safetensors, of
+            several files the last by name, and the words that it reads and writes in `vocabulary.json`.
+        text: what stands in its box when the page opens; of your own model a few of its words if not given.
+
+    Raises:
+        AttnvizError: if there is no such model, or it cannot be read.
+    """
+    from attnviz.charts.theme import CAUTIONS  # draws, and so imports Altair
+    from attnviz.export.live import live_page
+
+    folder = trained.folder(model) if model in LIVE else Path(model)
+    files = sorted(folder.glob(f"*{trained.ENDING}"))
+    if not files:
+        hint = did_you_mean(str(model), LIVE) or f" Choose {', '.join(LIVE)}, or a folder with a model of your own."
+        raise InputError(f"There is no {quoted(str(model))} that runs in a page.{hint}")
+    reads, *writes = vocabulary.read(folder / "vocabulary.json").values()
+    return live_page(
+        files[-1].read_bytes(),
+        reads.names,
+        LIVE.get(str(model), " ".join(reads.words[:6])) if text is None else text,
+        writes=writes[0].names if writes else (),
+        name=folder.name,
+        about=[CAUTIONS["trained here"]] if model in LIVE else [],
+    )
 
 
 def predicted(sentence: Sentence) -> list[str]:

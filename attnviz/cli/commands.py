@@ -33,6 +33,9 @@ def run(options: Namespace, note: Callable[[str], None]) -> Iterable[str]:
         kinds = [(kind.name, f"{kind.title}{f' ({kind.source})' if kind.source else ''}") for kind in BY_NAME.values()]
         rules = [(form(rule), rule.meaning) for rule in (Full, *composable())]
         return [*lines.columns(rules), "", "Kinds, for check --intent:", *lines.columns(kinds)]
+    if options.command == "explore" and options.live:
+        _check_ending(options.output, "a page", ".html", ".htm")
+        return _put({options.output: api.live(options.live, options.text).encode()})
     texts, source = values.read(options)
     if "seconds" in options and (cost := values.cost(options, source, texts)):
         note(cost)

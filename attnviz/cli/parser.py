@@ -184,7 +184,7 @@ def _add_pictured(command: argparse.ArgumentParser) -> None:
 
 def _add_text(command: argparse.ArgumentParser, more: str = "") -> None:
     what = f"a text, line breaks and all; - reads stdin; or a saved run (.attn){more}"
-    command.add_argument("text", metavar="TEXT", help=what)
+    command.add_argument("text", metavar="TEXT", help=what, nargs="?" if command.prog.endswith("explore") else None)
     command.add_argument("--lines", action="store_true", help="each line is a text of its own")
     picture = "a picture that is read with the text; may be given again. Without a text, FILE stands in its place"
     command.add_argument("--picture", action="append", default=[], metavar="FILE", help=picture)
@@ -247,6 +247,8 @@ def _add_head(command: argparse.ArgumentParser) -> None:
 
 
 def _add_opening(command: argparse.ArgumentParser) -> None:
+    what = "the model itself in the page: type a text, paint a mask, switch heads off; story, translator, induction, or "
+    command.add_argument("--live", metavar="MODEL", help=f"{what}a folder with your own")
     command.add_argument("--head", type=int, metavar="N", help="the head on which it opens, counted from 0")
 
 

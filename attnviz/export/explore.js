@@ -1,8 +1,10 @@
 // Draws every head of a record. Texts of a person reach the page as textContent or as paint, never as markup or code.
 
 const data = JSON.parse(document.getElementById("data").textContent);
+const live = globalThis.live;  // of a page that holds its model; see live/live.js
 const $ = id => document.getElementById(id);
 const NAN = data.bits === 16 ? 65535 : 255, LAST = NAN - 1, DIGITS = data.bits === 16 ? 4 : 3;
+const WIDE_MOSAIC = live ? 420 : 560, SWITCH = live ? 30 : 0;  // pixels; the second for the switch under each head
 const SHADES = 248, MOST_LINES = 400, LEFT = 56, GAP = 4, CROSSED = 9;
 const VIEWS = {map: "Map", lines: "Lines", text: "Text"};
 const COLORS = ["adaptive", "0 to 1", "0 to largest", "logarithmic"];
@@ -40,18 +42,19 @@ async function read(s) {
   place.remove();
   const levels = data.bits === 8 ? bytes : new Uint16Array(half);
   if (data.bits === 16) for (let i = 0; i < half; i++) levels[i] = bytes[i] | bytes[half + i] << 8;
-  const share = level => data.bits === 16 ? level / LAST : (level / LAST) ** 2;
-  one.values = Float32Array.from({length: NAN + 1}, (_, level) => level === NAN ? NaN : one.top * share(level));
-  one.largest = Math.max(...one.heads.map(head => head.largest));
   for (const head of one.heads) head.empty = new Set(head.empty);
   one.levels = levels;
 }
+
+const shares = Float64Array.from({length: NAN + 1}, (_, level) =>
+  level === NAN ? NaN : data.bits === 16 ? level / LAST : (level / LAST) ** 2);
+const weightAt = (of, i) => of.top * shares[of.levels[i]];
 
 // Levels and rules of a head; of tiles the largest, and the rule of those that are blocked altogether.
 function cells(s = state.site, h = state.head, tile = 1) {
   const one = data.sites[s], [Q, K] = one.shape, size = Q * K, head = one.heads[h];
   const levels = one.levels.subarray(h * size, (h + 1) * size), rules = data.grids[head.grid] ?? new Uint8Array(size);
-  const found = {rows: Q, columns: K, levels, rules, tile, head, values: one.values};
+  const found = {rows: Q, columns: K, levels, rules, tile, head, top: one.top};
   if (tile === 1) return found;
   const rows = Math.ceil(Q / tile), columns = Math.ceil(K / tile);
   const most = new Uint16Array(rows * columns), open = new Uint8Array(rows * columns);
@@ -80,7 +83,7 @@ function strongest(token) {
   let least = NAN, sum = 0;
   while (least > 1 && sum < (token ? Infinity : MOST_LINES)) sum += counts[--least];
   for (let i = 0; i < of.levels.length; i++)
-    if (of.levels[i] >= least && wanted(i)) found.push([i / K | 0, i % K, of.values[of.levels[i]]]);
+    if (of.levels[i] >= least && wanted(i)) found.push([i / K | 0, i % K, weightAt(of, i)]);
   return found.sort((a, b) => a[2] - b[2]).slice(token ? 0 : -MOST_LINES);
 }
 
@@ -118,7 +121,7 @@ function shader(s = state.site, h = state.head) {  // where a weight stands on t
   const color = at => weight => palette[Math.round(limit(0, at(weight), 1) * (SHADES - 1))];
   if (state.colors === "logarithmic")
     return {color: color(w => 1 + Math.log10(limit(1e-4, w, 1)) / 4), ends: ["0.0001", "1"], caption: log};
-  const top = {"adaptive": head.ends ?? 1, "0 to 1": 1, "0 to largest": one.largest || 1}[state.colors];
+  const top = {"adaptive": head.ends ?? 1, "0 to 1": 1, "0 to largest": Math.max(...one.heads.map(({largest}) => largest)) || 1}[state.colors];
   const caption = {"adaptive": head.caption ?? fixed, "0 to 1": fixed, "0 to largest": shared}[state.colors];
   return {color: color(w => w / top), ends: ["0", `${+top.toPrecision(3)}`], caption};
 }
@@ -131,14 +134,15 @@ function stroke(pattern, x, y, dot) {  // whether the strokes of a rule cross a 
 }
 
 function paint(context, [x, y, width, height], s, h, tile, dot) {
-  const of = cells(s, h, tile), {color} = shader(s, h), {rows, columns, levels, rules, values} = of;
+  const of = cells(s, h, tile), {color} = shader(s, h), {rows, columns, rules} = of;
   const ground = new Uint32Array(rows * columns), marks = new Int8Array(rows * columns);
   const [blocked, hatch, warning] = ["blocked", "hatch", "warning"].map(name => packed(rgb(theme[name])));
   for (let i = 0; i < ground.length; i++) {
     const kind = kindOf(of, i);
-    ground[i] = kind === "weight" ? color(values[levels[i]]) : blocked;
+    ground[i] = kind === "weight" ? color(weightAt(of, i)) : blocked;
     marks[i] = kind === "nan" ? CROSSED : rules[i] ? (rules[i] - 1) % 6 : -1;
   }
+  if (context.cells) return context.cells([x, y, width, height], of, ground, marks, {parts, ...theme});
   const image = context.createImageData(width, height), pixels = new Uint32Array(image.data.buffer), side = width / columns;
   const column = Uint16Array.from({length: width}, (_, u) => (u + 0.5) / side);
   for (let v = 0, p = 0; v < height; v++) {
@@ -154,7 +158,7 @@ function paint(context, [x, y, width, height], s, h, tile, dot) {
 }
 
 function fit(canvas, width, height) {  // a canvas of so many pixels of CSS, sharp on its screen and on paper
-  const dot = printing ? 3 : devicePixelRatio || 1, context = canvas.getContext("2d");
+  const dot = canvas.dot ?? (printing ? 3 : devicePixelRatio || 1), context = canvas.getContext("2d");
   Object.assign(canvas, {width: Math.round(width * dot), height: Math.round(height * dot)});
   Object.assign(canvas.style, {width: `${width}px`, height: `${height}px`});
   context.setTransform(dot, 0, 0, dot, 0, 0);
@@ -185,12 +189,12 @@ function segment(context, color, width, opacity, ...[x1, y1, x2, y2]) {
 
 function mosaic() {
   const most = Math.max(...data.sites.map(one => one.heads.length)), room = document.querySelector("main").clientWidth;
-  const side = limit(14, Math.floor(((room > 852 ? 560 : room) - LEFT) / most) - GAP, 110), step = side + GAP;
+  const side = limit(14, Math.floor(((room > 852 ? WIDE_MOSAIC : room) - LEFT) / most) - GAP, 110), step = side + GAP;
   const places = [];
   let y = 0;
   for (const kind of new Set(data.sites.map(one => one.kind))) {
     y += 24;
-    for (const [s, one] of data.sites.entries()) if (one.kind === kind) { places[s] = y; y += step; }
+    for (const [s, one] of data.sites.entries()) if (one.kind === kind) { places[s] = y; y += step + SWITCH; }
     y += 10;
   }
   const [context, dot] = fit($("mosaic"), LEFT + most * step, y - 8);
@@ -231,8 +235,8 @@ function widest(context, labels) {
 }
 
 function plan() {  // where the map stands, as large as there is room; what rows predict, where that fits
-  const [Q, K] = site().shape, most = Math.max(Q, K, 1), context = $("picture").getContext("2d");
-  const labels = {}, room = $("one").clientWidth, {empty} = site().heads[state.head];
+  const [Q, K] = site().shape, most = Math.max(Q, K, 1), context = $("picture").getContext("2d"), width = $("one").clientWidth;
+  const labels = {}, room = data.before && width > 640 ? width / 2 - 12 : width, {empty} = site().heads[state.head];
   for (const side of "qk") labels[side] = tokens(side).map(([text]) => cut(text));
   const predicts = q => predictedAt(q) ? `→ ${cut(predictedAt(q))}` : "";
   let ends = labels.q.map((_, q) => empty.has(q) ? data.policies[site().policy] : predicts(q));
@@ -246,9 +250,9 @@ function plan() {  // where the map stands, as large as there is room; what rows
   return {Q, K, labels, ends, caption, left, top: (turned ? high : 14) + 36, end, cell, turned, every};
 }
 
-function map() {
+function map(canvas = $("picture")) {
   const found = plan(), {Q, K, labels, ends, caption, left, top, end, cell, every} = found, {empty} = site().heads[state.head];
-  const [context, dot] = fit($("picture"), left + K * cell + end, top + Q * cell + 4);
+  const [context, dot] = fit(canvas, left + K * cell + end, top + Q * cell + 4);
   drawn.map = {...found, context};
   write(context, "Key (to)", left + K * cell / 2, 8, {align: "center"});
   context.save();
@@ -265,7 +269,7 @@ function map() {
     write(context, ends[q], left + K * cell + 8, top + (q + 0.5) * cell, look);
   }
   for (const q of empty) frame(context, theme.warning, 1.5, left, top + q * cell, K * cell, cell);
-  drawn.map.clean = context.getImageData(0, 0, $("picture").width, $("picture").height);
+  drawn.map.clean = context.getImageData(0, 0, canvas.width, canvas.height);
   marks();
 }
 
@@ -284,6 +288,30 @@ function label(side, i, chosen = false) {
   context.restore();
 }
 
+function original() {  // beside a map that is changed, that of the original model
+  const {before, sites, texts, grids, predicted} = data, kept = drawn.map, shown = before && state.as === "map";
+  $("before").hidden = !shown;
+  if (!shown) return;
+  Object.assign(data, before);
+  map($("original"));
+  Object.assign(data, {sites, texts, grids, predicted});
+  drawn.map = kept;
+}
+
+// The map or the lines as they stand in a file: on a canvas of many pixels, or on one that writes SVG.
+function pictureOn(canvas) {
+  const kept = {...drawn}, hover = hovered, draw = state.as === "lines" ? lines : map;
+  [printing, hovered] = [true, null];
+  choose();
+  draw(canvas);
+  Object.assign(canvas.getContext("2d"), {globalCompositeOperation: "destination-over", fillStyle: theme.background});
+  canvas.getContext("2d").fillRect(0, 0, canvas.width, canvas.height);
+  Object.assign(drawn, kept);
+  [printing, hovered] = [false, hover];
+  choose();
+  return canvas;
+}
+
 function marks() {  // the cell under the pointer and the chosen one, over the map as it was painted
   const {left, top, cell, context, every, clean} = drawn.map, grown = Math.max(0, (7 - cell) / 2), side = cell + 2 * grown;
   const around = ([q, k], color, width) => frame(context, color, width, left + k * cell - grown, top + q * cell - grown, side, side);
@@ -296,8 +324,8 @@ function marks() {  // the cell under the pointer and the chosen one, over the m
 
 // One head as lines
 
-function lines() {
-  const [Q, K] = site().shape, canvas = $("picture"), measured = canvas.getContext("2d"), of = cells(), labels = {};
+function lines(canvas = $("picture")) {
+  const [Q, K] = site().shape, measured = canvas.getContext("2d"), of = cells(), labels = {};
   for (const side of "qk") labels[side] = tokens(side).map(([text]) => cut(text));
   const room = $("one").clientWidth, empty = room < 500 ? "▭" : data.policies[site().policy];
   const notes = labels.q.map((_, q) => of.head.empty.has(q) ? empty : of.levels[q * K] === NAN ? "NaN" : "");
@@ -344,7 +372,7 @@ function word(part, i) {  // a token as a button, on the color of its weight and
   made.setAttribute("aria-pressed", chosen);
   made.setAttribute("aria-label", shaded ? `${name}: ${stateOf([q, k])}` : name);
   if (!shaded) return made;
-  const cell = q * of.columns + k, kind = kindOf(of, cell), weight = of.values[of.levels[cell]];
+  const cell = q * of.columns + k, kind = kindOf(of, cell), weight = weightAt(of, cell);
   const color = kind === "weight" ? parts(shader().color(weight)) : rgb(theme.blocked);
   const light = color => color.reduce((a, b) => a + b), far = ink => Math.abs(light(rgb(ink)) - light(color));
   ground.style.background = `rgb(${color})`;
@@ -359,7 +387,7 @@ function stateOf([q, k]) {  // the weight of a cell, and why it is what it is
   const of = cells(), i = q * of.columns + k, rule = of.rules[i] && site().reasons[of.rules[i] - 1];
   const empty = of.head.empty.has(q) && data.policies[site().policy], nan = of.levels[i] === NAN;
   const why = [nan && "NaN: not a number", empty, rule].filter(Boolean).join(", ") || "may attend";
-  return nan ? why : `${data.bits === 8 ? "about " : ""}${of.values[of.levels[i]].toFixed(DIGITS)} · ${why}`;
+  return nan ? why : `${data.bits === 8 ? "about " : ""}${weightAt(of, i).toFixed(DIGITS)} · ${why}`;
 }
 
 function sentence([q, k]) {  // the sentences of attnviz.words, filled in
@@ -374,7 +402,7 @@ function sentence([q, k]) {  // the sentences of attnviz.words, filled in
   if (of.levels[i] === NAN) return says("nan");
   const what = data.predicted.what;
   const begin = predictedAt(q) ? filled("predicts", {what, word: inQuotes(predictedAt(q))}) : "";
-  return begin + says("weight", {weight: of.values[of.levels[i]].toFixed(2)});
+  return begin + says("weight", {weight: weightAt(of, i).toFixed(2)});
 }
 
 function readout() {
@@ -448,8 +476,8 @@ function predictions(query) {  // before and after, where the record of a run wi
     const rows = found.map(([text, now, was]) => [isolated(text), value(now), ...(before ? [value(was)] : [])]);
     return table(caption, ["word", number ? "number" : "probability", ...(before ? ["before"] : [])], rows);
   };
-  if (written) made.push(make("h3", "Translation"), make("p", written[0], {dir: "auto"}));
-  if (written?.length > 1) made.push(make("p", `before: ${written[1]}`, {className: "quiet"}));
+  if (written && !live) made.push(make("h3", "Translation"), make("p", written[0], {dir: "auto"}));
+  if (written?.length > 1 && !live) made.push(make("p", `before: ${written[1]}`, {className: "quiet"}));
   if (labels) made.push(make("h3", "Predictions"), listed("The most probable labels", labels.slice(0, 8)));
   const at = words?.[query] ? query : Object.keys(words ?? {}).at(-1);
   if (at !== undefined && (site().predicts || !written)) {
@@ -463,7 +491,7 @@ function predictions(query) {  // before and after, where the record of a run wi
 
 function numbers() {  // the strongest keys of each query, for those who read rather than see
   if (!$("numbers").open) return;
-  const of = cells(), K = of.columns, value = (q, k) => of.values[of.levels[q * K + k]];
+  const of = cells(), K = of.columns, value = (q, k) => weightAt(of, q * K + k);
   const rows = tokens("q").map((_, q) => {
     const keys = [...Array(K).keys()], sum = keys.reduce((sum, k) => sum + value(q, k), 0);
     const best = keys.filter(k => value(q, k) > 0).sort((a, b) => value(q, b) - value(q, a)).slice(0, 3);
@@ -483,9 +511,11 @@ function show() {
   $("text").hidden = $("side").hidden = state.as !== "text";
   $("moves").hidden = !touch.matches || state.as !== "map" || !state.cell;
   ({map, lines, text})[state.as]();
-  for (const part of [legend, readout, words, numbers, controls, outline]) part();
+  for (const part of [original, legend, readout, words, numbers, controls, outline]) part();
+  live?.shown();
   const colors = state.colors === COLORS[0] ? undefined : state.colors, place = site().kind[0] + site().layer;
-  const says = {layer: place, head: state.head, cell: state.cell?.join("."), pins: state.pin?.join(""), as: state.as, colors};
+  const view = {layer: place, head: state.head, cell: state.cell?.join("."), pins: state.pin?.join(""), as: state.as, colors};
+  const says = {...live?.says(), ...view};
   link = `#${new URLSearchParams(Object.entries(says).filter(([, value]) => value !== undefined))}`;
   try { history.replaceState(null, "", link); } catch { /* a frame without an address keeps none */ }
 }
@@ -497,7 +527,7 @@ function go(change) {
   state.head = limit(0, state.head, site().heads.length - 1);
   if (cell && !(cell[0] < Q && cell[1] < K)) state.cell = null;
   if (pin && !(pin[1] < (pin[0] === "q" ? Q : K))) state.pin = null;
-  if (site().levels) show();
+  if (site().levels && drawn.mosaic) show();
 }
 
 function linked() {
@@ -562,6 +592,7 @@ function hover(event) {
 
 function click(event) {
   const found = under(event), name = isToken(found) ? "pin" : "cell";
+  if (live?.click(found, event)) return;
   if (found) go({[name]: String(found) === String(state[name]) ? null : found});
 }
 
@@ -573,9 +604,10 @@ function move(by) {  // the chosen cell; if there is none, it begins at the stro
 }
 
 function key(event) {
+  if (live?.key(event)) return;
   const [down, right] = ARROWS[event.key] ?? [], place = event.target.id, [Q, K] = site().shape;
   if (event.key === "Escape") return go({cell: null, pin: null});
-  if (down === undefined || event.altKey || event.ctrlKey || event.metaKey) return;
+  if (down === undefined || event.target.matches("input, select") || event.altKey || event.ctrlKey || event.metaKey) return;
   if (place === "mosaic") {
     const order = drawn.mosaic.places.map((y, s) => [y, s]).sort((a, b) => a[0] - b[0]).map(([, s]) => s);
     const next = order[limit(0, order.indexOf(state.site) + down, order.length - 1)];
@@ -627,7 +659,11 @@ function listen() {
   $("head").addEventListener("change", event => go({head: +event.target.value}));
   $("colors").addEventListener("change", event => { state.colors = COLORS[event.target.value]; all(); });
   $("numbers").addEventListener("toggle", numbers);
-  addEventListener("hashchange", () => location.hash !== link && go(linked()));
+  addEventListener("hashchange", () => {
+    if (location.hash === link) return;
+    live?.ask(live.read(location.hash));
+    go(linked());
+  });
   addEventListener("resize", () => { if (innerWidth !== wide) { wide = innerWidth; all(); } });
   addEventListener("beforeprint", print(true));
   addEventListener("afterprint", print(false));
@@ -640,14 +676,29 @@ function all() {
   show();
 }
 
+// What a live page draws with.
+const page = {
+  data, state, drawn, LEFT, make, within, table, percent, unpack, under, focus, called, nameOf, pictureOn,
+  site: name => `head ${name.split(".")[1]} of ${data.sites.find(one => name.startsWith(one.kind[0] + one.layer))?.name}`,
+  link: () => link,
+  draw() {
+    if (!drawn.mosaic) return;
+    mosaic();
+    go({});
+  },
+};
+
 async function start() {
+  const lacks = live?.lacks() ?? [];
+  if (lacks.length) $("failed").textContent = `This browser has no ${lacks.join(", no ")}. Chrome 112, Firefox 125, Safari 17 or newer have.`;
   $("about").textContent = data.about.join(" · ");
   $("changed").append(...(data.changed.length ? data.changed : ["Original model"]).map(text => make("li", text)));
   radios("as", VIEWS, as => go({as}));
   radios("side", {q: "From", k: "To"}, side => go({pin: [side, shadedBy()[1]]}));
   for (const [i, grid] of data.grids.entries()) data.grids[i] = await unpack(grid);
+  await live?.start(page);
   go(linked());
-  await read(state.site);
+  if (!site().levels) await read(state.site);
   all();
   listen();
   document.documentElement.dataset.opened = Math.round(performance.now());

@@ -82,7 +82,8 @@ def explore(
     }
     for facts, step in zip(sites, steps, strict=True):
         facts |= _axes(record, step, sentence, data["texts"])
-    return _written(data, blocks)
+    weights = (f'<script type="text/plain" id="weights-{i}">{block}</script>' for i, block in enumerate(blocks))
+    return written(data, [*weights])
 
 
 def _steps(record: Record, sentence: int) -> tuple[Step, ...]:
@@ -99,18 +100,37 @@ def _steps(record: Record, sentence: int) -> tuple[Step, ...]:
     return record.steps
 
 
-def _written(data: dict[str, Any], blocks: Sequence[str]) -> Page:
-    """The page: what it shows is data that no browser runs; its one script and its style are known by their hashes."""
-    style = "\n".join([_colors(theme.LIGHT), f"@media (prefers-color-scheme: dark) {{ {_colors(theme.DARK)} }}", STYLE])
-    weights = (f'<script type="text/plain" id="weights-{i}">{block}</script>' for i, block in enumerate(blocks))
+def written(
+    data: dict[str, Any],
+    blocks: Sequence[str],
+    *,
+    scripts: Sequence[str] = (),
+    style: str = "",
+    ask: str = "",
+    side: str = "",
+    more: str = "",
+) -> Page:
+    """The page: what it shows is data that no browser runs; its scripts and its style are known by their hashes.
+
+    Args:
+        blocks: elements that hold weights.
+        scripts: those that run before the one that draws.
+        style: more of it.
+        ask, side, more: HTML that stands above the pictures, beside the large one, and under it.
+    """
+    dark = f"@media (prefers-color-scheme: dark) {{ {_colors(theme.DARK)} }}"
+    style, scripts = "\n".join([_colors(theme.LIGHT), dark, STYLE, style]), [*scripts, SCRIPT]
     return Page(
         Template(TEMPLATE).substitute(
-            policy=page.policy(SCRIPT, styles=page.digest(style)),
+            policy=page.policy(*scripts, styles=page.digest(style)),
             title=page.escaped(data["title"]),
             style=style,
+            ask=ask,
+            side=side,
+            more=more,
             data=page.inert(spec.to_json(spec.clean(data))),
-            weights="\n".join(weights),
-            script=SCRIPT,
+            weights="\n".join(blocks),
+            scripts="\n".join(f'<script type="module">{script}</script>' for script in scripts),
         )
     )
 
@@ -133,6 +153,13 @@ def _facts(record: Record) -> dict[str, Any]:
         "title": f"Every head · {in_title(record.source)}",
         "about": [text for text in notes if text],
         "changed": [visible_text(text, 200).replace("␣", " ") for text in record.edits.in_words()],
+        **drawing(),
+    }
+
+
+def drawing() -> dict[str, Any]:
+    """Colors, and the words for scales and cells: what `explore.js` draws any page with."""
+    return {
         "themes": {name: asdict(colors) for name, colors in (("light", theme.LIGHT), ("dark", theme.DARK))},
         "captions": {kind: Domain(kind).caption for kind in ("fixed", "shared", "log")},
         "policies": POLICIES,
@@ -152,11 +179,11 @@ def _packed(
     sites, every = zip(*(_site(record, step, sentence, grids) for step in steps), strict=True)
     bits, blocks = 16, []
     for site_levels in every:
-        blocks.append(_deflated(planes(site_levels)))
+        blocks.append(deflated(planes(site_levels)))
         if sum(map(len, blocks)) > LARGE:
-            bits, blocks = 8, [_deflated(planes(coarse(site_levels))) for site_levels in every]
+            bits, blocks = 8, [deflated(planes(coarse(site_levels))) for site_levels in every]
             break
-    return bits, blocks, [*sites], [_deflated(grid) for grid in grids]
+    return bits, blocks, [*sites], [deflated(grid) for grid in grids]
 
 
 def _site(record: Record, step: Step, sentence: int, grids: dict[bytes, int]) -> tuple[dict[str, Any], np.ndarray]:
@@ -220,7 +247,7 @@ def planes(levels: np.ndarray) -> bytes:
     return flat.view(np.uint8).reshape(-1, flat.itemsize).T.tobytes()
 
 
-def _deflated(content: bytes) -> str:
+def deflated(content: bytes) -> str:
     """In base64. Weights repeat where they are 0, and hardly elsewhere, so that nothing else is looked for."""
     how = zlib.compressobj(strategy=zlib.Z_RLE)
     return base64.b64encode(how.compress(content) + how.flush()).decode()

@@ -5,13 +5,16 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from attnviz.core.errors import MaskError
 from attnviz.core.masks.base import Mask
 from attnviz.core.masks.pen import PREDICATE, Expression, Pen
+from attnviz.core.masks.symbols import Symbol, is_in
 from attnviz.core.parameters import parameter
+
+WIDE = 2**32
+"""Factor of the query in the number of a cell, query · WIDE + key."""
 
 
 @dataclass(frozen=True)
@@ -25,9 +28,8 @@ class SingleCells(Mask):
         object.__setattr__(self, "cells", tuple(sorted(cells)))
 
     def among(self, query: Tensor, key: Tensor) -> Tensor:
-        wide = 2**32
-        cells = torch.tensor([q * wide + k for q, k in self.cells], dtype=torch.int64)
-        return torch.isin(query * wide + key, cells)
+        cells = self.cells if isinstance(query, Symbol) else [q * WIDE + k for q, k in self.cells]
+        return is_in(query * WIDE + key, cells)
 
     def any_in(self, queries: range, keys: range) -> bool:
         """Whether there is one in a block."""

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from attnviz.core.masks.symbols import Symbol, plus
+from attnviz.core.masks.symbols import Script, Symbol, plus
+from attnviz.core.parameters import parameters
 
 QUERIES, KEYS = (f"torch.arange({number}, device=query.device)" for number in ("queries", "keys"))
 
@@ -136,6 +137,20 @@ class Pen:
             ours = self.line(f"query_{name}", of(plus(QUERIES, str(self.shift))))
             theirs = self.line(f"key_{name}", of(KEYS))
         return (f"{ours}[q_idx]", f"{theirs}[kv_idx]") if self.style == PREDICATE else (f"{ours}[:, None]", theirs)
+
+
+def javascript(rule: type) -> str:
+    """JavaScript of a mask rule: a function of its numbers that gives one of a query `q` and a key `k`.
+
+    Its predicate is called with names in the place of numbers. It uses `mod` and `numEnds`, which the page of a live
+    model defines.
+    """
+    names = [parameter.name for parameter in parameters(rule)]
+    nameless = object.__new__(rule)
+    for name in names:
+        object.__setattr__(nameless, name, Script(name, frozenset()))
+    query, key, sentence = (Script(name, frozenset()) for name in ("q", "k", "sentence"))
+    return f"({', '.join(names)}) => (q, k) => {nameless.allows(query, key, sentence).text}"
 
 
 def _argument(number: str) -> str:

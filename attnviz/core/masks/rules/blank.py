@@ -4,11 +4,10 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import torch
-
 from attnviz.core.masks.base import Mask
 from attnviz.core.masks.observed import Observed, counts
 from attnviz.core.masks.pen import KEYS, PREDICATE, Expression, Pen
+from attnviz.core.masks.symbols import is_in
 from attnviz.core.parameters import numbers_of, parameter
 
 
@@ -28,7 +27,7 @@ class Blank(Mask):
         return cls((0,))
 
     def allows(self, query, key, sentence):
-        return ~torch.isin(key, torch.tensor(self.positions, dtype=torch.int64))
+        return ~is_in(key, self.positions)
 
     def is_open(self, queries, keys):
         count = bisect_right(self.positions, keys[-1]) - bisect_left(self.positions, keys[0])

@@ -5,12 +5,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
-import torch
-
 from attnviz.core.masks.base import Mask
 from attnviz.core.masks.known import in_same
 from attnviz.core.masks.observed import Observed, counts
 from attnviz.core.masks.pen import Expression, Pen
+from attnviz.core.masks.symbols import num_ends, size
 from attnviz.core.parameters import numbers_of, parameter
 
 
@@ -33,9 +32,8 @@ class Documents(Mask):
         return cls(tuple(part for part in ((keys + 1) // 2, keys // 2) if part))
 
     def allows(self, query, key, sentence):
-        ends = torch.tensor(self.lengths, dtype=torch.int64).cumsum(0)
-        documents = [torch.searchsorted(ends, t.contiguous(), right=True) for t in (query, key)]
-        return (documents[0] == documents[1]) & (documents[1] < len(self.lengths)) & (query >= 0)
+        own, other = (num_ends(position, self.lengths) for position in (query, key))
+        return (own == other) & (other < size(self.lengths)) & (query >= 0)
 
     def is_open(self, queries, keys):
         if queries[-1] < 0 or keys[0] >= sum(self.lengths):

@@ -4,12 +4,11 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import torch
-
 from attnviz.core.masks.base import Mask
 from attnviz.core.masks.known import any_known
 from attnviz.core.masks.observed import Observed
 from attnviz.core.masks.pen import Expression, Pen
+from attnviz.core.masks.symbols import is_in
 from attnviz.core.parameters import numbers_of, parameter
 
 
@@ -33,8 +32,7 @@ class Global(Mask):
         return cls((0,))
 
     def allows(self, query, key, sentence):
-        positions = torch.tensor(self.positions, dtype=torch.int64)
-        return torch.isin(query, positions) | torch.isin(key, positions)
+        return is_in(query, self.positions) | is_in(key, self.positions)
 
     def is_open(self, queries, keys):
         return any_known({self._are_global(part) for part in (queries, keys)})
