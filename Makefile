@@ -34,6 +34,7 @@ check: $(VENV)/for-tests ## ruff, and who may import whom
 	$(BIN)/lint-imports
 
 docs: $(VENV)/for-docs ## build the documentation in build/site, without a network; it opens from disk: build/site/index.html
+	for model in story translator; do $(BIN)/python -m attnviz explore --live $$model -o docs/live/$$model.html; done
 	PYTHONPATH=. NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
 
 links: $(VENV)/for-tests ## list the links to outside; check their form and, where a network is there, that they answer

@@ -10,6 +10,8 @@ from torch.testing import assert_close
 import attnviz
 from attnviz import api, cli
 from attnviz.core.errors import InputError
+from attnviz.export.live import live_page
+from attnviz.models import trained
 
 HEADS_OFF = frozenset({(attnviz.Site("encoder", 0), 1)})
 
@@ -165,3 +167,13 @@ def test_a_setting_of_another_source_is_refused_with_its_own(small):
 def test_an_unknown_name_is_answered_with_those_that_exist():
     with pytest.raises(AttributeError, match=r"attnviz has no 'analyse'\. It has: analyze, load,"):
         attnviz.analyse  # noqa: B018
+
+
+def test_a_live_page_of_no_model_or_of_weights_that_are_none_is_refused_in_a_sentence(tmp_path):
+    with pytest.raises(InputError, match=r"^There is no 'storry' that runs in a page. Did you mean 'story'\?$"):
+        attnviz.live("storry")
+    with pytest.raises(InputError, match=r"^These weights are not a model of attnviz\.models; write them with"):
+        live_page(b"\x08" + bytes(15), ["a"], "a")
+    weights = trained.place("induction", trained.checkpoints("induction")[-1]).read_bytes()
+    with pytest.raises(InputError, match=r"^The weights of 'model' are for 429 words; the vocabulary has 1\.$"):
+        live_page(weights, ["a"], "a")

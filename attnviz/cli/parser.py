@@ -247,7 +247,9 @@ def _add_head(command: argparse.ArgumentParser) -> None:
 
 
 def _add_opening(command: argparse.ArgumentParser) -> None:
-    what = "the model itself in the page: type a text, paint a mask, switch heads off; story, translator, induction, or "
+    what = (
+        "the model itself in the page: type a text, paint a mask, switch heads off; story, translator, induction, or "
+    )
     command.add_argument("--live", metavar="MODEL", help=f"{what}a folder with your own")
     command.add_argument("--head", type=int, metavar="N", help="the head on which it opens, counted from 0")
 

@@ -97,6 +97,8 @@ def read(options: Namespace) -> tuple[list[str], Source]:
     The name of a file with a picture is that picture.
     """
     name = options.text
+    if name is None:
+        raise InputError("There is no text; type one, or write a model that needs none: --live story.")
     if not options.picture and name.lower().endswith((*PICTURES, sounds.ENDING)) and is_file(name):
         lines, model = of_file(name), source(options)
         model.check_pictures(lines)

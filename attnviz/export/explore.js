@@ -458,7 +458,7 @@ function swatch(rule) {
 }
 
 function table(caption, head, rows) {
-  const kind = text => /^[\d.<%]+$|^NaN$/.test(text) ? "number" : "";
+  const kind = text => /^[−\d.<%]+$|^NaN$|^−∞$/.test(text) ? "number" : "";
   const row = (tag, texts, set) => within("tr", texts.map((text, i) => make(tag, text, set(text, i))));
   const number = rows[0]?.map(kind) ?? [];
   return within("table", [
@@ -661,8 +661,9 @@ function listen() {
   $("numbers").addEventListener("toggle", numbers);
   addEventListener("hashchange", () => {
     if (location.hash === link) return;
+    const change = linked();
     live?.ask(live.read(location.hash));
-    go(linked());
+    go(change);
   });
   addEventListener("resize", () => { if (innerWidth !== wide) { wide = innerWidth; all(); } });
   addEventListener("beforeprint", print(true));

@@ -51,17 +51,17 @@ def live_page(
     for names, wanted in ((reads, sizes["vocabulary"]), (writes, sizes["written"])):
         if len(names) != wanted:
             raise InputError(f"The weights of '{name}' are for {wanted:,} words; the vocabulary has {len(names):,}.")
-    data = drawing() | {
+    nothing = {"changed": [], "bits": 16, "texts": [], "sites": [], "grids": [], "opens": [0, 0], "predicted": {}}
+    shown = {
         "title": f"{in_title(name[:1].upper() + name[1:])}: attention, live",
         "about": [*about, "Nothing you type leaves this page."],
         "live": {"name": visible_text(name), "text": text, "reads": [*reads], "writes": [*writes]},
-        **{"changed": [], "bits": 16, "texts": [], "sites": [], "grids": [], "opens": [0, 0], "predicted": {}},
     }
     block = f'<script type="text/plain" id="model">{deflated(weights)}</script>'
     label = "Sentence to translate" if writes else "Text"
     controls = {name: Template((FOLDER / f"{name}.html").read_text("utf-8")) for name in ("ask", "side", "more")}
     parts = {name: template.substitute(label=label) for name, template in controls.items()}
-    return written(data, [block], scripts=[_script()], style=(FOLDER / "live.css").read_text("utf-8"), **parts)
+    return written(drawing() | nothing | shown, [block], scripts=[_script()], style=(FOLDER / "live.css").read_text("utf-8"), **parts)
 
 
 def _sizes(weights: bytes) -> dict[str, Any]:

@@ -6,6 +6,7 @@ const HOTTEST = 100, LONGEST_TEXT = 20_000;
 const $ = id => document.getElementById(id);
 
 globalThis.live = {
+  visible,
   asked: {...PLAIN},
   runs: {},  // `now`, and `before` where something is changed
 

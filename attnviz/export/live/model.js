@@ -59,6 +59,7 @@ function erf(x) {  // a Taylor series near 0; beyond 2.5, where its terms cancel
 }
 
 const gelu = x => matrix(x.rows, x.columns, x.data.map(v => v * (1 + erf(v / Math.SQRT2)) / 2));
+const lastRow = x => matrix(1, x.columns, x.data.subarray(-x.columns));
 const add = (x, y) => matrix(x.rows, x.columns, x.data.map((v, i) => v + y.data[i]));
 
 function softmax(values) {  // -Infinity everywhere gives zeros
@@ -140,17 +141,16 @@ class Model {
       return run;
     }
     const memory = this.norm(this.layers(this.embed(ids, "embedding"), "encoder", "e", run), "memory_norm");
-    const decode = read => logits(this.layers(this.embed(read, "written"), "decoder", "d", run, memory));
-    run.written ??= this.write(decode, run);
-    run.logits = this.writable(decode(run.written));
+    const decode = read => this.layers(this.embed(read, "written"), "decoder", "d", run, memory);
+    run.written ??= this.write(read => this.writable(logits(lastRow(decode(read)))).data, run);
+    run.logits = this.writable(logits(decode(run.written)));
     return run;
   }
 
-  write(decode, run) {
+  write(nextLogits, run) {
     const read = [SOS];
     while (read.length < this.config.longest) {
-      const logits = this.writable(decode(read)), last = logits.data.subarray(-logits.columns);
-      const word = last.indexOf(last.reduce((most, v) => Math.max(most, v)));
+      const logits = nextLogits(read), word = logits.indexOf(logits.reduce((most, v) => Math.max(most, v)));
       if (word === EOS) return read;
       read.push(word);
     }

@@ -40,7 +40,7 @@ class SvgCanvas {
   }
 
   fillRect(x, y, width, height) {
-    this.element("rect", {x, y, width, height, fill: this.fillStyle});
+    this.element("rect", {x, y, width, height, fill: this.fillStyle, "shape-rendering": "crispEdges"});
     if (this.globalCompositeOperation === "destination-over") this.parts.unshift(this.parts.pop());
   }
 

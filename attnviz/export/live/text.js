@@ -3,14 +3,14 @@
 const [PAD, SOS, EOS, UNK] = [0, 1, 2, 3];
 const LETTER = String.raw`[[\p{L}\p{N}\p{M}\u200c\u200d]--\p{Script=Han}]`;
 const JOINER = String.raw`(?:['’‐‑\-](?!\p{M})|(?<=\p{N})[.,](?=\p{N}))`;
-const PART = String.raw`${LETTER}+(?:${JOINER}${LETTER}+)*|\p{Script=Han}\p{M}*|\s|[🇦-🇿]{1,2}[\p{M}\u200d]*`;
+const PART = String.raw`${LETTER}+(?:${JOINER}${LETTER}+)*|\p{Script=Han}\p{M}*|\p{White_Space}|[🇦-🇿]{1,2}[\p{M}\u200d]*`;
 
 function words(text) {  // punctuation, symbols and whole emoji stand alone: one grapheme cluster each
   const parts = new RegExp(PART, "yv"), clusters = new Intl.Segmenter("en", {granularity: "grapheme"}), found = [];
   for (let i = 0; i < text.length;) {
     parts.lastIndex = i;
-    const part = parts.exec(text)?.[0] ?? [...clusters.segment(text.slice(i, i + 64))][0].segment;
-    if (part.trim()) found.push(part);
+    const part = parts.exec(text)?.[0] ?? clusters.segment(text.slice(i))[Symbol.iterator]().next().value.segment;
+    if (!/^[\p{White_Space}\x1c-\x1f]+$/u.test(part)) found.push(part);
     i += part.length;
   }
   return found;
