@@ -61,7 +61,8 @@ def live_page(
     label = "Sentence to translate" if writes else "Text"
     controls = {name: Template((FOLDER / f"{name}.html").read_text("utf-8")) for name in ("ask", "side", "more")}
     parts = {name: template.substitute(label=label) for name, template in controls.items()}
-    return written(drawing() | nothing | shown, [block], scripts=[_script()], style=(FOLDER / "live.css").read_text("utf-8"), **parts)
+    style = (FOLDER / "live.css").read_text("utf-8")
+    return written(drawing() | nothing | shown, [block], scripts=[_script()], style=style, **parts)
 
 
 def _sizes(weights: bytes) -> dict[str, Any]:
