@@ -9,12 +9,23 @@ os.environ["OMP_NUM_THREADS"] = os.environ.get("ATTNVIZ_TEST_THREADS", "1")  # h
 import pytest
 import torch
 from examples import FEWER, USUAL
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 settings.register_profile(
-    "attnviz", max_examples=FEWER, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+    "attnviz",
+    max_examples=FEWER,
+    deadline=None,
+    derandomize=True,
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],  # a law that fails says so at once; the sweep shrinks
+    suppress_health_check=[HealthCheck.too_slow],
 )
-settings.register_profile("sweep", settings.get_profile("attnviz"), derandomize=False, max_examples=50 * USUAL)
+settings.register_profile(
+    "sweep",
+    settings.get_profile("attnviz"),
+    derandomize=False,
+    max_examples=50 * USUAL,
+    phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],
+)
 settings.load_profile("attnviz")
 
 

@@ -1,7 +1,11 @@
 """Trained models of a few numbers, for tests that must not depend on a training: random weights in the real files."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
+from unittest import mock
 
 import torch
 
@@ -23,6 +27,18 @@ STEPS = (0, 20, 300)
 """After which training steps the weights were kept."""
 
 OPENS = {"translator": ("cross", 1, 2), "story": ("decoder", 0, 1)}
+
+
+@cache
+def doubled(name: str, step: int | None = None) -> trained.Model:
+    return trained.read(trained.place(name, trained.checkpoints(name)[-1] if step is None else step)).double()
+
+
+@contextmanager
+def in_float64() -> Iterator[None]:
+    """The trained models compute in float64, where a law holds to many digits on any processor."""
+    with mock.patch.object(trained, "load", doubled):
+        yield
 
 
 def config(name: str) -> Config:

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from attnviz import api
-from attnviz.core.amounts import digits, percent, rounding
+from attnviz.core.amounts import digits, percent, remainder
 from attnviz.core.display import label_text, visible_text
 from attnviz.core.errors import AttnvizError
 from attnviz.core.tokens import Sentence
@@ -70,7 +70,7 @@ def contributions(logit: Contributions, falls: pd.DataFrame | None) -> list[str]
     ends = {
         "sum": digits(table["contribution"].sum()),
         whole: digits(logit.logit),
-        "residual": rounding(logit.residual),
+        "residual": remainder(logit.residual, logit.logit),
     }
     rows = [("part", "adds"), *zip(logit.names, map(digits, table["contribution"]), strict=True), *ends.items()]
     if falls is not None:

@@ -54,6 +54,15 @@ def rounding(apart: float) -> str:
     return f"{apart:.1e}".replace("-", "−") if apart else "0"
 
 
+NOISE = 1e-4
+"""Share of a sum below which what is left of it is rounding."""
+
+
+def remainder(left: float, whole: float) -> str:
+    """What a sum leaves of a number, in digits; rounding, which another processor gives otherwise, as 0."""
+    return "0 (rounding)" if abs(left) <= NOISE * max(1.0, abs(whole)) else digits(left)
+
+
 def in_cell(value: float, short: bool = False) -> str:
     """Three digits, for the inside of a cell; two where it is narrow."""
     value = float(value)

@@ -10,7 +10,7 @@ from attnviz.charts import heads
 from attnviz.charts.bars import Bars, Column
 from attnviz.charts.picture import Form, Table
 from attnviz.charts.texts import heading
-from attnviz.core.amounts import digits, rounding
+from attnviz.core.amounts import digits, remainder
 from attnviz.core.display import in_title
 from attnviz.core.edits import Site
 from attnviz.core.record import Record
@@ -134,7 +134,7 @@ class PartContributions(WordFigure, BarFigure):
         return Bars(
             title=self._heading,
             lines=[
-                f"sum {digits(total)}; {whole}; residual {rounding(logit.residual)}",
+                f"sum {digits(total)}; {whole}; residual {remainder(logit.residual, logit.logit)}",
                 *self._lines,
             ],
             names=[*parts["part"], "sum"],

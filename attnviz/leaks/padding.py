@@ -132,5 +132,6 @@ def _heads_on(record: Record, length: int, whole: int) -> Iterator[tuple[Site, i
         rows = slice(0, read if step.site.kind == "cross" else length)
         for head in range(step.num_heads):
             on_padding = step.weights(head, rows, slice(length, whole)).sum(-1).nan_to_num(1)
+            on_padding = on_padding.double().round(decimals=6)  # equal ones stay in their order on any processor
             if float(on_padding.max()) > LEAST_WEIGHT:
                 yield step.site, head, int(on_padding.argmax()), float(on_padding.max())

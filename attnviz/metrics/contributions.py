@@ -262,9 +262,9 @@ def written_by_heads(record: Record, site: Site, rows: slice, *, sentence: int =
     Of biases there is one row where it is the same everywhere, and None where there are none.
     """
     step, projections = record.step(site), stream_of(record).weights.sites[site]
-    outputs = torch.stack([step.output(head, rows, sentence=sentence) for head in range(step.num_heads)]).float()
+    outputs = torch.stack([step.output(head, rows, sentence=sentence) for head in range(step.num_heads)])
     weight = projections.w_o.weight.unflatten(1, (step.num_heads, -1))  # (d_model, H, d_v)
-    parts = torch.einsum("hnd,mhd->hnm", outputs, weight)
+    parts = torch.einsum("hnd,mhd->hnm", outputs.to(weight.dtype), weight)
     bias = None if projections.w_o.bias is None else projections.w_o.bias.unsqueeze(0)
     if projections.after is not None:
         whole = parts.sum(0) + (0 if bias is None else bias)

@@ -8,6 +8,7 @@ import driver
 import hostile
 import pytest
 import rules
+import tiny
 import torch
 from examples import examples, sweeps
 from hypothesis import assume, given
@@ -20,7 +21,6 @@ from attnviz.core.display import visible_text
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, MaskError
 from attnviz.core.masks import mask_from_text
-from attnviz.models import trained
 from attnviz.sources.trained import Trained
 
 TEXTS = 500 if sweeps() else 25
@@ -57,19 +57,6 @@ def pages(chromium, tmp_path_factory):
     assert problems == []
 
 
-@pytest.fixture
-def double(monkeypatch):
-    """The trained models in float64."""
-    models = {}
-
-    def load(name, step=None):
-        if name not in models:
-            models[name] = trained.read(trained.place(name, trained.checkpoints(name)[-1])).double()
-        return models[name]
-
-    monkeypatch.setattr(trained, "load", load)
-
-
 def asked_of(source: Trained, draw: random.Random) -> tuple[dict, Edits]:
     """Some changes, as the page is asked for them and as edits."""
     places = [(site, head) for site in source.sites for head in range(source.num_heads)]
@@ -103,7 +90,7 @@ def texts_of(source: Trained, draw: random.Random) -> list[str]:
 
 
 @pytest.mark.parametrize("name", api.LIVE)
-def test_the_page_computes_what_the_core_computes_in_float64(pages, double, name):
+def test_the_page_computes_what_the_core_computes_in_float64(pages, name):
     source, draw = Trained(name), random.Random(name)
     for text in texts_of(source, draw):
         changes = [asked_of(source, draw) for _ in range(EDITS)]
@@ -116,7 +103,8 @@ def test_the_page_computes_what_the_core_computes_in_float64(pages, double, name
             continue
         cases = [{"text": text, "asked": asked} for asked, _ in changes]
         for found, (_, edits) in zip(pages[name].evaluate(RUN, cases), changes, strict=True):
-            record = source.run(sentences, edits)
+            with tiny.in_float64():
+                record = source.run(sentences, edits)
 
             assert found["ids"] == [token.id for token in sentences[0].tokens]
             if record.targets:
