@@ -141,6 +141,19 @@ def batch():
     ids = torch.tensor([[1, 2, 3, 0, 0], [1, 2, 3, 4, 5]])
     return {"input_ids": ids, "attention_mask": (ids == 0).long()}
 def nonsense(): return 3
+def alone(): return torch.nn.Linear(2, 2)
+class Shaped(Writer):
+    def forward(self, ids): return getattr(self, "shape")(super().forward(ids))
+def shaped(shape):
+    model = Shaped()
+    model.shape = shape
+    return build(model, pad=0)
+def last(): return shaped(lambda logits: logits[:, -1:])
+def last_alone(): return shaped(lambda logits: logits[:, -1])
+def flat(): return shaped(lambda logits: logits.flatten(0, 1))
+def turned(): return shaped(lambda logits: logits.transpose(0, 1))
+def words_first(): return shaped(lambda logits: logits.mT)
+def chunks(): return shaped(lambda logits: list(logits.split(2, 1)))
 def nothing_but_padding(): return build(Writer(hides="padding"), pad=0)
 """
 
@@ -171,7 +184,7 @@ def test_a_right_model_passes(checked):
     status, out = checked("right")
 
     assert status == 0
-    assert "attnviz: the code of my_models.py is run." in out
+    assert "attnviz: the code of my_models.py is run, then " in out
     assert out.startswith(f"Writer on '{TEXT}': 2 attention calls\nassumed: a causal decoder with padding; not so?")
     for part in (
         "Nothing wrong was found.",
@@ -434,6 +447,11 @@ def test_what_is_changed_is_checked(checked):
         ("right", ["--pad", "x"], "'x' is no id; give a whole number, or none"),
         ("batch", [], "A text is of models; leave it out here."),
         (
+            "alone",
+            [],
+            "'my_models.py:alone' gives a model alone; what is missing is how a text becomes its tokens: let",
+        ),
+        (
             "nonsense",
             [],
             "'my_models.py:nonsense' gives 'int', which is no model and no batch; let it give attnviz.wrap",
@@ -444,6 +462,26 @@ def test_options_that_do_not_fit_are_refused(checked, name, options, message):
     status, out = checked(name, *options)
     assert status == 2
     assert message in out
+
+
+@pytest.mark.parametrize("name", ["last", "last_alone", "flat", "turned", "words_first", "chunks"])
+def test_outputs_of_any_shape_are_checked_by_what_attention_gives(checked, name):
+    """Logits of the last position alone, of all positions in one axis, with the axes turned, in a list of chunks."""
+    status, out = checked(name)
+
+    assert status == 0
+    assert "Hidden tokens: no output moved" in out
+
+
+def test_a_file_of_code_without_a_function_is_answered_with_the_lines_to_copy(checked, capsys):
+    checked("right")
+    assert main(["check", "my_models.py"]) == 2
+    sentence = capsys.readouterr().err
+
+    assert (
+        "attnviz check my_models.py:build. Two lines are enough in the file: import attnviz; def build(): ret"
+        in sentence
+    )
 
 
 def test_a_shipped_model_is_checked_by_its_name(capsys):

@@ -63,7 +63,7 @@ def test_what_a_file_builds_is_a_model(shell, name):
     """It imports what stands beside it, and is said to be run."""
     status, out, err = shell("tokens", "a b", "--model", f"my_model.py:{name}")
 
-    assert (status, err) == (0, "attnviz: the code of my_model.py is run.\n")
+    assert (status, err) == (0, f"attnviz: the code of my_model.py is run, then {name}.\n")
     assert len(out.splitlines()) == 3
     assert sys.modules["my_model"].made.seed == 7
 
@@ -75,7 +75,10 @@ def test_what_a_file_builds_is_a_model(shell, name):
         ("my_model.py:buid", "my_model.py has no 'buid'. It has: Mine, build, made, look, fails, other, model, sized."),
         ("my_model.py:fails", "Line 19 of my_model.py raised ZeroDivisionError: division by zero"),
         ("my_model.py:other", "my_model.py:other gives 'list', which is no source; let it give attnviz.wrap(model, "),
-        ("my_model.py:model", "my_model.py:model gives 'Linear', which is no source"),
+        (
+            "my_model.py:model",
+            "my_model.py:model gives a model alone; what is missing is how a text becomes",
+        ),
         ("wrong.py:build", "Line 2 of wrong.py raised SyntaxError: invalid syntax"),
         ("stops.py:build", "Line 3 of stops.py raised SystemExit: 3"),
     ],
@@ -97,6 +100,6 @@ def test_the_app_opens_on_what_a_file_builds(shell, monkeypatch):
     monkeypatch.setattr(launch, "launch", lambda *given: opened.append(given))
     status, _, err = shell("app", "my_model.py:build", "--no-browser")
 
-    assert (status, err) == (0, "attnviz: the code of my_model.py is run.\n")
+    assert (status, err) == (0, "attnviz: the code of my_model.py is run, then build.\n")
     assert opened == [("127.0.0.1", 8501, False, "?model=mine")]
     assert api.OFFERED["mine"].seed == 7

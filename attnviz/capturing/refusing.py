@@ -23,11 +23,15 @@ def check(model: nn.Module) -> None:
             raise AttnvizError(f"{what}. Capture the module that it was made of.")
 
 
+COMPILERS = frozenset({"torch._dynamo", "torch.nn.attention.flex_attention"})
+"""Modules that compile: the second imports the first when it is called first."""
+
+
 @contextmanager
 def uncompiled() -> Iterator[None]:
     """Run compiled functions as the Python that they were made of, until the last capture of all threads ends."""
     global _running
-    if "torch._dynamo" not in sys.modules:  # nothing was compiled in this process
+    if COMPILERS.isdisjoint(sys.modules):  # nothing was or is compiled in this process
         yield
         return
     with _lock:

@@ -187,8 +187,12 @@ class Capture:
         steps, others = _fitting(steps, query_sentences, key_sentences, len(prefix))
         unseen += others
         query_sentences = query_sentences or _numbered(steps)
-        hidden_states = output if output is not None else hidden(self.output)
-        states = output_of(steps) if hidden_states is None else hidden_states.detach().float().cpu()
+        hidden_states = hidden(self.output) if output is None else output
+        positions = (len(query_sentences), len(query_sentences[0].tokens))
+        if hidden_states is None or (output is None and tuple(hidden_states.shape[:2]) != positions):
+            states = output_of(steps)  # such as logits of the last position alone
+        else:
+            states = hidden_states.detach().float().cpu()
         return Record(
             key_sentences or query_sentences,
             name or self.name,

@@ -15,6 +15,11 @@ from attnviz.cli.typed import NONE
 from attnviz.core.errors import InputError, quoted
 
 OF_MODELS = {"text": "A text", "output": "-o", "masks": "--mask", "off": "--off", "runs": "--runs"}
+CODE = (
+    "{file} is code; name a function of it that gives your model: attnviz check {path}:build. "
+    "Two lines are enough in the file: import attnviz; def build(): return attnviz.wrap(model, tokenize)"
+)
+"""Message about a file of Python that is given without a function."""
 
 
 def run(options: Namespace, say: Callable[[str], None]) -> int:
@@ -26,6 +31,8 @@ def run(options: Namespace, say: Callable[[str], None]) -> int:
     """
     if not options.file:
         raise InputError("There is nothing to check; give a file of numbers, FILE.py:FUNCTION, or --model NAME.")
+    if options.file.endswith(".py"):
+        raise InputError(CODE.format(file=quoted(options.file), path=options.file))
     refuse(options, OF_MODELS, "models")
     content = _read(options.file)
     if any(name in content.arrays for name in IDS) and not options.array:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from torch import nn
+
 from attnviz import figures
 from attnviz.cli import checking, values
 from attnviz.cli.commands import write
@@ -81,5 +83,8 @@ def _loaded(name: str) -> Source | Mapping[str, Any]:
         return value
     if isinstance(getattr(value, "data", None), Mapping):  # a BatchEncoding of transformers
         return value.data
+    if isinstance(value, nn.Module):
+        what = f"{quoted(name)} gives a model alone; what is missing is how a text becomes its tokens"
+        raise InputError(f"{what}: let a function give attnviz.wrap(model, tokenize).")
     what = f"{quoted(name)} gives {quoted(type(value).__name__)}, which is no model and no batch"
     raise InputError(f"{what}; let it give attnviz.wrap(model, tokenize), or a dict with input_ids.")

@@ -139,8 +139,8 @@ def load(name: str, **settings: object) -> Source:
 
 
 def own(file: str, name: str, of: Callable[[str, str], Any] = script.value_of) -> Any:
-    """The source, or with `script.value_of` anything, that a function of a file gives, whose code is run."""
-    sys.stderr.write(f"attnviz: the code of {visible_text(file)} is run.\n")
+    """Run a person's file and return what its function returns: a source, or with `script.value_of` anything."""
+    sys.stderr.write(f"attnviz: the code of {visible_text(file)} is run, then {visible_text(name)}.\n")
     return of(file, name)
 
 

@@ -59,7 +59,7 @@ NOISE = 1e-4
 
 
 def remainder(left: float, whole: float) -> str:
-    """What a sum leaves of a number, in digits; rounding, which another processor gives otherwise, as 0."""
+    """Remainder of a sum in digits; one that is rounding, which differs between processors, is 0."""
     return "0 (rounding)" if abs(left) <= NOISE * max(1.0, abs(whole)) else digits(left)
 
 

@@ -105,8 +105,8 @@ class Runner:
         """Logits, or hidden states where there are none, (B, n, d); a row that is longer is cut."""
         logits = getattr(output, "logits", None)
         states = hidden(output if logits is None else logits)
-        if states is None and isinstance(output, Tensor) and output.dim() == 2 and batch == 1:
-            states = output.unsqueeze(0)  # a packed row without an axis of the batch
+        if states is None and isinstance(output, Tensor) and output.dim() == 2 and len(output) == batch * length:
+            states = output.unflatten(0, (batch, length))  # without an axis of the batch
         if states is None or len(states) != batch or states.shape[1] < length:
             shape = None if states is None else tuple(states.shape)
             what = f"{self.name} gives {shape or type(output).__name__} for {batch} x {length} tokens"

@@ -7,6 +7,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from torch import nn
+
 from attnviz.core.errors import AttnvizError, InputError, quoted
 from attnviz.core.record import Record
 from attnviz.sources.base import Source
@@ -24,6 +26,9 @@ def build(file: str, name: str) -> Source:
         InputError: see `value_of`, or if it gives no source.
     """
     source = value_of(file, name)
+    if isinstance(source, nn.Module):
+        what = f"{Path(file).name}:{name} gives a model alone; what is missing is how a text becomes its tokens"
+        raise InputError(f"{what}: let a function give attnviz.wrap(model, tokenize).")
     if not isinstance(source, Source):
         what = f"{Path(file).name}:{name} gives {quoted(type(source).__name__)}, which is no source"
         raise InputError(f"{what}; let it give attnviz.wrap(model, tokenize).")

@@ -1,6 +1,9 @@
 """Calls that are one attention are shown as one, and what is no map of all queries and keys is refused."""
 
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 import torch
@@ -15,6 +18,7 @@ from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError
 
 B, N = 2, 5
+ROOT = Path(__file__).parents[2]
 FIRST = Site("decoder", 0)
 
 
@@ -320,6 +324,21 @@ def test_flex_attention_is_exact_or_said():
     with attnviz.capture(model) as seen:
         model(q, k, v, score_mod=lambda score, b, h, q, k: torch.tanh(score))
     assert "a score_mod that does more than add" in seen.notes[0]
+
+
+def test_the_first_flex_attention_of_a_process_is_seen():
+    """Before it nothing was compiled in the process."""
+    code = """if True:
+        import torch, attnviz
+        from torch.nn.attention.flex_attention import flex_attention
+        class Flexible(torch.nn.Module):
+            def forward(self, q): return flex_attention(q, q, q)
+        with torch.no_grad(), attnviz.capture(model := Flexible()) as seen: model(torch.randn(1, 2, 5, 16))
+        print(seen.record().steps[0].shape)
+    """
+    ran = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, cwd=ROOT)
+
+    assert ran.stdout == "(1, 2, 5, 5)\n", ran.stderr[-500:]
 
 
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
