@@ -349,6 +349,18 @@ def test_a_part_of_b_is_taken_into_a():
     assert "take" not in app.query_params
 
 
+def test_what_each_head_carries_is_measured_from_a_before_anything_is_taken():
+    link = {"b": f"sentence-{RUG}", "layer": "d1", "head": "0"}
+    before, after = (compare(**link, **take) for take in ({}, {"take": f"output-d1.0-{RUG}"}))
+    for app in (before, after):
+        app.session_state["carried"] = True
+        app.run()
+        assert not app.exception
+    (first,), (second,) = (re.findall("Logit of .+ alone: [0-9]+%", html(app)) for app in (before, after))
+
+    assert first == second
+
+
 def test_what_is_taken_comes_with_the_link_and_goes_with_the_text():
     takes = ["stream-d0-" + RUG, "values-d1.1@2.3-The dog"]
     app = compare(b=f"sentence-{RUG}", take=takes)

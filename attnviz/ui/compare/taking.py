@@ -92,10 +92,14 @@ def _choose(title: str, setting: Setting[str], names: Mapping[str, str], **behav
 
 
 def _before_and_after(a: ViewContext) -> None:
-    before = cache.record(a.source, a.lines, replace(a.edits, taken=()))
+    before = cache.record(a.source, a.lines, _untaken(a.edits))
     position = look.asked_at(a.record, a.site, a.cell, a.sentence)
     for name, mine, other in ((words.BEFORE, before, a.record), (words.AFTER, a.record, before)):
         says.show_run(name, mine, other, position, (a.sentence, a.sentence), (position, position))
+
+
+def _untaken(edits: Edits) -> Edits:
+    return replace(edits, taken=())
 
 
 def each_head(a: ViewContext, text: str) -> None:
@@ -118,12 +122,13 @@ def _map(a: ViewContext, text: str) -> None:
         part = _choose(words.PART_TITLE, PART, words.PARTS, lead=words.PART_TITLE, at="map", width=220)
     count = sum(step.num_heads for step in a.record.steps)
     position = look.asked_at(a.record, a.site, a.cell, a.sentence)
-    cost = budget.of_runs(count + 2, a.source, cache.sentences(a.source, a.lines), a.edits)
-    key, button = (*a.run, text, part, position), {"key": "each from b", "icon": ":material/move_down:"}
+    run = a.source, a.lines, _untaken(a.edits)
+    cost = budget.of_runs(count + 2, a.source, cache.sentences(a.source, a.lines), run[-1])
+    key, button = (*run, text, part, position), {"key": "each from b", "icon": ":material/move_down:"}
     if not is_requested(REQUESTED, key, cost, words.MEASURE_EACH_HEAD, **button):
         return
-    carried = cache.worked(_carried, *a.run, text, part, position, count, cost=cost, unit=words.HEADS)
-    figure = figures.carried(a.record, carried, focused=(a.site, a.head), rev=look.rev("carried"), **a.styled)
+    carried = cache.worked(_carried, *run, text, part, position, count, cost=cost, unit=words.HEADS)
+    figure = figures.carried(cache.record(*run), carried, focused=(a.site, a.head), rev=look.rev("carried"), **a.styled)
     in_words(carried.in_words())
     pictures.picture(figure, "carried", select="head", on_select=look.clicks("carried", _show))
     quiet(words.CARRIED_IS)

@@ -75,7 +75,7 @@ OTHER_COUNT = "A has {a}, B {b}: take one position from another."
 BEFORE, AFTER = "A before", "A after"
 CARRIED = "How much of the way from A to B each head carries"
 CARRIED_IS = (
-    "Each head alone takes this part from B. A number is (after - A) / (B - A) of the logit difference: 0 is A, 1 is "
-    "B; below 0 the head leads away from B. Click a head to look at it."
+    "Each head alone takes this part from B. A number is (after - A) / (B - A) of the logit difference: 0 is A before "
+    "anything is taken, 1 is B; below 0 the head leads away from B. Click a head to look at it."
 )
 MEASURE_EACH_HEAD, HEADS = "Take each head from B", "heads"

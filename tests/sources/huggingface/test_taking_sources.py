@@ -10,7 +10,7 @@ import zoo
 from torch.testing import assert_close
 
 import attnviz
-from attnviz import Edits, Site, Take
+from attnviz import Edits, Site, Take, patching
 from attnviz.core.errors import InputError
 from attnviz.sources.huggingface import layers, running, source
 from attnviz.sources.huggingface.tapped import ModelRun
@@ -174,6 +174,20 @@ def test_what_is_not_there_is_refused():
     saved = attnviz.sources.saved.Saved("one", attnviz.analyze(A, model))
     with pytest.raises(InputError):
         saved.run(saved.tokenize([A]), Edits(taken=(Take(B, "output", Site("decoder", 0)),)))
+
+
+@pytest.mark.parametrize(("family", "name"), [("falcon", "FalconForCausalLM"), ("gptj", "GPTJForCausalLM")])
+def test_a_captured_model_takes_nothing_and_a_sweep_says_so(family, name, tiny):
+    """As one `Take` does: a number of 0 for every head would say that no head carries anything."""
+    model = tiny(family, name)
+    with pytest.raises(InputError) as single:
+        logits(model, A, Take(B, "output", model.sites[0], 0))
+    for part in PARTS:
+        with pytest.raises(InputError) as swept:
+            patching.carried(model, model.tokenize([A]), B, part=part)
+
+        assert str(swept.value) == str(single.value)
+        assert str(swept.value).startswith("Nothing can be taken from another text here")
 
 
 def test_who_runs_the_model_in_another_thread_takes_nothing(tiny):
