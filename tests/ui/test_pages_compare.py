@@ -372,6 +372,29 @@ def test_what_is_taken_comes_with_the_link_and_goes_with_the_text():
         assert why in unescape(re.sub("<[^>]*>", "", page)) or why in str(compare(take=wrong).get("html"))
 
 
+def test_a_pattern_is_taken_from_a_text_of_as_many_tokens_alone():
+    """At one position it is a row, which is asked for once."""
+    link = {"layer": "d1", "head": "0"}
+    app = compare(b="sentence-The big black dog ran on it.", **link)
+    chosen(app, "Part").set_value("pattern").run()
+
+    assert "and a pattern has a weight for each: take the output or the values" in html(app)
+    assert "take from b" not in [button.key for button in app.button]
+
+    app = compare(b=f"sentence-{RUG}", **link)
+    chosen(app, "Part").set_value("pattern").run()
+    chosen(app, "Which positions").set_value("one").run()
+    assert "from B's" not in [box.label for box in app.selectbox]
+    app.button(key="take from b").click().run()
+
+    assert not app.exception
+    assert re.fullmatch(r"pattern-d1\.0@\d+-The dog ran.*", "".join(app.query_params["take"]))
+
+
+def chosen(app, label):
+    return next(box for box in app.selectbox if box.label == label)
+
+
 def test_texts_of_other_lengths_take_one_position():
     app = compare(b="sentence-The big black dog ran on it.", layer="d1", head="0")
 

@@ -47,9 +47,9 @@ def row(a: ViewContext, b: Side) -> None:
         part = "stream"
         if scope != "input":
             part = _choose(words.PART_TITLE, PART, words.PARTS, lead="", width=220)
-        places = _places(a, b, part)
         head = a.head if scope == "head" and isinstance(a.head, int) else None
         try:
+            places = _places(a, b, part)
             take = Take(other_text(a, b), part, a.site, head, *places)
         except InputError as error:
             quiet(str(error))
@@ -68,9 +68,13 @@ def _places(a: ViewContext, b: Side, part: str) -> tuple[int, ...]:
         names = {"all": words.ALL_POSITIONS, "one": words.ONE_POSITION}
         if _choose(words.WHERE_TITLE, WHERE, names, lead="", width=150) == "all":
             return ()
+    elif part == "pattern":
+        raise InputError(words.NO_PATTERN.format(a=counted(len(mine), "token"), b=len(theirs)))
     else:
         quiet(words.OTHER_COUNT.format(a=counted(len(mine), "token"), b=len(theirs)))
     at = look.query(words.POSITION_A, mine, a.cell if part != "values" else None)
+    if part == "pattern":
+        return (at,)
     start = state.get(START)
     start = min(at, len(theirs) - 1) if start is None or start >= len(theirs) else start
     names = [f"{i} · {visible_text(token.text)}" for i, token in enumerate(theirs)]
@@ -81,7 +85,7 @@ def _places(a: ViewContext, b: Side, part: str) -> tuple[int, ...]:
 
 def _read(record: Record, site: Site, sentence: int, part: str) -> tuple[Token, ...]:
     """The tokens whose positions are counted."""
-    text = record.texts(site, sentence=sentence)[part == "values"]
+    text = record.texts(site, sentence=sentence)[part in ("pattern", "values")]
     return text.tokens[: text.length]
 
 

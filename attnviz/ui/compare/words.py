@@ -68,10 +68,11 @@ DIVERGENCE = (
 
 TAKE_FROM_B, TAKE = "Take from B", "Take"
 SCOPES = {"head": "this head", "layer": "all heads", "input": "input of layer"}
-PARTS = {"output": "output", "pattern": "pattern (queries, keys)", "values": "values"}
+PARTS = {"output": "output", "pattern": "pattern (weights)", "values": "values"}
 ALL_POSITIONS, ONE_POSITION = "all positions", "one position"
 SCOPE_TITLE, PART_TITLE, WHERE_TITLE, POSITION_A, POSITION_B = "Of", "Part", "Which positions", "At", "from B's"
 OTHER_COUNT = "A has {a}, B {b}: take one position from another."
+NO_PATTERN = "A has {a}, B {b}, and a pattern has a weight for each: take the output or the values."
 BEFORE, AFTER = "A before", "A after"
 CARRIED = "How much of the way from A to B each head carries"
 CARRIED_IS = (
