@@ -189,6 +189,7 @@ class _Check:
         if not any(finding.rule in ("nan", "random") for finding in self.findings):
             padding = self._padding()
             self._batch()
+        future = future and replace(future, is_faulty=self._has_error)
         self.findings.sort(key=lambda finding: -SEVERITIES.index(finding.severity))
         question = self._question(masks)
         return ModelReport(
@@ -203,6 +204,10 @@ class _Check:
             future,
             padding,
         )
+
+    @property
+    def _has_error(self) -> bool:
+        return any(finding.severity == "error" for finding in self.findings)
 
     def _of_mask(self, step: Step) -> Report:
         """Report on the mask of a call, (B, H, Q, K), or (B, 1, Q, K) where all heads have one."""
@@ -249,6 +254,9 @@ class _Check:
             self.findings.append(Finding("random", "error", message, RANDOM))
         elif test.is_blind:
             self.skipped.append("Hidden tokens: not tested. No output moved with another token than its own.")
+        elif not test.pairs and self._has_error:
+            hides = f"No output moved with a token that its mask hides ({test.promise})."
+            self.skipped.append(f"Hidden tokens: not judged before the errors are mended. {hides}")
         elif not test.pairs:
             self.passed.append(f"Hidden tokens: no output moved with a token that its mask hides ({test.promise}).")
             self.passed += [f"  {as_sentence(note)}" for note in test.notes]

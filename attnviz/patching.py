@@ -43,6 +43,7 @@ def carried(
     Args:
         sentences: one, A.
         other: B, of as many tokens.
+        edits: changes of both runs; A begins without what they take from other texts.
         part: "output", "pattern" or "values".
         position: after which the words are predicted; negative ones count from the end. By default the last, or the
             first blank of a model that fills in.
@@ -57,19 +58,19 @@ def carried(
         raise InputError(f"The way from A to B is measured for one text; there are {len(sentences)}. Give one of them.")
     if part == "stream":
         raise InputError("A stream has no heads; take their output, pattern or values.")
-    acting, targets = source.resolved(sentences, edits, targets)
-    before = replace(source.run(sentences, acting, targets), edits=edits)
+    edits = replace(edits, taken=())
+    before = source.run(sentences, edits, targets)
     prediction, targets = predicting(before), before.targets if source.writes else ()
     heads: tuple[Head, ...] = tuple((step.site, head) for step in before.steps for head in range(step.num_heads))
-    plain = replace(edits, taken=tuple(Take(other, part, site, head) for site, head in heads))
-    donors = dict(zip(heads, source.donors(sentences, plain, targets), strict=True))
+    taking = replace(edits, taken=tuple(Take(other, part, site, head) for site, head in heads))
+    donors = dict(zip(heads, source.resolved(sentences, taking, targets)[0].donors, strict=True))
 
     length, blanks = before.read[0].length, prediction.blanks and prediction.blanks[0]
     if position is None:
         position = blanks[0] if blanks else -1
     position = position + length if position < 0 else position
     token_at(before, position)
-    after = source.run(source.tokenize([other]), replace(edits, taken=()), targets)
+    after = source.run(source.tokenize([other]), edits, targets)
     a, b = (record.prediction.logits[0, position].double() for record in (before, after))
     moved = words is None and a.argmax() == b.argmax()
     if moved:
@@ -85,7 +86,7 @@ def carried(
 
     def each(some: tuple[Head, ...]) -> Edits:
         alone = (replace(donors[head], rows=slice(copy, copy + 1)) for copy, head in enumerate(some))
-        return Resolved(**vars(replace(edits)), donors=(*getattr(acting, "donors", ()), *alone))
+        return Resolved(**vars(edits), donors=tuple(alone))
 
     rows = []
     for some, (record, _) in runs_of_copies(source, before, heads, each, is_given=bool(targets), report=report):

@@ -222,7 +222,7 @@ def count_of_leaks(test: LeakTest) -> str:
     if test.pairs:
         return counted(len(test.pairs), "leak")
     if test.is_tested:
-        return "no leak"
+        return "no output moved with a token that its mask hides" if test.is_faulty else "no leak"
     if test.is_blind:
         return "not tested, as no output moved with another token"
     return "not tested, as no token is hidden from any output"

@@ -137,6 +137,7 @@ def unnamed_open(): return build(Writer(hides="nothing"))
 def inverted(): return build(Backwards(), pad=0)
 def nothing(): return build(Writer(hides="nothing"), pad=0)
 def two_faults(): return masked(lambda ids, ones: ones.tril(1).bool() & (ids == 0)[:, None, None], pad=0)
+def wrong_axis(): return masked(lambda ids, ones: ones.tril(1).bool() & (ids != 0)[:, None, :, None], pad=0)
 def batch():
     ids = torch.tensor([[1, 2, 3, 0, 0], [1, 2, 3, 4, 5]])
     return {"input_ids": ids, "attention_mask": (ids == 0).long()}
@@ -420,6 +421,20 @@ def test_the_leak_test_is_drawn(checked, tmp_path):
     assert status == 1
     assert out.partition("attnviz: ")[0].endswith("leaks.csv\nleaks.png\n")
     assert (tmp_path / "leaks.csv").read_text("utf-8-sig").count("saw what it must not") == 15
+
+
+def test_beside_an_error_nothing_says_no_leak(checked, tmp_path):
+    """Mask that opens the future, and padding on the axis of the queries: what such a mask hides is no verdict."""
+    status, out = checked("wrong_axis", "-o", "leaks.svg")
+
+    assert (status, errors(out)) == (1, ["wrong-axis", "future-leak"])
+    assert "Hidden tokens: not judged before the errors are mended." in out
+    assert "no leak" not in (out + (tmp_path / "leaks.svg").read_text()).lower()
+    assert "Leak test: no output moved with a token that its mask hides" in (tmp_path / "leaks.svg").read_text()
+
+    status, out = checked("right", "-o", "leaks.svg")
+
+    assert "Leak test: no leak" in (tmp_path / "leaks.svg").read_text()
 
 
 def test_the_former_command_is_check_and_says_so(checked, capsys):

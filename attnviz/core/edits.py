@@ -60,10 +60,10 @@ class Take:
 
     Attributes:
         text: the other text.
-        part: "output" (weights @ values), "pattern" (queries and keys, so the weights), "values", or "stream" (the
-            vectors that enter the whole layer).
+        part: "output" (weights @ values), "pattern" (queries and keys, so the weights; at one position the row of
+            weights), "values", or "stream" (the vectors that enter the whole layer).
         head: None for every head of the site; a stream has none.
-        position: in this text; None for all, and then both texts must have as many tokens.
+        position: in this text; None for all, and then both texts must have as many tokens, as for a row of weights.
         from_position: in the other text; None for the same.
 
     Raises:
@@ -91,6 +91,9 @@ class Take:
             raise InputError(f"{what}; take it without a head, from an encoder or decoder layer.")
         if self.from_position is not None and self.position is None:
             raise InputError(f"from_position is {self.from_position}, but position is not given; give both.")
+        if self.part == "pattern" and self.from_position not in (None, self.position):
+            what = f"A row of a pattern weighs keys at their positions, so row {self.from_position} is not row"
+            raise InputError(f"{what} {self.position}; leave the other position out.")
         if self.part == "pattern" and self.site.kind == "cross" and self.position is not None:
             what = "Queries and keys of cross-attention stand in two texts"
             raise InputError(f"{what}; take its pattern at all positions, or its output at position {self.position}.")

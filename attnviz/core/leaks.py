@@ -56,6 +56,7 @@ class LeakTest:
         source, provenance, edits, text: what ran, with weights from where, with what changed, on which sentence.
         notes: what was left out, and why; each a phrase.
         findings: what is unusual about the attention of the untouched model, such as its scale; each a sentence.
+        is_faulty: whether a check of the model found an error, such as a wrong mask: then nothing says "no leak".
     """
 
     moved: Tensor
@@ -72,6 +73,7 @@ class LeakTest:
     text: str = ""
     notes: tuple[str, ...] = ()
     findings: tuple[str, ...] = ()
+    is_faulty: bool = False
 
     @cached_property
     def tested(self) -> Tensor:

@@ -1,13 +1,14 @@
 """Edits as a run takes them: with the numbers that came from other texts, and some of them in one copy alone."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
 from attnviz.core.edits import Edits, Site, Take
 from attnviz.core.errors import InputError
+from attnviz.core.scoring import Area, Scoring
 
 NOT_TAKEN = (
     "Nothing can be taken from another text here: that needs a model whose attention attnviz computes, such as "
@@ -21,8 +22,8 @@ class Donor:
 
     Attributes:
         take: what is taken.
-        tensors: by their names "query", "key", "value" and "output", (D, H, n, d), or "stream", (D, n, d_model). The
-            D texts are repeated over the batch.
+        tensors: by their names "query", "key", "value" and "output", (D, H, n, d), "stream", (D, n, d_model), or "row",
+            (D, H, 1, K), the scores of one query before the mask. The D texts are repeated over the batch.
         rows: sentences of the batch in which it is put.
     """
 
@@ -82,6 +83,22 @@ def donors(edits: Edits, site: Site) -> list[Donor]:
     if edits.taken and not (isinstance(edits, Resolved) and edits.donors):
         raise InputError(NOT_TAKEN)
     return [donor for donor in getattr(edits, "donors", ()) if donor.take.site == site]
+
+
+def with_rows(sources: list[Donor], query: Tensor, key: Tensor, scoring: Scoring) -> Scoring:
+    """Scoring with a bias that gives some queries the rows of scores that are taken; the mask acts after it."""
+    if not any("row" in donor.tensors for donor in sources):
+        return scoring
+    wide = torch.promote_types(query.dtype, torch.float32)
+    bias = query.new_zeros(*query.shape[:3], key.shape[2], dtype=wide)
+    for donor in (donor for donor in sources if "row" in donor.tensors):
+        row, take = donor.tensors["row"], donor.take
+        heads = slice(None) if take.head is None else slice(take.head, take.head + 1)
+        where = Area(donor.rows, heads, slice(take.position, take.position + 1), slice(row.shape[-1]))
+        own = scoring.scores(query, key, where)
+        row = row[:, heads].to(own)
+        bias[where] = (row.repeat(len(own) // len(row), 1, 1, 1) - own) * scoring.temperature
+    return replace(scoring, bias=(*scoring.bias, bias))
 
 
 def enters(edits: Edits) -> frozenset[Site]:

@@ -16,7 +16,7 @@ from attnviz.core.masks import Mask
 from attnviz.core.modifiers import ALL, Bias
 from attnviz.core.record import Step
 from attnviz.core.scoring import Scoring
-from attnviz.core.taking import donors, enters, overlaid
+from attnviz.core.taking import donors, enters, overlaid, with_rows
 
 
 class Tap:
@@ -136,6 +136,7 @@ class Tap:
         scoring.check((*query.shape[:3], key.shape[2]))
         if scoring.scale is None:
             scoring = replace(scoring, scale=query.shape[-1] ** -0.5)
+        scoring = with_rows(donors(self.edits, site), query, key, scoring)
         return (key, value, mask, scoring) if sinks is None else _with_sink(key, value, mask, scoring, sinks)
 
 

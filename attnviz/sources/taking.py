@@ -8,6 +8,7 @@ from attnviz.core.amounts import counted
 from attnviz.core.edits import Site, Take
 from attnviz.core.errors import InputError, quoted
 from attnviz.core.record import Record, Step
+from attnviz.core.scoring import Area
 from attnviz.core.taking import Donor
 from attnviz.core.tokens import Sentence
 
@@ -20,11 +21,13 @@ def donors(
 ) -> tuple[Donor, ...]:
     """Numbers that each `Take` takes from the record of its text. All heads of a site share its tensors."""
     tensors: dict[tuple, dict[str, Tensor]] = {}
+    found = []
     for take in takes:
         step = _step(take, records[take.text], sentences, targets)
-        key = take.text, take.part, take.site
-        tensors[key] = tensors.get(key) or _tensors(take.part, step)
-    return tuple(Donor(take, tensors[take.text, take.part, take.site]) for take in takes)
+        key = take.text, take.part, take.site, take.position if take.part == "pattern" else None
+        tensors[key] = tensors.get(key) or _tensors(take.part, step, key[-1])
+        found.append(Donor(take, tensors[key]))
+    return tuple(found)
 
 
 def _step(take: Take, record: Record, sentences: tuple[Sentence, ...], targets: tuple[Sentence, ...]) -> Step:
@@ -56,8 +59,10 @@ def _usual_texts(
 
 
 def _check_lengths(take: Take, own: Sentence, other: Sentence) -> None:
+    lengths = f"{quoted(own.text)} has {counted(own.length, 'token')} and {quoted(other.text)} {other.length}"
+    if take.part == "pattern" and own.length != other.length:
+        raise InputError(f"{lengths}, but a pattern has a weight for each of them: take an output or values instead.")
     if take.position is None and own.length != other.length:
-        lengths = f"{quoted(own.text)} has {counted(own.length, 'token')} and {quoted(other.text)} {other.length}"
         raise InputError(f"{lengths}: take at one position, and say which one of the other text stands for it.")
     first = take.position if take.from_position is None else take.from_position
     for position, sentence in ((take.position, own), (first, other)):
@@ -66,8 +71,12 @@ def _check_lengths(take: Take, own: Sentence, other: Sentence) -> None:
             raise InputError(f"There is no position {position}: {has}.")
 
 
-def _tensors(part: str, step: Step) -> dict[str, Tensor]:
+def _tensors(part: str, step: Step, row: int | None) -> dict[str, Tensor]:
+    """Numbers of a step that a part is; of a pattern at one position its row of scores."""
     keys = step.shape[3] - step.has_sink
+    if row is not None:
+        everything = Area(rows=slice(row, row + 1), columns=slice(keys))
+        return {"row": step.scoring.scores(step.query, step.key, everything)}
     if part == "pattern":
         return {"query": step.query, "key": step.key[:, :, :keys]}
     if part == "values":

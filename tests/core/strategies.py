@@ -69,15 +69,15 @@ biases = st.one_of(
 
 sites = st.builds(Site, st.sampled_from(KINDS), st.integers(0, 11))
 
-takes = st.builds(
-    Take,
+_where = (
     st.text(min_size=1, max_size=9).filter(str.strip),
     st.sampled_from(PARTS[:3]),
     st.builds(Site, st.sampled_from(["encoder", "decoder"]), st.integers(0, 11)),
     st.none() | st.integers(0, 15),
     st.integers(0, 99),
-    st.none() | st.integers(0, 99),
 )
+_elsewhere = _where[0], st.sampled_from(("output", "values")), *_where[2:], st.integers(0, 99)
+takes = st.builds(Take, *_where) | st.builds(Take, *_elsewhere)
 
 edits = st.builds(
     Edits,

@@ -3,12 +3,14 @@
 import pytest
 import torch
 from hypothesis import given
-from strategies import B, H, takes, tensors
+from strategies import B, H, K, takes, tensors
 from torch.testing import assert_close
 
 from attnviz.core.attention import attend
 from attnviz.core.edits import Edits, Site, Take
 from attnviz.core.errors import InputError
+from attnviz.core.masks import Subsequent
+from attnviz.core.scoring import Scoring
 from attnviz.core.taking import Donor, Resolved
 from attnviz.core.tap import Tap
 
@@ -40,8 +42,12 @@ def test_taking_zeros_is_switching_off():
         assert_close(step.output(1), torch.zeros_like(step.output(1)))
 
 
-@pytest.mark.parametrize("part", NAMES)
-@pytest.mark.parametrize("where", [{}, {"head": 1}, {"head": 1, "position": 2}, {"position": 2, "from_position": 4}])
+PLACES = [{}, {"head": 1}, {"head": 1, "position": 2}, {"position": 2, "from_position": 4}]
+
+
+@pytest.mark.parametrize(
+    ("part", "where"), [(part, where) for part in NAMES for where in PLACES[: 2 if part == "pattern" else 4]]
+)
 def test_the_rest_of_the_call_stays(part, where):
     """Against tensors that the test itself puts together; and the step gives what went on."""
     own = dict(zip(("query", "key", "value"), tensors(), strict=True))
@@ -64,6 +70,28 @@ def test_the_rest_of_the_call_stays(part, where):
     assert_close(output, expected)
     assert_close(torch.stack([torch.stack([step.output(h, sentence=b) for h in range(H)]) for b in range(B)]), expected)
     assert not torch.allclose(output, attend(*tensors())[0])
+
+
+@pytest.mark.parametrize("head", [None, 1])
+@pytest.mark.parametrize("more", [{}, {"mask": Subsequent(), "sinks": torch.tensor([0.5, 1.0, 2.0])}])
+def test_a_pattern_at_one_position_is_that_row_of_weights(head, more):
+    """Whatever makes the scores; of two texts the later one is taken, the rest of the map stays, and values are own."""
+    query, key, value = tensors()
+    bias = torch.randn(1, H, 1, K, generator=torch.Generator().manual_seed(1), dtype=query.dtype)
+    more = {"scoring": Scoring(softcap=2.0, temperature=0.7, bias=bias), "site": SITE} | more
+    others = [tensors(seed=seed)[:2] for seed in (2, 3)]
+    rows = [more["scoring"].scores(*other)[:, :, 2:3] for other in others]
+    takes = [Take(text, "pattern", SITE, head, 2) for text in "bc"]
+    tap = Tap(Resolved(donors=tuple(Donor(take, {"row": row}) for take, row in zip(takes, rows, strict=True))))
+    output, (step,) = tap.attend(query, key, value, **more), tap.steps
+    expected, row = (Tap().weights(*one, **more) for one in ((query, key), others[1]))
+    heads = slice(head, head and head + 1)
+    expected[:, heads, 2] = row[:, heads, 2]
+
+    assert_close(output, expected[..., :K] @ value)
+    weights = torch.stack([torch.stack([step.weights(h, sentence=b) for h in range(H)]) for b in range(B)])
+    assert_close(weights, expected)
+    assert_close(step.query, query)
 
 
 def test_a_later_one_wins_and_a_head_that_is_off_stays_off():
@@ -128,6 +156,8 @@ def test_what_cannot_be_taken_is_refused_in_a_sentence(text, why):
 def test_arguments_of_a_wrong_kind_are_refused():
     with pytest.raises(InputError, match="from_position is 3, but position is not given"):
         Take("b", "output", SITE, from_position=3)
+    with pytest.raises(InputError, match="row 4 is not row 2; leave the other position out"):
+        Take("b", "pattern", SITE, position=2, from_position=4)
     with pytest.raises(InputError, match="head is -1"):
         Take("b", "output", SITE, -1)
     with pytest.raises(InputError, match="there are output, pattern, values, stream"):

@@ -1,5 +1,8 @@
 """The way from one text to another that each head carries: one run over copies measures what a run per head would."""
 
+from dataclasses import replace
+
+import pandas as pd
 import pytest
 
 import attnviz
@@ -49,15 +52,25 @@ def test_where_both_predict_the_same_the_words_that_move_most_are_taken():
             assert one.before > one.other
 
 
-def test_what_is_taken_already_is_where_a_begins():
-    """And switching heads off beside it is measured from there."""
+def test_a_begins_without_what_is_taken():
+    """All else that the edits change stays in A and in B."""
+    source, site = attnviz.load("story"), attnviz.Site("decoder", 0)
+    edits, taken = Edits(temperature=2.0), (Take(B, "output", site, 1),)
+    plain, carried = (
+        patching.carried(source, source.tokenize([A]), B, one) for one in (edits, replace(edits, taken=taken))
+    )
+    unchanged = patching.carried(source, source.tokenize([A]), B)
+
+    assert (carried.before, carried.other, carried.words) == (plain.before, plain.other, plain.words)
+    pd.testing.assert_frame_equal(carried.table, plain.table)
+    assert plain.before != unchanged.before
+
+
+def test_switching_heads_off_is_measured_with_what_is_taken():
     source = attnviz.load("story")
     edits = Edits(taken=(Take(B, "output", attnviz.Site("decoder", 0), 1),))
-    carried = patching.carried(source, source.tokenize([A]), B, edits)
-    taken = carried.table[(carried.table["layer"] == 0) & (carried.table["head"] == 1)]
     swept = ablation.sweep(source, source.tokenize([A]), edits)
 
-    assert float(taken["carried"].iloc[0]) == pytest.approx(0, abs=1e-4)
     both = Edits(taken=edits.taken, heads_off={swept.heads[0]})
     off = attnviz.analyze(A, source, both)
     moved = (off.output - swept.before.output).norm(dim=-1) / swept.before.output.norm(dim=-1)

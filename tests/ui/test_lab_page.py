@@ -374,6 +374,22 @@ def test_a_model_that_blocks_everything_is_not_said_to_have_a_window(monkeypatch
     assert "no key left" in html(app)
 
 
+class WrongAxis(Writer):
+    def mask(self, ids):
+        ones = torch.ones(ids.shape[1], ids.shape[1], dtype=torch.bool)
+        return ones.tril(1) & (ids != 0)[:, None, :, None]
+
+
+def test_the_page_does_not_say_no_leak_below_errors(monkeypatch):
+    monkeypatch.setattr(api, "OFFERED", {})
+    source = attnviz.wrap(WrongAxis().eval(), tokenize, "the cat sat on", words=WORDS, pad=0)
+    app = opened(masks_page, model=api.offer(source), tab="Is it wrong?")
+
+    assert html(app).count("Error: Its ") == 2
+    assert "No leak" not in html(app)
+    assert "No output moves with a word that its mask hides; the errors above come first." in html(app)
+
+
 def test_a_mask_of_cells_is_those_cells_and_blocks_nothing_beyond_them():
     cells = torch.rand(3, 5) > 0.5
     mask = BuiltIn(cells)

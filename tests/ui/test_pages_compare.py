@@ -349,6 +349,18 @@ def test_a_part_of_b_is_taken_into_a():
     assert "take" not in app.query_params
 
 
+def test_what_each_head_carries_is_measured_from_a_before_anything_is_taken():
+    link = {"b": f"sentence-{RUG}", "layer": "d1", "head": "0"}
+    before, after = (compare(**link, **take) for take in ({}, {"take": f"output-d1.0-{RUG}"}))
+    for app in (before, after):
+        app.session_state["carried"] = True
+        app.run()
+        assert not app.exception
+    (first,), (second,) = (re.findall("Logit of .+ alone: [0-9]+%", html(app)) for app in (before, after))
+
+    assert first == second
+
+
 def test_what_is_taken_comes_with_the_link_and_goes_with_the_text():
     takes = ["stream-d0-" + RUG, "values-d1.1@2.3-The dog"]
     app = compare(b=f"sentence-{RUG}", take=takes)
@@ -358,6 +370,29 @@ def test_what_is_taken_comes_with_the_link_and_goes_with_the_text():
     for wrong, why in ((["output-x0-b"], "does not say what is taken"), (["output-d9.0-b"], "decoder layer 1")):
         page = " ".join(e.proto.body for e in compare(take=wrong).get("html"))
         assert why in unescape(re.sub("<[^>]*>", "", page)) or why in str(compare(take=wrong).get("html"))
+
+
+def test_a_pattern_is_taken_from_a_text_of_as_many_tokens_alone():
+    """At one position it is a row, which is asked for once."""
+    link = {"layer": "d1", "head": "0"}
+    app = compare(b="sentence-The big black dog ran on it.", **link)
+    chosen(app, "Part").set_value("pattern").run()
+
+    assert "and a pattern has a weight for each: take the output or the values" in html(app)
+    assert "take from b" not in [button.key for button in app.button]
+
+    app = compare(b=f"sentence-{RUG}", **link)
+    chosen(app, "Part").set_value("pattern").run()
+    chosen(app, "Which positions").set_value("one").run()
+    assert "from B's" not in [box.label for box in app.selectbox]
+    app.button(key="take from b").click().run()
+
+    assert not app.exception
+    assert re.fullmatch(r"pattern-d1\.0@\d+-The dog ran.*", "".join(app.query_params["take"]))
+
+
+def chosen(app, label):
+    return next(box for box in app.selectbox if box.label == label)
 
 
 def test_texts_of_other_lengths_take_one_position():

@@ -7,7 +7,7 @@ is what a layer adds besides its attention.
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from threading import get_ident
 from typing import Any, NamedTuple
 
@@ -24,6 +24,7 @@ from attnviz.core.tokens import Sentence, Token
 from attnviz.sources.huggingface import faults, memory, running
 from attnviz.sources.huggingface.loaded import Loaded
 
+NAMES = {"w_q": "queries", "w_k": "keys", "w_v": "values"}
 PROBES, LENGTH = 16, 5
 """Texts and their tokens, by whose numbers modules are told apart; few models have 5 heads."""
 
@@ -45,6 +46,7 @@ class CallModules:
         query, key: the modules of queries, and of keys and values; None where they are not known.
         normalized: whether queries and keys are normalized after their projections.
         adds_positions: whether vectors of positions are added to those of tokens.
+        read: vectors that each of `NAMES` is projected from, before the norm, by its name.
     """
 
     projections: Projections
@@ -53,6 +55,7 @@ class CallModules:
     key: nn.Module | None
     normalized: bool
     adds_positions: bool = False
+    read: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,9 +145,10 @@ class Search:
         self._check_room(4 if all_projections else 1)
         readout, last, final = self._readout()
         states = [*self.states[:-1], final]
-        projections, written = {}, {}
+        projections, written, read = {}, {}, {}
         for step in self.of_stream:
             modules, written[step.site] = self._call(step, all_projections=all_projections)
+            read[step.site] = modules.read
             projections[step.site] = modules.projections
         feed_forward = {}
         for layer in range(len(states) - 1):
@@ -156,10 +160,20 @@ class Search:
                 projections[site] = replace(projections[site], factor=factor)
         if beyond := [site for site in projections if site.layer >= len(states) - 1]:
             raise self._refuse(f"{beyond[0]} is beyond the layers whose states it tells")
+        self._check_read(read)
         words, factor, positions, embedding, table = self._embedding()
         heads = {step.site: step.num_heads for step in self.of_stream}
         weights = ModelWeights(projections, heads, embedding, table, readout)
         return StreamModules(weights, words, factor, positions, last, feed_forward, all_projections)
+
+    def _check_read(self, read: Mapping[Site, Mapping[str, Tensor]]) -> None:
+        """Refuse projections that read other vectors than those that enter their layer, though they may be as wide."""
+        for site, name, vectors in ((site, *one) for site, some in read.items() for one in some.items()):
+            entered = self.states[site.layer]
+            same = vectors.numel() == entered.numel() and self._close(vectors.reshape(entered.shape), entered)
+            if site.kind != "cross" and not same:
+                what = f"the {name} of {site} are not projected from what enters the layer, as in latent attention"
+                raise InputError(f"{self.loaded.name} ({self.loaded.made_of}) has no circuits here: {what}.")
 
     def _check_room(self, matrices: int) -> None:
         d_model = self.states[0].shape[-1]
@@ -203,7 +217,8 @@ class Search:
             return CallModules(Projections(None, None, None, w_o, after=norm), (None, None), None, None, False), written
         projected = self._inputs(step, call)
         linears = {name: one.linear for name, one in projected.items()}
-        before = next((self._before(one.call) for one in projected.values() if one.call is not None), None)
+        reads = {NAMES[name]: self._read(one.call) for name, one in projected.items() if one.call is not None}
+        before = next((norm for norm, _ in reads.values()), None)
         query, rotary = projected["w_q"], False
         if query.linear is not None:
             expected, unturned = _joined(step.query)[:, 1], query.vectors[:, 1]
@@ -217,7 +232,8 @@ class Search:
             **linears, w_o=w_o, before=before, after=norm, scale=step.scoring.scale, rotary=rotary
         )
         modules = [projected[name].call and projected[name].call.module for name in ("w_q", "w_k")]
-        return CallModules(projections, pair, *modules, normalized), written
+        read = {name: vectors for name, (_, vectors) in reads.items()}
+        return CallModules(projections, pair, *modules, normalized, read=read), written
 
     def _w_o(self, step: Step, outputs: Tensor) -> tuple[ModuleCall, Linear]:
         d_model = self.states[0].shape[-1]
@@ -311,14 +327,14 @@ class Search:
     def _head_width(self) -> int:
         return self.steps[0].query.shape[-1]
 
-    def _before(self, call: ModuleCall) -> Norm | None:
-        """The norm whose output a projection reads."""
-        for norm_call in self.calls:
+    def _read(self, call: ModuleCall) -> tuple[Norm | None, Tensor]:
+        """The norm whose output a projection reads, and what that norm reads; without one, what the projection does."""
+        for norm_call in reversed(self.calls):  # one of normalized vectors gives them again
             if norm_call.input is None or norm_call.output.shape != call.input.shape:
                 continue
             if self._close(norm_call.output, call.input) and (norm := self._norm(norm_call)):
-                return norm
-        return None
+                return norm, norm_call.input
+        return None, call.input
 
     def _added(
         self,

@@ -47,9 +47,9 @@ def row(a: ViewContext, b: Side) -> None:
         part = "stream"
         if scope != "input":
             part = _choose(words.PART_TITLE, PART, words.PARTS, lead="", width=220)
-        places = _places(a, b, part)
         head = a.head if scope == "head" and isinstance(a.head, int) else None
         try:
+            places = _places(a, b, part)
             take = Take(other_text(a, b), part, a.site, head, *places)
         except InputError as error:
             quiet(str(error))
@@ -68,9 +68,13 @@ def _places(a: ViewContext, b: Side, part: str) -> tuple[int, ...]:
         names = {"all": words.ALL_POSITIONS, "one": words.ONE_POSITION}
         if _choose(words.WHERE_TITLE, WHERE, names, lead="", width=150) == "all":
             return ()
+    elif part == "pattern":
+        raise InputError(words.NO_PATTERN.format(a=counted(len(mine), "token"), b=len(theirs)))
     else:
         quiet(words.OTHER_COUNT.format(a=counted(len(mine), "token"), b=len(theirs)))
     at = look.query(words.POSITION_A, mine, a.cell if part != "values" else None)
+    if part == "pattern":
+        return (at,)
     start = state.get(START)
     start = min(at, len(theirs) - 1) if start is None or start >= len(theirs) else start
     names = [f"{i} · {visible_text(token.text)}" for i, token in enumerate(theirs)]
@@ -81,7 +85,7 @@ def _places(a: ViewContext, b: Side, part: str) -> tuple[int, ...]:
 
 def _read(record: Record, site: Site, sentence: int, part: str) -> tuple[Token, ...]:
     """The tokens whose positions are counted."""
-    text = record.texts(site, sentence=sentence)[part == "values"]
+    text = record.texts(site, sentence=sentence)[part in ("pattern", "values")]
     return text.tokens[: text.length]
 
 
@@ -92,10 +96,14 @@ def _choose(title: str, setting: Setting[str], names: Mapping[str, str], **behav
 
 
 def _before_and_after(a: ViewContext) -> None:
-    before = cache.record(a.source, a.lines, replace(a.edits, taken=()))
+    before = cache.record(a.source, a.lines, _untaken(a.edits))
     position = look.asked_at(a.record, a.site, a.cell, a.sentence)
     for name, mine, other in ((words.BEFORE, before, a.record), (words.AFTER, a.record, before)):
         says.show_run(name, mine, other, position, (a.sentence, a.sentence), (position, position))
+
+
+def _untaken(edits: Edits) -> Edits:
+    return replace(edits, taken=())
 
 
 def each_head(a: ViewContext, text: str) -> None:
@@ -118,12 +126,13 @@ def _map(a: ViewContext, text: str) -> None:
         part = _choose(words.PART_TITLE, PART, words.PARTS, lead=words.PART_TITLE, at="map", width=220)
     count = sum(step.num_heads for step in a.record.steps)
     position = look.asked_at(a.record, a.site, a.cell, a.sentence)
-    cost = budget.of_runs(count + 2, a.source, cache.sentences(a.source, a.lines), a.edits)
-    key, button = (*a.run, text, part, position), {"key": "each from b", "icon": ":material/move_down:"}
+    run = a.source, a.lines, _untaken(a.edits)
+    cost = budget.of_runs(count + 2, a.source, cache.sentences(a.source, a.lines), run[-1])
+    key, button = (*run, text, part, position), {"key": "each from b", "icon": ":material/move_down:"}
     if not is_requested(REQUESTED, key, cost, words.MEASURE_EACH_HEAD, **button):
         return
-    carried = cache.worked(_carried, *a.run, text, part, position, count, cost=cost, unit=words.HEADS)
-    figure = figures.carried(a.record, carried, focused=(a.site, a.head), rev=look.rev("carried"), **a.styled)
+    carried = cache.worked(_carried, *run, text, part, position, count, cost=cost, unit=words.HEADS)
+    figure = figures.carried(cache.record(*run), carried, focused=(a.site, a.head), rev=look.rev("carried"), **a.styled)
     in_words(carried.in_words())
     pictures.picture(figure, "carried", select="head", on_select=look.clicks("carried", _show))
     quiet(words.CARRIED_IS)

@@ -68,14 +68,15 @@ DIVERGENCE = (
 
 TAKE_FROM_B, TAKE = "Take from B", "Take"
 SCOPES = {"head": "this head", "layer": "all heads", "input": "input of layer"}
-PARTS = {"output": "output", "pattern": "pattern (queries, keys)", "values": "values"}
+PARTS = {"output": "output", "pattern": "pattern (weights)", "values": "values"}
 ALL_POSITIONS, ONE_POSITION = "all positions", "one position"
 SCOPE_TITLE, PART_TITLE, WHERE_TITLE, POSITION_A, POSITION_B = "Of", "Part", "Which positions", "At", "from B's"
 OTHER_COUNT = "A has {a}, B {b}: take one position from another."
+NO_PATTERN = "A has {a}, B {b}, and a pattern has a weight for each: take the output or the values."
 BEFORE, AFTER = "A before", "A after"
 CARRIED = "How much of the way from A to B each head carries"
 CARRIED_IS = (
-    "Each head alone takes this part from B. A number is (after - A) / (B - A) of the logit difference: 0 is A, 1 is "
-    "B; below 0 the head leads away from B. Click a head to look at it."
+    "Each head alone takes this part from B. A number is (after - A) / (B - A) of the logit difference: 0 is A before "
+    "anything is taken, 1 is B; below 0 the head leads away from B. Click a head to look at it."
 )
 MEASURE_EACH_HEAD, HEADS = "Take each head from B", "heads"

@@ -212,7 +212,7 @@ def _result(lab: Lab, report: ModelReport, test: LeakTest, bar: Toolbar) -> None
     if test.pairs:
         note(words.LEAKING.format(count=sentences.count_of_leaks(test)), "error")
     elif test.is_tested:
-        note(words.NO_LEAK.format(pairs=tried), "remark")
+        note((words.NONE_HIDDEN if test.is_faulty else words.NO_LEAK).format(pairs=tried), "remark")
     else:
         note(words.NO_VERDICT.format(reason=sentences.count_of_leaks(test)), "remark")
     with st.container(horizontal=True, gap="large"):

@@ -124,6 +124,7 @@ TWO_WAY = "two-way"
 ASSUMED = "{assumed}. Not so? Choose what is expected under “Test something else”."
 NOTHING_WRONG, IN_CALLS = "Nothing wrong was found.", "In {calls}."
 NO_LEAK = "No leak: no output moves with a word that is hidden from it. Tried: {pairs}."
+NONE_HIDDEN = "No output moves with a word that its mask hides; the errors above come first. Tried: {pairs}."
 NO_VERDICT = "The model was {reason}."
 PAIR, TRIED_AS = "pair", ("changed word", "outputs that must not move", "of them moved", "largest allowed effect")
 TRIED_MORE = "And {count} more: all pairs are in Numbers."

@@ -5,7 +5,8 @@ import torch
 import zoo
 
 import attnviz
-from attnviz.metrics import circuits
+from attnviz.core.errors import InputError
+from attnviz.metrics import circuits, contributions
 
 SIZES = {"gpt2": "GPT2LMHeadModel", "llama": "LlamaForCausalLM"}
 
@@ -54,3 +55,28 @@ def test_circuits_are_those_of_the_weights_of_the_model(family, tmp_path):
             expected = (v @ o @ read).norm() / (v @ o).norm() / read.norm()
             assert pair[name] == pytest.approx(float(expected), abs=1e-6)
     assert result.heads["previous_token"].isna().all() == (family == "llama")
+
+
+@pytest.mark.parametrize(
+    ("sizes", "name"),
+    [
+        ({}, "queries"),
+        ({"q_lora_rank": 32, "kv_lora_rank": 32}, "queries"),
+        ({"q_lora_rank": None, "kv_lora_rank": 32}, "values"),
+    ],
+)
+def test_latent_attention_has_no_circuits_also_where_the_latent_is_as_wide_as_the_stream(sizes, name):
+    """Its matrices read a normalized vector between, and not the stream; what its heads add is known all the same."""
+    source = attnviz.load(zoo.build("deepseek_v3", "DeepseekV3ForCausalLM", **sizes), zoo.tokenizer())
+    with pytest.raises(InputError, match=f"has no circuits here: the {name} of decoder layer 0 are not projected from"):
+        circuits(source.model_weights())
+    record = source.with_stream(attnviz.analyze("A cat", source))
+
+    assert contributions(record).logit == pytest.approx(float(record.prediction.logits[0, -1].max()), abs=1e-4)
+
+
+def test_a_model_that_normalizes_its_embeddings_still_reads_what_enters_its_layers():
+    """A norm of normalized vectors gives them again."""
+    source = attnviz.load(zoo.build("nanochat", "NanoChatForCausalLM"), zoo.tokenizer())
+
+    assert circuits(source.model_weights()).composition["v"].notna().all()

@@ -10,7 +10,7 @@ import zoo
 from torch.testing import assert_close
 
 import attnviz
-from attnviz import Edits, Site, Take
+from attnviz import Edits, Site, Take, patching
 from attnviz.core.errors import InputError
 from attnviz.sources.huggingface import layers, running, source
 from attnviz.sources.huggingface.tapped import ModelRun
@@ -79,8 +79,7 @@ def replaced(module, change, *, before):
     handle.remove()
 
 
-@pytest.mark.parametrize("positions", [None, 2])
-@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize(("part", "positions"), [*((part, None) for part in PARTS), ("output", 2), ("values", 2)])
 def test_gpt2_as_with_hooks(part, positions, tiny):
     """The slice of a head in the input of c_proj, or in the output of c_attn."""
     model = tiny("gpt2", "GPT2LMHeadModel")
@@ -118,6 +117,36 @@ def test_gpt2_as_with_hooks(part, positions, tiny):
         model.with_stream(attnviz.analyze(A, model, Edits(taken=(Take(B, "stream", Site("decoder", 1)),))))
 
 
+@pytest.mark.parametrize(("family", "name"), [("gpt2", "GPT2LMHeadModel"), ("llama", "LlamaForCausalLM")])
+@pytest.mark.parametrize("head", [2, None])
+def test_a_pattern_at_one_position_is_the_row_of_weights_of_the_other_text(head, family, name, tiny, monkeypatch):
+    """In the model's own code, with the softmax of layer 1 replaced at one row."""
+    model, position, softmax = tiny(family, name), 4, torch.nn.functional.softmax
+    own, where = model.loaded.model, (0, slice(head, head and head + 1), position)
+    a, b = (torch.tensor([[t.id for t in model.tokenize([text])[0].tokens]]) for text in (A, B))
+    kept = []
+
+    def replaced(scores, **options):
+        weights = softmax(scores, **options)
+        if len(kept) == 3:  # layers 0 and 1 of B, then layer 0 of A
+            weights[where] = kept[1][where]
+        kept.append(weights)
+        return weights
+
+    own.set_attn_implementation("eager")
+    monkeypatch.setattr(torch.nn.functional, "softmax", replaced)
+    with torch.no_grad():
+        expected = [own(ids).logits for ids in (b, a)][1]
+    monkeypatch.undo()
+    own.set_attn_implementation("attnviz")
+    record = attnviz.analyze(A, model, Edits(taken=(Take(B, "pattern", Site("decoder", 1), head, position),)))
+
+    assert len(kept) == 4
+    assert_close(record.prediction.logits, expected, atol=1e-5, rtol=1e-5)
+    assert_close(record.step(Site("decoder", 1)).weights(2), kept[3][0, 2], atol=1e-6, rtol=1e-5)
+    assert model.with_stream(record).stream is not None
+
+
 def test_steps_of_the_house_hold_what_went_on():
     """Their outputs sum to the logits; a file keeps them."""
     model = attnviz.load("story")
@@ -140,6 +169,10 @@ def test_texts_of_other_lengths_are_aligned_by_hand():
         logits(model, A, Take(long, "output", site))
     with pytest.raises(InputError, match=f"There is no position {other}"):
         logits(model, A, Take(long, "stream", site, None, 2, other))
+
+    for position in (None, 1):
+        with pytest.raises(InputError, match=f"{other}, but a pattern has a weight for each of them"):
+            logits(model, A, Take(long, "pattern", site, None, position))
 
     same = logits(model, A, *(Take(A, "stream", site, None, i, i) for i in range(count)))
     assert torch.equal(same, logits(model))
@@ -174,6 +207,20 @@ def test_what_is_not_there_is_refused():
     saved = attnviz.sources.saved.Saved("one", attnviz.analyze(A, model))
     with pytest.raises(InputError):
         saved.run(saved.tokenize([A]), Edits(taken=(Take(B, "output", Site("decoder", 0)),)))
+
+
+@pytest.mark.parametrize(("family", "name"), [("falcon", "FalconForCausalLM"), ("gptj", "GPTJForCausalLM")])
+def test_a_captured_model_takes_nothing_and_a_sweep_says_so(family, name, tiny):
+    """As one `Take` does: a number of 0 for every head would say that no head carries anything."""
+    model = tiny(family, name)
+    with pytest.raises(InputError) as single:
+        logits(model, A, Take(B, "output", model.sites[0], 0))
+    for part in PARTS:
+        with pytest.raises(InputError) as swept:
+            patching.carried(model, model.tokenize([A]), B, part=part)
+
+        assert str(swept.value) == str(single.value)
+        assert str(swept.value).startswith("Nothing can be taken from another text here")
 
 
 def test_who_runs_the_model_in_another_thread_takes_nothing(tiny):
