@@ -121,8 +121,9 @@ def _huggingface(name: str, report: Callable[[Any], bool | None] | None, setting
     except AttnvizError as error:
         if is_path(name):
             raise
-        near = did_you_mean(name, SOURCES)
-        raise type(error)(f"{error}{near} The models that ship with attnviz are: {', '.join(SOURCES)}.") from None
+        near, ship = did_you_mean(name, SOURCES), f"The models that ship with attnviz are: {', '.join(SOURCES)}."
+        message = f"There is no model {quoted(name)}.{near} {ship} {error}" if near else f"{error} {ship}"
+        raise type(error)(message) from None
 
 
 def analyze(

@@ -28,20 +28,23 @@ class Piece(NamedTuple):
     part: int | None
 
 
-def sentences(tokenizer: Any, texts: list[str]) -> tuple[Sentence, ...]:
+def sentences(tokenizer: Any, texts: list[str], *, pairs: bool = True) -> tuple[Sentence, ...]:
     """Cut texts into tokens with the special tokens that the model expects, padded at the end to one length.
 
-    A line with "|||" in it is a pair of texts, for models that read pairs; their tokens know which text is theirs.
     A special token that is typed, as a chat template writes it, is that token, and is not added again.
+
+    Args:
+        pairs: whether a line with "|||" in it is a pair of texts, whose tokens know which text is theirs. A model that
+            continues a text reads no pairs, and the bars are part of it.
 
     Raises:
         InputError: if a text has no tokens but special ones, or only some of them are pairs.
     """
     texts = [without_surrogates(text) for text in texts]
-    pairs = [text.partition(PAIR) for text in texts]
-    if any(sign for _, sign, _ in pairs) and not all(sign for _, sign, _ in pairs):
+    parted = [text.partition(PAIR) if pairs else (text, "", "") for text in texts]
+    if any(sign for _, sign, _ in parted) and not all(sign for _, sign, _ in parted):
         raise InputError(f"Some lines are pairs (with {PAIR} in them) and some are not; make all of them the same.")
-    rows = [_tokens(tokenizer, before, after if sign else None) for before, sign, after in pairs]
+    rows = [_tokens(tokenizer, before, after if sign else None) for before, sign, after in parted]
     if not rows:
         raise InputError("There is no sentence; type at least one.")
     for number, row in enumerate(rows, 1):

@@ -179,7 +179,7 @@ class HuggingFace(Source):
             elif self.chat:
                 sentences = chatting.sentences(self.facts.tokenizer, texts, self.system, self.name)
             else:
-                sentences = reading.sentences(self.facts.tokenizer, texts)
+                sentences = reading.sentences(self.facts.tokenizer, texts, pairs=not self.generates)
         longest, lengths = self.facts.longest, [sentence.length for sentence in sentences]
         if longest is not None and max(lengths) > longest:
             most = f"up to {longest:,}{self.facts.limit and f' ({self.facts.limit})'}"
@@ -260,7 +260,8 @@ class HuggingFace(Source):
         unknown = self.facts.tokenizer.unk_token_id
         if unknown is None or mixing.has_pictures(texts):
             return {}
-        tokens = (token for sentence in reading.sentences(self.facts.tokenizer, texts) for token in sentence.tokens)
+        sentences = reading.sentences(self.facts.tokenizer, texts, pairs=not self.generates)
+        tokens = (token for sentence in sentences for token in sentence.tokens)
         return dict.fromkeys((token.text for token in tokens if token.id == unknown and not token.special), ())
 
     def run(

@@ -350,9 +350,19 @@ def test_a_pair_is_cut_where_pieces_begin_with_a_blank(opened):
     """The blanks around the sign would be tokens of their own."""
     cut = Tokenizer(models.BPE({"w": 0, "x": 1, "Ġ": 2}, [], unk_token="w"))
     cut.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    (pair,) = opened("GPT2", cut=cut).tokenize(["w ||| x"])
+    (pair,) = opened("Roberta", cut=cut).tokenize(["w ||| x"])
 
     assert [(token.text, token.start, token.segment) for token in pair.tokens] == [("w", 0, 0), ("x", 6, 1)]
+
+
+def test_bars_stay_in_a_text_that_a_model_continues(opened):
+    """Code, tables and logs have them; no model that predicts the next word reads pairs."""
+    cut = Tokenizer(models.BPE({"w": 0, "|": 1, "Ġ": 2}, [], unk_token="w"))
+    cut.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    (sentence,) = opened("GPT2", cut=cut).tokenize(["w ||| w"])
+
+    assert [sentence.text[token.start : token.end] for token in sentence.tokens].count("|") == 3
+    assert {token.segment for token in sentence.tokens} == {0}
 
 
 def test_a_model_that_knows_one_text_only_reads_pairs_too(opened):
