@@ -94,6 +94,14 @@ def test_a_folder_comes_without_a_question(model):
     assert wait_for(str(model), "b") is arrival
 
 
+def test_a_folder_is_listed_only_for_the_session_that_named_it(model):
+    """Compare lists the models that are here; where a visitor's folders stand is nobody else's business."""
+    wait_for(str(model), "anna").settled.wait(PATIENCE)
+
+    assert arrivals.here("anna") == (str(model),)
+    assert arrivals.here("ben") == ()
+
+
 def test_nothing_is_fetched_before_somebody_said_yes(hub):
     """The question comes with the files and their sizes; only what the hub has was asked."""
     arrival = settled(wait_for(NAME, "a"))

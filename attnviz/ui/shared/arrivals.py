@@ -51,6 +51,7 @@ class Arrival:
         source: the model, once it is here.
         since: `time.monotonic()` when the stage began.
         undecided: sessions that are to say whether it should be downloaded.
+        asked_by: sessions that named it.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Arrival:
     source: "HuggingFace | None" = None
     since: float = field(default_factory=time.monotonic)
     undecided: set[str] = field(default_factory=set)
+    asked_by: set[str] = field(default_factory=set)
 
     @property
     def settled(self) -> threading.Event:
@@ -148,6 +150,7 @@ def wait_for(name: str, session: str) -> Arrival:
             arrival.begin("finding", arrival.find, session)
         if arrival.stage != "fetching" or not any(map(is_connected, tuple(arrival.sessions))):
             arrival.sessions.add(session)
+        arrival.asked_by.add(session)
         _arrivals.move_to_end(name)
         _forget_old("here", MOST_HERE)
         _forget_old("failed", MOST_FAILED)
@@ -181,9 +184,10 @@ def forget(arrival: Arrival) -> None:
             del _arrivals[arrival.name]
 
 
-def here() -> tuple[str, ...]:
-    """The names of the models that came."""
-    return tuple(name for name, arrival in tuple(_arrivals.items()) if arrival.stage == "here")
+def here(session: str) -> tuple[str, ...]:
+    """Names of the models that came; folders and files only of the session that named them."""
+    came = [(name, arrival) for name, arrival in tuple(_arrivals.items()) if arrival.stage == "here"]
+    return tuple(name for name, arrival in came if session in arrival.asked_by or not PATH.match(name))
 
 
 def failed(name: str) -> Arrival | None:

@@ -115,7 +115,7 @@ def _name() -> str:
 def here() -> tuple[str, ...]:
     """The models that this server lets in and that need no download; to people elsewhere no folder of it is named."""
     names, packed = listed(), [OPENS] if find_spec(PACKED) else []
-    every = dict.fromkeys([*packed, *arrivals.here()])
+    every = dict.fromkeys([*packed, *arrivals.here(streamlit_internals.session_id())])
     hidden = {name for name in every if serves_others() and arrivals.PATH.match(name)}
     return tuple(name for name in every if name not in hidden and (names is None or name in names))
 
