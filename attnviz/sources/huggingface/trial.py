@@ -102,7 +102,7 @@ def itself(loaded: Loaded) -> Loaded:
             return _read_only(loaded, why)
 
 
-def _read(loaded: Loaded, texts: list[str]) -> tuple[dict[str, Tensor], tuple[int, ...]]:
+def inputs(loaded: Loaded, texts: list[str]) -> tuple[dict[str, Tensor], tuple[int, ...]]:
     """Inputs of a run, and the lengths; the decoder of an encoder-decoder reads one token less."""
     sentences = tuple(map(_shortened(loaded), reading.sentences(loaded.tokenizer, texts)))
     read = running.inputs(sentences, loaded)
@@ -127,7 +127,7 @@ def _through_the_tap(loaded: Loaded) -> Loaded:
     """Raises: AttnvizError: if another attention is computed than the model's own, or not all of it are maps."""
     model, name = loaded.model, type(loaded.model).__name__
     unpadded = loaded.task == "labels" and model.config.get_text_config().pad_token_id is None
-    read, lengths = _read(loaded, TEXTS[:1] if unpadded else TEXTS)
+    read, lengths = inputs(loaded, TEXTS[:1] if unpadded else TEXTS)
     model.set_attn_implementation("eager")
     with torch.inference_mode():
         expected = running.hidden(model(**read, **running.settings(model)))
@@ -156,7 +156,7 @@ def _through_the_tap(loaded: Loaded) -> Loaded:
 
 def _takes_rules(loaded: Loaded, alone: str | None) -> bool:
     """Whether each attention call gets what stands for a causal mask, and the model then gives the same."""
-    read, lengths = _read(loaded, TEXTS[1:])
+    read, lengths = inputs(loaded, TEXTS[1:])
     plain = running.hidden(_tapped(loaded.model, read, lengths, alone)[0])
     try:
         with tapped.rules():
@@ -175,7 +175,7 @@ def _captured(loaded: Loaded) -> Loaded:
         AttnvizError: if not all that is seen are maps with their scores, or its own weights are other ones.
     """
     model, name = loaded.model, type(loaded.model).__name__
-    read, lengths = _read(loaded, TEXTS)
+    read, lengths = inputs(loaded, TEXTS)
     with torch.inference_mode(), capture(model) as captured:
         output = model(**read, output_attentions=True, **running.settings(model))
     steps, expected = {step.site: step for step in captured.steps}, eager.sizes(read)
@@ -221,7 +221,7 @@ def _read_only(loaded: Loaded, why: str) -> Loaded:
     whole: dict[Site, int] | None = None
     name, model = faults.name(loaded.name), loaded.model
     for text in TEXTS:
-        read, _ = _read(loaded, [text])
+        read, _ = inputs(loaded, [text])
         with torch.inference_mode():
             output = model(**read, output_attentions=True, **running.settings(model))
         site_heads = eager.whole(model, output, read)
