@@ -19,6 +19,7 @@ import transformers
 sys.path.insert(0, str(Path(__file__).parent / "sources" / "huggingface"))
 
 import fake_hub
+import zoo
 from fake_hub import WORDS
 from families import build
 from huggingface_hub import constants
@@ -255,6 +256,15 @@ def test_a_read_only_model_says_why(run, folder, monkeypatch):
         status, _, err = run(command, CAT, "--model", model, "--off", "0.1", *(["-o", "x.svg"] * (command != "says")))
         assert (status, why in err) == (2, True)
     assert not Path("x.svg").exists()
+
+
+def test_a_hybrid_model_says_what_its_other_layers_are(run, tmp_path):
+    """Beside what is shown of it."""
+    layers = {"num_hidden_layers": 4, "layer_types": ["linear_attention"] * 3 + ["full_attention"]}
+    zoo.save("qwen3_next", "Qwen3NextForCausalLM", tmp_path, **layers)
+    _, out, _ = run("models", str(tmp_path))
+
+    assert "layers 0 to 2 are linear attention (gated delta rule), not shown." in out
 
 
 def test_a_server_names_the_models_that_it_lets_in(run, folder, monkeypatch):

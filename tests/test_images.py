@@ -4,10 +4,12 @@ import io
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 import attnviz
 from attnviz.core.errors import InputError
+from attnviz.core.places import Picture
 from attnviz.files import images
 
 RED = (200, 30, 30)
@@ -97,6 +99,81 @@ def test_a_picture_may_be_a_path_an_image_or_numbers(tmp_path):
     assert len(attnviz.picture([image, image], "Which one?").pictures) == 2
     with pytest.raises(InputError, match=r"The picture .* cannot be read: No such file"):
         attnviz.picture(tmp_path / "dog.png")
+
+
+NOISE = np.random.RandomState(0).randint(0, 256, (20, 31, 4)).astype(np.uint8)
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        Image.fromarray(NOISE),
+        Image.fromarray(NOISE[..., :3]),
+        Image.fromarray(NOISE[..., 0]),
+        Image.fromarray(NOISE[..., 0] > 100),
+        Image.fromarray(NOISE[..., 0].astype(np.uint16) * 256 + NOISE[..., 1]),
+        Image.fromarray(NOISE[..., :3].repeat(100, 0)),
+    ],
+    ids=["transparent", "colors", "gray", "black and white", "16 bits", "large"],
+)
+def test_a_picture_is_one_as_a_file_an_image_and_numbers(image, tmp_path):
+    """And as a tensor, where PyTorch has a number type for it."""
+    image.save(tmp_path / "cat.png")
+    by_file, numbers = attnviz.picture(tmp_path / "cat.png"), np.asarray(image)
+
+    assert by_file == attnviz.picture(image) == attnviz.picture(numbers)
+    assert numbers.shape[2:] == (4,) or attnviz.picture(torch.tensor(numbers)) == by_file
+
+
+@pytest.mark.parametrize("mode", ["P", "LA", "CMYK"])
+def test_an_image_of_any_mode_is_its_file(mode, tmp_path):
+    """Palettes, gray with transparency and colors of print."""
+    image = Image.fromarray(NOISE[..., :3]).convert(mode)
+    if mode == "LA":
+        image.putalpha(Image.fromarray(NOISE[..., 3]))
+    path = tmp_path / ("cat.jpg" if mode == "CMYK" else "cat.png")
+    image.save(path)
+
+    with Image.open(path) as again:
+        assert attnviz.picture(path) == attnviz.picture(again)
+
+
+def test_exif_turns_an_image_as_its_file(tmp_path):
+    image = Image.fromarray(NOISE[..., :3])
+    exif = image.getexif()
+    exif[0x0112] = 6
+    image.save(tmp_path / "cat.jpg", exif=exif)
+
+    with Image.open(tmp_path / "cat.jpg") as again:
+        assert attnviz.picture(again) == attnviz.picture(tmp_path / "cat.jpg")
+        assert attnviz.picture(again).pictures[0].size == (31, 20)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "said"),
+    [
+        (np.full((20, 20, 3), 300), "whole numbers of 0 to 255 or of 16 bits .uint16., .* given int64 with 300"),
+        (np.full((20, 20, 3), 256, np.uint32), "given uint32 with 256"),
+        (np.full((20, 20, 3), -1, np.int8), "given int8 with -1"),
+        (np.full((20, 20, 3), np.inf), "given float64 with inf"),
+        (np.zeros((20, 20, 3), complex), "A picture is a PIL image or .height, width, 3. numbers; given 'ndarray'"),
+        (np.zeros((4, 5, 3)), "The picture has 5 x 4 pixels; 8 x 8 are the least"),
+        (Image.new("L", (9000, 9000)), "The picture has 9,000 x 9,000 pixels; 40 million are the most"),
+    ],
+    ids=["300", "256", "-1", "infinite", "complex", "tiny", "huge"],
+)
+def test_numbers_that_are_no_picture_are_refused(numbers, said):
+    """None wraps to another color."""
+    with pytest.raises(InputError, match=said):
+        attnviz.picture(numbers)
+
+
+def test_an_image_beside_a_capture_has_the_same_colors():
+    """Turned as its numbers are: a model that was captured has read these."""
+    gray = NOISE[..., 0].astype(np.uint16) * 256
+
+    assert Picture.of(Image.fromarray(gray)) == Picture.of(gray) == Picture.of(NOISE[..., 0])
+    assert Picture.of(Image.fromarray(NOISE)) == attnviz.picture(NOISE).pictures[0]
 
 
 def test_gray_of_16_bits_keeps_its_levels_and_that_is_said():

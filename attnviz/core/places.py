@@ -49,7 +49,8 @@ class Picture:
     def of(cls, image: Any) -> "Picture":
         """The picture of a PIL image, or of numbers (height, width, 3) or (3, height, width).
 
-        Floats are of 0 to 1; what was normalized for a model is stretched to it.
+        Floats are of 0 to 1; what was normalized for a model is stretched to it. Of 16 bits the upper 8 are kept, and
+        transparent parts are white.
 
         Raises:
             InputError: if it is none.
@@ -165,12 +166,9 @@ def grid(rows: int, columns: int, picture: int = 0) -> list[Box]:
 
 
 def _pixels(image: Any) -> Tensor:
-    if hasattr(image, "convert") and hasattr(image, "tobytes"):  # of PIL
-        plain = image.convert("RGB")
-        return torch.frombuffer(bytearray(plain.tobytes()), dtype=torch.uint8).reshape(plain.height, plain.width, 3)
     try:
-        is_array = hasattr(image, "__array_interface__")  # which may be read-only, and stays the person's
-        pixels = torch.tensor(image) if is_array else torch.as_tensor(image).detach().cpu()
+        pixels = _numbers(image)
+        pixels = torch.empty(0) if pixels.is_complex() else pixels
     except (TypeError, ValueError, RuntimeError):
         pixels = torch.empty(0)
     if pixels.dim() == 4 and len(pixels) == 1:
@@ -182,10 +180,44 @@ def _pixels(image: Any) -> Tensor:
     if pixels.dim() != 3 or pixels.shape[-1] not in (1, 3) or not pixels.numel():
         what = f"{tuple(pixels.shape)} numbers" if pixels.numel() else quoted(type(image).__name__)
         raise InputError(f"A picture is a PIL image or (height, width, 3) numbers; given {what}.")
-    pixels = pixels.expand(*pixels.shape[:2], 3)
+    return _of_8_bits(pixels).expand(*pixels.shape[:2], 3).to(torch.uint8).contiguous()
+
+
+def _numbers(image: Any) -> Tensor:
+    """Numbers of a picture, or of an image of PIL, whose transparent parts are white."""
+    if not (hasattr(image, "convert") and hasattr(image, "tobytes")):
+        is_array = hasattr(image, "__array_interface__")  # which may be read-only, and stays the person's
+        return torch.tensor(image) if is_array else torch.as_tensor(image).detach().cpu()
+    if image.has_transparency_data:
+        image = image.convert("RGBA")
+        white = image.copy()
+        white.paste("white", (0, 0, *image.size))
+        white.alpha_composite(image)
+        image = white
+    mode, dtype = {"I": ("I", torch.int32), "F": ("F", torch.float32)}.get(image.mode[0], ("RGB", torch.uint8))
+    plain = image.convert(mode)
+    numbers = torch.frombuffer(bytearray(plain.tobytes()), dtype=dtype).reshape(plain.height, plain.width, -1)
+    return numbers.clamp(0, 65535).to(torch.uint16) if mode == "I" else numbers
+
+
+def _of_8_bits(pixels: Tensor) -> Tensor:
+    """Numbers as 0 to 255: those of 16 bits by their upper 8.
+
+    Raises:
+        InputError: if they are none of a picture.
+    """
+    if pixels.dtype in (torch.bool, torch.uint16):
+        return pixels.long() * 255 if pixels.dtype is torch.bool else pixels.long() // 256
     if pixels.is_floating_point():
-        pixels = _stretched(pixels.float()).round().clamp(0, 255)
-    return pixels.to(torch.uint8).contiguous()
+        wrong, numbers = ~pixels.isfinite(), pixels.float()
+    else:
+        numbers = pixels.long()
+        wrong = (numbers < 0) | (numbers > 255)
+    if wrong.any():
+        what = "A picture has whole numbers of 0 to 255 or of 16 bits (uint16), or finite floats"
+        dtype = str(pixels.dtype).removeprefix("torch.")
+        raise InputError(f"{what}; given {dtype} with {numbers[wrong][0].item()}.")
+    return _stretched(numbers).round().clamp(0, 255) if pixels.is_floating_point() else numbers
 
 
 def _stretched(pixels: Tensor) -> Tensor:

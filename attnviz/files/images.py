@@ -21,7 +21,8 @@ def picture(image: Any, text: str = "") -> PicturedText:
     """A picture as a text, for `attnviz.analyze` and every source that reads pictures.
 
     Args:
-        image: a file of PNG, JPEG or WebP by its path; an image of PIL; numbers (height, width, 3); or a list of these.
+        image: a file of PNG, JPEG or WebP by its path; an image of PIL; numbers (height, width, 3), or (height, width,
+            4) of 8 bits with transparency; or a list of these. One picture is the same in all of these forms.
         text: what is asked about it, of a model that reads pictures within a text.
 
     Raises:
@@ -48,6 +49,11 @@ def read(name: str, content: bytes) -> tuple[Picture, tuple[str, ...]]:
         raise InputError(f"{what} has more than {MOST_PIXELS / 1e6:g} million pixels. Make it smaller.") from None
     except (UnidentifiedImageError, OSError, ValueError):
         raise InputError(f"{what} is no picture of PNG, JPEG or WebP; choose another file.") from None
+    return _seen(image, what)
+
+
+def _seen(image: Image.Image, what: str) -> tuple[Picture, tuple[str, ...]]:
+    """The picture of an image, and what was changed in it, a sentence each; see `read`."""
     width, height = image.size
     if width * height > MOST_PIXELS:
         sizes = f"{width:,} x {height:,} pixels; {MOST_PIXELS / 1e6:g} million are the most"
@@ -58,29 +64,33 @@ def read(name: str, content: bytes) -> tuple[Picture, tuple[str, ...]]:
     notes = [f"Of its {frames} frames the first is read."] if frames > 1 else []
     try:
         image = ImageOps.exif_transpose(image)
-        if image.has_transparency_data:
-            image = image.convert("RGBA")
-            image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
-            notes.append("Its transparent parts are read as white.")
-        if mode == "CMYK":
-            notes.append("Its colors, of print (CMYK), are read as those of a screen.")
-        if mode.startswith("I"):
-            image = Image.fromarray((np.asarray(image) // 256).clip(0, 255).astype(np.uint8))
-            notes.append("Its 65,536 levels of gray are read as 256.")
-        image = image.convert("RGB")
     except (OSError, ValueError, SyntaxError):
         raise InputError(f"{what} is damaged; save it again, or choose another file.") from None
+    if image.has_transparency_data:
+        notes.append("Its transparent parts are read as white.")
+    if mode == "CMYK":
+        notes.append("Its colors, of print (CMYK), are read as those of a screen.")
+    if mode.startswith("I"):
+        notes.append("Its 65,536 levels of gray are read as 256.")
+    seen = Picture.of(image)
     if max(image.size) > MOST_SIDE:
         notes.append(f"It is read with {MOST_SIDE:,} pixels at its longer side, of {max(image.size):,}.")
-        image.thumbnail((MOST_SIDE, MOST_SIDE), Image.Resampling.LANCZOS)
-    return Picture.of(image), tuple(notes)
+        smaller = Image.fromarray(seen.pixels.numpy())
+        smaller.thumbnail((MOST_SIDE, MOST_SIDE), Image.Resampling.LANCZOS)
+        seen = Picture.of(smaller)
+    return seen, tuple(notes)
 
 
 def _picture(image: Any) -> Picture:
-    if not isinstance(image, str | Path):
-        return Picture.of(image)
-    try:
-        content = Path(image).expanduser().read_bytes()
-    except OSError as error:
-        raise InputError(f"The picture {quoted(str(image))} cannot be read: {error.strerror or error}.") from None
-    return read(Path(image).name, content)[0]
+    if isinstance(image, Picture):
+        return image
+    if isinstance(image, str | Path):
+        try:
+            content = Path(image).expanduser().read_bytes()
+        except OSError as error:
+            raise InputError(f"The picture {quoted(str(image))} cannot be read: {error.strerror or error}.") from None
+        return read(Path(image).name, content)[0]
+    if not isinstance(image, Image.Image):
+        with_alpha = isinstance(image, np.ndarray) and image.dtype == np.uint8 and image.shape[2:] == (4,)
+        image = Image.fromarray(image if with_alpha else Picture.of(image).pixels.numpy())
+    return _seen(image, "The picture")[0]

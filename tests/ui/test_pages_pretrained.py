@@ -21,6 +21,7 @@ from test_pages_steps import steps_page
 sys.path.insert(0, str(Path(__file__).parents[1] / "sources" / "huggingface"))
 
 import fake_hub
+import zoo
 from huggingface_hub import constants
 
 from attnviz import api, metrics
@@ -396,6 +397,14 @@ def controls(app) -> dict[str, list[bool]]:
         "numbers": [one.disabled for one in app.number_input],
         "toggles": [one.disabled for one in app.toggle if one.key == "own_mask"],
     }
+
+
+def test_a_hybrid_model_says_what_its_other_layers_are(tmp_path):
+    """Beside the controls, where its only layer is shown."""
+    layers = {"num_hidden_layers": 4, "layer_types": ["linear_attention"] * 3 + ["full_attention"]}
+    zoo.save("qwen3_next", "Qwen3NextForCausalLM", tmp_path, **layers)
+
+    assert "layers 0 to 2 are linear attention (gated delta rule), not shown." in html(pretrained(str(tmp_path)))
 
 
 @pytest.mark.parametrize("page", [heads_page, masks_page])

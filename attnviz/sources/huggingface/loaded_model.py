@@ -17,6 +17,7 @@ from torch import nn
 from attnviz.capturing.seen import PROVENANCE
 from attnviz.core.errors import InputError, quoted
 from attnviz.sources.huggingface import embedding, faults, opening, pictures, tapped, trial
+from attnviz.sources.huggingface.adapters import check_whole
 from attnviz.sources.huggingface.loaded import Loaded, Trial
 from attnviz.sources.huggingface.loading import longest_of
 from attnviz.sources.huggingface.picture_model import PictureModel
@@ -104,12 +105,13 @@ def source_of(
         adapters: False runs a model of PEFT without its adapters.
 
     Raises:
-        InputError: if it is no such model, there is no tokenizer, or it does not read text.
+        InputError: if it is no such model, there is no tokenizer, it does not read text, or the object around the model
+            gives other logits, as with prompt tuning.
         AttnvizError: if it cannot be run, or gives no attention.
     """
     from transformers import PreTrainedModel, PreTrainedTokenizerBase, ProcessorMixin
 
-    inner = model.get_base_model() if hasattr(model, "peft_config") else model
+    inner = model.get_base_model() if hasattr(model, "get_base_model") else model
     if not isinstance(inner, PreTrainedModel):
         what = f"{quoted(type(model).__name__)} is no model of transformers"
         raise InputError(f"{what}; for other models there is attnviz.wrap(model, tokenize).")
@@ -123,9 +125,14 @@ def source_of(
     off = "" if adapters else " without adapters"
     name = (title or getattr(model.config, "name_or_path", "") or type(inner).__name__).rstrip("/").split("/")[-1] + off
     if of_pictures:
-        return LoadedPictureModel(name, borrowed=pictures.tried(_of_pictures(inner, model, tokenizer, name, adapters)))
-    loaded = _tried(replace(_loaded(inner, model, tokenizer, name, adapters), processor=processor), trial.tried)
-    return LoadedModel(name, borrowed=loaded)
+        loaded = _of_pictures(inner, model, tokenizer, name, adapters)
+    else:
+        loaded = replace(_loaded(inner, model, tokenizer, name, adapters), processor=processor)
+    if inner is not model:
+        check_whole(loaded, model)
+    if of_pictures:
+        return LoadedPictureModel(name, borrowed=pictures.tried(loaded))
+    return LoadedModel(name, borrowed=_tried(loaded, trial.tried))
 
 
 def _of_pictures(model: Any, whole: Any, processor: Any, name: str, adapters: bool) -> Loaded:

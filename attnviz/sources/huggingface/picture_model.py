@@ -99,7 +99,7 @@ class PictureModel(HuggingFace):
         self._check_heads(edits)
         shown = tuple(sentence.pictures[0] for sentence in sentences)
         with faults.unforeseen(f"{self.name} ({loaded.made_of})"):
-            captured, output = pictures.captured_run(loaded, shown, edits)
+            captured, output = pictures.captured_run(loaded, pictures.inputs(loaded, shown), edits)
             steps = captured.steps
         unseen = [f"{step.name} has {step.shape[0]} windows" for step in steps if step.shape[0] != len(sentences)]
         steps = tuple(step for step in steps if step.shape[0] == len(sentences))

@@ -8,15 +8,19 @@ import torch
 from torch import Tensor
 
 from attnviz.capturing import Capture, capture
-from attnviz.core.edits import Edits
+from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
 from attnviz.core.places import Picture
+from attnviz.core.windows import WindowGrid
 from attnviz.sources.huggingface import faults, placing
+from attnviz.sources.huggingface.first_run import differ
 from attnviz.sources.huggingface.loaded import Loaded, Trial
 from attnviz.sources.huggingface.placing import PixelMap
 
-TRIED = (64, 90)
-"""Height and width in pixels of the picture that a model is tried on."""
+EXAMPLE = Picture(torch.arange(64, dtype=torch.uint8)[:, None, None].expand(64, 90, 3).contiguous())
+"""Picture that a model is tried on."""
+BRIGHT, NOISE = 1.0, 1e-3
+"""Number added to the pixels of a patch, which are mostly within -3 and 3; part of the largest change that is none."""
 SPECIAL = (("cls_token", "[CLS]"), ("class_embedding", "[CLS]"), ("distillation_token", "[DISTILL]"))
 """Parameters of positions before the patches, and names of these, in their order."""
 REGISTERS = "register_tokens"
@@ -25,26 +29,68 @@ QUERY = "query "
 
 
 def tried(loaded: Loaded) -> Loaded:
-    """The same with its attention calls and its patches: seen in a run on a small picture.
+    """The same with its attention calls and its patches: seen in a run on a small picture, and proven in a second one.
 
     Raises:
-        AttnvizError: if it cannot be run, no attention is seen in it, or its first call is not of patches.
+        AttnvizError: if it cannot be run, no attention is seen in it, its first call is not of patches, or it draws at
+            random.
     """
-    high, wide = TRIED
-    picture = Picture(torch.arange(high, dtype=torch.uint8)[:, None, None].expand(high, wide, 3).contiguous())
-    with faults.unforeseen(f"{faults.name(loaded.name)} ({loaded.made_of})"):
-        captured, output = captured_run(loaded, (picture,), Edits())
-        steps = captured.steps
-        windows, count = captured.windows.get(steps[0].site), steps[0].shape[2]
+    name = f"{faults.name(loaded.name)} ({loaded.made_of})"
+    with faults.unforeseen(name):
+        read, pixels = inputs(loaded, (EXAMPLE,)), pixel_map(loaded.processor, EXAMPLE.size)
+        captured, output = captured_run(loaded, read, Edits())
+        step = next((step for step in captured.steps if step.shape[0] == 1), captured.steps[0])
+        windows, count = captured.windows.get(step.site), step.shape[2]
         count = count if windows is None else windows.rows * windows.columns
-        patching = placing.patching_of(count, pixel_map(loaded.processor, TRIED), extra_positions(loaded))
-    if patching is None:
+        patching = placing.patching_of(count, pixels, extra_positions(loaded))
+    if patching is None or step.shape[0] > 1:  # of pieces of the picture
         what = f"attends to {count} positions that are no rows and columns of patches"
-        raise InputError(f"{faults.name(loaded.name)} ({loaded.made_of}) {what}, so attnviz cannot place them.")
+        raise InputError(f"{name} {what}, so attnviz cannot place them.")
+    states = _states(captured, output)
+    heads = {step.site: step.num_heads for step in captured.steps}
+    found = replace(loaded, patching=patching, trial=Trial(heads, states.shape[-1], calls=captured.sites))
+    with faults.unforeseen(name):
+        _prove(found, read, states, step.site, windows)
+    return found
+
+
+def _prove(loaded: Loaded, read: dict[str, Tensor], states: Tensor, site: Site, windows: WindowGrid | None) -> None:
+    """Run a model again on the same picture, and on it with a patch bright, four times.
+
+    Args:
+        states: of the first run.
+        site: the first attention call.
+
+    Raises:
+        InputError: if it draws at random, or a bright patch moves other positions than its own.
+    """
+    patching, name = loaded.patching, f"{faults.name(loaded.name)} ({loaded.made_of})"
+    pixels, before, side = pixel_map(loaded.processor, EXAMPLE.size), len(patching.extra), patching.stride
+    tokens = patching.tokens(pixels) if windows is None else patching.in_windows(windows, pixels)
+    columns = patching.size(pixels)[1] if windows is None else windows.padded[1]
+    placed = [i for i, token in enumerate(tokens) if token.box]
+    places = [placed[i] for i in (0, len(placed) // 3, len(placed) // 2, -1)]
+    several = {key: torch.cat([value] * (1 + len(places))) for key, value in read.items()}
+    for picture, place in zip(several["pixel_values"][1:], places, strict=True):
+        top, left = (side * part for part in divmod(place - before, columns))
+        picture[..., top : top + side, left : left + side] += BRIGHT
+    captured, output = captured_run(loaded, several, Edits())
+    if differ(_states(captured, output)[0], states[0]):
+        what = f"{name} draws at random: two runs on one picture differ"
+        raise InputError(f"{what}, so no map would be that of the next run. attnviz.capture(model) shows one run.")
+    queries = [step.query for step in captured.steps if step.site == site]
+    # where patches overlap, or a picture is convolved first, the positions beside a bright patch move, too
+    for place, query in zip(places, queries[0][1:] if queries else (), strict=False):
+        moved = (query - queries[0][0]).float().abs().amax((0, 2))
+        if moved.isfinite().all() and moved[place] <= NOISE * moved.max():
+            what = f"{name} attends to {len(tokens)} positions, of which a bright patch moves others than its own"
+            raise InputError(f"{what}, so attnviz cannot place them.")
+
+
+def _states(captured: Capture, output: Any) -> Tensor:
+    """The last hidden states, or values of the last attention call where there are none, (B, n, d)."""
     states = states_of(output)
-    d_model = steps[-1].num_heads * steps[-1].value.shape[-1] if states is None else states.shape[-1]
-    heads = {step.site: step.num_heads for step in steps}
-    return replace(loaded, patching=patching, trial=Trial(heads, d_model, calls=captured.sites))
+    return captured.steps[-1].value.transpose(1, 2).flatten(2) if states is None else states
 
 
 def inputs(loaded: Loaded, pictures: tuple[Picture, ...]) -> dict[str, Tensor]:
@@ -66,11 +112,11 @@ def extra_positions(loaded: Loaded) -> tuple[str, ...]:
     return (*names, *(f"[REG {i}]" for i in range(registers)))
 
 
-def captured_run(loaded: Loaded, pictures: tuple[Picture, ...], edits: Edits) -> tuple[Capture, Any]:
+def captured_run(loaded: Loaded, read: dict[str, Tensor], edits: Edits) -> tuple[Capture, Any]:
     """Captured attention of one run, and the output."""
     model = loaded.model
     with loaded.turns.turn(), torch.inference_mode(), capture(model, edits, sites=loaded.trial.calls) as captured:
-        output = model(**inputs(loaded, pictures), output_hidden_states=True)
+        output = model(**read, output_hidden_states=True)
     return captured, output
 
 

@@ -99,16 +99,10 @@ def tried(loaded: Loaded) -> Loaded:
     name = f"{faults.name(loaded.name)} ({loaded.made_of})"
     if hearing is None:
         raise InputError(f"{name} does not say which time its positions stand for, so attnviz cannot place them.")
-    rate = hearing.rate
-    tone = torch.sin(torch.arange(int(TRIED * rate)) * 2 * math.pi * 440 / rate)
-    sound = Sound(torch.zeros(8, 8, 3, dtype=torch.uint8), TRIED, samples=tone, rate=rate)
     with faults.unforeseen(name):
-        read = inputs(loaded, hearing, (sound,))
-        if loaded.task == "write":
-            read["decoder_input_ids"] = torch.tensor([[running.begins_with(loaded.model)] * 2])
-        captured, output = captured_run(loaded, read, Edits())
+        captured, output = captured_run(loaded, example(loaded, hearing), Edits())
         steps = captured.steps
-    count, expected = steps[0].shape[2], len(hearing.sentence(sound).tokens)
+    count, expected = steps[0].shape[2], len(hearing.sentence(_tone(hearing.rate)).tokens)
     if count != expected:
         what = f"attends to {count} positions of {TRIED} s, where its convolutions give {expected}"
         raise InputError(f"{name} {what}, so attnviz cannot place them.")
@@ -116,6 +110,19 @@ def tried(loaded: Loaded) -> Loaded:
     d_model = steps[-1].num_heads * steps[-1].value.shape[-1] if states is None else states.shape[-1]
     heads = {step.site: step.num_heads for step in steps}
     return replace(loaded, trial=Trial(heads, d_model, calls=captured.sites))
+
+
+def example(loaded: Loaded, hearing: Hearing) -> dict[str, Tensor]:
+    """Inputs of a model for the short tone that it is tried on."""
+    read = inputs(loaded, hearing, (_tone(hearing.rate),))
+    if loaded.task == "write":
+        read["decoder_input_ids"] = torch.tensor([[running.begins_with(loaded.model)] * 2])
+    return read
+
+
+def _tone(rate: int) -> Sound:
+    tone = torch.sin(torch.arange(int(TRIED * rate)) * 2 * math.pi * 440 / rate)
+    return Sound(torch.zeros(8, 8, 3, dtype=torch.uint8), TRIED, samples=tone, rate=rate)
 
 
 def inputs(loaded: Loaded, hearing: Hearing, sounds: tuple[Sound, ...]) -> dict[str, Tensor]:

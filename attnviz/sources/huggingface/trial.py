@@ -8,7 +8,6 @@ itself is held to it, see `first_run`. The model itself is tried where there is 
 refused or shown read-only: a narrow one may fail where the model does not.
 """
 
-from collections import Counter
 from collections.abc import Hashable
 from dataclasses import replace
 from typing import Any
@@ -21,7 +20,7 @@ from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, Canceled, InputError
 from attnviz.core.record import Step
 from attnviz.core.tokens import Sentence
-from attnviz.sources.huggingface import eager, faults, narrow, reading, running, tapped
+from attnviz.sources.huggingface import eager, faults, narrow, reading, running, tapped, unseen
 from attnviz.sources.huggingface.first_run import differ, is_whole
 from attnviz.sources.huggingface.loaded import FirstRun, Loaded, ModelFacts, Trial
 from attnviz.sources.huggingface.tapped import ModelRun
@@ -103,7 +102,7 @@ def itself(loaded: Loaded) -> Loaded:
             return _read_only(loaded, why)
 
 
-def _read(loaded: Loaded, texts: list[str]) -> tuple[dict[str, Tensor], tuple[int, ...]]:
+def inputs(loaded: Loaded, texts: list[str]) -> tuple[dict[str, Tensor], tuple[int, ...]]:
     """Inputs of a run, and the lengths; the decoder of an encoder-decoder reads one token less."""
     sentences = tuple(map(_shortened(loaded), reading.sentences(loaded.tokenizer, texts)))
     read = running.inputs(sentences, loaded)
@@ -128,7 +127,7 @@ def _through_the_tap(loaded: Loaded) -> Loaded:
     """Raises: AttnvizError: if another attention is computed than the model's own, or not all of it are maps."""
     model, name = loaded.model, type(loaded.model).__name__
     unpadded = loaded.task == "labels" and model.config.get_text_config().pad_token_id is None
-    read, lengths = _read(loaded, TEXTS[:1] if unpadded else TEXTS)
+    read, lengths = inputs(loaded, TEXTS[:1] if unpadded else TEXTS)
     model.set_attn_implementation("eager")
     with torch.inference_mode():
         expected = running.hidden(model(**read, **running.settings(model)))
@@ -148,15 +147,16 @@ def _through_the_tap(loaded: Loaded) -> Loaded:
     if hidden.shape != expected.shape or any(map(differ, hidden, expected, real)):
         raise AttnvizError(f"{name} gives other numbers with attnviz's attention than with its own.")
     layers = {step.site: _number(model, module) for step, module in zip(steps, run.modules, strict=True)}
-    layers, unseen = _unseen(output, layers, "work in code of their own")
+    lists = [part for part in model.modules() if isinstance(part, nn.ModuleList) and run.modules[0] in part.modules()]
+    layers, others = unseen.not_shown(output, layers, "work in code of their own", lists)
     heads = {Site(step.site.kind, layers.get(step.site, step.site.layer)): step.num_heads for step in steps}
-    trial = Trial(heads, _width(loaded, hidden, read), None, unseen, layers, alone)
+    trial = Trial(heads, _width(loaded, hidden, read), None, others, layers, alone)
     return replace(loaded, trial=replace(trial, takes_rules=_takes_rules(loaded, alone)))
 
 
 def _takes_rules(loaded: Loaded, alone: str | None) -> bool:
     """Whether each attention call gets what stands for a causal mask, and the model then gives the same."""
-    read, lengths = _read(loaded, TEXTS[1:])
+    read, lengths = inputs(loaded, TEXTS[1:])
     plain = running.hidden(_tapped(loaded.model, read, lengths, alone)[0])
     try:
         with tapped.rules():
@@ -175,7 +175,7 @@ def _captured(loaded: Loaded) -> Loaded:
         AttnvizError: if not all that is seen are maps with their scores, or its own weights are other ones.
     """
     model, name = loaded.model, type(loaded.model).__name__
-    read, lengths = _read(loaded, TEXTS)
+    read, lengths = inputs(loaded, TEXTS)
     with torch.inference_mode(), capture(model) as captured:
         output = model(**read, output_attentions=True, **running.settings(model))
     steps, expected = {step.site: step for step in captured.steps}, eager.sizes(read)
@@ -188,11 +188,11 @@ def _captured(loaded: Loaded) -> Loaded:
         is_map = eager.is_map(model.config.model_type, site, weights, *expected[site.kind])
         if is_map and not eager.are_weights(steps[site], weights, model.config.model_type, lengths):
             raise AttnvizError(f"{name} gives other weights than its scores have.")
-    partly, unseen = _unseen(output, {site: site.layer for site in steps}, "work in code of their own")
+    partly, others = unseen.not_shown(output, {site: site.layer for site in steps}, "work in code of their own")
     if partly:
         raise AttnvizError(OWN.format(name))
     heads = {site: step.num_heads for site, step in steps.items()}
-    trial = Trial(heads, _width(loaded, running.hidden(output), read), None, unseen, calls=captured.sites)
+    trial = Trial(heads, _width(loaded, running.hidden(output), read), None, others, calls=captured.sites)
     return replace(loaded, keeps_own_attention=True, trial=trial)
 
 
@@ -221,17 +221,17 @@ def _read_only(loaded: Loaded, why: str) -> Loaded:
     whole: dict[Site, int] | None = None
     name, model = faults.name(loaded.name), loaded.model
     for text in TEXTS:
-        read, _ = _read(loaded, [text])
+        read, _ = inputs(loaded, [text])
         with torch.inference_mode():
             output = model(**read, output_attentions=True, **running.settings(model))
         site_heads = eager.whole(model, output, read)
         whole = site_heads if whole is None else {site: heads for site, heads in site_heads.items() if site in whole}
     if not whole:
         raise InputError(f"{name} ({type(model).__name__}) {NO_MAP}, so attnviz cannot show it.")
-    _, unseen = _unseen(output, {site: site.layer for site in whole}, "give no map of all queries and keys")
+    _, others = unseen.not_shown(output, {site: site.layer for site in whole}, "give no map of all queries and keys")
     only = f"{why.rstrip('.')}: its weights can be shown, but masks and heads cannot be changed."
     width = _width(loaded, running.hidden(output), read)
-    return replace(loaded, keeps_own_attention=True, trial=Trial(whole, width, only, unseen))
+    return replace(loaded, keeps_own_attention=True, trial=Trial(whole, width, only, others))
 
 
 def _width(loaded: Loaded, hidden: Tensor, read: dict[str, Tensor]) -> int:
@@ -241,39 +241,3 @@ def _width(loaded: Loaded, hidden: Tensor, read: dict[str, Tensor]) -> int:
         what = f"{faults.name(loaded.name)} ({type(loaded.model).__name__}) gives no vector for each token"
         raise InputError(f"{what} ({rows[1]} tokens, hidden states of {tuple(hidden.shape)}), so it cannot be shown.")
     return hidden.shape[-1]
-
-
-def _unseen(output: Any, layer_numbers: dict[Site, int], how: str) -> tuple[dict[Site, int], str | None]:
-    """Attention that is not shown, by how many layers gave hidden states.
-
-    Args:
-        layer_numbers: the number that the layer of each site has in the model.
-        how: what the other layers do.
-
-    Returns:
-        The numbers, of kinds of which some layers are not shown; and the sentence, None if all of them are.
-    """
-    if hasattr(output, "decoder_hidden_states"):
-        layers = {kind: _count(getattr(output, f"{kind}_hidden_states", None)) for kind in ("encoder", "decoder")}
-        layers["cross"] = layers["decoder"]
-    else:
-        layers = {next(iter(layer_numbers)).kind: _count(getattr(output, "hidden_states", None))}
-    counts, partly, sentences = Counter(site.kind for site in layer_numbers), {}, []
-    for kind, total in layers.items():
-        numbers = {site: number for site, number in layer_numbers.items() if site.kind == kind}
-        if counts[kind] > total > 0:
-            sentences.append(
-                f"{total} {kind} layers compute attention {counts[kind]} times; each counts as a layer here"
-            )
-        elif total and not counts[kind]:
-            sentences.append(f"the {kind} attention is not shown: its layers {how}")
-        elif counts[kind] < total:
-            listed = ", ".join(str(number) for number in numbers.values())
-            sentences.append(f"shown of {total} {kind} layers, counted from 0: {listed}; the others {how}")
-            if len(set(numbers.values())) == len(numbers):
-                partly |= numbers
-    return partly, f"{'; '.join(sentences).capitalize()}." if sentences else None
-
-
-def _count(hidden: tuple[Tensor, ...] | None) -> int:
-    return max(0, len(hidden or ()) - 1)

@@ -26,7 +26,7 @@ NAMED: dict[tuple[str, str], tuple[Kind, str]] = {
     ("funnel", "FunnelBaseModel"): ("refused", "gives no vector for each token"),
     ("hy_v4", "HYV4ForCausalLM"): ("works", ""),
     ("inkling2_text", "Inkling2ForCausalLM"): ("works", ""),
-    ("jamba", "JambaForCausalLM"): ("works", "Shown of 2 decoder layers, counted from 0: 1; the others work in code"),
+    ("jamba", "JambaForCausalLM"): ("works", "layer 0 is state-space mixing (Mamba), not shown"),
     ("layoutlm", "LayoutLMForMaskedLM"): ("works", ""),
     ("led", "LEDForConditionalGeneration"): ("works", "The encoder attention is not shown"),
     ("longformer", "LongformerForMaskedLM"): ("refused", "one map of all queries and keys"),

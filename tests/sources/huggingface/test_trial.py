@@ -15,7 +15,7 @@ from torch.testing import assert_close
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.metrics.rollout import mixed
-from attnviz.sources.huggingface import running, source, tapped, trial
+from attnviz.sources.huggingface import running, source, tapped, trial, unseen
 from attnviz.sources.huggingface.source import HuggingFace
 
 TO_SEND = re.compile(r"\(attnviz \S+, transformers \S+, tokenizers \S+, torch \S+, Python \S+\)\. Please send us this ")
@@ -183,8 +183,62 @@ def test_layers_that_are_not_shown_are_not_followed(opened):
     record = run(opened("jamba", "JambaForCausalLM"))
 
     assert record.sites == (Site("decoder", 1),)
-    with pytest.raises(InputError, match=r"^Rollout and flow follow all layers, and here not all are shown\. Shown"):
+    with pytest.raises(InputError, match=r"^Rollout and flow follow all layers, and here not all are shown\. Of"):
         mixed(record)
+
+
+LINEAR = {"num_hidden_layers": 4, "layer_types": ["linear_attention"] * 3 + ["full_attention"]}
+DELTA = "linear attention (gated delta rule), not shown"
+MAMBA = "state-space mixing (Mamba), not shown"
+FORWARD = "feed-forward alone, not shown"
+BESIDE = "attention beside state-space mixing (Mamba), and the latter is not shown"
+
+
+@pytest.mark.parametrize(
+    ("family", "name", "sizes", "said"),
+    [
+        (
+            "qwen3_next",
+            "Qwen3NextForCausalLM",
+            LINEAR,
+            f"4 decoder layers, counted from 0, layers 0 to 2 are {DELTA}",
+        ),
+        ("qwen3_5_text", "Qwen3_5ForCausalLM", LINEAR, f"layers 0 to 2 are {DELTA}"),
+        ("olmo_hybrid", "OlmoHybridForCausalLM", LINEAR, f"layers 0 to 2 are {DELTA}"),
+        ("kimi_linear", "KimiLinearForCausalLM", {}, f"layer 0 is {DELTA}"),
+        ("minimax", "MiniMaxForCausalLM", {}, "layer 1 is linear attention (lightning attention), not shown"),
+        ("bamba", "BambaForCausalLM", {"num_hidden_layers": 4}, f"layers 0, 2, 3 are {MAMBA}"),
+        ("nemotron_h", "NemotronHForCausalLM", {}, f"layer 0 is {MAMBA}; layers 1, 3 are {FORWARD}"),
+        ("lfm3", "Lfm3ForCausalLM", {}, "layer 0 is short convolution, not shown"),
+        ("recurrent_gemma", "RecurrentGemmaForCausalLM", {}, "layers 0, 1 are linear recurrence (RG-LRU), not shown"),
+        ("zamba", "ZambaForCausalLM", {}, f"layers 0, 1, 3 are {MAMBA}; layers 2, 4 are {BESIDE}"),
+        ("falcon_h1", "FalconH1ForCausalLM", {}, f"layers 0, 1 are {BESIDE}"),
+    ],
+)
+def test_a_hybrid_model_says_what_its_other_layers_are(opened, family, name, sizes, said):
+    """Each layer that it names has no attention, or another part beside it; the layers shown keep their numbers."""
+    model = opened(family, name, **sizes)
+
+    assert model.unseen.endswith(f"{said}.")
+    assert {site.layer for site in model.sites} == set(range(model.facts.config.num_hidden_layers)) - {
+        int(number) for part in said.split(";") if "beside" not in part for number in layers_in(part)
+    }
+
+
+def layers_in(said: str) -> list[int]:
+    """Numbers of the layers that a sentence names."""
+    listed = re.search(r"layers? ([\d, to]+) (?:is|are) ", said)[1].split(", ")
+    ends = [[int(number) for number in part.split(" to ")] for part in listed]
+    return [number for end in ends for number in range(end[0], end[-1] + 1)]
+
+
+def test_a_layer_of_no_known_kind_works_in_code_of_its_own(opened, monkeypatch):
+    """Nothing is said of what nobody knows."""
+    monkeypatch.setattr(unseen, "MIXERS", {})
+
+    assert opened("jamba", "JambaForCausalLM").unseen == (
+        "Shown of 2 decoder layers, counted from 0: 1; the others work in code of their own."
+    )
 
 
 def test_a_text_that_a_model_cuts_into_pieces_is_refused(opened):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from sight import FAMILIES, WINDOWED, folder
+from sight import FAMILIES, SMALL, WINDOWED, folder, uneven
 
 import attnviz
 from attnviz.core.errors import AttnvizError, InputError
@@ -108,6 +108,42 @@ def test_a_patch_of_the_picture_moves_its_own_position_first(load, family):
 
 def _embeddings(model):
     return next(name for name, _ in model.named_modules() if name.rsplit(".", 1)[-1] == "embeddings")
+
+
+@pytest.mark.parametrize("order", [lambda patches: patches.flip(1), lambda patches: patches.roll(1, 1)])
+def test_patches_in_another_order_are_refused(load, order):
+    """A model that mixes them up before it attends: no position would be where its box says."""
+    loaded = load("vit").loaded
+    patches = loaded.model.vit.embeddings.patch_embeddings
+    hook = patches.register_forward_hook(lambda module, given, output: order(output))
+    try:
+        with pytest.raises(
+            InputError, match="attends to 17 positions, of which a bright patch moves others than its own"
+        ):
+            attnviz.load(loaded.model, loaded.processor)
+    finally:
+        hook.remove()
+
+
+@pytest.mark.parametrize("name", ["ViTMAEModel", "ViTMAEForPreTraining"])
+def test_a_model_that_draws_at_random_is_refused(tmp_path, name):
+    """A masked autoencoder keeps another quarter of the patches in each run; that no run is the next one is said."""
+    sizes = {"decoder_hidden_size": 32, "decoder_num_hidden_layers": 1, "decoder_num_attention_heads": 4}
+    config = transformers.ViTMAEConfig(**SMALL | {"image_size": 64}, **sizes, decoder_intermediate_size=32)
+    uneven(getattr(transformers, name)(config)).save_pretrained(tmp_path)
+    transformers.ViTImageProcessorPil(size={"height": 64, "width": 64}).save_pretrained(tmp_path)
+
+    with pytest.raises(InputError, match=f"{name}. draws at random: two runs on one picture differ"):
+        attnviz.load(str(tmp_path))
+
+
+def test_a_model_that_attends_in_pieces_of_a_picture_alone_is_refused():
+    """MobileViT attends among every fourth pixel of a map, which is no row of the picture's patches."""
+    sizes = {"hidden_sizes": [32] * 3, "neck_hidden_sizes": [8] * 6 + [16], "num_attention_heads": 4}
+    model = transformers.MobileViTModel(transformers.MobileViTConfig(image_size=64, **sizes))
+
+    with pytest.raises(InputError, match="attends to 16 positions that are no rows and columns of patches"):
+        attnviz.load(model, transformers.ViTImageProcessorPil(size={"height": 64, "width": 64}))
 
 
 def test_places_follow_what_a_processor_cuts_away(load):
