@@ -339,7 +339,10 @@ def test_a_setting_of_random_weights_is_not_dropped_by_a_trained_model(run, flag
     [
         (["export", CAT, "--model", "no name"], "'no name' is no name of a model"),
         (["export", CAT, "--model", "gpt2", "--seed", "1"], "A model of Hugging Face has no setting 'seed'"),
-        (["models", "storry!"], "There is no model 'storry!'. Did you mean 'story'? The models that ship with attnviz are: "),
+        (
+            ["models", "storry!"],
+            "There is no model 'storry!'. Did you mean 'story'? The models that ship with attnviz are: ",
+        ),
         (["models", "no name"], f"The models that ship with attnviz are: {', '.join(api.SOURCES)}."),
         (["models", "induction"], "The weights of 'induction' are missing"),
         (["export", CAT, "--model", "scratch", "--step", "3"], "The source 'scratch' has no setting 'step'."),

@@ -4,9 +4,10 @@ Building a specification takes Altair a tenth of a second, so it is built once f
 screen it stays while its tables are replaced in place.
 """
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import altair as alt
@@ -33,6 +34,10 @@ class Form:
     @classmethod
     def of(cls, chart: alt.LayerChart) -> "Form":
         return cls(chart, chart.to_dict(validate=False))
+
+    @cached_property
+    def draws_images(self) -> bool:
+        return '"type": "image"' in json.dumps(self.spec)
 
 
 def formed(most: int) -> Callable[[Callable[..., Form]], Callable[..., Form]]:

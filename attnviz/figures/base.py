@@ -109,8 +109,11 @@ class Figure(Style, ABC):
         return self.cost.seconds if self.cost else 0.0
 
     def _screen(self) -> tuple[dict[str, Any], Table | None]:
-        config = self.form.spec["config"] | {"image": {"image": {"signal": LOADED}}}
-        return self.form.spec | {"config": config, "datasets": self.data}, None
+        spec = self.form.spec | {"datasets": self.data}
+        if self.form.draws_images:
+            spec["config"] = spec["config"] | {"image": {"image": {"signal": LOADED}}}
+            spec["usermeta"] = {"embedOptions": {"renderer": "svg"}}  # Streamlit draws 2,000 marks on a canvas
+        return spec, None
 
     @property
     def caption(self) -> str:

@@ -4,6 +4,8 @@ import zipfile
 
 import driver
 import numpy as np
+import pytest
+import torch
 from playwright.sync_api import expect
 
 import attnviz
@@ -46,3 +48,21 @@ def test_a_file_is_dropped_or_chosen_and_is_a_model(server, page, tmp_path):
         assert {"README.txt", "case.attn", "every-head.html"} < {*archive.namelist()}
     driver.settled(page)
     assert driver.serious(page) == []
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(24, 24), (30, 50)])
+def test_a_picture_of_many_patches_is_drawn(server, page, tmp_path, rows, columns):
+    """Above 2,000 marks Streamlit would draw on a canvas, which takes no address for an image."""
+    picture = np.random.default_rng(0).integers(0, 256, (60, 100, 3), "uint8")
+    model, vectors = torch.nn.MultiheadAttention(4, 1, batch_first=True), torch.randn(1, rows * columns, 4)
+    with torch.no_grad(), attnviz.capture(model) as seen:
+        model(vectors, vectors, vectors)
+    attnviz.save(seen.record(places=(rows, columns), image=picture), tmp_path / "patches.attn")
+    driver.open_page(page, f"{server}/?model=story")
+    page.get_by_role("button", name="More", exact=True).click()
+    with page.expect_file_chooser() as chooser:
+        page.locator("button.open-file").press("Enter")
+    chooser.value.set_files(tmp_path / "patches.attn")
+
+    expect(page.get_by_text("The brighter a patch").first).to_be_visible()
+    expect(driver.picture(page, "head").locator("image").first).to_be_visible()

@@ -23,7 +23,7 @@ from attnviz.ui.shared.examples import TEXT
 from attnviz.ui.shared.look import CELL, Cell, ViewContext
 from attnviz.ui.shared.setting import Setting, State, session_setting
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import note, quiet
+from attnviz.ui.shared.text import literal, note, quiet
 from attnviz.words import quoted_token
 
 CHOICES = 5
@@ -162,7 +162,13 @@ def _answer(context: ViewContext, line: DeltaGenerator) -> None:
     if len(labels) > AT_ONCE:
         with line:
             _turn(cell, part, len(labels))
-    options = {"format_func": labels.get, "required": False, "lead": "", "step": choose, "at": "answer"}
+    options = {
+        "format_func": lambda place: literal(labels[place]),
+        "required": False,
+        "lead": "",
+        "step": choose,
+        "at": "answer",
+    }
     with st.container(key="answer words"):
         control(st.pills, words.WRITTEN, CELL, places, shown=chosen if chosen in places else None, **options)
     _compared(context, generated)
@@ -207,6 +213,6 @@ def _choices(context: ViewContext, generated: Generated, position: int) -> None:
         for id, text, share in generated.alternatives(position, CHOICES):
             is_it = id == token.id
             request = AnswerRequest(target.plain(context.lines[0]), context.edits, (*begin, id))
-            title = f"{visible_text(text.strip() or text)} {percent(share)}"
+            title = f"{literal(visible_text(text.strip() or text))} {percent(share)}"
             options = {"disabled": is_it, "help": words.IT_IS if is_it else words.INSTEAD}
             st.button(title, key=f"instead {id}", on_click=_ask, args=(request,), **options)

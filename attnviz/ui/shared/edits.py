@@ -26,7 +26,7 @@ from attnviz.ui.shared.mask_link import BY_NAME, usual
 from attnviz.ui.shared.photos import GRAYED
 from attnviz.ui.shared.setting import Setting, State, choice, coded, flag, reader
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import label, note, quiet, style
+from attnviz.ui.shared.text import label, literal, note, quiet, style
 
 LONGEST_TEXT = 2_000
 """Characters of a text from which something is taken."""
@@ -334,7 +334,7 @@ def chips(source: Source, lines: tuple[str, ...], edits: Edits, original: str) -
         return
     _reset_button(words.RESET_ALL)
     for key, text, *undo in changes:
-        st.button(text, key=f"chip {key}", icon=":material/close:", on_click=_change, args=undo)
+        st.button(literal(text), key=f"chip {key}", icon=":material/close:", on_click=_change, args=undo)
 
 
 def _training_step(source: Source) -> Iterator[tuple]:

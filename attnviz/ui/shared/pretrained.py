@@ -17,7 +17,7 @@ from attnviz.ui.shared import arrivals, examples, files, state, words
 from attnviz.ui.shared.arrivals import Arrival
 from attnviz.ui.shared.setting import Setting, choice
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import clean, large, quiet
+from attnviz.ui.shared.text import clean, large, literal, quiet
 
 NAME = "huggingface"
 """Name of all of them in the choice of a model."""
@@ -125,7 +125,7 @@ def offers() -> None:
     with st.container(horizontal=True, gap="small", key="models here"):
         for name in here()[:MOST_OFFERED]:
             step = examples.with_other_model(HF)
-            st.button(title(name), key=f"model here {name}", on_click=state.change, args=(step, name))
+            st.button(literal(title(name)), key=f"model here {name}", on_click=state.change, args=(step, name))
 
 
 def title(name: str) -> str:

@@ -1,6 +1,7 @@
 """Text on a page, shown as typed: nothing in it is read as markup."""
 
 import json
+import re
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
@@ -22,6 +23,9 @@ SCRIPTS = (
 )
 """Scripts of the browser beyond Streamlit's. The server allows just this text, by its hash."""
 
+MARKS = re.compile(r"[\\`*_\[\]#$~<>&|!+\-:@]|(?<=^\d)[.)]|(?<=www)\.")
+"""Signs that Markdown may read, also at the beginning of a line, and what makes links of addresses."""
+
 
 class Markup(str):
     """A cell that is HTML already."""
@@ -35,6 +39,14 @@ def clean(text: str) -> str:
 def plain(text: str) -> str:
     """A text as HTML shows it."""
     return text if isinstance(text, Markup) else escape(clean(text))
+
+
+def literal(text: str) -> str:
+    """A text in a label, which Streamlit reads as Markdown: nothing in it is a mark, a color, an icon or a link.
+
+    A colon and an @ also get a character without width behind them: shortcuts of emoji and addresses are read later.
+    """
+    return re.sub("[:@]", "\\g<0>\N{WORD JOINER}", MARKS.sub(r"\\\g<0>", clean(text)))
 
 
 def block(text: str, css: str, tag: str = "div", **attributes: str) -> None:

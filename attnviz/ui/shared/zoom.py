@@ -20,7 +20,7 @@ from attnviz.ui.shared import look, state, words
 from attnviz.ui.shared.look import CELL, VIEW, Cell, ViewContext
 from attnviz.ui.shared.setting import State, coded, each, reader, session_setting
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import label, quiet
+from attnviz.ui.shared.text import label, literal, quiet
 
 Window = tuple[int, int, int, int]
 """The first and the last query, and the first and the last key."""
@@ -139,9 +139,9 @@ def crumbs(context: ViewContext, units: Sequence[str] = ()) -> None:
         for depth in range(len(parts)):
             title = _named(parts[depth - 1]) if depth else words.WHOLE_MAP
             icon = None if depth else ":material/zoom_out_map:"
-            st.button(title, key=f"crumb {depth}", type="tertiary", icon=icon, on_click=_back, args=(depth,))
+            st.button(literal(title), key=f"crumb {depth}", type="tertiary", icon=icon, on_click=_back, args=(depth,))
             label("›")
-        label(_named(parts[-1]))
+        label(literal(_named(parts[-1])))
         view = state.get(VIEW)
         unit = _unit(context, window, units) if not (view.sentences or view.parts) else None
         if unit is not None:
@@ -216,7 +216,7 @@ def _listed(context: ViewContext, side: int, matches: list[tuple[int, str]]) -> 
     with st.container(gap=None):
         for position, excerpt in matches[:MOST_PLACES]:
             options = {"on_click": _go, "args": (_strongest(context, side, position), tuple(map(len, context.tokens)))}
-            st.button(f"{position} · {excerpt}", key=f"go {side} {position}", type="tertiary", **options)
+            st.button(f"{position} · {literal(excerpt)}", key=f"go {side} {position}", type="tertiary", **options)
 
 
 def spans(text: str, tokens: tuple[Token, ...], phrase: str) -> list[tuple[int, int]]:
