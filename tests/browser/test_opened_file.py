@@ -65,4 +65,5 @@ def test_a_picture_of_many_patches_is_drawn(server, page, tmp_path, rows, column
     chooser.value.set_files(tmp_path / "patches.attn")
 
     expect(page.get_by_text("The brighter a patch").first).to_be_visible()
-    expect(driver.picture(page, "head").locator("image").first).to_be_visible()
+    driver.settled(page)
+    expect(page.locator("svg.marks image").first).to_be_visible()
