@@ -2,6 +2,7 @@
 
 import pkgutil
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from attnviz import sources
 from attnviz.core.edits import Edits
 from attnviz.core.errors import OF_PICTURES, AttnvizError, InputError, did_you_mean, quoted
+from attnviz.core.finite import not_finite
 from attnviz.core.record import Record
 from attnviz.core.tokens import Sentence
 from attnviz.models import trained
@@ -168,6 +170,8 @@ def analyze(
         raise InputError(f"There are {len(texts)} texts and {len(wanted)} targets; give one target for each text.")
     targets = () if target is None else source.tokenize_targets(wanted)
     record = source.run(sentences, edits, targets)
+    if sentence := not_finite(record):
+        record = replace(record, findings=(*record.findings, sentence))
     return source.with_stream(record) if stream else record
 
 

@@ -7,7 +7,7 @@ attnviz.figures.head(generated.record, attnviz.Site("decoder", 0), 1)
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -17,10 +17,7 @@ from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError, quoted
 from attnviz.core.record import Record
 from attnviz.core.tokens import Sentence, Token
-from attnviz.sources.base import Source
-
-LONGEST = 4096
-"""New tokens, at most."""
+from attnviz.sources.base import MOST_WRITTEN, Source
 
 
 @dataclass(frozen=True)
@@ -159,7 +156,27 @@ def generate(
     source = api.load(source) if isinstance(source, str) else source
     written = write(text, source, max_new_tokens, edits, **options, report=report)
     record, prompt = source.run((written.sentence,), edits), written.prompt
+    if not sampling_temperature:
+        record = replace(record, findings=(*record.findings, *unlike(record, len(prompt.tokens) + len(begin))))
     return Generated(record, len(prompt.tokens), len(prompt.text), written.ended, written.per_second)
+
+
+APART = 1e-2
+"""Least difference of logits that is said: less is rounding of a cache in half precision."""
+
+
+def unlike(record: Record, first: int) -> list[str]:
+    """Sentence about tokens from a position on that are not the most probable ones of the record, if there are any."""
+    tokens, logits = record.sentences[0].tokens, record.prediction.logits[0].float()
+    rows, ids = logits[first - 1 : len(tokens) - 1], torch.tensor([token.id for token in tokens[first:]])
+    if not len(ids):
+        return []
+    lacks = rows.amax(-1) - rows.gather(-1, ids[:, None])[:, 0] > APART
+    if not lacks.any():
+        return []
+    where = ", ".join(str(first + int(place)) for place in lacks.nonzero()[:5])
+    what = f"{int(lacks.sum())} of {len(ids)} written tokens are not the most probable ones of this run (at {where})"
+    return [f"{what}: the model's generation settings chose them, or its cache gives other numbers"]
 
 
 def write(
@@ -178,7 +195,7 @@ def write(
     if not source.generates:
         raise InputError(f"'{source.name}' predicts no next token of a text, so it cannot continue one.")
     for name, value, least, most in (
-        ("max_new_tokens", max_new_tokens, 1, LONGEST),
+        ("max_new_tokens", max_new_tokens, 1, MOST_WRITTEN),
         ("sampling_temperature", sampling_temperature, 0, 100),
         ("top_p", top_p, 0.0, 1),
     ):
@@ -190,7 +207,7 @@ def write(
     room = max_new_tokens if longest is None else min(max_new_tokens, longest - prompt)
     if room < 1:
         raise InputError(f"The prompt has {prompt:,} tokens, and '{source.name}' reads up to {longest:,}. Shorten it.")
-    continuation, generator = source.continuation(sentence, edits), torch.Generator().manual_seed(seed)
+    continuation, generator = source.continuation(sentence, edits, room), torch.Generator().manual_seed(seed)
     start, ended, written = time.perf_counter(), False, 0
     while written < room and not ended:
         forced = begin[written] if written < len(begin) else None

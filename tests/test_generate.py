@@ -1,6 +1,7 @@
 """A model writes: what it continues equals its own `generate`, and the record is one run over prompt and answer."""
 
 import sys
+from copy import deepcopy
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import torch
 import transformers
 
 import attnviz
-from attnviz import Edits, Site
+from attnviz import Edits, Site, Take
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.masks import Window
 from attnviz.generation import WritingProgress, generate
@@ -77,6 +78,71 @@ def test_edits_act_on_each_new_token(decoder, mask):
         whole.append(id)
 
     assert cached.record.edits == edits
+
+
+RULES = [
+    {},
+    {"repetition_penalty": 1.8},
+    {"repetition_penalty": 0.6},
+    {"no_repeat_ngram_size": 2},
+    {"sequence_bias": [[[31], 40.0], [[5], -40.0]]},
+    {"bad_words_ids": [[31], [40, 41]]},
+    {"forced_eos_token_id": 1},
+    {"min_length": 12, "eos_token_id": 40},
+    {"min_new_tokens": 4, "eos_token_id": 40},
+    {"suppress_tokens": list(range(20, 50))},
+    {"begin_suppress_tokens": list(range(10, 60))},
+    {"exponential_decay_length_penalty": (2, 4.0), "eos_token_id": 40},
+    {"remove_invalid_values": True},
+    {"repetition_penalty": 1.3, "no_repeat_ngram_size": 3, "suppress_tokens": [31]},
+]
+
+
+@pytest.mark.parametrize("rules", RULES, ids=lambda rules: "-".join(rules) or "none")
+def test_every_writer_keeps_the_rules_of_the_model_s_settings(decoder, rules, monkeypatch):
+    """As `generate` does; so an edit that moves no logit, which is written without a cache, moves no word."""
+    source, folder = decoder
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager").eval()
+    settings = deepcopy(model.generation_config)
+    settings.update(**rules)
+    for each in (model, source.loaded.model):
+        monkeypatch.setattr(each, "generation_config", settings)
+    prompt = torch.tensor([[token.id for token in source.tokenize([TEXT])[0].tokens]])
+    options = {"attention_mask": torch.ones_like(prompt), "do_sample": False, "max_new_tokens": 7}
+    with torch.no_grad():
+        expected = model.generate(prompt, **options)[0, prompt.shape[1] :].tolist()
+    ends = set(source.ends)
+    site = source.sites[0]
+    nothing = Edits(taken=(Take(TEXT, "values", site, position=1),))
+    cached, whole = generate(TEXT, source, 7), generate(TEXT, source, 7, nothing)
+
+    assert [*cached.ids] == [id for id in expected if id not in ends]
+    assert cached.ids == whole.ids
+    assert bool(cached.record.findings) == (cached.ids != plain_of(cached))
+
+
+def plain_of(generated) -> tuple[int, ...]:
+    """The most probable token of the record at each place of an answer."""
+    return tuple(generated.record.prediction.logits[0, generated.prompt - 1 : -1].argmax(-1).tolist())
+
+
+def test_a_hybrid_model_with_a_cache_of_its_own_writes_what_generate_writes():
+    """Its first layer keeps no keys, so that the position of a new token is given to it."""
+    torch.manual_seed(0)
+    cut = zoo.tokenizer()
+    sizes = {"vocab_size": len(cut), "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 4}
+    mamba = {"mamba_n_heads": 8, "mamba_d_head": 8, "mamba_d_state": 16, "mamba_n_groups": 1}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "attn_layer_indices": [1, 3]}
+    ids = dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id"))
+    config = transformers.BambaConfig(**sizes, **mamba, **heads, **ids, initializer_range=0.5)
+    model = transformers.BambaForCausalLM(config).eval()
+    source = attnviz.load(model, cut)
+    generated = generate(TEXT, source, 6)
+    prompt = torch.tensor([[token.id for token in generated.sentence.tokens[: generated.prompt]]])
+
+    assert [*generated.ids] == model.generate(prompt, max_new_tokens=6, do_sample=False)[0, prompt.shape[1] :].tolist()
+    assert generated.ids == plain_of(generated)
+    assert generated.record.findings == ()
 
 
 def test_a_token_costs_one_step(gpt2):

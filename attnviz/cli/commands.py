@@ -1,5 +1,6 @@
 """Commands: options in, files written, lines for the terminal out."""
 
+import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -8,6 +9,7 @@ from attnviz import ablation, api, cases, export, figures, files, gradients, met
 from attnviz.cli import comparing, forms, lines, says, values
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError, quoted
+from attnviz.core.finite import not_finite
 from attnviz.core.masks import Full, composable
 from attnviz.core.masks.published import BY_NAME
 from attnviz.core.masks.text import form
@@ -209,7 +211,10 @@ _FORMS = {"heads": _heads, "overview": _overview, "mask": _mask, "change": _chan
 
 
 def _record(options: Namespace, source: Source, texts: list[str], *, stream: bool = False) -> Record:
-    return api.analyze(texts, source, values.edits(options, source), stream=stream, **values.read_with(options))
+    record = api.analyze(texts, source, values.edits(options, source), stream=stream, **values.read_with(options))
+    if sentence := not_finite(record):
+        sys.stderr.write(f"attnviz: {sentence}\n")
+    return record
 
 
 def _before(options: Namespace, source: Source, texts: list[str]) -> Record | None:

@@ -12,12 +12,12 @@ from torch import Tensor
 
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
+from attnviz.core.finite import check_finite, odd_rows
 from attnviz.core.leaks import MOST, LeakTest, leak_test_function, tolerance
 from attnviz.core.masks import Mask
 from attnviz.core.record import Record
 from attnviz.core.tokens import Sentence, Token
 from attnviz.leaks import probes, promise
-from attnviz.leaks.finite import check_finite, odd_rows
 from attnviz.leaks.look import LeakTarget, look_at, output, tokens
 from attnviz.leaks.padding import PaddingTest, padding_test
 from attnviz.leaks.probes import Probe

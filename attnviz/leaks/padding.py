@@ -8,10 +8,10 @@ from torch import Tensor
 
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
+from attnviz.core.finite import check_finite
 from attnviz.core.leaks import distance
 from attnviz.core.record import Record
 from attnviz.core.tokens import Sentence, Token
-from attnviz.leaks.finite import check_finite
 from attnviz.sources.base import Source
 
 MOVED = 1e-4

@@ -2,9 +2,10 @@
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
 
 import torch
@@ -38,6 +39,9 @@ TASKS = {
     "states": "gives hidden states",
     "objects": "finds objects in a picture",
 }
+
+MOST_WRITTEN = 4096
+"""Tokens that a model writes, at most."""
 
 CLASSES: dict[str, type["Source"]] = {}
 """Every class of sources by the names under which it is offered."""
@@ -251,9 +255,18 @@ class Source(ABC):
         """The edits of one of its records, to run it again."""
         return self.resolved(record.sentences, record.edits, record.targets)[0]
 
-    def continuation(self, sentence: Sentence, edits: Edits = Edits()) -> "Continuation":
-        """A text of which the model gives the next token's logits, of a source that `generates`."""
-        return Continuation(self, sentence, edits)
+    def continuation(self, sentence: Sentence, edits: Edits = Edits(), room: int = MOST_WRITTEN) -> "Continuation":
+        """A text of which the model gives the next token's logits, of a source that `generates`.
+
+        Args:
+            room: how many tokens it may get at most.
+        """
+        return Continuation(self, sentence, edits, room)
+
+    def writing_rules(self, prompt: int, longest: int) -> Callable[[Tensor, Tensor], Tensor]:
+        """What the model's own settings force or forbid it to write after a prompt, up to a length: a function of the
+        ids so far, (1, n), and of the next token's logits, (1, vocabulary), that gives these anew."""
+        return lambda ids, logits: logits
 
     def extended(self, sentence: Sentence, id: int) -> Sentence:
         """A sentence with one more token at its end, of a source that `generates`."""
@@ -368,11 +381,21 @@ class Continuation:
         sentence: the text so far.
     """
 
-    def __init__(self, source: Source, sentence: Sentence, edits: Edits = Edits()):
+    def __init__(self, source: Source, sentence: Sentence, edits: Edits = Edits(), room: int = MOST_WRITTEN):
         self.source, self.sentence, self.edits = source, sentence, edits
+        self.prompt, self.room = len(sentence.tokens), room
+
+    @cached_property
+    def rules(self) -> Callable[[Tensor, Tensor], Tensor]:
+        return self.source.writing_rules(self.prompt, self.prompt + self.room)
 
     def logits(self) -> Tensor:
-        """Logits of the next token, (vocabulary,)."""
+        """Logits of the next token by the rules of the model's settings, (vocabulary,)."""
+        ids = torch.tensor([[token.id for token in self.sentence.tokens]])
+        return self.rules(ids, self.plain_logits()[None])[0]
+
+    def plain_logits(self) -> Tensor:
+        """Logits of the next token as the model gives them, (vocabulary,)."""
         return self.source.run((self.sentence,), self.edits).prediction.logits[0, -1]
 
     def append(self, id: int) -> None:

@@ -9,9 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from attnviz.core.display import in_title
 from attnviz.core.tokens import Sentence
 
-MODULES = "modules.json"
+MODULES, SETTINGS = "modules.json", "config_sentence_transformers.json"
 MODES: dict[str, tuple[str, Callable[[Tensor], Tensor]]] = {
     "cls": ("first token", lambda rows: rows[0]),
     "mean": ("mean of tokens", lambda rows: rows.mean(0)),
@@ -43,16 +44,20 @@ class Pooling:
     Attributes:
         modes: of `MODES`; the vectors of several are joined.
         named: whether the folder names it.
-        left_out: modules of the folder that come after it and are not applied, such as "2_Dense".
+        left_out: modules of the folder that come after it and are not applied, such as "2_Dense": there is no vector.
+        prompt: what sentence-transformers puts before each text, "query: ".
     """
 
     modes: tuple[str, ...] = ("mean",)
     named: bool = False
     left_out: tuple[str, ...] = ()
+    prompt: str = ""
 
     def __str__(self) -> str:
         modes = " + ".join(MODES[mode][0] for mode in self.modes)
-        return f"{modes}, without {', '.join(self.left_out)}" if self.left_out else modes
+        prompt = f", prompt {in_title(self.prompt)!r}" if self.prompt else ""
+        left_out = f", without {', '.join(self.left_out)}, so no vectors" if self.left_out else ""
+        return f"{modes}{prompt}{left_out}"
 
     def __call__(self, output: Tensor, sentences: tuple[Sentence, ...]) -> Tensor:
         """One vector per sentence, (B, d), without its padding, of (B, n, d_model) hidden states."""
@@ -74,8 +79,16 @@ def of_folder(folder: Path) -> Pooling:
             )
             modes = (modes,) if isinstance(modes, str) else tuple(modes)
             if all(mode in MODES for mode in modes):
-                return Pooling(modes, named=True, left_out=tuple(after))
+                return Pooling(modes, True, tuple(after), _prompt(root))
     return Pooling()
+
+
+def _prompt(root: Path) -> str:
+    """The text that stands before each one if nothing else is asked for; "" if there is none."""
+    settings = _read(root / SETTINGS)
+    prompts = settings.get("prompts") if isinstance(settings, dict) else None
+    prompt = prompts.get(settings.get("default_prompt_name")) if isinstance(prompts, dict) else None
+    return prompt if isinstance(prompt, str) else ""
 
 
 def inside(folder: Path) -> Path | None:

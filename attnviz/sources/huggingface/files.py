@@ -28,7 +28,7 @@ TOKENIZER = VOCABULARIES | {TOKENIZER_CONFIG, "special_tokens_map.json", "added_
 PREPROCESSOR, PROCESSOR = "preprocessor_config.json", "processor_config.json"
 CHAT_TEMPLATES = frozenset({"chat_template.jinja", "chat_template.json"})
 BESIDE = CHAT_TEMPLATES | {CONFIG, PREPROCESSOR, PROCESSOR, "generation_config.json", "modules.json"}
-BESIDE |= {"1_Pooling/config.json"}
+BESIDE |= {"1_Pooling/config.json", "config_sentence_transformers.json"}
 LARGEST_TEXT = 100_000_000
 """Bytes of a file that is not weights."""
 DIGEST = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")

@@ -1,6 +1,8 @@
 """One run of a loaded model: what it was computed from, and what the model says."""
 
+from collections.abc import Callable
 from contextlib import nullcontext
+from copy import deepcopy
 from inspect import signature
 from typing import Any
 
@@ -109,10 +111,10 @@ def written(
         after how many tokens each was cut, 0 where the model ended it.
     """
     model, settings, start = loaded.model, loaded.model.generation_config, begins_with(loaded.model)
-    chooses = rules(loaded)
     ends = settings.eos_token_id if isinstance(settings.eos_token_id, list) else [settings.eos_token_id]
     ends = torch.tensor([end for end in ends if end is not None], device=loaded.device, dtype=torch.long)
     batch, most = len(lengths), min(LONGEST_ANSWER, loaded.longest or LONGEST_ANSWER)
+    chooses = rules(loaded, 1, most, read.get("input_ids"))
     ids = torch.full((batch, 1), start, device=loaded.device)
     counts, ended = torch.ones(batch, dtype=torch.long), torch.zeros(batch, dtype=torch.bool, device=loaded.device)
     options = {"attention_mask": read["attention_mask"], "use_cache": False}
@@ -153,22 +155,23 @@ def begins_with(model: Any) -> int:
     return start
 
 
-def rules(loaded: Loaded) -> Any:
-    """Tokens that a model's own settings force or forbid it to write, in the order of `generate`: takes (B, n) ids and
-    (B, vocabulary) logits and gives these anew."""
-    from transformers.generation import logits_process as rules
+def rules(loaded: Loaded, prompt: int, longest: int, read: Tensor | None = None) -> Callable[[Tensor, Tensor], Tensor]:
+    """What a model's own settings force or forbid it to write: the logits processors of its `generate`.
 
-    settings, device = getattr(loaded.model, "generation_config", None), loaded.device
-    if settings is None:
-        return rules.LogitsProcessorList()
-    ends = settings.eos_token_id
-    processors = (
-        (rules.RepetitionPenaltyLogitsProcessor, settings.repetition_penalty or None),
-        (rules.NoRepeatNGramLogitsProcessor, settings.no_repeat_ngram_size or None),
-        (rules.NoBadWordsLogitsProcessor, settings.bad_words_ids or None, ends),
-        (rules.MinLengthLogitsProcessor, None if ends is None else settings.min_length or None, ends, device),
-        (rules.ForcedBOSTokenLogitsProcessor, settings.forced_bos_token_id),
-        (rules.SuppressTokensLogitsProcessor, settings.suppress_tokens or None, device),
-        (rules.SuppressTokensAtBeginLogitsProcessor, settings.begin_suppress_tokens or None, 1, device),
-    )
-    return rules.LogitsProcessorList([make(value, *more) for make, value, *more in processors if value is not None])
+    Args:
+        prompt: how many tokens are read before the first that is written.
+        longest: how many there are at most, with those of the prompt.
+        read: ids that an encoder read, (B, n).
+
+    Returns:
+        A function of the ids so far, (B, n), and of logits, (B, vocabulary), that gives these anew.
+    """
+    from transformers import LogitsProcessorList
+
+    model = loaded.model
+    if getattr(model, "generation_config", None) is None:
+        return LogitsProcessorList()
+    settings, device = deepcopy(model.generation_config), "cpu" if read is None else read.device
+    settings.do_sample, settings.guidance_scale, settings.max_length = False, None, longest
+    model._prepare_special_tokens(settings, device=device)
+    return model._get_logits_processor(settings, prompt, read, device=device)

@@ -20,7 +20,7 @@ from attnviz.core.taking import NOT_TAKEN
 from attnviz.core.tap import Tap
 from attnviz.core.tokens import Sentence, Token
 from attnviz.sources import taking
-from attnviz.sources.base import ANSWER, Continuation, Source
+from attnviz.sources.base import ANSWER, MOST_WRITTEN, Continuation, Source
 from attnviz.sources.huggingface import (
     adapters,
     chatting,
@@ -179,7 +179,7 @@ class HuggingFace(Source):
             elif self.chat:
                 sentences = chatting.sentences(self.facts.tokenizer, texts, self.system, self.name)
             else:
-                sentences = reading.sentences(self.facts.tokenizer, texts, pairs=not self.generates)
+                sentences = self._cut(texts)
         longest, lengths = self.facts.longest, [sentence.length for sentence in sentences]
         if longest is not None and max(lengths) > longest:
             most = f"up to {longest:,}{self.facts.limit and f' ({self.facts.limit})'}"
@@ -205,7 +205,10 @@ class HuggingFace(Source):
             raise TooLong(lengths, self.facts.longest, f"{self.name} writes up to {self.facts.longest:,}. Shorten it.")
         return sentences
 
-    def continuation(self, sentence: Sentence, edits: Edits = Edits()) -> Continuation:
+    def writing_rules(self, prompt: int, longest: int) -> Callable[[Tensor, Tensor], Tensor]:
+        return running.rules(self.loaded, prompt, longest)
+
+    def continuation(self, sentence: Sentence, edits: Edits = Edits(), room: int = MOST_WRITTEN) -> Continuation:
         """With a cache, so that a token costs one step; see `writing.cache_for` for what needs whole runs."""
         if self.read_only and edits != Edits():
             raise InputError(self.read_only)
@@ -214,8 +217,8 @@ class HuggingFace(Source):
         loaded = self.loaded
         cache = writing.cache_for(loaded, sentence, edits)
         if cache is None:
-            return super().continuation(sentence, edits)
-        return writing.CachedContinuation(self, loaded, cache, sentence, edits)
+            return super().continuation(sentence, edits, room)
+        return writing.CachedContinuation(self, loaded, cache, sentence, edits, room)
 
     def extended(self, sentence: Sentence, id: int) -> Sentence:
         if not 0 <= id < self.facts.vocabulary:
@@ -255,13 +258,16 @@ class HuggingFace(Source):
         with faults.unforeseen(f"{self.name} ({loaded.made_of})"):
             return running.graph(loaded, record, tap, vectors)
 
+    def _cut(self, texts: list[str]) -> tuple[Sentence, ...]:
+        prompted = [f"{self.facts.pooling.prompt}{text}" for text in texts]
+        return reading.sentences(self.facts.tokenizer, prompted, pairs=not self.generates)
+
     def unknown(self, texts: list[str]) -> dict[str, tuple[str, ...]]:
         """The words for which the tokenizer has no pieces."""
         unknown = self.facts.tokenizer.unk_token_id
         if unknown is None or mixing.has_pictures(texts):
             return {}
-        sentences = reading.sentences(self.facts.tokenizer, texts, pairs=not self.generates)
-        tokens = (token for sentence in sentences for token in sentence.tokens)
+        tokens = (token for sentence in self._cut(texts) for token in sentence.tokens)
         return dict.fromkeys((token.text for token in tokens if token.id == unknown and not token.special), ())
 
     def run(
@@ -358,6 +364,8 @@ class HuggingFace(Source):
         if facts.task == "states":
             return {}
         if facts.task == "vectors":
+            if facts.pooling.left_out:
+                return {}
             return {"vectors": facts.pooling(output, sentences), "pooling": str(facts.pooling)}
         logits = returned.logits.float().cpu()
         if facts.task == "labels":

@@ -11,7 +11,7 @@ from attnviz.core.attention import LONG
 from attnviz.core.edits import Edits
 from attnviz.core.tokens import Sentence
 from attnviz.sources.base import Continuation, Source
-from attnviz.sources.huggingface import faults, mixing, running, tapped
+from attnviz.sources.huggingface import faults, mixing, tapped
 from attnviz.sources.huggingface.loaded import Loaded
 from attnviz.sources.huggingface.tapped import ModelRun
 from attnviz.sources.huggingface.turns import DELTAS
@@ -50,16 +50,20 @@ def cache_for(loaded: Loaded, sentence: Sentence, edits: Edits) -> Any:
 class CachedContinuation(Continuation):
     """The next token's logits, of the new tokens alone and the keys and values of those before."""
 
-    def __init__(self, source: Source, loaded: Loaded, cache: Any, sentence: Sentence, edits: Edits = Edits()):
-        super().__init__(source, sentence, edits)
-        self.loaded, self.cache, self.done = loaded, cache, 0
-        self.rules = running.rules(self.loaded)
+    def __init__(self, source: Source, loaded: Loaded, cache: Any, sentence: Sentence, edits: Edits, room: int):
+        from transformers.cache_utils import DynamicLayer
 
-    def logits(self) -> Tensor:
+        super().__init__(source, sentence, edits, room)
+        self.loaded, self.cache, self.done = loaded, cache, 0
+        self.is_hybrid = any(not isinstance(layer, DynamicLayer) for layer in cache.layers)
+
+    def plain_logits(self) -> Tensor:
         loaded = self.loaded
         ids = torch.tensor([[token.id for token in self.sentence.tokens]], device=loaded.device)
         shown = mixing.inputs(loaded, (self.sentence,)) if self.sentence.pictures and not self.done else {}
         read: dict[str, Any] = {"input_ids": ids[:, self.done :], "attention_mask": torch.ones_like(ids), **shown}
+        if self.is_hybrid:  # their first layer keeps no keys, by which the model would count what is before
+            read["position_ids"] = torch.arange(self.done, ids.shape[1], device=loaded.device)[None]
         if not loaded.keeps_own_attention:
             trial, count = loaded.trial, ids.shape[1]
             shifted = self.edits.mask and self.edits.mask.shifted(self.done)
@@ -75,4 +79,4 @@ class CachedContinuation(Continuation):
         ):
             output = loaded.model(**read, past_key_values=self.cache, use_cache=True)
             self.cache, self.done = output.past_key_values, ids.shape[1]
-            return self.rules(ids, output.logits[:, -1].float())[0].cpu()
+            return output.logits[0, -1].float().cpu()

@@ -7,13 +7,14 @@ from functools import partial
 import streamlit as st
 
 from attnviz import figures
+from attnviz.core.finite import not_finite
 from attnviz.figures import FORMS, Figure
 from attnviz.sources.base import Source
 from attnviz.ui.heads import blanking, forms, words, writing
 from attnviz.ui.shared import cache, edits, everything, findings, look, pictures, runs, says, toolbar, zoom
 from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import ViewContext
-from attnviz.ui.shared.text import label
+from attnviz.ui.shared.text import label, note
 
 
 def page(source: Source, lines: tuple[str, ...]) -> None:
@@ -58,6 +59,8 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
 def _beside(form: str, context: ViewContext, display: dict, is_wide: bool) -> dict[str, tuple[Figure, str]]:
     """Role of the head, selection, effects of changes; under the thumbnails of a wide map the role stands last."""
     edits.elsewhere(context)
+    if sentence := not_finite(context.record):
+        note(sentence)
     if not is_wide:
         findings.of_head(context)
     effect = says.panel(context, forms.selection_in_words(form, context, display["view"]))

@@ -211,7 +211,7 @@ def test_a_module_that_is_not_applied_is_named(tmp_path):
     dense = ("2_Dense", "sentence_transformers.models.Dense"), ("3_Normalize", "sentence_transformers.models.Normalize")
     pooled(tmp_path, {"pooling_mode_cls_token": True}, more=dense)
 
-    assert HuggingFace(str(tmp_path)).facts.does == "sentence embeddings (first token, without 2_Dense)"
+    assert HuggingFace(str(tmp_path)).facts.does == "sentence embeddings (first token, without 2_Dense, so no vectors)"
 
 
 def test_without_a_pooling_the_mean_is_taken_and_said(tmp_path):

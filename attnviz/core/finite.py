@@ -1,6 +1,6 @@
 """Whether the outputs of a run are numbers: NaN equals nothing, never moves, and so would hide every leak."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -26,13 +26,31 @@ def check_finite(record: Record, output: Tensor, length: int, labels: list[str])
     Raises:
         NotFiniteError: with the first position, the first step that is not finite, and the likely cause.
     """
+    if odd := _odd(record, output, length, labels):
+        place, cause = odd
+        raise NotFiniteError(f"{place}, so nothing can be compared: {cause}.")
+
+
+def not_finite(record: Record) -> str:
+    """Sentence about outputs that are no numbers, with the first position and the likely cause; "" if all are numbers,
+    or if the edits ask for NaN."""
+    if record.edits.empty_rows == "nan" or bool(record.output.isfinite().all()):
+        return ""
+    for sentence, output in zip(record.read, record.output, strict=True):
+        if odd := _odd(record, output, sentence.length, sentence.labels):
+            return f"{odd[0]}: {odd[1]}."
+    return ""
+
+
+def _odd(record: Record, output: Tensor, length: int, labels: Sequence[str]) -> tuple[str, str] | None:
+    """Where an output (n, d) is no number, and the cause, in words; None if it is at no position of the text."""
     rows = odd_rows(output)[:length].nonzero().flatten().tolist()
-    if rows:
-        kind = "NaN" if output[rows[0]].isnan().any() else "infinite"
-        more = f" and at {counted(len(rows) - 1, 'other position')}" if len(rows) > 1 else ""
-        cause = next(filter(None, map(_cause, record.steps)), f"all attention is finite, so {AFTER}")
-        where = f"position {rows[0]} “{visible_text(labels[rows[0]])}”{more}"
-        raise NotFiniteError(f"The output is {kind} at {where}, so nothing can be compared: {cause}.")
+    if not rows:
+        return None
+    kind = "NaN" if output[rows[0]].isnan().any() else "infinite"
+    more = f" and at {counted(len(rows) - 1, 'other position')}" if len(rows) > 1 else ""
+    cause = next(filter(None, map(_cause, record.steps)), f"all attention is finite, so {AFTER}")
+    return f"The output is {kind} at position {rows[0]} “{visible_text(labels[rows[0]])}”{more}", cause
 
 
 def _cause(step: Step) -> str:
