@@ -2,6 +2,7 @@
 
 import math
 import os
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -20,6 +21,10 @@ SECONDS, GIGABYTES = "ATTNVIZ_SECONDS", "ATTNVIZ_GB"
 """Environment variables; `attnviz app --seconds` and `--memory` set them."""
 
 USUAL = {SECONDS: 120.0, GIGABYTES: 2.0}
+
+EMPTIED = 10.0
+"""Seconds for which nothing is let go of again: to look for it takes as long as ten runs."""
+_emptied = -math.inf
 
 SHARE = 8
 """How many of its runs the memory of a public server would hold: the app itself takes half of 1 GB."""
@@ -66,16 +71,18 @@ def check_memory(needed: int, let_go: Callable[[], object]) -> None:
     Raises:
         Busy: if that was not enough.
     """
+    global _emptied
     if not public():
         return
     from attnviz.sources.huggingface import memory as machine
 
     most = int(1e9 * _number(GIGABYTES)) - needed
-    if machine.used() > most:
+    if machine.used() > most and time.monotonic() > _emptied + EMPTIED:
         let_go()
         machine.give_back()
-        if machine.used() > most:
-            raise Busy(words.NO_ROOM)
+        _emptied = time.monotonic()
+    if machine.used() > most:
+        raise Busy(words.NO_ROOM)
 
 
 def cost(source: Source, sentences: tuple[Sentence, ...], edits: Edits = Edits()) -> Estimate:

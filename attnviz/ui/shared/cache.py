@@ -361,9 +361,10 @@ def _worked(key: tuple, make: Callable[[], R], about: runs.About) -> R:
     cost = about.cost
     if cost is None or key in SHARED:
         return SHARED.get(key, make)
-    budget.check_memory(cost.bytes, _let_go_of_all)
     if cost.seconds < budget.DIRECT and not about.unit:
+        budget.check_memory(0, _let_go_of_all)  # small maps take far less than is estimated
         return SHARED.get(key, make)
+    budget.check_memory(cost.bytes, _let_go_of_all)
     budget.check_work(cost)
     return runs.get(key, partial(SHARED.get, key, make), about, within=runs.ANEW)
 
