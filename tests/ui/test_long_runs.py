@@ -219,10 +219,10 @@ def test_a_visitor_has_so_many_seconds_of_long_runs_in_a_minute(slow, public_app
         settled()
         return app.run()
 
-    app = after(after(opened(model="constructed", text=TEXT)))
+    app = after(after(opened(model="constructed", text=f"{TEXT} minute")))
     for more in ("again", "again again"):
         now[0] += 10
-        app = after(app.text_area(key="text").set_value(f"{TEXT} {more}").run())
+        app = after(app.text_area(key="text").set_value(f"{TEXT} minute {more}").run())
 
     assert words.SPENT.format(seconds=20, wait=40) in html(app)
     assert not app.exception
