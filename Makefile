@@ -53,7 +53,7 @@ bench: $(VENV)/for-tests ## measure the core, the app and the exports; prints ta
 bench-peers: $(VENV)/peers ## measure the page of every head beside BertViz and CircuitsVis; it fetches them, and needs npm
 	PYTHONPATH=.:$(VENV)/peers $(BIN)/python tests/benchmarks/peers.py $(VENV)/peers $(ARGS)
 
-load: $(VENV)/for-tests ## measure the app with 30 users at once; other numbers: make load ARGS="--users 10 --seconds 120"
+load: $(VENV)/for-tests ## measure the app with 30 users at once; as it is for others: make load ARGS="--public --minutes 20"
 	PYTHONPATH=. $(BIN)/python tests/benchmarks/load.py $(ARGS)
 
 sweep: $(VENV)/for-tests ## 50 times as many examples of each law, every case of those that are many, and what is marked sweep

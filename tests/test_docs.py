@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = {path.relative_to(ROOT).as_posix(): path for path in (ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md")))}
 TEXTS = {name: path.read_text(encoding="utf-8") for name, path in PAGES.items()}
 BLOCK = re.compile(r"^```(\w+)(?: title=\"([^\"\n]+)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-SET_UP = r"(\w+=\S+ )?(make|pip|docker|python3 -m venv|\.venv/bin/\S+) "
+SET_UP = r"(\w+=\S+ )?(make|pip|cp|hf|docker|python3 -m venv|\.venv/bin/\S+) "
 """How lines begin that change a machine or begin something long: these alone are not run."""
 COMMAND = r"(?:\w+=\S+ )?(?:python -m )?attnviz ?(.*?)(?: +# exit status (\d))?"
 

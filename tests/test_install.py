@@ -4,20 +4,26 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import zipfile
+from contextlib import closing
+from http.client import HTTPConnection
 from importlib.metadata import distributions
 from pathlib import Path
 
 import pip
 import pytest
-from driver import free_port
+import yaml
+from driver import free_port, launch_app, wait_for_app
 
 ROOT = Path(__file__).parents[1]
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
+DEPLOY = ROOT / "deploy"
+SPACE = (DEPLOY / "huggingface-space" / "Dockerfile").read_text()
 PINS = dict(line.split("==") for line in (ROOT / "requirements.txt").read_text().splitlines() if "==" in line)
-RUN = re.search(r"^RUN (if .*?[^\\])$", DOCKERFILE, re.MULTILINE | re.DOTALL)[1]
+RUN, SPACE_RUN = (re.search(r"^RUN ((?:if|PIP).*?[^\\])$", file, re.M | re.S)[1] for file in (DOCKERFILE, SPACE))
 
 
 def put_wheel(index: Path, name: str, version: str) -> None:
@@ -70,8 +76,8 @@ class Environment:
             "HOME": str(folder),
         }
 
-    def run(self, *command: str, **variables: str) -> None:
-        ran = subprocess.run(command, cwd=ROOT, env=self.variables | variables, capture_output=True, text=True)
+    def run(self, *command: str, folder: Path = ROOT, **variables: str) -> None:
+        ran = subprocess.run(command, cwd=folder, env=self.variables | variables, capture_output=True, text=True)
         assert ran.returncode == 0, ran.stdout + ran.stderr
 
     def make(self, target: str = "for-app", **variables: str) -> None:
@@ -171,3 +177,88 @@ def test_the_app_starts_from_what_the_container_copies(tmp_path):
 
     assert said == f"attnviz is open at http://localhost:{port}/ (Ctrl+C stops it)\n"
     assert not (tmp_path / "attnviz" / "training").exists()
+
+
+def test_the_space_installs_the_pins_and_the_wheel(environment, cpu, tmp_path):
+    """With torch alone from the index of CPU builds."""
+    shutil.copy(ROOT / "requirements.txt", tmp_path)
+    put_wheel(tmp_path, "attnviz", "0.0.1")
+    shutil.move(tmp_path / "attnviz" / "attnviz-0.0.1-py3-none-any.whl", tmp_path)
+    environment.run("sh", "-c", SPACE_RUN, folder=tmp_path, TORCH_INDEX=cpu.as_uri())
+
+    assert environment.installed() == PINS | {"torch": f"{PINS['torch']}+cpu", "attnviz": "0.0.1"}
+
+
+def test_streamlit_cloud_installs_the_pins_with_a_cpu_build_of_torch(environment, cpu, tmp_path):
+    """Of the page that lists these builds nothing else is taken."""
+    given = (DEPLOY / "streamlit-cloud" / "requirements.txt").read_text()
+    shutil.copy(ROOT / "requirements.txt", tmp_path)
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    listed = re.sub(r"https://\S+", (cpu / "torch" / "index.html").as_uri(), given)
+    (tmp_path / "a" / "b" / "requirements.txt").write_text(listed)
+    environment.run("pip", "install", "-r", "a/b/requirements.txt", folder=tmp_path)
+
+    assert environment.installed() == PINS | {"torch": f"{PINS['torch']}+cpu"}
+
+
+def answered_names(process: subprocess.Popen, port: int) -> list[str]:
+    """The names that an app answers to, of some; it ends."""
+    wait_for_app(process, port)
+    names = ("x.hf.space", "my-app.streamlit.app", "attention.example.org", "evil.example")
+    statuses = [_status(port, name) for name in names]
+    process.terminate()
+    process.communicate()
+    assert {*statuses} == {200, 403}
+    return [name for name, status in zip(names, statuses, strict=True) if status == 200]
+
+
+def _status(port: int, name: str) -> int:
+    with closing(HTTPConnection("127.0.0.1", port)) as connection:
+        connection.request("GET", "/", headers={"Host": name})
+        return connection.getresponse().status
+
+
+def of_compose(name: str) -> dict[str, str]:
+    """The environment that the compose file gives the app for a host name."""
+    given = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]["attnviz"]["environment"]
+    return {
+        variable: re.sub(r"\$\{(\w+).*\}", lambda m: {"HOST_NAME": name}.get(m[1], ""), text)
+        for variable, text in given.items()
+    }
+
+
+@pytest.mark.parametrize("name", ["x.hf.space", "attention.example.org"])
+def test_the_image_answers_to_its_name_alone(installed, name):
+    """From the wheel, by its own command, as a Space and behind the proxy of the compose file."""
+    variables = dict(part.split("=") for part in re.search(r"^ENV (.*)$", SPACE, re.M)[1].split())
+    if name == "attention.example.org":
+        variables |= of_compose(name)
+    command = json.loads(re.search(r"^CMD (.*)$", SPACE, re.M)[1])
+    port = free_port()
+    process = installed.start(*(str(port) if part == "7860" else part for part in command), **variables)
+
+    assert answered_names(process, port) == [name]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is no second address of this machine")
+def test_streamlit_cloud_runs_one_file_and_reaches_it_by_any_address():
+    """Without an environment of ours."""
+    port = free_port()
+    file = DEPLOY / "streamlit-cloud" / "streamlit_app.py"
+    process = launch_app(port, subprocess.DEVNULL, file)
+    wait_for_app(process, port)
+    with socket.create_connection(("127.0.0.2", port)):
+        pass
+
+    assert answered_names(process, port) == ["my-app.streamlit.app"]
+
+
+def test_every_door_leads_to_the_port_of_the_image():
+    """Of the Space by the front matter of its README, of the proxy by its command."""
+    port = re.search(r"^EXPOSE (\d+)$", SPACE, re.M)[1]
+    front = yaml.safe_load((DEPLOY / "huggingface-space" / "README.md").read_text().split("---")[1])
+    proxy = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]["proxy"]
+
+    assert (front["sdk"], str(front["app_port"])) == ("docker", port)
+    assert proxy["command"] == f"caddy reverse-proxy --from ${{HOST_NAME}} --to attnviz:{port}"
+    assert f'"{port}"' in re.search(r"^CMD (.*)$", SPACE, re.M)[1]

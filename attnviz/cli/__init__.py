@@ -91,12 +91,14 @@ def _open(options: Namespace) -> int:
         link = teaching.link(options.lesson, present=options.present)
     from attnviz.ui import launch  # Streamlit: for this alone
 
-    for name, value in (
-        ("ATTNVIZ_SECONDS", getattr(options, "seconds", None)),
-        ("ATTNVIZ_GB", getattr(options, "memory", None)),
-    ):
-        if value is not None:
-            os.environ[name] = str(value)
+    variables = {
+        "ATTNVIZ_SECONDS": options.seconds,
+        "ATTNVIZ_GB": options.memory,
+        "ATTNVIZ_PUBLIC": 1 if options.public else None,
+        "ATTNVIZ_HOST_NAMES": options.host_name and " ".join(options.host_name),
+        "ATTNVIZ_FRAMED_BY": options.framed_by and " ".join(options.framed_by),
+    }
+    os.environ.update({name: str(value) for name, value in variables.items() if value is not None})
     launch.launch(options.address, options.port, options.browser, link)
     return 0
 

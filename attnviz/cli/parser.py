@@ -162,8 +162,15 @@ def _add_server(command: argparse.ArgumentParser) -> None:
     command.add_argument("--address", metavar="ADDRESS", default=address, help=whom)
     seconds = "seconds that a run of a long text may take, by an estimate (120)"
     command.add_argument("--seconds", type=typed.amount, metavar="N", help=seconds)
-    memory = "memory that a run may take, and what is kept of all runs (2 GB)"
-    command.add_argument("--memory", type=typed.amount, metavar="GB", help=memory)
+    memory = "memory that a run may take, and what is kept of all runs (2 GB); with --public, that of the server (1 GB)"
+    command.add_argument("--memory", type=typed.gigabytes, metavar="GB", help=memory)
+    public = "for others: bounds on visitors, models that ship or that ATTNVIZ_MODELS lists, and what --host-name and "
+    public += "--framed-by name"
+    command.add_argument("--public", action="store_true", help=public)
+    host = "a name that a public app answers to, such as attention.example.org; may be given again"
+    command.add_argument("--host-name", metavar="NAME", action="append", help=host)
+    page = "a page that may frame a public app, such as https://portal.example.org; may be given again"
+    command.add_argument("--framed-by", metavar="ORIGIN", action="append", help=page)
     command.add_argument("--no-browser", dest="browser", action="store_false", help="print the address only")
 
 

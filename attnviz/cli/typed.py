@@ -85,6 +85,11 @@ def amount(text: str) -> float:
     return float(text)
 
 
+def gigabytes(text: str) -> float:
+    """A number of GB, with or without the unit: "1", "1GB"."""
+    return amount(re.sub(r"\s*GB$", "", text))
+
+
 def count(text: str) -> int:
     """A whole number of 1 or more."""
     if not re.fullmatch(r"0*[1-9]\d{0,8}", text, re.ASCII):

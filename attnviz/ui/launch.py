@@ -14,7 +14,7 @@ from streamlit.web.server import server_util
 
 from attnviz.core.assets import PACKAGE
 from attnviz.core.errors import InputError, quoted
-from attnviz.ui import words
+from attnviz.ui import hosts, words
 from attnviz.ui.shared.pages import OPEN, TITLES
 
 ANY = ("0.0.0.0", "::")
@@ -38,9 +38,10 @@ def launch(address: str, port: int, browser: bool, link: str = "") -> None:
         link: what to open: a link that was copied from the app, or what stands in it after the port.
 
     Raises:
-        InputError: if the app cannot listen there, or a setting of Streamlit cannot be read.
+        InputError: if the app cannot listen there, or a setting of Streamlit or of the public preset cannot be read.
     """
     link = _target(link)
+    hosts.public()  # what cannot be read of it is to be said now
     check_free(address, port)
     if address not in ANY:
         os.environ.setdefault("STREAMLIT_SERVER_ALLOWED_HOSTS", " ".join(("localhost", "127.0.0.1", address)))

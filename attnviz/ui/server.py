@@ -7,6 +7,7 @@ import threading
 from base64 import b64encode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from types import ModuleType
@@ -19,8 +20,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from attnviz.core.errors import AttnvizError
-from attnviz.ui import launch
-from attnviz.ui.hosts import OwnHosts
+from attnviz.ui import hosts, launch
 from attnviz.ui.long_links import LongLinks
 from attnviz.ui.shared.pages import FORMER, TITLES
 from attnviz.ui.shared.text import SCRIPTS
@@ -36,24 +36,27 @@ def _inline_scripts() -> str:
     return " ".join(f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'" for script in scripts)
 
 
-HEADERS = {
-    "content-security-policy": "; ".join(
-        (
-            "default-src 'self'",
-            " ".join(("script-src", "'self'", _inline_scripts())),
-            "img-src 'self' data: blob:",
-            "font-src 'self' data:",
-            "style-src 'self' 'unsafe-inline'",
-            "connect-src 'self' data: blob:",
-            "worker-src 'self' blob:",
-            "object-src 'none'",
-            "base-uri 'self'",
-            "frame-ancestors 'self'",
-        )
-    ),
-    "x-content-type-options": "nosniff",
-    "referrer-policy": "same-origin",
-}
+@cache
+def security_headers() -> dict[str, str]:
+    """The headers of every response."""
+    preset = hosts.public()
+    policy = (
+        "default-src 'self'",
+        " ".join(("script-src", "'self'", _inline_scripts())),
+        "img-src 'self' data: blob:",
+        "font-src 'self' data:",
+        "style-src 'self' 'unsafe-inline'",
+        "connect-src 'self' data: blob:",
+        "worker-src 'self' blob:",
+        "object-src 'none'",
+        "base-uri 'self'",
+        " ".join(("frame-ancestors", "'self'", *(preset.framed_by if preset else ()))),
+    )
+    return {
+        "content-security-policy": "; ".join(policy),
+        "x-content-type-options": "nosniff",
+        "referrer-policy": "same-origin",
+    }
 
 
 class Headers:
@@ -65,7 +68,7 @@ class Headers:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                added = ((name.encode(), value.encode()) for name, value in HEADERS.items())
+                added = ((name.encode(), value.encode()) for name, value in security_headers().items())
                 message["headers"] = [*message.get("headers", []), *added]
             await send(message)
 
@@ -99,13 +102,15 @@ class NotHere:
         await (Response(status_code=300) if is_probe else self.app)(scope, receive, send)
 
 
-middleware = [Middleware(Headers), Middleware(OwnHosts), Middleware(LongLinks), Middleware(NotHere)]
+middleware = [Middleware(Headers), Middleware(hosts.OwnHosts), Middleware(LongLinks), Middleware(NotHere)]
 routes = [Route(path, cell_values) for path in ("/cells/{name}", "/{behind:path}/cells/{name}")]
 
 
 @asynccontextmanager
 async def lifespan(app: object) -> AsyncIterator[None]:
     """Warm up beside the server's start, so that the first visitor finds everything imported."""
+    if preset := hosts.public():
+        preset.apply()
     launch.welcome()
     threading.Thread(target=warm, name="attnviz-warm", daemon=True).start()
     yield

@@ -1,35 +1,42 @@
 """Many people at once: `make load`. It prints times and memory, and asserts nothing.
 
-    python tests/benchmarks/load.py [--users 30] [--seconds 60] [--every 2] [--shared 0.5]
+    python tests/benchmarks/load.py [--users 30] [--seconds 60 | --minutes 20] [--every 2] [--shared 0.5] [--public]
 
-It starts the server as `make run` does. Every user opens a link and the menu of masks, which stays open, and then
-toggles a head, or a mask, every two seconds, over a websocket and without a browser: thirty browsers would need the
-cores themselves. Half of the users look at one text, as a class does, in a model that predicts words; each of the
-others has a text of their own and a model of eight heads, so most of their states were never seen before.
+It starts the server as `make run` does, with --public as an app for others. Every user opens a link and the menu of
+masks, which stays open, and then toggles a head, or a mask, every two seconds, over a websocket and without a browser:
+thirty browsers would need the cores themselves. Half of the users look at one text, as a class does, in a model that
+predicts words; each of the others has a text of their own and a model of eight heads, so most of their states were
+never seen before.
 
 Goals on two cores: of 30 users, 95 of 100 clicks are answered within 2 s; the server's memory stays below 1 GB for what
 it keeps (`MOST_BYTES` of attnviz.ui.shared.cache) and 1.5 GB for what runs, with a model like MiniLM and texts of any
-length.
+length. A public app stays below 1 GB with the processes that it starts, and after the first minutes of a soak its
+memory does not grow.
 """
 
 import argparse
 import asyncio
+import os
 import random
 import re
 import subprocess
 import sys
+import threading
 import time
 from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlencode
 
+import psutil
 from measure import machine, table
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ButtonGroup_pb2 import ButtonGroup
 from streamlit.proto.Delta_pb2 import Delta
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from websockets.asyncio.client import ClientConnection, connect
+
+from attnviz.ui.shared import words
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "browser"))
 import driver
@@ -46,15 +53,22 @@ WORDS = "the cat sat on a mat and saw two birds by some old tree near our house 
 LATE = 60.0
 """Seconds after which an answer counts as missing."""
 
+POINTS = 20
+"""Numbers of the memory curve."""
+
 
 @dataclass
 class Click:
-    """One toggle: seconds to the end of the run, messages and bytes that came, and whether the state was new to all."""
+    """One toggle: seconds to the end of the run, messages and bytes that came, and whether the state was new to all.
+
+    A public server that has no memory left refuses the run.
+    """
 
     seconds: float
     messages: int
     size: int
     new: bool
+    refused: bool
 
 
 @dataclass
@@ -68,6 +82,7 @@ class User:
         address: the link that the page shows.
         kept: the hashes of the messages of the last runs.
         messages, size: how many came in the last run, and their bytes.
+        refused: whether one of them said that there is no memory left.
     """
 
     link: dict[str, str]
@@ -79,6 +94,7 @@ class User:
     kept: deque = field(default_factory=lambda: deque(maxlen=3))
     messages: int = 0
     size: int = 0
+    refused: bool = False
 
     async def open(self, address: str) -> float:
         """Open the page by a link, and then the menu of masks; gives the seconds that the page took."""
@@ -86,23 +102,26 @@ class User:
         self.socket = await connect(address, subprotocols=["streamlit"], max_size=None, open_timeout=LATE)
         await self._run()
         seconds = time.perf_counter() - start
+        if MASK not in self.menus:  # the page was refused
+            return seconds
         widget, fragment, _ = self.menus[MASK]
         self.menus[MASK] = widget, fragment, True
         await self._run(fragment)
         return seconds
 
     async def click(self, seen: set) -> Click:
-        """Toggle one head or one mask."""
-        label = MASK if self.random.random() < MASKS else EYES
-        widget, fragment, options, values = self.pills[label]
-        option = self.random.choice(options)
-        self.pills[label] = widget, fragment, options, [o for o in options if (o in values) != (o == option)]
+        """Toggle one head or one mask, or ask for the page again if it was refused."""
+        label, fragment = MASK if self.random.random() < MASKS else EYES, ""
+        if label in self.pills:
+            widget, fragment, options, values = self.pills[label]
+            option = self.random.choice(options)
+            self.pills[label] = widget, fragment, options, [o for o in options if (o in values) != (o == option)]
         state = self.link["text"], *(tuple(values) for *_, values in self.pills.values())
         new = state not in seen
         seen.add(state)
         start = time.perf_counter()
         await self._run(fragment)
-        return Click(time.perf_counter() - start, self.messages, self.size, new)
+        return Click(time.perf_counter() - start, self.messages, self.size, new, self.refused)
 
     async def _run(self, fragment: str = "") -> None:
         """Ask for a run, and read until it has ended."""
@@ -114,7 +133,7 @@ class User:
             asked.rerun_script.widget_states.widgets.add(id=widget).string_array_value.data[:] = values
         for widget, _, is_open in self.menus.values():
             asked.rerun_script.widget_states.widgets.add(id=widget).bool_value = is_open
-        self.messages = self.size = 0
+        self.messages, self.size, self.refused = 0, 0, False
         self.kept.append(set())
         await self.socket.send(asked.SerializeToString())
         async with asyncio.timeout(LATE):
@@ -124,6 +143,7 @@ class User:
     def _ends(self, received: bytes) -> bool:
         """Take one message; says whether the run is over."""
         message = ForwardMsg.FromString(received)
+        self.refused |= words.NO_ROOM.encode() in received
         self.messages, self.size = self.messages + 1, self.size + len(received)
         kind = message.WhichOneof("type")
         if kind == "ref_hash" or message.metadata.cacheable:
@@ -198,26 +218,65 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--every", type=float, default=2, help="seconds between the clicks of one user, on average")
     parser.add_argument("--shared", type=float, default=0.5, help="share of the users who look at one text")
+    parser.add_argument("--minutes", type=float, help="in place of --seconds, for a soak")
+    parser.add_argument("--public", action="store_true", help="measure an app for others: attnviz app --public")
     asked = parser.parse_args()
+    if asked.minutes:
+        asked.seconds = 60 * asked.minutes
+    if asked.public:
+        os.environ["ATTNVIZ_PUBLIC"] = "1"
     print(f"{asked.users} users, each a click every {asked.every:g} s. {machine()}")
     port = driver.free_port()
     process = driver.start_app(port, subprocess.DEVNULL)
-    began = []
+    began, curve = [], Curve(process.pid, asked.seconds / POINTS)
     try:
         time.sleep(8)  # what a server does once
         before = memory(process.pid, "VmRSS")
         address = f"ws://127.0.0.1:{port}/_stcore/stream"
-        pages, clicks = asyncio.run(load(asked, address, lambda: began.append(cpu(process.pid))))
+
+        def opened() -> None:
+            began.append(cpu(process.pid))
+            curve.start()
+
+        pages, clicks = asyncio.run(load(asked, address, opened))
         used = cpu(process.pid) - began[0]
         peak, after = memory(process.pid, "VmHWM"), memory(process.pid, "VmRSS")
     finally:
+        curve.ended.set()
         process.terminate()
         process.wait(timeout=20)
     report(pages, clicks)
     print(
         f"\nServer: {before:,.0f} MB before, {after:,.0f} MB after, {peak:,.0f} MB at most; "
-        f"{1e3 * used / len(clicks):.0f} ms of processor time per click. {machine()}"
+        f"{1e3 * used / len(clicks):.0f} ms of processor time per click; "
+        f"{sum(click.refused for click in clicks)} runs refused for memory. {machine()}"
     )
+    numbers = " ".join(f"{megabytes:.0f}" for megabytes in curve.points)
+    print(f"With what it starts, MB at most in each {curve.every:g} s: {numbers}")
+
+
+class Curve(threading.Thread):
+    """Memory of a process and of those that it has started, in MB: the most in each stretch of time."""
+
+    def __init__(self, pid: int, every: float):
+        super().__init__(daemon=True)
+        self.process, self.every = psutil.Process(pid), every
+        self.points: list[float] = []
+        self.ended = threading.Event()
+
+    def run(self) -> None:
+        begun = time.monotonic()
+        while not self.ended.wait(min(1.0, self.every / 2)):
+            place = int((time.monotonic() - begun) / self.every)
+            self.points += [0.0] * (place + 1 - len(self.points))
+            self.points[place] = max(self.points[place], self._now())
+
+    def _now(self) -> float:
+        try:
+            processes = (self.process, *self.process.children(recursive=True))
+            return sum(process.memory_info().rss for process in processes) / 2**20
+        except psutil.Error:  # one of them has just ended
+            return 0.0
 
 
 def cpu(pid: int) -> float:

@@ -22,9 +22,11 @@ FLAGS = [
     *"--disable-background-networking --disable-component-update --disable-sync".split(),
     "--force-prefers-reduced-motion",
     "--disable-features=WebUIOmniboxPopup,WebUIOmniboxAimPopup,PaintHolding,MediaRouter",
-    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+    "--host-resolver-rules=MAP x.hf.space 127.0.0.1, MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 ]
-"""No other host is found, not even by its number; the address bar, which nobody sees, loads no pages of its own.
+"""No other host is found, not even by its number, but one name for this machine, under which a public app is opened.
+
+The address bar, which nobody sees, loads no pages of its own.
 
 Nothing moves on its way, as a person may ask of a browser: no frames are painted that no test looks at.
 """
@@ -43,7 +45,11 @@ def free_port() -> int:
 
 def start_app(port: int, log, script: Path | str = "app.py") -> subprocess.Popen:
     """Start the app as `make run` does, and wait until it answers."""
-    process = launch_app(port, log, script)
+    return wait_for_app(launch_app(port, log, script), port)
+
+
+def wait_for_app(process: subprocess.Popen, port: int) -> subprocess.Popen:
+    """Wait until an app answers that was started."""
     for _ in range(1200):
         try:
             urllib.request.urlopen(f"http://127.0.0.1:{port}/_stcore/health", timeout=1)

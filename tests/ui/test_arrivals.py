@@ -308,7 +308,7 @@ def served(request):
     config.set_option("server.allowedHosts", before)
 
 
-def refused_folders(tmp_path: Path, model: Path) -> set[str]:
+def refused_folders(tmp_path: Path) -> set[str]:
     """What is said of folders, files and what is not there, without the name."""
     (tmp_path / "empty").mkdir()
     (tmp_path / "broken").mkdir()
@@ -317,19 +317,29 @@ def refused_folders(tmp_path: Path, model: Path) -> set[str]:
     there = [tmp_path / name for name in ("none", "empty", "broken", "file.bin", "none/none")]
     others = "./tests ./none ~nobody/x ~root /root /etc/passwd ../none C:\\x a\\b /\0".split(" ")
     names = [*map(str, there), *others, "/" + "x" * 5000]
-    return {str(settled(wait_for(name, "one")).error).replace(quoted(name), "") for name in names}
+    return {str(settled(wait_for(name, "one")).error).replace(quoted(name, 120), "") for name in names}
 
 
 @pytest.mark.parametrize("served", [["localhost", "attention.example.org"], []], indirect=True)
-def test_a_server_for_others_does_not_tell_which_folders_exist(served, tmp_path, model):
-    """One sentence for all that does not open; a model in a folder opens."""
-    assert refused_folders(tmp_path, model) == {words.NO_FOLDER.format(name="")}
-    assert settled(wait_for(str(model), "one")).stage == "here"
+def test_a_server_that_others_reach_opens_only_models_on_its_list(served, tmp_path, model, hub, monkeypatch):
+    """Without a list none but those that ship. A folder is on no list, and nobody is told which folders exist."""
+    (said,) = refused_folders(tmp_path)
+
+    assert said == " may not be loaded here. The models of this server are: none."
+    assert settled(wait_for(str(model), "one")).stage == "failed"
+    assert settled(wait_for(NAME, "one")).stage == "failed"
+    assert hub.asked == []
+
+    monkeypatch.setenv("ATTNVIZ_MODELS", NAME)
+    arrivals._arrivals.clear()
+
+    assert settled(wait_for(NAME, "one")).stage == "asking"
+    assert settled(wait_for(str(model), "one")).stage == "failed"
 
 
 @pytest.mark.parametrize("served", [["localhost", "127.0.0.1"]], indirect=True)
 def test_on_a_machine_of_ones_own_it_is_told_what_is_wrong_with_a_folder(served, tmp_path, model):
-    said = refused_folders(tmp_path, model)
+    said = refused_folders(tmp_path)
 
     assert len(said) > 2
-    assert not any("does not open as a folder of this server" in one for one in said)
+    assert not any("may not be loaded here" in sentence for sentence in said)

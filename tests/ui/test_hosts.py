@@ -9,8 +9,10 @@ from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 from streamlit import config
 
-from attnviz.ui import server, words
+from attnviz.core.errors import InputError
+from attnviz.ui import hosts, launch, server, words
 from attnviz.ui.hosts import OwnHosts
+from attnviz.ui.shared import arrivals, budget
 
 HOSTS = ["localhost", "127.0.0.1", "attention.example.org"]
 
@@ -25,10 +27,36 @@ async def _socket(websocket):
     await websocket.close()
 
 
+@pytest.fixture(autouse=True)
+def as_before():
+    """What a test sets of the server is as before after it."""
+    names = "allowedHosts corsAllowedOrigins maxUploadSize enableCORS enableXsrfProtection".split()
+    before = {f"server.{name}": config.get_option(f"server.{name}") for name in names}
+    yield
+    for name, value in before.items():
+        config.set_option(name, value)
+    forget()
+
+
+def forget():
+    """Read the environment again."""
+    for kept in (hosts.public, server.security_headers, budget._number):
+        kept.cache_clear()
+
+
+def preset(monkeypatch, **variables: str) -> hosts.Public | None:
+    """The preset of an environment with some variables of ours, after the server has begun."""
+    for name, value in variables.items():
+        monkeypatch.setenv(f"ATTNVIZ_{name}", value)
+    forget()
+    if preset := hosts.public():
+        preset.apply()
+    return preset
+
+
 @pytest.fixture
-def asked(monkeypatch):
+def asked():
     """What the app answers to a request, over HTTP and over a websocket."""
-    before = {name: config.get_option(name) for name in ("server.allowedHosts", "server.corsAllowedOrigins")}
     config.set_option("server.allowedHosts", HOSTS)
     routes = [Route("/{path:path}", _page, methods=["GET", "PUT"]), WebSocketRoute("/_stcore/stream", _socket)]
     client = TestClient(Starlette(routes=routes, middleware=[Middleware(OwnHosts)]))
@@ -46,9 +74,7 @@ def asked(monkeypatch):
             return [*answers, (False, closed.reason)]
 
     ask.client = client
-    yield ask
-    for name, value in before.items():
-        config.set_option(name, value)
+    return ask
 
 
 @pytest.mark.parametrize("host", ["localhost:8501", "127.0.0.1:8501", "LOCALHOST", "attention.example.org"])
@@ -104,3 +130,117 @@ def test_whether_it_is_up_is_told_to_anybody(asked):
 
 def test_the_app_has_it():
     assert OwnHosts in [one.cls for one in server.middleware]
+
+
+# The public preset
+
+
+@pytest.mark.parametrize("is_public", [True, False])
+@pytest.mark.parametrize("host", ["x.hf.space", "my-app.streamlit.app"])
+def test_a_name_that_was_given_is_answered_by_a_public_app_alone(host, is_public, asked, monkeypatch):
+    """With every other name refused in both, and a page of another origin, too."""
+    if is_public:
+        preset(monkeypatch, PUBLIC="1", HOST_NAMES="x.hf.space, *.streamlit.app")
+    answers = [(True, "page")] * 3 if is_public else [(False, words.OTHER_HOST)] * 3
+
+    assert asked(host, f"https://{host}") == answers
+    for other in ("evil.example", "hf.space", "y.hf.space", "evilstreamlit.app", f"{host}.evil.example"):
+        assert asked(other) == [(False, words.OTHER_HOST)] * 3
+    assert asked("localhost") == [(True, "page")] * 3
+    assert asked("localhost", "https://evil.example") == [(False, words.OTHER_ORIGIN)] * 3
+
+
+def test_a_public_app_that_names_no_host_answers_to_those_of_its_machine(asked, monkeypatch):
+    """Also where Streamlit's own setting, left empty, lets in every name."""
+    config.set_option("server.allowedHosts", [])
+    preset(monkeypatch, PUBLIC="1")
+
+    assert asked("localhost") == [(True, "page")] * 3
+    assert asked("evil.example") == [(False, words.OTHER_HOST)] * 3
+
+
+def test_a_public_app_says_who_may_frame_it_and_another_one_only_itself(monkeypatch):
+    ancestors = "frame-ancestors 'self'"
+    preset(monkeypatch)
+
+    assert server.security_headers()["content-security-policy"].endswith(ancestors)
+
+    preset(monkeypatch, PUBLIC="1", FRAMED_BY="https://huggingface.co http://127.0.0.1:9000")
+
+    framed = f"{ancestors} https://huggingface.co http://127.0.0.1:9000"
+    assert server.security_headers()["content-security-policy"].endswith(framed)
+    assert not config.get_option("server.enableXsrfProtection")
+
+
+def test_visitors_of_a_public_app_see_no_metrics(asked, monkeypatch):
+    address = "/base/_stcore/metrics"
+
+    assert asked.client.get(address, headers={"host": "localhost"}).text == "page"
+
+    preset(monkeypatch, PUBLIC="1")
+
+    refused = asked.client.get(address, headers={"host": "localhost"})
+    assert (refused.status_code, refused.text) == (403, words.NO_METRICS)
+
+
+def test_a_public_app_is_bounded_and_opens_only_models_on_its_list(monkeypatch):
+    """Uploads, the time and the memory of a run, and models; what was set is heeded."""
+    monkeypatch.delenv("ATTNVIZ_MODELS", raising=False)
+    preset(monkeypatch, PUBLIC="1")
+
+    assert config.get_option("server.maxUploadSize") == 10
+    assert (budget.seconds(), budget.memory()) == (10.0, 125_000_000)
+    assert arrivals.listed() == ()
+
+    preset(monkeypatch, SECONDS="3", GB="2", MODELS="gpt2")
+
+    assert (budget.seconds(), budget.memory()) == (3.0, 250_000_000)
+    assert arrivals.listed() == ("gpt2",)
+
+
+@pytest.mark.parametrize("public", ["", "0"])
+def test_what_belongs_to_the_preset_is_refused_without_it(public, monkeypatch):
+    """Who names a framing page and forgets --public would else wonder why it stays empty."""
+    monkeypatch.setenv("ATTNVIZ_PUBLIC", public)
+
+    assert preset(monkeypatch) is None
+    for name, value in (("HOST_NAMES", "x.hf.space"), ("FRAMED_BY", "https://huggingface.co")):
+        with monkeypatch.context() as patch, pytest.raises(InputError, match="add --public"):
+            preset(patch, **{name: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("HOST_NAMES", host) for host in ("*", "https://x.hf.space", "a..b", "x.hf.space:80", "a/b", "é.example")),
+        *(("FRAMED_BY", page) for page in ("*", "x.hf.space", "https://a;script-src", "https://*", "javascript:x")),
+    ],
+)
+def test_a_name_that_is_none_is_refused_with_one_that_is(name, value, monkeypatch):
+    """Neither opens the app to everybody, nor writes another rule into the headers."""
+    with pytest.raises(InputError, match=r"cannot be used; give for example .*\.example\.org\."):
+        preset(monkeypatch, PUBLIC="1", **{name: value})
+
+
+FLAGS = "--public --host-name x.hf.space --host-name *.example.org --framed-by https://huggingface.co --memory 2GB"
+
+
+def test_flags_of_the_shell_make_the_preset(run, monkeypatch):
+    """What belongs to it is refused without it before anything is served."""
+    names = ("PUBLIC", "HOST_NAMES", "FRAMED_BY", "GB", "SECONDS")
+    for name in names:
+        monkeypatch.setenv(f"ATTNVIZ_{name}", "")  # as before after the test
+    monkeypatch.setattr(launch, "check_free", lambda *_: None)
+    monkeypatch.setenv("STREAMLIT_SERVER_ALLOWED_HOSTS", "localhost")
+    monkeypatch.setattr(launch.cli, "main", lambda *_, **__: None)
+    forget()
+
+    assert run("app", *FLAGS.split()) == (0, "", "")
+    assert hosts.public() == hosts.Public(("x.hf.space", "*.example.org"), ("https://huggingface.co",))
+    assert budget.memory() == 250_000_000
+
+    for name in names:
+        monkeypatch.setenv(f"ATTNVIZ_{name}", "")
+    forget()
+
+    assert run("app", "--framed-by", "https://huggingface.co") == (2, "", f"attnviz: {words.NOT_PUBLIC}\n")

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from functools import partial
 from threading import Event
+from types import SimpleNamespace
 
 import pytest
 from test_hostile_pages import compare_page, overview_page
@@ -16,8 +17,10 @@ from attnviz.core.record import Record
 from attnviz.metrics import beside
 from attnviz.sources import estimate
 from attnviz.sources.constructed import Constructed
+from attnviz.sources.huggingface import memory
+from attnviz.ui import hosts
 from attnviz.ui.overview import numbers
-from attnviz.ui.shared import budget, cache, pictures, runs
+from attnviz.ui.shared import budget, cache, pictures, runs, words
 
 PATIENCE = 60
 """Seconds that a test waits for what must come."""
@@ -167,6 +170,67 @@ def test_a_budget_that_is_no_number_is_one_sentence(name, value, monkeypatch):
 
     assert f"{name} is &#x27;{value}&#x27;; it must be a number above 0" in html(app)
     budget._number.cache_clear()
+
+
+@pytest.fixture
+def public_app(monkeypatch):
+    """The app is a public one, with the bounds that it has unless others are set."""
+    monkeypatch.setenv("ATTNVIZ_PUBLIC", "1")
+    kept = hosts.public, budget._number
+    for function in kept:
+        function.cache_clear()
+    yield
+    monkeypatch.undo()
+    for function in kept:
+        function.cache_clear()
+
+
+def test_a_public_server_without_memory_lets_go_of_what_it_keeps_and_then_refuses_runs(public_app, monkeypatch):
+    """What was let go of may be enough."""
+    used, freed = [0], [0]
+    monkeypatch.setattr(memory, "used", lambda: used[0])
+    monkeypatch.setattr(memory, "give_back", lambda: used.__setitem__(0, used[0] - freed[0]))
+    opened(model="constructed", text=TEXT)
+    before = cache.SHARED.bytes
+    used[0] = 1_000_000_000
+    monkeypatch.setattr(budget, "EMPTIED", 0.0)
+
+    app = opened(model="constructed", text=f"{TEXT} the mat")
+
+    assert words.NO_ROOM in html(app)
+    assert not app.exception
+    assert cache.SHARED.bytes < before
+
+    freed[0] = 500_000_000
+    app = opened(model="constructed", text=f"{TEXT} the mat")
+
+    assert words.NO_ROOM not in html(app)
+    assert app.get("vega_lite_chart")
+
+
+def test_a_visitor_has_so_many_seconds_of_long_runs_in_a_minute(slow, public_app, monkeypatch):
+    """A run that goes on is counted once."""
+    now, cost = [1000.0], budget.cost
+    monkeypatch.setattr(budget, "cost", lambda *args: replace(cost(*args), seconds=9.0))
+    monkeypatch.setattr(runs, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    slow.set()
+
+    def after(app):
+        settled()
+        return app.run()
+
+    app = after(after(opened(model="constructed", text=f"{TEXT} minute")))
+    for more in ("again", "again again"):
+        now[0] += 10
+        app = after(app.text_area(key="text").set_value(f"{TEXT} minute {more}").run())
+
+    assert words.SPENT.format(seconds=20, wait=40) in html(app)
+    assert not app.exception
+
+    now[0] += 40
+    app = after(app.run())
+
+    assert app.get("vega_lite_chart")
 
 
 @pytest.fixture

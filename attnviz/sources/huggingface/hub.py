@@ -74,6 +74,13 @@ def allowed() -> tuple[str, ...] | None:
     return None if listed is None else tuple(dict.fromkeys(filter(None, map(str.strip, listed.split(",")))))
 
 
+def check_allowed(name: str, only: tuple[str, ...] | None) -> None:
+    """Raises: InputError: if a list of models does not hold a name."""
+    if only is not None and name not in only:
+        these = ", ".join(only) or "none"
+        raise InputError(f"{faults.name(name)} may not be loaded here. The models of this server are: {these}.")
+
+
 def find(name: str) -> ModelLocation:
     """Find the model of a name: a folder, an installed package, a model in the cache, or one that a hub has.
 
@@ -85,9 +92,7 @@ def find(name: str) -> ModelLocation:
     """
     name = name.strip() if isinstance(name, str) else name
     only = allowed()
-    if only is not None and name not in only:
-        these = ", ".join(only) or "none"
-        raise InputError(f"{faults.name(name)} may not be loaded here. The models of this server are: {these}.")
+    check_allowed(name, only)
     if only is None and (place := _folder(name)):
         return place
     model, revision = _parts(name)

@@ -1,5 +1,7 @@
 """How much memory a model needs, and how much there is; in bytes."""
 
+import ctypes
+import gc
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -58,6 +60,23 @@ def free(device: torch.device) -> int:
         return torch.mps.recommended_max_memory() - torch.mps.driver_allocated_memory()
     limit, used = _container()
     return min(psutil.virtual_memory().available, limit - used)
+
+
+def used() -> int:
+    """Bytes that this process and those that it started use."""
+    own = psutil.Process()
+    total = 0
+    for process in (own, *own.children(recursive=True)):
+        with suppress(psutil.Error):  # it has ended
+            total += process.memory_info().rss
+    return total
+
+
+def give_back() -> None:
+    """Give the system back what was freed: the C library keeps it for the next one who asks, where it can be told."""
+    gc.collect()
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def whole(device: torch.device) -> int:

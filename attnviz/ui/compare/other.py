@@ -326,7 +326,7 @@ def _may_be(a: ViewContext, name: str) -> bool:
     """Whether a link may name a model that is not in the list: a file to open, or a model of Hugging Face to read."""
     if files.is_file(name):
         return isinstance(files.source(name), InputError)
-    listed = pretrained.listed()
+    listed = arrivals.listed()
     is_own = name == a.source.id or name in (*api.OFFERED, *api.SOURCES)
     return not is_own and (listed is None or name in listed)
 

@@ -12,10 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from attnviz.core.errors import AttnvizError, InputError, quoted
+from attnviz.core.errors import AttnvizError
 from attnviz.core.jobs import Job, Jobs
 from attnviz.ui.hosts import serves_others
-from attnviz.ui.shared import words
 from attnviz.ui.streamlit_internals import is_connected
 
 if TYPE_CHECKING:
@@ -31,11 +30,19 @@ RETRY = 60.0
 """Seconds after which a model that could not be loaded is looked for again."""
 
 PATH = re.compile(r"[./~\\]|[A-Za-z]:|.*\\")
-"""Names that mean a folder of the server. People elsewhere get one sentence, whatever is or is not there."""
+"""Names that mean a folder of the server."""
 
 JOBS = Jobs(at_once=4, is_connected=lambda session: is_connected(session))
 _arrivals: "OrderedDict[str, Arrival]" = OrderedDict()
 _lock = threading.RLock()
+
+
+def listed() -> tuple[str, ...] | None:
+    """The only models that this server offers; None if it loads any. A server that others reach opens none unlisted."""
+    from attnviz.sources.huggingface import hub
+
+    names = hub.allowed()
+    return () if names is None and serves_others() else names
 
 
 @dataclass(eq=False)
@@ -102,14 +109,14 @@ class Arrival:
             self._fail(faults.fault(self.name, "loaded", error))
 
     def _fail(self, error: AttnvizError) -> None:
-        hidden = serves_others() and PATH.match(self.name)
-        self.error = InputError(words.NO_FOLDER.format(name=quoted(self.name))) if hidden else error
+        self.error = error
         self.enter("failed")
 
     def find(self, job: Job) -> None:
         from attnviz.sources.huggingface import faults, hub
 
         faults.need_transformers()
+        hub.check_allowed(self.name, listed())
         self.place = hub.find(self.name)
         if self.place.kind == "download":
             self.undecided = set(job.waiting)

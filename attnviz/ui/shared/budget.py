@@ -2,6 +2,8 @@
 
 import math
 import os
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 
@@ -12,12 +14,20 @@ from attnviz.core.tokens import Sentence
 from attnviz.sources import estimate
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate, in_time
+from attnviz.ui.hosts import public
 from attnviz.ui.shared import words
 
 SECONDS, GIGABYTES = "ATTNVIZ_SECONDS", "ATTNVIZ_GB"
 """Environment variables; `attnviz app --seconds` and `--memory` set them."""
 
 USUAL = {SECONDS: 120.0, GIGABYTES: 2.0}
+
+EMPTIED = 10.0
+"""Seconds for which nothing is let go of again: to look for it takes as long as ten runs."""
+_emptied = -math.inf
+
+SHARE = 8
+"""How many of its runs the memory of a public server would hold: the app itself takes half of 1 GB."""
 
 SILENT = 2.0
 """Seconds below which nothing is said of a run."""
@@ -38,6 +48,10 @@ class OverBudget(TooLong):
         InputError.__init__(self, words.OVER_BUDGET.format(cost=cost, time=in_time(seconds()), memory=size(memory())))
 
 
+class Busy(InputError):
+    """A public server refuses a run now, and takes it later."""
+
+
 def seconds() -> float:
     """Seconds that a run may take."""
     return _number(SECONDS)
@@ -45,7 +59,30 @@ def seconds() -> float:
 
 def memory() -> int:
     """Bytes that a run may take, and all that is kept of runs."""
-    return int(1e9 * _number(GIGABYTES))
+    return int(1e9 * _number(GIGABYTES)) // (SHARE if public() else 1)
+
+
+def check_memory(needed: int, let_go: Callable[[], object]) -> None:
+    """See that a public server has memory for some bytes more.
+
+    Args:
+        let_go: what is done first where it has not.
+
+    Raises:
+        Busy: if that was not enough.
+    """
+    global _emptied
+    if not public():
+        return
+    from attnviz.sources.huggingface import memory as machine
+
+    most = int(1e9 * _number(GIGABYTES)) - needed
+    if machine.used() > most and time.monotonic() > _emptied + EMPTIED:
+        let_go()
+        machine.give_back()
+        _emptied = time.monotonic()
+    if machine.used() > most:
+        raise Busy(words.NO_ROOM)
 
 
 def cost(source: Source, sentences: tuple[Sentence, ...], edits: Edits = Edits()) -> Estimate:
@@ -82,11 +119,13 @@ def check_work(cost: Estimate) -> None:
 
 @cache
 def _number(name: str) -> float:
-    text = os.environ.get(name) or str(USUAL[name])
+    preset = public()
+    usual = {SECONDS: preset.seconds, GIGABYTES: preset.gigabytes} if preset else USUAL
+    text = os.environ.get(name) or str(usual[name])
     try:
         number = float(text)
     except ValueError:
         number = -1.0
     if not 0 < number < 1e6:
-        raise InputError(words.NOT_A_BUDGET.format(name=name, value=quoted(text), usual=USUAL[name]))
+        raise InputError(words.NOT_A_BUDGET.format(name=name, value=quoted(text), usual=usual[name]))
     return number

@@ -281,10 +281,16 @@ def _run(key: tuple, source: Source) -> Record:
     """A record, with room made for it before."""
     _, _, lines, edits = key
     if (result := _used.get(key)) is None:
-        SHARED.reserve(key, budget.cost(source, sentences(source, lines), edits).record_bytes)
+        cost = budget.cost(source, sentences(source, lines), edits)
+        budget.check_memory(cost.bytes, _let_go_of_all)
+        SHARED.reserve(key, cost.record_bytes)
         with cores.used_by(source):
             result = _used[key] = source.run(sentences(source, lines), edits, targets(source, lines))
     return result
+
+
+def _let_go_of_all() -> None:
+    SHARED.let_go(SHARED.bytes)
 
 
 def with_stream(source: Source, lines: tuple[str, ...], record: Record) -> Record:
@@ -353,8 +359,12 @@ def worked(
 
 def _worked(key: tuple, make: Callable[[], R], about: runs.About) -> R:
     cost = about.cost
-    if cost is None or key in SHARED or (cost.seconds < budget.DIRECT and not about.unit):
+    if cost is None or key in SHARED:
         return SHARED.get(key, make)
+    if cost.seconds < budget.DIRECT and not about.unit:
+        budget.check_memory(0, _let_go_of_all)  # small maps take far less than is estimated
+        return SHARED.get(key, make)
+    budget.check_memory(cost.bytes, _let_go_of_all)
     budget.check_work(cost)
     return runs.get(key, partial(SHARED.get, key, make), about, within=runs.ANEW)
 

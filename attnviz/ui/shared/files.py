@@ -8,25 +8,26 @@ from contextlib import suppress
 from weakref import WeakKeyDictionary
 
 import streamlit as st
+from streamlit import config
 
 from attnviz import cases
 from attnviz.core.errors import PICTURES, AttnvizError, InputError, quoted
 from attnviz.files import sounds
 from attnviz.sources.saved import Saved
 from attnviz.ui import streamlit_internals
-from attnviz.ui.shared import cache, examples, photos, state, text_file, words
+from attnviz.ui.shared import budget, cache, examples, photos, state, text_file, words
 from attnviz.ui.shared.setting import Setting, State, read, session_setting
 from attnviz.ui.shared.text import clean, note
 
 PREFIX = "file:"
 """Prefix of the names of files among the models of a session, and in a link."""
 
-MOST_FILES, MOST_MB = 4, 50
-"""Files that a session may have open, and megabytes of each, unpacked."""
+MOST_FILES = 4
+"""Files that a session may have open."""
 MOST_HEADS, MOST_TOKENS = 512, 32_768
 """Heads of a layer, and queries and keys: a page of more takes longer than anybody waits for a file."""
 MOST_BYTES = 1_000_000_000
-"""Memory of the open files of all sessions."""
+"""Memory of the open files of all sessions, where a run may take as much."""
 LONGEST_NAME = 80
 
 OPEN: Setting[Mapping[str, Saved]] = session_setting("open files", {})
@@ -37,11 +38,19 @@ TAKEN = session_setting("files taken", 0)
 MESSAGES: Setting[tuple[tuple[str, str], ...]] = session_setting("files said", ())
 """Messages about the files that came, each with the kind of its note."""
 
-BUTTON = words.OPEN_FILE.format(megabytes=MOST_MB, help=words.OPENS.format(files=MOST_FILES, megabytes=MOST_MB))
-"""Made to work by files.js."""
-
 _bytes: WeakKeyDictionary[Saved, int] = WeakKeyDictionary()
 """Memory of each file that is open in some session."""
+
+
+def megabytes() -> int:
+    """Megabytes that a file may have, packed and unpacked."""
+    return config.get_option("server.maxUploadSize")
+
+
+def button() -> str:
+    """The button that opens a file; files.js makes it work."""
+    most = megabytes()
+    return words.OPEN_FILE.format(megabytes=most, help=words.OPENS.format(files=MOST_FILES, megabytes=most))
 
 
 def names(requested: str = "") -> tuple[str, ...]:
@@ -83,9 +92,9 @@ def box(setting: Setting[str], settings: Mapping[str, Setting]) -> None:
         settings: all that a link, and so a file, holds.
     """
     key = f"files {state.get(TAKEN)}"
-    options = {"max_upload_size": MOST_MB, "on_change": _take, "args": (key, setting, settings)}
+    options = {"on_change": _take, "args": (key, setting, settings)}
     with st.container(key="open-files"):
-        st.html(f'<i data-most="{MOST_MB}"></i>')
+        st.html(f'<i data-most="{megabytes()}"></i>')
         st.file_uploader(words.OPEN_FILES, accept_multiple_files=True, key=key, **options)
 
 
@@ -154,7 +163,7 @@ def _opened(now: State, name: str, content: bytes, setting: Setting[str], settin
     """The step to a file, where that was saved; a link that asked for it says where instead."""
     if len(now[OPEN]) >= MOST_FILES:
         raise InputError(words.MANY_FILES.format(most=MOST_FILES, file=quoted(name)))
-    opened = cases.source(name, content, most=MOST_MB * 2**20)
+    opened = cases.source(name, content, most=megabytes() * 2**20)
     _check(opened)
     model, number = f"{PREFIX}{name}", 2
     while model in now[OPEN]:
@@ -178,7 +187,7 @@ def _check(opened: Saved) -> None:
         if count > most:
             raise InputError(words.TOO_MANY_IN_FILE.format(file=quoted(opened.name), count=count, what=what, most=most))
     size = sum(cache.parts(opened.record).values())
-    if size + sum(_bytes.values()) > MOST_BYTES:
+    if size + sum(_bytes.values()) > min(MOST_BYTES, budget.memory()):
         raise InputError(words.NO_MEMORY.format(file=quoted(opened.name)))
     _bytes[opened] = size
 

@@ -164,7 +164,7 @@ def _instead(reason: AttnvizError | Arrival) -> None:
     else:
         note(str(reason))
         if files.is_file(state.get(MODEL)):
-            st.html(files.BUTTON, width="content")
+            st.html(files.button(), width="content")
         pretrained.try_again()
 
 

@@ -12,9 +12,8 @@ from attnviz.core.amounts import size
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.sources.base import Source
 from attnviz.ui import streamlit_internals
-from attnviz.ui.hosts import serves_others
 from attnviz.ui.shared import arrivals, examples, files, state, words
-from attnviz.ui.shared.arrivals import Arrival
+from attnviz.ui.shared.arrivals import Arrival, listed
 from attnviz.ui.shared.setting import Setting, choice
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import clean, large, literal, quiet
@@ -69,13 +68,6 @@ HF: Setting[str | None] = Setting("hf", None, str, _one_of_the_models)
 """The name of a model of Hugging Face; None where none is named: of a list of models it is then the first."""
 
 
-def listed() -> tuple[str, ...] | None:
-    """The only models that this server offers; None if it loads any."""
-    from attnviz.sources.huggingface import hub
-
-    return hub.allowed()
-
-
 class NoModel(InputError):
     """No name is typed yet: no mistake, but no model to look at."""
 
@@ -113,11 +105,10 @@ def _name() -> str:
 
 
 def here() -> tuple[str, ...]:
-    """The models that this server lets in and that need no download; to people elsewhere no folder of it is named."""
+    """The models that this server lets in and that need no download."""
     names, packed = listed(), [OPENS] if find_spec(PACKED) else []
     every = dict.fromkeys([*packed, *arrivals.here(streamlit_internals.session_id())])
-    hidden = {name for name in every if serves_others() and arrivals.PATH.match(name)}
-    return tuple(name for name in every if name not in hidden and (names is None or name in names))
+    return tuple(name for name in every if names is None or name in names)
 
 
 def offers() -> None:

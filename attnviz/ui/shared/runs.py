@@ -1,7 +1,8 @@
 """Jobs that take longer than a page may wait, and what stands on the page until they are over."""
 
+import math
 import time
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
@@ -12,7 +13,9 @@ from attnviz.core.errors import TooLong
 from attnviz.core.jobs import Job, Jobs
 from attnviz.sources.estimate import Estimate, in_time
 from attnviz.ui import streamlit_internals
+from attnviz.ui.hosts import public
 from attnviz.ui.shared import state, words
+from attnviz.ui.shared.budget import Busy
 from attnviz.ui.shared.setting import Setting, session_setting
 from attnviz.ui.shared.text import large, note, quiet
 
@@ -28,6 +31,8 @@ JOBS = Jobs(at_once=2, is_connected=streamlit_internals.is_connected)
 
 CANCELED: Setting[Hashable] = session_setting("canceled run", None)
 """Key of the job that this session canceled last: it starts again only if somebody asks for it."""
+SPENT: Setting[Mapping[Hashable, tuple[float, float]]] = session_setting("spent", {})
+"""Long runs that this session has begun within a minute: when, and the seconds that they were to take."""
 WAITS_FOR: Setting[frozenset[Hashable]] = session_setting("waits for", frozenset())
 """Keys of the jobs whose places on the page are still to be filled."""
 
@@ -72,11 +77,28 @@ def get(key: Hashable, make: Callable[[], object], about: About, *, within: floa
     calls = len(about.names) or max(1, about.cost.maps)
     if state.get(CANCELED) == key:
         raise Waiting(Job(calls, key=key, about=about))
+    _spend(key, about.cost.seconds)
     job = JOBS.start(key, lambda job: make(), streamlit_internals.session_id(), about=about, calls=calls)
     if not job.settled.wait(within):
         state.put(WAITS_FOR, state.get(WAITS_FOR) | {key})
         raise Waiting(job)
     return job.result()
+
+
+def _spend(key: Hashable, seconds: float) -> None:
+    """Count a long run of a visitor to a public app.
+
+    Raises:
+        Busy: if this session has used up its minute.
+    """
+    if (preset := public()) is None:
+        return
+    now = time.monotonic()
+    spent = {name: part for name, part in state.get(SPENT).items() if now < part[0] + 60}
+    if key not in spent and spent and seconds + sum(part for _, part in spent.values()) > preset.seconds_per_minute:
+        wait = min(begun for begun, _ in spent.values()) + 60 - now
+        raise Busy(words.SPENT.format(seconds=f"{preset.seconds_per_minute:g}", wait=math.ceil(wait)))
+    state.put(SPENT, {key: (now, seconds), **spent})
 
 
 @contextmanager
@@ -99,7 +121,7 @@ def beside() -> Iterator[None]:
         yield
     except Waiting as waiting:
         show(waiting.job, "stretch")
-    except TooLong as error:
+    except (TooLong, Busy) as error:
         note(str(error), "notice")
 
 

@@ -108,4 +108,4 @@ def _more(context: ViewContext, more: Callable[[ViewContext], None] | None) -> N
         with menu:
             if more is not None:
                 more(context)
-            st.html(files.BUTTON, width="content")
+            st.html(files.button(), width="content")

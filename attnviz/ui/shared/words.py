@@ -84,6 +84,8 @@ OVER_BUDGET = (
     "{cost}; this server takes {time} and {memory} for a run. Use less of the text, or start it with more: attnviz app "
     "--seconds N --memory GB."
 )
+NO_ROOM = "This server has no memory left for another run; try again in a minute."
+SPENT = "You began long runs for {seconds} s within a minute, all that a visitor may here; try again in {wait} s."
 NOT_A_BUDGET = "{name} is {value}; it must be a number above 0 such as {usual:g}."
 
 # Files
@@ -127,7 +129,6 @@ NO_MODEL = (
 )
 HUB_IN_LINK = "{why}; a model of Hugging Face, or in a folder, stands in a link as model={hub}&hf={name}."
 NAMELESS = "“{token}” is the token with id {id:,}: the model's tokenizer has no text for it."
-NO_FOLDER = "{name} does not open as a folder of this server. Choose a model of Hugging Face by its name, such as gpt2."
 NO_HUB = "this server has no such setting."
 ABOUT, NOT_LOADED, TRY_AGAIN = "About", "not in memory: a run loads it again", "Try again"
 ASK_DOWNLOAD = "{model} is not on this machine. {size} would be downloaded from {hub}:"
