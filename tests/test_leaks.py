@@ -245,7 +245,7 @@ def test_what_is_within_the_noise_is_no_leak():
     """The tolerance grows with what equal inputs differ by; beyond a share of it nothing can be compared."""
     steady, noisy = (probed(Leaky(share=0.0, noise=noise), edits=Edits(Subsequent())) for noise in (0.0, 1e-4))
 
-    assert steady.noise == 0
+    assert steady.noise < 1e-6  # equal rows of a batch may be rounded otherwise
     assert noisy.noise > 1e-5
     assert noisy.tolerance == pytest.approx(10 * noisy.noise)
     assert noisy.pairs == steady.pairs == ()

@@ -43,7 +43,7 @@ def not_finite(record: Record) -> str:
 
 
 def _odd(record: Record, output: Tensor, length: int, labels: Sequence[str]) -> tuple[str, str] | None:
-    """Where an output (n, d) is no number, and the cause, in words; None if it is at no position of the text."""
+    """First position at which an output (n, d) is no number, and the cause, in words; None if it is everywhere."""
     rows = odd_rows(output)[:length].nonzero().flatten().tolist()
     if not rows:
         return None

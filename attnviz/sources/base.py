@@ -264,8 +264,8 @@ class Source(ABC):
         return Continuation(self, sentence, edits, room)
 
     def writing_rules(self, prompt: int, longest: int) -> Callable[[Tensor, Tensor], Tensor]:
-        """What the model's own settings force or forbid it to write after a prompt, up to a length: a function of the
-        ids so far, (1, n), and of the next token's logits, (1, vocabulary), that gives these anew."""
+        """Rules by which the model's own settings force or forbid words after a prompt, up to a length: a function of
+        the ids so far, (1, n), and of the next token's logits, (1, vocabulary), that gives these anew."""
         return lambda ids, logits: logits
 
     def extended(self, sentence: Sentence, id: int) -> Sentence:

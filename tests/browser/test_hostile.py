@@ -99,7 +99,7 @@ def type_text(page: Page, text: str) -> None:
 def problem(page: Page, name: str, there: dict) -> str:
     """What is wrong with the page, if it does not come to show what it should."""
     try:
-        page.wait_for_function(ARRIVED, arg=there, polling=100, timeout=60_000)
+        page.wait_for_function(ARRIVED, arg=there, polling=100, timeout=driver.LOADING)
     except Error:
         box, notes = page.get_by_label("Sentence").first.input_value(), page.locator(".note").all_text_contents()
         return f"{name}: not {str(there)[:300]}, but the box holds {box[:80]!r} and the page says {notes}"

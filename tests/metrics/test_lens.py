@@ -79,8 +79,8 @@ def test_what_is_pushed_is_the_output_through_three_matrices(record, translated,
     part = (part - part.mean()) / (end.var(correction=0) + norm.eps).sqrt() * norm.weight
     adds = stream.weights.readout.unembedding.weight.double() @ part
 
-    np.testing.assert_allclose(grid.values[:4, 0], adds.topk(4).values, atol=1e-5)
-    np.testing.assert_allclose(grid.values[:3:-1, 0], adds.topk(4, largest=False).values, atol=1e-5)
+    np.testing.assert_allclose(grid.values[:4, 0], adds.topk(4).values, atol=1e-5, rtol=1e-5)
+    np.testing.assert_allclose(grid.values[:3:-1, 0], adds.topk(4, largest=False).values, atol=1e-5, rtol=1e-5)
     assert grid.rows == ("up 1", "up 2", "up 3", "up 4", "down 4", "down 3", "down 2", "down 1")
     for word, value in zip(grid.words, grid.values, strict=True):
         table = contributions(record, record.prediction.vocabulary.index(word[0]), position).heads
@@ -113,7 +113,7 @@ def test_parts_of_a_text_and_blocks_change_no_number(record, monkeypatch):
     parts = logit_lens(record, positions=range(2, 5)), pushed(record, LAST, 0, positions=range(2, 5))
 
     for part, all_of_it in zip(parts, (whole, of_head), strict=True):
-        np.testing.assert_allclose(part.values, all_of_it.values[:, 2:5], atol=1e-5)
+        np.testing.assert_allclose(part.values, all_of_it.values[:, 2:5], atol=1e-5, rtol=1e-5)
         assert part.words == tuple(words[2:5] for words in all_of_it.words)
         assert list(part.table["position"].unique()) == [2, 3, 4]
         assert part.tokens == tuple(record.read[0].labels[2:5])

@@ -16,6 +16,7 @@ from attnviz.metrics.beside import Side, beside
 from attnviz.ui.compare.other import LONGEST, B
 from attnviz.ui.shared import cache, says
 from attnviz.ui.shared.pretrained import OPENS, PACKED
+from attnviz.ui.shared.text import literal
 
 CAT = "The cat sat on the mat because it was tired."
 SHE = CAT.replace(" it ", " she ")
@@ -344,7 +345,9 @@ def test_a_part_of_b_is_taken_into_a():
     assert "A before" in page
     assert "A after" in page
     assert app.button(key="take from b").disabled
-    chip = next(button for button in app.button if "taken: output of head 0 of decoder layer 1" in button.label)
+    chip = next(
+        button for button in app.button if literal("taken: output of head 0 of decoder layer 1") in button.label
+    )
     chip.click().run()
     assert "take" not in app.query_params
 
@@ -366,7 +369,7 @@ def test_what_is_taken_comes_with_the_link_and_goes_with_the_text():
     app = compare(b=f"sentence-{RUG}", take=takes)
 
     assert app.query_params["take"] == takes
-    assert [b.label for b in app.button if b.label.startswith("taken:")]
+    assert [b.label for b in app.button if b.label.startswith(literal("taken:"))]
     for wrong, why in ((["output-x0-b"], "does not say what is taken"), (["output-d9.0-b"], "decoder layer 1")):
         page = " ".join(e.proto.body for e in compare(take=wrong).get("html"))
         assert why in unescape(re.sub("<[^>]*>", "", page)) or why in str(compare(take=wrong).get("html"))

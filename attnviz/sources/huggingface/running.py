@@ -156,7 +156,7 @@ def begins_with(model: Any) -> int:
 
 
 def rules(loaded: Loaded, prompt: int, longest: int, read: Tensor | None = None) -> Callable[[Tensor, Tensor], Tensor]:
-    """What a model's own settings force or forbid it to write: the logits processors of its `generate`.
+    """Logits processors of `generate`: words that a model's own settings force or forbid it to write.
 
     Args:
         prompt: how many tokens are read before the first that is written.

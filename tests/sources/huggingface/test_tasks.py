@@ -12,6 +12,7 @@ from torch.testing import assert_close
 
 import attnviz
 from attnviz import ablation, figures, metrics, tables
+from attnviz.cli import main
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
 from attnviz.files import read, save
@@ -266,3 +267,31 @@ def test_a_model_that_needs_an_image_is_refused(tmp_path):
 
     with pytest.raises(InputError, match="does not read text alone"):
         HuggingFace(str(tmp_path))
+
+
+def test_a_default_prompt_stands_before_each_text_and_is_named(tmp_path):
+    """As sentence-transformers puts it there if nothing else is asked for."""
+    opened(tmp_path, "BertModel")
+    pooled(tmp_path, {"pooling_mode_mean_tokens": True})
+    settings = {"prompts": {"query": "w9 w10 ", "passage": "w5 "}, "default_prompt_name": "query"}
+    (tmp_path / "config_sentence_transformers.json").write_text(json.dumps(settings))
+    model = HuggingFace(str(tmp_path))
+    record = model.run(model.tokenize(TEXTS[:1]))
+
+    assert_close(record.vectors[0], by_hand(tmp_path, f"w9 w10 {TEXTS[0]}", "mean"), rtol=1e-4, atol=1e-5)
+    assert model.facts.does == "sentence embeddings (mean of tokens, prompt 'w9 w10 ')"
+
+
+def test_nan_in_a_weight_is_said_with_layer_head_and_position(tmp_path, capsys):
+    """In the record and in the shell, as `attnviz check` says it; the model is loaded all the same."""
+    model = opened(tmp_path, "GPT2LMHeadModel", family="GPT2")
+    width = model.loaded.model.transformer.h[1].attn.embed_dim
+    with torch.no_grad():
+        model.loaded.model.transformer.h[1].attn.c_attn.weight[0, width + 1] = torch.nan
+    record = attnviz.analyze(TEXTS[0], model)
+    sentence = record.findings[-1]
+
+    assert sentence.startswith("The output is NaN at position 0")
+    assert "the key of decoder layer 1, head 0, position 0, is the first" in sentence
+    assert main(["predict", TEXTS[0], "--model", str(tmp_path)]) == 0
+    assert sentence in capsys.readouterr().err
