@@ -83,8 +83,9 @@ def test_100_megapixels_are_refused_before_they_are_decoded():
         (content(Image.new("RGB", (20, 20)), "GIF"), "is no picture of PNG, JPEG or WebP"),
         (content(Image.effect_noise((90, 90), 50))[:2000], "is damaged"),
         (content(Image.new("RGB", (1, 1))), "has 1 x 1 pixels; 8 x 8 are the least"),
+        (content(Image.new("1", (4_999_999, 8))), "has 4,999,999 x 8 pixels; one side is at most 256 times the other"),
     ],
-    ids=["empty", "text", "gif", "cut", "tiny"],
+    ids=["empty", "text", "gif", "cut", "tiny", "strip"],
 )
 def test_what_is_no_picture_is_refused_in_one_sentence(given, said):
     with pytest.raises(InputError, match=f"'cat.png' {said}"):

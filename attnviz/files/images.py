@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image, ImageOps
 
 from attnviz.core.errors import InputError, quoted
 from attnviz.core.places import Picture, PicturedText
@@ -47,7 +47,7 @@ def read(name: str, content: bytes) -> tuple[Picture, tuple[str, ...]]:
             image = Image.open(io.BytesIO(content), formats=FORMATS)
     except Image.DecompressionBombError:
         raise InputError(f"{what} has more than {MOST_PIXELS / 1e6:g} million pixels. Make it smaller.") from None
-    except (UnidentifiedImageError, OSError, ValueError):
+    except Exception:  # of a damaged file the library raises nearly anything
         raise InputError(f"{what} is no picture of PNG, JPEG or WebP; choose another file.") from None
     return _seen(image, what)
 
@@ -60,11 +60,14 @@ def _seen(image: Image.Image, what: str) -> tuple[Picture, tuple[str, ...]]:
         raise InputError(f"{what} has {sizes}. Make it smaller.")
     if min(width, height) < LEAST_SIDE:
         raise InputError(f"{what} has {width} x {height} pixels; {LEAST_SIDE} x {LEAST_SIDE} are the least.")
+    if max(width, height) * LEAST_SIDE > min(width, height) * MOST_SIDE:
+        most = MOST_SIDE // LEAST_SIDE
+        raise InputError(f"{what} has {width:,} x {height:,} pixels; one side is at most {most} times the other. Cut it.")
     frames, mode = getattr(image, "n_frames", 1), image.mode
     notes = [f"Of its {frames} frames the first is read."] if frames > 1 else []
     try:
         image = ImageOps.exif_transpose(image)
-    except (OSError, ValueError, SyntaxError):
+    except Exception:
         raise InputError(f"{what} is damaged; save it again, or choose another file.") from None
     if image.has_transparency_data:
         notes.append("Its transparent parts are read as white.")
