@@ -17,7 +17,7 @@ from torch import Tensor
 import attnviz
 from attnviz import api, files
 from attnviz.core.edits import Edits, Site
-from attnviz.core.errors import InputError, check_no_picture, quoted
+from attnviz.core.errors import InputError, check_no_picture, quoted, readable
 from attnviz.core.origin import Change
 from attnviz.core.record import Record, Step
 from attnviz.sources.base import Source
@@ -80,17 +80,18 @@ def source(file: str | Path, content: bytes | None = None, *, most: int = files.
         InputError: as `attnviz.read`.
     """
     name = Path(file).name
-    if name.lower().endswith(".zip"):
-        name, content = _in_archive(name, files.content(Path(file)) if content is None else content, most)
-    if not name.lower().endswith(files.READ):
-        check_no_picture(name)
-        raise InputError(
-            f"{quoted(name)} is no file that opens: its name must end in {', '.join(files.READ)}. {files.NO_PICKLE}"
-        )
-    if name.lower().endswith(files.ARRAYS):
-        return Saved(name, files.from_file(name, files.content(Path(file)) if content is None else content))
-    record, case = files.opened(Path(file) if content is None else content, name)
-    return Saved(name, record, case=case if isinstance(case, dict) else {})
+    with readable(name):
+        if name.lower().endswith(".zip"):
+            name, content = _in_archive(name, files.content(Path(file)) if content is None else content, most)
+        if not name.lower().endswith(files.READ):
+            check_no_picture(name)
+            raise InputError(
+                f"{quoted(name)} is no file that opens: its name must end in {', '.join(files.READ)}. {files.NO_PICKLE}"
+            )
+        if name.lower().endswith(files.ARRAYS):
+            return Saved(name, files.from_file(name, files.content(Path(file)) if content is None else content))
+        record, case = files.opened(Path(file) if content is None else content, name)
+        return Saved(name, record, case=case if isinstance(case, dict) else {})
 
 
 def _in_archive(name: str, content: bytes, most: int) -> tuple[str, bytes]:

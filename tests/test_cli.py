@@ -334,7 +334,7 @@ def test_a_file_on_a_full_disk_is_named_with_the_reason(run, tmp_path):
     """And where no file can be named, as of what is printed, the output is."""
     (tmp_path / "head.svg").symlink_to("/dev/full")
 
-    full = "cannot be written: No space left on device. Free some space; what is there of it is not whole."
+    full = "cannot be written: No space left on device. Free some space."
     assert run("export", CAT, *SCRATCH, "-o", "head.svg") == (2, "", f"attnviz: 'head.svg' {full}\n")
     assert _reason(OSError(errno.ENOSPC, "No space left on device")) == f"The output {full}"
 

@@ -1,6 +1,9 @@
 """Pictures from files: what is taken, what is changed in them and said, and what is refused in one sentence."""
 
 import io
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +16,7 @@ from attnviz.core.places import Picture
 from attnviz.files import images
 
 RED = (200, 30, 30)
+ROOT = Path(__file__).parents[1]
 
 
 def content(image, format="PNG", **options):
@@ -68,6 +72,42 @@ def test_a_large_picture_is_made_smaller_and_that_is_said():
     assert notes == ("It is read with 2,048 pixels at its longer side, of 3,000.",)
 
 
+@pytest.mark.parametrize("mode", ["RGB", "L", "1", "P", "RGBA", "I;16"])
+def test_a_large_picture_of_any_mode_keeps_its_colors(mode):
+    """Turned by its EXIF, too: half of it is of one color and half of another."""
+    image = Image.new("L", (3000, 1500))
+    image.paste(255, (1500, 0, 3000, 1500))
+    levels = np.asarray(image)
+    image = Image.fromarray(levels.astype(np.uint16) * 257) if mode == "I;16" else image.convert(mode)
+    exif = image.getexif()
+    exif[0x0112] = 6
+    pixels = images.read("a", content(image, exif=exif))[0].pixels
+
+    assert pixels.shape == (2048, 1024, 3)
+    assert pixels[:1000].max() <= 2
+    assert pixels[-1000:].min() >= 253
+
+
+def test_pictures_are_decoded_one_at_a_time_and_not_larger_than_needed():
+    """Of eight at once, each of 36 MB as it is decoded, all together take no eight times the memory of one."""
+    code = """
+import io, resource
+from concurrent.futures import ThreadPoolExecutor
+from PIL import Image
+from attnviz.files import images
+file = io.BytesIO()
+Image.new("RGBA", (3000, 3000), (9, 9, 9, 9)).save(file, "PNG")
+images.read("a.png", file.getvalue())
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+with ThreadPoolExecutor(8) as threads:
+    kept = [*threads.map(lambda number: images.read("a.png", file.getvalue())[0].size, range(8))]
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+
+    assert int(done.stdout) < 150
+
+
 def test_100_megapixels_are_refused_before_they_are_decoded():
     with pytest.raises(InputError, match=r"'big.png' has 10,000 x 10,000 pixels; 40 million are the most"):
         images.read("big.png", content(Image.new("1", (10_000, 10_000))))
@@ -83,8 +123,9 @@ def test_100_megapixels_are_refused_before_they_are_decoded():
         (content(Image.new("RGB", (20, 20)), "GIF"), "is no picture of PNG, JPEG or WebP"),
         (content(Image.effect_noise((90, 90), 50))[:2000], "is damaged"),
         (content(Image.new("RGB", (1, 1))), "has 1 x 1 pixels; 8 x 8 are the least"),
+        (content(Image.new("1", (4_999_999, 8))), "has 4,999,999 x 8 pixels; one side is at most 256 times the other"),
     ],
-    ids=["empty", "text", "gif", "cut", "tiny"],
+    ids=["empty", "text", "gif", "cut", "tiny", "strip"],
 )
 def test_what_is_no_picture_is_refused_in_one_sentence(given, said):
     with pytest.raises(InputError, match=f"'cat.png' {said}"):

@@ -1,6 +1,7 @@
 """Sounds from WAV files and numbers, and their spectrograms."""
 
 import io
+import struct
 import wave
 
 import numpy as np
@@ -13,6 +14,8 @@ from attnviz.files import sounds
 
 RATE = 8_000
 WAVES = np.sin(np.arange(RATE // 2) * 2 * np.pi * 440 / RATE)
+
+FORM = b"fmt \x10\0\0\0\x01"
 
 
 def wav(width=2, channels=1, rate=RATE, samples=WAVES):
@@ -39,6 +42,27 @@ def test_samples_of_every_width_are_read(width):
     assert np.abs(sound.samples.numpy() - WAVES).max() < 2.0 ** (2 - 8 * width) + 1e-6
 
 
+@pytest.mark.parametrize("number_type", ["<f4", "<f8"])
+@pytest.mark.parametrize("extensible", [False, True])
+def test_floats_and_the_extensible_form_are_read(number_type, extensible):
+    """As editors of sounds write them; a chunk of notes before the samples is skipped."""
+    width, kind = np.dtype(number_type).itemsize, 0xFFFE if extensible else 3
+    form = struct.pack("<HHIIHH", kind, 1, RATE, RATE * width, width, 8 * width)
+    guid = struct.pack("<HHIH", 22, 8 * width, 4, 3) + bytes.fromhex("000000001000800000aa00389b71")
+    parts = {
+        b"fmt ": form + guid if extensible else form,
+        b"LIST": b"odd",
+        b"data": WAVES.astype(number_type).tobytes(),
+    }
+    body = b"".join(
+        name + struct.pack("<I", len(part)) + part + b"\0" * (len(part) % 2) for name, part in parts.items()
+    )
+    sound = sounds.read("tone.wav", b"RIFF" + struct.pack("<I", len(body) + 4) + b"WAVE" + body)
+
+    assert (sound.rate, sound.seconds) == (RATE, 0.5)
+    assert np.allclose(sound.samples, WAVES, atol=1e-7)
+
+
 def test_channels_are_mixed_down(tmp_path):
     """From a file and from numbers, in either order of axes."""
     (tmp_path / "tone.wav").write_bytes(wav(4, channels=2))
@@ -60,7 +84,9 @@ def test_channels_are_mixed_down(tmp_path):
         (wav(channels=9), "'a.wav' has 9 channels; 1 to 8 are read"),
         (wav(samples=WAVES[:80]), "'a.wav' lasts 0.01 s; 0.1 to 60 s are read"),
         (wav(1, samples=np.zeros(RATE * 61)), "'a.wav' lasts 61.00 s; 0.1 to 60 s are read. Cut it."),
-        (wav().replace(b"fmt \x10\0\0\0\x01", b"fmt \x10\0\0\0\x03"), "is no WAV file without compression .unknown"),
+        (wav().replace(FORM, FORM[:-1] + b"\x06"), "is no WAV file without compression .its numbers are of type 6"),
+        (wav().replace(FORM, FORM[:-1] + b"\x03"), "'a.wav' has samples of 16 bits; 32 to 64 are read"),
+        (wav(4, samples=WAVES).replace(FORM, FORM[:-1] + b"\x03"), "'a.wav' has the number nan; give floats within"),
     ],
 )
 def test_what_is_no_sound_says_so(content, sentence):

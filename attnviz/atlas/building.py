@@ -16,6 +16,7 @@ from attnviz.atlas import corpus, merge, plan, shards
 from attnviz.atlas.corpus import Shard
 from attnviz.atlas.measure import Options, measure
 from attnviz.atlas.plan import Model, Plan
+from attnviz.core import whole
 from attnviz.core.edits import Edits
 from attnviz.core.errors import AttnvizError, InputError, quoted
 from attnviz.sources.base import Source
@@ -118,7 +119,7 @@ def measure_texts(
         InputError: if the model reads none of the texts.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    plan.write_text(folder / "corpus.jsonl", "\n".join(map(json.dumps, texts)))
+    whole.write(folder / "corpus.jsonl", "\n".join(map(json.dumps, texts)).encode())
     options = Options()
     pieces = tuple(corpus.shards(folder, ["corpus.jsonl"], options.shard))
     atlas_plan = Plan(Model(source.id, weights=source.checksum()), options, pieces, ".")
@@ -206,17 +207,17 @@ def _planned(model: str, settings: dict[str, Any], texts: str | Path, folder: Pa
 
 def _finished(folder: Path, atlas_plan: Plan, failed: tuple[Outcome, ...]) -> Result:
     """Merge what there is, and write the tables."""
-    whole = [path for shard in atlas_plan.shards if (path := path_of(folder, shard)).exists()]
-    if not whole:
+    measured = [path for shard in atlas_plan.shards if (path := path_of(folder, shard)).exists()]
+    if not measured:
         why = failed[0][1] if failed else "there is none"
         raise InputError(f"No shard of the corpus could be measured: {why}")
-    tables = merge.merged(whole, atlas_plan.options.keep, atlas_plan.options.pairs)
+    tables = merge.merged(measured, atlas_plan.options.keep, atlas_plan.options.pairs)
     for name, table in tables.items():
         shards.write(pa.Table.from_pandas(table, preserve_index=False), folder / f"{name}.parquet")
-    for left in (folder / "shards").glob(".*.part"):
+    for left in (folder / "shards").glob(whole.UNFINISHED):
         left.unlink(missing_ok=True)
     totals = tables["totals"].iloc[0]
     numbers = {name: int(totals[name]) for name in ("texts", "tokens")}
     lost = [{"shard": shard.number, "file": shard.file, "line": shard.first, "error": why} for shard, why in failed]
-    plan.write_text(folder / RESULT, json.dumps(numbers | {"failed": lost}, indent=1))
+    whole.write(folder / RESULT, json.dumps(numbers | {"failed": lost}, indent=1).encode())
     return Result(folder, **numbers, failed=failed, problems=len(tables["problems"]), empty=int(totals["empty_lines"]))

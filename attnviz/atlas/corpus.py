@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from attnviz.core import whole
 from attnviz.core.errors import InputError, quoted
 from attnviz.texts import of_json
 
@@ -82,13 +83,11 @@ def fetched(name: str, into: Path) -> Path:
     if not path.exists():
         try:
             rows = datasets.load_dataset(data_set, split=split or "train", streaming=True)
-            part = path.with_suffix(".part")
-            with part.open("w", encoding="utf-8") as file:
+            with whole.unfinished(path) as part, part.open("w", encoding="utf-8") as file:
                 file.writelines(json.dumps({"text": row.get(COLUMN)}) + "\n" for row in rows)
         except Exception as error:  # whatever that library and its host raise
             reason = " ".join(str(error).split())[:300]
             raise InputError(f"The data set {quoted(name, 200)} cannot be read: {reason}") from None
-        part.rename(path)
     return path
 
 

@@ -1,7 +1,6 @@
 """Plan of an atlas, written before the first shard: a second run with something else is refused."""
 
 import json
-import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 from attnviz import api
 from attnviz.atlas.corpus import Shard
 from attnviz.atlas.measure import Options
+from attnviz.core import whole
 from attnviz.core.errors import InputError, quoted
 from attnviz.sources import script
 from attnviz.sources.base import Source
@@ -103,16 +103,9 @@ def settle(folder: Path, plan: Plan) -> None:
     if there is None:
         if any(not file.name.startswith(".") and file.name != "corpus.jsonl" for file in folder.iterdir()):
             raise InputError(f"{quoted(str(folder), 200)} holds other files and no {PLAN}: give an empty folder.")
-        write_text(folder / PLAN, json.dumps(plan.to_json(), indent=1))
+        whole.write(folder / PLAN, json.dumps(plan.to_json(), indent=1).encode())
     elif there != plan:
         raise InputError(f"{quoted(str(folder), 200)} holds another atlas: {_difference(there, plan)}")
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file under another name first."""
-    part = path.with_name(f".{path.name}.part")
-    part.write_text(text, encoding="utf-8")
-    os.replace(part, path)
 
 
 def _difference(there: Plan, plan: Plan) -> str:

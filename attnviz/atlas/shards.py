@@ -16,7 +16,6 @@ shard                                    texts, num (tokens), den (empty lines)
 import os
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 import pandas as pd
@@ -28,6 +27,7 @@ from attnviz.atlas import sketch
 from attnviz.atlas.classes import CLASSES
 from attnviz.atlas.corpus import EMPTY, Shard
 from attnviz.atlas.measure import FURTHEST, Measured, OfSite, Options, named
+from attnviz.core import whole
 from attnviz.core.edits import Site
 from attnviz.metrics.heads import METRICS
 
@@ -62,15 +62,11 @@ def table(measured: Measured, shard: Shard, options: Options) -> pa.Table:
 
 
 def write(rows: pa.Table, path: Path) -> None:
-    """Write a file under another name first: what has its name is whole, whatever ends the process."""
-    part = path.with_name(f".{path.name}.{uuid4().hex}.part")
-    try:
+    """Write a file: what has its name is whole, whatever ends the process or the machine."""
+    with whole.unfinished(path) as part:
         pq.write_table(rows, part, compression="zstd")
         with part.open("rb") as file:
             os.fsync(file.fileno())
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _typed(part: pd.DataFrame) -> pa.Table:

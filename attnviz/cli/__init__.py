@@ -136,9 +136,7 @@ def _say(line: str, file: TextIO) -> None:
 def _reason(error: Exception) -> str:
     if isinstance(error, OSError):
         place = "The output" if error.filename is None else quoted(str(error.filename), 200)
-        full = (
-            " Free some space; what is there of it is not whole." if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
-        )
+        full = " Free some space." if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
         return f"{place} cannot be written: {error.strerror}.{full}"
     if isinstance(error, MemoryError):
         return "The text is too long for the memory there is; shorten it."

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from attnviz import ablation, api, cases, export, figures, files, gradients, metrics
 from attnviz.cli import comparing, forms, lines, says, values
+from attnviz.core import whole
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError, quoted
 from attnviz.core.finite import not_finite
@@ -247,8 +248,5 @@ def _check_ending(path: Path, what: str, *endings: str) -> None:
 def _put(contents: Mapping[Path, bytes]) -> list[str]:
     """Write files that are made already; gives their paths."""
     for path, content in contents.items():
-        try:
-            path.write_bytes(content)
-        except OSError as error:  # of a full disk it does not name the file
-            raise OSError(error.errno, error.strerror, str(path)) from None
+        whole.write(path, content)
     return [str(path) for path in contents]

@@ -7,17 +7,14 @@ checksum of its file; or the error, if none could be made. Of two lines with one
 
 import hashlib
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from attnviz.core import whole
 from attnviz.core.errors import InputError, quoted
 
 MANIFEST = "manifest.jsonl"
-
-UNFINISHED = ".part"
-"""Ending of a file's name until it is whole."""
 
 
 @dataclass(frozen=True)
@@ -39,16 +36,18 @@ class Folder:
         """Raises: InputError: if there are files of other settings, or of something else."""
         self.path, self._manifest = path, path / MANIFEST
         path.mkdir(parents=True, exist_ok=True)
+        for left in path.glob(whole.UNFINISHED):
+            left.unlink(missing_ok=True)
         head = {"attnviz batch": 1, "settings": settings}
         if not self._manifest.exists():
-            if any(not file.name.startswith(".") and not file.name.endswith(UNFINISHED) for file in path.iterdir()):
+            if any(not file.name.startswith(".") for file in path.iterdir()):
                 raise InputError(f"{quoted(str(path), 200)} holds other files and no {MANIFEST}: give an empty folder.")
-            self._replace(MANIFEST, _line(head))
+            whole.write(self._manifest, _line(head))
         first, *lines = self._manifest.read_bytes().splitlines(keepends=True) or [b""]
         self._check(_object(first), settings)
         if lines and not lines[-1].endswith(b"\n"):  # it was cut by what ended the run
             lines.pop()
-            self._replace(MANIFEST, b"".join([first, *lines]))
+            whole.write(self._manifest, b"".join([first, *lines]))
         self._entries = {entry.number: entry for entry in map(_entry, lines) if entry}
 
     def holds(self, number: int, text: str) -> bool:
@@ -72,7 +71,7 @@ class Folder:
 
     def put(self, number: int, text: str, origin: str, file: str, content: bytes) -> None:
         """Write the file of a text."""
-        self._replace(file, content)
+        whole.write(self.path / file, content)
         self._add(ManifestEntry(number, text, origin, file, _checksum(content)))
 
     def fail(self, number: int, text: str, origin: str, error: str) -> None:
@@ -83,11 +82,6 @@ class Folder:
         self._entries[entry.number] = entry
         with self._manifest.open("ab") as file:
             file.write(_line({name: value for name, value in vars(entry).items() if value != ""}))
-
-    def _replace(self, name: str, content: bytes) -> None:
-        unfinished = self.path / (name + UNFINISHED)
-        unfinished.write_bytes(content)
-        os.replace(unfinished, self.path / name)
 
     def _check(self, head: dict[str, Any], settings: dict[str, Any]) -> None:
         path, there = quoted(str(self.path), 200), head.get("settings")

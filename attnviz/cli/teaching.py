@@ -6,6 +6,7 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 from attnviz import lessons
+from attnviz.core import whole
 from attnviz.core.errors import InputError, quoted
 
 
@@ -28,7 +29,7 @@ def handout(name: str, file: Path, *, solved: bool = False) -> None:
     if file.suffix != ".html":
         raise InputError(f"A handout is an .html file, not {quoted(file.name)}. A browser prints it, also to PDF.")
     lesson = lessons.named(name) if name in lessons.SHIPPED else lessons.read(name)
-    file.write_bytes(paper.page(lesson, solved=solved))
+    whole.write(file, paper.page(lesson, solved=solved))
 
 
 def link(lesson: str, *, present: bool = False) -> str:

@@ -1,6 +1,7 @@
 """Errors, each as one sentence a person can act on: what, with which values, what to do."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 
 
@@ -56,6 +57,22 @@ def quoted(value: object, most: int = 40) -> str:
     except (ValueError, RecursionError):
         text = f"a {type(value).__name__} too large to show"
     return text if len(text) <= most else f"{text[:most]}…"
+
+
+@contextmanager
+def readable(name: str) -> Iterator[None]:
+    """Turn whatever a library raises while it reads a file into one sentence: of a damaged file it raises anything.
+
+    Raises:
+        InputError: names the file; an error of ours passes as it is.
+    """
+    try:
+        yield
+    except AttnvizError:
+        raise
+    except Exception as error:
+        why = "it needs more memory than is free here" if isinstance(error, MemoryError) else "it is damaged"
+        raise InputError(f"{quoted(name)} cannot be read: {why}. Save it again, or choose another file.") from None
 
 
 PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".heic", ".avif")

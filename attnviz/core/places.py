@@ -194,10 +194,11 @@ def _numbers(image: Any) -> Tensor:
         white.paste("white", (0, 0, *image.size))
         white.alpha_composite(image)
         image = white
-    mode, dtype = {"I": ("I", torch.int32), "F": ("F", torch.float32)}.get(image.mode[0], ("RGB", torch.uint8))
+    if image.mode.startswith("I"):  # 16 bits
+        image = image.point(lambda level: level / 256).convert("L")
+    mode, dtype = ("F", torch.float32) if image.mode == "F" else ("RGB", torch.uint8)
     plain = image.convert(mode)
-    numbers = torch.frombuffer(bytearray(plain.tobytes()), dtype=dtype).reshape(plain.height, plain.width, -1)
-    return numbers.clamp(0, 65535).to(torch.uint16) if mode == "I" else numbers
+    return torch.frombuffer(bytearray(plain.tobytes()), dtype=dtype).reshape(plain.height, plain.width, -1)
 
 
 def _of_8_bits(pixels: Tensor) -> Tensor:
@@ -206,6 +207,8 @@ def _of_8_bits(pixels: Tensor) -> Tensor:
     Raises:
         InputError: if they are none of a picture.
     """
+    if pixels.dtype is torch.uint8:
+        return pixels
     if pixels.dtype in (torch.bool, torch.uint16):
         return pixels.long() * 255 if pixels.dtype is torch.bool else pixels.long() // 256
     if pixels.is_floating_point():

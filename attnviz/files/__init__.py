@@ -21,7 +21,7 @@ from safetensors.torch import load, save_file
 from safetensors.torch import save as to_bytes
 
 from attnviz.check.reading import ENDINGS, NO_PICKLE
-from attnviz.core import checksum
+from attnviz.core import checksum, whole
 from attnviz.core.errors import AttnvizError, InputError, check_no_picture, quoted
 from attnviz.core.record import Record
 from attnviz.files.arrays import from_arrays, from_file
@@ -76,9 +76,8 @@ def save(
     path = Path(path)
     try:
         tensors, metadata = _packed(record, precision, whole_prediction, settings)
-        unfinished = path.with_name(path.name + ".part")
-        save_file(tensors, unfinished, metadata)
-        unfinished.replace(path)
+        with whole.unfinished(path) as part:
+            save_file(tensors, part, metadata)
     except (OSError, SafetensorError) as error:
         why = getattr(error, "strerror", None) or str(error).partition(" at path")[0]
         raise InputError(f"{quoted(str(path))} cannot be written: {why}.") from None
@@ -122,9 +121,9 @@ def opened(file: str | Path | bytes, name: str = "the file") -> tuple[Record, di
 
 def _opened(name: str, file: BinaryIO, size: int) -> tuple[Record, dict[str, Any] | None]:
     header, start = read_header(name, file, size)
-    whole = start + file.read()
+    content = start + file.read()
     try:
-        tensors = load(whole)
+        tensors = load(content)
     except Exception:  # of a damaged file the library raises nearly anything
         raise InputError(f"{name} is damaged: its tensors cannot be read.") from None
     if checksum.of(tensors) != header.get(CHECKSUM):

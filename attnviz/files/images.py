@@ -1,12 +1,15 @@
 """Pictures from files: PNG, JPEG and WebP, which may be anybody's; bounded before they are decoded."""
 
+import ctypes
 import io
 import warnings
+from contextlib import suppress
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image, ImageOps
 
 from attnviz.core.errors import InputError, quoted
 from attnviz.core.places import Picture, PicturedText
@@ -15,6 +18,9 @@ FORMATS = ("PNG", "JPEG", "WEBP")
 MOST_PIXELS = 40_000_000
 MOST_SIDE, LEAST_SIDE = 2048, 8
 """Pixels of a side: a larger picture is made smaller; a smaller one is refused."""
+
+_one_at_a_time = Lock()
+"""A picture of 0.2 MB may take 500 MB while it is decoded."""
 
 
 def picture(image: Any, text: str = "") -> PicturedText:
@@ -47,7 +53,7 @@ def read(name: str, content: bytes) -> tuple[Picture, tuple[str, ...]]:
             image = Image.open(io.BytesIO(content), formats=FORMATS)
     except Image.DecompressionBombError:
         raise InputError(f"{what} has more than {MOST_PIXELS / 1e6:g} million pixels. Make it smaller.") from None
-    except (UnidentifiedImageError, OSError, ValueError):
+    except Exception:  # of a damaged file the library raises nearly anything
         raise InputError(f"{what} is no picture of PNG, JPEG or WebP; choose another file.") from None
     return _seen(image, what)
 
@@ -60,25 +66,40 @@ def _seen(image: Image.Image, what: str) -> tuple[Picture, tuple[str, ...]]:
         raise InputError(f"{what} has {sizes}. Make it smaller.")
     if min(width, height) < LEAST_SIDE:
         raise InputError(f"{what} has {width} x {height} pixels; {LEAST_SIDE} x {LEAST_SIDE} are the least.")
+    if max(width, height) * LEAST_SIDE > min(width, height) * MOST_SIDE:
+        most = MOST_SIDE // LEAST_SIDE
+        sizes = f"{width:,} x {height:,} pixels; one side is at most {most} times the other"
+        raise InputError(f"{what} has {sizes}. Cut it.")
     frames, mode = getattr(image, "n_frames", 1), image.mode
     notes = [f"Of its {frames} frames the first is read."] if frames > 1 else []
-    try:
-        image = ImageOps.exif_transpose(image)
-    except (OSError, ValueError, SyntaxError):
-        raise InputError(f"{what} is damaged; save it again, or choose another file.") from None
     if image.has_transparency_data:
         notes.append("Its transparent parts are read as white.")
     if mode == "CMYK":
         notes.append("Its colors, of print (CMYK), are read as those of a screen.")
     if mode.startswith("I"):
         notes.append("Its 65,536 levels of gray are read as 256.")
-    seen = Picture.of(image)
-    if max(image.size) > MOST_SIDE:
-        notes.append(f"It is read with {MOST_SIDE:,} pixels at its longer side, of {max(image.size):,}.")
-        smaller = Image.fromarray(seen.pixels.numpy())
-        smaller.thumbnail((MOST_SIDE, MOST_SIDE), Image.Resampling.LANCZOS)
-        seen = Picture.of(smaller)
+    try:
+        with _one_at_a_time:
+            small = _smaller(image) if max(width, height) > MOST_SIDE else image
+            seen = Picture.of(ImageOps.exif_transpose(small))
+    except Exception:
+        raise InputError(f"{what} is damaged; save it again, or choose another file.") from None
+    if max(width, height) > MOST_SIDE:
+        with suppress(OSError, AttributeError):  # the C library keeps what was freed, 50 MB beside each picture
+            ctypes.CDLL(None).malloc_trim(0)
+        notes.append(f"It is read with {MOST_SIDE:,} pixels at its longer side, of {max(width, height):,}.")
     return seen, tuple(notes)
+
+
+def _smaller(image: Image.Image) -> Image.Image:
+    """The image with `MOST_SIDE` pixels at its longer side; no larger copy is made of it than that needs."""
+    if image.mode.startswith("I"):
+        image = image.point(lambda level: level / 256).convert("L")
+    mode = "RGBA" if image.has_transparency_data else "L" if image.mode == "L" else "RGB"
+    image = image if image.mode == mode else image.convert(mode)
+    factor = MOST_SIDE / max(image.size)
+    size = [round(side * factor) for side in image.size]
+    return image.resize(size, Image.Resampling.LANCZOS, reducing_gap=2.0)
 
 
 def _picture(image: Any) -> Picture:

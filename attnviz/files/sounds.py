@@ -1,8 +1,7 @@
 """Sounds from files, WAV without compression, which may be anybody's, and from numbers; and their spectrograms."""
 
-import io
 import math
-import wave
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attnviz.core.errors import InputError, quoted
+from attnviz.core.errors import InputError, quoted, readable
 from attnviz.core.places import SIDE, PicturedText, Sound
 
 ENDING = ".wav"
@@ -18,9 +17,11 @@ LONGEST, SHORTEST = 60.0, 0.1
 """Seconds of a sound."""
 RATES = (4_000, 192_000)
 MOST_CHANNELS = 8
-MOST_WIDTH = 4
-"""Bytes of a sample."""
-MOST_BYTES = int(LONGEST) * RATES[1] * MOST_CHANNELS * MOST_WIDTH + 2**16
+FLOAT, EXTENSIBLE = 3, 0xFFFE
+"""Types of the numbers in a WAV file."""
+WIDTHS = {1: (1, 2, 3, 4), FLOAT: (4, 8)}
+"""Bytes of a sample, by the type of the numbers; 1 is whole numbers."""
+MOST_BYTES = int(LONGEST) * RATES[1] * MOST_CHANNELS * 8 + 2**16
 """Of the longest sound with its header."""
 WINDOW = 0.025
 """Seconds of sound that a column of a spectrogram hears."""
@@ -57,31 +58,52 @@ def sound(sound: Any, rate: int | None = None, text: str = "") -> PicturedText:
 
 
 def read(name: str, content: bytes) -> Sound:
-    """The sound of a WAV file of 8, 16, 24 or 32 bits, its channels mixed down.
+    """The sound of a WAV file of whole numbers of 8 to 32 bits, or of floats, its channels mixed down.
 
     Raises:
         InputError: if it is none, is cut, or too long or too short.
     """
     what = quoted(name)
-    try:
-        with wave.open(io.BytesIO(content)) as file:
-            channels, width, rate, frames = file.getparams()[:4]
-            data = file.readframes(frames)
-    except (wave.Error, EOFError) as error:
-        why = f" ({str(error).rstrip('.')})" if str(error) else ""
-        how = "Save it as WAV of 16 bits"
-        raise InputError(f"{what} is no WAV file without compression{why}. {how}, or choose another file.") from None
-    _check(what, channels, rate, frames)
-    if width > MOST_WIDTH:
-        raise InputError(f"{what} has samples of {8 * width} bits; 8 to {8 * MOST_WIDTH} are read. Save it with 16.")
-    if len(data) != frames * channels * width:
-        missing = f"{frames:,} samples are announced, {len(data) // (channels * width):,} are there"
-        raise InputError(f"{what} is cut: {missing}. Save it again, or choose another file.")
-    return _sound(_decoded(data, width).reshape(-1, channels).mean(1), rate)
+    with readable(name):
+        form, data, announced = _chunks(what, content)
+        number_type, channels, rate, _, frame, _ = struct.unpack_from("<HHIIHH", form)
+        if number_type == EXTENSIBLE:  # the type stands behind
+            (number_type,) = struct.unpack_from("<H", form, 24)
+        if number_type not in WIDTHS:
+            raise _no_wav(what, f" (its numbers are of type {number_type})")
+        _check(what, channels, rate, announced // max(frame, 1))
+        width, widths = frame // channels, WIDTHS[number_type]
+        if width not in widths:
+            bits = f"{8 * widths[0]} to {8 * widths[-1]}"
+            raise InputError(f"{what} has samples of {8 * width} bits; {bits} are read. Save it with 16.")
+        if len(data) < announced:
+            missing = f"{announced // frame:,} samples are announced, {len(data) // frame:,} are there"
+            raise InputError(f"{what} is cut: {missing}. Save it again, or choose another file.")
+        samples = _decoded(data[: len(data) // frame * frame], width, is_float=number_type == FLOAT)
+        return _sound(what, samples.reshape(-1, channels).mean(1), rate)
 
 
-def _decoded(data: bytes, width: int) -> Tensor:
-    """Whole numbers of a WAV file as floats within -1 and 1; of 8 bits they have no sign."""
+def _chunks(what: str, content: bytes) -> tuple[bytes, bytes, int]:
+    """The form of the samples in a WAV file, their bytes, and how many bytes are announced."""
+    position, chunks = 12, {}
+    while position + 8 <= len(content) and b"data" not in chunks:
+        name, size = struct.unpack_from("<4sI", content, position)
+        chunks[name] = content[position + 8 : position + 8 + size], size
+        position += 8 + size + size % 2
+    if (content[:4], content[8:12]) != (b"RIFF", b"WAVE") or not {b"fmt ", b"data"} <= chunks.keys():
+        raise _no_wav(what)
+    return chunks[b"fmt "][0], *chunks[b"data"]
+
+
+def _no_wav(what: str, why: str = "") -> InputError:
+    how = "Save it as WAV of 16 bits, or choose another file"
+    return InputError(f"{what} is no WAV file without compression{why}. {how}.")
+
+
+def _decoded(data: bytes, width: int, *, is_float: bool) -> Tensor:
+    """Numbers of a WAV file as floats within -1 and 1; whole numbers of 8 bits have no sign."""
+    if is_float:
+        return torch.from_numpy(np.frombuffer(data, f"<f{width}").astype(np.float32))
     if width == 1:
         return (torch.from_numpy(np.frombuffer(data, np.uint8).astype(np.float32)) - 128) / 128
     if width == 3:  # the upper three bytes of four
@@ -105,10 +127,7 @@ def _of_numbers(numbers: Any, rate: int) -> Sound:
     _check("The sound", samples.shape[0], rate, samples.shape[1])
     if not samples.is_floating_point():
         samples = samples.float() / 2**15
-    loudest = float(samples.float().abs().max())
-    if not loudest <= 1.0:
-        raise InputError(f"The sound has the number {loudest:g}; give floats within -1 and 1, or 16-bit whole numbers.")
-    return _sound(samples.float().mean(0), rate)
+    return _sound("The sound", samples.float().mean(0), rate)
 
 
 def _check(what: str, channels: int, rate: int, frames: int) -> None:
@@ -121,7 +140,10 @@ def _check(what: str, channels: int, rate: int, frames: int) -> None:
         raise InputError(f"{what} lasts {frames / rate:,.2f} s; {SHORTEST:g} to {LONGEST:g} s are read. Cut it.")
 
 
-def _sound(samples: Tensor, rate: int) -> Sound:
+def _sound(what: str, samples: Tensor, rate: int) -> Sound:
+    loudest = float(samples.abs().max())
+    if not loudest <= 1.0:
+        raise InputError(f"{what} has the number {loudest:g}; give floats within -1 and 1, or 16-bit whole numbers.")
     return Sound(spectrogram(samples, rate), len(samples) / rate, samples=samples.contiguous(), rate=rate)
 
 

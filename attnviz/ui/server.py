@@ -24,6 +24,7 @@ from attnviz.ui import hosts, launch
 from attnviz.ui.long_links import LongLinks
 from attnviz.ui.shared.pages import FORMER, TITLES
 from attnviz.ui.shared.text import SCRIPTS
+from attnviz.ui.uploads import Uploads
 
 PAGE = Path(__file__).parent / "script" / "main.py"
 """Script that runs for each visitor."""
@@ -102,7 +103,7 @@ class NotHere:
         await (Response(status_code=300) if is_probe else self.app)(scope, receive, send)
 
 
-middleware = [Middleware(Headers), Middleware(hosts.OwnHosts), Middleware(LongLinks), Middleware(NotHere)]
+middleware = [*map(Middleware, (Headers, hosts.OwnHosts, LongLinks, NotHere, Uploads))]
 routes = [Route(path, cell_values) for path in ("/cells/{name}", "/{behind:path}/cells/{name}")]
 
 

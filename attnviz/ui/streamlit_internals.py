@@ -62,6 +62,12 @@ def drop_upload(file_id: str) -> None:
     context.uploaded_file_mgr.remove_file(context.session_id, file_id)
 
 
+def uploaded_bytes(session: str) -> int:
+    """Bytes of the uploaded files of a session that Streamlit keeps."""
+    files = runtime.get_instance().uploaded_file_mgr.file_storage.get(session, {}) if runtime.exists() else {}
+    return sum(len(file.data) for file in tuple(files.values()))
+
+
 def file_keeper(mime: str, name: str) -> Callable[[bytes], None]:
     """A function that keeps a file which a download makes until the session's next one.
 

@@ -3,21 +3,28 @@
 import gc
 import io
 import json
+import random
+import re
+import wave
 import weakref
 import zipfile
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import streamlit as st
 import torch
+from PIL import Image
+from safetensors.torch import save as to_bytes
 from streamlit.testing.v1 import AppTest
 from test_pages import button, html
 
 import attnviz
 from attnviz import Edits, Site, cases, files
+from attnviz.core.errors import PICTURES, AttnvizError
 from attnviz.figures.mask import TARGETS
-from attnviz.ui.shared import cache
+from attnviz.ui.shared import cache, photos, text_file
 from attnviz.ui.shared import files as opened
 from attnviz.ui.shared.state import _KEY
 
@@ -64,6 +71,59 @@ def weights():
     file = io.BytesIO()
     np.savez(file, weights=np.full((2, 3, 3), 2 / 3))
     return file.getvalue()
+
+
+def mutated(content: bytes, number: int) -> bytes:
+    """The bytes of a file with a few of them changed, the first more often; some are cut."""
+    chance, changed = random.Random(number), bytearray(content)
+    for _ in range(chance.randint(1, 3)):
+        place = chance.randrange(min(len(content), chance.choice((64, 400, len(content)))))
+        one, size = bytes([chance.randrange(256)]), chance.randrange(2**16).to_bytes(4, "little")
+        part = chance.choice((one, size, b"\xff\xff\xff\xff", b"\0\0\0\0", b"\x80"))
+        changed[place : place + len(part)] = part
+    return bytes(changed[: chance.randrange(len(changed))] if chance.random() < 0.1 else changed)
+
+
+def small_files(case: bytes, weights: bytes) -> dict[str, bytes]:
+    """A file of every kind that opens, by its name."""
+    made = {
+        "a.attn": case,
+        "a.npz": weights,
+        "a.csv": b"0.5,0.5\n1,0\n",
+        "a.json": b'{"weights": [[1, 0], [0.5, 0.5]]}',
+    }
+    made |= {"a.txt": b"hello text", "a.safetensors": to_bytes({"weights": torch.eye(3)})}
+    file, picture = io.BytesIO(), Image.effect_noise((24, 16), 50).convert("RGB")
+    for ending, format in (("png", "PNG"), ("jpg", "JPEG"), ("webp", "WEBP")):
+        picture.save(file, format)
+        made[f"a.{ending}"], file = file.getvalue(), io.BytesIO()
+    with wave.open(file, "wb") as sound:
+        sound.setparams((1, 2, 4000, 0, "NONE", ""))
+        sound.writeframes(bytes(range(250)) * 4)
+    made["a.wav"], file = file.getvalue(), io.BytesIO()
+    np.save(file, np.eye(3))
+    made["a.npy"], file = file.getvalue(), io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("case.attn", case)
+    return made | {"a.zip": file.getvalue()}
+
+
+def test_a_file_that_is_changed_anywhere_opens_or_is_refused_in_one_sentence(case, weights):
+    """Of every kind; a WAV file of 500 bytes with a chunk that lies about its size once replaced the page."""
+    opens = Counter()
+    for name, content in small_files(case, weights).items():
+        read = text_file.read if name == "a.txt" else cases.source
+        read = photos.read if name.endswith((*PICTURES, ".wav")) else read
+        read(name, content)
+        for number in range(2000 if name == "a.wav" else 150):
+            try:
+                read(name, mutated(content, number))
+            except AttnvizError as error:
+                assert re.fullmatch(r"[^\n]+\.", str(error))
+            else:
+                opens[name] += 1
+
+    assert 200 < opens["a.wav"] < 1800
 
 
 @pytest.mark.parametrize("name", ["heads", "overview", "masks", "steps", "compare"])

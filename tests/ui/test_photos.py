@@ -72,6 +72,20 @@ def test_a_picture_that_a_model_of_texts_gets_waits_for_one_that_reads_it():
     assert "a red square below a blue triangle" in html(app)
 
 
+def test_a_sound_that_a_model_of_pictures_gets_takes_its_picture_away_from_neither_page_nor_link():
+    """It waits for a model that hears."""
+    sound = next(iter(photos.SOUNDS.values())).read_bytes()
+    app = drop(opened(model="shapes", picture=SQUARE), ("mine.wav", sound))
+
+    assert "mine.wav is here, and shapes reads something else" in html(app)
+    assert "a red square below a blue triangle" in html(app)
+    assert app.query_params["picture"] == SQUARE
+
+    app = drop(app, ("mine.png", content(CIRCLE)))
+
+    assert "a red circle left of a blue square" in html(app)
+
+
 @pytest.mark.parametrize(
     ("name", "given", "said"),
     [

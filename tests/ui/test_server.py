@@ -1,16 +1,21 @@
 """What happens once per server, and what of Streamlit it stands on."""
 
+import asyncio
 import re
 import tomllib
+from types import SimpleNamespace
 
 import pytest
 from streamlit.runtime import Runtime
+from streamlit.runtime.memory_uploaded_file_manager import MemoryUploadedFileManager
+from streamlit.runtime.uploaded_file_manager import UploadedFileRec
 
 from attnviz import export
 from attnviz.ui import launch, server, streamlit_internals
 from attnviz.ui.shared import cache, welcome
 from attnviz.ui.shared.examples import of_model
 from attnviz.ui.shared.text import SCRIPTS
+from attnviz.ui.uploads import Uploads
 
 
 def test_runs_of_a_session_wait_for_each_other_and_a_browser_keeps_messages_long_enough():
@@ -51,6 +56,43 @@ def test_the_scripts_of_the_page_reach_it():
     """The browser drops a script in which something looks like a tag."""
     for script in SCRIPTS:
         assert not re.search(r"<[/!?a-zA-Z]", script)
+
+
+def test_uploads_of_one_session_are_bounded_in_bytes(monkeypatch):
+    """What is on its way counts with what waits; another session has its own bound, and what is opened makes room."""
+    keeper = MemoryUploadedFileManager("")
+    monkeypatch.setattr(streamlit_internals.runtime, "exists", lambda: True)
+    monkeypatch.setattr(streamlit_internals.runtime, "get_instance", lambda: SimpleNamespace(uploaded_file_mgr=keeper))
+    statuses, size = [], 49 * 2**20
+
+    async def keep(scope, receive, send):
+        session, file = scope["path"].split("/")[-2:]
+        await asyncio.sleep(0)
+        keeper.add_file(session, UploadedFileRec(file, "a", "", bytes(size)))
+        await send({"type": "http.response.start", "status": 204})
+
+    app = Uploads(keep)
+
+    async def put(session, file):
+        async def send(message):
+            statuses.extend([message["status"]] if "status" in message else [])
+
+        headers = [(b"content-length", str(size + 200).encode())]
+        path = f"/_stcore/upload_file/{session}/{file}"
+        await app({"type": "http", "method": "PUT", "path": path, "headers": headers}, None, send)
+
+    async def many(session, *files):
+        await asyncio.gather(*(put(session, file) for file in files))
+
+    asyncio.run(many("one", *"abcdef"))
+    assert sorted(statuses) == [204] * 4 + [413] * 2
+    assert streamlit_internals.uploaded_bytes("one") == 4 * size
+
+    asyncio.run(many("one", "g"))
+    keeper.remove_file("one", "a")
+    asyncio.run(many("two", "a"))
+    asyncio.run(many("one", "h"))
+    assert statuses[6:] == [413, 204, 204]
 
 
 def test_what_is_used_of_streamlit_beyond_its_documented_interface_is_there():

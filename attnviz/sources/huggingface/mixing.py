@@ -145,7 +145,7 @@ def _sentence(facts: ModelFacts, text: str, pictures: tuple[Picture, ...], syste
     tokenizer, sign = processor.tokenizer, processor.image_token
     if sign in text:
         raise InputError(f"The text contains {sign}, which stands for a picture; leave it out.")
-    prompt, turns = _prompt(processor, text, len(pictures), system)
+    prompt, turns = _prompt(facts, text, len(pictures), system)
     added = tokenizer.bos_token is None or not prompt.startswith(tokenizer.bos_token)
     options = {"add_special_tokens": added, "return_text_replacement_offsets": True}
     read = _processed(processor, [prompt], [pictures], **options)
@@ -165,18 +165,17 @@ def _sentence(facts: ModelFacts, text: str, pictures: tuple[Picture, ...], syste
     return Sentence(shown, tokens, len(tokens), pictures)
 
 
-def _prompt(processor: Any, text: str, count: int, system: str) -> tuple[str, tuple[Any, Any] | None]:
+def _prompt(facts: ModelFacts, text: str, count: int, system: str) -> tuple[str, tuple[Any, Any] | None]:
     """The text that a processor is given, and the turns of a chat with the function that writes the first of them."""
-    from transformers.processing_utils import ProcessorMixin
-
+    processor = facts.processor
     turns = [{"role": "system", "content": system}] if system else []
     turns.append({"role": "user", "content": text})
     blocks = [[{"type": "text", "text": turn["content"]}] for turn in turns]
     blocks[-1] = [*[{"type": "image"}] * count, *blocks[-1]]
     chat = [{"role": turn["role"], "content": block} for turn, block in zip(turns, blocks, strict=True)]
 
-    def written(turns: int, **options: Any) -> str:
-        return ProcessorMixin.apply_chat_template(processor, chat[:turns], **options)
+    def written(turns: int, **options: bool) -> str:
+        return chatting.rendered(processor, facts.name, chat[:turns], **options)
 
     if chatting.has_template(processor):
         try:

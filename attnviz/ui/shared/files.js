@@ -8,10 +8,15 @@ if (!window.attnvizFiles) {
 
   const open = (files) => {
     const most = document.querySelector("[data-most]").dataset.most, taken = new DataTransfer();
+    let room = 4 * most;  // as uploads.py refuses more
     for (const file of files) {
-      if (file.size <= most * 2 ** 20) taken.items.add(file);
-      else app().append(make("p", {className: "note error over-page file-refused", role: "alert",
-        textContent: window.attnvizSays("file too large", {name: file.name, size: Math.ceil(file.size / 2 ** 20), most})}));
+      const size = file.size / 2 ** 20;
+      if (size <= Math.min(most, room)) {
+        taken.items.add(file);
+        room -= size;
+      } else app().append(make("p", {className: "note error over-page file-refused", role: "alert",
+        textContent: window.attnvizSays(size > most ? "file too large" : "files too large",
+          {name: file.name, size: Math.ceil(size), most, all: 4 * most})}));
     }
     if (!taken.files.length) return;
     box().files = taken.files;

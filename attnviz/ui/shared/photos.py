@@ -35,6 +35,8 @@ EXAMPLES = PICTURES | SOUNDS
 
 WAITS = session_setting("picture waits", "")
 """Name of a picture that was just dropped."""
+LATER = session_setting("picture for another model", "")
+"""Name of the sound that was dropped on a model of pictures, or of the picture on one that hears."""
 READS = session_setting("reads", "text")
 """What the model of the page reads."""
 DROPPED: Setting[Mapping[str, Picture]] = session_setting("dropped pictures", {})
@@ -74,10 +76,9 @@ def file(source: Source, name: str | None) -> Path:
 
 def name(source: Source) -> str:
     """The name of what is read; `NONE` where a model of texts and pictures is to read text alone."""
-    chosen, dropped = state.get(PICTURE), state.get(DROPPED).get(state.get(PICTURE))
-    fits = dropped is not None and isinstance(dropped, Sound) == (source.reads == "sound")
-    there = chosen in examples(source) or fits or (chosen == NONE and source.reads == "both")
-    return chosen if there else next(iter(examples(source)))
+    mine = [name for name, one in state.get(DROPPED).items() if isinstance(one, Sound) == (source.reads == "sound")]
+    there = [*examples(source), *mine, *([NONE] if source.reads == "both" else [])]
+    return next((name for name in (state.get(PICTURE), state.get(LATER)) if name in there), there[0])
 
 
 def picture(source: Source) -> Picture | None:
@@ -133,10 +134,12 @@ def whole(source: Source, texts: tuple[str, ...] = ("",)) -> tuple[str, ...]:
 
 
 def dropped(now: State, name: str, picture: Picture) -> State:
-    """The step to a picture that was dropped."""
+    """The step to a picture that was dropped; one that the model does not read takes no other one away."""
     kept = {other: value for other, value in now[DROPPED].items() if other != name}
     kept = dict([*kept.items()][-MOST + 1 :])
-    return _shown(now, name).put(DROPPED, {**kept, name: picture}).put(WAITS, name)
+    is_of_other_models = now[READS] != "text" and isinstance(picture, Sound) != (now[READS] == "sound")
+    now = now.put(LATER, name) if is_of_other_models else _shown(now, name)
+    return now.put(DROPPED, {**kept, name: picture}).put(WAITS, name)
 
 
 def _shown(now: State, name: str) -> State:

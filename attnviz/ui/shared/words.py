@@ -368,6 +368,7 @@ IN_BROWSER = {
     "picture": "Picture",
     "computing": "Computing…",
     "file too large": "{name} has {size} MB; files of up to {most} MB open here.",
+    "files too large": "{name} is left out: files of up to {all} MB together open at once.",
     "close": "Close",
     "glossary": "Words and controls",
     "keyboard": "Keyboard",

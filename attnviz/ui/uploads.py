@@ -1,0 +1,45 @@
+"""Uploads that a session has on the server: their bytes are bounded, however many files they are."""
+
+import re
+from collections import Counter
+
+from starlette.datastructures import Headers
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+from streamlit import config
+
+from attnviz.ui import words
+from attnviz.ui.streamlit_internals import uploaded_bytes
+
+TOGETHER = 4
+"""Files of the largest size that one session may have here, on their way or not opened yet; files.js says so."""
+AROUND = 2**16
+"""Bytes around the content of an upload, at most."""
+ADDRESS = re.compile(r"/_stcore/upload_file/([^/]+)/[^/]+$")
+
+
+class Uploads:
+    """Refuses an upload with which a session would have too many bytes on the server."""
+
+    def __init__(self, app: ASGIApp):
+        self.app = app
+        self._coming: Counter[str] = Counter()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_put = scope["type"] == "http" and scope["method"] == "PUT"
+        match = ADDRESS.search(scope["path"]) if is_put else None
+        if match is None:
+            await self.app(scope, receive, send)
+            return
+        session, largest = match[1], config.get_option("server.maxUploadSize") * 2**20 + AROUND
+        length = Headers(scope=scope).get("content-length", "")
+        size = int(length) if length.isdecimal() else largest
+        if self._coming[session] + uploaded_bytes(session) + size > TOGETHER * largest:
+            await PlainTextResponse(words.MANY_UPLOADS, 413)(scope, receive, send)
+            return
+        self._coming[session] += size
+        try:
+            await self.app(scope, receive, send)
+        finally:
+            self._coming[session] -= size
+            self._coming += Counter()  # forgets sessions that upload nothing
