@@ -165,6 +165,18 @@ def test_no_two_files_of_tests_have_one_name():
     assert [name for name in names if names.count(name) > 1] == []
 
 
+def test_contracts_name_tests_that_there_are():
+    """A room's contract, CONTRACT.md beside its tests, says what holds each of its sentences."""
+    contracts = {name: text for name, text in texts().items() if name.endswith("/CONTRACT.md")}
+    tests = {
+        test for name, text in texts().items() if name.endswith(".py") for test in re.findall(r"def (test_\w+)", text)
+    }
+
+    assert contracts
+    for text in contracts.values():
+        assert set(re.findall(r"`(test_\w+)`", text)) <= tests
+
+
 LONGEST = 60
 """Lines of a function at most, its docstring left out."""
 
