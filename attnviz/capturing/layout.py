@@ -147,6 +147,21 @@ class Scores(TensorLayout):
         axes = tuple(other.get(axis, axis) for axis in self.axes)
         return replace(self, query=self.key, key=self.query, terms=terms, axes=axes)
 
+    def with_heads(self, counts: set[int]) -> "Scores":
+        """The same with heads that were taken for queries in their place: where all heads share their keys, both are
+        axes that the queries alone have, and the last one of the product need not be that of queries.
+
+        Args:
+            counts: how many heads there may be.
+        """
+        last, queries = len(self.lead) - 1, self.query.shape[-2]
+        if last < 0 or self.key.shape[last] != 1 or queries not in counts or self.lead[last] in counts:
+            return self
+        other = {last: last + 1, last + 1: last}
+        terms = tuple((_moved(term, last, last).transpose(-3, -2), factor) for term, factor in self.terms)
+        parts = {"query": self.query.transpose(-3, -2), "terms": terms, "lead": (*self.lead[:-1], queries)}
+        return replace(self, axes=tuple(other.get(axis, axis) for axis in self.axes), **parts)
+
     def with_last(self, axis: int) -> "Scores":
         last = len(self.lead) - 1
         q, k = (side.expand(*self.lead, *side.shape[-2:]).movedim(axis, last) for side in (self.query, self.key))

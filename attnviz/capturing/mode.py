@@ -31,6 +31,9 @@ PARTS |= {"sum": total, "flex_attention": flex.attend}
 PARTS |= dict.fromkeys(kernels.NAMES, kernels.attend) | dict.fromkeys(kernels.OPERATORS, kernels.pass_by)
 """Replacements of functions that are parts of attention; these are given the function, too."""
 
+BEFORE_DROPOUT = "The model was in training: the weights are those before dropout, and the output is not"
+"""Finding about a model whose weights are changed at random between the softmax and the values."""
+
 
 @contextmanager
 def capture(
@@ -74,7 +77,14 @@ def capture(
     finally:
         for handle in handles:
             handle.remove()
+    if mode.captured.calls and any(map(_drops, model.modules())):
+        mode.captured.findings.append(BEFORE_DROPOUT)
     mode.captured.check()
+
+
+def _drops(module: nn.Module) -> bool:
+    """Whether a module sets numbers to zero at random now."""
+    return module.training and isinstance(module, nn.modules.dropout._DropoutNd) and module.p > 0
 
 
 class Mode(Watched, TorchFunctionMode):

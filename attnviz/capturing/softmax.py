@@ -55,7 +55,9 @@ def weighed(mode: Watched, scores: Tensor, weights: Tensor, dim: int, name: str 
         return weights
     mode.captured.awaited.pop(place.name or mode.captured.name, None)
     facing = layout.facing(axis) if isinstance(layout, Scores) else None
-    facing = facing and facing.with_last(axis_of_heads(facing.lead, mode.heads_of(place)))
+    heads = mode.heads_of(place)
+    facing = facing and facing.with_heads(heads)
+    facing = facing and facing.with_last(axis_of_heads(facing.lead, heads))
     solved = facing and name not in SAMPLED and solve(facing, scores)
     if solved:
         return _weighed(mode, place, facing, solved, weights, scores.dtype)

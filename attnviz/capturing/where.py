@@ -84,12 +84,15 @@ class Places:
         self.model = model
         self._names = {id(module): (name, module) for name, module in model.named_modules() if _calls_attention(module)}
         self._names.setdefault(id(model), ("", model))
+        self._own = {id(module) for module in model.modules()}
 
     def now(self) -> CallPlace | None:
         """Place of the current call; None outside the model."""
         frame, innermost, above, in_pass, in_checkpoint, call = sys._getframe(2), None, None, False, False, None
         while frame is not None:
             owner = self._owner(frame)
+            if owner is None and innermost is None and self._is_of_another(frame):
+                return None
             if owner is not None and (innermost is None or (owner[1] is innermost[1] and above is None)):
                 innermost = (*owner, frame)
                 call = frame if call is None and frame.f_code.co_name == "forward" else call
@@ -112,6 +115,14 @@ class Places:
                     return True
             frame = frame.f_back
         return False
+
+    def _is_of_another(self, frame: FrameType) -> bool:
+        """Whether a frame is the forward of a module of another model, such as the assistant of a generation."""
+        code = frame.f_code
+        if code.co_name != "forward" or not code.co_argcount or code.co_filename in SKIPPED:
+            return False
+        module = frame.f_locals.get(code.co_varnames[0])
+        return isinstance(module, nn.Module) and id(module) not in self._own and _calls_attention(module)
 
     def _owner(self, frame: FrameType) -> tuple[str, nn.Module] | None:
         """The module of the model that is the first argument of a frame's function."""

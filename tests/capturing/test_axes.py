@@ -104,3 +104,37 @@ def test_windows_are_no_heads(look_back, by_hand, batch):
         attnviz.capture(model, Edits().with_heads_off(Site("encoder", 0), {1})),
     ):
         model(torch.randn(batch, 12, 8))
+
+
+class Shared(nn.Module):
+    """Keys and values that all heads share, in an einsum whose result has heads behind queries."""
+
+    def __init__(self, order: str):
+        super().__init__()
+        self.num_heads, self.order, self.q, self.k = 4, order, nn.Linear(32, 40), nn.Linear(32, 10)
+
+    def forward(self, x):
+        q, c = self.q(x).unflatten(-1, (4, 10)), self.k(x)
+        scores = torch.einsum(f"bqhc,bkc->b{self.order}k", q, c) * 10**-0.5
+        future = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1)
+        mask = future if self.order == "hq" else future[:, None]
+        self.weights = scores.masked_fill(mask, -torch.inf).softmax(-1)
+        return torch.einsum(f"b{self.order}k,bkc->bqhc", self.weights, c).flatten(2)
+
+
+@pytest.mark.parametrize("order", ["qh", "hq"])
+def test_heads_that_share_their_keys_are_never_read_as_queries(order):
+    """As in multi-query attention, and in the absorbed latent attention of DeepSeek."""
+    model, x = Shared(order), torch.randn(2, 7, 32)
+    with torch.no_grad(), attnviz.capture(model) as seen:
+        output = model(x)
+    own = model.weights if order == "hq" else model.weights.transpose(1, 2)
+    (step,) = seen.steps
+
+    assert step.shape == (2, 4, 7, 7)
+    for b in range(2):
+        assert_close(torch.stack([step.weights(head, sentence=b) for head in range(4)]), own[b])
+    off = attnviz.Edits(heads_off={(step.site, 1)})
+    with torch.no_grad(), attnviz.capture(model, off):
+        assert_close(model(x).unflatten(-1, (4, 10))[:, :, [0, 2, 3]], output.unflatten(-1, (4, 10))[:, :, [0, 2, 3]])
+        assert model(x).unflatten(-1, (4, 10))[:, :, 1].eq(0).all()

@@ -176,3 +176,33 @@ def test_weights_whose_scores_are_unknown_are_of_one_text_if_their_shape_says_so
         model(torch.tensor([[1, 2, 3, 4]]))
 
     assert list(seen.sites) == [Site("decoder", 0)]
+
+
+class Guided(nn.Module):
+    """A model whose code runs another one, which is no part of it."""
+
+    def __init__(self, other):
+        super().__init__()
+        self.attention, self.other = nn.MultiheadAttention(8, 2, batch_first=True), [other]
+
+    def forward(self, x):
+        x = self.other[0](x)
+        return self.attention(x, x, x)[0]
+
+
+class Small(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.attention = nn.MultiheadAttention(8, 4, batch_first=True)
+
+    def forward(self, x):
+        return self.attention(x, x, x)[0]
+
+
+def test_the_layers_of_another_model_are_no_layers_of_this_one():
+    """As with the assistant model of a generation, which proposes tokens."""
+    model = Guided(Small())
+    with torch.no_grad(), attnviz.capture(model) as seen:
+        model(torch.randn(1, 5, 8))
+
+    assert [step.num_heads for step in seen.steps] == [2]

@@ -391,3 +391,13 @@ def test_heads_before_sentences_are_never_misread(fused):
     with pytest.raises(AttnvizError, match="the model joins heads before sentences in one axis"):
         seen.record()
     assert not seen.sites
+
+
+def test_training_is_said():
+    """The map is that before dropout; in evaluation there is nothing to say."""
+    model = nn.TransformerEncoderLayer(12, 3, 8, dropout=0.1, batch_first=True)
+    for training in (True, False):
+        with torch.no_grad(), attnviz.capture(model.train(training)) as seen:
+            model(torch.randn(1, 5, 12))
+
+        assert any("before dropout" in finding for finding in seen.record().findings) == training
