@@ -644,6 +644,7 @@ def test_a_load_is_canceled_at_any_stage_and_made_when_that_is_asked_for(folder,
     """The page says so, and does not begin again by itself."""
     go_on, load = threading.Event(), sources.loading.load
     monkeypatch.setattr(sources.loading, "load", lambda *of: go_on.wait(60) and load(*of))
+    sources._models.clear()
     app = opened(model="huggingface", hf=folder("BertModel"), text=CAT)
     app.button(key="cancel").click().run()
 
