@@ -76,10 +76,12 @@ class Jobs:
     Args:
         at_once: jobs that work at once; others wait for their turn.
         is_connected: whether somebody who waits, by name, is still there.
+        gives_up: whether a job that nobody waits for gives its turn to another one at once, though its thread works on:
+            it may be in a library that nothing can end.
     """
 
-    def __init__(self, at_once: int, is_connected: Callable[[str], bool] = lambda who: True):
-        self._turns = BoundedSemaphore(at_once)
+    def __init__(self, at_once: int, is_connected: Callable[[str], bool] = lambda who: True, *, gives_up: bool = False):
+        self._turns, self._gives_up = BoundedSemaphore(at_once), gives_up
         self._is_connected = is_connected
         self._jobs: dict[Hashable, Job] = {}
         self._lock = Lock()
@@ -120,7 +122,19 @@ class Jobs:
         """Wait for no job any more, but perhaps for some."""
         for key, job in tuple(self._jobs.items()):
             if key not in but:
-                job.waiting.discard(who)
+                self.leave_one(job, who)
+
+    def leave_one(self, job: Job, who: str) -> None:
+        """Wait for a job no more."""
+        job.waiting.discard(who)
+        if self._gives_up and not job.waiting:
+            self._end_turn(job)
+
+    def _end_turn(self, job: Job) -> None:
+        with self._lock:
+            had_turn, job.has_turn = job.has_turn, False
+        if had_turn:
+            self._turns.release()
 
     def _run(self, job: Job, work: Callable[[Job], Any]) -> None:
         try:
@@ -139,8 +153,11 @@ class Jobs:
         while not self._turns.acquire(timeout=LOOK):
             if not job.is_wanted():
                 raise Canceled("The run was canceled.")
+            for other in self.running if self._gives_up else ():
+                if other.has_turn and not other.is_wanted():
+                    self._end_turn(other)
         job.begun, job.has_turn = time.monotonic(), True
         try:
             yield
         finally:
-            self._turns.release()
+            self._end_turn(job)

@@ -95,7 +95,8 @@ def _smaller(image: Image.Image) -> Image.Image:
     """The image with `MOST_SIDE` pixels at its longer side; no larger copy is made of it than that needs."""
     if image.mode.startswith("I"):
         image = image.point(lambda level: level / 256).convert("L")
-    mode = "RGBA" if image.has_transparency_data else "L" if image.mode == "L" else "RGB"
+    mode = "L" if image.mode == "L" else "RGB"
+    mode = "RGBA" if image.has_transparency_data else mode
     image = image if image.mode == mode else image.convert(mode)
     factor = MOST_SIDE / max(image.size)
     size = [round(side * factor) for side in image.size]

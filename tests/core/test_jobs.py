@@ -109,6 +109,33 @@ def test_a_job_that_nobody_waits_for_any_more_is_not_joined(go):
     assert again.result() == "a"
 
 
+@pytest.mark.parametrize("is_gone", [False, True], ids=["canceled", "closed tab"])
+def test_a_job_that_nothing_can_end_gives_its_turn_away(go, monkeypatch, is_gone):
+    """At once when the last who waits leaves, and soon after that one is gone; its end gives no second turn away."""
+    monkeypatch.setattr(jobs, "GRACE", 0.1)
+    here = {"first", "second", "third"}
+    every = Jobs(at_once=1, is_connected=here.__contains__, gives_up=True)
+    stuck = every.start("stuck", lambda job: go.wait(PATIENCE), "first")
+    until(lambda: stuck.has_turn)
+    if is_gone:
+        here.remove("first")
+    else:
+        every.leave("first")
+
+    assert every.start("other", lambda job: "done", "second").settled.wait(PATIENCE)
+    assert not stuck.settled.is_set()
+
+    go.set()
+    assert stuck.settled.wait(PATIENCE)
+    stop = Event()
+    last = every.start("last", lambda job: stop.wait(PATIENCE), "second")
+    until(lambda: last.has_turn)
+    behind = every.start("behind", lambda job: stop.wait(PATIENCE), "third")
+    assert not behind.settled.wait(2 * jobs.LOOK)
+    assert not behind.has_turn
+    stop.set()
+
+
 def test_the_share_of_a_job_is_the_progress_of_its_work(go):
     job = Jobs(at_once=1).start("a", working(go), "who", calls=4)
 

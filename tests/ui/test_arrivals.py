@@ -1,5 +1,6 @@
 """Models of Hugging Face on their way to the app: found, asked for, fetched, canceled, failed; on 127.0.0.1 alone."""
 
+import shutil
 import sys
 import threading
 import time
@@ -14,9 +15,11 @@ import fake_hub
 from huggingface_hub import constants
 from streamlit import config
 
-from attnviz.core import jobs
+import attnviz
+from attnviz.core import assets, jobs
 from attnviz.core.errors import AttnvizError, quoted
 from attnviz.sources.huggingface import hub as hubs
+from attnviz.sources.huggingface import opening
 from attnviz.sources.huggingface import source as sources
 from attnviz.ui.shared import arrivals, pretrained, words
 from attnviz.ui.shared.arrivals import Arrival, fetch, leave, wait_for
@@ -234,6 +237,42 @@ def test_two_sessions_wait_for_one_load(model, monkeypatch):
 
     assert settled(second).stage == "here"
     assert len(loads) == 1
+
+
+@pytest.fixture
+def stuck(model, tmp_path, monkeypatch):
+    """Folders whose tokenizer is never done, as many as models load at once; at the end they are."""
+    go_on, read = threading.Event(), opening._tokenizer
+
+    def tokenizer(folder, name):
+        if "stuck" in name:
+            go_on.wait(PATIENCE)
+        return read(folder, name)
+
+    monkeypatch.setattr(opening, "_tokenizer", tokenizer)
+    yield [str(shutil.copytree(model, tmp_path / f"stuck-{number}")) for number in range(4)]
+    go_on.set()
+
+
+@pytest.mark.parametrize("is_gone", [False, True], ids=["canceled", "closed tab"])
+def test_a_load_that_never_ends_keeps_nobody_waiting(stuck, model, monkeypatch, is_gone):
+    """Four of them took the four places for good; the vision model that ships does not even wait for them to leave."""
+    monkeypatch.setattr(jobs, "GRACE", 0.1)
+    there = {"visitor", *stuck}
+    monkeypatch.setattr(arrivals, "is_connected", there.__contains__)
+    hanging = [wait_for(name, name) for name in stuck]
+    until(lambda: all(arrival.progress and arrival.job.has_turn for arrival in hanging))
+
+    assert attnviz.analyze(attnviz.picture(assets.path("pictures/still-life.jpg")), "shapes").labels
+
+    if is_gone:
+        there -= {*stuck}
+    else:
+        for name in stuck:
+            leave(name)
+
+    assert settled(wait_for(str(model), "visitor")).stage == "here"
+    assert not any(arrival.settled.is_set() for arrival in hanging)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import sys
+import threading
 import time
 from html import escape
 from pathlib import Path
@@ -637,6 +638,24 @@ def test_a_pair_of_texts_is_taken_apart_only_where_there_is_one(folder):
     assert any("special tokens are hidden" in spec for spec in specs(app))
     alone = pretrained(model, text=CAT, view="ab")
     assert not [group for group in alone.button_group if group.key == "pair"]
+
+
+def test_a_load_is_canceled_at_any_stage_and_made_when_that_is_asked_for(folder, monkeypatch):
+    """The page says so, and does not begin again by itself."""
+    go_on, load = threading.Event(), sources.loading.load
+    monkeypatch.setattr(sources.loading, "load", lambda *of: go_on.wait(60) and load(*of))
+    sources._models.clear()
+    app = opened(model="huggingface", hf=folder("BertModel"), text=CAT)
+    app.button(key="cancel").click().run()
+
+    assert "is not loaded: you canceled that." in html(app.run())
+    assert not [button for button in app.button if button.key == "cancel"]
+
+    go_on.set()
+    app.button(key="try again").click().run()
+    settled(app)
+
+    assert app.get("vega_lite_chart")
 
 
 # Downloads

@@ -106,7 +106,7 @@ def test_what_is_used_of_streamlit_beyond_its_documented_interface_is_there():
 
     used = {
         ScriptRunContext: "session_id is_history_navigation page_script_hash fragment_ids_this_run uploaded_file_mgr",
-        Runtime: "_instance is_active_session media_file_mgr",
+        Runtime: "_instance is_active_session media_file_mgr uploaded_file_mgr",
         MediaFileManager: "add",
         bootstrap: "load_config_options",
         config: "_main_script_path",

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from attnviz.core.progress import tell
 from attnviz.sources.huggingface import checks
 
 CONVERSIONS = frozenset({"float", "double", "half", "bfloat16"})
@@ -24,24 +25,37 @@ CONVERSIONS = frozenset({"float", "double", "half", "bfloat16"})
 RANDOM = frozenset({"normal_", "uniform_", "trunc_normal_", "kaiming_uniform_", "xavier_uniform_"})
 """Methods of a tensor, and functions of `nn.init`, that fill it with random numbers."""
 
-_one_at_a_time = Lock()
+_one_at_a_time, _one_imports = Lock(), Lock()
+_quiet: list[tuple[int, bool]] = []
+"""What transformers printed before, once for each who has asked for silence."""
 
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """No other build goes on meanwhile, and transformers prints nothing: what matters in it is said as an error."""
-    with _one_at_a_time:
-        from transformers.utils import logging  # in turn, too: threads that import it first break each other
+    """No other build goes on meanwhile, and transformers prints nothing."""
+    with _one_at_a_time, quiet():
+        yield
 
-        verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Transformers prints nothing meanwhile: what matters in it is said as an error."""
+    with _one_imports:  # threads that import it first break each other
+        from transformers import AutoTokenizer  # noqa: F401
+        from transformers.utils import logging
+
+        _quiet.append(_quiet[0] if _quiet else (logging.get_verbosity(), logging.is_progress_bar_enabled()))
         logging.set_verbosity_error()
         logging.disable_progress_bar()
-        try:
-            yield
-        finally:
-            logging.set_verbosity(verbosity)
-            if bars:
-                logging.enable_progress_bar()
+    try:
+        yield
+    finally:
+        with _one_imports:
+            verbosity, bars = _quiet.pop()
+            if not _quiet:
+                logging.set_verbosity(verbosity)
+                if bars:
+                    logging.enable_progress_bar()
 
 
 def plan(model: Any, config: Any) -> nn.Module:
@@ -102,6 +116,7 @@ class Unfilled(TorchFunctionMode):
     def __torch_function__(
         self, func: Callable, types: object, args: tuple = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        tell(0.0)  # settings may ask for a model that is never done
         if getattr(func, "__name__", "") in RANDOM:
             tensor = args[0] if args else kwargs["tensor"]
             if not tensor.is_meta:  # where zeros would be as slow as all that is planned

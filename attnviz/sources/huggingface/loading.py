@@ -66,10 +66,13 @@ def load(
     config = checks.config(place.folder, name)
     held = checks.weights(place.folder, name, place.kind == "cached")
     checks.layers(config, held, name)
-    report(DownloadProgress("reading", place.size, place.size))
+    _tell(report, "reading", place)
+    with building.quiet():  # others load meanwhile: a tokenizer may take forever
+        opened = opening.read(place.folder, name)
+    _tell(report, "reading", place)
     with building.alone():
-        loaded = _load(place, held, room)
-    report(DownloadProgress("trying", place.size, place.size))
+        loaded = _load(place, opened, held, room)
+    _tell(report, "trying", place)
     if loaded.hears:
         return sounds.tried(loaded)
     if loaded.tokenizer is None:
@@ -82,6 +85,12 @@ def load(
         raise
 
 
+def _tell(report: Callable[[DownloadProgress], bool | None], what: str, place: ModelLocation) -> None:
+    """Raises: Canceled: if nobody waits for the model any more."""
+    if report(DownloadProgress(what, place.size, place.size)) is False:
+        raise hub.Canceled(f"The load of {faults.name(place.name)} was canceled.")
+
+
 def _check(folder: Path, name: str, room: Room) -> None:
     """Raises: AttnvizError: if it can be known without the weights that they would be of no use, or do not fit."""
     opened = opening.check(folder, name)
@@ -91,10 +100,9 @@ def _check(folder: Path, name: str, room: Room) -> None:
         _fit(_numbers(plan) * torch.bfloat16.itemsize, memory.devices(), name, room, is_packed=True)
 
 
-def _load(place: ModelLocation, held: checks.WeightHeaders, room: Room) -> Loaded:
+def _load(place: ModelLocation, opened: opening.Unweighted, held: checks.WeightHeaders, room: Room) -> Loaded:
     """The part of loading that one thread does at a time."""
     folder, name = place.folder, place.name
-    opened = opening.read(folder, name)
     config, task, kind, tokenizer = opened.config, opened.task, opened.kind, opened.tokenizer
     of_text = tokenizer is not None and not hasattr(opened.processor, "sampling_rate")
     dense, why = _made_full(config)
@@ -175,6 +183,8 @@ def _plan(kind: Any, config: Any, name: str, held: checks.WeightHeaders | None =
     """
     try:
         plan = building.plan(kind, config)
+    except hub.Canceled:
+        raise
     except Exception as error:
         raise AttnvizError(f"config.json of {faults.name(name)} cannot be built: {faults.first(error)}") from None
     computed = tuple(getattr(plan, "_keys_to_ignore_on_load_missing", None) or ())  # as Marian's positions are

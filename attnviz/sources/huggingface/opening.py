@@ -27,7 +27,7 @@ NEXT_SENTENCE = ("the second text follows the first", "the second text is anothe
 
 def check(folder: Path, name: str) -> "Unweighted":
     """Facts that need no weights. Raises: AttnvizError: if it is known by them that the weights are of no use."""
-    with building.alone():
+    with building.quiet():
         return read(folder, name)
 
 

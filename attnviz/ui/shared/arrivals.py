@@ -32,7 +32,7 @@ RETRY = 60.0
 PATH = re.compile(r"[./~\\]|[A-Za-z]:|.*\\")
 """Names that mean a folder of the server."""
 
-JOBS = Jobs(at_once=4, is_connected=lambda session: is_connected(session))
+JOBS = Jobs(at_once=4, is_connected=lambda session: is_connected(session), gives_up=True)
 _arrivals: "OrderedDict[str, Arrival]" = OrderedDict()
 _lock = threading.RLock()
 
@@ -175,12 +175,13 @@ def fetch(name: str, session: str) -> None:
 
 
 def leave(session: str, but: str | None = None) -> None:
-    """Wait for no model any more, but perhaps for one. A download for which nobody waits ends."""
+    """Wait for no model any more, but perhaps for one. What nobody waits for ends, and others come in its place."""
     with _lock:
         for name, arrival in tuple(_arrivals.items()):
             if name != but and session in arrival.sessions:
-                arrival.sessions.discard(session)
-                if not arrival.sessions and arrival.stage in ("asking", "fetching"):
+                arrival.undecided.discard(session)
+                JOBS.leave_one(arrival.job, session)
+                if not arrival.sessions and arrival.stage not in ("here", "failed"):
                     del _arrivals[name]
 
 

@@ -161,6 +161,7 @@ def _instead(reason: AttnvizError | Arrival) -> None:
     elif isinstance(reason, pretrained.NoModel):
         note(str(reason), "notice")
         pretrained.offers()
+        pretrained.try_again()
     else:
         note(str(reason))
         if files.is_file(state.get(MODEL)):

@@ -14,7 +14,7 @@ from attnviz.sources.base import Source
 from attnviz.ui import streamlit_internals
 from attnviz.ui.shared import arrivals, examples, files, state, words
 from attnviz.ui.shared.arrivals import Arrival, listed
-from attnviz.ui.shared.setting import Setting, choice
+from attnviz.ui.shared.setting import Setting, choice, session_setting
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import clean, large, literal, quiet
 
@@ -68,8 +68,12 @@ HF: Setting[str | None] = Setting("hf", None, str, _one_of_the_models)
 """The name of a model of Hugging Face; None where none is named: of a list of models it is then the first."""
 
 
+CANCELED = session_setting("canceled model", "")
+"""Name of the model whose load this session canceled last: it is loaded only if somebody asks for it again."""
+
+
 class NoModel(InputError):
-    """No name is typed yet: no mistake, but no model to look at."""
+    """No name is typed yet, or its load was canceled: no mistake, but no model to look at."""
 
 
 def field() -> Source | Arrival | AttnvizError:
@@ -85,6 +89,9 @@ def field() -> Source | Arrival | AttnvizError:
     if not name:
         leave()
         return NoModel(words.NO_MODEL)
+    if name == state.get(CANCELED):
+        leave()
+        return NoModel(words.LOAD_CANCELED.format(model=name))
     arrival = arrivals.wait_for(name, streamlit_internals.session_id())
     arrival.settled.wait(AT_ONCE)
     if arrival.stage == "failed":
@@ -142,9 +149,13 @@ def leave() -> None:
 
 
 def try_again() -> None:
-    """A way to look again for a model that could not be loaded; nothing if none was looked for."""
-    if state.get(MODEL) == NAME and (failed := arrivals.failed(clean(_name()).strip())):
-        st.button(words.TRY_AGAIN, key="try again", icon=":material/refresh:", on_click=arrivals.forget, args=(failed,))
+    """A way to look again for a model that could not be loaded, or was canceled; nothing if none was looked for."""
+    name = clean(_name()).strip() if state.get(MODEL) == NAME else ""
+    options = {"key": "try again", "icon": ":material/refresh:"}
+    if name and name == state.get(CANCELED):
+        st.button(words.TRY_AGAIN, on_click=state.put, args=(CANCELED, ""), **options)
+    elif failed := arrivals.failed(name):
+        st.button(words.TRY_AGAIN, on_click=arrivals.forget, args=(failed,), **options)
 
 
 def ask_or_wait(arrival: Arrival) -> None:
@@ -174,8 +185,14 @@ def _wait(arrival: Arrival) -> None:
         st.rerun()
     with st.container(width=600, gap="xsmall", key="arrival"):
         _watch(arrival, arrival.stage)
-        if arrival.stage == "fetching":
-            st.button(words.CANCEL, key="cancel", icon=":material/close:", on_click=leave)
+        st.button(words.CANCEL, key="cancel", icon=":material/close:", on_click=_cancel, args=(arrival,))
+
+
+def _cancel(arrival: Arrival) -> None:
+    """Wait for a model no more; whether it is to be downloaded is asked again."""
+    if arrival.stage != "fetching":
+        state.put(CANCELED, arrival.name)
+    leave()
 
 
 @st.fragment(run_every=EVERY)

@@ -127,6 +127,7 @@ NO_MODEL = (
     "There is no model yet. Type its name at huggingface.co, such as gpt2 or google-bert/bert-base-uncased, or the "
     "path of a folder that save_pretrained has written."
 )
+LOAD_CANCELED = "{model} is not loaded: you canceled that."
 HUB_IN_LINK = "{why}; a model of Hugging Face, or in a folder, stands in a link as model={hub}&hf={name}."
 NAMELESS = "“{token}” is the token with id {id:,}: the model's tokenizer has no text for it."
 NO_HUB = "this server has no such setting."

@@ -15,6 +15,8 @@ from families import OWN, TAPPED, build
 from torch.testing import assert_close
 
 from attnviz import api
+from attnviz.core.errors import Canceled
+from attnviz.core.progress import Progress, watched
 from attnviz.models import constructed
 from attnviz.models import trained as weights
 from attnviz.sources import scratch
@@ -111,7 +113,7 @@ def test_what_runs_while_a_model_is_built_gives_the_same(place, held):
 
 
 def test_models_are_built_one_at_a_time(place, monkeypatch):
-    """Also what is read of them before their weights: who builds or reads holds the one lock."""
+    """What is read of them before is not, as a tokenizer may take forever: who builds holds the one lock."""
     lock, held = Watched(), []
     monkeypatch.setattr(building, "_one_at_a_time", lock)
     make, cut = transformers.GPT2LMHeadModel.__init__, transformers.AutoTokenizer.from_pretrained
@@ -129,7 +131,13 @@ def test_models_are_built_one_at_a_time(place, monkeypatch):
     loading.load(place)
     loading.opening.check(Path(place), place)
 
-    assert held == [True] * 4
+    assert held == [False, True, True, False]
+
+
+def test_a_build_that_nobody_waits_for_ends(place):
+    """Settings can ask for a model that is never done, and others wait for their turn."""
+    with pytest.raises(Canceled), watched(Progress(1, canceled=True)):
+        loading.load(place)
 
 
 def test_two_different_models_open_at_once(tmp_path):
