@@ -25,6 +25,13 @@ def _texts(*rows: tuple) -> tuple[Hostile, ...]:
     return tuple(Hostile(*row) for row in rows)
 
 
+MARKDOWN = (
+    "```", "`a`", "---", "***", "*a*", "_a_", "__a__", "~~a~~", "![x](http:evil)", "[x](http:evil)", "[^1]", "[x]",
+    ":red[x]", ":material/close:", ":streamlit:", ":smile:", "$x$", "$$", "<b>x</b>", "&amp;", "\\", "\\*", "#", "# a",
+    "- a", "1. a", "1)", "12.", "> a", "+", "|", "===", "->", "<-", "--", ">=", "a@b.com", "http://x.com", "www.x.com",
+)  # fmt: skip
+"""Tokens and names that Markdown, as Streamlit reads it, would show as something else."""
+
 SIZES = _texts(
     ("empty", "", (), NO_TEXT),
     ("one token", "cat", ("cat",)),

@@ -257,3 +257,42 @@ def test_half_a_character_stops_nothing_and_the_numbers_show_tokens_as_they_are(
     driver.settled(page)
 
     assert set(expected(text)["labels"][:8]) <= set(cells.all_text_contents())
+
+
+LABELS = """
+import streamlit as st
+from hostile import MARKDOWN
+from attnviz.ui.shared.text import literal, label
+
+for text in MARKDOWN:
+    with st.container(key=f"text {MARKDOWN.index(text)}"):
+        label(text)
+        st.button(literal(text), key=f"button {text}")
+        st.pills(literal(text), [text], format_func=literal, key=f"pills {text}")
+        st.checkbox(literal(text), key=f"box {text}")
+        st.progress(0.5, text=literal(text))
+        st.markdown(literal(text))
+        st.selectbox(literal(text), [text], key=f"list {text}")
+"""
+
+READ = """rows => rows.map(row => [
+    [...row.querySelectorAll('p, [role=combobox]')]
+        .map(part => (part.value ?? part.textContent).replaceAll('\u2060', '')),
+    row.querySelectorAll('img, a, em, strong, del, code, pre, hr, li, h1, h2, blockquote, table, .katex').length])"""
+
+
+def test_a_label_shows_a_text_as_it_is(chromium, tmp_path):
+    """Of a button, of pills, of a box, a caption, a bar: each is Markdown, and the option of a list is none."""
+    script = tmp_path / "labels.py"
+    script.write_text(f"import sys\nsys.path[:0] = {[str(driver.ROOT), str(driver.ROOT / 'tests')]}\n{LABELS}", "utf-8")
+    with driver.running_app(script) as address:
+        page = chromium.new_page()
+        page.goto(address)
+        rows = page.locator("[class*=st-key-text-]")
+        expect(rows).to_have_count(len(hostile.MARKDOWN))
+        driver.settled(page)
+        shown = rows.evaluate_all(READ)
+        page.close()
+
+    expected = {text: [[text] * 9, 0] for text in hostile.MARKDOWN}
+    assert dict(zip(hostile.MARKDOWN, shown, strict=True)) == expected

@@ -2,15 +2,22 @@
 
 import re
 
+import hostile
 import pytest
+import tiny
 import torch
 from streamlit.testing.v1 import AppTest
 from test_hostile_pages import compare_page, overview_page, steps_page
+from test_opened_files import drop
 from test_pages import heads_page, masks_page, opened
+from test_photos import content
 from torch import nn
 
 import attnviz
-from attnviz import api
+from attnviz import Site, api
+from attnviz.core import assets
+from attnviz.core.edits import Take
+from attnviz.ui.shared import pretrained
 from attnviz.ui.shared.text import literal
 
 HOSTILE = "``` --- *** _a_ ![x](http:evil) :red[x] $x$ # 1. :smile: <b>b</b> www.evil.com".split()
@@ -59,7 +66,7 @@ def markdown_of(app: AppTest) -> list[str]:
         if node.type in PLAIN_ELEMENTS:
             continue
         texts += [str(getattr(proto, name, "")) for name in ("label", "help", "body")]
-        texts += [option.content for option in getattr(proto, "options", []) if hasattr(option, "content")]
+        texts += [getattr(option, "content", option) for option in getattr(proto, "options", [])]
     return texts
 
 
@@ -85,3 +92,74 @@ def test_no_token_and_no_text_is_read_as_markdown(page, reader, link):
 @pytest.mark.parametrize("word", HOSTILE)
 def test_a_literal_label_keeps_every_character(word):
     assert re.sub(r"\\(.)", r"\1", literal(word)).replace("\N{WORD JOINER}", "") == word
+
+
+WORDS = tuple(word for word in hostile.MARKDOWN if " " not in word)
+ANSWER, EXAMPLES = WORDS[7:17], WORDS[17:20]
+
+
+@pytest.fixture
+def hostile_words(tmp_path, monkeypatch):
+    """A story model that knows words of Markdown and begins with such examples, and models with such names."""
+    card = tiny.card
+    monkeypatch.setattr(tiny, "ENGLISH", ["the", "cat", *ANSWER])
+    monkeypatch.setattr(tiny, "card", lambda name: card(name) | {"examples": EXAMPLES})
+    monkeypatch.setattr(pretrained, "here", lambda: WORDS[:4])
+    real = assets.path
+    monkeypatch.setattr(assets, "path", lambda name: tmp_path / name if "models/story" in name else real(name))
+    tiny.write(tmp_path, "story")
+    tiny.forget()
+    yield
+    monkeypatch.undo()
+    tiny.forget()
+
+
+def answered():
+    """The words of an answer as pills, and those that may stand in the place of one as buttons."""
+    ids = "-".join(str(6 + number) for number in range(len(ANSWER)))
+    return opened(heads_page, model="story", text="the cat", continued=ids, cell="3.0"), ANSWER
+
+
+def found():
+    """The places of a phrase."""
+    app = opened(model="scratch", text=f"find {' '.join(WORDS[:6])} {'the cat ' * 20}")
+    app.session_state["find 0"] = True
+    return app.run().text_input(key="phrase").set_value("find").run(), WORDS[:3]
+
+
+def taken():
+    """What was taken from other texts."""
+    takes = [str(Take(word, "output", Site("decoder", 0), 0, 0)) for word in ANSWER[:4]]
+    return opened(compare_page, model="story", text="the cat", take=takes), ANSWER[:4]
+
+
+def dropped():
+    """The name of a file."""
+    name = " ".join(word for word in WORDS if "/" not in word)
+    return drop(opened(model="shapes"), (f"{name[:40]}.png", content())), WORDS[:4]
+
+
+PLACES = {
+    "answer": answered,
+    "phrase": found,
+    "take": taken,
+    "file": dropped,
+    "models": lambda: (opened(model="huggingface"), WORDS[:4]),
+    "examples": lambda: (opened(model="story", text=""), EXAMPLES),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_no_word_and_no_name_is_markdown_in_a_label(hostile_words, place):
+    """Each is there as Markdown shows it, and none as it was typed."""
+    app, shown = PLACES[place]()
+    labels = markdown_of(app)
+
+    assert not app.exception
+    assert [word for word in shown if not any(literal(word) in label for label in labels)] == []
+    assert [
+        (word, label)
+        for word in WORDS
+        for label in labels
+        if len(word) > 2 and word in label.replace(literal(word), "")
+    ] == []

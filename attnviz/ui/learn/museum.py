@@ -15,7 +15,7 @@ from attnviz.ui.shared import cache, pictures, state
 from attnviz.ui.shared.look import ViewContext
 from attnviz.ui.shared.setting import Setting, State, choice, coded, each, flag, reader, whole
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import heading, label, large, note, plain, quiet
+from attnviz.ui.shared.text import heading, label, large, literal, note, plain, quiet
 
 NAMES = {bug.name: bug for bug in bugs.museum()}
 
@@ -123,7 +123,8 @@ def _solved(bug: Bug, exhibit: Maps | TrainedPair | None, number: int) -> None:
     heading(words.FINDS)
     if bug.rule:
         finding = exhibit.finding(bug.rule)
-        st.markdown(words.FOUND_BY.format(severity=finding.severity, rule=finding.rule, says=finding.message))
+        says = literal(finding.message)
+        st.markdown(words.FOUND_BY.format(severity=finding.severity, rule=finding.rule, says=says))
     else:
         st.markdown(bug.found_by)
     st.markdown(words.HAPPENED.format(where=f"[{bug.seen_in}]({bug.source})"))

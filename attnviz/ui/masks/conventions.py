@@ -26,7 +26,7 @@ from attnviz.ui.shared.edits import OWN_MASK
 from attnviz.ui.shared.mask import MASK
 from attnviz.ui.shared.setting import State, choice
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import block, in_words, label, large, note, quiet
+from attnviz.ui.shared.text import block, in_words, label, large, literal, note, quiet
 from attnviz.ui.shared.toolbar import Toolbar
 
 DIALECT_SHOWN = choice("dialect", words.DIALECTS, "sdpa", former=words.FORMER_DIALECTS)
@@ -153,7 +153,7 @@ def _use(lab: Lab, mask: Mask, read: Handed) -> None:
     fixed = bool(lab.source.read_only)
     help_text = lab.source.read_only or words.MISTAKE_MEANS
     arguments = (meant(mask, *lab.lengths), mistaken(mask, read, sentence=lab.sentence))
-    options = {"icon": ":material/bug_report:", "help": help_text, "disabled": fixed}
+    options = {"icon": ":material/bug_report:", "help": literal(help_text), "disabled": fixed}
     st.button(words.USE_MISTAKE, key="mistake", on_click=state.change, args=(_take, *arguments), **options)
 
 

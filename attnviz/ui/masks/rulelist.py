@@ -20,7 +20,7 @@ from attnviz.ui.shared.mask import MASK
 from attnviz.ui.shared.mask_link import BY_NAME, RULES
 from attnviz.ui.shared.setting import State, session_setting
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import note, quiet
+from attnviz.ui.shared.text import literal, note, quiet
 
 ADD = session_setting("add rule", None)
 """A rule or a preset on its way into the mask of the page; the list holds none."""
@@ -45,7 +45,7 @@ def rules(lab: Lab) -> None:
     first = next((i for i, entry in enumerate(entries) if entry.on), None)
     for i, (entry, square) in enumerate(zip(entries, _squares(lab), strict=True)):
         with st.container(key=f"rule {i}", gap="xsmall"):
-            title = f"**{_title(entry.mask)}** {square}".strip()
+            title = f"**{literal(_title(entry.mask))}** {square}".strip()
             _row(lab, i, entry, title, first=first is None or i <= first, last=i == len(entries) - 1)
     if not entries and not _built_in(lab):
         quiet(words.NO_RULE)

@@ -10,6 +10,7 @@ from attnviz.core.display import without_surrogates
 from attnviz.sources.base import Facts, Source
 from attnviz.ui.shared import state, words
 from attnviz.ui.shared.setting import Setting, State, choice, session_setting
+from attnviz.ui.shared.text import literal
 
 LONGEST_LINK = 30_000
 """Characters that a text may take in the address of the page: servers refuse 64 kB."""
@@ -40,14 +41,14 @@ def menu(texts: dict[str, str]) -> None:
     def take() -> None:
         state.change(with_text, texts[state.event("example")], texts)
 
-    st.menu_button(words.EXAMPLES_TITLE, list(texts), key="example", on_click=take)
+    st.menu_button(words.EXAMPLES_TITLE, list(texts), key="example", on_click=take, format_func=literal)
 
 
 def offers(texts: dict[str, str]) -> None:
     """The first examples as buttons, where there is no text."""
     with st.container(horizontal=True, gap="small", key="first examples"):
         for i, (name, text) in enumerate(list(texts.items())[:MOST_OFFERED]):
-            st.button(name, key=f"first example {i}", on_click=state.change, args=(with_text, text, texts))
+            st.button(literal(name), key=f"first example {i}", on_click=state.change, args=(with_text, text, texts))
 
 
 def with_text(now: State, text: str, texts: dict[str, str]) -> State:

@@ -17,7 +17,7 @@ from attnviz.files import images, sounds
 from attnviz.sources.base import Source
 from attnviz.ui.shared import cache, state, words
 from attnviz.ui.shared.setting import Setting, State, coded, each, reader, session_setting
-from attnviz.ui.shared.text import literal
+from attnviz.ui.shared.text import label
 
 NONE = "none"
 """Name of no picture, for a model that reads text without one, too."""
@@ -172,7 +172,7 @@ def box(source: Source) -> None:
             st.html(f'<img src="{data_uri(shown.small)}" alt="" height="{HEIGHT}">', width="content")
         chosen = name(source) if shown is not None else words.NO_PICTURE
         chosen = words.IN_NO_LINK.format(name=chosen) if chosen in state.get(DROPPED) else chosen
-        st.caption(literal(chosen), width="content")
+        label(chosen)
         choose = words.CHOOSE_SOUND if source.reads == "sound" else words.CHOOSE_PICTURE
         st.html(choose, width="content")
         st.menu_button(

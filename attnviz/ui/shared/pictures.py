@@ -20,7 +20,7 @@ from attnviz.ui.shared import budget, cache, code, state, words
 from attnviz.ui.shared.look import CELL, Cell, ViewContext, cell_of
 from attnviz.ui.shared.setting import Setting, session_setting
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import in_words, note, quiet, unseen
+from attnviz.ui.shared.text import in_words, literal, note, quiet, unseen
 from attnviz.views import View
 
 T = TypeVar("T")
@@ -191,7 +191,7 @@ def _table(figure: Figure, key: str) -> None:
     named = {name: name.replace("_", " ").capitalize() for name in table.columns}
     st.dataframe(table, hide_index=True, column_config=named, key=f"table {key}", **options)
     if remark := table.attrs.get("note"):
-        st.caption(remark)
+        st.caption(literal(remark))
 
 
 def lent(value: T, key: str) -> Callable[[], T]:

@@ -17,7 +17,7 @@ from attnviz.ui.hosts import public
 from attnviz.ui.shared import state, words
 from attnviz.ui.shared.budget import Busy
 from attnviz.ui.shared.setting import Setting, session_setting
-from attnviz.ui.shared.text import large, note, quiet
+from attnviz.ui.shared.text import large, literal, note, quiet
 
 AT_ONCE = 0.3
 """Seconds within which a run comes without a word about it."""
@@ -173,7 +173,7 @@ def _watch(job: Job) -> None:
     else:
         layer, call = about.names[job.done], job.done + 1
         share = job.share
-        text = words.CALL_SHARE.format(layer=layer, call=call, calls=job.calls, share=share)
+        text = words.CALL_SHARE.format(layer=literal(layer), call=call, calls=job.calls, share=share)
     if about.writes:
         text = text if not job.done else words.WRITTEN_AT.format(text=text, rate=job.done / max(passed, 1e-9))
         with st.container(key="as it comes"):

@@ -23,8 +23,11 @@ SCRIPTS = (
 )
 """Scripts of the browser beyond Streamlit's. The server allows just this text, by its hash."""
 
-MARKS = re.compile(r"[\\`*_\[\]#$~<>&|!+\-:@]|(?<=^\d)[.)]|(?<=www)\.")
-"""Signs that Markdown may read, also at the beginning of a line, and what makes links of addresses."""
+MARKS = re.compile(r"[\\`*_\[\]#$~<>&|!+\-:@]")
+"""Signs that Markdown may read, also at the beginning of a line."""
+
+PARTED = re.compile(r"(?<=[:@])|(?<=[-<>])(?=[-<>=])|(?<=www)(?=\.)|^(?=\d+[.)])", re.IGNORECASE)
+"""Places in what Streamlit replaces even where signs are escaped: emoji by name, addresses, arrows; and in a list."""
 
 
 class Markup(str):
@@ -42,11 +45,8 @@ def plain(text: str) -> str:
 
 
 def literal(text: str) -> str:
-    """A text in a label, which Streamlit reads as Markdown: nothing in it is a mark, a color, an icon or a link.
-
-    A colon and an @ also get a character without width behind them: shortcuts of emoji and addresses are read later.
-    """
-    return re.sub("[:@]", "\\g<0>\N{WORD JOINER}", MARKS.sub(r"\\\g<0>", clean(text)))
+    """A text in a label, which Streamlit reads as Markdown: nothing in it is a mark, a color, an icon or a link."""
+    return MARKS.sub(r"\\\g<0>", PARTED.sub("\N{WORD JOINER}", clean(text)))
 
 
 def block(text: str, css: str, tag: str = "div", **attributes: str) -> None:
@@ -123,7 +123,7 @@ def unseen(text: str) -> None:
 
 def label(text: str) -> None:
     """Label of the controls right of it."""
-    st.caption(text, width="content")
+    st.caption(literal(text), width="content")
 
 
 def table(rows: Sequence[Sequence[str]], head: Sequence[str] = (), **style) -> None:

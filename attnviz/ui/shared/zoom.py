@@ -141,7 +141,7 @@ def crumbs(context: ViewContext, units: Sequence[str] = ()) -> None:
             icon = None if depth else ":material/zoom_out_map:"
             st.button(literal(title), key=f"crumb {depth}", type="tertiary", icon=icon, on_click=_back, args=(depth,))
             label("›")
-        label(literal(_named(parts[-1])))
+        label(_named(parts[-1]))
         view = state.get(VIEW)
         unit = _unit(context, window, units) if not (view.sentences or view.parts) else None
         if unit is not None:
