@@ -75,7 +75,9 @@ def test_words_are_explained_where_they_stand(story):
     """
     driver.resize(story, 1440, 900, "dark")
     driver.settled(story)
-    where = story.locator("svg.marks text", has_text="Key (").first.bounding_box()
+    title = story.locator("svg.marks text", has_text="Key (").first
+    expect(title).to_be_visible()
+    where = title.bounding_box()
     story.mouse.move(where["x"] + 10, where["y"] + 5)
 
     expect(story.get_by_role("tooltip")).to_contain_text("one column of the map")

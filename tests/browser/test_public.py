@@ -86,4 +86,8 @@ def test_no_other_page_frames_the_app(chromium, foreign, public, server):
     """Neither one that was not named, nor any where the app is not public."""
     for page, app in ((foreign[1], public), (foreign[0], server)):
         with framed(chromium, page, app) as frame:
+            for _ in range(100):
+                if frame.url:
+                    break
+                frame.page.wait_for_timeout(100)  # it has no address yet
             assert frame.url == REFUSED

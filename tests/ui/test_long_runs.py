@@ -227,7 +227,7 @@ def test_a_visitor_has_so_many_seconds_of_long_runs_in_a_minute(slow, public_app
     assert words.SPENT.format(seconds=20, wait=40) in html(app)
     assert not app.exception
 
-    now[0] += 40
+    now[0] += 60
     app = after(app.run())
 
     assert app.get("vega_lite_chart")

@@ -173,5 +173,7 @@ def rules(loaded: Loaded, prompt: int, longest: int, read: Tensor | None = None)
         return LogitsProcessorList()
     settings, device = deepcopy(model.generation_config), "cpu" if read is None else read.device
     settings.do_sample, settings.guidance_scale, settings.max_length = False, None, longest
+    if model.config.is_encoder_decoder:
+        settings.decoder_start_token_id = begins_with(model)
     model._prepare_special_tokens(settings, device=device)
     return model._get_logits_processor(settings, prompt, read, device=device)

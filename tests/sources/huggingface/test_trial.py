@@ -87,7 +87,7 @@ def test_a_panic_of_a_tokenizer_says_what_to_send(opened, monkeypatch):
         pass
 
     def fails(error):
-        def sentences(*_: object):
+        def sentences(*_: object, **__: object):
             raise error
 
         monkeypatch.setattr(source.reading, "sentences", sentences)
