@@ -228,7 +228,7 @@ def test_a_visitor_has_so_many_seconds_of_long_runs_in_a_minute(slow, public_app
     assert not app.exception
 
     now[0] += 60
-    app = after(app.run())
+    app = after(after(app.run()))
 
     assert app.get("vega_lite_chart")
 
