@@ -80,7 +80,7 @@ def of_folder(folder: Path) -> Pooling:
             modes = (modes,) if isinstance(modes, str) else tuple(modes)
             if all(mode in MODES for mode in modes):
                 return Pooling(modes, True, tuple(after), _prompt(root))
-    return Pooling()
+    return Pooling(left_out=tuple(after), prompt=_prompt(root))
 
 
 def _prompt(root: Path) -> str:
