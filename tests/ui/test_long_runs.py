@@ -176,6 +176,7 @@ def test_a_budget_that_is_no_number_is_one_sentence(name, value, monkeypatch):
 def public_app(monkeypatch):
     """The app is a public one, with the bounds that it has unless others are set."""
     monkeypatch.setenv("ATTNVIZ_PUBLIC", "1")
+    monkeypatch.setattr(memory, "used", lambda: 0)  # the process of the tests may have a browser, too
     kept = hosts.public, budget._number
     for function in kept:
         function.cache_clear()
