@@ -12,7 +12,7 @@ from attnviz.capturing.checking import Sample
 from attnviz.capturing.layout import Plain
 from attnviz.capturing.shapes import axis_of_heads, folded, folded_mask, split
 from attnviz.capturing.watched import Watched
-from attnviz.capturing.where import CallPlace, causal
+from attnviz.capturing.where import CallPlace, causal, positions
 from attnviz.core.masks import Mask, Subsequent
 from attnviz.core.scoring import Scoring
 
@@ -44,7 +44,42 @@ def attend(
     masks = Subsequent() if is_causal else mask, bias
     tensors = query, *grouped(query, key, value, enable_gqa)
     same = mode.origins.are_same(query, key)
+    if _is_packed(place, query, key):
+        return _unpacked(mode, place, own, tensors, masks, scoring, same, dropout_p)
     return captured_output(mode, place, own, tensors, masks, scoring, same, dropout_p)
+
+
+def _is_packed(place: CallPlace, query: Tensor, key: Tensor) -> bool:
+    """Whether the heads of a group stand where queries do: so transformers hands one new token of grouped-query
+    attention over, (B, heads of keys, heads of a group, d)."""
+    group = getattr(place.module, "num_key_value_groups", 1)
+    is_grouped = query.dim() == 4 and query.shape[2] == group > 1 and query.shape[1] == key.shape[1]
+    return is_grouped and any(size == 1 for _, size in positions(place.frame))
+
+
+def _unpacked(
+    mode: Watched,
+    place: CallPlace,
+    own: Callable[[], Tensor],
+    tensors: tuple[Tensor, Tensor, Tensor],
+    masks: tuple[Tensor | None, Tensor | None],
+    scoring: Scoring,
+    same: bool | None,
+    dropout_p: float,
+) -> Tensor:
+    """Output of such a call, which is that of all heads with one query each."""
+    query, key, value = tensors
+    batch, groups, size, _ = query.shape
+
+    def flat(tensor: Tensor) -> Tensor:
+        """(B, heads of keys, heads of a group, n) -> (B, heads, 1, n)."""
+        return tensor.reshape(batch, groups * size, 1, -1)
+
+    each = (tensor.repeat_interleave(size, 1) for tensor in (key, value))
+    masks = tuple(flat(m) if m is not None and m.dim() == 4 and m.shape[1:3] == (groups, size) else m for m in masks)
+    arguments = (flat(query), *each), masks, scoring, same, dropout_p
+    output = captured_output(mode, place, lambda: flat(own()), *arguments, has_heads=True)
+    return output.reshape(batch, groups, size, -1)
 
 
 def grouped(query: Tensor, key: Tensor, value: Tensor, enable_gqa: bool) -> tuple[Tensor, Tensor]:

@@ -1,7 +1,10 @@
 """The passes of a generation are one map: of any cache, with any number of tokens in a pass, for any batch."""
 
+from copy import deepcopy
+
 import pytest
 import torch
+import transformers
 from handmade import HEADS, D, shown
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -129,3 +132,32 @@ def test_a_prompt_in_a_buffer_is_a_square_map():
         model(torch.randn(2, 4, D))
 
     assert [step.shape for step in seen.steps] == [(2, HEADS, 4, 4)] * 2
+
+
+def test_one_token_of_grouped_queries_with_a_mask_has_its_heads():
+    """transformers hands the heads of a group over as queries where a batch is padded on the left.
+
+    Each row that is no padding is that of one eager pass over prompt and answer.
+    """
+    sizes = {"vocab_size": 64, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
+    config = transformers.LlamaConfig(**sizes, num_attention_heads=4, num_key_value_heads=2)
+    model = transformers.LlamaForCausalLM(config).eval()
+    eager = transformers.AutoModelForCausalLM.from_config(deepcopy(config), attn_implementation="eager").eval()
+    eager.load_state_dict(model.state_dict())
+    ids, real = torch.tensor([[0, 0, 5, 6, 7], [1, 2, 3, 4, 5]]), torch.tensor([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1]])
+    asked = {"attention_mask": real, "max_new_tokens": 4, "do_sample": False, "pad_token_id": 0}
+    with torch.no_grad():
+        plain = model.generate(ids, **asked)
+        with attnviz.capture(model) as seen:
+            answer = model.generate(ids, **asked)
+        real = torch.cat([real, torch.ones(2, 3, dtype=torch.long)], 1)
+        places = (real.cumsum(1) - 1).clamp(min=0)
+        whole = eager(answer[:, :-1], attention_mask=real, position_ids=places, output_attentions=True).attentions
+
+    assert torch.equal(answer, plain)
+    for step, expected in zip(seen.steps, whole, strict=True):
+        assert step.shape == tuple(expected.shape)
+        for b in range(2):
+            rows = real[b].bool()
+            found = torch.stack([step.weights(head, sentence=b) for head in range(4)])
+            assert_close(found[:, rows], expected[b][:, rows], atol=1e-5, rtol=1e-4)
