@@ -119,7 +119,11 @@ def test_the_page_computes_what_the_core_computes_in_float64(pages, name):
             assert (logits.softmax(-1) - probabilities).abs().max() <= EXACT
 
 
-@given(text=st.text() | st.sampled_from([case.text for case in hostile.TEXTS]))
+ASSIGNED = st.characters(exclude_categories=("Cs", "Cn"))
+"""Characters that Python's version of Unicode has; a browser's may be newer and have more."""
+
+
+@given(text=st.text(ASSIGNED) | st.sampled_from([case.text for case in hostile.TEXTS]))
 @examples(400)
 def test_words_are_cut_and_drawn_as_the_app_does(pages, text):
     source = Trained("story")
