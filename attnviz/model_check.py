@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnviz.capturing.consume import LATE_MASK, WRONG_AXIS
+from attnviz.capturing.softmax import LATE_MASK, WRONG_AXIS
 from attnviz.check import Finding, Report, check
 from attnviz.check.findings import SEVERITIES, status_of
 from attnviz.check.intent import kind_or_mask

@@ -6,12 +6,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnviz.capturing.checking import Sample
+from attnviz.capturing.verify import Sample
 from attnviz.core.edits import Edits, Site
 from attnviz.core.masks import Mask
 from attnviz.core.naming import named
 from attnviz.core.record import Step
-from attnviz.core.scoring import Scoring
+from attnviz.core.scoring import HALVES, Scoring
 from attnviz.core.tap import Tap
 from attnviz.core.windows import WindowGrid
 
@@ -26,27 +26,23 @@ class Call:
     """Inputs of one attention call; tensors as in `Tap.attend`, detached and copied.
 
     Attributes:
-        name: of the module that made it, as `model.named_modules()` says.
-        route: how it was seen: "sdpa", "scores" or "weights".
-        passed: in which forward pass of the model it was made, counted from 0.
+        name: module that made it, as `model.named_modules()` says.
+        passed: number of the forward pass of the model in which it was made.
+        value: what the weights were multiplied by; None if they met no values.
         head: which head of the site it is, where a module computes one alone.
-        is_edited: whether the edits change anything in it.
-        offset: how many queries earlier passes had, whose keys this one has, too.
-        weights: (B, H, Q, K), where only the weights are known; query and key then are None.
+        offset: number of queries of earlier passes, whose keys this one has, too.
+        weights_only: whether its scores stand as the bias of queries and keys that are zero: these are not known.
         refused: why it is no map that can be shown; "" if it is.
         unmet: what became of its weights instead of a product with values.
         samples: rows that the model computed itself, to which the map is compared.
-        windows: where its queries and keys stand in a picture, if its sentences are windows of it.
-
-    A call whose value is None was never completed: its weights met no values.
+        windows: windows of a picture that its sentences are, if they are any.
     """
 
     site: Site
     name: str
-    route: str
     passed: int
-    query: Tensor | None
-    key: Tensor | None
+    query: Tensor
+    key: Tensor
     value: Tensor | None
     mask: Tensor | Mask | None = None
     scoring: Scoring = Scoring()
@@ -54,7 +50,7 @@ class Call:
     head: int | None = None
     offset: int = 0
     is_edited: bool = False
-    weights: Tensor | None = None
+    weights_only: bool = False
     refused: str = ""
     unmet: str = ""
     samples: tuple[Sample, ...] = ()
@@ -65,23 +61,12 @@ class Call:
         """Why it cannot be shown; "" if it can."""
         if self.refused or self.value is not None:
             return self.refused
-        return self.unmet or f"the weights of {self.name or 'the model'} meet no values"
-
-    def refuse_heads_first(self, heads_first: bool) -> None:
-        """Refuse what would be misread: the order in one axis matters where there are several sentences."""
-        if heads_first and self.shape[0] > 1:
-            name = self.name or "the model"
-            self.refused = f"{name} joins heads before sentences in one axis: run it on one sentence at a time"
-
-    def empty_becomes(self, policy: str) -> None:
-        """Empty rows get something else than the softmax gives them."""
-        self.scoring = replace(self.scoring, empty_rows=policy)
+        what = "meet no values, or are changed after the softmax"
+        return self.unmet or f"the weights of {self.name or 'the model'} {what}"
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
         """(B, H, Q, K), without a sink."""
-        if self.weights is not None:
-            return tuple(self.weights.shape)
         return (*self.query.shape[:3], self.key.shape[2])
 
     def in_windows(self, edits: Edits) -> Edits:
@@ -101,22 +86,21 @@ class Call:
         scoring = replace(arguments["scoring"], bias=tuple(map(to_cpu, arguments["scoring"].bias)))
         with torch.no_grad():
             tap.attend(**arguments | {"scoring": scoring, "value": value.to(arguments["query"].dtype)}, site=self.site)
-        return replace(tap.steps[0], name=self.name, weights_only=self.weights is not None)
+        return replace(tap.steps[0], name=self.name, weights_only=self.weights_only)
 
     def computed_from(self) -> dict[str, Any]:
-        """The arguments of a tap, but for the value.
+        """The arguments of a tap, but for the value."""
+        return {name: getattr(self, name) for name in ("query", "key", "mask", "scoring", "sinks")}
 
-        Where only weights are known, their logarithms stand as the bias of scores that are zero.
-        """
-        names = ("query", "key", "mask", "scoring", "sinks")
-        if self.weights is None:
-            return {name: getattr(self, name) for name in names}
-        batch, heads, queries, keys = self.weights.shape
-        nothing = self.weights.new_zeros(batch, heads, queries + keys, 1)
-        query, key = nothing.split((queries, keys), 2)
-        mask = (self.weights != 0).any(1, keepdim=True)
-        scoring = Scoring(scale=1.0, bias=self.weights.log().masked_fill(~mask, 0))
-        return {"query": query, "key": key, "mask": mask, "scoring": scoring, "sinks": None}
+
+def scored(scores: Tensor, mask: Tensor | None, empty_rows: str) -> dict[str, Any]:
+    """Parts of a call of which only scores, (B, H, Q, K), and mask are taken: queries and keys are zero."""
+    batch, heads, queries, keys = scores.shape
+    scores = scores.float() if scores.dtype in HALVES else scores
+    query, key = scores.new_zeros(batch, heads, queries + keys, 1).split((queries, keys), 2)
+    bias = scores if mask is None else scores.masked_fill(~mask, 0)
+    scoring = Scoring(scale=1.0, bias=bias, empty_rows=empty_rows)
+    return {"query": query, "key": key, "mask": mask, "scoring": scoring, "sinks": None}
 
 
 def to_cpu(value: object) -> object:
@@ -138,10 +122,9 @@ def apart(mask: Tensor | None) -> tuple[Tensor | None, Tensor | None, str]:
         return mask, None, "zero"
     blocked, policy = mask < BLOCKED, "zero"
     rows = blocked.all(-1, keepdim=True) & (mask > -torch.inf).all(-1, keepdim=True)
-    if bool(rows.any()):
-        if bool((mask < SWALLOWS).where(rows, True).all()):
-            policy = "uniform"
-        else:
-            blocked = blocked & ~rows
+    if bool(rows.any()) and bool((mask < SWALLOWS).where(rows, True).all()):
+        policy = "uniform"
+    else:
+        blocked = blocked & ~rows
     bias = mask.masked_fill(blocked, 0)
     return (~blocked if bool(blocked.any()) else None), (bias if bool(bias.any()) else None), policy

@@ -7,29 +7,26 @@ from typing import Any
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from attnviz.capturing import flex, kernels, mha, products, refusing, sdpa
-from attnviz.capturing.consume import multiply, total
-from attnviz.capturing.layout import Scores
-from attnviz.capturing.replacing import replaced
-from attnviz.capturing.scores import STARTS, carry, join
+from attnviz.capturing import conditions, kernels
+from attnviz.capturing.axes import PRODUCTS
+from attnviz.capturing.scores import EXP, Scores, carry
 from attnviz.capturing.seen import Capture
-from attnviz.capturing.softmax import SOFTMAXES, softmax
+from attnviz.capturing.softmax import DROPOUTS, LOGS, SOFTMAXES, dropout, multiply, softmax
 from attnviz.capturing.watched import Watched
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
 from attnviz.core.taking import NOT_TAKEN
 
 ROUTES: dict[str, Callable[..., Any]] = {
-    "scaled_dot_product_attention": sdpa.attend,
-    "multi_head_attention_forward": mha.attend,
+    "scaled_dot_product_attention": kernels.scaled_dot_product,
+    "multi_head_attention_forward": kernels.multi_head,
 }
 """Replacements of functions of torch, by name."""
-OUTPUTS = frozenset({*ROUTES, "flex_attention", *kernels.NAMES, *kernels.OPERATORS})
-"""Functions that give the output of attention."""
-PARTS = dict.fromkeys(products.NAMES, multiply) | dict.fromkeys(SOFTMAXES, softmax)
-PARTS |= {"sum": total, "flex_attention": flex.attend}
-PARTS |= dict.fromkeys(kernels.NAMES, kernels.attend) | dict.fromkeys(kernels.OPERATORS, kernels.pass_by)
+PARTS = dict.fromkeys(PRODUCTS, multiply) | dict.fromkeys((*SOFTMAXES, *LOGS), softmax)
+PARTS |= dict.fromkeys(kernels.NAMES, kernels.attend) | dict.fromkeys(DROPOUTS, dropout)
 """Replacements of functions that are parts of attention; these are given the function, too."""
+UNREAD = frozenset({*ROUTES, *PARTS, "__get__"} - {*DROPOUTS})
+"""Functions after which nothing is handed on: their results are known, or hold no numbers."""
 
 BEFORE_DROPOUT = "The model was in training: the weights are those before dropout, and the output is not"
 """Finding about a model whose weights are changed at random between the softmax and the values."""
@@ -63,7 +60,7 @@ def capture(
     Raises:
         AttnvizError: if the model cannot be seen; after the block, if an edit reached nothing, with what there is.
     """
-    refusing.check(model)
+    conditions.check(model)
     if edits.taken:
         raise InputError(NOT_TAKEN)
     mode = Mode(model, edits, heads, sites or {})
@@ -72,19 +69,15 @@ def capture(
     handles += [encoder.register_forward_hook(mode.fill, with_kwargs=True) for encoder in encoders]
     handles.append(model.register_forward_hook(mode.end))
     try:
-        with refusing.uncompiled(), replaced(), mode:
+        with conditions.all_visible(), mode:
             yield mode.captured
     finally:
         for handle in handles:
             handle.remove()
-    if mode.captured.calls and any(map(_drops, model.modules())):
+    dropouts = [module for module in model.modules() if isinstance(module, nn.modules.dropout._DropoutNd)]
+    if mode.captured.calls and any(module.training and module.p for module in dropouts):
         mode.captured.findings.append(BEFORE_DROPOUT)
     mode.captured.check()
-
-
-def _drops(module: nn.Module) -> bool:
-    """Whether a module sets numbers to zero at random now."""
-    return module.training and isinstance(module, nn.modules.dropout._DropoutNd) and module.p > 0
 
 
 class Mode(Watched, TorchFunctionMode):
@@ -104,14 +97,11 @@ class Mode(Watched, TorchFunctionMode):
             result = PARTS[name](self, func, args, kwargs)
         else:
             result = func(*args, **kwargs)
-            if name != "__get__" and (self.tracked or name in STARTS):
-                result = (join if name in ("cat", "concat") else carry)(self, name, args, kwargs, result)
-        self.captured.called(name)
-        if name not in OUTPUTS and (name not in PARTS or not self.origins.has(result)):
-            self.origins.follow(name, args, kwargs, result, self._lost(name, args, result))
+        if self._joined is not None:
+            self.check_order(result)
+        if name in EXP and args and isinstance(self.tracked.get(args[0]), Scores) and (place := self.place(args[:1])):
+            what = f"{self.name(place)} takes {name}() of products of queries and keys, where a softmax would be seen"
+            self.captured.awaited[self.name(place)] = what
+        if isinstance(result, Tensor) and name not in UNREAD:
+            carry(self.tracked, func, name, args, kwargs, result)
         return result
-
-    def _lost(self, name: str, args: tuple, result: Any) -> str:
-        """The name of a function that was given scores and gave something that is not followed."""
-        is_lost = isinstance(result, Tensor) and result.is_floating_point() and self.tracked.get(result) is None
-        return name if is_lost and any(isinstance(self.tracked.get(argument), Scores) for argument in args) else ""

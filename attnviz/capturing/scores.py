@@ -1,207 +1,282 @@
-"""The third route: attention written by hand. What is known of a product q kᵀ is carried along to its softmax."""
+"""Scores as what they were made of: a product of queries and keys, its factor, a softcap, and terms that were added.
 
-from dataclasses import replace
+Only factors and terms are followed. All else that a model does to its scores is judged by numbers at the softmax: the
+parts and a mask must give the scores back.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from math import prod
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
 
-from attnviz.capturing.layout import KEEP, Loose, Plain, Scores, TensorLayout, TracedProducts, TracedWeights
-from attnviz.capturing.products import Product
-from attnviz.capturing.softmax import weighed
-from attnviz.capturing.watched import Watched
+from attnviz.capturing.axes import Product
+from attnviz.capturing.call import BLOCKED
+from attnviz.core.scoring import HALVES
 
 TIMES = frozenset({"mul", "mul_", "multiply", "multiply_", "__mul__", "__rmul__", "__imul__"})
 OVER = frozenset({"div", "div_", "divide", "divide_", "true_divide", "__truediv__", "__itruediv__", "__div__"})
 PLUS = frozenset({"add", "add_", "__add__", "__radd__", "__iadd__"})
 MINUS = frozenset({"sub", "sub_", "subtract", "__sub__", "__isub__"})
-TURNS = frozenset({"permute", "transpose", "transpose_", "swapaxes", "swapdims", "movedim"})
-VIEWS = frozenset("view reshape flatten unflatten contiguous expand unsqueeze squeeze to float clone".split())
-STARTS = TIMES | OVER | {"view", "reshape", "unflatten"}
-"""Functions after which something is known of a tensor of which nothing was known."""
-EXP = ("exp", "exp_", "exp2", "sigmoid", "relu")
+EXP = frozenset({"exp", "exp_", "exp2", "sigmoid", "relu"})
 """Functions that are taken of scores instead of a softmax, or on the way to one."""
-CELLS = frozenset(
-    "__setitem__ __getitem__ masked_fill masked_fill_ where dropout dropout_ tanh tanh_ nan_to_num nan_to_num_ "
-    "clamp clamp_ clip tril tril_ triu triu_ log_softmax special_log_softmax index_fill index_fill_ index_put "
-    "index_put_ copy_ scatter scatter_ masked_scatter view reshape expand squeeze unsqueeze square pow __pow__ "
-    "relu relu_ abs max min maximum minimum addcmul requires_grad_".split()
+CASTS = frozenset("contiguous to float half bfloat16 double type type_as clone expand dropout".split())
+VIEWS = frozenset(
+    "view reshape flatten unflatten permute transpose transpose_ swapaxes swapdims movedim unsqueeze squeeze "
+    "__getitem__ __get__".split()
 )
-CELLS |= TIMES | OVER | PLUS | MINUS | KEEP
-"""Functions each of whose cells comes from the cell in the same place."""
-SUM = 1e-3
-"""Difference from 1 of a sum of weights."""
-OTHERS = ("_like", "new_", "exp", "sigmoid")
-"""Parts of the names of functions that give a tensor of the same shape and other scores."""
+ROUNDING, ROUNDING_OF_HALVES = 256, 8
+"""Times the resolution of a number type by which a model's scores and their recomputation may differ: many roundings
+of long sums, or few of numbers that are rounded once each."""
 
 
-def scores(product: Product, dtype: torch.dtype, *plain: Plain) -> Scores | None:
-    """A product as scores, if it may be one: queries and keys are the axes that only one side has.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Scores:
+    """A tensor as outer · tanh(scale · q kᵀ) + terms.
 
-    Args:
-        dtype: in which it was computed.
-        plain: known properties of either side.
+    Attributes:
+        query, key: (*lead, Q, d) and (*lead, K, d); axes before may have size 1.
+        lead: sizes of the axes before (Q, K).
+        probe: a tensor without numbers that was (*lead, Q, K) and went through the same views; its strides say which
+            axis of the tensor is which.
+        dtype: number type in which the product was computed.
+        outer: factor of the tanh; None if there is none.
+        terms: what was added, with its factor and the lead that the tensor had then; broadcasts to (*lead, Q, K).
+        is_turned: whether queries and keys were exchanged after the product.
+        has_sink: whether the last key stands for none.
     """
-    left, right, out = product.letters
-    both, only_left, only_right = set(left) & set(right), set(left) - set(right), set(right) - set(left)
-    summed = "".join(letter for letter in left if letter in both and letter not in out)
-    if not summed or not only_left <= set(out) or not only_right <= set(out) or not only_left or not only_right:
-        return None
-    query, key = (max(own, key=out.index) for own in (only_left, only_right))
-    lead = "".join(letter for letter in out if letter not in (query, key))
-    order = {letter: place for place, letter in enumerate((*lead, query, key))}
-    q, k = product.arranged(0, lead, query, summed), product.arranged(1, lead, key, summed)
-    sizes = torch.broadcast_shapes(q.shape[:-2], k.shape[:-2])
-    axes = tuple(order[letter] for letter in out)
-    factor, heads_first = prod(side.factor for side in plain), any(side.heads_first for side in plain)
-    sides = {"query": q if factor == 1 else q / factor, "key": k, "dtype": dtype, "scale": product.factor * factor}
-    result = Scores(lead=tuple(sizes), axes=axes, **sides, heads_first=heads_first)
-    return result if product.added is None else result.plus(*product.added)
+
+    query: Tensor
+    key: Tensor
+    lead: tuple[int, ...]
+    probe: Tensor
+    dtype: torch.dtype
+    scale: float = 1.0
+    outer: float | None = None
+    terms: tuple[tuple[Tensor, float, tuple[int, ...]], ...] = ()
+    is_turned: bool = False
+    has_sink: bool = False
+
+    @classmethod
+    def of(cls, product: Product, dtype: torch.dtype, factor: float, heads: Callable[[], set[int]]) -> Self | None:
+        """Read a product as scores, if it may be one: queries and keys are axes that only one side has.
+
+        Args:
+            dtype: number type of its result.
+            factor: number by which the sides were multiplied before.
+            heads: gives how many heads the module may have.
+        """
+        left, right, out = product.letters
+        summed = "".join(letter for letter in left if letter in right and letter not in out)
+        alone = [[letter for letter in out if letter not in other] for other in (right, left)]
+        if not summed or not all(alone) or {*left, *right} != {*out, *summed}:
+            return None
+        size = dict(zip((*left, *right), (*product.left.shape, *product.right.shape), strict=True))
+        query, key = (letters[-1] for letters in alone)
+        others = [size[letter] for letter in out if letter not in (query, key)]
+        if len(alone[0]) > 1 and not any(prod(others[start:]) in heads() for start in range(len(others))):
+            query = [alone[0][0], *(letter for letter in alone[0] if size[letter] not in heads())][-1]
+        lead = "".join(letter for letter in out if letter not in (query, key))
+        q, k = product.arranged(0, lead, query, summed), product.arranged(1, lead, key, summed)
+        sizes = tuple(torch.broadcast_shapes(q.shape[:-2], k.shape[:-2]))
+        order = [(*lead, query, key).index(letter) for letter in out]
+        probe = torch.empty(*sizes, q.shape[-2], k.shape[-2], device="meta").permute(order)
+        q = q if factor == 1 else q / factor
+        scores = cls(query=q, key=k, lead=sizes, probe=probe, dtype=dtype, scale=product.factor * factor)
+        return scores if product.added is None else scores.plus(*product.added)
+
+    @property
+    def order(self) -> list[int]:
+        """The axes of the tensor as (*lead, Q, K)."""
+        probe = self.probe
+        order = sorted(range(probe.dim()), key=lambda axis: (-probe.stride(axis), -probe.shape[axis]))
+        return [*order[:-2], order[-1], order[-2]] if self.is_turned else order
+
+    @property
+    def lead_now(self) -> tuple[int, ...]:
+        """Sizes of the tensor's axes before (Q, K), which may be joined or cut."""
+        return tuple(self.probe.shape[axis] for axis in self.order[:-2])
+
+    def canonical(self, tensor: Tensor) -> Tensor:
+        """(*lead_now, Q, K) of a tensor that broadcasts to the scores."""
+        return tensor.reshape(*(1,) * (self.probe.dim() - tensor.dim()), *tensor.shape).permute(self.order)
+
+    def arranged(self, tensor: Tensor) -> Tensor:
+        """(*lead, Q, K) of a tensor as large as the scores; with a sink there is one key more."""
+        tensor = tensor.permute(self.order)
+        return tensor.reshape(*self.lead, *tensor.shape[-2:])
+
+    def products(self) -> Tensor:
+        """scale · q kᵀ, capped, (*lead, Q, K)."""
+        products = (self.query * self.scale) @ self.key.mT
+        return products if self.outer is None else torch.tanh(products) * self.outer
+
+    def after(self, name: str, source: Tensor, args: tuple, kwargs: dict[str, Any]) -> "Scores | None":
+        """The result of a function that left the axes as they are; None if it holds other scores."""
+        others = [one for one in (*args[:2], kwargs.get("other")) if one is not None and one is not source]
+        if name.startswith("tanh"):
+            return None if self.outer is not None or self.terms else replace(self, outer=1.0)
+        if name not in TIMES | OVER | PLUS | MINUS or not others:
+            return self
+        if name in MINUS | OVER and args[0] is not source:
+            return None
+        if name in PLUS | MINUS:
+            return self.plus(others[0], float(kwargs.get("alpha", 1)) * (1 if name in PLUS else -1))
+        return self.times(others[0], 1 if name in TIMES else -1)
+
+    def plus(self, term: Any, factor: float) -> "Scores | None":
+        """After a term; one number for all is none, as the softmax does not see it."""
+        if not isinstance(term, Tensor) or not term.dim():
+            return self
+        term = self.canonical(term)
+        is_beyond = self.has_sink and term.shape[-1] > 1
+        return None if is_beyond else replace(self, terms=(*self.terms, (term, factor, self.lead_now)))
+
+    def times(self, other: Any, power: int) -> "Scores | None":
+        """After a factor; one of each head or query becomes part of the queries, and one of each key is a mask."""
+        if isinstance(other, Tensor) and (other.numel() > 1 or other.requires_grad):
+            factor = self.canonical(other)
+            if factor.shape[-1] != 1:
+                return self
+            is_plain = not self.terms and self.outer is None and self.lead_now == self.lead
+            return replace(self, query=self.query * factor**power) if is_plain else None
+        factor = float(other) ** power
+        terms = tuple((term, own * factor, lead) for term, own, lead in self.terms)
+        inner, outer = (factor, None) if self.outer is None else (1.0, self.outer * factor)
+        return replace(self, scale=self.scale * inner, outer=outer, terms=terms)
+
+    def viewed(self, func: Callable, args: tuple, kwargs: dict[str, Any], result: Tensor) -> "Scores | None":
+        """The result of a function that gives the same numbers in other axes; None if it mixes them."""
+        try:
+            probe = func(self.probe, *args[1:], **kwargs)
+        except (RuntimeError, IndexError):  # axes that are no neighbours in memory were joined
+            return None
+        storage, other = (tensor.untyped_storage()._cdata for tensor in (self.probe, probe))
+        return replace(self, probe=probe) if probe.shape == result.shape and storage == other else None
+
+    def beside(self, args: tuple, kwargs: dict[str, Any], result: Tensor) -> "Scores | None":
+        """The result of joining one more column, a sink; None if something else was joined."""
+        (first, *others), dim = args[0], kwargs.get("dim", args[1] if len(args) > 1 else 0)
+        is_last = dim % result.dim() == self.order[-1] == result.dim() - 1
+        is_sink = is_last and [part.shape[-1] for part in others] == [1] and first.shape == self.probe.shape
+        return replace(self, has_sink=True) if is_sink and not self.has_sink else None
+
+    def facing(self, axis: int) -> "Scores | None":
+        """The same with its keys on one axis of the tensor, and with the axes before (Q, K) that the tensor has now."""
+        if axis == self.order[-2] and not self.has_sink:
+            terms = tuple((term.mT, factor, lead) for term, factor, lead in self.terms)
+            turned = replace(self, query=self.key, key=self.query, terms=terms, is_turned=not self.is_turned)
+        elif axis == self.order[-1]:
+            turned = self
+        else:
+            return None
+        lead = max(self.lead_now, self.lead, key=len)
+        shape = tuple(self.probe.shape[place] for place in turned.order[-2:])
+        if shape != (turned.query.shape[-2], turned.key.shape[-2]):
+            return None
+        q, k = (_cut(side, self.lead, lead) for side in (turned.query, turned.key))
+        wide = [part for part in turned.terms if part[0].shape[-1] > 1]  # else the same for all keys of a query
+        terms = tuple((_cut(term, before, lead), factor, lead) for term, factor, before in wide)
+        return replace(turned, query=q, key=k, terms=terms, lead=lead)
+
+    @torch.no_grad()
+    def solve(self, scores: Tensor) -> dict[str, Any] | None:
+        """Find mask, bias and sink that make scores, (*lead, Q, K), of the products; None if they are not all known."""
+        products, sink = self.products(), None
+        rounding = (
+            torch.finfo(dtype).eps * (ROUNDING_OF_HALVES if dtype in HALVES else ROUNDING)
+            for dtype in (self.dtype, scores.dtype)
+        )
+        scores, products = (tensor.float() if tensor.dtype in HALVES else tensor for tensor in (scores, products))
+        if self.has_sink:
+            scores, sink = scores[..., :-1], scores[..., -1:]
+        rest = scores - products
+        blocked = rest < BLOCKED
+        bias = sum((term.to(rest.dtype) * factor for term, factor, _ in self.terms), start=rest.new_zeros(()))
+        rest = (rest - bias).masked_fill_(blocked, 0)
+        bias = bias.masked_fill(bias < BLOCKED, 0)
+        within = max(rounding) * (1 + float(products.abs().max()) + float(bias.abs().max()))
+        if not bool((rest.abs() <= within).all()):  # a constant of each row, which the softmax does not see
+            shift = rest.masked_fill(blocked, -torch.inf).amax(-1, keepdim=True)
+            shift = shift.where(shift > -torch.inf, 0.0)
+            if not bool(((rest - shift).masked_fill(blocked, 0).abs() <= within).all()):
+                return None
+            sink = None if sink is None else sink - shift
+        is_masked = bool(blocked.any())
+        empty_rows = empty_rows_of(blocked, scores) if is_masked else "zero"
+        if empty_rows is None:
+            return None
+        mask, bias = compact(~blocked) if is_masked else None, bias if bool(bias.any()) else None
+        return {"mask": mask, "bias": bias, "sink": sink, "empty_rows": empty_rows}
 
 
-def carry(mode: Watched, name: str, args: tuple, kwargs: dict[str, Any], result: Any) -> Any:
-    """Carry the layout of an argument on to the result of a function; gives this result."""
-    source = next((argument for argument in args if mode.tracked.get(argument) is not None), None)
-    layout: TensorLayout | Plain | None = mode.tracked.get(source)
-    if layout is None or isinstance(layout, Plain):
-        if isinstance(result, Tensor):
-            mode.tracked.put(result, _plain(name, args, kwargs, layout or Plain(), result))
-        return result
-    if name == "__setitem__" and isinstance(layout, TracedWeights | Loose):
-        mode.tracked.put(source, layout.after(name))
-        return result
-    if isinstance(layout, Loose) and name in TIMES and (spread := _spread(layout, source, args, result)):
-        mode.tracked.put(result, spread)
-        return result
-    if name == "exp" and isinstance(layout, Scores) and layout.are_logs and (axis := _sums_to_one(result)) is not None:
-        return weighed(mode, source, result, axis)
-    if name in EXP and isinstance(layout, Scores) and (place := mode.place((source,))):
-        where = place.name or mode.captured.name
-        what = f"{where} takes {name}() of products of queries and keys, where a softmax would be seen"
-        mode.captured.awaited[where] = what
-    if isinstance(result, Tensor) and result.is_floating_point():
-        mode.tracked.put(result, result_layout(layout, name, source, args, kwargs, result))
-    return result
+def _cut(tensor: Tensor, lead: tuple[int, ...], other: tuple[int, ...]) -> Tensor:
+    """A tensor that broadcasts to (*lead, n, d) with these axes cut otherwise."""
+    if lead == other:
+        return tensor
+    return tensor.expand(*lead, *tensor.shape[-2:]).reshape(*other, *tensor.shape[-2:])
 
 
-def _spread(loose: Loose, source: Tensor, args: tuple, result: Any) -> TracedProducts | None:
-    """Weights times values, before they are summed: the axes of the values are more."""
-    values = next((argument for argument in args[:2] if isinstance(argument, Tensor) and argument is not source), None)
-    if values is None or values.shape != result.shape or result.shape == source.shape or source.dim() != result.dim():
-        return None
-    return TracedProducts(source, values, loose)
+def empty_rows_of(blocked: Tensor, scores: Tensor) -> str | None:
+    """Policy of the model for rows without an open key; None if it has no name.
+
+    Keys that are masked twice, by numbers whose sum is -inf, it leaves out; here they count as the others.
+    """
+    rows = blocked.all(-1)
+    if not bool(rows.any()):
+        return "zero"
+    masked = scores[rows]
+    if bool((masked == -torch.inf).all()):
+        return "nan"
+    same = (masked == masked.amax(-1, keepdim=True)) | (masked == -torch.inf)
+    return "uniform" if bool(same.all()) else None
 
 
-def _sums_to_one(weights: Tensor) -> int | None:
-    """The axis along which the exponentials of scores are weights already, as after a log_softmax."""
-    for axis in (-1, -2) if weights.dim() > 1 else ():
-        if bool(((weights.sum(axis) - 1).abs() < SUM).all()):
-            return axis
-    return None
+def compact(mask: Tensor) -> Tensor:
+    """A mask without the axes along which it is the same."""
+    for axis in range(mask.dim() - 2):
+        first = mask.narrow(axis, 0, 1)
+        if mask.shape[axis] > 1 and bool((mask == first).all()):
+            mask = first
+    return mask
 
 
-def result_layout(
-    layout: TensorLayout, name: str, source: Tensor, args: tuple, kwargs: dict, result: Tensor
-) -> TensorLayout | None:
-    """Layout of the result of one function; None if unknown."""
-    if name in TURNS:
-        return layout.permuted(_order(name, source.dim(), args[1:], kwargs))
-    if isinstance(layout, TracedProducts):
-        return None
-    if result.shape == source.shape:
-        if not isinstance(layout, Scores):
-            return layout.after(name) if name in CELLS else mixed(layout, name)
-        return _rescored(layout, name, source, args, kwargs) if name in CELLS else None
-    if result.numel() == source.numel():
-        return layout.reshaped(source.shape, result.shape)
-    return layout.without_sink(source.shape, result.shape) if isinstance(layout, TracedWeights) else None
+LOST = "lost"
+"""What is known of a tensor that comes from scores and holds other numbers."""
+ENDS = frozenset("layer_norm group_norm conv1d conv2d mean amax max norm sum".split())
+"""Functions whose result is nothing of scores any more."""
 
 
-def mixed(layout: TracedWeights | Loose, name: str) -> None:
-    """Weights after a function that may take one cell from many are none any more."""
-    why = f"{name}() changes its weights before they meet values"
-    if isinstance(layout, Loose):
-        layout.softmax.why_not = why if layout.softmax.of_product else ""
-    elif layout.call is not None and layout.call.value is None:
-        layout.call.unmet = f"{layout.call.name or 'the model'} mixes weights after the softmax: {why}"
-
-
-def _rescored(layout: Scores, name: str, source: Tensor, args: tuple, kwargs: dict) -> Scores | None:
-    """Scores after a function that changes numbers; of most, only the mask."""
-    if any(part in name for part in OTHERS):
-        return None
-    if "log_softmax" in name:
-        return replace(layout, are_logs=True)
-    if name.startswith("tanh"):
-        return None if layout.outer is not None or layout.terms else replace(layout, outer=1.0)
-    others = [argument for argument in args[:2] if argument is not source] + [
-        kwargs[key] for key in ("other",) if key in kwargs
-    ]
-    if not others or name not in TIMES | OVER | PLUS | MINUS:
-        return layout
-    other, is_first = others[0], args[0] is source
-    if name in PLUS or (name in MINUS and is_first):
-        factor = float(kwargs.get("alpha", 1)) * (1 if name in PLUS else -1)
-        return layout.plus(other, factor) if isinstance(other, Tensor) and other.dim() else layout
-    if name in MINUS or (name in OVER and not is_first):
-        return None
-    return _scaled(layout, other, -1 if name in OVER else 1)
-
-
-def _plain(name: str, args: tuple, kwargs: dict[str, Any], plain: Plain, result: Tensor) -> Plain | None:
-    """Known properties of queries and keys after one function."""
-    number = next((argument for argument in args[:2] if isinstance(argument, float)), None)
-    if name in TIMES and number:
-        plain = replace(plain, factor=plain.factor * number)
-    elif name in OVER and number and number is args[1]:
-        plain = replace(plain, factor=plain.factor / number)
-    elif name in TURNS and plain.axes:
-        order = _order(name, len(plain.axes), args[1:], kwargs)
-        plain = replace(plain, axes="".join(plain.axes[axis] for axis in order))
-    elif name in VIEWS:
-        plain = plain.viewed(args[0].shape, result.shape)
-    elif name not in TURNS:
-        return None
-    return None if plain == Plain() else plain
-
-
-def _scaled(layout: Scores, other: Any, power: int) -> Scores | None:
-    """Scores times a number, or times numbers of each head or query, which become part of the queries."""
-    if not isinstance(other, Tensor):
-        return layout.times(float(other) ** power)
-    if other.numel() == 1 and not other.requires_grad:
-        return layout.times(float(other) ** power)
-    factor = layout.canonical(other)
-    if factor.shape[-1] != 1:
-        return layout  # a mask: one where a key is open
-    if layout.terms or layout.outer is not None:
-        return None
-    return replace(layout, query=layout.query * factor**power)
-
-
-def join(mode: Watched, name: str, args: tuple, kwargs: dict[str, Any], result: Tensor) -> Tensor:
-    """Scores beside one more column are scores with a sink."""
-    parts, dim = args[0], kwargs.get("dim", args[1] if len(args) > 1 else 0)
-    layout = mode.tracked.get(parts[0])
-    is_sink = isinstance(layout, Scores) and len(parts) == 2 and dim in (-1, result.dim() - 1) and not layout.has_sink
-    if is_sink and parts[1].shape[-1] == 1 and layout.axes[-1] == layout.keys_axis:
-        mode.tracked.put(result, replace(layout, has_sink=True))
-    return result
-
-
-def _order(name: str, count: int, dims: tuple, kwargs: dict) -> tuple[int, ...]:
-    """Which axis comes to stand where."""
-    if name == "permute":
-        dims = kwargs.get("dims", dims[0] if len(dims) == 1 and not isinstance(dims[0], int) else dims)
-        return tuple(dim % count for dim in dims)
-    names = ("source", "destination") if name == "movedim" else ("dim0", "dim1", "axis0", "axis1")
-    a, b = [*dims, *(kwargs[key] for key in names if key in kwargs)][:2]
-    order = list(range(count))
-    if name == "movedim":
-        if not isinstance(a, int):
-            return tuple(order)
-        order.insert(b % count, order.pop(a % count))
+def carry(
+    tracked: WeakTensorKeyDictionary, func: Callable, name: str, args: tuple, kwargs: dict[str, Any], result: Tensor
+) -> None:
+    """Hand on to the result of a function what is known of its arguments: scores, or the factor of a query or key."""
+    is_join = name in ("cat", "concat")
+    tensors = [argument for argument in (args[0] if is_join else args) if isinstance(argument, Tensor)]
+    source = next((tensor for tensor in tensors if tensor in tracked), None)
+    form = None if source is None else tracked[source]
+    is_same = source is not None and result.shape == source.shape
+    if isinstance(form, Scores | str):
+        lost = LOST if name not in ENDS and (name != "linear" or is_same) else None
+        if form == LOST:
+            form = None
+        elif is_join:
+            form = form.beside(args, kwargs, result)
+        elif name in VIEWS and result.numel() == source.numel() and not form.has_sink:
+            form = form.viewed(func, args, kwargs, result)
+        else:
+            form = form.after(name, source, args, kwargs) if is_same else None
+        form = form or lost
     else:
-        order[a % count], order[b % count] = order[b % count], order[a % count]
-    return tuple(order)
+        number = next((argument for argument in args[:2] if isinstance(argument, float)), None)
+        if number and (name in TIMES or (name in OVER and number is args[1])):
+            form = (form or 1.0) * (number if name in TIMES else 1 / number)
+        elif name not in VIEWS | CASTS:
+            form = None
+    if form is not None:
+        tracked[result] = form
+    elif result in tracked:
+        del tracked[result]

@@ -1,193 +1,304 @@
-"""The softmax, which makes weights of scores: the terms carried to it are checked against the scores themselves.
+"""The softmax, whose weights are attention where they are a factor of a product with values.
 
-What a model adds may be carried as a term; what it masks is read off the scores. Together they must give the scores
-back: else only the weights are known.
+Its scores are edited; its weights are found again in the product by their numbers, so that nothing that a model does in
+between has to be known.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import permutations
+from math import prod
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from attnviz.capturing.call import BLOCKED, Call
-from attnviz.capturing.checking import Sample
-from attnviz.capturing.layout import Loose, Scores, Softmax, TracedWeights
-from attnviz.capturing.shapes import axis_of_heads, folded, folded_mask, split
+from attnviz.capturing.axes import Lead, Product, is_learned, read_product
+from attnviz.capturing.call import BLOCKED, Call, detached_copy, scored
+from attnviz.capturing.call_site import CallPlace, causal
+from attnviz.capturing.scores import LOST, Scores, compact, empty_rows_of
+from attnviz.capturing.verify import Sample
 from attnviz.capturing.watched import Watched
-from attnviz.capturing.where import CallPlace, causal
-from attnviz.core.scoring import HALVES, Scoring
+from attnviz.core.scoring import Scoring
 
-SAMPLED = ("gumbel_softmax",)
-"""Functions that add random numbers to their scores."""
-SOFTMAXES = ("softmax", "_softmax", "special_softmax", *SAMPLED)
-"""Names of the softmax."""
-ROUNDING, ROUNDING_OF_HALVES = 256, 8
-"""Times the resolution of a number type by which a model's scores and their recomputation may differ: many roundings
-of long sums, or few of numbers that are rounded once each."""
+SAMPLED = "gumbel_softmax"
+"""Function that adds random numbers to its scores."""
+SOFTMAXES = ("softmax", "_softmax", "special_softmax", "_masked_softmax", SAMPLED)
+LOGS = ("log_softmax", "_log_softmax", "special_log_softmax")
+DROPOUTS = ("dropout", "dropout_")
+WRONG_AXIS = "rows do not sum to 1, so they are no weights"
+LATE_MASK = "masks after the softmax"
+"""Part of a sentence of `Capture.findings` about a mask that is applied after the softmax."""
+CLOSE = {"atol": 1e-4, "rtol": 1e-2, "equal_nan": True}
+"""Difference of weights that a cast to another number type explains."""
 
 
-@dataclass(frozen=True, eq=False)
-class Solved:
-    """Parts of scores besides products, shaped to broadcast to (*lead, Q, K), or (*lead, Q, 1) for the sink."""
+@dataclass(eq=False)
+class Softmax:
+    """A softmax of the model, until its weights meet values.
 
-    mask: Tensor | None
-    bias: Tensor | None
-    empty_rows: str
-    sink: Tensor | None
+    Attributes:
+        name: module in which it ran.
+        shape: sizes of its result.
+        axes: order of its axes: (*lead, Q, K) where the scores are known, else all others and the keys.
+        of_product: whether its scores come from a product of queries and keys.
+        weights: copy of what it gave, in this order.
+        passed_on: the same after dropout, without a sink.
+        scores: what it was given, in this order, if only the weights are known; None if random numbers were added.
+        call: the attention call; None until it is known to be one.
+        lead: axes of the call before (Q, K).
+        why_not: why its weights cannot be shown; "" if nothing is known against it.
+        is_placed: whether its weights are shown, or named already.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    axes: tuple[int, ...]
+    of_product: bool
+    weights: Tensor | None = None
+    passed_on: Tensor | None = None
+    scores: Tensor | None = None
+    call: Call | None = None
+    lead: Lead | None = None
+    why_not: str = ""
+    is_placed: bool = False
+
+    @property
+    def sentence(self) -> str:
+        shape = " x ".join(map(str, self.shape))
+        why_not = self.why_not or "its weights meet no values, or are changed after the softmax"
+        return f"{self.name} takes a softmax of {shape}, and {why_not}"
+
+    def refuse(self, why: str) -> None:
+        """Say why the weights are no map, unless they have met values already."""
+        if self.call is None:
+            self.why_not = why
+        elif self.call.value is None:
+            self.call.unmet = f"{self.name} {why}"
+
+    @torch.no_grad()
+    def find(self, tensor: Tensor) -> tuple[int, ...] | None:
+        """The axes of a tensor in the order of the weights, if it holds them; None if it does not.
+
+        Cells may have become 0. The axes before the queries and keys may be joined or cut.
+        """
+        if tensor.numel() != self.passed_on.numel() or not tensor.is_floating_point():
+            return None
+        corner = (slice(2),) * self.passed_on.dim()  # nearly always enough to say no
+        for order in self._orders(tensor):
+            held = tensor.detach().permute(order).reshape(self.passed_on.shape).to(self.passed_on.dtype)
+            if _are_held(held[corner], self.passed_on[corner]) and _are_held(held, self.passed_on):
+                return order if held.any() or not self.passed_on.any() else None
+        return None
+
+    def _orders(self, tensor: Tensor) -> Iterator[tuple[int, ...]]:
+        """Orders of the axes of a tensor in which it may have the form of the weights."""
+        sizes, axes = self.passed_on.shape, range(tensor.dim())
+        if len(axes) == len(sizes):
+            every = sorted(permutations(axes), key=lambda order: order != self.axes)
+            yield from (order for order in every if tuple(tensor.shape[axis] for axis in order) == sizes)
+        else:
+            keys = (axis for axis in reversed(axes) if tensor.shape[axis] == sizes[-1])
+            yield from ((*(other for other in axes if other != axis), axis) for axis in keys)
+
+    def forget(self) -> None:
+        """Keep no numbers; only what was found out about it."""
+        self.weights = self.passed_on = self.scores = None
+
+
+def _are_held(numbers: Tensor, weights: Tensor) -> bool:
+    """Whether numbers are some weights, of which some may have become 0."""
+    return torch.equal(numbers, weights) or torch.allclose(numbers, weights.masked_fill(numbers == 0, 0), **CLOSE)
 
 
 def softmax(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any]) -> Tensor:
-    """The result of a softmax; with the edits, if it is one of scores."""
-    weights = func(*args, **kwargs)
-    scores = args[0] if args else next(iter(kwargs.values()))
-    rest = [argument for argument in args[1:] if type(argument) is int]
-    default = -1 if func.__name__ in SAMPLED else None
-    dim = kwargs.get("dim", rest[0] if rest else default)
-    return weights if dim is None or weights.dim() < 2 else weighed(mode, scores, weights, dim, func.__name__)
-
-
-def weighed(mode: Watched, scores: Tensor, weights: Tensor, dim: int, name: str = "softmax") -> Tensor:
-    """The weights that scores became along one axis; with the edits, if the scores are known."""
-    place, layout, axis = mode.place((scores,)), mode.tracked.get(scores), dim % weights.dim()
+    """The result of a softmax; with the edits, if it is one of queries and keys."""
+    result, name = func(*args, **kwargs), func.__name__.partition(".")[0]
+    scores = args[0] if args else kwargs.get("input", kwargs.get("self"))
+    dims = [kwargs["dim"]] if "dim" in kwargs else [argument for argument in args[1:] if type(argument) is int]
+    dims += [-1] if name in (SAMPLED, "_masked_softmax") else []
+    place = mode.place((scores,)) if dims and result.dim() > 1 else None
     if place is None:
-        return weights
-    mode.captured.awaited.pop(place.name or mode.captured.name, None)
-    facing = layout.facing(axis) if isinstance(layout, Scores) else None
-    heads = mode.heads_of(place)
-    facing = facing and facing.with_heads(heads)
-    facing = facing and facing.with_last(axis_of_heads(facing.lead, heads))
-    solved = facing and name not in SAMPLED and solve(facing, scores)
-    if solved:
-        return _weighed(mode, place, facing, solved, weights, scores.dtype)
-    if facing:
-        mode.tracked.put(weights, TracedWeights(lead=facing.lead, axes=facing.axes, has_sink=facing.has_sink))
-        return weights
-    lost = mode.origins.of(scores).lost
-    of_product = bool(lost) or layout is not None
-    if not of_product and any(size > 1 for size in weights.shape[axis + 1 :]):
-        return weights  # of features, as in linear attention
-    softmax = Softmax(place.name or mode.captured.name, tuple(weights.shape), lost, of_product)
-    mode.captured.softmaxes.append(softmax)
-    mode.tracked.put(weights, Loose(axis, softmax))
-    return weights
+        return result
+    if name == "_masked_softmax":
+        form, scores = mode.tracked.get(scores), scores.masked_fill(args[1], -torch.inf)
+        mode.tracked[scores] = form
+    mode.captured.awaited.pop(mode.name(place), None)
+    weights = result.exp() if name in LOGS else result
+    changed = _weigh(mode, place, scores, weights, dims[0] % result.dim(), name == SAMPLED)
+    if changed is None:
+        return result
+    changed = changed.to(result.dtype).log() if name in LOGS else changed.to(result.dtype)
+    return changed if kwargs.get("out") is None else result.copy_(changed)
 
 
-def _weighed(
-    mode: Watched, place: CallPlace, layout: Scores, solved: Solved, weights: Tensor, scores: torch.dtype
-) -> Tensor:
-    """Weights whose scores are known: the call is kept, and the edits act."""
-    lead = layout.lead
-    sizes = split(lead, mode.heads, place.said_heads, place.batches)
-    q, k = (folded(side, lead, sizes) for side in (layout.query, layout.key))
-    mask, bias, sinks = (
-        tensor if tensor is None else folded_mask(tensor, lead, sizes)
-        for tensor in (solved.mask, solved.bias, solved.sink)
-    )
-    if sinks is not None:
-        sinks = sinks.expand(*sizes, *sinks.shape[-2:])
-    cap = {} if layout.outer is None else {"softcap": layout.outer}
-    scale = layout.scale * (layout.outer or 1.0)
-    scoring = Scoring(scale=scale, bias=bias, empty_rows=solved.empty_rows, **cap)
-    parts = {"query": q, "key": k, "value": None, "mask": mask, "scoring": scoring, "sinks": sinks}
-    call = mode.call(place, "scores", causal(mask), layout.same, **parts)
-    stored = mode.keep(call, place)
-    stored.refuse_heads_first(layout.heads_first)
+def _weigh(
+    mode: Watched, place: CallPlace, scores: Tensor, weights: Tensor, axis: int, is_sampled: bool
+) -> Tensor | None:
+    """Keep a softmax until its weights meet values; gives other weights, if the edits ask for them here."""
+    form = mode.tracked.get(scores)
+    of_product = form == LOST or isinstance(form, Scores)
+    form = form.facing(axis) if isinstance(form, Scores) and not is_sampled else None
+    if form is None and not of_product and any(size > 1 for size in weights.shape[axis + 1 :]):
+        return None  # of features, as in linear attention
+    axes = (*(other for other in range(weights.dim()) if other != axis), axis)
+    pending = Softmax(mode.name(place), tuple(weights.shape), axes, of_product)
+    mode.begin_softmax(pending)
+    parts = form and form.solve(form.arranged(scores.detach()))
+    if not parts:
+        pending.scores = None if is_sampled else scores.permute(axes)
+        pending.weights = pending.passed_on = weights.detach().permute(axes).clone()
+        return None
+    pending.axes, pending.is_placed, pending.lead = tuple(form.order), True, mode.lead(place, form.lead)
+    fold, numbers = pending.lead.fold, [parts[name] for name in ("mask", "bias", "sink")]
+    mask, bias, sinks = (part if part is None else pending.lead.fold_mask(part) for part in numbers)
+    scale = form.scale * (form.outer or 1.0)
+    scoring = Scoring(scale=scale, softcap=form.outer, bias=bias, empty_rows=parts["empty_rows"])
+    parts = {"query": fold(form.query), "key": fold(form.key), "value": None, "mask": mask, "scoring": scoring}
+    parts["sinks"] = None if sinks is None else sinks.expand(*pending.lead.sizes, *sinks.shape[-2:])
+    call = mode.call(place, causal(mask), **parts)
+    pending.call = mode.keep(call, place)
+    folded, changed = fold(form.arranged(weights)), None
     if call.is_edited:
-        weights = _edited(mode, call, layout, weights)
-    own = layout.canonical(weights)
-    stored.samples = (Sample.of(own.reshape(*sizes, *own.shape[-2:]), layout.dtype, scores),)
-    mode.tracked.put(weights, TracedWeights(lead=lead, axes=layout.axes, call=stored, has_sink=layout.has_sink))
-    return weights
+        folded = mode.edited_weights(call, folded, None if form.has_sink else fold(form.arranged(scores)))
+        shape = tuple(weights.shape[place] for place in pending.axes)
+        changed = pending.lead.unfold(folded).reshape(shape).permute(_inverse(pending.axes))
+    pending.call.samples = (Sample.of(folded, weights.dtype, form.dtype, scores.dtype),)
+    pending.weights = form.arranged(weights if changed is None else changed).detach().clone()
+    pending.passed_on = pending.weights[..., :-1] if form.has_sink else pending.weights
+    return changed
 
 
-def _edited(mode: Watched, call: Call, layout: Scores, weights: Tensor) -> Tensor:
-    """The weights with the edits, in the axes and the type of the model's own."""
-    own = layout.canonical(weights)
-    changed = mode.edited_weights(call, own.reshape(*call.query.shape[:2], *own.shape[-2:]))
-    return layout.back(changed.reshape(own.shape)).to(weights.dtype)
+def _inverse(order: tuple[int, ...]) -> list[int]:
+    return [order.index(axis) for axis in range(len(order))]
 
 
-def solve(layout: Scores, scores: Tensor) -> Solved | None:
-    """Mask, bias and sink that make scores of products; None if they are not all known."""
-    bias = _sum(layout.terms)
-    with torch.no_grad(), torch.autocast(scores.device.type, enabled=False):
-        canonical, sink = layout.canonical(scores.detach()), None
-        within = _within(layout.dtype, canonical.dtype)
-        canonical, products = (
-            tensor.float() if tensor.dtype in HALVES else tensor for tensor in (canonical, layout.products())
-        )
-        if layout.has_sink:
-            canonical, sink = canonical[..., :-1], canonical[..., -1:]
-        rest = canonical - products
-        blocked = rest < BLOCKED
-        is_masked = bool(blocked.any())
-        if bias is not None:
-            rest = rest - bias
-        if is_masked:
-            rest = rest.masked_fill_(blocked, 0)
-        within *= 1 + float(products.abs().max()) + (0.0 if bias is None else _size(bias))
-        shift = None if bool((rest.abs() <= within).all()) else _shift(rest, blocked, within)
-        if shift is not None and not bool(((rest - shift).masked_fill(blocked, 0).abs() <= within).all()):
-            return None
-        empty_rows = _empty(blocked, canonical) if is_masked else "zero"
-        if empty_rows is None:
-            return None
-        sink = sink if sink is None or shift is None else sink - shift
-    if bias is not None:
-        bias = bias.masked_fill(bias < BLOCKED, 0)
-        bias = bias if bool(bias.any()) else None
-    return Solved(_compact(~blocked) if is_masked else None, bias, empty_rows, sink)
+def multiply(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any]) -> Tensor:
+    """The result of a product; weights in it meet their values, and two other tensors may be queries and keys."""
+    product = read_product(func.__name__.partition(".")[0], args, kwargs)
+    found = [] if product is None else [mode.find_softmax(side) for side in product.sides]
+    if all(found) and found:
+        found[0][0].refuse("multiplies weights after the softmax by weights, not by values")
+    elif any(found):
+        side = 0 if found[0] else 1
+        old, changed = product.sides[side], _meet(mode, product, side, *found[side])
+        if changed is not None:
+            args = _with(args, old, changed)
+            kwargs = {name: _with(value, old, changed) for name, value in kwargs.items()}
+        output = func(*args, **kwargs)
+        mode.await_order(found[side][0].call, output)
+        return output
+    result = func(*args, **kwargs)
+    if product is not None and not any(map(is_learned, product.sides)):
+        factor = prod(form for form in map(mode.tracked.get, product.sides) if isinstance(form, float))
+        scores = Scores.of(product, result.dtype, factor, mode.heads_here)
+        if scores is not None:
+            mode.tracked[result] = scores
+    return result
 
 
-def _within(*dtypes: torch.dtype) -> float:
-    """How much scores of the size 1 may differ, of the coarsest of some types of numbers."""
-    return max(torch.finfo(dtype).eps * (ROUNDING_OF_HALVES if dtype in HALVES else ROUNDING) for dtype in dtypes)
+def dropout(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any]) -> Tensor:
+    """The result of dropout, which is no change of weights."""
+    found = mode.find_softmax(args[0]) if args else None
+    result = func(*args, **kwargs)
+    if found:
+        pending, order = found
+        pending.passed_on = result.detach().permute(order).reshape(pending.passed_on.shape).clone()
+    return result
 
 
-def _sum(terms: tuple[tuple[Tensor, float], ...]) -> Tensor | None:
-    """The terms together; what is the same for all keys of a query is none, as the softmax does not see it."""
-    total = None
-    for term, factor in terms:
-        if term.shape[-1] == 1:
-            continue
-        term = term.float() if term.dtype in HALVES or not term.is_floating_point() else term
-        term = term if factor == 1 else term * factor
-        total = term if total is None else total + term
-    return total
+def _with(arguments: Any, old: Tensor, new: Tensor) -> Any:
+    """Arguments with another tensor in the place of another."""
+    if isinstance(arguments, tuple | list):
+        return type(arguments)(_with(argument, old, new) for argument in arguments)
+    return new if arguments is old else arguments
 
 
-def _size(bias: Tensor) -> float:
-    """The largest number of a bias that masks nothing."""
-    return float(bias.masked_fill(bias < BLOCKED, 0).abs().max())
+def _meet(mode: Watched, product: Product, side: int, pending: Softmax, order: tuple[int, ...]) -> Tensor | None:
+    """Complete the call of some weights; gives other weights to multiply, if the edits ask for them here.
 
-
-def _shift(rest: Tensor, blocked: Tensor, within: float) -> Tensor:
-    """Constant added to all open scores of a row, (*lead, Q, 1): the softmax does not see it."""
-    highest = rest.masked_fill(blocked, -torch.inf).amax(-1, keepdim=True)
-    return highest.where(highest > -torch.inf, 0.0)
-
-
-def _empty(blocked: Tensor, scores: Tensor) -> str | None:
-    """Policy of the model for rows without an open key; None if it has no name.
-
-    Keys that are masked twice, by numbers whose sum is -inf, it leaves out; here they count as the others.
+    Args:
+        side: of the product, that holds the weights.
+        order: axes of this side in the order of the softmax.
     """
-    rows = blocked.all(-1)
-    if not bool(rows.any()):
-        return "zero"
-    masked = scores[rows]
-    if bool((masked == -torch.inf).all()):
-        return "nan"
-    same = (masked == masked.amax(-1, keepdim=True)) | (masked == -torch.inf)
-    return "uniform" if bool(same.all()) else None
+    own, other, out = product.letters[side], product.letters[1 - side], product.letters[2]
+    tensor, values = product.sides[side], product.sides[1 - side]
+    *rest, keys = (own[axis] for axis in order)
+    is_known = pending.call is not None and not pending.call.weights_only
+    if keys not in other or keys in out:
+        summed = [letter for letter in own if letter in other and letter not in out]
+        if summed and keys not in other and rest[-1:] != summed[:1]:
+            pending.refuse("mixes the weights of heads or queries after the softmax")
+        elif summed and pending.of_product:
+            axes = f"the softmax is over axis {own.index(keys)}, and the values are summed over axis"
+            pending.refuse(f"{axes} {own.index(summed[0])} of {len(own)}: {WRONG_AXIS}")
+    elif is_known and rest[-1] in other:
+        mode.captured.note(f"{pending.name} adds values that differ between queries")
+    elif is_learned(values):  # a table of words or classes
+        pending.is_placed = True
+        pending.refuse("multiplies weights by learned numbers after the softmax")
+    elif pending.call is None:
+        return _meet_unknown(mode, product, side, pending, order)
+    elif pending.call.value is None:
+        held = tensor.permute(order).reshape(pending.passed_on.shape)
+        _tell_zeros(mode, pending.call, *map(pending.lead.fold, (held, pending.passed_on)))
+        pending.call.value = detached_copy(pending.lead.fold(product.values(side, rest[:-1], keys)))
+    return None
 
 
-def _compact(mask: Tensor) -> Tensor:
-    """A mask without the axes along which it is the same."""
-    for axis in range(mask.dim() - 2):
-        first = mask.narrow(axis, 0, 1)
-        if mask.shape[axis] > 1 and bool((mask == first).all()):
-            mask = first
-    return mask
+def _meet_unknown(
+    mode: Watched, product: Product, side: int, pending: Softmax, order: tuple[int, ...]
+) -> Tensor | None:
+    """Keep the call of weights whose scores are not made of known parts; gives other weights, if the edits ask."""
+    tensor, values, own = product.sides[side], product.sides[1 - side], product.letters[side]
+    place, size = mode.place((tensor,)), dict(zip(own, tensor.shape, strict=True))
+    keys, queries = own[order[-1]], [letter for letter in own if letter not in product.letters[1 - side]]
+    if len(queries) > 1:
+        queries = [letter for letter in queries if size[letter] not in mode.heads_here()]
+    if len(queries) != 1:
+        return pending.refuse(f"has values that are the same along {len(queries)} of its axes, not one of queries")
+    lead = [letter for letter in own if letter not in (*queries, keys)]
+    pending.is_placed, sizes = True, tuple(size[letter] for letter in lead)
+    if isinstance(mode.tracked.get(values), Scores):
+        return mode.captured.note("what meets a softmax is a product of keys and values: linear attention has no map")
+    is_kernel = not pending.of_product and size[queries[0]] == 1 and tensor.numel() > size[keys]
+    if place is None or (is_kernel and prod(sizes) not in place.batches):
+        return None  # the kernel of a convolution, one for each position
+    pending.lead, axes = mode.lead(place, sizes), [own.index(letter) for letter in (*lead, *queries, keys)]
+
+    def folded(part: Tensor) -> Tensor:
+        """(B, H, Q, K) of what stands as the softmax has it."""
+        part = part.reshape(tuple(tensor.shape[axis] for axis in order))
+        return pending.lead.fold(part.permute([order.index(axis) for axis in axes]))
+
+    weights = folded(pending.weights)
+    scores = weights.log() if pending.scores is None else folded(pending.scores)
+    blocked = scores.detach() < BLOCKED
+    empty_rows = empty_rows_of(blocked, scores.detach())
+    if empty_rows is None:  # the model tells some keys from others there
+        blocked, empty_rows = blocked & ~blocked.all(-1, keepdim=True), "zero"
+    mask = compact(~blocked) if bool(blocked.any()) else None
+    parts = scored(scores, mask, empty_rows) | {"value": pending.lead.fold(product.values(side, lead, keys))}
+    call = mode.call(place, causal(mask), **parts, weights_only=True)
+    pending.call = mode.keep(call, place)
+    _tell_zeros(mode, pending.call, folded(tensor.permute(order)), folded(pending.passed_on))
+    changed = mode.edited_weights(call, weights, None) if call.is_edited else weights
+    pending.call.samples = (Sample.of(changed, pending.weights.dtype),)
+    if not call.is_edited:
+        return None
+    if pending.passed_on is not pending.weights:  # what dropout left, and by how much it is larger
+        changed = changed * folded(pending.passed_on / pending.weights).nan_to_num(0)
+    return pending.lead.unfold(changed).permute(_inverse(tuple(axes))).to(tensor.dtype)
+
+
+@torch.no_grad()
+def _tell_zeros(mode: Watched, call: Call, now: Tensor, before: Tensor) -> None:
+    """Tell of weights, (B, H, Q, K), that became 0 after the softmax; rows without an open key may."""
+    is_gone = (now == 0) & ((before > CLOSE["atol"]) | before.isnan())
+    has_keys = torch.tensor(True) if call.mask is None else call.mask.any(-1, keepdim=True)
+    if bool((is_gone & has_keys.to(now.device)).any()):
+        least = f"rows sum to as little as {now.sum(-1).min():.2g}. Shown are the weights that the softmax gave"
+        what = f"{LATE_MASK}: {int(is_gone.sum())} weights become 0, and {least}"
+        mode.captured.findings.append(f"{call.site} ({call.name or mode.captured.name}) {what}")
+    elif bool(is_gone.any()):
+        call.scoring = replace(call.scoring, empty_rows="zero")

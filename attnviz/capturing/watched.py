@@ -1,26 +1,27 @@
 """Attention calls of a running model: the module that makes each, its kind, and the edits that act in it."""
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from math import prod
+from types import FrameType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.weak import WeakTensorKeyDictionary
 
-from attnviz.capturing import padding, refusing
-from attnviz.capturing.call import Call, detached_copy
+from attnviz.capturing import conditions
+from attnviz.capturing.axes import Lead
+from attnviz.capturing.call import Call, detached_copy, scored
+from attnviz.capturing.call_site import CallPlace, Places, Sites, kind, positions
 from attnviz.capturing.joining import goes_on, used_keys
-from attnviz.capturing.layout import Tracked
-from attnviz.capturing.origins import TextOrigins
 from attnviz.capturing.seen import Capture
-from attnviz.capturing.where import CallPlace, Places, Sites, kind, positions
-from attnviz.capturing.windows import in_windows
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError
 from attnviz.core.scoring import Scoring
 from attnviz.core.tap import Tap, silence
+from attnviz.core.windows import WindowGrid
 
 
 class Watched:
@@ -28,15 +29,13 @@ class Watched:
 
     def __init__(self, model: nn.Module, edits: Edits, heads: int | None, sites: Mapping[Site, str]):
         self.edits, self.heads = edits, heads
-        self.captured = Capture(type(model).__name__, edits)
-        self.tracked = Tracked()
+        self.captured, self.tracked = Capture(type(model).__name__, edits), WeakTensorKeyDictionary()
         names = {site: "" if name == self.captured.name else name for site, name in sites.items()}
         self._places, self._sites, self._thread = Places(model), Sites(names), threading.get_ident()
-        self.origins = TextOrigins(model, self._places.is_given)
+        self.softmaxes: list[Any] = []
         self._last: tuple[CallPlace, Call] | None = None
-        self._past: dict[tuple[Site, int | None], int] = {}
         self._latest: dict[Site, Call] = {}
-        self._offset = 0
+        self._joined: tuple[Call, Tensor] | None = None
 
     def begin(self, *_: object) -> None:
         """The model's forward begins."""
@@ -45,13 +44,12 @@ class Watched:
 
     def end(self, model: nn.Module, inputs: object, output: Any) -> None:
         """The model's forward has ended."""
-        if threading.get_ident() == self._thread:
-            self.captured.output = output
+        self.captured.output = output if threading.get_ident() == self._thread else self.captured.output
 
     def fill(self, encoder: nn.TransformerEncoder, args: tuple, kwargs: dict[str, Any], output: Tensor) -> Tensor:
         """An encoder's forward has ended: at padding it gives what it gives without a capture."""
         is_here = threading.get_ident() == self._thread
-        return padding.fill(encoder, args, kwargs, output) if is_here else output
+        return conditions.fill_padding(encoder, args, kwargs, output) if is_here else output
 
     def place(self, tensors: tuple[Tensor, ...]) -> CallPlace | None:
         """Place in the model of the current call; None where it is not to be seen.
@@ -60,36 +58,76 @@ class Watched:
             AttnvizError: if edits would reach only one of the two runs of a checkpoint, so that gradients were wrong.
         """
         place = self._places.now()
-        why_not = place and refusing.why_not(tensors)
+        why_not = place and conditions.why_not(tensors)
         if why_not:
-            return self.captured.note(
-                f"{place.name or self.captured.name} computes attention {why_not}, which is not seen"
-            )
+            return self.captured.note(f"{self.name(place)} computes attention {why_not}, which is not seen")
         if place is not None and place.in_checkpoint and self.edits != type(self.edits)():
             what = "runs in a checkpoint, which runs it again, unedited, for the gradients"
-            raise AttnvizError(f"{place.name or self.captured.name} {what}. Edit it without checkpoints.")
+            raise AttnvizError(f"{self.name(place)} {what}. Edit it without checkpoints.")
         return place
+
+    def name(self, place: CallPlace) -> str:
+        return place.name or self.captured.name
 
     def heads_of(self, place: CallPlace) -> set[int]:
         """How many heads a call may have: as the person says, else as the module says."""
-        return place.said_heads if self.heads is None else {self.heads}
+        return place.module_heads if self.heads is None else {self.heads}
 
-    def call(self, place: CallPlace, route: str, is_causal: bool, same: bool | None, **parts: Any) -> Call:
-        """The call that is made now; `parts` are the fields of `Call`. For `same` and `is_causal` see `kind`."""
-        tensor = parts["query"] if parts["query"] is not None else parts["weights"]
+    def heads_here(self) -> set[int]:
+        """How many heads the module may have that is at work."""
+        place = self._places.now()
+        return set() if place is None else self.heads_of(place)
+
+    def lead(self, place: CallPlace, axes: tuple[int, ...]) -> Lead:
+        return Lead.of(axes, self.heads, place.module_heads, place.batches)
+
+    def begin_softmax(self, softmax: Any) -> None:
+        """Await the values of a softmax; those that met theirs are done with."""
+        waiting = [one for one in self.softmaxes if one.call is None or one.call.value is None][-3:]
+        for other in self.softmaxes:
+            if other not in waiting:
+                other.forget()
+        self.softmaxes = [*waiting, softmax]
+        self.captured.softmaxes.append(softmax)
+
+    def find_softmax(self, tensor: Tensor) -> tuple[Any, tuple[int, ...]] | None:
+        """The softmax whose weights a tensor holds, the newest first, and its axes in their order."""
+        found = ((softmax, softmax.find(tensor)) for softmax in reversed(self.softmaxes))
+        return next(((softmax, order) for softmax, order in found if order is not None), None)
+
+    def await_order(self, call: Call | None, output: Tensor) -> None:
+        """Sentences and heads share the first axis of an output, (B·H, Q, d_v): see later which comes first."""
+        is_joined = output.dim() == 3 and call is not None and min(call.shape[:2]) > 1
+        self._joined = (call, output.detach().clone()) if is_joined and len(output) == prod(call.shape[:2]) else None
+
+    def check_order(self, result: Any) -> None:
+        """Refuse a call that was read with sentences first, if its heads are put side by side in another order."""
+        call, output = self._joined
+        batch, heads, width = *call.shape[:2], output.shape[-1]
+        if not isinstance(result, Tensor) or result.shape[-1:] != (heads * width,) or result.numel() != output.numel():
+            return
+        second = result.detach().reshape(-1, heads * width)[0, width : 2 * width]
+        is_head, is_sentence = (torch.allclose(second, output[index, 0], 1e-3, 1e-5) for index in (1, batch))
+        if is_sentence and not is_head:
+            name = call.name or "the model"
+            call.refused = f"{name} joins heads before sentences in one axis: run it on one sentence at a time"
+        if is_head or is_sentence:
+            self._joined = None
+
+    def call(self, place: CallPlace, is_causal: bool, **parts: Any) -> Call:
+        """The call that is made now; `parts` are the fields of `Call`. For `is_causal` see `kind`."""
+        _, heads, queries, keys = Call(Site("encoder", 0), "", 0, **parts).shape
         if self._is_in_loop(place, parts):
             self._sites.begin(in_loop=True)
-        site, name, head, passed = self._sites.site(place, kind(place, is_causal, same), tensor.shape[1])
-        call = in_windows(Call(site, name, route, passed, **parts, head=head), place)
-        if passed and site.kind != "cross":
-            queries, keys = call.shape[2:]
-            past = self._past.get((site, head), 0)
-            self._offset = past if queries < keys and past + queries <= used_keys(call) else 0
-        elif not passed:
-            self._offset = 0
-        self._past[site, head] = self._offset + call.shape[2]
-        call = replace(call, offset=0 if site.kind == "encoder" else self._offset)
-        return replace(call, is_edited=self.touches(call))
+        is_alone = "weights_only" in parts and queries == 1 < keys  # a query of a recurrent decoder, or learned
+        named = "cross" if is_alone else kind(place, queries, keys, is_causal)
+        site, name, head, passed = self._sites.site(place, named, heads)
+        call = _in_windows(Call(site, name, passed, **parts, head=head), place)
+        if passed and site.kind == "decoder":
+            call.offset = max(0, used_keys(call) - call.shape[2])
+        edits = self.edits_of(call)
+        is_edited = touches_weights(edits, site) or bool(edits.off(site) or any(edits.off_alone(site)))
+        return replace(call, is_edited=is_edited)
 
     def _is_in_loop(self, place: CallPlace, parts: dict[str, Any]) -> bool:
         """Whether a call goes on from an earlier one of the same pass: the model writes in a loop of its own."""
@@ -97,7 +135,7 @@ class Watched:
         if before is None or (self._last is not None and self._last[0].call is place.call):
             return False
         after = replace(before, **parts)
-        is_step = before.weights is not None and after.shape[2] == 1  # of a recurrent decoder
+        is_step = before.weights_only and after.shape[2] == 1  # of a recurrent decoder
         return (before.site.kind != "cross" or is_step) and goes_on(before, after) is not None
 
     def edits_of(self, call: Call) -> Edits:
@@ -112,94 +150,107 @@ class Watched:
         return replace(edits, heads_off=here, **({"each_off": tuple(alone)} if alone else {}))
 
     def keep(self, call: Call, place: CallPlace) -> Call:
-        """Keep a copy of a call."""
-        copies = {
-            field.name: detached_copy(value)
-            for field in fields(Call)
-            if isinstance(value := getattr(call, field.name), Tensor)
-        }
-        scoring = replace(call.scoring, bias=tuple(map(detached_copy, call.scoring.bias)))
-        copy = replace(call, **copies, scoring=scoring)
-        self._share(copy)
-        self._refuse_windows(copy, place)
-        self._refuse_pieces(copy, place)
+        """Keep a copy of a call. A mask or a bias that the last one has, too, is kept once."""
+        tensors = {field.name: getattr(call, field.name) for field in fields(Call)}
+        copies = {name: detached_copy(tensor) for name, tensor in tensors.items() if isinstance(tensor, Tensor)}
+        copy = replace(call, **copies, scoring=replace(call.scoring, bias=tuple(map(detached_copy, call.scoring.bias))))
+        other, last = self._last or (None, copy)
+        copy.mask = last.mask if _are_alike([copy.mask], [last.mask]) else copy.mask
+        if _are_alike(copy.scoring.bias, last.scoring.bias):
+            copy.scoring = replace(copy.scoring, bias=last.scoring.bias)
+        self._refuse_parts(copy, place, other if last.passed == copy.passed else None)
+        self._last, self._latest[copy.site] = (place, copy), copy
         self.captured.calls.append(copy)
-        self._latest[copy.site] = copy
         return copy
 
-    def _share(self, call: Call) -> None:
-        """Layers often have one mask and one bias: it is kept once."""
-        last = self._last and self._last[1]
-        if last is None:
-            return
-        if _alike(call.mask, last.mask):
-            call.mask = last.mask
-        bias, before = call.scoring.bias, last.scoring.bias
-        if bias and len(bias) == len(before) and all(map(_alike, bias, before)):
-            call.scoring = replace(call.scoring, bias=before)
+    def _refuse_parts(self, call: Call, place: CallPlace, other: CallPlace | None) -> None:
+        """Refuse a call for some of the positions that a module was given: it is no map of all.
 
-    def _refuse_windows(self, call: Call, place: CallPlace) -> None:
-        """Windows that stand where heads would: together they have as many queries as there are positions."""
-        batch, heads, queries, _ = call.shape
-        if heads == 1 or heads in self.heads_of(place):
-            return
-        for sentences, size in positions(place.frame):
+        Windows stand where heads would: together they have as many queries as there are positions. Pieces are several
+        calls of one method.
+        """
+        (batch, heads, queries, _), name = call.shape, call.name or "the model"
+        for sentences, size in positions(place.frame) if heads not in {1, *self.heads_of(place)} else ():
             if queries < size and size % queries == 0 and batch * heads * queries == sentences * size:
-                what = f"attends within windows of {queries} of its {size} positions, which are no whole map"
-                call.refused = f"{call.name or 'the model'} {what}"
-
-    def _refuse_pieces(self, call: Call, place: CallPlace) -> None:
-        """Several calls for parts of what one module was given are pieces of one attention, and no map of it."""
-        last, self._last = self._last, (place, call)
-        if last is None or last[1].passed != call.passed:
-            return
-        frames = ((place.frame, last[0].frame), (place.above and place.above[1], last[0].above and last[0].above[1]))
-        same = next((frame for frame, other in frames if frame is other and frame is not None), None)
-        if same is None or (same is not place.frame and place.module is not last[0].module):
-            return
-        whole, (batch, _, queries, _) = positions(same), call.shape
+                call.refused = f"{name} attends within windows of {queries} of its {size} positions, no whole map"
+        frame = None
+        if other is not None and place.frame is other.frame:
+            frame = place.frame
+        elif other is not None and place.above and other.above and place.module is other.module:
+            frame = place.above[1] if place.above[1] is other.above[1] else None
+        whole = positions(frame) if frame is not None else ()
         if whole and not any(queries in sizes and batch * queries >= prod(sizes) for sizes in whole):
-            for piece in (call, last[1]):
-                piece.refused = f"{piece.name or 'the model'} computes attention in pieces, which are no whole map"
+            for piece in (call, self._last[1]):
+                piece.refused = f"{piece.name or 'the model'} computes attention in pieces, no whole map"
 
-    def touches(self, call: Call) -> bool:
-        """Whether the edits change anything in a call."""
-        edits = self.edits_of(call)
-        return touches_weights(edits, call.site) or bool(edits.off(call.site) or any(edits.off_alone(call.site)))
-
-    def edited(self, call: Call, own: Callable[[], Tensor], dropout_p: float = 0.0) -> Tensor:
+    def edited(self, call: Call, own: Tensor, dropout_p: float) -> Tensor:
         """The output of a call with the edits, (B, H, Q, d_v); heads off alone leave what the others give as it is."""
         site, edits = call.site, self.edits_of(call)
         if not touches_weights(edits, site):
-            return silence(own(), edits.off(site), edits.off_alone(site))
+            return silence(own, edits.off(site), edits.off_alone(site))
         with torch.autocast(call.query.device.type, enabled=False), torch.device(call.query.device):
             tap = Tap(edits, keep=False)
             return tap.attend(**call.computed_from(), value=call.value, site=site, dropout_p=dropout_p)
 
-    def edited_weights(self, call: Call, own: Tensor) -> Tensor:
+    def edited_weights(self, call: Call, own: Tensor, scores: Tensor | None) -> Tensor:
         """The weights of a call with the edits, (B, H, Q, K); those that the model computed if heads are off alone.
 
+        Args:
+            own: weights that the model computed.
+            scores: what they were computed from, in the same axes; None where the queries and keys are to be used.
+
         Raises:
-            AttnvizError: if the edits need scores, and only weights are known.
+            AttnvizError: if the edits need queries and keys, and only weights are known.
         """
         site, edits = call.site, self.edits_of(call)
         if not touches_weights(edits, site):
             return silence(own, edits.off(site), edits.off_alone(site))
-        if call.weights is not None and not (edits.scale is None and edits.softcap is None and edits.own_mask):
+        are_products = edits.scale is not None or edits.softcap is not None or not edits.own_mask
+        if call.weights_only and are_products:
             what = "only the weights are known, so scale, softcap and the built-in mask cannot be changed"
-            raise AttnvizError(f"At {site} ({call.name}) {what}.")
+            raise AttnvizError(f"At {site} ({call.name or 'the model'}) {what}.")
         with torch.autocast(own.device.type, enabled=False), torch.device(own.device):
-            return Tap(edits, keep=False).weights(**call.computed_from(), site=site)
+            computed = call.computed_from()
+            if scores is not None and not are_products:
+                computed = scored(scores, call.mask, call.scoring.empty_rows)
+            return Tap(edits, keep=False).weights(**computed, site=site)
 
 
-def _alike(first: object, second: object) -> bool:
-    """Whether two tensors are the same numbers in the same form."""
-    if not (isinstance(first, Tensor) and isinstance(second, Tensor)):
-        return False
-    form = [(each.shape, each.dtype, each.device) for each in (first, second)]
-    return form[0] == form[1] and torch.equal(first, second)
+def _are_alike(tensors: Sequence[Any], others: Sequence[Any]) -> bool:
+    """Whether tensors are the same numbers in the same form as others."""
+    pairs = list(zip(tensors, others, strict=False))
+    are_tensors = len(tensors) == len(others) and all(isinstance(each, Tensor) for pair in pairs for each in pair)
+    return are_tensors and all(
+        first.dtype == second.dtype and first.device == second.device and torch.equal(first, second)
+        for first, second in pairs
+    )
 
 
 def touches_weights(edits: Edits, site: Site) -> bool:
     """Whether edits change the weights at a site."""
     return edits.at(site, Scoring()) != Scoring() or edits.mask_at(site.kind) is not None or not edits.own_mask
+
+
+def _in_windows(call: Call, place: CallPlace) -> Call:
+    """Call with its windows, and with what hides parts of a rolled window as its mask; unchanged if it has none."""
+    batch, _, queries, keys = call.shape
+    grid = _grid(place.frame) if queries == keys and not call.weights_only else None
+    if grid is None or grid.size**2 != queries or batch % grid.count or not isinstance(call.mask, Tensor | None):
+        return call
+    apart = grid.apart(call.mask, sum(call.scoring.bias) if call.scoring.bias else None, batch)
+    if apart is None:
+        return call
+    mask, bias = apart
+    scoring = replace(call.scoring, bias=(bias,) if bool(bias.any()) else ())
+    return replace(call, windows=grid, mask=None if bool(mask.all()) else mask, scoring=scoring)
+
+
+def _grid(frame: FrameType | None) -> WindowGrid | None:
+    """Windows of the block that is at work: rows and columns of its patches, size and shift; None if it has none."""
+    while frame is not None:
+        block, sides = frame.f_locals.get("self"), frame.f_locals.get("input_dimensions") or ()
+        numbers = [*sides, getattr(block, "window_size", None), getattr(block, "shift_size", None)]
+        if len(numbers) == 4 and all(type(number) is int for number in numbers):
+            return WindowGrid(*numbers)
+        frame = frame.f_back
+    return None

@@ -190,9 +190,11 @@ class Wrapped(Source):
         targets = targets or self._read(sentences)
         captured, output = self._captured(sentences, edits, targets)
         tokens = [sentence.labels for sentence in targets or sentences]
-        record = captured.record(
-            tokens, [sentence.labels for sentence in sentences] if targets else None, name=self.name
-        )
+        keys = [sentence.labels for sentence in sentences] if targets else None
+        record = captured.record(tokens, keys, run=-1, name=self.name)
+        if captured.runs > 1:
+            again = f"The model ran {captured.runs} times; the last run is shown"
+            record = replace(record, findings=(*record.findings, again))
         return replace(record, sentences=sentences, targets=targets, **self._predicted(output, record))
 
     def _read(self, sentences: tuple[Sentence, ...]) -> tuple[Sentence, ...]:

@@ -1,94 +1,283 @@
-"""Models of other libraries, where they are installed: none of them knows of attnviz."""
+"""Kernels and models of other libraries are seen and edited; of kernels, which run on GPUs alone, stand-ins."""
+
+import sys
+from itertools import product
+from types import ModuleType
 
 import pytest
+import stand_ins
 import torch
-from handmade import shown
+from captured import refusal, seen_in, shown
+from handmade import Own
+from stand_ins import BlockDiagonalMask, LowerTriangularMask
+from torch import Tensor, nn
 from torch.testing import assert_close
 
 import attnviz
-from attnviz.core.edits import Edits
+from attnviz import Documents, Edits, Site, Subsequent, Window
+
+B, H, FEW, W = 3, 4, 2, 5
+ENDS, OTHERS = torch.tensor([0, 3, 3, 10]), torch.tensor([0, 2, 3, 10])
+SLOPES = torch.tensor([0.5, 0.25, 0.125, 0.0625])
+LIKE = {"check_dtype": False, "atol": 1e-6, "rtol": 1e-5}
 
 
-def captured(model, *given, weights_only=False):
-    """What was seen: nothing is changed by that, and a head that is off changes what the model gives."""
+@pytest.fixture
+def file(monkeypatch) -> ModuleType:
+    """A file of a person, who has imported the functions before any capture."""
+    flash, package, ops, theirs = map(ModuleType, ("flash_attn", "xformers", "xformers.ops", "their_model"))
+    vars(flash).update(stand_ins.FLASH)
+    ops.memory_efficient_attention = stand_ins.memory_efficient_attention
+    vars(theirs).update(stand_ins.FLASH, attention_of_xformers=ops.memory_efficient_attention)
+    for module in (flash, package, ops, theirs):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    return theirs
+
+
+def calling(file: ModuleType, name: str) -> Own:
+    """A model that calls a function by the name that its file has for it, and speaks of a wrong number of heads."""
+    return Own(lambda *args, **options: getattr(file, name)(*args, **options), num_heads=B)
+
+
+CASES = {
+    "plain": {},
+    "causal": {"causal": True},
+    "scale": {"softmax_scale": 0.7},
+    "window": {"window_size": (2, 1)},
+    "left": {"window_size": (1, -1)},
+    "right": {"window_size": (-1, 2)},
+    "sliding": {"window_size": (2, -1), "causal": True},
+    "softcap": {"softcap": 0.8, "causal": True},
+    "alibi": {"alibi_slopes": SLOPES, "causal": True},
+    "alibi of each": {"alibi_slopes": SLOPES * torch.tensor([[0.3], [0.6], [1.2]])},
+    "together": {"alibi_slopes": SLOPES, "softcap": 0.9, "window_size": (3, 0), "softmax_scale": 0.4},
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_weights_of_flash_attn_are_those_of_its_documentation(file, case):
+    """With as many keys as queries, more and fewer; with as many heads of keys, and fewer; of packed documents."""
+    for n, m, few in product((1, 6), (2, 6), (H, FEW)):
+        q, k, v = torch.randn(B, n, H, W), torch.randn(B, m, few, W), torch.randn(B, m, few, W)
+        seen = seen_in(calling(file, "flash_attn_func"), q, k, v, **CASES[case])
+        assert not seen.unseen
+        assert_close(shown(seen.steps[0]), stand_ins.batch(q, k, **CASES[case]), **LIKE)
+    for ends in (ENDS, OTHERS):  # each document has its own lengths, and its own corner
+        q, k, v = torch.randn(10, H, W), torch.randn(10, FEW, W), torch.randn(10, FEW, W)
+        (step,) = seen_in(calling(file, "flash_attn_varlen_func"), q, k, v, ENDS, ends, 7, 7, **CASES[case]).steps
+        assert_close(shown(step), stand_ins.packed(q, k, ENDS, ends, **CASES[case])[None], **LIKE)
+
+
+def test_the_mask_has_the_names_of_its_rules(file):
+    """Documents, causal, window."""
+    q = torch.randn(10, H, W)
+    options = {"causal": True, "window_size": (2, 0)}
+    (step,) = seen_in(calling(file, "flash_attn_varlen_func"), q, q, q, ENDS, ENDS, 7, 7, **options).steps
+    assert step.mask == Documents((3, 7)) & Subsequent() & Window(2, 0)
+    assert step.site == Site("decoder", 0)
+
+
+@pytest.mark.parametrize("edits", [Edits(), Edits(temperature=2.0)])
+def test_packed_arguments_and_more_results(file, edits):
+    """`qkv` and `kv` in one tensor give the same map; with an output come its other results."""
+    qkv, flat, results = torch.randn(B, 6, 3, H, W), torch.randn(10, 3, H, W), []
+    q, k, v = qkv.unbind(2)
+    for name, args in (("_qkvpacked", (qkv,)), ("_kvpacked", (q, qkv[:, :, 1:])), ("", (q, k, v))):
+        model = calling(file, f"flash_attn{name}_func")
+        with attnviz.capture(model, edits) as seen:
+            output, *more = model(*args, causal=True, return_attn_probs=True)
+        assert more == ["log-sum-exp", "dropout"]
+        results.append((shown(seen.steps[0]), output))
+    assert_close(results[:2], [results[2]] * 2)
+    (step,) = seen_in(calling(file, "flash_attn_varlen_qkvpacked_func"), flat, ENDS, 7).steps
+    assert_close(shown(step)[0], stand_ins.packed(*flat.unbind(1)[:2], ENDS, ENDS), **LIKE)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_edits_act_in_the_call(file, packed):
+    """A head that is off gives zeros, and no other changes; a temperature divides the scores."""
+    q, k, v = torch.randn(2, 5, H, W), torch.randn(2, 5, FEW, W), torch.randn(2, 5, FEW, W)
+    model, ends = calling(file, f"flash_attn_{'varlen_' * packed}func"), torch.tensor([0, 5, 10])
+    args = (*(x.flatten(0, 1) for x in (q, k, v)), ends, ends, 5, 5) if packed else (q, k, v)
+    with attnviz.capture(model, Edits().with_heads_off(Site("encoder", 0), {1})):
+        output = model(*args)
+    assert_close(output, model(*args) * torch.tensor([1, 0, 1, 1])[:, None])
+    args[0].requires_grad_()
+    with attnviz.capture(model, Edits(temperature=2.0)):
+        output = model(*args)
+    expected = model(*args, softmax_scale=W**-0.5 / 2)
+    assert_close(output, expected)
+    assert_close(*(torch.autograd.grad(each.square().sum(), args[0]) for each in (output, expected)))
+
+
+BIASES = {
+    "none": lambda lead: None,
+    "tensor": lambda lead: torch.randn(*lead, 6, 6).masked_fill(torch.rand(*lead, 6, 6) > 0.8, -torch.inf),
+    "causal": lambda lead: LowerTriangularMask(),
+    "documents": lambda lead: BlockDiagonalMask((2, 4), (3, 3)),
+    "causal documents": lambda lead: BlockDiagonalMask((2, 4), (2, 4), is_causal=True),
+}
+
+
+@pytest.mark.parametrize("case", BIASES)
+@pytest.mark.parametrize("lead", [(), (H,), (2, 3)])
+def test_weights_of_xformers_are_those_of_its_documentation(file, case, lead):
+    """Of three, four and five axes, with a head off; its causal mask has its corner at the top left."""
+    model, (q, k, v) = calling(file, "attention_of_xformers"), (torch.randn(B, 6, *lead, W) for _ in range(3))
+    bias = BIASES[case]((B, *lead))
+    seen = seen_in(model, q, k, v, attn_bias=bias, scale=0.6)
+
+    scores = q.double().movedim(1, -2) @ k.double().movedim(1, -2).mT * 0.6
+    scores = scores if bias is None else scores + stand_ins.scores_bias(q, k, bias)
+    (step,) = seen.steps
+    assert not seen.unseen
+    assert_close(shown(step).flatten(0, 1), scores.softmax(-1).flatten(0, -3), **LIKE)
+    if case == "causal documents":
+        assert (step.site.kind, step.mask) == ("decoder", Documents((2, 4)) & Subsequent())
+    if lead == (H,) and bias is None:  # heads and sentences in one axis
+        folded = (x.transpose(1, 2).flatten(0, 1) for x in (q, k, v))
+        assert_close(shown(seen_in(model, *folded, scale=0.6, heads=H).steps[0]), shown(step))
+    if lead:
+        with attnviz.capture(model, Edits().with_heads_off(step.site, {2})):
+            output = model(q, k, v, attn_bias=bias, scale=0.6).flatten(2, -2)
+        expected = model(q, k, v, attn_bias=bias, scale=0.6).flatten(2, -2)
+        assert_close(output, expected * (torch.arange(expected.shape[2]) != 2)[:, None])
+
+
+@pytest.mark.parametrize(("scale", "window"), [(None, (-1, -1)), (None, (-1, 0)), (0.3, (2, 1))])
+def test_varlen_attn_of_torch_is_seen(scale, window):
+    """By its operator; PyTorch has no kernel of it for CPUs."""
+    varlen_attn = pytest.importorskip("torch.nn.attention.varlen").varlen_attn
+    q, k, v = torch.randn(10, H, W), torch.randn(10, FEW, W), torch.randn(10, FEW, W)
+    options = {"scale": scale, "window_size": window, "enable_gqa": True}
+    with torch.library._scoped_library("torch_attn", "IMPL") as library:
+        library.impl("_varlen_attn", stand_ins.varlen, "CPU")
+        (step,) = seen_in(varlen_attn, q, k, v, ENDS, OTHERS, 7, 7, **options).steps
+    expected = stand_ins.packed(q, k, ENDS, OTHERS, window_size=window, softmax_scale=scale)
+    assert_close(shown(step)[0], expected, **LIKE)
+
+
+def test_passes_with_a_cache_become_one_map(file):
+    """It is that of one whole run."""
+    projection, x, cache = nn.Linear(W, 3 * H * W), torch.randn(B, 6, W), []
+
+    def cached(x):
+        q, *kv = projection(x).unflatten(-1, (3, H, W)).unbind(2)
+        cache.append(kv)
+        k, v = (torch.cat(parts, 1) for parts in zip(*cache, strict=True))
+        return file.flash_attn_func(q, k, v, causal=True, alibi_slopes=SLOPES).flatten(2)
+
+    with attnviz.capture(model := Own(cached)) as seen:
+        outputs = [model(x[:, :3]), model(x[:, 3:4]), model(x[:, 4:])]
+    cache.clear()
+    with attnviz.capture(model) as whole:
+        assert_close(torch.cat(outputs, 1), model(x))
+
+    (step,), (expected,) = seen.steps, whole.steps
+    assert {(one.site, one.mask) for one in (step, expected)} == {(Site("decoder", 0), Subsequent())}
+    assert_close(shown(step), shown(expected))
+
+
+@torch.library.custom_op("attnviz_tests::_flash_attn_forward", mutates_args=())
+def operator(q: Tensor) -> Tensor:
+    """An operator as flash-attn 2.7 has one under its functions."""
+    return q.clone()
+
+
+def test_a_call_that_cannot_be_read_is_said(file):
+    """With a block table, a cache of the kernel's own, tokens in no document, or an operator called by itself."""
+    q, cache = torch.randn(10, H, W), torch.randn(B, 6, H, W)
+    file.operator = operator
+    for name, args, options, what in (
+        ("flash_attn_varlen_func", (q, q, q, ENDS, ENDS, 7, 7), {"block_table": torch.zeros(1)}, "block_table"),
+        ("flash_attn_varlen_func", (q, q, q, ENDS[:-1], ENDS[:-1], 7, 7), {}, "leave tokens out"),
+        ("flash_attn_with_kvcache", (cache[:, :1], cache, cache), {}, "k_cache"),
+        ("operator", (q,), {}, "_flash_attn_forward"),
+    ):
+        with attnviz.capture(model := calling(file, name)) as seen:
+            model(*args, **options)
+        assert what in seen.unseen[0]
+        assert not seen.sites
+
+
+def test_a_kernel_that_does_something_else_is_not_misread(file, monkeypatch):
+    """As flash-attn before 2.1, whose causal mask has its corner at the top left."""
+
+    def flash_attn_func(q, k, v, causal=False):
+        is_open, (q, k, v) = torch.ones(3, 6, dtype=torch.bool).tril(), (x.transpose(1, 2) for x in (q, k, v))
+        return nn.functional.scaled_dot_product_attention(q, k, v, is_open).transpose(1, 2)
+
+    monkeypatch.setattr(sys.modules["flash_attn"], "flash_attn_func", flash_attn_func)
+    file.flash_attn_func, q, k = flash_attn_func, torch.randn(1, 3, H, W), torch.randn(1, 6, H, W)
+    assert "differs from the model's own" in refusal(calling(file, "flash_attn_func"), q, k, k, causal=True)
+
+
+def test_nothing_is_left_of_the_stand_ins(file, monkeypatch):
+    """Not after an error, not under another name, not in a file that is imported while a capture runs."""
+    own, late, q = file.flash_attn_func, ModuleType("late"), torch.randn(1, 5, H, W)
+    monkeypatch.setitem(sys.modules, "late", late)
+
+    def nested():
+        with attnviz.capture(nn.Identity()) as seen:
+            with attnviz.capture(nn.Identity()):
+                assert file.flash_attn_func is sys.modules["flash_attn"].flash_attn_func is not own
+            assert file.flash_attn_func is not own
+            exec("from flash_attn import flash_attn_func as another", vars(late))
+            calling(file, "flash_attn_func")(q, q, q)
+            assert not seen.sites  # another model
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        nested()
+    assert own is file.flash_attn_func is late.another is sys.modules["flash_attn"].flash_attn_func
+
+
+def shapes(model, *given, weights_only=False) -> list[tuple]:
+    """Nothing is changed by what is seen, and a head that is off changes what the model gives."""
     model.eval()
     with torch.no_grad():
-        alone = model(*given)
-        with attnviz.capture(model) as seen:
-            output = model(*given)
-        site = next(iter(seen.sites))
-        with attnviz.capture(model, Edits().with_heads_off(site, {0})):
+        steps = seen_in(model, *given).steps
+        with attnviz.capture(model, Edits().with_heads_off(steps[0].site, {0})):
             off = model(*given)
-    assert torch.equal(output, alone)
-    assert not torch.equal(off, alone)
-    assert all(step.weights_only == weights_only for step in seen.steps)
-    return seen
+        assert not torch.equal(off, model(*given))
+    assert all(step.weights_only == weights_only for step in steps)
+    return [(step.site.kind, *step.shape) for step in steps]
 
 
 @pytest.mark.parametrize("fused", [False, True])
-def test_timm(fused, monkeypatch):
-    """A picture cut into patches, and the token of its class."""
+def test_timm(fused):
+    """A picture cut into patches, and the token of its class; Swin's windows, each a sentence."""
     timm = pytest.importorskip("timm", reason="timm is not installed")
     model = timm.create_model("vit_tiny_patch16_224", img_size=64, depth=3, num_classes=5)
     for block in model.blocks:
         block.attn.fused_attn = fused
-    seen = captured(model, torch.randn(2, 3, 64, 64))
+    swin = timm.create_model("swin_tiny_patch4_window7_224", img_size=64, window_size=4, num_classes=5)
 
-    assert seen.heads == dict.fromkeys(seen.sites, 3)
-    assert [step.shape for step in seen.steps] == [(2, 3, 17, 17)] * 3
-    assert {call.route for call in seen.calls} == {"sdpa" if fused else "scores"}
-
-
-def test_swin_windows_are_sentences():
-    """Each with a map of its own patches, and a bias of where they stand."""
-    timm = pytest.importorskip("timm", reason="timm is not installed")
-    model = timm.create_model("swin_tiny_patch4_window7_224", img_size=64, window_size=4, num_classes=5)
-    seen = captured(model, torch.randn(1, 3, 64, 64))
-
-    assert seen.steps[0].shape == (16, 3, 16, 16)
+    assert shapes(model, torch.randn(2, 3, 64, 64)) == [("encoder", 2, 3, 17, 17)] * 3
+    assert shapes(swin, torch.randn(1, 3, 64, 64))[0] == ("encoder", 16, 3, 16, 16)
 
 
 def test_vit_pytorch():
     vit = pytest.importorskip("vit_pytorch", reason="vit-pytorch is not installed")
-    seen = captured(
-        vit.ViT(image_size=16, patch_size=4, num_classes=3, dim=24, depth=2, heads=3, mlp_dim=32, dim_head=8),
-        torch.randn(2, 3, 16, 16),
-    )
+    sizes = {"image_size": 16, "patch_size": 4, "num_classes": 3, "dim": 24, "depth": 2, "mlp_dim": 32, "dim_head": 8}
 
-    assert [step.shape for step in seen.steps] == [(2, 3, 17, 17)] * 2
+    assert shapes(vit.ViT(**sizes, heads=3), torch.randn(2, 3, 16, 16)) == [("encoder", 2, 3, 17, 17)] * 2
 
 
-OPTIONS = {
-    "plain": {},
-    "alibi": {"alibi_pos_bias": True, "alibi_num_heads": 3},
-    "t5": {"rel_pos_bias": True},
-    "rotary": {"rotary_pos_emb": True},
-    "scripted": {"attn_softclamp_logits": True},
-    "groups": {"attn_kv_heads": 1},
-    "cosine": {"attn_qk_norm": True},
-    "flash": {"attn_flash": True},
-}
+OPTIONS = "alibi_pos_bias rel_pos_bias rotary_pos_emb attn_softclamp_logits attn_qk_norm attn_flash"
 
 
-@pytest.mark.parametrize("option", OPTIONS)
+@pytest.mark.parametrize("option", ["plain", "attn_kv_heads", *OPTIONS.split()])
 def test_x_transformers(option):
-    """Its many ways to add to scores; where TorchScript does it, only the weights are known."""
+    """Its many ways to add to scores; where TorchScript does it, only weights are known; they are those it gives."""
     x = pytest.importorskip("x_transformers", reason="x-transformers is not installed")
-    layers = x.Decoder(dim=24, depth=2, heads=3, attn_dim_head=8, **OPTIONS[option])
-    model = x.TransformerWrapper(num_tokens=20, max_seq_len=16, attn_layers=layers)
-    seen = captured(model, torch.randint(0, 20, (2, 7)), weights_only=option == "scripted")
+    options = {"plain": {}, "attn_kv_heads": {option: 1}}.get(option, {option: True})
+    layers = x.Decoder(dim=24, depth=2, heads=3, attn_dim_head=8, **options)
+    model, ids = x.TransformerWrapper(num_tokens=20, max_seq_len=16, attn_layers=layers), torch.randint(0, 20, (2, 7))
 
-    assert [step.shape for step in seen.steps] == [(2, 3, 7, 7)] * 2
-    assert {site.kind for site in seen.sites} == {"decoder"}
-
-
-def test_x_transformers_gives_the_same_weights():
-    """Beside those that it gives itself."""
-    x = pytest.importorskip("x_transformers", reason="x-transformers is not installed")
-    model = x.TransformerWrapper(num_tokens=20, max_seq_len=16, attn_layers=x.Decoder(dim=24, depth=2, heads=3)).eval()
-    ids = torch.randint(0, 20, (2, 7))
-    with torch.no_grad(), attnviz.capture(model) as seen:
-        _, maps = model(ids, return_attn=True)
-
-    for step, own in zip(seen.steps, maps, strict=True):
-        assert_close(shown(step), own, atol=1e-6, rtol=0)
+    assert shapes(model, ids, weights_only=option == "attn_softclamp_logits") == [("decoder", 2, 3, 7, 7)] * 2
+    if option == "plain":
+        with torch.no_grad(), attnviz.capture(model) as seen:
+            _, maps = model(ids, return_attn=True)
+        for step, own in zip(seen.steps, maps, strict=True):
+            assert_close(shown(step), own, atol=1e-6, rtol=0)

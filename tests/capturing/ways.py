@@ -6,27 +6,29 @@
 import math
 
 import torch
-from torch import Tensor
 from torch.nn import functional as F
 
 LOWEST = torch.finfo(torch.float32).min
 
 
+def plus(scores, bias):
+    return scores if bias is None else scores + bias
+
+
+def hide(scores, mask, fill=-torch.inf):
+    return scores if mask is None else scores.masked_fill(~mask, fill)
+
+
 def annotated(q, k, v, mask, bias):
     scores = torch.matmul(q, k.transpose(-2, -1)) / math.sqrt(q.size(-1))
-    if bias is not None:
-        scores = scores + bias
-    if mask is not None:
-        scores = scores.masked_fill(mask == 0, -1e9)
-    p_attn = scores.softmax(dim=-1)
+    p_attn = hide(plus(scores, bias), mask, -1e9).softmax(dim=-1)
     return torch.matmul(F.dropout(p_attn, 0.1, False), v)
 
 
 def operators(q, k, v, mask, bias):
     att = (q @ k.transpose(-2, -1)) * (1.0 / math.sqrt(k.size(-1)))
     att = att if bias is None else bias + att
-    att = att if mask is None else att.masked_fill(~mask, float("-inf"))
-    return F.softmax(att, dim=-1) @ v
+    return F.softmax(hide(att, mask), dim=-1) @ v
 
 
 def query_first(q, k, v, mask, bias):
@@ -58,29 +60,23 @@ def added(q, k, v, mask, bias):
     extra = extra if mask is None else extra + (1.0 - mask.float()) * LOWEST
     q, k = q.flatten(0, 1), k.flatten(0, 1)
     scores = torch.baddbmm(extra.flatten(0, 1), q, k.transpose(1, 2), beta=1.0, alpha=width**-0.5)
-    return (torch.nn.functional.softmax(scores.float(), dim=-1).to(v.dtype) @ v.flatten(0, 1)).unflatten(
-        0, (batch, heads)
-    )
+    weights = torch.nn.functional.softmax(scores.float(), dim=-1).to(v.dtype)
+    return (weights @ v.flatten(0, 1)).unflatten(0, (batch, heads))
 
 
 def einsum(q, k, v, mask, bias):
     """Heads stand after positions."""
     q, k, v = (one.transpose(1, 2) for one in (q, k, v))
     energy = torch.einsum("nqhd,nkhd->nhqk", [q, k])
-    if mask is not None:
-        energy = energy.masked_fill(mask == 0, float("-1e20"))
-    energy = energy / q.shape[-1] ** 0.5
-    if bias is not None:
-        energy = energy + bias
-    attention = torch.softmax(energy, dim=3)
+    energy = hide(energy, mask, float("-1e20")) / q.shape[-1] ** 0.5
+    attention = torch.softmax(plus(energy, bias), dim=3)
     return torch.einsum("nhql,nlhd->nqhd", [attention, v]).transpose(1, 2)
 
 
 def dots(q, k, v, mask, bias):
     """As with "..." and blanks; the largest score of a row is subtracted."""
     sim = torch.einsum("... i d, ... j d -> ... i j", q, k) * q.shape[-1] ** -0.5
-    sim = sim if bias is None else sim + bias
-    sim = sim if mask is None else sim.masked_fill(~mask, -torch.finfo(sim.dtype).max)
+    sim = hide(plus(sim, bias), mask, -torch.finfo(q.dtype).max)
     sim = sim - sim.amax(dim=-1, keepdim=True).detach()
     attn = sim.softmax(dim=-1, dtype=torch.float32).type(v.dtype)
     return torch.einsum("... i j, ... j d -> ... i d", attn, v)
@@ -89,8 +85,7 @@ def dots(q, k, v, mask, bias):
 def turned(q, k, v, mask, bias):
     """Keys times queries; the softmax is over the rows."""
     scores = torch.matmul(k, q.mT) / math.sqrt(q.shape[-1])
-    scores = scores if bias is None else scores + bias.mT
-    scores = scores if mask is None else scores.masked_fill(~mask.mT, -torch.inf)
+    scores = hide(plus(scores, None if bias is None else bias.mT), None if mask is None else mask.mT)
     return torch.matmul(v.mT, torch.softmax(scores, dim=-2)).mT
 
 
@@ -99,15 +94,14 @@ def heads_last(q, k, v, mask, bias):
     q, k, v = (one.permute(2, 0, 1, 3) for one in (q, k, v))
     scores = torch.einsum("ibnd,jbnd->ijbn", q, k)
     scores.mul_(1 / q.shape[-1] ** 0.5)
-    scores = scores if bias is None else scores + bias.permute(2, 3, 0, 1)
-    scores = scores if mask is None else scores.masked_fill(~mask.permute(2, 3, 0, 1), -torch.inf)
+    bias, mask = (each if each is None else each.permute(2, 3, 0, 1) for each in (bias, mask))
+    scores = hide(plus(scores, bias), mask)
     return torch.einsum("ijbn,jbnd->ibnd", F.softmax(scores, dim=1), v).permute(1, 2, 0, 3)
 
 
 def multiplied(q, k, v, mask, bias):
     """The mask as a factor, as in GPT-1."""
-    w = torch.matmul(q, k.transpose(-1, -2)) / math.sqrt(v.size(-1) * q.size(-1) / v.size(-1))
-    w = w if bias is None else w + bias
+    w = plus(torch.matmul(q, k.transpose(-1, -2)) / math.sqrt(v.size(-1) * q.size(-1) / v.size(-1)), bias)
     if mask is not None:
         b = mask.float()
         w = w * b - 1e4 * (1 - b)
@@ -116,24 +110,19 @@ def multiplied(q, k, v, mask, bias):
 
 def indexed(q, k, v, mask, bias):
     """Cells are written one by one."""
-    scores = (q * q.shape[-1] ** -0.5) @ k.mT
-    scores = scores if bias is None else scores.add(bias)
+    scores = plus((q * q.shape[-1] ** -0.5) @ k.mT, bias)
     if mask is not None:
         scores[~mask.expand_as(scores)] = -torch.inf
     return scores.softmax(-1) @ v
 
 
+def fused(q, k, v, mask, bias):
+    """By PyTorch's function, with mask and bias in one tensor."""
+    if mask is not None and bias is not None:
+        mask = bias.masked_fill(~mask, -torch.inf)
+    return F.scaled_dot_product_attention(q, k, v, bias if mask is None else mask)
+
+
 WAYS = {way.__name__: way for way in (
-    annotated, operators, query_first, in_place, added, einsum, dots, turned, heads_last, multiplied, indexed
+    annotated, operators, query_first, in_place, added, einsum, dots, turned, heads_last, multiplied, indexed, fused
 )}  # fmt: skip
-
-
-class Written(torch.nn.Module):
-    """One of the ways as a module of a model."""
-
-    def __init__(self, way: str, heads: int):
-        super().__init__()
-        self.way, self.num_heads = WAYS[way], heads
-
-    def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, bias: Tensor | None = None):
-        return self.way(q, k, v, mask, bias)

@@ -200,7 +200,7 @@ def test_attention_over_other_positions_is_not_shown():
     record = attnviz.analyze(TEXT, source, Edits(heads_off={(Site("decoder", 1), 0)}))
 
     assert source.sites == record.sites == (Site("decoder", 0), Site("decoder", 1))
-    assert "pool has 1 x 2 queries" in source.unseen
+    assert "(pool) has 1 x 2 queries" in source.unseen
 
 
 def test_pieces_stand_in_the_text_and_are_joined():

@@ -5,8 +5,7 @@ from typing import Any
 
 from torch import Tensor
 
-from attnviz.capturing.places import sentence as pictured
-from attnviz.capturing.seen import output_of
+from attnviz.capturing.tokens import pictured
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError, quoted
 from attnviz.core.places import PicturedText, Sound
@@ -112,7 +111,7 @@ class PictureModel(HuggingFace):
             self.provenance,
             edits,
             steps,
-            output_of(steps) if hidden is None else hidden.float().cpu(),
+            steps[-1].outputs() if hidden is None else hidden.float().cpu(),
             targets,
             unseen="; ".join([*captured.unseen, *unseen]) or None,
         )

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from attnviz.capturing.places import patches
+from attnviz.capturing.tokens import patches
 from attnviz.core.places import Box
 from attnviz.core.tokens import Token
 from attnviz.core.windows import WindowGrid

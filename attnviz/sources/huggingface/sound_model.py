@@ -5,7 +5,6 @@ from typing import Any
 
 from torch import Tensor
 
-from attnviz.capturing.seen import output_of
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError, quoted
 from attnviz.core.places import PicturedText, Sound
@@ -72,7 +71,7 @@ class SoundModel(PictureModel):
             captured, output = sounds.captured_run(loaded, read, edits)
             steps = captured.steps
         hidden = pictures.states_of(output)
-        states = output_of(steps) if hidden is None else hidden.float().cpu()
+        states = steps[-1].outputs() if hidden is None else hidden.float().cpu()
         unseen = "; ".join(captured.unseen) or None
         record = Record(sentences, self.name, self.provenance, edits, steps, states, targets, unseen=unseen)
         return replace(record, **self._said(output, targets, cut))

@@ -1,0 +1,176 @@
+"""Axes of tensors: letters of a product of two, and what sentences and heads stand in before (n, d)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from string import ascii_letters
+from typing import Any, Self
+
+from torch import Tensor
+from torch.nn import Parameter
+
+from attnviz.core.errors import ShapeError
+
+PRODUCTS = frozenset({"matmul", "bmm", "mm", "baddbmm", "baddbmm_", "einsum", "__matmul__", "__rmatmul__"})
+
+
+@dataclass(frozen=True, eq=False)
+class Product:
+    """left, right -> out, each axis by a letter, as `torch.einsum` writes them.
+
+    Attributes:
+        added: what `baddbmm` adds, with its factor.
+        factor: of the product.
+    """
+
+    left: Tensor
+    right: Tensor
+    letters: tuple[str, str, str]
+    added: tuple[Tensor, float] | None = None
+    factor: float = 1.0
+
+    @property
+    def sides(self) -> tuple[Tensor, Tensor]:
+        return self.left, self.right
+
+    def arranged(self, side: int, lead: Sequence[str], positions: str, summed: str) -> Tensor:
+        """One side as (*lead, positions, summed); axes that it lacks have size 1, several summed ones become one."""
+        tensor, own = self.sides[side], self.letters[side]
+        tensor = tensor.permute([own.index(letter) for letter in (*lead, *positions, *summed) if letter in own])
+        for place, letter in enumerate(lead):
+            if letter not in own:
+                tensor = tensor.unsqueeze(place)
+        return tensor.reshape(*tensor.shape[: len(lead) + 1], prod(tensor.shape[len(lead) + 1 :]))
+
+    def values(self, side: int, lead: Sequence[str], keys: str) -> Tensor:
+        """The values that weights on one side are multiplied by, (*lead, K, d_v)."""
+        rest = "".join(letter for letter in self.letters[1 - side] if letter not in (*lead, keys))
+        value = self.arranged(1 - side, lead, keys, rest)
+        size = dict(zip(self.letters[side], self.sides[side].shape, strict=True))
+        return value.expand(*(size[letter] for letter in lead), *value.shape[-2:])
+
+
+def read_product(name: str, args: tuple, kwargs: dict[str, Any]) -> Product | None:
+    """The product that a function of torch computes; None if it is none of two tensors."""
+    added, factor = None, 1.0
+    if name == "einsum":
+        operands = args[1] if len(args) == 2 and isinstance(args[1], list | tuple) else args[1:]
+        if len(operands) != 2 or not isinstance(args[0], str):
+            return None
+        left, right = operands
+        letters = _letters(args[0], left, right)
+    else:
+        tensors = [*args, *(kwargs[key] for key in ("other", "mat2", "tensor2", "batch1", "batch2") if key in kwargs)]
+        if name.startswith("baddbmm"):
+            base = kwargs.get("input", tensors[0])
+            added, factor = (base, float(kwargs.get("beta", 1))), float(kwargs.get("alpha", 1))
+            tensors = tensors[-2:]
+        left, right = tensors[:2] if name != "__rmatmul__" else tensors[1::-1]
+        letters = _of_matrices(left, right)
+    if letters is None:
+        return None
+    return Product(left, right, letters, added, factor)
+
+
+def is_learned(tensor: Tensor) -> bool:
+    """Whether a tensor is a parameter or a view of one."""
+    return isinstance(tensor, Parameter) or isinstance(tensor._base, Parameter)
+
+
+def _of_matrices(left: Any, right: Any) -> tuple[str, str, str] | None:
+    """The letters of left @ right: Q, d and d, K after the axes that both have."""
+    if not all(isinstance(side, Tensor) and side.dim() > 1 and side.is_floating_point() for side in (left, right)):
+        return None
+    lead = ascii_letters[: max(left.dim(), right.dim()) - 2]
+    left, right = (lead[len(lead) - side.dim() + 2 :] for side in (left, right))
+    return f"{left}QD", f"{right}DK", f"{lead}QK"
+
+
+def _letters(equation: str, left: Tensor, right: Tensor) -> tuple[str, str, str] | None:
+    """The letters of an equation; what "..." stands for gets letters of its own."""
+    inputs, arrow, out = equation.replace(" ", "").partition("->")
+    sides = inputs.split(",")
+    if len(sides) != 2:
+        return None
+    rest = [letter for letter in ascii_letters if letter not in inputs]
+    wide = [
+        tensor.dim() - len(side) + 3 if "..." in side else 0 for side, tensor in zip(sides, (left, right), strict=True)
+    ]
+    dots = "".join(rest[: max(wide)])
+    letters = [side.replace("...", dots[len(dots) - size :]) for side, size in zip(sides, wide, strict=True)]
+    if not arrow:
+        once = sorted(letter for letter in set(inputs) - set(".,") if inputs.count(letter) == 1)
+        out = dots + "".join(once)
+    return letters[0], letters[1], out.replace("...", dots)
+
+
+@dataclass(frozen=True)
+class Lead:
+    """The axes before (n, d) of one attention call.
+
+    Attributes:
+        axes: their sizes.
+        heads_axis: the one that holds heads; it comes last.
+        sizes: how many sentences and heads there are, (B, H).
+    """
+
+    axes: tuple[int, ...]
+    heads_axis: int
+    sizes: tuple[int, int]
+
+    @classmethod
+    def of(cls, axes: tuple[int, ...], heads: int | None, module_heads: set[int], batches: set[int]) -> Self:
+        """Find sentences and heads.
+
+        Args:
+            heads: how many heads there are, if the person said so.
+            module_heads: how many heads the module says that it has.
+            batches: how many sentences its inputs may have.
+
+        Raises:
+            ShapeError: if one axis may hold heads or sentences and nothing says which.
+        """
+        counts, total = module_heads if heads is None else {heads}, prod(axes)
+        joined = [prod(axes[start:]) for start in range(1, len(axes)) if prod(axes[start:]) in counts]
+        fitting = [axis for axis, size in enumerate(axes) if size in counts and size > 1]
+        axis = fitting[0] if len(fitting) == 1 and not joined else max(0, len(axes) - 1)
+        if heads is not None and total % heads:
+            raise ShapeError(f"heads={heads} does not divide the axes {axes} before (n, d) of an attention call.")
+        if heads is None and len(axes) > 1:
+            heads = joined[0] if joined and len(axes) > 2 else axes[axis]
+        elif heads is None:
+            fitting = {count for count in counts if total % count == 0}
+            exact = {count for count in fitting if total // count in batches}
+            alone = not counts or not axes or (not exact and total in batches)
+            fitting = {1} if alone else exact or fitting
+            if len(fitting) != 1:
+                what = f"one axis of {total} before (n, d), and the module speaks of {sorted(counts)} heads"
+                raise ShapeError(f"An attention call has {what}: say capture(model, heads=...).")
+            heads = fitting.pop()
+        return cls(axes, axis, (total // heads, heads))
+
+    def fold(self, tensor: Tensor) -> Tensor:
+        """(*axes, n, d), or what broadcasts to it or has these axes joined, -> (B, H, n, d)."""
+        rest = tensor.shape[-2:]
+        if tensor.dim() == len(self.axes) + 2:
+            tensor = tensor.expand(*self.axes, *rest)
+        moved = tensor.reshape(*self.axes, *rest).movedim(self.heads_axis, max(0, len(self.axes) - 1))
+        return moved.reshape(*self.sizes, *rest)
+
+    def fold_mask(self, mask: Tensor) -> Tensor:
+        """A mask or bias that broadcasts to (*axes, Q, K) as one that broadcasts to (B, H, Q, K)."""
+        mask = mask.reshape(*(1,) * (2 - mask.dim()), *mask.shape)
+        before = mask.shape[:-2]
+        if prod(before) == 1:
+            return mask.reshape(mask.shape[-2:])
+        if self.axes == self.sizes and self.heads_axis == 1:
+            return mask.reshape(*(1,) * (2 - len(before)), *mask.shape)
+        return self.fold(mask.expand(*self.axes, *mask.shape[-2:]))
+
+    def unfold(self, tensor: Tensor) -> Tensor:
+        """(B, H, n, d) -> (*axes, n, d)."""
+        rest, last = tensor.shape[-2:], len(self.axes) - 1
+        if last < 1:
+            return tensor.reshape(*self.axes, *rest)
+        moved = (*self.axes[: self.heads_axis], *self.axes[self.heads_axis + 1 :], self.axes[self.heads_axis])
+        return tensor.reshape(*moved, *rest).movedim(last, self.heads_axis)

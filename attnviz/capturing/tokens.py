@@ -1,0 +1,116 @@
+"""The sentences of a record: what stands at each position of a captured model, as words or as patches of a picture."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from attnviz.core.errors import InputError, quoted
+from attnviz.core.places import Picture, grid
+from attnviz.core.record import Step
+from attnviz.core.tokens import Sentence, Token
+
+Strings = Sequence[str] | Sequence[Sequence[str]]
+"""Words of one sentence, or a list for each of several."""
+MOST_EXTRA = 16
+"""Positions before the patches, such as [CLS] and registers."""
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Sentences that a model, or its decoder, read, and those of the keys of cross-attention; None if unknown."""
+
+    queries: tuple[Sentence, ...] | None = None
+    keys: tuple[Sentence, ...] | None = None
+
+    @property
+    def lengths(self) -> dict[str, tuple[int, ...]]:
+        """How many keys of each sentence are no padding, by the kind of attention."""
+        kinds = {"encoder": self.keys or self.queries, "decoder": self.queries, "cross": self.keys}
+        return {kind: tuple(one.length for one in sentences) for kind, sentences in kinds.items() if sentences}
+
+    def with_places(self, places: tuple[int, int], image: Any, steps: tuple[Step, ...]) -> Self:
+        """Patches of pictures where nobody said what the positions are: see `Capture.record`."""
+        batch, images = steps[0].shape[0], image if isinstance(image, tuple | list) else [image]
+        if len(images) not in (1, batch):
+            raise InputError(f"There are {len(images)} pictures for {batch} sentences; give one for each, or one.")
+        tokens = _patches_of(places, [size for step in steps for size in (step.shape[2], _keys(step))])
+        pictures = [() if picture is None else (Picture.of(picture),) for picture in images]
+        patched = tuple(pictured(tokens, each) for each in pictures) * (batch // len(images))
+        if self.queries or self.keys:
+            return Texts(self.queries or patched, self.keys or patched)
+        counts = [step.shape[2] for step in steps if step.site.kind == "cross" and _keys(step) == len(tokens)]
+        return Texts(sentences([[*map(str, range(counts[0]))]] * batch), patched) if counts else Texts(patched)
+
+    def of_steps(self, steps: tuple[Step, ...]) -> tuple[Self, tuple[Step, ...], list[str]]:
+        """The texts, the steps of as many positions, one at least, and a sentence for each other step."""
+        fitting = [step for step in steps if self._fits(step, steps[0].shape[0])]
+        if not fitting:
+            what = f"There are tokens for {len(self.queries)} x {len(self.queries[0].tokens)} positions"
+            shapes = ", ".join(dict.fromkeys(map(_shape, steps)))
+            raise InputError(f"{what}; the attention calls have {shapes}. Give as many, or none: they are numbered.")
+        what, others = ", not the tokens'" if self.queries else "", [step for step in steps if step not in fitting]
+        unseen = [f"{step.site} ({step.name or 'the model'}) has {_shape(step)}{what}" for step in others]
+        longest = max(size for step in fitting for size in (step.shape[2], _keys(step)))
+        queries = self.queries or sentences([[*map(str, range(longest))]] * fitting[0].shape[0])
+        return Texts(queries, self.keys), tuple(fitting), unseen
+
+    def _fits(self, step: Step, batch: int) -> bool:
+        """Whether a step has the positions of the texts; without tokens, as many sentences as the first one."""
+        if not self.queries:
+            return step.shape[0] == batch
+        sizes = len(self.queries[0].tokens), len((self.keys or self.queries)[0].tokens)
+        queries, keys = sizes[step.site.kind == "encoder"], sizes[step.site.kind != "decoder"]
+        has_keys = _keys(step) == keys or (step.site.kind == "cross" and self.keys is None)
+        return has_keys and (step.shape[0], step.shape[2]) == (len(self.queries), queries)
+
+
+def patches(rows: int, columns: int, extra: Sequence[str] = ()) -> tuple[Token, ...]:
+    """Tokens of the patches of a picture row by row, "row3·col5" counted from 0, after those that are no patches."""
+    before = [Token(name, id, 0, 0, special=True) for id, name in enumerate(extra)]
+    names = [f"row{row}·col{column}" for row in range(rows) for column in range(columns)]
+    boxes = zip(names, grid(rows, columns), strict=True)
+    return (*before, *(Token(name, len(before) + i, 0, 0, box=box) for i, (name, box) in enumerate(boxes)))
+
+
+def pictured(tokens: tuple[Token, ...], pictures: tuple[Picture, ...]) -> Sentence:
+    """The tokens of pictures as a sentence without a text."""
+    count = sum(token.box is not None for token in tokens)
+    return Sentence(f"a picture of {count:,} patches", tokens, len(tokens), pictures)
+
+
+def _patches_of(places: tuple[int, int], sizes: list[int]) -> tuple[Token, ...]:
+    """Tokens of a grid, after others so that they are as many as the most usual size that fits."""
+    if not (isinstance(places, tuple | list) and len(places) == 2 and all(type(n) is int and n > 0 for n in places)):
+        raise InputError(f"`places` is {quoted(places)}; it has two whole numbers, rows and columns.")
+    rows, columns = places
+    fit = [size for size in sizes if 0 <= size - rows * columns <= MOST_EXTRA]
+    if not fit:
+        there = ", ".join(map(str, sorted(set(sizes))))
+        what = f"A grid of {rows} x {columns} has {rows * columns:,} patches, and the attention calls have {there}"
+        raise InputError(f"{what} positions, of which up to {MOST_EXTRA} may be no patches.")
+    extra = max(fit, key=fit.count) - rows * columns
+    return patches(rows, columns, ["[CLS]"] if extra == 1 else [f"[extra {i}]" for i in range(extra)])
+
+
+def sentences(words: Strings) -> tuple[Sentence, ...]:
+    """Words with numbers as their ids, those of shorter sentences padded at the end."""
+    many = [words] if all(isinstance(word, str) for word in words) else words
+    return tuple(_sentence([str(word) for word in one], max(map(len, many))) for one in many)
+
+
+def _sentence(words: list[str], longest: int) -> Sentence:
+    tokens, start, ids = [], 0, {word: id for id, word in enumerate(dict.fromkeys(words), 1)}
+    for word in words:
+        tokens.append(Token(word, ids[word], start, start + len(word)))
+        start += len(word) + 1
+    padding = [Token("<pad>", 0, start, start, special=True)] * (longest - len(words))
+    return Sentence(" ".join(words), (*tokens, *padding), len(words))
+
+
+def _keys(step: Step) -> int:
+    """How many keys a step has, without a sink."""
+    return step.shape[3] - step.has_sink
+
+
+def _shape(step: Step) -> str:
+    return f"{step.shape[0]} x {step.shape[2]} queries, {_keys(step)} keys"
