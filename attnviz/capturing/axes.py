@@ -6,9 +6,11 @@ from math import prod
 from string import ascii_letters
 from typing import Any, Self
 
+import torch
 from torch import Tensor
 from torch.nn import Parameter
 
+from attnviz.capturing.conditions import why_not
 from attnviz.core.errors import ShapeError
 
 PRODUCTS = frozenset({"matmul", "bmm", "mm", "baddbmm", "baddbmm_", "einsum", "__matmul__", "__rmatmul__"})
@@ -60,16 +62,23 @@ def read_product(name: str, args: tuple, kwargs: dict[str, Any]) -> Product | No
         left, right = operands
         letters = _letters(args[0], left, right)
     else:
-        tensors = [*args, *(kwargs[key] for key in ("other", "mat2", "tensor2", "batch1", "batch2") if key in kwargs)]
+        names = ("input", "other", "mat2", "tensor2", "batch1", "batch2")
+        tensors = [*args, *(kwargs[key] for key in names if key in kwargs)]
         if name.startswith("baddbmm"):
-            base = kwargs.get("input", tensors[0])
-            added, factor = (base, float(kwargs.get("beta", 1))), float(kwargs.get("alpha", 1))
-            tensors = tensors[-2:]
+            added, factor = (tensors[0], float(kwargs.get("beta", 1))), float(kwargs.get("alpha", 1))
+            tensors = tensors[1:]
         left, right = tensors[:2] if name != "__rmatmul__" else tensors[1::-1]
         letters = _of_matrices(left, right)
     if letters is None:
         return None
     return Product(left, right, letters, added, factor)
+
+
+def is_plain(value: Any) -> bool:
+    """Whether a value is a tensor of floats whose numbers can be looked at."""
+    if not isinstance(value, Tensor) or not value.is_floating_point() or why_not((value,)):
+        return False
+    return value.layout is torch.strided and not value.is_meta and value.numel() > 0
 
 
 def is_learned(tensor: Tensor) -> bool:
@@ -79,7 +88,7 @@ def is_learned(tensor: Tensor) -> bool:
 
 def _of_matrices(left: Any, right: Any) -> tuple[str, str, str] | None:
     """The letters of left @ right: Q, d and d, K after the axes that both have."""
-    if not all(isinstance(side, Tensor) and side.dim() > 1 and side.is_floating_point() for side in (left, right)):
+    if not is_plain(left) or not is_plain(right) or min(left.dim(), right.dim()) < 2:
         return None
     lead = ascii_letters[: max(left.dim(), right.dim()) - 2]
     left, right = (lead[len(lead) - side.dim() + 2 :] for side in (left, right))
@@ -90,7 +99,9 @@ def _letters(equation: str, left: Tensor, right: Tensor) -> tuple[str, str, str]
     """The letters of an equation; what "..." stands for gets letters of its own."""
     inputs, arrow, out = equation.replace(" ", "").partition("->")
     sides = inputs.split(",")
-    if len(sides) != 2:
+    if len(sides) != 2 or any(len({*side} - {"."}) < len(side.replace(".", "")) for side in sides):
+        return None
+    if not is_plain(left) or not is_plain(right):
         return None
     rest = [letter for letter in ascii_letters if letter not in inputs]
     wide = [

@@ -96,7 +96,7 @@ class Call:
 def scored(scores: Tensor, mask: Tensor | None, empty_rows: str) -> dict[str, Any]:
     """Parts of a call of which only scores, (B, H, Q, K), and mask are taken: queries and keys are zero."""
     batch, heads, queries, keys = scores.shape
-    scores = scores.float() if scores.dtype in HALVES else scores
+    scores = scores.float() if scores.dtype in HALVES or not scores.is_floating_point() else scores
     query, key = scores.new_zeros(batch, heads, queries + keys, 1).split((queries, keys), 2)
     bias = scores if mask is None else scores.masked_fill(~mask, 0)
     scoring = Scoring(scale=1.0, bias=bias, empty_rows=empty_rows)

@@ -25,7 +25,7 @@ ROUTES: dict[str, Callable[..., Any]] = {
 PARTS = dict.fromkeys(PRODUCTS, multiply) | dict.fromkeys((*SOFTMAXES, *LOGS), softmax)
 PARTS |= dict.fromkeys(kernels.NAMES, kernels.attend) | dict.fromkeys(DROPOUTS, dropout)
 """Replacements of functions that are parts of attention; these are given the function, too."""
-UNREAD = frozenset({*ROUTES, *PARTS, "__get__"} - {*DROPOUTS})
+UNREAD = frozenset({*ROUTES, *PARTS} - {*DROPOUTS})
 """Functions after which nothing is handed on: their results are known, or hold no numbers."""
 
 BEFORE_DROPOUT = "The model was in training: the weights are those before dropout, and the output is not"
@@ -74,6 +74,8 @@ def capture(
     finally:
         for handle in handles:
             handle.remove()
+        for pending in mode.softmaxes:
+            pending.forget()
     dropouts = [module for module in model.modules() if isinstance(module, nn.modules.dropout._DropoutNd)]
     if mode.captured.calls and any(module.training and module.p for module in dropouts):
         mode.captured.findings.append(BEFORE_DROPOUT)

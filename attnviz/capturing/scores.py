@@ -271,7 +271,7 @@ def carry(
             form = form.after(name, source, args, kwargs) if is_same else None
         form = form or lost
     else:
-        number = next((argument for argument in args[:2] if isinstance(argument, float)), None)
+        number = next((argument for argument in args[:2] if type(argument) in (int, float)), None)
         if number and (name in TIMES or (name in OVER and number is args[1])):
             form = (form or 1.0) * (number if name in TIMES else 1 / number)
         elif name not in VIEWS | CASTS:

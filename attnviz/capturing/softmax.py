@@ -13,12 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnviz.capturing.axes import Lead, Product, is_learned, read_product
+from attnviz.capturing.axes import Lead, Product, is_learned, is_plain, read_product
 from attnviz.capturing.call import BLOCKED, Call, detached_copy, scored
 from attnviz.capturing.call_site import CallPlace, causal
 from attnviz.capturing.scores import LOST, Scores, compact, empty_rows_of
 from attnviz.capturing.verify import Sample
 from attnviz.capturing.watched import Watched
+from attnviz.core.errors import ShapeError
 from attnviz.core.scoring import Scoring
 
 SAMPLED = "gumbel_softmax"
@@ -29,8 +30,9 @@ DROPOUTS = ("dropout", "dropout_")
 WRONG_AXIS = "rows do not sum to 1, so they are no weights"
 LATE_MASK = "masks after the softmax"
 """Part of a sentence of `Capture.findings` about a mask that is applied after the softmax."""
-CLOSE = {"atol": 1e-4, "rtol": 1e-2, "equal_nan": True}
-"""Difference of weights that a cast to another number type explains."""
+CLOSE = {"atol": 1e-7, "rtol": 1e-4, "equal_nan": True}
+CLOSE_AFTER_CAST = {"atol": 1e-6, "rtol": 1e-2, "equal_nan": True}
+"""Differences of weights that rounding explains, and a cast to another number type."""
 
 
 @dataclass(eq=False)
@@ -76,19 +78,29 @@ class Softmax:
         elif self.call.value is None:
             self.call.unmet = f"{self.name} {why}"
 
+    @property
+    def is_met(self) -> bool:
+        """Whether its weights have met values."""
+        return self.call is not None and self.call.value is not None
+
     @torch.no_grad()
-    def find(self, tensor: Tensor) -> tuple[int, ...] | None:
+    def find(self, tensor: Tensor, is_exact: bool) -> tuple[int, ...] | None:
         """The axes of a tensor in the order of the weights, if it holds them; None if it does not.
 
-        Cells may have become 0. The axes before the queries and keys may be joined or cut.
+        The axes before the queries and keys may be joined or cut.
+
+        Args:
+            is_exact: whether no cell may have become 0, or have been rounded.
         """
-        if tensor.numel() != self.passed_on.numel() or not tensor.is_floating_point():
+        weights, numbers = self.passed_on, tensor.detach()
+        if weights is None or numbers.numel() != weights.numel() or numbers.device != weights.device:
             return None
-        corner = (slice(2),) * self.passed_on.dim()  # nearly always enough to say no
-        for order in self._orders(tensor):
-            held = tensor.detach().permute(order).reshape(self.passed_on.shape).to(self.passed_on.dtype)
-            if _are_held(held[corner], self.passed_on[corner]) and _are_held(held, self.passed_on):
-                return order if held.any() or not self.passed_on.any() else None
+        corner = (slice(2),) * weights.dim()  # nearly always enough to say no
+        close = CLOSE if numbers.dtype == weights.dtype else CLOSE_AFTER_CAST
+        for order in self._orders(numbers):
+            held = numbers.permute(order).reshape(weights.shape).to(weights.dtype)
+            if all(_are_held(held[part], weights[part], is_exact, close) for part in (corner, ...)):
+                return order if held.any() or not weights.any() else None
         return None
 
     def _orders(self, tensor: Tensor) -> Iterator[tuple[int, ...]]:
@@ -106,26 +118,30 @@ class Softmax:
         self.weights = self.passed_on = self.scores = None
 
 
-def _are_held(numbers: Tensor, weights: Tensor) -> bool:
+def _are_held(numbers: Tensor, weights: Tensor, is_exact: bool, close: dict[str, Any]) -> bool:
     """Whether numbers are some weights, of which some may have become 0."""
-    return torch.equal(numbers, weights) or torch.allclose(numbers, weights.masked_fill(numbers == 0, 0), **CLOSE)
+    if is_exact:
+        return torch.equal(numbers, weights)
+    return torch.allclose(numbers, weights.masked_fill(numbers == 0, 0), **close)
 
 
 def softmax(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any]) -> Tensor:
     """The result of a softmax; with the edits, if it is one of queries and keys."""
-    result, name = func(*args, **kwargs), func.__name__.partition(".")[0]
-    scores = args[0] if args else kwargs.get("input", kwargs.get("self"))
-    dims = [kwargs["dim"]] if "dim" in kwargs else [argument for argument in args[1:] if type(argument) is int]
+    name, scores = func.__name__.partition(".")[0], args[0] if args else kwargs.get("input", kwargs.get("self"))
+    form = mode.tracked.get(scores)
+    scores = scores if kwargs.get("out") is None else scores.clone()  # it may be written to
+    result = func(*args, **kwargs)
+    dims = [dim for dim in (kwargs.get("dim"), *args[1:]) if type(dim) is int]
     dims += [-1] if name in (SAMPLED, "_masked_softmax") else []
     place = mode.place((scores,)) if dims and result.dim() > 1 else None
     if place is None:
         return result
     if name == "_masked_softmax":
-        form, scores = mode.tracked.get(scores), scores.masked_fill(args[1], -torch.inf)
-        mode.tracked[scores] = form
+        scores = scores.masked_fill(args[1], -torch.inf)
     mode.captured.awaited.pop(mode.name(place), None)
     weights = result.exp() if name in LOGS else result
-    changed = _weigh(mode, place, scores, weights, dims[0] % result.dim(), name == SAMPLED)
+    form = None if name == SAMPLED else form
+    changed = _weigh(mode, place, form, None if name == SAMPLED else scores, weights, dims[0] % result.dim())
     if changed is None:
         return result
     changed = changed.to(result.dtype).log() if name in LOGS else changed.to(result.dtype)
@@ -133,12 +149,16 @@ def softmax(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any]) 
 
 
 def _weigh(
-    mode: Watched, place: CallPlace, scores: Tensor, weights: Tensor, axis: int, is_sampled: bool
+    mode: Watched, place: CallPlace, form: Scores | str | None, scores: Tensor | None, weights: Tensor, axis: int
 ) -> Tensor | None:
-    """Keep a softmax until its weights meet values; gives other weights, if the edits ask for them here."""
-    form = mode.tracked.get(scores)
+    """Keep a softmax until its weights meet values; gives other weights, if the edits ask for them here.
+
+    Args:
+        form: what is known of the scores.
+        scores: of the softmax; None if the model added random numbers to them.
+    """
     of_product = form == LOST or isinstance(form, Scores)
-    form = form.facing(axis) if isinstance(form, Scores) and not is_sampled else None
+    form = form.facing(axis) if isinstance(form, Scores) else None
     if form is None and not of_product and any(size > 1 for size in weights.shape[axis + 1 :]):
         return None  # of features, as in linear attention
     axes = (*(other for other in range(weights.dim()) if other != axis), axis)
@@ -146,10 +166,14 @@ def _weigh(
     mode.begin_softmax(pending)
     parts = form and form.solve(form.arranged(scores.detach()))
     if not parts:
-        pending.scores = None if is_sampled else scores.permute(axes)
+        pending.scores = None if scores is None else scores.permute(axes).clone()
         pending.weights = pending.passed_on = weights.detach().permute(axes).clone()
         return None
-    pending.axes, pending.is_placed, pending.lead = tuple(form.order), True, mode.lead(place, form.lead)
+    try:
+        pending.lead = mode.lead(place, form.lead)
+    except ShapeError as error:
+        return pending.refuse(str(error))
+    pending.axes, pending.is_placed = tuple(form.order), True
     fold, numbers = pending.lead.fold, [parts[name] for name in ("mask", "bias", "sink")]
     mask, bias, sinks = (part if part is None else pending.lead.fold_mask(part) for part in numbers)
     scale = form.scale * (form.outer or 1.0)
@@ -185,11 +209,10 @@ def multiply(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any])
         if changed is not None:
             args = _with(args, old, changed)
             kwargs = {name: _with(value, old, changed) for name, value in kwargs.items()}
-        output = func(*args, **kwargs)
-        mode.await_order(found[side][0].call, output)
-        return output
     result = func(*args, **kwargs)
-    if product is not None and not any(map(is_learned, product.sides)):
+    if any(found) and not all(found) and found[side][0].is_met:
+        mode.await_order(found[side][0].call, result)
+    elif product is not None and not any(map(is_learned, product.sides)):
         factor = prod(form for form in map(mode.tracked.get, product.sides) if isinstance(form, float))
         scores = Scores.of(product, result.dtype, factor, mode.heads_here)
         if scores is not None:
@@ -199,7 +222,7 @@ def multiply(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any])
 
 def dropout(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any]) -> Tensor:
     """The result of dropout, which is no change of weights."""
-    found = mode.find_softmax(args[0]) if args else None
+    found = mode.find_softmax(args[0]) if args and is_plain(args[0]) else None
     result = func(*args, **kwargs)
     if found:
         pending, order = found
@@ -237,9 +260,11 @@ def _meet(mode: Watched, product: Product, side: int, pending: Softmax, order: t
     elif is_learned(values):  # a table of words or classes
         pending.is_placed = True
         pending.refuse("multiplies weights by learned numbers after the softmax")
+    elif pending.is_met and pending.call.weights_only and pending.call.is_edited:
+        pending.call.refused = f"{pending.name} multiplies its weights by several values, of which edits reach one"
     elif pending.call is None:
         return _meet_unknown(mode, product, side, pending, order)
-    elif pending.call.value is None:
+    elif not pending.is_met:
         held = tensor.permute(order).reshape(pending.passed_on.shape)
         _tell_zeros(mode, pending.call, *map(pending.lead.fold, (held, pending.passed_on)))
         pending.call.value = detached_copy(pending.lead.fold(product.values(side, rest[:-1], keys)))
@@ -253,7 +278,8 @@ def _meet_unknown(
     tensor, values, own = product.sides[side], product.sides[1 - side], product.letters[side]
     place, size = mode.place((tensor,)), dict(zip(own, tensor.shape, strict=True))
     keys, queries = own[order[-1]], [letter for letter in own if letter not in product.letters[1 - side]]
-    if len(queries) > 1:
+    has_lead = any(letter in product.letters[1 - side] for letter in own if letter != keys)
+    if len(queries) > 1 and has_lead:
         queries = [letter for letter in queries if size[letter] not in mode.heads_here()]
     if len(queries) != 1:
         return pending.refuse(f"has values that are the same along {len(queries)} of its axes, not one of queries")
@@ -261,9 +287,12 @@ def _meet_unknown(
     pending.is_placed, sizes = True, tuple(size[letter] for letter in lead)
     if isinstance(mode.tracked.get(values), Scores):
         return mode.captured.note("what meets a softmax is a product of keys and values: linear attention has no map")
-    is_kernel = not pending.of_product and size[queries[0]] == 1 and tensor.numel() > size[keys]
-    if place is None or (is_kernel and prod(sizes) not in place.batches):
-        return None  # the kernel of a convolution, one for each position
+    if place is None:
+        return None
+    if not pending.of_product and size[queries[0]] == 1 and place.batches:
+        counts = {batch * count for batch in place.batches for count in (1, *mode.heads_of(place))}
+        if prod(sizes) not in {1, *counts}:
+            return None  # the kernel of a convolution, one for each position
     pending.lead, axes = mode.lead(place, sizes), [own.index(letter) for letter in (*lead, *queries, keys)]
 
     def folded(part: Tensor) -> Tensor:
@@ -286,15 +315,16 @@ def _meet_unknown(
     pending.call.samples = (Sample.of(changed, pending.weights.dtype),)
     if not call.is_edited:
         return None
-    if pending.passed_on is not pending.weights:  # what dropout left, and by how much it is larger
-        changed = changed * folded(pending.passed_on / pending.weights).nan_to_num(0)
+    held = folded(tensor.detach().permute(order))
+    if not torch.equal(held, weights):  # what dropout or a mask left, and by how much it is larger
+        changed = changed * (held / weights).nan_to_num(1.0)
     return pending.lead.unfold(changed).permute(_inverse(tuple(axes))).to(tensor.dtype)
 
 
 @torch.no_grad()
 def _tell_zeros(mode: Watched, call: Call, now: Tensor, before: Tensor) -> None:
     """Tell of weights, (B, H, Q, K), that became 0 after the softmax; rows without an open key may."""
-    is_gone = (now == 0) & ((before > CLOSE["atol"]) | before.isnan())
+    is_gone = (now == 0) & ((before > CLOSE_AFTER_CAST["atol"]) | before.isnan())
     has_keys = torch.tensor(True) if call.mask is None else call.mask.any(-1, keepdim=True)
     if bool((is_gone & has_keys.to(now.device)).any()):
         least = f"rows sum to as little as {now.sum(-1).min():.2g}. Shown are the weights that the softmax gave"

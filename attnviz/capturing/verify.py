@@ -79,11 +79,13 @@ def _difference(step: Step, sample: Sample) -> LargestDifference:
         rows, own = (pad(part, (0, width - part.shape[-1])) for part in (rows, own))
     heads = [[not step.is_off(head, sentence=b) for head in range(step.num_heads)] for b in range(step.shape[0])]
     is_on = torch.tensor(heads)[:, :, None, None]
-    is_left_out = (rows.isnan() & is_nan) | (logsumexp == -torch.inf).unsqueeze(-1) | ~is_on
+    is_empty = (logsumexp == -torch.inf).unsqueeze(-1)
+    is_left_out = (rows.isnan() & is_nan) | is_empty | ~is_on
     off = (rows.double() - own).abs().masked_fill(is_left_out, 0).nan_to_num(nan=torch.inf)
     bound, eps = (BOUND_OF_HALVES if sample.dtype in HALVES else BOUND), torch.finfo(sample.dtype).eps
     within = bound * unit + own.abs().nan_to_num(0) * min(ROUNDING * eps * (1 + _largest(scores)), 0.5)
-    return LargestDifference(float((off / within).max()), float(off.max()) / unit, bool((is_nan & is_on).any()))
+    is_nan = is_nan & is_on & ~(is_empty & (step.scoring.empty_rows == "zero"))  # the model may have put zeros there
+    return LargestDifference(float((off / within).max()), float(off.max()) / unit, bool(is_nan.any()))
 
 
 def _largest(numbers: Tensor) -> float:

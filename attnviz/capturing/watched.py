@@ -83,7 +83,7 @@ class Watched:
 
     def begin_softmax(self, softmax: Any) -> None:
         """Await the values of a softmax; those that met theirs are done with."""
-        waiting = [one for one in self.softmaxes if one.call is None or one.call.value is None][-3:]
+        waiting = [one for one in self.softmaxes if not one.is_met][-7:]
         for other in self.softmaxes:
             if other not in waiting:
                 other.forget()
@@ -91,8 +91,11 @@ class Watched:
         self.captured.softmaxes.append(softmax)
 
     def find_softmax(self, tensor: Tensor) -> tuple[Any, tuple[int, ...]] | None:
-        """The softmax whose weights a tensor holds, the newest first, and its axes in their order."""
-        found = ((softmax, softmax.find(tensor)) for softmax in reversed(self.softmaxes))
+        """The softmax whose weights a tensor holds, and its axes in their order; first those that met no values."""
+        if not self.softmaxes or bool(tensor.detach().amin() < 0):
+            return None
+        candidates = sorted(self.softmaxes, key=lambda softmax: softmax.is_met)
+        found = ((one, one.find(tensor, is_exact)) for is_exact in (True, False) for one in candidates)
         return next(((softmax, order) for softmax, order in found if order is not None), None)
 
     def await_order(self, call: Call | None, output: Tensor) -> None:
@@ -158,7 +161,7 @@ class Watched:
         copy.mask = last.mask if _are_alike([copy.mask], [last.mask]) else copy.mask
         if _are_alike(copy.scoring.bias, last.scoring.bias):
             copy.scoring = replace(copy.scoring, bias=last.scoring.bias)
-        self._refuse_parts(copy, place, other if last.passed == copy.passed else None)
+        self._refuse_parts(copy, place, other if last.passed == copy.passed and not copy.weights_only else None)
         self._last, self._latest[copy.site] = (place, copy), copy
         self.captured.calls.append(copy)
         return copy

@@ -139,3 +139,19 @@ def test_the_first_flex_attention_of_a_process_is_seen():
     ran = subprocess.run(command, capture_output=True, text=True, cwd=root)
 
     assert ran.stdout == "(1, 2, 5, 5)\n", ran.stderr[-500:]
+
+
+X = torch.randn(2, 5, 4)
+ODD = {
+    "sparse": lambda x: torch.eye(5).to_sparse() @ x[0] + (x[0] @ x[0].T).softmax(-1) @ x[0],
+    "empty": lambda x: (x[:0] @ x[:0].mT).softmax(-1) @ x[:0],
+    "one letter twice": lambda x: torch.einsum("biid,bjd->bij", x[:, :, None].expand(-1, -1, 5, -1), x),
+    "arguments by name": lambda x: torch.matmul(input=torch.bmm(input=x, mat2=x.mT).softmax(dim=-1), other=x),
+    "no values": lambda x: (x @ x.mT).softmax(-1).sum() + x,
+}
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_odd_tensors_run_as_they_are(odd):
+    """Nothing of a capture is an error in the model."""
+    seen_in(Own(ODD[odd], num_heads=2), X)

@@ -79,6 +79,36 @@ def test_edits_act_where_only_weights_are_known():
     assert "only the weights are known" in refusal(model, q, k, v, edits=Edits(scale=1.0))
 
 
+def additive(x, y):
+    return torch.tanh(x[..., :, None, :] + y[..., None, :, :]).sum(-1)
+
+
+def masked_late(scores, v):
+    return scores.softmax(-1).tril() @ v
+
+
+def cleared(scores, v):
+    used = scores.softmax(-1)
+    scores.zero_()
+    return used @ v
+
+
+def two_that_are_equal(scores, v):
+    first, second = scores.softmax(-1), scores.clone().softmax(-1)
+    return first @ v + second @ (2 * v)
+
+
+@pytest.mark.parametrize("scored", [additive, lambda x, y: x @ y.mT])
+@pytest.mark.parametrize("way", [masked_late, cleared, two_that_are_equal])
+def test_edits_act_whatever_is_done_beside(way, scored):
+    """A mask after the softmax, scores that are written over, and a second softmax of the same numbers."""
+    q, k, v = torch.randn(B, HEADS, N, 4), torch.randn(B, HEADS, N, 4), torch.randn(B, HEADS, N, 4)
+    model = Own(lambda q, k, v: way(scored(q, k), v))
+    with attnviz.capture(model, Edits(temperature=2.0)):
+        output = model(q, k, v)
+    assert_close(output, way(scored(q, k) / 2, v), atol=1e-6, rtol=1e-5)
+
+
 @pytest.mark.parametrize("act", [torch.relu, torch.clone])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_a_mask_is_exact_in_sixteen_bits(dtype, act):

@@ -69,6 +69,7 @@ REFUSED = {
     "sums": (lambda q, k, v: v.cumsum(2), "took no softmax"),
     "softmax over queries": (lambda q, k, v: (q @ k.mT).softmax(-2) @ v, "over its queries|over axis"),
     "softmax over heads": (lambda q, k, v: (q @ k.mT).softmax(1) @ v, "over its heads|over axis"),
+    "linear attention of two softmaxes": (lambda q, k, v: q.softmax(-1) @ (k.softmax(-1).mT @ v), "linear attention"),
     "squares": (lambda q, k, v: (q @ k.mT).softmax(-1).square() @ v, AFTER),
     "weights times weights": (lambda q, k, v: (w := (q @ q.mT).softmax(-1)) @ w, AFTER),
 }
