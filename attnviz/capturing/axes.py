@@ -25,15 +25,10 @@ class Product:
         factor: of the product.
     """
 
-    left: Tensor
-    right: Tensor
+    sides: tuple[Tensor, Tensor]
     letters: tuple[str, str, str]
     added: tuple[Tensor, float] | None = None
     factor: float = 1.0
-
-    @property
-    def sides(self) -> tuple[Tensor, Tensor]:
-        return self.left, self.right
 
     def arranged(self, side: int, lead: Sequence[str], positions: str, summed: str) -> Tensor:
         """One side as (*lead, positions, summed); axes that it lacks have size 1, several summed ones become one."""
@@ -69,9 +64,7 @@ def read_product(name: str, args: tuple, kwargs: dict[str, Any]) -> Product | No
             tensors = tensors[1:]
         left, right = tensors[:2] if name != "__rmatmul__" else tensors[1::-1]
         letters = _of_matrices(left, right)
-    if letters is None:
-        return None
-    return Product(left, right, letters, added, factor)
+    return letters and Product((left, right), letters, added, factor)
 
 
 def is_plain(value: Any) -> bool:
@@ -99,9 +92,8 @@ def _letters(equation: str, left: Tensor, right: Tensor) -> tuple[str, str, str]
     """The letters of an equation; what "..." stands for gets letters of its own."""
     inputs, arrow, out = equation.replace(" ", "").partition("->")
     sides = inputs.split(",")
-    if len(sides) != 2 or any(len({*side} - {"."}) < len(side.replace(".", "")) for side in sides):
-        return None
-    if not is_plain(left) or not is_plain(right):
+    is_twice = any(len({*side} - {"."}) < len(side.replace(".", "")) for side in sides)
+    if len(sides) != 2 or is_twice or not is_plain(left) or not is_plain(right):
         return None
     rest = [letter for letter in ascii_letters if letter not in inputs]
     wide = [

@@ -227,10 +227,6 @@ def causal(mask: Tensor | Mask | None) -> bool:
 
 def head_counts(module: nn.Module) -> set[int]:
     """How many heads a module says that it has; numbers of keys' heads, of which there may be fewer, do not count."""
-    counts = {
-        value
-        for name, value in vars(module).items()
-        if type(value) is int
-        and (name in ("h", "H", "nh") or ("head" in name and not any(part in name for part in ("dim", "size", "kv"))))
-    }
-    return {value for value in counts if value > 0}
+    numbers = {name: value for name, value in vars(module).items() if type(value) is int and value > 0}
+    counts = [name for name in numbers if "head" in name and not any(part in name for part in ("dim", "size", "kv"))]
+    return {numbers[name] for name in [*counts, "h", "H", "nh"] if name in numbers}

@@ -74,7 +74,7 @@ class Scores:
         alone = [[letter for letter in out if letter not in other] for other in (right, left)]
         if not summed or not all(alone) or {*left, *right} != {*out, *summed}:
             return None
-        size = dict(zip((*left, *right), (*product.left.shape, *product.right.shape), strict=True))
+        size = dict(zip((*left, *right), (*product.sides[0].shape, *product.sides[1].shape), strict=True))
         query, key = (letters[-1] for letters in alone)
         others = [size[letter] for letter in out if letter not in (query, key)]
         if len(alone[0]) > 1 and not any(prod(others[start:]) in heads() for start in range(len(others))):
