@@ -11,7 +11,7 @@ from attnviz.check.grids import Grids
 from attnviz.core.errors import InputError, MaskError, did_you_mean, quoted
 from attnviz.core.explain import MOST_DIFFERENT, Explanation, Judgement, judge, under
 from attnviz.core.explain.readings import MISTAKES, readings
-from attnviz.core.masks import Full, Mask, mask_from_text
+from attnviz.core.masks import Full, Mask, Subsequent, mask_from_text
 from attnviz.core.masks.base import KEYWORDS
 from attnviz.core.masks.published import BY_NAME, PADDING, Kind
 from attnviz.core.stack import Stack
@@ -88,6 +88,12 @@ class Intent:
         if isinstance(meant, Mask):
             return cls(f"the mask that is meant ({meant})", mask=meant)
         return cls(f"a {BY_NAME[meant].title}", BY_NAME[meant])
+
+    @property
+    def rules(self) -> Mask | None:
+        """The mask that is meant, cell by cell but for padding; None for a kind with any numbers."""
+        plain = {"full": Full(), "causal": Subsequent()}
+        return self.mask if self.kind is None else plain.get(self.kind.name)
 
     def judge(self, grids: Grids, mistakes: Sequence[str]) -> Judgement:
         """Explanation of grids as this mask: with a mistake, if that leaves far fewer cells that differ.
