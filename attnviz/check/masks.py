@@ -319,7 +319,7 @@ def _empty(laid: Laid, judged: Judged, convention: str, tokens: Tensor | None) -
     Also of these a softmax makes NaN, and most code that is handed such a mask does not say so: they are a warning,
     unless a person said what is padding, or cell by cell that they are meant, or a finite fill leaves numbers.
     """
-    empty, judgement, meant = ~judged.may_attend.any(-1), judged.judgement, judged.meant
+    empty, judgement = ~judged.may_attend.any(-1), judged.judgement
     as_known = judgement.explanations and not judgement.mistake
     expected = ~judged.expected.any(-1) & judged.part.any(-1) if as_known else torch.zeros_like(empty)
     if judgement.mistake == "wrong-axis" and not judged.faults:  # whose finding names these rows
@@ -330,10 +330,9 @@ def _empty(laid: Laid, judged: Judged, convention: str, tokens: Tensor | None) -
     is_padding = any(explanation.reading.padding is not None for explanation in judgement.explanations)
     why = f", as {words.named(judgement)} has" if as_known else ", as has"
     why = OF_PADDING if is_padding else why
-    allowed = "note" if meant is not None and meant.mask is not None else "warning"
     yield from _empty_rows(laid, "error", empty & ~expected & ~of_padding, "", convention)
-    yield from _empty_rows(laid, allowed, empty & expected & ~of_padding, why, convention)
-    allowed = allowed if tokens is None else "note"
+    yield from _empty_rows(laid, "warning", empty & expected & ~of_padding, why, convention)
+    allowed = "warning" if tokens is None else "note"
     yield from _empty_rows(laid, allowed, empty & of_padding, OF_PADDING, convention)
 
 

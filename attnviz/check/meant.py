@@ -177,7 +177,7 @@ class Reading:
         possible = [
             [name for name in part.mistakes if part.cells(name, self.sample) is not None] for part in self.parts
         ]
-        for whole in ("", *self.wholes) if faults else ("",):
+        for whole in ("", *self.wholes):
             for places in combinations(range(len(possible)), faults - bool(whole)):
                 for names in product(*[possible[place] for place in places]):
                     mistakes = dict(zip(places, names, strict=True))
@@ -237,10 +237,11 @@ class Combination:
 
 def explain(readings: Sequence[Reading]) -> Combination:
     """The combination of the fewest faults that gives the mask in one of its readings, or the nearest one."""
-    right = [combination for reading in readings for combination in reading.combinations(0)]
-    for combination in right:
-        if not combination.differing.any():
-            return combination
+    right = []
+    for reading in readings:
+        right.append(Combination(reading, ("",) * len(reading.parts)))
+        if not right[-1].differing.any():
+            return right[-1]
     distances = {}
     for faults in range(1, MOST_FAULTS + 1):
         for combination in (combination for reading in readings for combination in reading.combinations(faults)):
@@ -265,16 +266,10 @@ def readings(
         intended: what it is meant to be; padding may be among its rules.
         tokens: (B, K), True at tokens, if padding was stated.
         padding_may_be: whether padding that nobody stated is read off the mask.
-
-    Raises:
-        InputError: if it is meant for fewer texts.
     """
     for convention, mask in masks.items():
         batch, _, queries, keys = mask.shape
-        try:
-            intended.of_sentence(batch - 1)
-        except MaskError as error:
-            raise InputError(f"What is meant does not fit: {error}") from None
+        check_fits(intended, batch)
         rules = intended.masks if isinstance(intended, And) else (intended,)
         padding = [rule.tensor(1, keys)[:batch, 0, 0] for rule in rules if isinstance(rule, Padding)]
         rest = reduce(and_, [rule for rule in rules if not isinstance(rule, Padding)] or [Full()])
@@ -287,6 +282,18 @@ def readings(
             if real is not None and queries == keys:
                 counts = real[:, None, :, None] | (mask.any((1, 3))[:, None, :, None] & (not padding))
             yield Reading(convention, mask, rest, offset, real, counts, wholes)
+
+
+def check_fits(intended: Mask, batch: int) -> None:
+    """Refuse an intended mask of fewer texts.
+
+    Raises:
+        InputError: says for how many it is.
+    """
+    try:
+        intended.of_sentence(batch - 1)
+    except MaskError as error:
+        raise InputError(f"What is meant does not fit: {error}") from None
 
 
 def _leaves(mask: Mask, when_missing: bool = True) -> Iterator[tuple[Mask, bool]]:
