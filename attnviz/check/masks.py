@@ -71,7 +71,8 @@ def check_mask(
         added = laid.finding("values", "error", message, fix, mask == 0)
         report = check_mask(Laid(mask == 1, laid.axes), "may-attend", causal, meant, keys, tokens)
         return replace(report, convention=convention, findings=(added, *report.findings))
-    if tokens is None and (by_query := _by_query(laid, convention or "may-attend", keys)) is not None:
+    by_cells = meant is not None and meant.mask is not None
+    if tokens is None and not by_cells and (by_query := _by_query(laid, convention or "may-attend", keys)) is not None:
         report = laid.report("mask", convention or "may-attend", bool(causal), (), [by_query])
         return replace(report, repaired=kinds.opened(mask, report.convention)[..., :1].mT)
     if convention == "additive" and kinds.of_ones(mask) and bool((mask == 1).any()):
