@@ -15,7 +15,7 @@ from attnviz.check.guessing import evidence
 from attnviz.check.intent import Intent
 from attnviz.check.judged import Judged
 from attnviz.check.judged import findings as of_judgement
-from attnviz.check.meant import Combination, explain, readings
+from attnviz.check.meant import Combination, explain, mask_readings
 from attnviz.check.remedies import block_future, mistake_in_words, repair
 from attnviz.core.amounts import counted
 from attnviz.core.explain import LARGE, MISTAKEN, Judgement, words
@@ -111,12 +111,12 @@ def check_mask(
 
 def _against_intent(laid: Laid, convention: str | None, meant: Intent, tokens: Tensor | None) -> Report:
     """Report on a mask against its intent: the mistakes that give it, and the cells that differ beside them."""
-    numbers = laid.values.dtype is not torch.bool
-    conventions = [convention] if convention else ["zero-is-masked" if numbers else "may-attend", "true-is-masked"]
+    may_attend = "may-attend" if laid.values.dtype is torch.bool else "zero-is-masked"
+    conventions = [convention] if convention else [may_attend, "true-is-masked"]
     masks = {name: kinds.opened(laid.values, name) for name in conventions}
     is_same = all(torch.equal(mask, mask[:, :1].expand_as(mask)) for mask in masks.values())
     masks = {name: mask[:, :1] if is_same else mask for name, mask in masks.items()}
-    best = explain([*readings(masks, meant.rules, tokens, padding_may_be=meant.mask is None)])
+    best = explain([*mask_readings(masks, meant.rules, tokens, padding_may_be=meant.mask is None)])
     reading, faults = best.reading, list(best.faults())
     findings = []
     if convention is None:

@@ -36,8 +36,6 @@ NOT_MEANT = ("extra",)
 COUNTED = {Window: "before", Prefix: "length"}
 """Number of a rule that is easily wrong by one."""
 
-MOST_FAULTS = 2
-
 SAMPLE = 32
 """Rows that are compared first: the whole mask is compared with combinations that give these."""
 
@@ -78,6 +76,10 @@ class Part:
             make = self._rule if self.tokens is None else self._padding
             self.computed[mistake, rows.step] = make(mistake, rows)
         return self.computed[mistake, rows.step]
+
+    def possible(self, rows: slice) -> list[str]:
+        """Mistakes that can be made."""
+        return [mistake for mistake in self.mistakes if self.cells(mistake, rows) is not None]
 
     def _rule(self, mistake: str, rows: slice) -> Tensor | None:
         batch, _, queries, keys = self.shape
@@ -125,7 +127,7 @@ class Part:
 
 
 @dataclass(frozen=True, eq=False)
-class Reading:
+class MaskReading:
     """A mask in one convention, and what it is meant to be.
 
     Attributes:
@@ -134,7 +136,7 @@ class Reading:
         rules: the intended mask without padding.
         offset: position of the first query.
         tokens: (B, K), True at tokens; None without padding.
-        counts: rows that must be right, (B or 1, 1, Q, 1).
+        counts: cells that must be right, (B or 1, 1, Q, K).
         wholes: faults of the whole mask that are tried.
     """
 
@@ -167,21 +169,18 @@ class Reading:
         """Rows that are compared first."""
         return slice(None, None, max(1, self.may_attend.shape[2] // SAMPLE))
 
-    def made(self, mistakes: Sequence[str], rows: slice = ALL) -> Tensor:
+    def compose(self, mistakes: Sequence[str], rows: slice = ALL) -> Tensor:
         """The mask whose parts have these mistakes, broadcasts to (B, H, rows, K)."""
         cells = iter([part.cells(mistake, rows) for part, mistake in zip(self.parts, mistakes, strict=True)])
         return reduce(and_, cells, _joined(self.rules, cells))
 
     def combinations(self, faults: int) -> Iterator["Combination"]:
         """Combinations of a number of faults, in their order."""
-        possible = [
-            [name for name in part.mistakes if part.cells(name, self.sample) is not None] for part in self.parts
-        ]
         for whole in ("", *self.wholes):
-            for places in combinations(range(len(possible)), faults - bool(whole)):
-                for names in product(*[possible[place] for place in places]):
+            for places in combinations(range(len(self.parts)), faults - bool(whole)):
+                for names in product(*[self.parts[place].possible(self.sample) for place in places]):
                     mistakes = dict(zip(places, names, strict=True))
-                    yield Combination(self, tuple(mistakes.get(place, "") for place in range(len(possible))), whole)
+                    yield Combination(self, tuple(mistakes.get(place, "") for place in range(len(self.parts))), whole)
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,7 +193,7 @@ class Combination:
         whole: fault of the whole mask, "" for none.
     """
 
-    reading: Reading
+    reading: MaskReading
     mistakes: tuple[str, ...]
     whole: str = ""
 
@@ -204,11 +203,9 @@ class Combination:
 
     def wrong(self, rows: slice = ALL) -> tuple[Tensor, Tensor]:
         """Cells that it does not give, and which of them count; rows of the mask without the fault of the whole."""
-        mask, counts = self.reading.may_attend, self.reading.counts.expand(-1, -1, self.reading.may_attend.shape[2], 1)
-        if self.whole == "transposed":
-            mask, counts = mask.mT, counts.mT.expand(-1, -1, mask.shape[2], -1)
-        mask = ~mask[:, :, rows] if self.whole == "inverted" else mask[:, :, rows]
-        wrong = mask ^ self.reading.made(self.mistakes, rows)
+        mask, counts = self._upright(self.reading.may_attend), self._upright(self.reading.counts)
+        wrong = mask[:, :, rows] ^ self.reading.compose(self.mistakes, rows)
+        wrong = ~wrong if self.whole == "inverted" else wrong
         return wrong, wrong & counts[:, :, rows]
 
     @property
@@ -219,15 +216,15 @@ class Combination:
     @property
     def right(self) -> Tensor:
         """The intended mask, (B, H, Q, K)."""
-        return self.reading.made([""] * len(self.mistakes)).expand_as(self.reading.may_attend)
+        return self.reading.compose([""] * len(self.mistakes)).expand_as(self.reading.may_attend)
 
     def faults(self) -> Iterator[tuple[Part | None, str, Tensor]]:
         """The part of each fault (None: the whole mask), the mistake, and the cells that mending it alone changes."""
-        mask = self.reading.made(self.mistakes).expand_as(self.reading.may_attend)
+        mask = self.reading.compose(self.mistakes).expand_as(self.reading.may_attend)
         for place, mistake in enumerate(self.mistakes):
             if mistake:
                 mended = (*self.mistakes[:place], "", *self.mistakes[place + 1 :])
-                yield self.reading.parts[place], mistake, self._upright(mask ^ self.reading.made(mended))
+                yield self.reading.parts[place], mistake, self._upright(mask ^ self.reading.compose(mended))
         if self.whole:
             yield None, self.whole, mask ^ (mask.mT if self.whole == "transposed" else ~mask)
 
@@ -235,7 +232,7 @@ class Combination:
         return cells.mT if self.whole == "transposed" else cells
 
 
-def explain(readings: Sequence[Reading]) -> Combination:
+def explain(readings: Sequence[MaskReading]) -> Combination:
     """The combination of the fewest faults that gives the mask in one of its readings, or the nearest one."""
     right = []
     for reading in readings:
@@ -243,9 +240,9 @@ def explain(readings: Sequence[Reading]) -> Combination:
         if not right[-1].differing.any():
             return right[-1]
     distances = {}
-    for faults in range(1, MOST_FAULTS + 1):
-        for combination in (combination for reading in readings for combination in reading.combinations(faults)):
-            wrong, that_count = combination.wrong(combination.reading.sample)
+    for faults, reading in product((1, 2), readings):
+        for combination in reading.combinations(faults):
+            wrong, that_count = combination.wrong(reading.sample)
             distances[combination] = int(that_count.count_nonzero()) * MORE**faults
             if not wrong.any() and not combination.wrong()[0].any():
                 return combination
@@ -256,9 +253,9 @@ def explain(readings: Sequence[Reading]) -> Combination:
     return min([*right, *near], key=lambda each: int(each.differing.count_nonzero()) * MORE**each.num_faults)
 
 
-def readings(
+def mask_readings(
     masks: dict[str, Tensor], intended: Mask, tokens: Tensor | None, *, padding_may_be: bool
-) -> Iterator[Reading]:
+) -> Iterator[MaskReading]:
     """Readings of a mask, in their order.
 
     Args:
@@ -275,21 +272,19 @@ def readings(
         rest = reduce(and_, [rule for rule in rules if not isinstance(rule, Padding)] or [Full()])
         padding += [] if tokens is None else [tokens]
         paddings = [reduce(and_, padding) if padding else None]
-        paddings += [_padding_in(mask)] if padding_may_be and not padding and _padding_in(mask) is not None else []
+        if padding_may_be and not padding and (unstated := _padding_in(mask)) is not None:
+            paddings.append(unstated)
         wholes = [name for name in OF_WHOLE if (len(masks) == 1 if name == "inverted" else queries == keys)]
         for offset, real in product(dict.fromkeys((max(0, keys - queries), 0)), paddings):
-            counts = torch.ones(1, 1, 1, 1, dtype=torch.bool)
+            counts = torch.ones(1, queries, dtype=torch.bool)
             if real is not None and queries == keys:
-                counts = real[:, None, :, None] | (mask.any((1, 3))[:, None, :, None] & (not padding))
-            yield Reading(convention, mask, rest, offset, real, counts, wholes)
+                counts = real if padding else real | mask.any((1, 3))
+            counts = counts[:, None, :, None].expand(-1, -1, -1, keys)
+            yield MaskReading(convention, mask, rest, offset, real, counts, wholes)
 
 
 def check_fits(intended: Mask, batch: int) -> None:
-    """Refuse an intended mask of fewer texts.
-
-    Raises:
-        InputError: says for how many it is.
-    """
+    """Refuse, by an `InputError`, an intended mask of fewer texts."""
     try:
         intended.of_sentence(batch - 1)
     except MaskError as error:

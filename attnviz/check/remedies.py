@@ -136,7 +136,7 @@ def mistake_in_words(part: Part | None, mistake: str) -> tuple[str, str]:
 
 
 def repair(part: Part | None, mistake: str, combination: Combination, values: Tensor) -> str:
-    """What mends one mistake, for a mask in the convention in which it was given.
+    """Repair of one mistake, for a mask in the convention in which it was given.
 
     Args:
         part: None for the whole mask.
