@@ -134,7 +134,8 @@ def _against_intent(laid: Laid, convention: str | None, meant: Intent, tokens: T
     findings += _rows_without_key(laid, best, meant, tokens)
     queries, keys = laid.values.shape[2:]
     hides_future = not (best.right & future(queries, keys)).any()
-    reasons = (BOTTOM_RIGHT if reading.offset else TOP_LEFT,) if hides_future and queries < keys else ()
+    where = BOTTOM_RIGHT if reading.offset else TOP_LEFT
+    reasons = (where,) if hides_future and queries < keys else ()
     report = laid.report("mask", reading.convention, hides_future, reasons, findings)
     return replace(report, repaired=best.right.expand_as(laid.values))
 

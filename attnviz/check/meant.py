@@ -1,16 +1,15 @@
 """Check a mask whose intent is stated: find the mistakes in its parts that give exactly this mask.
 
 The parts are the rules of the intended mask and its padding. Each is right or has one mistake, and the whole mask may
-be inverted or transposed. The answer is the combination of the fewest faults, at most two, that gives every cell. If
-none does, rows of queries that are padding are left out: nobody reads them, and a mask that is right in all other rows
-is right.
+be inverted or transposed. The answer is the combination of the fewest faults, at most two, that gives every cell; else
+that gives all rows that are read, since nobody reads queries that are padding. A mask that is right in these is right,
+so a mistake that alone leaves them right, such as padding that no token sees, is not reported beside another.
 
 Several combinations may have as few faults. The first in this order is named: True = may attend before True = masked;
 the last query at the last key before the first query at the first key; no padding before padding that is read off the
 mask; faults in parts before those of the whole mask; parts as the intent writes them, then padding, then a causal part
-that is not meant; mistakes as `OF_RULE`, `OF_PADDING`
-and `OF_WHOLE` list them. If no combination gives all cells, the nearest is named,
-with the cells that differ.
+that is not meant; mistakes as `OF_RULE`, `OF_PADDING` and `OF_WHOLE` list them. If none gives all rows that are read,
+the nearest is named, with the cells that differ.
 """
 
 from collections.abc import Iterator, Sequence
@@ -76,10 +75,6 @@ class Part:
             make = self._rule if self.tokens is None else self._padding
             self.computed[mistake, rows.step] = make(mistake, rows)
         return self.computed[mistake, rows.step]
-
-    def possible(self, rows: slice) -> list[str]:
-        """Mistakes that can be made."""
-        return [mistake for mistake in self.mistakes if self.cells(mistake, rows) is not None]
 
     def _rule(self, mistake: str, rows: slice) -> Tensor | None:
         batch, _, queries, keys = self.shape
@@ -162,7 +157,8 @@ class MaskReading:
         rules = self.rules.shifted(self.offset).tensor(*shape[2:], rows=self.sample)
         if (rules & future(*shape[2:])[self.sample]).any():
             parts.append(Part(shape, NOT_MEANT, offset=self.offset))
-        return parts
+        can_be = [[name for name in part.mistakes if part.cells(name, self.sample) is not None] for part in parts]
+        return [replace(part, mistakes=mistakes) for part, mistakes in zip(parts, can_be, strict=True)]
 
     @property
     def sample(self) -> slice:
@@ -178,7 +174,7 @@ class MaskReading:
         """Combinations of a number of faults, in their order."""
         for whole in ("", *self.wholes):
             for places in combinations(range(len(self.parts)), faults - bool(whole)):
-                for names in product(*[self.parts[place].possible(self.sample) for place in places]):
+                for names in product(*[self.parts[place].mistakes for place in places]):
                     mistakes = dict(zip(places, names, strict=True))
                     yield Combination(self, tuple(mistakes.get(place, "") for place in range(len(self.parts))), whole)
 
@@ -216,17 +212,24 @@ class Combination:
     @property
     def right(self) -> Tensor:
         """The intended mask, (B, H, Q, K)."""
-        return self.reading.compose([""] * len(self.mistakes)).expand_as(self.reading.may_attend)
+        return self._only([])
 
     def faults(self) -> Iterator[tuple[Part | None, str, Tensor]]:
-        """The part of each fault (None: the whole mask), the mistake, and the cells that mending it alone changes."""
+        """Part of each fault that matters (None: the whole mask), the mistake, and the cells that a repair changes."""
         mask = self.reading.compose(self.mistakes).expand_as(self.reading.may_attend)
-        for place, mistake in enumerate(self.mistakes):
-            if mistake:
-                mended = (*self.mistakes[:place], "", *self.mistakes[place + 1 :])
-                yield self.reading.parts[place], mistake, self._upright(mask ^ self.reading.compose(mended))
+        places = [place for place, mistake in enumerate(self.mistakes) if mistake]
+        wrong = {place: (self._only([place]) ^ self.right) & self.reading.counts for place in places}
+        matter = [place for place in places if wrong[place].any()]
+        for place in matter if matter or self.whole else places:
+            cells = mask ^ self._only([other for other in places if other != place])
+            yield self.reading.parts[place], self.mistakes[place], self._upright(cells)
         if self.whole:
             yield None, self.whole, mask ^ (mask.mT if self.whole == "transposed" else ~mask)
+
+    def _only(self, places: Sequence[int]) -> Tensor:
+        """The mask with the mistakes of these parts alone."""
+        mistakes = [mistake if place in places else "" for place, mistake in enumerate(self.mistakes)]
+        return self.reading.compose(mistakes).expand_as(self.reading.may_attend)
 
     def _upright(self, cells: Tensor) -> Tensor:
         return cells.mT if self.whole == "transposed" else cells
@@ -242,8 +245,8 @@ def explain(readings: Sequence[MaskReading]) -> Combination:
     distances = {}
     for faults, reading in product((1, 2), readings):
         for combination in reading.combinations(faults):
-            wrong, that_count = combination.wrong(reading.sample)
-            distances[combination] = int(that_count.count_nonzero()) * MORE**faults
+            wrong, of_read_rows = combination.wrong(reading.sample)
+            distances[combination] = int(of_read_rows.count_nonzero()) * MORE**faults
             if not wrong.any() and not combination.wrong()[0].any():
                 return combination
     for combination, distance in distances.items():

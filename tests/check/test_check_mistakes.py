@@ -167,6 +167,9 @@ def test_the_fewest_mistakes_that_give_the_mask_are_named(case, data, stated):
     ]
     expected = (right[0], ("",) * len(case.states), "") if right else min(exact)[4:]
     assert (best.reading.convention, best.mistakes, best.whole) == expected
+    named = {best.reading.parts.index(part) for part, *_ in best.faults() if part is not None}
+    harmless = tuple("" if place in named else mistake for place, mistake in enumerate(best.mistakes))
+    assert not ((case.made(harmless) ^ case.made()) & case.counts).any()
     assert not best.differing.any()
     assert not ((best.right ^ case.made()) & case.counts).any()
 
@@ -246,6 +249,19 @@ def test_padding_at_the_right_that_no_token_sees_need_not_be_blocked(text):
     for each in (mask, mask & real[:, None, None], zeroed):
         assert check(each, intent=text, padding=real, convention="may-attend").rules("error", "warning") == set()
     assert check(mask, intent=text, padding=real.flip(1), convention="may-attend").rules("error") == {"deviation"}
+
+
+def test_harmless_padding_is_not_named_beside_a_mistake():
+    """Once the window is there, no token sees padding at the right; padding at the left it does."""
+    stated = {"intent": "causal & window(2, 0)", "convention": "may-attend"}
+    for real, sentences in ((batch(8), []), (batch(8, left=True), ["Padding missing."])):
+        report = check(band(8, 8, 0).expand(2, 1, 8, 8), padding=real, **stated)
+
+        assert [one.message for one in report.findings if one.severity == "error"] == [
+            "Window part missing.",
+            *sentences,
+        ]
+        assert check(report.repaired, padding=real, **stated).rules("error", "warning") == set()
 
 
 def code_of(fix):
