@@ -120,10 +120,9 @@ def _against_intent(laid: Laid, convention: str | None, meant: Intent, tokens: T
     reading, faults = best.reading, list(best.faults())
     findings = []
     if convention is None:
-        message = (
-            f"It is read as '{reading.convention}' ({kinds.CONVENTIONS[reading.convention]}), which fits {meant.title}"
-        )
-        message += " best." if faults or best.differing.any() else "."
+        how = "best fits" if faults or best.differing.any() else "fits"
+        message = f"It is read as '{reading.convention}' ({kinds.CONVENTIONS[reading.convention]}), which {how} "
+        message += f"{meant.title}."
         findings.append(laid.finding("convention", "note", message, "If that is wrong, say the convention."))
     together = " (Both repairs are needed.)" if len(faults) > 1 else ""
     for part, mistake, cells in faults:
@@ -143,6 +142,8 @@ def _against_intent(laid: Laid, convention: str | None, meant: Intent, tokens: T
 def _deviations(laid: Laid, best: Combination, meant: Intent, *, beside: bool) -> Iterator[Finding]:
     """Cells that differ beside the mistakes: of the future apart, if it is to be hidden."""
     wrong, queries, keys = best.differing.expand_as(laid.values), *laid.values.shape[2:]
+    if not wrong.any():
+        return
     is_open, also = best.reading.may_attend, ", beside the mistakes that are named" if beside else ""
     hides_future = not (best.right & future(queries, keys)).any()
     ahead = wrong & is_open & future(queries, keys) & hides_future

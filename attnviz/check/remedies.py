@@ -144,7 +144,7 @@ def repair(part: Part | None, mistake: str, combination: Combination, values: Te
         values: the mask as it was given.
     """
     if part is None:
-        return words.FIXES[mistake].replace("~mask", _opposite(values)).removesuffix(", or say the other convention.")
+        return words.FIXES[mistake].replace("~mask", _opposite(values))
     if mistake == "extra":
         return "Leave the causal part out."
     convention = combination.reading.convention
@@ -153,10 +153,8 @@ def repair(part: Part | None, mistake: str, combination: Combination, values: Te
     change = f"Join it to the rest with {sign}" if mistake == "missing" else "Write this part as"
     if mistake == "repeat":
         change = f"Repeat it with repeat_interleave({values.shape[1]}, 0), or write this part as"
-    booleans = (
-        " Do so in booleans, True = may attend, before they become numbers." if values.is_floating_point() else ""
-    )
-    return f"{change}: {code}{where}.{booleans}"
+    numbers = " Do so in booleans, True = may attend, before they become numbers."
+    return f"{change}: {code}{where}.{numbers if values.is_floating_point() else ''}"
 
 
 def _code_of(part: Part, *, is_masked: bool) -> tuple[str, str]:

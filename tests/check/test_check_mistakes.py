@@ -310,7 +310,7 @@ def test_a_whole_mask_is_mended_by_code():
         ):
             stated = {"intent": "causal & window(3, 0)", "convention": convention}
             (finding,) = [one for one in check(each, **stated).findings if one.severity == "error"]
-            code = finding.fix.removeprefix("Hand over ").partition(": rows")[0].rstrip(".")
+            code = finding.fix.removeprefix("Hand over ").partition(", or say")[0].partition(": rows")[0]
 
             assert finding.rule == rule
             assert check(eval(code, {"mask": each, "torch": torch}), **stated).rules("error", "warning") == set()
