@@ -29,7 +29,6 @@ from attnviz.core.masks import And, Full, Mask, Not, Or, Padding, Prefix, Subseq
 OF_RULE = ("ahead", "behind", "longer", "shorter", "transposed", "inverted", "missing")
 OF_PADDING = ("ahead", "behind", "inverted", "wrong-axis", "as-queries", "as-heads", "repeat", "missing")
 OF_WHOLE = ("inverted", "transposed")
-NOT_MEANT = ("extra",)
 """Mistakes in the order in which they are tried; `remedies` has their words."""
 
 COUNTED = {Window: "before", Prefix: "length"}
@@ -77,8 +76,7 @@ class Part:
         return self.computed[mistake, rows.step]
 
     def _rule(self, mistake: str, rows: slice) -> Tensor | None:
-        batch, _, queries, keys = self.shape
-        mask, offset = self.mask, self.offset
+        (batch, _, queries, keys), mask, offset = self.shape, self.mask, self.offset
         match mistake:
             case "missing":
                 return torch.tensor(self.when_missing).view(1, 1, 1, 1)
@@ -156,7 +154,7 @@ class MaskReading:
             parts.append(Part(shape, OF_PADDING, tokens=self.tokens))
         rules = self.rules.shifted(self.offset).tensor(*shape[2:], rows=self.sample)
         if (rules & future(*shape[2:])[self.sample]).any():
-            parts.append(Part(shape, NOT_MEANT, offset=self.offset))
+            parts.append(Part(shape, ["extra"], offset=self.offset))
         can_be = [[name for name in part.mistakes if part.cells(name, self.sample) is not None] for part in parts]
         return [replace(part, mistakes=mistakes) for part, mistakes in zip(parts, can_be, strict=True)]
 
@@ -237,11 +235,10 @@ class Combination:
 
 def explain(readings: Sequence[MaskReading]) -> Combination:
     """The combination of the fewest faults that gives the mask in one of its readings, or the nearest one."""
-    right = []
-    for reading in readings:
-        right.append(Combination(reading, ("",) * len(reading.parts)))
-        if not right[-1].differing.any():
-            return right[-1]
+    right = [Combination(reading, ("",) * len(reading.parts)) for reading in readings]
+    for combination in right:
+        if not combination.differing.any():
+            return combination
     distances = {}
     for faults, reading in product((1, 2), readings):
         for combination in reading.combinations(faults):
@@ -282,8 +279,8 @@ def mask_readings(
             counts = torch.ones(1, queries, dtype=torch.bool)
             if real is not None and queries == keys:
                 counts = real if padding else real | mask.any((1, 3))
-            counts = counts[:, None, :, None].expand(-1, -1, -1, keys)
-            yield MaskReading(convention, mask, rest, offset, real, counts, wholes)
+            cells = counts[:, None, :, None].expand(-1, -1, -1, keys)
+            yield MaskReading(convention, mask, rest, offset, real, cells, wholes)
 
 
 def check_fits(intended: Mask, batch: int) -> None:
