@@ -328,7 +328,7 @@ def test_padding_that_is_seen_is_an_error(checked):
     """The heads that look at it stand beside it."""
     status, out = checked("nothing", "--intent", "two-way")
     assert (status, errors(out)) == (1, ["deviation"])
-    assert "padding is missing" in out
+    assert "Padding missing." in out
     assert "Outputs move by up to" in out
     assert "of encoder layer 0 · attn.0 at row" in out
 

@@ -29,7 +29,7 @@ from attnviz.check.scores import check_scores
 from attnviz.check.shapes import check_axes, is_batch_of_padding, lay, scores_shape
 from attnviz.check.weights import LEAK, check_weights
 from attnviz.core.errors import InputError
-from attnviz.core.masks import Mask, Padding
+from attnviz.core.masks import Mask
 from attnviz.core.stack import Stack
 
 AS_PADDING = "Its rows are read as sentences, (B, K): each is padded at one end, and (Q, K) is no known mask."
@@ -72,7 +72,7 @@ def check(
     """
     tensor = _numbers(array)
     tokens = None if padding is None else _tokens(padding)
-    intended = None if intent is None else _with_padding(Intent.of(intent), tokens)
+    intended = None if intent is None else Intent.of(intent)
     stated = {"causal": causal, "tokens": tokens, "intended": intended, "size": scores_shape(shape)}
     with _one_thread():
         report = _report(tensor, kind=kind, convention=convention, rounding=rounding, **stated)
@@ -123,6 +123,8 @@ def _report(
     if tokens is not None:
         values = _for_sentences(values, tokens)
     if kind == "mask":
+        if intended is not None and size is not None and values.shape[2] == 1:  # a query has what all have
+            values = values.expand(-1, -1, size[2], -1)
         axes = ("batch", "key") if as_padding else axes
         report = check_mask(Laid(floats_if_many(values), axes), convention, causal, intended, size and size[3], tokens)
     else:
@@ -142,23 +144,6 @@ def _tokens(padding: Tensor | np.ndarray) -> Tensor:
     if tokens.dim() != 2 or not bool(((tokens == 0) | (tokens == 1)).all()):
         raise InputError(f"The padding must be (B, K) of booleans, True at tokens; it is {tuple(tokens.shape)}.")
     return tokens.bool()
-
-
-def _with_padding(intended: Intent, tokens: Tensor | None) -> Intent:
-    """Intent, cell by cell, with the padding that is known."""
-    if intended.mask is None or tokens is None:
-        return intended
-    lengths, keys = tuple(tokens.sum(1).tolist()), tokens.shape[1]
-    padding = next((each for each in (Padding(lengths), Padding(lengths, keys)) if _is(each, tokens)), None)
-    if padding is None:
-        raise InputError(
-            "Padding that is neither at the end nor at the start cannot be joined to a mask that is meant."
-        )
-    return Intent.of(intended.mask & padding)
-
-
-def _is(padding: Padding, tokens: Tensor) -> bool:
-    return torch.equal(padding.tensor(1, tokens.shape[1])[:, 0, 0], tokens)
 
 
 def _for_sentences(values: Tensor, tokens: Tensor) -> Tensor:

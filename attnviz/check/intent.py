@@ -3,15 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
-from attnviz.check.findings import future
 from attnviz.check.grids import Grids
-from attnviz.core.errors import InputError, MaskError, did_you_mean, quoted
-from attnviz.core.explain import MOST_DIFFERENT, Explanation, Judgement, judge, under
-from attnviz.core.explain.readings import MISTAKES, readings
-from attnviz.core.masks import Full, Mask, mask_from_text
+from attnviz.check.meant import check_fits
+from attnviz.core.errors import InputError, did_you_mean, quoted
+from attnviz.core.explain import MOST_DIFFERENT, Judgement, judge, under
+from attnviz.core.masks import Full, Mask, Subsequent, mask_from_text
 from attnviz.core.masks.base import KEYWORDS
 from attnviz.core.masks.published import BY_NAME, PADDING, Kind
 from attnviz.core.stack import Stack
@@ -89,28 +87,27 @@ class Intent:
             return cls(f"the mask that is meant ({meant})", mask=meant)
         return cls(f"a {BY_NAME[meant].title}", BY_NAME[meant])
 
+    @property
+    def rules(self) -> Mask | None:
+        """The mask that is meant, cell by cell but for padding; None for a kind with any numbers."""
+        plain = {"full": Full(), "causal": Subsequent()}
+        return self.mask if self.kind is None else plain.get(self.kind.name)
+
     def judge(self, grids: Grids, mistakes: Sequence[str]) -> Judgement:
-        """Explanation of grids as this mask: with a mistake, if that leaves far fewer cells that differ.
+        """Explanation of grids as this kind: with a mistake, if that leaves far fewer cells that differ.
 
-        Nothing, if it is a kind with numbers of its own and few of them leave as few cells.
-
-        Raises:
-            InputError: if it is meant for another number of sentences.
+        Nothing, if it is a kind with numbers of its own and none of them leave few cells.
         """
-        as_it_is, few = self._under(grids, ""), MOST_DIFFERENT * sum(grid.numel() for grid in grids.each)
-        guilty = [
-            judgement
-            for judgement in (self._under(grids, mistake) for mistake in mistakes)
-            if judgement.differing <= few
-        ]
+        few = MOST_DIFFERENT * sum(grid.numel() for grid in grids.each)
+        as_it_is, *others = (under(grids.each, mistake, (self.kind,), differ=1.0) for mistake in ("", *mistakes))
+        guilty = [judgement for judgement in others if judgement.differing <= few]
         better = [judgement for judgement in guilty if _is_mistake(judgement, as_it_is)]
         best = min(better, key=lambda judgement: (judgement.differing, judgement.bits), default=as_it_is)
-        free = self.kind is not None and self.kind.numbers
-        return Judgement() if free and not best.mistake and best.differing > few else best
+        return Judgement() if self.kind.numbers and not best.mistake and best.differing > few else best
 
     def instead(self, grids: Grids, judgement: Judgement) -> Judgement:
         """The other known mask that grids are to the last cell, where that is the better explanation; else nothing."""
-        if self.kind is None or self.kind in PADDING or not self.kind.numbers:
+        if self.kind in PADDING or not self.kind.numbers:
             return Judgement()
         if judgement.is_certain and not judgement.mistake:
             return Judgement()
@@ -120,45 +117,20 @@ class Intent:
         return other if other.is_certain and is_better else Judgement()
 
     def beyond(self, is_open: Tensor) -> Tensor:
-        """Cells open in weights or scores, (B, H, Q, K), that the meant mask blocks; all if it cannot be that."""
+        """Cells open in weights or scores, (B, H, Q, K), that the meant mask blocks; all if it cannot be that.
+
+        Raises:
+            InputError: if it is meant for fewer sentences.
+        """
+        batch, _, queries, keys = is_open.shape
+        if self.mask is not None:
+            check_fits(self.mask, batch)
+            return is_open & ~self.mask.tensor(queries, keys)[:batch]
         grids = Grids.of(is_open.any(1, keepdim=True), apart=True)
         explanations = self.judge(grids, ()).explanations
-        expected = (
-            grids.spread([explanation.grid() for explanation in explanations])
-            if explanations
-            else torch.zeros_like(is_open)
-        )
-        return is_open & ~expected
-
-    def _under(self, grids: Grids, mistake: str) -> Judgement:
-        if self.kind is not None:
-            return under(grids.each, mistake, (self.kind,), differ=1.0)
-        nearest = [
-            self._nearest(grid, sentence, mistake) for grid, sentence in zip(grids.each, grids.sentences, strict=True)
-        ]
-        return (
-            Judgement(tuple(explanation for explanation in nearest if explanation is not None))
-            if None not in nearest
-            else Judgement()
-        )
-
-    def _nearest(self, grid: Tensor, sentence: int, mistake: str) -> Explanation | None:
-        mask, explanations = self._alone(sentence), []
-        hides_future = not mask.grid(*grid.shape)[future(*grid.shape)].any()
-        kind = Kind("meant", self.title, "", 0, 0, lambda view: (mask,), hides_future)
-        for reading in readings(grid, mistake):
-            if reading.padding is None and not reading.seen.first:
-                wrong = (mask.grid(*reading.seen.open.shape) ^ reading.seen.open) & reading.seen.known
-                bits = int(wrong.count_nonzero()) + MISTAKES[mistake]
-                explanations.append(Explanation(reading, kind, mask, reading.back(wrong), bits))
-        return min(explanations, key=lambda explanation: explanation.bits, default=None)
-
-    def _alone(self, sentence: int) -> Mask:
-        """The mask of one sentence."""
-        try:
-            return self.mask.of_sentence(sentence) if self.mask.batch_size else self.mask
-        except MaskError as error:
-            raise InputError(f"What is meant does not fit: {error}") from None
+        if not explanations:
+            return is_open
+        return is_open & ~grids.spread([explanation.grid() for explanation in explanations])
 
 
 def _is_mistake(guilty: Judgement, as_it_is: Judgement) -> bool:

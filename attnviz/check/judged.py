@@ -1,6 +1,5 @@
 """Judgement of a mask, as findings: swapped, shifted, cells that differ, and what cannot be known."""
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -12,7 +11,7 @@ from attnviz.check.future import in_numbers, saw
 from attnviz.check.grids import MOST, Grids
 from attnviz.check.intent import ADDS, Intent
 from attnviz.check.kinds import small
-from attnviz.check.parts import Composition, PartFault, compose, of_rules
+from attnviz.check.parts import Composition, PartFault, compose
 from attnviz.check.remedies import block_future, open_own, remedy
 from attnviz.core.amounts import counted
 from attnviz.core.explain import LARGE, MARGIN, MISTAKEN, Judgement, judge, near, row_step, under, words
@@ -55,27 +54,18 @@ class Judged:
         causal: bool | None = None,
     ) -> "Judged":
         said, composition = {"meant": meant, "tokens": tokens}, None
-        by_cells = meant is not None and meant.mask is not None
         kind = meant.kind if meant is not None else None
-        if tokens is not None and not by_cells:
+        if tokens is not None:
             composition = compose(may_attend, tokens, kind, causal, mistakes)
             if composition is not None and len(composition.faults) < 2:
                 return cls(may_attend, Grids.of(may_attend), composition.rest, composition=composition, **said)
         grids = Grids.of(may_attend, apart=meant is not None)
         judgement = meant.judge(grids, mistakes) if meant is not None else judge(grids.each, mistakes=mistakes)
         is_single = len(grids.each) == 1 or not judgement.mistake
-        if mistakes and not (judgement.is_certain and judgement.bits < math.inf and (is_single or meant)):
-            if by_cells:
-                composition = of_rules(meant.mask, grids)
-            elif tokens is None:
-                composition = compose(may_attend, None, kind, causal, mistakes)
-        elif mistakes and by_cells and judgement.mistake:
-            composition = of_rules(meant.mask, grids)
-            if composition is not None and [fault.part for fault in composition.faults] != ["padding"]:
-                composition = None  # a mistake in all of it is said as such
-        is_shorter = composition is not None and (by_cells or composition.bits + MARGIN <= judgement.bits)
-        if is_shorter:
-            return cls(may_attend, grids, judgement if by_cells else composition.rest, composition=composition, **said)
+        if mistakes and tokens is None and not (judgement.is_certain and (is_single or meant)):
+            composition = compose(may_attend, None, kind, causal, mistakes)
+        if composition is not None and composition.bits + MARGIN <= judgement.bits:
+            return cls(may_attend, grids, composition.rest, composition=composition, **said)
         if meant is not None:
             return cls(may_attend, grids, judgement, instead=meant.instead(grids, judgement), **said)
         if not judgement.is_certain and mistakes and len(grids.each) > 1:

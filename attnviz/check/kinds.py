@@ -87,7 +87,9 @@ def convention_of(array: Tensor, stated: str | None) -> str | None:
 
 def floats_if_many(mask: Tensor) -> Tensor:
     """Whole numbers that are not 0 and 1 alone, such as -10,000, are added to scores: as floats."""
-    return mask if mask.is_floating_point() or bool(((mask == 0) | (mask == 1)).all()) else mask.float()
+    if mask.dtype is torch.bool or mask.is_floating_point() or bool(((mask == 0) | (mask == 1)).all()):
+        return mask
+    return mask.float()
 
 
 def opened(mask: Tensor, convention: str) -> Tensor:

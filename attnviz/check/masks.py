@@ -9,12 +9,14 @@ from torch import Tensor
 
 from attnviz.check import kinds
 from attnviz.check.findings import Finding, Laid, Report, future
-from attnviz.check.future import leaks, looks_causal, padding_seen
+from attnviz.check.future import leaks, looks_causal, padding_seen, saw
 from attnviz.check.grids import Grids
 from attnviz.check.guessing import evidence
 from attnviz.check.intent import Intent
 from attnviz.check.judged import Judged
 from attnviz.check.judged import findings as of_judgement
+from attnviz.check.meant import Combination, explain, mask_readings
+from attnviz.check.remedies import block_future, mistake_in_words, repair
 from attnviz.core.amounts import counted
 from attnviz.core.explain import LARGE, MISTAKEN, Judgement, words
 
@@ -39,6 +41,9 @@ TOP_LEFT = (
 )
 BOTTOM_RIGHT = "Its last query stands at the last key, as with a cache."
 """Position of the diagonal of a mask of fewer queries than keys."""
+
+OF_PADDING = ", as queries of padding often have"
+"""Reason for most rows without a key."""
 
 READINGS = tuple(mistake for mistake in MISTAKEN if mistake != "inverted")
 """Mistakes looked for in either of two conventions; "inverted" in one is right in the other."""
@@ -66,7 +71,8 @@ def check_mask(
         added = laid.finding("values", "error", message, fix, mask == 0)
         report = check_mask(Laid(mask == 1, laid.axes), "may-attend", causal, meant, keys, tokens)
         return replace(report, convention=convention, findings=(added, *report.findings))
-    if tokens is None and (by_query := _by_query(laid, convention or "may-attend", keys)) is not None:
+    by_cells = meant is not None and meant.mask is not None
+    if tokens is None and not by_cells and (by_query := _by_query(laid, convention or "may-attend", keys)) is not None:
         report = laid.report("mask", convention or "may-attend", bool(causal), (), [by_query])
         return replace(report, repaired=kinds.opened(mask, report.convention)[..., :1].mT)
     if convention == "additive" and kinds.of_ones(mask) and bool((mask == 1).any()):
@@ -80,6 +86,9 @@ def check_mask(
     if convention == "additive" and bool((mask != 0).any()) and kinds.fill(mask) is None:
         return laid.report("mask", convention, bool(causal), (), _values(laid))
     findings = list(_weak_fill(laid)) if convention == "additive" else _added(laid, convention)
+    if meant is not None and meant.rules is not None:
+        report = _against_intent(laid, convention, meant, tokens)
+        return replace(report, findings=(*findings, *report.findings))
     if convention is None:
         convention, judged, guess = _guess(laid, meant, tokens, causal)
         findings.append(guess)
@@ -98,6 +107,73 @@ def check_mask(
     report = laid.report("mask", convention, hides, reasons, findings, judged.judgement)
     assumed, question = judged.assumed, judged.question
     return replace(report, assumed=assumed, question=question, repaired=_mended(judged, causal, tokens))
+
+
+def _against_intent(laid: Laid, convention: str | None, meant: Intent, tokens: Tensor | None) -> Report:
+    """Report on a mask against its intent: the mistakes that give it, and the cells that differ beside them."""
+    may_attend = "may-attend" if laid.values.dtype is torch.bool else "zero-is-masked"
+    conventions = [convention] if convention else [may_attend, "true-is-masked"]
+    masks = {name: kinds.opened(laid.values, name) for name in conventions}
+    is_same = all(torch.equal(mask, mask[:, :1].expand_as(mask)) for mask in masks.values())
+    masks = {name: mask[:, :1] if is_same else mask for name, mask in masks.items()}
+    best = explain([*mask_readings(masks, meant.rules, tokens, padding_may_be=meant.mask is None)])
+    reading, faults = best.reading, list(best.faults())
+    findings = []
+    if convention is None:
+        how = "best fits" if faults or best.differing.any() else "fits"
+        message = f"It is read as '{reading.convention}' ({kinds.CONVENTIONS[reading.convention]}), which {how} "
+        message += f"{meant.title}."
+        findings.append(laid.finding("convention", "note", message, "If that is wrong, say the convention."))
+    together = " (Both repairs are needed.)" if len(faults) > 1 else ""
+    for part, mistake, cells in faults:
+        rule, message = mistake_in_words(part, mistake)
+        fix = f"{repair(part, mistake, best, laid.values)}{together}"
+        findings.append(laid.finding(rule, "error", message, fix, cells.expand_as(laid.values)))
+    findings += _deviations(laid, best, meant, beside=bool(faults))
+    findings += _rows_without_key(laid, best, meant, tokens)
+    queries, keys = laid.values.shape[2:]
+    hides_future = not (best.right & future(queries, keys)).any()
+    where = BOTTOM_RIGHT if reading.offset else TOP_LEFT
+    reasons = (where,) if hides_future and queries < keys else ()
+    report = laid.report("mask", reading.convention, hides_future, reasons, findings)
+    return replace(report, repaired=best.right.expand_as(laid.values))
+
+
+def _deviations(laid: Laid, best: Combination, meant: Intent, *, beside: bool) -> Iterator[Finding]:
+    """Cells that differ beside the mistakes: of the future apart, if it is to be hidden."""
+    wrong, queries, keys = best.differing.expand_as(laid.values), *laid.values.shape[2:]
+    if not wrong.any():
+        return
+    is_open, also = best.reading.may_attend, ", beside the mistakes that are named" if beside else ""
+    hides_future = not (best.right & future(queries, keys)).any()
+    ahead = wrong & is_open & future(queries, keys) & hides_future
+    if ahead.any():
+        message = f"It is not {meant.title}: {_are(ahead)} open in the future{also}, and {saw(ahead)}."
+        yield laid.finding("future-leak", "error", message, block_future(queries, keys), ahead)
+    for cells, what, fix in (
+        (wrong & is_open & ~ahead, "open", "Block the cells that are named."),
+        (wrong & ~is_open, "blocked", "Open the cells that are named."),
+    ):
+        if cells.any():
+            message = f"It is not {meant.title}: {_are(cells)} {what} instead{also}."
+            yield laid.finding("deviation", "error", message, fix, cells)
+
+
+def _rows_without_key(laid: Laid, best: Combination, meant: Intent, tokens: Tensor | None) -> Iterator[Finding]:
+    """Rows without a key: by mistake, or as the intended mask has them, such as those of padding."""
+    reading = best.reading
+    rows = torch.ones_like(laid.values[..., 0], dtype=torch.bool)
+    empty, intended = ~reading.may_attend.any(-1) & rows, ~best.right.any(-1)
+    of_padding = torch.zeros_like(intended)
+    if reading.tokens is not None and reading.may_attend.shape[2] == reading.may_attend.shape[3]:
+        of_padding = ~reading.tokens[:, None]
+    usual = "note" if meant.mask is not None else "warning"
+    by_mistake = "note" if best.num_faults else "error"
+    why = ", which follows from the mistakes" if best.num_faults else ""
+    yield from _empty_rows(laid, by_mistake, empty & ~intended & ~of_padding, why, reading.convention)
+    yield from _empty_rows(laid, usual, empty & intended & ~of_padding, f", as {meant.title} has", reading.convention)
+    usual = usual if tokens is None else "note"
+    yield from _empty_rows(laid, usual, empty & of_padding, OF_PADDING, reading.convention)
 
 
 def _mended(judged: Judged, causal: bool | None, tokens: Tensor | None) -> Tensor:
@@ -223,6 +299,11 @@ def _own(mask: Tensor) -> Tensor:
     return mask.diagonal(max(0, mask.shape[3] - mask.shape[2]), 2, 3)
 
 
+def _are(cells: Tensor) -> str:
+    count = int(cells.count_nonzero())
+    return f"{count:,} {'cell is' if count == 1 else 'cells are'}"
+
+
 def _values(laid: Laid) -> Iterator[Finding]:
     values = laid.values
     fix = "0 * -inf is NaN: do not multiply by -inf, use torch.where or masked_fill."
@@ -241,7 +322,7 @@ def _empty(laid: Laid, judged: Judged, convention: str, tokens: Tensor | None) -
     Also of these a softmax makes NaN, and most code that is handed such a mask does not say so: they are a warning,
     unless a person said what is padding, or cell by cell that they are meant, or a finite fill leaves numbers.
     """
-    empty, judgement, meant = ~judged.may_attend.any(-1), judged.judgement, judged.meant
+    empty, judgement = ~judged.may_attend.any(-1), judged.judgement
     as_known = judgement.explanations and not judgement.mistake
     expected = ~judged.expected.any(-1) & judged.part.any(-1) if as_known else torch.zeros_like(empty)
     if judgement.mistake == "wrong-axis" and not judged.faults:  # whose finding names these rows
@@ -249,20 +330,22 @@ def _empty(laid: Laid, judged: Judged, convention: str, tokens: Tensor | None) -
     empty, of_padding = empty & ~judged.emptied, judged.of_padding
     if judged.composition is not None:
         expected = ~judged.expected.any(-1)
-    value = kinds.fill(laid.values) if convention == "additive" else None
-    spreads = value is not None and value > -torch.inf
     is_padding = any(explanation.reading.padding is not None for explanation in judgement.explanations)
-    why = f"{words.named(judgement)} has" if as_known else ""
-    if is_padding:
-        why = "queries of padding often have"
-    allowed = "note" if spreads or (meant is not None and meant.mask is not None) else "warning"
-    for severity, rows, as_usual in (
-        ("error", empty & ~expected & ~of_padding, ""),
-        (allowed, empty & expected & ~of_padding, f", as {why}"),
-        (allowed if tokens is None else "note", empty & of_padding, ", as queries of padding often have"),
-    ):
-        count = int(rows.count_nonzero())
-        it, has = ("it", "has") if count == 1 else ("them", "have")
-        what = f"softmax spreads {it} over masked keys" if spreads else NAN.format(it=it)
-        message = f"{counted(count, 'row')} of {rows.numel():,} {has} no key left{as_usual}: {what}."
-        yield from laid.some("empty-row", severity, rows, message, LEAVE_ONE)
+    why = f", as {words.named(judgement)} has" if as_known else ", as has"
+    why = OF_PADDING if is_padding else why
+    yield from _empty_rows(laid, "error", empty & ~expected & ~of_padding, "", convention)
+    yield from _empty_rows(laid, "warning", empty & expected & ~of_padding, why, convention)
+    allowed = "warning" if tokens is None else "note"
+    yield from _empty_rows(laid, allowed, empty & of_padding, OF_PADDING, convention)
+
+
+def _empty_rows(laid: Laid, severity: str, rows: Tensor, why: str, convention: str) -> list[Finding]:
+    """A finding about rows without a key; a warning is a note if a finite fill leaves numbers in them."""
+    count, fill = int(rows.count_nonzero()), kinds.fill(laid.values) if convention == "additive" else None
+    it, has = ("it", "has") if count == 1 else ("them", "have")
+    what = NAN.format(it=it)
+    if fill is not None and fill > -torch.inf:
+        what = f"softmax spreads {it} over masked keys"
+        severity = "note" if severity == "warning" else severity
+    message = f"{counted(count, 'row')} of {rows.numel():,} {has} no key left{why}: {what}."
+    return laid.some("empty-row", severity, rows, message, LEAVE_ONE)

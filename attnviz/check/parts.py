@@ -8,24 +8,16 @@ the others.
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
 
 import torch
 from torch import Tensor
 
-from attnviz.check.grids import Grids
 from attnviz.core.errors import MaskError
 from attnviz.core.explain import MISTAKEN, TELLING, Judgement, is_noise, lengths, under, words
 from attnviz.core.explain.readings import MISTAKES
-from attnviz.core.masks import And, Mask, Padding, Subsequent
+from attnviz.core.masks import Mask, Subsequent
 from attnviz.core.masks.published import BY_NAME, PADDING, PUBLISHED, Kind
 from attnviz.core.masks.writing import MaskWriter
-
-MOST_PARTS = 4
-"""Rules of a mask whose faults are looked for: with eight states of each, 4,096 masks."""
-
-MOST_CELLS = 2**28
-"""Cells of all grids times the masks that are tried: above it one part alone may be at fault."""
 
 RULES = {
     "missing": "deviation",
@@ -128,33 +120,6 @@ class Composition:
         return self.rest.bits + of_faults - MISTAKES[self.rest.mistake] + self.uncounted + turned_twice
 
 
-def of_rules(mask: Mask, grids: Grids) -> Composition | None:
-    """The fewest faults in the rules of a mask that make the grids of it, to the last cell."""
-    parts = mask.masks if isinstance(mask, And) else (mask,)
-    queries, keys = grids.each[0].shape
-    first = max(0, keys - queries)
-    for offset in dict.fromkeys((0, first)):
-        states = [_states(part, grids, offset) for part in parts]
-        most = len(parts) if len(grids.each) * queries * keys * 8 ** len(parts) <= MOST_CELLS else 1
-        for names in _by_count(states, min(most, MOST_PARTS)):
-            chosen = [state[name] for state, name in zip(states, names, strict=True)]
-            if all(
-                torch.equal(torch.stack([grids_of_part[i] for grids_of_part in chosen]).all(0), grid)
-                for i, grid in enumerate(grids.each)
-            ):
-                pairs = zip(parts, names, strict=True)
-                faults = tuple(_of_rule(part, name, offset, queries, keys) for part, name in pairs if name)
-                right = [torch.stack([state[""][i] for state in states]).all(0) for i in range(len(grids.each))]
-                return Composition(faults, grids.spread(right))
-    return None
-
-
-def _of_rule(part: Mask, fault: str, offset: int, queries: int, keys: int) -> PartFault:
-    if isinstance(part, Padding):
-        return _of_padding(fault)
-    return _of_rest(f"rule “{part}”", part, fault, (queries, keys, offset), is_causal=isinstance(part, Subsequent))
-
-
 def _of_padding(fault: str) -> PartFault:
     fixes = {
         "missing": f"Join it: mask = mask & {AT_TOKENS}.",
@@ -191,28 +156,6 @@ def _of_rest(name: str, mask: Mask, fault: str, place: tuple[int, int, int], *, 
     return PartFault(name, fault, fix, is_causal)
 
 
-def _states(part: Mask, grids: Grids, offset: int) -> dict[str, list[Tensor]]:
-    """A rule as it should be, "", and with each fault in it, for each grid."""
-    queries, keys = grids.each[0].shape
-    masks = [part.of_sentence(i) if part.batch_size else part for i in grids.sentences]
-    states = {"": [mask.shifted(offset).grid(queries, keys) for mask in masks]}
-    states["missing"] = [torch.ones_like(grid) for grid in states[""]]
-    states["inverted"] = [~grid for grid in states[""]]
-    for name, by in (("ahead", 1), ("behind", -1)):
-        states[name] = [mask.shifted(offset + by).grid(queries, keys) for mask in masks]
-    if queries == keys:
-        name = "wrong-axis" if isinstance(part, Padding) else "transposed"
-        states[name] = [grid.mT for grid in states[""]]
-    if isinstance(part, Padding):
-        for name, by in (("ahead", 1), ("behind", -1)):
-            states[name] = [_moved(grid, by) for grid in states[""]]
-        if part.batch_size == queries > 1:
-            states["broadcast"] = [part.tensor(queries, keys)[:, 0, 0]] * len(masks)
-    right = states[""]
-    same = {name for name, state in states.items() if all(map(torch.equal, state, right))}
-    return {name: state for name, state in states.items() if not name or name not in same}
-
-
 def _moved(tokens: Tensor, by: int) -> Tensor:
     """Tokens, (..., K), with one place more open beside them, or one less, where padding begins."""
     left = torch.nn.functional.pad(tokens, (0, 1))[..., 1:]
@@ -221,12 +164,6 @@ def _moved(tokens: Tensor, by: int) -> Tensor:
         return tokens | left | right
     ends = torch.nn.functional.pad(tokens, (1, 1), value=True)
     return tokens & ends[..., 2:] & ends[..., :-2]
-
-
-def _by_count(states: list[dict[str, list[Tensor]]], most: int) -> list[tuple[str, ...]]:
-    """Names of states, one of each part, with the fewest faults first."""
-    counts = {names: sum(map(bool, names)) for names in product(*states)}
-    return sorted((names for names, count in counts.items() if 0 < count <= most), key=counts.__getitem__)
 
 
 def compose(

@@ -55,6 +55,6 @@ def _ours(mask: Tensor) -> Tensor:
 
 
 def _boolean(mask: Tensor, convention: str) -> Tensor:
-    if not ((mask == 0) | (mask == 1)).all():
+    if mask.dtype is not torch.bool and not ((mask == 0) | (mask == 1)).all():
         raise MaskError(f"A mask with {convention} holds 0 and 1 only; this one holds {mask.unique()[:4].tolist()}.")
     return mask.bool()

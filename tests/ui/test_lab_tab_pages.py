@@ -291,7 +291,7 @@ def test_what_a_pasted_mask_is_meant_to_be_settles_what_it_is():
     unfold(app)
     unfold(app, "report")
     app.selectbox(key="intended").set_value("causal").run()
-    assert "9 are open in the future" in html(app)
+    assert "9 cells are open in the future" in html(app)
     assert "--intent causal" in app.code[-1].value
 
     app.selectbox(key="intended").set_value("the mask of this page").run()
