@@ -139,7 +139,7 @@ class Scores:
         """After a factor; one of each head or query becomes part of the queries, and one of each key is a mask."""
         if isinstance(other, Tensor) and (other.numel() > 1 or other.requires_grad):
             factor = self.canonical(other)
-            if factor.shape[-1] != 1:
+            if factor.shape[-1] != 1 or self.key.shape[-2] == 1:  # one key has all of the weight
                 return self
             is_plain = not self.terms and self.outer is None and self.lead_now == self.lead
             return replace(self, query=self.query * factor**power) if is_plain else None
