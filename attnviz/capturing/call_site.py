@@ -191,19 +191,19 @@ def kind(place: CallPlace, queries: int, keys: int, is_causal: bool) -> str:
     is_cross = any(part.startswith(CROSS) for part in parts)
     if next(place.module.parameters(), None) is None and place.above is not None:
         frame = place.above[1]  # the module is given queries and keys that are projected already
-    given = {
+    texts = {
         name: tensor
         for name, tensor in inputs(frame).items()
         if tensor.dim() == 3 and tensor.is_floating_point() and not any(part in name for part in NO_TEXTS)
     }
-    by_letter = [next((given[name] for name in given if name.startswith(letter)), None) for letter in "qk"]
-    first, *others = by_letter if None not in by_letter else given.values() or [None]
+    by_letter = [next((texts[name] for name in texts if name.startswith(letter)), None) for letter in "qk"]
+    first, *others = by_letter if None not in by_letter else texts.values() or [None]
     others = [
         other
         for other in others
         if any(0 <= keys - size <= 2 for size in other.shape[:2]) and {*other.shape[:2]} & {*first.shape[:2]}
     ]  # as many as there are keys, of which up to two may be learned
-    if not given or (any("self" in part for part in parts) and not is_cross):
+    if not texts or (any("self" in part for part in parts) and not is_cross):
         same = not is_cross
     elif others:
         same = others[0] is first or (others[0].shape == first.shape and torch.equal(others[0], first))

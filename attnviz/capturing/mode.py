@@ -55,7 +55,7 @@ def capture(
         sites: `seen.sites` of an earlier run, whose kinds and numbers hold: one word alone tells nothing of a mask.
 
     Yields:
-        What was seen, complete after the block; see `Seen.record`.
+        What was seen, complete after the block; see `Capture.record`.
 
     Raises:
         AttnvizError: if the model cannot be seen; after the block, if an edit reached nothing, with what there is.
@@ -101,7 +101,10 @@ class Mode(Watched, TorchFunctionMode):
             result = func(*args, **kwargs)
         if self._joined is not None:
             self.check_order(result)
-        if name in EXP and args and isinstance(self.tracked.get(args[0]), Scores) and (place := self.place(args[:1])):
+        is_scores = (
+            name in EXP and args and isinstance(args[0], Tensor) and isinstance(self.tracked.get(args[0]), Scores)
+        )
+        if is_scores and (place := self.place(args[:1])):
             what = f"{self.name(place)} takes {name}() of products of queries and keys, where a softmax would be seen"
             self.captured.awaited[self.name(place)] = what
         if isinstance(result, Tensor) and name not in UNREAD:

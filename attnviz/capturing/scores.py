@@ -245,7 +245,7 @@ def compact(mask: Tensor) -> Tensor:
 
 
 LOST = "lost"
-"""What is known of a tensor that comes from scores and holds other numbers."""
+"""Mark of a tensor that was made of scores and holds other numbers."""
 ENDS = frozenset("layer_norm group_norm conv1d conv2d mean amax max norm sum".split())
 """Functions whose result is nothing of scores any more."""
 

@@ -89,8 +89,8 @@ class Capture:
             keys: what cross-attention looks at, as words: of an encoder-decoder, what its encoder read.
             run: number of the run, from 0, where there are several (`runs`); -1 is the last.
             name: of the source; by default the model's class.
-            places: rows and columns of patches, of a model of pictures. They take the place of the words that were not
-                given: of `tokens`, of `keys` if there are tokens.
+            places: rows and columns of the patches of a picture. They stand for the words that are missing: for
+                `tokens`, or for `keys` if there are tokens.
             image: the picture, of PIL or (height, width, 3); of a batch one for each, or one for all.
 
         Raises:

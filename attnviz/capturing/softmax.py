@@ -200,18 +200,18 @@ def _inverse(order: tuple[int, ...]) -> list[int]:
 def multiply(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any]) -> Tensor:
     """The result of a product; weights in it meet their values, and two other tensors may be queries and keys."""
     product = read_product(func.__name__.partition(".")[0], args, kwargs)
-    found = [] if product is None else [mode.find_softmax(side) for side in product.sides]
-    if all(found) and found:
-        found[0][0].refuse("multiplies weights after the softmax by weights, not by values")
-    elif any(found):
-        side = 0 if found[0] else 1
-        old, changed = product.sides[side], _meet(mode, product, side, *found[side])
+    matches = [] if product is None else [mode.find_softmax(side) for side in product.sides]
+    if all(matches) and matches:
+        matches[0][0].refuse("multiplies weights after the softmax by weights, not by values")
+    elif any(matches):
+        side = 0 if matches[0] else 1
+        old, changed = product.sides[side], _meet(mode, product, side, *matches[side])
         if changed is not None:
             args = _with(args, old, changed)
             kwargs = {name: _with(value, old, changed) for name, value in kwargs.items()}
     result = func(*args, **kwargs)
-    if any(found) and not all(found) and found[side][0].is_met:
-        mode.await_order(found[side][0].call, result)
+    if any(matches) and not all(matches) and matches[side][0].is_met:
+        mode.await_order(matches[side][0].call, result)
     elif product is not None and not any(map(is_learned, product.sides)):
         factor = prod(form for form in map(mode.tracked.get, product.sides) if isinstance(form, float))
         scores = Scores.of(product, result.dtype, factor, mode.heads_here)
@@ -222,10 +222,10 @@ def multiply(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any])
 
 def dropout(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any]) -> Tensor:
     """The result of dropout, which is no change of weights."""
-    found = mode.find_softmax(args[0]) if args and is_plain(args[0]) else None
+    match = mode.find_softmax(args[0]) if args and is_plain(args[0]) else None
     result = func(*args, **kwargs)
-    if found:
-        pending, order = found
+    if match:
+        pending, order = match
         pending.passed_on = result.detach().permute(order).reshape(pending.passed_on.shape).clone()
     return result
 

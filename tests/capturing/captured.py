@@ -1,4 +1,4 @@
-"""What a capture sees of a model, and the same computed by hand in float64."""
+"""Captures of models, and the same computed by hand in float64."""
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ from attnviz import AttnvizError, Edits
 
 
 def seen_in(*run, heads: int | None = None, edits: Edits = Edits(), **options):
-    """What a capture sees of a model or function; unedited, its outputs and gradients are its own, bit for bit."""
+    """Capture a model or function; unedited, its outputs and gradients are its own, bit for bit."""
     model, *given = run
     model = model if isinstance(model, nn.Module) else Own(model)
     state = torch.get_rng_state()
@@ -29,7 +29,7 @@ def seen_in(*run, heads: int | None = None, edits: Edits = Edits(), **options):
 
 
 def gradients(model: nn.Module, given: list, output: Tensor) -> list[Tensor]:
-    """Of parameters, and of what a model was given."""
+    """Gradients of the parameters and of the inputs of a model."""
     leaves = [x for x in (*model.parameters(), *given) if isinstance(x, Tensor) and x.requires_grad]
     for leaf in leaves:
         leaf.grad = None

@@ -127,6 +127,6 @@ def memory_efficient_attention(query, key, value, attn_bias=None, p=0.0, scale=N
 
 
 def varlen(query, key, value, cu_seq_q, cu_seq_k, max_q, max_k, is_causal, scale, window_size, *more):
-    """What torch's operator under `varlen_attn` computes on GPUs."""
+    """Compute what torch's operator under `varlen_attn` computes on GPUs."""
     every = packed(query, key, cu_seq_q, cu_seq_k, softmax_scale=scale, causal=is_causal, window_size=window_size)
     return output(every, value).to(query), query.new_zeros(query.shape[1::-1]), torch.zeros(2).to(torch.uint64)

@@ -121,9 +121,9 @@ def additive(q, k, v):
 
 
 LEAD, USUAL, UNKNOWN, CAPPED = (B, HEADS), {"scale": 0.5}, {"weights_only": True}, {"scale": 0.4, "softcap": 2.0}
-CLOSED = torch.rand(B, HEADS, N, 7) > 0.6
-CAUSAL, MASK = torch.ones(N, 7, dtype=torch.bool).tril(), torch.rand(N, 7) > 0.4
-FLOAT = torch.randn(N, 7).masked_fill(torch.rand(N, 7) > 0.7, -torch.inf)
+CLOSED = (torch.rand(B, HEADS, N, 7) > 0.6) & (torch.arange(7) > 0)  # every query has a key
+CAUSAL, MASK = torch.ones(N, 7, dtype=torch.bool).tril(), (torch.rand(N, 7) > 0.4) | (torch.arange(7) == 0)
+FLOAT = torch.randn(N, 7).masked_fill(CLOSED[0, 0], -torch.inf)
 FORMS = {
     "softcap": (
         lambda *x: met((torch.tanh(x[0] @ x[1].mT * 0.2) * 2).softmax(-1), x[2]),
