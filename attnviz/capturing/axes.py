@@ -18,17 +18,10 @@ PRODUCTS = frozenset({"matmul", "bmm", "mm", "baddbmm", "baddbmm_", "einsum", "_
 
 @dataclass(frozen=True, eq=False)
 class Product:
-    """left, right -> out, each axis by a letter, as `torch.einsum` writes them.
-
-    Attributes:
-        added: what `baddbmm` adds, with its factor.
-        factor: of the product.
-    """
+    """left, right -> out, each axis by a letter, as `torch.einsum` writes them."""
 
     sides: tuple[Tensor, Tensor]
     letters: tuple[str, str, str]
-    added: tuple[Tensor, float] | None = None
-    factor: float = 1.0
 
     def arranged(self, side: int, lead: Sequence[str], positions: str, summed: str) -> Tensor:
         """One side as (*lead, positions, summed); axes that it lacks have size 1, several summed ones become one."""
@@ -48,23 +41,21 @@ class Product:
 
 
 def read_product(name: str, args: tuple, kwargs: dict[str, Any]) -> Product | None:
-    """The product that a function of torch computes; None if it is none of two tensors."""
-    added, factor = None, 1.0
+    """The product that a function of torch computes, without what it adds; None if it is none of two tensors."""
     if name == "einsum":
         operands = args[1] if len(args) == 2 and isinstance(args[1], list | tuple) else args[1:]
         if len(operands) != 2 or not isinstance(args[0], str):
             return None
         left, right = operands
-        letters = _letters(args[0], left, right)
     else:
         names = ("input", "other", "mat2", "tensor2", "batch1", "batch2")
         tensors = [*args, *(kwargs[key] for key in names if key in kwargs)]
-        if name.startswith("baddbmm"):
-            added, factor = (tensors[0], float(kwargs.get("beta", 1))), float(kwargs.get("alpha", 1))
-            tensors = tensors[1:]
+        tensors = tensors[1:] if name.startswith("baddbmm") else tensors
         left, right = tensors[:2] if name != "__rmatmul__" else tensors[1::-1]
-        letters = _of_matrices(left, right)
-    return letters and Product((left, right), letters, added, factor)
+    if not is_plain(left) or not is_plain(right):
+        return None
+    letters = _letters(args[0], left, right) if name == "einsum" else _of_matrices(left.dim(), right.dim())
+    return letters and Product((left, right), letters)
 
 
 def is_plain(value: Any) -> bool:
@@ -79,13 +70,11 @@ def is_learned(tensor: Tensor) -> bool:
     return isinstance(tensor, Parameter) or isinstance(tensor._base, Parameter)
 
 
-def _of_matrices(left: Any, right: Any) -> tuple[str, str, str] | None:
-    """The letters of left @ right: Q, d and d, K after the axes that both have."""
-    if not is_plain(left) or not is_plain(right) or min(left.dim(), right.dim()) < 2:
-        return None
-    lead = ascii_letters[: max(left.dim(), right.dim()) - 2]
-    left, right = (lead[len(lead) - side.dim() + 2 :] for side in (left, right))
-    return f"{left}QD", f"{right}DK", f"{lead}QK"
+def _of_matrices(*dims: int) -> tuple[str, str, str] | None:
+    """The letters of left @ right: Q, d and d, K after the axes that both have; None of a vector."""
+    lead = ascii_letters[: max(dims) - 2]
+    left, right = (lead[len(lead) - dim + 2 :] for dim in dims)
+    return (f"{left}QD", f"{right}DK", f"{lead}QK") if min(dims) > 1 else None
 
 
 def _letters(equation: str, left: Tensor, right: Tensor) -> tuple[str, str, str] | None:
@@ -93,7 +82,7 @@ def _letters(equation: str, left: Tensor, right: Tensor) -> tuple[str, str, str]
     inputs, arrow, out = equation.replace(" ", "").partition("->")
     sides = inputs.split(",")
     is_twice = any(len({*side} - {"."}) < len(side.replace(".", "")) for side in sides)
-    if len(sides) != 2 or is_twice or not is_plain(left) or not is_plain(right):
+    if len(sides) != 2 or is_twice:
         return None
     rest = [letter for letter in ascii_letters if letter not in inputs]
     wide = [
@@ -123,12 +112,7 @@ class Lead:
 
     @classmethod
     def of(cls, axes: tuple[int, ...], heads: int | None, module_heads: set[int], batches: set[int]) -> Self:
-        """Find sentences and heads.
-
-        Args:
-            heads: how many heads there are, if the person said so.
-            module_heads: how many heads the module says that it has.
-            batches: how many sentences its inputs may have.
+        """Find sentences and heads: as many as the person says, else as the module says and its inputs may have.
 
         Raises:
             ShapeError: if one axis may hold heads or sentences and nothing says which.
@@ -172,8 +156,6 @@ class Lead:
 
     def unfold(self, tensor: Tensor) -> Tensor:
         """(B, H, n, d) -> (*axes, n, d)."""
-        rest, last = tensor.shape[-2:], len(self.axes) - 1
-        if last < 1:
-            return tensor.reshape(*self.axes, *rest)
-        moved = (*self.axes[: self.heads_axis], *self.axes[self.heads_axis + 1 :], self.axes[self.heads_axis])
-        return tensor.reshape(*moved, *rest).movedim(last, self.heads_axis)
+        at = self.heads_axis
+        moved = (*self.axes[:at], *self.axes[at + 1 :], *self.axes[at : at + 1], *tensor.shape[-2:])
+        return tensor.reshape(moved).movedim(max(0, len(self.axes) - 1), at)

@@ -61,8 +61,7 @@ class Call:
         """Why it cannot be shown; "" if it can."""
         if self.refused or self.value is not None:
             return self.refused
-        what = "meet no values, or are changed after the softmax"
-        return self.unmet or f"the weights of {self.name or 'the model'} {what}"
+        return self.unmet or f"weights of {self.name or 'the model'} meet no values, or are changed after the softmax"
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
@@ -76,8 +75,7 @@ class Call:
     def step(self, edits: Edits, lengths: tuple[int, ...] | None = None) -> Step:
         """The step that a record keeps: on the CPU, with the edits; of windows as the model computes it.
 
-        Args:
-            lengths: how many keys of each sentence are no padding, if that is known: so the mask finds its names.
+        With the number of keys of each sentence that are no padding, `lengths`, the mask finds its names.
         """
         tap, value = Tap(self.in_windows(edits)), self.value.cpu()
         arguments = {name: to_cpu(argument) for name, argument in self.computed_from().items()}

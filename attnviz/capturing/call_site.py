@@ -7,8 +7,9 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from traceback import walk_stack
 from types import FrameType
 
 import torch
@@ -37,7 +38,6 @@ class CallPlace:
         name: of the module, "" for the model itself.
         module: the innermost one of the model that is at work; parts of torch, such as nn.Softmax, do not count.
         frame: of its outermost method.
-        call: the innermost frame of its `forward`: another one in each call.
         above: the module that called it and the frame of its method; None if nothing of the model did.
         in_pass: whether the model's own forward is at work.
         in_checkpoint: whether a checkpoint runs it.
@@ -46,7 +46,6 @@ class CallPlace:
     name: str
     module: nn.Module
     frame: FrameType
-    call: FrameType
     above: tuple[nn.Module, FrameType] | None
     in_pass: bool
     in_checkpoint: bool
@@ -79,17 +78,6 @@ def positions(frame: FrameType) -> tuple[tuple[int, int], ...]:
     return tuple(tuple(tensor.shape[:2]) for tensor in texts)
 
 
-def _methods() -> Iterator[tuple[nn.Module | None, FrameType]]:
-    """The frames of this thread, the innermost first, and the module of each that is a method of one."""
-    frame = sys._getframe(2)
-    while frame is not None:
-        code = frame.f_code
-        owner = frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
-        is_method = isinstance(owner, nn.Module) and code.co_filename not in SKIPPED
-        yield owner if is_method else None, frame
-        frame = frame.f_back
-
-
 class Places:
     """The modules of one model."""
 
@@ -101,25 +89,27 @@ class Places:
 
     def now(self) -> CallPlace | None:
         """Place of the current call; None outside the model, also in another model that it calls."""
-        module = outer = call = above = None
+        module = outer = above = None
         in_pass = in_checkpoint = False
-        for owner, frame in _methods():
-            in_checkpoint = in_checkpoint or frame.f_code.co_filename.endswith(CHECKPOINT)
+        for frame, _ in walk_stack(sys._getframe(1)):
+            code = frame.f_code
+            in_checkpoint = in_checkpoint or code.co_filename.endswith(CHECKPOINT)
+            owner = frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
+            if not isinstance(owner, nn.Module) or code.co_filename in SKIPPED:
+                continue
             if owner not in self._names:
-                is_foreign = owner is not None and owner not in self._own and frame.f_code.co_name == "forward"
-                if module is None and is_foreign and _calls_attention(owner):
+                if module is None and owner not in self._own and code.co_name == "forward" and _calls_attention(owner):
                     return None
                 continue
             if module is None or (owner is module and above is None):
                 is_called = frame.f_back is not None and frame.f_back.f_code.co_filename in SKIPPED
                 module, outer = owner, frame if outer is None or is_called else outer
-                call = frame if call is None and frame.f_code.co_name == "forward" else call
             elif above is None:
                 above = owner, frame
             in_pass = in_pass or owner is self.model
         if module is None:
             return None
-        return CallPlace(self._names[module], module, outer, call or outer, above, in_pass, in_checkpoint)
+        return CallPlace(self._names[module], module, outer, above, in_pass, in_checkpoint)
 
 
 def _calls_attention(module: nn.Module) -> bool:
@@ -141,11 +131,11 @@ class Sites:
         self._calls: Counter[str] = Counter()
         self._repeats: Counter[str] = Counter()
         self._read: dict[str, int] = {}
-        self.passed = -1
+        self.passed = 0
 
-    def begin(self, *, in_loop: bool = False) -> None:
-        """A forward pass of the model begins; in a loop of its own code another one has gone before it."""
-        self.passed = max(self.passed, 0 if in_loop else -1) + 1
+    def begin(self) -> None:
+        """A forward pass of the model begins."""
+        self.passed += bool(self._calls)
         self._calls.clear()
 
     def first(self, place: CallPlace) -> Site | None:
@@ -153,13 +143,12 @@ class Sites:
         return self._sites.get((place.name, 0)) if place.in_pass and self._calls[place.name] else None
 
     def site(self, place: CallPlace, kind: str, heads: int) -> tuple[Site, str, int | None, int]:
-        """The site of a call that is made now; `kind` counts where it is made for the first time.
+        """The site of a call, the name of what computes all its heads, its head if it is of one alone, and its pass.
 
-        Returns:
-            The site, the name of what computes all its heads, which head this call is of if it is of one, and the pass.
+        `kind` counts where the call is made for the first time.
         """
         calls = self._calls if place.in_pass else self._repeats
-        nth, passed = (calls[place.name], max(0, self.passed)) if place.in_pass else (0, calls[place.name])
+        nth, passed = (calls[place.name], self.passed) if place.in_pass else (0, calls[place.name])
         calls[place.name] += 1
         name, head = self._head(place) if heads == 1 else (place.name, None)
         if (name, nth) not in self._sites:
@@ -182,10 +171,8 @@ class Sites:
 def kind(place: CallPlace, queries: int, keys: int, is_causal: bool) -> str:
     """The kind of an attention call of so many queries and keys.
 
-    A name with "self" tells, then the texts that its module is given, and where it is given none, other names.
-
-    Args:
-        is_causal: whether no query may attend to a later key.
+    A name with "self" tells, then the texts that its module is given, and where it is given none, other names. Where
+    it is causal, no query may attend to a later key.
     """
     parts, frame = place.name.lower().split("."), place.frame
     is_cross = any(part.startswith(CROSS) for part in parts)

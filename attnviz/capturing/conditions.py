@@ -1,4 +1,4 @@
-"""Conditions of a capture: what is refused, and what must be different while it runs.
+"""Conditions of a capture: what is not captured, and what must be different while it runs.
 
 PyTorch does not see functions of other libraries, and `from flash_attn import flash_attn_func` gives one a name in the
 model's file. During a capture each such name is that of a stand-in, which asks whether a mode of its thread is at work.
@@ -16,8 +16,6 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import handle_torch_function, has_torch_function
 
-from attnviz.core.errors import AttnvizError
-
 LIBRARIES = {
     "flash_attn": "flash_attn_func flash_attn_qkvpacked_func flash_attn_kvpacked_func flash_attn_varlen_func "
     "flash_attn_varlen_qkvpacked_func flash_attn_varlen_kvpacked_func flash_attn_with_kvcache".split(),
@@ -29,14 +27,6 @@ _lock = threading.Lock()
 _running = 0
 _stances = ExitStack()
 _stand_ins: dict[Callable, Callable] = {}
-
-
-def check(model: nn.Module) -> None:
-    """Refuse, by an AttnvizError, a model that has a part in TorchScript: it runs without Python."""
-    for name, module in model.named_modules():
-        if isinstance(module, torch.jit.ScriptModule):
-            what = f"{name or 'The model'} is TorchScript, whose attention cannot be seen"
-            raise AttnvizError(f"{what}. Capture the module that it was made of.")
 
 
 def why_not(tensors: tuple[Tensor, ...]) -> str:

@@ -1,4 +1,4 @@
-"""Functions that compute attention in one call, known by their arguments: flash-attn, xformers, and those of torch."""
+"""Functions that compute attention in one call, known by their arguments: flash-attn's, and those of torch."""
 
 import inspect
 from collections.abc import Callable
@@ -35,22 +35,20 @@ ARGUMENTS = {
     "window": "window_size",
     "scale": "softmax_scale scale",
     "softcap": "softcap",
-    "slopes": "alibi_slopes",
-    "dropout_p": "dropout_p p",
-    "bias": "attn_bias",
+    "dropout_p": "dropout_p",
     "score_mod": "score_mod",
     "block_mask": "block_mask",
     "unused": "max_seqlen max_seqlen_q max_seqlen_k max_q max_k deterministic return_attn_probs enable_gqa "
-    "num_splits op output_dtype kernel_options score_mod_other_buffers mask_mod_other_buffers",
+    "num_splits kernel_options score_mod_other_buffers mask_mod_other_buffers",
 }
 """Arguments of all these functions: our name, and the names in the libraries."""
 OUR_NAMES = {name: ours for ours, names in ARGUMENTS.items() for name in names.split()}
-OPERATORS = frozenset(
+NAMED_ONLY = frozenset(
     "_flash_attn_forward _flash_attn_varlen_forward _varlen_attn_out flash_fwd _flash_attention_forward "
-    "_efficient_attention_forward efficient_attention_forward_cutlass".split()
+    "_efficient_attention_forward efficient_attention_forward_cutlass memory_efficient_attention".split()
 )
-"""Operators under these functions: where a model calls one itself, only its name is noted."""
-NAMES = OPERATORS.union({"_varlen_attn", "flex_attention"}, *LIBRARIES.values())
+"""Operators under these functions, which a model may call itself, and xformers' function: their names are noted."""
+NAMES = NAMED_ONLY.union({"_varlen_attn", "flex_attention"}, *LIBRARIES.values())
 """Functions that `attend` replaces; torch's `varlen_attn` is known by its operator."""
 
 
@@ -134,12 +132,11 @@ def attend(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any]) -
         return result
     name = func.__name__.partition(".")[0]
     try:
-        if name in OPERATORS:
-            raise InputError("out of a function of its own")
+        if name in NAMED_ONLY:
+            raise InputError("with arguments that are not read")
         arguments = _arguments(func, args, kwargs)
         query, key, value = (_heads_first(arguments[part], arguments) for part in ("query", "key", "value"))
-        has_heads = query.dim() > 3
-        key, value = grouped(query, key, value, has_heads and query.shape[1] != key.shape[1])
+        key, value = grouped(query, key, value, query.shape[1] != key.shape[1])
         masks = _masks(arguments, query, key)
     except InputError as error:
         mode.captured.note(f"{mode.name(place)} calls {name} {error}, which is not seen")
@@ -147,11 +144,10 @@ def attend(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any]) -
     output, *more = result if isinstance(result, tuple) else (result,)
     own, dropout_p = _heads_first(output, arguments), arguments.get("dropout_p", 0.0)
     scoring = Scoring(scale=arguments.get("scale"), softcap=max(arguments.get("softcap", 0), 0) or None)
-    new = captured_output(mode, place, own, (query, key, value), masks, scoring, dropout_p, has_heads=has_heads)
+    new = captured_output(mode, place, own, (query, key, value), masks, scoring, dropout_p, has_heads=True)
     if not mode.captured.calls[-1].is_edited:
         return result
-    is_moved = has_heads and "score_mod" not in arguments
-    output = (new.transpose(1, 2) if is_moved else new).reshape(output.shape).contiguous()
+    output = (new if "score_mod" in arguments else new.transpose(1, 2)).reshape(output.shape).contiguous()
     return (output, *more) if more else output
 
 
@@ -173,58 +169,29 @@ def _arguments(func: Callable, args: tuple, kwargs: dict[str, Any]) -> dict[str,
 
 
 def _heads_first(tensor: Tensor, arguments: dict[str, Any]) -> Tensor:
-    """(B, n, *heads, d), or (n, H, d) if packed -> (B, H, n, d), as flex_attention has it; (B, n, d) stays."""
+    """(B, n, H, d), or (n, H, d) if packed -> (B, H, n, d), as flex_attention has it."""
     tensor = tensor[None] if "ends" in arguments else tensor
-    return tensor if "score_mod" in arguments or tensor.dim() == 3 else tensor.movedim(1, -2).flatten(1, -3)
+    return tensor if "score_mod" in arguments else tensor.transpose(1, 2)
 
 
 def _masks(arguments: dict[str, Any], query: Tensor, key: Tensor) -> tuple[Mask | Tensor | None, Tensor | None]:
     """Mask of a call, and the bias added to its scores; query and key are (..., n, d)."""
     if "score_mod" in arguments:
         return apart(_flex_bias(arguments["score_mod"], arguments["block_mask"][-1], query, key))[:2]
-    if "bias" in arguments:
-        return apart(_xformers_bias(arguments["bias"], arguments["query"], key.shape[-2]))[:2]
-    queries, keys, ends, slopes = query.shape[-2], key.shape[-2], arguments.get("ends"), arguments.get("slopes")
+    queries, keys, ends = query.shape[-2], key.shape[-2], arguments.get("ends")
     before, after = arguments.get("window") or (-1, -1)
     after = 0 if arguments.get("is_causal") else after
     rules: list[Mask] = [Subsequent()] if after == 0 else []
     if before >= 0 or after > 0:
         rules.append(Window(*(side if side >= 0 else queries + keys for side in (before, after))))
-    lengths, key_lengths = _lengths(ends, queries), _lengths(arguments.get("key_ends", ends), keys)
-    document, key_document = (torch.arange(len(n)).repeat_interleave(torch.tensor(n)) for n in (lengths, key_lengths))
-    position = torch.cat([torch.arange(m - n, m) for n, m in zip(lengths, key_lengths, strict=True)])[:, None]
-    key_position = torch.cat([torch.arange(m) for m in key_lengths])  # the last query stands at the last key
-    if ends is None:
-        mask = reduce(and_, rules).shifted(keys - queries) if rules else None
-    elif lengths == key_lengths:
-        mask = reduce(and_, rules, Documents(tuple(filter(None, lengths))))
-    else:
-        cells = [rule.allows(position, key_position, torch.tensor(0)) for rule in rules]
-        mask = reduce(and_, cells, document[:, None] == key_document).to(query.device)
-    if slopes is None:
-        return mask, None
-    is_each = ends is not None and slopes.dim() == 2  # (documents, H), else (H) or (B, H)
-    slopes = slopes[document.to(slopes.device)].mT[..., None] if is_each else slopes[..., None, None]
-    return mask, -slopes * (position - key_position).abs().to(slopes)
-
-
-def _lengths(ends: Tensor | None, total: int) -> list[int]:
-    """Lengths of packed documents, from 0 and the places where they end; all is one if nothing is packed."""
-    places = [0, total] if ends is None else ends.tolist()
-    if [*places[:1], *places[-1:]] != [0, total]:
+    if ends is None:  # the last query stands at the last key
+        return reduce(and_, rules).shifted(keys - queries) if rules else None, None
+    places = ends.tolist()
+    if places != arguments.get("key_ends", ends).tolist():
+        raise InputError("with documents that have other lengths of queries than of keys")
+    if [*places[:1], *places[-1:]] != [0, queries]:
         raise InputError("with cu_seqlens that leave tokens out")
-    return [end - start for start, end in pairwise(places)]
-
-
-def _xformers_bias(bias: Any, query: Tensor, keys: int) -> Tensor:
-    """Bias in a tensor, or in an object of xformers that makes one, for the query as xformers has it."""
-    if hasattr(bias, "materialize"):  # some versions make it a kind of tensor besides
-        shape = (*(1,) * (query.dim() - 2), query.shape[1], keys)  # it is the same for all, or has their size itself
-        try:
-            bias = bias.materialize(shape, dtype=torch.float32, device=query.device)
-        except Exception as error:  # whatever a bias does with queries and keys that do not fit it
-            raise InputError(f"with a {type(bias).__name__} that makes no tensor of them") from error
-    return bias.expand(-1, *query.shape[2:4], -1, -1).flatten(1, 2) if bias.dim() == 5 else bias
+    return reduce(and_, rules, Documents(tuple(end - start for start, end in pairwise(places) if end > start))), None
 
 
 def _flex_bias(score_mod: Callable[..., Tensor], mask_mod: Callable[..., Tensor], query: Tensor, key: Tensor) -> Tensor:

@@ -4,17 +4,18 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from attnviz.capturing import conditions, kernels
 from attnviz.capturing.axes import PRODUCTS
-from attnviz.capturing.scores import EXP, Scores, carry
+from attnviz.capturing.scores import INSTEAD, Scores, carry
 from attnviz.capturing.seen import Capture
 from attnviz.capturing.softmax import DROPOUTS, LOGS, SOFTMAXES, dropout, multiply, softmax
 from attnviz.capturing.watched import Watched
 from attnviz.core.edits import Edits, Site
-from attnviz.core.errors import InputError
+from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.taking import NOT_TAKEN
 
 ROUTES: dict[str, Callable[..., Any]] = {
@@ -22,14 +23,11 @@ ROUTES: dict[str, Callable[..., Any]] = {
     "multi_head_attention_forward": kernels.multi_head,
 }
 """Replacements of functions of torch, by name."""
-PARTS = dict.fromkeys(PRODUCTS, multiply) | dict.fromkeys((*SOFTMAXES, *LOGS), softmax)
+PARTS = dict.fromkeys(PRODUCTS, multiply) | dict.fromkeys(SOFTMAXES + LOGS, softmax)
 PARTS |= dict.fromkeys(kernels.NAMES, kernels.attend) | dict.fromkeys(DROPOUTS, dropout)
 """Replacements of functions that are parts of attention; these are given the function, too."""
 UNREAD = frozenset({*ROUTES, *PARTS} - {*DROPOUTS})
 """Functions after which nothing is handed on: their results are known, or hold no numbers."""
-
-BEFORE_DROPOUT = "The model was in training: the weights are those before dropout, and the output is not"
-"""Finding about a model whose weights are changed at random between the softmax and the values."""
 
 
 @contextmanager
@@ -60,14 +58,16 @@ def capture(
     Raises:
         AttnvizError: if the model cannot be seen; after the block, if an edit reached nothing, with what there is.
     """
-    conditions.check(model)
+    for name, module in model.named_modules():
+        if isinstance(module, torch.jit.ScriptModule):  # it runs without Python
+            what = f"{name or 'The model'} is TorchScript, whose attention cannot be seen"
+            raise AttnvizError(f"{what}. Capture the module that it was made of.")
     if edits.taken:
         raise InputError(NOT_TAKEN)
     mode = Mode(model, edits, heads, sites or {})
-    handles = [model.register_forward_pre_hook(mode.begin)]
     encoders = [module for module in model.modules() if isinstance(module, nn.TransformerEncoder)]
-    handles += [encoder.register_forward_hook(mode.fill, with_kwargs=True) for encoder in encoders]
-    handles.append(model.register_forward_hook(mode.end))
+    handles = [encoder.register_forward_hook(mode.fill, with_kwargs=True) for encoder in encoders]
+    handles += [model.register_forward_pre_hook(mode.begin), model.register_forward_hook(mode.end)]
     try:
         with conditions.all_visible(), mode:
             yield mode.captured
@@ -78,16 +78,13 @@ def capture(
             pending.forget()
     dropouts = [module for module in model.modules() if isinstance(module, nn.modules.dropout._DropoutNd)]
     if mode.captured.calls and any(module.training and module.p for module in dropouts):
-        mode.captured.findings.append(BEFORE_DROPOUT)
+        what = "the weights are those before dropout, and the output is not"
+        mode.captured.findings.append(f"The model was in training: {what}")
     mode.captured.check()
 
 
 class Mode(Watched, TorchFunctionMode):
     """Watches one model in one thread."""
-
-    def __init__(self, *watched: Any):
-        TorchFunctionMode.__init__(self)
-        Watched.__init__(self, *watched)
 
     def __torch_function__(
         self, func: Callable, types: object, args: tuple = (), kwargs: dict[str, Any] | None = None
@@ -101,10 +98,8 @@ class Mode(Watched, TorchFunctionMode):
             result = func(*args, **kwargs)
         if self._joined is not None:
             self.check_order(result)
-        is_scores = (
-            name in EXP and args and isinstance(args[0], Tensor) and isinstance(self.tracked.get(args[0]), Scores)
-        )
-        if is_scores and (place := self.place(args[:1])):
+        is_instead = name in INSTEAD and args and isinstance(args[0], Tensor)
+        if is_instead and isinstance(self.tracked.get(args[0]), Scores) and (place := self.place(args[:1])):
             what = f"{self.name(place)} takes {name}() of products of queries and keys, where a softmax would be seen"
             self.captured.awaited[self.name(place)] = what
         if isinstance(result, Tensor) and name not in UNREAD:

@@ -21,7 +21,7 @@ TIMES = frozenset({"mul", "mul_", "multiply", "multiply_", "__mul__", "__rmul__"
 OVER = frozenset({"div", "div_", "divide", "divide_", "true_divide", "__truediv__", "__itruediv__", "__div__"})
 PLUS = frozenset({"add", "add_", "__add__", "__radd__", "__iadd__"})
 MINUS = frozenset({"sub", "sub_", "subtract", "__sub__", "__isub__"})
-EXP = frozenset({"exp", "exp_", "exp2", "sigmoid", "relu"})
+INSTEAD = frozenset("exp exp_ exp2 sigmoid relu gumbel_softmax".split())
 """Functions that are taken of scores instead of a softmax, or on the way to one."""
 CASTS = frozenset("contiguous to float half bfloat16 double type type_as clone expand dropout".split())
 VIEWS = frozenset(
@@ -64,10 +64,7 @@ class Scores:
     def of(cls, product: Product, dtype: torch.dtype, factor: float, heads: Callable[[], set[int]]) -> Self | None:
         """Read a product as scores, if it may be one: queries and keys are axes that only one side has.
 
-        Args:
-            dtype: number type of its result.
-            factor: number by which the sides were multiplied before.
-            heads: gives how many heads the module may have.
+        The factor is that of its sides; `heads` gives how many heads the module may have.
         """
         left, right, out = product.letters
         summed = "".join(letter for letter in left if letter in right and letter not in out)
@@ -85,8 +82,7 @@ class Scores:
         order = [(*lead, query, key).index(letter) for letter in out]
         probe = torch.empty(*sizes, q.shape[-2], k.shape[-2], device="meta").permute(order)
         q = q if factor == 1 else q / factor
-        scores = cls(query=q, key=k, lead=sizes, probe=probe, dtype=dtype, scale=product.factor * factor)
-        return scores if product.added is None else scores.plus(*product.added)
+        return cls(query=q, key=k, lead=sizes, probe=probe, dtype=dtype, scale=factor)
 
     @property
     def order(self) -> list[int]:
@@ -108,11 +104,6 @@ class Scores:
         """(*lead, Q, K) of a tensor as large as the scores; with a sink there is one key more."""
         tensor = tensor.permute(self.order)
         return tensor.reshape(*self.lead, *tensor.shape[-2:])
-
-    def products(self) -> Tensor:
-        """scale · q kᵀ, capped, (*lead, Q, K)."""
-        products = (self.query * self.scale) @ self.key.mT
-        return products if self.outer is None else torch.tanh(products) * self.outer
 
     def after(self, name: str, source: Tensor, args: tuple, kwargs: dict[str, Any]) -> "Scores | None":
         """The result of a function that left the axes as they are; None if it holds other scores."""
@@ -185,7 +176,8 @@ class Scores:
     @torch.no_grad()
     def solve(self, scores: Tensor) -> dict[str, Any] | None:
         """Find mask, bias and sink that make scores, (*lead, Q, K), of the products; None if they are not all known."""
-        products, sink = self.products(), None
+        products, sink = (self.query * self.scale) @ self.key.mT, None
+        products = products if self.outer is None else torch.tanh(products) * self.outer
         rounding = (
             torch.finfo(dtype).eps * (ROUNDING_OF_HALVES if dtype in HALVES else ROUNDING)
             for dtype in (self.dtype, scores.dtype)

@@ -157,7 +157,10 @@ class Capture:
         if runs and run not in range(-1, len(runs)):
             raise InputError(f"There is no run {run}: say record(run=0) to record(run={len(runs) - 1}).")
         calls, unjoined = runs[run].whole() if runs else ({}, [])
-        unseen, steps, rounded = [*self._refused(), *unjoined, *self.notes], [], []
+        refused = [call.why_not for call in self.calls if call.why_not]
+        loose = [one.sentence for one in self.softmaxes if not one.is_placed and (one.of_product or one.why_not)]
+        unseen = [*dict.fromkeys([*refused, *loose, *self.awaited.values()]), *unjoined, *self.notes]
+        steps, rounded = [], []
         for site, call in calls.items():
             step, name = call.step(self.edits, lengths.get(site.kind)), f"{site} ({call.name or 'the model'})"
             off = difference(step, call.samples)
@@ -178,13 +181,6 @@ class Capture:
             what = f"weights are worked out again in float32; from the model's own, in {dtype}, they differ by"
             findings.append(f"In {counted(len(rounded), 'call')} {what} up to {largest:.1g} ({name})")
         return tuple(steps), unseen, findings
-
-    def _refused(self) -> list[str]:
-        """Why calls, and weights of unknown scores, are not shown."""
-        refused = [call.why_not for call in self.calls if call.why_not]
-        loose = [softmax for softmax in self.softmaxes if not softmax.is_placed]
-        refused += [softmax.sentence for softmax in loose if softmax.of_product or softmax.why_not]
-        return list(dict.fromkeys([*refused, *self.awaited.values()]))
 
     def _nothing(self, unseen: list[str]) -> str:
         nothing = "no function of torch that attention is made of was called in it. Was it run in the block and thread?"

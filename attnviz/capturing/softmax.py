@@ -22,9 +22,7 @@ from attnviz.capturing.watched import Watched
 from attnviz.core.errors import ShapeError
 from attnviz.core.scoring import Scoring
 
-SAMPLED = "gumbel_softmax"
-"""Function that adds random numbers to its scores."""
-SOFTMAXES = ("softmax", "_softmax", "special_softmax", "_masked_softmax", SAMPLED)
+SOFTMAXES = ("softmax", "_softmax", "special_softmax", "_masked_softmax")
 LOGS = ("log_softmax", "_log_softmax", "special_log_softmax")
 DROPOUTS = ("dropout", "dropout_")
 WRONG_AXIS = "rows do not sum to 1, so they are no weights"
@@ -41,12 +39,11 @@ class Softmax:
 
     Attributes:
         name: module in which it ran.
-        shape: sizes of its result.
         axes: order of its axes: (*lead, Q, K) where the scores are known, else all others and the keys.
         of_product: whether its scores come from a product of queries and keys.
         weights: copy of what it gave, in this order.
         passed_on: the same after dropout, without a sink.
-        scores: what it was given, in this order, if only the weights are known; None if random numbers were added.
+        scores: what it was given, in this order, if only the weights are known.
         call: the attention call; None until it is known to be one.
         lead: axes of the call before (Q, K).
         why_not: why its weights cannot be shown; "" if nothing is known against it.
@@ -87,10 +84,7 @@ class Softmax:
     def find(self, tensor: Tensor, is_exact: bool) -> tuple[int, ...] | None:
         """The axes of a tensor in the order of the weights, if it holds them; None if it does not.
 
-        The axes before the queries and keys may be joined or cut.
-
-        Args:
-            is_exact: whether no cell may have become 0, or have been rounded.
+        The axes before the queries and keys may be joined or cut; unless `is_exact`, cells may be 0 or rounded.
         """
         weights, numbers = self.passed_on, tensor.detach()
         if weights is None or numbers.numel() != weights.numel() or numbers.device != weights.device:
@@ -132,7 +126,7 @@ def softmax(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any]) 
     scores = scores if kwargs.get("out") is None else scores.clone()  # it may be written to
     result = func(*args, **kwargs)
     dims = [dim for dim in (kwargs.get("dim"), *args[1:]) if type(dim) is int]
-    dims += [-1] if name in (SAMPLED, "_masked_softmax") else []
+    dims += [-1] if name == "_masked_softmax" else []
     place = mode.place((scores,)) if dims and result.dim() > 1 else None
     if place is None:
         return result
@@ -140,23 +134,17 @@ def softmax(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any]) 
         scores = scores.masked_fill(args[1], -torch.inf)
     mode.captured.awaited.pop(mode.name(place), None)
     weights = result.exp() if name in LOGS else result
-    form = None if name == SAMPLED else form
-    changed = _weigh(mode, place, form, None if name == SAMPLED else scores, weights, dims[0] % result.dim())
+    changed = _weigh(mode, place, form, scores, weights, dims[0] % result.dim())
     if changed is None:
         return result
-    changed = changed.to(result.dtype).log() if name in LOGS else changed.to(result.dtype)
-    return changed if kwargs.get("out") is None else result.copy_(changed)
+    changed = changed.log() if name in LOGS else changed
+    return changed.to(result.dtype) if kwargs.get("out") is None else result.copy_(changed)
 
 
 def _weigh(
-    mode: Watched, place: CallPlace, form: Scores | str | None, scores: Tensor | None, weights: Tensor, axis: int
+    mode: Watched, place: CallPlace, form: Scores | str | None, scores: Tensor, weights: Tensor, axis: int
 ) -> Tensor | None:
-    """Keep a softmax until its weights meet values; gives other weights, if the edits ask for them here.
-
-    Args:
-        form: what is known of the scores.
-        scores: of the softmax; None if the model added random numbers to them.
-    """
+    """Keep a softmax, of scores of a known form, until its weights meet values; gives other weights if edits ask."""
     of_product = form == LOST or isinstance(form, Scores)
     form = form.facing(axis) if isinstance(form, Scores) else None
     if form is None and not of_product and any(size > 1 for size in weights.shape[axis + 1 :]):
@@ -166,7 +154,7 @@ def _weigh(
     mode.begin_softmax(pending)
     parts = form and form.solve(form.arranged(scores.detach()))
     if not parts:
-        pending.scores = None if scores is None else scores.permute(axes).clone()
+        pending.scores = scores.permute(axes).clone()
         pending.weights = pending.passed_on = weights.detach().permute(axes).clone()
         return None
     try:
@@ -186,20 +174,17 @@ def _weigh(
     if call.is_edited:
         folded = mode.edited_weights(call, folded, None if form.has_sink else fold(form.arranged(scores)))
         shape = tuple(weights.shape[place] for place in pending.axes)
-        changed = pending.lead.unfold(folded).reshape(shape).permute(_inverse(pending.axes))
+        changed = pending.lead.unfold(folded).reshape(shape).movedim([*range(len(shape))], pending.axes)
     pending.call.samples = (Sample.of(folded, weights.dtype, form.dtype, scores.dtype),)
     pending.weights = form.arranged(weights if changed is None else changed).detach().clone()
     pending.passed_on = pending.weights[..., :-1] if form.has_sink else pending.weights
     return changed
 
 
-def _inverse(order: tuple[int, ...]) -> list[int]:
-    return [order.index(axis) for axis in range(len(order))]
-
-
 def multiply(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any]) -> Tensor:
     """The result of a product; weights in it meet their values, and two other tensors may be queries and keys."""
-    product = read_product(func.__name__.partition(".")[0], args, kwargs)
+    name = func.__name__.partition(".")[0]
+    product = read_product(name, args, kwargs)
     matches = [] if product is None else [mode.find_softmax(side) for side in product.sides]
     if all(matches) and matches:
         matches[0][0].refuse("multiplies weights after the softmax by weights, not by values")
@@ -215,6 +200,9 @@ def multiply(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any])
     elif product is not None and not any(map(is_learned, product.sides)):
         factor = prod(form for form in map(mode.tracked.get, product.sides) if isinstance(form, float))
         scores = Scores.of(product, result.dtype, factor, mode.heads_here)
+        if scores is not None and name.startswith("baddbmm"):
+            added = args[0] if args else kwargs["input"]
+            scores = scores.times(kwargs.get("alpha", 1), 1).plus(added, float(kwargs.get("beta", 1)))
         if scores is not None:
             mode.tracked[result] = scores
     return result
@@ -238,11 +226,9 @@ def _with(arguments: Any, old: Tensor, new: Tensor) -> Any:
 
 
 def _meet(mode: Watched, product: Product, side: int, pending: Softmax, order: tuple[int, ...]) -> Tensor | None:
-    """Complete the call of some weights; gives other weights to multiply, if the edits ask for them here.
+    """Complete the call of the weights on one side of a product; gives other weights to multiply, if the edits ask.
 
-    Args:
-        side: of the product, that holds the weights.
-        order: axes of this side in the order of the softmax.
+    `order` has the axes of this side as the softmax has them.
     """
     own, other, out = product.letters[side], product.letters[1 - side], product.letters[2]
     tensor, values = product.sides[side], product.sides[1 - side]
@@ -300,8 +286,7 @@ def _meet_unknown(
         part = part.reshape(tuple(tensor.shape[axis] for axis in order))
         return pending.lead.fold(part.permute([order.index(axis) for axis in axes]))
 
-    weights = folded(pending.weights)
-    scores = weights.log() if pending.scores is None else folded(pending.scores)
+    weights, scores = folded(pending.weights), folded(pending.scores)
     blocked = scores.detach() < BLOCKED
     empty_rows = empty_rows_of(blocked, scores.detach())
     if empty_rows is None:  # the model tells some keys from others there
@@ -318,7 +303,7 @@ def _meet_unknown(
     held = folded(tensor.detach().permute(order))
     if not torch.equal(held, weights):  # what dropout or a mask left, and by how much it is larger
         changed = changed * (held / weights).nan_to_num(1.0)
-    return pending.lead.unfold(changed).permute(_inverse(tuple(axes))).to(tensor.dtype)
+    return pending.lead.unfold(changed).movedim([*range(len(axes))], axes).to(tensor.dtype)
 
 
 @torch.no_grad()

@@ -33,7 +33,18 @@ class Texts:
         batch, images = steps[0].shape[0], image if isinstance(image, tuple | list) else [image]
         if len(images) not in (1, batch):
             raise InputError(f"There are {len(images)} pictures for {batch} sentences; give one for each, or one.")
-        tokens = _patches_of(places, [size for step in steps for size in (step.shape[2], _keys(step))])
+        is_grid = isinstance(places, tuple | list) and len(places) == 2
+        if not is_grid or not all(type(number) is int and number > 0 for number in places):
+            raise InputError(f"`places` is {quoted(places)}; it has two whole numbers, rows and columns.")
+        rows, columns = places
+        sizes = [size for step in steps for size in (step.shape[2], _keys(step))]
+        more = [size - rows * columns for size in sizes if 0 <= size - rows * columns <= MOST_EXTRA]
+        if not more:
+            what = f"A grid of {rows} x {columns} has {rows * columns:,} patches, and the attention calls have"
+            there = ", ".join(map(str, sorted(set(sizes))))
+            raise InputError(f"{what} {there} positions, of which up to {MOST_EXTRA} may be no patches.")
+        extra = max(more, key=more.count)
+        tokens = patches(rows, columns, ["[CLS]"] if extra == 1 else [f"[extra {i}]" for i in range(extra)])
         pictures = [() if picture is None else (Picture.of(picture),) for picture in images]
         patched = tuple(pictured(tokens, each) for each in pictures) * (batch // len(images))
         if self.queries or self.keys:
@@ -78,33 +89,17 @@ def pictured(tokens: tuple[Token, ...], pictures: tuple[Picture, ...]) -> Senten
     return Sentence(f"a picture of {count:,} patches", tokens, len(tokens), pictures)
 
 
-def _patches_of(places: tuple[int, int], sizes: list[int]) -> tuple[Token, ...]:
-    """Tokens of a grid, after others so that they are as many as the most usual size that fits."""
-    if not (isinstance(places, tuple | list) and len(places) == 2 and all(type(n) is int and n > 0 for n in places)):
-        raise InputError(f"`places` is {quoted(places)}; it has two whole numbers, rows and columns.")
-    rows, columns = places
-    fit = [size for size in sizes if 0 <= size - rows * columns <= MOST_EXTRA]
-    if not fit:
-        there = ", ".join(map(str, sorted(set(sizes))))
-        what = f"A grid of {rows} x {columns} has {rows * columns:,} patches, and the attention calls have {there}"
-        raise InputError(f"{what} positions, of which up to {MOST_EXTRA} may be no patches.")
-    extra = max(fit, key=fit.count) - rows * columns
-    return patches(rows, columns, ["[CLS]"] if extra == 1 else [f"[extra {i}]" for i in range(extra)])
-
-
 def sentences(words: Strings) -> tuple[Sentence, ...]:
     """Words with numbers as their ids, those of shorter sentences padded at the end."""
-    many = [words] if all(isinstance(word, str) for word in words) else words
-    return tuple(_sentence([str(word) for word in one], max(map(len, many))) for one in many)
-
-
-def _sentence(words: list[str], longest: int) -> Sentence:
-    tokens, start, ids = [], 0, {word: id for id, word in enumerate(dict.fromkeys(words), 1)}
-    for word in words:
-        tokens.append(Token(word, ids[word], start, start + len(word)))
-        start += len(word) + 1
-    padding = [Token("<pad>", 0, start, start, special=True)] * (longest - len(words))
-    return Sentence(" ".join(words), (*tokens, *padding), len(words))
+    many, made = [words] if all(isinstance(word, str) for word in words) else words, []
+    for one in ([*map(str, words)] for words in many):
+        tokens, start, ids = [], 0, {word: id for id, word in enumerate(dict.fromkeys(one), 1)}
+        for word in one:
+            tokens.append(Token(word, ids[word], start, start + len(word)))
+            start += len(word) + 1
+        padding = [Token("<pad>", 0, start, start, special=True)] * (max(map(len, many)) - len(one))
+        made.append(Sentence(" ".join(one), (*tokens, *padding), len(one)))
+    return tuple(made)
 
 
 def _keys(step: Step) -> int:

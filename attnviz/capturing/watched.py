@@ -1,9 +1,10 @@
 """Attention calls of a running model: the module that makes each, its kind, and the edits that act in it."""
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from math import prod
+from traceback import walk_stack
 from types import FrameType
 from typing import Any
 
@@ -58,8 +59,7 @@ class Watched:
             AttnvizError: if edits would reach only one of the two runs of a checkpoint, so that gradients were wrong.
         """
         place = self._places.now()
-        why_not = place and conditions.why_not(tensors)
-        if why_not:
+        if place is not None and (why_not := conditions.why_not(tensors)):
             return self.captured.note(f"{self.name(place)} computes attention {why_not}, which is not seen")
         if place is not None and place.in_checkpoint and self.edits != type(self.edits)():
             what = "runs in a checkpoint, which runs it again, unedited, for the gradients"
@@ -121,7 +121,7 @@ class Watched:
         """The call that is made now; `parts` are the fields of `Call`. For `is_causal` see `kind`."""
         _, heads, queries, keys = Call(Site("encoder", 0), "", 0, **parts).shape
         if self._is_in_loop(place, parts):
-            self._sites.begin(in_loop=True)
+            self._sites.begin()
         is_alone = "weights_only" in parts and queries == 1 < keys  # a query of a recurrent decoder, or learned
         named = "cross" if is_alone else kind(place, queries, keys, is_causal)
         site, name, head, passed = self._sites.site(place, named, heads)
@@ -135,7 +135,7 @@ class Watched:
     def _is_in_loop(self, place: CallPlace, parts: dict[str, Any]) -> bool:
         """Whether a call goes on from an earlier one of the same pass: the model writes in a loop of its own."""
         before = self._latest.get(self._sites.first(place))
-        if before is None or (self._last is not None and self._last[0].call is place.call):
+        if before is None or (self._last is not None and self._last[0].frame is place.frame):
             return False
         after = replace(before, **parts)
         is_step = before.weights_only and after.shape[2] == 1  # of a recurrent decoder
@@ -153,20 +153,19 @@ class Watched:
         return replace(edits, heads_off=here, **({"each_off": tuple(alone)} if alone else {}))
 
     def keep(self, call: Call, place: CallPlace) -> Call:
-        """Keep a copy of a call. A mask or a bias that the last one has, too, is kept once."""
-        tensors = {field.name: getattr(call, field.name) for field in fields(Call)}
-        copies = {name: detached_copy(tensor) for name, tensor in tensors.items() if isinstance(tensor, Tensor)}
+        """Keep a copy of a call, which nothing the model does later can change. A repeated bias is kept once."""
+        parts = {field.name: getattr(call, field.name) for field in fields(Call)}
+        copies = {name: detached_copy(part) for name, part in parts.items() if isinstance(part, Tensor)}
         copy = replace(call, **copies, scoring=replace(call.scoring, bias=tuple(map(detached_copy, call.scoring.bias))))
-        other, last = self._last or (None, copy)
-        copy.mask = last.mask if _are_alike([copy.mask], [last.mask]) else copy.mask
-        if _are_alike(copy.scoring.bias, last.scoring.bias):
-            copy.scoring = replace(copy.scoring, bias=last.scoring.bias)
-        self._refuse_parts(copy, place, other if last.passed == copy.passed and not copy.weights_only else None)
+        biases = (self._last[1].scoring.bias, copy.scoring.bias) if self._last else ()
+        if any(old.device == new.device and torch.equal(old, new) for old, new in zip(*biases, strict=False)):
+            copy.scoring = replace(copy.scoring, bias=biases[0])
+        self._refuse_parts(copy, place)
         self._last, self._latest[copy.site] = (place, copy), copy
         self.captured.calls.append(copy)
         return copy
 
-    def _refuse_parts(self, call: Call, place: CallPlace, other: CallPlace | None) -> None:
+    def _refuse_parts(self, call: Call, place: CallPlace) -> None:
         """Refuse a call for some of the positions that a module was given: it is no map of all.
 
         Windows stand where heads would: together they have as many queries as there are positions. Pieces are several
@@ -176,14 +175,15 @@ class Watched:
         for sentences, size in positions(place.frame) if heads not in {1, *self.heads_of(place)} else ():
             if queries < size and size % queries == 0 and batch * heads * queries == sentences * size:
                 call.refused = f"{name} attends within windows of {queries} of its {size} positions, no whole map"
-        frame = None
-        if other is not None and place.frame is other.frame:
-            frame = place.frame
-        elif other is not None and place.above and other.above and place.module is other.module:
-            frame = place.above[1] if place.above[1] is other.above[1] else None
-        whole = positions(frame) if frame is not None else ()
+        other, last = self._last or (place, None)
+        if last is None or last.passed != call.passed or call.weights_only:
+            return
+        frames = [(place.frame, other.frame)]
+        if place.above and other.above and place.module is other.module:
+            frames.append((place.above[1], other.above[1]))
+        whole = next((positions(one) for one, two in frames if one is two), ())
         if whole and not any(queries in sizes and batch * queries >= prod(sizes) for sizes in whole):
-            for piece in (call, self._last[1]):
+            for piece in (call, last):
                 piece.refused = f"{piece.name or 'the model'} computes attention in pieces, no whole map"
 
     def edited(self, call: Call, own: Tensor, dropout_p: float) -> Tensor:
@@ -196,11 +196,7 @@ class Watched:
             return tap.attend(**call.computed_from(), value=call.value, site=site, dropout_p=dropout_p)
 
     def edited_weights(self, call: Call, own: Tensor, scores: Tensor | None) -> Tensor:
-        """The weights of a call with the edits, (B, H, Q, K); those that the model computed if heads are off alone.
-
-        Args:
-            own: weights that the model computed.
-            scores: what they were computed from, in the same axes; None where the queries and keys are to be used.
+        """The weights of a call with the edits, (B, H, Q, K): made of scores, or without them of queries and keys.
 
         Raises:
             AttnvizError: if the edits need queries and keys, and only weights are known.
@@ -217,16 +213,6 @@ class Watched:
             if scores is not None and not are_products:
                 computed = scored(scores, call.mask, call.scoring.empty_rows)
             return Tap(edits, keep=False).weights(**computed, site=site)
-
-
-def _are_alike(tensors: Sequence[Any], others: Sequence[Any]) -> bool:
-    """Whether tensors are the same numbers in the same form as others."""
-    pairs = list(zip(tensors, others, strict=False))
-    are_tensors = len(tensors) == len(others) and all(isinstance(each, Tensor) for pair in pairs for each in pair)
-    return are_tensors and all(
-        first.dtype == second.dtype and first.device == second.device and torch.equal(first, second)
-        for first, second in pairs
-    )
 
 
 def touches_weights(edits: Edits, site: Site) -> bool:
@@ -248,12 +234,11 @@ def _in_windows(call: Call, place: CallPlace) -> Call:
     return replace(call, windows=grid, mask=None if bool(mask.all()) else mask, scoring=scoring)
 
 
-def _grid(frame: FrameType | None) -> WindowGrid | None:
+def _grid(frame: FrameType) -> WindowGrid | None:
     """Windows of the block that is at work: rows and columns of its patches, size and shift; None if it has none."""
-    while frame is not None:
-        block, sides = frame.f_locals.get("self"), frame.f_locals.get("input_dimensions") or ()
+    for above, _ in walk_stack(frame):
+        block, sides = above.f_locals.get("self"), above.f_locals.get("input_dimensions") or ()
         numbers = [*sides, getattr(block, "window_size", None), getattr(block, "shift_size", None)]
         if len(numbers) == 4 and all(type(number) is int for number in numbers):
             return WindowGrid(*numbers)
-        frame = frame.f_back
     return None

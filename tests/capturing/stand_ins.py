@@ -1,5 +1,5 @@
-"""Stand-ins of flash-attn and xformers, which run on GPUs alone: their signatures, and what their documentation says
-that they compute, cell by cell in float64.
+"""Stand-ins of kernels that run on GPUs alone: their signatures, and what their documentation says that they compute,
+cell by cell in float64.
 """
 
 from itertools import pairwise
@@ -8,9 +8,7 @@ import torch
 from torch import Tensor
 
 
-def weights(
-    q, k, *, softmax_scale=None, causal=False, window_size=(-1, -1), softcap=0.0, alibi_slopes=None
-) -> Tensor:  # fmt: skip
+def weights(q, k, *, softmax_scale=None, causal=False, window_size=(-1, -1), softcap=0.0) -> Tensor:
     """Weights of one document, (n, H, d) and (m, H or fewer, d) -> (H, n, m).
 
     "Query at position i will only attend to keys between [i + seqlen_k - seqlen_q - window_size[0],
@@ -22,30 +20,22 @@ def weights(
     k = k.repeat_interleave(heads // few, 1)
     scores = torch.einsum("nhd,mhd->hnm", q.double(), k.double()) * (softmax_scale or width**-0.5)
     scores = softcap * torch.tanh(scores / softcap) if softcap else scores
-    scores = scores if alibi_slopes is None else scores - alibi_slopes.double()[:, None, None] * distance.abs()
     left, right = (m + n if size < 0 else size for size in window_size)
     closed = (distance < -left) | (distance > (min(right, 0) if causal else right))
     return scores.masked_fill(closed, -torch.inf).softmax(-1).nan_to_num(0)
 
 
-def each(slopes: Tensor | None, count: int) -> list[Tensor | None]:
-    """The slopes of each document or sentence."""
-    return [None] * count if slopes is None else list(slopes.expand(count, -1))
-
-
-def packed(q: Tensor, k: Tensor, ends_q: Tensor, ends_k: Tensor, *, alibi_slopes=None, **options) -> Tensor:
-    """Weights of packed documents, (H, all n, all m): each document is a block of its own."""
-    every, documents = torch.zeros(q.shape[1], len(q), len(k), dtype=torch.float64), len(ends_q) - 1
-    ends = zip(pairwise(ends_q.tolist()), pairwise(ends_k.tolist()), each(alibi_slopes, documents), strict=True)
-    for (a, b), (c, d), slopes in ends:
-        every[:, a:b, c:d] = weights(q[a:b], k[c:d], alibi_slopes=slopes, **options)
+def packed(q: Tensor, k: Tensor, ends: Tensor, **options) -> Tensor:
+    """Weights of packed documents, (H, all n, all n): each document is a block of its own."""
+    every = torch.zeros(q.shape[1], len(q), len(k), dtype=torch.float64)
+    for a, b in pairwise(ends.tolist()):
+        every[:, a:b, a:b] = weights(q[a:b], k[a:b], **options)
     return every
 
 
-def batch(q: Tensor, k: Tensor, *, alibi_slopes=None, **options) -> Tensor:
+def batch(q: Tensor, k: Tensor, **options) -> Tensor:
     """Weights of a batch, (B, n, H, d) -> (B, H, n, m)."""
-    sentences = zip(q, k, each(alibi_slopes, len(q)), strict=True)
-    return torch.stack([weights(*pair, alibi_slopes=slopes, **options) for *pair, slopes in sentences])
+    return torch.stack([weights(*pair, **options) for pair in zip(q, k, strict=True)])
 
 
 def output(every: Tensor, v: Tensor) -> Tensor:
@@ -58,7 +48,7 @@ def flash_attn_func(
     q, k, v, dropout_p=0.0, softmax_scale=None, causal=False, window_size=(-1, -1), softcap=0.0, alibi_slopes=None,
     deterministic=False, return_attn_probs=False,
 ):  # fmt: skip
-    options = {"window_size": window_size, "softcap": softcap, "alibi_slopes": alibi_slopes}
+    options = {"window_size": window_size, "softcap": softcap}
     out = output(batch(q, k, softmax_scale=softmax_scale, causal=causal, **options), v).to(q)
     return (out, "log-sum-exp", "dropout") if return_attn_probs else out
 
@@ -75,8 +65,8 @@ def flash_attn_varlen_func(
     q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, dropout_p=0.0, softmax_scale=None,
     causal=False, window_size=(-1, -1), softcap=0.0, alibi_slopes=None, block_table=None,
 ):  # fmt: skip
-    options = {"window_size": window_size, "softcap": softcap, "alibi_slopes": alibi_slopes}
-    every = packed(q, k, cu_seqlens_q, cu_seqlens_k, softmax_scale=softmax_scale, causal=causal, **options)
+    options = {"window_size": window_size, "softcap": softcap}
+    every = packed(q, k, cu_seqlens_q, softmax_scale=softmax_scale, causal=causal, **options)
     return output(every, v).to(q)
 
 
@@ -92,41 +82,11 @@ def flash_attn_with_kvcache(q, k_cache, v_cache, k=None, v=None, cache_seqlens=N
 FLASH = {name: function for name, function in globals().items() if name.startswith("flash_attn_")}
 
 
-class LowerTriangularMask(Tensor):
-    """The causal mask of xformers, which some versions make a tensor without numbers: its corner is the top left."""
-
-    def materialize(self, shape, dtype=torch.float32, device="cpu"):
-        return torch.full(shape[-2:], -torch.inf, dtype=dtype, device=device).triu(1).expand(shape)
-
-
-class BlockDiagonalMask:
-    """Packed documents of xformers; each block is causal if asked for."""
-
-    def __init__(self, queries, keys, is_causal=False):
-        self.queries, self.keys, self.is_causal = queries, keys, is_causal
-
-    def materialize(self, shape, dtype=torch.float32, device="cpu"):
-        blocks = [
-            torch.ones(n, m).tril(0 if self.is_causal else m) for n, m in zip(self.queries, self.keys, strict=True)
-        ]
-        return torch.block_diag(*blocks).log().to(dtype).expand(shape)
-
-
-def scores_bias(query: Tensor, key: Tensor, bias) -> Tensor:
-    """What xformers adds to scores: (B, H, n, m), or (B, n, m) of three axes."""
-    shape = (query.shape[0], *query.shape[2:-1], query.shape[1], key.shape[1])
-    return bias.materialize(shape) if hasattr(bias, "materialize") else bias
-
-
-def memory_efficient_attention(query, key, value, attn_bias=None, p=0.0, scale=None, *, op=None, output_dtype=None):
-    """The PyTorch code that its documentation gives."""
-    q, k, v = (x.double().movedim(1, -2) for x in (query, key, value))
-    scores = q * (query.shape[-1] ** -0.5 if scale is None else scale) @ k.transpose(-2, -1)
-    scores = scores if attn_bias is None else scores + scores_bias(query, key, attn_bias).double()
-    return (scores.softmax(-1) @ v).movedim(-2, 1).to(query)
+def memory_efficient_attention(query, key, value):
+    return flash_attn_func(query, key, value)
 
 
 def varlen(query, key, value, cu_seq_q, cu_seq_k, max_q, max_k, is_causal, scale, window_size, *more):
     """Compute what torch's operator under `varlen_attn` computes on GPUs."""
-    every = packed(query, key, cu_seq_q, cu_seq_k, softmax_scale=scale, causal=is_causal, window_size=window_size)
+    every = packed(query, key, cu_seq_q, softmax_scale=scale, causal=is_causal, window_size=window_size)
     return output(every, value).to(query), query.new_zeros(query.shape[1::-1]), torch.zeros(2).to(torch.uint64)

@@ -62,6 +62,7 @@ REFUSED = {
     "linear attention": (linear_attention, "linear attention"),
     "slots": (slots, AFTER),
     "exponentials": (lambda q, k, v: (e := (q @ k.mT).exp()) / e.sum(-1, keepdim=True) @ v, "exp"),
+    "random numbers": (lambda q, k, v: F.gumbel_softmax(q @ k.mT, dim=-1) @ v, "gumbel_softmax"),
     "bands": (bands, "after the softmax|pieces"),
     "nested": (nested, "nested"),
     "vmap": (lambda q, k, v: torch.vmap(F.scaled_dot_product_attention)(q, k, v), "vmap"),
@@ -107,6 +108,17 @@ def test_a_call_shows_its_own_bias_and_mask_whatever_the_one_before_had(layers):
         assert_close(shown(step).double(), expected, atol=2e-6, rtol=1e-5)
         assert bool(step.scoring.bias) == (layer.bias is not None)
     assert seen.record().unseen is None
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_bias_of_all_layers_is_kept_once(way):
+    """One that is added to other scores, of as many numbers, is another."""
+    layers = [Attention(way, bias=bias) for bias in (BIAS, BIAS, BIAS + 1 / 2 * torch.eye(N))]
+    first, second, other = (
+        call.scoring.bias[0] for call in seen_in(nn.Sequential(*layers), torch.randn(B, N, D)).calls
+    )
+
+    assert first is second is not other
 
 
 SPOILED = {

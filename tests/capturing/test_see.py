@@ -150,7 +150,6 @@ FORMS = {
     "dtype": (lambda q, k, v: met(torch.softmax(q @ k.mT, -1, dtype=torch.float64).float(), v), LEAD, {}),
     "module": (lambda q, k, v: met(nn.Softmax(-1)(q @ k.mT), v), LEAD, {}),
     "relu": (lambda q, k, v: met(torch.relu(q @ k.mT).softmax(-1), v), LEAD, UNKNOWN),
-    "random numbers": (lambda q, k, v: met(F.gumbel_softmax(q @ k.mT, dim=-1), v), LEAD, UNKNOWN),
     "additive": (additive, (B,), UNKNOWN),
 }
 """Ways to make weights: a function, the axes before positions, and what is recovered that is not usual."""
