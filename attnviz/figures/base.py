@@ -20,6 +20,7 @@ from attnviz.charts.texts import written_out
 from attnviz.core.display import without_surrogates
 from attnviz.core.edits import Site
 from attnviz.core.record import ALL, Record
+from attnviz.figures.figure import column_arrays
 from attnviz.views import AttentionView, View
 
 READ_AS = "Row: the word {}; column: the word looked at."
@@ -74,9 +75,9 @@ class Figure(Style, ABC):
         """The exact numbers behind the picture."""
 
     @cached_property
-    @abstractmethod
     def arrays(self) -> dict[str, np.ndarray]:
-        """The same as arrays."""
+        """The same as arrays: the columns of the table, unless a figure has others."""
+        return column_arrays(self.table)
 
     @cached_property
     def chart(self) -> alt.TopLevelMixin:
