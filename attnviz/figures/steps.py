@@ -15,7 +15,7 @@ from attnviz.charts.bars import Bars, Column
 from attnviz.charts.interaction import QUIET_MARK, clicked, share
 from attnviz.charts.matrices import Matrices, NumberCells, limit_of, outline
 from attnviz.charts.picture import Form, Table, columns, formed
-from attnviz.charts.size import STRIDES, THINNEST
+from attnviz.charts.size import THINNEST, every_of, number_cell
 from attnviz.charts.texts import heading, titled
 from attnviz.charts.theme import MONO, TITLE_SIZE, Theme, config
 from attnviz.core.amounts import counted, digits, percent
@@ -152,24 +152,16 @@ class StepsOverview(HeadSteps):
     def data(self) -> dict[str, Table]:
         rows, outlines, y = [], [], 0.0
         for i, stage in enumerate(self.stages):
-            is_current = self.on_screen and stage.key == self.current
-            matrix, name = main(stage), f"{i + 1}  {stage.title}"
-            bottom = y + (HIGH if matrix else MISSING)
-            rows.append(
-                {
-                    "position": i,
-                    "rev": self.rev,
-                    "is_current": is_current,
-                    "ink": self.colors.accent if is_current else self.colors.text,
-                    "x": 0,
-                    "y": y,
-                    "y2": bottom,
-                    "title": name if matrix else None,
-                    "missing": None if matrix else f"{name}: {'not shown' if stage.is_used else 'not used'}",
-                    "shape": _sizes(stage.letters[1:], stage.shape[1:]) if matrix else None,
-                    **(self._thumbnail(matrix, y, outlines) if matrix else {}),
-                }
-            )
+            matrix, is_current = main(stage), self.on_screen and stage.key == self.current
+            bottom, ink = y + (HIGH if matrix else MISSING), self.colors.accent if is_current else self.colors.text
+            row = {"position": i, "rev": self.rev, "is_current": is_current, "ink": ink, "x": 0, "y": y, "y2": bottom}
+            name = f"{i + 1}  {stage.title}"
+            if matrix:
+                sizes = _sizes(stage.letters[1:], stage.shape[1:])
+                row.update(self._thumbnail(matrix, y, outlines), title=name, shape=sizes)
+            else:
+                row["missing"] = f"{name}: {'not shown' if stage.is_used else 'not used'}"
+            rows.append(row)
             y = bottom + GAP
         return {
             "meta": heading(self.line, subtitles(self.record, self), WIDTH, self),
@@ -273,7 +265,7 @@ class StageTables(HeadSteps):
 
     def _cells(self, matrix: Matrix, has_table_before: bool) -> NumberCells:
         places, axes = (matrix.rows, matrix.columns[:MOST_COLUMNS]), matrix.axes
-        wide, high = _cell(axes, *map(len, places), ALONE if self.stage.key == "neurons" else BESIDE)
+        wide, high = number_cell(axes, *map(len, places), ALONE if self.stage.key == "neurons" else BESIDE)
         is_read = axes[1] in TOKENS and wide >= THINNEST
         labels, names = zip(*map(self._texts, axes, places, ("row", "number")), strict=True)
         is_beside = axes[1] == "1" and has_table_before
@@ -289,7 +281,7 @@ class StageTables(HeadSteps):
             title=matrix.name if axes[1] == "1" else f"{matrix.name}: {_sizes(axes, matrix.shape)}{''.join(shown)}",
             labels=labels,
             names=names,
-            every=(_every(high, THINNEST), 1 if is_read else _every(wide, 22)),
+            every=(every_of(high, THINNEST), 1 if is_read else every_of(wide, 22)),
             is_beside=is_beside,
         )
 
@@ -300,26 +292,9 @@ class StageTables(HeadSteps):
         if axis not in TOKENS:
             return [str(i) for i in places], [f"{noun} {i}" for i in places]
         texts = {i: self.tokens[axis][i].text for i in places}
-        return [visible_text(text, 12) for text in texts.values()], [called(text, i) for i, text in texts.items()]
-
-
-def called(text: str, position: int) -> str:
-    """Name of a token: "cat (1)"."""
-    return f"{visible_text(text)} ({position})"
-
-
-def _cell(axes: tuple[str, str], rows: int, count: int, wide: int) -> tuple[float, float]:
-    """Pixels of a cell, across and down; those between tokens are square."""
-    rows, count = max(1, rows), max(1, count)
-    if {*axes} <= {*TOKENS}:
-        side = float(max(14 if count <= 40 else 10, min(44, wide // count, max(380, 14 * rows) // rows)))
-        return side, side
-    high = 16.0 if axes[0] in TOKENS else max(1.0, min(6.0, 240 // rows))  # nothing is read along rows of weights
-    return float(max(8, min(60 if axes[1] == "1" else 44, wide // count))), 22.0 if rows <= 12 else high
-
-
-def _every(pixels: float, room: float) -> int:
-    return next((n for n in STRIDES if n * pixels >= room), 2 * STRIDES[-1])
+        return [visible_text(text, 12) for text in texts.values()], [
+            f"{visible_text(text)} ({i})" for i, text in texts.items()
+        ]
 
 
 def _sizes(axes: tuple[str, ...], sizes: tuple[int, ...]) -> str:

@@ -21,9 +21,6 @@ MOST_WIDTH = 512
 
 FIRST = slice(0, MOST_TOKENS)
 
-EMPTY = "empty row"
-"""State of a row in which no key is left."""
-
 
 def window_positions(window: slice, size: int, what: str) -> range:
     """The positions of a window, at most 64; what is beyond the end is left out.
@@ -153,7 +150,7 @@ def row(record: Record, site: Site, head: int, query: int, *, sentence: int = 0,
         rules=tuple(reasons[code - 1] if code else "" for code in blocked[0].tolist()),
         masked=masked[window],
         maximum=maximum,
-        shifted=(masked if state == EMPTY else masked - maximum)[window],
+        shifted=(masked if state == "empty row" else masked - maximum)[window],
         exps=exps[window],
         sum_exps=float(exps.sum()),
         weights=weights[window],
@@ -171,7 +168,7 @@ def _softmax(masked: Tensor, empty_rows: str) -> tuple[Tensor, float, Tensor, st
     maximum = float(masked.max()) if len(masked) else -math.inf
     if maximum == -math.inf:
         zeros, empty = masked.new_zeros(masked.shape), torch.ones(1, dtype=torch.bool)
-        return attention.fill_empty(zeros, empty, empty_rows, keys=len(masked)), maximum, zeros, EMPTY
+        return attention.fill_empty(zeros, empty, empty_rows, keys=len(masked)), maximum, zeros, "empty row"
     weights = attention.normalize(masked)
     return weights, maximum, (masked - maximum).exp(), "nan" if bool(weights.isnan().any()) else "weights"
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -373,15 +373,9 @@ def _layer(call: _CallView) -> Iterator[Stage]:
     yield call.stage("output", f"{became}; {share}.", *tables)
 
 
-class Knowing(Protocol):
-    """Source of a record that knows what its calls were projected from."""
-
-    def origin(self, record: Record, site: Site) -> Origin | None: ...
-
-
 def chain(
     record: Record,
-    source: Knowing | None,
+    source: Any,
     site: Site,
     head: int,
     *,
@@ -393,7 +387,7 @@ def chain(
 
     Args:
         record: a run of `source`.
-        source: gives what the call was projected from; None where that is not known.
+        source: source whose `origin` gives what the call was projected from; None where that is not known.
         queries, keys: tokens that the tables show, at most 64 of each.
 
     Returns:
