@@ -8,10 +8,10 @@ import pandas as pd
 from attnviz import metrics, tables, words
 from attnviz.charts.bars import Bars, Column
 from attnviz.core.amounts import percent
-from attnviz.core.display import in_title, visible_text
+from attnviz.core.display import visible_text
 from attnviz.core.record import Record
-from attnviz.figures.base import BarFigure
-from attnviz.figures.figure import stem, subtitles, titled
+from attnviz.figures.base import BarFigure, NamedFigure
+from attnviz.figures.figure import subtitles
 from attnviz.words import NO_BLANK
 
 LENGTH, LONGEST, LONGEST_OF_TWO = 24, 12, 8
@@ -25,7 +25,7 @@ NOTHING = "–"
 
 
 @dataclass(frozen=True, eq=False)
-class StepByStep(BarFigure):
+class StepByStep(NamedFigure, BarFigure):
     """A row per position that is not padding: the word just read, and the most probable word then, with a bar.
 
     Of a model that fills in there is a row per blank. With a run `before` a change the rows that predict another word
@@ -51,19 +51,6 @@ class StepByStep(BarFigure):
         if metrics.fills_in(self.record):
             return "blanks", "Blanks, filled in"
         return "step by step", "Step by step"
-
-    @property
-    def line(self) -> str:
-        """Title without what was changed."""
-        return f"{self.topic[1]} · {in_title(self.record.source)}"
-
-    @cached_property
-    def name(self) -> str:
-        return stem(self.record, self.topic[0], sentence=self.sentence)
-
-    @cached_property
-    def title(self) -> str:
-        return titled(self.line, self.record)
 
     @cached_property
     def description(self) -> str:
@@ -95,14 +82,13 @@ class StepByStep(BarFigure):
             reads = "in place of"
         old = rows["word" if self.before is None else "word_before"]
         predicted = [f"▸ {_changed(*pair, longest)}" for pair in zip(old, rows["word"], strict=True)]
-        tokens = [visible_text(token, longest) for token in rows["token"]]
         hollow = rows["probability_before"].tolist() if self._has_hollow_bars else ()
         return Bars(
             title=self.line,
             lines=[*self._notes(), *subtitles(self.record, self)],
             names=rows["position"].astype(str).tolist(),
             columns=[
-                Column(tokens, name=reads),
+                Column([visible_text(token, longest) for token in rows["token"]], name=reads),
                 Column(predicted, name=predicts),
                 Column((), rows["probability"].tolist(), hollow, longest=1.0),
             ],
@@ -115,10 +101,8 @@ class StepByStep(BarFigure):
     @property
     def _has_hollow_bars(self) -> bool:
         """Whether a probability before the change differs, in percent as it is written, from the one after it."""
-        if self.before is None:
-            return False
-        old, now = (self.rows[name].map(percent) for name in ("probability_before", "probability"))
-        return bool((old != now).any())
+        shares = self.rows.filter(like="probability").map(percent)
+        return bool(shares.nunique(axis=1).gt(1).any())
 
     def _notes(self) -> list[str]:
         """Notes on rows that are left out, and on the marks."""
@@ -126,8 +110,8 @@ class StepByStep(BarFigure):
         notes = [f"the text was cut after {cut} tokens"] if cut else []
         notes += [] if count else [NO_BLANK]
         if drawn < count:
-            which = f"the first {drawn} of {count} rows"
-            notes.append(which if self.before is None else f"the {drawn} of {count} rows that changed most")
+            which = "the first {} of {} rows" if self.before is None else "the {} of {} rows that changed most"
+            notes.append(which.format(drawn, count))
         if self.before is not None and count:
             others = int(self.table["word"].fillna(NOTHING).ne(self.table["word_before"].fillna(NOTHING)).sum())
             changed = f"another word than before: {others} of {count} rows, first"

@@ -1,7 +1,6 @@
 """Figures of one attention call step by step: all stages small, one stage large, one query in full; and why √d_k."""
 
 import math
-from abc import abstractmethod
 from dataclasses import KW_ONLY, asdict, dataclass
 from functools import cached_property
 
@@ -13,19 +12,18 @@ from torch import Tensor
 from attnviz.analysis.steps import DotProducts, Matrix, Row, Stage
 from attnviz.charts.bars import Bars, Column
 from attnviz.charts.interaction import QUIET_MARK, clicked, share
-from attnviz.charts.matrices import Matrices, NumberCells, limit_of, outline
+from attnviz.charts.matrices import TOKENS, Matrices, NumberCells, limit_of, outline
 from attnviz.charts.picture import Form, Table, columns, formed
 from attnviz.charts.size import THINNEST, every_of, number_cell
 from attnviz.charts.texts import heading, titled
 from attnviz.charts.theme import MONO, TITLE_SIZE, Theme, config
 from attnviz.core.amounts import counted, digits, percent
-from attnviz.core.display import in_title, visible_text
+from attnviz.core.display import visible_text
 from attnviz.core.edits import Site
 from attnviz.core.record import Record, Step
 from attnviz.core.tokens import Token
-from attnviz.figures import figure
-from attnviz.figures.base import BarFigure, Figure
-from attnviz.figures.figure import stem, subtitles
+from attnviz.figures.base import BarFigure, NamedFigure
+from attnviz.figures.figure import subtitles
 
 WIDTH, HIGH, WIDE, MISSING, GAP = 302, 36, 84, 18, 8
 """Pixels of all stages, which fit a phone; of a thumbnail; of a stage without numbers; and between two stages."""
@@ -33,19 +31,19 @@ WIDTH, HIGH, WIDE, MISSING, GAP = 302, 36, 84, 18, 8
 FIRST, MOST_COLUMNS = 16, 64
 """Dimensions of a vector in a thumbnail and in a large table, the first; tables of numbers hold all that are known."""
 
+COLUMNS = tuple("position rev is_current x x2 y y2 ink uri title shape number missing".split())
+"""Columns of the table of all stages."""
+
 BESIDE, ALONE = 540, 896
 """Pixels of a large table at most, beside other things and alone."""
 
 MAIN = ("embedded_query", "q_all", "y")
 """Tables that stand for their stages; of other stages the first table does."""
 
-TOKENS = ("query", "key")
-"""Axes whose positions are tokens."""
-
 
 @dataclass(frozen=True, eq=False)
-class HeadSteps(Figure):
-    """Figure of one head of an attention call, which has its tables as `matrices`."""
+class HeadSteps(NamedFigure):
+    """Figure of one head of an attention call: `shows` names it, `matrices` are its tables."""
 
     record: Record
     site: Site
@@ -54,22 +52,8 @@ class HeadSteps(Figure):
     sentence: int = 0
 
     @property
-    @abstractmethod
     def topic(self) -> tuple[str, str]:
-        """Name in a file's name, and in a title."""
-
-    @cached_property
-    def name(self) -> str:
-        return stem(self.record, self.site, f"head-{self.head}-{self.topic[0]}", sentence=self.sentence)
-
-    @cached_property
-    def title(self) -> str:
-        return figure.titled(self.line, self.record)
-
-    @property
-    def line(self) -> str:
-        """Title without what was changed."""
-        return f"{self.topic[1]} · {self.site.head(self.head)} · {in_title(self.record.source)}"
+        return f"{self.site} head-{self.head}-{self.shows[0]}", f"{self.shows[1]} · {self.site.head(self.head)}"
 
     @cached_property
     def tokens(self) -> dict[str, tuple[Token, ...]]:
@@ -82,8 +66,8 @@ class HeadSteps(Figure):
         parts = []
         for matrix in self.matrices:
             rows, columns_ = np.repeat(matrix.rows, len(matrix.columns)), np.tile(matrix.columns, len(matrix.rows))
-            part = pd.DataFrame({"table": matrix.name, "row": rows, "column": columns_})
-            part["value"] = matrix.values.double().flatten().numpy()
+            numbers = matrix.values.double().flatten().numpy()
+            part = pd.DataFrame({"table": matrix.name, "row": rows, "column": columns_, "value": numbers})
             for side, axis in zip(("row", "column"), matrix.axes, strict=True):
                 texts = [token.text for token in self.tokens.get(axis, ())]
                 part[f"{side}_token"] = [texts[i] for i in part[side]] if texts else ""
@@ -104,7 +88,6 @@ def number_cells(matrix: Matrix, most: int | None, cell: tuple[float, float], **
     """A table as colored cells on a scale of its own, with its first `most` columns."""
     values = matrix.values[:, :most].double().numpy()
     is_weight, limit = matrix.key in ("weight", "weights", "may_attend"), limit_of(values)
-    options = {"title": matrix.name, "labels": ((), ()), "names": ((), ())} | labels
     return NumberCells(
         axes=matrix.axes,
         rows=matrix.rows,
@@ -114,7 +97,7 @@ def number_cells(matrix: Matrix, most: int | None, cell: tuple[float, float], **
         limit=max(1.0, limit) if is_weight else limit,
         signed=not is_weight,
         blocked=None if matrix.blocked is None else matrix.blocked[:, :most].numpy(),
-        **options,
+        **{"title": matrix.name} | labels,
     )
 
 
@@ -132,7 +115,7 @@ class StepsOverview(HeadSteps):
     _: KW_ONLY
     current: str = ""
 
-    topic = "steps", "Step by step"
+    shows = "steps", "Step by step"
 
     @cached_property
     def matrices(self) -> tuple[Matrix, ...]:
@@ -140,8 +123,9 @@ class StepsOverview(HeadSteps):
 
     @cached_property
     def description(self) -> str:
-        lines = (f"{i}. {stage.title}: {stage.missing or stage.changed}" for i, stage in enumerate(self.stages, 1))
-        return " ".join(lines)
+        return " ".join(
+            f"{i}. {stage.title}: {stage.missing or stage.changed}" for i, stage in enumerate(self.stages, 1)
+        )
 
     @property
     def form(self) -> Form:
@@ -157,8 +141,8 @@ class StepsOverview(HeadSteps):
             row = {"position": i, "rev": self.rev, "is_current": is_current, "ink": ink, "x": 0, "y": y, "y2": bottom}
             name = f"{i + 1}  {stage.title}"
             if matrix:
-                sizes = _sizes(stage.letters[1:], stage.shape[1:])
-                row.update(self._thumbnail(matrix, y, outlines), title=name, shape=sizes)
+                row.update(self._thumbnail(matrix, y, outlines), title=name)
+                row["shape"] = _sizes(stage.letters[1:], stage.shape[1:])
             else:
                 row["missing"] = f"{name}: {'not shown' if stage.is_used else 'not used'}"
             rows.append(row)
@@ -171,12 +155,12 @@ class StepsOverview(HeadSteps):
 
     def _thumbnail(self, matrix: Matrix, y: float, outlines: list[dict[str, float]]) -> dict[str, object]:
         """Columns of a thumbnail; the selected cell, row or column of it is added to the outlines."""
-        of_tokens = set(matrix.axes) == {"query", "key"}
-        most = len(matrix.columns) if of_tokens else FIRST
-        count, wide = min(most, len(matrix.columns)), WIDE
-        if of_tokens:
-            wide = max(12.0, min(WIDE, HIGH * count / max(1, len(matrix.rows))))
-        cells = number_cells(matrix, most, (wide / max(1, count), HIGH / max(1, len(matrix.rows))))
+        rows, count, wide = max(1, len(matrix.rows)), len(matrix.columns), WIDE
+        if set(matrix.axes) == {*TOKENS}:
+            wide = max(12.0, min(WIDE, HIGH * count / rows))
+        else:
+            count = min(FIRST, count)
+        cells = number_cells(matrix, count, (wide / max(1, count), HIGH / rows))
         found = {"x2": wide, "uri": cells.uri(self.colors, (wide, HIGH), 1 if self.on_screen else 2)}
         row, column = cells.index_of(self.selected) if isinstance(self.selected, tuple) else (-1, -1)
         if min(row, column) >= 0:
@@ -187,9 +171,6 @@ class StepsOverview(HeadSteps):
             x, x2 = (edge * cells.cell[0] for edge in across)
             outlines.append({"x": x, "x2": x2, "y": high[0], "y2": high[1]})
         return found
-
-
-COLUMNS = tuple("position rev is_current x x2 y y2 ink uri title shape number missing".split())
 
 
 @formed(32)
@@ -221,8 +202,8 @@ def _overview_form(height: float, colors: Theme, *, is_titled: bool) -> Form:
         alt.Chart(alt.NamedData("meta")).mark_point(opacity=0, size=0, **QUIET_MARK),
         area.encode(y=y, y2=y2, x=alt.XValue(-10), x2=alt.X2Value(WIDTH)).properties(name="stages"),
     ]
-    title = {"title": titled(colors)} if is_titled else {}
-    chart = alt.layer(*layers, width=WIDTH, height=height, autosize="pad", **title)
+    chart = alt.layer(*layers, width=WIDTH, height=height, autosize="pad")
+    chart.title = titled(colors) if is_titled else alt.Undefined
     chart.params = share(["stages"], clicked("stage", "position", "rev"))
     return Form.of(chart.configure(**config(colors)))
 
@@ -242,7 +223,7 @@ class StageTables(HeadSteps):
     matrices: tuple[Matrix, ...]
 
     @property
-    def topic(self) -> tuple[str, str]:
+    def shows(self) -> tuple[str, str]:
         return self.stage.key, self.stage.title
 
     @cached_property
@@ -260,29 +241,25 @@ class StageTables(HeadSteps):
     @cached_property
     def _tables(self) -> Matrices:
         lines = [self.line.partition(" · ")[2], *subtitles(self.record)]
-        cells = [self._cells(matrix, i > 0) for i, matrix in enumerate(self.matrices)]
-        return Matrices(title=self.stage.title, lines=lines, matrices=cells, style=self.style)
+        tables = [self._cells(matrix, matrix is not self.matrices[0]) for matrix in self.matrices]
+        return Matrices(title=self.stage.title, lines=lines, matrices=tables, style=self.style)
 
     def _cells(self, matrix: Matrix, has_table_before: bool) -> NumberCells:
         places, axes = (matrix.rows, matrix.columns[:MOST_COLUMNS]), matrix.axes
         wide, high = number_cell(axes, *map(len, places), ALONE if self.stage.key == "neurons" else BESIDE)
         is_read = axes[1] in TOKENS and wide >= THINNEST
         labels, names = zip(*map(self._texts, axes, places, ("row", "number")), strict=True)
-        is_beside = axes[1] == "1" and has_table_before
-        shown = [
-            f", {part.start} to {part.stop - 1} shown"
-            for part, size in zip(places, matrix.shape, strict=True)
-            if len(part) < size
-        ]
+        cut = [side for side, size in zip(places, matrix.shape, strict=True) if len(side) < size]
+        shown = "".join(f", {side.start} to {side.stop - 1} shown" for side in cut)
         return number_cells(
             matrix,
             MOST_COLUMNS,
             (wide, high),
-            title=matrix.name if axes[1] == "1" else f"{matrix.name}: {_sizes(axes, matrix.shape)}{''.join(shown)}",
+            title=matrix.name if axes[1] == "1" else f"{matrix.name}: {_sizes(axes, matrix.shape)}{shown}",
             labels=labels,
             names=names,
             every=(every_of(high, THINNEST), 1 if is_read else every_of(wide, 22)),
-            is_beside=is_beside,
+            is_beside=axes[1] == "1" and has_table_before,
         )
 
     def _texts(self, axis: str, places: range, noun: str) -> tuple[list[str], list[str]]:
@@ -291,10 +268,9 @@ class StageTables(HeadSteps):
             return [], [""] * len(places)
         if axis not in TOKENS:
             return [str(i) for i in places], [f"{noun} {i}" for i in places]
-        texts = {i: self.tokens[axis][i].text for i in places}
-        return [visible_text(text, 12) for text in texts.values()], [
-            f"{visible_text(text)} ({i})" for i, text in texts.items()
-        ]
+        texts = [self.tokens[axis][i].text for i in places]
+        names = [f"{visible_text(text)} ({i})" for i, text in zip(places, texts, strict=True)]
+        return [visible_text(text, 12) for text in texts], names
 
 
 def _sizes(axes: tuple[str, ...], sizes: tuple[int, ...]) -> str:
@@ -306,11 +282,9 @@ def _sizes(axes: tuple[str, ...], sizes: tuple[int, ...]) -> str:
 
 def values(row: Row, num_keys: int) -> Stage:
     """Weighted values and their sum, as tables."""
-    tables = [
-        _of_keys("weighted values (w ∘ V)", row.weighted_values, row, num_keys, "d_v"),
-        _line("o, their sum over all keys", "d_v", row.output),
-    ]
-    return Stage("weighted", "Weighted values", r"o = \sum_j w_j v_j", (), (), tuple(tables))
+    each = _of_keys("weighted values (w ∘ V)", row.weighted_values, row, num_keys, "d_v")
+    total = _line("o, their sum over all keys", "d_v", row.output)
+    return Stage("weighted", "Weighted values", r"o = \sum_j w_j v_j", (), (), (each, total))
 
 
 def neurons(row: Row, num_keys: int) -> Stage:
@@ -342,14 +316,12 @@ def row(worked: Row, step: Step) -> Stage:
     tables = [_of_keys(name, part, worked, step.shape[3]) for name, part in steps.items() if part is not None]
     totals = {"largest score": worked.maximum, "sum of exp": worked.sum_exps, "sum of weights": worked.row_sum}
     changed = " · ".join(f"{name} {digits(value)}" for name, value in totals.items())
-    title = f"Query {worked.query} in full"
-    return Stage(f"query-{worked.query}", title, r"w = \mathrm{softmax}(s)", (), (), tuple(tables), changed)
+    return Stage(f"query-{worked.query}", f"Query {worked.query} in full", "", (), (), tuple(tables), changed)
 
 
 def _of_keys(name: str, numbers: Tensor, row: Row, num_keys: int, axis: str = "1") -> Matrix:
-    numbers = numbers if numbers.dim() == 2 else numbers.unsqueeze(1)
-    width = numbers.shape[1]
-    return Matrix(name, name, ("key", axis), (num_keys, width), row.keys, range(width), numbers)
+    width = 1 if numbers.dim() == 1 else numbers.shape[1]
+    return Matrix(name, name, ("key", axis), (num_keys, width), row.keys, range(width), numbers.reshape(-1, width))
 
 
 def _line(name: str, axis: str, numbers: Tensor) -> Matrix:
@@ -359,16 +331,12 @@ def _line(name: str, axis: str, numbers: Tensor) -> Matrix:
 def scale_text(step: Step) -> str:
     """Factor of q · k; 1/√d_k is written so."""
     scale, d_k = step.scoring.scale, step.query.shape[-1]
-    return f"÷ √{d_k}" if math.isclose(scale * scale * d_k, 1) else f"· {scale:.4g}"
+    return f"÷ √{d_k}" if math.isclose(scale, d_k**-0.5) else f"· {scale:.4g}"
 
 
 @dataclass(frozen=True, eq=False)
 class LargestWeights(BarFigure):
-    """Mean largest weight for each d_k: a filled bar with the scale, in a hollow one without it.
-
-    Attributes:
-        chosen: d_k that is marked.
-    """
+    """Mean largest weight for each d_k, `chosen` marked: a filled bar with the scale, in a hollow one without it."""
 
     spreads: tuple[DotProducts, ...]
     _: KW_ONLY
