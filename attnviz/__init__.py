@@ -52,7 +52,7 @@ _HOMES |= {
     "".join(part.capitalize() for part in rule.name.split("_")): "core.masks"
     for rule in pkgutil.iter_modules([str(_RULES)])
 }
-_MODULES = ("atlas", "check", "figures", "gradients", "leaks", "metrics", "views", "walk")
+_MODULES = ("analysis", "atlas", "check", "figures", "gradients", "leaks", "metrics", "views")
 
 __all__ = [*_HOMES, *_MODULES]
 

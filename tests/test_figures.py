@@ -189,10 +189,11 @@ def test_what_a_model_says_is_named_and_kept_as_arrays():
     assert "probabilities_before" not in figures.next_word(other, 1).arrays
     assert steps.name == "story-step-by-step-the-cat"
     assert {name: array.tolist() for name, array in steps.arrays.items() if "prob" not in name} == {
-        "tokens": ["the", "cat"],
-        "words": ["x", "y"],
-        "tokens_before": ["the", "cat"],
-        "words_before": ["x", "x"],
+        "position": [0, 1],
+        "token": ["the", "cat"],
+        "word": ["x", "y"],
+        "token_before": ["the", "cat"],
+        "word_before": ["x", "x"],
     }
 
 

@@ -239,7 +239,7 @@ ELSEWHERE = {
     "Spread.says",
     "Toolbar.at",
     "ViewContext.drawn",
-    "Walk.drawn",
+    "StepsView.drawn",
     "control(at)",
     "control(shown)",
     "number(at)",

@@ -14,7 +14,8 @@ from seeing import PICTURE, Sees, seen_by
 from sources.huggingface import fake_hub
 
 import attnviz
-from attnviz import Edits, Subsequent, Window, api, figures, files, walk
+from attnviz import Edits, Subsequent, Window, api, figures, files
+from attnviz.analysis import steps
 from attnviz.core.errors import AttnvizError
 from attnviz.core.masks import Mask
 from attnviz.figures.rollout import Traced
@@ -50,7 +51,7 @@ def integrated(record):
 
 
 def stages(record, site):
-    return walk.chain(record, None, site, 0)
+    return steps.chain(record, None, site, 0)
 
 
 def mask(record, site):
@@ -90,7 +91,6 @@ MADE = {
     "relevance_bars": lambda record, site: figures.relevance_bars(record, relevant(record), 0),
     "rollout": lambda record, site: figures.rollout(traced(record)),
     "rollout_row": lambda record, site: figures.rollout_row(traced(record), 1),
-    "row": lambda record, site: figures.row(record, site, 0, walk.row(record, site, 0, 1), key=0),
     "similarity": lambda record, site: figures.similarity(record),
     "stage": stage,
     "step_by_step": lambda record, site: figures.step_by_step(record, before=record),

@@ -66,8 +66,8 @@ class NumberCells:
     rows: range
     columns: range
     values: np.ndarray
-    labels: tuple[Sequence[str], Sequence[str]]
-    names: tuple[Sequence[str], Sequence[str]]
+    labels: tuple[Sequence[str], Sequence[str]] = ((), ())
+    names: tuple[Sequence[str], Sequence[str]] = ((), ())
     cell: tuple[float, float]
     every: tuple[int, int] = (1, 1)
     limit: float = 1.0

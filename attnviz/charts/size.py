@@ -29,6 +29,21 @@ STRIDES = (1, 2, 4, 5, 8, 10, 15, 20)
 """Every token is labeled, or every second, fourth, ..."""
 
 
+def every_of(pixels: float, room: float) -> int:
+    """Each how many-th position of cells of so many pixels has room for its label."""
+    return next((n for n in STRIDES if n * pixels >= room), 2 * STRIDES[-1])
+
+
+def number_cell(axes: tuple[str, str], rows: int, columns: int, wide: int) -> tuple[float, float]:
+    """Pixels of a cell of a table of numbers, across and down, in a table `wide` pixels wide; square between tokens."""
+    rows, columns, of_tokens = max(1, rows), max(1, columns), [axis in ("query", "key") for axis in axes]
+    if all(of_tokens):
+        side = float(max(14 if columns <= 40 else 10, min(44, wide // columns, max(380, 14 * rows) // rows)))
+        return side, side
+    high = 16.0 if of_tokens[0] else max(1.0, min(6.0, 240 // rows))  # nothing is read along rows of weights
+    return float(max(8, min(60 if axes[1] == "1" else 44, wide // columns))), 22.0 if rows <= 12 else high
+
+
 @dataclass(frozen=True)
 class Size:
     """How a map of `queries` x `keys` cells is drawn.

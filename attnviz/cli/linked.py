@@ -8,7 +8,6 @@ from attnviz.ui.compare.other import B
 from attnviz.ui.heads.forms import ALSO, FORM, LEAST_DRAWN, LESS, SIDE
 from attnviz.ui.settings import LINKED
 from attnviz.ui.shared import answer, edits, look, parameters, photos, pretrained
-from attnviz.ui.shared.changes import CHANGES
 from attnviz.ui.shared.examples import LINES, TEXT, by_line, of_model
 from attnviz.ui.shared.mask import MASK
 from attnviz.ui.shared.pretrained import MODEL
@@ -41,8 +40,8 @@ def arguments(link: str, more: Sequence[str], note: Callable[[str], None]) -> li
     state = read_link(parse_qs(parts.query, keep_blank_values=True), LINKED)
     for problem in state[PROBLEMS]:
         note(problem)
-    if state[CHANGES] or state[edits.ADDED] != edits.ADDED.default:
-        raise InputError("The shell changes no weights and adds no bias to scores: export this picture in the app.")
+    if state[edits.ADDED] != edits.ADDED.default:
+        raise InputError("The shell adds no bias to scores: export this picture in the app.")
     if state[photos.GRAYED]:
         raise InputError("The shell makes no patches gray in a picture: export this picture in the app.")
     if state[LESS] == "neutral":

@@ -6,7 +6,6 @@ from attnviz.figures import forms
 from attnviz.figures.base import Figure
 from attnviz.figures.blocks import blocks
 from attnviz.figures.carried import CarriedHeads as carried
-from attnviz.figures.chain import Chain as chain
 from attnviz.figures.change import OutputChange as change
 from attnviz.figures.composition import CompositionMap as composition
 from attnviz.figures.contributions import HeadContributions as contributions
@@ -37,13 +36,13 @@ from attnviz.figures.relevance import RelevanceBars as relevance_bars
 from attnviz.figures.relevance import RelevanceMap as relevance
 from attnviz.figures.rollout import Rollout as rollout
 from attnviz.figures.rollout import RolloutRow as rollout_row
-from attnviz.figures.row import QueryRow as row
 from attnviz.figures.similarity import SentenceSimilarity as similarity
-from attnviz.figures.spread import LargestWeights as spread
-from attnviz.figures.stage import StageTables as stage
-from attnviz.figures.stage import neurons, values
 from attnviz.figures.states import StateGrid as states
 from attnviz.figures.step_by_step import StepByStep as step_by_step
+from attnviz.figures.steps import LargestWeights as spread
+from attnviz.figures.steps import StageTables as stage
+from attnviz.figures.steps import StepsOverview as chain
+from attnviz.figures.steps import neurons, row, values
 from attnviz.figures.text_strip import TextStrip as text_strip
 
 _PART = {"view", "rows", "columns"}

@@ -17,9 +17,10 @@ from attnviz.charts.mosaic import Mosaic
 from attnviz.charts.picture import LOADED, Form, Table, records
 from attnviz.charts.style import Style
 from attnviz.charts.texts import written_out
-from attnviz.core.display import without_surrogates
+from attnviz.core.display import in_title, without_surrogates
 from attnviz.core.edits import Site
 from attnviz.core.record import ALL, Record
+from attnviz.figures.figure import column_arrays, stem, titled
 from attnviz.views import AttentionView, View
 
 READ_AS = "Row: the word {}; column: the word looked at."
@@ -74,9 +75,9 @@ class Figure(Style, ABC):
         """The exact numbers behind the picture."""
 
     @cached_property
-    @abstractmethod
     def arrays(self) -> dict[str, np.ndarray]:
-        """The same as arrays."""
+        """The same as arrays: the columns of the table, unless a figure has others."""
+        return column_arrays(self.table)
 
     @cached_property
     def chart(self) -> alt.TopLevelMixin:
@@ -143,6 +144,28 @@ class Figure(Style, ABC):
             elif field.default is MISSING or np.any(value != field.default):  # of arrays, each number is compared
                 named[field.name] = value
         return tuple(first), named
+
+
+class NamedFigure(Figure):
+    """Figure of a `record` and its `sentence` whose name and title follow from its topic."""
+
+    @property
+    @abstractmethod
+    def topic(self) -> tuple[str, str]:
+        """Name in a file's name, and in a title."""
+
+    @property
+    def line(self) -> str:
+        """Title without what was changed."""
+        return f"{self.topic[1]} · {in_title(self.record.source)}"
+
+    @cached_property
+    def name(self) -> str:
+        return stem(self.record, self.topic[0], sentence=self.sentence)
+
+    @cached_property
+    def title(self) -> str:
+        return titled(self.line, self.record)
 
 
 @dataclass(frozen=True, eq=False)

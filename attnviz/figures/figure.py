@@ -24,6 +24,13 @@ def number_arrays(table: pd.DataFrame) -> dict[str, np.ndarray]:
     return {name: column.to_numpy(dtype=float, na_value=float("nan")) for name, column in numbers.items()}
 
 
+def column_arrays(table: pd.DataFrame) -> dict[str, np.ndarray]:
+    """The columns of a table as arrays."""
+    numbers = number_arrays(table)
+    texts = table.drop(columns=[*numbers]).fillna("")
+    return numbers | {name: text_array([*texts[name]]) for name in texts}
+
+
 def stem(record: Record, *what: object, sentence: int = 0, view: View = View()) -> str:
     """The name of a figure of a record: its source, what is shown, its text, and what was changed."""
     text = record.sentences[sentence].text

@@ -20,7 +20,7 @@ Link = dict[str, list[str]]
 """The parameters of an address, each with its values."""
 
 FIGURES = (
-    *("map", "heads", "head", "training step", "query", "future", "scores", "row", "d_k", "numbers", "positions"),
+    *("map", "heads", "head", "training step", "query", "future", "scores", "row", "d_k", "positions"),
     *("prediction", "peeking", "bugs"),
 )
 """Names of all that a step can show, in this order: pictures of the app and the controls that change them."""

@@ -2,7 +2,7 @@
 
 from attnviz.ui.compare import other, taking
 from attnviz.ui.heads import forms
-from attnviz.ui.learn import edited, museum, progress, scenes
+from attnviz.ui.learn import museum, progress, scenes
 from attnviz.ui.masks import checking, compose, conventions, lab, leaks
 from attnviz.ui.masks import page as masks
 from attnviz.ui.overview import atlases, contributions, corpus, gradients, heads, lens, numbers, reach, tables
@@ -10,7 +10,6 @@ from attnviz.ui.overview import examples as over_corpus
 from attnviz.ui.overview import page as overview
 from attnviz.ui.shared import (
     answer,
-    changes,
     edits,
     examples,
     look,
@@ -23,10 +22,10 @@ from attnviz.ui.shared import (
     zoom,
 )
 from attnviz.ui.shared.setting import Setting
-from attnviz.ui.steps import play, rail
+from attnviz.ui.steps import rail
 
 FEATURES = (
-    *(pretrained, parameters, changes, examples, target, photos, answer, look, zoom, mask, edits, says),
+    *(pretrained, parameters, examples, target, photos, answer, look, zoom, mask, edits, says),
     *(
         forms,
         heads,
@@ -46,13 +45,11 @@ FEATURES = (
         leaks,
         checking,
         compose,
-        play,
         rail,
         other,
         taking,
         progress,
         scenes,
-        edited,
         museum,
     ),
 )

@@ -2,7 +2,7 @@
 
 Clicks are measured in turns with the bare page (bare.py): the least that Streamlit does for a click that changes one
 small chart. Goals: a head or mask, each time a state that was never seen, in 1.2 times the bare page's time at 16 and
-64 tokens, 1.5 at 256, 2 at 512; a knob of the page Steps in 1.2; another page in 5, Overview in 8; from the start of
+64 tokens, 1.5 at 256, 2 at 512; the scale of the page Steps in 1.2; another page in 5, Overview in 8; from the start of
 the server to the frame in 1.2 times the bare page's start to its chart, to the pictures as files in 1.5, to those that
 answer in 2.2. What a picture
 says of the cell under the pointer, or where a key leads, in 30 ms.
@@ -33,7 +33,7 @@ PICTURE = '[class*="st-key-picture-head"] .marks'
 EYE = ".st-key-heads_off-eyes button"
 THUMBNAIL = '[class*="st-key-picture-heads"] .marks image'
 MASK = ".st-key-mask-rules button"
-KNOB = ".st-key-play input[type=checkbox]"
+SCALE = ".st-key-one-cell input[type=checkbox]"
 SEED = ".st-key-bare button"
 LINK = ".st-key-pages a"
 FIRST_SEEN = """(wanted => {
@@ -119,20 +119,13 @@ def alone(browser: Browser, address: str, floor: str, rounds: int = 15) -> list[
     return ["16", "head, pictures alone", *turns(page, floor, lambda i: click(page, SEED, i + 1), rounds)]
 
 
-def knobs(browser: Browser, address: str, floor: str, n: int, rounds: int = 6) -> Iterator[list[str]]:
-    """Knobs of the page Steps turned, with a text of n tokens: each time a state that was never seen."""
-    for at, what in enumerate(("scale", "mask after the softmax")):
-        link = {"text": f"{at} {sentence(n - 1)}", "model": "scratch", "mask": "subsequent", "stage": "softmax"}
-        page = opened(browser, f"{address}/steps?{urlencode(link)}")
-        page.get_by_text("Try changes").click()
-        driver.settled(page)
-
-        def knob(i: int, page: Page = page, at: int = at) -> Click:
-            click(page, KNOB, (1 - at, 3, 4)[gray(i, 3)])
-            driver.settled(page)
-            return click(page, KNOB, at)
-
-        yield [f"{n}", what, *turns(page, floor, knob, rounds)]
+def scales(browser: Browser, address: str, floor: str, n: int, rounds: int = 6) -> list[str]:
+    """The scale of the page Steps switched off and on with a text of n tokens."""
+    link = {"text": f"0 {sentence(n - 1)}", "model": "scratch", "mask": "subsequent", "stage": "softmax"}
+    page = opened(browser, f"{address}/steps?{urlencode(link)}")
+    page.get_by_text("Temperature and scale").click()
+    driver.settled(page)
+    return [f"{n}", "scale", *turns(page, floor, lambda i: click(page, SCALE), rounds)]
 
 
 def changes(browser: Browser, address: str, floor: str) -> Iterator[list[str]]:
@@ -230,11 +223,11 @@ def main(lengths: tuple[int, ...]) -> None:
             seen = [row for n in lengths for row in looks(browser, address, n)]
             with driver.running_app(PICTURES) as pictures:
                 rows.append(alone(browser, pictures, floor))
-            steps = [row for n in (16, 64) for row in knobs(browser, address, floor, n)]
+            steps = [scales(browser, address, floor, n) for n in (16, 64)]
             pages = list(changes(browser, address, floor))
         table("Toggle to painted", ["tokens", "toggled", *COLUMNS], rows)
         table("Pointed at to painted", ["tokens", "what", "painted", "p95", "changed", "asked the server"], seen)
-        table("Knob of the page Steps to painted", ["tokens", "knob", *COLUMNS], steps)
+        table("Scale of the page Steps to painted", ["tokens", "switched", *COLUMNS], steps)
         table("Another page to painted", ["from", *COLUMNS], pages)
     table("Export of one head", ["tokens", *export.NAMES], [exports(n) for n in lengths])
 

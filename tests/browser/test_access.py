@@ -10,7 +10,7 @@ STATES = [
     "",
     "overview?model=translator&form=Table",
     "masks?model=scratch&mask=subsequent.prefix-3.not-window-1.off-padding-5-7.painted-6_0&added=alibi&cell=3.5",
-    "steps?model=scratch&mask=subsequent&cell=3.1&knobs=dropout-0.3-1&stage=mask",
+    "steps?model=scratch&mask=subsequent&cell=3.1&stage=mask",
     f"{CAT}&b=model-translator",
     "model",
     "learn",

@@ -91,7 +91,7 @@ def test_numbers_and_words_of_blanks():
     figure = figures.step_by_step(AFTER, before=BEFORE)
 
     assert figure.table["position"].tolist() == [1, 3]
-    assert figure.arrays["positions"].tolist() == [1, 3]
+    assert figure.arrays["position"].tolist() == [1, 3]
     assert (
         "“dog” 75.0%, in place of “[M]” (1). 1 differs from before the change: “dog” in place of" in figure.description
     )

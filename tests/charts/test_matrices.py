@@ -11,27 +11,28 @@ import pytest
 from examples import some
 from hypothesis import given
 from hypothesis import strategies as st
-from pictures import HOSTILE, SITE, data, draw, record_of, texts, written
+from pictures import HOSTILE, SITE, data, draw, record_of, written
 
-from attnviz import figures, walk
+from attnviz import figures
+from attnviz.analysis import steps
+from attnviz.analysis.steps import KEYS
 from attnviz.charts.matrices import NumberCells, limit_of
 from attnviz.charts.theme import DARK, LIGHT
 from attnviz.core.amounts import digits, in_cell
 from attnviz.core.edits import Edits
 from attnviz.core.masks import Painted, Subsequent
 from attnviz.core.modifiers import ALiBi
-from attnviz.figures.row import arithmetic
-from attnviz.walk import KEYS, Knobs
+from attnviz.ui.steps.numbers import arithmetic
 
 WORDS = ["The", "cat", "sat", "down"]
 
 
 def stages_of(record, **settings):
-    return walk.chain(record, None, SITE, 1, **settings)
+    return steps.chain(record, None, SITE, 1, **settings)
 
 
-def large(record, key, dark=False, knobs=Knobs(), **shown):
-    stages = {stage.key: stage for stage in stages_of(record, knobs=knobs)}
+def large(record, key, dark=False, **shown):
+    stages = {stage.key: stage for stage in stages_of(record)}
     return figures.stage(record, SITE, 1, stages[key], stages[key].matrices, dark=dark, **shown)
 
 
@@ -84,14 +85,7 @@ def test_what_is_no_number_does_not_look_like_one():
 def test_a_weight_that_the_mask_blocks_is_hatched_like_its_score():
     """Large and in the rail; no number is written over it, and the legend says so."""
     record = record_of(WORDS, edits=Edits(mask=Subsequent()))
-    figure, after, plain = (
-        large(one, "softmax", knobs=knobs)
-        for one, knobs in (
-            (record, Knobs()),
-            (record, Knobs(mask_after_softmax=True)),
-            (record_of(WORDS), Knobs()),
-        )
-    )
+    figure, plain = large(record, "softmax"), large(record_of(WORDS), "softmax")
     softmax = next(stage for stage in stages_of(record) if stage.key == "softmax")
     images = [
         data(figures.chain(record, SITE, 1, (one,)).chart, "stages")[0]["uri"] for one in (softmax, _open(softmax))
@@ -99,7 +93,7 @@ def test_a_weight_that_the_mask_blocks_is_hatched_like_its_score():
 
     assert [text == "" for text in cells(figure, "text")] == [path is not None for path in cells(figure, "path")]
     assert cells(figure, "text").count("") == 6
-    assert [("blocked" in str(one.data["legend"]["says"])) for one in (figure, after, plain)] == [True, False, False]
+    assert [("blocked" in str(one.data["legend"]["says"])) for one in (figure, plain)] == [True, False]
     assert images[0] != images[1]
 
 
@@ -128,7 +122,7 @@ def test_a_stage_has_its_tokens_and_its_numbers_in_its_cells(cat):
 
 def test_tables_that_share_an_axis_know_of_each_other(cat):
     """q and k have the same dimensions: their cells have the same number in the field that is pointed at."""
-    figure = figures.stage(cat, SITE, 1, stage := figures.neurons(walk.neurons(cat, SITE, 1, 2), 4, 5), stage.matrices)
+    figure = figures.stage(cat, SITE, 1, stage := figures.neurons(steps.row(cat, SITE, 1, 2), 4), stage.matrices)
     pointed = next(one for one in written(figure.chart)["params"] if one["name"] == "pointed")
 
     assert pointed["select"]["fields"] == ["axis_0", "axis_1"]
@@ -201,28 +195,18 @@ def test_the_screen_of_a_stage_stays_while_its_numbers_change():
     assert chains[0] is chains[1]
 
 
-def test_a_mask_after_the_softmax_is_drawn_as_weights():
-    """From 0 to 1, as the softmax is; before it, on the scale of scores."""
-    record = record_of(WORDS, edits=Edits(Subsequent()))
-    after, before = (
-        str(large(record, "mask", knobs=knobs).form.spec) for knobs in (Knobs(mask_after_softmax=True), Knobs())
-    )
-
-    assert "weight, from 0 to 1" in after
-    assert "weight, from 0 to 1" not in before
-
-
 def test_a_row_in_full_shows_every_step_that_the_call_has():
     record = record_of(WORDS, edits=Edits(Subsequent(), temperature=0.5, softcap=4.0))
-    row = walk.row(record, SITE, 1, 2)
-    figure = figures.row(record, SITE, 1, row, key=1)
+    row = steps.row(record, SITE, 1, 2)
+    stage = figures.row(row, record.step(SITE))
+    figure = figures.stage(record, SITE, 1, stage, stage.matrices, selected=(2, 1))
 
-    names = set(data(figure.chart, "meta")[0].values())
+    names = [matrix.name for matrix in stage.matrices]
 
-    assert {"q · k", "softcap", "/ 0.5", "mask", "− max", "exp", "weight"} <= names
-    assert {digits(value) for value in row.weights.tolist()} <= set(texts(figure.chart, len(figure.bars.columns) - 1))
-    assert figure.table["weights"].tolist() == row.weights.tolist()
-    assert figure.form is figures.row(record, SITE, 1, row).form
+    assert names == ["q · k", "÷ √5", "softcap", "/ 0.5", "mask", "− max", "exp", "weight"]
+    assert cells(figure, "number", names.index("weight")) == [digits(value) for value in row.weights.tolist()]
+    assert figure.table.query("table == 'weight'")["value"].tolist() == row.weights.tolist()
+    assert "sum of weights 1.0000" in figure.description
 
 
 def number(text: str) -> float:
@@ -244,13 +228,13 @@ STEPS = {
 def test_each_number_of_the_line_of_a_cell_follows_from_the_one_before(added):
     """A person with a pocket calculator comes from the product to the weight, by what the line says."""
     record = record_of(WORDS, edits=Edits(Subsequent(), **added))
-    row = walk.row(record, SITE, 1, 2)
-    first, *steps = [line for lines in arithmetic(row, record.step(SITE), 1).values() for line in lines]
+    row = steps.row(record, SITE, 1, 2)
+    first, *lines = [line for texts in arithmetic(row, record.step(SITE), 1).values() for line in texts]
     value = number(first.rsplit("= ", 1)[1])
 
     assert value == pytest.approx(float(row.sums[1]), abs=1e-4)
 
-    for step in steps:
+    for step in lines:
         said, result = step.rsplit(" → ", 1)
         pattern = next(one for one in STEPS if re.fullmatch(one, said))
         found = re.fullmatch(pattern, said).groups()
@@ -260,32 +244,32 @@ def test_each_number_of_the_line_of_a_cell_follows_from_the_one_before(added):
         assert number(result) == pytest.approx(made(value, *given), abs=2e-4)
 
         value = number(result)
-    assert [step for step in steps if step.startswith("÷ row's sum")]
+    assert [step for step in lines if step.startswith("÷ row's sum")]
     assert value == pytest.approx(float(row.weights[1]), abs=1e-4)
 
 
 def test_the_line_of_a_blocked_cell_says_which_rule_blocks_it():
     """And that of a row without a key, that it has none."""
     record = record_of(WORDS, edits=Edits(Subsequent()))
-    blocked = arithmetic(walk.row(record, SITE, 1, 1), record.step(SITE), 2)
+    blocked = arithmetic(steps.row(record, SITE, 1, 1), record.step(SITE), 2)
 
     assert blocked["mask"] == ["causal blocks it → −∞"]
     assert blocked["softmax"][-1].endswith("→ 0.0000")
 
     empty = record_of(WORDS, edits=Edits(Painted(frozenset((1, i) for i in range(len(WORDS))))))
 
-    said = arithmetic(walk.row(empty, SITE, 1, 1), empty.step(SITE), 2)
+    said = arithmetic(steps.row(empty, SITE, 1, 1), empty.step(SITE), 2)
 
     assert said["softmax"][-1].endswith("no key is left in this row, so its weight is 0.0000")
 
 
 def test_the_spread_has_two_bars_for_each_width():
-    spreads = walk.dot_product_variance((4, 64), samples=50)
+    spreads = steps.dot_product_variance((4, 64))
     figure = figures.spread(spreads, chosen=64)
 
     assert figure.table["variance"].tolist() == [one.variance for one in spreads]
     assert figure.table["unscaled_largest"].tolist() == [one.unscaled.largest for one in spreads]
-    assert "dₖ 64:" in figure.description
+    assert "dₖ = 64" in figure.description
 
 
 @pytest.mark.parametrize("dark", some([False, True], 1))
@@ -294,7 +278,8 @@ def test_hostile_tokens_are_drawn(dark):
     record = record_of(list(HOSTILE))
     chain = figures.chain(record, SITE, 1, stages_of(record), selected=(1, 2), dark=dark)
     stage = large(record, "softmax", dark=dark, selected=(1, 2))
-    row = figures.row(record, SITE, 1, walk.row(record, SITE, 1, 3), key=2, dark=dark)
+    query = figures.row(steps.row(record, SITE, 1, 3), record.step(SITE))
+    row = figures.stage(record, SITE, 1, query, query.matrices, dark=dark)
 
     assert all(image.std() > 5 for image in draw(*(figure.chart.to_dict() for figure in (chain, stage, row))))
     assert "constructor" not in str(stage.form.spec)

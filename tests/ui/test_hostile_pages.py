@@ -119,7 +119,7 @@ def test_any_text_on_the_other_pages_shows_pictures_or_says_one_sentence(page):
 def test_hostile_settings_of_the_other_pages_open_with_one_notice(page, text):
     """Their own settings too."""
     typed = linked(text.text)
-    names = ("sort", "role", "across", "up", "stage", "query", "knobs", "scores", "changes", "tab")
+    names = ("sort", "role", "across", "up", "stage", "query", "scores", "tab")
     app = opened(page, **dict.fromkeys(names, typed))
 
     assert not app.exception

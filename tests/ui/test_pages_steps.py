@@ -10,16 +10,14 @@ import pandas as pd
 import pytest
 from test_pages import button, html, opened
 
-from attnviz import api, walk
+from attnviz import api
+from attnviz.analysis import steps
 from attnviz.core.amounts import digits, in_cell
 from attnviz.core.edits import Edits, Site
 from attnviz.core.masks import Subsequent
-from attnviz.core.origin import Change
-from attnviz.figures.chain import main
+from attnviz.figures.steps import main
 from attnviz.ui.shared import cache as kept
 from attnviz.ui.shared import code
-from attnviz.ui.steps.play import KNOBS
-from attnviz.walk import Knobs
 
 TEXT = {"scratch": "the cat sat on the mat", "translator": "the black cat sleeps"}
 MINILM = "all-MiniLM-L6-v2"
@@ -60,8 +58,8 @@ def page_of(name, **link):
 
 
 def unfolded(app):
-    """The page with the vectors behind the table and what can be tried open."""
-    for key in ("elements", "weighted values", "try changes"):
+    """The page with the vectors behind the table, temperature and scale open."""
+    for key in ("elements", "weighted values", "temperature and scale"):
         app.session_state[key] = True
     return app.run()
 
@@ -116,7 +114,7 @@ def test_every_number_of_a_query_in_full_is_the_librarys(name):
     app = unfolded(page_of(name, **CHANGED))
     _, record = run_of(name)
     _, site, head = LINKS[name]
-    row = walk.row(record, site, head, 3)
+    row = steps.row(record, site, head, 3)
     step = record.step(site)
 
     columns = list(zip(*table(app, "key"), strict=True))
@@ -131,8 +129,7 @@ def test_every_number_of_a_query_in_full_is_the_librarys(name):
     assert f"{sums} {digits(row.row_sum)}" in unescape(html(app))
     assert row.digits in unescape(html(app))
     elements, weighted = drawn(app)[-2:]
-    found = walk.neurons(record, site, head, 3)
-    expected = (found.query_vector, found.key_vectors, found.products, found.sums, found.weights)
+    expected = (row.query_vector, row.key_vectors, row.products, row.sums, row.weights)
     assert numbers(elements) == [texts(part[..., :64]) for part in expected]
     assert numbers(weighted) == [texts(row.weighted_values[:, :64]), texts(row.output[:64])]
 
@@ -143,7 +140,7 @@ def test_every_number_of_every_stage_is_the_librarys(name):
     app = page_of(name, stage="split", **CHANGED)
     source, record = run_of(name)
     _, site, head = LINKS[name]
-    stages = walk.chain(record, source, site, head)
+    stages = steps.chain(record, source, site, head)
 
     (rail,), large = drawn(app, "stages"), drawn(app)[0]
 
@@ -158,16 +155,16 @@ def test_every_number_of_every_stage_is_the_librarys(name):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_measures_are_the_librarys(name):
-    """The knobs' table, before and after."""
+    """The table under temperature and scale, before and after."""
     app = page_of(name, **CHANGED)
     _, record = run_of(name)
     _, before = run_of(name, replace(EDITS, temperature=1.0))
     _, site, head = LINKS[name]
-    compared = walk.compare(before, record, site, head, 3)
+    compared = steps.compare(before, record, site, head, 3)
 
     assert [row[1:] for row in table(app, "row of ")] == [
         [digits(getattr(side, field)) for side in (compared.before, compared.after)]
-        for field in ("entropy", "largest", "gradient", "row_sum")
+        for field in ("entropy", "largest", "gradient")
     ]
 
 
@@ -181,10 +178,10 @@ def test_the_copied_python_computes_the_call_and_compares_it_with_pytorch(name, 
     exec(code.python_of_call(page_record, site, head, 0, kept.origin), {})
 
     said = capsys.readouterr().out.splitlines()
-    stages = walk.chain(record, source, site, head)
+    stages = steps.chain(record, source, site, head)
     assert said == [
-        *(f"{one.title}: {one.text}. {one.missing or one.changed}" for one in stages),
-        walk.check(record, source, site).function.message,
+        *(f"{one.title}: {one.missing or one.changed}" for one in stages),
+        steps.check(record, site).message,
     ]
 
 
@@ -192,7 +189,7 @@ def test_the_python_of_a_call_can_be_copied():
     app = page_of("scratch")
     app.session_state["take everything"] = True
 
-    assert any("attnviz.walk.check(record, " in one.value for one in app.run().get("code"))
+    assert any("attnviz.analysis.steps.check(record, " in one.value for one in app.run().get("code"))
 
 
 def test_steps_without_an_effect_are_left_out():
@@ -201,25 +198,16 @@ def test_steps_without_an_effect_are_left_out():
 
     assert [one.split(" · ")[1] for one in changed if one.split(" · ")[1] not in str(plain)] == ["Temperature", "Mask"]
     assert [one.split(" · ")[0] for one in plain] == [str(i) for i in range(1, len(plain) + 1)]
-    assert not page_of("scratch", stage="dropout").exception
 
 
-def test_what_is_done_in_the_call_alone_is_the_librarys():
-    """A mask after the softmax and dropout, from the link: the sentence, the weights, the row sums."""
-    app = page_of("scratch", knobs="after.dropout-0.3-7", **CHANGED)
-    _, record = run_of("scratch")
-    knobs = Knobs(mask_after_softmax=True, dropout_p=0.3, dropout_seed=7)
-    found = walk.exhibit(record.step(Site("encoder", 1)), 2, knobs)
-
-    assert found.message in unescape(html(app))
-    assert table(app, "that changed")[-1] == [
-        "row sum",
-        digits(found.sums_before[3]),
-        digits(found.sums_after[3]),
-    ]
+@pytest.mark.parametrize(
+    "gone", [{"knobs": "after.dropout-0.3-7"}, {"changes": "e1_2_query_3_0_0_n2.5"}, {"matrix": "w_q"}]
+)
+def test_a_link_with_a_setting_that_went_shows_the_call_as_it_is(gone):
+    assert table(page_of("scratch", query="3", **gone), "key") == table(page_of("scratch", query="3"), "key")
 
 
-def test_knobs_are_kept_in_the_link_and_undone_by_chips():
+def test_scale_and_temperature_are_kept_in_the_link_and_undone_by_chips():
     app = unfolded(opened(steps_page))
     app.toggle(key="scores scaled").set_value(False).run()
     app.select_slider(key="scores temperature").set_value(0.5).run()
@@ -231,49 +219,13 @@ def test_knobs_are_kept_in_the_link_and_undone_by_chips():
     assert app.query_params["scores"] == "temperature-0.5"
 
 
-def test_knobs_stay_in_view_as_the_last_one_is_turned_back():
+def test_controls_stay_in_view_as_the_last_one_is_turned_back():
     """What was open as the page opened does not fold away under the pointer."""
     app = page_of("scratch", scores="unscaled")
     app.toggle(key="scores scaled").set_value(True).run()
 
     assert "scores" not in app.query_params
     assert app.toggle(key="scores scaled").value
-
-
-def test_reset_all_is_all():
-    """What was set in the call alone goes with what was changed in the model."""
-    app = page_of("scratch", knobs="dropout-0.5-3", scores="temperature-2")
-    button(app, "Reset all").click().run()
-
-    assert app.session_state["state"].state[KNOBS] == walk.Knobs()
-    assert not {"knobs", "scores"} & set(app.query_params)
-
-
-def test_numbers_set_by_hand_come_from_the_link():
-    """A weight of W_Q in the link is the one that the model runs with; without it the page says other numbers."""
-    app = page_of("scratch", changes="e1_2_query_3_0_0_n2.5", query="3", cell="3.1", stage="products")
-    source = replace(api.load("scratch"), changes=(Change(Site("encoder", 1), 2, "query", 3, 0, -2.5),))
-    record = source.run(source.tokenize([TEXT["scratch"]]))
-    row = walk.row(record, Site("encoder", 1), 2, 3)
-
-    assert [cells[1] for cells in table(app, "key")] == texts(row.sums)
-    assert f" + … = {texts(row.sums)[1]}<" in html(app).replace("\N{NO-BREAK SPACE}", " ")
-    assert [cells[1] for cells in table(page_of("scratch", query="3", cell="3.1"), "key")] != texts(row.sums)
-
-    button(app, "1 edited number").click().run()
-
-    assert "changes" not in app.query_params
-    assert [cells[1] for cells in table(app, "key")] != texts(row.sums)
-
-
-def test_cloned_weights_are_compared_with_independent_ones():
-    app = unfolded(page_of("scratch", cloned="true", query="3"))
-    before, after = (api.analyze(TEXT["scratch"], api.load("scratch", cloned=cloned)) for cloned in (False, True))
-    compared = walk.compare(before, after, Site("encoder", 1), 2, 3)
-
-    rows = [one[1:] for one in tables(app) if one[0][1:] == ["as it begins", "now"]]
-
-    assert rows[0][0][1:] == [digits(compared.before.entropy), digits(compared.after.entropy)]
 
 
 @pytest.mark.parametrize("link", [{}, {"cell": "2.4"}])
@@ -298,8 +250,8 @@ def test_the_line_of_a_vector_is_the_librarys():
     """The query's first numbers before there are cells; then what the first number of its output is made of."""
     source, record = run_of("scratch")
     _, site, head = LINKS["scratch"]
-    row = walk.row(record, site, head, 3)
-    split = next(main(stage) for stage in walk.chain(record, source, site, head) if stage.key == "split")
+    row = steps.row(record, site, head, 3)
+    split = next(main(stage) for stage in steps.chain(record, source, site, head) if stage.key == "split")
 
     first = ", ".join(texts(split.values[3, :3]))
     assert f"(3) is 16 numbers here: {first}, …" in unescape(html(page_of("scratch", stage="split", **CHANGED)))
@@ -335,10 +287,8 @@ def test_long_texts_are_shown_in_windows_that_are_said():
     [
         ({"scores": "hot"}, "\"scores\": 'hot' cannot be read"),
         ({"scores": "temperature-0"}, "\"scores\": 'temperature-0' cannot be read"),
-        ({"knobs": "dropout-2-1"}, "\"knobs\": 'dropout-2-1' cannot be read"),
-        ({"changes": "e0_0_wq_0_0_0_x"}, "cannot be read"),
         ({"query": "-1"}, "\"query\": '-1' is not a whole number from 0"),
-        ({"stage": "magic"}, "\"stage\": 'magic' is not one of embedding"),
+        ({"stage": "dropout"}, "\"stage\": 'dropout' is not one of embedding"),
     ],
 )
 def test_a_link_that_cannot_be_read_is_said_and_a_default_shown(link, words):
@@ -349,9 +299,8 @@ def test_a_link_that_cannot_be_read_is_said_and_a_default_shown(link, words):
     assert table(app, "key")
 
 
-def test_changes_and_queries_that_have_no_place_are_left_out():
-    """A number of a head, a token or a cell that is not there changes nothing and breaks nothing."""
-    app = opened(steps_page, changes="e9_0_wq_0_0_0_1-e0_0_query_99_0_0_1-e0_0_wo_99_0_0_1", query="77")
+def test_a_query_that_has_no_place_is_left_out():
+    app = opened(steps_page, query="77")
 
     assert not app.exception
     assert table(app, "key") == table(opened(steps_page), "key")

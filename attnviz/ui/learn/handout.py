@@ -5,7 +5,8 @@ from typing import Any
 
 import streamlit as st
 
-from attnviz import figures, walk
+from attnviz import figures
+from attnviz.analysis import steps
 from attnviz.core.display import file_stem
 from attnviz.core.masks import Subsequent
 from attnviz.core.record import Record
@@ -115,7 +116,7 @@ def _prediction(context: ViewContext, now: State) -> Figure:
 
 def _row(context: ViewContext, now: State) -> Figure:
     """The values that the chosen row adds up, and their sum."""
-    row = walk.row(context.record, context.site, context.head, now[QUERY])
+    row = steps.row(context.record, context.site, context.head, now[QUERY])
     stage, key = figures.values(row, len(context.tokens[1])), int(row.weights.argmax())
     return figures.stage(context.record, context.site, context.head, stage, stage.matrices, selected=(row.query, key))
 

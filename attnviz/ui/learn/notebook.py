@@ -78,7 +78,7 @@ def _cell(context: ViewContext, now: State, writer: CodeWriter) -> str:
 
 def _row(context: ViewContext, now: State, writer: CodeWriter, tried: bool) -> Iterator[str]:
     before = len(writer.lines)
-    row = writer.call("attnviz.walk.row", (context.record, context.site, context.head, now[QUERY]), {})
+    row = writer.call("attnviz.analysis.steps.row", (context.record, context.site, context.head, now[QUERY]), {})
     tokens = f"{writer.value(context.record)}.tokens({writer.value(context.site)})[1]"
     lines = [*writer.lines[before:], f"row, tokens = {row}, {tokens}"]
     lines.append("for key in row.keys[: row.query + 1]:")
@@ -94,14 +94,16 @@ def _scores(context: ViewContext, now: State, writer: CodeWriter, tried: bool) -
     if tried:
         before = writer.value(context.untouched), len(writer.lines)
         call = writer.call(
-            "attnviz.walk.compare", (context.untouched, context.record, context.site, context.head, now[QUERY]), {}
+            "attnviz.analysis.steps.compare",
+            (context.untouched, context.record, context.site, context.head, now[QUERY]),
+            {},
         )
         yield "\n".join([*writer.lines[before[1] :], f"print({call}.message)"])
 
 
 def _d_k(context: ViewContext, now: State, writer: CodeWriter, tried: bool) -> Iterator[str]:
     if not tried:
-        yield f"attnviz.figures.spread(attnviz.walk.dot_product_variance({writer.value(D_KS)}))"
+        yield f"attnviz.figures.spread(attnviz.analysis.steps.dot_product_variance({writer.value(D_KS)}))"
 
 
 def _peeking(context: ViewContext, now: State, writer: CodeWriter, tried: bool) -> Iterator[str]:

@@ -6,25 +6,24 @@ from itertools import groupby
 
 import streamlit as st
 
-from attnviz import api, figures, walk
+from attnviz import api, figures
+from attnviz.analysis import steps
 from attnviz.core.amounts import digits
 from attnviz.core.display import visible_text
 from attnviz.core.masks import Full, Subsequent
 from attnviz.lessons import peeking as study
-from attnviz.ui.learn import edited, museum, words
+from attnviz.ui.learn import museum, words
 from attnviz.ui.learn.progress import PRESENT
 from attnviz.ui.shared import cache, edits, look, pictures, says, state
 from attnviz.ui.shared import words as common
-from attnviz.ui.shared.changes import CHANGES
 from attnviz.ui.shared.edits import OWN_MASK
 from attnviz.ui.shared.look import CELL, QUERY, STEP, ViewContext
 from attnviz.ui.shared.parameters import SETTINGS
 from attnviz.ui.shared.setting import State, choice, flag
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import in_words, quiet
-from attnviz.ui.steps import play
-from attnviz.ui.steps.play import KNOBS
-from attnviz.ui.steps.walked import Walk, table
+from attnviz.ui.steps.scores import MEASURES, scores
+from attnviz.ui.steps.view import StepsView, table
 from attnviz.views import View
 from attnviz.words import quoted_token
 
@@ -40,14 +39,15 @@ learned = cache.cached(study.learn)
 
 HALF, SIDE, ALONE, LARGE = 240, 286, 400, 460
 """Pixels of a map: of two beside each other, of one, as a chapter is one screen, of one alone, and on a projector."""
-EDITED = 520
-"""Pixels of numbers to edit: the task stands beside them."""
 SMALL_MAPS = 340
 """Pixels of the small maps, two in a row."""
 
 
 ROW = 2
 """The row whose answer is marked."""
+
+ROUNDING = 1e-4
+"""Share of the largest number below which a difference is rounding."""
 
 
 def prepare(names: tuple[str, ...]) -> None:
@@ -124,11 +124,11 @@ def _training_step(context: ViewContext) -> None:
     control(st.select_slider, words.TRAINING_STEP, STEP, steps, shown=state.one_of(STEP, steps, last), **options)
 
 
-def _walk(context: ViewContext) -> Walk:
+def _steps(context: ViewContext) -> StepsView:
     """The view context with the chosen query."""
     tokens = context.tokens[0]
     query = context.cell[0] if context.cell else state.one_of(QUERY, range(len(tokens)), len(tokens) - 1)
-    return Walk.of(context, query=query, key=None, knobs=state.get(KNOBS))
+    return StepsView.of(context, query=query, key=None)
 
 
 def _query(context: ViewContext) -> None:
@@ -140,8 +140,8 @@ def _query(context: ViewContext) -> None:
 
 def _row(context: ViewContext) -> None:
     """The chosen query beside each key that it may see: their product, and the weight that comes of it."""
-    walked = _walk(context)
-    row = walked.worked
+    steps_view = _steps(context)
+    row = steps_view.row
     visible = [i for i, rule in enumerate(row.rules) if not rule]
     rows = [
         [
@@ -151,10 +151,10 @@ def _row(context: ViewContext) -> None:
         ]
         for i in visible
     ]
-    chosen = row.keys.index(walked.looked_at)
+    chosen = row.keys.index(steps_view.looked_at)
     table(words.ROW_HEAD, rows, numbers=(1, 2), marked=visible.index(chosen) if chosen in visible else None)
     quiet(words.OUTPUT)
-    stage, selected = figures.values(row, len(context.tokens[1])), (row.query, walked.looked_at)
+    stage, selected = figures.values(row, len(context.tokens[1])), (row.query, steps_view.looked_at)
     values = figures.stage(
         context.record, context.site, context.head, stage, stage.matrices, selected=selected, **context.styled
     )
@@ -170,8 +170,7 @@ def _d_k(context: ViewContext) -> None:
         [words.VARIANCE, digits(products.variance), digits(products.scaled_variance)],
         *(
             [name, digits(getattr(products.unscaled, field)), digits(getattr(products.scaled, field))]
-            for field, name in play.MEASURES.items()
-            if field != "row_sum"
+            for field, name in MEASURES.items()
         ),
     ]
     table([words.RANDOM_QUERIES.format(d_k=d_k), words.UNSCALED, words.SCALED], rows, numbers=(1, 2))
@@ -180,27 +179,12 @@ def _d_k(context: ViewContext) -> None:
     pictures.picture(figures.spread(every, chosen=d_k, **context.styled), "spread")
 
 
-_spread = cache.cached(walk.dot_product_variance)
+_spread = cache.cached(steps.dot_product_variance)
 
 
-def spreads(d_ks: tuple[int, ...]) -> tuple[walk.DotProducts, ...]:
+def spreads(d_ks: tuple[int, ...]) -> tuple[steps.DotProducts, ...]:
     """Measurements of each d_k."""
     return tuple(_spread((d_k,))[0] for d_k in d_ks)
-
-
-def _numbers(context: ViewContext) -> None:
-    """Numbers of the head to edit, and their effect on the row that changed most."""
-    with st.container(width=EDITED):
-        quiet(words.TYPE_A_NUMBER)
-        edited.edit(_walk(context))
-        if state.get(CHANGES):
-            before = cache.record(replace(context.source, changes=()), context.lines, context.edits)
-            rows = [
-                record.step(context.site).weights(context.head, sentence=context.sentence)
-                for record in (before, context.record)
-            ]
-            query = int((rows[1] - rows[0]).abs().sum(-1).argmax())
-            play.measures(replace(_walk(context), query=query), before, context.record)
 
 
 def _future(context: ViewContext) -> None:
@@ -208,10 +192,17 @@ def _future(context: ViewContext) -> None:
 
 
 def _positions(context: ViewContext) -> None:
-    """The switch, and what comes of each word where the words are read from last to first."""
+    """The switch, and by how much the outputs of the words change where these are read from last to first."""
     control(st.toggle, words.POSITIONS, SETTINGS["positions"], at="learn", whole_page=True)
-    permutation = walk.permutation(context.source, context.record, sentence=context.sentence)
-    quiet(words.REVERSED.format(says=permutation.message))
+    sentence, before = context.record.sentences[context.sentence], context.record.output[context.sentence]
+    typed = [i for i, token in enumerate(sentence.tokens) if not token.special]
+    places = dict(zip(typed, reversed(typed), strict=True))
+    order = [places.get(i, i) for i in range(len(sentence.tokens))]
+    backwards = replace(sentence, tokens=tuple(sentence.tokens[i] for i in order))
+    after = context.source.run((backwards,), context.edits).output[0]
+    moved, largest = float((after - before[order]).abs().max()), float(before.abs().max())
+    text = words.ORDER_UNSEEN if moved <= ROUNDING * largest else words.ORDER_SEEN
+    quiet(text.format(moved=f"{moved:.2g}", largest=f"{largest:.2g}"))
 
 
 def _peeking(context: ViewContext) -> None:
@@ -243,7 +234,7 @@ def _answers(context: ViewContext) -> None:
 FILLING = ({"heads"}, {"map", "prediction"}, {"peeking"}, {"bugs"})
 """Scenes that leave no room beside them."""
 
-WIDE = ("training step", "query", "row", "future", "scores", "d_k", "numbers", "positions", "peeking", "bugs")
+WIDE = ("training step", "query", "row", "future", "scores", "d_k", "positions", "peeking", "bugs")
 """Scenes that nothing stands beside."""
 
 ROOMY, SUMMED = {"map", "future", "positions"}, {"future", "scores"}
@@ -255,9 +246,8 @@ SCENES: dict[str, Callable[[ViewContext], None]] = {
     "query": _query,
     "row": _row,
     "future": _future,
-    "scores": lambda context: play.scores(_walk(context)),
+    "scores": lambda context: scores(_steps(context)),
     "d_k": _d_k,
-    "numbers": _numbers,
     "positions": _positions,
     "prediction": _prediction,
     "peeking": _peeking,

@@ -33,19 +33,10 @@ RANDOM_QUERIES, UNSCALED, SCALED = "500 random queries, dₖ = {d_k}", "q·k as 
 VARIANCE = "variance of the scores"
 LARGEST_OF_ROW = "Largest weight of a row, the mean over 500 queries:"
 IN_THEORY = "In theory the variance of q·k is dₖ = {d_k}, and of q·k / √dₖ it is 1."
-MATRICES = {
-    "query": "Q",
-    "key": "K",
-    "value": "V",
-    "w_q": "weights of Q",
-    "w_k": "weights of K",
-    "w_v": "weights of V",
-    "w_o": "output weights",
-}
-MATRIX, RESET_NUMBERS = "Matrix", "Reset {numbers}"
-TYPE_A_NUMBER = "Numbers of this head. Type another one: every step after it is computed again, and the link keeps it."
-TOO_MANY_NUMBERS = "{most} numbers can be set by hand in a link; let go of some first."
-REVERSED = "With the words from last to first: {says}"
+ORDER_UNSEEN = "With the words from last to first each word keeps its output, but for rounding: the order is not seen."
+ORDER_SEEN = (
+    "With the words from last to first the outputs of words change by up to {moved}; their largest number is {largest}."
+)
 HIDE = "Hide the future (causal mask)"
 SMALL_MAPS = "Rows from the top, and columns from the left: {tokens}"
 POSITIONS = "Add positions to the words"

@@ -2,7 +2,8 @@
 
 import streamlit as st
 
-from attnviz import figures, walk
+from attnviz import figures
+from attnviz.analysis import steps
 from attnviz.core.modifiers import alibi_slopes
 from attnviz.ui.masks import words
 from attnviz.ui.masks.lab import Lab
@@ -51,7 +52,7 @@ def head_bias(lab: Lab) -> None:
 
 def _picture(lab: Lab) -> None:
     quiet(words.BIAS_ADDED)
-    stages = walk.chain(lab.record, None, lab.site, lab.head, sentence=lab.sentence)
+    stages = steps.chain(lab.record, None, lab.site, lab.head, sentence=lab.sentence)
     stage = next(stage for stage in stages if stage.key == "bias")
     options = lab.drawn | {"selected": lab.cell or (-1, -1)}
     figure = figures.stage(lab.record, lab.site, lab.head, stage, (stage.matrix("added"),), **options)

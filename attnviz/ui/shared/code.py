@@ -44,12 +44,12 @@ def python_of_call(record: Record, site: Site, head: int, sentence: int, origin:
     writer, named = CodeWriter(origin), {"sentence": sentence} if sentence else {}
     try:
         source, _ = _origin(origin, record)
-        chain = writer.call("attnviz.walk.chain", (record, source, site, head), named)
-        check = writer.call("attnviz.walk.check", (record, source, site), named)
+        chain = writer.call("attnviz.analysis.steps.chain", (record, source, site, head), named)
+        check = writer.call("attnviz.analysis.steps.check", (record, site), named)
     except _NoCode:
         return ""
-    steps = [f"for stage in {chain}:", '    print(f"{stage.title}: {stage.text}. {stage.missing or stage.changed}")']
-    return "\n".join([*writer.imported(), "", *writer.lines, *steps, f"print({check}.function.message)"])
+    steps = [f"for stage in {chain}:", '    print(f"{stage.title}: {stage.missing or stage.changed}")']
+    return "\n".join([*writer.imported(), "", *writer.lines, *steps, f"print({check}.message)"])
 
 
 def _origin(origin: Origin, record: Record) -> tuple[Source, tuple[str, ...]]:

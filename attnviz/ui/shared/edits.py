@@ -19,7 +19,6 @@ from attnviz.core.scoring import EMPTY_ROWS
 from attnviz.core.stack import Entry, Stack
 from attnviz.sources.base import Source
 from attnviz.ui.shared import cache, look, mask, state, words
-from attnviz.ui.shared.changes import CHANGES
 from attnviz.ui.shared.look import Place, ViewContext
 from attnviz.ui.shared.mask import MASK
 from attnviz.ui.shared.mask_link import BY_NAME, usual
@@ -319,7 +318,7 @@ def name_of(entry: Entry, *, first: bool = True) -> str:
 
 def chips(source: Source, lines: tuple[str, ...], edits: Edits, original: str) -> None:
     """One removable chip for each thing that is changed, and one button that resets all; else what the model is."""
-    fixed = source.read_only or (edits == Edits() and not getattr(source, "changes", ()))
+    fixed = source.read_only or edits == Edits()
     changes = [
         *_training_step(source),
         *([] if fixed else [*_changed(source, lines, edits), *_heads_off(edits), *_taken(edits)]),
@@ -365,8 +364,6 @@ def _changed(source: Source, lines: tuple[str, ...], edits: Edits) -> Iterator[t
     ):
         if changed:
             yield text, text, State.put, setting, setting.default
-    if numbers := len(getattr(source, "changes", ())):
-        yield "numbers", counted(numbers, words.EDITED_NUMBER), State.put, CHANGES, ()
 
 
 def _heads_off(edits: Edits) -> Iterator[tuple]:
@@ -407,9 +404,9 @@ def _reset_button(title: str) -> None:
 
 def _change(step: Callable[..., State], *args: object) -> None:
     """One step; the model and the picture that it reads are made outside of what runs again by itself."""
-    before = tuple(map(state.get, (CHANGES, look.STEP, GRAYED)))
+    before = tuple(map(state.get, (look.STEP, GRAYED)))
     state.change(step, *args)
-    if before != tuple(map(state.get, (CHANGES, look.STEP, GRAYED))):
+    if before != tuple(map(state.get, (look.STEP, GRAYED))):
         st.rerun()
 
 

@@ -15,7 +15,6 @@ from attnviz.figures.figure import stem
 from attnviz.sources.base import Source
 from attnviz.ui.shared import (
     answer,
-    changes,
     examples,
     files,
     look,
@@ -39,7 +38,6 @@ OF_MODEL = (
     answer.CHAT,
     answer.SYSTEM,
     look.STEP,
-    changes.CHANGES,
     *parameters.DECLARED,
 )
 """Settings that identify the run: the file is that run, and the changes in it."""

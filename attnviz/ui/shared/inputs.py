@@ -11,7 +11,6 @@ from attnviz.sources.base import Source
 from attnviz.ui.shared import (
     answer,
     cache,
-    changes,
     examples,
     files,
     lengths,
@@ -122,7 +121,7 @@ def _checked(
     unknown_words(cache.unknown(source, lines), source.unknown_token)
     if TEXT.encode(text) is None:
         _say_kept_out(source, lines, text)
-    return changes.applied(source, lines), lines
+    return source, lines
 
 
 def _lines_of(source: Source, typed: str) -> tuple[str, ...]:

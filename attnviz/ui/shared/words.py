@@ -215,7 +215,6 @@ ROWS_GET = "fully masked rows: {policy}"
 HEADS_OFF, HEADS_OF = "{heads} off", "{count} heads of {site}"
 TAKEN = "taken: {what}"
 NOT_TAKEN = "its other text is longer than {most:,} characters, or holds some that cannot be shown"
-EDITED_NUMBER = "edited number"
 ACTIVE_HEADS = "Active heads"
 ALL, NONE, INVERT = "all", "none", "invert"
 

@@ -4,18 +4,18 @@ from functools import partial
 
 import streamlit as st
 
+from attnviz.analysis.steps import Stage
 from attnviz.figures import Figure
 from attnviz.sources.base import Source
-from attnviz.ui.shared import cache, everything, look, pictures, state, toolbar
+from attnviz.ui.shared import cache, everything, look, pictures, toolbar
 from attnviz.ui.shared import words as common
 from attnviz.ui.shared.code import python_of_call
 from attnviz.ui.shared.look import CELL, QUERY
 from attnviz.ui.shared.setting import State
 from attnviz.ui.shared.toolbar import Toolbar
-from attnviz.ui.steps import numbers, play, rail, words
-from attnviz.ui.steps.play import KNOBS
-from attnviz.ui.steps.walked import Walk
-from attnviz.walk import Stage
+from attnviz.ui.steps import numbers, rail, words
+from attnviz.ui.steps.scores import scores
+from attnviz.ui.steps.view import StepsView
 
 
 def page(source: Source, lines: tuple[str, ...]) -> None:
@@ -25,7 +25,7 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
         query = look.query(common.QUERY, context.tokens[0], context.cell, opening=context.roles[1], step=_with_query)
     bar.predict(look.asked_at(context.record, context.site, (query, 0), context.sentence))
     key = context.cell[1] if context.cell else None
-    _chain(bar, Walk.of(context, query=query, key=key, knobs=state.get(KNOBS)))
+    _chain(bar, StepsView.of(context, query=query, key=key))
 
 
 def _with_query(now: State, query: int) -> State:
@@ -33,7 +33,7 @@ def _with_query(now: State, query: int) -> State:
     return now.put(QUERY, query).put(CELL, now[CELL] and (query, now[CELL][1]))
 
 
-def _chain(bar: Toolbar, context: Walk) -> None:
+def _chain(bar: Toolbar, context: StepsView) -> None:
     every = rail.stages(context)
     chosen = rail.current(every)
     whole = rail.whole(context, every, chosen)
@@ -44,7 +44,7 @@ def _chain(bar: Toolbar, context: Walk) -> None:
         with st.container(width="stretch", key="stage"):
             rail.turn(every, chosen)
             figure = rail.stage(context, every[chosen])
-        with st.container(width=316, key="play"):
+        with st.container(width=316, key="one-cell"):
             _beside(context, every[chosen], figure)
     exports = {words.SMALL_STEPS: (whole, "rail")} | numbers.in_full(context)
     if figure is not None:
@@ -53,7 +53,7 @@ def _chain(bar: Toolbar, context: Walk) -> None:
         pictures.take_one(exports, "everything", more=partial(_more, context, tuple(filter(None, (whole, figure)))))
 
 
-def _more(context: Walk, figures: tuple[Figure, ...]) -> None:
+def _more(context: StepsView, figures: tuple[Figure, ...]) -> None:
     """The zip of everything, and Python that computes this call and compares it with PyTorch."""
     everything.button(context, figures)
     if context.source.read_only:
@@ -63,13 +63,14 @@ def _more(context: Walk, figures: tuple[Figure, ...]) -> None:
         st.code(code, "python", wrap_lines=True, width=560)
 
 
-def _beside(context: Walk, stage: Stage, figure: Figure | None) -> None:
+def _beside(context: StepsView, stage: Stage, figure: Figure | None) -> None:
     """One cell at the chosen step, the step's equation, and, folded, all that can be said of it and tried."""
     with st.container():  # what comes and goes, in a place of its own: what follows stays where it is
         numbers.in_numbers(context, stage)
         rail.explained(stage)
-    with pictures.folded(words.TRY, "try changes", context.is_changed) as is_played:
-        if is_played:
-            play.play(context)
+    is_changed = context.edits.temperature != 1 or context.edits.scale is not None
+    with pictures.folded(words.SCORES, "temperature and scale", is_changed) as is_open:
+        if is_open:
+            scores(context)
     if figure is not None:
         pictures.numbers(figure, "stage")

@@ -1,30 +1,30 @@
 """The rail of stages, and the one that is large."""
 
-import re
 from collections.abc import Callable
 
 import streamlit as st
 
-from attnviz import figures, walk
-from attnviz.figures.chain import main
+from attnviz import figures
+from attnviz.analysis import steps
+from attnviz.analysis.steps import KEYS, Matrix, Stage
+from attnviz.analysis.steps.stages import shape_text
+from attnviz.figures.steps import main
 from attnviz.ui.shared import cache, look, pictures, state
 from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import QUERY
 from attnviz.ui.shared.setting import choice
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import block_html, details_html, plain
+from attnviz.ui.shared.text import block_html, details_html
 from attnviz.ui.steps import words
-from attnviz.ui.steps.walked import Walk
-from attnviz.walk import KEYS, Matrix, Stage
-from attnviz.walk.stages import typeset
+from attnviz.ui.steps.view import StepsView
 
 STAGE = choice("stage", KEYS, of="tab")
 PROJECTION = choice("projection", "QKV", "Q", "tab")
 
 
-def stages(context: Walk) -> tuple[Stage, ...]:
+def stages(context: StepsView) -> tuple[Stage, ...]:
     """The steps that this call has; those without an effect in it are left out."""
-    options = {"sentence": context.sentence, "knobs": context.knobs} | context.windows
+    options = {"sentence": context.sentence} | context.windows
     return tuple(
         stage
         for stage in _chain(context.record, context.origins, context.site, context.head, **options)
@@ -32,7 +32,7 @@ def stages(context: Walk) -> tuple[Stage, ...]:
     )
 
 
-_chain = cache.cached(walk.chain)
+_chain = cache.cached(steps.chain)
 """Cached: a click does not change it."""
 
 
@@ -42,7 +42,7 @@ def current(every: tuple[Stage, ...]) -> int:
     return keys.index(state.one_of(STAGE, keys, "softmax" if "softmax" in computed else computed[0]))
 
 
-def whole(context: Walk, every: tuple[Stage, ...], chosen: int) -> figures.Figure:
+def whole(context: StepsView, every: tuple[Stage, ...], chosen: int) -> figures.Figure:
     """All stages as one figure."""
     options = context.drawn | {"rev": look.rev("stage")}
     return figures.chain(context.record, context.site, context.head, every, current=every[chosen].key, **options)
@@ -71,7 +71,7 @@ def _go(name: str, icon: str, key: str, disabled: bool, **look: str) -> None:
     st.button(name, key=f"go {name}", icon=f":material/{icon}:", **there, **look)
 
 
-def stage(context: Walk, stage: Stage) -> figures.Figure | None:
+def stage(context: StepsView, stage: Stage) -> figures.Figure | None:
     """One step, large: what it does in one sentence, and its tables."""
     does = f"{_why(stage)[0].removesuffix('.')}."
     st.html("".join(block_html(text, "large") for text in (does, stage.missing) if text))
@@ -84,37 +84,24 @@ def stage(context: Walk, stage: Stage) -> figures.Figure | None:
     return figure
 
 
-def large(context: Walk, stage: Stage) -> figures.Figure:
+def large(context: StepsView, stage: Stage) -> figures.Figure:
     """The tables of one step."""
     return figures.stage(context.record, context.site, context.head, stage, _chosen(stage), **context.drawn)
 
 
 def explained(stage: Stage) -> None:
     """The equation of a step; folded by the browser, what changed, why there is such a step, and its shape."""
-    named = ", ".join(f"{typeset(letter)}: {words.LETTERS[letter]}" for letter in stage.letters)
+    named = ", ".join(f"{shape_text([letter])[1:-1]}: {words.LETTERS[letter]}" for letter in stage.letters)
     shape = words.SHAPE_OF_ALL.format(shape=stage.sizes, letters=named)
     more = "".join(block_html(text, "quiet") for text in (stage.changed, _why(stage)[1], shape) if text)
-    st.html(equation(stage) + details_html(words.MORE, more))
+    st.latex(stage.equation)
+    st.html(details_html(words.MORE, more))
 
 
 def _why(stage: Stage) -> tuple[str, str]:
     """Purpose of a step in one sentence, and more about why."""
     lead, _, rest = words.WHY[stage.key].partition(". ")
     return lead, rest
-
-
-def equation(stage: Stage) -> str:
-    """The equation, with the part of this stage marked."""
-    parts = (
-        f"<mark>{_symbols(part.text)}</mark>" if part.is_current else _symbols(part.text) for part in stage.equation
-    )
-    return f'<div class="equation" role="math">{"".join(parts)}</div>'
-
-
-def _symbols(text: str) -> str:
-    """Letters after an underscore as an index; lines break after commas and opening brackets alone."""
-    unbroken = re.sub("(?<!,) ", "\N{NO-BREAK SPACE}", plain(text)).replace("(", "(<wbr>")
-    return re.sub(r"_(\w+)", r"<sub>\1</sub>", unbroken)
 
 
 def _chosen(stage: Stage) -> tuple[Matrix, ...]:
@@ -129,7 +116,7 @@ def _chosen(stage: Stage) -> tuple[Matrix, ...]:
     return tuple(by[key] for key in (f"{ends}_all", f"w_{ends}", f"b_{ends}") if key in by)
 
 
-def select(context: Walk) -> Callable[[dict | None], None]:
+def select(context: StepsView) -> Callable[[dict | None], None]:
     """Handler of a click in a table: it chooses a query, a key, or both; the same cell again clears the key."""
 
     def chosen(point: dict) -> None:

@@ -29,7 +29,6 @@ VECTOR = "{query} is {count} numbers here: {numbers}, …"
 TABLE_OF = "Table of {columns}"
 
 SHARES = "How the query {query} ({position}) shares its attention"
-WITHOUT_CHANGES = "Computed without these changes: {changes}."
 KEYS_SHOWN = "Keys {first} to {last} of {all:,}. The sums are over all keys."
 FULLY_MASKED = "This row is fully masked; it gets: {policy}."
 NOT_NUMBERS = "The weights of this row are not numbers."
@@ -50,19 +49,12 @@ HEAD_OFF = "This head is off: zeros are handed on instead."
 
 IN_PYTORCH = "Python: this call step by step, and with PyTorch's attention"
 
-# Try changes
+# Temperature and scale
 
-TRY = "Try changes"
+SCORES = "Temperature and scale"
 LARGEST, ENTROPY, GRADIENT = "largest weight", "entropy (nats)", "softmax gradient"
 DIVIDE, TEMPERATURE = "Divide by √dₖ (the model's own scale)", "Temperature"
-MASK_AFTER, NO_MASK = "Mask after the softmax (wrong)", "This call has no mask. Set one above."
-MASKING, FILLS = "Masking", {"replace": "replace with −∞", "add": "add −1e9"}
-DROPOUT, SEED = "Dropout", "Seed"
-WAYS = {"positions": "Positions", "bias": "Biases", "cloned": "Same weights for Q, K, V and the output"}
-"""By settings of a model, how its weights are made in another way."""
-ROW, ROW_SUM = "row of {query} ({position})", "row sum"
-BEFORE, NOW, AFTER, ORIGINAL = "before", "now", "after", "as it begins"
-CHANGED, FIRST_CHANGED = "that changed", "first that changed"
+ROW, BEFORE, NOW = "row of {query} ({position})", "before", "now"
 
 # Why there is each step, and what tutorials get wrong
 
@@ -93,7 +85,6 @@ WHY = {
     "softmax": "Each row becomes weights that sum to 1. Each is e to the score, over the sum of these in its row. A "
     "weight says how much of a value is taken, not how much the output depends on it: a large weight on a short value "
     "does little.",
-    "dropout": "In training some weights are set to 0 and the others raised. Rows then do not sum to 1.",
     "values": "Each query gets the mean of all values, weighted by its row.",
     "concat": "The outputs of the heads stand side by side. Heads have not met until here.",
     "output": "The output weights mix the heads and lead back to as many numbers as came in. They are added to these.",

@@ -12,7 +12,8 @@ from peft import LoraConfig, get_peft_model
 from torch import Tensor
 
 import attnviz
-from attnviz import Edits, Site, walk
+from attnviz import Edits, Site
+from attnviz.analysis import steps
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.metrics import contributions
 from attnviz.sources.huggingface import module_search, source
@@ -164,7 +165,7 @@ def test_a_model_in_half_precision_shows_what_rounding_leaves(tmp_path):
     added = contributions(model.with_stream(attnviz.analyze(TEXT, model)))
 
     assert 0 < abs(added.residual) < 0.1
-    stages = walk.chain(attnviz.analyze(TEXT, model), model, Site("decoder", 0), 0)
+    stages = steps.chain(attnviz.analyze(TEXT, model), model, Site("decoder", 0), 0)
     assert all(stage.matrices for stage in stages if stage.is_used)
 
 
@@ -212,20 +213,40 @@ def test_steps_begin_at_the_embeddings(family, name, tmp_path):
         if not origin.is_adjusted:
             assert torch.allclose(heads(origin.w_q(origin.query_input), step.query), step.query, atol=1e-5)
             assert torch.allclose(heads(origin.w_k(origin.key_input), step.key), step.key, atol=1e-5)
-        stages = walk.chain(record, model, site, 1)
+        stages = steps.chain(record, model, site, 1)
         assert all(stage.matrices for stage in stages if stage.is_used)
         assert next(stage.key for stage in stages if stage.is_used) == "embedding"
         assert ("adjust" in [stage.key for stage in stages if stage.is_used]) == BEGIN[family, name]
 
 
-@pytest.mark.parametrize(("family", "name"), [("gpt2", "GPT2LMHeadModel"), ("bert", "BertForMaskedLM")])
-def test_pytorchs_module_gives_the_same(family, name, tmp_path):
+ATTENTION = {
+    ("gpt2", "GPT2LMHeadModel"): "transformer.h.0.attn",
+    ("bert", "BertForMaskedLM"): "bert.encoder.layer.0.attention.output.dense",
+    ("llama", "LlamaForCausalLM"): "model.layers.0.self_attn",
+    ("qwen3", "Qwen3ForCausalLM"): "model.layers.0.self_attn",
+}
+"""Modules of transformers that give what the last stage shows, in the first layer."""
+
+
+@pytest.mark.parametrize(("family", "name"), named(ATTENTION))
+def test_the_last_step_is_what_transformers_gives(family, name, tmp_path):
+    """Eager attention of transformers: its output and its weights, but for rounding."""
     model = loaded(family, name, tmp_path)
     record = attnviz.analyze(TEXT, model)
+    own = getattr(transformers, name).from_pretrained(tmp_path, attn_implementation="eager").eval()
+    outputs = []
+    own.get_submodule(ATTENTION[family, name]).register_forward_hook(
+        lambda module, given, output: outputs.append(output)
+    )
+    ids = torch.tensor([[token.id for token in record.sentences[0].tokens]])
+    with torch.no_grad():
+        attentions = own(ids, output_attentions=True).attentions[0]
+    output = outputs[0][0] if isinstance(outputs[0], tuple) else outputs[0]
 
-    module = walk.check(record, model, record.sites[0]).module
-
-    assert module.output < 1e-5, module.message
+    for head in range(attentions.shape[1]):
+        stages = {stage.key: stage for stage in steps.chain(record, model, record.sites[0], head)}
+        assert torch.allclose(stages["softmax"].matrix("weights").values, attentions[0, head], atol=1e-5)
+        assert torch.allclose(stages["output"].matrix("y").values, output.reshape(-1, output.shape[-1]), atol=1e-5)
 
 
 def heads(projected: Tensor, like: Tensor) -> Tensor:
@@ -238,7 +259,7 @@ def test_a_call_without_known_projections_begins_at_its_vectors(tmp_path):
     record = attnviz.analyze(TEXT, model)
 
     assert model.origin(record, record.sites[0]) is None
-    assert "queries, keys and values on" in walk.chain(record, model, record.sites[0], 0)[0].missing
+    assert "queries, keys and values on" in steps.chain(record, model, record.sites[0], 0)[0].missing
 
 
 def test_the_model_is_left_without_hooks(tmp_path):

@@ -9,7 +9,8 @@ import torch
 from torch.nn import functional as F
 from torch.testing import assert_close
 
-from attnviz import api, walk
+from attnviz import api
+from attnviz.analysis import steps
 from attnviz.core.edits import Edits, Site, Take
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Painted, Subsequent
@@ -52,7 +53,7 @@ def run(name, edits=Edits(), text=TEXT):
 
 def stages_of(name, site, head=1, edits=Edits(), **settings):
     source, record = run(name, edits)
-    return record.step(site), {stage.key: stage for stage in walk.chain(record, source, site, head, **settings)}
+    return record.step(site), {stage.key: stage for stage in steps.chain(record, source, site, head, **settings)}
 
 
 def close(found, expected):
@@ -86,11 +87,10 @@ def test_every_number_comes_of_those_before_it(name, site, edits):
     weights = scores.softmax(-1).nan_to_num(0)
     close(stages["softmax"].matrix("weights").values, weights)
     close(stages["values"].matrix("output").values, weights @ v)
-    missing = [key for key in walk.KEYS if stages[key].missing]
+    missing = [key for key in steps.KEYS if stages[key].missing]
     assert ("mask" in missing) == (step.mask is None)
     assert ("bias" in missing) == (not step.scoring.bias)
     assert {"softcap", "temperature"} & set(missing) == (set() if edits == EVERYTHING else {"softcap", "temperature"})
-    assert "dropout" in missing
 
 
 @pytest.mark.parametrize(("name", "site", "edits"), [model for model in MODELS if model.values[0] != MINILM])
@@ -126,7 +126,7 @@ def test_a_layer_adds_what_the_chain_ends_with():
     """Of attention alone in one layer: the embedding, normalized on the way in, plus the last stage."""
     source = Scratch(num_layers=1, d_model=30, num_heads=5)
     record = source.run(source.tokenize([TEXT]))
-    stages = {stage.key: stage for stage in walk.chain(record, source, Site("encoder", 0), 3)}
+    stages = {stage.key: stage for stage in steps.chain(record, source, Site("encoder", 0), 3)}
     embedded = stages["position"].matrix("embedded_query").values
 
     parts = stages["embedding"].matrix("words_query").values + stages["position"].matrix("positions_query").values
@@ -160,7 +160,7 @@ def test_every_stage_is_there_and_says_something(name):
     d_model = record.output.shape[-1]
     sizes = {"B": batch, "H": heads, "Q": queries, "K": keys, "d_model": d_model, "d_k": step.query.shape[-1]}
 
-    assert tuple(stages) == walk.KEYS
+    assert tuple(stages) == steps.KEYS
     for stage in stages.values():
         assert bool(stage.missing) != bool(stage.matrices and stage.changed), stage.key
         assert (stage.missing or stage.changed).endswith(".")
@@ -168,74 +168,33 @@ def test_every_stage_is_there_and_says_something(name):
             assert sizes.get(letter, size) == size
         for matrix in stage.matrices:
             assert tuple(matrix.values.shape) == matrix.shape == (len(matrix.rows), len(matrix.columns))
-        if not stage.missing:
-            assert any(part.is_current for part in stage.equation), stage.key
-        assert stage.text.count("(") == stage.text.count(")")
+        assert stage.equation.count("{") == stage.equation.count("}")
 
 
-def test_a_normalization_is_named_where_there_is_one():
-    """The decoder that is set by hand has none."""
+def test_the_sentence_of_the_input_names_what_stands_before_the_call():
+    """Layers, the self-attention before a cross-attention, and a normalization where the model has one."""
     said = {
         name: stages_of(name, site)[1]["input"].changed
-        for name, site in (("scratch", Site("encoder", 1)), ("constructed", Site("decoder", 1)))
+        for name, site in (
+            ("scratch", Site("encoder", 1)),
+            ("constructed", Site("decoder", 1)),
+            ("translator", Site("cross", 1)),
+        )
     }
 
-    assert said["scratch"].startswith("1 layer and a normalization: ")
-    assert said["constructed"].startswith("1 layer: ")
+    assert said["scratch"].endswith(" by 1 layer, a normalization.")
+    assert said["constructed"].endswith(" by 1 layer.")
+    assert said["translator"].endswith(" by 1 layer, the self-attention of this layer, a normalization.")
 
 
-def test_the_equation_of_the_input_names_what_stands_before_the_call():
-    """Layers, the self-attention before a cross-attention, and a normalization where the model has one."""
-    sites = {"scratch": Site("encoder", 0), "constructed": Site("decoder", 1), "translator": Site("cross", 1)}
-    inputs = {name: stages_of(name, site)[1]["input"] for name, site in sites.items()}
+def test_the_equation_of_the_scale_is_that_of_the_call():
+    """Plain attention reads as in the paper; another scale has its number."""
+    plain, edited = (stages_of("scratch", Site("encoder", 0), edits=e)[1]["scale"] for e in (Edits(), EVERYTHING))
 
-    assert {name: stage.text for name, stage in inputs.items()} == {
-        "scratch": "X = LayerNorm(E[tokens] + P)",
-        "constructed": "X = Layer₀(E[tokens] + P)",
-        "translator": "X = LayerNorm(SelfAttention(Layer₀(E[tokens] + P)))",
-    }
-    assert [part.text for part in inputs["constructed"].equation if part.is_current] == ["X", "Layer_0(", ")"]
-
-
-def test_equations_hold_what_the_call_does_and_no_more():
-    """Plain attention reads as in the paper; every edit has its place."""
-    _, plain = stages_of("scratch", Site("encoder", 0))
-    _, edited = stages_of("scratch", Site("encoder", 0), edits=EVERYTHING)
-    _, wrong = stages_of(
-        "scratch", Site("encoder", 0), edits=EVERYTHING, knobs=walk.Knobs(mask_after_softmax=True, dropout_p=0.5)
-    )
-
-    assert plain["scale"].text == "O = softmax(Q Kᵀ / √dₖ) V"
-    assert [part.text for part in plain["scale"].equation if part.is_current] == [" / √d_k"]
-    assert edited["mask"].text == "O = softmax(mask((1.5 · tanh((Q Kᵀ · 0.4) / 1.5) + B) / 0.7)) V"
-    assert wrong["mask"].text == "O = dropout(mask(softmax((1.5 · tanh((Q Kᵀ · 0.4) / 1.5) + B) / 0.7))) V"
-    assert list(wrong).index("mask") == list(wrong).index("softmax") + 1
-
-
-def test_knobs_reach_the_stages_that_follow_and_no_others():
-    """Dropout and a late mask change weights and what is made of them; queries, keys and scores stay."""
-    knobs = walk.Knobs(mask_after_softmax=True, dropout_p=0.5, dropout_seed=3)
-    edits = Edits(mask=Subsequent())
-    step, stages = stages_of("scratch", Site("encoder", 1), edits=edits, knobs=knobs)
-    _, before = stages_of("scratch", Site("encoder", 1), edits=edits)
-
-    scores = before["scale"].matrix("scaled").values
-    assert torch.equal(stages["scale"].matrix("scaled").values, scores)
-    close(stages["softmax"].matrix("weights").values, scores.double().softmax(-1))
-    late = scores.double().softmax(-1).tril()
-    close(stages["mask"].matrix("masked").values, late)
-    dropped = stages["dropout"].matrix("dropped").values
-    close(dropped, torch.where(dropped > 0, late / 0.5, 0))
-    close(stages["values"].matrix("output").values, dropped.double() @ step.value[0, 1].double())
-
-
-def test_dropout_of_a_window_is_that_of_the_whole():
-    """Rows of a window lose the weights that they lose among all."""
-    knobs, site = walk.Knobs(dropout_p=0.5), Site("encoder", 1)
-    _, whole = stages_of("scratch", site, knobs=knobs)
-    _, window = stages_of("scratch", site, knobs=knobs, queries=slice(3, 6))
-
-    close(window["dropout"].matrix("dropped").values, whole["dropout"].matrix("dropped").values[3:6])
+    assert plain.equation == r"S = \frac{Q K^\top}{\sqrt{d_k}}"
+    assert edited.equation == r"S = 0.4 \, Q K^\top"
+    assert "(1/√16)" in plain.changed
+    assert "(not 1/√16)" in edited.changed
 
 
 def test_the_constructed_model_embeds_in_two_parts():
@@ -247,7 +206,7 @@ def test_the_constructed_model_embeds_in_two_parts():
     assert torch.equal(embedded, stages["input"].matrix("x").values)
     assert positions[:, 64:128].abs().sum() == positions.abs().sum() > 0
     assert "No number changed" in stages["input"].changed
-    assert "head 2 has columns 128 to 191" in stages["split"].changed
+    assert "head 2: columns 128 to 191" in stages["split"].changed
 
 
 def test_of_long_texts_a_window_is_shown_with_the_same_numbers():
@@ -256,29 +215,29 @@ def test_of_long_texts_a_window_is_shown_with_the_same_numbers():
     record = source.run(source.tokenize([" ".join(f"w{i}" for i in range(150))]), Edits(mask=Subsequent()))
     site, rows, columns = Site("encoder", 0), slice(100, 140), slice(60, 120)
 
-    stages = {s.key: s for s in walk.chain(record, source, site, 2, queries=rows, keys=columns)}
+    stages = {s.key: s for s in steps.chain(record, source, site, 2, queries=rows, keys=columns)}
 
     close(stages["softmax"].matrix("weights").values, record.step(site).weights(2, rows, columns))
     close(stages["values"].matrix("output").values, record.step(site).output(2, rows))
     assert torch.equal(stages["split"].matrix("k").values, record.step(site).key[0, 2, columns])
     assert stages["input"].matrix("x_keys").rows == range(60, 120)
     assert stages["scale"].changed.startswith("In the window of 40 queries and 60 keys: ")
-    for stage in walk.chain(record, source, site, 2):
+    for stage in steps.chain(record, source, site, 2):
         for matrix in stage.matrices:
             sizes = dict(zip(matrix.axes, matrix.values.shape, strict=True))
             assert max(sizes.get("query", 0), sizes.get("key", 0)) <= 64
     with pytest.raises(InputError, match="65 queries are too many"):
-        walk.chain(record, source, site, 2, queries=slice(0, 65))
+        steps.chain(record, source, site, 2, queries=slice(0, 65))
 
 
 def test_without_positions_or_biases_the_chain_says_so():
     """No position is added, and the projections have no bias to show."""
     source = Scratch(positions=False, bias=False)
     record = source.run(source.tokenize([TEXT]))
-    stages = {stage.key: stage for stage in walk.chain(record, source, Site("encoder", 0), 0)}
+    stages = {stage.key: stage for stage in steps.chain(record, source, Site("encoder", 0), 0)}
 
     assert stages["position"].missing.startswith("No position is added")
-    assert "no biases" in stages["project"].changed
+    assert stages["project"].changed.endswith("No bias was added.")
     assert {matrix.key[0] for matrix in stages["project"].matrices} == {"w", "q", "k", "v"}
 
 
@@ -286,11 +245,11 @@ def test_a_place_that_is_not_there_is_refused():
     source, record = run("scratch")
 
     with pytest.raises(InputError, match="no head 4"):
-        walk.chain(record, source, Site("encoder", 0), 4)
+        steps.chain(record, source, Site("encoder", 0), 4)
     with pytest.raises(InputError, match="no sentence 1"):
-        walk.chain(record, source, Site("encoder", 0), 0, sentence=1)
+        steps.chain(record, source, Site("encoder", 0), 0, sentence=1)
     with pytest.raises(InputError, match="has no decoder layer 0"):
-        walk.chain(record, source, Site("decoder", 0), 0)
+        steps.chain(record, source, Site("decoder", 0), 0)
 
 
 def test_steps_join_what_was_taken():
@@ -300,11 +259,11 @@ def test_steps_join_what_was_taken():
     record = api.analyze("the cat sat on the", source, Edits(taken=(take,)))
     step = record.step(take.site)
 
-    stages = {stage.key: stage for stage in walk.chain(record, source, take.site, 1)}
+    stages = {stage.key: stage for stage in steps.chain(record, source, take.site, 1)}
 
     joined = torch.cat([step.output(head) for head in range(step.num_heads)], -1)
     concatenated = stages["concat"].matrix("concat").values
     assert torch.allclose(concatenated, joined[:, : concatenated.shape[1]], atol=1e-6)
     assert "taken from another text" in stages["values"].changed
-    other = {stage.key: stage for stage in walk.chain(record, source, take.site, 0)}
+    other = {stage.key: stage for stage in steps.chain(record, source, take.site, 0)}
     assert "taken" not in other["values"].changed

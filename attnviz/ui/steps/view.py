@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, NamedTuple, Self
 
-from attnviz import walk
+from attnviz.analysis import steps
 from attnviz.core.display import visible_text
 from attnviz.core.edits import Site
 from attnviz.core.origin import Origin
@@ -14,7 +14,6 @@ from attnviz.sources.base import Source
 from attnviz.ui.shared import cache, look, text
 from attnviz.ui.shared.look import ViewContext
 from attnviz.ui.steps import words
-from attnviz.walk import MOST_TOKENS, Knobs
 
 LONGEST = 60
 """Characters of a cell of a table."""
@@ -32,18 +31,16 @@ class CallInputs(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Walk(ViewContext):
+class StepsView(ViewContext):
     """View context of the page Steps.
 
     Attributes:
         query: the chosen query.
         key: the chosen key; None for none.
-        knobs: changes of the shown call alone.
     """
 
     query: int
     key: int | None
-    knobs: Knobs
 
     @classmethod
     def of(cls, context: ViewContext, **chosen: Any) -> Self:
@@ -55,30 +52,23 @@ class Walk(ViewContext):
         return CallInputs(self.source, self.lines)
 
     @cached_property
-    def worked(self) -> walk.Row:
+    def row(self) -> steps.Row:
         """The query in full."""
-        return walk.row(
-            self.record, self.site, self.head, self.query, sentence=self.sentence, keys=self.windows["keys"]
-        )
+        place = self.record, self.site, self.head, self.query
+        return steps.row(*place, sentence=self.sentence, keys=self.windows["keys"])
 
     @property
     def looked_at(self) -> int:
         """The chosen key, else the one with the largest weight."""
-        row = self.worked
+        row = self.row
         return self.key if self.key in row.keys else row.keys[int(row.weights.nan_to_num().argmax())]
 
     @property
     def selected(self) -> tuple[int, int]:
         """The query and the key whose numbers are shown; -1 for no key."""
-        has_numbers = not (self.source.read_only or self.knobs.in_words)
-        if has_numbers:
+        if not self.source.read_only:
             return self.query, self.looked_at
         return self.query, -1 if self.key is None else self.key
-
-    @property
-    def is_changed(self) -> bool:
-        """Whether a knob of the page is moved."""
-        return bool(self.knobs.in_words) or self.edits.temperature != 1 or self.edits.scale is not None
 
     @property
     def drawn(self) -> dict[str, Any]:
@@ -96,11 +86,11 @@ class Walk(ViewContext):
 
 def window(around: int, size: int) -> slice:
     """At most 64 neighbors, with one of them in the middle where there is room on both sides."""
-    first = max(0, min(around - MOST_TOKENS // 2, size - MOST_TOKENS))
-    return slice(first, min(size, first + MOST_TOKENS))
+    first = max(0, min(around - steps.MOST_TOKENS // 2, size - steps.MOST_TOKENS))
+    return slice(first, min(size, first + steps.MOST_TOKENS))
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], **style) -> None:
     """A small table in a frame that scrolls; see `attnviz.ui.shared.text.table_html`."""
     cut = [[visible_text(cell, LONGEST).replace("␣", " ") for cell in row] for row in (head, *rows)]
-    text.table(cut[1:], cut[0], css="facts walked", named=words.TABLE_OF.format(columns=", ".join(cut[0])), **style)
+    text.table(cut[1:], cut[0], css="facts steps", named=words.TABLE_OF.format(columns=", ".join(cut[0])), **style)

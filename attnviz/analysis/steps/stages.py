@@ -1,0 +1,409 @@
+"""Stages of one attention call, from tokens to what its layer gives: each is some tables of numbers and a sentence."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attnviz.analysis.steps.row import FIRST, MOST_WIDTH, slice_of, until, window_positions
+from attnviz.core.amounts import counted, digits
+from attnviz.core.edits import Site
+from attnviz.core.origin import Origin
+from attnviz.core.record import Record, Step
+from attnviz.core.scoring import ORDER
+
+READ_ONLY = "The model computes attention in its own code: only its weights are known."
+NOT_TAKEN_APART = "This model is not taken apart here: its numbers are known from the queries, keys and values on."
+
+LETTERS = {"query": "Q", "key": "K"}
+"""Letters of the axes that stand for tokens; other axes are called by their size: d_model, d_k, d_v."""
+
+
+_VECTORS, _CELLS = "B Q d_model", "B H Q K"
+STAGES = {
+    "embedding": ("Embedding", _VECTORS, r"E[\text{tokens}]"),
+    "position": ("Position", _VECTORS, r"X_0 = E[\text{tokens}] + P"),
+    "input": ("Input of this layer", _VECTORS, r"X_0 \to X"),
+    "project": ("Project to Q, K, V", "B Q H·d_k", r"X W_Q,\enspace X W_K,\enspace X W_V"),
+    "split": ("Split into heads", "B H Q d_k", r"[\,Q_0 \;\dots\; Q_{H-1}\,] = X W_Q"),
+    "adjust": ("Adjust Q and K", "B H Q d_k", r"Q \leftarrow f(Q),\enspace K \leftarrow f(K)"),
+    "products": ("Dot products", _CELLS, r"Q K^\top"),
+    "scale": ("Scale", _CELLS, r"S = \frac{Q K^\top}{\sqrt{d_k}}"),
+    "softcap": ("Softcap", _CELLS, r"S \leftarrow c \tanh(S / c)"),
+    "bias": ("Bias", _CELLS, r"S \leftarrow S + B"),
+    "temperature": ("Temperature", _CELLS, r"S \leftarrow S / T"),
+    "mask": ("Mask", _CELLS, r"s_{ij} \leftarrow -\infty \text{ where blocked}"),
+    "softmax": ("Softmax", _CELLS, r"w_{ij} = \frac{e^{s_{ij}}}{\sum_k e^{s_{ik}}}"),
+    "values": ("Weighted values", "B H Q d_v", "O = W V"),
+    "concat": ("Concatenate", "B Q H·d_v", r"[\,O_0 \;\dots\; O_{H-1}\,]"),
+    "output": ("Output projection", _VECTORS, r"Y = [\,O_0 \;\dots\; O_{H-1}\,]\, W_O"),
+}
+"""Title, axes and equation of each stage by its key, in order. Twelve are in every model that is taken apart; some
+models also adjust queries and keys, and bound scores, add a bias to them, or divide them by a temperature."""
+
+KEYS = tuple(STAGES)
+"""Names of the stages, in a link, too."""
+
+
+def shape_text(axes: Sequence[str]) -> str:
+    """A shape in letters: "(B, H, Q, dₖ)"."""
+    return f"({', '.join(axes)})".replace("_k", "ₖ").replace("_v", "ᵥ")
+
+
+@dataclass(frozen=True, eq=False)
+class Matrix:
+    """A table of numbers of one sentence and head, all of it or a window.
+
+    Attributes:
+        key: name of the table, the same in every run: "x", "w_q", "q_all", "q", "scores", ...
+        name: title over the table: X, Q, ...
+        axes: meaning of its rows and columns: "query" and "key" are positions of tokens, "d_k" dimensions, ...
+        shape: sizes of the whole table.
+        rows, columns: positions that `values` holds.
+        values: (rows, columns), in the precision of the model.
+        blocked: cells that the mask left without a weight, (rows, columns); None where that is not known.
+    """
+
+    key: str
+    name: str
+    axes: tuple[str, str]
+    shape: tuple[int, int]
+    rows: range
+    columns: range
+    values: Tensor
+    blocked: Tensor | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """One stage of an attention call.
+
+    Attributes:
+        key: name of the stage, one of `KEYS`.
+        title: name for people.
+        equation: the equation of the stage in LaTeX.
+        letters: axes of the whole tensor: ("B", "H", "Q", "K").
+        shape: sizes of these axes; empty where one of them is not known.
+        matrices: numbers of one sentence and head; empty if they are not known.
+        changed: sentence with numbers on the difference to the stage before.
+        missing: sentence if the call has no such stage, or does not show it; else None.
+    """
+
+    key: str
+    title: str
+    equation: str
+    letters: tuple[str, ...]
+    shape: tuple[int, ...]
+    matrices: tuple[Matrix, ...] = ()
+    changed: str = ""
+    missing: str | None = None
+
+    @property
+    def is_used(self) -> bool:
+        """Whether the call has this stage, even where its numbers are not known."""
+        return self.missing in (None, READ_ONLY, NOT_TAKEN_APART)
+
+    @property
+    def sizes(self) -> str:
+        """The shape in letters and, where it is known, in numbers: "(B, H, Q, K) = (1, 4, 6, 6)"."""
+        letters = shape_text(self.letters)
+        return f"{letters} = ({', '.join(f'{size:,}' for size in self.shape)})" if self.shape else letters
+
+    def matrix(self, key: str) -> Matrix:
+        """One of its tables, by its key."""
+        return {matrix.key: matrix for matrix in self.matrices}[key]
+
+
+@dataclass(frozen=True, eq=False)
+class _CallView:
+    """One head of an attention call, and the positions of queries and keys that its tables show."""
+
+    record: Record
+    step: Step
+    origin: Origin | None
+    head: int
+    sentence: int
+    queries: range
+    keys: range
+
+    @property
+    def window(self) -> tuple[slice, slice]:
+        """Rows and columns of a table of queries and keys."""
+        return slice_of(self.queries), slice_of(self.keys)
+
+    @cached_property
+    def sizes(self) -> dict[str, int]:
+        """Size of every axis by its letter."""
+        batch, heads, queries, keys = self.step.shape
+        d_k, d_v = self.step.query.shape[-1], self.step.value.shape[-1]
+        sizes = {"B": batch, "H": heads, "Q": queries, "K": keys, "d_k": d_k, "d_v": d_v}
+        return sizes | {"H·d_k": heads * d_k, "H·d_v": heads * d_v, "d_model": self.record.output.shape[-1]}
+
+    def stage(self, key: str, changed: str = "", *matrices: Matrix, missing: str | None = None) -> Stage:
+        """A stage with its tables, or without any and why."""
+        title, letters, equation = STAGES[key]
+        is_known = letters == _CELLS or not self.record.read_only  # which says nothing of the size of a head
+        shape = tuple(self.sizes[letter] for letter in letters.split()) if is_known else ()
+        return Stage(key, title, equation, tuple(letters.split()), shape, matrices, changed, missing)
+
+    def table(self, key: str, name: str, axes: tuple[str, str], values: Tensor) -> Matrix:
+        """A table of the part that is shown; rows and columns of tokens may have been cut before."""
+        shape, places = [], []
+        for dim, axis in enumerate(axes):
+            shown = {"query": self.queries, "key": self.keys}.get(axis, range(min(values.shape[dim], MOST_WIDTH)))
+            shape.append(self.sizes[LETTERS[axis]] if axis in LETTERS else values.shape[dim])
+            places.append(shown)
+            if values.shape[dim] != len(shown):
+                values = values.narrow(dim, shown.start, len(shown))
+        return Matrix(key, name, axes, (shape[0], shape[1]), places[0], places[1], values)
+
+    def squares(self, stage: str, changed: str, **tables: Tensor) -> Stage:
+        """A stage with tables of queries and keys, by their keys."""
+        matrices = (self.table(key, key.replace("_", " "), ("query", "key"), values) for key, values in tables.items())
+        if (len(self.queries), len(self.keys)) != self.step.shape[2:]:
+            changed = f"In the window of {len(self.queries)} queries and {len(self.keys)} keys: {changed}"
+        return self.stage(stage, changed, *matrices)
+
+    def projected(self, letter: str) -> Tensor:
+        """Projections of all heads: "q", "k" or "v", (n, H · d)."""
+        vectors = self.origin.query_input if letter == "q" else self.origin.key_input
+        return getattr(self.origin, f"w_{letter}")(vectors)[self.sentence]
+
+    @cached_property
+    def joined(self) -> Tensor:
+        """Outputs of all heads side by side, zeros for those that are off, (rows, H · d_v)."""
+        heads = range(self.step.num_heads)
+        return torch.cat([self.step.output(head, self.window[0], sentence=self.sentence) for head in heads], -1)
+
+
+def span(values: Tensor) -> str:
+    """Smallest and largest number of a tensor, infinite ones and NaN left out."""
+    finite = values[values.isfinite()]
+    return f"{digits(finite.min())} to {digits(finite.max())}" if finite.numel() else "no finite number"
+
+
+def deviation(values: Tensor) -> str:
+    """Standard deviation of the finite numbers."""
+    finite = values[values.isfinite()].double()
+    return digits(finite.std(correction=0)) if finite.numel() else "NaN"
+
+
+def length(vectors: Tensor) -> str:
+    """Mean length of some vectors."""
+    return digits(vectors.norm(dim=-1).mean())
+
+
+def _tokens(call: _CallView) -> Iterator[Stage]:
+    """From tokens to the input of the call; also of the keys, where these are others or stand in another window."""
+    origin, b, site = call.origin, call.sentence, call.step.site
+    tokens = {"query": origin.query_tokens}
+    if origin.key_input is not origin.query_input or call.keys != call.queries:
+        tokens["key"] = origin.key_tokens
+    words, added, x = origin.query_tokens.words[b], origin.query_tokens.positions, origin.query_input[b]
+    tables = [
+        call.table(f"words_{axis}", f"{axis} tokens", (axis, "d_model"), side.words[b]) for axis, side in tokens.items()
+    ]
+    vectors = f"{counted(len(words), 'vector')} of {counted(words.shape[1], 'number')}"
+    yield call.stage("embedding", f"{counted(len(words), 'token')} became {vectors}.", *tables)
+
+    embedded = words if added is None else words + added
+    if added is None:
+        yield call.stage("position", missing=origin.query_tokens.note)
+    else:
+        tables = []
+        for axis, side in tokens.items():
+            total = side.words[b] + side.positions
+            tables.append(call.table(f"positions_{axis}", "P", (axis, "d_model"), side.positions))
+            tables.append(call.table(f"embedded_{axis}", f"{axis} tokens + positions", (axis, "d_model"), total))
+        lengths = f"To vectors of length {length(words)} on average, positions of length {length(added)} were added."
+        yield call.stage("position", lengths, *tables)
+
+    tables = [call.table("x", "X", ("query", "d_model"), x)]
+    if "key" in tokens:
+        tables.append(call.table("x_keys", "X of the keys", ("key", "d_model"), origin.key_input[b]))
+    parts = [counted(site.layer, "layer")] if site.layer > 0 else []
+    parts += ["the self-attention of this layer"] if site.kind == "cross" else []
+    parts += ["a normalization"] if origin.is_normalized else []
+    changed = f"Vectors of length {length(embedded)} on average became vectors of length {length(x)}"
+    changed += f" by {', '.join(parts)}." if parts else "."
+    if torch.equal(x, embedded):
+        changed = "No number changed: the first layer reads them as they are."
+    yield call.stage("input", changed, *tables)
+
+
+def _projections(call: _CallView) -> Iterator[Stage]:
+    origin, heads, sizes = call.origin, call.step.num_heads, call.sizes
+    tables: list[Matrix] = []
+    for letter, axis, width in (("q", "query", "d_k"), ("k", "key", "d_k"), ("v", "key", "d_v")):
+        name, bias = letter.upper(), getattr(origin, f"w_{letter}").bias
+        weight = origin.head_weight(f"w_{letter}", call.head, heads)
+        tables.append(call.table(f"w_{letter}", f"weights of {name}, head {call.head}", ("d_model", width), weight))
+        if bias is not None:
+            row = bias.chunk(heads)[call.head].unsqueeze(0)
+            tables.append(call.table(f"b_{letter}", f"bias of {name}, head {call.head}", ("1", width), row))
+        tables.append(call.table(f"{letter}_all", f"{name} of all heads", (axis, f"H·{width}"), call.projected(letter)))
+    by = f"three matrices of {sizes['d_model']} x {sizes['H·d_k']}: Q, K and V of all heads at once"
+    biases = "No bias was" if origin.w_q.bias is None else "A bias was"
+    yield call.stage("project", f"Vectors were multiplied by {by}. {biases} added.", *tables)
+
+
+def _heads(call: _CallView) -> Iterator[Stage]:
+    """The vectors of one head, as they are projected and as attention is given them."""
+    step, origin, index, d_k = call.step, call.origin, (call.sentence, call.head), call.sizes["d_k"]
+    is_adjusted = origin is not None and origin.is_adjusted
+    query, key = step.query[index], step.key[index]
+    q, k = (call.projected(x).chunk(step.num_heads, -1)[call.head] for x in "qk") if is_adjusted else (query, key)
+    tables = [
+        call.table("q", "Q", ("query", "d_k"), q),
+        call.table("k", "K", ("key", "d_k"), k),
+        call.table("v", "V", ("key", "d_v"), step.value[index]),
+    ]
+    heads, first = f"{counted(step.num_heads, 'head')} of {counted(d_k, 'number')}", call.head * d_k
+    columns = f"columns {first} to {first + d_k - 1} of {step.num_heads * d_k}"
+    changed = f"Attention is given {heads}; this is head {call.head}"
+    changed += "." if origin is None else f": {columns}."
+    yield call.stage("split", changed, *tables)
+
+    if not is_adjusted:
+        yield call.stage("adjust", missing="Queries and keys are what their projections give.")
+        return
+    tables = [
+        call.table("q_adjusted", "Q adjusted", ("query", "d_k"), query),
+        call.table("k_adjusted", "K adjusted", ("key", "d_k"), key),
+    ]
+    normalized = f"Queries of length {length(q)} on average were normalized to length {length(query)}. "
+    turned = "Pairs of numbers were turned by an angle that grows with the position, which changes no length. "
+    changed = (normalized if origin.normalizes_heads else "") + (turned if origin.is_rotary else "")
+    yield call.stage("adjust", f"{changed}Values stay as they are.", *tables)
+
+
+def _scores(call: _CallView) -> Iterator[Stage]:
+    """The scores of the window, made in the order of `scoring.ORDER`."""
+    step, where = call.step, {"sentence": call.sentence}
+    scoring, d_k = step.scoring, call.sizes["d_k"]
+    products, scaled, capped, biased, scores = (
+        until(step, stage).scores(call.head, *call.window, **where) for stage in ORDER
+    )
+    many, each = counted(products.numel(), "dot product"), counted(d_k, "product")
+    changed = f"{many} of {each} each: {span(products)}, standard deviation {deviation(products)}."
+    yield call.squares("products", changed, products=products)
+
+    is_root = math.isclose(scoring.scale, d_k**-0.5)
+    factor = f"{digits(scoring.scale)} ({'' if is_root else 'not '}1/√{d_k})"
+    went = f"the standard deviation went from {deviation(products)} to {deviation(scaled)}"
+    stage = call.squares("scale", f"Every product was multiplied by {factor}: {went}.", scaled=scaled)
+    yield stage if is_root else replace(stage, equation=rf"S = {scoring.scale:.4g} \, Q K^\top")
+
+    if scoring.softcap is None:
+        yield call.stage("softcap", missing="This call has no softcap: its scores are not bounded.")
+    else:
+        changed = f"Scores stay within ±{digits(scoring.softcap)}: {span(scaled)} became {span(capped)}."
+        yield call.squares("softcap", changed, capped=capped)
+
+    if scoring.bias:
+        unqueried = replace(until(step, "bias"), query=torch.zeros_like(step.query))  # its scores are the bias alone
+        added = unqueried.scores(call.head, *call.window, **where)
+        cells = f"{int((added != 0).sum())} of {counted(added.numel(), 'score')}"
+        changed = f"{span(added)} was added; {cells} got another number than 0."
+        yield call.squares("bias", changed, biased=biased, added=added)
+    else:
+        yield call.stage("bias", missing="This call has no bias: nothing is added to its scores.")
+
+    if scoring.temperature == 1:
+        yield call.stage("temperature", missing="The temperature is 1: nothing is divided.")
+    else:
+        changed = f"Scores were divided by {digits(scoring.temperature)}: {span(biased)} became {span(scores)}."
+        yield call.squares("temperature", changed, tempered=scores)
+
+
+def _weights(call: _CallView) -> Iterator[Stage]:
+    """The mask, and the weights, which are known of every model."""
+    step, rows, where = call.step, call.window[0], {"sentence": call.sentence}
+    allowed = step.may_attend(call.head, *call.window, **where)
+    if step.mask is None:
+        yield call.stage("mask", missing="This call has no mask: every query may attend to every key.")
+    else:
+        masked = step.masked_scores(call.head, *call.window, **where)
+        cells = f"{int((~allowed).sum())} of {counted(allowed.numel(), 'cell')} were replaced by −∞"
+        changed = f"{cells}; {int(allowed.sum())} stay as they are."
+        yield call.squares("mask", changed, masked=masked, may_attend=allowed)
+
+    weights = step.weights(call.head, rows, **where)
+    empty = int(step.empty_queries(call.head, **where)[rows].sum())
+    left = f" {counted(empty, 'row')} with no key left: '{step.scoring.empty_rows}'." if empty else ""
+    largest = digits(weights.nan_to_num().max()) if weights.numel() else "0"
+    changed = f"Each row became weights between 0 and 1 that sum to 1; the largest is {largest}.{left}"
+    table = call.table("weights", "weights", ("query", "key"), weights)
+    blocked = None if step.mask is None else ~allowed & (table.values == 0)  # a row with no key left may have weights
+    yield call.stage("softmax", changed, replace(table, blocked=blocked))
+
+
+def _outputs(call: _CallView) -> Iterator[Stage]:
+    """The output of the head, and of all heads side by side."""
+    step, sizes, value = call.step, call.sizes, call.step.value[call.sentence, call.head]
+    output = step.weights(call.head, call.window[0], sentence=call.sentence).to(value.dtype) @ value
+    is_taken = step.taken is not None and not bool(step.taken[call.sentence, call.head].isnan().all())
+    taken = " What goes on was taken from another text instead." if is_taken else ""
+    values = f"{counted(sizes['K'], 'value')} of {counted(sizes['d_v'], 'number')}"
+    changed = f"For each query {values} were multiplied by its weights and added: {span(output)}.{taken}"
+    yield call.stage("values", changed, call.table("output", f"O of head {call.head}", ("query", "d_v"), output))
+
+    off = [str(head) for head in range(step.num_heads) if step.is_off(head, sentence=call.sentence)]
+    silent = f" Heads that are off give zeros: {', '.join(off)}." if off else ""
+    outputs = f"{counted(step.num_heads, 'output')} of {counted(sizes['d_v'], 'number')}"
+    changed = f"{outputs} stand side by side: {sizes['H·d_v']} for each query.{silent}"
+    yield call.stage("concat", changed, call.table("concat", "Concat(O)", ("query", "H·d_v"), call.joined))
+
+
+def _layer(call: _CallView) -> Iterator[Stage]:
+    """The output of the layer: all heads mixed."""
+    w_o, heads, sizes = call.origin.w_o, call.step.num_heads, call.sizes
+    outputs, weight = w_o(call.joined), call.origin.head_weight("w_o", call.head, heads)
+    tables = [call.table("w_o", f"output weights, head {call.head}", ("d_v", "d_model"), weight)]
+    if w_o.bias is not None:
+        tables.append(call.table("b_o", "output bias", ("1", "d_model"), w_o.bias.unsqueeze(0)))
+    tables.append(call.table("y", "Y", ("query", "d_model"), outputs))
+    alone = call.joined.chunk(heads, -1)[call.head].to(weight.dtype) @ weight
+    became = f"{sizes['H·d_v']} numbers of all heads became {sizes['d_model']} for each query"
+    share = f"of their length, {length(outputs)} on average, head {call.head} alone would give {length(alone)}"
+    yield call.stage("output", f"{became}; {share}.", *tables)
+
+
+def chain(
+    record: Record,
+    source: Any,
+    site: Site,
+    head: int,
+    *,
+    sentence: int = 0,
+    queries: slice = FIRST,
+    keys: slice = FIRST,
+) -> tuple[Stage, ...]:
+    """Compute one head of one attention call stage by stage, with the numbers of its run.
+
+    Args:
+        record: a run of `source`.
+        source: source whose `origin` gives what the call was projected from; None where that is not known.
+        queries, keys: tokens that the tables show, at most 64 of each.
+
+    Returns:
+        Every stage, always the same ones. A stage that the model does not have, or does not show, says so in `missing`.
+
+    Raises:
+        InputError: if there is no such site, head or sentence, or a window is too large.
+    """
+    step = record.step(site)
+    step.empty_queries(head, sentence=sentence)  # refuses a head or sentence that is not there
+    origin = None if source is None or record.read_only else source.origin(record, site)
+    windows = window_positions(queries, step.shape[2], "queries"), window_positions(keys, step.shape[3], "keys")
+    call = _CallView(record, step, origin, head, sentence, *windows)
+    parts = [_weights]
+    parts += [] if record.read_only else [_heads, _scores, _outputs]
+    parts += [] if origin is None else [_tokens, _projections, _layer]
+    stages = {stage.key: stage for part in parts for stage in part(call)}
+    unknown = READ_ONLY if record.read_only else NOT_TAKEN_APART
+    return tuple(stages.get(key) or call.stage(key, missing=unknown) for key in KEYS)

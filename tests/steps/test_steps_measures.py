@@ -1,0 +1,210 @@
+"""Spread of rows, growth with d_k, and the comparison with PyTorch."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from test_steps_row import D_K, SITE, record_of
+from torch import nn
+
+from attnviz import api
+from attnviz.analysis import steps
+from attnviz.analysis.steps.measures import gradient_size
+from attnviz.core.amounts import rounding
+from attnviz.core.edits import Edits, Site
+from attnviz.core.errors import InputError
+from attnviz.core.masks import Painted, Subsequent
+from attnviz.core.modifiers import ALiBi
+from attnviz.core.origin import MATRICES, VECTORS, Change
+from attnviz.sources.scratch import Scratch
+
+TEXT = "the cat sat on the mat"
+SMALL = Scratch(d_model=12, num_heads=3, num_layers=2)
+
+
+def run(source, text=TEXT, edits=Edits()):
+    return source.run(source.tokenize([text]), edits)
+
+
+@given(row=st.lists(st.floats(-8, 8), min_size=1, max_size=9), factor=st.sampled_from([0.1, 1.0, 4.0]))
+def test_the_gradient_size_is_that_of_autograd(row, factor):
+    """The Frobenius norm of the Jacobian of the softmax."""
+    scores = torch.tensor(row, dtype=torch.float64) * factor
+
+    jacobian = torch.autograd.functional.jacobian(lambda x: x.softmax(-1), scores)
+
+    expected = float(jacobian.norm())
+    assert float(gradient_size(scores.softmax(-1))) == pytest.approx(expected, rel=1e-9, abs=1e-15)
+
+
+def test_the_gradient_size_at_its_ends():
+    """0 for a single key, and where one has all; 1/2 where two share; exact also where it is tiny; NaN stays NaN."""
+    assert gradient_size(torch.tensor([1.0])) == gradient_size(torch.tensor([0.0, 1.0, 0.0])) == 0
+    assert gradient_size(torch.zeros(3)) == gradient_size(torch.zeros(0)) == 0
+    assert float(gradient_size(torch.tensor([0.5, 0.5, 0.0]))) == pytest.approx(0.5)
+    tiny = torch.tensor([1e-20, 1.0], dtype=torch.float64)
+    assert float(gradient_size(tiny)) == pytest.approx(2e-20, rel=1e-9, abs=0)
+    assert math.isnan(gradient_size(torch.tensor([math.nan, 0.5])))
+
+
+@given(keys=st.integers(1, 50))
+def test_measures_of_uniform_and_of_certain_rows(keys):
+    """Entropy log K and largest 1/K; entropy 0 and largest 1."""
+    uniform, certain = steps.measures(torch.full((keys,), 1 / keys)), steps.measures(torch.eye(keys)[0])
+
+    assert uniform.entropy == pytest.approx(math.log(keys), abs=1e-6)
+    assert uniform.largest == pytest.approx(1 / keys)
+    assert certain == steps.Measures(entropy=0, largest=1, gradient=0)
+    assert steps.measures(torch.tensor([1.000004, 0.0])).entropy == 0
+    assert math.isnan(steps.measures(torch.tensor([math.nan, 1.0])).entropy)
+
+
+def test_without_the_scale_rows_are_sharper():
+    """The temperature √d_k undoes leaving out the scale; without it entropy and gradient fall."""
+    before = record_of(0, size=2.0)
+    after, undone = (record_of(0, size=2.0, edits=Edits(scale=1.0, temperature=t)) for t in (1.0, math.sqrt(D_K)))
+
+    compared = steps.compare(before, after, SITE, 1, 2)
+
+    assert compared.after.entropy < compared.before.entropy
+    assert compared.after.gradient < compared.before.gradient
+    assert compared.after.largest > compared.before.largest
+    same = steps.compare(before, undone, SITE, 1, 2)
+    assert same.after.entropy == pytest.approx(same.before.entropy, rel=1e-5)
+    assert compared.message.startswith(f"Entropy (nats) {compared.before.entropy:.4g} → {compared.after.entropy:.4g}, ")
+
+
+def test_the_variance_of_a_dot_product_is_its_dimension():
+    """Within five standard errors: of N products, and of n queries that share them."""
+    samples, keys = 500, 16
+
+    for spread in steps.dot_product_variance([1, 2, 16, 100, 128, 1024]):
+        d = spread.d_k
+        error = math.sqrt((2 * d**2 + 6 * d) / (samples * keys) + 2 * d / samples)
+        assert abs(spread.variance - d) < 5 * error
+        assert spread.scaled_variance == pytest.approx(spread.variance / d)
+
+
+def test_without_the_scale_the_softmax_saturates_as_d_k_grows():
+    """The largest weight rises, entropy and gradient fall; with the scale they stay; each d_k has its own numbers."""
+    spreads = steps.dot_product_variance([4, 16, 64, 256])
+
+    for name, falls in (("largest", False), ("entropy", True), ("gradient", True)):
+        unscaled = [getattr(spread.unscaled, name) for spread in spreads]
+        assert sorted(unscaled, reverse=falls) == unscaled
+        scaled = [getattr(spread.scaled, name) for spread in spreads]
+        assert max(scaled) - min(scaled) < 0.1 * max(scaled)
+    assert steps.dot_product_variance([16])[0] == spreads[1]
+    for d_k in (0, 1025):
+        with pytest.raises(InputError, match=f"d_k \\({d_k}\\) is {d_k}"):
+            steps.dot_product_variance([d_k])
+
+
+def test_cloned_projections_make_symmetric_scores():
+    """Query and key are one vector, so a token's score with itself is its squared length; independent ones differ."""
+    cloned, independent = (run(replace(SMALL, cloned=cloned)).step(SITE) for cloned in (True, False))
+
+    for head in range(3):
+        scores = cloned.scores(head)
+        torch.testing.assert_close(scores, scores.T)
+        assert (scores.diagonal() > 0).all()
+    assert not torch.allclose(independent.scores(0), independent.scores(0).T)
+
+
+@pytest.mark.parametrize("matrix", MATRICES)
+def test_a_number_set_by_hand_is_the_one_that_runs(matrix):
+    """The stages show it, and PyTorch gives the same weights and outputs with it."""
+    source = replace(SMALL, changes=(Change(SITE, 1, matrix, 2, 3, 2.5),))
+    record = run(source)
+    stages = {stage.key: stage for stage in steps.chain(record, source, SITE, 1)}
+    in_stage = {"w_o": ("output", "w_o")} | {name: ("split", name[0]) for name in VECTORS}
+
+    stage, table = in_stage.get(matrix, ("project", matrix))
+
+    assert float(stages[stage].matrix(table).values[2, 3]) == 2.5
+    assert steps.check(record, SITE).output < 5e-6
+
+
+# PyTorch beside ours
+
+
+def modules(origin, heads):
+    """PyTorch's module with the projections of a layer."""
+    width, inputs = origin.query_input.shape[-1], (origin.w_q, origin.w_k, origin.w_v)
+    module = nn.MultiheadAttention(width, heads, bias=origin.w_q.bias is not None, batch_first=True).eval()
+    with torch.no_grad():
+        module.in_proj_weight.copy_(torch.cat([linear.weight for linear in inputs]))
+        module.out_proj.weight.copy_(origin.w_o.weight)
+        if module.in_proj_bias is not None:
+            module.in_proj_bias.copy_(torch.cat([linear.bias for linear in inputs]))
+            module.out_proj.bias.copy_(origin.w_o.bias)
+    return module
+
+
+@pytest.mark.parametrize("edits", [Edits(), Edits(mask=Subsequent()), Edits(mask=Subsequent(), bias=(ALiBi(),))])
+@pytest.mark.parametrize(
+    ("source", "site"),
+    [(SMALL, SITE), (Scratch(bias=False), SITE), (api.load("translator"), Site("cross", 1))],
+    ids=["scratch", "scratch without biases", "translator"],
+)
+def test_pytorch_gives_the_same(source, site, edits):
+    """Its function by the check; its module, with the weights copied, by the last stage and the weights."""
+    record = run(source, edits=edits)
+    step, check, origin = record.step(site), steps.check(record, site), source.origin(record, site)
+
+    assert 0 <= check.output < 5e-6
+    assert 0 <= check.weights < 2e-6
+    output, weights = rounding(check.output), rounding(check.weights)
+    assert f"outputs differ by at most {output}, weights by at most {weights}." in check.message
+    heads, unqueried = range(step.num_heads), replace(step, query=torch.zeros_like(step.query))
+    added = torch.stack([unqueried.scores(head) for head in heads])  # the bias alone
+    mask = added.masked_fill(~torch.stack([step.may_attend(head) for head in heads]), -math.inf)
+    with torch.no_grad():
+        given = origin.query_input, origin.key_input, origin.key_input
+        module = modules(origin, step.num_heads)
+        theirs, shares = module(*given, attn_mask=mask, average_attn_weights=False)
+    for head in heads:
+        stages = {stage.key: stage for stage in steps.chain(record, source, site, head)}
+        assert (stages["output"].matrix("y").values - theirs[0]).abs().max() < 5e-6
+        assert (stages["softmax"].matrix("weights").values - shares[0, head]).abs().max() < 2e-6
+
+
+def test_a_number_that_is_off_is_found():
+    """A record whose values or log-sum-exp are not those of its queries and keys differs from PyTorch by as much."""
+    record = run(SMALL)
+    step = record.step(SITE)
+    wrong = replace(record, steps=(replace(step, logsumexp=step.logsumexp + 0.1), *record.steps[1:]))
+
+    check = steps.check(wrong, SITE)
+
+    largest = max(float(step.weights(head).max()) for head in range(3))
+    assert check.weights == pytest.approx(largest * (1 - math.exp(-0.1)), rel=1e-3)
+    assert check.output > 1e-3
+
+
+def test_what_pytorch_cannot_do_is_said():
+    """Softcaps, and rows with no key left; a bias and a temperature it can."""
+    edits = Edits(mask=Subsequent() & Painted(((0, 0),)), scale=0.3, temperature=2.0)
+
+    check = steps.check(run(SMALL, edits=edits), SITE)
+
+    assert check.output < 1e-5
+    assert check.message.endswith(" 3 rows with no key left not compared.")
+    capped = steps.check(run(SMALL, edits=Edits(softcap=5.0)), SITE)
+    assert capped.output is capped.weights is None
+    assert "no softcap" in capped.message
+    both = steps.check(run(SMALL, edits=Edits(bias=(ALiBi(),), temperature=0.25)), SITE)
+    assert max(both.output, both.weights) < 5e-6
+
+
+def test_a_window_of_a_long_text_is_checked():
+    record = run(Scratch(num_layers=1), " ".join(f"w{i}" for i in range(150)), Edits(mask=Subsequent()))
+
+    check = steps.check(record, SITE, queries=slice(100, 140), keys=slice(60, 120))
+
+    assert max(check.output, check.weights) < 5e-6
+    with pytest.raises(InputError, match="150 keys are too many"):
+        steps.check(record, SITE, keys=slice(None))
