@@ -184,19 +184,6 @@ def labels_table(record: Record, *, before: Record | None = None, sentence: int 
     return table
 
 
-def similarity_table(record: Record, *, before: Record | None = None) -> pd.DataFrame:
-    """One row per pair of sentences: sentence, text, other, other_text, similarity; see `metrics.similarity`.
-
-    With a run `before` a change also moved, of the first of the two: see `metrics.shift`.
-    """
-    cosine = metrics.similarity(record).numpy()
-    texts = [sentence.text for sentence in record.sentences]
-    i, j = _every(cosine)
-    pairs = {"sentence": i, "text": _pick(texts, i), "other": j, "other_text": _pick(texts, j)}
-    table = pd.DataFrame(pairs | {"similarity": cosine.ravel()})
-    return table if before is None else table.assign(moved=metrics.shift(before, record).numpy()[i])
-
-
 def next_word_table(
     record: Record, position: int, *, before: Record | None = None, sentence: int = 0, count: int = 5
 ) -> pd.DataFrame:

@@ -334,25 +334,6 @@ def _sentence(text: str) -> str:
     return isolated(f"“{in_title(text)}”")
 
 
-def similarity(record: Record, *, before: Record | None = None) -> str:
-    """Which sentences are most alike and which least, and how far a change moved them."""
-    cosine, texts = metrics.similarity(record).numpy(), [_sentence(sentence.text) for sentence in record.sentences]
-    rows, columns = np.triu_indices(len(texts), 1)
-    pairs = sorted(
-        (-float(cosine[i, j]), i, j) for i, j in zip(rows, columns, strict=True) if cosine[i, j] == cosine[i, j]
-    )
-    ends = dict(zip(("most", "least"), (pairs[:1], pairs[1:][-1:]), strict=True))
-    named = [f"{what} alike {texts[i]} and {texts[j]}, {-c:.2f}" for what, pair in ends.items() for c, i, j in pair]
-    listed = f": {'; '.join(named)}" if named else ""
-    pooled = f" ({record.pooling})" if record.pooling else ""
-    text = f"Similarity of {counted(len(texts), 'sentence')}, the cosine of their vectors{pooled}{listed}."
-    if before is None:
-        return text
-    moved = metrics.shift(before, record).tolist()
-    order = sorted(range(len(moved)), key=lambda i: -np.nan_to_num(moved[i], nan=np.inf))[:MOST_NAMED]
-    return f"{text} Moved by the change, 1 − cosine: {', '.join(f'{texts[i]} {turned(moved[i])}' for i in order)}."
-
-
 def turned(moved: float) -> str:
     """How far a vector turned (see `metrics.shift`): what is not quite nothing does not read as if it were."""
     return decimals(moved, 4) if moved else "0"

@@ -91,14 +91,13 @@ MADE = {
     "rollout": lambda record, site: figures.rollout(traced(record)),
     "rollout_row": lambda record, site: figures.rollout_row(traced(record), 1),
     "row": lambda record, site: figures.row(record, site, 0, walk.row(record, site, 0, 1), key=0),
-    "similarity": lambda record, site: figures.similarity(record),
     "stage": stage,
     "step_by_step": lambda record, site: figures.step_by_step(record, before=record),
     "text_strip": lambda record, site: figures.text_strip(record, site, 0, chosen=0),
 }
 """Every figure of a record, by the name of its function."""
 
-OF_NO_RECORD = {"carried", "composition", "distance_over_corpus", "leaks", "losses", "spread", "states"}
+OF_NO_RECORD = {"carried", "composition", "distance_over_corpus", "leaks", "spread", "states"}
 """Figures of weights, of a corpus, of tests that run the model, of a training, of dot products, and of an array."""
 
 

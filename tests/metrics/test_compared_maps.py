@@ -6,16 +6,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from pictures import SITE, record_of
+from pictures import SITE, record_of, vectors_of
 
-from attnviz import api
+from attnviz import api, metrics
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError, ShapeError
-from attnviz.core.masks import Full, Painted, Subsequent
-from attnviz.metrics.alike import Divergences, divergences, farthest, map2d, tree
+from attnviz.core.masks import Full, Painted
+from attnviz.metrics.alike import farthest
 from attnviz.metrics.compare import Side, align, compare, first_moved, jensen_shannon, total_variation
 
 DISTRIBUTIONS = st.integers(1, 6).flatmap(
@@ -125,56 +124,29 @@ def test_a_head_is_compared_with_another_of_the_same_record():
         compare(Side(record, SITE, 0), Side(record_of("x y".split()), SITE, 0))
 
 
-@examples(20)
-@given(heads=st.integers(1, 5), n=st.integers(1, 6), causal=st.booleans())
-def test_divergences_are_means_over_rows_of_every_two_heads(heads, n, causal):
-    """Against one call for each pair."""
-    record = record_of(["w"] * n, heads=heads, edits=Edits(mask=Subsequent() if causal else None))
-    found, step = divergences(record), record.step(SITE)
-
-    for i, (_, one) in enumerate(found.heads):
-        for j, (_, other) in enumerate(found.heads):
-            rows = jensen_shannon(step.weights(one).double(), step.weights(other).double())
-            assert found.divergence[i, j] == pytest.approx(float(rows.mean()), abs=1e-7)
-
-
-def test_blocks_of_rows_do_not_change_divergences(monkeypatch):
-    record = record_of("a b c d e f g".split(), heads=3)
-    once = divergences(record).divergence
-    monkeypatch.setattr("attnviz.metrics.blocks.BLOCK", 45)
-
-    assert np.allclose(divergences(record).divergence, once, atol=1e-7)
-
-
-def test_heads_that_look_alike_are_found_first():
-    """Of heads set by hand on tokens that differ: previous-token beside nothing else, both that look at themselves."""
-    found = divergences(api.analyze("a b c d e f", "constructed"))
-    (site, head, apart), *_ = found.nearest(Site("decoder", 0), 2)
-
-    assert (site.layer, head) in {(1, 1), (1, 3)}
-    assert apart < 0.01
-    assert found.divergence.max() <= math.log(2) + 1e-9
-    with pytest.raises(InputError, match="not among"):
-        found.nearest(Site("decoder", 5), 0)
-
-
 @pytest.mark.parametrize(("model", "kind"), [("constructed", "decoder"), ("translator", "cross")])
-def test_the_farthest_heads_are_those_of_all_divergences(model, kind):
-    """One head beside all others gives what every two give: the farthest first, never the head itself."""
+def test_the_farthest_heads_are_those_of_whole_maps(model, kind, monkeypatch):
+    """The mean Jensen-Shannon divergence of the rows, in blocks or not; the farthest first, never the head itself."""
     record = api.analyze("the black cat sleeps", model)
-    found = divergences(record, kind)
-    for at, (site, head) in enumerate(found.heads):
-        others = farthest(record, site, head, count=len(found.heads))
-        apart = [found.divergence[at, found.heads.index((place, number))] for place, number, _ in others]
+    heads = {
+        (s.site, i): s.weights(i).double() for s in record.steps if s.site.kind == kind for i in range(s.num_heads)
+    }
+    for (site, head), weights in heads.items():
+        others = farthest(record, site, head, count=len(heads))
 
-        assert len({(place, number) for place, number, _ in others} - {(site, head)}) == len(found.heads) - 1
+        assert {(place, number) for place, number, _ in others} == {*heads} - {(site, head)}
         values = [value for _, _, value in others]
-        np.testing.assert_allclose(values, apart, atol=1e-12)
+        means = [float(jensen_shannon(weights, heads[place, number]).mean()) for place, number, _ in others]
+        np.testing.assert_allclose(values, means, atol=1e-7)
         assert values == sorted(values, reverse=True)
         assert farthest(record, site, head) == others[:3]
+        with monkeypatch.context() as patch:
+            patch.setattr("attnviz.metrics.blocks.BLOCK", 45)
+            np.testing.assert_allclose([v for _, _, v in farthest(record, site, head, count=len(heads))], values)
 
 
-def test_a_head_that_shares_no_row_is_not_among_the_farthest():
+def test_rows_that_one_head_has_not_are_in_no_mean():
+    """A head without any row is not among the farthest; one that lacks a row is compared over the others."""
     record = record_of(["a", "b"], heads=3)
     step = record.steps[0]
     nothing = step.logsumexp.clone()
@@ -187,70 +159,14 @@ def test_a_head_that_shares_no_row_is_not_among_the_farthest():
     with pytest.raises(InputError, match="not among"):
         farthest(record, SITE, 3)
 
-
-def test_heads_that_have_no_rows_are_left_out_and_said():
-    record = record_of(["a", "b"], heads=3)
-    step = record.steps[0]
-    nothing = step.logsumexp.clone()
-    nothing[0, 1] = -math.inf
-    found = divergences(replace(record, steps=(replace(step, logsumexp=nothing),)))
-
-    assert found.heads == ((SITE, 0), (SITE, 2))
-    assert found.left_out == ((SITE, 1),)
-    assert np.isfinite(found.divergence).all()
-
-
-def test_a_row_that_one_head_has_not_is_in_no_mean_with_it():
-    """The other heads are compared over all rows."""
-    record = record_of(["a", "b", "c"], heads=3)
+    record = record_of(["a", "b", "c"], heads=2)
     step = record.steps[0]
     nothing = step.logsumexp.clone()
     nothing[0, 1, 2] = -math.inf
-    found = divergences(replace(record, steps=(replace(step, logsumexp=nothing),)))
-    weights = [step.weights(head).double() for head in range(3)]
-
-    assert found.left_out == ()
-    some, every = jensen_shannon(weights[0], weights[1])[:2], jensen_shannon(weights[0], weights[2])
-    assert found.divergence[0, 1] == found.divergence[1, 0] == pytest.approx(float(some.mean()), abs=1e-7)
-    assert found.divergence[0, 2] == pytest.approx(float(every.mean()), abs=1e-7)
-    assert found.divergence[1, 2] == pytest.approx(float(jensen_shannon(*weights[1:])[:2].mean()), abs=1e-7)
-
-
-def test_kinds_stand_over_different_tokens():
-    """A model with several kinds of site asks which."""
-    record = api.analyze("the black cat sleeps", "translator")
-
-    with pytest.raises(InputError, match="encoder, decoder, cross"):
-        divergences(record)
-    assert {site.kind for site, _ in divergences(record, "cross").heads} == {"cross"}
-
-
-def square(values):
-    return Divergences(tuple((SITE, i) for i in range(len(values))), np.array(values))
-
-
-def test_a_tree_joins_the_most_alike_first():
-    """Two close heads, one far: on paper."""
-    found = tree(square([[0, 0.01, 0.36], [0.01, 0, 0.64], [0.36, 0.64, 0]]))
-
-    assert found.linkage[0, :3].tolist() == pytest.approx([0, 1, 0.1])
-    assert found.linkage[1, 2:].tolist() == pytest.approx([0.7, 3])
-    assert sorted(found.leaves) == [0, 1, 2]
-    assert found.lines.shape == (2, 4, 2)
-    assert set(found.lines[0, [0, 3], 0]) <= {0.0, 1.0, 2.0}
-    with pytest.raises(InputError, match="at least two"):
-        tree(square([[0.0]]))
-
-
-def test_a_map_keeps_distances_that_fit_a_plane():
-    """A rectangle of 3 x 4 comes back with its sides and diagonals."""
-    corners = np.array([[0, 0], [3, 0], [3, 4], [0, 4]])
-    distances = np.linalg.norm(corners[:, None] - corners, axis=-1)
-    places = map2d(square(distances**2))
-
-    assert np.allclose(np.linalg.norm(places[:, None] - places, axis=-1), distances)
-    assert places.max(0).tolist() == pytest.approx([2, 1.5])
-    assert map2d(square([[0.0]])).tolist() == [[0, 0]]
+    record = replace(record, steps=(replace(step, logsumexp=nothing),))
+    every = jensen_shannon(*(step.weights(head).double() for head in range(2)))
+    ((_, _, divergence),) = farthest(record, SITE, 0)
+    assert divergence == pytest.approx(float(every[:2].mean()), abs=1e-7)
 
 
 def test_a_head_that_is_off_moves_the_weights_of_later_layers_alone():
@@ -273,3 +189,30 @@ def test_another_text_that_was_written_is_a_change():
     after = api.analyze("the red dog sleeps", "translator")
 
     assert first_moved(before, after) == (Site("encoder", 0), 0)
+
+
+@given(seed=st.integers(0, 999), scale=st.floats(0.01, 100))
+def test_similarity_of_sentences_is_a_cosine(seed, scale):
+    """Symmetric, 1 of a sentence with itself, and of directions alone; nothing moves that is only scaled."""
+    vectors = torch.randn(5, 7, generator=torch.Generator().manual_seed(seed))
+    one, other = (vectors_of(["x"] * 5, (vectors * factor).tolist()) for factor in (1, scale))
+    found = metrics.similarity(one)
+
+    expected = torch.nn.functional.cosine_similarity(vectors[:, None].double(), vectors[None].double(), dim=-1)
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(metrics.similarity(other), found, atol=1e-5, rtol=0)
+    torch.testing.assert_close(metrics.shift(one, other), torch.zeros(5).double(), atol=1e-5, rtol=0)
+    assert metrics.shift(one, one).eq(0).all()
+
+
+def test_a_shift_is_one_less_the_cosine():
+    """NaN of a vector of zeros; runs of other sentences, and of models without vectors, are refused."""
+    moved = metrics.shift(
+        vectors_of(["x"] * 3, [[1.0, 0], [1, 0], [0, 0]]), vectors_of(["x"] * 3, [[0.0, 3], [-5, 0], [1, 1]])
+    )
+
+    assert moved.tolist() == pytest.approx([1, 2, math.nan], nan_ok=True)
+    with pytest.raises(InputError, match="no vectors"):
+        metrics.similarity(record_of(["x"]))
+    with pytest.raises(InputError, match="other sentences"):
+        metrics.shift(vectors_of(["x"], [[1.0]]), vectors_of(["y"], [[1.0]]))
