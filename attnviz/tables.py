@@ -13,10 +13,10 @@ import pandas as pd
 import torch
 
 from attnviz import metrics
+from attnviz.analysis.align import AlignedPair
 from attnviz.core.display import as_sentence, without_surrogates
 from attnviz.core.leaks import STATES, LeakTest
 from attnviz.core.record import Record
-from attnviz.metrics.beside import AlignedPair
 from attnviz.views import AttentionView, SeenMask
 
 MOST_CELLS = 512 * 512

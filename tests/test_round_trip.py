@@ -15,11 +15,11 @@ from sources.huggingface import fake_hub
 
 import attnviz
 from attnviz import Edits, Subsequent, Window, api, figures, files, walk
+from attnviz.analysis.align import Side, beside
 from attnviz.core.errors import AttnvizError
 from attnviz.core.masks import Mask
 from attnviz.figures.rollout import Traced
 from attnviz.metrics import rollout
-from attnviz.metrics.beside import Side, beside
 from attnviz.metrics.relevance import IntegratedGradients, Relevance, texts_of
 
 EDITS = Edits(mask=Subsequent() & ~Window(1, 1), temperature=0.5, empty_rows="uniform")

@@ -3,14 +3,26 @@
 from collections.abc import Sequence
 
 import torch
+from torch import Tensor
 
 from attnviz.core.edits import Site
-from attnviz.core.errors import InputError
+from attnviz.core.errors import InputError, ShapeError
 from attnviz.core.record import Record, Step
 from attnviz.metrics import batch
-from attnviz.metrics.compare import jensen_shannon
 
 Head = tuple[Site, int]
+
+
+def jensen_shannon(a: Tensor, b: Tensor) -> Tensor:
+    """H((p + q) / 2) - (H(p) + H(q)) / 2 over the last axis, in nats: 0 to ln 2 for distributions.
+
+    Source: Lin 1991, Divergence Measures Based on the Shannon Entropy.
+    """
+    if a.shape != b.shape:
+        raise ShapeError(f"The maps differ in shape: {tuple(a.shape)} and {tuple(b.shape)}.")
+    entropy = torch.special.entr
+    middle = entropy((a + b) / 2).sum(-1)
+    return (middle - (entropy(a) + entropy(b)).sum(-1) / 2).clamp(min=0)
 
 
 def farthest(
