@@ -1,1 +1,1 @@
-"""What is read off records: arrays and tables."""
+"""Arrays and tables that are read off records."""

@@ -267,8 +267,8 @@ def _text_of(value: float, state: int, places: int, *, signed: bool) -> str:
     """Text of a cell."""
     if state in (BLOCKED, BLANK):
         return "blocked" if state == BLOCKED else "blank"
-    sign = "−" if value < 0 else "+" * (signed and value > 0)
-    return f"{sign}{digits(value).removeprefix('−') if places == 4 else decimals(abs(value), places)}"
+    plus, size = "+" if signed and value > 0 else "", digits(value) if places == 4 else decimals(abs(value), places)
+    return f"{'−' if value < 0 else plus}{size.removeprefix('−')}"
 
 
 def title_of(comparison: AlignedPair) -> str:
