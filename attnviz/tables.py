@@ -13,10 +13,10 @@ import pandas as pd
 import torch
 
 from attnviz import metrics
+from attnviz.analysis.align import AlignedPair
 from attnviz.core.display import as_sentence, without_surrogates
 from attnviz.core.leaks import STATES, LeakTest
 from attnviz.core.record import Record
-from attnviz.metrics.beside import AlignedPair
 from attnviz.views import AttentionView, SeenMask
 
 MOST_CELLS = 512 * 512
@@ -182,19 +182,6 @@ def labels_table(record: Record, *, before: Record | None = None, sentence: int 
     if metrics.is_number(record):
         return table.rename(columns=lambda name: name.replace("probability", "number"))
     return table
-
-
-def similarity_table(record: Record, *, before: Record | None = None) -> pd.DataFrame:
-    """One row per pair of sentences: sentence, text, other, other_text, similarity; see `metrics.similarity`.
-
-    With a run `before` a change also moved, of the first of the two: see `metrics.shift`.
-    """
-    cosine = metrics.similarity(record).numpy()
-    texts = [sentence.text for sentence in record.sentences]
-    i, j = _every(cosine)
-    pairs = {"sentence": i, "text": _pick(texts, i), "other": j, "other_text": _pick(texts, j)}
-    table = pd.DataFrame(pairs | {"similarity": cosine.ravel()})
-    return table if before is None else table.assign(moved=metrics.shift(before, record).numpy()[i])
 
 
 def next_word_table(

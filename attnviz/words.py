@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from attnviz import metrics, views
+from attnviz.analysis.align import BLANK, AlignedPair
 from attnviz.core import leaks as leak_tests
 from attnviz.core.amounts import counted, decimals, percent
 from attnviz.core.display import as_sentence, in_title, isolated, label_text, visible_text
@@ -13,8 +14,6 @@ from attnviz.core.leaks import LeakTest
 from attnviz.core.masks import Full
 from attnviz.core.record import ALL, Record, Step
 from attnviz.core.tokens import Token
-from attnviz.metrics.beside import BLANK, AlignedPair
-from attnviz.metrics.compare import Alignment
 from attnviz.views import AttentionView, Groups, SeenMask, View
 
 MOST_NAMED = 3
@@ -334,25 +333,6 @@ def _sentence(text: str) -> str:
     return isolated(f"“{in_title(text)}”")
 
 
-def similarity(record: Record, *, before: Record | None = None) -> str:
-    """Which sentences are most alike and which least, and how far a change moved them."""
-    cosine, texts = metrics.similarity(record).numpy(), [_sentence(sentence.text) for sentence in record.sentences]
-    rows, columns = np.triu_indices(len(texts), 1)
-    pairs = sorted(
-        (-float(cosine[i, j]), i, j) for i, j in zip(rows, columns, strict=True) if cosine[i, j] == cosine[i, j]
-    )
-    ends = dict(zip(("most", "least"), (pairs[:1], pairs[1:][-1:]), strict=True))
-    named = [f"{what} alike {texts[i]} and {texts[j]}, {-c:.2f}" for what, pair in ends.items() for c, i, j in pair]
-    listed = f": {'; '.join(named)}" if named else ""
-    pooled = f" ({record.pooling})" if record.pooling else ""
-    text = f"Similarity of {counted(len(texts), 'sentence')}, the cosine of their vectors{pooled}{listed}."
-    if before is None:
-        return text
-    moved = metrics.shift(before, record).tolist()
-    order = sorted(range(len(moved)), key=lambda i: -np.nan_to_num(moved[i], nan=np.inf))[:MOST_NAMED]
-    return f"{text} Moved by the change, 1 − cosine: {', '.join(f'{texts[i]} {turned(moved[i])}' for i in order)}."
-
-
 def turned(moved: float) -> str:
     """How far a vector turned (see `metrics.shift`): what is not quite nothing does not read as if it were."""
     return decimals(moved, 4) if moved else "0"
@@ -381,7 +361,7 @@ def compared(both: AlignedPair, *, with_cell: bool = True) -> str:
         parts.append(f"The cell that differs most: {compared_cell(both, *cell)}")
     if row is None and cell is None:
         parts.append("Nothing differs: wherever both have the token, A and B are the same map.")
-    where = [as_sentence(both.window_text)] if both.window_text else []
+    where = [as_sentence(window_text(both))] if window_text(both) else []
     return " ".join([*where, *parts, *_unpaired(both)])
 
 
@@ -452,21 +432,27 @@ def _place(both: AlignedPair, axis: int, index: int) -> str:
 
 
 def _unpaired(both: AlignedPair) -> list[str]:
-    """Which tokens differ, or are only on one side; once where queries and keys are the same."""
-    alignments = {(a.changed, a.only_before, a.only_after): axis for axis, a in enumerate(_alignments(both))}
+    """Which tokens are only on one side; once where queries and keys are the same."""
     sentences = []
-    for axis in alignments.values():
-        found_here = _alignments(both)[axis]
-        for ends, side, name in ((found_here.only_before, both.a, "A"), (found_here.only_after, both.b, "B")):
-            tokens = [quoted_token(side.tokens[axis][i].text, i) for i in ends[:MOST_NAMED]]
-            more = f" and {len(ends) - MOST_NAMED} more" if len(ends) > MOST_NAMED else ""
+    for axis, places in enumerate((both.rows, both.columns)):
+        for end, (side, name) in enumerate(((both.a, "A"), (both.b, "B"))):
+            alone = [pair[end] for pair in places if pair[1 - end] is None]
+            tokens = [quoted_token(side.tokens[axis][i].text, i) for i in alone[:MOST_NAMED]]
+            more = f" and {len(alone) - MOST_NAMED} more" if len(alone) > MOST_NAMED else ""
             if tokens:
                 sentences.append(f"Only in {name}, and left blank: {', '.join(tokens)}{more}.")
-    return sentences
+    return list(dict.fromkeys(sentences))
 
 
-def _alignments(both: AlignedPair) -> tuple[Alignment, Alignment]:
-    return both.queries, both.keys
+def window_text(both: AlignedPair) -> str:
+    """Positions of A in a part of a grid; "" of the whole."""
+    if both.window == (ALL, ALL):
+        return ""
+    spans = []
+    for what, places, tokens in zip(("queries", "keys"), (both.rows, both.columns), both.a.tokens, strict=True):
+        positions = [in_a for in_a, _ in places if in_a is not None]
+        spans.append(f"{what} {positions[0]} to {positions[-1]} of {len(tokens):,}" if positions else f"no {what}")
+    return ", ".join(spans)
 
 
 def reaches(shares: np.ndarray, texts: Sequence[str]) -> str:

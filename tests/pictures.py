@@ -240,5 +240,5 @@ def drawn(figure):
 
 heatmap, heads, mask_grid, leaks = map(drawn, (figures.head, figures.heads, figures.mask, figures.leaks))
 strand_lines, text_strip, overview = map(drawn, (figures.lines, figures.text_strip, figures.overview))
-change, similarity, labels = map(drawn, (figures.change, figures.similarity, figures.labels))
+change, labels = map(drawn, (figures.change, figures.labels))
 next_word, step_by_step = map(drawn, (figures.next_word, figures.step_by_step))

@@ -299,7 +299,7 @@ def test_tokens_as_json(run, monkeypatch):
         (["export", "a", *SCRATCH, "--memory", "nan"], "'nan' is no amount; give a number, 0 or more."),
         (["export", "a", "--set", "foo=1"], "No model has a setting foo; 'translator' has: step."),
         (["generate", "a", "--max-new-tokens", "0"], "'0' is no count; give a whole number, 1 or more."),
-        (["lesson", "20-minute"], "Did you mean '20-minutes'? Those that ship are: course,"),
+        (["lesson", "20-minutes"], "There is no command 'lesson'."),
         (["export", "a", *SCRATCH, "--seconds", "-1"], "'-1' is no amount"),
         (["--hlep"], "There is no command '--hlep'."),
         (["exprt", "a"], "There is no command 'exprt'. Did you mean 'export'?"),

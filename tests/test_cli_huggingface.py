@@ -204,7 +204,6 @@ def test_a_decoder_and_an_encoder_decoder_say_what_they_do(run, folder):
 @pytest.mark.parametrize(
     ("kind", "text", "column"),
     [
-        ("BertModel", CAT, "moved"),
         ("BertForMaskedLM", "the [MASK] sat", "probability_before"),
         ("BertForMaskedLM", "the [MASK] [MASK]", "word"),
         ("BertForSequenceClassification", CAT, "probability_before"),
@@ -217,6 +216,14 @@ def test_what_a_model_says_can_be_drawn(run, folder, kind, text, column):
     assert (status, err) == (0, "")
     assert Path("says.svg").stat().st_size > 1000
     assert column in next(csv.reader(Path("says.csv").read_text("utf-8-sig").splitlines()))
+
+
+def test_sentence_embeddings_have_no_picture(run, folder):
+    status, _, err = run("predict", CAT, "--model", folder("BertModel"), *CHANGE, "-o", "says.svg")
+
+    assert (status, err.count("\n")) == (2, 1)
+    assert "gives sentence embeddings, of which there is no picture; leave out --output." in err
+    assert not Path("says.svg").exists()
 
 
 # Models

@@ -77,8 +77,7 @@ def run(line: str) -> None:
     assert command, line
     arguments = shlex.split(command[1])
     assert not set("|<>;&$`") & set(re.sub("'[^']*'|\"[^\"]*\"", "", command[1])), line
-    serves = not arguments or arguments[0] in ("app", "open") or (arguments[0] == "lesson" and arguments[1:])
-    if serves and "--handout" not in arguments:
+    if not arguments or arguments[0] in ("app", "open"):
         parser.read(arguments)  # a server
         return
     with pytest.MonkeyPatch.context() as patch:

@@ -16,11 +16,11 @@ from sources.huggingface import fake_hub
 import attnviz
 from attnviz import Edits, Subsequent, Window, api, figures, files
 from attnviz.analysis import steps
+from attnviz.analysis.align import Side, beside
 from attnviz.core.errors import AttnvizError
 from attnviz.core.masks import Mask
 from attnviz.figures.rollout import Traced
 from attnviz.metrics import rollout
-from attnviz.metrics.beside import Side, beside
 from attnviz.metrics.relevance import IntegratedGradients, Relevance, texts_of
 
 EDITS = Edits(mask=Subsequent() & ~Window(1, 1), temperature=0.5, empty_rows="uniform")
@@ -91,14 +91,13 @@ MADE = {
     "relevance_bars": lambda record, site: figures.relevance_bars(record, relevant(record), 0),
     "rollout": lambda record, site: figures.rollout(traced(record)),
     "rollout_row": lambda record, site: figures.rollout_row(traced(record), 1),
-    "similarity": lambda record, site: figures.similarity(record),
     "stage": stage,
     "step_by_step": lambda record, site: figures.step_by_step(record, before=record),
     "text_strip": lambda record, site: figures.text_strip(record, site, 0, chosen=0),
 }
 """Every figure of a record, by the name of its function."""
 
-OF_NO_RECORD = {"carried", "composition", "distance_over_corpus", "leaks", "losses", "spread", "states"}
+OF_NO_RECORD = {"carried", "composition", "distance_over_corpus", "leaks", "spread", "states"}
 """Figures of weights, of a corpus, of tests that run the model, of a training, of dot products, and of an array."""
 
 

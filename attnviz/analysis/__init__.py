@@ -1,3 +1,3 @@
-"""Numbers of one or more records: what can be computed without running a model."""
+"""Arrays and tables that are read off records, without running a model."""
 
 from attnviz.analysis import steps

@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if today:
             _note(f"this command is now 'attnviz {today}', and its old name goes with the next release.")
         options = parser.read(given)
-        if options.command in ("app", "lesson"):
+        if options.command == "app":
             return _open(options)
         if options.command == "export" and parser.LINK.fullmatch(options.text):
             from attnviz.cli import linked  # what a link means is known to the app, and so to Streamlit
@@ -76,19 +76,7 @@ def _run(options: Namespace) -> int:
 
 
 def _open(options: Namespace) -> int:
-    if options.command == "app":
-        link = _link(options.link)
-    else:
-        from attnviz.cli import teaching
-
-        if not options.lesson:
-            _say("\n".join(teaching.listed()), sys.stdout)
-            return 0
-        if options.handout:
-            teaching.handout(options.lesson, options.handout, solved=options.solutions)
-            _say(f"Wrote {options.handout}", sys.stdout)
-            return 0
-        link = teaching.link(options.lesson, present=options.present)
+    link = _link(options.link)
     from attnviz.ui import launch  # Streamlit: for this alone
 
     variables = {

@@ -88,9 +88,11 @@ def _predict(options: Namespace, source: Source, texts: list[str]) -> list[str]:
 
 
 def _predicted(before: Record | None, after: Record, sentence: int, dark: bool) -> Figure:
-    """The labels, how alike the sentences are, the words that were written or fill the blanks, or the next one."""
-    if after.vectors is not None:
-        return figures.similarity(after, before=before, dark=dark)
+    """The labels, the words that were written or fill the blanks, or the next one."""
+    if after.vectors is not None and after.labels is None:
+        raise InputError(
+            f"'{after.source}' gives sentence embeddings, of which there is no picture; leave out --output."
+        )
     arguments = {"before": before, "sentence": sentence, "dark": dark}
     if after.labels:
         return figures.labels(after, **arguments)

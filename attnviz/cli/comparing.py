@@ -8,9 +8,9 @@ from attnviz.cli import typed
 from attnviz.core.errors import InputError
 
 if TYPE_CHECKING:  # torch: not for --help
+    from attnviz.analysis.align import Side
     from attnviz.core.edits import Edits
     from attnviz.figures import Figure
-    from attnviz.metrics.beside import Side
     from attnviz.sources.base import Source
 
 
@@ -31,9 +31,9 @@ def figure(options: Namespace, source: "Source", texts: list[str], edits: "Edits
         InputError: if both are the same.
     """
     from attnviz import api, figures
+    from attnviz.analysis.align import Side, beside
     from attnviz.cli import values
     from attnviz.core.edits import Edits, Site
-    from attnviz.metrics.beside import Side, beside
 
     sentence = values.sentence(options, source.tokenize(texts))
     ids = options.continued
@@ -73,7 +73,7 @@ def _source(options: Namespace, source: "Source") -> "Source":
 
 def _same_words(a: "Side", b: "Side", source: "Source", other: "Source") -> "Side":
     """Another training step of A's model reads the words that A wrote, so that each row is of one word."""
-    from attnviz.metrics.beside import Side
+    from attnviz.analysis.align import Side
 
     written = a.record.targets
     if not written or b.record.targets == written or source.id != other.id or source is other:

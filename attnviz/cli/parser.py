@@ -28,7 +28,6 @@ EXAMPLES = """examples:
   attnviz batch texts.txt --model story --as numbers --of overview -o folder/
   attnviz atlas build story texts.txt -o atlas/
   attnviz atlas query atlas/ "previous_token > 0.9"
-  attnviz lesson
   attnviz check "the cat sat down" --model story -o leaks.png
   attnviz export "the cat sat down" --form mask --model scratch --mask "window(1)" -o mask.pdf
   echo "unbelievable tokenization" | attnviz tokens - --model scratch --tokenizer bpe --json
@@ -44,7 +43,6 @@ COMMANDS = {
     "contributions": "what each head and every other part adds to the logit of a word; -o draws the heads",
     "generate": "how a model continues a text, or answers in a chat; -o draws a head over prompt and answer",
     "tokens": "the tokens of a text, their ids and places",
-    "lesson": "a lesson on the page Learn: one of those that ship, or one of your own from a file",
     "models": "the models that there are, or what was measured of one",
     "masks": "the mask rules that there are and how they are written, and the kinds of masks that check knows",
     "batch": "a picture, a page, a case or the numbers of each of many texts, in a folder; begun again, it goes on",
@@ -140,17 +138,6 @@ def _add_app(command: argparse.ArgumentParser) -> None:
     link += "or the folder of a model of Hugging Face; "
     link += "or FILE, a saved run (.attn) or weights (.npz, .npy, .csv, .safetensors)"
     command.add_argument("link", metavar="LINK", nargs="?", default="", help=link)
-    _add_server(command)
-
-
-def _add_lesson(command: argparse.ArgumentParser) -> None:
-    command.description = "Open a lesson in a browser; Ctrl+C stops it. Without a name, list those that ship."
-    which = "one that ships, such as 20-minutes, or FILE.toml"
-    command.add_argument("lesson", metavar="LESSON", nargs="?", default="", help=which)
-    command.add_argument("--present", action="store_true", help="large, for a projector: arrow keys turn the pages")
-    paper = "write the lesson to a file instead: FILE.html, which a browser prints"
-    command.add_argument("--handout", metavar="FILE", type=typed.file, help=paper)
-    command.add_argument("--solutions", action="store_true", help="with solutions and notes in the handout")
     _add_server(command)
 
 
@@ -441,7 +428,6 @@ def _add_size(files: argparse._ActionsContainer) -> None:
 _FIGURE_OPTIONS = (_add_site, _add_edits, _add_budget, _add_picture)
 _OPTIONS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], ...]] = {
     "app": (_add_app,),
-    "lesson": (_add_lesson,),
     "export": (
         _add_pictured,
         _add_target,

@@ -22,7 +22,6 @@ from attnviz.figures.lens import LensBars as lens_words
 from attnviz.figures.lens import LogitLens as logit_lens
 from attnviz.figures.lens import PushedWords as pushed
 from attnviz.figures.lines import HeadLines as lines
-from attnviz.figures.losses import LossCurves as losses
 from attnviz.figures.mask import MaskGrid as mask
 from attnviz.figures.next_word import LabelBars as labels
 from attnviz.figures.next_word import NextWordBars as next_word
@@ -36,7 +35,6 @@ from attnviz.figures.relevance import RelevanceBars as relevance_bars
 from attnviz.figures.relevance import RelevanceMap as relevance
 from attnviz.figures.rollout import Rollout as rollout
 from attnviz.figures.rollout import RolloutRow as rollout_row
-from attnviz.figures.similarity import SentenceSimilarity as similarity
 from attnviz.figures.states import StateGrid as states
 from attnviz.figures.step_by_step import StepByStep as step_by_step
 from attnviz.figures.steps import LargestWeights as spread

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from attnviz import tables, words
+from attnviz.analysis.align import BLANK, AlignedPair, Pair, Side
 from attnviz.charts import axes, grid, readout
 from attnviz.charts.domain import CROWDED, FAINT, NOT_A_NUMBER, Domain
 from attnviz.charts.grid import Grid, GridLayout
@@ -27,18 +28,12 @@ from attnviz.core.tokens import Token
 from attnviz.figures.base import Figure
 from attnviz.figures.figure import edited, subtitles, text_array
 from attnviz.metrics import BLOCKED
-from attnviz.metrics.beside import BLANK, AlignedPair, Side, tiles
+from attnviz.metrics.blocks import largest_in_size
 from attnviz.views import groups
 from attnviz.words import all_heads
 
-BAR = 90
-"""Pixels of the bar of a row that moved as far as can be."""
-
-THIN, NUMBERED = 5, 13
-"""Pixels of rows at least that have gaps between their bars, and numbers."""
-
-TITLE = 250
-"""Pixels that the name of a map has at least."""
+BAR, THIN, NUMBERED, TITLE = 90, 5, 13, 250
+"""Pixels: the longest bar of a row, rows that have gaps between bars, rows that have numbers, and a map's name."""
 
 LEAST = 0.05
 """The differences of largest size are at the end of the scale, but if they are smaller than this."""
@@ -49,14 +44,11 @@ AFTER = " after step "
 LONGEST_LABEL, LONGEST_EDITS, LONGEST_TEXT = 14, 16, 90
 """Code points of a token beside its row, of what was changed over a map, and of a sentence under the title."""
 
-NAMES = "A", "B", "Difference A − B"
-
-PER_ROW = "difference per row"
-"""Title of the bars."""
-
 MEASURE = (
     "difference per row: total variation, half the sum of the sizes of its differences, from 0 (alike) to 1 (apart)"
 )
+
+TILES = "each square shows the weight, and the difference, that is largest in size of"
 
 MORE = "higher in B", "higher in A"
 """Meaning of a negative and of a positive difference."""
@@ -73,19 +65,18 @@ KINDS = (
 )
 """States of a cell; blank cells have upright strokes, unlike blocked ones."""
 
-ALIKE, IN_A, IN_B, BLOCKED_IN_BOTH, ALONE, NAN = range(6)
+Both = tuple[Token | None, Token | None]
+"""The tokens of A and of B at a row or a column."""
 
 
 @dataclass(frozen=True, eq=False)
 class Difference(Figure):
-    """A - B, the total variation of each row, A and B; a screen says elsewhere what it shows.
-
-    The difference is the first, so that it is what a phone shows.
+    """A - B, the total variation of each row, A and B, in this order: a phone shows the first.
 
     A click selects a cell under the name "cell" with the fields query, key and rev: row and column of the grid of both.
 
     Attributes:
-        comparison: from `metrics.beside.beside`.
+        comparison: from `analysis.align.beside`.
     """
 
     comparison: AlignedPair
@@ -94,9 +85,9 @@ class Difference(Figure):
 
     @cached_property
     def name(self) -> str:
-        comparison = self.comparison
-        end = edited(comparison.a.record.edits)
-        return file_stem("compared", _stem(comparison.a), "with", _stem(comparison.b), end=end)
+        names = (f"{side.record.source} {side.site.kind[0]}{side.site.short(side.head)}" for side in self._sides)
+        a, b = (f"{name} {_text(side)[:16]}" for name, side in zip(names, self._sides, strict=True))
+        return file_stem("compared", a, "with", b, end=edited(self.comparison.a.record.edits))
 
     @cached_property
     def title(self) -> str:
@@ -112,7 +103,14 @@ class Difference(Figure):
 
     @cached_property
     def arrays(self) -> dict[str, np.ndarray]:
-        return _arrays(self.comparison)
+        tile = self.comparison.tile
+        numbers = [numbers for numbers, _ in self.comparison.tiled(tile)]
+        arrays = dict(zip(("a", "b", "difference"), numbers, strict=True)) | {"variation": self.comparison.variation}
+        for axis, what in enumerate(("query", "key")):
+            for end, name in enumerate("ab"):
+                texts = ["" if both[end] is None else both[end].text for both in self._tokens[axis]]
+                arrays[f"{what}_tokens_{name}"] = text_array(texts)
+        return arrays | ({"cells_per_side_of_tile": np.array(tile)} if tile > 1 else {})
 
     @property
     def form(self) -> Form:
@@ -121,13 +119,11 @@ class Difference(Figure):
     @cached_property
     def data(self) -> dict[str, Table]:
         width = 3 * (self.size.width + axes.PADDING) + BAR
-        tops = {"weights": self._scale.top, "differences": self._signed.top}
-        ends = [f"colors of {what} end at {top:.2g}" for what, top in tops.items() if top < 1]
-        lines = [*lines_of(self.comparison, self.size), ", ".join(ends)]
-        meta = {"meta": heading(title_of(self.comparison), lines, width, self)}
-        return (
-            {name: table for panel in self.grids for name, table in panel.data.items()} | meta | {"bars": self._bars()}
-        )
+        scales = zip(("weights", "differences"), self._scales, strict=True)
+        ends = [f"colors of {what} end at {scale.top:.2g}" for what, scale in scales if scale.top < 1]
+        lines = [*lines_of(self.comparison), ", ".join(ends)]
+        panels = {name: table for panel in self.grids for name, table in panel.data.items()}
+        return panels | {"meta": heading(title_of(self.comparison), lines, width, self), "bars": self._bars()}
 
     @property
     def size(self) -> Size:
@@ -136,35 +132,45 @@ class Difference(Figure):
     @cached_property
     def grids(self) -> tuple[Grid, Grid, Grid]:
         """A, B and A - B; the last is drawn first, with the labels of the rows."""
-        comparison, size = self.comparison, self.size
-        style = replace(self, heading=None, selected=comparison.most_cell if self._outlined else self.selected)
-        numbers = dict(zip(("a", "b", "difference"), zip(self._numbers, self._texts, strict=True), strict=True))
-        kinds = [_kinds(*tiled) for tiled in self._tiled]
-        signs = [KINDS[i] for i in np.unique(kinds[:2]).tolist()]
-        labels = [[[_label(*part, end) for part in self._places(axis)] for axis in range(2)] for end in range(3)]
+        size, tokens, titles = self.size, self._tokens, names_of(self.comparison)
+        selected = self.comparison.most_cell if self.selected is None and self.on_screen else self.selected
+        kinds, (weights, differences) = [_kinds(*tiled) for tiled in self._tiled], self._scales
+        scales = zip(self._tiled, (weights, weights, differences), strict=True)
+        shades = [np.nan_to_num(numbers) / scale.top for (numbers, _), scale in scales]
+        shades[2] = (shades[2] + 1) / 2
+        ends = f" {MORE[0]}", f" {MORE[1]}"
+        signed = Ramp("difference A − B", differences.top, self.colors.diverging, signed=True, ends=ends)
+        ramps = weights.legend(self.colors), None, signed
+        labels = [[[_label(both, end) for both in axis] for axis in tokens] for end in range(3)]
         widest = max(text_width(label) for _, over in labels for label in over[:: size.every * size.tile])
-        ramps = self._scale.legend(self.colors), None, self._signed_ramp
+        same_rows = all(a and b and a.text == b.text for a, b in tokens[0])
+        numbers = zip((numbers for numbers, _ in self._tiled), self._texts, strict=True)
+        longest = int(max(size.width, TITLE) / TITLE_CHARACTER)
+        places = zip(tokens, (self.comparison.rows, self.comparison.columns), strict=True)
+        shared = {
+            "size": size,
+            "kinds": KINDS,
+            "style": replace(self, heading=None, selected=selected),
+            "numbers": dict(zip(("a", "b", "difference"), numbers, strict=True)),
+            "cell_texts": [KINDS[kind].text for kind in kinds[2].ravel().tolist()],
+            "called": tuple([*map(_named, *axis)][:: size.tile] for axis in places),
+            "extent": 8 * math.ceil(widest / 8) if widest > size.cell - 4 else 0,
+        }
         return tuple(
             Grid(
-                title=self._title(end),
-                lines=[self._selected_text(end, style.selected)],
-                rows=groups([_token(pair, end, comparison, 0) for pair in comparison.rows]),
-                columns=groups([_token(pair, end, comparison, 1) for pair in comparison.columns]),
-                size=size,
+                title=titles[end] if len(titles[end]) <= longest else f"{titles[end][: longest - 1]}…",
+                lines=[self._selected_text(end, selected)],
+                rows=groups([_token(both, end) for both in tokens[0]]),
+                columns=groups([_token(both, end) for both in tokens[1]]),
                 states=kinds[end],
-                kinds=KINDS,
-                style=style,
-                shade=self._shade(end),
+                shade=shades[end],
                 ramp=ramps[end],
-                gray=end < 2 and self._is_off(end),
-                numbers=numbers,
-                cell_texts=[KINDS[kind].text for kind in kinds[2].ravel().tolist()],
+                gray=end < 2 and self._sides[end].head in self._sides[end].step.heads_off,
                 labels=tuple(labels[end]),
-                called=tuple([in_words(*part) for part in self._places(axis)[:: size.tile]] for axis in range(2)),
                 prefix=f"{'abd'[end]}-",
-                is_labeled=end == 2 or not comparison.queries.same,
-                extent=8 * math.ceil(widest / 8) if widest > size.cell - 4 else 0,
-                signs=signs if end == 1 else (),
+                is_labeled=end == 2 or not same_rows,
+                signs=[KINDS[i] for i in np.unique(kinds[:2]).tolist()] if end == 1 else (),
+                **shared,
             )
             for end in range(3)
         )
@@ -174,267 +180,171 @@ class Difference(Figure):
         return super()._screen() if last.is_rectangles else readout.screen(last, self.form, self.data)
 
     @property
-    def _outlined(self) -> bool:
-        """Whether the cell that differs most is outlined, because none is selected."""
-        return self.selected is None and self.on_screen
+    def _sides(self) -> tuple[Side, Side]:
+        return self.comparison.a, self.comparison.b
 
-    def _places(self, axis: int) -> list[tuple]:
-        """The tokens of A and B, and where each row (axis 0) or column stands in them."""
-        tokens = self.comparison.a.tokens[axis], self.comparison.b.tokens[axis]
-        return [(tokens, pair) for pair in (self.comparison.rows, self.comparison.columns)[axis]]
+    @cached_property
+    def _tokens(self) -> tuple[list[Both], list[Both]]:
+        """The tokens of A and of B at each row, and at each column."""
+        a, b = (side.tokens for side in self._sides)
+        each = zip(a, b, (self.comparison.rows, self.comparison.columns), strict=True)
+        return tuple(
+            [(None if i is None else in_a[i], None if j is None else in_b[j]) for i, j in places]
+            for in_a, in_b, places in each
+        )
 
     @cached_property
     def _tiled(self) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
         """Numbers and states of the squares of A, B and their difference."""
         return self.comparison.tiled(self.size.tile)
 
-    @property
-    def _numbers(self) -> tuple[np.ndarray, ...]:
-        return tuple(numbers for numbers, _ in self._tiled)
-
     @cached_property
     def _texts(self) -> list[list[str]]:
         """Texts of all cells, with the same digits in A, in B and in their difference."""
-        places = np.full(self._numbers[0].shape, 4) if self.size.tile > 1 else words.digits_of(*self._numbers)
+        numbers = [numbers for numbers, _ in self._tiled]
+        places = np.full(numbers[0].shape, 4) if self.size.tile > 1 else words.digits_of(*numbers)
         cells = (zip(*(part.ravel().tolist() for part in (*tiled, places)), strict=True) for tiled in self._tiled)
-        return [[_read(*cell, signed=end == 2) for cell in every] for end, every in enumerate(cells)]
+        return [[_text_of(*cell, signed=end == 2) for cell in every] for end, every in enumerate(cells)]
 
     def _selected_text(self, end: int, cell: Sequence[int] | int | None) -> str:
         """The number of the selected cell, if one is."""
         if not isinstance(cell, Sequence):
             return " "
         row, column = (place // self.size.tile for place in cell)
-        value, text = self._numbers[end][row, column], self._texts[end][row * self.size.columns + column]
+        value, text = self._tiled[end][0][row, column], self._texts[end][row * self.size.columns + column]
         return f"{text} {MORE[bool(value > 0)]}" if end == 2 and abs(value) > 0 else text
 
-    def _title(self, end: int) -> str:
-        name, longest = names_of(self.comparison)[end], int(max(self.size.width, TITLE) / TITLE_CHARACTER)
-        return name if len(name) <= longest else f"{name[: longest - 1]}…"
-
     @cached_property
-    def _scale(self) -> Domain:
-        """Color domain of A and B, the same for both."""
-        return self._domain(_largest(*self._numbers[:2]))
-
-    @cached_property
-    def _signed(self) -> Domain:
-        """Color domain of the difference: the same for every two maps, unless it is too faint to be seen."""
-        return self._domain(max(_largest(self._numbers[2]), LEAST))
-
-    def _domain(self, largest: float) -> Domain:
-        crowded = max(len(self.comparison.rows), len(self.comparison.columns)) > CROWDED
-        limit = 1 if crowded else FAINT
-        return Domain("adapts", largest) if 0 < largest < limit else Domain()
-
-    @property
-    def _signed_ramp(self) -> Ramp:
-        ends = f" {MORE[0]}", f" {MORE[1]}"
-        return Ramp("difference A − B", self._signed.top, self.colors.diverging, signed=True, ends=ends)
-
-    def _shade(self, end: int) -> np.ndarray:
-        numbers = np.nan_to_num(self._numbers[end])
-        return (numbers / self._signed.top + 1) / 2 if end == 2 else numbers / self._scale.top
-
-    def _is_off(self, end: int) -> bool:
-        side = (self.comparison.a, self.comparison.b)[end]
-        return side.head in side.record.step(side.site).heads_off
+    def _scales(self) -> tuple[Domain, Domain]:
+        """Color domains of A and B, and of the difference: those of every two maps, unless they are too faint."""
+        faint = 1 if max(len(self.comparison.rows), len(self.comparison.columns)) > CROWDED else FAINT
+        tops = [float(np.abs(numbers[np.isfinite(numbers)]).max(initial=0.0)) for numbers, _ in self._tiled]
+        largest = max(tops[:2]), max(tops[2], LEAST)
+        return tuple(Domain("adapts", top) if 0 < top < faint else Domain() for top in largest)
 
     def _bars(self) -> Table:
         """How far each row differs, 0 to 1; its number where there is room for it, a dash where it has none."""
-        moved, cell = tiles(self.comparison.variation[:, None], self.size.tile)[:, 0].tolist(), self.size.cell
+        moved, cell = largest_in_size(self.comparison.variation[:, None], self.size.tile)[:, 0].tolist(), self.size.cell
         inset = max(0.0, 0.5 - 6 / cell, 2 / cell) if cell >= THIN else 0.0
-        texts = ["–" if value != value else f"{value:.2f}" for value in moved]
+        texts = ["–" if math.isnan(value) else f"{value:.2f}" for value in moved]
         return {
             "begin": [i + inset for i in range(len(moved))],
             "end": [i + 1 - inset for i in range(len(moved))],
             "middle": [i + 0.5 for i in range(len(moved))],
-            "value": [0.0 if value != value else value for value in moved],
+            "value": [0.0 if math.isnan(value) else value for value in moved],
             "text": texts if cell >= NUMBERED else [""] * len(texts),
         }
 
 
 @formed(64)
 def _form(layouts: tuple[GridLayout, GridLayout, GridLayout], *, is_titled: bool) -> Form:
-    colors = layouts[0].colors
+    """The difference, bars that share the axis of its rows, A and B."""
+    size, colors = layouts[0].size, layouts[0].colors
+    bars, meta = (alt.Chart(alt.NamedData(name)) for name in ("bars", "meta"))
+    rows = {"scale": alt.Scale(domain=[0, size.rows], nice=False, zero=False, reverse=True), "axis": None}
+    axis = alt.Axis(orient="top", title="difference per row", labels=False, titleAnchor="start")
+    length = alt.X("value:Q", scale=alt.Scale(domain=[0, 1], nice=False), axis=axis)
+    bar = bars.mark_rect(fill=colors.ramp[5], **QUIET_MARK)
+    text = bars.mark_text(align="left", baseline="middle", dx=6, **QUIET_MARK)
+    layers = [
+        bar.encode(y=alt.Y("begin:Q", **rows), y2=alt.Y2("end"), x=length, x2=alt.X2Datum(0)),
+        text.encode(y=alt.Y("middle:Q", **rows), x=length, text=alt.Text("text:N")),
+        meta.mark_rule(stroke=colors.line, **QUIET_MARK).encode(x=alt.XValue(0)),
+    ]
     a, b, difference = map(grid.view, layouts)
-    views = [difference, _bars_view(layouts[0]), a, b]
     names = [f"{layout.prefix}cells" for layout in layouts if layout.size.form == "rectangles"]
     params = share(names, clicked("cell", "query", "key", "rev"), pointed()) if names else ()
-    chart = together(views, params, titled(colors) if is_titled else None)
-    return Form.of(chart.configure(**config(colors)))
-
-
-def _bars_view(layout: GridLayout) -> alt.LayerChart:
-    """The bars of the rows, which share the axis of the maps' rows."""
-    size, colors = layout.size, layout.colors
-    scale = alt.Scale(domain=[0, size.rows], nice=False, zero=False, reverse=True)
-    across = alt.Scale(domain=[0, 1], nice=False)
-    rows = alt.Chart(alt.NamedData("bars"))
-    y = alt.Y("begin:Q", scale=scale, axis=None)
-    axis = alt.Axis(orient="top", title=PER_ROW, labels=False, titleAnchor="start")
-    length = alt.X("value:Q", scale=across, axis=axis)
-    text = rows.mark_text(align="left", baseline="middle", dx=6, **QUIET_MARK)
-    layers = [
-        rows.mark_rect(fill=colors.ramp[5], **QUIET_MARK).encode(y=y, y2=alt.Y2("end"), x=length, x2=alt.X2Datum(0)),
-        text.encode(y=alt.Y("middle:Q", scale=scale, axis=None), x=length, text=alt.Text("text:N")),
-        alt.Chart(alt.NamedData("meta")).mark_rule(stroke=colors.line, **QUIET_MARK).encode(x=alt.XValue(0)),
-    ]
-    return alt.layer(*layers, width=BAR, height=size.height)
+    views = [difference, alt.layer(*layers, width=BAR, height=size.height), a, b]
+    return Form.of(together(views, params, titled(colors) if is_titled else None).configure(**config(colors)))
 
 
 def _kinds(numbers: np.ndarray, states: np.ndarray) -> np.ndarray:
     """Which of `KINDS` each cell is."""
-    cases = [states == BLOCKED, states == BLANK, np.isnan(numbers), numbers > 0, numbers < 0]
-    return np.select(cases, [BLOCKED_IN_BOTH, ALONE, NAN, IN_A, IN_B], ALIKE)
+    return np.select([states == BLOCKED, states == BLANK, np.isnan(numbers), numbers > 0, numbers < 0], [3, 4, 5, 1, 2])
 
 
-def _read(value: float, state: int, places: int, *, signed: bool) -> str:
+def _text_of(value: float, state: int, places: int, *, signed: bool) -> str:
     """Text of a cell."""
     if state in (BLOCKED, BLANK):
         return "blocked" if state == BLOCKED else "blank"
-    sign = ""
-    if value < 0:
-        sign = "−"
-    elif value > 0 and signed:
-        sign = "+"
-    return f"{sign}{digits(value).removeprefix('−') if places == 4 else decimals(abs(value), places)}"
-
-
-def _largest(*numbers: np.ndarray) -> float:
-    return max(float(np.abs(part[np.isfinite(part)]).max(initial=0.0)) for part in numbers)
-
-
-def _stem(side: Side) -> str:
-    text = side.record.sentences[side.sentence].text
-    return f"{side.record.source} {side.site.kind[0]}{side.site.layer} {side.head} {text[:16]}"
-
-
-def _arrays(comparison: AlignedPair) -> dict[str, np.ndarray]:
-    tile = size_beside(len(comparison.rows), len(comparison.columns)).tile if comparison.is_long else 1
-    numbers = [numbers for numbers, _ in comparison.tiled(tile)]
-    arrays = {"difference": numbers[2], "variation": comparison.variation}
-    if tile > 1:
-        arrays["cells_per_side_of_tile"] = np.array(tile)
-    for end, (side, name) in enumerate(((comparison.a, "a"), (comparison.b, "b"))):
-        arrays[name] = numbers[end]
-        for axis, what, places in ((0, "query", comparison.rows), (1, "key", comparison.columns)):
-            texts = ["" if pair[end] is None else side.tokens[axis][pair[end]].text for pair in places]
-            arrays[f"{what}_tokens_{name}"] = text_array(texts)
-    return arrays
+    plus, size = "+" if signed and value > 0 else "", digits(value) if places == 4 else decimals(abs(value), places)
+    return f"{'−' if value < 0 else plus}{size.removeprefix('−')}"
 
 
 def title_of(comparison: AlignedPair) -> str:
     """Title of the figure, which begins with constant words."""
-    names = [called(side) for side in (comparison.a, comparison.b)]
+    names = [f"{_head(side)} · {in_title(side.record.source)}" for side in (comparison.a, comparison.b)]
     return f"A and B compared · {names[0] if names[0] == names[1] else f'A: {names[0]} · B: {names[1]}'}"
 
 
-def called(side: Side) -> str:
-    """One side in short: "head 2 of cross layer 1 · translator"."""
-    step = side.record.step(side.site)
-    combined = f"{side.head} of {all_heads(step)} · {side.site}"
-    what = side.site.head(side.head) if isinstance(side.head, int) else combined
-    return f"{what} · {in_title(side.record.source)}"
+def _head(side: Side) -> str:
+    """One side in short: "head 2 of cross layer 1"."""
+    if isinstance(side.head, int):
+        return side.site.head(side.head)
+    return f"{side.head} of {all_heads(side.step)} · {side.site}"
 
 
-def _step(side: Side) -> str:
-    """Training step of a model trained here, in words."""
-    _, _, step = side.record.source.partition(AFTER)
-    if not step:
-        return "trained"
-    return f"step {step}" if step.strip("0") else "untrained"
+def told_apart(a: Side, b: Side) -> tuple[str, str] | None:
+    """Names of two sides by the first thing in which they differ: model, training step, head, text, edits; or None."""
+    names = next((pair for pair in zip(_features(a), _features(b), strict=True) if pair[0] != pair[1]), None)
+    if names is None:
+        return None
+    if names == (_text(a), _text(b)):  # from the first word that differs: there is no room for all
+        texts = [text.split() for text in names]
+        differs = (i for i, (one, other) in enumerate(zip(*texts, strict=False)) if one != other)
+        first = next(differs, min(map(len, texts)) - 1)
+        names = names if first < 1 else tuple(f"… {' '.join(text[first:])}" for text in texts)
+    return in_title(names[0]), in_title(names[1])
 
 
-def _edits(side: Side) -> str:
-    """Edits of a side, if they are short enough to stand over a map."""
-    text = ", ".join(side.record.edits.in_words()) or "original"
-    return text if len(text) <= LONGEST_EDITS else "changed"
+def _features(side: Side) -> tuple[str, ...]:
+    model, _, step = side.record.source.partition(AFTER)
+    if step:
+        step = f"step {step}" if step.strip("0") else "untrained"
+    head = side.site.head(side.head) if isinstance(side.head, int) else f"{side.head} of {side.site}"
+    edits = ", ".join(side.record.edits.in_words()) or "original"
+    return model, step or "trained", head, _text(side), edits if len(edits) <= LONGEST_EDITS else "changed"
+
+
+def names_of(comparison: AlignedPair) -> tuple[str, str, str]:
+    """Titles of the maps: "A: trained", "B: untrained"."""
+    a, b = told_apart(comparison.a, comparison.b) or ("", "")
+    return f"A: {a}" if a else "A", f"B: {b}" if b else "B", "Difference A − B"
+
+
+def lines_of(comparison: AlignedPair) -> list[str]:
+    """Both texts, where the weights come from, what was changed, and what a picture leaves out."""
+    size = size_beside(len(comparison.rows), len(comparison.columns))
+    sides, lines = (comparison.a, comparison.b), []
+    texts = [visible_text(_text(side), LONGEST_TEXT).replace("␣", " ") for side in sides]
+    for a, b in (texts, [" · ".join(filter(None, subtitles(side.record))) for side in sides]):
+        lines += [a] if a == b else [f"A: {a}", f"B: {b}"]
+    return [*lines, *filter(None, [words.window_text(comparison)]), MEASURE, *axes.notes_on(size, TILES)]
 
 
 def _text(side: Side) -> str:
     return side.record.sentences[side.sentence].text
 
 
-def _from_difference(*texts: str) -> tuple[str, ...]:
-    """Two texts from the first word in which they differ: there is no room for all, and both may begin alike."""
-    words = [text.split() for text in texts]
-    same = next((i for i, (a, b) in enumerate(zip(*words, strict=False)) if a != b), min(map(len, words)) - 1)
-    return texts if same < 1 else tuple(f"… {' '.join(each[same:])}" for each in words)
-
-
-APART = (
-    lambda side: side.record.source.partition(AFTER)[0],
-    _step,
-    lambda side: f"{side.head} of {side.site}" if isinstance(side.head, str) else side.site.head(side.head),
-    _text,
-    _edits,
-)
-"""Names for A and B: the first of these that differs is used (model, training step, head, text, edits)."""
-
-
-def told_apart(a: Side, b: Side) -> tuple[str, str] | None:
-    """Names of two sides, by that in which they differ; None if they do not."""
-    each = ((say(a), say(b)) for say in APART)
-    apart = next((pair for pair in each if pair[0] != pair[1]), None)
-    if apart == (_text(a), _text(b)):
-        apart = _from_difference(*apart)
-    return apart and (in_title(apart[0]), in_title(apart[1]))
-
-
-def names_of(comparison: AlignedPair) -> tuple[str, str, str]:
-    """Titles of the maps: "A: trained", "B: untrained"."""
-    apart = told_apart(comparison.a, comparison.b)
-    named = (f"{name}: {text}" for name, text in zip(NAMES[:2], apart, strict=True)) if apart else NAMES[:2]
-    return (*named, NAMES[2])
-
-
-def lines_of(comparison: AlignedPair, size: Size | None = None) -> list[str]:
-    """Both texts, where the weights come from, what was changed, and what a picture leaves out."""
-    size = size or size_beside(len(comparison.rows), len(comparison.columns))
-    sides = comparison.a, comparison.b
-    texts = [visible_text(side.record.sentences[side.sentence].text, LONGEST_TEXT).replace("␣", " ") for side in sides]
-    origins = [" · ".join(filter(None, subtitles(side.record))) for side in sides]
-    window = [comparison.window_text] if comparison.window_text else []
-    return [*_each(texts), *_each(origins), *window, MEASURE, *axes.notes_on(size, TILES)]
-
-
-def _each(texts: list[str]) -> list[str]:
-    """Texts of A and of B, once if they are the same."""
-    return [texts[0]] if texts[0] == texts[1] else [f"{name}: {text}" for name, text in zip("AB", texts, strict=True)]
-
-
-TILES = "each square shows the weight, and the difference, that is largest in size of"
-
-
-def _label(tokens: tuple[tuple[Token, ...], ...], pair: tuple[int | None, int | None], end: int) -> str:
+def _label(both: Both, end: int) -> str:
     """Label of a row or of a column of A, B or their difference."""
-    both = [None if index is None else part[index] for part, index in zip(tokens, pair, strict=True)]
+    texts = [None if token is None else visible_text(token.text, LONGEST_LABEL) for token in both]
     if end < 2:
-        return "" if both[end] is None else visible_text(both[end].text, LONGEST_LABEL)
-    names = list(dict.fromkeys(visible_text(token.text, LONGEST_LABEL) for token in both if token is not None))
-    name = " → ".join(names)
-    if None not in both:
-        return name
-    return f"{name} (B)" if both[0] is None else f"{name} (A)"
+        return texts[end] or ""
+    alone = next((f" ({side})" for side, text in zip("BA", texts, strict=True) if text is None), "")
+    return " → ".join(dict.fromkeys(text for text in texts if text is not None)) + alone
 
 
-def _token(pair: tuple[int | None, int | None], end: int, comparison: AlignedPair, axis: int) -> Token:
+def _token(both: Both, end: int) -> Token:
     """The token of a row or column; it stands back where only one map has it."""
-    both = [
-        None if index is None else side.tokens[axis][index]
-        for side, index in zip((comparison.a, comparison.b), pair, strict=True)
-    ]
     there = [token for token in both if token is not None]
     token = there[0] if end == 2 or both[end] is None else both[end]
     return replace(token, special=len(there) == 1 or all(other.special for other in there))
 
 
-def in_words(tokens: tuple[tuple[Token, ...], tuple[Token, ...]], pair: tuple[int | None, int | None]) -> str:
+def _named(both: Both, pair: Pair) -> str:
     """A place of the grid: "cat (1) → dog (1)", or "cat (1), only in A"."""
-    each = [
-        None if index is None else f"{visible_text(part[index].text)} ({index})"
-        for part, index in zip(tokens, pair, strict=True)
-    ]
-    if None in each:
-        return f"{each[0] or each[1]}, only in {'A' if each[1] is None else 'B'}"
-    return each[0] if each[0] == each[1] else " → ".join(each)
+    each = [f"{visible_text(token.text)} ({i})" for token, i in zip(both, pair, strict=True) if token is not None]
+    if len(each) == 1:
+        return f"{each[0]}, only in {'A' if both[1] is None else 'B'}"
+    return " → ".join(dict.fromkeys(each))

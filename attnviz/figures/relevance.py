@@ -19,7 +19,7 @@ from attnviz.core.record import Record
 from attnviz.figures.base import BarFigure, Figure, GridFigure
 from attnviz.figures.figure import number_arrays, stem, subtitles, text_array, titled
 from attnviz.figures.rollout import MAP, MOST_BARS
-from attnviz.metrics.beside import tiles
+from attnviz.metrics.blocks import largest_in_size
 from attnviz.metrics.relevance import IntegratedGradients, Relevance, WordLogit
 from attnviz.views import groups
 from attnviz.words import in_quotes, quoted_token
@@ -87,7 +87,7 @@ class RelevanceMap(GridFigure):
     def grid(self) -> Grid:
         rows, columns = map(groups, self._tokens)
         size = size_within(rows, columns, self, side=MAP)
-        products, step = tiles(self.products, size.tile), self.record.step(self.site)
+        products, step = largest_in_size(self.products, size.tile), self.record.step(self.site)
         window, sentence = tuple(slice(length) for length in self.products.shape), self.relevance.sentence
         allowed = metrics.may_attend(step, self.head, *window, sentence=sentence).double().numpy()
         top = float(np.nanmax(np.abs(products), initial=0.0)) or 1.0
@@ -98,7 +98,7 @@ class RelevanceMap(GridFigure):
             rows=rows,
             columns=columns,
             size=size,
-            states=np.where(tiles(allowed, size.tile) == 0, 1, 0),
+            states=np.where(largest_in_size(allowed, size.tile) == 0, 1, 0),
             kinds=[CellState("raises the logit", "ramp", legend=""), CellState("blocked", "blocked", "hatch")],
             style=self.style,
             shade=(products / top + 1) / 2 if self.signed else products / top,

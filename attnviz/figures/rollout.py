@@ -17,7 +17,7 @@ from attnviz.core.display import file_stem, in_title, visible_text
 from attnviz.core.record import Record
 from attnviz.figures.base import BarFigure, GridFigure
 from attnviz.figures.figure import edited, subtitles, text_array, titled
-from attnviz.metrics.beside import tiles
+from attnviz.metrics.blocks import largest_in_size
 from attnviz.metrics.rollout import Mixed
 from attnviz.views import groups
 
@@ -106,7 +106,7 @@ class Rollout(GridFigure):
     def grid(self) -> Grid:
         traced, tokens = self.traced, groups(self.traced.mixed.tokens)
         size = size_within(tokens, tokens, self, side=MAP)
-        shares = tiles(traced.shares, size.tile)
+        shares = largest_in_size(traced.shares, size.tile)
         top = float(np.nanmax(shares, initial=0.0)) or 1.0
         largest = f"colors end at {top:.3g}, the largest here" if top <= 0.999 else ""
         return Grid(

@@ -1,33 +1,19 @@
-"""Lessons: steps of text, each with a state of the app to look at and another one to reach.
+"""The course: chapters of text, each with a state of the app to look at and another one to reach.
 
-A lesson is a file in TOML, so that a teacher can write one: `title`, `about`, and a table `step` for each step. States
-are links of the app, as "Copy link" gives them: a step begins with its `link`, and is done once the app shows what one
-of its `goal` links holds. A step may take a `chapter` of the course and say what is else, such as `notes`.
+States are links of the app, as "Copy link" gives them: a chapter begins with its `link`, and is done once the app shows
+what one of its `goal` links holds.
 """
 
-import os
 import tomllib
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
 from attnviz.core import assets
-from attnviz.core.errors import InputError, did_you_mean, quoted
 
 Link = dict[str, list[str]]
 """The parameters of an address, each with its values."""
-
-FIGURES = (
-    *("map", "heads", "head", "training step", "query", "future", "scores", "row", "d_k", "positions"),
-    *("prediction", "peeking", "bugs"),
-)
-"""Names of all that a step can show, in this order: pictures of the app and the controls that change them."""
-PAGES = ("Heads", "Overview", "Masks", "Steps", "Compare")
-"""Pages of the laboratory that a step can lead to."""
-FORMER_PAGES = {"Model": "Heads"}
-"""Pages that lessons may still name, and the one that each opens."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +31,7 @@ class Term:
 
 @dataclass(frozen=True)
 class LessonStep:
-    """One screen of a lesson.
+    """One chapter.
 
     Attributes:
         title: what it is about.
@@ -60,11 +46,9 @@ class LessonStep:
         goal: states of which one is to be reached.
         wrong: what is said where another state than that was reached.
         finds: bugs of the museum that are to be found. Without that and a goal, looking is enough.
-        shows: of `FIGURES`.
+        shows: scenes of the page Learn.
         page: where in the laboratory it goes on.
         terms: explained here.
-        notes: for whoever teaches.
-        minutes: how long it takes.
     """
 
     title: str
@@ -82,45 +66,27 @@ class LessonStep:
     finds: int = 0
     page: str = "Heads"
     terms: tuple[Term, ...] = ()
-    notes: str = ""
-    minutes: int | None = None
 
     @classmethod
-    def read(cls, data: dict[str, Any]) -> Self:
-        """Raises InputError: names what is missing or unknown."""
-        if "chapter" in data:
-            return _of_course(data)
-        _check_names(data, cls, {"title", "idea", "link", "shows"})
-        if unknown := [name for name in data["shows"] if name not in FIGURES]:
-            raise InputError(f"A step shows {quoted(unknown[0])}. It can show: {', '.join(FIGURES)}.")
-        page = data.get("page", "Heads")
-        page = FORMER_PAGES.get(page, page)
-        if page not in PAGES:
-            raise InputError(f"A step leads to the page {quoted(page)}. There are: {', '.join(PAGES)}.")
-        goal, choices = data.get("goal", []), tuple(data.get("choices", ()))
-        if choices and data.get("right") not in choices:
-            raise InputError(f"Of the choices {quoted(data.get('right', ''))} is to be right, which is none of them.")
-        values = {"page": page, "link": link_of(data["link"]), "shows": tuple(data["shows"]), "choices": choices}
-        values["goal"] = tuple(map(link_of, [goal] if isinstance(goal, str) else goal))
-        values["terms"] = tuple(Term(**term) for term in data.get("terms", ()))
-        stripped = {name: value.strip() if isinstance(value, str) else value for name, value in data.items()}
-        return cls(**stripped | values)
+    def of(cls, data: dict[str, Any]) -> Self:
+        """A chapter from its table in the file."""
+        texts = {name: value.strip() if isinstance(value, str) else value for name, value in data.items()}
+        goal = data.get("goal", [])
+        links = {"link": link_of(data["link"]), "goal": tuple(map(link_of, [goal] if isinstance(goal, str) else goal))}
+        tuples = {name: tuple(data.get(name, ())) for name in ("shows", "choices")}
+        return cls(**texts | links | tuples | {"terms": tuple(Term(**term) for term in data.get("terms", ()))})
 
 
 @dataclass(frozen=True)
 class Lesson:
-    """Steps in their order.
+    """Chapters in their order.
 
     Attributes:
-        about: what one knows afterwards, a sentence.
-        minutes: how long it takes.
-        closing: what is said at the end, once the last step is done.
+        closing: what is said at the end, once the last chapter is done.
     """
 
     title: str
     steps: tuple[LessonStep, ...]
-    about: str = ""
-    minutes: int | None = None
     closing: str = ""
 
 
@@ -129,79 +95,8 @@ def link_of(text: str) -> Link:
     return parse_qs(urlsplit(text).query if "?" in text else text, keep_blank_values=True)
 
 
-SHIPPED = ("course", "20-minutes", "45-minutes", "90-minutes")
-"""The lessons that there are; the first is what the page Learn opens with."""
-OWN, FILE = "own", "ATTNVIZ_LESSON"
-"""The name of a lesson of one's own, and the environment variable that names its file."""
-
-
-def named(name: str) -> Lesson:
-    """A lesson that ships with attnviz, or one's own, which is read anew each time.
-
-    Raises:
-        InputError: if there is none, or it cannot be read.
-    """
-    if name != OWN:
-        return _shipped(name)
-    if not (path := os.environ.get(FILE)):
-        raise InputError("No lesson of your own is open. Open one with: attnviz lesson FILE.toml")
-    return read(path)
-
-
 @cache
-def _shipped(name: str) -> Lesson:
-    if name not in SHIPPED:
-        raise InputError(f"There is no lesson {quoted(name)}. There are: {', '.join(SHIPPED)}.")
-    return read(assets.path(f"lessons/{name}.toml"))
-
-
 def course() -> Lesson:
     """The twelve chapters of the page Learn."""
-    return _shipped(SHIPPED[0])
-
-
-def _of_course(data: dict[str, Any]) -> LessonStep:
-    """A chapter of the course, with what a lesson says of it besides."""
-    chapters, number = course().steps, data["chapter"]
-    if number not in range(1, len(chapters) + 1):
-        raise InputError(f"There is no chapter {quoted(number)}; the course has 1 to {len(chapters)}.")
-    changed = {name: value for name, value in data.items() if name != "chapter"}
-    allowed = {"title", "idea", "do", "question", "answer", "notes", "minutes"}
-    if unknown := sorted(changed.keys() - allowed):
-        raise InputError(
-            f"A chapter of the course takes no {quoted(unknown[0])}. It takes: {', '.join(sorted(allowed))}."
-        )
-    return replace(chapters[number - 1], **{k: v.strip() if isinstance(v, str) else v for k, v in changed.items()})
-
-
-def read(path: str | Path) -> Lesson:
-    """A lesson from its file.
-
-    Raises:
-        InputError: if there is no such file, or what in it cannot be read.
-    """
-    name = quoted(Path(path).name)
-    try:
-        data = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        near = f"{did_you_mean(str(path), SHIPPED)} Those that ship are: {', '.join(SHIPPED)}."
-        raise InputError(f"The lesson {name} cannot be opened: {error.strerror}.{near}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"The lesson {name} is not TOML: {error}.") from error
-    named = {key: value for key, value in data.items() if key != "step"}
-    try:
-        _check_names(named | {"steps": ()}, Lesson, {"title"})
-        steps = tuple(map(LessonStep.read, data.get("step", ())))
-    except InputError as error:
-        raise InputError(f"The lesson {name} cannot be read: {error}") from error
-    if not steps:
-        raise InputError(f"The lesson {name} has no steps. Begin each with [[step]].")
-    return Lesson(**named, steps=steps)
-
-
-def _check_names(data: dict[str, Any], target: type, needed: set[str]) -> None:
-    names = {field.name for field in fields(target)}
-    if lacks := sorted(needed - data.keys()):
-        raise InputError(f"It lacks {', '.join(lacks)}.")
-    if unknown := sorted(data.keys() - names):
-        raise InputError(f"There is no {quoted(unknown[0])} in it. There are: {', '.join(sorted(names))}.")
+    data = tomllib.loads(assets.path("lessons/course.toml").read_text(encoding="utf-8"))
+    return Lesson(data["title"], tuple(map(LessonStep.of, data["step"])), data["closing"])

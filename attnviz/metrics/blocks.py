@@ -1,5 +1,6 @@
 """Rows in blocks: what would need n x n numbers is worked so that memory grows with the tokens alone."""
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -35,3 +36,13 @@ def pool(block: Tensor, tile: int, how: str = "max", *, down: int | None = None,
             parts = block.unflatten(axis, (-1, size))
             block = {"max": parts.amax, "min": parts.amin}[how](axis + 1)
     return block
+
+
+def largest_in_size(numbers: np.ndarray, tile: int) -> np.ndarray:
+    """The number of largest magnitude in each square of cells, with its sign; NaN where all are."""
+    if tile == 1:
+        return numbers
+    filled = torch.from_numpy(np.nan_to_num(numbers))
+    is_finite = pool(torch.from_numpy(np.isfinite(numbers).astype(np.float64)), tile).numpy() > 0
+    high, low = pool(filled, tile).numpy(), pool(filled, tile, "min").numpy()
+    return np.where(is_finite, np.where(-low > high, low, high), np.nan)

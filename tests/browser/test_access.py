@@ -45,7 +45,6 @@ MORE = [
     "model?model=induction",
     f"model?{MINILM}",
     *(f"learn?chapter={chapter}" for chapter in range(2, 13)),
-    "learn?lesson=20-minutes&present=true",
 ]
 """Those that only `make sweep` opens."""
 

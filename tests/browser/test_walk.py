@@ -21,7 +21,7 @@ PLACES = (".stMain .stButton", ".stMain .stButtonGroup", ".stMain .stCheckbox")
 MENU = ".stMain .stPopover button:not([disabled])"
 MENU_BODY = "[data-testid=stPopoverBody]"
 LISTS = "[role=combobox]:not([disabled]), [data-baseweb=select] input:not([disabled])"
-FILES = "save|download|open-files|lesson-slide|lesson-handout|report|checked-npy"
+FILES = "save|download|open-files|lesson-slide|report|checked-npy"
 WORK = "cancel|measure|switch-each-off|follow|test-leaks"
 LEFT_OUT = re.compile(f"undo|redo|card|welcome|guide|laboratory|from-here|{FILES}|{WORK}")
 """Keys of controls outside the walk: history has an action of its own; a link holds neither files nor requests for work

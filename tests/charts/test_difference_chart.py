@@ -1,15 +1,14 @@
-"""Two maps, what the second has more, and how far each row moved."""
+"""Two maps, what the first has more, and how far each row moved."""
 
 import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pictures import CROSS, HOSTILE, SITE, data, draw, record_of
 
 from attnviz import figures, tables, words
+from attnviz.analysis.align import BLANK, Side, beside
 from attnviz.charts.domain import FAINT
 from attnviz.charts.size import MOST_BESIDE, size_beside
 from attnviz.core.amounts import digits
@@ -17,47 +16,19 @@ from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Painted, Prefix, Subsequent
 from attnviz.figures.difference import LEAST, ONLY, lines_of, names_of
-from attnviz.metrics import BLOCKED, EMPTY, NAN, WEIGHT
-from attnviz.metrics.beside import BLANK, Side, beside, places, tiled_states, tiles
-from attnviz.metrics.compare import align
 
-WORDS = st.lists(st.sampled_from("a b c d".split()), max_size=7)
 CAT = "the cat sat on it".split()
 DOG = "the dog sat down on it".split()
 
 
+def heads(text, other, edits=Edits(), edits_b=Edits()):
+    """Head 0 on a text beside head 1 on another."""
+    return beside(Side(record_of(text, edits=edits), SITE, 0), Side(record_of(other, edits=edits_b), SITE, 1))
+
+
 def cat_and_dog(edits=Edits()):
     """One word is another, and one is only in B."""
-    return beside(Side(record_of(CAT, edits=edits), SITE, 0), Side(record_of(DOG, edits=edits), SITE, 1))
-
-
-@given(WORDS, WORDS)
-def test_every_token_has_one_place_on_the_grid(one, other):
-    """The places of A are in order, and so are those of B; what belongs together shares a place."""
-    found = align(one, other)
-    grid = places(found)
-
-    assert [i for i, _ in grid if i is not None] == list(range(len(one)))
-    assert [j for _, j in grid if j is not None] == list(range(len(other)))
-    assert tuple(pair for pair in grid if None not in pair) == found.pairs
-
-
-def test_the_difference_is_a_less_b_and_blank_where_a_token_is_alone():
-    """Each cell is the weight that PyTorch's softmax gave in B less that in A; 'down' is only in B."""
-    found = cat_and_dog()
-    a, b = (side.record.step(SITE).weights(side.head).double().numpy() for side in (found.a, found.b))
-    shared = [0, 1, 2, 4, 5]
-
-    assert found.rows == ((0, 0), (1, 1), (2, 2), (None, 3), (3, 4), (4, 5))
-    np.testing.assert_allclose(found.difference[np.ix_(shared, shared)], a - b[np.ix_(shared, shared)], atol=1e-6)
-    assert np.isnan(found.difference[3]).all()
-    assert np.isnan(found.difference[:, 3]).all()
-    assert (found.maps[0][1][3] == BLANK).all()
-    assert (found.maps[1][1] != BLANK).all()
-    extra = b[shared][:, 3]
-    expected = (np.abs(b[np.ix_(shared, shared)] - a).sum(1) + extra) / 2
-    np.testing.assert_allclose(found.variation[shared], expected, atol=1e-6)
-    assert np.isnan(found.variation[3])
+    return heads(CAT, DOG, edits, edits)
 
 
 def cells(figure, view, name):
@@ -71,18 +42,50 @@ def texts_of(figure):
     return read[0]
 
 
-def test_zero_is_the_middle_of_the_scale_and_its_ends_are_those_of_every_two_maps():
-    """Higher in A and higher in B are equally far from the middle, and both are said in words."""
+def test_the_difference_is_a_less_b_and_blank_where_a_token_is_alone():
+    """Each cell is the weight that PyTorch's softmax gave in A less that in B; 'down' is only in B.
+
+    The table holds every cell, and the bars are the variation of the rows.
+    """
     found = cat_and_dog()
-    figure = figures.difference(found)
-    last = figure.grids[2]
+    a, b = (side.record.step(SITE).weights(side.head).double().numpy() for side in (found.a, found.b))
+    shared, both = [0, 1, 2, 4, 5], np.ix_([0, 1, 2, 4, 5], [0, 1, 2, 4, 5])
+
+    assert found.rows == ((0, 0), (1, 1), (2, 2), (None, 3), (3, 4), (4, 5))
+    np.testing.assert_allclose(found.difference[both], a - b[both], atol=1e-6)
+    assert np.isnan(found.difference[3]).all()
+    assert np.isnan(found.difference[:, 3]).all()
+    assert (found.maps[0][1][3] == BLANK).all()
+    assert (found.maps[1][1] != BLANK).all()
+    expected = (np.abs(b[both] - a).sum(1) + b[shared][:, 3]) / 2
+    np.testing.assert_allclose(found.variation[shared], expected, atol=1e-6)
+    assert np.isnan(found.variation[3])
+
+    table, bars = tables.comparison_table(found), data(figures.difference(found).chart, "bars")
+    np.testing.assert_array_equal(table["difference"].to_numpy().reshape(6, 6), found.difference)
+    alone = table[table["query_token_b"] == "down"]
+    assert alone["query_a"].isna().all()
+    assert (alone["query_b"] == 3).all()
+    assert [bar["value"] for bar in bars] == np.nan_to_num(found.variation).tolist()
+    assert [bar["text"] for bar in bars] == [f"{value:.2f}" if value == value else "–" for value in found.variation]
+
+
+def test_zero_is_the_middle_of_the_scale_and_small_differences_do_not_look_large():
+    """Its ends are those of every two maps, and both are said in words; below `LEAST` no cell reaches them."""
+    found, same = cat_and_dog(), beside(*[Side(record_of(CAT), SITE, 0)] * 2)
+    figure, none = figures.difference(found), figures.difference(same)
 
     assert np.nanmax(np.abs(found.difference)) > FAINT
-    np.testing.assert_allclose(last.shade, (np.nan_to_num(found.difference) + 1) / 2)
-    assert last.ramp.signed
+    np.testing.assert_allclose(figure.grids[2].shade, (np.nan_to_num(found.difference) + 1) / 2)
+    assert figure.grids[2].ramp.signed
     assert data(figure.chart, "d-meta")[0]["top"] == 1
     for value, says in zip(found.difference.ravel(), cells(figure, "d", "says"), strict=True):
         assert says == (ONLY if np.isnan(value) else "higher in A" if value > 0 else "higher in B")
+    assert data(none.chart, "d-meta")[0]["top"] == LEAST < FAINT
+    assert "differences end at 0.05" in data(none.chart, "meta")[0]["subtitle"]
+    assert (set(cells(none, "d", "difference")), set(cells(none, "d", "says"))) == ({0.0}, {"alike"})
+    assert (same.most_row, same.most_cell) == (None, None)
+    assert words.compared(same).startswith("Nothing differs")
 
 
 def test_what_is_read_of_a_cell_in_a_in_b_and_in_their_difference_adds_up():
@@ -95,20 +98,6 @@ def test_what_is_read_of_a_cell_in_a_in_b_and_in_their_difference_adds_up():
     for a, b, more in whole:
         assert len({len(one.partition(".")[2]) for one in (a, b, more)}) == 1
         assert abs(float(a) - float(b) - float(more)) < (1e-9 if len(a) < 6 else 2e-4)
-
-
-def test_small_differences_do_not_look_large():
-    """Maps that differ by less than `LEAST` never reach the end of the scale; the same map has no difference at all."""
-    same = beside(*[Side(record_of(CAT), SITE, 0)] * 2)
-    figure = figures.difference(same)
-
-    assert data(figure.chart, "d-meta")[0]["top"] == LEAST < FAINT
-    assert "differences end at 0.05" in data(figure.chart, "meta")[0]["subtitle"]
-    assert set(cells(figure, "d", "difference")) == {0.0}
-    assert set(cells(figure, "d", "says")) == {"alike"}
-    assert same.most_row is None
-    assert same.most_cell is None
-    assert words.compared(same).startswith("Nothing differs")
 
 
 def test_cells_that_are_no_numbers_are_hatched_each_in_its_way():
@@ -124,164 +113,10 @@ def test_cells_that_are_no_numbers_are_hatched_each_in_its_way():
     assert texts_of(masked)[2][1] == "blocked"
 
 
-def test_words_name_the_row_and_the_cell_that_changed_most():
-    """They are those of the largest numbers; tokens that are only on one side are said."""
-    found = cat_and_dog()
-    row, (i, j) = int(np.nanargmax(found.variation)), divmod(int(np.nanargmax(np.abs(found.difference))), 6)
-    said = words.compared(found)
-
-    assert found.most_row == row
-    assert found.most_cell == (i, j)
-    looker = found.rows[row][0]
-    assert said.startswith(f"The row that differs most is “{CAT[looker]}” ({looker})")
-    assert words.compared_cell(found, i, j) in said
-    assert "Only in B, and left blank: “down” (3)." in said
-    assert words.compared_cell(found, 3, 0).endswith("in B; A has no such cell.")
-
-
-def test_maps_that_differ_unseen_are_said_to_be_nearly_the_same():
-    """No row and no cell is named for what two digits do not show."""
-    alike, apart = (
-        words.compared(
-            beside(Side(record_of(CAT, edits=Edits(temperature=warm)), SITE, 0), Side(record_of(CAT), SITE, 0))
-        )
-        for warm in (1.001, 2.0)
-    )
-
-    assert alike.startswith("A and B are nearly the same map: their largest difference is 0.0")
-    assert "differs most" not in alike
-    assert apart.startswith("The row that differs most is ")
-
-
-def test_maps_of_other_tokens_are_not_subtracted():
-    """The error says how few tokens belong together; queries of different kinds of attention are told apart."""
-    one, other = (Side(record_of(text), SITE, 0) for text in (CAT, "a b c it d e f".split()))
-
-    with pytest.raises(InputError, match=r"Only 1 of 7 queries have a counterpart"):
-        beside(one, other)
-
-    record = record_of(CAT)
-    cross = replace(record, steps=(replace(record.steps[0], site=CROSS),), targets=record.sentences)
-    with pytest.raises(
-        InputError,
-        match="A is encoder attention of test and B is cross attention of test: they are over different texts",
-    ):
-        beside(one, Side(cross, CROSS, 0))
-
-
-def test_the_table_holds_every_cell_of_the_grid():
-    """Numbers agree with the maps; what one side lacks is empty."""
-    found = cat_and_dog()
-    table = tables.comparison_table(found)
-
-    assert len(table) == 36
-    np.testing.assert_array_equal(table["difference"].to_numpy().reshape(6, 6), found.difference)
-    alone = table[table["query_token_b"] == "down"]
-    assert alone["query_a"].isna().all()
-    assert (alone["query_b"] == 3).all()
-
-
-@given(st.integers(1, 9), st.integers(1, 9), st.integers(1, 4))
-def test_a_tile_holds_the_number_that_is_largest_in_size(rows, columns, tile):
-    """Checked cell by cell; a tile of nothing but NaN is NaN."""
-    numbers = np.random.default_rng(rows * columns).normal(size=(rows, columns))
-    numbers[0, 0] = np.nan
-    found = tiles(numbers, tile)
-    for i, j in np.ndindex(found.shape):
-        part = numbers[i * tile : (i + 1) * tile, j * tile : (j + 1) * tile].ravel()
-        part = part[~np.isnan(part)]
-
-        assert np.isnan(found[i, j]) if not len(part) else found[i, j] == part[np.abs(part).argmax()]
-
-
-def test_maps_of_many_tokens_are_tiles_that_are_as_wide_as_those_of_few():
-    """No more cells than can be read under the pointer; the picture says what a square shows."""
-    size = size_beside(1000, 700)
-
-    assert max(size.rows, size.columns) <= MOST_BESIDE
-    assert size.width <= 300
-    assert size.height <= 301
-    assert size.form == "tiles"
-    assert size_beside(MOST_BESIDE, 3).tile == 1
-    assert "4 × 4" in " ".join(lines_of(cat_and_dog(), size))
-
-
-def test_a_square_of_many_cells_is_blank_or_blocked_only_where_every_cell_is(monkeypatch):
-    """One of its cells that both have, or may look at, gives it its number; 'new' is only in B."""
-    monkeypatch.setattr("attnviz.charts.size.MOST_BESIDE", 4)
-    edits = Edits(Painted(((0, 0),)))
-    found = beside(
-        Side(record_of("a b c d e f".split(), edits=edits), SITE, 0),
-        Side(record_of("a b new c d e f".split(), edits=edits), SITE, 1),
-    )
-    first, _, last = figures.difference(found).grids
-    states = tiled_states(np.array([[BLANK, BLOCKED], [BLANK, BLANK], [BLOCKED, EMPTY], [NAN, WEIGHT]]), 2)
-
-    assert states.tolist() == [[BLOCKED], [WEIGHT]]
-    assert not first.kinds[first.states[0, 0]].sign
-    assert first.numbers["a"][1][5] == digits(found.maps[0][0][2:4, 2:4][1, 1])
-    assert not last.kinds[last.states[1, 1]].sign
-
-
-@pytest.mark.parametrize("count", [5, 40])
-def test_the_specification_stays_while_the_sentence_changes(count):
-    """Only data change, so that nothing flickers; no token stands in it."""
-    one, other = (
-        figures.difference(beside(*(Side(record_of([f"{name}{i}" for i in range(count)]), SITE, n) for n in (0, 1))))
-        for name in ("okapi", "zebra")
-    )
-    specs = [{name: part for name, part in figure.screen[0].items() if name != "datasets"} for figure in (one, other)]
-
-    assert specs[0] == specs[1]
-    assert "okapi" not in json.dumps(specs[0])
-
-
-def test_many_tokens_are_images_of_which_every_number_is_read():
-    """The exact numbers of A, of B and of their difference go to the browser, whichever map is pointed at."""
-    found = beside(*(Side(record_of([f"w{i}" for i in range(40)]), SITE, head) for head in (0, 1)))
-    spec, table = figures.difference(found).screen
-    (read,) = filter(None, table["read"])
-    views = [mark for mark in spec["marks"][0]["marks"] if "cells" in str([part.get("name") for part in mark["marks"]])]
-
-    assert len(views) == 3
-    for name, numbers in zip(
-        ("a", "b", "difference"), (*(map_ for map_, _ in found.maps), found.difference), strict=True
-    ):
-        np.testing.assert_allclose(read.arrays[name].astype(float), numbers, atol=1e-7)
-
-
-def test_hostile_tokens_are_drawn_as_text():
-    """Every picture is drawn, and no token is in a specification."""
-    a, b = record_of(HOSTILE), record_of(HOSTILE[::-1][:8] + HOSTILE[8:])
-    figure = figures.difference(beside(Side(a, SITE, 0), Side(b, SITE, 1)), selected=(0, 1))
-    image = draw(figure.chart.to_dict())[0]
-
-    assert image.shape[1] > 600
-    assert "alert" not in json.dumps(figure.screen[0] | {"datasets": None})
-    assert len(figure.table) == len(figure.arrays["difference"].ravel())
-
-
-def test_the_three_maps_have_the_same_place_under_the_pointer():
-    """They share the fields of a selection, and what their rows are called; the selected number stands over each."""
-    figure = figures.difference(cat_and_dog(), selected=(1, 2))
-    places = [
-        list(zip(*(cells(figure, view, name) for name in ("query", "key", "query_name")), strict=True))
-        for view in "abd"
-    ]
-    read = texts_of(figure)
-
-    assert places[0] == places[1] == places[2]
-    assert [places[0][i * 6][2] for i in (1, 3)] == ["cat (1) → dog (1)", "down (3), only in B"]
-    assert [data(figure.chart, f"{view}-meta")[0]["subtitle"].split()[0] for view in "abd"] == [one[8] for one in read]
-    assert [row["label"] for row in data(figure.chart, "d-rows")][1:4:2] == ["cat → dog", "down (B)"]
-    (cell,) = data(figure.chart, "d-chosen")
-    assert (cell["row"], cell["column"]) == (1, 2)
-
-
 @pytest.mark.parametrize("policy", ["nan", "zero"])
 def test_rows_without_keys_are_told_and_not_counted(policy):
     """What is NaN is crossed and on no side more; the row has no variation."""
-    found = cat_and_dog_of(Edits(mask=~Prefix(6), empty_rows=policy))
+    found = heads(CAT, DOG, Edits(mask=~Prefix(6), empty_rows=policy))
     figure = figures.difference(found)
 
     assert np.isnan(found.variation).all()
@@ -291,39 +126,109 @@ def test_rows_without_keys_are_told_and_not_counted(policy):
     assert ("NaN: not a number" in str(data(figure.chart, "b-legend"))) == (policy == "nan")
 
 
-def cat_and_dog_of(edits):
-    """A is changed, B is not."""
-    return beside(Side(record_of(CAT, edits=edits), SITE, 0), Side(record_of(DOG), SITE, 1))
+def test_words_name_the_row_and_the_cell_that_changed_most():
+    """They are those of the largest numbers, if two digits show them; tokens that are only on one side are said."""
+    found = cat_and_dog()
+    row, (i, j) = int(np.nanargmax(found.variation)), divmod(int(np.nanargmax(np.abs(found.difference))), 6)
+    looker, said = found.rows[row][0], words.compared(found)
+
+    assert (found.most_row, found.most_cell) == (row, (i, j))
+    assert said.startswith(f"The row that differs most is “{CAT[looker]}” ({looker})")
+    assert words.compared_cell(found, i, j) in said
+    assert "Only in B, and left blank: “down” (3)." in said
+    assert words.compared_cell(found, 3, 0).endswith("in B; A has no such cell.")
+    alike = words.compared(
+        beside(*(Side(record_of(CAT, edits=Edits(temperature=warm)), SITE, 0) for warm in (1.001, 1.0)))
+    )
+    assert alike.startswith("A and B are nearly the same map: their largest difference is 0.0")
+    assert "differs most" not in alike
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "names"),
-    [
+def test_maps_of_other_tokens_are_not_subtracted():
+    """The error says how few tokens belong together; queries of different kinds of attention are told apart."""
+    one, other = (Side(record_of(text), SITE, 0) for text in (CAT, "a b c it d e f".split()))
+    record = record_of(CAT)
+    cross = replace(record, steps=(replace(record.steps[0], site=CROSS),), targets=record.sentences)
+
+    with pytest.raises(InputError, match=r"Only 1 of 7 queries have a counterpart"):
+        beside(one, other)
+    kinds = "A is encoder attention of test and B is cross attention of test: they are over different texts"
+    with pytest.raises(InputError, match=kinds):
+        beside(one, Side(cross, CROSS, 0))
+
+
+def test_maps_of_many_tokens_are_tiles_that_are_as_wide_as_those_of_few(monkeypatch):
+    """The picture says what a square shows; one of its cells that both have, or may look at, gives it its number."""
+    size, many = size_beside(1000, 700), record_of([f"w{i}" for i in range(MOST_BESIDE + 1)])
+
+    assert max(size.rows, size.columns) <= MOST_BESIDE
+    assert (size.form, size_beside(MOST_BESIDE, 3).tile) == ("tiles", 1)
+    assert max(size.width, size.height - 1) <= 300
+    assert "2 × 2" in " ".join(lines_of(beside(Side(many, SITE, 0), Side(many, SITE, 1))))
+
+    monkeypatch.setattr("attnviz.charts.size.MOST_BESIDE", 4)
+    edits = Edits(Painted(((0, 0),)))
+    found = heads("a b c d e f".split(), "a b new c d e f".split(), edits, edits)
+    first, _, last = figures.difference(found).grids
+    assert not first.kinds[first.states[0, 0]].sign
+    assert first.numbers["a"][1][5] == digits(found.maps[0][0][2:4, 2:4][1, 1])
+    assert not last.kinds[last.states[1, 1]].sign
+
+
+@pytest.mark.parametrize("count", [5, 40])
+def test_the_specification_stays_while_the_sentence_changes(count):
+    """Only data change, so that nothing flickers; no token stands in it. Of an image every exact number is read."""
+    texts = [[f"{name}{i}" for i in range(count)] for name in ("okapi", "zebra")]
+    pairs = [beside(*(Side(record_of(text), SITE, head) for head in (0, 1))) for text in texts]
+    screens = [figures.difference(pair).screen for pair in pairs]
+    specs = [{name: part for name, part in spec.items() if name != "datasets"} for spec, _ in screens]
+
+    assert specs[0] == specs[1]
+    assert "okapi" not in json.dumps(specs[0])
+    if count > 32:
+        (read,) = filter(None, screens[0][1]["read"])
+        marks = [mark["marks"] for mark in specs[0]["marks"][0]["marks"]]
+        assert sum("cells" in str([part.get("name") for part in parts]) for parts in marks) == 3
+        maps = *(numbers for numbers, _ in pairs[0].maps), pairs[0].difference
+        for name, numbers in zip(("a", "b", "difference"), maps, strict=True):
+            np.testing.assert_allclose(read.arrays[name].astype(float), numbers, atol=1e-7)
+
+
+def test_hostile_tokens_are_drawn_as_text():
+    """Every picture is drawn, and no token is in a specification."""
+    figure = figures.difference(heads(HOSTILE, HOSTILE[::-1][:8] + HOSTILE[8:]), selected=(0, 1))
+
+    assert draw(figure.chart.to_dict())[0].shape[1] > 600
+    assert "alert" not in json.dumps(figure.screen[0] | {"datasets": None})
+    assert len(figure.table) == len(figure.arrays["difference"].ravel())
+
+
+def test_the_three_maps_have_the_same_place_under_the_pointer():
+    """They share the fields of a selection, and what their rows are called; the selected number stands over each."""
+    figure = figures.difference(cat_and_dog(), selected=(1, 2))
+    fields = ("query", "key", "query_name")
+    places = [list(zip(*(cells(figure, view, name) for name in fields), strict=True)) for view in "abd"]
+    numbers = [data(figure.chart, f"{view}-meta")[0]["subtitle"].split()[0] for view in "abd"]
+
+    assert places[0] == places[1] == places[2]
+    assert [places[0][i * 6][2] for i in (1, 3)] == ["cat (1) → dog (1)", "down (3), only in B"]
+    assert numbers == [texts[8] for texts in texts_of(figure)]
+    assert [row["label"] for row in data(figure.chart, "d-rows")][1:4:2] == ["cat → dog", "down (B)"]
+    (cell,) = data(figure.chart, "d-chosen")
+    assert (cell["row"], cell["column"]) == (1, 2)
+
+
+def test_two_sides_are_told_apart_by_that_in_which_they_differ():
+    """Texts that begin alike begin where they differ, and no name is cut before it says which head it is."""
+    texts = [
         ("the cat sat", "the dog sat", ("A: … cat sat", "B: … dog sat")),
         ("it was tired", "she was tired", ("A: it was tired", "B: she was tired")),
         ("the cat", "the cat sat", ("A: … cat", "B: … cat sat")),
-    ],
-)
-def test_texts_that_begin_alike_are_told_apart(one, other, names):
-    """Their names begin where they differ, so that it is not what is cut."""
-    found = beside(*(Side(record_of(text.split()), SITE, 0) for text in (one, other)))
+    ]
+    for one, other, names in texts:
+        assert names_of(beside(*(Side(record_of(text.split()), SITE, 0) for text in (one, other))))[:2] == names
 
-    assert names_of(found)[:2] == names
-
-
-def test_two_heads_of_a_layer_are_told_apart_over_small_maps():
-    """No name is cut before it says which head it is."""
     record = record_of(["cat"])
     chart = figures.difference(beside(Side(record, SITE, 0), Side(record, SITE, 1))).chart
-
-    assert [data(chart, f"{view}-meta")[0]["title"] for view in "abd"] == [
-        *("A: head 0 of encoder layer 0", "B: head 1 of encoder layer 0", "Difference A − B")
-    ]
-
-
-def test_the_bars_are_the_total_variation_of_the_rows():
-    found = cat_and_dog()
-    bars = data(figures.difference(found).chart, "bars")
-
-    assert [bar["value"] for bar in bars] == np.nan_to_num(found.variation).tolist()
-    assert [bar["text"] for bar in bars] == [f"{value:.2f}" if value == value else "–" for value in found.variation]
+    named = ["A: head 0 of encoder layer 0", "B: head 1 of encoder layer 0", "Difference A − B"]
+    assert [data(chart, f"{view}-meta")[0]["title"] for view in "abd"] == named

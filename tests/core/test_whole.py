@@ -31,7 +31,6 @@ WRITERS = {
     "weights": lambda path: trained.write(trained.load("story"), path),
     "a figure": lambda path: by_shell("export", TEXT, *SCRATCH, "-o", f"{path}.svg"),
     "a page": lambda path: by_shell("explore", TEXT, *SCRATCH, "-o", f"{path}.html"),
-    "a lesson": lambda path: by_shell("lesson", "20-minutes", "--handout", f"{path}.html"),
 }
 
 

@@ -1,15 +1,12 @@
 """The twelve chapters: what they say of their pictures is what the models give."""
 
 import math
-import re
-from pathlib import Path
 
 import pytest
 import torch
 
 from attnviz import api, lessons
 from attnviz.core.edits import Edits, Site
-from attnviz.core.errors import InputError
 from attnviz.core.masks import Subsequent
 from attnviz.core.record import Record
 from attnviz.lessons import peeking
@@ -175,88 +172,3 @@ def test_an_induction_head_comes_within_a_few_steps():
     assert steps == [step for step in api.load("induction").steps if step >= 275]
     assert float(weights(11, "d1", 0, step=200)[seven, window]) < 0.1
     assert all(float(weights(11, "d1", 0, step=step)[seven, window]) > 0.9 for step in steps)
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("title = 1 2", "is not TOML"),
-        ('[[step]]\ntitle = "a"\nidea = "b"\nlink = "?model=story"\nshows = ["map"]', "It lacks title"),
-        ('title = "a"', "has no steps. Begin each with [[step]]"),
-        ('title = "a"\n[[step]]\ntitle = "a"', "It lacks idea, link, shows"),
-        ('title = "a"\nauthor = "b"', "There is no 'author' in it"),
-        (
-            'title = "a"\n[[step]]\ntitle = "a"\nidea = "b"\nlink = ""\nshows = ["video"]',
-            "shows 'video'. It can show: map",
-        ),
-        ('title = "a"\n[[step]]\ntitle = "a"\nidea = "b"\nlink = ""\nshows = []\npage = "Home"', "the page 'Home'"),
-    ],
-)
-def test_a_lesson_that_cannot_be_read_says_why(tmp_path, text, says):
-    """One sentence that names the file and what is wrong with it."""
-    (tmp_path / "mine.toml").write_text(text)
-
-    with pytest.raises(InputError) as error:
-        lessons.read(tmp_path / "mine.toml")
-
-    assert says in str(error.value)
-    assert "mine.toml" in str(error.value)
-
-
-def test_a_lesson_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(InputError, match="No such file"):
-        lessons.read(tmp_path / "none.toml")
-
-
-@pytest.mark.parametrize("name", lessons.SHIPPED)
-def test_a_shipped_lesson_takes_its_minutes(name):
-    """Its steps take as long as it says, each with notes, a task and a solution; the course is taken at any pace."""
-    lesson = lessons.named(name)
-
-    assert lesson.about
-    if name != lessons.SHIPPED[0]:
-        assert sum(step.minutes for step in lesson.steps) == lesson.minutes
-        assert all(step.notes and step.do and step.answer for step in lesson.steps)
-
-
-def test_a_lesson_that_leads_to_a_page_of_before_leads_to_the_nearest(tmp_path):
-    file = tmp_path / "mine.toml"
-    file.write_text('title = "a"\n[[step]]\ntitle = "a"\nidea = "b"\nlink = ""\nshows = []\npage = "Model"')
-
-    assert lessons.read(file).steps[0].page == "Heads"
-
-
-def test_a_step_can_be_a_chapter_of_the_course(tmp_path, monkeypatch):
-    """With other words for what the lesson says itself; a file of one's own is read anew each time."""
-    file = tmp_path / "mine.toml"
-    file.write_text('title = "Mine"\n[[step]]\nchapter = 8\nnotes = " Ask first. "\n')
-    monkeypatch.setenv(lessons.FILE, str(file))
-    (step,) = lessons.named(lessons.OWN).steps
-
-    assert (step.title, step.link, step.notes) == (STEPS[7].title, STEPS[7].link, "Ask first.")
-
-    file.write_text('title = "Mine"\n[[step]]\nchapter = 13\n')
-    with pytest.raises(InputError, match="There is no chapter 13; the course has 1 to 12"):
-        lessons.named(lessons.OWN)
-
-
-def test_without_a_lesson_of_ones_own_it_is_said_how_to_open_one(monkeypatch):
-    monkeypatch.delenv(lessons.FILE, raising=False)
-
-    with pytest.raises(InputError, match=r"attnviz lesson FILE\.toml"):
-        lessons.named(lessons.OWN)
-
-
-def test_the_lesson_of_the_documentation_can_be_read_and_done(tmp_path):
-    """What it says of the strongest cell is so."""
-    text = (Path(__file__).parents[2] / "docs" / "how-to" / "teach.md").read_text(encoding="utf-8")
-    (tmp_path / "my-lesson.toml").write_text(re.search(r"```toml title.*?\n(.*?)```", text, re.S)[1], encoding="utf-8")
-    chapter, own = lessons.read(tmp_path / "my-lesson.toml").steps
-    source = api.load("story")
-    record = source.run(source.tokenize(own.link["text"]))
-    row = record.steps[1].weights(0)[-1]
-    tokens = [token.text for token in record.sentences[0].tokens]
-
-    assert chapter.title == STEPS[0].title
-    assert own.goal == ({"cell": [f"{len(row) - 1}.{int(row.argmax())}"]},)
-    assert tokens[int(row.argmax())] == "Tom"

@@ -12,7 +12,7 @@ from test_pages_overview import overview_page
 from test_pages_steps import steps_page
 
 from attnviz import Edits, Site, analyze, cases, export, figures, files, generate, load
-from attnviz.metrics.beside import Side, beside
+from attnviz.analysis.align import Side, beside
 from attnviz.ui.heads import writing
 from attnviz.ui.shared.answer import ANSWER
 from attnviz.ui.shared.look import CELL, VIEW

@@ -10,9 +10,9 @@ from test_pages import opened
 
 import attnviz
 from attnviz import figures
+from attnviz.analysis.align import Side, beside
 from attnviz.core.edits import Edits, Site, Take
 from attnviz.core.masks import Padding, Painted, Subsequent, Window
-from attnviz.metrics.beside import Side, beside
 from attnviz.ui.shared import cache as kept
 from attnviz.ui.shared import code
 from attnviz.views import View

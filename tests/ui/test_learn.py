@@ -12,10 +12,9 @@ from attnviz import api, lessons
 from attnviz.analysis import steps
 from attnviz.core.amounts import digits
 from attnviz.export import ExportError
-from attnviz.export.handout import markdown
 from attnviz.ui import settings
 from attnviz.ui.learn import going as learn
-from attnviz.ui.learn import handout, words
+from attnviz.ui.learn import slides, words
 from attnviz.ui.shared import look
 from attnviz.ui.shared.setting import PROBLEMS, State, read
 from attnviz.ui.shared.welcome import FIRST
@@ -54,12 +53,13 @@ def test_a_chapter_opens_and_its_goal_is_not_reached_yet(chapter):
         assert not read(link, settings.LINKED)[PROBLEMS]
 
 
-def test_what_a_link_to_a_lesson_has_wrong_is_said():
+def test_what_a_link_to_a_chapter_has_wrong_is_said():
     """Though the chapter opens with a state of its own."""
-    assert 'The page opens without the link setting "lesson"' in unescape(html(opened(learn_page, lesson="nope")))
+    former = unescape(html(opened(learn_page, lesson="20-minutes", present="true")))
+    assert 'The page opens without the unknown link setting "lesson"' in former
 
     app = opened(learn_page, chapter="99")
-    why = 'The page opens without the link setting "chapter": 99 does not exist. This lesson has chapters 1 to 12.'
+    why = 'The page opens without the link setting "chapter": 99 does not exist. There are chapters 1 to 12.'
     assert why in unescape(html(app))
     assert STEPS[0].title in unescape(html(app))
 
@@ -198,7 +198,7 @@ def test_what_was_open_on_another_page_waits():
 
 
 def test_both_models_are_trained_on_demand():
-    """Chapter 6 shows the mask and none, over them two losses once they were asked for, and says what writing costs."""
+    """Chapter 6 shows the mask and none, over them the losses once they were asked for, and says what writing costs."""
     app = at(6)
 
     assert len(app.get("vega_lite_chart")) == 2
@@ -207,7 +207,10 @@ def test_both_models_are_trained_on_demand():
     button(app, "Train both models").click().run()
 
     assert not app.exception
-    assert len(app.get("vega_lite_chart")) == 3
+    steps, with_mask, without = zip(*table(app, "training step"), strict=True)
+    assert steps == ("0", "30", "60", "90", "120")
+    assert float(with_mask[-1]) == pytest.approx(2.77, abs=0.1)
+    assert float(without[-1]) < 0.1
     assert "a guess has 2.77" in html(app)
     pick(app, STEPS[5], STEPS[5].right)
     assert app.query_params["learned"] == "6"
@@ -216,25 +219,11 @@ def test_both_models_are_trained_on_demand():
 def test_the_picture_for_a_slide_is_that_of_the_state():
     """A PNG, with the cell that is selected."""
     now = learn.begun(STEPS[0])
-    plain, chosen = (handout.slide(STEPS[0], one) for one in (now, now.put(look.CELL, (9, 2))))
+    plain, chosen = (slides.slide(STEPS[0], one) for one in (now, now.put(look.CELL, (9, 2))))
 
     assert plain.startswith(b"\x89PNG")
     assert plain != chosen
     assert [one.label for one in at(1).get("download_button")][-1] == words.SLIDE
-
-
-@pytest.mark.parametrize("solved", [False, True])
-def test_a_handout_has_every_step_and_its_picture(solved):
-    """Answers and notes stand in that of the teacher alone."""
-    lesson = lessons.named("20-minutes")
-    paper = handout.page(lesson, solved=solved).decode()
-
-    for i, step in enumerate(lesson.steps, 1):
-        assert f"{i}. {step.title}" in paper
-        assert all(f"<li>{choice}</li>" in paper for choice in step.choices)
-        assert markdown(f"**Try it.** {step.do}") in paper
-        assert (markdown(f"**Solution.** {step.answer}") in paper) == (step.notes in paper) == solved
-    assert paper.count("<img") == 4
 
 
 def test_a_picture_for_a_slide_that_could_not_be_made_is_explained_with_the_next_run(monkeypatch):

@@ -10,11 +10,11 @@ from test_hostile_pages import compare_page, overview_page
 from test_pages import button, heads_page, html, masks_page, opened
 
 from attnviz import ablation, api, atlas, figures
+from attnviz.analysis import align
 from attnviz.atlas.building import AtlasProgress
 from attnviz.core import attention, jobs, progress
 from attnviz.core.errors import Canceled
 from attnviz.core.record import Record
-from attnviz.metrics import beside
 from attnviz.sources import estimate
 from attnviz.sources.constructed import Constructed
 from attnviz.sources.huggingface import memory
@@ -260,7 +260,8 @@ def costly(monkeypatch):
 )
 def test_what_is_too_much_for_a_page_is_refused_with_its_numbers_and_ways_on(page, link, what, costly, monkeypatch):
     costly(0.7)
-    monkeypatch.setattr(beside, "MOST_CELLS", 1000)
+    monkeypatch.setattr(align, "MOST_CELLS", 1000)
+    monkeypatch.setattr(align, "TILES", 16)
 
     app = opened(page, model="constructed", text="the cat sat on the mat " * 50, **link)
 
@@ -367,7 +368,8 @@ def test_what_is_measured_of_all_heads_says_how_far_it_is_and_can_be_canceled(li
 @pytest.mark.parametrize(("page", "key"), [(heads_page, "head"), (compare_page, "difference")])
 def test_how_long_a_table_takes_is_said_before_it_is_made(page, key, monkeypatch):
     """Of a map that is gone through in a moment nothing is said."""
-    monkeypatch.setattr(beside, "MOST_CELLS", 30)
+    monkeypatch.setattr(align, "MOST_CELLS", 30)
+    monkeypatch.setattr(align, "TILES", 3)
     for times, is_said in ((1, False), (1e9, True)):
         monkeypatch.setattr(pictures, "TABLE", times)
         app = opened(page, model="constructed", text=TEXT, off="d0.1", site="d1")

@@ -8,11 +8,11 @@ import pytest
 from test_pages import html, opened
 
 from attnviz import words
+from attnviz.analysis.align import Side, beside
+from attnviz.analysis.farthest import farthest
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError
 from attnviz.metrics import NextWord
-from attnviz.metrics.alike import farthest
-from attnviz.metrics.beside import Side, beside
 from attnviz.ui.compare.other import LONGEST, B
 from attnviz.ui.shared import cache, says
 from attnviz.ui.shared.pretrained import OPENS, PACKED

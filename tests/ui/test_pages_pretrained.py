@@ -323,7 +323,6 @@ def test_vectors_before_and_after(folder):
     moved = float(metrics.shift(before, after)[1])
 
     assert f"The vector of the sentence moved by {turned(moved)} (1 − cosine)" in said(app)
-    assert any("Similarity of the sentences" in spec and "moved" in spec for spec in specs(app))
     alike = metrics.similarity(before)
     i, j = max(((0, 1), (0, 2), (1, 2)), key=lambda pair: float(alike[pair]))
     app = pretrained(model, text=three)

@@ -14,11 +14,11 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from attnviz import api
+from attnviz.analysis.align import Side, written
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, InputError, quoted
 from attnviz.core.places import PicturedText
 from attnviz.core.record import Record
-from attnviz.metrics.beside import Side, written
 from attnviz.sources.base import Source
 from attnviz.ui import streamlit_internals
 from attnviz.ui.compare import words

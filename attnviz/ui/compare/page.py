@@ -8,14 +8,14 @@ from streamlit.delta_generator import DeltaGenerator
 
 from attnviz import figures
 from attnviz import words as sentences
+from attnviz.analysis.align import AlignedPair, Side, apart, beside
+from attnviz.analysis.farthest import farthest
 from attnviz.charts.axes import notes_on
 from attnviz.charts.size import size_beside
 from attnviz.core.display import as_sentence
 from attnviz.core.errors import AttnvizError
 from attnviz.core.record import ALL
 from attnviz.figures.difference import MEASURE, TILES
-from attnviz.metrics.alike import farthest
-from attnviz.metrics.beside import AlignedPair, Side, apart_of, at_a, beside
 from attnviz.sources import estimate
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate
@@ -110,7 +110,7 @@ def _draw(bar: Toolbar, comparison: AlignedPair, cell: Cell | None, *, visible: 
     options = {
         "dark": bar.at.dark,
         "rev": look.rev("cell"),
-        "cost": _cost(bar.at, comparison) if comparison.is_long else None,
+        "cost": _cost(bar.at, comparison) if comparison.tile > 1 else None,
     }
     figure = figures.difference(comparison, selected=cell, **options)
     with bar.export:
@@ -152,20 +152,20 @@ def _notes(comparison: AlignedPair, cell: Cell | None, *, still: bool) -> None:
         quiet(" ".join(map(as_sentence, notes_on(size, TILES))))
 
 
-_apart = cache.cached(apart_of)
+_apart = cache.cached(apart)
 
 
 def _measured(context: ViewContext, comparison: AlignedPair) -> AlignedPair:
     """Two maps that are too large to be held, measured: what takes long says how far it is."""
-    if comparison.is_long:
-        cache.worked(apart_of, *comparison.measure_arguments(), cost=_cost(context, comparison))
+    if comparison.tile > 1:
+        cache.worked(apart, *comparison.measured(), cost=_cost(context, comparison))
     return comparison
 
 
 def _cost(context: ViewContext, comparison: AlignedPair) -> Estimate:
     """Cost of measuring both maps."""
-    (top, bottom), (left, right) = comparison.measure_arguments()[2:4]
-    return context.cost(2, rows=slice(top, bottom), columns=slice(left, right))
+    _, _, rows, columns, _ = comparison.measured()
+    return context.cost(2, rows=slice(rows.start, rows.stop), columns=slice(columns.start, columns.stop))
 
 
 def _zoomed(context: ViewContext, whole: AlignedPair) -> AlignedPair:
@@ -193,7 +193,9 @@ def _select(lent: Callable[[], AlignedPair], point: dict) -> None:
     tile = size_beside(len(comparison.rows), len(comparison.columns)).tile
     if tile > 1:
         row, column = comparison.most_of(row // tile, column // tile, tile)
-    query, key = at_a(comparison.rows, comparison.columns, row, column)
+    if not (0 <= row < len(comparison.rows) and 0 <= column < len(comparison.columns)):
+        return
+    query, key = comparison.rows[row][0], comparison.columns[column][0]
     if query is not None and key is not None:
         look.toggle_cell((query, key))
 

@@ -1,9 +1,10 @@
 """Predictions of A and of B."""
 
 import streamlit as st
+import torch
 
+from attnviz.analysis.align import AlignedPair, Side
 from attnviz.figures.difference import told_apart
-from attnviz.metrics.beside import AlignedPair, Side, vectors_apart
 from attnviz.ui.compare import words
 from attnviz.ui.shared import look, says
 from attnviz.ui.shared.text import quiet
@@ -34,10 +35,11 @@ def both(a: Side, b: Side, comparison: AlignedPair | None, cell: tuple[int, int]
 
 
 def _vectors(a: Side, b: Side) -> None:
-    apart = vectors_apart(a, b)
-    if apart is None:
+    one, other = (side.record.vectors[side.sentence].double() for side in (a, b))
+    if one.shape != other.shape:
         quiet(words.OTHER_LENGTHS)
     else:
+        apart = max(0.0, float(1 - torch.cosine_similarity(one, other, dim=0)))
         st.html(f'<div class="says">{says.vectors_apart(apart)}</div>')
 
 

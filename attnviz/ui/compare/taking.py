@@ -6,6 +6,7 @@ from dataclasses import replace
 import streamlit as st
 
 from attnviz import figures, patching
+from attnviz.analysis.align import Side
 from attnviz.core import progress
 from attnviz.core.amounts import counted
 from attnviz.core.display import visible_text
@@ -13,7 +14,6 @@ from attnviz.core.edits import Edits, Site, Take
 from attnviz.core.errors import AttnvizError, InputError, TooLong
 from attnviz.core.record import Record
 from attnviz.core.tokens import Token
-from attnviz.metrics.beside import Side
 from attnviz.metrics.carried import Carried
 from attnviz.sources.base import Source
 from attnviz.ui.compare import words

@@ -5,9 +5,8 @@ from dataclasses import replace
 import streamlit as st
 
 from attnviz import figures, metrics
+from attnviz.analysis.align import SAME, first_moved
 from attnviz.core.errors import ShapeError
-from attnviz.metrics.beside import SAME
-from attnviz.metrics.compare import first_moved
 from attnviz.sources import estimate
 from attnviz.ui.compare import words
 from attnviz.ui.shared import cache, look, pictures, says

@@ -2,7 +2,7 @@
 
 from attnviz.lessons import Lesson, LessonStep
 from attnviz.ui.learn.museum import BUGS_FOUND
-from attnviz.ui.learn.progress import CHAPTER, LEARNED, LESSON, PICKED, PRESENT, TRIED
+from attnviz.ui.learn.progress import CHAPTER, LEARNED, PICKED, TRIED
 from attnviz.ui.settings import LINKED
 from attnviz.ui.shared.examples import TEXT
 from attnviz.ui.shared.pretrained import MODEL
@@ -18,7 +18,7 @@ def begun(step: LessonStep) -> State:
 def opened(now: State, lesson: Lesson, number: int) -> State:
     """The state that a step begins with; what was learned and found stays."""
     there = begun(lesson.steps[number - 1]).put(CHAPTER, number)
-    for setting in (LESSON, LEARNED, PRESENT, BUGS_FOUND):
+    for setting in (LEARNED, BUGS_FOUND):
         there = there.put(setting, now[setting])
     return now.replaced(there)
 

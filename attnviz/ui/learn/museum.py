@@ -8,14 +8,16 @@ import streamlit as st
 from attnviz import figures
 from attnviz.core.record import Record
 from attnviz.figures import Figure
-from attnviz.lessons import bugs, peeking
+from attnviz.lessons import bugs
 from attnviz.lessons.bugs import RIGHT, WRONG, Bug, Maps, TrainedPair
+from attnviz.lessons.peeking import PeekingRun
 from attnviz.ui.learn import words
 from attnviz.ui.shared import cache, pictures, state
 from attnviz.ui.shared.look import ViewContext
 from attnviz.ui.shared.setting import Setting, State, choice, coded, each, flag, reader, whole
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import heading, label, large, literal, note, plain, quiet
+from attnviz.ui.steps.walked import table
 
 NAMES = {bug.name: bug for bug in bugs.museum()}
 
@@ -33,6 +35,9 @@ ANSWER = choice("named", tuple(NAMES))
 HINTS = whole("hints", 0, 0, max(len(bug.hints) for bug in NAMES.values()))
 TRAINED = flag("trained", False)
 """Whether the models of the bug without maps were asked for."""
+
+LOSSES = 6
+"""Points of a training from one row of its table to the next."""
 
 SIDE = 264
 """Pixels of a map: two stand side by side."""
@@ -81,13 +86,20 @@ def opened(now: State, number: int) -> State:
 def _comparison(context: ViewContext, exhibit: Maps | TrainedPair) -> None:
     """The symptom: two maps, or two trainings."""
     if not isinstance(exhibit, Maps):
-        runs = ((RIGHT, exhibit.right.losses), (WRONG, exhibit.wrong.losses))
-        pictures.picture(cache.rendered(figures.losses, runs, peeking.GUESS, **context.styled), "losses")
+        losses({RIGHT: exhibit.right, WRONG: exhibit.wrong})
         return
     options = context.styled | {"side": SIDE}
     with st.container(horizontal=True, gap="medium", key="both maps"):
         for record, key in ((exhibit.right, "right"), (exhibit.wrong, "wrong")):
             pictures.picture(cache.rendered(_map, record, exhibit.head, **options), key=f"bug {key}")
+
+
+def losses(runs: dict[str, PeekingRun]) -> None:
+    """The losses of some trainings, by name, at a few of their steps."""
+    steps = [step for step, _ in next(iter(runs.values())).losses][::LOSSES]
+    columns = [dict(run.losses) for run in runs.values()]
+    rows = [[f"{step}", *(f"{column[step]:.2f}" for column in columns)] for step in steps]
+    table([words.STEP, *(words.LOSS.format(model=name) for name in runs)], rows, numbers=(0, 1, 2))
 
 
 def _map(record: Record, head: int, **options: object) -> Figure:

@@ -7,8 +7,8 @@ from typing import Any
 from attnviz.lessons import Lesson, LessonStep
 from attnviz.ui.learn import words
 from attnviz.ui.learn.going import begun
-from attnviz.ui.learn.handout import FIGURES, looked_at
 from attnviz.ui.learn.scenes import D_KS
+from attnviz.ui.learn.slides import FIGURES, looked_at
 from attnviz.ui.settings import LINKED
 from attnviz.ui.shared import cache
 from attnviz.ui.shared import words as common
@@ -109,14 +109,13 @@ def _d_k(context: ViewContext, now: State, writer: CodeWriter, tried: bool) -> I
 def _peeking(context: ViewContext, now: State, writer: CodeWriter, tried: bool) -> Iterator[str]:
     if tried:
         _import(writer, "attnviz.lessons", "peeking")
-        masked, unmasked = map(writer.value, (words.MASKED, words.OPEN))
         yield "\n".join(
             [
                 "masked, unmasked = peeking.learn(attnviz.Subsequent()), peeking.learn(None)",
                 f"said = {writer.value(words.WRITING)}",
                 "print(said.format(masked=masked.writing, open=unmasked.writing, guess=peeking.GUESS))",
-                f"both = [({masked}, masked.losses), ({unmasked}, unmasked.losses)]",
-                "attnviz.figures.losses(both, peeking.GUESS)",
+                "for (step, with_mask), (_, without) in list(zip(masked.losses, unmasked.losses))[::6]:",
+                f"    print(f'step {{step:3}}: loss {words.MASKED} {{with_mask:.2f}}, {words.OPEN} {{without:.2f}}')",
             ]
         )
 

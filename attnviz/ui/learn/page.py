@@ -1,4 +1,4 @@
-"""A lesson, one step at a time: an idea, a live picture, something to do, and a question that doing it answers.
+"""The course, one chapter at a time: an idea, a live picture, something to do, and a question that doing it answers.
 
 In a link the steps that are done are ``learned=1-2-5``; nothing of it is kept at the server.
 """
@@ -12,25 +12,21 @@ from attnviz import lessons
 from attnviz.core.stack import Stack
 from attnviz.lessons import Lesson, LessonStep
 from attnviz.sources.base import Source
-from attnviz.ui.learn import handout, scenes, teaching, words
+from attnviz.ui.learn import scenes, slides, words
 from attnviz.ui.learn.going import answered, is_shown, opened, reached, strayed, worth_keeping
 from attnviz.ui.learn.museum import BUGS_FOUND
-from attnviz.ui.learn.progress import CHAPTER, LEARNED, LEFT, LESSON, PICKED, PRESENT, TRIED
+from attnviz.ui.learn.progress import CHAPTER, LEARNED, LEFT, PICKED, TRIED
 from attnviz.ui.shared import edits, look, mask, pages, pictures, state
 from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import ViewContext
 from attnviz.ui.shared.setting import PROBLEMS
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import block, heading, note, plain, quiet, style, title
+from attnviz.ui.shared.text import block, heading, note, plain, quiet, title
 from attnviz.words import quoted
-
-ALONE = """.stApp :is(.st-key-chapters > :not(.st-key-end-presenting), .st-key-on, .st-key-pages,
-[data-testid="stExpander"]) {display: none;}"""
-"""Nothing but the step, for a projector. In the style sheet it would be asked whether that is so at every click."""
 
 
 def page(source: Source, lines: tuple[str, ...]) -> None:
-    lesson = lessons.named(state.get(LESSON))
+    lesson = lessons.course()
     if state.drop_missing("lesson", len(lesson.steps)):
         st.rerun()
     number = min(state.get(CHAPTER) or 1, len(lesson.steps))
@@ -41,9 +37,8 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
     _above(lesson, number)
     context = _looked_at(source, lines)
 
-    # The question stands beside the picture, else under the text: as choices do, which are large on a projector.
-    beside = not (scenes.fill(step.shows) or (step.choices and state.get(PRESENT)))
-    with st.container(key="presented" if state.get(PRESENT) else "taught", horizontal=True, gap="medium"):
+    beside = not scenes.fill(step.shows)  # the question stands beside the picture, else under the text
+    with st.container(key="taught", horizontal=True, gap="medium"):
         text_column = st.container(width=400, key="told")
         picture_column = st.container(horizontal=beside, gap="medium", key="shown")
     with text_column:
@@ -62,7 +57,6 @@ def _question(lesson: Lesson, step: LessonStep, number: int, context: ViewContex
     _way_on(lesson, step, number)
     if beside:
         _answered(lesson, step, number, context)
-    teaching.notes(step)
 
 
 def _open(lesson: Lesson, number: int) -> None:
@@ -82,13 +76,10 @@ def _tried(step: LessonStep, number: int) -> None:
 
 
 def _above(lesson: Lesson, number: int) -> None:
-    """All steps, what is for teachers, and the way back to what was open before."""
-    if state.get(PRESENT):
-        style(ALONE, "alone")
+    """All chapters, and the way back to what was open before."""
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="chapters"):
         _chapters(lesson, number)
         _progress_mark()
-        teaching.menu(lesson)
         if state.get(LEFT) and st.button(words.BACK_TO_TEXT, key="back", type="tertiary", icon=":material/undo:"):
             state.change(lambda now: now.replaced(now[LEFT]).put(LEFT, None))
             pages.go_to("Heads")
@@ -116,7 +107,7 @@ def _chapters(lesson: Lesson, number: int) -> None:
 def _progress_mark() -> None:
     """The mark by which the browser keeps how far one is, and the place of the way back there."""
     link = urlencode(state.link(), doseq=True)
-    named = {"lesson": state.get(LESSON), "done": LEARNED.encode(state.get(LEARNED)), "link": plain(link)}
+    named = {"lesson": "course", "done": LEARNED.encode(state.get(LEARNED)), "link": plain(link)}
     block("", "quiet learned", "p", **{f"data-{name}": value for name, value in named.items()})
 
 
@@ -194,7 +185,7 @@ def _way_on(lesson: Lesson, step: LessonStep, number: int) -> None:
         there = words.OPEN_ON.format(page=step.page)
         if st.button(there, key="laboratory", type="tertiary", icon=":material/science:", wrap=False):
             pages.go_to(step.page)
-        handout.slide_button(step, state.now().linked())
+        slides.slide_button(step, state.now().linked())
     pictures.reason_not_made()
 
 

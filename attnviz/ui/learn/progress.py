@@ -1,17 +1,14 @@
-"""Progress in a lesson."""
+"""Progress in the course."""
 
-from attnviz import lessons
 from attnviz.ui.learn import words
-from attnviz.ui.shared.setting import Setting, State, choice, coded, each, flag, reader, session_setting, whole
+from attnviz.ui.shared.setting import Setting, State, coded, each, flag, reader, session_setting, whole
 
 MOST_STEPS = 99
 _read_learned = each(reader(r"\d{1,2}", lambda m: int(m[0]), "1-2-5"), MOST_STEPS)
 
-LESSON = choice("lesson", (*lessons.SHIPPED, lessons.OWN), lessons.SHIPPED[0])
-
 
 def _lacks_chapter(chapters: int, chapter: int | None) -> str:
-    return words.LESSON_HAS.format(chapters=chapters) if (chapter or 1) > chapters else ""
+    return words.COURSE_HAS.format(chapters=chapters) if (chapter or 1) > chapters else ""
 
 
 CHAPTER = whole("chapter", None, 1, MOST_STEPS, of="lesson", lacks=_lacks_chapter)
@@ -22,7 +19,6 @@ LEARNED = coded(
     lambda done: "-".join(map(str, sorted(done))),
     lambda text: frozenset(_read_learned(text)),
 )
-PRESENT = flag("present", False)
 LEFT: Setting[State | None] = session_setting("left for a lesson", None)
 """State of another page before the lesson."""
 TRIED = flag("tried", False)

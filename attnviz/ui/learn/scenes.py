@@ -13,7 +13,6 @@ from attnviz.core.display import visible_text
 from attnviz.core.masks import Full, Subsequent
 from attnviz.lessons import peeking as study
 from attnviz.ui.learn import museum, words
-from attnviz.ui.learn.progress import PRESENT
 from attnviz.ui.shared import cache, edits, look, pictures, says, state
 from attnviz.ui.shared import words as common
 from attnviz.ui.shared.edits import OWN_MASK
@@ -37,8 +36,8 @@ D_KS = (1, 4, 16, 64, 256, 1024)
 learned = cache.cached(study.learn)
 """How a model learned with a mask or without one, kept."""
 
-HALF, SIDE, ALONE, LARGE = 240, 286, 400, 460
-"""Pixels of a map: of two beside each other, of one, as a chapter is one screen, of one alone, and on a projector."""
+HALF, SIDE, ALONE = 240, 286, 400
+"""Pixels of a map: of two beside each other, of one, as a chapter is one screen, and of one alone."""
 SMALL_MAPS = 340
 """Pixels of the small maps, two in a row."""
 
@@ -81,12 +80,7 @@ def _columns(row: list[str]) -> list[list[str]]:
 
 
 def _map(context: ViewContext, names: tuple[str, ...]) -> None:
-    if state.get(PRESENT):
-        side = LARGE
-    elif {*names} <= ROOMY:
-        side = ALONE
-    else:
-        side = SIDE
+    side = ALONE if {*names} <= ROOMY else SIDE
     options = context.drawn | {"row_sums": not SUMMED.isdisjoint(names), "side": side}
     figure = cache.rendered(figures.head, context.record, context.site, context.head, **options)
     pictures.picture(figure, "head", select="cell", on_select=look.select)
@@ -209,8 +203,7 @@ def _peeking(context: ViewContext) -> None:
     """Two models learn, with the mask and without it; under that, what each may see."""
     if state.get(PEEKING):
         masked, open_to_all = learned(Subsequent()), learned(None)
-        models = ((words.MASKED, masked.losses), (words.OPEN, open_to_all.losses))
-        pictures.picture(cache.rendered(figures.losses, models, study.GUESS, **context.styled), "losses")
+        museum.losses({words.MASKED: masked, words.OPEN: open_to_all})
         in_words(words.WRITING.format(masked=masked.writing, open=open_to_all.writing, guess=study.GUESS))
     else:
         options = {"icon": ":material/play_arrow:", "type": "primary"}

@@ -3,7 +3,7 @@
 # The steps of a lesson
 
 CHAPTER, OF_ALL, COMES_NEXT = "Chapter", "Chapter {number} of {all}, {done} done", ". After it: {title}"
-LESSON_HAS = "This lesson has chapters 1 to {chapters}."
+COURSE_HAS = "There are chapters 1 to {chapters}."
 BACK_TO_TEXT = "Back to my text"
 DEFINITIONS = "Definitions: {names}"
 TRY_IT, YOUR_ANSWER = "Try it", "Your answer"
@@ -46,6 +46,7 @@ ANSWERS = (
     "hidden; without it the answer can be looked up."
 )
 TRAIN, LEARNING = "Train both models", "Both models learn…"
+STEP, LOSS = "training step", "loss {model}"
 MASKED, OPEN = "with the causal mask", "without a mask"
 WRITING = (
     "Where they have to write, with nothing after a word yet, their losses are {masked:.2f} with the mask and "
@@ -59,16 +60,6 @@ BUG, FOUND_OF = "Bug", "{found} of {all} found · shown on: {where}"
 FOUND_BY = "`attnviz check`, {severity} *{rule}*: {says}"
 HINT, WHICH_MISTAKE = "Hint {number} of {all}", "What is the mistake?"
 FIX, FINDS, HAPPENED, NEXT_BUG = "The fix", "What finds it", "Where it happened: {where}.", "Next bug"
-
-# For teachers
-
-TEACHERS, LESSON, END = "For teachers", "Lesson", "End"
-ABOUT = "About {minutes} minutes."
-PRESENTER, PRESENTER_HELP = "Presenter view", "Large type. Arrow keys turn the pages, Esc ends it."
-OWN_LESSON = "A lesson of your own is a file: attnviz lesson FILE.toml opens it; docs/how-to/teach.md says more."
-WITH_SOLUTIONS = "With solutions and notes"
-FOR_TEACHER, FOR_TEACHER_IN = "For the teacher", "For the teacher ({minutes} minutes)"
-SOLUTION, NOTES = "Solution", "Notes"
 
 # In a notebook
 

@@ -16,6 +16,7 @@ import pandas as pd
 from torch import Tensor
 
 from attnviz import api
+from attnviz.analysis.align import AlignedPair, Side
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, InputError, TooLong
 from attnviz.core.kept import BoundedCache
@@ -24,7 +25,6 @@ from attnviz.core.record import Record
 from attnviz.core.tokens import Sentence
 from attnviz.figures import Figure
 from attnviz.figures.rollout import Traced
-from attnviz.metrics.beside import AlignedPair
 from attnviz.metrics.heads import head_metrics as head_metrics_of
 from attnviz.metrics.relevance import WordLogit
 from attnviz.sources.base import Source
@@ -120,8 +120,9 @@ def _key_part(argument: object) -> object:
     if isinstance(argument, tuple | list):
         return tuple(map(_key_part, argument))
     if isinstance(argument, AlignedPair):  # what is measured of two maps follows from them
-        sides = ((side.record, side.site, side.head, side.sentence) for side in (argument.a, argument.b))
-        return _key_part((*sides, argument.window))
+        return _key_part((argument.a, argument.b, argument.window))
+    if isinstance(argument, Side):
+        return _key_part((argument.record, argument.site, argument.head, argument.sentence))
     if isinstance(argument, Traced):
         return _key_part((argument.record, argument.layer)), weakref.ref(argument.mixed)
     if isinstance(argument, np.ndarray):

@@ -7,6 +7,7 @@ from typing import Any
 
 import attnviz
 from attnviz import api, figures
+from attnviz.analysis.align import AlignedPair
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import MaskError
 from attnviz.core.masks import Mask
@@ -14,7 +15,6 @@ from attnviz.core.places import PicturedText, Sound
 from attnviz.core.record import ALL, Record
 from attnviz.core.tokens import Token
 from attnviz.figures import Figure
-from attnviz.metrics.beside import AlignedPair
 from attnviz.metrics.relevance import IntegratedGradients, WordLogit
 from attnviz.sources.base import Source
 from attnviz.ui.shared import photos, target, words
@@ -94,7 +94,7 @@ class CodeWriter:
         if isinstance(value, Source):
             return self._loaded(value)
         if isinstance(value, AlignedPair):
-            expression = self.call("attnviz.metrics.beside.beside", (value.a, value.b), {})
+            expression = self.call("attnviz.analysis.align.beside", (value.a, value.b), {})
             return expression if value.window == (ALL, ALL) else f"{expression}.part{self.value(value.window)}"
         if isinstance(value, Mask):
             return self._mask(value)

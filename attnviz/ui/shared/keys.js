@@ -244,14 +244,3 @@ if (!window.attnvizWalk) {
   }).observe(document.body, {childList: true, subtree: true, characterData: true, attributes: true, attributeFilter: ["data-stale"]});
   ready();
 }
-
-// A lesson on a projector: arrow keys and the keys of a remote control turn the pages, Escape ends it.
-if (!window.attnvizPresent) {
-  window.attnvizPresent = true;
-  const KEYS = {ArrowRight: "lesson-next", PageDown: "lesson-next", ArrowLeft: "lesson-back", PageUp: "lesson-back", Escape: "end-presenting"};
-  document.addEventListener("keydown", (event) => {
-    if (!(event.key in KEYS) || !document.querySelector(".st-key-presented") || event.altKey || event.ctrlKey || event.metaKey) return;
-    if (event.target.matches?.('input, textarea, [role=slider], [class*="st-key-picture"]')) return;
-    document.querySelector(`.st-key-${KEYS[event.key]} button`)?.click();
-  });
-}

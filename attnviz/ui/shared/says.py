@@ -221,11 +221,10 @@ KEYS = {
     words.BLANKS: "blanks",
     words.ONE_BLANK: "blank",
     words.LABELS: "labels",
-    words.SIMILARITY: "similarity",
 }
 """The figures of what a model says, and what each is called on the page."""
 
-STEPS, NEXT, OUTPUT, BLANKS, BLANK, LABELS, ALIKE = KEYS
+STEPS, NEXT, OUTPUT, BLANKS, BLANK, LABELS = KEYS
 EFFECT = choice("effect", tuple(KEYS), of="model tab")
 
 
@@ -306,8 +305,6 @@ def choices(record: Record, sentence: int = 0) -> list[str]:
     """Names of the figures that can be shown; first of predictions, then of how the output moved."""
     if record.labels is not None:
         return [LABELS, OUTPUT]
-    if record.vectors is not None and len(record.sentences) > 1:
-        return [ALIKE, OUTPUT]
     if record.prediction is None:
         return [OUTPUT]
     if metrics.fills_in(record):
@@ -328,8 +325,6 @@ def prediction_figure(effect: str, record: Record, before: Record | None, positi
         return cache.rendered(figures.next_word, record, position, before=before, **options)
     if effect == LABELS:
         return cache.rendered(figures.labels, record, before=before, **options)
-    if effect == ALIKE:
-        return cache.rendered(figures.similarity, record, before=before, dark=options["dark"])
     return cache.rendered(figures.change, before, record, **options)
 
 

@@ -2,7 +2,7 @@
 
 # Names that many places share
 
-BACK, NEXT, QUERY, HANDOUT, EVIDENCE, ROLE = "Back", "Next", "Query", "Handout", "Evidence", "Role"
+BACK, NEXT, QUERY, EVIDENCE, ROLE = "Back", "Next", "Query", "Evidence", "Role"
 HOW_COMPUTED, MEANINGS = "How it is computed", "What the numbers mean"
 OVER_A_CORPUS = "Over a corpus"
 PAGES, PARTS, PICTURE = "Pages", "Parts of the page", "Picture"
@@ -238,7 +238,7 @@ MOST_ALIKE, BOTH_ALIKE = (
 NONE_ALIKE = "The vectors are not numbers, or zero, so none are alike."
 PREDICTION = "Prediction"
 STEP_BY_STEP, NEXT_WORDS, VECTORS = "step by step", "next word", "output vectors"
-BLANKS, ONE_BLANK, LABELS, SIMILARITY = "blanks", "one blank", "labels", "similarity"
+BLANKS, ONE_BLANK, LABELS = "blanks", "one blank", "labels"
 """The figures of what a model says; links name them, too."""
 AFTER = "Most changed prediction, after {token}: {change}.", "Prediction after {token}: {change}."
 OF_TOKEN = "Most changed label, of {token}: {change}.", "Label of {token}: {change}."

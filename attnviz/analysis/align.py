@@ -1,0 +1,300 @@
+"""Two maps, A and B, on one grid: every token of either has its row or column, blank where the other lacks it."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from attnviz.core.edits import Site
+from attnviz.core.errors import InputError
+from attnviz.core.record import ALL, Record, Step
+from attnviz.core.tokens import Token
+from attnviz.metrics.batch import token_counts
+from attnviz.metrics.blocks import largest_in_size, pool
+from attnviz.metrics.combined import empty_queries
+from attnviz.metrics.spread import row_sums
+from attnviz.metrics.stream import blocks
+from attnviz.metrics.windows import BLOCKED, WEIGHT, cells
+
+BLANK = -1
+"""State of a cell whose token the map does not have, besides the states of `metrics.cells`."""
+
+MOST_CELLS, TILES = 2**22, 256
+"""Cells of maps that are held, those of about 2,000 tokens; and tiles on the longer side of larger maps, at least."""
+
+SAME, SHARED = 1e-6, 0.5
+"""Differences up to this are those of rounding; and the least share of tokens that must have a counterpart."""
+
+Pair = tuple[int | None, int | None]
+"""Place of a token in A and in B, from 0; None where that one lacks it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """One of two maps: a head (or a name of `AGGREGATIONS`) at a site of a record, of one sentence of its batch."""
+
+    record: Record
+    site: Site
+    head: int | str
+    sentence: int = 0
+
+    @property
+    def step(self) -> Step:
+        """The attention call."""
+        return self.record.step(self.site)
+
+    @cached_property
+    def tokens(self) -> tuple[tuple[Token, ...], tuple[Token, ...]]:
+        """Those of the queries and of the keys, without padding."""
+        num_queries, num_keys = token_counts(self.record, self.step, self.sentence)
+        queries, keys = self.record.tokens(self.site, sentence=self.sentence)
+        return queries[:num_queries], keys[:num_keys]
+
+
+def align(a: Sequence[Token | str], b: Sequence[Token | str]) -> tuple[Pair, ...]:
+    """Pair the tokens of two rows by difflib: the same tokens in the same order, and what replaced them.
+
+    A run of tokens that is replaced by as many others is paired in order; what else differs has no counterpart.
+    """
+    texts = [[token if isinstance(token, str) else token.text for token in row] for row in (a, b)]
+    if texts[0] == texts[1]:
+        return tuple((i, i) for i in range(len(texts[0])))
+    places: list[Pair] = []
+    for _, i, i_end, j, j_end in SequenceMatcher(None, *texts, autojunk=False).get_opcodes():
+        if i_end - i == j_end - j:
+            places += zip(range(i, i_end), range(j, j_end), strict=True)
+        else:
+            places += [(alone, None) for alone in range(i, i_end)] + [(None, alone) for alone in range(j, j_end)]
+    return tuple(places)
+
+
+Tiled = tuple[tuple[np.ndarray, np.ndarray], ...]
+"""Numbers and states of A, of B and of A - B in squares of cells, each (r, c)."""
+
+
+def apart(a: Side, b: Side, rows: range, columns: range, tile: int) -> tuple[Tiled, np.ndarray]:
+    """`AlignedPair.tiled` of a window of two maps over the same tokens, and its variation, worked block by block."""
+    shape = len(rows[::tile]), len(columns[::tile])
+    high = torch.zeros(3, *shape, dtype=torch.float64)  # of A, of B, of A - B
+    low, has_number = torch.zeros_like(high[0]), torch.zeros(2, *shape, dtype=torch.bool)
+    sums = torch.zeros(3, len(rows), dtype=torch.float64)  # of A, of B, of |A - B|
+    each = (blocks(side.step, side.head, rows, columns, tile, sentence=side.sentence) for side in (a, b))
+    for pair in zip(*each, strict=True):
+        down, across = pair[0].down, pair[0].across
+        tiles, squares = (down.tiles, across.tiles), (down.count, down.size, across.count, across.size)
+        for numbers, block in zip(has_number, pair, strict=True):
+            is_open = block.open
+            numbers[tiles] |= is_open.reshape(squares).amax((1, 3)) if isinstance(is_open, Tensor) else is_open
+        if all(block.weights is None for block in pair):
+            continue
+        zeros = torch.zeros(len(down.places), len(across.places))
+        weights = [(zeros if block.weights is None else block.weights).double() for block in pair]
+        difference = weights[0] - weights[1]
+        for total, numbers in zip(sums, (*weights, difference.abs()), strict=True):
+            total[down.start : down.start + len(down.places)] += numbers.sum(1)
+        difference.nan_to_num_(nan=0.0)
+        for largest, numbers in zip(high, (*weights, difference), strict=True):
+            largest[tiles] = largest[tiles].maximum(numbers.view(squares).amax((1, 3)))
+        low[tiles] = low[tiles].minimum(difference.view(squares).amin((1, 3)))
+    high[2] = torch.where(-low > high[2], low, high[2])
+    part, totals = slice(rows.start, rows.stop), sums[:2].clone()
+    for end, side in enumerate((a, b)):
+        if len(columns) < side.step.shape[3]:
+            totals[end] = row_sums(side.step, side.head, sentence=side.sentence, rows=part)
+        empty = empty_queries(side.step, side.head, sentence=side.sentence)[part]
+        has_number[end] |= high[end].isnan() | pool(empty.double()[:, None], tile, across=1).bool()
+    states = np.where(has_number.numpy(), WEIGHT, BLOCKED)
+    return tuple(zip(high.numpy(), (*states, _of_both(*states)), strict=True)), _variation(sums, totals)
+
+
+def _variation(sums: Tensor, totals: Tensor) -> np.ndarray:
+    """Total variation of rows by their sums of A, B and |A - B| over some keys; the others count as one more.
+
+    NaN of rows that are no distributions: whose weights over all keys, `totals`, do not sum to 1.
+    """
+    others = (totals[0] - sums[0]) - (totals[1] - sums[1])
+    counted = (totals.isfinite() & ((totals - 1).abs() < 1e-3)).all(0)
+    return ((sums[2] + others.abs()) / 2).where(counted, torch.nan).numpy()
+
+
+@dataclass(frozen=True, eq=False)
+class AlignedPair:
+    """Two maps on one grid, or a part of it; a difference is A - B: changed minus original.
+
+    Attributes:
+        a, b: what is compared.
+        rows, columns: the tokens of the grid by their places.
+        measure: what measures two maps that are too large to be held: `apart`, or what keeps its results.
+        row_variation: variation of the rows of a part; None where it is still to be measured.
+        window: the rows and columns of the whole grid that this part has.
+    """
+
+    a: Side
+    b: Side
+    rows: tuple[Pair, ...]
+    columns: tuple[Pair, ...]
+    measure: Callable[..., tuple[Tiled, np.ndarray]] = apart
+    row_variation: np.ndarray | None = None
+    window: tuple[slice, slice] = (ALL, ALL)
+
+    @property
+    def tile(self) -> int:
+        """Cells per side of the squares in which it is measured; 1 if it is held."""
+        rows, columns = len(self.rows), len(self.columns)
+        return -(-max(rows, columns) // TILES) if rows * columns > MOST_CELLS else 1
+
+    def part(self, rows: slice = ALL, columns: slice = ALL) -> "AlignedPair":
+        """Some rows and columns of the grid; a row's variation is still that over all its keys."""
+        part = {"rows": self.rows[rows], "columns": self.columns[columns], "row_variation": self.variation[rows]}
+        return replace(self, **part, window=(rows, columns))
+
+    @cached_property
+    def maps(self) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
+        """Weights and states of all cells of A, and of B; the weight of a blank cell is NaN."""
+        return self._laid(self.a, 0), self._laid(self.b, 1)
+
+    def _laid(self, side: Side, end: int) -> tuple[np.ndarray, np.ndarray]:
+        places = [np.array([-1 if pair[end] is None else pair[end] for pair in p]) for p in (self.rows, self.columns)]
+        blank = (places[0] < 0)[:, None] | (places[1] < 0)
+        if blank.all():
+            return np.full(blank.shape, np.nan), np.full(blank.shape, BLANK)
+        first = [int(place[place >= 0].min()) for place in places]
+        rows, columns = (slice(start, int(place.max()) + 1) for start, place in zip(first, places, strict=True))
+        window = cells(side.step, side.head, sentence=side.sentence, rows=rows, columns=columns, scores=False)
+        picked = np.ix_(*((place - start).clip(min=0) for place, start in zip(places, first, strict=True)))
+        weights = np.where(blank, np.nan, window.weights[picked].astype(np.float64))
+        return weights, np.where(blank, BLANK, window.states[picked])
+
+    @property
+    def difference(self) -> np.ndarray:
+        """A - B; NaN where one of the two lacks the token, or is not a number."""
+        (a, _), (b, _) = self.maps
+        return a - b
+
+    def tiled(self, tile: int) -> Tiled:
+        """Numbers and states of A, of B and of their difference in squares of cells.
+
+        A square has the number that is largest in size among its cells, with its sign. It is `BLANK` where all cells
+        are, `BLOCKED` where none has a number, else `WEIGHT`; a difference is blank where either map is.
+        """
+        if self.tile > 1:
+            return self.measure(*self.measured(tile))[0]
+        each = (*self.maps, (self.difference, _of_both(*(states for _, states in self.maps))))
+        return tuple((largest_in_size(numbers, tile), _tiled(states, tile)) for numbers, states in each)
+
+    def measured(self, tile: int | None = None) -> tuple[Side, Side, range, range, int]:
+        """Arguments of `measure`."""
+        rows, columns = (range(part[0][0], part[-1][0] + 1) for part in (self.rows, self.columns))
+        return self.a, self.b, rows, columns, tile or self.tile
+
+    @cached_property
+    def variation(self) -> np.ndarray:
+        """Total variation of each row, 0 to 1: half of how far the weights of all its keys differ.
+
+        NaN of rows that one map lacks, or that are no distributions, as no row of "max" is.
+        """
+        if self.row_variation is not None:
+            return self.row_variation
+        if self.tile > 1:
+            return self.measure(*self.measured())[1]
+        shared = [i for i, pair in enumerate(self.columns) if None not in pair]
+        a, b = (torch.from_numpy(weights[:, shared]) for weights, _ in self.maps)
+        sums = torch.stack([a.sum(1), b.sum(1), (a - b).abs().sum(1)])
+        totals = sums[:2].clone()
+        for end, side in enumerate((self.a, self.b)):
+            if len(shared) < side.step.shape[3]:
+                every = row_sums(side.step, side.head, sentence=side.sentence)
+                totals[end] = every[[pair[end] or 0 for pair in self.rows]]
+        return _variation(sums, totals)
+
+    @property
+    def most_row(self) -> int | None:
+        """The row that differs most; None if none does."""
+        variation = np.nan_to_num(self.variation)
+        return int(variation.argmax()) if variation.max(initial=0.0) > SAME else None
+
+    @property
+    def most_cell(self) -> tuple[int, int] | None:
+        """The cell that differs most; None if none does.
+
+        Of heads of different kinds, as a causal one beside one that sees all, it is one that both may look at.
+        """
+        (_, a), (_, b), (difference, _) = self.tiled(self.tile)
+        if self.a.site.kind != self.b.site.kind:
+            difference = np.where((a == BLOCKED) | (b == BLOCKED), 0.0, difference)
+        place = _largest(difference)
+        if not abs(difference[place]) > SAME:
+            return None
+        return place if self.tile == 1 else self.most_of(*place, self.tile)
+
+    def most_of(self, row: int, column: int, tile: int) -> tuple[int, int]:
+        """The cell that differs most in a square of a grid of tiles."""
+        first = row * tile, column * tile
+        place = _largest(self.part(*(slice(start, start + tile) for start in first)).difference)
+        return first[0] + place[0], first[1] + place[1]
+
+
+def beside(a: Side, b: Side, measure: Callable[..., tuple[Tiled, np.ndarray]] = apart) -> AlignedPair:
+    """Lay two maps on one grid: other edits, sentences, models, layers or heads.
+
+    Raises:
+        InputError: if fewer than half of the tokens belong together, or maps of different texts are too large.
+    """
+    if written(a.record, a.site) != written(b.record, b.site):
+        one, other = (f"{side.site.kind} attention of {side.record.source}" for side in (a, b))
+        raise InputError(f"A is {one} and B is {other}: they are over different texts, so they cannot be subtracted.")
+    queries, keys = max((tuple(map(len, side.tokens)) for side in (a, b)), key=math.prod)
+    if queries * keys > MOST_CELLS and a.tokens != b.tokens:
+        size = f"A map of {queries:,} x {keys:,} is too large to compare with that of another text"
+        raise InputError(f"{size}: at most {MOST_CELLS:,} cells. Compare heads or models on one text, or shorten it.")
+    places = [align(*both) for both in zip(a.tokens, b.tokens, strict=True)]
+    for axis, what in enumerate(("queries", "keys")):
+        count, most = sum(None not in pair for pair in places[axis]), max(len(side.tokens[axis]) for side in (a, b))
+        if count < SHARED * max(1, most):
+            raise InputError(f"Only {count} of {most} {what} have a counterpart, so the maps cannot be subtracted.")
+    return AlignedPair(a, b, *places, measure)
+
+
+def written(record: Record, site: Site) -> tuple[bool, bool]:
+    """Whether the queries of a site, and its keys, are what the model writes; else they are what it was given."""
+    writes = bool(record.targets) and site.kind != "encoder"
+    return writes, writes and site.kind != "cross"
+
+
+def first_moved(before: Record, after: Record, *, sentence: int = 0, least: float = 0.0) -> tuple[Site, int] | None:
+    """The first call of a run whose weights are others than before, and its head in which a weight moved most.
+
+    None if no weight moved by more than `least`; head 0 of a call over other tokens, as where another text was written.
+    """
+    for step in after.steps:
+        old, texts = before.step(step.site), [record.tokens(step.site, sentence=sentence) for record in (before, after)]
+        if old.shape != step.shape or texts[0] != texts[1]:
+            return step.site, 0
+        moved, places = [], (*map(range, step.shape[2:]), max(step.shape[2:]))
+        for head in range(step.num_heads):
+            tiled, _ = apart(*(Side(record, step.site, head, sentence) for record in (before, after)), *places)
+            moved.append(float(np.abs(tiled[2][0]).max(initial=0.0)))
+        if max(moved) > least:
+            return step.site, moved.index(max(moved))
+    return None
+
+
+def _largest(numbers: np.ndarray) -> tuple[int, int]:
+    """Place of the number that is largest in size, NaN aside."""
+    return divmod(int(np.abs(np.nan_to_num(numbers)).argmax()), numbers.shape[1])
+
+
+def _of_both(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """States of a difference."""
+    return np.select([(a == BLANK) | (b == BLANK), (a == BLOCKED) & (b == BLOCKED)], [BLANK, BLOCKED], WEIGHT)
+
+
+def _tiled(states: np.ndarray, tile: int) -> np.ndarray:
+    """States of squares of cells."""
+    ranks = np.array([2.0, 1.0, 2.0, 2.0, 0.0])[states]  # `BLANK`, -1, is the last
+    return np.array([BLANK, BLOCKED, WEIGHT])[largest_in_size(ranks, tile).astype(int)]
