@@ -13,7 +13,7 @@ from PIL import Image
 from attnviz import export, figures
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError
-from attnviz.export.presets import PRESETS
+from attnviz.export import PRESETS
 
 FEW, MANY = ["The", "cat", "sat"], [f"w{i}" for i in range(60)]
 

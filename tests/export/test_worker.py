@@ -18,8 +18,8 @@ import pytest
 from examples import some
 from pypdf import PdfReader
 
-from attnviz.export import ExportError, drawing, render, spec
-from attnviz.export.drawing import Worker, Workers
+from attnviz.export import ExportError, draw, render
+from attnviz.export.draw import Worker, Workers
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 60
@@ -36,11 +36,20 @@ def text(word: str, font: str = "sans-serif") -> str:
 
 def svg(word: str) -> dict:
     """A job."""
-    return {"what": "svg", "picture": text(word)}
+    return {"kind": "svg", "picture": text(word)}
 
 
 def ask(workers: Workers, word: str, deadline: float = PATIENCE) -> bytes:
     return workers.ask(svg(word), deadline)
+
+
+def pids(workers: Workers) -> list[int]:
+    return [worker.pid for worker in workers._idle if worker.pid]
+
+
+def stop(workers: Workers) -> None:
+    while workers._idle:
+        workers._idle.pop().stop()
 
 
 def alive(pid: int) -> bool:
@@ -59,7 +68,7 @@ def gone(pid: int, seconds: float = PATIENCE) -> bool:
 def workers():
     workers = Workers()
     yield workers
-    workers.stop()
+    stop(workers)
 
 
 @pytest.fixture
@@ -101,19 +110,19 @@ def test_a_character_that_ends_the_worker_is_one_sentence_and_the_next_picture_c
 
 def test_a_picture_that_is_none_is_one_sentence_and_the_worker_stays(workers):
     ask(workers, "cat")
-    before = workers.pids
+    before = pids(workers)
 
     with pytest.raises(ExportError, match=r"^The picture could not be drawn: [^\n]+\.$"):
-        workers.ask({"what": "svg", "picture": '{"mark": "nonsense"}'}, PATIENCE)
+        workers.ask({"kind": "svg", "picture": '{"mark": "nonsense"}'}, PATIENCE)
     assert b"cat" in ask(workers, "cat")
-    assert workers.pids == before
+    assert pids(workers) == before
 
 
 @ON_POSIX
 def test_a_worker_that_was_killed_while_it_did_nothing_is_started_anew(workers):
     ask(workers, "cat")
-    os.kill(workers.pids[0], signal.SIGKILL)
-    while workers.pids:
+    os.kill(pids(workers)[0], signal.SIGKILL)
+    while pids(workers):
         time.sleep(0.01)
 
     assert b"mat" in ask(workers, "mat")
@@ -183,15 +192,15 @@ def test_who_waits_in_vain_for_a_worker_is_told_so(begun):
             ask(workers, "mat", deadline=0.2)
         os.kill(pid, signal.SIGCONT)
         assert b"hangs" in answer.result(PATIENCE)
-    workers.stop()
+    stop(workers)
 
 
 def test_workers_that_are_needed_no_more_end(workers):
     """Each holds 160 MB."""
-    with ThreadPoolExecutor(drawing.MOST_IDLE + 1) as pool:
+    with ThreadPoolExecutor(draw.MOST_IDLE + 1) as pool:
         list(pool.map(lambda word: ask(workers, word), [f"token{i}" for i in range(8)]))
 
-    assert 1 <= len(workers.pids) <= drawing.MOST_IDLE
+    assert 1 <= len(pids(workers)) <= draw.MOST_IDLE
 
 
 def test_many_threads_each_get_their_own_picture(workers):
@@ -206,9 +215,9 @@ def test_many_threads_each_get_their_own_picture(workers):
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
 def test_no_worker_outlives_the_process_that_started_it(end):
     code = (
-        "from attnviz.export import drawing; import time, sys\n"
-        'drawing.draw(\'svg\', \'{"data":{"values":[{}]},"mark":"point"}\')\n'
-        "print(*drawing.WORKERS.pids, flush=True); time.sleep(60)"
+        "from attnviz.export import draw; import time, sys\n"
+        'draw.draw(\'svg\', \'{"data":{"values":[{}]},"mark":"point"}\')\n'
+        "print(*pids(draw.WORKERS), flush=True); time.sleep(60)"
     )
     parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=ROOT, text=True)
     pid = int(parent.stdout.readline())
@@ -222,18 +231,18 @@ def test_no_worker_outlives_the_process_that_started_it(end):
 @ON_POSIX
 def test_a_process_that_was_forked_draws_by_a_worker_of_its_own(workers, monkeypatch):
     ask(workers, "cat")
-    before = workers.pids
+    before = pids(workers)
     monkeypatch.setattr(os, "getpid", lambda: -1)
 
     assert b"mat" in ask(workers, "mat")
-    assert not {*before} & {*workers.pids}
+    assert not {*before} & {*pids(workers)}
 
 
 @ON_POSIX
 def test_workers_that_nobody_refers_to_end():
     others = Workers()
     ask(others, "cat")
-    (pid,) = others.pids
+    (pid,) = pids(others)
     del others
 
     assert gone(pid)
@@ -243,7 +252,7 @@ def test_workers_that_nobody_refers_to_end():
 def test_a_worker_loads_neither_torch_nor_attnviz(workers):
     """It starts in half a second and is small, because it is run by its path."""
     ask(workers, "cat")
-    maps = Path(f"/proc/{workers.pids[0]}/maps")
+    maps = Path(f"/proc/{pids(workers)[0]}/maps")
     if not maps.exists():
         pytest.skip("no /proc here")
 
@@ -257,7 +266,7 @@ def test_tokens_are_drawn_on_a_machine_without_fonts(workers, tmp_path, monkeypa
     empty.mkdir()
     (tmp_path / "fonts.conf").write_text(f'<?xml version="1.0"?><fontconfig><dir>{empty}</dir></fontconfig>')
     monkeypatch.setenv("FONTCONFIG_FILE", str(tmp_path / "fonts.conf"))
-    pdf = workers.ask({"what": "pdf", "picture": text("cat кот γάτα ␣", "Nowhere, monospace")}, PATIENCE)
+    pdf = workers.ask({"kind": "pdf", "picture": text("cat кот γάτα ␣", "Nowhere, monospace")}, PATIENCE)
 
     assert "cat кот γάτα ␣" in PdfReader(io.BytesIO(pdf)).pages[0].extract_text()
 
@@ -277,7 +286,7 @@ def test_a_chart_keeps_its_data_while_another_thread_turns_altairs_switches():
     thread.start()
     try:
         found = {
-            spec.to_json(spec.of(type("Figure", (), {"chart": chart, "title": "", "description": ""})))
+            draw.json_text(draw.vega_lite(type("Figure", (), {"chart": chart, "title": "", "description": ""})))
             for _ in range(50)
         }
     finally:
@@ -292,7 +301,7 @@ def test_a_chart_keeps_its_data_while_another_thread_turns_altairs_switches():
 @ON_POSIX
 def test_the_app_survives_a_text_that_was_not_cleaned(figure, monkeypatch):
     """If the cleaning ever misses a character, one export fails and nothing else."""
-    monkeypatch.setattr(spec, "clean", lambda value: value)
+    monkeypatch.setattr(draw, "clean", lambda value: value)
     bad = alt.Chart(pd.DataFrame({"token": ["\x01"]})).mark_text().encode(text="token:N")
     with pytest.raises(ExportError, match="A character that it cannot draw"):
         render(bad, "png")
@@ -302,10 +311,10 @@ def test_the_app_survives_a_text_that_was_not_cleaned(figure, monkeypatch):
 
 
 def test_warming_up_starts_a_worker_in_the_background():
-    drawing.WORKERS.stop()
-    drawing.warm()
+    stop(draw.WORKERS)
+    draw.warm()
     end = time.monotonic() + PATIENCE
-    while not drawing.WORKERS.pids and time.monotonic() < end:
+    while not pids(draw.WORKERS) and time.monotonic() < end:
         time.sleep(0.05)
 
-    assert drawing.WORKERS.pids
+    assert pids(draw.WORKERS)
