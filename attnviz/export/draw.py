@@ -48,10 +48,10 @@ def vega_lite(figure: Any) -> dict:
     bare = isinstance(figure, SimpleNamespace)
     with alt.data_transformers.enable("default", max_rows=None) if bare else nullcontext():
         picture = clean(figure.chart.to_dict(validate=False))
-    config = picture.setdefault("config", {})
+    config = picture.pop("config", {})
     config["view"] = {"continuousWidth": 300, "continuousHeight": 300} | config.get("view", {})
     picture.setdefault("description", clean(figure.description or figure.title))
-    return picture
+    return picture | {"config": dict(sorted(config.items()))}
 
 
 def json_text(value: Any) -> str:
@@ -187,6 +187,9 @@ class Worker:
         if process and self._owner == os.getpid():
             process.kill()
             process.wait()
+
+    def __del__(self) -> None:
+        self.stop()
 
     def _running(self) -> subprocess.Popen:
         """The process, or a new one; a forked child must not talk into its parent's pipes."""

@@ -81,8 +81,7 @@ class Picture:
     def vega_lite(self) -> dict:
         """The figure as Vega-Lite."""
         drawn = vega_lite(self.figure)
-        padding = {"padding": self.padding} if self.preset else {}
-        return drawn | {"config": drawn["config"] | padding}
+        return drawn | {"config": drawn["config"] | {"padding": self.padding}} if self.preset else drawn
 
     def draw(self, kind: str, **options: Any) -> bytes:
         """The picture by vl-convert."""
