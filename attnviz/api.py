@@ -184,7 +184,7 @@ LIVE = {
 
 
 def live(model: str | Path = "story", text: str | None = None) -> "Page":
-    """Write a page that runs a small model in any browser: `attnviz.export.live.live_page`.
+    """Write a page that runs a small model in any browser: `attnviz.export.explore.live_page`.
 
     Args:
         model: one of `LIVE`, or a folder with the weights of your own model of `attnviz.models` in safetensors, of
@@ -195,7 +195,7 @@ def live(model: str | Path = "story", text: str | None = None) -> "Page":
         AttnvizError: if there is no such model, or it cannot be read.
     """
     from attnviz.charts.theme import CAUTIONS  # draws, and so imports Altair
-    from attnviz.export.live import live_page
+    from attnviz.export.explore import live_page
 
     folder = trained.folder(model) if model in LIVE else Path(model)
     files = sorted(folder.glob(f"*{trained.ENDING}"))

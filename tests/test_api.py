@@ -10,7 +10,7 @@ from torch.testing import assert_close
 import attnviz
 from attnviz import api, cli
 from attnviz.core.errors import InputError
-from attnviz.export.live import live_page
+from attnviz.export.explore import live_page
 from attnviz.models import trained
 
 HEADS_OFF = frozenset({(attnviz.Site("encoder", 0), 1)})

@@ -10,7 +10,7 @@ from pictures import CROSS, SITE, record_of, story_of, translation_of
 from attnviz import tables, views
 from attnviz.core.edits import Edits
 from attnviz.core.masks import Strided, Subsequent, Window
-from attnviz.export import data
+from attnviz.export import csv
 
 WORDS = ["The", "cat", "sat", "The"]
 
@@ -199,4 +199,4 @@ def test_each_step_has_a_row_and_what_a_run_did_not_reach_is_empty():
     assert list(both.columns) == columns
     assert both["word_before"].tolist() == ["la", "la", "<eos>"]
     assert both.loc[2, ["token", "word", "probability"]].isna().all()
-    assert b"\r\n2,,,,la,<eos>,1\r\n" in data.separated(both, ",")
+    assert b"\r\n2,,,,la,<eos>,1\r\n" in csv(both)

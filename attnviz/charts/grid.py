@@ -159,6 +159,8 @@ class Grid:
     def layout(self) -> "GridLayout":
         """Settings on which its specification depends."""
         widest = max(map(text_width, self._texts[1][:: self.size.every]), default=0.0)
+        has_notes = self.style.aside and any(self.predicted)
+        notes = [self.note_title, *self._notes()["note"]] if has_notes else []
         return GridLayout(
             size=self.size,
             titles=self.titles,
@@ -166,6 +168,7 @@ class Grid:
             numbers=tuple(self.numbers),
             ramp=None if self.ramp is None else replace(self.ramp, top=0.0),
             beside=self.beside.width if self.beside else 0,
+            notes=round(max(map(text_width, notes), default=0.0)),
             brush=self.brush,
             on_screen=self.style.on_screen,
             aside=self.style.aside,
@@ -402,6 +405,7 @@ class GridLayout:
     numbers: tuple[str, ...]
     ramp: Ramp | None
     beside: int
+    notes: int
     brush: bool
     on_screen: bool
     aside: bool
@@ -626,7 +630,9 @@ def _clickable(layout: GridLayout, places: _Places) -> list[alt.Chart]:
 def _legends(layout: GridLayout) -> list[alt.Chart]:
     """The color scale, and the strokes of what is no weight."""
     below = layout.on_screen and layout.size.form != "rectangles"
-    where = {"orient": "right" if layout.aside else "bottom", "offset": READOUT if below else 14}
+    where = {"orient": "bottom", "offset": READOUT if below else 14}
+    if layout.aside:
+        where = {"orient": "right", "offset": 14 + layout.beside + (layout.notes and layout.notes + NOTE)}
     layers = [] if layout.ramp is None else [ramp_legend(layout.ramp, where, f"{layout.prefix}meta")]
     return [*layers, state_legend(where, f"{layout.prefix}legend")] if layout.has_signs else layers
 

@@ -15,11 +15,14 @@ from attnviz.core.masks import Full, composable
 from attnviz.core.masks.published import BY_NAME
 from attnviz.core.masks.text import form
 from attnviz.core.record import Record
-from attnviz.export.data import separated
+from attnviz.export import csv
 from attnviz.export.explore import explore
 from attnviz.figures import Figure
 from attnviz.figures.figure import stem
 from attnviz.sources.base import Source
+
+PICTURES = (".png", ".svg", ".pdf")
+"""Endings of files that are drawn."""
 
 
 def run(options: Namespace, note: Callable[[str], None]) -> Iterable[str]:
@@ -56,7 +59,7 @@ def _circuits(options: Namespace) -> list[str]:
     table = getattr(metrics.circuits(values.load(options.name).model_weights()), options.circuits)
     if options.output:
         _check_ending(options.output, "a table of circuits", ".csv")
-        return _put({options.output: separated(table, ",")})
+        return _put({options.output: csv(table)})
     if options.json:
         return [table.to_json(orient="records", indent=1)]
     cells = table.map(lambda cell: f"{cell:.3f}" if isinstance(cell, float) else cell).astype(object)
@@ -239,6 +242,8 @@ def write(figure: Figure, options: Namespace) -> list[str]:
         if format not in export.NAMES:
             raise InputError(f"{quoted(path.name)} ends in no format. There are: .{', .'.join(export.NAMES)}.")
         contents[path] = export.render(figure, format, **size)
+    if any(path.suffix.lower() in PICTURES for path in contents):
+        sys.stderr.writelines(f"attnviz: {note}\n" for note in export.notes(figure, options.preset))
     return _put(contents)
 
 

@@ -8,8 +8,11 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+import pandas as pd
+
 from attnviz.charts.theme import LIGHT
-from attnviz.export import data, spec
+from attnviz.export.draw import clean, javascript, json_text
+from attnviz.export.numbers import as_text
 
 MOST_ROWS = 5_000
 """Rows of the table at most, as many as a browser lays out at once."""
@@ -28,46 +31,35 @@ vegaEmbed(place, picture, {actions: false, ast: true, renderer: place.dataset.re
 """`ast` has Vega interpret its expressions, so that the page needs no permission to evaluate text as code."""
 
 TEMPLATE = Template(Path(__file__).with_name("page.html").read_text(encoding="utf-8"))
-"""The page. The picture says its title itself, so the heading is for screen readers alone."""
-
 LICENSES = Path(__file__).with_name("licenses.txt").read_text(encoding="utf-8")
 """The notices that the libraries inside a page ask to travel with them; vl-convert's bundle has none."""
 
 
-def write(figure: Any, picture: dict, library: str) -> bytes:
-    """The page of a figure.
-
-    Args:
-        picture: Vega-Lite, already clean.
-        library: Vega, Vega-Lite and Vega-Embed as one script.
-    """
-    library = library.replace("</script", "<\\/script").replace("<!--", "<\\!--")
-    config = picture.get("config", {})
-    background = picture.get("background") or config.get("background") or LIGHT.background
+def page(figure: Any, picture: dict) -> bytes:
+    """The page of a figure; `picture` is its Vega-Lite."""
+    library = javascript().replace("</script", "<\\/script").replace("<!--", "<\\!--")
+    background = picture.get("background") or picture.get("config", {}).get("background", "")
     if not re.fullmatch("#[0-9a-fA-F]{6}", background):
         background = LIGHT.background
+    is_dark = sum(bytes.fromhex(background[1:])) < 3 * 128
     many = sum(map(len, picture.get("datasets", {}).values())) > MOST_SHAPES
     return TEMPLATE.substitute(
         policy=policy(library, START),
         title=escaped(figure.title),
         description=escaped(figure.description),
-        scheme="dark" if _is_dark(background) else "light",
+        scheme="dark" if is_dark else "light",
         ground=background,
         renderer="canvas" if many else "svg",
         numbers="" if figure.table is None else _numbers(figure.table),
-        data=inert(spec.to_json(picture)),
+        data=inert(json_text(picture)),
         licenses=f"\n{LICENSES}",
         library=library,
         start=START,
     ).encode()
 
 
-def _is_dark(color: str) -> bool:
-    return sum(int(color[i : i + 2], 16) for i in (1, 3, 5)) < 3 * 128
-
-
 def policy(*scripts: str, styles: str = "'unsafe-inline'") -> str:
-    """Run these scripts and no others, ask the network for nothing."""
+    """A policy that runs these scripts and no others, and asks the network for nothing."""
     return (
         f"default-src 'none'; script-src {' '.join(map(digest, scripts))}; style-src {styles}; img-src data:; "
         "base-uri 'none'; form-action 'none'"
@@ -87,23 +79,24 @@ def inert(text: str) -> str:
 
 
 def escaped(value: str) -> str:
-    return html.escape(spec.clean(value))
+    return html.escape(clean(value))
 
 
-def _numbers(table: Any) -> str:
-    kinds = [' class="number"' if data.is_number(table[name]) else "" for name in table]
+def _numbers(table: pd.DataFrame) -> str:
+    """The table of a page, folded: as many rows as a browser lays out, and a line that says so."""
+    kinds = [' class="number"' if pd.api.types.is_numeric_dtype(table[name].dtype) else "" for name in table]
 
-    def row(tag: str, cells: Any) -> str:
-        inside = (f"<{tag}{kind}>{html.escape(cell)}</{tag}>" for cell, kind in zip(cells, kinds, strict=True))
-        return f"<tr>{''.join(inside)}</tr>\n"
+    def row(tag: str, values: Any) -> str:
+        cells = zip(kinds, map(as_text, values), strict=True)
+        return f"<tr>{''.join(f'<{tag}{kind}>{html.escape(text)}</{tag}>' for kind, text in cells)}</tr>\n"
 
+    rows = zip(*(table[name].head(MOST_ROWS).to_numpy() for name in table), strict=True)
     note = table.attrs.get("note", "")
     left_out = f"<p>The first {MOST_ROWS:,} of {len(table):,} rows; the CSV file has all.</p>\n"
     return (
         f"<details>\n<summary>Numbers ({len(table):,} {'row' if len(table) == 1 else 'rows'})</summary>\n"
         f"{note and f'<p>{escaped(note)}</p>'}{left_out if len(table) > MOST_ROWS else ''}"
-        f'<div class="numbers" role="region" aria-label="Numbers" tabindex="0">\n<table>\n'
-        f"<thead>{row('th', table)}</thead>\n"
-        f"<tbody>\n{''.join(row('td', cells) for cells in data.rows(table, MOST_ROWS))}</tbody>\n"
+        '<div class="numbers" role="region" aria-label="Numbers" tabindex="0">\n<table>\n'
+        f"<thead>{row('th', table)}</thead>\n<tbody>\n{''.join(row('td', values) for values in rows)}</tbody>\n"
         "</table>\n</div>\n</details>"
     )

@@ -3,41 +3,47 @@
 vl-convert aborts its whole process on some texts, and some pictures take forever; here neither harms anybody. This file
 is run by its path, so that it loads vl-convert and nothing else.
 
-A job is 8 bytes of length (big-endian) and JSON: {"what": "png" | "svg" | "pdf" | "javascript", "picture": Vega-Lite as
-text, "ppi": number, "fits": as of `resized` or null, "seconds": whole number}. An answer is "+" or "-", 8 bytes of
-length, and the file, or a reason.
+A job is a line of JSON: the arguments of `draw` and "seconds", after which the process ends itself. An answer is a line
+of JSON: {"file": base64} or {"refused": sentence}.
 """
 
+import base64
 import json
 import os
 import re
 import signal
-import struct
 import sys
+from collections.abc import Sequence
 from functools import lru_cache
 
-MOST_PIXELS = 100_000_000
-POINTS_PER_INCH = 72
+MOST_PIXELS, POINTS_PER_INCH = 100_000_000, 72
+SIDES = r'width="(\S+)" height="(\S+)"'
 
 
 class Refused(Exception):
     """A picture that is not drawn on purpose; the reason is a sentence."""
 
 
-def draw(what: str, picture: str = "", ppi: float = POINTS_PER_INCH, fits: list[float] | None = None) -> bytes:
-    """Draw Vega-Lite, without ever asking another host for anything."""
+def draw(kind: str, picture: str = "", ppi: float = 72, fits: Sequence = (), one_sign: Sequence = ()) -> bytes:
+    """Draw Vega-Lite without asking another host for anything.
+
+    Args:
+        kind: "png", "svg", "pdf", or "javascript" for Vega as a script.
+        fits: arguments of `resized`.
+        one_sign: a pattern and the sign that PNG and PDF show in place of what matches it.
+    """
     import vl_convert
 
-    if what == "javascript":
+    if kind == "javascript":
         return vl_convert.javascript_bundle().encode()
     svg = resized(to_svg(picture), *fits) if fits else to_svg(picture)
-    if what == "svg":
-        return (re.sub(_SIDES, r'width="\1pt" height="\2pt"', svg, count=1) if fits else svg).encode()
-    svg = with_signs(svg)
-    if what == "pdf":
+    if kind == "svg":
+        return (re.sub(SIDES, r'width="\1pt" height="\2pt"', svg, count=1) if fits else svg).encode()
+    if one_sign:
+        svg = re.sub(*one_sign, svg)
+    if kind == "pdf":
         return vl_convert.svg_to_pdf(svg)
-    sides = re.search(_SIDES, svg).groups()
-    width, height = (float(side) * ppi / POINTS_PER_INCH for side in sides)
+    width, height = (float(side) * ppi / POINTS_PER_INCH for side in re.search(SIDES, svg).groups())
     if width * height > MOST_PIXELS:
         raise Refused(
             f"The picture would be {width:,.0f} x {height:,.0f} pixels, more than {MOST_PIXELS:,}: "
@@ -46,35 +52,26 @@ def draw(what: str, picture: str = "", ppi: float = POINTS_PER_INCH, fits: list[
     return vl_convert.svg_to_png(svg, ppi=ppi)
 
 
-_SIDES = r'width="(\S+)" height="(\S+)"'
+def resized(svg: str, scale: float, narrow: float, wide: float, high: float, smallest: float) -> str:
+    """The SVG `scale` times as large, or smaller where it would be too high or too wide.
 
-
-def with_signs(svg: str) -> str:
-    """The SVG whose texts with arrows or signs of mathematics ask first for a font that has them.
-
-    Noto Sans has none: of a text with one of them the whole was drawn in any font that does, bold and slanted.
+    Args:
+        narrow, wide, high: points. A picture is at most `narrow`, or `wide` where its text would get too small.
+        smallest: the least part of its size to which `narrow` may shrink a picture.
     """
-    return re.sub(_SIGNED, r"\1DejaVu Sans, \2", svg)
-
-
-_SIGNED = r'(<text\b[^<>]*font-family=")([^"]*sans-serif"[^<>]*>(?:(?!</?text\b).)*[\u2190-\u22ff\u25a0-\u25ff])'
-
-
-def resized(svg: str, scale: float, narrow: float, wide: float, high: float) -> str:
-    """The SVG `scale` times as large, no higher than `high` and no wider than `narrow`, or `wide` if it must."""
-    width, height = map(float, re.search(_SIDES, svg).groups())
-    most = narrow if width * scale <= narrow * 1.02 else wide
+    width, height = map(float, re.search(SIDES, svg).groups())
+    most = narrow if narrow >= smallest * scale * width else wide
     scale = min(scale, most / width, high / height)
-    return re.sub(_SIDES, f'width="{width * scale:.6g}" height="{height * scale:.6g}"', svg, count=1)
-
-
-_GRADIENT = r'(<(?:linearGradient id="|[^<>]*="url\(#)gradient_)(\d+)'
-"""The number of a gradient, which Vega counts through all pictures of a process: the same picture is the same file."""
+    return re.sub(SIDES, f'width="{width * scale:.6g}" height="{height * scale:.6g}"', svg, count=1)
 
 
 @lru_cache(maxsize=1)
 def to_svg(picture: str) -> str:
-    """The SVG that the other formats are made from; the last is kept for who takes one picture in several formats."""
+    """The SVG that the other formats are made from; the last is kept, for one picture in several formats.
+
+    Vega counts gradients through all pictures of a process; they are counted anew, so that the same picture is the same
+    file.
+    """
     import vl_convert
 
     svg = vl_convert.vegalite_to_svg(picture, allowed_base_urls=[])
@@ -82,7 +79,8 @@ def to_svg(picture: str) -> str:
     if re.search(r'<image\b[^<]*?href="(?!data:)', svg):
         raise Refused("The picture holds an image from another place; only images within the data are drawn.")
     names = [*dict.fromkeys(re.findall(r'<linearGradient id="gradient_(\d+)"', svg))]
-    return re.sub(_GRADIENT, lambda match: f"{match[1]}{names.index(match[2])}", svg)
+    gradient = r'(<(?:linearGradient id="|[^<>]*="url\(#)gradient_)(\d+)'
+    return re.sub(gradient, lambda match: f"{match[1]}{names.index(match[2])}", svg)
 
 
 def reason(error: Exception) -> str:
@@ -92,9 +90,10 @@ def reason(error: Exception) -> str:
 
 
 def main(fonts: str) -> None:
-    answers = os.fdopen(os.dup(1), "wb")
+    answers = os.fdopen(os.dup(1), "w", encoding="ascii")
     os.dup2(2, 1)  # Nothing that a library prints may get among the answers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is for the parent; this process ends with its stdin.
+    alarm = getattr(signal, "alarm", lambda seconds: None)  # If the parent is gone, nobody else ends a long picture.
     if os.name == "posix":
         import resource
 
@@ -102,22 +101,18 @@ def main(fonts: str) -> None:
 
     import vl_convert
 
-    if os.path.isdir(fonts):
-        vl_convert.register_font_directory(fonts)
-    while len(head := sys.stdin.buffer.read(8)) == 8:
-        job = json.loads(sys.stdin.buffer.read(struct.unpack(">Q", head)[0]))
-        seconds = job.pop("seconds")
-        if hasattr(signal, "alarm"):
-            signal.alarm(seconds)  # If the parent is gone, nobody else ends a picture that takes forever.
+    vl_convert.register_font_directory(fonts)
+    for line in sys.stdin.buffer:
+        job = json.loads(line)
+        alarm(job.pop("seconds"))
         try:
-            sign, answer = b"+", draw(**job)
+            answer = {"file": base64.b64encode(draw(**job)).decode()}
         except Refused as refused:
-            sign, answer = b"-", str(refused).encode()
+            answer = {"refused": str(refused)}
         except Exception as error:
-            sign, answer = b"-", f"The picture could not be drawn: {reason(error)}.".encode("utf-8", "replace")
-        if hasattr(signal, "alarm"):
-            signal.alarm(0)
-        answers.write(sign + struct.pack(">Q", len(answer)) + answer)
+            answer = {"refused": f"The picture could not be drawn: {reason(error)}."}
+        alarm(0)
+        answers.write(json.dumps(answer) + "\n")
         answers.flush()
 
 

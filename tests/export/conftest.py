@@ -1,4 +1,4 @@
-"""Figures to take away: one as the app draws it, and one whose chart, table and arrays hold raw hostile text."""
+"""Figures to export: one as the app draws it, and one whose chart, table and arrays hold raw hostile text."""
 
 from types import SimpleNamespace
 
@@ -12,31 +12,10 @@ from attnviz.core.edits import Edits, Site
 from attnviz.sources.scratch import Scratch
 
 HOSTILE = [
-    "\x00\x01\x1b[31m\x7f",
-    "\ud800",
-    "\ufffe\uffff",
-    "</script><script>document.title='x'</script>",
-    "<!--",
-    "]]>",
-    "constructor",
-    "__proto__",
-    "=1+1",
-    "+1",
-    "-1",
-    "@SUM(A1)",
-    "\tx",
-    "\rx",
-    'a,"b"\nc',
-    "\u2028\u2029",
-    "👩🏽‍💻",
-    "العربية",
-    "עברית",
-    "日本語",
-    "e" + "\u0301" * 40,
-    "\u202egnp.exe",
-    "[x](javascript:alert(1))",
-    "datum.x = alert(1)",
-    "image",
+    *("\x00\x01\x1b[31m\x7f", "\ud800", "\ufffe\uffff", "</script><script>document.title='x'</script>", "<!--", "]]>"),
+    *("constructor", "__proto__", "=1+1", "+1", "-1", "@SUM(A1)", "\tx", "\rx", 'a,"b"\nc', "\u2028\u2029", "👩🏽‍💻"),
+    *("العربية", "עברית", "日本語", "e" + "\u0301" * 40, "\u202egnp.exe", "[x](javascript:alert(1))"),
+    *("datum.x = alert(1)", "image"),
 ]
 
 
@@ -53,36 +32,23 @@ def figure(record):
 
 
 @pytest.fixture(scope="session")
-def hostile_figure():
-    """Hostile tokens on the way they take in the app."""
-    source = Scratch()
-    record = source.run(source.tokenize([" ".join(HOSTILE)]), Edits())
-    return figures.head(record, Site("encoder", 0), 1)
-
-
-@pytest.fixture(scope="session")
 def hostile():
     """Everything raw: as if nothing had been cleaned for display."""
-    n = len(HOSTILE)
-    weights = np.linspace(0, 1, n, dtype=np.float32)
+    weights = np.linspace(0, 1, len(HOSTILE), dtype=np.float32)
     weights[5] = np.nan
-    table = pd.DataFrame({"token": pd.Series(HOSTILE, dtype=object), "weight": weights, "place": range(n)})
-    drawn = table.assign(band=pd.Series([f"{i:04d} {token}" for i, token in enumerate(HOSTILE)], dtype=object))
+    table = pd.DataFrame({"token": pd.Series(HOSTILE, dtype=object), "weight": weights, "place": range(len(HOSTILE))})
     chart = (
-        alt.Chart(drawn, title="attention")
+        alt.Chart(alt.NamedData("table"), title="attention")
         .mark_bar()
-        .encode(
-            y=alt.Y("band:N", title="token", axis=alt.Axis(labelLimit=0)),
-            x=alt.X("weight:Q"),
-            tooltip=["token:N", "weight:Q"],
-        )
+        .encode(y=alt.Y("band:N", axis=alt.Axis(labelLimit=0)), x="weight:Q", tooltip=["token:N", "weight:Q"])
     )
+    rows = enumerate(zip(HOSTILE, weights.tolist(), strict=True))
+    chart.datasets = {"table": [{"token": t, "weight": w, "band": f"{i:04d} {t}"} for i, (t, w) in rows]}
     return SimpleNamespace(
         name="CON",
         title="".join(HOSTILE),
         description="".join(reversed(HOSTILE)),
         chart=chart,
-        screen=None,
         table=table,
         arrays={"weights": weights, "tokens": np.array(HOSTILE, dtype=object)},
     )

@@ -32,19 +32,22 @@ def data_of(page: str) -> dict:
     return json.loads(re.search(r'id="data">(.*?)</script>', page, re.DOTALL)[1])
 
 
+def inflated(text: str) -> bytes:
+    return zlib.decompress(base64.b64decode(text))
+
+
 def weights_of(page: str, site: int = 0) -> np.ndarray:
     """The weights of a site, (heads, queries, keys), read as a browser reads them."""
-    data = data_of(page)
-    block = re.search(rf'id="weights-{site}">(.*?)</script>', page, re.DOTALL)[1]
+    data, block = data_of(page), re.search(rf'id="weights-{site}">(.*?)</script>', page, re.DOTALL)[1]
     one = data["sites"][site]
-    return read(zlib.decompress(base64.b64decode(block)), data["bits"], one["top"]).reshape(-1, *one["shape"])
+    return one["top"] * read(inflated(block), data["bits"]).reshape(-1, *one["shape"])
 
 
-def read(content: bytes, bits: int, top: float) -> np.ndarray:
+def read(content: bytes, bits: int) -> np.ndarray:
     planes = np.frombuffer(content, np.uint8).astype(np.int64).reshape(bits // 8, -1)
     levels, last = sum(plane << 8 * i for i, plane in enumerate(planes)), 2**bits - 2
     share = levels / last
-    return np.where(levels > last, np.nan, top * (share if bits == 16 else share**2))
+    return np.where(levels > last, np.nan, share if bits == 16 else share**2)
 
 
 def of_heads(record: Record) -> np.ndarray:
@@ -56,7 +59,7 @@ def of_heads(record: Record) -> np.ndarray:
 @given(weights=arrays(np.float32, st.integers(0, 40), elements=st.floats(0, 1, width=32) | st.just(np.nan)))
 def test_levels_are_as_near_as_the_page_says(bits, far, weights):
     levels = pages.levels(weights)
-    found = read(pages.planes(levels if bits == 16 else pages.coarse(levels)), bits, 1.0)
+    found = read(pages.planes(levels if bits == 16 else pages.coarse(levels)), bits)
 
     np.testing.assert_allclose(found, weights, rtol=0, atol=far)
 
@@ -78,7 +81,7 @@ def test_rules_and_empty_rows_are_those_of_the_record():
     reasons, blocked = record.steps[0].reasons(0)
 
     assert tuple(site["reasons"]) == tuple(map(words.blocked_by, reasons))
-    assert zlib.decompress(base64.b64decode(grids[site["heads"][1]["grid"]])) == bytes(blocked.flatten().tolist())
+    assert inflated(grids[site["heads"][1]["grid"]]) == bytes(blocked.flatten().tolist())
     assert site["heads"][0]["empty"] == [3]
     assert np.isnan(weights_of(page)).any(2).tolist() == [[False, False, False, True]] * 2
 
@@ -98,7 +101,7 @@ def test_a_mask_of_each_head_is_its_own():
 
     assert heads[0]["grid"] == heads[2]["grid"] != heads[1]["grid"]
     assert len(grids) == 2
-    assert zlib.decompress(base64.b64decode(grids[heads[1]["grid"]])) == bytes([0, 0, 1, 0] * 4)
+    assert inflated(grids[heads[1]["grid"]]) == bytes([0, 0, 1, 0] * 4)
 
 
 def test_very_many_weights_have_8_bits_and_too_many_are_refused(monkeypatch):

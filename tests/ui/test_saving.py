@@ -46,7 +46,7 @@ def test_a_file_that_could_not_be_made_is_explained_in_its_menu_whichever_button
     """A worker that was killed twice, for one: the browser says no more than that it failed."""
     made = {}
     monkeypatch.setattr(st, "download_button", lambda label, **options: made.update({label: options["data"]}))
-    for name in ("attnviz.export.render", "attnviz.export.everything.everything"):
+    for name in ("attnviz.export.render", "attnviz.export.everything"):
         monkeypatch.setattr(name, Mock(side_effect=ExportError("The program that draws was killed twice (SIGKILL).")))
     app = page()
     app.session_state["take head"] = True

@@ -88,6 +88,6 @@ def _parts(source: Source, measured: Circuits) -> None:
 
 
 def _csv(table: pd.DataFrame) -> bytes:
-    from attnviz.export.data import separated
+    from attnviz.export import csv
 
-    return separated(table, ",")
+    return csv(table)

@@ -211,9 +211,9 @@ def all_numbers(table: pd.DataFrame, name: str) -> None:
 
 
 def _csv(table: pd.DataFrame) -> bytes:
-    from attnviz.export.data import separated
+    from attnviz.export import csv
 
-    return separated(table, ",")
+    return csv(table)
 
 
 def head_of(point: Mapping[str, Any]) -> Place:

@@ -93,7 +93,7 @@ def _page_state() -> dict[str, Any]:
 
 
 def _archive(held: Callable[[], tuple], settings: dict[str, Any], opens: dict[str, int | Site | bool]) -> bytes:
-    from attnviz.export.everything import everything
+    from attnviz.export import everything
 
     source, record, before, figures = held()
     return everything(record, figures, before=before, settings=_settings(source) | settings, **opens)

@@ -1,0 +1,311 @@
+"""Pictures as files: a figure as Vega-Lite, the processes that draw it, and the fonts that a file takes along."""
+
+import base64
+import hashlib
+import html
+import json
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import defaultdict
+from contextlib import nullcontext, suppress
+from functools import cache, lru_cache
+from io import BytesIO
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import altair as alt
+
+from attnviz.charts import theme
+from attnviz.core import assets
+from attnviz.core.errors import AttnvizError
+
+
+class ExportError(AttnvizError):
+    """A picture could not be made into a file; the message says why."""
+
+
+# Vega-Lite
+
+DRAWABLE = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n\r"}
+DRAWABLE |= dict.fromkeys([*range(0xD800, 0xE000), 0xFFFE, 0xFFFF], 0xFFFD)
+"""What is drawn for characters that XML 1.0 does not have, and on which vl-convert aborts its process."""
+
+
+def vega_lite(figure: Any) -> dict:
+    """The Vega-Lite of a figure's chart with its data inside, and a description for people who cannot see it.
+
+    Altair's check against its schema takes two thirds of the time; the tests make it. Streamlit turns Altair's switches
+    while it draws in another thread, so they are left alone for a figure, which names its tables; a bare chart may hold
+    more rows than Altair allows. What the theme "default" sets is set here.
+    """
+    bare = isinstance(figure, SimpleNamespace)
+    with alt.data_transformers.enable("default", max_rows=None) if bare else nullcontext():
+        picture = clean(figure.chart.to_dict(validate=False))
+    config = picture.pop("config", {})
+    config["view"] = {"continuousWidth": 300, "continuousHeight": 300} | config.get("view", {})
+    picture.setdefault("description", clean(figure.description or figure.title))
+    return picture | {"config": dict(sorted(config.items()))}
+
+
+def json_text(value: Any) -> str:
+    """The same value is always the same text."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def clean(value: Any) -> Any:
+    """A JSON value with pictures of control characters, U+FFFD for surrogates, null for NaN and infinities."""
+    match value:
+        case str():
+            return value.translate(DRAWABLE)
+        case dict():
+            return {clean(key): clean(part) for key, part in value.items()}
+        case list() | tuple():
+            return [clean(part) for part in value]
+        case float() if not math.isfinite(value):
+            return None
+    return value
+
+
+# Processes
+
+MOST_WORKERS = 4
+"""Pictures drawn at once: while some take forever, others are drawn."""
+
+MOST_IDLE = 2
+"""Workers kept while nothing is drawn, 160 MB each; a new one starts in half a second."""
+
+CRASHES = ("SIGABRT", "SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE", "SIGTRAP")
+"""Signals by which a process ends itself; all others are sent by somebody else."""
+
+
+class Killed(Exception):
+    """A worker was ended from outside in the middle of a job; the message is the name of the signal."""
+
+
+class Workers:
+    """Processes of `worker.py` for any number of threads; each does one job at a time."""
+
+    def __init__(self, most: int = MOST_WORKERS):
+        self._idle: list[Worker] = []
+        self._places = threading.BoundedSemaphore(most)
+
+    def ask(self, job: dict, deadline: float) -> bytes:
+        """Have one job done within `deadline` seconds; waiting for the jobs of other threads counts.
+
+        Raises:
+            ExportError: if it cannot be done, or not in time.
+        """
+        until = time.monotonic() + deadline
+        late = f"The picture was not drawn within {deadline:.3g} s:"
+        if not self._places.acquire(timeout=max(0.0, deadline)):
+            raise ExportError(f"{late} other pictures took all that time. Try again.")
+        try:
+            worker = self._idle.pop()  # the one that was used last is warm
+        except IndexError:
+            worker = Worker()
+        job |= {"seconds": math.ceil(deadline) + 1}
+        try:
+            try:
+                answer = worker.do(job, until)
+            except Killed:  # the job need not be the reason
+                answer = worker.do(job, until)
+        except TimeoutError:
+            raise ExportError(f"{late} take a smaller scale, fewer tokens, or SVG.") from None
+        except Killed as killed:
+            raise ExportError(
+                f"The picture was not drawn: the program that draws was killed twice ({killed}), as a system does "
+                "that runs out of memory. Take a smaller scale, SVG or PDF, or try again later."
+            ) from None
+        finally:
+            if len(self._idle) < MOST_IDLE:
+                self._idle.append(worker)
+            else:
+                worker.stop()
+            self._places.release()
+        if "refused" in answer:
+            raise ExportError(answer["refused"])
+        return base64.b64decode(answer["file"])
+
+
+class Worker:
+    """A process of `worker.py` for one thread at a time, started when there is a job; it ends with its stdin."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen | None = None
+        self._owner = 0
+
+    @property
+    def pid(self) -> int | None:
+        """Process number, while it runs."""
+        return self._process.pid if self._process and self._process.poll() is None else None
+
+    def do(self, job: dict, until: float) -> dict[str, str]:
+        """Send a job and read its answer; whatever goes wrong on the way ends the process.
+
+        Raises:
+            TimeoutError: if it takes longer.
+            Killed: if somebody ended the process.
+            ExportError: if the process crashed.
+        """
+        process, answer = self._running(), None
+        timer = threading.Timer(until - time.monotonic(), process.kill)
+        timer.daemon = True
+        timer.start()
+        try:
+            process.stdin.write(json.dumps(job).encode() + b"\n")
+            process.stdin.flush()
+            answer = json.loads(process.stdout.readline())
+            return answer
+        except (OSError, ValueError):  # a pipe that is closed, or half an answer
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(5)  # it has closed its pipe, and is about to end
+            code = process.poll() or 0
+            by = signal.Signals(-code).name if code < 0 else f"status {code}"
+            if time.monotonic() >= until or by == "SIGALRM":
+                raise TimeoutError from None
+            if code < 0 and by not in CRASHES:
+                raise Killed(by) from None
+            raise ExportError(
+                f"The picture could not be drawn: vl-convert, which draws it, crashed ({by}). A character that it "
+                "cannot draw is the usual reason; HTML, JSON, CSV and NPZ do without it."
+            ) from None
+        finally:
+            timer.cancel()
+            if answer is None:  # an interrupt, too, may leave half a job in the pipe
+                self.stop()
+
+    def stop(self) -> None:
+        """End the process; in a forked child the parent's is left alone."""
+        process, self._process = self._process, None
+        if process and self._owner == os.getpid():
+            process.kill()
+            process.wait()
+
+    def __del__(self) -> None:
+        self.stop()
+
+    def _running(self) -> subprocess.Popen:
+        """The process, or a new one; a forked child must not talk into its parent's pipes."""
+        if self.pid is None or self._owner != os.getpid():
+            self._process = subprocess.Popen(
+                [sys.executable, str(Path(__file__).with_name("worker.py")), str(assets.path("fonts"))],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
+            )
+            self._owner = os.getpid()
+        return self._process
+
+
+WORKERS = Workers()
+
+
+def draw(kind: str, picture: dict, *, deadline: float = 30.0, **options: Any) -> bytes:
+    """Have a worker draw Vega-Lite as "png", "svg" or "pdf", in the fonts that ship; see `worker.draw`."""
+    text = json_text(picture | {"config": {"font": theme.FONT} | picture.get("config", {})})
+    for families, name in ((theme.FONT, SANS), (theme.MONO, MONO)):
+        text = text.replace(f'ont":"{families}"', f'ont":"\'{name}\', {families}"')
+    return WORKERS.ask({"kind": kind, "picture": text, "one_sign": (JOINED, SIGN), **options}, deadline)
+
+
+@cache
+def javascript() -> str:
+    """Vega, Vega-Lite and Vega-Embed as one script."""
+    return WORKERS.ask({"kind": "javascript"}, deadline=60.0).decode()
+
+
+def warm() -> None:
+    """Start a worker in the background: the first picture after a start takes half a second, the others a tenth."""
+    threading.Thread(target=_warm, name="attnviz-export-warm", daemon=True).start()
+
+
+def _warm() -> None:
+    with suppress(ExportError):  # The person who exports will be told.
+        draw("png", {"data": {"values": [{}]}, "mark": {"type": "text", "text": "warm"}})
+        javascript()
+
+
+# Fonts
+
+SANS, MONO = "attnviz Sans", "DejaVu Sans Mono"
+FILES = {
+    SANS: {"normal": "attnvizSans-Regular.ttf", "bold": "attnvizSans-Bold.ttf"},
+    MONO: {"normal": "DejaVuSansMono.ttf"},
+}
+"""Files of each font that ships, by weight."""
+
+SIGN = "□"
+"""Sign of PNG and PDF for a flag, a keycap or joined emoji, which vl-convert takes for as wide as their first part."""
+
+_FIRST, _NEXT, _SKIN = "[❤⛹⛓\U0001f000-\U0001faff]", "[\u2600-\u27bf\U0001f000-\U0001faff]", "[\U0001f3fb-\U0001f3ff]"
+JOINED = (
+    f"[\U0001f1e6-\U0001f1ff]{{2}}|[0-9#*]\ufe0f?\u20e3|\U0001f3f4[\U000e0020-\U000e007f·]+"
+    f"|{_FIRST}(?:\ufe0f?{_SKIN}|{_SKIN}?\ufe0f?[\u200d·]{_NEXT})+\ufe0f?|{_NEXT}\ufe0f?{_SKIN}"
+)
+"""Pattern of several characters that are one emoji; where they are shown, a middle dot joins them."""
+
+
+def finished_svg(svg: bytes, title: str, description: str) -> bytes:
+    """An SVG with the name and description that screen readers read out, and the characters of the fonts that it uses.
+
+    So every reader draws the same letters. A character that its font has not is left to the fonts of the reader;
+    programs that read no fonts from SVG, such as Inkscape, go by the names of fonts.
+    """
+    picture = svg.decode()
+    used: dict[tuple[str, str], set[str]] = defaultdict(set)
+    texts = r"""(?s)<text\b[^>]*?font-family="'([^']+)'([^>]*)(?<!/)>(.*?)</text>"""
+    for name, rest, text in re.findall(texts, picture):
+        is_bold = "bold" in FILES.get(name, ()) and re.search('font-weight="(bold|[6-9]00)"', rest)
+        used[name, "bold" if is_bold else "normal"].update(html.unescape(re.sub("<[^>]*>", "", text)))
+    rules = ""
+    for name, files in FILES.items():
+        characters = {weight: "".join(sorted(used[name, weight])) for weight in files if used[name, weight]}
+        fonts = {weight: _subset(files[weight], text) for weight, text in characters.items()}
+        own = f"attnviz-{hashlib.sha256(''.join(fonts.values()).encode()).hexdigest()[:8]}"  # its own on any page
+        picture = picture.replace(f"font-family=\"'{name}'", f"font-family=\"'{own}', '{name}'")
+        for weight, font in fonts.items():
+            source = f"src:url(data:font/woff;base64,{font}) format('woff')"
+            rules += f"@font-face{{font-family:'{own}';font-weight:{weight};{source}}}"
+    label, words = html.escape(clean(title)), html.escape(clean(description), quote=False)
+    head, rest = picture.split(">", 1)
+    return f'{head} role="img" aria-label="{label}"><desc>{words}</desc><style>{rules}</style>{rest}'.encode()
+
+
+def lacking(text: str) -> list[str]:
+    """Characters of a text that no font here has, each with those that are joined to it."""
+    parts = [match[0] for match in re.finditer(f"{JOINED}|[^\u200d\ufe0e\ufe0f\\s]", text)]
+    has = _characters(FILES[MONO]["normal"]) | _characters(FILES[SANS]["normal"])
+    return [*dict.fromkeys(part for part in parts if len(part) > 1 or ord(part) not in has)]
+
+
+@lru_cache
+def _characters(file: str) -> frozenset[int]:
+    from fontTools.ttLib import TTFont
+
+    with TTFont(assets.path(f"fonts/{file}"), lazy=True) as font:
+        return frozenset(font.getBestCmap())
+
+
+@lru_cache(maxsize=32)
+def _subset(file: str, characters: str) -> str:
+    """The characters of a font as WOFF in base64, with its copyright and license."""
+    from fontTools import subset
+
+    options = subset.Options(
+        layout_features=["mark", "mkmk", "ccmp"], hinting=False, notdef_outline=True, flavor="woff"
+    )
+    options.name_IDs = [0, 13, 14]
+    options.drop_tables += ["FFTM"]  # for editors of fonts alone
+    font, maker, content = subset.load_font(assets.path(f"fonts/{file}"), options), subset.Subsetter(options), BytesIO()
+    maker.populate(text=characters)
+    maker.subset(font)
+    subset.save_font(font, content, options)
+    return base64.b64encode(content.getvalue()).decode()

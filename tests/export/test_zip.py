@@ -1,0 +1,87 @@
+"""Archives: every format of a figure, several figures, a whole run."""
+
+import io
+import zipfile
+from types import SimpleNamespace
+
+import altair as alt
+import pandas as pd
+import pytest
+
+import attnviz
+from attnviz import export, figures, files
+from attnviz.core.edits import Site
+from attnviz.export import FORMATS, PRESETS, everything, filename, formats, render
+
+
+def unpacked(content):
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        assert {entry.date_time for entry in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
+        found = {name: archive.read(name) for name in archive.namelist()}
+    readme = found.pop("README.txt").decode()
+    assert all(f"  {name}: " in readme for name in found)
+    return readme, found
+
+
+def test_a_zip_holds_every_format_and_says_what_is_what(figure):
+    readme, found = unpacked(render(figure, "zip"))
+
+    assert {name.rpartition(".")[2] for name in found} == {*FORMATS}
+    assert {filename(figure, "png", scale=2), filename(figure, "png", ppi=300)} <= set(found)
+    assert found[filename(figure, "csv")] == render(figure, "csv")
+    assert "left out" not in readme
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_zip_for_a_purpose_holds_no_picture_twice(figure, preset):
+    """A size of its own may be one that is there for everybody."""
+    _, found = unpacked(render(figure, "zip", preset=preset))
+    pictures = [content for name, content in found.items() if name.endswith(".png")]
+
+    assert len(set(pictures)) == len(pictures) > 1
+    assert render(figure, "png", preset=preset) in pictures
+
+
+def test_a_zip_of_several_figures_keeps_them_apart(record, figure):
+    _, found = unpacked(render([figure, figure, figures.heads(record, Site("encoder", 0))], "zip"))
+
+    assert len({name.partition("/")[0] for name in found}) == 3
+
+
+def test_a_zip_says_what_it_had_to_leave_out(hostile):
+    """The numbers still come when the picture cannot be drawn."""
+    image = alt.Chart(alt.NamedData("table")).mark_image().encode(url="at:N")
+    image.datasets = {"table": [{"at": "http://127.0.0.1:9/"}]}
+    parts = SimpleNamespace(**vars(hostile) | {"chart": image})
+    with zipfile.ZipFile(io.BytesIO(render(parts, "zip"))) as archive:
+        assert {name.rpartition(".")[2] for name in archive.namelist()} == {"txt", *FORMATS} - {"png", "svg", "pdf"}
+        assert "left out. The picture holds an image from another place" in archive.read("README.txt").decode()
+
+
+def test_a_bare_chart_has_a_picture_and_no_numbers():
+    chart = alt.Chart(pd.DataFrame({"x": [1]})).mark_point().encode(x="x:Q")
+
+    assert {"figure.html", "figure.svg"} <= set(unpacked(render(chart, "zip"))[1])
+    with pytest.raises(attnviz.AttnvizError, match="A bare chart has no table to save"):
+        render(chart, "csv")
+
+
+def test_everything_holds_the_run_a_page_and_every_layer_and_says_how_each_opens(monkeypatch):
+    """What is looked at comes first, and once. Of a large run tables are left out, and it is said where these are."""
+    record = attnviz.analyze("The cat sat on the mat", "story")
+    shown = figures.heads(record, Site("decoder", 1)), figures.head(record, Site("decoder", 1), 0)
+    settings = {"name": "story", "settings": {}}
+    readme, found = unpacked(everything(record, shown, settings=settings))
+
+    assert "attnviz open case.attn" in readme
+    assert "left out" not in readme
+    assert files.opened(found.pop(formats.CASE))[1] == settings
+    assert found.pop(formats.PAGE) == attnviz.explore(record).encode()
+    assert [name[:2] for name in found] == ["01", "01", "02", "02", "03", "03"]
+    for format in ("csv", "svg"):
+        assert found[f"01-{export.filename(shown[0], format)}"] == render(shown[0], format)
+
+    monkeypatch.setattr(formats, "MOST_ROWS", 100)
+    with zipfile.ZipFile(io.BytesIO(everything(record))) as archive:
+        assert sum(name.endswith(".csv") for name in archive.namelist()) == 1
+        assert "left out. It has 98 rows; the same numbers are in case.attn." in archive.read("README.txt").decode()
