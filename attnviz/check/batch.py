@@ -151,8 +151,9 @@ class _Batch:
         self.pad, self.question = pad, ""
         if pad is None and padded and self.flat is not None and len(blocked := ids[self.flat == 0].unique()) == 1:
             self.pad = int(blocked[0])
-        if self.pad is None and padded:
-            self._ask()
+        ends = [end for row in ids.tolist() for end in (row[::-1], row)] if self.pad is None and padded else []
+        if twice := [end[0] for end in ends if len(end) > 1 and end[0] == end[1]]:
+            self.question = f"Is the id {twice[0]} padding? Say --pad {twice[0]}, or --pad none."
         is_id = ids == self.pad if self.pad is not None else torch.zeros_like(ids, dtype=torch.bool)
         if is_target:  # which begins with that id in many models
             is_id = torch.cat([is_id[:, :1] & False, is_id[:, 1:]], 1)
@@ -166,15 +167,6 @@ class _Batch:
         self.is_numbered = len(numbers) > 2 and all(float(number).is_integer() and number >= 0 for number in numbers)
         self.are_flags = set(numbers) <= {0, 1}
         self.laid = Laid(ids[:, None, None].float(), ("batch", "key"))
-
-    def _ask(self) -> None:
-        """Ask for padding where a row ends or begins with one id again and again, and no mask says what that is."""
-        for row in self.ids.tolist():
-            for end in (row[::-1], row):
-                run = next((i for i, id in enumerate(end) if id != end[0]), len(end))
-                if run > 1:
-                    self.question = f"Is the id {end[0]} padding? Say --pad {end[0]}, or --pad none."
-                    return
 
     def findings(self, intent: str | Mask | Stack | None) -> Iterator[Finding]:
         if self.flat is not None and self._inverted():
