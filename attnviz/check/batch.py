@@ -60,9 +60,8 @@ class BatchReport:
         return [f"batch: {read}", f"  assumed: {self.assumed}", *blocks, *question, *verdict]
 
     def to_json(self) -> dict[str, Any]:
-        findings = [finding.to_json() for finding in self.findings]
         shapes = {name: list(shape) for name, shape in self.shapes.items()}
-        return {"shapes": shapes, "assumed": self.assumed, "question": self.question, "findings": findings}
+        return {**vars(self), "shapes": shapes, "findings": [finding.to_json() for finding in self.findings]}
 
 
 def check_batch(
@@ -164,7 +163,8 @@ class _Batch:
         self.may_end_text = beside_text & is_open  # where the id of padding also ends a text
         self.is_pad = self.padding & ~self.may_end_text
         numbers = [] if self.flat is None else self.flat.unique().tolist()
-        self.is_numbered = len(numbers) > 2 and all(float(number).is_integer() and number >= 0 for number in numbers)
+        is_whole = all(float(number).is_integer() and number >= 0 for number in numbers)
+        self.is_numbered = is_whole and {1, 2} <= set(numbers)
         self.are_flags = set(numbers) <= {0, 1}
         self.laid = Laid(ids[:, None, None].float(), ("batch", "key"))
 
