@@ -143,7 +143,8 @@ def _with_intent(laid: Laid, masks: dict[str, Tensor], intent: Intent, tokens: T
             findings.append(laid.finding(rule, "error", message, fix, cells))
     usual = "note" if intent.kind == "" else "warning"
     as_meant = f", as {intent.title} has"
-    findings += _empty_rows(laid, reading, best.right, (usual, as_meant), tokens is not None, is_named=bool(faults))
+    if not faults:  # from which empty rows follow
+        findings += _empty_rows(laid, reading, best.right, (usual, as_meant), tokens is not None)
     reasons = (DIAGONAL[reading.offset > 0],) if hides and shape[2] < shape[3] else ()
     repaired = best.right.expand(shape)
     return Report("mask", reading.convention, hides, shape, reasons, tuple(findings), repaired=repaired)
@@ -219,7 +220,7 @@ def _of_padding(laid: Laid, may_attend: Tensor, tokens: Tensor | None) -> Iterat
         keys_seen = int(seen.any((1, 2)).count_nonzero())
         parts = [f"{counted(keys_seen, 'key')} of padding open to tokens"] if keys_seen else []
         parts += [f"{counted(int(hidden.count_nonzero()), 'token')} hidden from every query"] if hidden.any() else []
-        fix = "Join padding to the mask: mask & tokens[:, None, None, :], True at tokens."
+        fix = "Of the keys, block padding alone: join tokens[:, None, None, :], where tokens is (B, K), True at tokens."
         yield laid.finding("deviation", "error", f"{' and '.join(parts).capitalize()}.", fix, seen | hidden)
 
 
@@ -265,16 +266,15 @@ def _empty_rows(
     right: Tensor,
     as_meant: tuple[str, str],
     padding_is_stated: bool,
-    is_named: bool = False,
 ) -> Iterator[Finding]:
-    """Rows without a key: by a mistake that is not named, as the intended mask has them, or of padding."""
+    """Rows without a key: by mistake, as the intended mask has them, or of queries that are padding."""
     empty, intended = ~reading.may_attend.any(-1).expand(laid.values.shape[:3]), ~right.any(-1)
     of_padding = torch.zeros_like(intended)
     if reading.tokens is not None and reading.may_attend.shape[2] == reading.may_attend.shape[3]:
         of_padding = ~reading.tokens[:, None]
     usual = "note" if padding_is_stated or as_meant[0] == "note" else "warning"
     for (severity, why), rows in (
-        (("error", ""), empty & ~intended & ~of_padding & (not is_named)),
+        (("error", ""), empty & ~intended & ~of_padding),
         (as_meant, empty & intended & ~of_padding),
         ((usual, ", as queries of padding often have"), empty & of_padding),
     ):
