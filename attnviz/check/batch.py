@@ -91,7 +91,7 @@ def check_batch(
     if name is None:
         there = ", ".join(map(quoted, list(batch)[:10])) or "nothing"
         raise InputError(f"The batch has no input_ids; it has {there}.")
-    ids, labels, source = _whole(arrays, name), arrays.get("labels"), dict(arrays)
+    ids, labels, source = _whole(arrays[name], name), arrays.get("labels"), dict(arrays)
     has_target = any(target in arrays for target in TARGET)
     has_target |= (
         labels is not None and labels.dim() == 2 and labels.shape[1] != ids.shape[1] and len(labels) == len(ids)
@@ -104,7 +104,7 @@ def check_batch(
         pad = whole.pad if whole.pad is not None else pad
         target = {"attention_mask": arrays.get(TARGET[1]), "labels": labels}
         target = {key: array for key, array in target.items() if array is not None}
-        read_by_decoder = _whole(arrays, TARGET[0]) if TARGET[0] in arrays else None
+        read_by_decoder = _whole(arrays[TARGET[0]], TARGET[0]) if TARGET[0] in arrays else None
         if read_by_decoder is None and labels is not None:
             read_by_decoder = labels.masked_fill(labels == IGNORED, -1 if pad is None else pad).roll(1, 1)
         if read_by_decoder is not None:
@@ -116,9 +116,8 @@ def check_batch(
     return BatchReport(shapes, assumed, question, tuple(findings))
 
 
-def _whole(arrays: dict[str, Tensor], name: str) -> Tensor:
-    """Token ids, (B, n)."""
-    ids = arrays[name]
+def _whole(ids: Tensor, name: str) -> Tensor:
+    """Token ids, (B, n); else an `InputError`."""
     if ids.dim() != 2 or ids.is_floating_point() or not ids.numel():
         raise InputError(f"The {name} are {tuple(ids.shape)} of {ids.dtype}; they must be whole numbers (B, n).")
     return ids
@@ -169,7 +168,7 @@ class _Batch:
         self.laid = Laid(ids[:, None, None].float(), ("batch", "key"))
 
     def findings(self, intent: str | Mask | Stack | None) -> Iterator[Finding]:
-        if self.flat is not None and self._inverted():
+        if self.flat is not None and self._is_inverted():
             message = f"{self.mask_name} is inverted: it is 0 at the tokens and 1 at padding."
             yield self._finding("inverted", "error", message, self.mended, self.flat.bool())
             self.is_pad, self.may_end_text = self.flat.bool(), torch.zeros_like(self.is_pad)
@@ -184,17 +183,15 @@ class _Batch:
         if self.square is not None:
             yield from self._of_square(intent)
 
-    def _inverted(self) -> bool:
+    def _is_inverted(self) -> bool:
         """Whether the mask is open at padding alone, by the id of padding or by the one id at all open places."""
-        open_ids, blocked = self.ids[self.flat != 0].unique(), self.ids[self.flat == 0].unique()
-        if self.pad is not None and not (self.flat == 0).any():
+        open_ids, blocked = self.ids[self.flat != 0].unique().tolist(), self.ids[self.flat == 0].unique().tolist()
+        if self.pad is not None:
+            return bool(blocked) and self.pad in open_ids and self.pad not in blocked
+        if len(open_ids) != 1 or len(blocked) < 2 or open_ids[0] in blocked:
             return False
-        is_swapped = self.pad is not None and self.pad in open_ids and self.pad not in blocked
-        if is_swapped or (self.pad is None and len(open_ids) == 1 and len(blocked) > 1 and open_ids[0] not in blocked):
-            self.pad = int(open_ids[0]) if self.pad is None else self.pad
-            self.question = ""
-            return True
-        return False
+        self.pad, self.question = open_ids[0], ""
+        return True
 
     def _of_mask(self) -> Iterator[Finding]:
         """Findings about a mask of (B, n): padding that is seen, tokens that are not, rows without a token."""
@@ -215,24 +212,24 @@ class _Batch:
             return
         seen = self.is_pad & (self.flat != 0)
         hidden = ~self.padding & (self.flat == 0) & (self.pad is not None)
-        for cells, message in (
-            (seen, "of padding {is_} 1 in {mask}: padding is seen."),
-            (hidden, "that {is_} no padding {is_} 0 in {mask}: no token sees {it}."),
+        empty = ~(self.flat != 0).any(1, keepdim=True)
+        for rule, cells, noun, message, fix in (
+            ("padding", seen, "token", "of padding {is_} 1 in {mask}: padding is seen.", self.mended),
+            ("padding", hidden, "token", "that {is_} no padding {is_} 0 in {mask}: no token sees {it}.", self.mended),
+            ("empty-row", empty, "row", "of the batch {has} no token.", "Leave such rows out of the batch."),
         ):
-            if cells.any():
-                is_, it = ("is", "it") if cells.sum() == 1 else ("are", "them")
-                message = message.format(is_=is_, it=it, mask=self.mask_name)
-                message = f"{counted(int(cells.sum()), 'token')} {message}"
-                yield self._finding("padding", "error", message, self.mended, cells)
+            if count := int(cells.count_nonzero()):
+                words = (
+                    {"is_": "is", "it": "it", "has": "has"}
+                    if count == 1
+                    else {"is_": "are", "it": "them", "has": "have"}
+                )
+                message = f"{counted(count, noun)} {message.format(mask=self.mask_name, **words)}"
+                yield self._finding(rule, "error", message, fix, cells)
         ends = self.may_end_text & (self.flat == 0).any(1, keepdim=True)
         if ends.any():
             message = f"The first id {self.pad} beside the text is open in {counted(int(ends.any(1).sum()), 'row')}."
             yield self._finding("padding", "note", message, "That is right where this id also ends a text.", ends)
-        empty = ~(self.flat != 0).any(1, keepdim=True)
-        if empty.any():
-            has = "has" if empty.sum() == 1 else "have"
-            message = f"{counted(int(empty.sum()), 'row')} of the batch {has} no token."
-            yield self._finding("empty-row", "error", message, "Leave such rows out of the batch.", empty)
 
     @property
     def mended(self) -> str:
@@ -245,14 +242,13 @@ class _Batch:
         if not left.any():
             return
         fix = f"position_ids = ({self.mask_name}.cumsum(-1) - 1).clamp(min=0)"
-        if positions is None:
-            message = f"{counted(int(left.sum()), 'text')} padded at the left, and no position_ids: most models then"
-            yield self._finding("positions", "warning", f"{message} count padding as positions.", fix, left[:, None])
-            return
         first = real.int().argmax(1)
-        start = positions.expand_as(self.ids)[torch.arange(len(first)), first]
+        start = 0 * first if positions is None else positions.expand_as(self.ids)[torch.arange(len(first)), first]
         wrong = left & (start != 0)
-        if wrong.any():
+        if positions is None:
+            message = f"{counted(int(left.sum()), 'text')} padded at the left, and no position_ids: most models then "
+            yield self._finding("positions", "warning", f"{message}count padding as positions.", fix, left[:, None])
+        elif wrong.any():
             row = int(wrong.nonzero()[0])
             message = f"Text {row} is padded at the left, and its first token has position {int(start[row])}, not 0."
             yield self._finding("positions", "error", message, fix, wrong[:, None])

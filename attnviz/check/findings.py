@@ -242,6 +242,12 @@ def future(queries: int, keys: int) -> Tensor:
     return torch.arange(keys) > torch.arange(queries)[:, None] + offset
 
 
+def read_rows(values: Tensor, tokens: Tensor | None) -> Tensor:
+    """Rows that are read, broadcasts to (B, H, Q): those of queries that are no padding; `tokens` is (B, K)."""
+    is_known = tokens is not None and values.shape[2] == values.shape[3]
+    return tokens[:, None] if is_known else torch.ones(1, 1, 1, dtype=torch.bool)
+
+
 def saw(cells: Tensor) -> str:
     """The query and the key of the first of some cells, (B, H, Q, K), by their positions."""
     _, _, query, key = cells.nonzero()[0].tolist()
