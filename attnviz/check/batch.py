@@ -92,10 +92,7 @@ def check_batch(
         there = ", ".join(map(quoted, list(batch)[:10])) or "nothing"
         raise InputError(f"The batch has no input_ids; it has {there}.")
     ids, labels, source = _whole(arrays[name], name), arrays.get("labels"), dict(arrays)
-    has_target = any(target in arrays for target in TARGET)
-    has_target |= (
-        labels is not None and labels.dim() == 2 and labels.shape[1] != ids.shape[1] and len(labels) == len(ids)
-    )
+    has_target = any(target in arrays for target in TARGET) or (labels is not None and _is_target(ids, labels))
     if has_target:
         source.pop("labels", None)
     whole = _Batch(ids, source, pad, padded, name)
@@ -114,6 +111,15 @@ def check_batch(
     findings.sort(key=lambda finding: -SEVERITIES.index(finding.severity))
     shapes = {name: tuple(array.shape) for name, array in arrays.items()}
     return BatchReport(shapes, assumed, question, tuple(findings))
+
+
+def _is_target(ids: Tensor, labels: Tensor) -> bool:
+    """Whether labels are those of another text: of another length, or most of them used and none a token beside it."""
+    if labels.dim() != 2 or labels.shape != ids.shape:
+        return labels.dim() == 2 and len(labels) == len(ids)
+    used = labels != IGNORED
+    alike = (labels == ids)[used].any() | (labels[:, :-1] == ids[:, 1:])[used[:, :-1]].any()
+    return 2 * int(used.sum()) > used.numel() and not bool(alike)
 
 
 def _whole(ids: Tensor, name: str) -> Tensor:
