@@ -60,7 +60,7 @@ def check_weights(laid: Laid, intent: Intent | None, tokens: Tensor | None) -> R
         follows = ", so an open cell of the future counts as a leak" if leaking else f": {in_numbers(telling)}"
         reasons = (f"The weights look causal{follows}.",)
     findings += _padding_seen(laid, is_open, tokens)
-    findings += heads.check_heads(laid, valid, dead)
+    findings += heads.check_heads(laid, ~sums.closed_cells(weights) & valid[..., None], valid, dead)
     return Report("weights", None, hides, tuple(weights.shape), reasons, tuple(findings))
 
 
@@ -91,13 +91,7 @@ def check_scores(laid: Laid, intent: Intent | None, tokens: Tensor | None) -> Re
     if blocked.any():
         findings += _padding_seen(laid, ~blocked, tokens)
     valid = ~scores.isnan().any(-1)
-    usable = ~blocked & valid[..., None]
-    judged = scores.masked_fill(~usable, 0), usable, 2 * laid.rounding
-    even = heads.even(*judged)
-    if even.any():
-        findings.append(heads.uniform(laid, even))
-    findings += heads.identical(laid, heads.even_rows(*judged).all(-1).all(0))
-    findings += heads.symmetric(laid, scores.masked_fill(blocked, -torch.inf), valid & ~even[:, None], relative=False)
+    findings += heads.check_heads(laid, ~blocked & valid[..., None], valid)
     return Report("scores", None, hides, tuple(scores.shape), reasons, tuple(findings))
 
 
