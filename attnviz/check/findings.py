@@ -223,9 +223,12 @@ class Laid:
             chosen = chosen.any(axis, keepdim=True)  # an array without that axis is repeated over it
         if not axes:
             return Finding(rule, severity, message, fix)
-        indices = chosen.nonzero()
-        cells = tuple(map(tuple, indices[:MOST, axes].tolist()))
-        return Finding(rule, severity, message, fix, tuple(AXES[axis] for axis in axes), cells, len(indices))
+        flat, size, total = chosen.flatten(), MOST, int(chosen.count_nonzero())
+        while size < len(flat) and int(flat[:size].count_nonzero()) < min(MOST, total):  # the first cells of many
+            size *= 4
+        places = torch.unravel_index(flat[:size].nonzero()[:MOST, 0], chosen.shape)
+        cells = tuple(zip(*[places[axis].tolist() for axis in axes], strict=True))
+        return Finding(rule, severity, message, fix, tuple(AXES[axis] for axis in axes), cells, total)
 
     def some(
         self, rule: str, severity: str, chosen: Tensor, message: str, fix: str = "", noun: str = ""
