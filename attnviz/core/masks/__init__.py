@@ -1,7 +1,7 @@
 """Masks as named predicates: a name, its parameters, and who may attend to whom. True = may attend, always.
 
 A mask is a small frozen value. From it come the boolean tensor for (Q, K) or one block of it, which rule blocked a
-cell, how many keys a query has left, its text and its JSON. Masks combine with ``&``, ``|`` and ``~``, and are shifted
+cell, how many keys a query has left, and its text. Masks combine with ``&``, ``|`` and ``~``, and are shifted
 where queries and keys differ in length. Other conventions (True = masked, 0 = masked, additive floats) are named
 adapters in `attnviz.core.conventions`.
 """
@@ -11,9 +11,8 @@ from torch import Tensor
 
 from attnviz.core.errors import MaskError
 from attnviz.core.masks.base import ALIGNMENTS, RULES, And, Mask, Not, Or, Reason, Shifted
-from attnviz.core.masks.reading import DEEPEST, LARGEST, from_json
 from attnviz.core.masks.rules import *  # noqa: F403
-from attnviz.core.masks.text import mask_from_text
+from attnviz.core.masks.text import DEEPEST, LARGEST, mask_from_text
 from attnviz.core.parameters import Parameter
 
 mask = mask_from_text

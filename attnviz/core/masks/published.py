@@ -7,6 +7,7 @@ Padding stands beside every kind and is not among them.
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+from attnviz.core.masks import fitting  # noqa: F401
 from attnviz.core.masks.base import Mask
 from attnviz.core.masks.observed import Observed
 from attnviz.core.masks.rules import (  # type: ignore[attr-defined]

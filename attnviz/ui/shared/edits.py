@@ -176,7 +176,7 @@ def _mask_controls(source: Source, lines: tuple[str, ...], site: Site) -> None:
     if edits.mask is not None and _has_cross(source):
         control(st.toggle, words.MASK_CROSS, MASK_CROSS, shown=edits.mask_cross, disabled=fixed)
     if edits.mask is not None and not fixed:
-        control(st.pills, words.EMPTY_ROWS, EMPTY, EMPTY_ROWS, lead=words.EMPTY_ROWS)
+        control(st.selectbox, words.EMPTY_ROWS, EMPTY, EMPTY_ROWS, format_func=words.EMPTY_ROW_GETS.get)
 
 
 def of(now: State, source: Source, lines: tuple[str, ...]) -> Edits:
