@@ -42,7 +42,7 @@ class MaskFormat:
     Attributes:
         name: how it is asked for.
         title: the function or library that has it.
-        says: what its values mean.
+        meaning: what its values mean.
         empty_rows: what a query with no key left gets: "zero", "nan" or "uniform", as in `attnviz.core.attention`.
         to, of: from True = may attend to its values, and back.
         lines: code after the imports, for a mask and the numbers of queries and keys.
@@ -51,7 +51,7 @@ class MaskFormat:
 
     name: str
     title: str
-    says: str
+    meaning: str
     empty_rows: str
     to: Callable[[Tensor], Tensor]
     of: Callable[[Tensor], Tensor]
@@ -217,8 +217,8 @@ def _row(mask: Mask, queries: int, keys: int) -> tuple[Lines, Symbol]:
     else:
         lines, grid = _grid(mask, queries, keys)
         lines.append(f"may_attend = {grid.text}  # every query sees the same keys, so the first says it all")
-        row = grid.made(f"may_attend{'[:, 0, 0]' if mask.batch_size else '[0]'}")
-    return lines, row if mask.batch_size else row.made(f"{row.beside(ATOM)}.expand(len(query), keys)")
+        row = grid.derive(f"may_attend{'[:, 0, 0]' if mask.batch_size else '[0]'}")
+    return lines, row if mask.batch_size else row.derive(f"{row.beside(ATOM)}.expand(len(query), keys)")
 
 
 def _floats(mask: Mask, queries: int, keys: int, fill: str, words: str) -> Lines:

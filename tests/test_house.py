@@ -231,12 +231,9 @@ def test_names_say_what_a_thing_is():
 
 
 ELSEWHERE = {
-    "Dialect.says",
     "Edits.at",
-    "Handed.seen",
     "Observed.known",
     "Reading.seen",
-    "Spread.says",
     "Toolbar.at",
     "ViewContext.drawn",
     "Walk.drawn",

@@ -63,7 +63,7 @@ def test_each_target_gives_its_code(name):
     code = mask_format(name).code(Subsequent() & masks.Random(1, 7), 7, 7)
 
     assert code.strip() in [block.value.strip() for block in app.code]
-    assert all(escape(one.says) in html(app) for one in FORMATS)
+    assert all(escape(one.meaning) in html(app) for one in FORMATS)
 
 
 @pytest.mark.parametrize(

@@ -195,7 +195,7 @@ class Mask(ABC):
         """
         sentences = Span(0, (self.batch_size or 1) - 1)
         try:
-            return self.allows(Span(queries[0], queries[-1]), Span(keys[0], keys[-1]), sentences).known
+            return self.allows(Span(queries[0], queries[-1]), Span(keys[0], keys[-1]), sentences).truth
         except (TypeError, AttributeError):
             return None
 

@@ -1,4 +1,4 @@
-"""What a predicate is asked with: tensors of positions, stretches of them, or symbols, which print themselves.
+"""Arguments of a predicate: tensors of positions, stretches of them, or symbols, which print themselves.
 
 A predicate has Python's operators and the functions of this file, so that one text of it gives the cells of a mask,
 what is known of a block without looking at its cells, and code.
@@ -22,7 +22,7 @@ class Span:
         self.low, self.high = low, high
 
     @property
-    def known(self) -> bool | None:
+    def truth(self) -> bool | None:
         """True or False; None if it may be either."""
         return bool(self.low) if self.low == self.high else None
 

@@ -5,6 +5,7 @@ numbers `queries` and `keys`; a predicate is written over `b`, `q_idx` and `kv_i
 name that it makes holds True = may attend.
 """
 
+import math
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
@@ -34,7 +35,7 @@ class Symbol:
         axes: the axes, of B, Q and K, that its value depends on.
         pen: the writer of the rule that it is in.
         rank: how tightly it holds together.
-        least, most: its bounds.
+        bounds: the least and the most that it can be.
         certain: whether it is always true, so that it is left out beside others.
         opposite: the expression that it negates, if it does.
     """
@@ -43,8 +44,7 @@ class Symbol:
     axes: frozenset[str]
     pen: "Pen"
     rank: int = ATOM
-    least: float = -float("inf")
-    most: float = float("inf")
+    bounds: tuple[float, float] = (-math.inf, math.inf)
     certain: bool = False
     opposite: "Symbol | None" = None
 
@@ -52,8 +52,8 @@ class Symbol:
         """Its text, in parentheses if it holds together less tightly."""
         return self.text if self.rank >= rank else f"({self.text})"
 
-    def made(self, text: str, other: "Symbol | int" = 0, rank: int = ATOM, **facts: bool) -> "Symbol":
-        """Another expression that depends on this one, and on the other."""
+    def derive(self, text: str, other: "Symbol | int" = 0, rank: int = ATOM, **facts: bool) -> "Symbol":
+        """Make an expression that depends on this one, and on the other."""
         return Symbol(text, self.axes | getattr(other, "axes", set()), self.pen, rank, **facts)
 
     def _symbol(self, other: "Symbol | int") -> "Symbol":
@@ -61,11 +61,11 @@ class Symbol:
 
     def _joined(self, sign: str, other: "Symbol | int", rank: int, **facts: bool) -> "Symbol":
         left, right = self.beside(rank + (rank == COMPARED)), self._symbol(other).beside(rank + 1)
-        return self.made(f"{left} {sign} {right}", other, rank, **facts)
+        return self.derive(f"{left} {sign} {right}", other, rank, **facts)
 
     def __add__(self, other: "Symbol | int") -> "Symbol":
         if isinstance(other, int):
-            return self.made(plus(self.text, str(other)), rank=SUM) if other else self
+            return self.derive(plus(self.text, str(other)), rank=SUM) if other else self
         return self._joined("+", other, SUM)
 
     def __sub__(self, other: "Symbol | int") -> "Symbol":
@@ -75,24 +75,24 @@ class Symbol:
         return self._symbol(other) - self
 
     def __neg__(self) -> "Symbol":
-        return self.made(f"-{self.beside(ATOM)}", rank=PRODUCT)
+        return self.derive(f"-{self.beside(ATOM)}", rank=PRODUCT)
 
     def __rmul__(self, other: int) -> "Symbol":
         return self._symbol(other) * self
 
     def __floordiv__(self, other: "Symbol | int") -> "Symbol":
         if self.pen.style == SCRIPT:
-            return self.made(f"Math.floor({self._joined('/', other, PRODUCT).text})", other)
+            return self.derive(f"Math.floor({self._joined('/', other, PRODUCT).text})", other)
         return self._joined("//", other, PRODUCT)
 
     def __mod__(self, other: "Symbol | int") -> "Symbol":
         if self.pen.style == SCRIPT:
-            return self.made(f"mod({self.text}, {self._symbol(other).text})", other)
+            return self.derive(f"mod({self.text}, {self._symbol(other).text})", other)
         return self._joined("%", other, PRODUCT)
 
     def __invert__(self) -> "Symbol":
         sign = "!" if self.pen.style == SCRIPT else "~"
-        return self.opposite or replace(self.made(f"{sign}{self.beside(DENIED)}", rank=DENIED), opposite=self)
+        return self.opposite or replace(self.derive(f"{sign}{self.beside(DENIED)}", rank=DENIED), opposite=self)
 
     def __and__(self, other: "Symbol") -> "Symbol":
         if self.certain or other.certain:
@@ -100,10 +100,10 @@ class Symbol:
         return self._joined("&", other, BOTH)
 
     def __lt__(self, other: "Symbol | int") -> "Symbol":
-        return self._joined("<", other, COMPARED, certain=isinstance(other, int) and self.most < other)
+        return self._joined("<", other, COMPARED, certain=isinstance(other, int) and self.bounds[1] < other)
 
     def __ge__(self, other: "Symbol | int") -> "Symbol":
-        return self._joined(">=", other, COMPARED, certain=isinstance(other, int) and self.least >= other)
+        return self._joined(">=", other, COMPARED, certain=isinstance(other, int) and self.bounds[0] >= other)
 
     __mul__ = partialmethod(_joined, "*", rank=PRODUCT)
     __or__ = partialmethod(_joined, "|", rank=EITHER)
@@ -114,7 +114,7 @@ class Symbol:
 
     def is_in(self, numbers: "Sequence[int] | Symbol") -> "Symbol":
         if self.pen.style == SCRIPT:
-            return self.made(f"{numbers.text}.includes({self.text})")
+            return self.derive(f"{numbers.text}.includes({self.text})")
         name = f"is_{self.pen.name.removesuffix('_tokens')}"
         return self.pen.looked_up(self, name, f"torch.isin({{}}, {self.pen.numbers('positions', numbers)})")
 
@@ -124,20 +124,21 @@ class Symbol:
 
     def num_ends(self, lengths: "Sequence[int] | Symbol") -> "Symbol":
         if self.pen.style == SCRIPT:
-            return self.made(f"numEnds({self.text}, {lengths.text})")
+            return self.derive(f"numEnds({self.text}, {lengths.text})")
         ends = self.pen.numbers("ends", lengths, ".cumsum(0)  # where each document ends")
         document = self.pen.looked_up(self, "document", f"torch.bucketize({{}}, {ends}, right=True)")
-        return replace(document, most=bisect_right([*accumulate(lengths)], self.pen.writer.keys - 1))
+        last = bisect_right([*accumulate(lengths)], self.pen.writer.keys - 1)
+        return replace(document, bounds=(0, last))
 
     def item_of(self, numbers: Sequence[int]) -> "Symbol":
         axis = {GRID: "[:, None, None, None]", ROW: "[:, None]", PREDICATE: f"[{self.text}]"}[self.pen.style]
-        return self.made(f"{self.pen.numbers('lengths', numbers)}{axis}")
+        return self.derive(f"{self.pen.numbers('lengths', numbers)}{axis}")
 
     def is_cell(self, key: "Symbol", cells: "Symbol") -> "Symbol":
         return (self * 2**32 + key).is_in(cells)
 
     def size(self) -> "Symbol":
-        return self.made(f"{self.text}.length")
+        return self.derive(f"{self.text}.length")
 
 
 @dataclass(frozen=True)
@@ -161,26 +162,27 @@ class Pen:
     def printed(self, allows: Callable[[Symbol, Symbol, Symbol], Symbol]) -> Symbol:
         """The predicate of a rule as it prints itself."""
         names = ("q_idx", "kv_idx") if self.style == PREDICATE else ("i", "j")
-        query, key = (Symbol(name, frozenset(axis), self, least=0) for name, axis in zip(names, "QK", strict=True))
-        query, sentence = replace(query + self.shift, least=self.shift), Symbol("b", frozenset("B"), self)
+        query, key, sentence = (
+            Symbol(name, frozenset(of), self) for name, of in zip((*names, "b"), "QKB", strict=True)
+        )
+        query, key = replace(query + self.shift, bounds=(self.shift, math.inf)), replace(key, bounds=(0, math.inf))
         printed = allows(query, key, sentence)
         if self.style != PREDICATE and "Q" not in printed.axes:
             printed = allows(query, replace(key, text=KEYS), sentence)
         if self.style == GRID and printed.certain:
-            return printed.made(ALL)
+            return printed.derive(ALL)
         if self.style == GRID and len(printed.axes) == 1:
-            return printed.made(f"{printed.beside(ATOM)}.expand(queries, keys)")
+            return printed.derive(f"{printed.beside(ATOM)}.expand(queries, keys)")
         return printed
 
     def band(self, lowest: str | None, highest: str) -> Symbol:
         """The cells whose key - query is from `lowest` to `highest`."""
-        axes = frozenset("QK")
         if self.style == PREDICATE:
             upper = f"kv_idx <= {plus('q_idx', highest)}"
             text = upper if lowest is None else f"(kv_idx >= {plus('q_idx', lowest)}) & ({upper})"
-            return Symbol(text, axes, self, COMPARED)
-        sides = ((lowest, "triu"), (highest, "tril"))
-        return Symbol(ALL + "".join(f".{name}({by.lstrip('0')})" for by, name in sides if by is not None), axes, self)
+            return Symbol(text, frozenset("QK"), self, COMPARED)
+        cuts = [f".{name}({by.lstrip('0')})" for by, name in ((lowest, "triu"), (highest, "tril")) if by is not None]
+        return Symbol("".join([ALL, *cuts]), frozenset("QK"), self)
 
     def diagonal(self, offset: int) -> str:
         """A number, or the difference of the lengths where it is that: then the code holds for other lengths too."""
@@ -198,9 +200,9 @@ class Pen:
         return self.cells_of(self.name, frozenset("QK"))
 
     def cells_of(self, name: str, axes: frozenset[str]) -> Symbol:
-        """What a line holds for every cell, (Q, K) or (B, 1, Q, K)."""
-        cell = f"[{'b, 0, ' if 'B' in axes else ''}q_idx, kv_idx]" if self.style == PREDICATE else ""
-        return Symbol(f"{name}{cell}", axes, self)
+        """Cells that a line holds, (Q, K) or (B, 1, Q, K)."""
+        sentence = "b, 0, " if "B" in axes else ""
+        return Symbol(f"{name}[{sentence}q_idx, kv_idx]" if self.style == PREDICATE else name, axes, self)
 
     def numbers(self, name: str, numbers: Sequence[int], then: str = "") -> str:
         """A line with whole numbers, under a name that is given back."""
@@ -208,20 +210,21 @@ class Pen:
         return self.writer.line(name, f"torch.tensor({[*numbers]}{dtype}, device=query.device){then}")
 
     def looked_up(self, position: Symbol, name: str, of: str, *, of_both: bool = True) -> Symbol:
-        """What belongs to the positions of the queries, (Q, 1), or of the keys, (K,), from a line before.
+        """Numbers of the positions of the queries, (Q, 1), or of the keys, (K,), from a line before.
 
         Args:
             of: code for it, with braces for the positions.
             of_both: whether queries and keys have it; if their positions are the same, one line is for both.
         """
-        writer, of_queries = self.writer, "Q" in position.axes
-        alike = of_both and writer.queries == writer.keys and not self.shift
-        places = plus(QUERIES, str(self.shift)) if of_queries and not alike else KEYS
-        prefix = "" if alike or not of_both else "query_" if of_queries else "key_"
-        table = writer.line(prefix + name, of.format(places))
-        if self.style == PREDICATE:
-            return position.made(f"{table}[{'q_idx' if of_queries else 'kv_idx'}]")
-        return position.made(f"{table}[:, None]" if of_queries else table)
+        if "Q" in position.axes:
+            of_one, places, index = f"query_{name}", plus(QUERIES, str(self.shift)), ("[:, None]", "[q_idx]")
+        else:
+            of_one, places, index = f"key_{name}", KEYS, ("", "[kv_idx]")
+        if of_both and self.writer.queries == self.writer.keys and not self.shift:
+            table = self.writer.line(name, of.format(KEYS))
+        else:
+            table = self.writer.line(of_one, of.format(places))
+        return position.derive(f"{table}{index[self.style == PREDICATE]}")
 
 
 @dataclass
@@ -295,7 +298,7 @@ class MaskWriter:
         if alone or self.style == PREDICATE or written.text == pen.name:
             return written
         self.lines.append(f"{pen.name} = {written.text}")
-        return written.made(pen.name)
+        return written.derive(pen.name)
 
     def _tensor(self, mask: Mask, pen: Pen) -> Symbol:
         """A rule without a formula, as its tensor."""

@@ -25,7 +25,7 @@ def tab(lab: Lab, bar: Toolbar) -> None:
     queries, keys = lab.lengths
     if queries != keys:  # with more keys than queries: where the first query stands
         mask = mask.aligned(queries, keys, control(st.segmented_control, words.ALIGN, ALIGNMENT, ALIGNMENTS))
-    large(words.FORMAT_SAYS.format(format=target.title, says=target.says))
+    large(words.FORMAT_SAYS.format(format=target.title, says=target.meaning))
     label(words.CODE)
     try:
         st.code(target.code(mask, queries, keys), "python", wrap_lines=True)
@@ -34,5 +34,5 @@ def tab(lab: Lab, bar: Toolbar) -> None:
     if lab.edits.bias:
         quiet(words.MASK_ALONE)
     label(words.FORMATS)
-    rows = [(one.title, one.says, words.ROW_GETS[one.empty_rows]) for one in FORMATS]
+    rows = [(one.title, one.meaning, words.ROW_GETS[one.empty_rows]) for one in FORMATS]
     table(rows, words.FORMATS_HEAD, rows_named=True)
