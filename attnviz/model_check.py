@@ -229,10 +229,10 @@ class _Check:
     def _intended(self, step: Step) -> dict[str, Any]:
         """Expectation for the mask of a call: the intent is that of the kind that is tested; a decoder is causal."""
         if step.site.kind != self.target:
-            return {"causal": False} if step.site.kind == "cross" else {}
+            return {}
         if self.intent is not None:
             return {"intent": self.intent}
-        return {"causal": True} if self.target == "decoder" else {}
+        return {"intent": "causal"} if self.target == "decoder" else {}
 
     def _future(self, leaks: dict[str, Any]) -> LeakTest | None:
         promised = self.intent if isinstance(self.intent, Mask) else None

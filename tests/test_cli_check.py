@@ -31,32 +31,32 @@ def run(capsys, tmp_path, monkeypatch):
 
 
 def test_the_exit_status_says_what_was_found(run):
-    """0: nothing, 1: errors, with --strict warnings too, 2: it cannot be read."""
+    """0: nothing, 1: errors, with --strict warnings too, 2: it cannot be read, 3: it has to be said what is meant."""
     np.save("good.npy", CAUSAL)
     np.save("leaks.npy", np.tril(np.ones((5, 5), dtype=bool), 1))
+    np.save("unknown.npy", np.tril(np.ones((5, 5), dtype=bool), 2))
     np.save("padded.npy", CAUSAL & (np.arange(4) < 3) & (np.arange(4) < 3)[:, None])
 
     assert run("good.npy", "--strict")[0] == 0
-    assert run("good.npy", "--convention", "true-is-masked")[0] == 1
-    assert run("leaks.npy")[0] == 1
-    assert run("leaks.npy", "--causal")[0] == 1
-    assert run("leaks.npy", "--no-causal", "--strict")[0] == 0
+    assert run("good.npy", "--convention", "true-is-masked", "--intent", "causal")[0] == 1
+    assert run("leaks.npy")[0] == run("unknown.npy")[0] == 3
+    assert run("leaks.npy", "--causal")[0] == run("leaks.npy", "--intent", "causal")[0] == 1
+    assert run("leaks.npy", "--no-causal")[0] == run("leaks.npy", "--intent", "two-way")[0] == 1
     assert (run("padded.npy")[0], run("padded.npy", "--strict")[0]) == (0, 1)
     assert run("missing.npy")[0] == 2
 
 
 def test_a_finding_is_a_rule_a_sentence_cells_and_a_fix(run):
     np.save("mask.npy", ~CAUSAL)
-    status, out, err = run("mask.npy", "--convention", "may-attend")
+    status, out, err = run("mask.npy", "--convention", "may-attend", "--intent", "causal")
 
     assert (status, err) == (1, "")
     assert out.split("\n\n")[1].splitlines() == [
-        "error inverted: It is exactly a causal mask with open and blocked swapped: no query sees itself, 6 of 6 "
-        "future cells are open and row 3 has no key left.",
-        "  at: query 0 key 1; query 0 key 2; query 0 key 3; ... (6 in all)",
+        "error inverted: The whole mask is inverted.",
+        "  at: query 0 key 0; query 0 key 1; query 0 key 2; ... (16 in all)",
         "  fix: Hand over ~mask, or say the other convention.",
     ]
-    assert out.splitlines()[0] == "mask, may-attend, (B, H, Q, K) = (1, 1, 4, 4)"
+    assert out.splitlines()[0] == "mask, may-attend, causal, (B, H, Q, K) = (1, 1, 4, 4)"
     assert out.splitlines()[-1] == "1 error"
 
 
@@ -110,11 +110,10 @@ def test_numbers_can_be_pasted(run):
 
 
 def test_what_is_meant_is_said_by_name_or_as_a_mask(run):
-    """Then what is a window may be known to be a causal mask with a leak."""
+    """Then what looks ahead is known to be meant, or a causal mask with a leak; else it is asked about."""
     np.save("ahead.npy", np.tril(np.ones((6, 6), dtype=bool), 2))
 
-    assert run("ahead.npy", "--strict")[0] == 0
-    assert run("ahead.npy", "--intent", "look-ahead")[0] == 0
+    assert "question: What is the mask meant to be?" in run("ahead.npy")[1]
     status, out, _ = run("ahead.npy", "--intent", "causal")
     assert (status, "error future-leak" in out, "(9 in all)" in out) == (1, True, True)
     assert run("ahead.npy", "--intent", "subsequent=2")[0] == 0
@@ -126,7 +125,7 @@ def test_what_is_meant_is_said_by_name_or_as_a_mask(run):
 @pytest.mark.parametrize(
     ("arguments", "stdin", "message"),
     [
-        (["mask.npy", "--intent", "triangle"], "", "No kind of mask is called 'triangle'. There are: full, causal"),
+        (["mask.npy", "--intent", "triangle"], "", "No kind of mask is called 'triangle'. There are: causal, two-way"),
         (
             ["mask.npy", "--intent", "window="],
             "",

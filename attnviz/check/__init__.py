@@ -2,8 +2,8 @@
 
     from attnviz.check import check
 
-    report = check(mask, convention="may-attend", shape=(2, 8, 10, 10))
-    report.ok, report.findings
+    report = check(mask, intent="causal", padding=tokens, convention="may-attend", shape=(2, 8, 10, 10))
+    report.ok, report.findings, report.repaired
 
 `attnviz.check` is this module, and `check` the function in it. `attnviz.check.reading` reads files and pasted text,
 never a pickle. `CHECKS` lists every rule with its threshold.
@@ -19,20 +19,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attnviz.check.arrays import real_tensor
+from attnviz.check.arrays import CONVENTIONS, KINDS, closed, is_binary, kind_of, precision, real_tensor
 from attnviz.check.findings import AXES, CHECKS, MOST, NOT_SURE, SEVERITIES, Finding, Laid, Report
-from attnviz.check.future import padding_seen
 from attnviz.check.intent import MEANT, Intent
-from attnviz.check.kinds import CONVENTIONS, KINDS, VERY_NEGATIVE, closed, floats_if_many, kind_of
 from attnviz.check.masks import check_mask
-from attnviz.check.scores import check_scores
-from attnviz.check.shapes import check_axes, is_batch_of_padding, lay, scores_shape
-from attnviz.check.weights import LEAK, check_weights
+from attnviz.check.shapes import Shape, check_axes, is_batch_of_padding, lay, scores_shape
+from attnviz.check.weights import check_scores, check_weights
 from attnviz.core.errors import InputError
-from attnviz.core.masks import Mask
+from attnviz.core.masks import Mask, Padding
 from attnviz.core.stack import Stack
 
-AS_PADDING = "Its rows are read as sentences, (B, K): each is padded at one end, and (Q, K) is no known mask."
+AS_PADDING = (
+    "Its rows are read as sentences, (B, K): each is padded at one end. If they are queries, say the shape of the "
+    "scores."
+)
 """Why a mask of two axes is read as padding."""
 
 MOST_CELLS = 2**24
@@ -42,27 +42,25 @@ MOST_CELLS = 2**24
 def check(
     array: Tensor | np.ndarray,
     *,
-    kind: str | None = None,
-    convention: str | None = None,
-    causal: bool | None = None,
-    padding: Tensor | np.ndarray | None = None,
     intent: str | Mask | Stack | None = None,
+    padding: Tensor | np.ndarray | None = None,
+    convention: str | None = None,
+    kind: str | None = None,
     shape: Sequence[int] | None = None,
     rounding: float = 0.0,
 ) -> Report:
     """Read an array of attention and list what is wrong with it.
 
-    What is not said is guessed, and the guess and its reasons are part of the report.
+    Without an intent a mask is compared with a few usual ones, as it is; if it is none of them, the report asks.
 
     Args:
         array: (B, H, Q, K), (H, Q, K), (Q, K) or (K,): booleans or numbers; or a BlockMask of FlexAttention. A mask of
             padding may be (B, K), PyTorch's own form, where its convention is said.
-        kind: "mask", "weights" (after the softmax) or "scores" (before it).
+        intent: what the mask is meant to be: a name of `MEANT`, a mask, the text of one, or a stack. The fewest
+            mistakes that give the mask are then named, and every cell that differs beside them.
+        padding: boolean (B, K), True at tokens; else padding at the ends is read off the mask.
         convention: one of `CONVENTIONS`; the array is then a mask.
-        causal: whether the future must be blocked.
-        padding: boolean (B, K), True at tokens, where it is known which keys are padding.
-        intent: what the mask is meant to be: a name of `MEANT` or "two-way", with any numbers and any padding, or a
-            mask, the text of one, or a stack, cell by cell. What differs is then an error.
+        kind: "mask", "weights" (after the softmax) or "scores" (before it).
         shape: (B, H, Q, K) of the scores that the array is for: how it broadcasts is explained, and checked.
         rounding: half of the last digit if the numbers were written with few, such as 5e-5 for four digits.
 
@@ -70,19 +68,64 @@ def check(
         ShapeError: if the array has more than four axes, or no cells.
         InputError: if it holds no numbers, more than `MOST_CELLS`, or an option has another value than those above.
     """
-    tensor = _numbers(array)
+    if hasattr(array, "mask_mod"):  # a BlockMask of FlexAttention
+        array = _cells(array)
+    tensor = real_tensor(array)
+    if tensor.numel() > MOST_CELLS:
+        message = f"The array has {tensor.numel():,} cells; at most {MOST_CELLS:,} are checked. Check a part of it."
+        raise InputError(message)
+    check_axes(tensor)
+    eps = precision(tensor)
+    if tensor.is_floating_point() and tensor.element_size() < 2:  # types that PyTorch computes little with
+        tensor = tensor.float()
     tokens = None if padding is None else _tokens(padding)
     intended = None if intent is None else Intent.of(intent)
-    stated = {"causal": causal, "tokens": tokens, "intended": intended, "size": scores_shape(shape)}
+    size = scores_shape(shape)
+    kind, reasons = kind_of(tensor, kind, convention)
     with _one_thread():
-        report = _report(tensor, kind=kind, convention=convention, rounding=rounding, **stated)
-        if report.repaired is None or report.worst not in ("error", "warning"):
-            return replace(report, repaired=None)
-        repaired = closed(report.repaired, report.convention)
-        again = _report(repaired, kind="mask", convention=report.convention, **stated)
-        return replace(
-            report, repaired=None if again.rules("error") or again.rules("warning") - {"empty-row"} else repaired
-        )
+        if kind == "mask":
+            report = _of_mask(tensor, convention, intended, tokens, size)
+        else:
+            values, axes, of_shape = lay(tensor, kind, size)
+            values = values.double() if values.dtype is torch.float64 else values.float()
+            values = values if tokens is None else _for_sentences(values, tokens)
+            check_kind = {"weights": check_weights, "scores": check_scores}[kind]
+            report = check_kind(Laid(values, axes, eps, rounding), intended, tokens)
+            report = replace(report, findings=(*of_shape, *report.findings))
+        repaired = report.repaired
+        if repaired is not None and report.worst in ("error", "warning"):
+            repaired = closed(repaired, report.convention)
+            again = _of_mask(repaired, report.convention, intended, tokens, size)
+            is_mended = not again.question and not again.rules("error") | again.rules("warning") - {"empty-row"}
+            repaired = repaired if is_mended else None
+        else:
+            repaired = None
+    findings = sorted(report.findings, key=lambda finding: -SEVERITIES.index(finding.severity))
+    return replace(report, reasons=(*reasons, *report.reasons), findings=tuple(findings), repaired=repaired)
+
+
+def _of_mask(
+    tensor: Tensor, convention: str | None, intent: Intent | None, tokens: Tensor | None, size: Shape | None
+) -> Report:
+    """Report on a mask, in which `repaired` is not tried yet, and True = may attend."""
+    rules = None if intent is None else intent.mask
+    two_way = intent is not None and (intent.kind == "two-way" or isinstance(rules, Padding))
+    as_padding = intent is None or two_way
+    as_padding = as_padding and size is None and is_batch_of_padding(tensor, convention, two_way=two_way)
+    if tokens is not None and tensor.shape == tokens.shape and len(tensor) != tensor.shape[1]:
+        as_padding = size is None
+    tensor = tensor[:, None, None] if as_padding else tensor
+    values, axes, of_shape = lay(tensor, "mask", size)
+    if tokens is not None:
+        values = _for_sentences(values, tokens)
+    if intent is not None and size is not None and values.shape[2] == 1:  # a query has what all have
+        values = values.expand(-1, -1, size[2], -1)
+    if values.dtype is not torch.bool and not values.is_floating_point() and not is_binary(values):
+        values = values.float()  # whole numbers such as -10,000 are added to scores
+    laid = Laid(values, ("batch", "key") if as_padding else axes)
+    report = check_mask(laid, convention, intent, tokens, size and size[3])
+    reasons = (AS_PADDING, *report.reasons) if as_padding else report.reasons
+    return replace(report, reasons=reasons, findings=(*of_shape, *report.findings))
 
 
 @contextmanager
@@ -96,52 +139,11 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-def _report(
-    tensor: Tensor,
-    *,
-    kind: str | None,
-    convention: str | None,
-    causal: bool | None,
-    tokens: Tensor | None,
-    intended: Intent | None,
-    size: tuple[int, int, int, int] | None,
-    rounding: float = 0.0,
-) -> Report:
-    """Report in which `repaired` is not tried yet, and True = may attend."""
-    eps = _eps(tensor)
-    if tensor.is_floating_point() and tensor.element_size() < 2:  # of which PyTorch knows too little
-        tensor = tensor.float()
-    check_axes(tensor)
-    kind, reasons = kind_of(tensor, kind, convention)
-    as_padding = kind == "mask" and size is None and not causal and is_batch_of_padding(tensor, convention, intended)
-    if tokens is not None and kind == "mask" and tensor.shape == tokens.shape and len(tensor) != tensor.shape[1]:
-        as_padding = size is None
-    if as_padding:
-        reasons = (*reasons, f"{AS_PADDING} If they are queries, say the shape of the scores.")
-        tensor = tensor[:, None, None]
-    values, axes, of_shape = lay(tensor, kind, size)
-    if tokens is not None:
-        values = _for_sentences(values, tokens)
-    if kind == "mask":
-        if intended is not None and size is not None and values.shape[2] == 1:  # a query has what all have
-            values = values.expand(-1, -1, size[2], -1)
-        axes = ("batch", "key") if as_padding else axes
-        report = check_mask(Laid(floats_if_many(values), axes), convention, causal, intended, size and size[3], tokens)
-    else:
-        laid = Laid(values.double() if values.dtype is torch.float64 else values.float(), axes, eps, rounding)
-        report = {"weights": check_weights, "scores": check_scores}[kind](laid, causal, intended)
-        if tokens is not None:
-            is_open = laid.values > (LEAK if kind == "weights" else VERY_NEGATIVE)
-            report = replace(report, findings=(*report.findings, *padding_seen(laid, is_open, tokens)))
-    findings = sorted([*of_shape, *report.findings], key=lambda finding: -SEVERITIES.index(finding.severity))
-    return replace(report, reasons=(*reasons, *report.reasons), findings=tuple(findings))
-
-
 def _tokens(padding: Tensor | np.ndarray) -> Tensor:
     """Boolean (B, K), True at tokens."""
     tokens = real_tensor(padding, "padding")
     tokens = tokens[None] if tokens.dim() == 1 else tokens
-    if tokens.dim() != 2 or not bool(((tokens == 0) | (tokens == 1)).all()):
+    if tokens.dim() != 2 or not is_binary(tokens):
         raise InputError(f"The padding must be (B, K) of booleans, True at tokens; it is {tuple(tokens.shape)}.")
     return tokens.bool()
 
@@ -156,18 +158,6 @@ def _for_sentences(values: Tensor, tokens: Tensor) -> Tensor:
     return values.expand(batch, -1, -1, -1)
 
 
-def _numbers(array: Tensor | np.ndarray) -> Tensor:
-    """As a tensor of booleans, whole numbers or floats."""
-    if hasattr(array, "mask_mod"):  # a BlockMask of FlexAttention
-        array = _cells(array)
-    array = real_tensor(array)
-    if array.numel() > MOST_CELLS:
-        raise InputError(
-            f"The array has {array.numel():,} cells; at most {MOST_CELLS:,} are checked. Check a part of it."
-        )
-    return array
-
-
 def _cells(mask: Any) -> Tensor:
     """The cells of a BlockMask, (B, H, Q, K)."""
     from torch.nn.attention.flex_attention import create_mask
@@ -176,16 +166,3 @@ def _cells(mask: Any) -> Tensor:
     if prod(shape) > MOST_CELLS:
         raise InputError(f"The BlockMask has {prod(shape):,} cells; at most {MOST_CELLS:,} are checked.")
     return create_mask(mask.mask_mod, *shape, device=mask.kv_num_blocks.device)
-
-
-def _eps(array: Tensor) -> float:
-    """Eps of the numbers' precision: those that float16 or bfloat16 hold exactly were probably computed so."""
-    if not array.is_floating_point():
-        return 0.0
-    if array.element_size() < 2:
-        return torch.finfo(array.dtype).eps
-    numbers = array.nan_to_num(0.0, 0.0, 0.0)
-    for narrow in (torch.bfloat16, torch.float16):
-        if array.dtype is narrow or torch.equal(numbers.to(narrow).to(array.dtype), numbers):
-            return torch.finfo(narrow).eps
-    return torch.finfo(torch.float32).eps

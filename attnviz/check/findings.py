@@ -9,7 +9,6 @@ from torch import Tensor
 
 from attnviz.core.amounts import counted
 from attnviz.core.errors import quoted
-from attnviz.core.explain import Judgement
 
 SEVERITIES = ("note", "warning", "error")
 """An error gives wrong attention; a warning is unusual and may be meant; a note says how the array was read."""
@@ -17,39 +16,37 @@ SEVERITIES = ("note", "warning", "error")
 MOST = 1000
 """Cells kept of a finding, at most."""
 
-NOT_SURE = "Not sure: the mask alone does not tell what it is meant to be."
+NOT_SURE = "Not sure: the array alone does not tell what is meant."
 
 AXES = ("batch", "head", "query", "key")
 
 CHECKS = {
     "broadcast": "how the shape meets scores of (B, H, Q, K): note = how, error = not, or silently on other axes",
-    "convention": "which convention a mask was read in and why: a guess unless it was said",
+    "convention": "the convention in which a mask is read, where it was not said",
     "values": "a mask holds something else than booleans, 0 and 1, or 0 and one very negative number",
     "nan": "a number is NaN; a row that is NaN throughout is what -inf leaves of a fully masked row",
     "inf": "a score is +inf, or a weight or an additive mask +inf or (weights) -inf",
-    "inverted": "open and blocked are swapped: the opposite is a known mask, and the mask itself is none",
-    "transposed": "rows and columns are swapped: turned, it is a known mask, and as it is it is none",
-    "shifted": "every query sees what the next one should, or the one before: moved by a row it is a known mask",
-    "deviation": "cells that differ from the known mask that all others make up, or from the one that is meant",
-    "ambiguous": "the mask alone cannot tell what is meant, or in which convention: note, with what would settle it",
-    "near-miss": "a plain mask (none, causal, padding) but for few cells, though another, less usual one exactly: note",
-    "empty-row": "no key left: error in masks and scores; warning in weights, and in a known mask that has such rows, "
-    "as with padding (a note if it was said cell by cell, or if the fill is a finite number)",
+    "inverted": "a part of the intended mask, its padding or all of it has open and blocked swapped",
+    "transposed": "a part of the intended mask, or all of it, has rows and columns swapped",
+    "shifted": "a part of the intended mask is moved by one query, or its padding by one key",
+    "deviation": "a part of the intended mask is missing or too much, or single cells differ from it",
+    "ambiguous": "the mask alone cannot tell its convention, or the weights whether sinks take a share of them",
+    "empty-row": "no key left: error in masks and scores; warning in weights, in a kind of mask that has such rows and "
+    "for queries of padding (a note if padding was said, if the mask was said, or if the fill is a finite number)",
     "uniform-over-masked": "weights: a row spreads evenly over all keys, also over those that every other row blocks",
-    "future-leak": "a key after the query is open, or has a weight above 1e-6; error if causal was said",
-    "blocks-itself": "a mask that hides the future also hides each query's own key",
+    "future-leak": "a key after the query is open, or has a weight above 1e-6; error if the intent hides the future",
+    "blocks-itself": "a causal part also hides each query's own key",
     "weak-fill": "an additive mask blocks by a number above -1,000: e to that number is left of the weight; or "
-    "scores hold one number wherever a known mask blocks, and it does not block",
+    "scores hold one number wherever the intended mask blocks, and it does not block",
     "range": "a weight is below 0 or above 1, by more than the tolerance of row sums",
     "row-sum": "a row of weights does not sum to 1, within max(1e-3, 2 eps of its precision) + half a digit per key",
     "wrong-axis": "rows of weights do not sum to 1, but columns, heads, sentences or all cells together do; or a mask "
     "blocks queries where padding blocks keys",
-    "mixed": "note: the sentences of a batch have masks of different kinds",
     "dropout-on": "rows kept whole sum to 1 / (1 - p), and a share p of the open cells, within 5 sigma, is 0",
     "masked-after-softmax": "only rows with a blocked key fall short of 1, none exceeds it, every 0 is a blocked cell",
     "identical-heads": "two heads are equal in more numbers than chance allows, and not each row is uniform",
     "uniform-head": "in every row of a head all open keys have the same weight or score, within 0.1%",
-    "dead-head": "every weight of a head is 0 (warning), or 99% of each row is on one and the same key (note)",
+    "dead-head": "every weight of a head is 0",
     "symmetric-scores": "scores s(i, j) = s(j, i), from weights up to a shift of each row, by chance in 1 of 10^6",
 }
 """Every rule of arrays, and when it speaks."""
@@ -64,7 +61,7 @@ MODEL_CHECKS = {
     "runs": "a model: it gives another answer packed, padded, with a cache or in a batch than alone",
     "batch": "a model: outputs move when another text is in the batch",
     "documents": "a batch: packed documents see each other, or their lengths differ from their positions",
-    "labels": "a batch: the loss counts padding, or labels are shifted twice, or cross documents",
+    "labels": "a batch: the loss counts padding or no end of text, or labels are shifted twice, or cross documents",
 }
 """Every rule of models and batches besides, and when it speaks."""
 
@@ -129,13 +126,12 @@ class Report:
     Attributes:
         kind: "mask", "weights" or "scores".
         convention: of a mask, one of `attnviz.check.CONVENTIONS`; None for weights and scores.
-        causal: whether the future was taken to be blocked.
+        causal: whether the future is hidden: by the intent, by the mask that it was taken for, or by the array.
         shape: (B, H, Q, K) as it was read; an axis that is not there counts 1.
         reasons: why it was read so, a sentence each.
         findings: the worst first.
-        judgement: of a mask, what it is explained by.
         question: what has to be answered for the rest to be judged; "" if nothing.
-        assumed: what a mask was taken to be where nobody stated an intent: "a causal decoder with padding".
+        assumed: what a mask was taken for where no intent was stated: "a causal decoder with padding".
         repaired: the mask with every fix applied, (B, H, Q, K), in its convention; None where nothing is wrong, or the
             result would not pass this check.
     """
@@ -146,7 +142,6 @@ class Report:
     shape: tuple[int, int, int, int]
     reasons: tuple[str, ...]
     findings: tuple[Finding, ...]
-    judgement: Judgement = Judgement()
     question: str = ""
     assumed: str = ""
     repaired: Tensor | None = None
@@ -167,11 +162,15 @@ class Report:
         counts = {each: sum(finding.severity == each for finding in self.findings) for each in ("error", "warning")}
         if any(counts.values()):
             return ", ".join(counted(number, severity) for severity, number in counts.items() if number)
-        return NOT_SURE if self.rules() & {"ambiguous", "near-miss"} else "Nothing wrong was found."
+        return NOT_SURE if self.question or "ambiguous" in self.rules() else "Nothing wrong was found."
 
     def rules(self, *severities: str) -> set[str]:
         """The rules that were found, of these severities or of all."""
         return {finding.rule for finding in self.findings if finding.severity in (severities or SEVERITIES)}
+
+    def status(self, *, strict: bool = False) -> int:
+        """Exit status of the command: 1 for an error (or, if strict, a warning), 3 if a question is open, else 0."""
+        return status_of(self.findings, self.question, strict=strict)
 
     def lines(self, name: str = "") -> list[str]:
         """As text: what the array was read as, a block for each finding, and a count.
@@ -185,18 +184,17 @@ class Report:
         read = f"{called}{self.kind}{convention}{causal}, (B, H, Q, K) = {self.shape}"
         blocks = [line for finding in self.findings for line in ["", *finding.lines()]]
         asked = ["", f"question: {self.question}"] if self.question else []
-        assumed = [f"  Taken for {self.assumed}."] if self.assumed else []
+        other = "an encoder: --intent two-way" if self.causal else "a decoder: --intent causal"
+        assumed = [f"  Assumed: {self.assumed}. If it is {other}."] if self.assumed else []
         return [read, *assumed, *(f"  {reason}" for reason in self.reasons), *blocks, *asked, "", self.verdict]
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
 
     def to_json(self) -> dict[str, Any]:
-        read = {"kind": self.kind, "convention": self.convention, "causal": self.causal, "shape": list(self.shape)}
-        findings = [finding.to_json() for finding in self.findings]
-        read["explained"] = [str(explanation) for explanation in self.judgement.explanations]
-        read = {**read, "assumed": self.assumed, "question": self.question}
-        return {**read, "reasons": list(self.reasons), "ok": self.ok, "worst": self.worst, "findings": findings}
+        lists = {"shape": list(self.shape), "reasons": list(self.reasons), "ok": self.ok, "worst": self.worst}
+        lists["findings"] = [finding.to_json() for finding in self.findings]
+        return {name: value for name, value in vars(self).items() if name != "repaired"} | lists
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,25 +213,16 @@ class Laid:
     eps: float = 0.0
     rounding: float = 0.0
 
-    def report(
-        self,
-        kind: str,
-        convention: str | None,
-        causal: bool,
-        reasons: tuple[str, ...],
-        findings: Iterable[Finding],
-        judgement: Judgement = Judgement(),
-    ) -> Report:
-        """Report of this array."""
-        return Report(kind, convention, causal, tuple(self.values.shape), reasons, tuple(findings), judgement)
-
     def finding(self, rule: str, severity: str, message: str, fix: str, chosen: Tensor | None = None) -> Finding:
-        """A finding whose cells are those of a boolean tensor, (B, H, Q, K), or (B, H, Q) for rows."""
+        """A finding whose cells are those of a boolean tensor: (B, H, Q, K), (B, H, Q) of rows or (1, H) of heads."""
         if chosen is None:
             return Finding(rule, severity, message, fix)
-        axes = [axis for axis, name in enumerate(AXES[: chosen.dim()]) if name in self.axes]
+        axes = [axis for axis, name in enumerate(AXES[: chosen.dim()]) if name in self.axes and chosen.dim() > 2]
+        axes = [1] if chosen.dim() == 2 and "head" in self.axes else axes
         for axis in set(range(chosen.dim())) - {*axes}:
             chosen = chosen.any(axis, keepdim=True)  # an array without that axis is repeated over it
+        if not axes:
+            return Finding(rule, severity, message, fix)
         indices = chosen.nonzero()
         cells = tuple(map(tuple, indices[:MOST, axes].tolist()))
         return Finding(rule, severity, message, fix, tuple(AXES[axis] for axis in axes), cells, len(indices))
@@ -246,14 +235,35 @@ class Laid:
         message = f"{counted(number, noun)} {message}" if noun else message
         return [self.finding(rule, severity, message, fix, chosen)] if number else []
 
-    def of_heads(self, rule: str, severity: str, message: str, fix: str, heads: Tensor) -> Finding:
-        """A finding about whole heads, boolean (H,)."""
-        axes = ("head",) if "head" in self.axes else ()
-        cells = tuple((head,) if axes else () for head in heads.nonzero().flatten().tolist()[:MOST])
-        return Finding(rule, severity, message, fix, axes, cells if axes else (), int(heads.sum()) if axes else 0)
-
 
 def future(queries: int, keys: int) -> Tensor:
     """Which keys lie after the query, boolean (Q, K); with more keys than queries the ends are aligned (a cache)."""
     offset = max(0, keys - queries)
     return torch.arange(keys) > torch.arange(queries)[:, None] + offset
+
+
+def saw(cells: Tensor) -> str:
+    """The query and the key of the first of some cells, (B, H, Q, K), by their positions."""
+    _, _, query, key = cells.nonzero()[0].tolist()
+    offset = max(0, cells.shape[3] - cells.shape[2])
+    subject = f"query {query}, at position {query + offset}," if offset else f"position {query}"
+    return f"{subject} saw position {key}"
+
+
+def in_numbers(may_attend: Tensor) -> str:
+    """How much of the future is open and how much of the rest: "1 of 10 future cells is open; all 15 others are"."""
+    after = future(*may_attend.shape[2:])
+    ahead, behind = (int((may_attend & side).count_nonzero()) for side in (after, ~after))
+    cells = int(after.count_nonzero()) * may_attend.shape[0] * may_attend.shape[1]
+    others = may_attend.numel() - cells
+    rest = f"all {others:,}" if behind == others else f"{behind:,} of {others:,}"
+    if not ahead:
+        return f"all {cells:,} future cells are blocked, {rest} others are open"
+    return f"{ahead:,} of {cells:,} future cells {'is' if ahead < 2 else 'are'} open; {rest} others are"
+
+
+def block_future(queries: int, keys: int) -> str:
+    """Code that blocks the future, where the last query stands at the last key."""
+    first = max(0, keys - queries)
+    where = f", as query 0 stands at position {first} (K - Q)" if first else ""
+    return f"Block them: at most tril(diagonal={first}) is open, triu(diagonal={first + 1}) blocked{where}."

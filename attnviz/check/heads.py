@@ -18,34 +18,31 @@ MOST_BY_CHANCE = 3
 CHANCE = 1e-6
 """How probable it may be that heads are equal, or scores look symmetric, by chance."""
 
-FIXED = 0.99
+SURE = 0.99
+"""Weight of one key from which a row tells nothing about others."""
+
 SAME_WAY = (
     "Give W_Q and W_K weights of their own: clones and deep copies begin equal; or is query = key without projections?"
 )
 
 
 def check_heads(laid: Laid, valid: Tensor, dead: Tensor) -> Iterator[Finding]:
-    """Findings about whole heads of weights: dead, fixed, uniform, identical, symmetric.
+    """Findings about whole heads of weights: dead, uniform, identical, symmetric.
 
     Args:
-        known: (B, H, Q), the rows that hold numbers.
+        valid: (B, H, Q), the rows that hold numbers.
         dead: (H,), heads whose every weight is 0.
     """
     weights = laid.values
     if dead.any():
         message = f"{counted(int(dead.sum()), 'head')} with the weight 0 everywhere: nothing is added by it."
-        yield laid.of_heads(
-            "dead-head", "warning", message, "If they were not switched off, look for a mask or factor of 0.", dead
-        )
+        fix = "If they were not switched off, look for a mask or factor of 0."
+        yield laid.finding("dead-head", "warning", message, fix, dead[None])
     usable = ~closed_cells(weights) & valid[..., None]
     level = even(weights.masked_fill(~usable, 0), usable, 2 * laid.rounding) & ~dead
-    fixed = _fixed(weights, valid) & ~dead & ~level
     if level.any():
         yield uniform(laid, level)
-    if fixed.any():
-        message = f"{counted(int(fixed.sum()), 'head')} with {FIXED:.0%} or more of each row on one and the same key."
-        yield laid.of_heads("dead-head", "note", message, "", fixed)
-    plain = dead | (even_rows(weights, usable, 2 * laid.rounding) | (weights.amax(-1) >= FIXED)).all(-1).all(0)
+    plain = dead | (even_rows(weights, usable, 2 * laid.rounding) | (weights.amax(-1) >= SURE)).all(-1).all(0)
     yield from identical(laid, plain)
     yield from symmetric(laid, weights.log(), valid & ~level[:, None], relative=True)
 
@@ -55,7 +52,7 @@ def uniform(laid: Laid, heads: Tensor) -> Finding:
     fix = (
         "Look for queries or keys that are 0, a temperature that is far too high, or -1e9 added to all scores of a row."
     )
-    return laid.of_heads("uniform-head", "warning", message, fix, heads)
+    return laid.finding("uniform-head", "warning", message, fix, heads[None])
 
 
 def even(values: Tensor, usable: Tensor, slack: float) -> Tensor:
@@ -70,13 +67,6 @@ def even_rows(values: Tensor, usable: Tensor, slack: float) -> Tensor:
     least = values.masked_fill(~usable, torch.inf).amin(-1)
     level = most - least <= EVEN * torch.maximum(most.abs(), least.abs()) + slack
     return level | (usable.sum(-1) < 2)
-
-
-def _fixed(weights: Tensor, valid: Tensor) -> Tensor:
-    """Heads, (H,), of which each known row of three or more has nearly all its weight on the same key."""
-    most, where = weights.max(-1)
-    same = ((where == where[:, :, :1]) & (most >= FIXED)) | ~valid
-    return same.all(-1).all(0) & (valid.sum(-1) > 2).any(0) & (weights.shape[3] > 1)
 
 
 def identical(laid: Laid, plain: Tensor) -> Iterator[Finding]:
@@ -98,7 +88,7 @@ def identical(laid: Laid, plain: Tensor) -> Iterator[Finding]:
     fix = (
         "Look for expand or repeat where heads are split, for one head's weights copied, or for a batch read as heads."
     )
-    yield laid.of_heads("identical-heads", "warning", message, fix, chosen)
+    yield laid.finding("identical-heads", "warning", message, fix, chosen[None])
 
 
 def _equal_by_chance(values: Tensor, eps: float) -> bool:
@@ -125,7 +115,7 @@ def symmetric(laid: Laid, scores: Tensor, valid: Tensor, *, relative: bool) -> I
     heads = torch.stack([alike | ~can for can, alike in judged]).all(0) & can_judge.any(0)
     if heads.any():
         message = f"{counted(int(heads.sum()), 'head')} with symmetric scores, s(i, j) = s(j, i). Is W_Q = W_K?"
-        yield laid.of_heads("symmetric-scores", "warning", message, SAME_WAY, heads)
+        yield laid.finding("symmetric-scores", "warning", message, SAME_WAY, heads[None])
 
 
 def _alike(laid: Laid, scores: Tensor, valid: Tensor, relative: bool) -> tuple[Tensor, Tensor]:

@@ -1,61 +1,58 @@
-"""Intended mask: a kind by its name, or a mask of this project."""
+"""The intended mask: stated as rules, or a kind whose number is read off the array."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
+import torch
 from torch import Tensor
 
-from attnviz.check.grids import Grids
-from attnviz.check.meant import check_fits
-from attnviz.core.errors import InputError, did_you_mean, quoted
-from attnviz.core.explain import MOST_DIFFERENT, Judgement, judge, under
-from attnviz.core.masks import Full, Mask, Subsequent, mask_from_text
+from attnviz.core.errors import InputError, MaskError, did_you_mean, quoted
+from attnviz.core.masks import Documents, Full, Mask, Prefix, Subsequent, Window, mask_from_text
 from attnviz.core.masks.base import KEYWORDS
-from attnviz.core.masks.published import BY_NAME, PADDING, Kind
 from attnviz.core.stack import Stack
 
-MEANT = {name: kind.title for name, kind in BY_NAME.items()}
+MEANT = {
+    "causal": "causal mask",
+    "two-way": "mask that blocks nothing but padding",
+    "causal-window": "causal mask with a window",
+    "window": "window to both sides",
+    "prefix-lm": "causal mask with a prefix",
+    "causal-documents": "causal mask of packed documents",
+    "documents": "mask of packed documents",
+}
 """Titles of the kinds that can be meant, by name."""
 
-
-ADDS = {
-    "causal-window": "window",
-    "window": "window",
-    "prefix-lm": "prefix",
-    "documents": "division into documents",
-    "causal-documents": "division into documents",
-    "sinks": "window",
-    "longformer": "window",
-    "causal-global": "window",
-    "dilated": "window",
-    "images": "stretch that is open both ways",
-    "look-ahead": "look ahead",
-    "block-causal": "division into blocks",
+ASSUMED = {
+    "two-way": "a two-way encoder",
+    "causal": "a causal decoder",
+    "causal-window": "a causal decoder with a window ({number} before)",
+    "prefix-lm": "a prefix-LM (prefix of {number})",
+    "causal-documents": "a causal decoder of packed documents",
+    "documents": "a two-way encoder of packed documents",
 }
-"""The rule that a kind has beside a plain mask, causal or none."""
+"""Masks that are known without an intent, in the order in which they are tried."""
 
-MORE = 4
-"""Times as many cells that differ as are left, for a mistake in the whole mask to be the better explanation."""
-
-
-def kind_or_mask(text: str) -> str | Mask:
-    """The kind of mask that a text names, or the mask that it writes.
-
-    Raises:
-        AttnvizError: names the kinds that there are, or what in the text cannot be read.
-    """
-    if text == TWO_WAY:
-        return "full"
-    if not isinstance(text, str) or (text.isidentifier() and text not in (*MEANT, *KEYWORDS)):
-        near = did_you_mean(str(text), MEANT)
-        raise InputError(
-            f"No kind of mask is called {quoted(text)}.{near} There are: {', '.join(MEANT)}; or write a mask."
-        )
-    return text if text in MEANT else mask_from_text(text)
+READ_OFF = {"causal-window": "last query", "window": "first and last query", "prefix-lm": "first query"}
+"""Row that the number of a kind is read off; that of documents is read off the diagonal."""
 
 
-TWO_WAY = "two-way"
-"""Another name of the kind "full": every token may look at every other."""
+@dataclass(frozen=True)
+class PerText(Mask):
+    """A mask of a batch: each text has its own."""
+
+    masks: tuple[Mask, ...]
+
+    @property
+    def batch_size(self) -> int:
+        return len(self.masks)
+
+    def allows(self, query: Tensor, key: Tensor, sentence: Tensor) -> Tensor:
+        cells = [self.masks[text].allows(query, key, sentence[:1]) for text in sentence.flatten().tolist()]
+        return torch.cat(torch.broadcast_tensors(*cells))
+
+    def of_sentence(self, sentence: int) -> Mask:
+        self._check_sentence(sentence)
+        return self.masks[sentence]
 
 
 @dataclass(frozen=True)
@@ -64,13 +61,13 @@ class Intent:
 
     Attributes:
         title: in words, with an article.
-        kind: what the mask must be, with any numbers and any padding; None where it was said cell by cell.
-        mask: what it must be, cell by cell.
+        mask: what it must be, cell by cell but for padding; None for a kind whose number is read off the array.
+        kind: a name of `MEANT`; "" where a mask was stated.
     """
 
     title: str
-    kind: Kind | None = None
     mask: Mask | None = None
+    kind: str = ""
 
     @classmethod
     def of(cls, meant: str | Mask | Stack) -> "Intent":
@@ -81,60 +78,97 @@ class Intent:
         """
         if isinstance(meant, Stack):
             meant = meant.mask() or Full()
-        if not isinstance(meant, Mask):
-            meant = kind_or_mask(meant)
-        if isinstance(meant, Mask):
-            return cls(f"the mask that is meant ({meant})", mask=meant)
-        return cls(f"a {BY_NAME[meant].title}", BY_NAME[meant])
+        kind = meant if isinstance(meant, Mask) else kind_or_mask(meant)
+        if isinstance(kind, Mask):
+            return cls(f"the mask that is meant ({kind})", kind)
+        return cls(f"a {MEANT[kind]}", {"two-way": Full(), "causal": Subsequent()}.get(kind), kind)
 
-    @property
-    def rules(self) -> Mask | None:
-        """The mask that is meant, cell by cell but for padding; None for a kind with any numbers."""
-        plain = {"full": Full(), "causal": Subsequent()}
-        return self.mask if self.kind is None else plain.get(self.kind.name)
+    def rules(self, may_attend: Tensor, tokens: Tensor | None, offset: int) -> Mask | None:
+        """The mask that is meant, without padding; None if its number does not follow from the mask.
 
-    def judge(self, grids: Grids, mistakes: Sequence[str]) -> Judgement:
-        """Explanation of grids as this kind: with a mistake, if that leaves far fewer cells that differ.
-
-        Nothing, if it is a kind with numbers of its own and none of them leave few cells.
+        Args:
+            may_attend: (B, H, Q, K), True = may attend.
+            tokens: (B, K), True at tokens; None without padding.
+            offset: position of the first query.
         """
-        few = MOST_DIFFERENT * sum(grid.numel() for grid in grids.each)
-        as_it_is, *others = (under(grids.each, mistake, (self.kind,), differ=1.0) for mistake in ("", *mistakes))
-        guilty = [judgement for judgement in others if judgement.differing <= few]
-        better = [judgement for judgement in guilty if _is_mistake(judgement, as_it_is)]
-        best = min(better, key=lambda judgement: (judgement.differing, judgement.bits), default=as_it_is)
-        return Judgement() if self.kind.numbers and not best.mistake and best.differing > few else best
-
-    def instead(self, grids: Grids, judgement: Judgement) -> Judgement:
-        """The other known mask that grids are to the last cell, where that is the better explanation; else nothing."""
-        if self.kind in PADDING or not self.kind.numbers:
-            return Judgement()
-        if judgement.is_certain and not judgement.mistake:
-            return Judgement()
-        other = judge(grids.each, mistakes=())
-        opens = self.kind.is_causal and not all(explanation.kind.is_causal for explanation in other.explanations)
-        is_better = not judgement.is_certain or (other.bits < judgement.bits and not opens)
-        return other if other.is_certain and is_better else Judgement()
-
-    def beyond(self, is_open: Tensor) -> Tensor:
-        """Cells open in weights or scores, (B, H, Q, K), that the meant mask blocks; all if it cannot be that.
-
-        Raises:
-            InputError: if it is meant for fewer sentences.
-        """
-        batch, _, queries, keys = is_open.shape
         if self.mask is not None:
-            check_fits(self.mask, batch)
-            return is_open & ~self.mask.tensor(queries, keys)[:batch]
-        grids = Grids.of(is_open.any(1, keepdim=True), apart=True)
-        explanations = self.judge(grids, ()).explanations
-        if not explanations:
-            return is_open
-        return is_open & ~grids.spread([explanation.grid() for explanation in explanations])
+            return self.mask
+        queries, keys = may_attend.shape[2:]
+        rows, own = may_attend.any(1), torch.arange(queries) + offset
+        last, first = int(own[-1]), 0
+        if tokens is not None and queries == keys:  # of the longest text
+            longest = int(tokens.sum(1).argmax())
+            places = tokens[longest].nonzero().flatten().tolist() or [0]
+            first, last = places[0], places[-1]
+            rows = rows[longest : longest + 1]
+        before = last - _first_open(rows[:, last - offset])
+        after = _last_open(rows[:, first]) - first - offset
+        match self.kind:
+            case "causal-window" if 0 <= before < last - first:
+                return Subsequent() & Window(before)
+            case "window" if 0 <= before < last - first and after >= 0:
+                return Window(before, after)
+            case "prefix-lm" if after > 0 and after + first + offset + 1 < keys:
+                return Subsequent() | Prefix(after + first + offset + 1)
+            case "documents" | "causal-documents":
+                documents = _documents(may_attend.any(1), tokens, offset)
+                causal = self.kind == "causal-documents"
+                return documents and (Subsequent() & documents if causal else documents)
+        return None
+
+    def missing(self) -> tuple[str, str]:
+        """Sentence and fix where the number of the kind does not follow from the mask."""
+        example = {"window": "window(4, 4)", "prefix-lm": "causal | prefix(3)"}.get(self.kind, "causal & window(4)")
+        if self.kind not in READ_OFF:
+            message = f"It is not {self.title}: no key on the diagonal divides it into documents."
+            return message, 'Join them to it, or say them, as in intent="causal & documents(3, 4)".'
+        message = f"It is not {self.title}: the {READ_OFF[self.kind]} shows no number of it."
+        return message, f'Join it to the mask, or say it with its number, as in intent="{example}".'
 
 
-def _is_mistake(guilty: Judgement, as_it_is: Judgement) -> bool:
-    """Whether a mistake explains more; a row that is shifted everything."""
-    if guilty.mistake == "shifted":
-        return guilty.is_exact and not as_it_is.is_exact
-    return MORE * guilty.differing < as_it_is.differing
+def kind_or_mask(text: str) -> str | Mask:
+    """The kind of mask that a text names, or the mask that it writes.
+
+    Raises:
+        AttnvizError: names the kinds that there are, or what in the text cannot be read.
+    """
+    if text == "full":
+        return "two-way"
+    if not isinstance(text, str) or (text.isidentifier() and text not in (*MEANT, *KEYWORDS)):
+        near = did_you_mean(str(text), MEANT)
+        message = f"No kind of mask is called {quoted(text)}.{near} There are: {', '.join(MEANT)}; or write a mask, "
+        raise InputError(f"{message}such as 'causal & window(4)'.")
+    return text if text in MEANT else mask_from_text(text)
+
+
+def check_fits(intended: Mask, batch: int) -> None:
+    """Refuse, by an `InputError`, an intended mask of fewer texts."""
+    try:
+        intended.of_sentence(batch - 1)
+    except MaskError as error:
+        raise InputError(f"What is meant does not fit: {error}") from None
+
+
+def _first_open(rows: Tensor) -> int:
+    """First key that is open in one of the rows, (B, K); beyond the last if none is."""
+    is_open = rows.any(0)
+    return int(is_open.int().argmax()) if is_open.any() else rows.shape[1]
+
+
+def _last_open(rows: Tensor) -> int:
+    return rows.shape[1] - 1 - _first_open(rows.flip(1))
+
+
+def _documents(rows: Tensor, tokens: Tensor | None, offset: int) -> Mask | None:
+    """Documents, each of which begins where a query does not see the key before its own; None if there is one only."""
+    if not 1 < rows.shape[1] <= rows.shape[2]:
+        return None
+    begins, first, masks = ~rows.diagonal(offset - 1, 1, 2), max(1, offset), []
+    if tokens is not None:  # padding belongs to the document beside it
+        begins = begins & (tokens[:, 1:] & tokens[:, :-1])[:, first - 1 : first - 1 + begins.shape[1]]
+    for text in begins:
+        starts = (text.nonzero().flatten() + first).tolist()
+        masks.append(Documents(tuple(end - start for start, end in pairwise([0, *starts, rows.shape[2]]))))
+    if all(len(mask.lengths) == 1 for mask in masks):
+        return None
+    return masks[0] if len(set(masks)) == 1 else PerText(tuple(masks))

@@ -1,4 +1,7 @@
-"""Checks of a mask: what it is, inverted, transposed, empty rows, leaks of the future, and numbers that are no mask."""
+"""Checks of a mask: against what it is meant to be, or without an intent as one of the masks that are known.
+
+Each fault is named with its repair, which is written for the convention of the mask.
+"""
 
 import math
 from collections.abc import Iterator
@@ -7,27 +10,21 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from attnviz.check import kinds
-from attnviz.check.findings import Finding, Laid, Report, future
-from attnviz.check.future import leaks, looks_causal, padding_seen, saw
-from attnviz.check.grids import Grids
-from attnviz.check.guessing import evidence
-from attnviz.check.intent import Intent
-from attnviz.check.judged import Judged
-from attnviz.check.judged import findings as of_judgement
-from attnviz.check.meant import Combination, explain, mask_readings
-from attnviz.check.remedies import block_future, mistake_in_words, repair
+from attnviz.check.arrays import CONVENTIONS, VERY_NEGATIVE, conventions_of, fill, is_binary, of_ones, opened
+from attnviz.check.findings import Finding, Laid, Report, block_future, future, saw
+from attnviz.check.intent import ASSUMED, Intent
+from attnviz.check.meant import COUNTED, MaskReading, Part, explain, mask_readings
 from attnviz.core.amounts import counted
-from attnviz.core.explain import LARGE, MISTAKEN, Judgement, words
+from attnviz.core.errors import MaskError
+from attnviz.core.masks import Subsequent, Window
 
 WEAK = -1000.0
 """An additive mask should block by less than this: scores of some hundreds occur."""
 
-CERTAIN = "It is read as {convention}."
-PROBABLE = "It is probably meant as {convention}, and is read so."
-UNKNOWN = "Nothing in it tells the convention. It is read as {convention}."
-"""In which convention a mask is read, and how certain that is."""
-
+ASK = (
+    "What is the mask meant to be? It is none of those that are known without being told (causal, with a window or a "
+    "prefix, documents, padding alone). Say --intent causal, two-way or a mask such as 'causal & window(4)'"
+)
 NAN = "softmax makes NaN of {it}, unless the code fills in zeros, as F.scaled_dot_product_attention does"
 LEAVE_ONE = (
     "Leave a key open (the first, or its own). Padding that nothing reads may stay so, if its output is set to zero "
@@ -35,317 +32,333 @@ LEAVE_ONE = (
 )
 """Result of a fully masked row, and what to do."""
 
-TOP_LEFT = (
+DIAGONAL = (
     "Its first query stands at the first key, as is_causal of PyTorch has it; with a cache, the last query has to "
-    "stand at the last key."
+    "stand at the last key.",
+    "Its last query stands at the last key, as with a cache.",
 )
-BOTTOM_RIGHT = "Its last query stands at the last key, as with a cache."
-"""Position of the diagonal of a mask of fewer queries than keys."""
+"""Position of the diagonal of a mask of fewer queries than keys, without an offset and with one."""
 
-OF_PADDING = ", as queries of padding often have"
-"""Reason for most rows without a key."""
-
-READINGS = tuple(mistake for mistake in MISTAKEN if mistake != "inverted")
-"""Mistakes looked for in either of two conventions; "inverted" in one is right in the other."""
+OF_RULE = {
+    "ahead": ("shifted", "off by one: each query has the keys of the next one"),
+    "behind": ("shifted", "off by one: each query has the keys of the one before"),
+    "longer": ("deviation", "off by one: it is one key too long"),
+    "shorter": ("deviation", "off by one: it is one key too short"),
+    "transposed": ("transposed", "transposed"),
+    "inverted": ("inverted", "inverted"),
+    "missing": ("deviation", "missing"),
+}
+OF_CAUSAL = OF_RULE | {
+    "ahead": ("future-leak", "off by one: it opens the next key"),
+    "behind": ("blocks-itself", "off by one: it blocks each query's own key"),
+    "missing": ("future-leak", "missing"),
+    "extra": ("deviation", "that is not meant: it hides the future"),
+}
+OF_PADDING = {
+    "ahead": ("shifted", "off by one: it opens the first key of padding"),
+    "behind": ("shifted", "off by one: it blocks a token at its edge"),
+    "inverted": ("inverted", "inverted"),
+    "wrong-axis": ("wrong-axis", "blocks queries instead of keys"),
+    "as-queries": ("broadcast", "of (B, K) is read as (Q, K): query i has the padding of text i"),
+    "as-heads": ("broadcast", "of (B, K) is read as (H, K): head i has the padding of text i"),
+    "repeat": ("broadcast", "made by repeat instead of repeat_interleave: heads have the padding of other texts"),
+    "missing": ("deviation", "missing"),
+}
+"""The rule of `CHECKS` for each mistake, and how a sentence about the part goes on."""
 
 
 def check_mask(
-    laid: Laid,
-    stated: str | None,
-    causal: bool | None,
-    meant: Intent | None,
-    keys: int | None = None,
-    tokens: Tensor | None = None,
+    laid: Laid, stated: str | None, intent: Intent | None, tokens: Tensor | None, keys: int | None = None
 ) -> Report:
-    """The convention of a mask, what it is, whether it hides the future, and what is wrong with it.
+    """Report on a mask: its values, and what it should be.
 
     Args:
-        keys: of the scores, if that is known.
+        stated: the convention, if it was said.
         tokens: (B, K), True = token, if it is known which keys are padding.
+        keys: of the scores, if that is known.
     """
     mask = laid.values
-    convention = kinds.convention_of(mask, stated)
-    if mask.is_floating_point() and convention == "additive" and bool(((mask == 0) | (mask == 1)).all() & mask.any()):
-        message = "The mask holds floats of 0 and 1, and is added to the scores: it blocks nothing."
-        fix = "Hand over mask.bool(), where True = may attend; or fill with 0 and -inf."
-        added = laid.finding("values", "error", message, fix, mask == 0)
-        report = check_mask(Laid(mask == 1, laid.axes), "may-attend", causal, meant, keys, tokens)
-        return replace(report, convention=convention, findings=(added, *report.findings))
-    by_cells = meant is not None and meant.mask is not None
-    if tokens is None and not by_cells and (by_query := _by_query(laid, convention or "may-attend", keys)) is not None:
-        report = laid.report("mask", convention or "may-attend", bool(causal), (), [by_query])
-        return replace(report, repaired=kinds.opened(mask, report.convention)[..., :1].mT)
-    if convention == "additive" and kinds.of_ones(mask) and bool((mask == 1).any()):
-        zeros = Laid(mask.masked_fill(mask == 1, 0), laid.axes, laid.eps, laid.rounding)
-        message = (
-            "What is open holds 1 instead of 0: every open score grows by 1, which leaves the weights as they are."
-        )
-        ones = laid.finding("values", "note", message, "Fill what is open with 0.", mask == 1)
-        report = check_mask(zeros, stated, causal, meant, keys, tokens)
-        return replace(report, findings=(ones, *report.findings))
-    if convention == "additive" and bool((mask != 0).any()) and kinds.fill(mask) is None:
-        return laid.report("mask", convention, bool(causal), (), _values(laid))
-    findings = list(_weak_fill(laid)) if convention == "additive" else _added(laid, convention)
-    if meant is not None and meant.rules is not None:
-        report = _against_intent(laid, convention, meant, tokens)
-        return replace(report, findings=(*findings, *report.findings))
-    if convention is None:
-        convention, judged, guess = _guess(laid, meant, tokens, causal)
-        findings.append(guess)
+    names = conventions_of(mask, stated)
+    findings: list[Finding] = []
+    if mask.is_floating_point() and is_binary(mask) and mask.any() and stated != "zero-is-masked":
+        message = "It holds floats of 0 and 1, which F.scaled_dot_product_attention and nn.MultiheadAttention add to "
+        message += "the scores: it blocks nothing."
+        fix = "Hand over mask.bool(), True = may attend; to nn.MultiheadAttention mask == 0."
+        fix = "Hand over mask.bool(), True = masked." if stated == "true-is-masked" else fix
+        severity = {"additive": "error", None: "note"}.get(stated, "warning")
+        findings.append(laid.finding("values", severity, message, fix, mask == 0 if severity == "error" else None))
+        mask, names = (mask == 1, ["may-attend"]) if stated == "additive" else (mask, names)
+    elif names == ["additive"]:
+        if of_ones(mask):
+            message = "What is open holds 1 instead of 0: every open score grows by 1, which leaves the weights equal."
+            findings.append(laid.finding("values", "note", message, "Fill what is open with 0.", mask == 1))
+            mask = mask.masked_fill(mask == 1, 0)
+        if (mask != 0).any() and fill(mask) is None:
+            return Report("mask", "additive", False, tuple(mask.shape), (), tuple(_no_mask(laid)))
+        findings += _weak_fill(laid, fill(mask))
+    masks = {name: opened(mask, name) for name in names}
+    if tokens is None and (intent is None or intent.kind) and (rows := _by_query(laid, masks, keys)) is not None:
+        message = "It blocks queries where padding blocks keys: these rows have no key left, and all others see the "
+        fix = "Block keys instead: hand over (B, 1, 1, K), such as (ids != pad)[:, None, None, :]."
+        findings.append(laid.finding("wrong-axis", "error", f"{message}padding.", fix, ~rows))
+        report = Report("mask", names[0], False, tuple(mask.shape), (), (), repaired=rows[:, :, None])
+    elif intent is None:
+        report = _without_intent(laid, masks, tokens, is_stated=stated is not None)
     else:
-        judged = Judged.of(kinds.opened(mask, convention), meant, tokens=tokens, causal=causal)
-    hides, reasons = _future(judged, causal)
-    leaking = [] if causal is False or judged.composition is not None else [*_leaks(laid, judged, causal, hides)]
-    repeated = set() if causal is not False or judged.faults else {"future-leak"}
-    if leaking:
-        repeated = {"future-leak", "ambiguous", "near-miss"}
-    findings += [finding for finding in of_judgement(laid, judged) if finding.rule not in repeated]
-    findings += [*leaking, *_empty(laid, judged, convention, tokens)]
-    if tokens is not None and judged.composition is None:
-        mended = judged.may_attend & judged.expected if judged.judgement.mistake else judged.may_attend
-        findings += padding_seen(laid, mended, tokens)
-    report = laid.report("mask", convention, hides, reasons, findings, judged.judgement)
-    assumed, question = judged.assumed, judged.question
-    return replace(report, assumed=assumed, question=question, repaired=_mended(judged, causal, tokens))
+        report = _with_intent(laid, masks, intent, tokens)
+    convention = stated or report.convention
+    return replace(report, convention=convention, findings=(*findings, *report.findings))
 
 
-def _against_intent(laid: Laid, convention: str | None, meant: Intent, tokens: Tensor | None) -> Report:
+def _with_intent(laid: Laid, masks: dict[str, Tensor], intent: Intent, tokens: Tensor | None) -> Report:
     """Report on a mask against its intent: the mistakes that give it, and the cells that differ beside them."""
-    may_attend = "may-attend" if laid.values.dtype is torch.bool else "zero-is-masked"
-    conventions = [convention] if convention else [may_attend, "true-is-masked"]
-    masks = {name: kinds.opened(laid.values, name) for name in conventions}
-    is_same = all(torch.equal(mask, mask[:, :1].expand_as(mask)) for mask in masks.values())
-    masks = {name: mask[:, :1] if is_same else mask for name, mask in masks.items()}
-    best = explain([*mask_readings(masks, meant.rules, tokens, padding_may_be=meant.mask is None)])
-    reading, faults = best.reading, list(best.faults())
-    findings = []
-    if convention is None:
-        how = "best fits" if faults or best.differing.any() else "fits"
-        message = f"It is read as '{reading.convention}' ({kinds.CONVENTIONS[reading.convention]}), which {how} "
-        message += f"{meant.title}."
-        findings.append(laid.finding("convention", "note", message, "If that is wrong, say the convention."))
+    same = all(torch.equal(mask, mask[:, :1].expand_as(mask)) for mask in masks.values())
+    masks = {name: mask[:, :1] if same else mask for name, mask in masks.items()}
+    readings = [*mask_readings(masks, intent, tokens, padding_may_be=bool(intent.kind))]
+    shape, first = tuple(laid.values.shape), next(iter(masks))
+    if not readings:
+        missing = laid.finding("deviation", "error", *intent.missing())
+        return Report("mask", first, False, shape, (), (missing,))
+    best = explain(readings)
+    reading, faults, findings = best.reading, list(best.faults()), []
+    wrong, is_right = best.differing.expand(shape), not faults and not best.differing.any()
+    if len(masks) > 1:
+        how = f"{'' if is_right else 'best '}fits {intent.title}"
+        findings.append(_read_as(laid, reading.convention, how))
     together = " (Both repairs are needed.)" if len(faults) > 1 else ""
     for part, mistake, cells in faults:
         rule, message = mistake_in_words(part, mistake)
-        fix = f"{repair(part, mistake, best, laid.values)}{together}"
-        findings.append(laid.finding(rule, "error", message, fix, cells.expand_as(laid.values)))
-    findings += _deviations(laid, best, meant, beside=bool(faults))
-    findings += _rows_without_key(laid, best, meant, tokens)
-    queries, keys = laid.values.shape[2:]
-    hides_future = not (best.right & future(queries, keys)).any()
-    where = BOTTOM_RIGHT if reading.offset else TOP_LEFT
-    reasons = (where,) if hides_future and queries < keys else ()
-    report = laid.report("mask", reading.convention, hides_future, reasons, findings)
-    return replace(report, repaired=best.right.expand_as(laid.values))
-
-
-def _deviations(laid: Laid, best: Combination, meant: Intent, *, beside: bool) -> Iterator[Finding]:
-    """Cells that differ beside the mistakes: of the future apart, if it is to be hidden."""
-    wrong, queries, keys = best.differing.expand_as(laid.values), *laid.values.shape[2:]
-    if not wrong.any():
-        return
-    is_open, also = best.reading.may_attend, ", beside the mistakes that are named" if beside else ""
-    hides_future = not (best.right & future(queries, keys)).any()
-    ahead = wrong & is_open & future(queries, keys) & hides_future
-    if ahead.any():
-        message = f"It is not {meant.title}: {_are(ahead)} open in the future{also}, and {saw(ahead)}."
-        yield laid.finding("future-leak", "error", message, block_future(queries, keys), ahead)
-    for cells, what, fix in (
-        (wrong & is_open & ~ahead, "open", "Block the cells that are named."),
-        (wrong & ~is_open, "blocked", "Open the cells that are named."),
+        fix = f"{repair(part, mistake, reading.convention, laid.values)}{together}"
+        findings.append(laid.finding(rule, "error", message, fix, cells.expand(shape)))
+    hides, also = reading.hides_future(), ", beside the mistakes that are named" if faults else ""
+    ahead = wrong & reading.may_attend & future(*shape[2:]) & hides
+    for rule, cells, what, fix in (
+        ("future-leak", ahead, "open in the future", block_future(*shape[2:])),
+        ("deviation", wrong & reading.may_attend & ~ahead, "open instead", "Block the cells that are named."),
+        ("deviation", wrong & ~reading.may_attend, "blocked instead", "Open the cells that are named."),
     ):
         if cells.any():
-            message = f"It is not {meant.title}: {_are(cells)} {what} instead{also}."
-            yield laid.finding("deviation", "error", message, fix, cells)
+            are = f"{counted(int(cells.count_nonzero()), 'cell')} {'is' if cells.count_nonzero() == 1 else 'are'}"
+            message = f"It is not {intent.title}: {are} {what}{also}{f', and {saw(cells)}' if cells is ahead else ''}."
+            findings.append(laid.finding(rule, "error", message, fix, cells))
+    usual = "note" if intent.kind == "" else "warning"
+    as_meant = f", as {intent.title} has"
+    findings += _empty_rows(laid, reading, best.right, (usual, as_meant), tokens is not None, is_named=bool(faults))
+    reasons = (DIAGONAL[reading.offset > 0],) if hides and shape[2] < shape[3] else ()
+    repaired = best.right.expand(shape)
+    return Report("mask", reading.convention, hides, shape, reasons, tuple(findings), repaired=repaired)
 
 
-def _rows_without_key(laid: Laid, best: Combination, meant: Intent, tokens: Tensor | None) -> Iterator[Finding]:
-    """Rows without a key: by mistake, or as the intended mask has them, such as those of padding."""
-    reading = best.reading
-    rows = torch.ones_like(laid.values[..., 0], dtype=torch.bool)
-    empty, intended = ~reading.may_attend.any(-1) & rows, ~best.right.any(-1)
-    of_padding = torch.zeros_like(intended)
-    if reading.tokens is not None and reading.may_attend.shape[2] == reading.may_attend.shape[3]:
-        of_padding = ~reading.tokens[:, None]
-    usual = "note" if meant.mask is not None else "warning"
-    by_mistake = "note" if best.num_faults else "error"
-    why = ", which follows from the mistakes" if best.num_faults else ""
-    yield from _empty_rows(laid, by_mistake, empty & ~intended & ~of_padding, why, reading.convention)
-    yield from _empty_rows(laid, usual, empty & intended & ~of_padding, f", as {meant.title} has", reading.convention)
-    usual = usual if tokens is None else "note"
-    yield from _empty_rows(laid, usual, empty & of_padding, OF_PADDING, reading.convention)
+def _without_intent(laid: Laid, masks: dict[str, Tensor], tokens: Tensor | None, *, is_stated: bool) -> Report:
+    """Report on a mask that is exactly a known one; else the question what it is meant to be, and what holds anyhow."""
+    shape, known = tuple(laid.values.shape), {}
+    for name, mask in masks.items():
+        for kind in ASSUMED:
+            readings = mask_readings({name: mask}, Intent.of(kind), tokens, padding_may_be=True)
+            if right := next((reading for reading in readings if reading.is_right), None):
+                known[name] = kind, right
+                break
+    convention, (kind, reading) = next(iter(known.items()), (next(iter(masks)), ("", None)))
+    if reading is None:
+        may_attend = masks[convention]
+        findings = [*_of_padding(laid, may_attend, tokens)]
+        severity = "error" if is_stated or len(masks) == 1 else "warning"
+        findings += _empty(laid, severity, ~may_attend.any(-1) & _is_read(may_attend, tokens), "", convention)
+        question = f"{ASK}{'' if len(masks) == 1 else ', and its --convention'}."
+        ahead = future(*shape[2:])
+        hides = bool(ahead.any()) and not bool((may_attend & ahead).any())
+        return Report("mask", convention, hides, shape, (), tuple(findings), question)
+    findings = []
+    title = ASSUMED[kind].format(number=_number(reading))
+    has_padding = reading.tokens is not None and not bool(reading.tokens.all())
+    assumed = f"{title} with padding" if has_padding else title
+    if len(known) > 1:
+        other, (another, _) = [*known.items()][1]
+        message = f"Nothing in it tells the convention: read as '{convention}' it is {assumed}, and as '{other}' "
+        message += f"{ASSUMED[another].format(number=_number(known[other][1]))}, maybe with padding."
+        findings.append(laid.finding("ambiguous", "note", message, "Say the convention."))
+    elif len(masks) > 1:
+        findings.append(_read_as(laid, convention, "makes it a mask that is known"))
+    right = reading.compose([""] * len(reading.parts)).expand(shape)
+    findings += _empty_rows(laid, reading, right, ("warning", f", as {assumed} has"), tokens is not None)
+    hides = reading.hides_future()
+    reasons = (DIAGONAL[reading.offset > 0],) if hides and shape[2] < shape[3] else ()
+    return Report("mask", convention, hides, shape, reasons, tuple(findings), assumed=assumed)
 
 
-def _mended(judged: Judged, causal: bool | None, tokens: Tensor | None) -> Tensor:
-    """The mask as it was meant, (B, H, Q, K), True = may attend."""
-    mask = judged.may_attend.where(~judged.part, judged.expected) if judged.judgement.explanations else judged.expected
-    if judged.others is not None and judged.others.judgement.explanations:
-        mask = mask.where(~judged.others.part, judged.others.expected)
-    if causal:
-        mask = mask & ~future(*mask.shape[2:])
-    return mask if tokens is None else mask & tokens[:, None, None]
+def _number(reading: MaskReading) -> str:
+    """Number of the window or the prefix of a known mask."""
+    rules = getattr(reading.rules, "masks", ())
+    return "".join(str(getattr(rule, COUNTED[type(rule)])) for rule in rules if type(rule) in COUNTED)
 
 
-def _by_query(laid: Laid, convention: str, keys: int | None) -> Finding | None:
-    """Rows that are open or blocked throughout, as padding makes them that stands on the axis of the queries."""
-    if convention == "additive" and kinds.fill(laid.values) is None:
-        return None
-    rows, size = kinds.opened(laid.values, convention), laid.values.shape
+def _read_as(laid: Laid, convention: str, why: str) -> Finding:
+    """Note on the convention that was not said."""
+    message = f"It is read as '{convention}' ({CONVENTIONS[convention]}), which {why}."
+    other = "F.scaled_dot_product_attention" if convention == "true-is-masked" else "nn.MultiheadAttention"
+    fix = f"If that is wrong, say the convention. To {other} hand over the opposite."
+    return laid.finding("convention", "note", message, fix)
+
+
+def _is_read(may_attend: Tensor, tokens: Tensor | None) -> Tensor:
+    """Rows that are read, broadcasts to (B, H, Q): those of queries that are no padding."""
+    if tokens is None or may_attend.shape[2] != may_attend.shape[3]:
+        return torch.ones(1, 1, 1, dtype=torch.bool)
+    return tokens[:, None]
+
+
+def _of_padding(laid: Laid, may_attend: Tensor, tokens: Tensor | None) -> Iterator[Finding]:
+    """Keys of padding that tokens see, and tokens that no query sees, where it was said which keys are padding."""
+    if tokens is None:
+        return
+    is_read, keys = _is_read(may_attend, tokens)[..., None], tokens[:, None, None]
+    seen = may_attend & ~keys & is_read
+    hidden = keys & ~(may_attend & is_read).any((1, 2), keepdim=True)
+    hidden = hidden & (may_attend.shape[2] in (1, may_attend.shape[3]))
+    if seen.any() or hidden.any():
+        keys_seen = int(seen.any((1, 2)).count_nonzero())
+        parts = [f"{counted(keys_seen, 'key')} of padding open to tokens"] if keys_seen else []
+        parts += [f"{counted(int(hidden.count_nonzero()), 'token')} hidden from every query"] if hidden.any() else []
+        fix = "Join padding to the mask: mask & tokens[:, None, None, :], True at tokens."
+        yield laid.finding("deviation", "error", f"{' and '.join(parts).capitalize()}.", fix, seen | hidden)
+
+
+def _by_query(laid: Laid, masks: dict[str, Tensor], keys: int | None) -> Tensor | None:
+    """Rows, (B, H, Q), that are open or blocked throughout as padding makes them that stands on the axis of queries."""
+    rows, size = next(iter(masks.values())), laid.values.shape
     is_one = size[3] == 1 and "key" in laid.axes and "query" in laid.axes and keys != 1
     if size[2] < 2 or not (is_one or size[2] == size[3]) or not torch.equal(rows, rows[..., :1].expand_as(rows)):
         return None
-    closed = ~rows[..., 0]
-    if not closed.any() or closed.all() or not ((closed.int().diff(dim=2) != 0).sum(2) < 2).all():
+    is_open = rows[..., 0]
+    if is_open.all() or not is_open.any() or not ((is_open.int().diff(dim=2) != 0).sum(2) < 2).all():
         return None
-    message = (
-        "It blocks queries where padding blocks keys: these rows have no key left, and all others see the padding."
-    )
-    return laid.finding("wrong-axis", "error", message, words.FIXES["wrong-axis"], closed)
+    return is_open
 
 
-def _added(laid: Laid, convention: str | None) -> list[Finding]:
-    """Effect of floats of 0 and 1: most functions of torch add them; code that compares them blocks."""
-    if not laid.values.is_floating_point() or convention == "zero-is-masked" or not bool((laid.values == 1).any()):
-        return []
-    message = (
-        "It holds floats of 0 and 1, which F.scaled_dot_product_attention and nn.MultiheadAttention add to the scores"
-    )
-    message = f"{message}: with them it blocks nothing. Code that compares it with 0, such as masked_fill, blocks."
-    rule, severity = ("values", "warning") if convention else ("ambiguous", "note")
-    return [laid.finding(rule, severity, message, "To functions that add, hand over mask.bool(), True = may attend.")]
-
-
-def _leaks(laid: Laid, judged: Judged, causal: bool | None, hides: bool) -> Iterator[Finding]:
-    """All of the future that is open, if it was said to be blocked, or if nothing else is known of the mask."""
-    judgement = judged.judgement
-    turned = judgement.mistake in ("inverted", "transposed")
-    explained = turned and all(explanation.kind.is_causal for explanation in judgement.explanations)
-    if (causal and not explained) or (hides and not judged.judgement.explanations):
-        yield from leaks(laid, judged.may_attend, stated=causal is not None)
-
-
-def _future(judged: Judged, causal: bool | None) -> tuple[bool, tuple[str, ...]]:
-    """Whether the mask hides the future, and why it is taken to: for what it is, or for how much of it is open."""
-    if explanations := judged.judgement.explanations:
-        what = "It is exactly" if judged.judgement.is_exact else "It is taken for"
-        reason = f"{what} {words.named(judged.judgement)}{words.source(judged.judgement)}."
-        *_, queries, keys = judged.may_attend.shape
-        if judged.hides_future and queries != keys:
-            reason += f" {BOTTOM_RIGHT if explanations[0].reading.seen.first else TOP_LEFT}"
-        return judged.hides_future if causal is None else causal, () if explanations[0].mistake else (reason,)
-    if causal is None and looks_causal(judged.may_attend):
-        return True, ("It looks causal, so an open cell of the future counts as a leak.",)
-    return bool(causal), ()
-
-
-def _weak_fill(laid: Laid) -> list[Finding]:
+def _weak_fill(laid: Laid, value: float | None) -> list[Finding]:
     """Whether an additive mask blocks enough."""
-    value = kinds.fill(laid.values)
     if value is None or value <= WEAK:
         return []
     severity, left = "warning", f"a key whose score is {-value:.4g} above the others still gets weight"
     if value > -20:
         severity, left = "error", f"{math.exp(value):.2g} of their weight stays"
     message = f"Blocked scores are lowered by {-value:.4g} only: {left}."
-    fix = "Fill with -inf, or torch.finfo(dtype).min."
-    return [laid.finding("weak-fill", severity, message, fix, laid.values < 0)]
+    return [laid.finding("weak-fill", severity, message, "Fill with -inf, or torch.finfo(dtype).min.", laid.values < 0)]
 
 
-def _guess(laid: Laid, meant: Intent | None, tokens: Tensor | None, causal: bool | None) -> tuple[str, Judged, Finding]:
-    """True = masked or its opposite, by which of them the mask is a known one; may attend where nothing tells."""
-    mask, numbers = laid.values == 1, laid.values.dtype is not torch.bool
-    open_where, masked_where = _both_ways(mask, meant, tokens, causal)
-    points, reasons = evidence(open_where, masked_where)
-    if points < 0:
-        convention, judged = "true-is-masked", masked_where
-    else:
-        convention, judged = "zero-is-masked" if numbers else "may-attend", open_where
-    message = PROBABLE if points else UNKNOWN
-    if abs(points) >= 4:
-        message = CERTAIN
-    message = message.format(convention=f"'{convention}' ({kinds.CONVENTIONS[convention]})")
-    fix = "If that is wrong, say the convention. "
-    if points < 0:
-        fix += "To F.scaled_dot_product_attention hand over the opposite: it reads True as may attend."
-    elif points:
-        fix += "To nn.MultiheadAttention hand over the opposite: it reads True as masked."
-    rule, message = "convention" if points else "ambiguous", " ".join([message, *reasons])
-    return convention, judged, laid.finding(rule, "note", message, fix.strip())
-
-
-def _both_ways(mask: Tensor, meant: Intent | None, tokens: Tensor | None, causal: bool | None) -> tuple[Judged, Judged]:
-    """A mask read as True = may attend, and as True = masked.
-
-    Where one of them is right, or nearly so and large, the other is not looked at for mistakes; and not at all if it is
-    large and no query sees itself in it.
-    """
-    readings = sorted((mask, ~mask), key=lambda reading: not _own(reading).all())  # queries see themselves
-    first = Judged.of(readings[0], meant, (), tokens, causal)
-    is_good = first.is_right or first.judgement.is_clear
-    if is_good and mask[0, 0].numel() > LARGE and _own(readings[0]).all():
-        second = Judged(readings[1], Grids.of(readings[1]), Judgement(), meant)
-    else:
-        second = Judged.of(readings[1], meant, (), tokens, causal)
-    good = [judged.is_right or judged.judgement.is_clear for judged in (first, second)]
-    both = [
-        Judged.of(judged.may_attend, meant, READINGS, tokens, causal) if each or not any(good) else judged
-        for judged, each in zip((first, second), good, strict=True)
-    ]
-    return (both[0], both[1]) if readings[0] is mask else (both[1], both[0])
-
-
-def _own(mask: Tensor) -> Tensor:
-    """Whether each query sees itself."""
-    return mask.diagonal(max(0, mask.shape[3] - mask.shape[2]), 2, 3)
-
-
-def _are(cells: Tensor) -> str:
-    count = int(cells.count_nonzero())
-    return f"{count:,} {'cell is' if count == 1 else 'cells are'}"
-
-
-def _values(laid: Laid) -> Iterator[Finding]:
+def _no_mask(laid: Laid) -> Iterator[Finding]:
+    """Numbers of an additive mask that neither block nor leave open."""
     values = laid.values
     fix = "0 * -inf is NaN: do not multiply by -inf, use torch.where or masked_fill."
     yield from laid.some("nan", "error", values.isnan(), "The mask holds NaN.", fix)
     yield from laid.some("inf", "error", values == torch.inf, "The mask holds +inf.", "Blocked is -inf, open is 0.")
-    odd = (values != 0) & (values > kinds.VERY_NEGATIVE) & values.isfinite()
+    odd = (values != 0) & (values > VERY_NEGATIVE) & values.isfinite()
     if odd.any():
         message = f"The mask holds {values[odd][0].item():.4g} and other numbers that neither block nor leave open."
         fix = "Numbers added to scores that change them are a bias; if they are scores or weights, say that kind."
         yield laid.finding("values", "error", message, fix, odd)
 
 
-def _empty(laid: Laid, judged: Judged, convention: str, tokens: Tensor | None) -> Iterator[Finding]:
-    """Rows without a key: by mistake, or as a known mask has them, such as those of padding.
+def _empty_rows(
+    laid: Laid,
+    reading: MaskReading,
+    right: Tensor,
+    as_meant: tuple[str, str],
+    padding_is_stated: bool,
+    is_named: bool = False,
+) -> Iterator[Finding]:
+    """Rows without a key: by a mistake that is not named, as the intended mask has them, or of padding."""
+    empty, intended = ~reading.may_attend.any(-1).expand(laid.values.shape[:3]), ~right.any(-1)
+    of_padding = torch.zeros_like(intended)
+    if reading.tokens is not None and reading.may_attend.shape[2] == reading.may_attend.shape[3]:
+        of_padding = ~reading.tokens[:, None]
+    usual = "note" if padding_is_stated or as_meant[0] == "note" else "warning"
+    for (severity, why), rows in (
+        (("error", ""), empty & ~intended & ~of_padding & (not is_named)),
+        (as_meant, empty & intended & ~of_padding),
+        ((usual, ", as queries of padding often have"), empty & of_padding),
+    ):
+        yield from _empty(laid, severity, rows, why, reading.convention)
 
-    Also of these a softmax makes NaN, and most code that is handed such a mask does not say so: they are a warning,
-    unless a person said what is padding, or cell by cell that they are meant, or a finite fill leaves numbers.
-    """
-    empty, judgement = ~judged.may_attend.any(-1), judged.judgement
-    as_known = judgement.explanations and not judgement.mistake
-    expected = ~judged.expected.any(-1) & judged.part.any(-1) if as_known else torch.zeros_like(empty)
-    if judgement.mistake == "wrong-axis" and not judged.faults:  # whose finding names these rows
-        return
-    empty, of_padding = empty & ~judged.emptied, judged.of_padding
-    if judged.composition is not None:
-        expected = ~judged.expected.any(-1)
-    is_padding = any(explanation.reading.padding is not None for explanation in judgement.explanations)
-    why = f", as {words.named(judgement)} has" if as_known else ", as has"
-    why = OF_PADDING if is_padding else why
-    yield from _empty_rows(laid, "error", empty & ~expected & ~of_padding, "", convention)
-    yield from _empty_rows(laid, "warning", empty & expected & ~of_padding, why, convention)
-    allowed = "warning" if tokens is None else "note"
-    yield from _empty_rows(laid, allowed, empty & of_padding, OF_PADDING, convention)
 
-
-def _empty_rows(laid: Laid, severity: str, rows: Tensor, why: str, convention: str) -> list[Finding]:
+def _empty(laid: Laid, severity: str, rows: Tensor, why: str, convention: str) -> list[Finding]:
     """A finding about rows without a key; a warning is a note if a finite fill leaves numbers in them."""
-    count, fill = int(rows.count_nonzero()), kinds.fill(laid.values) if convention == "additive" else None
+    count, value = int(rows.count_nonzero()), fill(laid.values) if convention == "additive" else None
     it, has = ("it", "has") if count == 1 else ("them", "have")
     what = NAN.format(it=it)
-    if fill is not None and fill > -torch.inf:
+    if value is not None and value > -torch.inf:
         what = f"softmax spreads {it} over masked keys"
         severity = "note" if severity == "warning" else severity
     message = f"{counted(count, 'row')} of {rows.numel():,} {has} no key left{why}: {what}."
     return laid.some("empty-row", severity, rows, message, LEAVE_ONE)
+
+
+def mistake_in_words(part: Part | None, mistake: str) -> tuple[str, str]:
+    """The rule of `CHECKS`, and the sentence: "Causal part off by one: it opens the next key."
+
+    Args:
+        part: None for the whole mask.
+    """
+    if part is None:
+        return mistake, f"The whole mask is {mistake}."
+    if part.tokens is not None:
+        rule, sentence = OF_PADDING[mistake]
+        return rule, f"Padding {sentence}."
+    is_causal = mistake == "extra" or isinstance(part.mask, Subsequent)
+    rule, sentence = (OF_CAUSAL if is_causal else OF_RULE)[mistake]
+    keyword = "causal" if is_causal else getattr(part.mask, "keyword", "") or "other"
+    return rule, f"{keyword.capitalize()} part {sentence}."
+
+
+def repair(part: Part | None, mistake: str, convention: str, values: Tensor) -> str:
+    """Repair of one mistake, for a mask in the convention in which it was given.
+
+    Args:
+        part: None for the whole mask.
+        values: the mask as it was given.
+    """
+    if mistake == "extra":
+        return "Leave the causal part out."
+    if part is None and mistake == "transposed":
+        return "Hand over mask.mT: rows are queries, columns are keys."
+    if part is None:
+        opposite = "~mask" if values.dtype is torch.bool else "1 - mask"
+        opposite = "torch.where(mask < 0, 0.0, -torch.inf)" if convention == "additive" else opposite
+        return f"Hand over {opposite}, or say the other convention."
+    is_masked, additive = convention in ("true-is-masked", "additive"), convention == "additive"
+    if mistake == "missing" and additive:
+        code, where = code_of(part, is_masked=part.when_missing)
+        return f"Join it: mask = mask.masked_fill({code}, {'-torch.inf' if part.when_missing else '0.0'}){where}."
+    code, where = code_of(part, is_masked=is_masked)
+    if mistake == "missing":
+        sign, mask = "&" if part.when_missing is not is_masked else "|", "mask"
+        mask = "mask.bool()" if values.is_floating_point() else mask
+        return f"Join it: mask = {mask} {sign} {code}{where}."
+    change = f"Write this part{', True = masked before it is filled with -inf,' if additive else ''} as"
+    if mistake == "repeat":
+        change = f"Repeat it with repeat_interleave({values.shape[1]}, 0), or write this part as"
+    return f"{change}: {code}{where}."
+
+
+def code_of(part: Part, *, is_masked: bool) -> tuple[str, str]:
+    """A right part as code, True = may attend or True = masked, and what its names stand for."""
+    *_, queries, keys = part.shape
+    if part.tokens is not None:
+        name, compared = ("padding", "==") if is_masked else ("tokens", "!=")
+        return f"{name}[:, None, None, :]", f", where {name} is (B, K) and True at {name}, such as ids {compared} pad"
+    size, first = "n, n" if queries == keys else f"{queries}, {keys}", part.offset
+    ones = f"torch.ones({size}, dtype=torch.bool)"
+    where = f", as query 0 stands at position {first} (K - Q)" if first else ""
+    match part.mask:
+        case Subsequent(offset):
+            first += offset
+            return f"{ones}.{f'triu(diagonal={first + 1})' if is_masked else f'tril(diagonal={first})'}", where
+        case Window(before, after):
+            code = f"{ones}.triu(diagonal={first - before}).tril(diagonal={first + after})"
+            return f"~{code}" if is_masked else code, where
+    try:
+        moved = f".shifted({first})" if first else ""
+        code = f'attnviz.mask("{part.mask.text}"){moved}.grid({size})'
+    except MaskError:
+        return "the rule that is meant", ""
+    return f"~{code}" if is_masked else code, ""

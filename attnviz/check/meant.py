@@ -23,13 +23,13 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from attnviz.check.findings import future
-from attnviz.core.errors import InputError, MaskError
+from attnviz.check.intent import Intent, check_fits
 from attnviz.core.masks import And, Full, Mask, Not, Or, Padding, Prefix, Subsequent, Window
 
 OF_RULE = ("ahead", "behind", "longer", "shorter", "transposed", "inverted", "missing")
 OF_PADDING = ("ahead", "behind", "inverted", "wrong-axis", "as-queries", "as-heads", "repeat", "missing")
 OF_WHOLE = ("inverted", "transposed")
-"""Mistakes in the order in which they are tried; `remedies` has their words."""
+"""Mistakes in the order in which they are tried; `masks` has their words."""
 
 COUNTED = {Window: "before", Prefix: "length"}
 """Number of a rule that is easily wrong by one."""
@@ -152,16 +152,27 @@ class MaskReading:
             parts.append(Part(shape, mistakes, rule, self.offset, when_missing))
         if self.tokens is not None:
             parts.append(Part(shape, OF_PADDING, tokens=self.tokens))
-        rules = self.rules.shifted(self.offset).tensor(*shape[2:], rows=self.sample)
-        if (rules & future(*shape[2:])[self.sample]).any():
+        if not self.hides_future(self.sample):
             parts.append(Part(shape, ["extra"], offset=self.offset))
         can_be = [[name for name in part.mistakes if part.cells(name, self.sample) is not None] for part in parts]
         return [replace(part, mistakes=mistakes) for part, mistakes in zip(parts, can_be, strict=True)]
+
+    def hides_future(self, rows: slice = ALL) -> bool:
+        """Whether the rules block the future, without padding; False if there is none."""
+        cells = self.rules.shifted(self.offset).tensor(*self.may_attend.shape[2:], rows=rows)
+        ahead = future(*self.may_attend.shape[2:])[rows]
+        return bool(ahead.any()) and not bool((cells & ahead).any())
 
     @property
     def sample(self) -> slice:
         """Rows that are compared first."""
         return slice(None, None, max(1, self.may_attend.shape[2] // SAMPLE))
+
+    @property
+    def is_right(self) -> bool:
+        """Whether it has the intended cells in every row that is read."""
+        right = Combination(self, ("",) * len(self.parts))
+        return not (right.wrong(self.sample)[1].any() or right.wrong()[1].any())
 
     def compose(self, mistakes: Sequence[str], rows: slice = ALL) -> Tensor:
         """The mask whose parts have these mistakes, broadcasts to (B, H, rows, K)."""
@@ -237,7 +248,7 @@ def explain(readings: Sequence[MaskReading]) -> Combination:
     """The combination of the fewest faults that gives the mask in one of its readings, or the nearest one."""
     right = [Combination(reading, ("",) * len(reading.parts)) for reading in readings]
     for combination in right:
-        if not combination.differing.any():
+        if combination.reading.is_right:
             return combination
     distances = {}
     for faults, reading in product((1, 2), readings):
@@ -254,41 +265,38 @@ def explain(readings: Sequence[MaskReading]) -> Combination:
 
 
 def mask_readings(
-    masks: dict[str, Tensor], intended: Mask, tokens: Tensor | None, *, padding_may_be: bool
+    masks: dict[str, Tensor], intent: Intent, tokens: Tensor | None, *, padding_may_be: bool
 ) -> Iterator[MaskReading]:
-    """Readings of a mask, in their order.
+    """Readings of a mask, in their order; none if the number of a kind does not follow from it.
 
     Args:
         masks: by convention, (B, H, Q, K), True = may attend.
-        intended: what it is meant to be; padding may be among its rules.
+        intent: what it is meant to be; padding may be among its rules.
         tokens: (B, K), True at tokens, if padding was stated.
         padding_may_be: whether padding that nobody stated is read off the mask.
     """
     for convention, mask in masks.items():
         batch, _, queries, keys = mask.shape
-        check_fits(intended, batch)
-        rules = intended.masks if isinstance(intended, And) else (intended,)
-        padding = [rule.tensor(1, keys)[:batch, 0, 0] for rule in rules if isinstance(rule, Padding)]
-        rest = reduce(and_, [rule for rule in rules if not isinstance(rule, Padding)] or [Full()])
-        padding += [] if tokens is None else [tokens]
+        whole = intent.mask or Full()
+        check_fits(whole, batch)
+        joined = whole.masks if isinstance(whole, And) else [whole]
+        of_padding = [rule for rule in joined if isinstance(rule, Padding)]
+        padding = [rule.tensor(1, keys)[:batch, 0, 0] for rule in of_padding] + ([] if tokens is None else [tokens])
         paddings = [reduce(and_, padding) if padding else None]
         if padding_may_be and not padding and (unstated := _padding_in(mask)) is not None:
             paddings.append(unstated)
         wholes = [name for name in OF_WHOLE if (len(masks) == 1 if name == "inverted" else queries == keys)]
         for offset, real in product(dict.fromkeys((max(0, keys - queries), 0)), paddings):
+            rules = intent.rules(mask, real, offset)
+            if rules is None:
+                continue
+            joined = rules.masks if isinstance(rules, And) else [rules]
+            rest = reduce(and_, [rule for rule in joined if rule not in of_padding] or [Full()])
             counts = torch.ones(1, queries, dtype=torch.bool)
             if real is not None and queries == keys:
                 counts = real if padding else real | mask.any((1, 3))
             cells = counts[:, None, :, None].expand(-1, -1, -1, keys)
             yield MaskReading(convention, mask, rest, offset, real, cells, wholes)
-
-
-def check_fits(intended: Mask, batch: int) -> None:
-    """Refuse, by an `InputError`, an intended mask of fewer texts."""
-    try:
-        intended.of_sentence(batch - 1)
-    except MaskError as error:
-        raise InputError(f"What is meant does not fit: {error}") from None
 
 
 def _leaves(mask: Mask, when_missing: bool = True) -> Iterator[tuple[Mask, bool]]:

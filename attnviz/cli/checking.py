@@ -117,5 +117,6 @@ def _report(name: str, array: object, rounding: float, options: Namespace) -> Re
     convention = options.convention or reading.convention_by_name(name)
     if options.kind is None and named in ("weights", "scores"):
         convention = None
-    arguments = {"convention": convention, "causal": options.causal, "shape": options.shape, "rounding": rounding}
-    return check(array, kind=options.kind or named, intent=options.intent or None, **arguments)
+    intent = options.intent or {True: "causal", False: "two-way", None: None}[options.causal]
+    arguments = {"convention": convention, "shape": options.shape, "rounding": rounding}
+    return check(array, kind=options.kind or named, intent=intent, **arguments)

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from attnviz import ablation, api, cases, export, figures, files, gradients, metrics
+from attnviz.check.intent import MEANT
 from attnviz.cli import comparing, forms, lines, says, values
 from attnviz.core import whole
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError, quoted
 from attnviz.core.finite import not_finite
 from attnviz.core.masks import Full, composable
-from attnviz.core.masks.published import BY_NAME
 from attnviz.core.masks.text import form
 from attnviz.core.record import Record
 from attnviz.export.data import separated
@@ -33,9 +33,8 @@ def run(options: Namespace, note: Callable[[str], None]) -> Iterable[str]:
             return _circuits(options)
         return lines.card(values.load(options.name)) if options.name else lines.models()
     if options.command == "masks":
-        kinds = [(kind.name, f"{kind.title}{f' ({kind.source})' if kind.source else ''}") for kind in BY_NAME.values()]
         rules = [(form(rule), rule.meaning) for rule in (Full, *composable())]
-        return [*lines.columns(rules), "", "Kinds, for check --intent:", *lines.columns(kinds)]
+        return [*lines.columns(rules), "", "Kinds, for check --intent:", *lines.columns([*MEANT.items()])]
     if options.command == "explore" and options.live:
         _check_ending(options.output, "a page", ".html", ".htm")
         return _put({options.output: api.live(options.live, options.text).encode()})

@@ -286,7 +286,7 @@ def _add_check(command: argparse.ArgumentParser) -> None:
     command.add_argument("text", metavar="TEXT", nargs="?", default="", help="what a model reads (its own example)")
     command.add_argument("--model", metavar="NAME", help="a model by its name, see 'attnviz export'")
     intent = "what it is meant to be: causal, two-way, another kind of 'attnviz masks', or a mask such as "
-    intent += "'causal | prefix(3)'; what differs is an error"
+    intent += "'causal | prefix(3)'; the mistakes that give the mask are named"
     command.add_argument("--intent", "--meant", metavar="MASK", help=intent)
     command.add_argument("--pad", type=typed.pad, metavar="ID", help="the id of padding, or none")
     ways = (

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from attnviz.charts.state import CellState
 from attnviz.check import AXES, Finding, Report
-from attnviz.check.kinds import VERY_NEGATIVE
+from attnviz.check.arrays import VERY_NEGATIVE
 from attnviz.figures.states import States
 
 MOST = 512
@@ -48,7 +48,7 @@ def evidence(array: np.ndarray | Tensor, report: Report, finding: Finding) -> St
         for axis, size in zip(AXES[:2], report.shape, strict=False)
         if axis in named and size > 1
     ]
-    if finding.rule in ("deviation", "near-miss"):
+    if finding.rule == "deviation":
         return _grid(array, report, where, marked, "Cells that differ", some, DIFFERS)
     return _grid(array, report, where, marked, f"Evidence of {finding.rule.replace('-', ' ')}", some)
 

@@ -32,7 +32,7 @@ def test_a_file_is_checked_and_so_is_what_is_pasted_and_one_that_is_none_gets_on
 
     files.set_input_files({"name": "mask.csv", "mimeType": "text/csv", "buffer": b"0,1,1\n0,0,1\n0,0,0\n"})
 
-    expect(page.get_by_text("Nothing wrong was found. It is exactly a causal mask")).to_be_visible()
+    expect(page.get_by_text("Nothing wrong was found. Assumed: a causal decoder.")).to_be_visible()
 
     page.get_by_text("Report, shell command and rules").click()
 

@@ -1,5 +1,6 @@
 """The mistakes in a mask whose intent is stated: the fewest that give exactly this mask, and their repairs."""
 
+import re
 from itertools import product
 from time import perf_counter
 
@@ -11,6 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from attnviz.check import check
+from attnviz.check.intent import Intent
 from attnviz.check.meant import OF_WHOLE, explain, mask_readings
 from attnviz.core.masks import mask_from_text
 
@@ -156,7 +158,7 @@ def test_the_fewest_mistakes_that_give_the_mask_are_named(case, data, stated):
     conventions = [data.draw(st.sampled_from(CONVENTIONS))] if stated else CONVENTIONS
     mask = ~mask if not stated and data.draw(st.booleans()) else mask
     masks = {name: mask if name == conventions[0] else ~mask for name in conventions}
-    best = explain([*mask_readings(masks, mask_from_text(case.text), case.tokens, padding_may_be=False)])
+    best = explain([*mask_readings(masks, Intent.of(case.text), case.tokens, padding_may_be=False)])
 
     right = [name for name in conventions if not ((masks[name] ^ case.made()) & case.counts).any()]
     exact = [
@@ -266,7 +268,8 @@ def test_harmless_padding_is_not_named_beside_a_mistake():
 
 def code_of(fix):
     """The code of a repair: between its colon and what its names stand for."""
-    return fix.partition(": ")[2].partition(", where ")[0].partition(", as ")[0].partition(". (Both")[0].rstrip(".")
+    code = fix.partition(": ")[2].partition(", where ")[0].partition(", as ")[0].partition(". (Both")[0].rstrip(".")
+    return re.sub(r"^mask = mask [&|] ", "", code)
 
 
 @pytest.mark.parametrize("convention", CONVENTIONS)
@@ -295,7 +298,7 @@ def test_a_repair_is_code_in_the_convention_of_the_mask(text, convention):
         code = eval(code_of(finding.fix), names)
 
         assert finding.message.endswith("missing.")
-        assert f"with {joined}: " in finding.fix
+        assert f"mask = mask {joined} " in finding.fix
         assert torch.equal((code if convention == "may-attend" else ~code).expand_as(mask), part.expand_as(mask))
 
 
@@ -332,7 +335,7 @@ def test_padding_of_heads_made_by_repeat_is_named():
 def test_a_mask_that_hides_the_future_is_named_where_two_way_is_meant():
     (finding,) = check(band(6, 6, 0), intent="two-way", convention="may-attend").findings
 
-    assert finding.message == "Causal part not meant: it hides the future."
+    assert finding.message == "Causal part that is not meant: it hides the future."
 
 
 def test_padding_that_nobody_stated_is_read_off_the_mask():
@@ -361,6 +364,17 @@ def test_a_mask_on_scores_of_many_queries_is_held_against_all_of_them():
     report = check(real[:, None, None], intent="causal", padding=real, shape=(2, 1, 6, 6), convention="may-attend")
 
     assert [one.message for one in report.findings if one.severity == "error"] == ["Causal part missing."]
+
+
+@pytest.mark.parametrize("said", [{}, {"convention": "may-attend"}, {"intent": "causal"}])
+def test_a_large_mask_is_known_to_its_last_cell(said):
+    """Beyond the rows that are compared first."""
+    mask = band(1100, 1100, 0)
+    wrong = mask.clone()
+    wrong[101, 200] = True
+
+    assert (check(mask, **said).causal, check(mask, **said).rules("error", "warning")) == (True, set())
+    assert check(wrong, **said).question or check(wrong, **said).rules("error") == {"future-leak"}
 
 
 def test_a_large_mask_takes_little_time():

@@ -104,7 +104,7 @@ def test_padding_of_other_than_as_many_sentences_as_tokens_is_padding(lengths):
             assert (report.shape, report.rules("error", "warning")) == ((len(lengths), 1, 1, 8), set())
     rising = padded((4, 5), 6)[:, 0, 0]
     assert check(rising, convention="may-attend").shape == (1, 1, 2, 6)
-    assert check(rising, convention="may-attend", intent="padding").shape == (2, 1, 1, 6)
+    assert check(rising, convention="may-attend", intent="two-way").shape == (2, 1, 1, 6)
 
 
 def test_padding_that_blocks_queries_is_named():

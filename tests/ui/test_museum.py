@@ -71,7 +71,7 @@ def test_a_bug_is_named_with_a_wrong_answer_and_a_hint_before_the_right_one():
 
     app = named(app, first.name, first.name)
     assert app.query_params["found"] == first.name
-    for said in (first.source, first.because, "The mask was inverted", "attn_mask=~masked"):
+    for said in (first.source, first.because, "The whole mask is inverted", "attn_mask=~masked"):
         assert said in texts(app)
     assert marked(app) == "1"
     assert not app.exception

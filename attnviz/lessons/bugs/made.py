@@ -23,6 +23,9 @@ RIGHT, WRONG = "as it should be", "with the bug"
 STORY, SHORTER = "The cat sat on the mat because it was tired", "The dog ran home"
 ENGLISH, SHORT_ENGLISH = "the black cat sleeps on the red chair", "the dog eats"
 
+CAUSAL = {"kind": "mask", "convention": "may-attend", "intent": "causal"}
+"""Arguments of the check of a mask that is meant to hide the future."""
+
 DROPOUT = 0.2
 """Probability with which a weight is zeroed."""
 
@@ -122,8 +125,8 @@ def _encoder(*texts: str, **focus: int) -> _Call:
 
 
 def _inverted() -> Maps:
-    call = _story()
-    return call.maps(call.causal, ~call.causal, call.weights(~call.causal))
+    call, wrong = _story(), ~_story().causal
+    return call.maps(call.causal, wrong, call.weights(wrong), checked=(call.causal, wrong), options=CAUSAL)
 
 
 def _empty() -> Maps:
@@ -147,9 +150,8 @@ def _axis() -> Maps:
 def _diagonal() -> Maps:
     call = _story()
     wrong = call.causal.tril(-1)
-    options = {"kind": "mask", "convention": "may-attend"}
     weights = call.weights(wrong, empty_rows="nan")
-    return call.maps(call.causal, wrong, weights, checked=(call.causal, wrong), options=options)
+    return call.maps(call.causal, wrong, weights, checked=(call.causal, wrong), options=CAUSAL)
 
 
 def _padding() -> Maps:

@@ -26,11 +26,10 @@ from attnviz.ui.shared.text import clean, details_html, label, note, quiet, tabl
 from attnviz.ui.shared.toolbar import Toolbar
 
 GUESSED = words.GUESSED
-CAUSAL = {GUESSED: None, words.YES: True, words.NO: False}
 
 KIND = choice("type", (GUESSED, *KINDS), GUESSED)
 CONVENTION = choice("convention", (GUESSED, *CONVENTIONS), GUESSED)
-FUTURE, FITS = choice("causal", tuple(CAUSAL), GUESSED), flag("fits", False)
+FITS = flag("fits", False)
 MEANT_TO_BE = choice("intended", {name: name for name in (GUESSED, *MEANT)} | {words.MEANT_PAGE: "page"}, GUESSED)
 ARRAY: Setting[int | None] = session_setting("array", None)
 
@@ -47,8 +46,6 @@ Array = np.ndarray | Tensor
 
 READ = {"broadcast", "convention"}
 """Rules whose notes say how an array was read."""
-NEAR = "near-miss"
-"""The rule whose note says what else may be meant: a part of the verdict."""
 
 
 def tab(lab: Lab, bar: Toolbar) -> None:
@@ -123,10 +120,11 @@ def _check(lab: Lab, what: str, name: str, array: Array, rounding: float) -> Non
     if report.worst in ("error", "warning"):
         _finding(lab, report.findings[rest.pop(0)], "verdict")
     else:
-        close = next((i for i in rest if report.findings[i].rule == NEAR), None)
-        sentences = [report.verdict, *_reason(report)]
-        sentences = sentences if close is None else [report.findings[rest.pop(rest.index(close))].message, *sentences]
+        assumed = [words.TAKEN_FOR.format(mask=report.assumed)] if report.assumed else []
+        sentences = [report.verdict, *assumed, *_reason(report)]
         verdict(" ".join(sentences), "unsure" if report.verdict == NOT_SURE else "right")
+    if report.question:
+        note(words.MEANT_ASKED, "remark")
     with st.container(horizontal=True, gap="large"):
         with st.container(width="content"):
             _picture(lab, what, array, report, None if first_grid is None else grids[first_grid])
@@ -144,7 +142,7 @@ def _check(lab: Lab, what: str, name: str, array: Array, rounding: float) -> Non
 
 def _has_cells(finding: Finding) -> bool:
     """Whether its cells are pointed at: those of what is wrong, or may be."""
-    return finding.severity != "note" or finding.rule == NEAR
+    return finding.severity != "note"
 
 
 def _picture(lab: Lab, what: str, array: Array, report: Report, grid: States | None) -> None:
@@ -180,7 +178,7 @@ def _read_as(report: Report) -> str:
 
 def _is_overridden() -> bool:
     """Whether a person overrides a guess."""
-    return any(state.get(setting) != setting.default for setting in (KIND, CONVENTION, FUTURE, FITS, MEANT_TO_BE))
+    return any(state.get(setting) != setting.default for setting in (KIND, CONVENTION, FITS, MEANT_TO_BE))
 
 
 def _arguments(lab: Lab, name: str, what: str) -> dict[str, object]:
@@ -194,7 +192,6 @@ def _arguments(lab: Lab, name: str, what: str) -> dict[str, object]:
     return {
         "kind": None if convention != GUESSED and kind != "mask" else kind,
         "convention": own if convention == GUESSED else convention,
-        "causal": CAUSAL[state.get(FUTURE)],
         "intent": {words.MEANT_PAGE: own_mask, GUESSED: None}.get(meant, meant),
         "shape": lab.record.step(lab.site).shape if what in (FILE, PASTED) and state.get(FITS) else None,
     }
@@ -208,7 +205,6 @@ def _ways_to_read(lab: Lab, what: str) -> None:
             control(st.selectbox, words.CONVENTION, CONVENTION, (GUESSED, *CONVENTIONS), width=210)
         named = {"format_func": _meant, "help": words.MEANT_MEANS}
         control(st.selectbox, words.MEANT, MEANT_TO_BE, (GUESSED, words.MEANT_PAGE, *MEANT), width=270, **named)
-        control(st.segmented_control, words.FUTURE_BLOCKED, FUTURE, CAUSAL, width="content")
         if what in (FILE, PASTED):
             help = words.FITS_MEANS.format(shape=lab.record.step(lab.site).shape)
             control(st.toggle, words.FITS, FITS, help=help)
@@ -275,8 +271,6 @@ def _command(what: str, name: str, arguments: dict[str, object]) -> str:
     parts = ["attnviz", "check", shlex.quote(file)]
     parts += ["--array", shlex.quote(name)] if what == FILE and name else []
     parts += [part for key in ("kind", "convention") if arguments[key] for part in (f"--{key}", arguments[key])]
-    if arguments["causal"] is not None:
-        parts.append("--causal" if arguments["causal"] else "--no-causal")
     if meant := arguments["intent"]:
         parts.append("--intent " + shlex.quote(meant if isinstance(meant, str) else meant.text))
     parts += ["--shape " + ",".join(map(str, arguments["shape"]))] if arguments["shape"] else []
