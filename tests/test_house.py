@@ -232,8 +232,6 @@ def test_names_say_what_a_thing_is():
 
 ELSEWHERE = {
     "Edits.at",
-    "Observed.known",
-    "Reading.seen",
     "Toolbar.at",
     "ViewContext.drawn",
     "Walk.drawn",
@@ -241,7 +239,7 @@ ELSEWHERE = {
     "control(shown)",
     "number(at)",
 }
-"""Public names that wait for the folders that use them: explain, capturing and the Masks page."""
+"""Public names that wait for the folders that use them: capturing and the Masks page."""
 
 
 def public_names(body: list[ast.stmt], owner: str = "") -> list[str]:
@@ -316,7 +314,7 @@ def test_code_is_plain():
     The files that are named wait for a change of their own.
     """
     assert files_with(is_conditional_product) == set()
-    assert files_with(is_nested_conditional) == {"core/explain/words.py"}
+    assert files_with(is_nested_conditional) == set()
     assert files_with(extends_options) == {"ui/masks/compose.py", "ui/masks/rulelist.py"}
 
 
