@@ -7,6 +7,7 @@ in `weights`.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -23,16 +24,15 @@ from attnviz.core.errors import MaskError, quoted
 from attnviz.core.masks import And, Mask, Subsequent
 from attnviz.core.masks.writing import ALL, ATOM, GRID, PREDICATE, ROW, MaskWriter, Symbol, in_rows
 
-FLOATS = "dtype=query.dtype, device=query.device"
-SCORES = "scores = query @ key.mT / query.shape[-1] ** 0.5"
-OUTPUT = "output = weights @ value"
+TORCH, FUNCTIONAL = "import torch\n", "import torch.nn.functional as F\n"
+FLEX = "from torch.nn.attention.flex_attention import create_block_mask, flex_attention\n"
+HEADS = "\n# query: (B, H, Q, d), key and value: (B, H, K, d)\n"
+MODULE = "\n# attention: nn.MultiheadAttention(d_model, num_heads, batch_first=True); query: (B, Q, d_model)\n"
+SIZES = "queries, keys = query.shape[-2], key.shape[-2]\n"
+SCORES, OUTPUT = "scores = query @ key.mT / query.shape[-1] ** 0.5", "output = weights @ value"
 CALL = "output = F.scaled_dot_product_attention(query, key, value, attn_mask=mask)"
-HEADED = "# query: (B, H, Q, d), key and value: (B, H, K, d)"
-MODULE = "# attention: nn.MultiheadAttention(d_model, num_heads, batch_first=True); query: (B, Q, d_model)"
-SIZES = "queries, keys = query.shape[-2], key.shape[-2]"
-LOWEST = "torch.finfo(query.dtype).min"
-
-Lines = list[str]
+CALL_MODULE = "output, weights = attention(query, key, value, {}, average_attn_weights=False)"
+FLOATS, LOWEST = "dtype=query.dtype, device=query.device", "torch.finfo(query.dtype).min"
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,8 @@ class MaskFormat:
         meaning: what its values mean.
         empty_rows: what a query with no key left gets: "zero", "nan" or "uniform", as in `attnviz.core.attention`.
         to, of: from True = may attend to its values, and back.
-        lines: code after the imports, for a mask and the numbers of queries and keys.
-        imports: what its code imports.
+        opening: how its code begins.
+        lines: the rest of its code, for a mask and the numbers of queries and keys.
     """
 
     name: str
@@ -55,14 +55,23 @@ class MaskFormat:
     empty_rows: str
     to: Callable[[Tensor], Tensor]
     of: Callable[[Tensor], Tensor]
-    lines: Callable[[Mask, int, int], Lines]
-    imports: str = "import torch\n"
+    opening: str
+    lines: Callable[[Mask, int, int], list[str]]
 
     def refuses(self, mask: Mask, queries: int, keys: int) -> str:
         """Why this mask cannot be said in this convention, as one sentence; empty if it can."""
+        ours = mask.tensor(queries, keys)
         if self.name == "is_causal":
-            return _not_causal(mask, queries, keys)
-        return _no_padding(mask, queries, keys) if self.name == "key_padding_mask" else ""
+            only, expected = "blocks the future aligned top-left, and nothing else", Subsequent().tensor(queries, keys)
+        elif self.name == "key_padding_mask":
+            only, expected = "says of every query what it says of query 0", ours[:, :, :1]
+        else:
+            return ""
+        for sentence, _, query, key in (ours != expected).nonzero()[:1].tolist():
+            does = "opens" if ours[sentence, 0, query, key] else "blocks"
+            where = f" of sentence {sentence}" if mask.batch_size else ""
+            return f"{self.name} {only}; this mask {does} key {key} for query {query}{where}."
+        return ""
 
     def to_tensor(self, mask: Mask, queries: int, keys: int, *, heads: int = 1) -> Tensor | None:
         """The mask as this convention holds it, or None if it cannot say it.
@@ -78,7 +87,7 @@ class MaskFormat:
             return None
         ours = mask.tensor(queries, keys)
         if self.name == "huggingface":
-            return to_zero_is_masked(ours[:, 0, 0]) if not _no_padding(mask, queries, keys) else self.to(ours)
+            return to_zero_is_masked(ours[:, 0, 0]) if _is_row(mask, queries, keys) else self.to(ours)
         if self.name == "key_padding_mask":
             return self.to(ours[:, 0, 0])
         if self.name == "attn_mask" and mask.batch_size:
@@ -109,24 +118,23 @@ class MaskFormat:
         """
         if self.refuses(mask, queries, keys):
             return ""
-        return "\n".join([self.imports, *self.lines(mask, queries, keys)]) + "\n"
+        return self.opening + "\n".join([*self.lines(mask, queries, keys), ""])
 
 
-def _sdpa(mask: Mask, queries: int, keys: int) -> Lines:
+def _sdpa(mask: Mask, queries: int, keys: int) -> list[str]:
     lines, may_attend = _grid(mask, queries, keys)
-    return [HEADED, SIZES, *lines, "# True = may attend", f"mask = {may_attend.text}", CALL]
+    return [*lines, "# True = may attend", f"mask = {may_attend.text}", CALL]
 
 
-def _sdpa_additive(mask: Mask, queries: int, keys: int) -> Lines:
-    return [HEADED, SIZES, *_floats(mask, queries, keys, 'float("-inf")', "-inf"), CALL]
+def _sdpa_additive(mask: Mask, queries: int, keys: int) -> list[str]:
+    return [*_floats(mask, queries, keys, 'float("-inf")', "-inf"), CALL]
 
 
-def _is_causal(mask: Mask, queries: int, keys: int) -> Lines:
-    call = CALL.replace("attn_mask=mask", "is_causal=True")
-    return [HEADED, f"{call}  # aligned top-left"]
+def _is_causal(mask: Mask, queries: int, keys: int) -> list[str]:
+    return [f"{CALL.replace('attn_mask=mask', 'is_causal=True')}  # aligned top-left"]
 
 
-def _multihead(mask: Mask, queries: int, keys: int) -> Lines:
+def _multihead(mask: Mask, queries: int, keys: int) -> list[str]:
     """Padding that stands beside other rules goes into the argument that is made for it."""
     beside, lines, arguments = _padding_beside(mask, queries, keys), [], "attn_mask=mask"
     if beside is not None:
@@ -138,40 +146,28 @@ def _multihead(mask: Mask, queries: int, keys: int) -> Lines:
     lines += [*more, "# True = blocked", f"mask = {blocked}"]
     if mask.batch_size:
         lines.append("mask = mask.expand(-1, -1, queries, keys)[:, 0].repeat_interleave(attention.num_heads, 0)")
-    return [MODULE, SIZES, *lines, _module_call(arguments)]
+    return [*lines, CALL_MODULE.format(arguments)]
 
 
-def _key_padding(mask: Mask, queries: int, keys: int) -> Lines:
+def _key_padding(mask: Mask, queries: int, keys: int) -> list[str]:
     lines, tokens = _row(mask, queries, keys)
-    return [
-        MODULE,
-        SIZES,
-        *lines,
-        "# True = padding",
-        f"mask = {(~tokens).text}",
-        _module_call("key_padding_mask=mask"),
-    ]
+    return [*lines, "# True = padding", f"mask = {(~tokens).text}", CALL_MODULE.format("key_padding_mask=mask")]
 
 
-def _module_call(arguments: str) -> str:
-    return f"output, weights = attention(query, key, value, {arguments}, average_attn_weights=False)"
-
-
-def _flex(mask: Mask, queries: int, keys: int) -> Lines:
-    writer = MaskWriter(queries, keys, PREDICATE)
-    may_attend = writer.write(mask).text
+def _flex(mask: Mask, queries: int, keys: int) -> list[str]:
+    lines, may_attend = _grid(mask, queries, keys, PREDICATE)
     batch = "len(query)" if mask.batch_size else "None"
     return [
-        *(HEADED, SIZES, *writer.lines),
-        f"\n\ndef mask_mod(b, h, q_idx, kv_idx):  # True = may attend\n    return {may_attend}\n\n",
+        *lines,
+        f"\n\ndef mask_mod(b, h, q_idx, kv_idx):  # True = may attend\n    return {may_attend.text}\n\n",
         f"block_mask = create_block_mask(mask_mod, {batch}, None, queries, keys, device=query.device)",
         "output = flex_attention(query, key, value, block_mask=block_mask)  # fast inside torch.compile",
     ]
 
 
-def _huggingface(mask: Mask, queries: int, keys: int) -> Lines:
+def _huggingface(mask: Mask, queries: int, keys: int) -> list[str]:
     """0 and 1 where the mask is the same for every query, and floats with four axes otherwise."""
-    if not _no_padding(mask, queries, keys):
+    if _is_row(mask, queries, keys):
         lines, tokens = _row(mask, queries, keys)
         lines.append(f"mask = {tokens.beside(ATOM)}.long()  # 1 = token, 0 = padding")
         added = f"torch.zeros_like(scores).masked_fill(mask[:, None, None] == 0, {LOWEST})"
@@ -180,29 +176,35 @@ def _huggingface(mask: Mask, queries: int, keys: int) -> Lines:
         lines.append("mask = mask.expand(len(query), 1, queries, keys)  # with four axes it is taken as it is")
         added = "mask"
     lines.append("# model(input_ids, attention_mask=mask); an eager layer of it computes:")
-    return [HEADED, SIZES, *lines, SCORES, f"weights = (scores + {added}).softmax(-1)", OUTPUT]
+    return [*lines, SCORES, f"weights = (scores + {added}).softmax(-1)", OUTPUT]
 
 
-def _zero_is_masked(mask: Mask, queries: int, keys: int) -> Lines:
+def _zero_is_masked(mask: Mask, queries: int, keys: int) -> list[str]:
     lines, may_attend = _grid(mask, queries, keys)
     lines += ["# 0 = masked", f"mask = {may_attend.beside(ATOM)}.long()", SCORES]
-    return [HEADED, SIZES, *lines, "weights = scores.masked_fill(mask == 0, -1e9).softmax(-1)", OUTPUT]
+    return [*lines, "weights = scores.masked_fill(mask == 0, -1e9).softmax(-1)", OUTPUT]
 
 
-def _true_is_masked(mask: Mask, queries: int, keys: int) -> Lines:
+def _true_is_masked(mask: Mask, queries: int, keys: int) -> list[str]:
     lines, blocked = _blocked(mask, queries, keys)
     lines += ["# True = masked", f"mask = {blocked}", SCORES]
-    return [HEADED, SIZES, *lines, 'weights = scores.masked_fill(mask, float("-inf")).softmax(-1)', OUTPUT]
+    return [*lines, 'weights = scores.masked_fill(mask, float("-inf")).softmax(-1)', OUTPUT]
 
 
-def _grid(mask: Mask, queries: int, keys: int, style: str = GRID) -> tuple[Lines, Symbol]:
+def _is_row(mask: Mask, queries: int, keys: int) -> bool:
+    """Whether every query of a sentence sees the same keys."""
+    grid = mask.tensor(queries, keys)
+    return bool((grid == grid[:, :, :1]).all())
+
+
+def _grid(mask: Mask, queries: int, keys: int, style: str = GRID) -> tuple[list[str], Symbol]:
     """Lines, and an expression that is True where a query may attend; (Q, K), (B, 1, 1, K) or (B, 1, Q, K)."""
     writer = MaskWriter(queries, keys, style)
     may_attend = writer.write(mask)
     return writer.lines, may_attend
 
 
-def _blocked(mask: Mask, queries: int, keys: int) -> tuple[Lines, str]:
+def _blocked(mask: Mask, queries: int, keys: int) -> tuple[list[str], str]:
     """Lines, and an expression that is True where a query may not attend; shaped as in `_grid`."""
     if isinstance(mask, Subsequent):
         return [], f"{ALL}.triu({_above(mask, queries, keys)})"
@@ -210,7 +212,7 @@ def _blocked(mask: Mask, queries: int, keys: int) -> tuple[Lines, str]:
     return lines, (~may_attend).text
 
 
-def _row(mask: Mask, queries: int, keys: int) -> tuple[Lines, Symbol]:
+def _row(mask: Mask, queries: int, keys: int) -> tuple[list[str], Symbol]:
     """Lines, and an expression that is True for tokens, (B, K), of a mask in which every query sees the same keys."""
     if in_rows(mask, queries, keys):
         lines, row = _grid(mask, queries, keys, ROW)
@@ -221,7 +223,7 @@ def _row(mask: Mask, queries: int, keys: int) -> tuple[Lines, Symbol]:
     return lines, row if mask.batch_size else row.derive(f"{row.beside(ATOM)}.expand(len(query), keys)")
 
 
-def _floats(mask: Mask, queries: int, keys: int, fill: str, words: str) -> Lines:
+def _floats(mask: Mask, queries: int, keys: int, fill: str, words: str) -> list[str]:
     """Lines that make `mask`: 0 where a query may attend and the fill elsewhere."""
     comment = f"# added to the scores: 0 = may attend, {words} = blocked"
     if isinstance(mask, Subsequent):
@@ -248,66 +250,33 @@ def _padding_beside(mask: Mask, queries: int, keys: int) -> tuple[Mask, Mask] | 
     return And(rest) if len(rest) > 1 else rest[0], And(padding) if len(padding) > 1 else padding[0]
 
 
-def _not_causal(mask: Mask, queries: int, keys: int) -> str:
-    differs = (mask.tensor(queries, keys) != Subsequent().tensor(queries, keys)).nonzero()
-    if not len(differs):
-        return ""
-    _, _, query, key = differs[0].tolist()
-    does = f"this mask {'blocks' if key <= query else 'opens'} key {key} for query {query}"
-    return f"is_causal blocks the future aligned top-left, and nothing else; {does}."
-
-
-def _no_padding(mask: Mask, queries: int, keys: int) -> str:
-    grid = mask.tensor(queries, keys)
-    differs = (grid != grid[:, :, :1]).nonzero()
-    if not len(differs):
-        return ""
-    sentence, _, query, key = differs[0].tolist()
-    where = f" of sentence {sentence}" if mask.batch_size else ""
-    sees, other = (query, 0) if grid[sentence, 0, query, key] else (0, query)
-    return (
-        "key_padding_mask says the same of every query, and queries differ here: "
-        f"query {sees}{where} may attend to key {key}, and query {other} may not."
-    )
-
-
-def _lowest(mask: Tensor) -> Tensor:
-    return to_additive(mask, fill=torch.finfo(torch.float32).min)
-
-
-def _as_it_is(mask: Tensor) -> Tensor:
-    return mask
-
-
-FUNCTIONAL = "import torch.nn.functional as F\n"
-FLEX = "import torch\nfrom torch.nn.attention.flex_attention import create_block_mask, flex_attention\n"
+TRUE, MASKED = (torch.clone, torch.clone), (to_true_is_masked, from_true_is_masked)
+ZEROS = to_zero_is_masked, from_zero_is_masked
+LOWEST_ADDED = partial(to_additive, fill=torch.finfo(torch.float32).min), from_additive
 SDPA, MULTIHEAD = "F.scaled_dot_product_attention", "nn.MultiheadAttention"
-TRUE, MASKED, ADDED = (
-    (_as_it_is, _as_it_is),
-    (to_true_is_masked, from_true_is_masked),
-    (to_additive, from_additive),
-)
-ADDS = "0 = may attend, -inf = blocked; added to the scores"
+ADDED = "0 = may attend, -inf = blocked; added to the scores"
 CAUSAL = "the future is blocked, aligned top-left"
 TOKENS = (
     "1 = token, 0 = padding (a decoder blocks the future by itself); with four axes 0 = may attend, the lowest "
     "number = blocked, added to the scores"
 )
 TUTORIAL, OTHERS = "mask == 0, as in The Annotated Transformer", "mask == True, as in other tutorials"
+ZERO = "0 = masked, 1 = may attend"
+OF_SDPA, OF_MODULE, OF_SCORES = TORCH + FUNCTIONAL + HEADS + SIZES, TORCH + MODULE + SIZES, TORCH + HEADS + SIZES
+OF_FLEX, OF_FLAG = TORCH + FLEX + HEADS + SIZES, FUNCTIONAL + HEADS
 
 FORMATS = (
-    MaskFormat("sdpa", SDPA, "True = may attend", "zero", *TRUE, _sdpa, f"import torch\n{FUNCTIONAL}"),
-    MaskFormat("sdpa_additive", SDPA, ADDS, "zero", *ADDED, _sdpa_additive, f"import torch\n{FUNCTIONAL}"),
-    MaskFormat("is_causal", SDPA, CAUSAL, "zero", *TRUE, _is_causal, FUNCTIONAL),
-    MaskFormat("attn_mask", MULTIHEAD, "True = blocked", "nan", *MASKED, _multihead),
-    MaskFormat("key_padding_mask", MULTIHEAD, "True = padding, for every query", "nan", *MASKED, _key_padding),
-    MaskFormat("flex_attention", "FlexAttention", "mask_mod: True = may attend", "zero", *TRUE, _flex, FLEX),
-    MaskFormat("huggingface", "Hugging Face", TOKENS, "uniform", _lowest, from_additive, _huggingface),
+    MaskFormat("sdpa", SDPA, "True = may attend", "zero", *TRUE, OF_SDPA, _sdpa),
+    MaskFormat("sdpa_additive", SDPA, ADDED, "zero", to_additive, from_additive, OF_SDPA, _sdpa_additive),
+    MaskFormat("is_causal", SDPA, CAUSAL, "zero", *TRUE, OF_FLAG, _is_causal),
+    MaskFormat("attn_mask", MULTIHEAD, "True = blocked", "nan", *MASKED, OF_MODULE, _multihead),
     MaskFormat(
-        *("zero_is_masked", TUTORIAL, "0 = masked, 1 = may attend", "uniform"),
-        *(to_zero_is_masked, from_zero_is_masked, _zero_is_masked),
+        "key_padding_mask", MULTIHEAD, "True = padding, for every query", "nan", *MASKED, OF_MODULE, _key_padding
     ),
-    MaskFormat("true_is_masked", OTHERS, "True = masked", "nan", *MASKED, _true_is_masked),
+    MaskFormat("flex_attention", "FlexAttention", "mask_mod: True = may attend", "zero", *TRUE, OF_FLEX, _flex),
+    MaskFormat("huggingface", "Hugging Face", TOKENS, "uniform", *LOWEST_ADDED, OF_SCORES, _huggingface),
+    MaskFormat("zero_is_masked", TUTORIAL, ZERO, "uniform", *ZEROS, OF_SCORES, _zero_is_masked),
+    MaskFormat("true_is_masked", OTHERS, "True = masked", "nan", *MASKED, OF_SCORES, _true_is_masked),
 )
 """Every convention, in the order in which they are shown."""
 
@@ -318,8 +287,7 @@ def mask_format(name: str) -> MaskFormat:
     Raises:
         MaskError: names those there are.
     """
-    for candidate in FORMATS:
-        if candidate.name == name:
-            return candidate
-    names = ", ".join(candidate.name for candidate in FORMATS)
-    raise MaskError(f"There is no mask format {quoted(name)}. There are: {names}.")
+    known = {convention.name: convention for convention in FORMATS}
+    if name not in known:
+        raise MaskError(f"There is no mask format {quoted(name)}. There are: {', '.join(known)}.")
+    return known[name]

@@ -265,7 +265,7 @@ def test_what_a_format_cannot_say_is_said_in_one_sentence():
 
     assert causal.refuses(Subsequent(2), 5, 7).endswith("this mask opens key 1 for query 0.")
     assert causal.refuses(Subsequent() & Window(1), 5, 5).endswith("this mask blocks key 0 for query 2.")
-    assert padding.refuses(Subsequent(), 5, 5).endswith("query 1 may attend to key 1, and query 0 may not.")
+    assert padding.refuses(Subsequent(), 5, 5).endswith("this mask opens key 1 for query 1.")
     assert padding.refuses(Padding((3, 5)) & ~Subsequent(), 5, 5).count(".") == 1
     for known, mask in ((causal, Window(1)), (padding, Subsequent())):
         assert (known.to_tensor(mask, 5, 5), known.code(mask, 5, 5)) == (None, "")

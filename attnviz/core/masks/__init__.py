@@ -26,11 +26,28 @@ def composable() -> tuple[type[Mask], ...]:
     """The rules that a person composes a mask of, the usual ones first; the last ones hold cells painted by hand."""
     rules = [rule for rule in RULES.values() if rule.parameters()]
     place = {name: number for number, name in enumerate(USUAL)}
-    return tuple(sorted(rules, key=lambda rule: (_is_painted(rule), place.get(rule.keyword, len(place)), rule.rule)))
+
+    def order(rule: type[Mask]) -> tuple[bool, int, str]:
+        return rule.parameters()[0].kind == "cells", place.get(rule.keyword, len(place)), rule.rule
+
+    return tuple(sorted(rules, key=order))
 
 
-def _is_painted(rule: type[Mask]) -> bool:
-    return rule.parameters()[0].kind == "cells"
+def started(rule: type[Mask], keys: int, lengths: tuple[int, ...]) -> Mask:
+    """The mask that a control of a rule begins with, for a number of keys and the lengths of the sentences."""
+    whole, half = max(1, keys), max(1, keys // 2)
+    starts = {
+        "padding": {"lengths": lengths},
+        "documents": {"lengths": tuple(part for part in ((keys + 1) // 2, keys // 2) if part)},
+        "media": {"places": (0, half), "size": half},
+        "neighborhood": {"size": min(3, whole), "length": whole},
+        "block_diffusion": {"length": half},
+        "random": {"every": whole},
+        "global": {"positions": (0,)},
+        "blank": {"positions": (0,)},
+    }
+    usual = {p.name: p.default for p in rule.parameters() if p.default is not None}
+    return rule(**usual | starts.get(rule.rule, {}))
 
 
 def subsequent_mask(size: int) -> Tensor:

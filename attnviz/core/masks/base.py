@@ -47,8 +47,8 @@ class Reason(str):
 
     @classmethod
     def of(cls, rules: dict[int, str]) -> Self:
-        """By the places of the rules; what several are joined to stands in parentheses only beside others."""
-        alone = tuple((place, _alone(rule)) for place, rule in rules.items())
+        """By the places of the rules; an "or" stands in parentheses only beside others."""
+        alone = tuple((place, rule[1:-1] if rule[0] + rule[-1] == "()" else rule) for place, rule in rules.items())
         reason = cls(" and ".join(rules.values()) if len(rules) > 1 else alone[0][1])
         reason.rules = alone
         return reason
@@ -103,11 +103,6 @@ class Mask(ABC):
     def parameters(cls) -> tuple[Parameter, ...]:
         """The numbers that it takes; empty for masks that are joined or changed."""
         return parameters(cls)
-
-    @classmethod
-    def started(cls, keys: int, lengths: tuple[int, ...]) -> Self:
-        """The mask that a control begins with, for a number of keys and the lengths of the sentences."""
-        return cls(**{p.name: p.default for p in cls.parameters() if p.default is not None})
 
     def code(self, pen: Any) -> Any:
         """How a `writing.Pen` writes it in PyTorch: its predicate, printed. None for a rule without a formula."""
@@ -289,9 +284,8 @@ class Mask(ABC):
             value = getattr(self, parameter.name)
             items = value if parameter.kind == "numbers" else (value,)
             skipped = value == parameter.default and not parameter.required
-            if not skipped and not all(type(item) is int and item >= parameter.least for item in items):
-                least = f"whole numbers of {parameter.least} or more"
-                raise MaskError(f"The mask '{self}' has no text: its {parameter.name} must be {least}.")
+            if not skipped and min(items, default=0) < parameter.least:
+                raise MaskError(f"The mask '{self}' has no text: its {parameter.name} is below {parameter.least}.")
             if not skipped:
                 numbers += [f"{parameter.name}={item}" if by_name else str(item) for item in items or ["[]"]]
             by_name |= skipped or parameter.kind == "numbers"
@@ -441,11 +435,6 @@ def operand(mask: Mask) -> str:
     return f"({mask.text})" if isinstance(mask, _Group) else mask.text
 
 
-def _alone(rule: str) -> str:
-    """Name of a blocker where no other stands beside it: an "or" without its parentheses."""
-    return rule[1:-1] if rule.startswith("(") and rule.endswith(")") else rule
-
-
 def _in_parentheses(mask: Mask) -> str:
     """The words of a mask; in parentheses if it is several joined."""
     return f"({mask})" if isinstance(mask, _Group) else str(mask)
@@ -453,12 +442,9 @@ def _in_parentheses(mask: Mask) -> str:
 
 def _joined(group: type[_Group], *masks: Mask) -> Mask:
     """Both masks as one; a mask joined with itself is itself."""
-    parts = tuple(dict.fromkeys(part for mask in masks for part in _parts(mask, group)))
+    flat = [part for mask in masks for part in (mask.masks if isinstance(mask, group) else (mask,))]
+    parts = tuple(dict.fromkeys(flat))
     return group(parts) if len(parts) > 1 else parts[0]
-
-
-def _parts(mask: Mask, group: type[_Group]) -> tuple[Mask, ...]:
-    return mask.masks if isinstance(mask, group) else (mask,)
 
 
 def _common_batch(masks: tuple[Mask, ...]) -> int | None:

@@ -41,9 +41,8 @@ class Span:
         return Span(self.low // other, self.high // other)
 
     def __mod__(self, other: int) -> "Span":
-        if self.low // other == self.high // other:
-            return Span(self.low % other, self.high % other)
-        return Span(0, other - 1)
+        in_one_turn = self.low // other == self.high // other
+        return Span(self.low % other, self.high % other) if in_one_turn else Span(0, other - 1)
 
     def __le__(self, other: "int | Span") -> "Span":
         low, high = _ends(other)
@@ -54,16 +53,13 @@ class Span:
         return Span(self.high < low, self.low < high)
 
     def __ge__(self, other: "int | Span") -> "Span":
-        low, high = _ends(other)
-        return Span(self.low >= high, self.high >= low)
+        return ~(self < other)
 
     def __gt__(self, other: "int | Span") -> "Span":
-        low, high = _ends(other)
-        return Span(self.low > high, self.high > low)
+        return ~(self <= other)
 
     def __eq__(self, other: "int | Span") -> "Span":
-        low, high = _ends(other)
-        return Span(self.low == self.high == low == high, self.low <= high and low <= self.high)
+        return (self <= other) & (self >= other)
 
     __hash__ = None
 
@@ -82,9 +78,6 @@ class Span:
 
     def num_up_to(self, numbers: Sequence[int]) -> "Span":
         return Span(bisect_right(numbers, self.low), bisect_right(numbers, self.high))
-
-    def num_ends(self, lengths: Sequence[int]) -> "Span":
-        return self.num_up_to([*accumulate(lengths)])
 
     def item_of(self, numbers: Sequence[int]) -> "Span":
         some = numbers[self.low : self.high + 1]
@@ -118,7 +111,7 @@ def num_up_to(number: Any, numbers: Sequence[int]) -> Any:
 
 def num_ends(number: Any, lengths: Sequence[int]) -> Any:
     """How many stretches of these lengths, laid one after another, end at a number or before it."""
-    return num_up_to(number, [*accumulate(lengths)]) if isinstance(number, Tensor) else number.num_ends(lengths)
+    return num_up_to(number, [*accumulate(lengths)]) if isinstance(number, Tensor | Span) else number.num_ends(lengths)
 
 
 def item_of(number: Any, numbers: Sequence[int]) -> Any:

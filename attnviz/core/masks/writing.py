@@ -56,12 +56,9 @@ class Symbol:
         """Make an expression that depends on this one, and on the other."""
         return Symbol(text, self.axes | getattr(other, "axes", set()), self.pen, rank, **facts)
 
-    def _symbol(self, other: "Symbol | int") -> "Symbol":
-        return other if isinstance(other, Symbol) else Symbol(str(other), frozenset(), self.pen)
-
     def _joined(self, sign: str, other: "Symbol | int", rank: int, **facts: bool) -> "Symbol":
-        left, right = self.beside(rank + (rank == COMPARED)), self._symbol(other).beside(rank + 1)
-        return self.derive(f"{left} {sign} {right}", other, rank, **facts)
+        right = other.beside(rank + 1) if isinstance(other, Symbol) else other
+        return self.derive(f"{self.beside(rank + (rank == COMPARED))} {sign} {right}", other, rank, **facts)
 
     def __add__(self, other: "Symbol | int") -> "Symbol":
         if isinstance(other, int):
@@ -72,13 +69,10 @@ class Symbol:
         return self + -other if isinstance(other, int) else self._joined("-", other, SUM)
 
     def __rsub__(self, other: int) -> "Symbol":
-        return self._symbol(other) - self
+        return Symbol(str(other), frozenset(), self.pen) - self
 
     def __neg__(self) -> "Symbol":
         return self.derive(f"-{self.beside(ATOM)}", rank=PRODUCT)
-
-    def __rmul__(self, other: int) -> "Symbol":
-        return self._symbol(other) * self
 
     def __floordiv__(self, other: "Symbol | int") -> "Symbol":
         if self.pen.style == SCRIPT:
@@ -87,7 +81,7 @@ class Symbol:
 
     def __mod__(self, other: "Symbol | int") -> "Symbol":
         if self.pen.style == SCRIPT:
-            return self.derive(f"mod({self.text}, {self._symbol(other).text})", other)
+            return self.derive(f"mod({self.text}, {getattr(other, 'text', other)})", other)
         return self._joined("%", other, PRODUCT)
 
     def __invert__(self) -> "Symbol":
@@ -175,19 +169,20 @@ class Pen:
             return printed.derive(f"{printed.beside(ATOM)}.expand(queries, keys)")
         return printed
 
-    def band(self, lowest: str | None, highest: str) -> Symbol:
-        """The cells whose key - query is from `lowest` to `highest`."""
-        if self.style == PREDICATE:
-            upper = f"kv_idx <= {plus('q_idx', highest)}"
-            text = upper if lowest is None else f"(kv_idx >= {plus('q_idx', lowest)}) & ({upper})"
-            return Symbol(text, frozenset("QK"), self, COMPARED)
-        cuts = [f".{name}({by.lstrip('0')})" for by, name in ((lowest, "triu"), (highest, "tril")) if by is not None]
-        return Symbol("".join([ALL, *cuts]), frozenset("QK"), self)
+    def band(self, before: int | None, after: int) -> Symbol:
+        """The cells from `before` keys before the query, or from the first, to `after` keys after it.
 
-    def diagonal(self, offset: int) -> str:
-        """A number, or the difference of the lengths where it is that: then the code holds for other lengths too."""
-        offset += self.shift
-        return "keys - queries" if offset and offset == self.writer.keys - self.writer.queries else str(offset)
+        If the end is the difference of the lengths, that is written: then the code holds for other lengths, too.
+        """
+        end = self.shift + after
+        as_lengths = before is None and end and end == self.writer.keys - self.writer.queries
+        last, first = "keys - queries" if as_lengths else str(end), "" if before is None else str(self.shift - before)
+        if self.style == PREDICATE:
+            upper = f"kv_idx <= {plus('q_idx', last)}"
+            text = f"(kv_idx >= {plus('q_idx', first)}) & ({upper})" if first else upper
+            return Symbol(text, frozenset("QK"), self, COMPARED)
+        cut = f".triu({first.lstrip('0')})" if first else ""
+        return Symbol(f"{ALL}{cut}.tril({last.lstrip('0')})", frozenset("QK"), self)
 
     def painted(self, cells: Iterable[tuple[int, int]], *, opened: bool) -> Symbol:
         """All cells alike, and then these changed."""

@@ -13,7 +13,7 @@ import streamlit as st
 from attnviz.core.amounts import counted
 from attnviz.core.edits import KINDS, Edits, Site, Take
 from attnviz.core.errors import InputError
-from attnviz.core.masks import Mask, Subsequent
+from attnviz.core.masks import Mask, Subsequent, started
 from attnviz.core.modifiers import ALiBi, Bias, RelativeBias
 from attnviz.core.scoring import EMPTY_ROWS
 from attnviz.core.stack import Entry, Stack
@@ -292,7 +292,7 @@ def _with_shortcuts(stack: Stack, chosen: list[str]) -> Stack:
     for name in (name for name in SHORTCUTS if name in chosen and name not in on):
         causal = next((i + 1 for i, e in enumerate(entries) if e.on and e.mask.keyword == "causal"), len(entries))
         index = {"causal": 0, "prefix": causal}.get(name, len(entries))
-        entries.insert(index, usual(BY_NAME[name].started(0, ())))
+        entries.insert(index, usual(started(BY_NAME[name], 0, ())))
     return Stack(tuple(entries))
 
 

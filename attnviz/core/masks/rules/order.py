@@ -27,7 +27,7 @@ class Subsequent(Mask):
         return Subsequent(self.offset + offset)
 
     def code(self, pen):
-        return pen.band(None, pen.diagonal(self.offset))
+        return pen.band(None, self.offset)
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Window(Mask):
         return (key >= query - self.before) & (key <= query + self.after)
 
     def code(self, pen):
-        return pen.band(str(pen.shift - self.before), str(pen.shift + self.after))
+        return pen.band(self.before, self.after)
 
 
 @dataclass(frozen=True)

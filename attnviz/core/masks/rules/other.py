@@ -39,10 +39,6 @@ class _Tokens(Mask):
         super().__post_init__()
         object.__setattr__(self, "positions", tuple(sorted({*self.positions})))
 
-    @classmethod
-    def started(cls, keys, lengths):
-        return cls((0,))
-
 
 @dataclass(frozen=True)
 class Blank(_Tokens):
@@ -96,10 +92,6 @@ class Random(Mask):
         if self.count > self.every:
             raise MaskError(f"{self.count} keys of every {self.every} cannot be drawn: there are not so many.")
 
-    @classmethod
-    def started(cls, keys, lengths):
-        return cls(1, max(1, keys))
-
     def allows(self, query, key, sentence):
         if not isinstance(query, Tensor):
             return UNKNOWN
@@ -150,14 +142,10 @@ class BlockDiffusion(Mask):
     size: int = parameter("block size", least=1, start=2)
     length: int = parameter("tokens of one copy", least=1, start=4)
 
-    @classmethod
-    def started(cls, keys, lengths):
-        return cls(2, max(1, keys // 2))
-
     def allows(self, query, key, sentence):
         mine, other = query % self.length // self.size, key % self.length // self.size
         noised, seen_noised = query < self.length, key < self.length
-        inside = (query >= 0) & (query < 2 * self.length) & (key < 2 * self.length)
+        inside = (query >= 0) & (query < self.length * 2) & (key < self.length * 2)
         own = noised & seen_noised & (mine == other)
         before = noised & ~seen_noised & (other < mine)
         clean = ~noised & ~seen_noised & (other <= mine)

@@ -23,10 +23,6 @@ class Neighborhood(Mask):
     length: int = parameter("tokens", least=1, start=8)
     step: int = parameter("step", default=1, least=1)
 
-    @classmethod
-    def started(cls, keys, lengths):
-        return cls(min(3, max(1, keys)), max(1, keys))
-
     def allows(self, query, key, sentence):
         inside = (query >= 0) & (query < self.length) & (key < self.length) & ((key - query) % self.step == 0)
         place, key_place = query // self.step, key // self.step

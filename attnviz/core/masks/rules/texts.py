@@ -28,10 +28,6 @@ class Padding(Mask):
         if not self.lengths:
             raise MaskError("Padding needs the length of at least one sentence.")
 
-    @classmethod
-    def started(cls, keys, lengths):
-        return cls(lengths)
-
     @property
     def batch_size(self):
         return len(self.lengths)
@@ -57,10 +53,6 @@ class Documents(Mask):
     words = "documents of {lengths}"
     lengths: tuple[int, ...] = parameter("lengths", kind="numbers")
 
-    @classmethod
-    def started(cls, keys, lengths):
-        return cls(tuple(part for part in ((keys + 1) // 2, keys // 2) if part))
-
     def allows(self, query, key, sentence):
         own, other = num_ends(query, self.lengths), num_ends(key, self.lengths)
         return (own == other) & (other < size(self.lengths)) & (query >= 0)
@@ -84,10 +76,6 @@ class Media(Mask):
     def __post_init__(self):
         super().__post_init__()
         object.__setattr__(self, "places", tuple(sorted(self.places)))
-
-    @classmethod
-    def started(cls, keys, lengths):
-        return cls((0, max(1, keys // 2)), max(1, keys // 2))
 
     def allows(self, query, key, sentence):
         return key // self.size == num_up_to(query, self.places) - 1
