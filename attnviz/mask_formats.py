@@ -22,7 +22,7 @@ from attnviz.core.conventions import (
 )
 from attnviz.core.errors import MaskError, quoted
 from attnviz.core.masks import And, Mask, Subsequent
-from attnviz.core.masks.writing import ALL, ATOM, GRID, PREDICATE, ROW, MaskWriter, Symbol, in_rows
+from attnviz.core.masks.writing import ALL, ATOM, GRID, PREDICATE, ROW, MaskWriter, Symbol
 
 TORCH, FUNCTIONAL = "import torch\n", "import torch.nn.functional as F\n"
 FLEX = "from torch.nn.attention.flex_attention import create_block_mask, flex_attention\n"
@@ -214,9 +214,8 @@ def _blocked(mask: Mask, queries: int, keys: int) -> tuple[list[str], str]:
 
 def _row(mask: Mask, queries: int, keys: int) -> tuple[list[str], Symbol]:
     """Lines, and an expression that is True for tokens, (B, K), of a mask in which every query sees the same keys."""
-    if in_rows(mask, queries, keys):
-        lines, row = _grid(mask, queries, keys, ROW)
-    else:
+    lines, row = _grid(mask, queries, keys, ROW)
+    if "Q" in row.axes:
         lines, grid = _grid(mask, queries, keys)
         lines.append(f"may_attend = {grid.text}  # every query sees the same keys, so the first says it all")
         row = grid.derive(f"may_attend{'[:, 0, 0]' if mask.batch_size else '[0]'}")
@@ -243,7 +242,8 @@ def _padding_beside(mask: Mask, queries: int, keys: int) -> tuple[Mask, Mask] | 
     """A mask in two: what is the same for all sentences, and the padding beside it; None if it does not part so."""
     if not isinstance(mask, And):
         return None
-    padding = tuple(part for part in mask.masks if part.batch_size and in_rows(part, queries, keys))
+    batched = [part for part in mask.masks if part.batch_size]
+    padding = tuple(part for part in batched if "Q" not in _grid(part, queries, keys)[1].axes)
     rest = tuple(part for part in mask.masks if part not in padding)
     if not padding or not rest or any(part.batch_size for part in rest):
         return None

@@ -166,8 +166,8 @@ class EveryThirdKey(Mask):
     def allows(self, query, key, sentence):
         return key % 3 == 0
 
-    def code(self, pen):
-        return pen.printed(self.allows)
+    def code(self, writer):
+        return writer.printed(self.allows)
 
 
 class EverySecondQuery(EveryThirdKey):

@@ -24,7 +24,7 @@ from attnviz.core.masks import (
     Random,
     Window,
 )
-from attnviz.core.masks.writing import MaskWriter, Pen, Symbol
+from attnviz.core.masks.writing import MaskWriter, Symbol
 
 OWN = [rule for rule in RULES.values() if rule.__module__.startswith(masks.rules.__name__)]
 
@@ -135,7 +135,7 @@ def test_a_patch_sees_its_window_as_in_swin(rows, columns, size, data):
 # Predicates that print themselves
 
 NUMBERS = st.integers(-9, 9)
-PEN = Pen(MaskWriter(1, 1))
+WRITER = MaskWriter(1, 1)
 
 
 @given(a=NUMBERS, b=NUMBERS, c=NUMBERS, data=st.data())
@@ -165,7 +165,7 @@ def test_a_symbol_prints_what_python_computes(a, b, c, data):
 
 
 def _symbol(one):
-    return Symbol(one, frozenset("Q"), PEN) if isinstance(one, str) else one
+    return Symbol(one, frozenset("Q"), WRITER) if isinstance(one, str) else one
 
 
 def _applied(left, sign, right):

@@ -104,9 +104,9 @@ class Mask(ABC):
         """The numbers that it takes; empty for masks that are joined or changed."""
         return parameters(cls)
 
-    def code(self, pen: Any) -> Any:
-        """How a `writing.Pen` writes it in PyTorch: its predicate, printed. None for a rule without a formula."""
-        return pen.printed(self.allows) if self.parameters() else None
+    def code(self, writer: Any) -> Any:
+        """How a `writing.MaskWriter` writes it: its predicate, printed. None for a rule without a formula."""
+        return writer.printed(self.allows) if self.parameters() else None
 
     @property
     def batch_size(self) -> int | None:

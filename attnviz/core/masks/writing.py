@@ -33,7 +33,7 @@ class Symbol:
     Attributes:
         text: the expression.
         axes: the axes, of B, Q and K, that its value depends on.
-        pen: the writer of the rule that it is in.
+        writer: that of its mask.
         rank: how tightly it holds together.
         bounds: the least and the most that it can be.
         certain: whether it is always true, so that it is left out beside others.
@@ -42,7 +42,7 @@ class Symbol:
 
     text: str
     axes: frozenset[str]
-    pen: "Pen"
+    writer: "MaskWriter"
     rank: int = ATOM
     bounds: tuple[float, float] = (-math.inf, math.inf)
     certain: bool = False
@@ -54,7 +54,7 @@ class Symbol:
 
     def derive(self, text: str, other: "Symbol | int" = 0, rank: int = ATOM, **facts: bool) -> "Symbol":
         """Make an expression that depends on this one, and on the other."""
-        return Symbol(text, self.axes | getattr(other, "axes", set()), self.pen, rank, **facts)
+        return Symbol(text, self.axes | getattr(other, "axes", set()), self.writer, rank, **facts)
 
     def _joined(self, sign: str, other: "Symbol | int", rank: int, **facts: bool) -> "Symbol":
         right = other.beside(rank + 1) if isinstance(other, Symbol) else other
@@ -69,23 +69,23 @@ class Symbol:
         return self + -other if isinstance(other, int) else self._joined("-", other, SUM)
 
     def __rsub__(self, other: int) -> "Symbol":
-        return Symbol(str(other), frozenset(), self.pen) - self
+        return Symbol(str(other), frozenset(), self.writer) - self
 
     def __neg__(self) -> "Symbol":
         return self.derive(f"-{self.beside(ATOM)}", rank=PRODUCT)
 
     def __floordiv__(self, other: "Symbol | int") -> "Symbol":
-        if self.pen.style == SCRIPT:
+        if self.writer.style == SCRIPT:
             return self.derive(f"Math.floor({self._joined('/', other, PRODUCT).text})", other)
         return self._joined("//", other, PRODUCT)
 
     def __mod__(self, other: "Symbol | int") -> "Symbol":
-        if self.pen.style == SCRIPT:
+        if self.writer.style == SCRIPT:
             return self.derive(f"mod({self.text}, {getattr(other, 'text', other)})", other)
         return self._joined("%", other, PRODUCT)
 
     def __invert__(self) -> "Symbol":
-        sign = "!" if self.pen.style == SCRIPT else "~"
+        sign = "!" if self.writer.style == SCRIPT else "~"
         return self.opposite or replace(self.derive(f"{sign}{self.beside(DENIED)}", rank=DENIED), opposite=self)
 
     def __and__(self, other: "Symbol") -> "Symbol":
@@ -107,26 +107,26 @@ class Symbol:
     __hash__ = None
 
     def is_in(self, numbers: "Sequence[int] | Symbol") -> "Symbol":
-        if self.pen.style == SCRIPT:
+        if self.writer.style == SCRIPT:
             return self.derive(f"{numbers.text}.includes({self.text})")
-        name = f"is_{self.pen.name.removesuffix('_tokens')}"
-        return self.pen.looked_up(self, name, f"torch.isin({{}}, {self.pen.numbers('positions', numbers)})")
+        name = f"is_{self.writer.name.removesuffix('_tokens')}"
+        return self.writer.looked_up(self, name, f"torch.isin({{}}, {self.writer.numbers('positions', numbers)})")
 
     def num_up_to(self, numbers: Sequence[int]) -> "Symbol":
-        places = self.pen.numbers("places", numbers)
-        return self.pen.looked_up(self, "images", f"torch.bucketize({{}}, {places}, right=True)", of_both=False)
+        places = self.writer.numbers("places", numbers)
+        return self.writer.looked_up(self, "images", f"torch.bucketize({{}}, {places}, right=True)", of_both=False)
 
     def num_ends(self, lengths: "Sequence[int] | Symbol") -> "Symbol":
-        if self.pen.style == SCRIPT:
+        if self.writer.style == SCRIPT:
             return self.derive(f"numEnds({self.text}, {lengths.text})")
-        ends = self.pen.numbers("ends", lengths, ".cumsum(0)  # where each document ends")
-        document = self.pen.looked_up(self, "document", f"torch.bucketize({{}}, {ends}, right=True)")
-        last = bisect_right([*accumulate(lengths)], self.pen.writer.keys - 1)
+        ends = self.writer.numbers("ends", lengths, ".cumsum(0)  # where each document ends")
+        document = self.writer.looked_up(self, "document", f"torch.bucketize({{}}, {ends}, right=True)")
+        last = bisect_right([*accumulate(lengths)], self.writer.keys - 1)
         return replace(document, bounds=(0, last))
 
     def item_of(self, numbers: Sequence[int]) -> "Symbol":
-        axis = {GRID: "[:, None, None, None]", ROW: "[:, None]", PREDICATE: f"[{self.text}]"}[self.pen.style]
-        return self.derive(f"{self.pen.numbers('lengths', numbers)}{axis}")
+        axis = {GRID: "[:, None, None, None]", ROW: "[:, None]", PREDICATE: f"[{self.text}]"}[self.writer.style]
+        return self.derive(f"{self.writer.numbers('lengths', numbers)}{axis}")
 
     def is_cell(self, key: "Symbol", cells: "Symbol") -> "Symbol":
         return (self * 2**32 + key).is_in(cells)
@@ -135,23 +135,44 @@ class Symbol:
         return self.derive(f"{self.text}.length")
 
 
-@dataclass(frozen=True)
-class Pen:
-    """Writer of one rule.
+@dataclass
+class MaskWriter:
+    """Writes masks for queries and keys of given numbers, in one style.
 
     Attributes:
-        writer: that of the whole mask, to which a rule adds its lines.
-        shift: number of positions that its queries are further on; see `Mask.shifted`.
-        name: name of a line of the rule.
+        lines: those that must come first.
+        shift, name: of the rule that is being written: number of positions that its queries are further on, as in
+            `Mask.shifted`, and name of a line for it.
+        written: each rule that is written, by its shift.
+        names: name of what each line holds.
+        taken: number of times that each name is taken.
     """
 
-    writer: "MaskWriter"
+    queries: int
+    keys: int
+    style: str = GRID
     shift: int = 0
     name: str = ""
+    lines: list[str] = field(default_factory=list)
+    written: dict[tuple[Mask, int], Symbol] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
+    taken: dict[str, int] = field(default_factory=dict)
 
-    @property
-    def style(self) -> str:
-        return self.writer.style
+    def write(self, mask: Mask) -> Symbol:
+        """The expression of a mask; what it needs is in `lines` afterwards.
+
+        Raises:
+            MaskError: for a rule that has neither a formula nor a text.
+        """
+        rule = mask
+        while isinstance(rule, Not | Shifted):
+            rule = rule.mask
+        written = self._tree(mask, 0, alone=not isinstance(rule, And | Or))
+        if self.style != PREDICATE:
+            numbers = (f"i = {QUERIES}[:, None]  # queries down, keys across", f"j = {KEYS}")
+            used = "\n".join([*self.lines, written.text])
+            self.lines[:0] = [line for line in numbers if re.search(rf"\b{line[0]}\b", used)]
+        return written
 
     def printed(self, allows: Callable[[Symbol, Symbol, Symbol], Symbol]) -> Symbol:
         """The predicate of a rule as it prints itself."""
@@ -175,7 +196,7 @@ class Pen:
         If the end is the difference of the lengths, that is written: then the code holds for other lengths, too.
         """
         end = self.shift + after
-        as_lengths = before is None and end and end == self.writer.keys - self.writer.queries
+        as_lengths = before is None and end and end == self.keys - self.queries
         last, first = "keys - queries" if as_lengths else str(end), "" if before is None else str(self.shift - before)
         if self.style == PREDICATE:
             upper = f"kv_idx <= {plus('q_idx', last)}"
@@ -186,23 +207,23 @@ class Pen:
 
     def painted(self, cells: Iterable[tuple[int, int]], *, opened: bool) -> Symbol:
         """All cells alike, and then these changed."""
-        moved, writer = [(query - self.shift, key) for query, key in cells], self.writer
-        inside = [(query, key) for query, key in moved if 0 <= query < writer.queries and key < writer.keys]
-        writer.lines.append(f"{self.name} = {ALL.replace('ones', 'zeros') if opened else ALL}")
+        moved = [(query - self.shift, key) for query, key in cells]
+        inside = [(query, key) for query, key in moved if 0 <= query < self.queries and key < self.keys]
+        self.lines.append(f"{self.name} = {ALL.replace('ones', 'zeros') if opened else ALL}")
         if inside:
             queries, keys = (list(side) for side in zip(*inside, strict=True))
-            writer.lines.append(f"{self.name}[{queries}, {keys}] = {opened}")
-        return self.cells_of(self.name, frozenset("QK"))
+            self.lines.append(f"{self.name}[{queries}, {keys}] = {opened}")
+        return self.cells_of(frozenset("QK"))
 
-    def cells_of(self, name: str, axes: frozenset[str]) -> Symbol:
-        """Cells that a line holds, (Q, K) or (B, 1, Q, K)."""
-        sentence = "b, 0, " if "B" in axes else ""
-        return Symbol(f"{name}[{sentence}q_idx, kv_idx]" if self.style == PREDICATE else name, axes, self)
+    def cells_of(self, axes: frozenset[str]) -> Symbol:
+        """Cells that the line of a rule holds, (Q, K) or (B, 1, Q, K)."""
+        cell = f"[{'b, 0, ' if 'B' in axes else ''}q_idx, kv_idx]"
+        return Symbol(f"{self.name}{cell}" if self.style == PREDICATE else self.name, axes, self)
 
     def numbers(self, name: str, numbers: Sequence[int], then: str = "") -> str:
         """A line with whole numbers, under a name that is given back."""
         dtype = "" if numbers else ", dtype=torch.int64"
-        return self.writer.line(name, f"torch.tensor({[*numbers]}{dtype}, device=query.device){then}")
+        return self.line(name, f"torch.tensor({[*numbers]}{dtype}, device=query.device){then}")
 
     def looked_up(self, position: Symbol, name: str, of: str, *, of_both: bool = True) -> Symbol:
         """Numbers of the positions of the queries, (Q, 1), or of the keys, (K,), from a line before.
@@ -215,47 +236,11 @@ class Pen:
             of_one, places, index = f"query_{name}", plus(QUERIES, str(self.shift)), ("[:, None]", "[q_idx]")
         else:
             of_one, places, index = f"key_{name}", KEYS, ("", "[kv_idx]")
-        if of_both and self.writer.queries == self.writer.keys and not self.shift:
-            table = self.writer.line(name, of.format(KEYS))
+        if of_both and self.queries == self.keys and not self.shift:
+            table = self.line(name, of.format(KEYS))
         else:
-            table = self.writer.line(of_one, of.format(places))
+            table = self.line(of_one, of.format(places))
         return position.derive(f"{table}{index[self.style == PREDICATE]}")
-
-
-@dataclass
-class MaskWriter:
-    """Writes masks for queries and keys of given numbers, in one style.
-
-    Attributes:
-        lines: those that must come first.
-        written: each rule that is written, by how far its queries are shifted.
-        names: name of what each line holds.
-        taken: number of times that each name is taken.
-    """
-
-    queries: int
-    keys: int
-    style: str = GRID
-    lines: list[str] = field(default_factory=list)
-    written: dict[tuple[Mask, int], Symbol] = field(default_factory=dict)
-    names: dict[str, str] = field(default_factory=dict)
-    taken: dict[str, int] = field(default_factory=dict)
-
-    def write(self, mask: Mask) -> Symbol:
-        """The expression of a mask; what it needs is in `lines` afterwards.
-
-        Raises:
-            MaskError: for a rule that has neither a formula nor a text.
-        """
-        rule = mask
-        while isinstance(rule, Not | Shifted):
-            rule = rule.mask
-        written = self._tree(mask, 0, alone=not isinstance(rule, And | Or))
-        if self.style != PREDICATE:
-            numbers = (f"i = {QUERIES}[:, None]  # queries down, keys across", f"j = {KEYS}")
-            used = "\n".join([*self.lines, written.text])
-            self.lines[:0] = [line for line in numbers if re.search(rf"\b{line[0]}\b", used)]
-        return written
 
     def line(self, name: str, text: str) -> str:
         """A line before, under a name that is given back; one line for the same text."""
@@ -276,7 +261,7 @@ class MaskWriter:
                 (first, *others), (sign, rank) = parts, (" & ", BOTH) if isinstance(mask, And) else (" | ", EITHER)
                 axes = frozenset().union(*(part.axes for part in parts))
                 text = sign.join(part.beside(DENIED) for part in parts)
-                return Symbol(text, axes, first.pen, rank) if others else first
+                return Symbol(text, axes, first.writer, rank) if others else first
             case Not(inner):
                 return ~self._tree(inner, shift, alone)
             case Shifted(inner, offset):
@@ -288,24 +273,20 @@ class MaskWriter:
     def _rule(self, mask: Mask, shift: int, alone: bool) -> Symbol:
         """One rule: where several are joined and it is no predicate, a line of its own that gives it a name."""
         keyword = getattr(mask, "keyword", "other")
-        pen = Pen(self, shift, self._free("global_tokens" if keyword == "global" else keyword))
-        written = mask.code(pen) or self._tensor(mask.shifted(shift), pen)
-        if alone or self.style == PREDICATE or written.text == pen.name:
+        name = self._free("global_tokens" if keyword == "global" else keyword)
+        self.shift, self.name = shift, name
+        written = mask.code(self) or self._tensor(mask.shifted(shift))
+        if alone or self.style == PREDICATE or written.text == name:
             return written
-        self.lines.append(f"{pen.name} = {written.text}")
-        return written.derive(pen.name)
+        self.lines.append(f"{name} = {written.text}")
+        return written.derive(name)
 
-    def _tensor(self, mask: Mask, pen: Pen) -> Symbol:
+    def _tensor(self, mask: Mask) -> Symbol:
         """A rule without a formula, as its tensor."""
         part = "" if mask.batch_size else "[0, 0]"
         tensor = f'attnviz.mask("{mask.text}").tensor(queries, keys){part}.to(query.device)'
-        self.lines += [f"import attnviz  # '{mask}' has no short formula", f"{pen.name} = {tensor}"]
-        return pen.cells_of(pen.name, frozenset("BQK" if mask.batch_size else "QK"))
-
-
-def in_rows(mask: Mask, queries: int, keys: int) -> bool:
-    """Whether the mask is written without looking at the query, so that it holds for any number of queries."""
-    return "Q" not in MaskWriter(queries, keys).write(mask).axes
+        self.lines += [f"import attnviz  # '{mask}' has no short formula", f"{self.name} = {tensor}"]
+        return self.cells_of(frozenset("BQK" if mask.batch_size else "QK"))
 
 
 def javascript(rule: type[Mask]) -> str:
@@ -314,11 +295,11 @@ def javascript(rule: type[Mask]) -> str:
     Its predicate is asked with names in the place of numbers. It uses `mod` and `numEnds`, which the page of a live
     model defines.
     """
-    pen, nameless = Pen(MaskWriter(0, 0, SCRIPT)), object.__new__(rule)
+    writer, nameless = MaskWriter(0, 0, SCRIPT), object.__new__(rule)
     names = [parameter.name for parameter in rule.parameters()]
     for name in names:
-        object.__setattr__(nameless, name, Symbol(name, frozenset(), pen))
-    query, key, sentence = (Symbol(name, frozenset(), pen) for name in ("q", "k", "sentence"))
+        object.__setattr__(nameless, name, Symbol(name, frozenset(), writer))
+    query, key, sentence = (Symbol(name, frozenset(), writer) for name in ("q", "k", "sentence"))
     return f"({', '.join(names)}) => (q, k) => {nameless.allows(query, key, sentence).text}"
 
 

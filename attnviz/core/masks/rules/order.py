@@ -26,8 +26,8 @@ class Subsequent(Mask):
     def shifted(self, offset):
         return Subsequent(self.offset + offset)
 
-    def code(self, pen):
-        return pen.band(None, self.offset)
+    def code(self, writer):
+        return writer.band(None, self.offset)
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,8 @@ class Window(Mask):
     def allows(self, query, key, sentence):
         return (key >= query - self.before) & (key <= query + self.after)
 
-    def code(self, pen):
-        return pen.band(self.before, self.after)
+    def code(self, writer):
+        return writer.band(self.before, self.after)
 
 
 @dataclass(frozen=True)

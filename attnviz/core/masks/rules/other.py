@@ -27,8 +27,8 @@ class Full(Mask):
     def allows(self, query, key, sentence):
         return key >= 0
 
-    def code(self, pen):
-        return pen.printed(self.allows)
+    def code(self, writer):
+        return writer.printed(self.allows)
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Random(Mask):
         hashes = _mixed(_mixed(_mixed(torch.tensor(self.seed & WORD)) + query) + stretch)
         return _permuted(place.expand(hashes.shape), hashes, self.every) < self.count
 
-    def code(self, pen):
+    def code(self, writer):
         """There is no formula that a person would paste."""
 
 
@@ -167,8 +167,8 @@ class _Cells(Mask):
         boxes = ", ".join(map(_rectangle, rectangles(self.cells)))
         return f"{self.keyword}({boxes})" if boxes else self.keyword
 
-    def code(self, pen):
-        return pen.painted(self.cells, opened=self.join == "or")
+    def code(self, writer):
+        return writer.painted(self.cells, opened=self.join == "or")
 
 
 @dataclass(frozen=True)
