@@ -12,8 +12,8 @@ from typing import Any
 from attnviz.core.display import in_title, visible_text
 from attnviz.core.errors import InputError
 from attnviz.core.masks.base import KEYWORDS, Mask
-from attnviz.core.masks.pen import javascript
 from attnviz.core.masks.text import form
+from attnviz.core.masks.writing import javascript
 from attnviz.export.explore import Page, deflated, drawing, written
 
 FOLDER = Path(__file__).with_name("live")
