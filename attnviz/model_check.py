@@ -219,9 +219,11 @@ class _Check:
         same = bool((mask == mask[:, :1]).all())
         padding = _tokens(self.record, step)
         arguments = {"padding": padding} if not bool(padding.all()) else {}
-        report = check(
-            mask[:, :1] if same else mask, kind="mask", convention="may-attend", **self._intended(step), **arguments
-        )
+        arguments |= {"kind": "mask", "convention": "may-attend"}
+        mask = mask[:, :1] if same else mask
+        report = check(mask, **self._intended(step), **arguments)
+        if report.question and step.site.kind == self.target == "decoder":
+            report = check(mask, intent="causal", **arguments)
         axes = [axis for axis, is_one in (("batch", len(mask) == 1), ("head", same)) if is_one]
         findings = (_without(finding, axes) for finding in report.findings)
         return replace(report, findings=(*_added(step), *findings))
@@ -232,7 +234,7 @@ class _Check:
             return {}
         if self.intent is not None:
             return {"intent": self.intent}
-        return {"intent": "causal"} if self.target == "decoder" else {}
+        return {}
 
     def _future(self, leaks: dict[str, Any]) -> LeakTest | None:
         promised = self.intent if isinstance(self.intent, Mask) else None

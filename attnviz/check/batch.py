@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attnviz.check.arrays import real_tensor
-from attnviz.check.findings import Finding, Laid, Report, status_of
+from attnviz.check.arrays import opened, real_tensor
+from attnviz.check.findings import SEVERITIES, Finding, Laid, status_of
 from attnviz.core.amounts import counted
 from attnviz.core.errors import InputError, quoted
 from attnviz.core.masks import Mask
@@ -25,7 +25,10 @@ IGNORED = -100
 """Label that no loss counts."""
 ENDS = ("cu_seqlens", "cu_seq_lens_q", "cu_seq_lens_k", "cu_seqlens_q", "cu_seqlens_k")
 """Names of the places at which packed documents begin, and the last one ends."""
-READ = (*IDS, "attention_mask", "position_ids", "labels", *ENDS)
+OF_TOKENS = ("position_ids", "labels", "token_type_ids")
+"""Names of arrays with a number for each token."""
+TARGET = ("decoder_input_ids", "decoder_attention_mask")
+"""Names of the ids that a decoder reads, and of their mask, beside those of an encoder."""
 
 
 @dataclass(frozen=True)
@@ -72,8 +75,9 @@ def check_batch(
     """Check that the mask, the positions and the labels of a batch fit its tokens.
 
     Args:
-        batch: `input_ids` (B, n) and any of `attention_mask` (B, n) or of scores, `position_ids` (B, n), `labels`
-            (B, n), `cu_seqlens`; others are not read.
+        batch: `input_ids` (B, n) and any of `attention_mask` (B, n) or of scores, `position_ids`, `labels` and
+            `token_type_ids` (B, n), `cu_seqlens`; of an encoder-decoder `decoder_input_ids`, `decoder_attention_mask`
+            and `labels`, (B, m). Others are not read.
         pad: the id of padding; by default the one id that stands wherever the mask blocks.
         padded: False where no token is padding.
         intent: what a mask of scores is meant to be; see `attnviz.check.check`.
@@ -81,75 +85,104 @@ def check_batch(
     Raises:
         InputError: if there are no token ids, or an array does not fit them.
     """
-    arrays = {name: real_tensor(batch[name]) for name in READ if batch.get(name) is not None}
-    ids = next((arrays[name] for name in IDS if name in arrays), None)
-    if ids is None:
+    read = (*IDS, "attention_mask", *OF_TOKENS, *ENDS, *TARGET)
+    arrays = {name: real_tensor(batch[name]) for name in read if batch.get(name) is not None}
+    arrays = {name: array[None] if array.dim() == 1 and name not in ENDS else array for name, array in arrays.items()}
+    name = next((name for name in IDS if name in arrays), None)
+    if name is None:
         there = ", ".join(map(quoted, list(batch)[:10])) or "nothing"
         raise InputError(f"The batch has no input_ids; it has {there}.")
-    ids = ids[None] if ids.dim() == 1 else ids
+    ids, labels, source = _whole(arrays, name), arrays.get("labels"), dict(arrays)
+    has_target = any(target in arrays for target in TARGET)
+    has_target |= (
+        labels is not None and labels.dim() == 2 and labels.shape[1] != ids.shape[1] and len(labels) == len(ids)
+    )
+    if has_target:
+        source.pop("labels", None)
+    whole = _Batch(ids, source, pad, padded, name)
+    findings, question, assumed = [*whole.findings(intent)], whole.question, whole.assumed
+    if has_target:
+        pad = whole.pad if whole.pad is not None else pad
+        target = {"attention_mask": arrays.get(TARGET[1]), "labels": labels}
+        target = {key: array for key, array in target.items() if array is not None}
+        read_by_decoder = _whole(arrays, TARGET[0]) if TARGET[0] in arrays else None
+        if read_by_decoder is None and labels is not None:
+            read_by_decoder = labels.masked_fill(labels == IGNORED, -1 if pad is None else pad).roll(1, 1)
+        if read_by_decoder is not None:
+            decoder = _Batch(read_by_decoder, target, pad, padded, *TARGET, is_target=True)
+            findings += decoder.findings(None)
+            assumed += f", and a decoder that reads {decoder.assumed}"
+    findings.sort(key=lambda finding: -SEVERITIES.index(finding.severity))
+    shapes = {name: tuple(array.shape) for name, array in arrays.items()}
+    return BatchReport(shapes, assumed, question, tuple(findings))
+
+
+def _whole(arrays: dict[str, Tensor], name: str) -> Tensor:
+    """Token ids, (B, n)."""
+    ids = arrays[name]
     if ids.dim() != 2 or ids.is_floating_point() or not ids.numel():
-        raise InputError(f"The input_ids are {tuple(ids.shape)} of {ids.dtype}; they must be whole numbers (B, n).")
-    arrays = {name: array[None] if array.dim() == 1 and name not in ENDS else array for name, array in arrays.items()}
-    for name in ("position_ids", "labels"):
-        if name in arrays and arrays[name].shape[-1] != ids.shape[1]:
-            raise InputError(f"The {name} are {tuple(arrays[name].shape)}, the input_ids {tuple(ids.shape)}.")
-    return _Batch(ids, arrays, pad, padded).report(intent)
+        raise InputError(f"The {name} are {tuple(ids.shape)} of {ids.dtype}; they must be whole numbers (B, n).")
+    return ids
 
 
 class _Batch:
     """Arrays of a batch, and what is known of its padding and its documents."""
 
-    def __init__(self, ids: Tensor, arrays: dict[str, Tensor], pad: int | None, padded: bool):
-        self.ids, self.arrays = ids, arrays
+    def __init__(
+        self,
+        ids: Tensor,
+        arrays: dict[str, Tensor],
+        pad: int | None,
+        padded: bool,
+        name: str,
+        mask_name: str = "attention_mask",
+        *,
+        is_target: bool = False,
+    ):
+        self.ids, self.arrays, self.name, self.mask_name, self.is_target = ids, arrays, name, mask_name, is_target
+        for other in OF_TOKENS:
+            if other in arrays and arrays[other].shape[-1] != ids.shape[1]:
+                raise InputError(f"The {other} are {tuple(arrays[other].shape)}, the {name} {tuple(ids.shape)}.")
         mask = arrays.get("attention_mask")
         self.flat = mask if mask is not None and mask.dim() == 2 else None  # (B, n)
         if self.flat is not None and self.flat.shape != ids.shape:
-            raise InputError(f"The attention_mask is {tuple(mask.shape)}, the input_ids {tuple(ids.shape)}.")
+            raise InputError(f"The {mask_name} is {tuple(mask.shape)}, the {name} {tuple(ids.shape)}.")
         self.square = mask if mask is not None and mask.dim() > 2 else None
-        self.pad = pad if pad is not None or not padded else self._only_id_of(self.flat == 0)
-        self.question = ""
-        if self.pad is None and padded:
-            self._ask()
+        self.pad, self.question = pad, ""
+        if pad is None and padded and self.flat is not None and len(blocked := ids[self.flat == 0].unique()) == 1:
+            self.pad = int(blocked[0])
+        ends = [end for row in ids.tolist() for end in (row[::-1], row)] if self.pad is None and padded else []
+        if twice := [end[0] for end in ends if len(end) > 1 and end[0] == end[1]]:
+            self.question = f"Is the id {twice[0]} padding? Say --pad {twice[0]}, or --pad none."
         is_id = ids == self.pad if self.pad is not None else torch.zeros_like(ids, dtype=torch.bool)
+        if is_target:  # which begins with that id in many models
+            is_id = torch.cat([is_id[:, :1] & False, is_id[:, 1:]], 1)
         left, right = is_id.int().cumprod(1).bool(), is_id.flip(1).int().cumprod(1).flip(1).bool()
         self.padding = left | right  # the runs of its id at either end
         beside_text = (left & ~left.roll(-1, 1)) | (right & ~right.roll(1, 1))
-        open_ = torch.ones_like(is_id) if self.flat is None else self.flat != 0
-        self.may_end_text = beside_text & open_  # where the id of padding also ends a text
+        is_open = torch.ones_like(is_id) if self.flat is None else self.flat != 0
+        self.may_end_text = beside_text & is_open  # where the id of padding also ends a text
         self.is_pad = self.padding & ~self.may_end_text
+        numbers = [] if self.flat is None else self.flat.unique().tolist()
+        self.is_numbered = len(numbers) > 2 and all(float(number).is_integer() and number >= 0 for number in numbers)
+        self.are_flags = set(numbers) <= {0, 1}
         self.laid = Laid(ids[:, None, None].float(), ("batch", "key"))
 
-    def _only_id_of(self, places: Tensor | bool) -> int | None:
-        """The one id that stands at all of these places, and nowhere inside of a text."""
-        if isinstance(places, bool) or not places.any():
-            return None
-        values = self.ids[places].unique()
-        return int(values[0]) if len(values) == 1 else None
-
-    def _ask(self) -> None:
-        """Ask for padding where a row ends or begins with one id again and again, and no mask says what that is."""
-        for row in self.ids.tolist():
-            for end in (row[::-1], row):
-                run = next((i for i, id in enumerate(end) if id != end[0]), len(end))
-                if run > 1:
-                    self.question = f"Is the id {end[0]} padding? Say --pad {end[0]}, or --pad none."
-                    return
-
-    def report(self, intent: str | Mask | Stack | None) -> BatchReport:
+    def findings(self, intent: str | Mask | Stack | None) -> Iterator[Finding]:
         if self.flat is not None and self._inverted():
-            message = "attention_mask is inverted: it is 0 at the tokens and 1 at padding."
-            fix = f"attention_mask = (input_ids != {self.pad}).long()"
-            findings = [self._finding("inverted", "error", message, fix, self.flat.bool())]
-            self.is_pad = self.flat.bool()
+            message = f"{self.mask_name} is inverted: it is 0 at the tokens and 1 at padding."
+            yield self._finding("inverted", "error", message, self.mended, self.flat.bool())
+            self.is_pad, self.may_end_text = self.flat.bool(), torch.zeros_like(self.is_pad)
         else:
-            findings = [*self._of_mask()]
+            yield from self._of_mask()
             if self.flat is not None:
                 self.is_pad = self.is_pad | (self.flat == 0)
-        findings += [*self._of_positions(), *self._of_documents(), *self._of_labels()]
-        findings += self._of_square(intent)
-        findings.sort(key=lambda finding: ("error", "warning", "note").index(finding.severity))
-        shapes = {name: tuple(array.shape) for name, array in self.arrays.items()}
-        return BatchReport(shapes, self._assumed(), self.question, tuple(findings))
+        yield from self._of_positions()
+        yield from self._of_documents()
+        if "labels" in self.arrays:
+            yield from self._of_labels(self.arrays["labels"].expand_as(self.ids))
+        if self.square is not None:
+            yield from self._of_square(intent)
 
     def _inverted(self) -> bool:
         """Whether the mask is open at padding alone, by the id of padding or by the one id at all open places."""
@@ -166,53 +199,52 @@ class _Batch:
     def _of_mask(self) -> Iterator[Finding]:
         """Findings about a mask of (B, n): padding that is seen, tokens that are not, rows without a token."""
         if self.flat is None:
-            if self.is_pad.any() and self.square is None:
-                message = (
-                    f"{counted(int(self.is_pad.sum()), 'token')} of padding and no attention_mask: padding is seen."
-                )
-                yield self._finding("padding", "error", message, self._mended(), self.is_pad)
+            if self.is_pad.any() and self.square is None and not self.is_target:
+                message = f"{counted(int(self.is_pad.sum()), 'token')} of padding and no {self.mask_name}: "
+                yield self._finding("padding", "error", f"{message}padding is seen.", self.mended, self.is_pad)
             return
-        numbers = self.flat.unique().tolist()
-        if len(numbers) > 2 and all(float(number).is_integer() and number >= 0 for number in numbers):
-            message = "attention_mask numbers documents: code that is not made for that sees across all of them."
-            fix = "Pass restarting position_ids and no attention_mask, or a mask of (B, 1, n, n)."
+        if self.is_numbered:
+            message = f"{self.mask_name} numbers documents: code that is not made for that sees across all of them."
+            fix = f"Pass restarting position_ids and no {self.mask_name}, or a mask of (B, 1, n, n)."
             yield self._finding("documents", "warning", message, fix)
-        elif not set(numbers) <= {0, 1}:
-            message = f"attention_mask holds {numbers[0]:g} and other numbers; of shape (B, n) it is 1 or 0."
-            yield self._finding("values", "error", message, self._mended() or "1 = a token, 0 = padding")
+        elif not self.are_flags:
+            message = (
+                f"{self.mask_name} holds {float(self.flat.min()):g} and other numbers; of shape (B, n) it is 1 or "
+            )
+            yield self._finding("values", "error", f"{message}0.", self.mended or "1 = a token, 0 = padding")
             return
-        open_padding = self.is_pad & (self.flat != 0)
-        hidden = ~self.padding & (self.flat == 0) if self.pad is not None else torch.zeros_like(self.is_pad)
-        for cells, noun, message in (
-            (open_padding, "token", "of padding {is_} 1 in attention_mask: padding is seen."),
-            (hidden, "token", "that {is_} no padding {is_} 0 in attention_mask: no token sees {it}."),
+        seen = self.is_pad & (self.flat != 0)
+        hidden = ~self.padding & (self.flat == 0) & (self.pad is not None)
+        for cells, message in (
+            (seen, "of padding {is_} 1 in {mask}: padding is seen."),
+            (hidden, "that {is_} no padding {is_} 0 in {mask}: no token sees {it}."),
         ):
             if cells.any():
                 is_, it = ("is", "it") if cells.sum() == 1 else ("are", "them")
-                message = f"{counted(int(cells.sum()), noun)} {message.format(is_=is_, it=it)}"
-                yield self._finding("padding", "error", message, self._mended(), cells)
+                message = message.format(is_=is_, it=it, mask=self.mask_name)
+                message = f"{counted(int(cells.sum()), 'token')} {message}"
+                yield self._finding("padding", "error", message, self.mended, cells)
         ends = self.may_end_text & (self.flat == 0).any(1, keepdim=True)
         if ends.any():
             message = f"The first id {self.pad} beside the text is open in {counted(int(ends.any(1).sum()), 'row')}."
             yield self._finding("padding", "note", message, "That is right where this id also ends a text.", ends)
         empty = ~(self.flat != 0).any(1, keepdim=True)
         if empty.any():
-            message = (
-                f"{counted(int(empty.sum()), 'row')} of the batch {'has' if empty.sum() == 1 else 'have'} no token."
-            )
+            has = "has" if empty.sum() == 1 else "have"
+            message = f"{counted(int(empty.sum()), 'row')} of the batch {has} no token."
             yield self._finding("empty-row", "error", message, "Leave such rows out of the batch.", empty)
 
-    def _mended(self) -> str:
-        return f"attention_mask = (input_ids != {self.pad}).long()" if self.pad is not None else ""
+    @property
+    def mended(self) -> str:
+        return f"{self.mask_name} = ({self.name} != {self.pad}).long()" if self.pad is not None else ""
 
     def _of_positions(self) -> Iterator[Finding]:
         """Positions of texts that are padded at the left: they count from the first token on."""
-        real = ~self.is_pad
+        real, positions = ~self.is_pad, self.arrays.get("position_ids")
         left = self.is_pad[:, 0] & real.any(1)
         if not left.any():
             return
-        fix = "position_ids = (attention_mask.cumsum(-1) - 1).clamp(min=0)"
-        positions = self.arrays.get("position_ids")
+        fix = f"position_ids = ({self.mask_name}.cumsum(-1) - 1).clamp(min=0)"
         if positions is None:
             message = f"{counted(int(left.sum()), 'text')} padded at the left, and no position_ids: most models then"
             yield self._finding("positions", "warning", f"{message} count padding as positions.", fix, left[:, None])
@@ -226,26 +258,30 @@ class _Batch:
             yield self._finding("positions", "error", message, fix, wrong[:, None])
 
     def _of_documents(self) -> Iterator[Finding]:
-        """Packed documents: a mask that holds none of them, or lengths that differ from the positions."""
-        starts = self._starts()
-        if starts is not None and self.flat is not None and set(self.flat.unique().tolist()) <= {0, 1}:
+        """Packed documents: a mask that holds none of them, and numbers, lengths and positions that disagree."""
+        starts, restarts = self.starts, self._restarts()
+        fix = f"Pass restarting position_ids and no {self.mask_name}, or a mask of (B, 1, n, n)."
+        if starts is not None and self.flat is not None and self.are_flags:
             row = int(starts[:, 1:].any(1).nonzero()[0])
             second = int(starts[row, 1:].int().argmax()) + 1
-            message = f"position_ids restart, as of packed documents, but attention_mask divides none: in row {row} the"
-            message += f" token at {second} sees all {second} of the document before it."
-            fix = "Pass restarting position_ids and no attention_mask, or a mask of (B, 1, n, n)."
+            message = f"position_ids restart, as of packed documents, but {self.mask_name} divides none: in row {row} "
+            message += f"the token at {second} sees all {second} of the document before it."
             yield self._finding("documents", "error", message, fix, starts & (torch.arange(starts.shape[1]) > 0))
+        if self.is_numbered and "position_ids" in self.arrays and restarts is None:
+            message = f"{self.mask_name} numbers documents, and position_ids go on from one to the next."
+            yield self._finding(
+                "documents", "warning", message, "Let position_ids begin at 0 in each document.", starts
+            )
         for name in (name for name in ENDS if name in self.arrays):
-            ends = self.arrays[name].flatten()
-            total = self.ids.numel()
+            ends, total = self.arrays[name].flatten(), self.ids.numel()
             if len(ends) < 2 or int(ends[0]) or int(ends[-1]) != total or bool((ends.diff() <= 0).any()):
                 message = f"{name} is {ends.tolist()[:8]}; it must rise from 0 to the number of tokens, {total:,}."
                 yield self._finding("documents", "error", message, "cu_seqlens = F.pad(lengths.cumsum(0), (1, 0))")
-            elif starts is not None and starts.flatten().nonzero().flatten().tolist() != ends[:-1].tolist():
+            elif restarts is not None and restarts.flatten().nonzero().flatten().tolist() != ends[:-1].tolist():
                 message = f"{name} and position_ids divide the tokens at different places."
                 yield self._finding("documents", "error", message, "Make both of the same lengths.")
 
-    def _starts(self) -> Tensor | None:
+    def _restarts(self) -> Tensor | None:
         """Begins of documents, boolean (B, n), by positions that restart behind the first token; None if none do."""
         positions = self.arrays.get("position_ids")
         if positions is None or positions.dim() != 2:
@@ -256,61 +292,88 @@ class _Batch:
         inner[torch.arange(len(first)), first] = False
         return starts if inner.any() else None
 
-    def _of_labels(self) -> Iterator[Finding]:
-        """Labels of padding that the loss counts, labels that are shifted already, and across documents."""
-        labels = self.arrays.get("labels")
-        if labels is None or labels.shape != self.ids.shape:
-            return
-        of_padding = self.is_pad & (labels != IGNORED)
+    @property
+    def starts(self) -> Tensor | None:
+        """Begins of documents by the numbers of the mask, else by positions that restart; None if there are none."""
+        if not self.is_numbered:
+            return self._restarts()
+        begins = torch.nn.functional.pad(self.flat.diff(dim=1) != 0, (1, 0), value=True)
+        return begins & (self.flat != 0)
+
+    def _of_labels(self, labels: Tensor) -> Iterator[Finding]:
+        """Labels of padding and of the end of a text, labels that are shifted wrongly, and across documents."""
+        used = labels != IGNORED
+        of_padding = labels == self.pad if self.is_target and self.pad is not None else self.is_pad & used
+        if self.is_target and self.pad is not None:  # the first of them may end the text
+            of_padding = of_padding & of_padding.flip(1).int().cumprod(1).flip(1).bool() & of_padding.roll(1, 1)
+            of_padding[:, 0] = False
         if of_padding.any():
-            message = (
-                f"{counted(int(of_padding.sum()), 'label')} of padding: the loss counts them, as they are not -100."
-            )
-            fix = "labels = labels.masked_fill(attention_mask == 0, -100)"
-            yield self._finding("labels", "error", message, fix, of_padding)
-        used, following = labels[:, :-1] != IGNORED, labels[:, :-1] == self.ids[:, 1:]
-        same = labels[:, :-1] == self.ids[:, :-1]
-        if used.any() and bool((following | ~used).all()) and not bool((same | ~used).all()):
+            message = f"{counted(int(of_padding.sum()), 'label')} of padding: the loss counts them, as they are not "
+            fix = f"labels = labels.masked_fill({'labels == pad' if self.is_target else 'attention_mask == 0'}, -100)"
+            yield self._finding("labels", "error", f"{message}-100.", fix, of_padding)
+        unlearned = self.may_end_text & ~self.may_end_text[:, :1] & ~used & used.roll(1, 1)
+        if self.flat is not None and not self.is_target and unlearned[:, 1:].any():
+            rows = counted(int(unlearned.any(1).sum()), "row")
+            message = f"The end of the text, id {self.pad}, has the label -100 in {rows}: it is the id of padding, "
+            message += "too, so that the model never learns to end."
+            fix = f"labels = {self.name}.masked_fill({self.mask_name} == 0, -100), or pad with another id."
+            yield self._finding("labels", "error", message, fix, unlearned)
+        shift = (labels[:, :-1] == self.ids[:, 1:]) | ~used[:, :-1]
+        same = (labels == self.ids) | ~used
+        if self.is_target and used.any() and same.all() and not shift.all():
+            message = f"{self.name} hold the label of their own position: the decoder reads what it has to predict."
+            fix = f"{self.name} begin with the start token, and then have the labels without the last one."
+            yield self._finding("labels", "error", message, fix)
+        elif not self.is_target and used[:, :-1].any() and shift.all() and not same[:, :-1].all():
             message = "labels hold the next token already; models of transformers shift them themselves."
             fix = "labels = input_ids.clone(), if the model shifts; else leave them."
             yield self._finding("labels", "warning", message, fix)
-        starts = self._starts()
-        if starts is not None:
-            across = starts & (labels != IGNORED) & (torch.arange(starts.shape[1]) > 0)
+        if (starts := self.starts) is not None:
+            across = starts & used & (torch.arange(starts.shape[1]) > 0)
             if across.any():
                 message = (
                     f"{counted(int(across.sum()), 'document')} whose first token is predicted from the one before."
                 )
                 yield self._finding("labels", "warning", message, "labels[position_ids == 0] = -100", across)
 
-    def _of_square(self, intent: str | Mask | Stack | None) -> list[Finding]:
-        """Findings about a mask of (B, H, Q, K), with padding known."""
-        if self.square is None:
-            return []
+    def _of_square(self, intent: str | Mask | Stack | None) -> Iterator[Finding]:
+        """Findings about a mask of (B, H, Q, K), with padding known, and documents by positions that restart."""
         from attnviz.check import check
 
         padding = {"padding": ~self.is_pad} if self.is_pad.any() else {}
-        report: Report = check(self.square, kind="mask", intent=intent, **padding)
+        report = check(self.square, kind="mask", intent=intent, **padding)
+        restarts, (queries, keys) = self._restarts(), report.shape[2:]
+        if restarts is not None and queries == keys and not report.rules("error"):
+            owner = restarts.int().cumsum(1)
+            across = (owner[:, None, :, None] != owner[:, None, None]) & ~self.is_pad[:, None, :, None]
+            seen = opened(self.square, report.convention).view(report.shape) & across & ~self.is_pad[:, None, None]
+            if seen.any():
+                _, _, query, key = seen.nonzero()[0].tolist()
+                message = (
+                    f"position_ids restart, as of packed documents, but {self.mask_name} lets them see each other: "
+                )
+                message += f"the token at {query} sees the one at {key}."
+                fix = (
+                    "Block what is of another document: mask & (document[:, None, :, None] == document[:, None, None])."
+                )
+                yield Finding("documents", "error", message, fix)
+                return
         self.question = self.question or report.question
-        return [replace(finding, message=f"attention_mask: {finding.message}") for finding in report.findings]
+        yield from (replace(one, message=f"{self.mask_name}: {one.message}") for one in report.findings)
 
-    def _assumed(self) -> str:
-        rows = counted(len(self.ids), "text")
-        if (starts := self._starts()) is not None:
+    @property
+    def assumed(self) -> str:
+        rows, starts = counted(len(self.ids), "text"), self.starts
+        if starts is not None:
             return f"{counted(int(starts.sum()), 'document')} packed in {counted(len(self.ids), 'row')}"
         if not self.is_pad.any():
             return f"{rows} without padding"
-        left, right = self.is_pad[:, 0].any(), self.is_pad[:, -1].any()
-        sides = [side for side, is_there in (("left", left), ("right", right)) if is_there]
-        side = f"at the {' and the '.join(sides)}"
+        sides = [side for side, place in (("left", 0), ("right", -1)) if self.is_pad[:, place].any()]
         named = f" (id {self.pad})" if self.pad is not None else ""
-        return f"{rows} with padding {side}{named}"
+        return f"{rows} with padding at the {' and the '.join(sides)}{named}"
 
     def _finding(self, rule: str, severity: str, message: str, fix: str, cells: Tensor | None = None) -> Finding:
         """A finding whose cells are those of a boolean tensor (B, n), or (B, 1) for rows."""
-        if cells is None:
-            return Finding(rule, severity, message, fix)
-        if cells.shape[1] == 1:
-            rows = cells[:, 0].nonzero().flatten().tolist()
-            return Finding(rule, severity, message, fix, ("batch",), tuple((row,) for row in rows[:1000]), len(rows))
-        return self.laid.finding(rule, severity, message, fix, cells[:, None, None])
+        if cells is None or cells.shape[1] > 1:
+            return self.laid.finding(rule, severity, message, fix, None if cells is None else cells[:, None, None])
+        return Laid(self.laid.values, ("batch",)).finding(rule, severity, message, fix, cells[:, None])

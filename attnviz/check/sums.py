@@ -1,7 +1,6 @@
 """Why rows of weights do not sum to 1: dropout was on, masked after the softmax, a softmax over another axis."""
 
 import math
-from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -18,75 +17,54 @@ def tolerance(laid: Laid) -> float:
     return max(TOLERANCE, 2 * laid.eps) + laid.rounding * laid.values.shape[-1]
 
 
-def check_sums(laid: Laid, valid: Tensor) -> Iterator[Finding]:
-    """Findings about sums of rows, with the likeliest reason.
+def check_sums(laid: Laid, valid: Tensor) -> list[Finding]:
+    """Finding about sums of rows, with the likeliest reason.
 
     Args:
-        known: (B, H, Q), the rows to look at.
+        valid: (B, H, Q), the rows to look at.
     """
-    sums = laid.values.sum(-1, dtype=torch.float64)
-    live = valid & (laid.values != 0).any(-1)
-    off = live & ((sums - 1).abs() > tolerance(laid))
+    weights, near = laid.values, tolerance(laid)
+    sums = weights.sum(-1, dtype=torch.float64)
+    live = valid & (weights != 0).any(-1)
+    off = live & ((sums - 1).abs() > near)
     if not off.any():
-        return
-    yield (
-        _of_other_axis(laid, valid, off)
-        or _of_dropout(laid, sums, valid, off)
-        or _of_late_mask(laid, sums, live, off)
-        or _of_sinks(laid, sums, live)
-        or _row_sum(laid, sums, off)
-    )
-
-
-def _of_other_axis(laid: Laid, valid: Tensor, off: Tensor) -> Finding | None:
-    axis = _other_axis(laid.values, valid, tolerance(laid))
-    if axis is None:
-        return None
-    message = f"The rows do not sum to 1, but {axis}: the softmax ran over the wrong axis."
-    return laid.finding("wrong-axis", "error", message, "Take softmax(dim=-1), over the keys.", off)
-
-
-def _of_dropout(laid: Laid, sums: Tensor, valid: Tensor, off: Tensor) -> Finding | None:
-    dropout = _dropout(laid.values, sums, valid, tolerance(laid))
-    if dropout is None:
-        return None
-    p, exact = dropout
-    message = f"Dropout was on: rows that lost no weight sum to 1 / (1 - p) = {1 / (1 - p):.4g}, with p = {p:.2g}."
-    if not exact:
-        zeros = f"{p:.0%} of the weights are 0 (dropped, or blocked by a mask that is not known)"
-        message = f"Dropout was on: {zeros}, and some rows sum to more than 1."
-    fix = "Call model.eval(), or look at the weights before dropout."
-    return laid.finding("dropout-on", "error", message, fix, off)
-
-
-def _of_late_mask(laid: Laid, sums: Tensor, live: Tensor, off: Tensor) -> Finding | None:
-    if not _masked_after(laid.values, sums, live, off, closed_cells(laid.values), tolerance(laid)):
-        return None
-    message = (
-        f"Masked after the softmax: {counted(int(off.count_nonzero()), 'row')} with blocked keys sum to less than 1."
-    )
-    fix = "Mask the scores with -inf before the softmax, so that what is left is divided anew."
-    return laid.finding("masked-after-softmax", "error", message, fix, off)
-
-
-def _of_sinks(laid: Laid, sums: Tensor, live: Tensor) -> Finding | None:
-    of_live, near = sums[live], tolerance(laid)
-    if not bool((of_live < 1 - near).all()) or float(of_live.max() - of_live.min()) <= near:
-        return None
-    between = f"{of_live.min():.4g} to {of_live.max():.4g}"
-    message = (
-        f"Each row sums to less than 1, to {between}: right where sinks take the rest, and else keys were cut off."
-    )
-    fix = "If the model has no sinks, look for what is done after the softmax."
-    return laid.finding("ambiguous", "note", message, fix)
-
-
-def _row_sum(laid: Laid, sums: Tensor, off: Tensor) -> Finding:
+        return []
+    rows = counted(int(off.count_nonzero()), "row")
+    if (axis := _other_axis(weights, valid, near)) is not None:
+        message = f"The rows do not sum to 1, but {axis}: the softmax ran over the wrong axis."
+        return [laid.finding("wrong-axis", "error", message, "Take softmax(dim=-1), over the keys.", off)]
+    # a key that is 0 for all may be padding, or the last one, which few queries see, dropped by chance
+    ways = (dropped(weights, sums, valid, closed, near) for closed in (closed_cells(weights), _closed_future(weights)))
+    if dropout := next(filter(None, ways), None):
+        p, exact = dropout
+        message = f"Dropout was on: rows that lost no weight sum to 1 / (1 - p) = {1 / (1 - p):.4g}, with p = {p:.2g}."
+        if not exact:
+            zeros = f"{p:.0%} of the weights are 0 (dropped, or blocked by a mask that is not known)"
+            message = f"Dropout was on: {zeros}, and some rows sum to more than 1."
+        fix = "Call model.eval(), or look at the weights before dropout."
+        return [laid.finding("dropout-on", "error", message, fix, off)]
+    zero = weights == 0
+    of_heads = zero.all(1, keepdim=True) & (weights.shape[1] > 1)
+    blocked = (closed_cells(weights) | of_heads).expand_as(weights)
+    if (
+        not (live & (sums > 1 + near)).any()
+        and blocked.any(-1)[off].all()
+        and not (zero & ~blocked & live[..., None]).any()
+    ):
+        message = f"Masked after the softmax: {rows} with blocked keys sum to less than 1."
+        fix = "Mask the scores with -inf before the softmax, so that what is left is divided anew."
+        return [laid.finding("masked-after-softmax", "error", message, fix, off)]
+    of_live = sums[live]
+    if bool((of_live < 1 - near).all()) and float(of_live.max() - of_live.min()) > near:
+        message = f"Each row sums to less than 1, to {of_live.min():.4g} to {of_live.max():.4g}: right where sinks "
+        message += "take the rest, and else keys were cut off."
+        fix = "If the model has no sinks, look for what is done after the softmax."
+        return [laid.finding("ambiguous", "note", message, fix)]
     least, most = sums[off].min().item(), sums[off].max().item()
     between = f"{least:.4g}" if math.isclose(least, most, rel_tol=1e-4) else f"{least:.4g} to {most:.4g}"
-    message = f"{counted(int(off.count_nonzero()), 'row')} of {off.numel():,} not summing to 1, but to {between}."
+    message = f"{rows} of {off.numel():,} not summing to 1, but to {between}."
     fix = "Nothing may change weights after the softmax: keys cut off, heads summed, a mean over pieces, low precision."
-    return laid.finding("row-sum", "error", message, fix, off)
+    return [laid.finding("row-sum", "error", message, fix, off)]
 
 
 def closed_cells(weights: Tensor) -> Tensor:
@@ -102,12 +80,6 @@ def _closed_future(weights: Tensor) -> Tensor:
     return after & ((weights == 0) | ~after).all(3, keepdim=True).all(2, keepdim=True).all(1, keepdim=True)
 
 
-def _dropout(weights: Tensor, sums: Tensor, valid: Tensor, near: float) -> tuple[float, bool] | None:
-    """`dropped`; a key that is 0 for all may be padding, or the last one, which few queries see, dropped by chance."""
-    ways = (closed_cells(weights), _closed_future(weights))
-    return next(filter(None, (dropped(weights, sums, valid, closed, near) for closed in ways)), None)
-
-
 def dropped(weights: Tensor, sums: Tensor, valid: Tensor, closed: Tensor, near: float) -> tuple[float, bool] | None:
     """The p of dropout after the softmax and whether it is exact, or None if zeros and sums do not follow it.
 
@@ -116,10 +88,11 @@ def dropped(weights: Tensor, sums: Tensor, valid: Tensor, closed: Tensor, near: 
     zeros and all sum to the same, as much as any row, nothing was lost: the zeros are those of a mask.
     """
     cells = valid[..., None] & ~closed
-    count, zeros = int(cells.count_nonzero()), int(((weights == 0) & cells).count_nonzero())
-    whole = valid & cells.any(-1) & ~((weights == 0) & cells).any(-1)
+    zero = (weights == 0) & cells
+    count, zeros = int(cells.count_nonzero()), int(zero.count_nonzero())
+    whole = valid & cells.any(-1) & ~zero.any(-1)
     share = zeros / count if count else 0.0
-    lost, top = sums[valid & ((weights == 0) & cells).any(-1)], float(sums[valid].max())
+    lost, top = sums[valid & zero.any(-1)], float(sums[valid].max())
     if len(lost) > 2 and bool((lost >= top - near * top).all()):
         return None
     if bool(whole.any()):
@@ -128,8 +101,8 @@ def dropped(weights: Tensor, sums: Tensor, valid: Tensor, closed: Tensor, near: 
         if middle <= 1 + near or bool(((whole_sums - middle).abs() > near * middle).any()):
             return None
         p, slack = 1 - 1 / middle, 0.0
-        if (1 - p) ** count > 1e-3 and not zeros:
-            return _common(p, near)
+        if (1 - p) ** count > 1e-3 and not zeros:  # so few cells that none may have been dropped: p is a round one
+            return (p, True) if abs(p - round(20 * p) / 20) <= 2 * near and p <= 0.5 + near else None
     else:
         p = share
         if not 0 < p < 1 or top <= 1 + near:
@@ -139,23 +112,10 @@ def dropped(weights: Tensor, sums: Tensor, valid: Tensor, closed: Tensor, near: 
     return (p, not slack) if within and top <= (1 + slack + 2 * near) / (1 - p) else None
 
 
-def _common(p: float, near: float) -> tuple[float, bool] | None:
-    """With so few cells that none may have been dropped: p if it is a round one."""
-    return (p, True) if abs(p - round(20 * p) / 20) <= 2 * near and p <= 0.5 + near else None
-
-
-def _masked_after(weights: Tensor, sums: Tensor, live: Tensor, off: Tensor, closed: Tensor, near: float) -> bool:
-    blocked = (closed | ((weights == 0).all(1, keepdim=True) if weights.shape[1] > 1 else closed)).expand_as(weights)
-    none_above = not bool((live & (sums > 1 + near)).any())
-    all_blocked = bool(blocked.any(-1)[off].all())
-    return none_above and all_blocked and not bool(((weights == 0) & ~blocked & live[..., None]).any())
-
-
 def _other_axis(weights: Tensor, valid: Tensor, near: float) -> str | None:
     """Along what the weights sum to 1 instead, in words."""
     if not bool(valid.all()):
         return None
-    lower = 1 - near
     axes = ((2, "the columns do, over queries"), (1, "the heads of each cell do"), (0, "sentences do"))
     for axis, words in (pair for pair in axes if weights.shape[pair[0]] > 1):
         along = weights.sum(axis, dtype=torch.float64)
@@ -163,5 +123,5 @@ def _other_axis(weights: Tensor, valid: Tensor, near: float) -> str | None:
         if bool(used.any()) and bool(((along - 1).abs() <= near)[used].all()):
             return words
     whole = weights.sum((2, 3), dtype=torch.float64)
-    sums_to_one = weights.shape[2] > 1 and bool(((whole > lower) & (whole < 1 + near)).all())
+    sums_to_one = weights.shape[2] > 1 and bool(((whole - 1).abs() < near).all())
     return "all cells of a head together do" if sums_to_one else None

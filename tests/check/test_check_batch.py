@@ -87,6 +87,75 @@ def test_one_fault_is_one_finding(batch, rule, message, fix):
     assert fix in report.findings[0].fix
 
 
+END = torch.tensor([[5, 6, 2, 2], [5, 6, 7, 2]])
+END_MASK = torch.tensor([[1, 1, 1, 0], [1] * 4])
+TARGET = torch.tensor([[1, 8, 9], [1, 8, 0]])
+
+
+def test_an_end_of_text_that_the_loss_does_not_count_is_named():
+    """Where padding has the id of the end of a text, and its labels are -100; the labels of the fix are right."""
+    batch = {"input_ids": END, "attention_mask": END_MASK}
+    wrong = check_batch(batch | {"labels": END.masked_fill(END == 2, -100)}, pad=2)
+    names = {"input_ids": END, "attention_mask": END_MASK}
+    exec(wrong.findings[0].fix.partition(", or pad")[0], {}, names)
+
+    assert rules(wrong) == ["labels"]
+    assert wrong.findings[0].cells == ((0, 2), (1, 3))
+    assert "never learns to end" in wrong.findings[0].message
+    assert rules(check_batch(batch | {"labels": names["labels"]}, pad=2)) == []
+
+
+def test_a_causal_mask_over_packed_documents_is_named():
+    """Of (B, 1, n, n), in booleans and added; one that divides them is right."""
+    causal, document = torch.ones(7, 7).tril().bool(), torch.tensor([0, 0, 0, 1, 1, 1, 1])
+    right = causal & (document[:, None] == document)
+    for mask, expected in ((causal, ["documents"]), (right, [])):
+        for each in (mask, torch.zeros(7, 7).masked_fill(~mask, -torch.inf)):
+            batch = {"input_ids": PACKED, "position_ids": RESTART, "attention_mask": each[None, None]}
+            report = check_batch(batch)
+            assert (rules(report), report.question) == (expected, "")
+
+
+def test_documents_that_are_numbered_by_the_mask_have_positions_of_their_own():
+    """Beside the warning that not all code reads such a mask."""
+    numbers = torch.tensor([[1, 1, 1, 2, 2, 2, 0]])
+    batch = {"input_ids": PACKED, "attention_mask": numbers}
+
+    assert rules(check_batch(batch | {"position_ids": RESTART})) == ["documents"]
+    report = check_batch(batch | {"position_ids": torch.arange(7)[None]})
+    assert rules(report) == ["documents"] * 2
+    assert "go on from one to the next" in report.findings[1].message
+
+
+def test_a_batch_of_an_encoder_decoder_is_checked_in_both():
+    """The source and its mask, and what the decoder reads beside its labels."""
+    labels = torch.tensor([[8, 9, 2], [8, 2, -100]])
+    right = {"input_ids": IDS, "attention_mask": MASK, "decoder_input_ids": TARGET, "labels": labels}
+
+    assert (
+        check_batch(right).findings == check_batch({**right, "decoder_attention_mask": (TARGET != 0).long()}).findings
+    )
+    assert rules(check_batch({name: right[name] for name in ("input_ids", "attention_mask", "labels")})) == []
+    assert "and a decoder that reads" in check_batch(right).assumed
+    for changed, rule, message in (
+        ({"decoder_input_ids": labels.masked_fill(labels == -100, 0)}, "labels", "the label of their own position"),
+        ({"labels": torch.tensor([[8, 2, 0, 0], [8, 9, 5, 2]])}, None, "The labels are"),
+        ({"decoder_attention_mask": 1 - (TARGET != 0).long()}, "inverted", "decoder_attention_mask is inverted"),
+        ({"attention_mask": MASK | 1}, "padding", "padding is seen"),
+    ):
+        if rule is None:
+            with pytest.raises(InputError, match=message):
+                check_batch(right | changed, pad=0)
+        else:
+            report = check_batch(right | changed, pad=0)
+            assert rules(report) == [rule]
+            assert message in report.findings[0].message
+    (padding,) = check_batch(
+        {"input_ids": IDS, "attention_mask": MASK, "labels": torch.tensor([[8, 2, 0, 0]] * 2)}
+    ).findings
+    assert "2 labels of padding" in padding.message
+
+
 def test_two_faults_are_two_findings():
     """A mask that opens padding, and labels that count it."""
     report = check_batch({"input_ids": IDS, "attention_mask": MASK | 1, "labels": IDS}, pad=0)
