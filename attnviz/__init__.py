@@ -7,10 +7,8 @@ Names come when they are first used: torch with the attention, Altair with the f
 `record` shows every head, the last line `figure` its picture.
 """
 
-import pkgutil
 import sys
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 __version__ = "0.2.0"
@@ -47,11 +45,11 @@ _HOMES = {
     "show": "ui.live",
     "wrap": "sources.wrapped",
 }
-_RULES = Path(__file__).parent / "core" / "masks" / "rules"
-_HOMES |= {
-    "".join(part.capitalize() for part in rule.name.split("_")): "core.masks"
-    for rule in pkgutil.iter_modules([str(_RULES)])
-}
+_RULES = (
+    *("Blank", "BlockDiffusion", "Blocks", "Dilated", "Documents", "Fixed", "Full", "Global", "Media", "Neighborhood"),
+    *("Opened", "Padding", "Painted", "PatchWindows", "Prefix", "Random", "Strided", "Subsequent", "Window"),
+)
+_HOMES |= dict.fromkeys(_RULES, "core.masks")
 _MODULES = ("analysis", "atlas", "check", "figures", "gradients", "leaks", "metrics", "views")
 
 __all__ = [*_HOMES, *_MODULES]

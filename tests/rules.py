@@ -28,5 +28,5 @@ def _values(rule: type[Mask], one: Parameter, batch: int, longest: int):
     if one.kind == "numbers":
         least, most = (batch, batch) if rule.rule == "padding" else (0, 4)
         return st.lists(st.integers(0, longest if least else 4), min_size=least, max_size=most).map(tuple)
-    numbers = st.integers(1 if one.least == 1 else -longest, longest)
+    numbers = st.integers(-longest if one.signed else one.least, longest)
     return numbers if one.needed else st.none() | st.integers(0, longest)

@@ -231,12 +231,7 @@ def test_names_say_what_a_thing_is():
 
 
 ELSEWHERE = {
-    "Dialect.says",
     "Edits.at",
-    "Handed.seen",
-    "Observed.known",
-    "Reading.seen",
-    "Spread.says",
     "Toolbar.at",
     "ViewContext.drawn",
     "StepsView.drawn",
@@ -244,7 +239,7 @@ ELSEWHERE = {
     "control(shown)",
     "number(at)",
 }
-"""Public names that wait for the folders that use them: explain, capturing and the Masks page."""
+"""Public names that wait for the folders that use them: capturing and the Masks page."""
 
 
 def public_names(body: list[ast.stmt], owner: str = "") -> list[str]:

@@ -23,7 +23,6 @@ INSTEAD = {
     r"Of what stands at": "is mixed from",
     r"What reaches what": "Attention rollout",
     r"^Of full attention": "Cost if blocked cells are skipped",
-    r"Hand it to the wrong reader": "Use the mask with the wrong convention",
     r"closed and still|saw what it may": "Expected; blocked, no effect; allowed",
     r"\ban exhibit ": "example bug",
     r"row without a key|[Rr]ows without keys": "fully masked row",

@@ -204,7 +204,7 @@ class Edits(Scoring):
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object of what is changed, for a program that reads what the shell prints."""
-        data: dict[str, Any] = {} if self.mask is None else {"mask": self.mask.to_json()}
+        data: dict[str, Any] = {} if self.mask is None else {"mask": self.mask.text}
         data |= {name: False for name in ("own_mask", "mask_cross") if not getattr(self, name)}
         if self.heads_off:
             data["heads_off"] = [[site.kind, site.layer, head] for site, head in sorted(self.heads_off)]

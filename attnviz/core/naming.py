@@ -17,18 +17,17 @@ def named(mask: Tensor | None, queries: int, keys: int, lengths: tuple[int, ...]
     mask = mask.reshape(*(1,) * (4 - mask.dim()), *mask.shape)
     padded = lengths is not None and keys == max(lengths) and min(lengths) < keys
     padding = [Padding(lengths)] if padded else []
-    documents = _documents(mask, queries, keys)
+    square = queries == keys == mask.shape[-2]
+    documents = _documents(mask, queries) if square else []
     packed = [documents, [*documents, Subsequent()]] if documents else []
-    for rules in ([], [Subsequent()], _windows(mask, queries, keys), *packed):
+    for rules in ([], [Subsequent()], _windows(mask) if square else [], *packed):
         if (together := rules + padding) and _is(reduce(and_, together), mask, queries, keys):
             return reduce(and_, together)
     return mask
 
 
-def _windows(mask: Tensor, queries: int, keys: int) -> list[Mask]:
+def _windows(mask: Tensor) -> list[Mask]:
     """The window that the mask has if it has one: how far its first and last queries see."""
-    if queries != keys or mask.shape[-2] != queries:
-        return []
     whole = mask.flatten(0, 1).any(0)  # of a sentence without padding, if there is one
     before, after = (int(whole[edge].sum()) - 1 for edge in (-1, 0))
     if min(before, after) < 0:  # a row that sees nothing is in no window
@@ -36,10 +35,8 @@ def _windows(mask: Tensor, queries: int, keys: int) -> list[Mask]:
     return [Window(before, after)] if after else [Subsequent(), Window(before, 0)]
 
 
-def _documents(mask: Tensor, queries: int, keys: int) -> list[Mask]:
+def _documents(mask: Tensor, queries: int) -> list[Mask]:
     """Packed documents if there are several: each begins where a query does not see the one before it."""
-    if queries != keys or mask.shape[-2] != queries:
-        return []
     starts = (~mask[0, 0].diagonal(-1)).nonzero().flatten() + 1
     lengths = tuple(end - start for start, end in pairwise([0, *starts.tolist(), queries]))
     return [Documents(lengths)] if len(lengths) > 1 else []

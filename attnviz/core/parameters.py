@@ -3,6 +3,7 @@
 import operator
 from collections.abc import Iterable
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
+from functools import cache
 from typing import Any
 
 from attnviz.core.errors import MaskError, quoted
@@ -23,6 +24,7 @@ class Parameter:
         default: what goes without saying; None where it depends on the tokens, or where it may be nothing.
         needed: whether a control may not be empty.
         required: whether nothing can be made without it.
+        signed: whether Python takes a number below `least`, too.
         choices: of a choice.
         help: one sentence beside the control.
         on_page: whether the app has a control for it; links, the shell and Python have it always.
@@ -36,6 +38,7 @@ class Parameter:
     default: Any = None
     needed: bool = True
     required: bool = False
+    signed: bool = False
     choices: tuple[str, ...] = ()
     help: str | None = None
     on_page: bool = True
@@ -53,6 +56,7 @@ def parameter(label: str, *, default: Any = MISSING, start: int | None = None, *
     return field(default=default, metadata={"parameter": {"label": label, "default": value, **options}})
 
 
+@cache
 def parameters(owner: type) -> tuple[Parameter, ...]:
     """The parameters of a class of masks or sources, in the order of its fields."""
     declared: Iterable[Field] = fields(owner) if is_dataclass(owner) else ()
@@ -63,36 +67,23 @@ def parameters(owner: type) -> tuple[Parameter, ...]:
     )
 
 
-def check_numbers(mask: Any, names: Iterable[str] = (), **least: int) -> None:
-    """Hold the fields of a rule as whole numbers: those of these names, or all.
+def check_numbers(mask: Any) -> None:
+    """Hold the numbers of a rule as whole numbers, and its lists as tuples of them.
 
     Raises:
-        MaskError: if a field is no whole number, or less than it must be.
+        MaskError: if one is no whole number, or less than it must be.
     """
-    for name in names or [parameter.name for parameter in fields(mask)]:
-        value = getattr(mask, name)
+    for one in mask.parameters():
+        value = getattr(mask, one.name)
+        if one.kind == "cells" or (value is None and not one.needed):
+            continue
+        many = one.kind == "numbers"
         try:
-            object.__setattr__(mask, name, operator.index(value))
+            numbers = tuple(map(operator.index, value if many else (value,)))
         except TypeError:
-            raise MaskError(f"The {name} of '{mask.rule}' is a whole number; given {quoted(value)}.") from None
-        if value < least.get(name, value):
-            raise MaskError(f"The {name} of '{mask.rule}' is {value}; it must be {least[name]} or more.")
-
-
-def numbers_of(mask: Any, name: str, *, item: str) -> tuple[int, ...]:
-    """A list that a rule holds, as whole numbers of 0 or more.
-
-    Args:
-        item: name of one of them: "length".
-
-    Raises:
-        MaskError: if it is anything else.
-    """
-    values = getattr(mask, name)
-    try:
-        numbers = tuple(operator.index(number) for number in values)
-    except TypeError:
-        raise MaskError(f"The {name} of '{mask.rule}' are a list of whole numbers; given {quoted(values)}.") from None
-    if numbers and min(numbers) < 0:
-        raise MaskError(f"A {item} of '{mask.rule}' is {min(numbers)}; it must be 0 or more.")
-    return numbers
+            kind = "are a list of whole numbers" if many else "is a whole number"
+            raise MaskError(f"The {one.name} of '{mask.rule}' {kind}; given {quoted(value)}.") from None
+        if numbers and min(numbers) < one.least and not one.signed:
+            what = f"A {one.name.removesuffix('s')}" if many else f"The {one.name}"
+            raise MaskError(f"{what} of '{mask.rule}' is {min(numbers)}; it must be {one.least} or more.")
+        object.__setattr__(mask, one.name, numbers if many else numbers[0])

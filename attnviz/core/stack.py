@@ -3,17 +3,13 @@
 stack = Stack((Entry(Subsequent()), Entry(Prefix(3), "or"), Entry(Padding((5,)))))
 stack.mask()                                    # (causal or prefix of 3) and padding
 stack.text                                      # "(causal | prefix(3)) & padding(5)"
-stack.blame(0, 4)                               # (0, 1): neither entry 0 nor entry 1 opens the cell
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 
-import torch
-from torch import Tensor
-
 from attnviz.core.errors import MaskError, quoted
-from attnviz.core.masks import Full, Mask
+from attnviz.core.masks import Mask
 from attnviz.core.masks.base import operand
 from attnviz.core.masks.text import SIGNS, MaskParser, Node
 
@@ -21,7 +17,7 @@ JOINS = ("and", "or")
 NONE = "none"
 """The text of a stack without entries."""
 MOST = 24
-"""How many entries a stack may have: its mask is then at most as deep as is read from JSON and text."""
+"""How many entries a stack may have: its mask is then at most as deep as is read from text."""
 
 
 @dataclass(frozen=True)
@@ -123,58 +119,6 @@ class Stack:
         """The stack with another entry at a place."""
         self._check(index)
         return Stack((*self.entries[:index], entry, *self.entries[index + 1 :]))
-
-    def inverted(self) -> "Stack":
-        """The stack that opens what this one blocks and blocks what it opens: De Morgan, entry by entry."""
-        other = {"and": "or", "or": "and"}
-        return Stack(tuple(replace(e, join=other[e.join], negated=not e.negated) for e in self.entries))
-
-    def aligned(self, queries: int, keys: int, alignment: str) -> "Stack":
-        """The stack for queries and keys of different lengths; see `Mask.aligned`."""
-        return Stack(tuple(replace(e, mask=e.mask.aligned(queries, keys, alignment)) for e in self.entries))
-
-    def blame(self, query: int, key: int, *, sentence: int = 0) -> tuple[int, ...]:
-        """The entries to blame for a blocked cell, by their index; empty if the cell is open.
-
-        To blame is every entry that is on and blocks the cell itself, or fails to open it, after the last moment at
-        which the entries so far left it open: with each of these open at the cell, the cell is open. What a later "or"
-        has opened again is forgiven.
-        """
-        rows, columns = slice(query, query + 1), slice(key, key + 1)
-        blamed = self.blames(query + 1, key + 1, sentence=sentence, rows=rows, columns=columns)
-        return tuple(blamed[:, 0, 0].nonzero().flatten().tolist())
-
-    def blames(
-        self,
-        queries: int,
-        keys: int,
-        *,
-        sentence: int = 0,
-        rows: slice = slice(None),
-        columns: slice = slice(None),
-    ) -> Tensor:
-        """Which entry is to blame for which cells, boolean, (entries, rows, columns); see `blame`."""
-        so_far: list[tuple[int, Tensor, Tensor]] = []  # an entry that is on, whether it blocks, what stood before it
-        blocked = torch.ones(len(range(*rows.indices(queries))), len(range(*columns.indices(keys))), dtype=torch.bool)
-        blamed = torch.zeros(len(self.entries), *blocked.shape, dtype=torch.bool)
-        for index, entry in enumerate(self.entries):
-            if entry.on:
-                own = ~entry.rule().grid(queries, keys, sentence=sentence, rows=rows, columns=columns)
-                so_far.append((index, own, blocked))
-                if len(so_far) == 1:
-                    blocked = own
-                elif entry.join == "or":
-                    blocked = blocked & own
-                else:
-                    blocked = blocked | own
-        for index, own, before in reversed(so_far):
-            blamed[index] = blocked & own
-            blocked = blocked & before
-        return blamed
-
-    def keys_left(self, queries: int, keys: int, *, sentence: int = 0) -> Tensor:
-        """How many keys each query may attend to, int64, (queries,)."""
-        return (self.mask() or Full()).keys_left(queries, keys, sentence=sentence)
 
     def _check(self, index: int) -> None:
         if not 0 <= index < len(self.entries):

@@ -195,10 +195,6 @@ class MaskBesideSink(Mask):
     def allows(self, query, key, sentence):
         return (key == self.sink) | self.mask.allows(query, key, sentence)
 
-    def is_open(self, queries, keys):
-        is_open = self.mask.is_open(queries, keys)
-        return is_open or (None if keys[0] <= self.sink <= keys[-1] else is_open)
-
     def blockers(self, query, key, sentence):
         blockers = self.mask.blockers(query, key, sentence)
         return {rule: blocked & (key != self.sink) for rule, blocked in blockers.items()}

@@ -24,8 +24,8 @@ from attnviz.core.display import in_title, visible_text
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError
 from attnviz.core.masks.base import KEYWORDS, Mask
-from attnviz.core.masks.pen import javascript
 from attnviz.core.masks.text import form
+from attnviz.core.masks.writing import javascript
 from attnviz.core.record import Record, Step
 from attnviz.export.draw import clean, json_text
 from attnviz.export.page import digest, escaped, inert, policy

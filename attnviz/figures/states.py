@@ -1,5 +1,4 @@
-"""A grid whose cells are in one of a few states: what a convention writes, what a wrong reader sees, where NaN stands,
-which cells a finding is about."""
+"""A grid whose cells are in one of a few states, such as those that a finding is about."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

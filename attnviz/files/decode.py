@@ -201,10 +201,12 @@ def _heads_of(numbers: list[int]) -> frozenset[int]:
     return frozenset(numbers)
 
 
-def _mask(fields: dict[str, Any]) -> Mask:
-    if "beside" in fields:
-        return MaskBesideSink(_mask({k: v for k, v in fields.items() if k != "beside"}), _whole(fields["beside"]))
-    return masks.from_json(fields)
+def _mask(written: str | dict[str, Any]) -> Mask:
+    fields = {"text": written} if isinstance(written, str) else written
+    if "text" not in fields:
+        raise InputError("its mask is JSON, as attnviz 0.2 wrote it. Make the record again with this version.")
+    mask = masks.mask_from_text(_text(fields["text"]))
+    return MaskBesideSink(mask, _whole(fields["beside"])) if "beside" in fields else mask
 
 
 def _bias(tensors: _StoredTensors, fields: Any) -> Tensor | Bias:

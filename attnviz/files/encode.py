@@ -152,14 +152,16 @@ def _step(prefix: str, step: Step, store: Tensors, precision: str) -> dict[str, 
 
 
 def _mask(mask: Mask) -> dict[str, Any]:
-    return {"beside": mask.sink, **_mask(mask.mask)} if isinstance(mask, MaskBesideSink) else mask.to_json()
+    if isinstance(mask, MaskBesideSink):
+        return {"text": mask.mask.text, "beside": mask.sink}
+    return {"text": mask.text}
 
 
 def _bias(name: str, bias: Tensor | Bias, store: Tensors) -> Any:
     if isinstance(bias, Tensor):
         return store.put(name, bias)
     if isinstance(bias, WindowBias):
-        return {"windows": bias.windows.to_json(), "table": store.put(name, bias.table)}
+        return {"windows": bias.windows.text, "table": store.put(name, bias.table)}
     return (
         {"beside": bias.sink, **_bias(name, bias.bias, store)} if isinstance(bias, BiasBesideSink) else bias.to_json()
     )

@@ -19,7 +19,7 @@ import attnviz
 from attnviz.check import CHECKS
 from attnviz.check.findings import MODEL_CHECKS
 from attnviz.cli import parser
-from attnviz.core.masks import rules
+from attnviz.core import masks
 from attnviz.figures import FORMS
 from attnviz.figures.forms import OPTIONS
 from attnviz.metrics.heads import METRICS
@@ -159,8 +159,9 @@ def _forms() -> Iterator[str]:
 
 
 def _rules() -> Iterator[str]:
-    for name, module in rules.NAMES.items():
-        yield f"::: {rules.__name__}.{module}.{name}\n    options:\n      members: false\n"
+    for rule in masks.RULES.values():
+        if rule.meaning:
+            yield f"::: {rule.__module__}.{rule.__name__}\n    options:\n      members: false\n"
 
 
 TABLES = {"NAMES": _names, "METRICS": _metrics, "CHECKS": _checks, "FORMS": _forms, "RULES": _rules}

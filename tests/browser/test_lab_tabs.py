@@ -1,6 +1,5 @@
-"""A mask made wrong on purpose, found, tested and mended in a real Chromium; and a file that is checked."""
+"""Tabs of the page Masks in a real Chromium: code for each library, and a file that is checked."""
 
-import re
 from urllib.parse import urlencode
 
 import driver
@@ -11,29 +10,16 @@ def open_tab(page, server, tab: str, **link) -> None:
     driver.open_page(page, f"{server}/masks?{urlencode({'tab': tab} | link)}")
 
 
-def test_a_causal_mask_inverted_by_mistake_is_named_turns_the_leak_test_red_and_is_mended(page, server):
-    """From the opening state: the mistake has a name, leaks, is taken back, and the right call can be copied."""
-    open_tab(page, server, "Compose", model="scratch")
-    page.get_by_role("radio", name="Conventions").click()
-    page.get_by_text("Use the mask with the wrong convention").click()
+def test_the_mask_is_code_to_copy_for_each_library(page, server):
+    """One click on a library gives its code; the table under it says what each of them writes."""
+    open_tab(page, server, "Conventions", model="scratch")
 
-    expect(page.locator(".note")).to_contain_text("a causal mask with open and blocked swapped")
+    expect(page.locator("[data-testid=stCode]").first).to_contain_text(".tril()")
 
-    driver.settled(page)
-    page.get_by_role("button", name="Use this mistaken mask").click()
-
-    expect(page.locator(".st-key-picture-leaks")).to_contain_text("saw what it must not")
-    expect(page).to_have_url(re.compile("mask=%7Ecausal|mask=~causal"))
-
-    page.get_by_role("button", name="Undo the mistake").click()
-
-    expect(page.get_by_text("No leak: no output moves")).to_be_visible()
-
-    page.get_by_role("radio", name="Conventions").click()
     page.get_by_role("radio", name="nn.MultiheadAttention").click()
 
     expect(page.locator("[data-testid=stCode]").first).to_contain_text("triu(1)")
-    expect(page.locator(".st-key-picture-convention")).to_contain_text("True: blocked")
+    expect(page.get_by_role("row", name="FlexAttention")).to_contain_text("True = may attend")
 
 
 def test_a_file_is_checked_and_so_is_what_is_pasted_and_one_that_is_none_gets_one_sentence(page, server):

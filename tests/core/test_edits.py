@@ -32,7 +32,7 @@ def test_the_json_of_edits_can_be_read():
     )
 
     assert given.to_json() == {
-        "mask": {"rule": "window", "before": 2, "after": 0},
+        "mask": "window(2)",
         "own_mask": False,
         "heads_off": [["decoder", 1, 0], ["encoder", 0, 1], ["encoder", 0, 3]],
         "temperature": 0.5,

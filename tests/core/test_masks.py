@@ -1,15 +1,13 @@
-"""Masks as values: the tensor is the predicate, cell by cell; laws; reasons; JSON, also hostile; other conventions."""
+"""Masks as values: the tensor is the predicate, cell by cell; laws; reasons; other conventions."""
 
-import json
 import math
 
 import pytest
 import torch
-from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from rules import of
-from strategies import B, K, Q, hostile_json, masks, randoms, slices
+from strategies import B, K, Q, masks, randoms, slices
 
 from attnviz.core.conventions import (
     from_additive,
@@ -19,9 +17,10 @@ from attnviz.core.conventions import (
     to_true_is_masked,
     to_zero_is_masked,
 )
-from attnviz.core.errors import AttnvizError, MaskError
+from attnviz.core.errors import MaskError
 from attnviz.core.masks import (
     And,
+    Blank,
     Blocks,
     Dilated,
     Documents,
@@ -39,7 +38,6 @@ from attnviz.core.masks import (
     Subsequent,
     Window,
     base,
-    from_json,
     subsequent_mask,
 )
 
@@ -57,6 +55,8 @@ def may_attend(mask, query, key, sentence):
             return -before <= key - query <= after
         case Prefix(length):
             return key < length
+        case Blank(positions):
+            return key not in positions
         case Documents(lengths):
             owners = [document for document, length in enumerate(lengths) for _ in range(length)]
             return 0 <= query < len(owners) and key < len(owners) and owners[query] == owners[key]
@@ -83,7 +83,7 @@ def may_attend(mask, query, key, sentence):
             return any(may_attend(part, query, key, sentence) for part in parts)
         case Not(part):
             return not may_attend(part, query, key, sentence)
-        case _:  # a rule with a test of its own, in tests/core/rules
+        case _:  # a rule with a test of its own, in test_rules.py
             return bool(mask.grid(query + 1, key + 1)[query, key]) if query >= 0 else _before(mask, query, key)
 
 
@@ -246,7 +246,6 @@ def test_equal_masks_are_equal_values(a, b, c):
     assert (a & b) & c == a & (b & c)
     assert hash((a | b) | c) == hash(a | (b | c))
     assert ~~a == a
-    assert len({a, from_json(a.to_json())}) == 1
 
 
 def test_masks_are_frozen():
@@ -285,12 +284,11 @@ def test_with_a_cache_a_mask_is_the_last_rows_of_the_full_one(mask, queries, sen
 
 @given(masks(), st.integers(-9, 9), st.integers(-9, 9))
 def test_shifts_add_up(mask, once, again):
-    """And the masks that they make go through JSON, have an inverse, and name the same number of reasons."""
+    """And have an inverse."""
     assert mask.shifted(once).shifted(again) == mask.shifted(once + again) or same(
         mask.shifted(once).shifted(again), mask.shifted(once + again)
     )
     assert same(mask.shifted(once).shifted(-once), mask)
-    assert from_json(mask.shifted(once).to_json()) == mask.shifted(once)
 
 
 def test_a_shift_of_a_known_rule_is_that_rule():
@@ -433,165 +431,6 @@ def test_a_sentence_that_is_not_there_is_refused(ask, sentence):
     """With the number there is."""
     with pytest.raises(MaskError, match=f"no sentence {sentence}"):
         getattr(Padding((1, 2)) & Subsequent(), ask)(3, 3, sentence=sentence)
-
-
-# JSON
-
-
-@given(masks())
-def test_masks_go_through_json_and_back(mask):
-    """As an object, and as text."""
-    assert from_json(mask.to_json()) == mask
-    assert from_json(json.dumps(mask.to_json())) == mask
-
-
-def test_the_json_of_a_mask_can_be_read():
-    """It is part of links, so it stays as it is."""
-    mask = ~(Subsequent() & Padding((2, 3), left=4)) | Painted(((0, 1),))
-
-    assert mask.to_json() == {
-        "rule": "or",
-        "masks": [
-            {
-                "rule": "not",
-                "mask": {
-                    "rule": "and",
-                    "masks": [
-                        {"rule": "subsequent", "offset": 0},
-                        {"rule": "padding", "lengths": [2, 3], "left": 4},
-                    ],
-                },
-            },
-            {"rule": "painted", "cells": [[0, 1]]},
-        ],
-    }
-
-
-def test_json_takes_the_names_of_rules_in_text_too():
-    """It is written as files of before hold it."""
-    assert from_json({"rule": "causal"}) == from_json({"rule": "subsequent"}) == Subsequent()
-    assert from_json({"rule": "blocked", "cells": [[1, 0]]}) == Painted(((1, 0),))
-
-
-@examples(400)
-@given(hostile_json)
-def test_hostile_json_is_a_mask_or_a_mask_error(data):
-    """Whatever a link holds: never another exception, and what is taken is a mask that works."""
-    try:
-        mask = from_json(data)
-    except AttnvizError:
-        return
-
-    assert from_json(mask.to_json()) == mask
-    mask.tensor(3, 4)
-    mask.reasons(3, 4)
-
-
-def nested(levels, rule="not"):
-    data = {"rule": "full"}
-    for _ in range(levels):
-        data = {"rule": "not", "mask": data} if rule == "not" else {"rule": rule, "masks": [data]}
-    return data
-
-
-@pytest.mark.parametrize(
-    ("data", "says"),
-    [
-        ("{", "not valid JSON"),
-        ("[" * 100_000, "not valid JSON"),
-        ("9" * 5000, "not valid JSON"),
-        (None, "an object with a rule; given None"),
-        ([1, 2], "an object with a rule"),
-        ({}, "an object with a rule"),
-        ({"rule": 3}, "an object with a rule"),
-        ({"rule": ["full"]}, "an object with a rule"),
-        (10**5000, "int too large to show"),
-        ({"rule": "cousal"}, "no mask rule 'cousal'. There are: and, blank, block_diffusion, blocks, dilated"),
-        ({"rule": "dilated", "before": 1, "step": 0}, "The step of 'dilated' is 0; it must be 1 or more"),
-        ({"rule": "dilated", "before": 1, "step": None}, "a whole number; given None"),
-        ({"rule": "global", "positions": [-1]}, "is -1; it must be 0 or more"),
-        ({"rule": "global", "positions": 3}, "a list of whole numbers; given 3"),
-        ({"rule": "blocks", "size": 0}, "The size of 'blocks' is 0"),
-        ({"rule": "blocks", "size": 2, "first": -1}, "The first of 'blocks' is -1"),
-        ({"rule": "strided", "stride": -2}, "The stride of 'strided' is -2"),
-        ({"rule": "strided", "stride": [2]}, "a whole number; given (2,)"),
-        ({"rule": "random", "count": 3, "every": 2}, "3 keys of every 2 cannot be drawn"),
-        ({"rule": "random", "count": -1, "every": 2}, "The count of 'random' is -1"),
-        ({"rule": "random", "count": 1, "every": 0}, "The every of 'random' is 0"),
-        ({"rule": "opened", "cells": [[1]]}, "cannot be read"),
-        ({"rule": "shifted", "mask": {"rule": "full"}}, "cannot be read"),
-        ({"rule": "shifted", "mask": {"rule": "full"}, "offset": "1"}, "whole numbers"),
-        ({"rule": "shifted", "mask": {"rule": "full"}, "offset": None}, "cannot be read"),
-        ({"rule": "shifted", "mask": 1, "offset": 1}, "an object with a rule; given 1"),
-        ({"rule": "x" * 10_000}, "no mask rule 'xxx"),
-        ({"rule": "full", "offset": 1}, "has no 'offset'; it has: nothing"),
-        ({"rule": "full", 1: 2, "a": 3}, "has no "),
-        ({"rule": "subsequent", "offset": True}, "whole numbers up to 100,000; given True"),
-        ({"rule": "subsequent", "offset": 1.0}, "whole numbers"),
-        ({"rule": "subsequent", "offset": "1"}, "whole numbers"),
-        ({"rule": "subsequent", "offset": math.nan}, "given nan"),
-        ({"rule": "subsequent", "offset": 100_001}, "given 100001"),
-        ({"rule": "subsequent", "offset": 10**5000}, "too large to show"),
-        ({"rule": "subsequent", "offset": [1]}, "cannot be read"),
-        ({"rule": "subsequent", "offset": None}, "cannot be read"),
-        ({"rule": "window"}, "cannot be read"),
-        ({"rule": "window", "before": 1, "after": None}, "cannot be read"),
-        ({"rule": "prefix", "length": []}, "cannot be read"),
-        ({"rule": "padding", "lengths": 3}, "a list of whole numbers; given 3"),
-        ({"rule": "padding", "lengths": []}, "at least one sentence"),
-        ({"rule": "padding", "lengths": [None]}, "a list of whole numbers"),
-        ({"rule": "padding", "lengths": [[1, 2]]}, "a list of whole numbers"),
-        ({"rule": "padding", "lengths": [3, -1]}, "is -1; it must be 0 or more"),
-        ({"rule": "padding", "lengths": "12"}, "whole numbers"),
-        ({"rule": "padding", "lengths": [1] * 100_001}, "at most 100,000 items"),
-        ({"rule": "padding", "lengths": [1], "left": [1]}, "cannot be read"),
-        ({"rule": "documents", "lengths": [[1], [2]]}, "a list of whole numbers"),
-        ({"rule": "documents", "lengths": [3, -2]}, "is -2"),
-        ({"rule": "painted", "cells": [1]}, "cannot be read"),
-        ({"rule": "painted", "cells": [[1]]}, "cannot be read"),
-        ({"rule": "painted", "cells": [[1, 2, 3]]}, "cannot be read"),
-        ({"rule": "painted", "cells": [[1, [2]]]}, "whole numbers"),
-        ({"rule": "painted", "cells": [[1, None]]}, "cannot be read"),
-        ({"rule": "not"}, "cannot be read"),
-        ({"rule": "not", "mask": None}, "an object with a rule"),
-        ({"rule": "and", "masks": []}, "'and' needs at least one mask"),
-        ({"rule": "and", "masks": {"rule": "full"}}, "a list of at most"),
-        ({"rule": "or", "masks": [{"rule": "full"}, 7]}, "an object with a rule; given 7"),
-        (nested(33), "more than 32 deep"),
-        (nested(33, "and"), "more than 32 deep"),
-        (nested(5000), "more than 32 deep"),
-        (
-            {"rule": "and", "masks": [{"rule": "padding", "lengths": [1]}, {"rule": "padding", "lengths": [1, 2]}]},
-            "1 and 2 sentences",
-        ),
-    ],
-    ids=lambda x: x if isinstance(x, str) and len(x) < 50 else "",
-)
-def test_what_is_wrong_with_a_mask_is_said(data, says):
-    """In one sentence a person can act on, cut short, whatever was given."""
-    with pytest.raises(MaskError) as refused:
-        from_json(data)
-
-    assert says in str(refused.value)
-    assert len(str(refused.value)) < 300
-
-
-def test_lists_nested_without_end_are_refused():
-    """As no JSON text can bring them, but a dictionary can."""
-    deep = []
-    for _ in range(100_000):
-        deep = [deep]
-
-    with pytest.raises(MaskError, match="whole numbers"):
-        from_json({"rule": "painted", "cells": deep})
-    with pytest.raises(MaskError, match="too large to show"):
-        from_json(deep)
-
-
-def test_what_is_at_the_bounds_is_taken():
-    """32 levels; 100,000."""
-    assert from_json(nested(32)) is not None
-    assert from_json({"rule": "window", "before": 100_000, "after": -100_000}) == Window(100_000, -100_000)
 
 
 # Other conventions

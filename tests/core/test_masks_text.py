@@ -1,7 +1,5 @@
 """The text of a mask, for links, the shell, lessons and Python: it reads back, and a mistake in it is pointed at."""
 
-import json
-
 import pytest
 import torch
 from hypothesis import given
@@ -28,7 +26,7 @@ from attnviz.core.masks import (
     Window,
     mask_from_text,
 )
-from attnviz.core.masks.cells import rectangles
+from attnviz.core.masks.rules.other import rectangles
 from attnviz.core.masks.text import form
 from attnviz.core.stack import JOINS, Entry, Stack, stack_from_text
 
@@ -98,6 +96,7 @@ def test_any_tree_of_masks_is_read_as_one_that_opens_the_same_cells(mask):
         ("causal | opened(3:5)", Subsequent() | Opened(((3, 5),))),
         ("blocked", Painted(())),
         ("media([], size=3)", Media((), 3)),
+        ("causal(2) & shifted(window(2), -1)", Subsequent(2) & Window(2).shifted(-1)),
     ],
 )
 def test_a_text_is_what_a_person_would_write(text, mask):
@@ -161,7 +160,8 @@ def test_other_spellings_are_read_too(text, mask):
         ("off: causal", "Character 1 of the mask 'off: causal': only a rule of the app's list can be off."),
         ("~" * 5000 + "causal", "nested more than 32 deep."),
         ("(" * 5000, "nested more than 32 deep."),
-        (json.dumps((~Subsequent()).to_json()), "A mask is not given as JSON any more; write '~causal'."),
+        ('{"rule": "full"}', "A mask is not read as JSON any more; write it as text, such as causal & window(4)."),
+        ("shifted(causal)", "Character 15 of the mask 'shifted(causal)': a mask and a number of positions are missing"),
     ],
     ids=lambda text: text[:30],
 )
@@ -190,7 +190,7 @@ def test_a_mask_without_a_name_has_no_text():
         def allows(self, query, key, sentence):
             return key == query
 
-    for mask in (Mine(), Mine() & Subsequent(), ~Mine(), Window(-3), Window(2).shifted(1), Painted(((-1, 0),))):
+    for mask in (Mine(), Mine() & Subsequent(), ~Mine(), Window(-3), Window(-3).shifted(1), Painted(((-1, 0),))):
         with pytest.raises(MaskError, match="has no text"):
             mask.text  # noqa: B018
 

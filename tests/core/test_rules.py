@@ -1,6 +1,6 @@
-"""All that is known of a rule stands in its own file, and every rule is known everywhere."""
+"""Every rule is known everywhere; rules of papers, held against the papers' own words; and predicates that print."""
 
-from pathlib import Path
+import re
 
 import pytest
 import torch
@@ -9,31 +9,133 @@ from hypothesis import strategies as st
 
 import attnviz
 from attnviz.core import masks
-from attnviz.core.masks import RULES
-from attnviz.core.masks.symbols import Symbol
+from attnviz.core.errors import MaskError
+from attnviz.core.masks import (
+    RULES,
+    BlockDiffusion,
+    Blocks,
+    Dilated,
+    Fixed,
+    Global,
+    Media,
+    Neighborhood,
+    Padding,
+    PatchWindows,
+    Random,
+    Window,
+)
+from attnviz.core.masks.writing import MaskWriter, Symbol
 
 OWN = [rule for rule in RULES.values() if rule.__module__.startswith(masks.rules.__name__)]
 
 
+def test_every_rule_is_among_the_masks_and_at_the_top_of_the_package():
+    assert {rule.__name__ for rule in OWN} == {*attnviz._RULES}
+    assert all(getattr(masks, rule.__name__) is getattr(attnviz, rule.__name__) is rule for rule in OWN)
+
+
 @pytest.mark.parametrize("rule", OWN, ids=lambda rule: rule.rule)
-def test_a_rule_is_one_file(rule):
-    """Its class is in the module of its name, among the masks and at the top of the package, and says what it does."""
-    assert rule.__module__.rpartition(".")[2].rstrip("_") == rule.rule
-    assert getattr(masks, rule.__name__) is getattr(attnviz, rule.__name__) is rule
-    assert rule.meaning
+def test_a_rule_says_what_it_is(rule):
+    """What it does, what its numbers are called, and a name that holds each of them."""
+    started = masks.started(rule, 7, (5,))
+
     assert rule.meaning[0].islower()
     assert all(one.label for one in rule.parameters())
-    assert masks.from_json(rule.started(7, (5,)).to_json()) == rule.started(7, (5,))
+    assert {*re.findall(r"{(\w+)}", rule.words)} <= {one.name for one in rule.parameters()}
+    assert not re.search(r"[\[\]{}]", str(started))
+    assert attnviz.mask(started.text) == started
 
 
-def test_no_file_of_a_rule_is_left_out():
-    """What lies in the folder is found."""
-    files = {path.stem.rstrip("_") for path in Path(masks.rules.__file__).parent.glob("[a-z]*.py")}
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: Dilated(1, step=0), "The step of 'dilated' is 0; it must be 1 or more."),
+        (lambda: Dilated(1, step=None), "The step of 'dilated' is a whole number; given None."),
+        (lambda: Global((-1,)), "A position of 'global' is -1; it must be 0 or more."),
+        (lambda: Global(3), "The positions of 'global' are a list of whole numbers; given 3."),
+        (lambda: Global((1.5,)), "The positions of 'global' are a list of whole numbers; given (1.5,)."),
+        (lambda: Blocks(2, first=-1), "The first of 'blocks' is -1; it must be 0 or more."),
+        (lambda: Random(3, 2), "3 keys of every 2 cannot be drawn: there are not so many."),
+        (lambda: Padding(()), "Padding needs the length of at least one sentence."),
+        (lambda: Window("2"), "The before of 'window' is a whole number; given '2'."),
+        (lambda: Media((0,), 0), "The size of 'media' is 0; it must be 1 or more."),
+    ],
+)
+def test_numbers_that_a_rule_cannot_have_are_refused(make, says):
+    with pytest.raises(MaskError, match=f"^{re.escape(says)}$"):
+        make()
 
-    assert files == {rule.rule for rule in OWN}
 
+@given(size=st.integers(1, 6), length=st.integers(1, 12))
+def test_block_diffusion_is_the_three_masks_of_its_paper(size, length):
+    """Block-diagonal over the noised copy, offset block-causal to the clean one, block-causal over that."""
+    block = torch.arange(length) // size
+    own, before, so_far = (op(block[:, None], block) for op in (torch.eq, torch.gt, torch.ge))
+    nothing = torch.zeros(length, length, dtype=torch.bool)
+    paper = torch.cat([torch.cat([own, before], 1), torch.cat([nothing, so_far], 1)])
+
+    grid = BlockDiffusion(size, length).grid(2 * length + 1)
+    assert torch.equal(grid[:-1, :-1], paper)
+    assert not grid[-1].any()
+    assert not grid[:, -1].any()
+
+
+@given(stride=st.integers(1, 7), summary=st.integers(0, 7), n=st.integers(1, 15))
+def test_fixed_is_both_heads_of_the_sparse_transformer(stride, summary, n):
+    """A(1): the same block so far. A(2): the last `summary` places of every block."""
+    grid = Fixed(stride, summary).grid(n)
+
+    for i in range(n):
+        first = {j for j in range(i + 1) if j // stride == i // stride}
+        second = {j for j in range(i + 1) if j % stride in range(stride - min(summary, stride), stride)}
+        assert set(grid[i].nonzero().flatten().tolist()) == first | second
+
+
+@given(places=st.lists(st.integers(0, 9), max_size=4, unique=True), size=st.integers(1, 4))
+def test_media_shows_text_the_image_just_before_it(places, size):
+    """Counted at each token: the text before the first image sees nothing, the <image> token its own."""
+    grid = Media(tuple(places), size).grid(11, max(1, len(places) * size))
+
+    before = 0
+    for i in range(11):
+        before += i in places
+        own = range((before - 1) * size, before * size) if before else []
+        assert grid[i].nonzero().flatten().tolist() == list(own)
+
+
+@given(size=st.integers(1, 9), length=st.integers(1, 15), step=st.integers(1, 5))
+def test_each_query_sees_its_neighborhood(size, length, step):
+    """Of its group a stretch that is moved inward at the ends; beyond the length there is nothing."""
+    grid = Neighborhood(size, length, step).grid(length + 2)
+
+    assert not grid[length:].any()
+    for i in range(length):
+        group = list(range(i % step, length, step))
+        start = min(max(group.index(i) - size // 2, 0), max(len(group) - size, 0))
+        assert grid[i].nonzero().flatten().tolist() == group[start : start + size]
+
+
+@given(rows=st.integers(1, 3), columns=st.integers(1, 3), size=st.integers(1, 4), data=st.data())
+def test_a_patch_sees_its_window_as_in_swin(rows, columns, size, data):
+    """Of the rolled picture, and of it what came from the same strips of the picture."""
+    shift = data.draw(st.integers(0, size - 1))
+    height, width = rows * size, columns * size
+    rolled = torch.arange(height * width).reshape(height, width).roll((-shift, -shift), (0, 1))
+    part = {}
+    for row in range(height):
+        for column in range(width):
+            from_start = row >= height - shift, column >= width - shift
+            part[int(rolled[row, column])] = (row // size, column // size, from_start)
+    grid = PatchWindows(width, size, shift).grid(height * width)
+
+    for query, of_query in part.items():
+        assert grid[query].tolist() == [part[key] == of_query for key in range(height * width)]
+
+
+# Predicates that print themselves
 
 NUMBERS = st.integers(-9, 9)
+WRITER = MaskWriter(1, 1)
 
 
 @given(a=NUMBERS, b=NUMBERS, c=NUMBERS, data=st.data())
@@ -63,7 +165,7 @@ def test_a_symbol_prints_what_python_computes(a, b, c, data):
 
 
 def _symbol(one):
-    return Symbol(one, frozenset("Q")) if isinstance(one, str) else one
+    return Symbol(one, frozenset("Q"), WRITER) if isinstance(one, str) else one
 
 
 def _applied(left, sign, right):

@@ -208,7 +208,7 @@ def test_left_padding_with_a_causal_mask_leaves_rows_empty():
     """The known mask that is there to show it."""
     stack = PRESETS["left padding with a causal mask"](7, (5,))
 
-    assert stack.keys_left(7, 7).tolist() == [0, 0, 1, 2, 3, 4, 5]
+    assert stack.mask().keys_left(7, 7).tolist() == [0, 0, 1, 2, 3, 4, 5]
 
 
 def test_every_rule_of_the_core_that_can_be_composed_is_offered():

@@ -3,30 +3,18 @@
 import io
 import pickle
 import re
+from html import escape
 
 import numpy as np
 import pytest
-import torch
-from examples import examples
-from hypothesis import given
-from hypothesis import strategies as st
-from test_pages import button, captions, html, masks_page, opened
+from test_pages import captions, html, masks_page, opened
 
 from attnviz.check import CHECKS
 from attnviz.core import masks
 from attnviz.core.masks import Subsequent
-from attnviz.core.stack import Entry, Stack
-from attnviz.dialects import dialect, handed_to
-from attnviz.dialects.mistaken import meant, mistaken
-from attnviz.ui.masks.lab import CHECKED, FILE, JUDGED, MODEL, PASTED, TAB, WRONG
-from attnviz.ui.masks.leaks import PROMISE
-from attnviz.ui.masks.words import DIALECTS, FORMER_DIALECTS, FORMER_TABS, TABS
-from attnviz.ui.shared.edits import OWN_MASK
-from attnviz.ui.shared.mask import MASK
-
-RULES = st.sampled_from((masks.Subsequent(), masks.Window(1, 0), masks.Prefix(2), masks.Documents((2, 3))))
-ENTRIES = st.builds(Entry, RULES, st.sampled_from(("and", "or")), st.booleans(), st.booleans())
-STACKS = st.lists(ENTRIES, max_size=5).map(tuple).map(Stack)
+from attnviz.mask_formats import FORMATS, mask_format
+from attnviz.ui.masks.lab import FILE, JUDGED, MODEL, PASTED, TAB, WRONG
+from attnviz.ui.masks.words import FORMER_TABS, FORMER_TARGETS, TABS, TARGETS
 
 
 def lab(tab: str, **link):
@@ -42,32 +30,6 @@ def unfold(app, part: str = "overrides"):
     return app.run()
 
 
-def misread(**link):
-    """The tab of conventions, with what the wrong reader sees unfolded."""
-    return unfold(lab("Conventions", **link), "wrong convention")
-
-
-@given(STACKS)
-def test_an_inverted_stack_opens_what_the_stack_blocks(stack):
-    """De Morgan, entry by entry; inverted again it is the same stack."""
-    assert stack.inverted().inverted() == stack
-    if stack.mask() is not None:
-        assert torch.equal(stack.inverted().mask().grid(5), ~stack.mask().grid(5))
-
-
-@examples(30)
-@given(STACKS, st.sampled_from(tuple(DIALECTS)))
-def test_a_mistaken_stack_blocks_what_the_reader_did_not_see(stack, reader):
-    """As rules or cell by cell, the stack on the page is what came out of the wrong hands."""
-    mask = stack.mask() or masks.Full()
-    read = handed_to(mask, 5, 5, meant="sdpa", read_as=reader)
-    if not read.error:
-        wrong = mistaken(mask, read).mask() or masks.Full()
-
-        assert torch.equal(wrong.grid(5), read.seen[0])
-    assert torch.equal((meant(mask, 5, 5).mask() or masks.Full()).grid(5), mask.grid(5))
-
-
 @pytest.mark.parametrize("link", [*({"tab": tab} for tab in TABS), *({"tab": WRONG, "checked": one} for one in JUDGED)])
 def test_every_tab_has_something_to_export_above_it(link):
     """Its picture, or everything."""
@@ -79,48 +41,6 @@ def test_every_tab_has_something_to_export_above_it(link):
             yield from menus(part, inside or getattr(block.proto, "id", "").endswith("-export"))
 
     assert [*menus(lab(**link).main)] == ["Export"]
-
-
-def test_a_causal_mask_inverted_by_mistake_is_named_and_leaks_and_is_undone():
-    """The whole way: the detector names it, one click puts it on the page, the leak test is red, one click back."""
-    app = misread()
-
-    assert "a causal mask with open and blocked swapped" in html(app)
-
-    app.button(key="mistake").click().run()
-
-    assert app.session_state["state"].state[MASK] == Stack((Entry(Subsequent(), negated=True),))
-    assert app.session_state["state"].state[TAB] == WRONG
-    assert app.session_state["state"].state[CHECKED] == MODEL
-    assert "21 leaks:" in html(app)
-
-    button(app, "Undo the mistake").click().run()
-
-    assert "No leak:" in html(app)
-
-
-def test_undoing_a_mistake_leaves_a_trained_model_as_it_was():
-    """The mask was the decoder's own: there is no rule on the page afterwards, as there was none before."""
-    app = misread(model="translator")
-    before = app.session_state["state"].state[MASK], app.session_state["state"].state[OWN_MASK]
-    app.button(key="mistake").click().run()
-
-    assert not app.session_state["state"].state[OWN_MASK]
-
-    button(app, "Undo the mistake").click().run()
-
-    assert (app.session_state["state"].state[MASK], app.session_state["state"].state[OWN_MASK]) == before
-    assert "Original model" in captions(app)
-    assert "mask" not in app.query_params
-
-
-def test_what_was_meant_is_promised_where_nothing_was_blocked():
-    """A mask that blocks nothing, read as one that blocks all: every cell is promised, not the mistake."""
-    app = misread(mask="none")
-    app.button(key="mistake").click().run()
-
-    assert app.session_state["state"].state[PROMISE] == "what was meant"
-    assert "expected: full" in html(app)
 
 
 def test_no_future_is_promised_of_self_attention_alone():
@@ -136,12 +56,14 @@ def promises(app) -> list[str]:
     return list(control.options)
 
 
-@pytest.mark.parametrize("name", DIALECTS)
+@pytest.mark.parametrize("name", TARGETS)
 def test_each_target_gives_its_code(name):
-    """What is copied is what the library writes."""
-    app = lab("Conventions", dialect=DIALECTS[name])
+    """What is copied is what the library writes, also for rules of chance; the table has every convention."""
+    app = lab("Conventions", dialect=TARGETS[name], mask="causal & random(1, 7)")
+    code = mask_format(name).code(Subsequent() & masks.Random(1, 7), 7, 7)
 
-    assert dialect(name).code(Subsequent(), 7, 7).strip() in [block.value.strip() for block in app.code]
+    assert code.strip() in [block.value.strip() for block in app.code]
+    assert all(escape(one.meaning) in html(app) for one in FORMATS)
 
 
 @pytest.mark.parametrize(
@@ -150,7 +72,7 @@ def test_each_target_gives_its_code(name):
         *({"tab": tab} for tab in FORMER_TABS),
         {"tab": "Leak test", "tested": "an exhibit", "applied": "after the softmax"},
         {"tab": "Leak test", "tested": "an example leak"},
-        *({"tab": "Conventions", "dialect": name, "written": name, "reader": name} for name in FORMER_DIALECTS),
+        *({"tab": "Conventions", "dialect": name, "written": name, "reader": name} for name in FORMER_TARGETS),
     ],
 )
 def test_a_link_of_before_opens_the_nearest_state_that_stands(link):
@@ -159,17 +81,6 @@ def test_a_link_of_before_opens_the_nearest_state_that_stands(link):
 
     assert app.session_state["state"].state[TAB] == (link["tab"] if link["tab"] in TABS else WRONG)
     assert "Ignored" not in html(app)
-
-
-def test_fully_masked_rows_say_what_follows():
-    """Padding before the text under a causal mask; where every row has a key there is no such part."""
-    app = unfold(lab(WRONG, checked="this mask", text="The cat", mask="subsequent.padding-2-3"), "empty rows")
-    policies, spread = (str(picture.proto.datasets) for picture in app.get("vega_lite_chart")[-2:])
-
-    assert "1 of 3 rows has no key left. If the softmax makes NaN of that" in html(app)
-    assert all(name in policies for name in ("zeros", "uniform"))
-    assert "<sos>" in spread
-    assert not [one for one in lab(WRONG, checked="this mask").expander if one.key == "empty rows"]
 
 
 @pytest.mark.parametrize(

@@ -255,7 +255,7 @@ def test_padding_can_be_left_unmasked():
 def test_rows_without_keys_follow_a_policy_that_can_be_chosen(page):
     """The choice stands in the menu of masks; an error is one sentence, and can be taken back."""
     app = opened(page, mask="prefix-0")
-    policies = app.button_group(key="empty")
+    policies = app.selectbox(key="empty")
     for policy in ("nan", "uniform"):
         policies.set_value(policy).run()
 

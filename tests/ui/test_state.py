@@ -43,7 +43,7 @@ LINKS = {
     "pins": "q2-k5", "also": "0-3", "least": "0.05", "side": "to", "stage": "softmax", "b": "sentence-The dog sat.",
     "tab": "Check", "sort": "Change of the output when off", "role": "previous token",
     "stack": "decoder", "after": "1", "dk": "256",
-    "dialect": "FlexAttention", "written": "SDPA", "reader": "Hugging Face", "alignment": "bottom-right",
+    "dialect": "FlexAttention", "alignment": "bottom-right",
     "tested": "this layer", "promise": "no future", "checked": "pasted numbers",
 }  # fmt: skip
 """One spelling of every setting but some, as links hold them that people have kept."""

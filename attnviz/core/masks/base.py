@@ -1,9 +1,10 @@
 """Base class of masks, and masks joined and changed: `And`, `Or`, `Not`, `Shifted`."""
 
 import operator
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import reduce
 from typing import Any, ClassVar, Self
 
@@ -11,10 +12,8 @@ import torch
 from torch import Tensor
 
 from attnviz.core.errors import MaskError, quoted
-from attnviz.core.masks.known import all_known, any_known
-from attnviz.core.masks.observed import Observed
-from attnviz.core.masks.pen import Expression, Pen
-from attnviz.core.parameters import Parameter, parameters
+from attnviz.core.masks.spans import Span
+from attnviz.core.parameters import Parameter, check_numbers, parameters
 
 ALIGNMENTS = ("top-left", "bottom-right")
 """Position of the first query if there are more keys than queries: at the first key, or so that the last query stands
@@ -27,10 +26,14 @@ HIGH = 512
 """How many queries are counted at once."""
 
 RULES: dict[str, type["Mask"]] = {}
-"""Every rule by the name that it has in JSON."""
+"""Every rule by its name."""
 
 KEYWORDS: dict[str, type["Mask"]] = {}
-"""Every rule that is not joined of others by each name that is read: its keyword, and its name in JSON."""
+"""Every rule that is not joined of others by each name that is read in text: its keyword, and its name."""
+
+
+NUMBER = re.compile(r"(?P<optional>\[)?(?P<before>[^\[\]{}]*)\{(?P<name>\w+)\}(?P<after>[^\[\]{}]*)(?(optional)\])")
+"""A number in the words of a rule, with what stands around it; in brackets, if it may be left out."""
 
 
 class Reason(str):
@@ -44,8 +47,8 @@ class Reason(str):
 
     @classmethod
     def of(cls, rules: dict[int, str]) -> Self:
-        """By the places of the rules; what several are joined to stands in parentheses only beside others."""
-        alone = tuple((place, _alone(rule)) for place, rule in rules.items())
+        """By the places of the rules; an "or" stands in parentheses only beside others."""
+        alone = tuple((place, rule[1:-1] if rule[0] + rule[-1] == "()" else rule) for place, rule in rules.items())
         reason = cls(" and ".join(rules.values()) if len(rules) > 1 else alone[0][1])
         reason.rules = alone
         return reason
@@ -54,21 +57,26 @@ class Reason(str):
 class Mask(ABC):
     """Who may attend to whom, as a value. Equal masks compare equal and hash alike.
 
-    A rule is a frozen dataclass in a file of `attnviz.core.masks.rules`, with all that is known of it: its predicate,
-    its words, its parameters, and its code where the predicate cannot be printed as it is.
+    A rule is a frozen dataclass in `attnviz.core.masks.rules`: its predicate, its parameters, its words, and its code
+    where the predicate cannot be printed as it is.
 
     Attributes:
-        rule: its name in JSON.
-        keyword: its name in text, which links, the shell and Python share: that in JSON if no other is given; "" for
-            masks that are joined of others.
+        rule: its name.
+        keyword: its name in text, which links, the shell and Python share: `rule` if no other is given; "" for masks
+            that are joined of others.
         meaning: what it does, in one line.
+        words: what it is called, with its numbers in braces; what stands in brackets is left out where its number is
+            the usual one.
         join: how it is joined to others if nothing is said: rules that block by "and", rules that open by "or".
+        of_keys: whether it looks at keys alone, so that it is the same for every query.
     """
 
     rule: ClassVar[str]
     keyword: ClassVar[str]
     meaning: ClassVar[str] = ""
+    words: ClassVar[str] = ""
     join: ClassVar[str] = "and"
+    of_keys: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
         if "rule" in vars(cls):
@@ -77,9 +85,15 @@ class Mask(ABC):
             if cls.keyword:
                 KEYWORDS[cls.rule] = KEYWORDS[cls.keyword] = cls
 
+    def __post_init__(self):
+        check_numbers(self)
+
     @abstractmethod
     def allows(self, query: Tensor, key: Tensor, sentence: Tensor) -> Tensor:
         """True where `query` may attend to `key`.
+
+        It has Python's operators and the functions of `attnviz.core.masks.spans`, so that it is also asked of whole
+        blocks, and printed as code.
 
         Args:
             query, key, sentence: integers, (1, Q, 1), (1, 1, K) and (B, 1, 1); the answer broadcasts to (B, Q, K).
@@ -90,23 +104,9 @@ class Mask(ABC):
         """The numbers that it takes; empty for masks that are joined or changed."""
         return parameters(cls)
 
-    @classmethod
-    def started(cls, keys: int, lengths: tuple[int, ...]) -> Self:
-        """The mask that a control begins with, for a number of keys and the lengths of the sentences."""
-        return cls(**{p.name: p.default for p in cls.parameters() if p.default is not None})
-
-    @classmethod
-    def fits(cls, observed: Observed) -> Iterator["Mask"]:
-        """The masks of this rule that a grid of an unknown rule may be, few of them; none for rules without a form."""
-        yield from ()
-
-    def code(self, pen: Pen) -> Expression | None:
-        """How it is written in PyTorch; None for a rule without a formula.
-
-        The predicate itself, printed: so `allows` takes anything that has Python's operators. A rule that calls
-        functions, or that people write in another way, has `code` of its own.
-        """
-        return pen.traced(self.allows) if self.parameters() else None
+    def code(self, writer: Any) -> Any:
+        """How a `writing.MaskWriter` writes it: its predicate, printed. None for a rule without a formula."""
+        return writer.printed(self.allows) if self.parameters() else None
 
     @property
     def batch_size(self) -> int | None:
@@ -185,9 +185,14 @@ class Mask(ABC):
     def is_open(self, queries: range, keys: range) -> bool | None:
         """Whether a block of cells is open, without looking at any: True if all are open, False if all are blocked.
 
-        None is always right, and costs whoever asks a look at the cells. Neither range is empty; both go upward.
+        The predicate is asked with whole stretches of positions. None is always right, also for a predicate that
+        needs tensors, and costs whoever asks a look at the cells. Neither range is empty; both go upward.
         """
-        return None
+        sentences = Span(0, (self.batch_size or 1) - 1)
+        try:
+            return self.allows(Span(queries[0], queries[-1]), Span(keys[0], keys[-1]), sentences).truth
+        except (TypeError, AttributeError):
+            return None
 
     def span(self, queries: range, keys: range, size: int) -> range:
         """Smallest stretch of `keys`, in steps of `size`, outside of which all is blocked for some queries."""
@@ -221,7 +226,7 @@ class Mask(ABC):
         So a decoder that has `keys` positions in its cache and computes the last `queries` of them sees the last rows
         of the full mask: ``mask.shifted(keys - queries)``. It holds for every rule, also for combined ones.
         """
-        return Shifted(self, offset) if offset else self
+        return Shifted(self, offset) if offset and not self.of_keys else self
 
     def aligned(self, queries: int, keys: int, alignment: str) -> "Mask":
         """The same mask for queries and keys of different lengths.
@@ -279,17 +284,24 @@ class Mask(ABC):
             value = getattr(self, parameter.name)
             items = value if parameter.kind == "numbers" else (value,)
             skipped = value == parameter.default and not parameter.required
-            if not skipped and not all(type(item) is int and item >= parameter.least for item in items):
-                least = f"whole numbers of {parameter.least} or more"
-                raise MaskError(f"The mask '{self}' has no text: its {parameter.name} must be {least}.")
+            if not skipped and min(items, default=0) < parameter.least:
+                raise MaskError(f"The mask '{self}' has no text: its {parameter.name} is below {parameter.least}.")
             if not skipped:
                 numbers += [f"{parameter.name}={item}" if by_name else str(item) for item in items or ["[]"]]
             by_name |= skipped or parameter.kind == "numbers"
         return f"{self.keyword}({', '.join(numbers)})" if numbers else self.keyword
 
-    def to_json(self) -> dict[str, Any]:
-        """A JSON object from which `from_json` makes an equal mask."""
-        return {"rule": self.rule} | {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
+    def __str__(self) -> str:
+        numbers = {parameter.name: parameter for parameter in self.parameters()}
+
+        def shown(part: re.Match) -> str:
+            value = getattr(self, part["name"])
+            if part["optional"] and value == numbers[part["name"]].default:
+                return ""
+            listed = ", ".join(map(str, value)) or "none" if isinstance(value, tuple) else str(value)
+            return f"{part['before']}{listed}{part['after']}"
+
+        return NUMBER.sub(shown, self.words)
 
 
 @dataclass(frozen=True)
@@ -297,7 +309,6 @@ class _Group(Mask):
     masks: tuple[Mask, ...]
     sign: ClassVar[str]
     joined: ClassVar[Callable[[Tensor, Tensor], Tensor]]
-    combined: ClassVar[Callable[[set[bool | None]], bool | None]]
 
     def __post_init__(self):
         object.__setattr__(self, "masks", tuple(self.masks))
@@ -314,9 +325,6 @@ class _Group(Mask):
 
     def blockers(self, query, key, sentence):
         return {f"({self})": ~self.allows(query, key, sentence)}
-
-    def is_open(self, queries, keys):
-        return type(self).combined({mask.is_open(queries, keys) for mask in self.masks})
 
     @property
     def text(self):
@@ -341,7 +349,6 @@ class And(_Group):
     keyword = ""
     sign = "&"
     joined = operator.and_
-    combined = all_known
 
     def blockers(self, query, key, sentence):
         blockers: dict[str, Tensor] = {}
@@ -359,27 +366,29 @@ class Or(_Group):
     keyword = ""
     sign = "|"
     joined = operator.or_
-    combined = any_known
 
 
 @dataclass(frozen=True)
-class Not(Mask):
-    """Open where its mask is blocked."""
-
-    rule = "not"
-    keyword = ""
+class _Changed(Mask):
     mask: Mask
 
     @property
     def batch_size(self):
         return self.mask.batch_size
 
+    def of_sentence(self, sentence):
+        return replace(self, mask=self.mask.of_sentence(sentence))
+
+
+@dataclass(frozen=True)
+class Not(_Changed):
+    """Open where its mask is blocked."""
+
+    rule = "not"
+    keyword = ""
+
     def allows(self, query, key, sentence):
         return ~self.mask.allows(query, key, sentence)
-
-    def is_open(self, queries, keys):
-        is_open = self.mask.is_open(queries, keys)
-        return None if is_open is None else not is_open
 
     @property
     def text(self):
@@ -391,12 +400,9 @@ class Not(Mask):
     def shifted(self, offset):
         return Not(self.mask.shifted(offset))
 
-    def of_sentence(self, sentence):
-        return Not(self.mask.of_sentence(sentence))
-
 
 @dataclass(frozen=True)
-class Shifted(Mask):
+class Shifted(_Changed):
     """Query i sees what query i + offset of its mask sees. `Mask.shifted` makes it, and none where none is needed.
 
     Queries may come to stand before position 0; there they belong to no document and no block.
@@ -404,29 +410,21 @@ class Shifted(Mask):
 
     rule = "shifted"
     keyword = ""
-    mask: Mask
     offset: int
-
-    @property
-    def batch_size(self):
-        return self.mask.batch_size
 
     def allows(self, query, key, sentence):
         return self.mask.allows(query + self.offset, key, sentence)
-
-    def is_open(self, queries, keys):
-        by = self.offset
-        return self.mask.is_open(range(queries.start + by, queries.stop + by, queries.step), keys)
 
     def blockers(self, query, key, sentence):
         blockers = self.mask.blockers(query + self.offset, key, sentence)
         return {f"{rule} at offset {self.offset}": blocked for rule, blocked in blockers.items()}
 
+    @property
+    def text(self):
+        return f"shifted({self.mask.text}, {self.offset})"
+
     def shifted(self, offset):
         return self.mask.shifted(self.offset + offset)
-
-    def of_sentence(self, sentence):
-        return Shifted(self.mask.of_sentence(sentence), self.offset)
 
     def __str__(self) -> str:
         return f"{_in_parentheses(self.mask)} at offset {self.offset}"
@@ -437,11 +435,6 @@ def operand(mask: Mask) -> str:
     return f"({mask.text})" if isinstance(mask, _Group) else mask.text
 
 
-def _alone(rule: str) -> str:
-    """Name of a blocker where no other stands beside it: an "or" without its parentheses."""
-    return rule[1:-1] if rule.startswith("(") and rule.endswith(")") else rule
-
-
 def _in_parentheses(mask: Mask) -> str:
     """The words of a mask; in parentheses if it is several joined."""
     return f"({mask})" if isinstance(mask, _Group) else str(mask)
@@ -449,18 +442,9 @@ def _in_parentheses(mask: Mask) -> str:
 
 def _joined(group: type[_Group], *masks: Mask) -> Mask:
     """Both masks as one; a mask joined with itself is itself."""
-    parts = tuple(dict.fromkeys(part for mask in masks for part in _parts(mask, group)))
+    flat = [part for mask in masks for part in (mask.masks if isinstance(mask, group) else (mask,))]
+    parts = tuple(dict.fromkeys(flat))
     return group(parts) if len(parts) > 1 else parts[0]
-
-
-def _parts(mask: Mask, group: type[_Group]) -> tuple[Mask, ...]:
-    return mask.masks if isinstance(mask, group) else (mask,)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mask):
-        return value.to_json()
-    return [_plain(item) for item in value] if isinstance(value, tuple) else value
 
 
 def _common_batch(masks: tuple[Mask, ...]) -> int | None:

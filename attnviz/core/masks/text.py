@@ -16,8 +16,11 @@ from typing import Any, NoReturn
 
 from attnviz.core.errors import MaskError, did_you_mean, quoted
 from attnviz.core.masks.base import KEYWORDS, Mask
-from attnviz.core.masks.reading import DEEPEST, LARGEST, from_json
 from attnviz.core.parameters import Parameter
+
+DEEPEST = 32
+LARGEST = 100_000
+"""Bounds of what is read: levels of nesting; each number, and how many cells a text lists."""
 
 SPACES = re.compile(r"\s*", re.ASCII)
 
@@ -77,7 +80,7 @@ class MaskParser:
             MaskError: as `mask_from_text`.
         """
         if self.text.lstrip().startswith("{"):
-            raise MaskError(f"A mask is not given as JSON any more; write {quoted(_as_text(self.text), 200)}.")
+            raise MaskError("A mask is not read as JSON any more; write it as text, such as causal & window(4).")
         tree = self._either(0)
         if rest := self._take(r"\w+|\S"):
             hint = f" Write {SIGNS[rest]} for it." if rest in SIGNS else " Rules are joined by & and |."
@@ -122,11 +125,21 @@ class MaskParser:
         name = self._take(r"[A-Za-z_]\w*")
         if not name:
             self._refuse("a rule is missing; write one, such as causal or window(2)")
+        if name == "shifted":
+            return self._shifted(depth)
         if name not in KEYWORDS:
             names = sorted({rule.keyword for rule in KEYWORDS.values()})
             near = f" Write {SIGNS[name]} for it." if name in SIGNS else did_you_mean(name, names)
             self._refuse(f"there is no rule {quoted(name)}", start, near or f" There are: {', '.join(names)}.")
         return self._rule(KEYWORDS[name], start)
+
+    def _shifted(self, depth: int) -> Mask:
+        """A mask whose queries are further on: "shifted(window(2), 3)"."""
+        inner = self._either(depth + 1) if self._take(r"\(") else None
+        offset = self._take(r",\s*-?\d{1,6}\s*\)") if inner else ""
+        if not offset:
+            self._refuse("a mask and a number of positions are missing; write shifted(window(2), 3)")
+        return self.mask(inner).shifted(int(offset.strip(",) ")))
 
     def _rule(self, rule: type[Mask], start: int) -> Mask:
         """A rule with its numbers; "window=2,1" is the former spelling of the shell."""
@@ -208,11 +221,3 @@ class MaskParser:
     def _refuse(self, why: str, place: int | None = None, hint: str = "") -> NoReturn:
         place = self._start() if place is None else place
         raise MaskError(f"Character {place + 1} of the mask {quoted(self.text, 60)}: {why}.{hint}") from None
-
-
-def _as_text(data: str) -> str:
-    """The text of a mask in JSON, or an example if it cannot be read."""
-    try:
-        return from_json(data).text
-    except MaskError:
-        return "causal & window(4)"

@@ -17,7 +17,7 @@ from attnviz.core.amounts import counted
 from attnviz.core.errors import AttnvizError
 from attnviz.figures.evidence import as_checked, evidence
 from attnviz.figures.states import States
-from attnviz.ui.masks import empty_rows, leaks, words
+from attnviz.ui.masks import leaks, words
 from attnviz.ui.masks.lab import CHECKED, FILE, JUDGED, MASK, MODEL, PASTED, WEIGHTS, WITH_WORDS, Lab
 from attnviz.ui.shared import cache, everything, pictures, state
 from attnviz.ui.shared.setting import Setting, choice, flag, session_setting
@@ -138,8 +138,6 @@ def _check(lab: Lab, what: str, name: str, array: Array, rounding: float) -> Non
                 if is_open:
                     _ways_to_read(lab, what)
             _report(what, name, array, report, arguments)
-    if what == MASK:
-        empty_rows.explain(lab)
 
 
 def _has_cells(finding: Finding) -> bool:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from attnviz.core.masks import Blocks, Documents, Global, Mask, Padding, Prefix, Random, Subsequent, Window
+from attnviz.core.masks import Blocks, Documents, Global, Mask, Padding, Prefix, Random, Subsequent, Window, started
 from attnviz.core.stack import Stack
 from attnviz.ui.masks import words
 from attnviz.ui.shared.mask_link import usual
@@ -18,7 +18,7 @@ PRESETS: dict[str, Callable[[int, tuple[int, ...]], Stack]] = {
     words.CAUSAL_PADDING: lambda keys, lengths: _stack(Subsequent(), Padding(lengths)),
     words.LEFT_PADDING: lambda keys, lengths: _stack(Subsequent(), Padding(lengths, left=keys)),
     words.PREFIX_LM: lambda keys, lengths: _stack(Subsequent(), Prefix(2)),
-    words.PACKED: lambda keys, lengths: _stack(Subsequent(), Documents.started(keys, lengths)),
+    words.PACKED: lambda keys, lengths: _stack(Subsequent(), started(Documents, keys, lengths)),
     words.LONGFORMER: lambda keys, lengths: _stack(Window(1, 1), Global((0,))),
     words.BIG_BIRD: lambda keys, lengths: _stack(Blocks(2, first=1), Random(1, max(1, keys), 0)),
     words.STREAMING: lambda keys, lengths: _stack(Window(2), Prefix(1), Subsequent()),

@@ -9,7 +9,7 @@ import torch
 from attnviz.charts import hatch
 from attnviz.core.amounts import counted
 from attnviz.core.errors import InputError
-from attnviz.core.masks import Full, Mask, Parameter
+from attnviz.core.masks import Full, Mask, Parameter, started
 from attnviz.core.stack import JOINS, Entry
 from attnviz.ui.masks import words
 from attnviz.ui.masks.lab import Lab
@@ -60,7 +60,7 @@ def _menu(lab: Lab) -> None:
         if name in PRESETS:
             return mask.put(now, PRESETS[name](*sizes(lab)))
         if name in ADDABLE:
-            entry = Entry(ADDABLE[name].started(*sizes(lab)), ADDABLE[name].join)
+            entry = Entry(started(ADDABLE[name], *sizes(lab)), ADDABLE[name].join)
             return mask.changed(now, lambda stack: stack.added(entry))
         return now
 

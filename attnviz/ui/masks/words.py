@@ -63,14 +63,14 @@ QUERY_HAS = "Row {query} may look at {left} of {keys} tokens."
 
 # Conventions
 
-DIALECTS = {
+TARGETS = {
     "sdpa": "SDPA",
     "attn_mask": "nn.MultiheadAttention",
     "flex_attention": "FlexAttention",
     "huggingface": "Hugging Face",
 }
-"""The targets, in links too."""
-FORMER_DIALECTS = {
+"""Libraries to write for, in links too."""
+FORMER_TARGETS = {
     "SDPA, boolean": "sdpa",
     "SDPA, additive": "sdpa",
     "SDPA, is_causal": "sdpa",
@@ -79,39 +79,12 @@ FORMER_DIALECTS = {
     "MultiheadAttention, key_padding_mask": "attn_mask",
     "mask == True": "attn_mask",
 }
-"""Dialects that links may still name, and the nearest target."""
+"""Targets that links may still name, and the nearest of today."""
 SAME_MASK, ALIGN = "The same mask for", "Queries are aligned"
-DIALECT_SAYS, CANNOT_SAY = "{dialect}: {says}.", "{dialect} cannot express this mask. {why} Choose another one above."
-FIRST_TOKENS = "The grid and the printed tensor are of the first {most} tokens; the code is for any number."
-CODE = "Code to copy"
-PRINTED = "The mask as a printed tensor"
+FORMAT_SAYS, CODE = "{format}: {says}.", "Code to copy"
 MASK_ALONE = "This is the mask alone. The bias is added to the scores as well: an additive mask can hold both."
-AS_TENSOR = "The same as a tensor"
-
-WRONG_CONVENTION = "Use the mask with the wrong convention"
-TOO_LONG_TO_HAND = "This is shown for up to {most} tokens. Shorten the text."
-WRITTEN_FOR, READ_BY = "The mask is written for", "and read by"
-STOPS = "{error} It stops at once, so this mistake cannot go unseen."
-WEIGHTS_OF = "The weights are of the queries and keys of {head}."
-CHECK_SAYS, NOTHING_LOST = "The check says of the mask alone: {finding}", "Nothing is lost: it is read as it was meant."
-ALL_ROWS, USE_MISTAKE = "All {count} rows in words", "Use this mistaken mask"
-MISTAKE_MEANS = "The page takes the mask that the reader saw, and the tab “Is it wrong?” shows what follows."
-
-# Is it wrong? Fully masked rows
-
-EMPTY_ROWS = "What becomes of fully masked rows"
-TOO_LONG = "This is measured for up to {most} tokens. Shorten the text."
-POLICIES_HEAD = ("weights", "what follows")
-POLICIES = {
-    "zero": "All weights are 0: the row adds nothing, and its token goes on as it is. "
-    "The default here and in F.scaled_dot_product_attention.",
-    "nan": "Its weights are not numbers (NaN), and NaN spreads to other rows. "
-    "A softmax of −inf alone, as in nn.MultiheadAttention.",
-    "uniform": "The same weight for every key, though all of them are masked. Code that fills in −1e9 instead of −inf.",
-    "error": "Nothing is computed; the error names the row.",
-}
-NOTHING_TO_COMPUTE = "This model does not show its queries and keys, so there is nothing to compute."
-TWO_TEXTS = "Queries and keys are of different texts here: NaN does not spread from one to the other."
+FORMATS, FORMATS_HEAD = "How libraries write a mask", ("", "its values", "a fully masked row gets")
+ROW_GETS = {"zero": "zeros", "nan": "NaN", "uniform": "the same weight for every key"}
 
 # Is it wrong? The model
 

@@ -13,7 +13,7 @@ import streamlit as st
 from attnviz.core.amounts import counted
 from attnviz.core.edits import KINDS, Edits, Site, Take
 from attnviz.core.errors import InputError
-from attnviz.core.masks import Mask, Subsequent
+from attnviz.core.masks import Mask, Subsequent, started
 from attnviz.core.modifiers import ALiBi, Bias, RelativeBias
 from attnviz.core.scoring import EMPTY_ROWS
 from attnviz.core.stack import Entry, Stack
@@ -175,7 +175,7 @@ def _mask_controls(source: Source, lines: tuple[str, ...], site: Site) -> None:
     if edits.mask is not None and _has_cross(source):
         control(st.toggle, words.MASK_CROSS, MASK_CROSS, shown=edits.mask_cross, disabled=fixed)
     if edits.mask is not None and not fixed:
-        control(st.pills, words.EMPTY_ROWS, EMPTY, EMPTY_ROWS, lead=words.EMPTY_ROWS)
+        control(st.selectbox, words.EMPTY_ROWS, EMPTY, EMPTY_ROWS, format_func=words.EMPTY_ROW_GETS.get)
 
 
 def of(now: State, source: Source, lines: tuple[str, ...]) -> Edits:
@@ -291,7 +291,7 @@ def _with_shortcuts(stack: Stack, chosen: list[str]) -> Stack:
     for name in (name for name in SHORTCUTS if name in chosen and name not in on):
         causal = next((i + 1 for i, e in enumerate(entries) if e.on and e.mask.keyword == "causal"), len(entries))
         index = {"causal": 0, "prefix": causal}.get(name, len(entries))
-        entries.insert(index, usual(BY_NAME[name].started(0, ())))
+        entries.insert(index, usual(started(BY_NAME[name], 0, ())))
     return Stack(tuple(entries))
 
 

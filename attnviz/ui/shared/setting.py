@@ -210,7 +210,7 @@ def each(decode: Callable[[str], T], most: int) -> Callable[[str], tuple[T, ...]
     return decode_all
 
 
-FORMER = {"sums", "applied", "part", "across", "up", "atlas-x", "atlas-y"}
+FORMER = {"sums", "applied", "part", "across", "up", "atlas-x", "atlas-y", "written", "reader"}
 """Settings that links may still hold, and that nothing needs any more."""
 
 OMITTED = "omitted"

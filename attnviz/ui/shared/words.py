@@ -187,7 +187,13 @@ BUILT_IN_HIDES = {
     "padding": "It hides padding.",
     "both": "It hides the future and padding.",
 }
-MASK_CROSS, EMPTY_ROWS = "Also mask cross-attention", "Fully masked rows"
+MASK_CROSS, EMPTY_ROWS = "Also mask cross-attention", "Fully masked rows get"
+EMPTY_ROW_GETS = {
+    "zero": "zeros: the row adds nothing",
+    "nan": "NaN, as a softmax of −inf gives",
+    "uniform": "the same weight for every key",
+    "error": "an error that names the row",
+}
 EMPTY_ROWS_REFUSED = "Some rows are fully masked, and that is set to be an error. Choose zero, nan or uniform."
 NOT_HERE, SEE_LAYER = "The mask does not act on {site}.", "See {site}"
 OTHER_BATCH = (

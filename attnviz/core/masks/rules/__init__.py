@@ -1,14 +1,6 @@
-"""Every rule in a file of its own: ``block_diffusion.py`` holds `BlockDiffusion`. What lies here is found."""
+"""Every rule, by what it goes by: the order of positions, texts, places that are near each other, or anything else."""
 
-import pkgutil
-from importlib import import_module
-
-NAMES = {
-    "".join(part.capitalize() for part in module.name.split("_")): module.name
-    for module in pkgutil.iter_modules(__path__)
-}
-"""The module of each class."""
-
-globals().update({name: getattr(import_module(f"{__name__}.{module}"), name) for name, module in NAMES.items()})
-
-__all__ = [*NAMES]
+from attnviz.core.masks.rules.order import Blocks, Dilated, Fixed, Prefix, Strided, Subsequent, Window
+from attnviz.core.masks.rules.other import Blank, BlockDiffusion, Full, Global, Opened, Painted, Random
+from attnviz.core.masks.rules.places import Neighborhood, PatchWindows
+from attnviz.core.masks.rules.texts import Documents, Media, Padding

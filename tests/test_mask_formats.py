@@ -1,6 +1,4 @@
-"""Every dialect says the same mask: its code runs and gives our weights, and its tensor is what its code builds."""
-
-import re
+"""Every format of other libraries says the same mask: its code gives our weights, and its tensor reads back."""
 
 import pytest
 import torch
@@ -12,7 +10,6 @@ from torch import Tensor, nn
 from torch.nn.attention import flex_attention as flex
 
 from attnviz.core.attention import scaled_dot_product_attention
-from attnviz.core.conventions import from_additive, from_true_is_masked, from_zero_is_masked
 from attnviz.core.errors import MaskError
 from attnviz.core.masks import (
     ALIGNMENTS,
@@ -31,7 +28,7 @@ from attnviz.core.masks import (
     Subsequent,
     Window,
 )
-from attnviz.dialects import DIALECTS, dialect
+from attnviz.mask_formats import FORMATS, mask_format
 
 B, H, Q, K, D = 2, 3, 5, 7, 4
 
@@ -82,22 +79,22 @@ def inputs(queries: int, keys: int) -> list[Tensor]:
 
 
 def ran(name: str, mask: Mask, queries: int = Q, keys: int = K) -> dict:
-    """What the code of a dialect leaves behind: its output as (B, H, Q, d) and, where it has them, its weights."""
+    """What the code of a format leaves behind: its output as (B, H, Q, d) and, where it has them, its weights."""
     query, key, value = inputs(queries, keys)
     given = {"query": query, "key": key, "value": value}
     if name in ("attn_mask", "key_padding_mask"):
         given = {part: tensor.transpose(1, 2).flatten(2) for part, tensor in given.items()}
         given["attention"] = FromScratch()
-    exec(dialect(name).code(mask, queries, keys), given)
+    exec(mask_format(name).code(mask, queries, keys), given)
     if "attention" in given:
         given["output"] = given["output"].unflatten(-1, (H, D)).transpose(1, 2)
     return given
 
 
 def expected(name: str, mask: Mask, queries: int = Q, keys: int = K) -> tuple[Tensor, Tensor]:
-    """The output and weights of attnviz, with what this dialect does to empty rows."""
+    """The output and weights of attnviz, with what this format does to empty rows."""
     return scaled_dot_product_attention(
-        *inputs(queries, keys), mask.tensor(queries, keys), empty_rows=dialect(name).empty_rows
+        *inputs(queries, keys), mask.tensor(queries, keys), empty_rows=mask_format(name).empty_rows
     )
 
 
@@ -105,27 +102,12 @@ def close(ours: Tensor, theirs: Tensor) -> bool:
     return torch.allclose(ours, theirs, rtol=0, atol=1e-6, equal_nan=True)
 
 
-def as_ours(name: str, tensor: Tensor) -> Tensor:
-    """A dialect's tensor read back: True = may attend, (B, 1, Q, K)."""
-    if name == "attn_mask" and tensor.dim() == 3:
-        tensor = tensor.unflatten(0, (B, H))[:, :1]
-    if tensor.dtype.is_floating_point:
-        tensor = from_additive(tensor)
-    elif name in ("attn_mask", "key_padding_mask", "true_is_masked"):
-        tensor = from_true_is_masked(tensor)
-    else:
-        tensor = from_zero_is_masked(tensor)
-    if name in ("key_padding_mask", "huggingface") and tensor.dim() == 2:
-        tensor = tensor[:, None, None]
-    return tensor.expand(B, 1, Q, K)
-
-
 @pytest.mark.filterwarnings("ignore")  # of empty rows, and of FlexAttention without its compiler
-@pytest.mark.parametrize("name", [known.name for known in DIALECTS])
+@pytest.mark.parametrize("name", [known.name for known in FORMATS])
 @examples(30)
 @given(data=st.data())
-def test_the_code_of_every_dialect_gives_our_weights(name, data):
-    """It is executed as it is printed, for any mask that the dialect can say, and leaves our output and weights."""
+def test_the_code_of_every_format_gives_our_weights(name, data):
+    """It is executed as it is printed, for any mask that the format can say, and leaves our output and weights."""
     mask = data.draw(sayable.get(name, masks))
     left = ran(name, mask)
     output, weights = expected(name, mask)
@@ -135,9 +117,9 @@ def test_the_code_of_every_dialect_gives_our_weights(name, data):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", [known.name for known in DIALECTS if known.name != "is_causal"])
+@pytest.mark.parametrize("name", [known.name for known in FORMATS if known.name != "is_causal"])
 def test_a_denial_denied_keeps_its_parentheses(name):
-    """As a mask from JSON may hold it: what is joined to it stays beside it."""
+    """What is joined to it stays beside it."""
     inner = Padding((5, 3)) if name == "key_padding_mask" else Global((0, 5))
     mask = And((Prefix(4), Not(Not(inner))))
 
@@ -145,30 +127,47 @@ def test_a_denial_denied_keeps_its_parentheses(name):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(
-    "name", [known.name for known in DIALECTS if known.name not in ("is_causal", "flex_attention")]
-)
+@pytest.mark.parametrize("name", [known.name for known in FORMATS if known.name not in ("is_causal", "flex_attention")])
 @examples(20)
 @given(data=st.data())
-def test_the_tensor_of_a_dialect_is_ours_and_what_its_code_builds(name, data):
+def test_the_tensor_of_a_format_is_ours_and_what_its_code_builds(name, data):
     """Read back by its convention it is the mask, cell by cell, and the code leaves the same in `mask`."""
     mask = data.draw(sayable.get(name, masks))
-    tensor = dialect(name).tensor(mask, Q, K, heads=H)
-    left = ran(name, mask)
-    built = as_ours(name, left["mask"])
+    convention, ours = mask_format(name), mask.tensor(Q, K).expand(B, 1, Q, K)
+    tensor, left = convention.to_tensor(mask, Q, K, heads=H), ran(name, mask)
+    built = convention.from_tensor(left["mask"], heads=H)
     if name == "attn_mask" and "key_padding_mask" in left:
         built = built & ~left["key_padding_mask"][:, None, None]
 
-    assert as_ours(name, tensor).equal(mask.tensor(Q, K).expand(B, 1, Q, K))
-    assert built.equal(mask.tensor(Q, K).expand(B, 1, Q, K))
+    assert convention.from_tensor(tensor, heads=H).expand(B, 1, Q, K).equal(ours)
+    assert built.expand(B, 1, Q, K).equal(ours)
+
+
+def test_an_eager_model_of_hugging_face_takes_its_tensor():
+    """A tiny BERT gives our weights for two axes of tokens, and for four axes that are added."""
+    transformers = pytest.importorskip("transformers")
+    sizes = {"vocab_size": 9, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = transformers.BertConfig(**sizes, intermediate_size=8, attn_implementation="eager")
+    model = transformers.BertModel(config, add_pooling_layer=False).eval()
+    ids, attention = torch.arange(2 * Q).reshape(2, Q) % 9, model.encoder.layer[0].attention.self
+    with torch.no_grad():
+        embedded = model.embeddings(ids)
+        parts = (attention.query, attention.key, attention.value)
+        heads = [layer(embedded).unflatten(-1, (2, 4)).transpose(1, 2) for layer in parts]
+        for mask in (Padding((3, 5)), Subsequent(), Subsequent() & Padding((3, 5))):
+            tensor = mask_format("huggingface").to_tensor(mask, Q, Q)
+            tensor = tensor.expand(2, *tensor.shape[1:])
+            theirs = model(ids, attention_mask=tensor, output_attentions=True).attentions[0]
+
+            assert close(theirs, scaled_dot_product_attention(*heads, mask.tensor(Q, Q))[1])
 
 
 class EveryThirdKey(Mask):
     def allows(self, query, key, sentence):
         return key % 3 == 0
 
-    def code(self, pen):
-        return pen.traced(self.allows)
+    def code(self, writer):
+        return writer.printed(self.allows)
 
 
 class EverySecondQuery(EveryThirdKey):
@@ -178,12 +177,12 @@ class EverySecondQuery(EveryThirdKey):
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("kind", [EveryThirdKey, EverySecondQuery])
-@pytest.mark.parametrize("name", [known.name for known in DIALECTS if known.name != "is_causal"])
+@pytest.mark.parametrize("name", [known.name for known in FORMATS if known.name != "is_causal"])
 def test_a_rule_about_keys_or_queries_alone_prints_itself(name, kind):
-    """Alone, denied and beside another rule, as far as the dialect can say that."""
+    """Alone, denied and beside another rule, as far as the format can say that."""
     rule = kind()
     for mask in (rule, ~rule, rule & Prefix(5), rule & Subsequent(2), rule | Padding((5, 3))):
-        if not dialect(name).refuses(mask, Q, K):
+        if not mask_format(name).refuses(mask, Q, K):
             assert close(ran(name, mask)["output"], expected(name, mask)[0])
 
 
@@ -191,7 +190,7 @@ def test_a_rule_about_keys_or_queries_alone_prints_itself(name, kind):
 def test_the_mask_mod_is_the_mask_cell_by_cell(mask):
     """Evaluated by PyTorch over the grid."""
     left = {"query": torch.zeros(B, H, Q, D), "key": torch.zeros(B, H, K, D)}
-    exec(dialect("flex_attention").code(mask, Q, K).partition("block_mask =")[0], left)
+    exec(mask_format("flex_attention").code(mask, Q, K).partition("block_mask =")[0], left)
     built = flex.create_mask(left["mask_mod"], B, 1, Q, K, device="cpu")
 
     assert built.equal(mask.tensor(Q, K).expand(B, 1, Q, K))
@@ -222,15 +221,15 @@ def test_flex_attention_takes_the_code_with_its_compiler(monkeypatch):
         ("attn_mask", Subsequent() & Padding((3, 5)), "attn_mask=mask, key_padding_mask=key_padding_mask"),
         ("sdpa", Painted(((1, 2), (3, 0))), "blocked[[1, 3], [2, 0]] = False"),
         ("attn_mask", ~Window(1, 1), "mask = torch.ones(queries, keys, "),
-        ("sdpa", Random(1, 4), "no short formula: cell by cell"),
+        ("sdpa", Random(1, 4), 'random = attnviz.mask("random(1, 4)").tensor(queries, keys)[0, 0]'),
     ],
 )
 def test_a_rule_is_written_as_people_write_it(name, mask, idiom):
     """Where there is an idiom, and where there is none the code says so."""
-    assert idiom in dialect(name).code(mask, 7, 7)
+    assert idiom in mask_format(name).code(mask, 7, 7)
 
 
-@pytest.mark.parametrize("name", [known.name for known in DIALECTS if known.name != "is_causal"])
+@pytest.mark.parametrize("name", [known.name for known in FORMATS if known.name != "is_causal"])
 @given(queries=st.integers(1, 9), keys=st.integers(1, 9))
 @examples(4)
 @pytest.mark.filterwarnings("ignore")
@@ -238,7 +237,7 @@ def test_code_of_a_formula_holds_for_other_lengths(name, queries, keys):
     """Pasted code reads the lengths from the tensors, also the difference of a cache."""
     mask = Prefix(2) if name == "key_padding_mask" else Subsequent(K - Q) & ~Window(1, 1)
     meant = Prefix(2) if name == "key_padding_mask" else Subsequent(keys - queries) & ~Window(1, 1)
-    code, query_key_value = dialect(name).code(mask, Q, K), inputs(queries, keys)
+    code, query_key_value = mask_format(name).code(mask, Q, K), inputs(queries, keys)
     left = dict(zip(("query", "key", "value"), query_key_value, strict=True))
     if name in ("attn_mask", "key_padding_mask"):
         left = {part: tensor.transpose(1, 2).flatten(2) for part, tensor in left.items()} | {"attention": FromScratch()}
@@ -251,7 +250,7 @@ def test_code_of_a_formula_holds_for_other_lengths(name, queries, keys):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("alignment", ALIGNMENTS)
 @pytest.mark.parametrize(
-    "name", [known.name for known in DIALECTS if known.name not in ("is_causal", "key_padding_mask")]
+    "name", [known.name for known in FORMATS if known.name not in ("is_causal", "key_padding_mask")]
 )
 def test_the_same_code_in_both_alignments(name, alignment):
     """Queries and keys of different lengths: the code differs by the difference of the lengths alone."""
@@ -260,16 +259,16 @@ def test_the_same_code_in_both_alignments(name, alignment):
     assert close(ran(name, mask)["output"], expected(name, mask)[0])
 
 
-def test_what_a_dialect_cannot_say_is_said_in_one_sentence():
-    """With the cell that makes it impossible; then there is no tensor, no printout and no code."""
-    causal, padding = dialect("is_causal"), dialect("key_padding_mask")
+def test_what_a_format_cannot_say_is_said_in_one_sentence():
+    """With the cell that makes it impossible; then there is no tensor and no code."""
+    causal, padding = mask_format("is_causal"), mask_format("key_padding_mask")
 
     assert causal.refuses(Subsequent(2), 5, 7).endswith("this mask opens key 1 for query 0.")
     assert causal.refuses(Subsequent() & Window(1), 5, 5).endswith("this mask blocks key 0 for query 2.")
-    assert padding.refuses(Subsequent(), 5, 5).endswith("query 1 may attend to key 1, and query 0 may not.")
+    assert padding.refuses(Subsequent(), 5, 5).endswith("this mask opens key 1 for query 1.")
     assert padding.refuses(Padding((3, 5)) & ~Subsequent(), 5, 5).count(".") == 1
     for known, mask in ((causal, Window(1)), (padding, Subsequent())):
-        assert (known.tensor(mask, 5, 5), known.printout(mask, 5, 5), known.code(mask, 5, 5)) == (None, "", "")
+        assert (known.to_tensor(mask, 5, 5), known.code(mask, 5, 5)) == (None, "")
 
 
 @given(mask=masks)
@@ -277,37 +276,12 @@ def test_only_what_cannot_be_said_is_refused(mask):
     """is_causal says the top-left future alone; padding is what is the same for every query."""
     grid = mask.tensor(Q, K)
 
-    assert (dialect("is_causal").refuses(mask, Q, K) == "") == (grid == Subsequent().tensor(Q, K)).all()
-    assert (dialect("key_padding_mask").refuses(mask, Q, K) == "") == (grid == grid[:, :, :1]).all()
-    assert not any(d.refuses(mask, Q, K) for d in DIALECTS if d.name not in ("is_causal", "key_padding_mask"))
+    assert (mask_format("is_causal").refuses(mask, Q, K) == "") == (grid == Subsequent().tensor(Q, K)).all()
+    assert (mask_format("key_padding_mask").refuses(mask, Q, K) == "") == (grid == grid[:, :, :1]).all()
+    assert not any(d.refuses(mask, Q, K) for d in FORMATS if d.name not in ("is_causal", "key_padding_mask"))
 
 
-def test_a_printout_is_what_torch_prints():
-    """Short ones as they are but for blanks, since its columns stand in line."""
-    for name in ("sdpa", "sdpa_additive", "zero_is_masked", "attn_mask"):
-        for mask in (Subsequent(), Subsequent() & Padding((2, 5))):
-            said, tensor = dialect(name).printout(mask, 5, 6), dialect(name).tensor(mask, 5, 6)
-
-            assert said.replace(" ", "") == f"{tensor}  # {tensor.dtype}, {tuple(tensor.shape)}".replace(" ", "")
-
-
-def test_a_long_printout_is_elided():
-    """Twelve rows are printed, of twenty the first and the last four."""
-    said = dialect("sdpa").printout(Subsequent(), 20, 12)
-
-    assert said.count("True") + said.count("False") == 8 * 12
-    assert re.search(r"\n +\.\.\.,\n", said)
-    assert dialect("sdpa").printout(Subsequent(), 12, 12).count("...") == 0
-
-
-def test_a_large_mask_without_a_formula_is_refused_with_what_to_do():
-    """Random keys have none: beyond 4,096 cells the tensor is the thing to take."""
-    assert "random" in dialect("sdpa").code(Random(2, 8), 64, 64)
-    with pytest.raises(MaskError, match=r"65 x 64 cells .* mask\.tensor\(65, 64\)"):
-        dialect("sdpa").code(Random(2, 8) & Subsequent(), 65, 64)
-
-
-def test_an_unknown_dialect_is_named():
+def test_an_unknown_format_is_named():
     """With those there are."""
-    with pytest.raises(MaskError, match=r"no dialect 'numpy'.*sdpa, sdpa_additive, is_causal"):
-        dialect("numpy")
+    with pytest.raises(MaskError, match=r"no mask format 'numpy'.*sdpa, sdpa_additive, is_causal"):
+        mask_format("numpy")

@@ -1,12 +1,9 @@
-"""Neighborhood attention."""
+"""Rules that go by places that are near each other, in a line or in a picture."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from attnviz.core.masks.base import Mask
-from attnviz.core.masks.known import distances
-from attnviz.core.masks.observed import Observed
-from attnviz.core.parameters import check_numbers, parameter
+from attnviz.core.parameters import parameter
 
 
 @dataclass(frozen=True)
@@ -21,16 +18,10 @@ class Neighborhood(Mask):
 
     rule = "neighborhood"
     meaning = "a window that stops at the ends: every query sees as many keys (NATTEN)"
+    words = "neighborhood ({size} of {length} tokens[, step {step}])"
     size: int = parameter("neighbors", least=1, start=3)
     length: int = parameter("tokens", least=1, start=8)
     step: int = parameter("step", default=1, least=1)
-
-    def __post_init__(self):
-        check_numbers(self, size=1, length=1, step=1)
-
-    @classmethod
-    def started(cls, keys, lengths):
-        return cls(min(3, max(1, keys)), max(1, keys))
 
     def allows(self, query, key, sentence):
         inside = (query >= 0) & (query < self.length) & (key < self.length) & ((key - query) % self.step == 0)
@@ -41,21 +32,24 @@ class Neighborhood(Mask):
         to_end = (key_place < place - reach + self.size) | (key_place < self.size)
         return inside & from_start & to_end
 
-    def is_open(self, queries, keys):
-        if queries[-1] < 0 or queries[0] >= self.length or keys[0] >= self.length:
-            return False
-        nearest, furthest = distances(queries, keys)
-        reach = (self.size + 1) * self.step  # of a neighborhood that is not moved inward, and more
-        too_early = furthest < -reach and keys[-1] < self.length - reach
-        too_late = nearest > reach and keys[0] >= reach
-        return False if too_early or too_late else None
 
-    @classmethod
-    def fits(cls, observed: Observed) -> Iterator[Mask]:
-        """As many keys as most queries see, and as far apart."""
-        if observed.usual and not observed.first and observed.queries == observed.keys:
-            yield cls(observed.usual, observed.keys, max(1, observed.gap))
+@dataclass(frozen=True)
+class PatchWindows(Mask):
+    """A picture is cut into windows of `size` x `size` patches, and a patch sees those of its own window.
 
-    def __str__(self) -> str:
-        step = f", step {self.step}" if self.step > 1 else ""
-        return f"neighborhood ({self.size} of {self.length} tokens{step})"
+    Patches are counted row by row, `columns` in each. With a `shift` the windows begin so many rows and columns later,
+    and the strips before them are windows of their own, as in Swin (Liu et al. 2021, section 3.2): there a picture is
+    rolled, and patches that were not neighbors before do not see each other.
+    """
+
+    rule = "patch_windows"
+    meaning = "a patch sees its own window of the picture (Swin)"
+    words = "windows of {size} x {size} patches ({columns} columns[, shifted by {shift}])"
+    columns: int = parameter("columns", least=1, start=8)
+    size: int = parameter("window size", least=1, start=4)
+    shift: int = parameter("shift", default=0)
+
+    def allows(self, query, key, sentence):
+        moved = self.size - self.shift
+        rows = (query // self.columns + moved) // self.size == (key // self.columns + moved) // self.size
+        return rows & ((query % self.columns + moved) // self.size == (key % self.columns + moved) // self.size)

@@ -1,0 +1,81 @@
+"""Rules that go by where texts and images begin and end in a sequence."""
+
+from dataclasses import dataclass
+
+from attnviz.core.errors import MaskError
+from attnviz.core.masks.base import Mask
+from attnviz.core.masks.spans import item_of, num_ends, num_up_to, size
+from attnviz.core.parameters import parameter
+
+
+@dataclass(frozen=True)
+class Padding(Mask):
+    """Blocks keys that are padding: sentence b keeps its first lengths[b] keys, or its last if padded on the left.
+
+    Attributes:
+        left: the padded length, if the padding stands on the left.
+    """
+
+    rule = "padding"
+    meaning = "blocks the padding of each sentence, given its length"
+    words = "padding"
+    of_keys = True
+    lengths: tuple[int, ...] = parameter("lengths", kind="numbers")
+    left: int | None = parameter("left-padded to", default=None, needed=False)
+
+    def __post_init__(self):
+        super().__post_init__()
+        if not self.lengths:
+            raise MaskError("Padding needs the length of at least one sentence.")
+
+    @property
+    def batch_size(self):
+        return len(self.lengths)
+
+    def allows(self, query, key, sentence):
+        lengths = item_of(sentence, self.lengths)
+        return key < lengths if self.left is None else key >= self.left - lengths
+
+    def of_sentence(self, sentence):
+        self._check_sentence(sentence)
+        return Padding((self.lengths[sentence],), self.left)
+
+
+@dataclass(frozen=True)
+class Documents(Mask):
+    """Packed documents: a query sees the keys of its own document only.
+
+    Positions beyond the last document, and before 0, belong to none.
+    """
+
+    rule = "documents"
+    meaning = "packed documents: a query sees its own document only"
+    words = "documents of {lengths}"
+    lengths: tuple[int, ...] = parameter("lengths", kind="numbers")
+
+    def allows(self, query, key, sentence):
+        own, other = num_ends(query, self.lengths), num_ends(key, self.lengths)
+        return (own == other) & (other < size(self.lengths)) & (query >= 0)
+
+
+@dataclass(frozen=True)
+class Media(Mask):
+    """Cross-attention of text to images: a query sees the image that stands last before it, and no other.
+
+    Queries are text; image m has its <image> token at `places[m]` of the text, and its keys are m · size to
+    (m + 1) · size - 1. Text before the first image sees nothing. Flamingo (Alayrac et al. 2022, section 2.3, "Multi-
+    visual input support").
+    """
+
+    rule = "media"
+    meaning = "text sees the image just before it, in cross-attention (Flamingo)"
+    words = "media at {places} ({size} keys each)"
+    places: tuple[int, ...] = parameter("image places", kind="numbers")
+    size: int = parameter("keys per image", default=1, least=1)
+
+    def __post_init__(self):
+        super().__post_init__()
+        object.__setattr__(self, "places", tuple(sorted(self.places)))
+
+    def allows(self, query, key, sentence):
+        return key // self.size == num_up_to(query, self.places) - 1

@@ -1,0 +1,135 @@
+"""Arguments of a predicate: tensors of positions, stretches of them, or symbols, which print themselves.
+
+A predicate has Python's operators and the functions of this file, so that one text of it gives the cells of a mask,
+what is known of a block without looking at its cells, and code.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+class Span:
+    """Whole numbers from `low` to `high`; a truth is 1 or 0, and 0 to 1 where it is not known."""
+
+    __slots__ = ("high", "low")
+
+    def __init__(self, low: int, high: int):
+        self.low, self.high = low, high
+
+    @property
+    def truth(self) -> bool | None:
+        """True or False; None if it may be either."""
+        return bool(self.low) if self.low == self.high else None
+
+    def __add__(self, other: "int | Span") -> "Span":
+        low, high = _ends(other)
+        return Span(self.low + low, self.high + high)
+
+    def __sub__(self, other: "int | Span") -> "Span":
+        low, high = _ends(other)
+        return Span(self.low - high, self.high - low)
+
+    def __rsub__(self, other: int) -> "Span":
+        return Span(other - self.high, other - self.low)
+
+    def __floordiv__(self, other: int) -> "Span":
+        return Span(self.low // other, self.high // other)
+
+    def __mod__(self, other: int) -> "Span":
+        in_one_turn = self.low // other == self.high // other
+        return Span(self.low % other, self.high % other) if in_one_turn else Span(0, other - 1)
+
+    def __le__(self, other: "int | Span") -> "Span":
+        low, high = _ends(other)
+        return Span(self.high <= low, self.low <= high)
+
+    def __lt__(self, other: "int | Span") -> "Span":
+        low, high = _ends(other)
+        return Span(self.high < low, self.low < high)
+
+    def __ge__(self, other: "int | Span") -> "Span":
+        return ~(self < other)
+
+    def __gt__(self, other: "int | Span") -> "Span":
+        return ~(self <= other)
+
+    def __eq__(self, other: "int | Span") -> "Span":
+        return (self <= other) & (self >= other)
+
+    __hash__ = None
+
+    def __and__(self, other: "Span") -> "Span":
+        return Span(min(self.low, other.low), min(self.high, other.high))
+
+    def __or__(self, other: "Span") -> "Span":
+        return Span(max(self.low, other.low), max(self.high, other.high))
+
+    def __invert__(self) -> "Span":
+        return Span(1 - self.high, 1 - self.low)
+
+    def is_in(self, numbers: Sequence[int]) -> "Span":
+        count = bisect_right(numbers, self.high) - bisect_left(numbers, self.low)
+        return Span(count == self.high - self.low + 1, count > 0)
+
+    def num_up_to(self, numbers: Sequence[int]) -> "Span":
+        return Span(bisect_right(numbers, self.low), bisect_right(numbers, self.high))
+
+    def item_of(self, numbers: Sequence[int]) -> "Span":
+        some = numbers[self.low : self.high + 1]
+        return Span(min(some), max(some))
+
+    def is_cell(self, key: "Span", cells: Sequence[tuple[int, int]]) -> "Span":
+        rows = cells[bisect_left(cells, (self.low,)) : bisect_left(cells, (self.high + 1,))]
+        count = sum(key.low <= column <= key.high for _, column in rows)
+        return Span(count == (self.high - self.low + 1) * (key.high - key.low + 1), count > 0)
+
+
+UNKNOWN = Span(0, 1)
+
+WIDE = 2**32
+"""Factor of the query in the number of a cell, query · WIDE + key."""
+
+
+def is_in(number: Any, numbers: Sequence[int]) -> Any:
+    """Whether a number is one of several, which stand in order and each once."""
+    if isinstance(number, Tensor):
+        return torch.isin(number, torch.tensor(numbers, dtype=torch.int64))
+    return number.is_in(numbers)
+
+
+def num_up_to(number: Any, numbers: Sequence[int]) -> Any:
+    """How many of several numbers, which stand in order, are at most a number."""
+    if isinstance(number, Tensor):
+        return torch.searchsorted(torch.tensor(numbers, dtype=torch.int64), number.contiguous(), right=True)
+    return number.num_up_to(numbers)
+
+
+def num_ends(number: Any, lengths: Sequence[int]) -> Any:
+    """How many stretches of these lengths, laid one after another, end at a number or before it."""
+    return num_up_to(number, [*accumulate(lengths)]) if isinstance(number, Tensor | Span) else number.num_ends(lengths)
+
+
+def item_of(number: Any, numbers: Sequence[int]) -> Any:
+    """The item of a list at a place."""
+    return torch.tensor(numbers)[number] if isinstance(number, Tensor) else number.item_of(numbers)
+
+
+def is_cell(query: Any, key: Any, cells: Sequence[tuple[int, int]]) -> Any:
+    """Whether a query and a key are one of several cells, which stand in order and each once."""
+    if isinstance(query, Tensor):
+        return is_in(query * WIDE + key, [row * WIDE + column for row, column in cells])
+    return query.is_cell(key, cells)
+
+
+def size(numbers: Any) -> Any:
+    """How many numbers a list has, which may be a symbol."""
+    return len(numbers) if isinstance(numbers, tuple) else numbers.size()
+
+
+def _ends(number: int | Span) -> tuple[int, int]:
+    return (number.low, number.high) if isinstance(number, Span) else (number, number)

@@ -1,0 +1,293 @@
+"""How other libraries write a mask: to their tensor, from their tensor, and code to paste.
+
+The code is plain PyTorch. It reads `query`, `key` and `value`, and `attention` for `nn.MultiheadAttention`. It leaves
+the mask in `mask` (`block_mask` for FlexAttention), the result in `output`, and the weights, where the call gives them,
+in `weights`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from attnviz.core.conventions import (
+    from_additive,
+    from_true_is_masked,
+    from_zero_is_masked,
+    to_additive,
+    to_true_is_masked,
+    to_zero_is_masked,
+)
+from attnviz.core.errors import MaskError, quoted
+from attnviz.core.masks import And, Mask, Subsequent
+from attnviz.core.masks.writing import ALL, ATOM, GRID, PREDICATE, ROW, MaskWriter, Symbol
+
+TORCH, FUNCTIONAL = "import torch\n", "import torch.nn.functional as F\n"
+FLEX = "from torch.nn.attention.flex_attention import create_block_mask, flex_attention\n"
+HEADS = "\n# query: (B, H, Q, d), key and value: (B, H, K, d)\n"
+MODULE = "\n# attention: nn.MultiheadAttention(d_model, num_heads, batch_first=True); query: (B, Q, d_model)\n"
+SIZES = "queries, keys = query.shape[-2], key.shape[-2]\n"
+SCORES, OUTPUT = "scores = query @ key.mT / query.shape[-1] ** 0.5", "output = weights @ value"
+CALL = "output = F.scaled_dot_product_attention(query, key, value, attn_mask=mask)"
+CALL_MODULE = "output, weights = attention(query, key, value, {}, average_attn_weights=False)"
+FLOATS, LOWEST = "dtype=query.dtype, device=query.device", "torch.finfo(query.dtype).min"
+
+
+@dataclass(frozen=True)
+class MaskFormat:
+    """A convention of masks.
+
+    Attributes:
+        name: how it is asked for.
+        title: the function or library that has it.
+        meaning: what its values mean.
+        empty_rows: what a query with no key left gets: "zero", "nan" or "uniform", as in `attnviz.core.attention`.
+        to, of: from True = may attend to its values, and back.
+        opening: how its code begins.
+        lines: the rest of its code, for a mask and the numbers of queries and keys.
+    """
+
+    name: str
+    title: str
+    meaning: str
+    empty_rows: str
+    to: Callable[[Tensor], Tensor]
+    of: Callable[[Tensor], Tensor]
+    opening: str
+    lines: Callable[[Mask, int, int], list[str]]
+
+    def refuses(self, mask: Mask, queries: int, keys: int) -> str:
+        """Why this mask cannot be said in this convention, as one sentence; empty if it can."""
+        ours = mask.tensor(queries, keys)
+        if self.name == "is_causal":
+            only, expected = "blocks the future aligned top-left, and nothing else", Subsequent().tensor(queries, keys)
+        elif self.name == "key_padding_mask":
+            only, expected = "says of every query what it says of query 0", ours[:, :, :1]
+        else:
+            return ""
+        for sentence, _, query, key in (ours != expected).nonzero()[:1].tolist():
+            does = "opens" if ours[sentence, 0, query, key] else "blocks"
+            where = f" of sentence {sentence}" if mask.batch_size else ""
+            return f"{self.name} {only}; this mask {does} key {key} for query {query}{where}."
+        return ""
+
+    def to_tensor(self, mask: Mask, queries: int, keys: int, *, heads: int = 1) -> Tensor | None:
+        """The mask as this convention holds it, or None if it cannot say it.
+
+        Args:
+            heads: of the module that takes it; only `nn.MultiheadAttention` wants to know.
+
+        Returns:
+            (Q, K), or (B, 1, Q, K) if it differs between sentences; (B · heads, Q, K) for `attn_mask` of
+            `nn.MultiheadAttention`; (B, K) where it says padding, with B = 1 if all sentences are alike.
+        """
+        if self.refuses(mask, queries, keys):
+            return None
+        ours = mask.tensor(queries, keys)
+        if self.name == "huggingface":
+            return to_zero_is_masked(ours[:, 0, 0]) if _is_row(mask, queries, keys) else self.to(ours)
+        if self.name == "key_padding_mask":
+            return self.to(ours[:, 0, 0])
+        if self.name == "attn_mask" and mask.batch_size:
+            return self.to(ours.expand(-1, heads, -1, -1).flatten(0, 1))
+        return self.to(ours if mask.batch_size else ours[0, 0])
+
+    def from_tensor(self, tensor: Tensor, *, heads: int = 1) -> Tensor:
+        """The tensor of `to_tensor`, read: boolean, True = may attend, with four axes.
+
+        Raises:
+            MaskError: if it holds what this convention does not.
+        """
+        padding = self.name == "huggingface" and tensor.dim() == 2
+        ours = from_zero_is_masked(tensor) if padding else self.of(tensor)
+        if padding or self.name == "key_padding_mask":
+            return ours[:, None, None]
+        if self.name == "attn_mask" and ours.dim() == 3:
+            return ours.unflatten(0, (-1, heads))[:, :1]
+        return ours if ours.dim() == 4 else ours[None, None]
+
+    def code(self, mask: Mask, queries: int, keys: int) -> str:
+        """Lines to paste, which build the mask and hand it over; empty if it cannot be said.
+
+        They hold for the lengths given here; where no number in them was made for these, for all.
+
+        Raises:
+            MaskError: for a rule that has neither a formula nor a text.
+        """
+        if self.refuses(mask, queries, keys):
+            return ""
+        return self.opening + "\n".join([*self.lines(mask, queries, keys), ""])
+
+
+def _sdpa(mask: Mask, queries: int, keys: int) -> list[str]:
+    lines, may_attend = _grid(mask, queries, keys)
+    return [*lines, "# True = may attend", f"mask = {may_attend.text}", CALL]
+
+
+def _sdpa_additive(mask: Mask, queries: int, keys: int) -> list[str]:
+    return [*_floats(mask, queries, keys, 'float("-inf")', "-inf"), CALL]
+
+
+def _is_causal(mask: Mask, queries: int, keys: int) -> list[str]:
+    return [f"{CALL.replace('attn_mask=mask', 'is_causal=True')}  # aligned top-left"]
+
+
+def _multihead(mask: Mask, queries: int, keys: int) -> list[str]:
+    """Padding that stands beside other rules goes into the argument that is made for it."""
+    beside, lines, arguments = _padding_beside(mask, queries, keys), [], "attn_mask=mask"
+    if beside is not None:
+        mask, padding = beside
+        lines, tokens = _row(padding, queries, keys)
+        lines.append(f"key_padding_mask = {(~tokens).text}  # True = padding")
+        arguments += ", key_padding_mask=key_padding_mask"
+    more, blocked = _blocked(mask, queries, keys)
+    lines += [*more, "# True = blocked", f"mask = {blocked}"]
+    if mask.batch_size:
+        lines.append("mask = mask.expand(-1, -1, queries, keys)[:, 0].repeat_interleave(attention.num_heads, 0)")
+    return [*lines, CALL_MODULE.format(arguments)]
+
+
+def _key_padding(mask: Mask, queries: int, keys: int) -> list[str]:
+    lines, tokens = _row(mask, queries, keys)
+    return [*lines, "# True = padding", f"mask = {(~tokens).text}", CALL_MODULE.format("key_padding_mask=mask")]
+
+
+def _flex(mask: Mask, queries: int, keys: int) -> list[str]:
+    lines, may_attend = _grid(mask, queries, keys, PREDICATE)
+    batch = "len(query)" if mask.batch_size else "None"
+    return [
+        *lines,
+        f"\n\ndef mask_mod(b, h, q_idx, kv_idx):  # True = may attend\n    return {may_attend.text}\n\n",
+        f"block_mask = create_block_mask(mask_mod, {batch}, None, queries, keys, device=query.device)",
+        "output = flex_attention(query, key, value, block_mask=block_mask)  # fast inside torch.compile",
+    ]
+
+
+def _huggingface(mask: Mask, queries: int, keys: int) -> list[str]:
+    """0 and 1 where the mask is the same for every query, and floats with four axes otherwise."""
+    if _is_row(mask, queries, keys):
+        lines, tokens = _row(mask, queries, keys)
+        lines.append(f"mask = {tokens.beside(ATOM)}.long()  # 1 = token, 0 = padding")
+        added = f"torch.zeros_like(scores).masked_fill(mask[:, None, None] == 0, {LOWEST})"
+    else:
+        lines = _floats(mask, queries, keys, LOWEST, "the lowest number")
+        lines.append("mask = mask.expand(len(query), 1, queries, keys)  # with four axes it is taken as it is")
+        added = "mask"
+    lines.append("# model(input_ids, attention_mask=mask); an eager layer of it computes:")
+    return [*lines, SCORES, f"weights = (scores + {added}).softmax(-1)", OUTPUT]
+
+
+def _zero_is_masked(mask: Mask, queries: int, keys: int) -> list[str]:
+    lines, may_attend = _grid(mask, queries, keys)
+    lines += ["# 0 = masked", f"mask = {may_attend.beside(ATOM)}.long()", SCORES]
+    return [*lines, "weights = scores.masked_fill(mask == 0, -1e9).softmax(-1)", OUTPUT]
+
+
+def _true_is_masked(mask: Mask, queries: int, keys: int) -> list[str]:
+    lines, blocked = _blocked(mask, queries, keys)
+    lines += ["# True = masked", f"mask = {blocked}", SCORES]
+    return [*lines, 'weights = scores.masked_fill(mask, float("-inf")).softmax(-1)', OUTPUT]
+
+
+def _is_row(mask: Mask, queries: int, keys: int) -> bool:
+    """Whether every query of a sentence sees the same keys."""
+    grid = mask.tensor(queries, keys)
+    return bool((grid == grid[:, :, :1]).all())
+
+
+def _grid(mask: Mask, queries: int, keys: int, style: str = GRID) -> tuple[list[str], Symbol]:
+    """Lines, and an expression that is True where a query may attend; (Q, K), (B, 1, 1, K) or (B, 1, Q, K)."""
+    writer = MaskWriter(queries, keys, style)
+    may_attend = writer.write(mask)
+    return writer.lines, may_attend
+
+
+def _blocked(mask: Mask, queries: int, keys: int) -> tuple[list[str], str]:
+    """Lines, and an expression that is True where a query may not attend; shaped as in `_grid`."""
+    if isinstance(mask, Subsequent):
+        return [], f"{ALL}.triu({_above(mask, queries, keys)})"
+    lines, may_attend = _grid(mask, queries, keys)
+    return lines, (~may_attend).text
+
+
+def _row(mask: Mask, queries: int, keys: int) -> tuple[list[str], Symbol]:
+    """Lines, and an expression that is True for tokens, (B, K), of a mask in which every query sees the same keys."""
+    lines, row = _grid(mask, queries, keys, ROW)
+    if "Q" in row.axes:
+        lines, grid = _grid(mask, queries, keys)
+        lines.append(f"may_attend = {grid.text}  # every query sees the same keys, so the first says it all")
+        row = grid.derive(f"may_attend{'[:, 0, 0]' if mask.batch_size else '[0]'}")
+    return lines, row if mask.batch_size else row.derive(f"{row.beside(ATOM)}.expand(len(query), keys)")
+
+
+def _floats(mask: Mask, queries: int, keys: int, fill: str, words: str) -> list[str]:
+    """Lines that make `mask`: 0 where a query may attend and the fill elsewhere."""
+    comment = f"# added to the scores: 0 = may attend, {words} = blocked"
+    if isinstance(mask, Subsequent):
+        return [comment, f"mask = torch.full((queries, keys), {fill}, {FLOATS}).triu({_above(mask, queries, keys)})"]
+    lines, blocked = _blocked(mask, queries, keys)
+    filled = f"torch.zeros(blocked.shape, {FLOATS}).masked_fill(blocked, {fill})"
+    return [*lines, f"blocked = {blocked}", comment, f"mask = {filled}"]
+
+
+def _above(mask: Subsequent, queries: int, keys: int) -> str:
+    """The first diagonal of the future, by the lengths if it is their difference."""
+    bottom_right = mask.offset and mask.offset == keys - queries
+    return "keys - queries + 1" if bottom_right else str(mask.offset + 1)
+
+
+def _padding_beside(mask: Mask, queries: int, keys: int) -> tuple[Mask, Mask] | None:
+    """A mask in two: what is the same for all sentences, and the padding beside it; None if it does not part so."""
+    if not isinstance(mask, And):
+        return None
+    batched = [part for part in mask.masks if part.batch_size]
+    padding = tuple(part for part in batched if "Q" not in _grid(part, queries, keys)[1].axes)
+    rest = tuple(part for part in mask.masks if part not in padding)
+    if not padding or not rest or any(part.batch_size for part in rest):
+        return None
+    return And(rest) if len(rest) > 1 else rest[0], And(padding) if len(padding) > 1 else padding[0]
+
+
+TRUE, MASKED = (torch.clone, torch.clone), (to_true_is_masked, from_true_is_masked)
+ZEROS = to_zero_is_masked, from_zero_is_masked
+LOWEST_ADDED = partial(to_additive, fill=torch.finfo(torch.float32).min), from_additive
+SDPA, MULTIHEAD = "F.scaled_dot_product_attention", "nn.MultiheadAttention"
+ADDED = "0 = may attend, -inf = blocked; added to the scores"
+CAUSAL = "the future is blocked, aligned top-left"
+TOKENS = (
+    "1 = token, 0 = padding (a decoder blocks the future by itself); with four axes 0 = may attend, the lowest "
+    "number = blocked, added to the scores"
+)
+TUTORIAL, OTHERS = "mask == 0, as in The Annotated Transformer", "mask == True, as in other tutorials"
+ZERO = "0 = masked, 1 = may attend"
+OF_SDPA, OF_MODULE, OF_SCORES = TORCH + FUNCTIONAL + HEADS + SIZES, TORCH + MODULE + SIZES, TORCH + HEADS + SIZES
+OF_FLEX, OF_FLAG = TORCH + FLEX + HEADS + SIZES, FUNCTIONAL + HEADS
+
+FORMATS = (
+    MaskFormat("sdpa", SDPA, "True = may attend", "zero", *TRUE, OF_SDPA, _sdpa),
+    MaskFormat("sdpa_additive", SDPA, ADDED, "zero", to_additive, from_additive, OF_SDPA, _sdpa_additive),
+    MaskFormat("is_causal", SDPA, CAUSAL, "zero", *TRUE, OF_FLAG, _is_causal),
+    MaskFormat("attn_mask", MULTIHEAD, "True = blocked", "nan", *MASKED, OF_MODULE, _multihead),
+    MaskFormat(
+        "key_padding_mask", MULTIHEAD, "True = padding, for every query", "nan", *MASKED, OF_MODULE, _key_padding
+    ),
+    MaskFormat("flex_attention", "FlexAttention", "mask_mod: True = may attend", "zero", *TRUE, OF_FLEX, _flex),
+    MaskFormat("huggingface", "Hugging Face", TOKENS, "uniform", *LOWEST_ADDED, OF_SCORES, _huggingface),
+    MaskFormat("zero_is_masked", TUTORIAL, ZERO, "uniform", *ZEROS, OF_SCORES, _zero_is_masked),
+    MaskFormat("true_is_masked", OTHERS, "True = masked", "nan", *MASKED, OF_SCORES, _true_is_masked),
+)
+"""Every convention, in the order in which they are shown."""
+
+
+def mask_format(name: str) -> MaskFormat:
+    """The convention of a name.
+
+    Raises:
+        MaskError: names those there are.
+    """
+    known = {convention.name: convention for convention in FORMATS}
+    if name not in known:
+        raise MaskError(f"There is no mask format {quoted(name)}. There are: {', '.join(known)}.")
+    return known[name]
