@@ -17,7 +17,7 @@ from attnviz.ui.shared.look import ViewContext
 from attnviz.ui.shared.setting import Setting, State, choice, coded, each, flag, reader, whole
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import heading, label, large, literal, note, plain, quiet
-from attnviz.ui.steps.walked import table
+from attnviz.ui.steps.view import table
 
 NAMES = {bug.name: bug for bug in bugs.museum()}
 
