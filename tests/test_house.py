@@ -235,7 +235,6 @@ ELSEWHERE = {
     "Edits.at",
     "Handed.seen",
     "Observed.known",
-    "Reading.seen",
     "Spread.says",
     "Toolbar.at",
     "ViewContext.drawn",
