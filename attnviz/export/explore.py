@@ -170,7 +170,7 @@ def _site(
         scale = adapted(cells, view)
         facts: dict[str, Any] = {"largest": float(np.nanmax(cells.weights, initial=0))}
         if scale.kind == "adapts":
-            facts |= {"ends": scale.top, "caption": scale.caption}
+            facts["ends"], facts["caption"] = scale.top, scale.caption
         if cells.reasons:
             grid = np.minimum(cells.blocked, MOST_RULES + 1).astype(np.uint8).tobytes()
             facts["grid"] = grids.setdefault(grid, len(grids))

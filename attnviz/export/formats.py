@@ -70,9 +70,9 @@ class SizedFigure:
         if preset and isinstance(figure, Style):
             sized = {"width": int(preset.inches[0] * POINTS_PER_INCH / self.scale) - 2 * self.padding}
             if preset.side and not isinstance(figure.side, str):  # shaded tokens call a side what is chosen
-                sized |= {"side": preset.side, "aside": True}
+                sized["side"], sized["aside"] = preset.side, True
             if preset.in_text:
-                sized |= {"heading": "", "dark": False}
+                sized["heading"], sized["dark"] = "", False
             self.figure = replace(figure, **sized)
 
     @cached_property
