@@ -110,7 +110,7 @@ class Workers:
             worker = self._idle.pop()  # the one that was used last is warm
         except IndexError:
             worker = Worker()
-        job |= {"seconds": math.ceil(deadline) + 1}
+        job["seconds"] = math.ceil(deadline) + 1
         try:
             try:
                 answer = worker.do(job, until)

@@ -36,6 +36,8 @@ LARGE = 20_000_000
 MOST_WEIGHTS = 80_000_000
 """Weights of a page at most: in 8 bits about 80 MB, which a browser still opens."""
 
+MOST_BYTES = 40_000_000  # of the weights of a live page
+
 MOST_RULES = 254
 """Combinations of rules that a cell's byte tells apart."""
 
@@ -168,7 +170,7 @@ def _site(
         scale = adapted(cells, view)
         facts: dict[str, Any] = {"largest": float(np.nanmax(cells.weights, initial=0))}
         if scale.kind == "adapts":
-            facts |= {"ends": scale.top, "caption": scale.caption}
+            facts["ends"], facts["caption"] = scale.top, scale.caption
         if cells.reasons:
             grid = np.minimum(cells.blocked, MOST_RULES + 1).astype(np.uint8).tobytes()
             facts["grid"] = grids.setdefault(grid, len(grids))
@@ -243,7 +245,9 @@ def _predicted(record: Record, before: Record | None, sentence: int) -> dict[str
         runs = [run for run in (record, before) if run and run.prediction and run.prediction.written]
         facts["written"] = [visible_text(run.prediction.written[sentence], 2000).replace("␣", " ") for run in runs]
     fills = prediction.blanks is not None
-    facts["where"] = "of" if prediction.classes else "in place of" if fills else "after"
+    facts["where"] = "in place of" if fills else "after"
+    if prediction.classes:
+        facts["where"] = "of"
     facts["what"], facts["words"] = words.PREDICTED[facts["where"]], {}
     for place in prediction.blanks[sentence] if fills else range(record.read[sentence].length):
         listed = metrics.next_words(record, place, before=before, sentence=sentence)
@@ -255,12 +259,9 @@ def _predicted(record: Record, before: Record | None, sentence: int) -> dict[str
 
 # A live page
 
-FOLDER = Path(__file__).with_name("live")
 FILES = ("text.js", "model.js", "record.js", "svg.js", "live.js")
 NOT_HERE = ("padding", "random", "media")
 """Rules that the app alone has: of a batch, of a hash in 64 bits, and of pictures."""
-
-MOST_BYTES = 40_000_000
 
 
 def live_page(
@@ -304,7 +305,7 @@ def live_page(
 
 
 def _read(name: str) -> str:
-    return (FOLDER / name).read_text("utf-8")
+    return (Path(__file__).with_name("live") / name).read_text("utf-8")
 
 
 def _sizes(weights: bytes) -> tuple[int, int]:

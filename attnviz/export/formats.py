@@ -1,4 +1,4 @@
-"""What a figure can be saved as: formats, sizes for a paper or a slide, names of files, and archives.
+"""Formats of a figure, its sizes for a paper or a slide, names of files, and archives.
 
 A new format is one entry of `FORMATS` and one case of `written`: menu, shell and ZIP read it there.
 """
@@ -27,8 +27,6 @@ from attnviz.export.page import page
 
 POINTS_PER_INCH = 72
 """Pixels per inch of a PNG at scale 1, too: the unit of the charts is the point of PDF files."""
-
-SCALES = (1, 2, 4)
 
 TWO_COLUMNS = 6.9
 """Inches of two columns of a paper and the space between."""
@@ -62,7 +60,7 @@ PRESETS = {
 }
 
 
-class Picture:
+class SizedFigure:
     """A figure in the size of a preset, on its way into files; drawing is given up at `until` of `time.monotonic()`."""
 
     def __init__(self, figure: Any, preset: Preset | None, until: float):
@@ -72,9 +70,9 @@ class Picture:
         if preset and isinstance(figure, Style):
             sized = {"width": int(preset.inches[0] * POINTS_PER_INCH / self.scale) - 2 * self.padding}
             if preset.side and not isinstance(figure.side, str):  # shaded tokens call a side what is chosen
-                sized |= {"side": preset.side, "aside": True}
+                sized["side"], sized["aside"] = preset.side, True
             if preset.in_text:
-                sized |= {"heading": "", "dark": False}
+                sized["heading"], sized["dark"] = "", False
             self.figure = replace(figure, **sized)
 
     @cached_property
@@ -147,7 +145,7 @@ def formats_for(place: str) -> tuple[str, ...]:
     return tuple(name for name, format in FORMATS.items() if format.place == place)
 
 
-def written(picture: Picture, format: str, scale: int = 1, ppi: int | None = None) -> bytes:
+def written(picture: SizedFigure, format: str, scale: int = 1, ppi: int | None = None) -> bytes:
     """A figure as a file of a format."""
     figure = picture.figure
     if (part := FORMATS[format].numbers) and getattr(figure, part) is None:
@@ -196,22 +194,23 @@ def render(
     """
     if format not in NAMES:
         raise InputError(f"There is no format {format!r}. There are: {', '.join(NAMES)}.")
-    if scale not in SCALES:
+    if scale not in (1, 2, 4):
         raise InputError(f"The scale is {scale}; it must be 1, 2 or 4.")
     if ppi is not None and (scale != 1 or not 1 <= ppi <= 1200):
         raise InputError(f"The pixels per inch (ppi) are {ppi}; they go without a scale, and must be from 1 to 1200.")
     if preset is not None and preset not in PRESETS:
         raise InputError(f"There is no preset {preset!r}. There are: {', '.join(PRESETS)}.")
     several = figure if format == "zip" and isinstance(figure, Sequence) else [figure]
-    pictures = [Picture(one, PRESETS.get(preset), time.monotonic() + deadline) for one in several]
+    pictures = [SizedFigure(one, PRESETS.get(preset), time.monotonic() + deadline) for one in several]
     return _archive(pictures, FORMATS) if format == "zip" else written(pictures[0], format, scale, ppi)
 
 
 def filename(figure: Any, format: str, *, preset: str | None = None, scale: int = 1, ppi: int | None = None) -> str:
     """Name of the file: the figure's name, safe in every file system, with "-paper", "@2x" or "-300dpi"."""
     use = f"-{preset}" if preset and (format == "zip" or not FORMATS[format].numbers) else ""
-    size = f"-{ppi}dpi" if ppi else f"@{scale}x" if scale != 1 else ""
-    return f"{file_stem(figure_of(figure).name)}{use}{size if format == 'png' else ''}.{format}"
+    size = f"-{ppi}dpi" if ppi else f"@{scale}x"
+    is_sized = format == "png" and (ppi or scale != 1)
+    return f"{file_stem(figure_of(figure).name)}{use}{size if is_sized else ''}.{format}"
 
 
 def notes(figure: Any, preset: str | None = None) -> list[str]:
@@ -221,7 +220,7 @@ def notes(figure: Any, preset: str | None = None) -> list[str]:
         listed = ", ".join(missing[:8]) + ("" if len(missing) <= 8 else ", …")
         said.append(f"attnviz has no font for {listed}: other fonts of this computer draw them, or a box stands there.")
     if use and use.inches[1] == TWO_COLUMNS:
-        svg = Picture(figure, use, time.monotonic() + 30).draw("svg").decode()
+        svg = SizedFigure(figure, use, time.monotonic() + 30).draw("svg").decode()
         inches = float(re.search(r'width="([\d.]+)pt"', svg)[1]) / POINTS_PER_INCH
         if inches > use.inches[0] + 0.01:
             one = f"in one of {use.inches[0]} in its text would be smaller than {use.points[1]} pt"
@@ -265,7 +264,7 @@ def everything(
     """
     until, rows = time.monotonic() + deadline, 0
 
-    def within(picture: Picture, format: str) -> bytes:
+    def within(picture: SizedFigure, format: str) -> bytes:
         nonlocal rows
         count = len(picture.figure.table) if format == "csv" else 0
         if rows + count > MOST_ROWS:
@@ -274,17 +273,16 @@ def everything(
         return written(picture, format)
 
     layers = (figures.heads(record, place, sentence=sentence, dark=dark) for place in record.sites)
-    every = {figure.title: Picture(figure, None, until) for figure in (*displayed, *layers)}
-    opens = {"before": before, "sentence": sentence, "site": site, "head": head}
+    every = {figure.title: SizedFigure(figure, None, until) for figure in (*displayed, *layers)}
     beside = (
         (CASE, IN_CASE, lambda: files.saved(record, settings=settings)),
-        (PAGE, IN_PAGE, lambda: explore(record, **opens).encode()),
+        (PAGE, IN_PAGE, lambda: explore(record, before=before, sentence=sentence, site=site, head=head).encode()),
     )
     return _archive([*every.values()], ("svg", "csv"), within, beside)
 
 
 def _archive(
-    pictures: Sequence[Picture],
+    pictures: Sequence[SizedFigure],
     formats: Iterable[str],
     write: Callable[..., bytes] = written,
     beside: Sequence[tuple[str, str, Callable[[], bytes]]] = (),
@@ -312,7 +310,8 @@ def _archive(
     for file in beside:
         add(*file)
     for number, one in enumerate(pictures, 1):
-        folder = f"{number:02d}-{'' if beside else f'{file_stem(one.figure.name)}/'}" if len(pictures) > 1 else ""
+        own = "" if beside else f"{file_stem(one.figure.name)}/"
+        folder = f"{number:02d}-{own}" if len(pictures) > 1 else ""
         lines += ["", clean(one.figure.title), clean(one.figure.description), ""]
         for format in formats:
             part = FORMATS[format].numbers
