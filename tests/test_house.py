@@ -232,9 +232,6 @@ def test_names_say_what_a_thing_is():
 
 ELSEWHERE = {
     "Edits.at",
-    "Handed.seen",
-    "Observed.known",
-    "Spread.says",
     "Toolbar.at",
     "ViewContext.drawn",
     "StepsView.drawn",
