@@ -24,7 +24,7 @@ _HOMES = {
     "sound": "files.sounds",
     "capture": "capturing.mode",
     "check_batch": "check.batch",
-    "check_model": "model_check",
+    "check_model": "check.model",
     "Edits": "core.edits",
     "Site": "core.edits",
     "Take": "core.edits",
@@ -43,7 +43,8 @@ _HOMES = {
     "save": "files",
     "explore": "export.explore",
     "live": "api",
-    "same_run": "same",
+    "same_run": "check.ways",
+    "leak_test": "check.moves",
     "show": "ui.live",
     "wrap": "sources.wrapped",
 }
@@ -52,7 +53,7 @@ _HOMES |= {
     "".join(part.capitalize() for part in rule.name.split("_")): "core.masks"
     for rule in pkgutil.iter_modules([str(_RULES)])
 }
-_MODULES = ("atlas", "check", "figures", "gradients", "leaks", "metrics", "views", "walk")
+_MODULES = ("atlas", "check", "figures", "gradients", "metrics", "views", "walk")
 
 __all__ = [*_HOMES, *_MODULES]
 

@@ -1,6 +1,6 @@
 """Check a model: the masks that acted, and whether its outputs move with the future, padding or other texts.
 
-report = check_model(source, "the cat sat on the mat", intent="causal")
+report = attnviz.check_model(source, "the cat sat on the mat", intent="causal")
 report.findings, report.question, report.status
 """
 
@@ -16,26 +16,33 @@ from attnviz.capturing.softmax import LATE_MASK, WRONG_AXIS
 from attnviz.check import Finding, Report, check
 from attnviz.check.findings import SEVERITIES, status_of
 from attnviz.check.intent import kind_or_mask
+from attnviz.check.moves import (
+    MOVED,
+    PROBE,
+    Compared,
+    RunResult,
+    batch_test,
+    beside_longer,
+    is_kept,
+    leak_test,
+    open_cells,
+    reached,
+)
+from attnviz.check.ways import SameRun, same_run
 from attnviz.core.amounts import counted, percent
 from attnviz.core.display import as_sentence, in_title, visible_text
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, InputError, NotFiniteError, UnsteadyError
 from attnviz.core.leaks import LeakTest
-from attnviz.core.masks import Mask, Subsequent
+from attnviz.core.masks import Full, Mask, Subsequent
 from attnviz.core.record import Record, Step
 from attnviz.core.tokens import Sentence
-from attnviz.leaks import PROBE, leak_test
-from attnviz.leaks.padding import MOVED, PaddingTest, batch_test, padding_test
-from attnviz.same import SameRun, same_run
 from attnviz.sources.base import Source
 from attnviz.words import leak
 
 LISTED = 3
-"""Leaks, or heads that see padding, that a finding names, at most."""
-OF_FUTURE = {"late-mask", "softmax-axis", "future-leak", "inverted", "transposed", "shifted"}
-"""Rules about a mask that explain an output which moves with the future."""
-OF_PADDING = {"late-mask", "softmax-axis", "padding", "inverted", "wrong-axis", "broadcast", "deviation"}
-"""Rules about a mask that explain an output which moves with padding or with other texts of a batch."""
+"""Leaks that a finding names, at most."""
+FIRST = "The mask causes this: fix the mask first."
 RANDOM = "Call model.eval(), and write F.dropout(x, p, self.training): it is on in evaluation without that."
 OF_CAPTURE = {
     LATE_MASK: ("late-mask", "Mask before the softmax: scores.masked_fill(~may_attend, -torch.inf).softmax(-1)."),
@@ -50,14 +57,14 @@ class ModelReport:
 
     Attributes:
         name, text: of the model, and the text.
-        assumed: what the model was taken for, where nobody stated an intent: "a causal decoder with padding".
-        question: what has to be answered before the rest can be judged; "" if nothing.
+        assumed: kind of model that is assumed where nobody stated an intent, and how to say otherwise.
+        question: question to answer before the rest can be judged; "" if nothing.
         findings: the worst first; `Finding.calls` names the attention calls.
         passed: tests that found nothing, a sentence each.
         skipped: tests that could not be made, and why, a sentence each.
-        masks: the report on the mask of each attention call, by its name.
+        masks: report on the mask of each attention call, by its name.
         future: the leak test; None if the model gives no numbers to compare.
-        padding: the padding test; None if it could not be made.
+        padding: result of the text with padding; None if it could not be run.
         runs: the text and a longer one, run in several ways; None if that was not asked for.
     """
 
@@ -70,7 +77,7 @@ class ModelReport:
     skipped: tuple[str, ...]
     masks: Mapping[str, Report]
     future: LeakTest | None
-    padding: PaddingTest | None
+    padding: RunResult | None
     runs: SameRun | None = None
 
     @property
@@ -85,7 +92,7 @@ class ModelReport:
         return status_of(self.findings, self.question or blind, strict=strict)
 
     def lines(self) -> list[str]:
-        """As text: what was assumed, a block for each finding, and what was tested."""
+        """As text: the assumption, a block for each finding, and the tests."""
         calls = counted(len(self.masks), "attention call")
         first = f"{visible_text(self.name)} on '{in_title(self.text)}': {calls}"
         blocks = [line for finding in self.findings for line in ("", *finding.lines())]
@@ -95,11 +102,8 @@ class ModelReport:
         return [first, *([self.assumed] if self.assumed else []), *blocks, *question, *nothing, "", *tests]
 
     def to_json(self) -> dict[str, Any]:
-        future = self.future and {
-            "pairs": [list(pair) for pair in self.future.pairs],
-            "promised": self.future.promise,
-            "tested": not self.future.is_blind,
-        }
+        """All of it, for `json.dumps`."""
+        test = self.future
         return {
             "model": self.name,
             "text": self.text,
@@ -109,8 +113,8 @@ class ModelReport:
             "passed": list(self.passed),
             "skipped": list(self.skipped),
             "masks": {name: report.to_json() for name, report in self.masks.items()},
-            "future": future,
-            "padding": self.padding and {"seen": self.padding.is_seen, "moved": self.padding.moved.tolist()},
+            "future": test and {"pairs": test.pairs, "promised": test.promise, "tested": not test.is_blind},
+            "padding": self.padding and self.padding.to_json(),
             "runs": self.runs and self.runs.to_json(),
         }
 
@@ -133,81 +137,77 @@ def check_model(
     The masks are those of a batch of the text and a longer one, so that padding is there, wherever the model knows it.
 
     Args:
-        text: by default what the source begins with.
-        intent: "causal", "two-way", another kind of mask, or a mask; by default what the masks look like.
-        edits: what is changed about the attention.
+        text: by default the first example of the source.
+        intent: "causal", "two-way", a mask or the text of one; by default what the masks look like.
+        edits: changes to the attention.
         padded: False where no token is padding, though the vocabulary has one of that name.
         runs: ways in which the text and a longer one are run besides, as of `attnviz.same_run`.
-        ways: its functions `pack`, `pad` and `step`, of a model of one's own.
+        ways: its functions `pack`, `pad`, `step` and `write`, of a model of one's own.
         site: the attention call whose output the leak test compares, or a kind, of all of whose layers it does; by
             default the decoder, if there is one.
-        targets: what a decoder reads in the leak test, a sentence; by default what the model writes.
-        report: is told how many tokens the leak test has changed, and of how many.
+        targets: decoder input in the leak test, a sentence; by default what the model writes.
+        report: function that is called with the number of tokens that the leak test has changed, and of all.
 
     Raises:
         AttnvizError: if the text cannot be run, or the intent cannot be read.
     """
     text = text or next(iter(source.examples), PROBE)
-    intended = kind_or_mask(intent) if isinstance(intent, str) else intent
-    leaks = {"targets": targets, "report": report}
-    checked = _Check(source, text, intended, edits, padded, site).report(leaks)
-    return _with_runs(checked, same_run(source, _beside_longer(text), runs, **ways)) if runs else checked
+    intent = kind_or_mask(intent) if isinstance(intent, str) and intent != "two-way" else intent
+    checked = _Check(source, text, intent, edits, site)
+    found = checked.report(padded, {"targets": targets, "report": report})
+    return _with_runs(found, same_run(source, beside_longer(text), runs, **ways)) if runs else found
 
 
 class _Check:
-    """One run of a model on a text and a longer one, and the intent that its masks are held to."""
+    """One run of a model on a text and a longer one, and the intent that its masks are compared with."""
 
-    def __init__(
-        self,
-        source: Source,
-        text: str,
-        intent: str | Mask | None,
-        edits: Edits,
-        padded: bool,
-        site: Site | str | None,
-    ):
-        self.source, self.text, self.intent, self.edits, self.padded = source, text, intent, edits, padded
+    def __init__(self, source: Source, text: str, intent: str | Mask | None, edits: Edits, site: Site | str | None):
+        self.source, self.text, self.intent, self.edits = source, text, intent, edits
         self.alone = source.tokenize([text])
         try:
-            self.record = source.run(source.tokenize(_beside_longer(text)), edits)
+            self.record = source.run(source.tokenize(beside_longer(text)), edits)
         except AttnvizError:  # texts of several lengths, or longer ones, cannot be run
             self.record = source.run(self.alone, edits)
-        kinds = {place.kind for place in self.record.sites}
-        self.site = site or ("decoder" if "decoder" in kinds else "encoder")
+        self.site = site or ("decoder" if any(place.kind == "decoder" for place in self.record.sites) else "encoder")
         self.target = self.site.kind if isinstance(self.site, Site) else self.site
         self.findings: list[Finding] = []
         self.passed: list[str] = []
         self.skipped: list[str] = []
 
-    def report(self, leaks: dict[str, Any]) -> ModelReport:
-        masks = {self.source.site_name(step.site): self._of_mask(step) for step in self.record.steps}
+    def report(self, padded: bool, leaks: dict[str, Any]) -> ModelReport:
+        reports = {step.site: self._of_mask(step) for step in self.record.steps}
+        of_target = [report for site, report in reports.items() if site.kind == self.target]
+        self.is_causal = self.intent == "causal" or (
+            self.intent is None and (self.target == "decoder" or any(report.causal for report in of_target))
+        )
+        masks = {self._name(site): report for site, report in reports.items()}
         self.findings += _merged(masks)
-        self.findings += [of_capture(sentence) for sentence in self.record.findings]
-        self.findings += [of_capture(self.record.unseen)] if self.record.unseen else []
-        future = self._future(leaks)
-        padding = None
-        if not any(finding.rule in ("nan", "random") for finding in self.findings):
-            padding = self._padding()
-            self._batch()
+        unusual = (*self.record.findings, *filter(None, [self.record.unseen]))
+        self.findings += map(of_capture, unusual)
+        future = padding = None
+        with torch.random.fork_rng():
+            kept = is_kept(lambda: self.source.run(self.alone, self.edits).output[0], MOVED)
+        if kept:
+            self.findings.append(Finding("random", "error", f"Two runs of one text differ: {kept[0]}", kept[1]))
+        else:
+            future = self._future(leaks)
+            if not any(finding.rule in ("nan", "random") for finding in self.findings):
+                padding = self._beside()
         future = future and replace(future, is_faulty=self._has_error)
         self.findings.sort(key=lambda finding: -SEVERITIES.index(finding.severity))
-        question = self._question(masks)
-        return ModelReport(
-            self.source.name,
-            self.text,
-            self._assumed(masks),
-            question,
-            tuple(self.findings),
-            tuple(self.passed),
-            tuple(self.skipped),
-            masks,
-            future,
-            padding,
-        )
+        assumed, question = self._assumed(of_target), self._question(padded, reports)
+        rest = (tuple(self.findings), tuple(self.passed), tuple(self.skipped), masks, future, padding)
+        return ModelReport(self.source.name, self.text, assumed, question, *rest)
 
     @property
     def _has_error(self) -> bool:
         return any(finding.severity == "error" for finding in self.findings)
+
+    def _name(self, site: Site) -> str:
+        """Name of an attention call; of a causal model of one text it is a decoder's, whatever its mask opens."""
+        name = self.source.site_name(site)
+        is_decoder = self.is_causal and self.target == "encoder" and not self.record.targets
+        return name.replace("encoder", "decoder", 1) if is_decoder else name
 
     def _of_mask(self, step: Step) -> Report:
         """Report on the mask of a call, (B, H, Q, K), or (B, 1, Q, K) where all heads have one."""
@@ -216,142 +216,118 @@ class _Check:
         mask = torch.stack(
             [torch.stack([step.may_attend(head, columns=keys, sentence=b) for head in heads]) for b in sentences]
         )
-        same = bool((mask == mask[:, :1]).all())
-        padding = _tokens(self.record, step)
-        arguments = {"padding": padding} if not bool(padding.all()) else {}
-        report = check(
-            mask[:, :1] if same else mask, kind="mask", convention="may-attend", **self._intended(step), **arguments
-        )
+        same, tokens = bool((mask == mask[:, :1]).all()), _tokens(self.record, step)
+        mask, padding = mask[:, :1] if same else mask, None if bool(tokens.all()) else tokens
+        intent = self.intent if step.site.kind == self.target else None
+        if intent is None and step.site.kind == "decoder":
+            rows = mask[tokens[:, None].expand(-1, mask.shape[1], -1)] if mask.shape[2] == mask.shape[3] else mask
+            later = torch.ones(mask.shape[2:], dtype=torch.bool).triu(1) & mask & tokens[:, None, :, None]
+            intent = None if bool(rows.any(-1).all()) and not bool(later.any()) else "causal"
+        intent = "two-way" if step.site.kind == "cross" and intent is None else intent
+        report = check(mask, kind="mask", convention="may-attend", intent=intent, padding=padding)
         axes = [axis for axis, is_one in (("batch", len(mask) == 1), ("head", same)) if is_one]
         findings = (_without(finding, axes) for finding in report.findings)
-        return replace(report, findings=(*_added(step), *findings))
-
-    def _intended(self, step: Step) -> dict[str, Any]:
-        """Expectation for the mask of a call: the intent is that of the kind that is tested; a decoder is causal."""
-        if step.site.kind != self.target:
-            return {"causal": False} if step.site.kind == "cross" else {}
-        if self.intent is not None:
-            return {"intent": self.intent}
-        return {"causal": True} if self.target == "decoder" else {}
+        question = "" if step.site.kind == "decoder" else report.question
+        return replace(report, findings=(*_added(step), *findings), question=question)
 
     def _future(self, leaks: dict[str, Any]) -> LeakTest | None:
-        promised = self.intent if isinstance(self.intent, Mask) else None
-        promised = Subsequent() if self.intent == "causal" else promised
-        arguments = leaks | {"site": self.site, "promised": promised}
+        names = {"causal": Subsequent(), "two-way": Full()}
+        promised = self.intent if isinstance(self.intent, Mask) else names.get(self.intent)
+        if promised is None and self.is_causal and self.target == "encoder":
+            promised = Subsequent()
         try:
-            test = leak_test(self.source, self.alone, self.edits, **arguments)
-        except NotFiniteError as error:
-            self.findings.append(Finding("nan", "error", str(error)))
-            return None
-        except UnsteadyError as error:
-            self.findings.append(Finding("random", "error", str(error), RANDOM))
+            test = self._leaks(self.site, promised, leaks)
+        except (NotFiniteError, UnsteadyError) as error:
+            rule, fix = ("random", RANDOM) if isinstance(error, UnsteadyError) else ("nan", "")
+            self.findings.append(Finding(rule, "error", str(error), fix))
             return None
         except InputError as error:
             self.skipped.append(f"Hidden tokens: not tested. {error}")
             return None
+        hides = f"o output moved with a token that its mask hides ({test.promise})."
         if test.noise > MOVED:
             message = f"The same input gives outputs that differ by {percent(test.noise)} of their length."
             self.findings.append(Finding("random", "error", message, RANDOM))
         elif test.is_blind:
             self.skipped.append("Hidden tokens: not tested. No output moved with another token than its own.")
-        elif not test.pairs and self._has_error:
-            hides = f"No output moved with a token that its mask hides ({test.promise})."
-            self.skipped.append(f"Hidden tokens: not judged before the errors are mended. {hides}")
-        elif not test.pairs:
-            self.passed.append(f"Hidden tokens: no output moved with a token that its mask hides ({test.promise}).")
-            self.passed += [f"  {as_sentence(note)}" for note in test.notes]
-        else:
-            layers = [site for site in self.record.sites if site.kind == self.target]
-            tests = (
-                (site, leak_test(self.source, self.alone, self.edits, **arguments | {"site": site})) for site in layers
-            )
-            first = next((self.source.site_name(site) for site, layer in tests if layer.pairs), "")
-            where = f", first in {first}" if first else ""
-            message = f"{counted(len(test.pairs), 'output')} saw a token that is hidden ({test.promise}){where}: "
+        elif test.pairs:
+            sites = [site for site in self.record.sites if site.kind == self.target]
+            leaking = (site for site in sites if self._leaks(site, promised, leaks).pairs)
+            first = next((f", first in {self._name(site)}" for site in leaking), "")
+            message = f"{counted(len(test.pairs), 'output')} saw a token that is hidden ({test.promise}){first}: "
             message += "; ".join(leak(test, *pair) for pair in test.pairs[:LISTED]) + "."
             fix = "Its masks hide it: look for a mask after the softmax, or for what mixes positions elsewhere."
-            self._moved("leak", message, fix, OF_FUTURE)
+            self._moved("leak", message, fix, self._is_open(test))
+        elif self._has_error:
+            self.skipped.append(f"Hidden tokens: not judged before the errors are mended. N{hides}")
+        else:
+            self.passed += [f"Hidden tokens: n{hides}", *(f"  {as_sentence(note)}" for note in test.notes)]
         return test
 
-    def _padding(self) -> PaddingTest | None:
-        test = self._test("Padding", padding_test)
-        if test is None:
-            return None
-        if not test.is_seen:
-            self.passed.append(f"Padding: no output moved when {counted(test.padding, 'token')} of padding followed.")
-            return test
-        moved = percent(float(test.moved.max()))
-        message = f"Outputs move by up to {moved} when padding follows the text"
-        heads = [
-            f"head {head} of {self.source.site_name(site)} at row {row} “{visible_text(test.token(site, row).text)}” "
-            f"gives it {percent(weight)}"
-            for site, head, row, weight in sorted(test.heads, key=lambda entry: -entry[3])[:LISTED]
-        ]
-        message += f": {'; '.join(heads)}." if heads else "."
-        fix = "Block the keys of padding in every layer, before the softmax."
-        self._moved("padding", message, fix, OF_PADDING)
-        return test
+    def _leaks(self, site: Site | str, promised: Mask | None, leaks: dict[str, Any]) -> LeakTest:
+        return leak_test(self.source, self.alone, self.edits, site=site, promised=promised, **leaks)
 
-    def _batch(self) -> None:
-        if any(finding.rule == "padding" for finding in self.findings):  # in a batch it would be seen again
-            return
-        test = self._test("Other texts", batch_test)
-        if test is None:
-            return
-        if test[0] <= MOVED:
-            self.passed.append("Other texts: no output moved when another text was in the batch.")
-            return
-        message = (
-            f"Outputs move by up to {percent(test[0])} when another text is in the batch, and the text is {test[1]}."
-        )
-        fix = "Look for heads and sentences that are joined in another order than they are split, or for "
-        fix += "nn.MultiheadAttention without batch_first=True."
-        self._moved("batch", message, fix, OF_PADDING)
+    def _is_open(self, test: LeakTest) -> bool:
+        """Whether the masks that acted open every leak, through all layers."""
+        record = self.source.run(self.alone, self.edits)
+        look = Compared.of(record, self.site, self.source.writes)
+        cells = reached({step.site: open_cells(step) for step in record.steps}, look)
+        return cells.shape == test.leaks.shape and not bool((test.leaks & ~cells).any())
 
-    def _test(self, name: str, test: Callable[[Source, str, Edits], Any]) -> Any:
-        """Result of a test; None if it cannot be made, which `skipped` says."""
+    def _beside(self) -> RunResult | None:
+        """Result of the text with padding; what moved with it, or with another text, becomes a finding."""
+        padding = None
         try:
-            return test(self.source, self.text, self.edits)
+            for result in batch_test(self.source, self.text, self.edits, self._name):
+                padding = result if result.run == "padding" else padding
+                if result.same:
+                    self.passed.append(result.message)
+                elif result.cause == "not tried":
+                    self.skipped.append(result.message)
+                else:
+                    self._moved(result.run, result.message, result.fix, result.cause == "mask")
         except NotFiniteError as error:
             self.findings.append(Finding("nan", "error", str(error)))
-        except AttnvizError as error:
-            self.skipped.append(f"{name}: not tested. {error}")
-        return None
+        return padding
 
-    def _moved(self, rule: str, message: str, fix: str, causes: set[str]) -> None:
-        """Outputs that moved: an error, or where a mask explains them a note."""
-        if any(finding.rule in causes and finding.severity == "error" for finding in self.findings):
-            self.findings.append(Finding(rule, "note", message, "The mask explains it: mend that first."))
+    def _moved(self, rule: str, message: str, fix: str, is_open: bool) -> None:
+        """Outputs that moved: an error, or where a wrong mask explains them a note."""
+        wrong = [finding.rule for finding in self.findings if finding.severity == "error"]
+        if wrong and (is_open or {"late-mask", "softmax-axis"} & {*wrong}):
+            self.findings.append(Finding(rule, "note", message, FIRST))
         else:
-            self.findings.append(Finding(rule, "error", message, fix))
+            self.findings.append(Finding(rule, "error", message, FIRST if is_open else fix))
 
-    def _question(self, masks: Mapping[str, Report]) -> str:
+    def _question(self, padded: bool, reports: Mapping[Site, Report]) -> str:
         """Question that is open: whether a token is padding, and whether a model that hides nothing predicts words."""
-        if self.padded and (question := self.source.padding_question):
+        if padded and (question := self.source.padding_question):
             return question
-        if asked := next((report.question for report in masks.values() if report.question), ""):
+        if asked := next((report.question for report in reports.values() if report.question), ""):
             return asked
-        hides = any(report.causal for report in masks.values())
+        steps = [step for step in self.record.steps if step.site.kind == self.target]
+        hides = any(bool((~open_cells(step, sentence=len(step.query) - 1)).triu(1).any()) for step in steps)
         if self.intent is None and self.target == "encoder" and not hides and _predicts_next(self.record):
             return "Does the model predict the next token? No mask hides the future. Say --intent causal or two-way."
         return ""
 
-    def _assumed(self, masks: Mapping[str, Report]) -> str:
-        """Kind of model that it was taken for, and how to say otherwise."""
+    def _assumed(self, of_target: Sequence[Report]) -> str:
+        """Kind of model that is assumed, and how to say otherwise."""
         if self.intent is not None:
             return ""
-        of_target = [masks[self.source.site_name(site)] for site in self.record.sites if site.kind == self.target]
-        if self.target == "decoder" or any(report.causal for report in of_target):
-            what, other = "a causal decoder", "two-way"
-        else:
-            what, other = "a two-way encoder", "causal"
         has_padding = not all(bool(_tokens(self.record, step).all()) for step in self.record.steps)
-        return f"assumed: {what}{' with padding' if has_padding else ''}; not so? --intent {other}"
+        padding = " with padding" if has_padding else ""
+        if self.is_causal:
+            return f"Assumed: a causal decoder{padding}. If it is an encoder: --intent two-way"
+        return f"Assumed: a two-way encoder{padding}. If it is a decoder: --intent causal"
 
 
 def _with_runs(report: ModelReport, runs: SameRun) -> ModelReport:
     """A report with a finding for each way that gives another answer."""
-    wrong = [Finding("runs", "error", result.message, result.fix) for result in runs.tried if not result.same]
+    wrong = [
+        Finding("runs", "error", f"{result.run}: {result.message}", result.fix)
+        for result in runs.tried
+        if not result.same
+    ]
     same = [result.run for result in runs.tried if result.same]
     passed = [f"Runs: the same answer {', '.join(same)}."] if same else []
     skipped = [f"Runs: {result.run} not tried. {result.message}" for result in runs.results if result not in runs.tried]
@@ -368,18 +344,10 @@ def of_capture(sentence: str) -> Finding:
     return Finding("attention", "note", as_sentence(sentence))
 
 
-def _beside_longer(text: str) -> list[str]:
-    """The text, and one of twice its length; of a pair, its first half is doubled."""
-    first, bar, second = text.partition("|||")
-    return [text, f"{first} {first}{bar}{second}"]
-
-
 def _tokens(record: Record, step: Step) -> Tensor:
     """The keys of a call that are no padding, boolean (B, K)."""
-    own = step.site.kind == "decoder" and record.targets
-    sentences: Sequence[Sentence] = record.targets if own else record.sentences
-    keys = step.shape[3] - step.has_sink
-    return torch.arange(keys) < torch.tensor([[sentence.length] for sentence in sentences])
+    sentences = record.usual_texts(step.site)[1]
+    return torch.arange(step.shape[3] - step.has_sink) < torch.tensor([[one.length] for one in sentences])
 
 
 def _without(finding: Finding, axes: Sequence[str]) -> Finding:
