@@ -552,8 +552,8 @@ def test_ways_to_run_a_model_are_compared(checked):
     assert "Runs: packed not tried. Give same_run(..., pack=...)" in out
 
     status, out = checked("nothing", "--intent", "two-way", "--runs", "right")
-    assert (status, errors(out)) == (1, ["deviation", "runs"])
-    assert "right: Text 1 sees padding" in out
+    assert (status, errors(out)) == (1, ["deviation"])
+    assert "note runs: right: Text 1 sees padding" in out
 
     status, out = checked("right", "--runs", "sideways")
     assert (status, "There is no run 'sideways'." in out) == (2, True)

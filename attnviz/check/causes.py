@@ -180,6 +180,9 @@ def _mask_cause(ran: Ran, row: int, slots: Tensor, layer: JoinedCall, expected: 
     inside = is_open[:, slots]
     if torch.equal(inside, wanted):
         return None
+    if len(ran.passes) > 1 and bool(wanted.triu(1).any()):
+        what = f"sees later tokens when it is run alone (first at {layer}), which no cache can hold"
+        return Cause("mask", number, what, "Make the mask causal: query i sees the keys 0 to i.")
     if known := _window_cause(layer, inside, wanted):
         return known
     for name, mask, what, fix in _mistakes_with_a_cache(layer, slots, wanted) if len(ran.passes) > 1 else ():

@@ -180,6 +180,9 @@ class _Check:
         self.is_causal = self.intent == "causal" or (
             self.intent is None and (self.target == "decoder" or any(report.causal for report in of_target))
         )
+        last = len(self.record.sentences) - 1
+        steps = [step for step in self.record.steps if step.site.kind == self.target]
+        self.hides = any(bool((~open_cells(step, last)).triu(1).any()) for step in steps)
         masks = {self._name(site): report for site, report in reports.items()}
         self.findings += _merged(masks)
         unusual = (*self.record.findings, *filter(None, [self.record.unseen]))
@@ -188,14 +191,14 @@ class _Check:
         with torch.random.fork_rng():
             kept = is_kept(lambda: self.source.run(self.alone, self.edits).output[0], MOVED)
         if kept:
-            self.findings.append(Finding("random", "error", f"Two runs of one text differ: {kept[0]}", kept[1]))
+            self.findings.append(Finding("random", "error", *kept))
         else:
             future = self._future(leaks)
             if not any(finding.rule in ("nan", "random") for finding in self.findings):
                 padding = self._beside()
         future = future and replace(future, is_faulty=self._has_error)
         self.findings.sort(key=lambda finding: -SEVERITIES.index(finding.severity))
-        assumed, question = self._assumed(of_target), self._question(padded, reports)
+        assumed, question = self._assumed(), self._question(padded, reports)
         rest = (tuple(self.findings), tuple(self.passed), tuple(self.skipped), masks, future, padding)
         return ModelReport(self.source.name, self.text, assumed, question, *rest)
 
@@ -304,13 +307,11 @@ class _Check:
             return question
         if asked := next((report.question for report in reports.values() if report.question), ""):
             return asked
-        steps = [step for step in self.record.steps if step.site.kind == self.target]
-        hides = any(bool((~open_cells(step, sentence=len(step.query) - 1)).triu(1).any()) for step in steps)
-        if self.intent is None and self.target == "encoder" and not hides and _predicts_next(self.record):
+        if self.intent is None and self.target == "encoder" and not self.hides and _predicts_next(self.record):
             return "Does the model predict the next token? No mask hides the future. Say --intent causal or two-way."
         return ""
 
-    def _assumed(self, of_target: Sequence[Report]) -> str:
+    def _assumed(self) -> str:
         """Kind of model that is assumed, and how to say otherwise."""
         if self.intent is not None:
             return ""
@@ -318,16 +319,16 @@ class _Check:
         padding = " with padding" if has_padding else ""
         if self.is_causal:
             return f"Assumed: a causal decoder{padding}. If it is an encoder: --intent two-way"
-        return f"Assumed: a two-way encoder{padding}. If it is a decoder: --intent causal"
+        what = "a mask that hides a part of the future" if self.hides else "a two-way encoder"
+        return f"Assumed: {what}{padding}. If it is a decoder: --intent causal"
 
 
 def _with_runs(report: ModelReport, runs: SameRun) -> ModelReport:
     """A report with a finding for each way that gives another answer."""
-    wrong = [
-        Finding("runs", "error", f"{result.run}: {result.message}", result.fix)
-        for result in runs.tried
-        if not result.same
-    ]
+    is_named, wrong = any(finding.calls and finding.severity == "error" for finding in report.findings), []
+    for result in (result for result in runs.tried if not result.same):
+        severity, fix = ("note", FIRST) if is_named and result.cause == "mask" else ("error", result.fix)
+        wrong.append(Finding("runs", severity, f"{result.run}: {result.message}", fix))
     same = [result.run for result in runs.tried if result.same]
     passed = [f"Runs: the same answer {', '.join(same)}."] if same else []
     skipped = [f"Runs: {result.run} not tried. {result.message}" for result in runs.results if result not in runs.tried]

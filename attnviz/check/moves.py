@@ -137,48 +137,40 @@ def leak_test(
     if sentences is None or isinstance(sentences, str):
         sentences = source.tokenize([sentences or next(iter(source.examples), PROBE)])
     acting, promised = replace(edits, mask=alone(edits.mask, 0)), alone(promised, 0)
-    before, fixed = _before(source, sentences[0], acting, targets)
-    own = before if edits == Edits() else source.run((sentences[0],), Edits(), fixed)
+    chosen, targets = tuple(sentences[:1]), targets[:1]
+    before = source.run(chosen, acting, targets)
+    fixed = before.targets if source.writes else ()
+    if fixed and not targets and all(token.special for token in fixed[0].tokens):  # it wrote nothing
+        fixed = source.run(chosen, Edits()).targets
+        before = source.run(chosen, acting, fixed)
+    own = before if edits == Edits() else source.run(chosen, Edits(), fixed)
     look = Compared.of(before, site, source.writes)
-    probe = _Probe(source, sentences[0], fixed, acting, look, before)
-    queries, columns = look.tokens(before)
-    odd = _odd_rows(before, look, edits)
-    places = _places(probe.changed, keys, most)
-    moved, noise, masking = probe.change(places, report)
+    odd, (compared, changed) = _odd_rows(before, look, edits), look.texts(before)
+    places = _places(changed, keys, most)
+    moved, noise, masking = _Probe(source, fixed, acting, look, before).change(places, report)
     moved[odd] = torch.nan
-    allowed = reach(own, look, acting, promised)
+    allowed, promise = _promises(own, look, acting, promised)
     if masking and promised is None and look.kind != "decoder":
         raise InputError(f"What stands at position{listed(masking)} decides the mask itself: {SAY_IT}")
     if masking and look.kind != "cross":
         allowed[:, masking] |= torch.ones_like(allowed).tril()[:, masking]
-    return LeakTest(
+    layers = counted(sum(site.kind == look.kind for site in own.sites), "layer")
+    test = LeakTest(
         moved=moved,
         promised=allowed,
         noise=noise,
         tolerance=tolerance(noise, torch.float32),
-        queries=queries,
-        keys=columns,
-        where=look.in_words(own),
-        promise=promise_in_words(own, look, edits.mask_at(look.kind), promised),
+        queries=compared.tokens,
+        keys=changed.tokens,
+        where=f"{look.kind}, {layers}" if look.layer is None else str(Site(look.kind, look.layer)),
+        promise=promise,
         source=source.name,
         provenance=source.provenance,
         edits=edits,
-        text=sentences[0].text,
-        notes=tuple(_notes(columns, places, moved, allowed, odd, masking)),
+        text=chosen[0].text,
         findings=own.findings,
     )
-
-
-def _before(
-    source: Source, sentence: Sentence, edits: Edits, targets: tuple[Sentence, ...]
-) -> tuple[Record, tuple[Sentence, ...]]:
-    """The run that all others are compared with, and the text of its decoder in all of them, if it writes."""
-    before = source.run((sentence,), edits, targets[:1])
-    fixed = before.targets if source.writes else ()
-    if fixed and not targets and all(token.special for token in fixed[0].tokens):  # it wrote nothing
-        fixed = source.run((sentence,), Edits()).targets
-        before = source.run((sentence,), edits, fixed)
-    return before, fixed
+    return replace(test, notes=_notes(test, places, odd, masking))
 
 
 def _odd_rows(before: Record, look: "Compared", edits: Edits) -> Tensor:
@@ -187,47 +179,42 @@ def _odd_rows(before: Record, look: "Compared", edits: Edits) -> Tensor:
     Raises:
         NotFiniteError: if there are others.
     """
-    compared = look.output(before, 0).cpu()
-    sentence = before.sentences[0] if look.kind == "encoder" else before.read[0]
-    if edits.empty_rows != "nan":
-        check_finite(before, compared, sentence.length, sentence.labels)
-        if look.layer is None and sentence is before.read[0] and before.prediction is not None:
-            check_finite(before, before.prediction.logits[0], sentence.length, sentence.labels)
+    compared, sentence = look.output(before, 0).cpu(), look.texts(before)[0]
+    predicts = look.layer is None and sentence is before.read[0] and before.prediction is not None
+    for output in (compared, *([before.prediction.logits[0]] if predicts else [])):
+        if edits.empty_rows != "nan":
+            check_finite(before, output, sentence.length, sentence.labels)
     return odd_rows(compared)
 
 
 def _places(changed: Sentence, keys: Sequence[int] | None, most: int) -> list[int]:
     """The positions to change: the given ones, or all but special tokens; padding is changed too."""
-    count = len(changed.tokens)
+    count, what = len(changed.tokens), "There is no token to change but special ones; give another text, or choose "
     usual = [i for i, token in enumerate(changed.tokens) if not token.special or i >= changed.length]
     places = usual if keys is None else sorted({int(key) for key in keys})
     if wrong := [place for place in places if not 0 <= place < count]:
         raise InputError(f"There is no position {wrong[0]} to change; there are {count}, counted from 0.")
-    if not places:
-        raise InputError("There is no token to change but special ones; give another text, or choose which to change.")
     if len(places) > most:
-        what = f"A leak test changes one token after the other, at most {most} of them; here are {len(places)}"
-        raise InputError(f"{what}. Shorten the text, or choose which to change.")
+        what = f"A leak test changes one token after the other, at most {most} of them; here are {len(places)}. "
+        what += "Shorten the text, or choose "
+    if not 0 < len(places) <= most:
+        raise InputError(f"{what}which to change.")
     return places
 
 
-def _notes(
-    columns: tuple[Token, ...], places: list[int], moved: Tensor, allowed: Tensor, odd: Tensor, masking: list[int]
-) -> Iterator[str]:
+def _notes(test: LeakTest, places: list[int], odd: Tensor, masking: list[int]) -> tuple[str, ...]:
     """Notes on what was left out, and why; and that nothing could be found where nothing is forbidden."""
-    left = [i for i in range(len(columns)) if i not in places]
-    if allowed.all():
-        yield "every output may depend on every token, so nothing can leak"
-    if left:
-        special = "special tokens are" if all(columns[i].special for i in left) else "some tokens are"
-        yield f"{special} left as they are, at position{listed(left)}"
-    if masking:
-        yield f"what stands at position{listed(masking)} decides the mask itself, so only the future is judged"
-    if dead := [place for place in places if moved[~odd, place].isnan().all() and not odd.all()]:
-        yield f"what stands at position{listed(dead)} never reaches the model, so nothing can be said of it"
-    if odd.any():
-        rows = odd.nonzero().flatten().tolist()
-        yield f"the output at position{listed(rows)} is no number, so nothing is known of it"
+    left = [i for i in range(len(test.keys)) if i not in places]
+    dead = [place for place in places if test.moved[~odd, place].isnan().all() and not odd.all()]
+    special = "special tokens are" if all(test.keys[i].special for i in left) else "some tokens are"
+    cases = (
+        (left, f"{special} left as they are, at position{{}}"),
+        (masking, "what stands at position{} decides the mask itself, so only the future is judged"),
+        (dead, "what stands at position{} never reaches the model, so nothing can be said of it"),
+        (odd.nonzero().flatten().tolist(), "the output at position{} is no number, so nothing is known of it"),
+    )
+    open_everywhere = ["every output may depend on every token, so nothing can leak"] if test.promised.all() else []
+    return (*open_everywhere, *(note.format(listed(numbers)) for numbers, note in cases if numbers))
 
 
 def listed(places: Sequence[int]) -> str:
@@ -247,13 +234,12 @@ class Compared:
     def of(cls, record: Record, site: Site | str | None, writes: bool) -> "Compared":
         """The outputs at a site; by default the decoder's, if its text can be chosen."""
         kinds = [kind for kind in KINDS if any(place.kind == kind for place in record.sites)]
-        is_chosen = not record.targets or writes
-        if site is None:
-            return cls("decoder" if "decoder" in kinds and is_chosen else kinds[0])
-        look = cls(site.kind, site.layer) if isinstance(site, Site) else cls(site)
+        is_fixed = bool(record.targets) and not writes
+        default = "decoder" if "decoder" in kinds and not is_fixed else kinds[0]
+        look = cls(site.kind, site.layer) if isinstance(site, Site) else cls(site or default)
         if look.kind not in kinds:
             raise InputError(f"'{record.source}' has no {quoted(look.kind)}. It has: {', '.join(kinds)}.")
-        if look.kind != "encoder" and not is_chosen:
+        if look.kind != "encoder" and is_fixed:
             raise InputError(f"The text of the decoder of '{record.source}' cannot be held fixed; test its encoder.")
         if look.layer is not None:
             record.step(Site(look.kind, look.layer))  # raises if there is none
@@ -263,15 +249,9 @@ class Compared:
         """Whether a site is of this kind, and not behind the layer that is compared."""
         return site.kind == self.kind and (self.layer is None or site.layer <= self.layer)
 
-    def in_words(self, record: Record) -> str:
-        """Compared layers, as "decoder layer 0" or "decoder, 2 layers"."""
-        if self.layer is not None:
-            return str(Site(self.kind, self.layer))
-        return f"{self.kind}, {counted(sum(site.kind == self.kind for site in record.sites), 'layer')}"
-
-    def tokens(self, record: Record) -> tuple[tuple[Token, ...], tuple[Token, ...]]:
-        """The tokens whose output is compared, and those that are changed."""
-        sentence, read = record.sentences[0].tokens, record.read[0].tokens
+    def texts(self, record: Record) -> tuple[Sentence, Sentence]:
+        """The sentence whose outputs are compared, and the one whose tokens are changed."""
+        sentence, read = record.sentences[0], record.read[0]
         return (sentence if self.kind == "encoder" else read), (read if self.kind == "decoder" else sentence)
 
     def output(self, record: Record, row: int) -> Tensor:
@@ -294,26 +274,18 @@ class _Probe:
     """Run of a source on a sentence with changed tokens; the text of its decoder is held fixed (`targets`)."""
 
     source: Source
-    sentence: Sentence
     targets: tuple[Sentence, ...]
     edits: Edits
     look: Compared
     before: Record
 
-    @property
-    def changed(self) -> Sentence:
-        """The sentence whose tokens are changed."""
-        return self.targets[0] if self.look.kind == "decoder" and self.targets else self.sentence
-
     def run(self, copies: Sequence[Sentence]) -> list[tuple[Record, int]]:
         """A record and a row of it for each copy; of two halves where the model takes no batch of that size."""
-        sentences, targets = (self.sentence,) * len(copies), self.targets * len(copies)
-        if targets and self.look.kind == "decoder":
-            targets = tuple(copies)
-        else:
-            sentences = tuple(copies)
+        sentences, targets = self.before.sentences * len(copies), self.targets * len(copies)
+        is_read = targets and self.look.kind == "decoder"
+        batch = (sentences, tuple(copies)) if is_read else (tuple(copies), targets)
         try:
-            record = self.source.run(sentences, self.edits, targets)
+            record = self.source.run(batch[0], self.edits, batch[1])
         except InputError:
             if len(copies) == 1:
                 raise
@@ -327,7 +299,7 @@ class _Probe:
 
         Columns of tokens whose change never reached the model are NaN.
         """
-        queries, keys = map(len, self.look.tokens(self.before))
+        queries, keys = (len(sentence.tokens) for sentence in self.look.texts(self.before))
         moved, noise, masking = torch.full((queries, keys), torch.nan, dtype=torch.float64), 0.0, []
         at_once = max(1, TOKENS_AT_ONCE // max(queries, keys) - COPIES)
         for start in range(0, len(places), at_once):
@@ -349,8 +321,11 @@ class _Probe:
     def _batch(self, tokens: dict[int, Token]) -> tuple[Tensor, float, list[int], list[int]]:
         """How far each output moved with each changed token, (Q, changes), and between unchanged copies at most; the
         places whose change reached the model, and those whose change changed the mask."""
-        copies, half = [_with(self.changed, *change) for change in tokens.items()], len(tokens) // 2
-        first, *ran = self.run([self.changed, *copies[:half], self.changed, *copies[half:], self.changed])
+        plain, copies, half = self.look.texts(self.before)[1], [], len(tokens) // 2
+        for place, other in tokens.items():
+            token = replace(plain.tokens[place], id=other.id, text=other.text)
+            copies.append(replace(plain, tokens=(*plain.tokens[:place], token, *plain.tokens[place + 1 :])))
+        first, *ran = self.run([plain, *copies[:half], plain, *copies[half:], plain])
         again = [ran.pop(half), ran.pop()]
         before, *others = (self.look.output(*each) for each in (first, *again, *ran))
         columns, noise = moves(before, others[:2], others[2:])
@@ -369,7 +344,7 @@ class _Probe:
     def _others(self, place: int) -> Iterator[Token]:
         """Tokens to put at a place: the next ones of the sentence that differ, from its beginning after its end; then,
         of a decoder's text, the words most probable there; else words of `PROBES`."""
-        changed, prediction, more = self.changed, self.before.prediction, ()
+        changed, prediction, more = self.look.texts(self.before)[1], self.before.prediction, ()
         if self.targets and self.look.kind == "decoder":
             best = prediction.logits[0, max(0, place - 1)].topk(TRIES + 2).indices.tolist()
             more = (Token(prediction.vocabulary[id], id, 0, 0) for id in best)
@@ -384,22 +359,10 @@ class _Probe:
 
 
 def _changes_mask(plain: tuple[Record, int], changed: tuple[Record, int]) -> bool:
-    """Whether two sentences have different masks, in any step."""
+    """Whether two sentences have different masks, in any step; those of a read-only model are read off its weights."""
     (record, row), (other, place) = plain, changed
-    if record.read_only:  # its masks are read off its weights
-        return False
-    for mask, there in ((step.mask, other.step(step.site).mask) for step in record.steps):
-        if isinstance(mask, Tensor) and mask.dim() == 4 and len(mask) > 1 and not mask[row].equal(there[place]):
-            return True
-        if isinstance(mask, Mask) and mask.batch_size and mask.of_sentence(row) != there.of_sentence(place):
-            return True
-    return False
-
-
-def _with(sentence: Sentence, place: int, other: Token) -> Sentence:
-    """The sentence with the id and the text of another token at a place."""
-    token = replace(sentence.tokens[place], id=other.id, text=other.text)
-    return replace(sentence, tokens=(*sentence.tokens[:place], token, *sentence.tokens[place + 1 :]))
+    pairs = ((step, other.step(step.site)) for step in record.steps if not record.read_only)
+    return any(not torch.equal(open_cells(one, row), open_cells(two, place)) for one, two in pairs)
 
 
 @dataclass(frozen=True)
@@ -427,20 +390,35 @@ def alone(mask: Mask | None, sentence: int) -> Mask | None:
     return _OfSentence(mask, sentence)
 
 
-def reach(own: Record, look: Compared, edits: Edits = Edits(), promised: Mask | None = None) -> Tensor:
-    """Changed tokens on which each output may depend, through as many layers as there are, (Q, K), boolean.
+def _promises(own: Record, look: Compared, edits: Edits, promised: Mask | None) -> tuple[Tensor, str]:
+    """Changed tokens on which each output may depend, through as many layers as there are, (Q, K), boolean; and the
+    mask that each layer is to keep, with the number of layers: "window (1 before, 0 after), through 2 layers".
 
     Args:
         own: a run of the untouched model: its masks are promised also where edits switch them off.
         edits: edits whose mask is promised besides, where it acts.
         promised: mask of the kind that is compared, promised instead of both.
     """
-    cells = {}
+    cells, names, edit = {}, {}, edits.mask_at(look.kind)
     for step in own.steps:
-        is_promised = promised is not None and step.site.kind == look.kind
-        shape = step.shape[2], step.shape[3] - step.has_sink
-        cells[step.site] = promised.grid(*shape) if is_promised else _allowed(step, edits, own.read_only)
-    return reached(cells, look)
+        allowed, added, name = open_cells(step), edits.mask_at(step.site.kind), "full"
+        is_empty = not allowed.any()
+        if step.mask is not None:
+            name = str(step.mask) if isinstance(step.mask, Mask) else "the built-in mask"
+        if step.site.kind == "decoder" and not own.read_only:  # the mask of a read-only model is read off its weights
+            causal = Subsequent().grid(*allowed.shape)
+            opens = isinstance(step.mask, Tensor) and bool((allowed & ~causal).any())
+            allowed, name = causal if opens else allowed & causal, "causal" if opens or step.mask is None else name
+        allowed = allowed if added is None else allowed & added.grid(*allowed.shape)
+        if promised is not None and step.site.kind == look.kind:
+            allowed = promised.grid(*allowed.shape)
+        cells[step.site] = allowed
+        if look.holds(step.site):
+            names[step.site] = "every key blocked" if is_empty else name
+    named = str(promised) if promised is not None else " or ".join(dict.fromkeys(names.values()))
+    if promised is None and edit is not None and named != str(edit):
+        named = str(edit) if named == "full" else f"{named} and {edit}"
+    return reached(cells, look), f"{named}, through {len(names)} layers" if len(names) > 1 else named
 
 
 def reached(cells: Mapping[Site, Tensor], look: Compared) -> Tensor:
@@ -455,43 +433,11 @@ def reached(cells: Mapping[Site, Tensor], look: Compared) -> Tensor:
     return start
 
 
-def _allowed(step: Step, edits: Edits, read_only: bool) -> Tensor:
-    """Cells that one layer may open, (Q, K)."""
-    allowed, edit = open_cells(step), edits.mask_at(step.site.kind)
-    if step.site.kind == "decoder" and not read_only:  # the mask of a read-only model is read off its weights
-        causal = Subsequent().grid(*allowed.shape)
-        allowed = causal if _opens_future(step) else allowed & causal
-    return allowed if edit is None else allowed & edit.grid(*allowed.shape)
-
-
 def open_cells(step: Step, sentence: int = 0) -> Tensor:
     """Cells that are open in any head of a step, (Q, K)."""
     columns = slice(0, step.shape[3] - step.has_sink)
     heads = [step.may_attend(head, columns=columns, sentence=sentence) for head in range(step.num_heads)]
     return torch.stack(heads).any(0).cpu()
-
-
-def _opens_future(step: Step) -> bool:
-    """Whether a mask of numbers leaves a later key open: then nothing that it opens is a promise of a decoder."""
-    return isinstance(step.mask, Tensor) and bool(open_cells(step).triu(1).any())
-
-
-def promise_in_words(own: Record, look: Compared, edit: Mask | None, promised: Mask | None) -> str:
-    """Mask that each layer is to keep, and number of layers: "window (1 before, 0 after), through 2 layers"."""
-    steps = [step for step in own.steps if step.site.kind == look.kind and look.holds(step.site)]
-    mine = str(promised) if promised else " or ".join(dict.fromkeys(map(_named, steps)))
-    if promised is None and edit is not None and mine != str(edit):
-        mine = str(edit) if mine == "full" else f"{mine} and {edit}"
-    return f"{mine}, through {len(steps)} layers" if len(steps) > 1 else mine
-
-
-def _named(step: Step) -> str:
-    if step.mask is not None and not open_cells(step).any():
-        return "every key blocked"
-    if isinstance(step.mask, Mask):
-        return str(step.mask)
-    is_causal = step.site.kind == "decoder" and (step.mask is None or _opens_future(step))
-    return "causal" if is_causal else ("full" if step.mask is None else "the built-in mask")
 
 
 def batch_test(
@@ -588,7 +534,7 @@ def _heads_on(record: Record) -> Iterator[tuple[float, Site, int, str]]:
                 yield float(on_padding.max()), step.site, head, named
 
 
-KEPT = "they differ under one seed, too, so something is kept in the model from one call to the next, such as a cache."
+KEPT = "Two runs of one text differ, under one seed too: something is kept in the model between calls, such as a cache."
 CLEAR = "Begin each text with an empty cache: keep it outside of the module, or clear it before each text."
 
 

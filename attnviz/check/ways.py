@@ -20,7 +20,7 @@ from torch.nn.utils.rnn import pad_sequence
 from attnviz import api
 from attnviz.capturing import capture
 from attnviz.capturing.seen import hidden
-from attnviz.check.causes import PADDING, Cause, Ran, cause, layers
+from attnviz.check.causes import PADDING, Ran, cause, layers
 from attnviz.check.moves import RunResult, finite, is_kept, moves
 from attnviz.core.amounts import counted, percent, rounding
 from attnviz.core.edits import Site
@@ -128,8 +128,7 @@ def same_run(
     Args:
         model: a model of transformers, or its Hub name or folder; a source made by `attnviz.wrap`; or any module that
             is called as model(ids), ids (B, n). A module runs in the mode that it is in, a source in evaluation.
-        texts: strings, or lists of token ids; two or more of several lengths show most. A window shows only in texts
-            that are longer.
+        texts: strings, or lists of token ids, of several lengths; a window shows only in texts that are longer.
         runs: the ways: "packed" (all texts in one row, with restarting position_ids and no attention mask), "left" and
             "right" (a padded batch with its attention mask), "cached" (the first half, then token by token with
             past_key_values), "chunked" (in about three chunks with a cache), "batched" (beside texts of its length),
@@ -322,16 +321,9 @@ def with_padding(documents: Documents, side: str, pad_id: int) -> dict[str, Tens
     return {"input_ids": ids, "attention_mask": mask}
 
 
-def with_positions(arguments: Mapping[str, Any], documents: Documents = ()) -> dict[str, Any]:
-    """Arguments of a padded batch with the positions that `generate` gives it."""
-    return {**arguments, "position_ids": (arguments["attention_mask"].cumsum(-1) - 1).clamp(min=0)}
-
-
-def with_blocks(arguments: Mapping[str, Any], documents: Documents) -> dict[str, Any]:
-    """Arguments of a packed row with a causal mask for each document, added to the scores, (1, 1, S, S)."""
-    blocks = torch.block_diag(*(torch.ones(len(ids), len(ids)).tril() for ids in documents)).bool()
-    mask = torch.zeros(blocks.shape).masked_fill(~blocks, torch.finfo(torch.float32).min)
-    return {**arguments, "attention_mask": mask[None, None]}
+def positions(mask: Tensor) -> Tensor:
+    """Positions that `generate` gives a padded batch."""
+    return (mask.cumsum(-1) - 1).clamp(min=0)
 
 
 def transformers_runner(model: Any, name: str) -> Runner:
@@ -358,6 +350,14 @@ def transformers_runner(model: Any, name: str) -> Runner:
     def pad(documents: Documents, side: str) -> dict[str, Any]:
         return {**with_padding(documents, side, pad_id), **uncached}
 
+    def with_positions(arguments: dict[str, Any], documents: Documents) -> dict[str, Any]:
+        return {**arguments, "position_ids": positions(arguments["attention_mask"])}
+
+    def with_blocks(arguments: dict[str, Any], documents: Documents) -> dict[str, Any]:
+        blocks = torch.block_diag(*(torch.ones(len(ids), len(ids)).tril() for ids in documents)).bool()
+        mask = torch.zeros(blocks.shape).masked_fill(~blocks, torch.finfo(torch.float32).min)
+        return {**arguments, "attention_mask": mask[None, None]}
+
     def step(model: nn.Module, ids: Tensor, cache: Any, **named: Any) -> tuple[Any, Any]:
         given = {} if cache is None else {"past_key_values": cache}
         output = model(input_ids=ids, use_cache=True, **given, **named)
@@ -366,10 +366,8 @@ def transformers_runner(model: Any, name: str) -> Runner:
         return output, output.past_key_values
 
     def write(model: nn.Module, ids: Tensor, tokens: Tensor, cache: Any) -> tuple[Any, Any]:
-        mask = tokens.long()
-        positions = with_positions({"attention_mask": mask})["position_ids"][:, -ids.shape[1] :]
-        named = {"position_ids": positions} if has_positions else {}
-        return step(model, ids, cache, attention_mask=mask, **named)
+        named = {"position_ids": positions(tokens)[:, -ids.shape[1] :]} if has_positions else {}
+        return step(model, ids, cache, attention_mask=tokens.long(), **named)
 
     functions = {"pack": pack, "pad": pad, "step": step, "write": write}
     more = {"left": with_positions, "packed": with_blocks}
@@ -484,30 +482,26 @@ def _compared(base: _Alone, run: str, more: Callable[..., Any] | None = None) ->
     if wrong is None:
         return RunResult(run, True, "rounding" if largest else "", difference=largest, bound=base.bound)
     number, ran, row, slots, place = wrong
-    why = _cause(base, number, ran, row, slots)
+    why = cause(ran, row, slots, base.runs[number], base.runner.alone, base.documents[number], base.bound)
     fix = "It takes no position_ids, so pad on the right." if run == "left" and base.runner.why_not else why.fix
     noun = f"Document {ran.order(row, number)}" if run == "packed" else f"Text {number + 1}"
     message, fix = f"{noun} {why.message.rstrip('.')}.", fix if why.name == "positions" else why.fix
     return RunResult(run, False, why.name, why.layer, place, number, largest, base.bound, message, fix)
 
 
-def _cause(base: _Alone, number: int, ran: Ran, row: int, slots: Tensor) -> Cause:
-    """Cause of a difference of one text."""
-    return cause(ran, row, slots, base.runs[number], base.runner.alone, base.documents[number], base.bound)
-
-
 def _unsteady(base: _Alone, run: str) -> RunResult:
     """The result of every way where two identical runs differ."""
     number = next(number for number, moved in enumerate(base.moved) if bool((moved > base.bound).any()))
     ids, place = base.documents[number], int((base.moved[number] > base.bound).nonzero()[0])
-    layer = _cause(base, number, base.again[number], 0, torch.arange(len(ids))).layer
-    name, message = "dropout", "there is dropout in evaluation, or other chance."
+    first, slots = base.runs[number], torch.arange(len(ids))
+    layer = cause(base.again[number], 0, slots, first, base.runner.alone, ids, base.bound).layer
+    what = "Two runs of one text alone differ, so nothing can be compared:"
+    name, message = "dropout", f"{what} there is dropout in evaluation, or other chance."
     fix = "Pass training=self.training to F.dropout, or use nn.Dropout."
     if any(module.training for module in base.runner.model.modules()):
-        message, fix = "the model is in training mode.", "Call model.eval()."
+        message, fix = f"{what} the model is in training mode.", "Call model.eval()."
     elif kept := is_kept(lambda: base.runner.alone(ids).output[0], base.bound):
         name, (message, fix) = "kept", kept
-    message = f"Two runs of one text alone differ, so nothing can be compared: {message}"
     largest = max(float(moved.max()) for moved in base.moved)
     return RunResult(run, False, name, layer, place, number, largest, base.bound, message, fix)
 
@@ -561,18 +555,13 @@ def _in_turn(model: nn.Module) -> Iterator[None]:
 
 
 def _documents(texts: Any, tokenize: Any) -> list[list[int]]:
-    """Ids of each text.
-
-    Raises:
-        InputError: if there is none, or one has no tokens, or there is no tokenizer for a string.
-    """
-    documents = []
-    for text in [texts] if isinstance(texts, str) else texts:
-        if isinstance(text, str) and tokenize is None:
-            raise InputError(f"{quoted(text)} is a string: give same_run(..., tokenizer=...), or lists of ids.")
-        with errors_said():
-            text = getattr(tokenize, "encode", tokenize)(text) if isinstance(text, str) else text
-        documents.append(ids_of(text)[0])
+    """Ids of each text."""
+    texts = [texts] if isinstance(texts, str) else texts
+    if tokenize is None and (strings := [text for text in texts if isinstance(text, str)]):
+        raise InputError(f"{quoted(strings[0])} is a string: give same_run(..., tokenizer=...), or lists of ids.")
+    encode = getattr(tokenize, "encode", tokenize)
+    with errors_said():
+        documents = [ids_of(encode(text) if isinstance(text, str) else text)[0] for text in texts]
     if not documents or not all(documents):
         raise InputError("There is no text to run, or one without tokens; give strings or lists of token ids.")
     return documents
