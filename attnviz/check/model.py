@@ -271,11 +271,11 @@ class _Check:
         return leak_test(self.source, self.alone, self.edits, site=site, promised=promised, **leaks)
 
     def _is_open(self, test: LeakTest) -> bool:
-        """Whether the masks that acted open every leak, through all layers."""
+        """Whether the masks that acted open a leak, through all layers."""
         record = self.source.run(self.alone, self.edits)
         look = Compared.of(record, self.site, self.source.writes)
         cells = reached({step.site: open_cells(step) for step in record.steps}, look)
-        return cells.shape == test.leaks.shape and not bool((test.leaks & ~cells).any())
+        return cells.shape == test.leaks.shape and bool((test.leaks & cells).any())
 
     def _beside(self) -> RunResult | None:
         """Result of the text with padding; what moved with it, or with another text, becomes a finding."""

@@ -466,10 +466,11 @@ def batch_test(
     if pads:
         read = read[0], replace(sentence, tokens=sentence.tokens * 2, length=2 * count)
 
-    def outputs(order: Sequence[int]) -> Tensor:
-        batch, targets = [(padded, other)[i] for i in order], [read[i] for i in order]
+    def outputs(order: Sequence[int]) -> tuple[Tensor, Record]:
+        batch, targets, row = [(padded, other)[i] for i in order], [read[i] for i in order], order.index(0)
         record = source.run(tuple(batch), edits, tuple(targets) if source.writes else ())
-        return _outputs(record, length, order.index(0), sentence.length), record
+        check_finite(record, record.output[row], sentence.length, sentence.labels)
+        return _outputs(record, length, row, sentence.length), record
 
     changed, after = outputs([0])
     moved, _ = moves(_outputs(before, length, 0, sentence.length), [], [changed])

@@ -498,10 +498,12 @@ def _unsteady(base: _Alone, run: str) -> RunResult:
     what = "Two runs of one text alone differ, so nothing can be compared:"
     name, message = "dropout", f"{what} there is dropout in evaluation, or other chance."
     fix = "Pass training=self.training to F.dropout, or use nn.Dropout."
-    if any(module.training for module in base.runner.model.modules()):
-        message, fix = f"{what} the model is in training mode.", "Call model.eval()."
-    elif kept := is_kept(lambda: base.runner.alone(ids).output[0], base.bound):
+    with base.runner.running(base.runner.model):
+        is_training = any(module.training for module in base.runner.model.modules())
+    if kept := is_kept(lambda: base.runner.alone(ids).output[0], base.bound):
         name, (message, fix) = "kept", kept
+    elif is_training:
+        message, fix = f"{what} the model is in training mode.", "Call model.eval()."
     largest = max(float(moved.max()) for moved in base.moved)
     return RunResult(run, False, name, layer, place, number, largest, base.bound, message, fix)
 
