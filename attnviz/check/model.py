@@ -6,6 +6,7 @@ report.findings, report.question, report.status
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -38,6 +39,7 @@ from attnviz.core.masks import Full, Mask, Subsequent
 from attnviz.core.record import Record, Step
 from attnviz.core.tokens import Sentence
 from attnviz.sources.base import Source
+from attnviz.sources.wrapped import Wrapped
 from attnviz.words import leak
 
 LISTED = 3
@@ -184,7 +186,7 @@ class _Check:
         steps = [step for step in self.record.steps if step.site.kind == self.target]
         self.hides = any(bool((~open_cells(step, last)).triu(1).any()) for step in steps)
         masks = {self._name(site): report for site, report in reports.items()}
-        self.findings += _merged(masks)
+        self.findings += _merged({f"{self._name(site)}{self._line(site)}": part for site, part in reports.items()})
         unusual = (*self.record.findings, *filter(None, [self.record.unseen]))
         self.findings += map(of_capture, unusual)
         future = padding = None
@@ -211,6 +213,16 @@ class _Check:
         name = self.source.site_name(site)
         is_decoder = self.is_causal and self.target == "encoder" and not self.record.targets
         return name.replace("encoder", "decoder", 1) if is_decoder else name
+
+    def _line(self, site: Site) -> str:
+        """File and line of the `forward` in which a person's own module calls attention; "" of others."""
+        if not isinstance(self.source, Wrapped):
+            return ""
+        modules = dict(self.source.code.model.named_modules())
+        forward = getattr(type(modules.get(self.source.calls.get(site, ""), modules[""])).forward, "__code__", None)
+        if forward is None or "site-packages" in forward.co_filename:
+            return ""
+        return f" ({Path(forward.co_filename).name}:{forward.co_firstlineno})"
 
     def _of_mask(self, step: Step) -> Report:
         """Report on the mask of a call, (B, H, Q, K), or (B, 1, Q, K) where all heads have one."""

@@ -1,6 +1,6 @@
 """Texts of the page Masks."""
 
-TABS = {"Compose": "Compose", "Is it wrong?": "Check", "Conventions": "Conventions"}
+TABS = {"Compose": "Compose", "Check": "Check", "Conventions": "Conventions"}
 """The tabs, and what links call them."""
 FORMER_TABS = ("Empty rows", "Leak test")
 """Tabs that links may still name."""
@@ -95,9 +95,9 @@ STOPS = "{error} It stops at once, so this mistake cannot go unseen."
 WEIGHTS_OF = "The weights are of the queries and keys of {head}."
 CHECK_SAYS, NOTHING_LOST = "The check says of the mask alone: {finding}", "Nothing is lost: it is read as it was meant."
 ALL_ROWS, USE_MISTAKE = "All {count} rows in words", "Use this mistaken mask"
-MISTAKE_MEANS = "The page takes the mask that the reader saw, and the tab “Is it wrong?” shows what follows."
+MISTAKE_MEANS = "The page takes the mask that the reader saw, and the tab “Check” shows what follows."
 
-# Is it wrong? Fully masked rows
+# Check: fully masked rows
 
 EMPTY_ROWS = "What becomes of fully masked rows"
 TOO_LONG = "This is measured for up to {most} tokens. Shorten the text."
@@ -113,7 +113,7 @@ POLICIES = {
 NOTHING_TO_COMPUTE = "This model does not show its queries and keys, so there is nothing to compute."
 TWO_TEXTS = "Queries and keys are of different texts here: NaN does not spread from one to the other."
 
-# Is it wrong? The model
+# Check: the model
 
 TEST_OTHERWISE, TESTED, TEST_WHOLE, TEST_LAYER = "Test something else", "Tested", "the whole model", "this layer"
 EXAMPLE_LEAKS = ("an example leak", "an exhibit")
@@ -121,7 +121,7 @@ EXAMPLE_LEAKS = ("an example leak", "an exhibit")
 EXPECTED, AS_MEANT, THIS_MASK, NO_FUTURE = "Expected", "what was meant", "this mask", "no future"
 TWO_WAY = "two-way"
 """Links name them, too."""
-ASSUMED = "{assumed}. Not so? Choose what is expected under “Test something else”."
+ASSUMED = "{assumed} If that is not so, choose what is expected under “Test something else”."
 NOTHING_WRONG, IN_CALLS = "Nothing wrong was found.", "In {calls}."
 NO_LEAK = "No leak: no output moves with a word that is hidden from it. Tried: {pairs}."
 NONE_HIDDEN = "No output moves with a word that its mask hides; the errors above come first. Tried: {pairs}."
@@ -138,7 +138,7 @@ BECAME_NAN = "not a number"
 MOVED_MOST, MOVED_AS = "Outputs that another word moved most", ("output at", "when this changed", "moved by", "verdict")
 TEST, TOKENS_CHANGED = "Test for leaks", "tokens changed"
 
-# Is it wrong? An array
+# Check: an array
 
 CHECK, OF_MODEL = "What to check", "this model"
 OF_PAGE, OF_HEAD, OF_FILE, PASTED = "this mask", "this head's weights", "a file", "pasted numbers"
