@@ -43,8 +43,6 @@ SAY_IT = "say what it must hide, --intent causal or two-way, or promised=Subsequ
 """Answer to a mask that depends on the tokens."""
 ELSEWHERE = "Look for what mixes positions outside of attention: a mean or a normalization over the text, a state."
 """Remedy where no attention explains it."""
-LISTED = 3
-"""Heads that see padding, named at most."""
 
 
 def moves(before: Tensor, again: Sequence[Tensor], changed: Sequence[Tensor]) -> tuple[Tensor, float]:
@@ -482,11 +480,11 @@ def batch_test(
         message = f"Padding: no output moved when {counted(whole - length, 'token')} of padding followed."
         yield RunResult("padding", True, "rounding", difference=far, bound=MOVED, message=message)
     else:
-        heads = sorted(_heads_on(after), key=lambda entry: -entry[0])[:LISTED]
-        named = "; ".join(
-            f"head {head} of {(name or source.site_name)(site)} at {row} gives it {percent(part)}"
-            for part, site, head, row in heads
-        )
+        named, heads = "", [*_heads_on(after)]
+        if heads:
+            part, site, head, row = max(heads, key=lambda entry: entry[0])
+            named = f"head {head} of {(name or source.site_name)(site)} at {row} gives it {percent(part)}"
+        named += f" (and {counted(len(heads) - 1, 'other head')})" if len(heads) > 1 else ""
         message = f"Outputs move by up to {percent(far)} when padding follows the text"
         message += f": {named}." if named else ", though attention gives it no weight."
         fix = "Block the keys of padding in every layer, before the softmax." if named else ELSEWHERE
