@@ -219,7 +219,7 @@ def test_the_report_is_text_and_json():
         (lambda: compared(server(), [[]]), "without tokens"),
         (lambda: compared(server(), runs="sideways"), "no run 'sideways'. There is: packed, left"),
         (lambda: attnviz.same_run(3, ["the"]), "is no model"),
-        (lambda: attnviz.same_run("scratch", ["the"]), "one way alone"),
+        (lambda: attnviz.same_run("scratch", ["the"]), "no model that is run in several ways"),
         (lambda: compared(torch.nn.Linear(3, 3)), "raised"),
     ],
 )

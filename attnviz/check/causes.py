@@ -60,12 +60,10 @@ class JoinedCall:
     """One attention call over all slots of a row, joined from all calls of the model.
 
     Attributes:
-        may_attend: (H, S, S), closed where no call has the cell.
-        weights: (H, S, S).
-        vectors: query, key and value of each slot, (S, numbers); query and key are None where only weights are known.
+        may_attend, weights: (H, S, S), closed where no call has the cell.
+        vectors: query, key and value of each slot, (S, numbers), where they are known.
         keys: for each call of the model, its first slot, the end of its slots, the first slot of its keys, the number
             of its keys, and whether it sees keys behind its last token, as of a buffer that is not full.
-        biases: numbers that are added to its scores.
     """
 
     site: Site
@@ -74,18 +72,13 @@ class JoinedCall:
     weights: Tensor
     vectors: dict[str, Tensor] = field(default_factory=dict)
     keys: list[tuple[int, int, int, int, bool]] = field(default_factory=list)
-    biases: list = field(default_factory=list)
 
     def __str__(self) -> str:
         return f"{self.site} ({self.name})" if self.name else str(self.site)
 
 
 def layers(ran: Ran, row: int) -> dict[Site, JoinedCall]:
-    """The self-attention of one row.
-
-    Raises:
-        AttnvizError: if no attention was seen, or it has other positions than the tokens.
-    """
+    """The self-attention of one row; raises an AttnvizError if there is none, or of other positions."""
     size, joined = ran.text.shape[1], {}
     steps = [(start, step) for start, captured in ran.passes for step in captured.steps if step.site.kind != "cross"]
     for start, step in steps:
@@ -105,7 +98,6 @@ def layers(ran: Ran, row: int) -> dict[Site, JoinedCall]:
             call.vectors.setdefault(name, torch.full((size, flat.shape[1]), torch.nan, dtype=flat.dtype))[slots] = flat
         beyond = any(bool(step.may_attend(head, sentence=row)[:, end:count].any()) for head in heads)
         call.keys.append((start, end, first, count, beyond))
-        call.biases.extend(step.scoring.bias)
     return joined
 
 
@@ -155,7 +147,7 @@ def cause(
             what = (
                 f"has the same queries, keys and mask at {layer}, and other weights, first at token {first_of(changed)}"
             )
-            fix = "Compare how this way makes scores with a text alone: its scale, softcap and bias."
+            fix = "Compare how this way makes scores with a text alone: its scale, softcap and bias by distance."
             return Cause("scores", site.layer, what, fix)
         what = f"has the same masks up to {layer}, whose input or scores differ first at token {first_of(changed)}"
         where = "between the attention calls before it" if number else "before it, such as its embedding"
@@ -279,10 +271,6 @@ def _position_cause(
     over, has them for every position; it is longer than the row if the model reads as many tokens.
     """
     number, changed = layer.site.layer, [name for name in ("query", "key") if name in moved and bool(moved[name].any())]
-    if not changed and layer.biases and "query" in moved and not bool(moved["value"].any()):
-        what = f"has the same queries and keys at {layer}, and other scores by distance"
-        what += f", first at token {first_of(moved['weights'])}"
-        return Cause("positions", number, what, "Compute the bias from the distance of the tokens of one text.")
     place, probe = min((first_of(moved[name]) for name in changed), default=0), None
     for length in (size + 1, len(slots)) if changed else ():
         try:

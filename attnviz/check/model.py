@@ -20,7 +20,7 @@ from attnviz.check.intent import kind_or_mask
 from attnviz.check.moves import (
     MOVED,
     PROBE,
-    Compared,
+    ComparedOutputs,
     RunResult,
     batch_test,
     beside_longer,
@@ -287,7 +287,7 @@ class _Check:
     def _is_open(self, test: LeakTest) -> bool:
         """Whether the masks that acted open a leak, through all layers."""
         record = self.source.run(self.alone, self.edits)
-        look = Compared.of(record, self.site, self.source.writes)
+        look = ComparedOutputs.of(record, self.site, self.source.writes)
         cells = reached({step.site: open_cells(step) for step in record.steps}, look)
         return cells.shape == test.leaks.shape and bool((test.leaks & cells).any())
 
@@ -321,7 +321,8 @@ class _Check:
             return question
         if asked := next((report.question for report in reports.values() if report.question), ""):
             return asked
-        if self.intent is None and self.target == "encoder" and not self.hides and _predicts_next(self.record):
+        prediction, is_open = self.record.prediction, self.intent is None and not self.hides and not self.is_causal
+        if is_open and prediction is not None and prediction.blanks is None and not self.record.targets:
             return "Does the model predict the next token? No mask hides the future. Say --intent causal or two-way."
         return ""
 
@@ -370,10 +371,6 @@ def _without(finding: Finding, axes: Sequence[str]) -> Finding:
     places = [place for place, axis in enumerate(finding.axes) if axis not in axes]
     cells = tuple(tuple(cell[place] for place in places) for cell in finding.cells)
     return replace(finding, axes=tuple(finding.axes[place] for place in places), cells=cells)
-
-
-def _predicts_next(record: Record) -> bool:
-    return record.prediction is not None and record.prediction.blanks is None and not record.targets
 
 
 def _added(step: Step) -> Iterator[Finding]:

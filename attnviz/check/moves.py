@@ -142,7 +142,7 @@ def leak_test(
         fixed = source.run(chosen, Edits()).targets
         before = source.run(chosen, acting, fixed)
     own = before if edits == Edits() else source.run(chosen, Edits(), fixed)
-    look = Compared.of(before, site, source.writes)
+    look = ComparedOutputs.of(before, site, source.writes)
     odd, (compared, changed) = _odd_rows(before, look, edits), look.texts(before)
     places = _places(changed, keys, most)
     moved, noise, masking = _Probe(source, fixed, acting, look, before).change(places, report)
@@ -171,7 +171,7 @@ def leak_test(
     return replace(test, notes=_notes(test, places, odd, masking))
 
 
-def _odd_rows(before: Record, look: "Compared", edits: Edits) -> Tensor:
+def _odd_rows(before: Record, look: "ComparedOutputs", edits: Edits) -> Tensor:
     """Positions whose output is no number, boolean (Q,): of padding, or where the edits make NaN of empty rows.
 
     Raises:
@@ -222,14 +222,14 @@ def listed(places: Sequence[int]) -> str:
 
 
 @dataclass(frozen=True)
-class Compared:
+class ComparedOutputs:
     """Outputs that are compared: of all layers of a kind, or of one."""
 
     kind: str
     layer: int | None = None
 
     @classmethod
-    def of(cls, record: Record, site: Site | str | None, writes: bool) -> "Compared":
+    def of(cls, record: Record, site: Site | str | None, writes: bool) -> "ComparedOutputs":
         """The outputs at a site; by default the decoder's, if its text can be chosen."""
         kinds = [kind for kind in KINDS if any(place.kind == kind for place in record.sites)]
         is_fixed = bool(record.targets) and not writes
@@ -262,7 +262,7 @@ class Compared:
 
 
 def memory(record: Record, row: int) -> Tensor:
-    """What a decoder gets of the encoder, by two linear maps, (K, numbers)."""
+    """Keys and values that a decoder gets of the encoder, by two linear maps, (K, numbers)."""
     step = next(step for step in record.steps if step.site.kind == "cross")
     return torch.cat([step.key[row], step.value[row]], -1).transpose(0, 1).flatten(1)
 
@@ -274,7 +274,7 @@ class _Probe:
     source: Source
     targets: tuple[Sentence, ...]
     edits: Edits
-    look: Compared
+    look: ComparedOutputs
     before: Record
 
     def run(self, copies: Sequence[Sentence]) -> list[tuple[Record, int]]:
@@ -388,7 +388,7 @@ def alone(mask: Mask | None, sentence: int) -> Mask | None:
     return _OfSentence(mask, sentence)
 
 
-def _promises(own: Record, look: Compared, edits: Edits, promised: Mask | None) -> tuple[Tensor, str]:
+def _promises(own: Record, look: ComparedOutputs, edits: Edits, promised: Mask | None) -> tuple[Tensor, str]:
     """Changed tokens on which each output may depend, through as many layers as there are, (Q, K), boolean; and the
     mask that each layer is to keep, with the number of layers: "window (1 before, 0 after), through 2 layers".
 
@@ -419,11 +419,11 @@ def _promises(own: Record, look: Compared, edits: Edits, promised: Mask | None) 
     return reached(cells, look), f"{named}, through {len(names)} layers" if len(names) > 1 else named
 
 
-def reached(cells: Mapping[Site, Tensor], look: Compared) -> Tensor:
+def reached(cells: Mapping[Site, Tensor], look: ComparedOutputs) -> Tensor:
     """Tokens that reach each output through the open cells (Q, K) of each layer."""
-    memory = reached(cells, Compared("encoder")) if look.kind == "cross" else None
+    memory = reached(cells, ComparedOutputs("encoder")) if look.kind == "cross" else None
     kinds = (look.kind,) if memory is None else ("decoder", "cross")
-    sites = [site for site in cells if any(Compared(kind, look.layer).holds(site) for kind in kinds)]
+    sites = [site for site in cells if any(ComparedOutputs(kind, look.layer).holds(site) for kind in kinds)]
     start = torch.eye(len(cells[sites[0]]), dtype=torch.bool)
     start = start if memory is None else torch.zeros(len(start), len(memory), dtype=torch.bool)
     for site in sites:
@@ -533,7 +533,9 @@ def _heads_on(record: Record) -> Iterator[tuple[float, Site, int, str]]:
                 yield float(on_padding.max()), step.site, head, named
 
 
-KEPT = "Two runs of one text differ, under one seed too: something is kept in the model between calls, such as a cache."
+KEEPS_STATE = (
+    "Two runs of one text differ, under one seed too: something is kept in the model between calls, such as a cache."
+)
 CLEAR = "Begin each text with an empty cache: keep it outside of the module, or clear it before each text."
 
 
@@ -545,4 +547,4 @@ def is_kept(run: Callable[[], Tensor], bound: float) -> tuple[str, str] | None:
         outputs.append(run())
     first, second = outputs
     differs = first.shape != second.shape or bool((distance(first, second) > bound).any())
-    return (KEPT, CLEAR) if differs else None
+    return (KEEPS_STATE, CLEAR) if differs else None

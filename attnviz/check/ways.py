@@ -166,7 +166,7 @@ class Runner:
         call: function from the model and ids (B, n) to its output.
         functions: those of `NEEDS` that there are.
         why_not: for each way that cannot be tried, why, as a sentence.
-        plain: for each way that has another call with more arguments, a function that adds them.
+        more: for each way that has another call with more arguments, a function that adds them.
         running: a context in which a model is run.
         pad_id: the id of padding.
         sites: the sites of its attention calls and their modules, once they are known.
@@ -241,14 +241,18 @@ class Runner:
             more: function that adds arguments to those of a call on documents.
         """
         function, numbers = self.functions.get(NEEDS[run]), range(len(documents))
+        if NEEDS[run] in ("step", "write") and max(map(len, documents)) < 2:
+            raise NotTriedError("Each text has one token, so there is nothing to cache.")
         if run == "batched":  # each text between two others of its length
-            calls = [partial(self.with_arguments, torch.tensor([rotated(ids), ids, ids[::-1]])) for ids in documents]
+            calls = [
+                partial(self.with_arguments, torch.tensor([[*ids[1:], ids[0]], ids, ids[::-1]])) for ids in documents
+            ]
             sizes = [[[(text, len(documents[i]))] for text in (-2, i, -3)] for i in numbers]
             return [self.run(rows, {0: call}) for rows, call in zip(sizes, calls, strict=True)]
         if run in ("cached", "chunked"):
-            return [self._stepped(documents[i], i, run) for i in numbers if len(documents[i]) > 1] or _too_short()
+            return [self._stepped(documents[i], i, run) for i in numbers if len(documents[i]) > 1]
         if run == "packed" and len(documents) == 1:  # behind the same words in another order
-            documents, numbers = [rotated(documents[0]), documents[0]], [1, 0]
+            documents, numbers = [[*documents[0][1:], documents[0][0]], documents[0]], [1, 0]
         if run == "packed":
             rows, arguments = [[(i, len(ids)) for i, ids in zip(numbers, documents, strict=True)]], function(documents)
         else:
@@ -278,11 +282,7 @@ class Runner:
         def call(start: int, end: int, cache: Any) -> tuple[Any, Any]:
             return self.functions["write"](self.model, ids[:, start:end], tokens[:, :end].bool(), cache)
 
-        return _with_cache(call, [0, *range(length - count, length)], length) if count else _too_short()
-
-
-def _too_short() -> Any:
-    raise NotTriedError("A text has one token, so there is nothing to cache.")
+        return _with_cache(call, [0, *range(length - count, length)], length)
 
 
 def _with_cache(
@@ -308,11 +308,6 @@ def _with_longer(documents: list[list[int]], side: str) -> tuple[list[list[int]]
     return documents, [row[::-1] if side == "right" else row for row in rows]
 
 
-def rotated(ids: list[int]) -> list[int]:
-    """The same words, each one place further on."""
-    return [*ids[1:], ids[0]]
-
-
 def with_padding(documents: Documents, side: str, pad_id: int) -> dict[str, Tensor]:
     """Ids of a padded batch and its attention mask, 1 = token, (B, n)."""
     texts = [torch.tensor(ids) for ids in documents]
@@ -327,11 +322,7 @@ def positions(mask: Tensor) -> Tensor:
 
 
 def transformers_runner(model: Any, name: str) -> Runner:
-    """The ways in which transformers runs its models.
-
-    Raises:
-        InputError: if the model reads two texts.
-    """
+    """The ways in which transformers runs its models."""
     config, has_positions = model.config, "position_ids" in inspect.signature(model.forward).parameters
     if getattr(config, "is_encoder_decoder", False):
         raise InputError(f"{name} reads two texts; same_run compares models of one text.")
@@ -377,30 +368,21 @@ def transformers_runner(model: Any, name: str) -> Runner:
 
 @dataclass(frozen=True, eq=False)
 class _Alone:
-    """Texts run alone, twice, with which all other runs are compared: (1, n, d) for each in `reference`."""
+    """Texts run alone, twice, with which all other runs are compared: (1, n, d) for each in `reference`; `moved` says
+    how far two identical runs are from each other, (n,) for each."""
 
     runner: Runner
     documents: list[list[int]]
     runs: list[Ran]
     again: list[Ran]
+    moved: list[Tensor]
     reference: list[Tensor]
     bound: float
     noise: float = math.nan
 
-    @property
-    def moved(self) -> list[Tensor]:
-        """How far the outputs of two identical runs are from each other, (n,) for each text."""
-        both = zip(self.runs, self.again, strict=True)
-        return [moves(run.output[0], [], [again.output[0]])[0][:, 0] for run, again in both]
-
 
 def _alone(runner: Runner, documents: list[list[int]]) -> _Alone:
-    """Run the texts alone: twice, and in float64 if the model can be copied.
-
-    Raises:
-        InputError: if the model cannot be run on a text.
-        NotFiniteError: if an output is no number.
-    """
+    """Run the texts alone: twice, and in float64 if the model can be copied."""
     weights = [tensor for tensor in runner.model.parameters() if tensor.is_floating_point()]
     count, dtype = sum(tensor.numel() for tensor in weights), weights[0].dtype if weights else torch.float32
     if torch.finfo(dtype).bits < 32 and 4 * count <= CHEAP and (copy := _copied(runner, torch.float32)):
@@ -413,8 +395,9 @@ def _alone(runner: Runner, documents: list[list[int]]) -> _Alone:
             raise NotFiniteError(f"Text {number + 1}, run alone, has an output at token {place} that is no number.")
     again = [runner.alone(ids, number) for number, ids in enumerate(documents)]
     bound = ROUNDINGS * torch.finfo(dtype).eps * max(1, len(runner.sites))
-    base = _Alone(runner, documents, runs, again, [ran.output for ran in runs], bound)
-    is_steady = all(bool((moved <= bound).all()) for moved in base.moved)
+    moved = [moves(one.output[0], [], [two.output[0]])[0][:, 0] for one, two in zip(runs, again, strict=True)]
+    base = _Alone(runner, documents, runs, again, moved, [ran.output for ran in runs], bound)
+    is_steady = all(bool((far <= bound).all()) for far in moved)
     exact = _copied(runner, torch.float64) if is_steady and 8 * count <= CHEAP else None
     if exact is None:
         return base
@@ -442,11 +425,8 @@ def _why_not(runner: Runner, longest: Ran, run: str) -> str:
 
 
 def _result(base: _Alone, run: str, own: dict[str, Callable[..., Any]]) -> RunResult:
-    """The result of one way; a plain call of transformers that differs is tried with more arguments.
-
-    Args:
-        own: functions of a person.
-    """
+    """The result of one way, maybe with a person's `own` function; a plain call of transformers that differs is tried
+    with more arguments."""
     if any(bool((moved > base.bound).any()) for moved in base.moved):
         return _unsteady(base, run)
     if NEEDS[run] not in own and (why := _why_not(base.runner, max(base.runs, key=lambda r: r.text.shape[1]), run)):
@@ -454,10 +434,9 @@ def _result(base: _Alone, run: str, own: dict[str, Callable[..., Any]]) -> RunRe
     base = replace(base, runner=replace(base.runner, functions={**base.runner.functions, **own}))
     try:
         result = _compared(base, run)
-    except NotTriedError as error:
-        return RunResult(run, False, "not tried", message=str(error))
     except AttnvizError as error:
-        return RunResult(run, False, "not tried", message=f"The model does not run in this way. It says: {error}")
+        says = "" if isinstance(error, NotTriedError) else "The model does not run in this way. It says: "
+        return RunResult(run, False, "not tried", message=f"{says}{error}")
     if result.same or NEEDS[run] in own or run not in base.runner.more:
         return result
     try:
@@ -517,11 +496,7 @@ def _copied(runner: Runner, dtype: torch.dtype) -> Runner | None:
 
 
 def _runner(model: Any, tokenizer: Any) -> tuple[Runner, Any]:
-    """The ways to run a model, and its tokenizer.
-
-    Raises:
-        InputError: if it is no model, or one that cannot be run in several ways.
-    """
+    """The ways to run a model, and its tokenizer."""
     source = api.load(model) if isinstance(model, str) else model
     if isinstance(source, Wrapped) and not source.writes:
         code, pad = source.code, source.code.pad
@@ -537,12 +512,9 @@ def _runner(model: Any, tokenizer: Any) -> tuple[Runner, Any]:
                 copy.set_attn_implementation("eager")
         tokenizer = tokenizer or (lambda text: [token.id for token in source.tokenize([text])[0].tokens])
         return transformers_runner(copy, source.name), tokenizer
-    if isinstance(source, Source):
-        reads = "reads two texts" if source.writes else "is run by attnviz in one way alone"
-        what = f"'{source.name}' {reads}"
-        raise InputError(f"{what}. Give a model of transformers, attnviz.wrap(...), or a torch.nn.Module.")
-    if not isinstance(source, nn.Module):
-        raise InputError(f"{quoted(source)} is no model; give a torch.nn.Module, a source, or a name.")
+    if isinstance(source, Source) or not isinstance(source, nn.Module):
+        what = "reads two texts" if getattr(source, "writes", False) else "is no model that is run in several ways"
+        raise InputError(f"{quoted(source)} {what}; give a model of transformers, attnviz.wrap(...), or a module.")
     name = type(source).__name__
     if hasattr(source, "config") and hasattr(source, "base_model_prefix"):
         return transformers_runner(source, name), tokenizer
@@ -551,7 +523,7 @@ def _runner(model: Any, tokenizer: Any) -> tuple[Runner, Any]:
 
 @contextmanager
 def _in_turn(model: nn.Module) -> Iterator[None]:
-    """Meanwhile the model runs here alone, in evaluation, as a source does."""
+    """Run the model here alone, in evaluation, as a source does."""
     with lock_of(model), in_evaluation(model):
         yield
 

@@ -104,7 +104,7 @@ def test_scores_that_are_made_in_another_way_with_a_cache_are_named(monkeypatch)
     ).results[0]
 
     assert (result.cause, result.layer) == ("scores", 0)
-    assert "its scale, softcap and bias" in result.fix
+    assert "its scale, softcap and bias by distance" in result.fix
 
 
 class Padded(Translator):

@@ -387,7 +387,8 @@ def test_the_page_does_not_say_no_leak_below_errors(monkeypatch):
 
     assert html(app).count("Error: Its ") == 2
     assert "No leak" not in html(app)
-    assert "No output moves with a word that its mask hides; the errors above come first." in html(app)
+    assert "outputs move with words that are hidden from them" in html(app)
+    assert "The mask causes this: fix the mask first." not in html(app).partition("Error: Its ")[0]
 
 
 def test_a_mask_of_cells_is_those_cells_and_blocks_nothing_beyond_them():
