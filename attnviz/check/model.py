@@ -305,6 +305,8 @@ class _Check:
                     self._moved(result.run, result.message, result.fix, result.cause == "mask")
         except NotFiniteError as error:
             self.findings.append(Finding("nan", "error", str(error)))
+        except AttnvizError as error:
+            self.skipped.append(f"Padding and other texts: not tested further. {error}")
         return padding
 
     def _moved(self, rule: str, message: str, fix: str, is_open: bool) -> None:
@@ -376,7 +378,7 @@ def _without(finding: Finding, axes: Sequence[str]) -> Finding:
 def _added(step: Step) -> Iterator[Finding]:
     """Masks of 0 and 1 that were handed over as floats: they are added to the scores and block nothing."""
     for bias in (bias for bias in step.scoring.bias if isinstance(bias, Tensor)):
-        if bool(((bias == 0) | (bias == 1)).all()) and bool((bias == 0).any()):
+        if bool(((bias == 0) | (bias == 1)).all()) and bool((bias == 0).any()) and bool((bias == 1).any()):
             message = "The mask holds floats of 0 and 1, which are added to the scores: it blocks nothing."
             yield Finding("values", "error", message, "Hand over mask.bool(), where True = may attend.")
 

@@ -459,7 +459,9 @@ def batch_test(
     except InputError:
         padded, other = alone, replace(alone, tokens=(*alone.tokens[1:], alone.tokens[0]))
     whole, count = len(padded.tokens), len(sentence.tokens)
-    pads = padded.tokens[length:][:1] * count
+    pads = (
+        () if source.facts else padded.tokens[length:][:1] * count
+    )  # models of transformers write as much as they can
     read = replace(sentence, tokens=sentence.tokens + pads), sentence
     if pads:
         read = read[0], replace(sentence, tokens=sentence.tokens * 2, length=2 * count)

@@ -136,20 +136,26 @@ def test_the_text_of_a_decoder_is_padded_too(axis, status):
 
 
 class Small(Writer):
-    """Takes two texts at once."""
+    """Takes few texts at once."""
+
+    most = 2
 
     def forward(self, ids):
-        if len(ids) > 2:
-            raise RuntimeError("the cache is for 2 texts")
+        if len(ids) > self.most:
+            raise RuntimeError("the cache is for few texts")
         return super().forward(ids)
 
 
-def test_a_model_with_a_largest_batch_is_tested_with_smaller_ones():
+@pytest.mark.parametrize("most", [1, 2])
+def test_a_model_with_a_largest_batch_is_tested_with_smaller_ones(most, monkeypatch):
+    monkeypatch.setattr(Small, "most", most)
     small, usual = (attnviz.leak_test(wrapped(model)) for model in (Small(), Writer()))
+    report = attnviz.check_model(wrapped(Small()))
 
     assert small.promised.equal(usual.promised)
     assert small.tested.all()
-    assert attnviz.check_model(wrapped(Small())).status(strict=True) == 0
+    assert report.status(strict=True) == 0
+    assert any("not tested further" in line for line in report.skipped) is (most == 1)
 
 
 class Mean(Writer):
