@@ -22,7 +22,7 @@ _HOMES = {
     "sound": "files.sounds",
     "capture": "capturing.mode",
     "check_batch": "check.batch",
-    "check_model": "model_check",
+    "check_model": "check.model",
     "Edits": "core.edits",
     "Site": "core.edits",
     "Take": "core.edits",
@@ -41,7 +41,8 @@ _HOMES = {
     "save": "files",
     "explore": "export.explore",
     "live": "api",
-    "same_run": "same",
+    "same_run": "check.ways",
+    "leak_test": "check.moves",
     "show": "ui.live",
     "wrap": "sources.wrapped",
 }
@@ -50,7 +51,7 @@ _RULES = (
     *("Opened", "Padding", "Painted", "PatchWindows", "Prefix", "Random", "Strided", "Subsequent", "Window"),
 )
 _HOMES |= dict.fromkeys(_RULES, "core.masks")
-_MODULES = ("analysis", "atlas", "check", "figures", "gradients", "leaks", "metrics", "views")
+_MODULES = ("analysis", "atlas", "check", "figures", "gradients", "metrics", "views")
 
 __all__ = [*_HOMES, *_MODULES]
 

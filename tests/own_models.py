@@ -107,7 +107,7 @@ class Server(nn.Module):
     def positions(self, ids, positions, padding, past):
         counted = torch.arange(ids.shape[1])[None] + (0 if self.fault == "cache forgotten" else past)
         if padding is not None and self.fault != "not shifted":
-            counted = (padding.cumsum(-1) - 1).clamp(min=0)
+            counted = (padding.cumsum(-1) - 1).clamp(min=0)[:, -ids.shape[1] :]
         return counted if positions is None or self.fault == "not reset" else positions
 
     def turned(self, x, positions):

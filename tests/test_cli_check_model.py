@@ -1,17 +1,18 @@
 """The command `check --model`: a model's masks, the future and its padding, with an exit status for CI."""
 
 import json
+import re
 import sys
 
 import pytest
 import torch
-from own_models import IDS, WORDS, Translator, Writer, tokenize
+from own_models import IDS, WORDS, Attention, Translator, Writer, tokenize
 
 import attnviz
 from attnviz import api, cli
+from attnviz.check.moves import batch_test, leak_test
 from attnviz.cli import main
-from attnviz.leaks import leak_test
-from attnviz.leaks.padding import padding_test
+from attnviz.core.amounts import percent
 
 TEXT = "the cat sat on the mat"
 FILE = """
@@ -186,7 +187,9 @@ def test_a_right_model_passes(checked):
 
     assert status == 0
     assert "attnviz: the code of my_models.py is run, then " in out
-    assert out.startswith(f"Writer on '{TEXT}': 2 attention calls\nassumed: a causal decoder with padding; not so?")
+    assert out.startswith(
+        f"Writer on '{TEXT}': 2 attention calls\nAssumed: a causal decoder with padding. If it is an "
+    )
     for part in (
         "Nothing wrong was found.",
         "Hidden tokens: no output",
@@ -207,7 +210,9 @@ def test_an_inverted_mask_is_found(checked):
     status, out = checked("inverted")
 
     assert (status, errors(out)) == (1, ["inverted"])
-    assert "encoder layer 0 · attn.0, encoder layer 1 · attn.1" in out
+    line = Attention.forward.__code__.co_firstlineno
+    assert f"coder layer 0 · attn.0 (own_models.py:{line}), " in out
+    assert f"coder layer 1 · attn.1 (own_models.py:{line})" in out
     assert "query 0 key 1" in out
     assert "fix: " in out
 
@@ -220,9 +225,10 @@ def test_two_faults_are_two_findings_with_a_repair_each(checked):
 
     assert status == 1
     assert len(errors(out)) == len(wrong) == 2
-    assert "padding" in wrong[0]["message"] + wrong[1]["message"]
+    assert "padding" in (wrong[0]["message"] + wrong[1]["message"]).lower()
     assert any("tril" in finding["fix"] for finding in wrong)
-    assert all(finding["calls"] == [f"decoder layer {i} · attn.{i}" for i in (0, 1)] for finding in wrong)
+    calls = [[call.partition(" (")[0] for call in finding["calls"]] for finding in wrong]
+    assert calls == [[f"decoder layer {i} · attn.{i}" for i in (0, 1)]] * 2
 
 
 def test_the_inverted_mask_of_a_tutorial_is_found(checked):
@@ -232,7 +238,8 @@ def test_the_inverted_mask_of_a_tutorial_is_found(checked):
     status, out = checked("of_tutorial_inverted")
 
     assert (status, errors(out)) == (1, ["inverted"])
-    assert "decoder layer 0 · decoder.layers.0.attention, decoder layer 1 · decoder.layers.1.attention" in out
+    for i in (0, 1):
+        assert f"decoder layer {i} · decoder.layers.{i}.attention (tutorial.py:" in out
     assert "15 outputs saw a token that is hidden (causal, through 2 layers), first in decoder layer 0" in out
 
 
@@ -245,7 +252,7 @@ def test_a_model_that_hides_nothing_is_asked_about(checked):
     assert checked("nothing_but_padding", "--intent", "two-way")[0] == 0
     status, out = checked("nothing_but_padding", "--intent", "causal")
     assert (status, errors(out)) == (1, ["future-leak"])
-    assert "15 outputs saw a token that is hidden (causal, through 2 layers), first in encoder" in out
+    assert "15 outputs saw a token that is hidden (causal, through 2 layers), first in decoder" in out
 
 
 def test_a_word_for_padding_that_nobody_named_is_asked_about(checked):
@@ -375,7 +382,7 @@ def test_masks_that_are_made_of_tokens_are_right(checked):
     status, out = checked("of_documents", text="the cat dog on the mat")
 
     assert status == 0
-    assert "What stands at position 2 decides the mask itself, so nothing is said of it." in out
+    assert "What stands at position 2 decides the mask itself, so only the future is judged." in out
     assert checked("causal_and_padding", "--strict")[0] == 0
 
 
@@ -424,10 +431,10 @@ def test_the_leak_test_is_drawn(checked, tmp_path):
 
 
 def test_beside_an_error_nothing_says_no_leak(checked, tmp_path):
-    """Mask that opens the future, and padding on the axis of the queries: what such a mask hides is no verdict."""
-    status, out = checked("wrong_axis", "-o", "leaks.svg")
+    """A mask that lacks its prefix hides more than it should: what such a mask hides is no verdict."""
+    status, out = checked("right", "--intent", "causal | prefix(3)", "-o", "leaks.svg")
 
-    assert (status, errors(out)) == (1, ["wrong-axis", "future-leak"])
+    assert (status, errors(out)) == (1, ["deviation"])
     assert "Hidden tokens: not judged before the errors are mended." in out
     assert "no leak" not in (out + (tmp_path / "leaks.svg").read_text()).lower()
     assert "Leak test: no output moved with a token that its mask hides" in (tmp_path / "leaks.svg").read_text()
@@ -513,7 +520,7 @@ def test_a_source_is_tested_on_what_it_begins_with():
 
     assert leak_test(source).text == TEXT
     assert not leak_test(source).pairs
-    assert not padding_test(source, TEXT).is_seen
+    assert next(batch_test(source, TEXT)).same
 
 
 def test_padding_of_an_encoder_is_seen_by_what_its_decoder_gets():
@@ -521,12 +528,14 @@ def test_padding_of_an_encoder_is_seen_by_what_its_decoder_gets():
     torch.manual_seed(1)
     code = {"words": WORDS, "pad": 0, "call": lambda model, ids, read: model(ids, read)}
     source = attnviz.wrap(Translator(), tokenize, f"{TEXT} ||| the dog", **code)
-    test = padding_test(source, TEXT)
+    (test,) = batch_test(source, TEXT)
 
-    assert test.is_seen
-    site, head, row, weight = test.heads[0]
-    step = source.run((source.tokenize([TEXT, f"{TEXT} {TEXT}"])[0],)).step(site)
-    assert weight == pytest.approx(float(step.weights(head)[row, 6:].sum()))
+    assert (test.run, test.same, test.cause) == ("padding", False, "mask")
+    head, kind, layer, row, part = re.search(
+        r"head (\d) of (\w+) layer (\d) .*? at row (\d) .*? gives it ([\d.]+%)", test.message
+    ).groups()
+    step = source.run((source.tokenize([TEXT, f"{TEXT} {TEXT}"])[0],)).step(attnviz.Site(kind, int(layer)))
+    assert percent(float(step.weights(int(head))[int(row), 6:].sum())) == part
 
 
 def test_a_model_of_ones_own_opens_on_what_is_wrong_with_it(checked, capsys, monkeypatch):
@@ -547,8 +556,8 @@ def test_ways_to_run_a_model_are_compared(checked):
     assert "Runs: packed not tried. Give same_run(..., pack=...)" in out
 
     status, out = checked("nothing", "--intent", "two-way", "--runs", "right")
-    assert (status, errors(out)) == (1, ["deviation", "runs"])
-    assert "Padded on the right: text 1 sees padding" in out
+    assert (status, errors(out)) == (1, ["deviation"])
+    assert "note runs: right: Text 1 sees padding" in out
 
     status, out = checked("right", "--runs", "sideways")
     assert (status, "There is no run 'sideways'." in out) == (2, True)

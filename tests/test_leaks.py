@@ -14,11 +14,12 @@ from torch.testing import assert_close
 
 import attnviz
 from attnviz import words
+from attnviz.check.moves import alone, leak_test
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError, MaskError
+from attnviz.core.leaks import LeakTest
 from attnviz.core.masks import Documents, Full, Not, Padding, Subsequent, Window
 from attnviz.core.reach import reach
-from attnviz.leaks import LeakTest, leak_test
 from attnviz.sources.constructed import Constructed
 from attnviz.sources.scratch import Scratch
 from attnviz.sources.trained import Trained
@@ -134,7 +135,7 @@ def test_padding_on_the_left_is_hidden_too_but_not_where_a_row_is_empty_and_unif
 
 def test_a_mask_of_a_batch_is_that_of_the_sentence_that_is_tested():
     """Its padding hides the last four words of the second sentence, and none of the first."""
-    first, second = (probed(SMALL, [WORDS, WORDS], Edits(Padding((N, 3))), sentence=i) for i in (0, 1))
+    first, second = (probed(SMALL, WORDS, Edits(alone(Padding((N, 3)), i))) for i in (0, 1))
 
     assert first.saw.all()
     assert not second.saw[:3, 3:].any()
@@ -296,14 +297,13 @@ def test_long_texts_are_run_in_parts_and_bounded():
         ({"site": "decoder"}, "has no 'decoder'. It has: encoder"),
         ({"keys": [7]}, "There is no position 7 to change; there are 7"),
         ({"keys": []}, "There is no token to change"),
-        ({"sentence": 1}, "There is no sentence 1; there are 1"),
     ],
 )
 def test_what_is_not_there_is_told(asked, says):
     with pytest.raises(InputError, match=says):
         probed(SMALL, **asked)
     with pytest.raises(MaskError, match="has no sentence 1"):
-        probed(SMALL, [WORDS, WORDS], Edits(Padding((3,))), sentence=1)
+        alone(Padding((3,)), 1)
 
 
 def test_nothing_leaks_where_nothing_is_forbidden_and_that_is_said():
@@ -333,4 +333,4 @@ def test_a_tokenizer_that_knows_its_own_words_alone_is_tested():
 
 
 def test_a_test_is_public():
-    assert attnviz.leaks.leak_test is leak_test
+    assert attnviz.leak_test is leak_test

@@ -7,8 +7,8 @@ import torch
 from own_models import IDS, WORDS, Server, Writer, tokenize
 
 import attnviz
+from attnviz.check.ways import CAUSES, RUNS
 from attnviz.core.errors import InputError, NotFiniteError
-from attnviz.same.results import CAUSES, RUNS
 
 TEXTS = ["the cat sat on the mat", "dog ran on cat mat the dog sat the", "mat sat the dog ran"]
 
@@ -33,13 +33,17 @@ def step(model, ids, cache):
     return model(ids, cache=cache)
 
 
+def write(model, ids, tokens, cache):
+    return model(ids, padding=tokens, cache=cache)
+
+
 def server(fault="", **options):
     torch.manual_seed(1)
     return Server(fault, **options).eval()
 
 
 def compared(model, texts=TEXTS, runs=RUNS, **options):
-    functions = {"pack": pack, "pad": pad, "step": step, "tokenizer": tokenize}
+    functions = {"pack": pack, "pad": pad, "step": step, "write": write, "tokenizer": tokenize}
     return attnviz.same_run(model, texts, runs, **functions | options)
 
 
@@ -63,23 +67,24 @@ def test_a_model_that_is_right_gives_the_same_in_every_way(rotary):
     assert (test.reference, test.dtype) == ("float64", "float32")
 
 
+CACHED = ("cached", "chunked", "written")
 FAULTS = {
     "documents seen": {"packed": "mask"},
     "not reset": {"packed": "positions"},
-    "padding seen": {"left": "mask"},
-    "not shifted": {"left": "positions"},
-    "mask cut": {"cached": "cache", "chunked": "cache"},
-    "wrong corner": {"cached": "cache", "chunked": "cache"},
-    "keys lost": {"cached": "cache", "chunked": "cache"},
-    "window ignored": {"cached": "window", "chunked": "window"},
-    "window one more": {"cached": "window", "chunked": "window"},
-    "window one less": {"cached": "window", "chunked": "window"},
+    "padding seen": {"left": "mask", "written": "mask"},
+    "not shifted": {"left": "positions", "written": "positions"},
+    "mask cut": dict.fromkeys(CACHED, "cache"),
+    "wrong corner": dict.fromkeys(CACHED, "cache"),
+    "keys lost": {"cached": "cache", "chunked": "cache", "written": "not tried"},
+    "window ignored": dict.fromkeys(CACHED, "window"),
+    "window one more": dict.fromkeys(CACHED, "window"),
+    "window one less": dict.fromkeys(CACHED, "window"),
     "boundary hidden": {"chunked": "mask"},
     "cache forgotten": {"cached": "positions", "chunked": "positions"},
-    "keys cut": {"cached": "cache", "chunked": "cache"},
-    "buffer seen": {"cached": "cache", "chunked": "cache"},
-    "empty rows": {"left": "mask", "right": "mask"},
-    "batch mixed": dict.fromkeys(("left", "right", "batched"), "other"),
+    "keys cut": dict.fromkeys(CACHED, "cache"),
+    "buffer seen": dict.fromkeys(CACHED, "cache"),
+    "empty rows": dict.fromkeys(("left", "right", "written"), "mask"),
+    "batch mixed": dict.fromkeys(("left", "right", "batched", "written"), "other"),
     "dropout": dict.fromkeys(RUNS, "dropout"),
 }
 
@@ -111,7 +116,7 @@ def test_a_message_says_where_and_what_to_do():
     result = result_of(compared(server("documents seen"), runs="packed"), "packed")
 
     assert (result.text, result.position, result.layer) == (1, 0, 0)
-    assert "document 2 sees document 1 (6 cells; first at decoder layer 0, query 6, key 3 of the row)" in result.message
+    assert "Document 2 sees document 1 (6 cells; first at decoder layer 0, query 6, key 3 of the row)" in result.message
     assert "keeps documents apart" in result.fix
 
 
@@ -120,7 +125,7 @@ def test_a_message_says_where_and_what_to_do():
     [
         ("not reset", "packed", "takes token 0 to stand at position 6"),
         ("not shifted", "left", "takes token 0 to stand at position 3"),
-        ("padding seen", "left", "text 1 sees padding (6 cells"),
+        ("padding seen", "left", "Text 1 sees padding (6 cells"),
         ("mask cut", "cached", "ends with the 3 keys of the cache"),
         ("wrong corner", "cached", "upper left corner"),
         ("keys lost", "chunked", "2 keys after 4 tokens"),
@@ -164,7 +169,7 @@ def test_a_wrapped_model_is_padded_by_the_id_that_it_knows():
 
     assert result_of(test, "right").same
     assert result_of(test, "batched").same
-    assert causes(test) == {"left": "mask"} | dict.fromkeys(("packed", "cached", "chunked"), "not tried")
+    assert causes(test) == {"left": "mask"} | dict.fromkeys(("packed", "cached", "chunked", "written"), "not tried")
 
 
 def test_padding_that_a_model_without_a_mask_sees_is_named():
@@ -180,7 +185,8 @@ def test_a_way_that_raises_is_no_pass():
 
     result = compared(server(), runs="cached", step=broken).results[0]
 
-    assert (result.same, result.cause) == (False, "other")
+    assert (result.same, result.cause) == (False, "not tried")
+    assert "It says: " in result.message
     assert "no cache here" in result.message
 
 
@@ -213,7 +219,7 @@ def test_the_report_is_text_and_json():
         (lambda: compared(server(), [[]]), "without tokens"),
         (lambda: compared(server(), runs="sideways"), "no run 'sideways'. There is: packed, left"),
         (lambda: attnviz.same_run(3, ["the"]), "is no model"),
-        (lambda: attnviz.same_run("scratch", ["the"]), "one way alone"),
+        (lambda: attnviz.same_run("scratch", ["the"]), "no model that is run in several ways"),
         (lambda: compared(torch.nn.Linear(3, 3)), "raised"),
     ],
 )

@@ -10,11 +10,11 @@ from typing import Any
 from torch import nn
 
 from attnviz import figures
+from attnviz.check.model import check_model, of_capture
 from attnviz.cli import checking, values
 from attnviz.cli.commands import write
 from attnviz.cli.typed import FILE, NONE
 from attnviz.core.errors import AttnvizError, InputError, quoted
-from attnviz.model_check import check_model, of_capture
 from attnviz.sources.base import Source
 from attnviz.sources.wrapped import Wrapped
 
@@ -69,7 +69,7 @@ def _ways(name: str) -> dict[str, Callable[..., Any]]:
     """Functions for `attnviz.same_run` that the file of a model has under their names."""
     file = FILE.fullmatch(name)
     module = sys.modules.get(Path(file[1]).stem) if file else None
-    functions = {way: getattr(module, way, None) for way in ("pack", "pad", "step")}
+    functions = {way: getattr(module, way, None) for way in ("pack", "pad", "step", "write")}
     return {way: function for way, function in functions.items() if callable(function)}
 
 

@@ -22,7 +22,7 @@ FLAGS = {
 FILE = re.compile(r"(.+\.py):(\w+)")
 """How a source is named that a function of a person's file builds."""
 
-RUNS = ("packed", "left", "right", "cached", "chunked", "batched")
+RUNS = ("packed", "left", "right", "cached", "chunked", "batched", "written")
 """Ways to run a model, as `attnviz.same_run` has them."""
 
 NONE = "none"

@@ -147,12 +147,12 @@ def own(file: str, name: str, of: Callable[[str, str], Any] = script.value_of) -
 def faults(source: Source) -> str:
     """Number of errors and warnings, and whether a question is open, of a check of a model; "" if there are none, if
     the check takes long, or if the model cannot be run: then the app says why."""
-    from attnviz.leaks import PROBE, probes
-    from attnviz.model_check import check_model
+    from attnviz.check.model import check_model
+    from attnviz.check.moves import PROBE
 
     try:
-        sentence = source.tokenize([next(iter(source.examples), PROBE)])[0]
-        if source.one_run or probes.seconds(source.d_model, len(sentence.tokens), len(source.sites)) > SILENT:
+        tokens = len(source.tokenize([next(iter(source.examples), PROBE)])[0].tokens)
+        if source.one_run or estimate.estimate(source, tokens, sentences=tokens).seconds > SILENT:
             return ""
         report = check_model(source)
     except AttnvizError:

@@ -1,6 +1,6 @@
 """Results of a leak test: outputs that moved when one token was changed, and those that a mask promised to hide.
 
-`leak_test_function` tests any function that computes attention; `attnviz.leaks.leak_test` tests a whole model.
+`leak_test_function` tests any function that computes attention; `attnviz.leak_test` tests a whole model.
 """
 
 from collections.abc import Callable

@@ -191,7 +191,11 @@ class Wrapped(Source):
         captured, output = self._captured(sentences, edits, targets)
         tokens = [sentence.labels for sentence in targets or sentences]
         keys = [sentence.labels for sentence in sentences] if targets else None
-        record = captured.record(tokens, keys, run=-1, name=self.name)
+        try:
+            record = captured.record(tokens, keys, run=-1, name=self.name)
+        except InputError as error:
+            what = str(error).partition(" Give as many")[0]
+            raise InputError(f"{what} Does the model keep a cache between calls? Clear it before each text.") from None
         if captured.runs > 1:
             again = f"The model ran {captured.runs} times; the last run is shown"
             record = replace(record, findings=(*record.findings, again))

@@ -6,9 +6,9 @@ from seeing import PICTURE, Sees, seen_by
 
 import attnviz
 from attnviz.ablation import sweep
+from attnviz.check.moves import leak_test
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
-from attnviz.leaks import leak_test
 from attnviz.sources.recorded import Recorded
 from attnviz.sources.saved import Saved
 

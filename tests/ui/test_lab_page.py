@@ -325,7 +325,7 @@ def test_the_mask_of_a_model_of_ones_own_is_the_one_that_is_drawn(monkeypatch):
     assert "may look at 3 of 4 tokens" in html(app)
     assert "no key left" not in html(app)
     assert "mask" not in app.query_params
-    for tab in ("Conventions", "Is it wrong?"):
+    for tab in ("Conventions", "Check"):
         app = opened(masks_page, model=name, tab=tab, checked="this mask")
         assert not app.exception
         assert "alert" not in html(app)
@@ -383,11 +383,12 @@ class WrongAxis(Writer):
 def test_the_page_does_not_say_no_leak_below_errors(monkeypatch):
     monkeypatch.setattr(api, "OFFERED", {})
     source = attnviz.wrap(WrongAxis().eval(), tokenize, "the cat sat on", words=WORDS, pad=0)
-    app = opened(masks_page, model=api.offer(source), tab="Is it wrong?")
+    app = opened(masks_page, model=api.offer(source), tab="Check")
 
     assert html(app).count("Error: Its ") == 2
     assert "No leak" not in html(app)
-    assert "No output moves with a word that its mask hides; the errors above come first." in html(app)
+    assert "outputs move with words that are hidden from them" in html(app)
+    assert "The mask causes this: fix the mask first." not in html(app).partition("Error: Its ")[0]
 
 
 def test_a_mask_of_cells_is_those_cells_and_blocks_nothing_beyond_them():

@@ -7,6 +7,8 @@ import streamlit as st
 
 from attnviz import figures
 from attnviz import words as sentences
+from attnviz.check.model import ModelReport, check_model
+from attnviz.check.moves import alone
 from attnviz.core import progress
 from attnviz.core.amounts import counted, percent
 from attnviz.core.edits import Edits, Site
@@ -15,10 +17,8 @@ from attnviz.core.leaks import MOST, STATES, LeakTest
 from attnviz.core.masks import Full, Mask
 from attnviz.core.stack import Stack
 from attnviz.figures.leaks import measured
-from attnviz.leaks import probes, promise
-from attnviz.model_check import ModelReport, check_model
 from attnviz.sources.base import Source
-from attnviz.sources.estimate import Estimate
+from attnviz.sources.estimate import Estimate, estimate
 from attnviz.ui.masks import words
 from attnviz.ui.masks.lab import WITH_WORDS, Lab
 from attnviz.ui.shared import cache, cores, everything, look, mask, mask_link, pictures, runs, state
@@ -71,7 +71,7 @@ def judge(lab: Lab, bar: Toolbar) -> None:
 def _verdict(report: ModelReport) -> None:
     """Kind of model that it was taken for, the worst finding, the others, and a question that is open."""
     if report.assumed:
-        quiet(words.ASSUMED.format(assumed=report.assumed.partition(";")[0].capitalize()))
+        quiet(words.ASSUMED.format(assumed=report.assumed.partition(" If")[0]))
     wrong = [finding for finding in report.findings if finding.severity != "note"]
     for place, finding in enumerate(wrong):
         tell = note if place else verdict
@@ -176,10 +176,10 @@ def _intent(lab: Lab) -> Mask | str | None:
 
 def _model(lab: Lab, place: Site | str, intent: Mask | str | None) -> ModelReport | None:
     """The check of the model; if it takes long, when it is asked for."""
-    edits = replace(lab.edits, mask=None if lab.source.read_only else promise.alone(lab.edits.mask, lab.sentence))
+    edits = replace(lab.edits, mask=None if lab.source.read_only else alone(lab.edits.mask, lab.sentence))
     request = (lab.source, lab.lines, edits, place, intent, lab.sentence)
     tokens = min(len(lab.key_sentences[lab.sentence].tokens), MOST)
-    seconds = probes.seconds(lab.source.d_model, tokens, len(lab.source.sites))
+    seconds = estimate(lab.source, tokens, sentences=tokens).seconds
     if seconds <= QUICK:
         return _cached_test(*request)
     if state.get(REQUESTED) != request:

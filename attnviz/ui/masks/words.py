@@ -1,6 +1,6 @@
 """Texts of the page Masks."""
 
-TABS = {"Compose": "Compose", "Is it wrong?": "Check", "Conventions": "Conventions"}
+TABS = {"Compose": "Compose", "Check": "Check", "Conventions": "Conventions"}
 """The tabs, and what links call them."""
 FORMER_TABS = ("Empty rows", "Leak test")
 """Tabs that links may still name."""
@@ -86,7 +86,7 @@ MASK_ALONE = "This is the mask alone. The bias is added to the scores as well: a
 FORMATS, FORMATS_HEAD = "How libraries write a mask", ("", "its values", "a fully masked row gets")
 ROW_GETS = {"zero": "zeros", "nan": "NaN", "uniform": "the same weight for every key"}
 
-# Is it wrong? The model
+# Check: the model
 
 TEST_OTHERWISE, TESTED, TEST_WHOLE, TEST_LAYER = "Test something else", "Tested", "the whole model", "this layer"
 EXAMPLE_LEAKS = ("an example leak", "an exhibit")
@@ -94,7 +94,7 @@ EXAMPLE_LEAKS = ("an example leak", "an exhibit")
 EXPECTED, AS_MEANT, THIS_MASK, NO_FUTURE = "Expected", "what was meant", "this mask", "no future"
 TWO_WAY = "two-way"
 """Links name them, too."""
-ASSUMED = "{assumed}. Not so? Choose what is expected under “Test something else”."
+ASSUMED = "{assumed} If that is not so, choose what is expected under “Test something else”."
 NOTHING_WRONG, IN_CALLS = "Nothing wrong was found.", "In {calls}."
 NO_LEAK = "No leak: no output moves with a word that is hidden from it. Tried: {pairs}."
 NONE_HIDDEN = "No output moves with a word that its mask hides; the errors above come first. Tried: {pairs}."
@@ -111,7 +111,7 @@ BECAME_NAN = "not a number"
 MOVED_MOST, MOVED_AS = "Outputs that another word moved most", ("output at", "when this changed", "moved by", "verdict")
 TEST, TOKENS_CHANGED = "Test for leaks", "tokens changed"
 
-# Is it wrong? An array
+# Check: an array
 
 CHECK, OF_MODEL = "What to check", "this model"
 OF_PAGE, OF_HEAD, OF_FILE, PASTED = "this mask", "this head's weights", "a file", "pasted numbers"

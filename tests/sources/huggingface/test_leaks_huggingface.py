@@ -7,10 +7,10 @@ import transformers
 from families import VOCABULARY, build
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
+from attnviz.check.moves import leak_test
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Documents, Subsequent, Window
-from attnviz.leaks import leak_test
 from attnviz.sources.huggingface import source, trial
 from attnviz.sources.huggingface.source import HuggingFace
 

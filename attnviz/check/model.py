@@ -1,0 +1,398 @@
+"""Check a model: the masks that acted, and whether its outputs move with the future, padding or other texts.
+
+report = attnviz.check_model(source, "the cat sat on the mat", intent="causal")
+report.findings, report.question, report.status
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attnviz.capturing.softmax import LATE_MASK, WRONG_AXIS
+from attnviz.check import Finding, Report, check
+from attnviz.check.findings import SEVERITIES, status_of
+from attnviz.check.intent import kind_or_mask
+from attnviz.check.moves import (
+    MOVED,
+    PROBE,
+    ComparedOutputs,
+    RunResult,
+    batch_test,
+    beside_longer,
+    is_kept,
+    leak_test,
+    open_cells,
+    reached,
+)
+from attnviz.check.ways import SameRun, same_run
+from attnviz.core.amounts import counted, percent
+from attnviz.core.display import as_sentence, in_title, visible_text
+from attnviz.core.edits import Edits, Site
+from attnviz.core.errors import AttnvizError, InputError, NotFiniteError, UnsteadyError
+from attnviz.core.leaks import LeakTest
+from attnviz.core.masks import Full, Mask, Subsequent
+from attnviz.core.record import Record, Step
+from attnviz.core.tokens import Sentence
+from attnviz.sources.base import Source
+from attnviz.sources.wrapped import Wrapped
+from attnviz.words import leak
+
+LISTED = 3
+"""Leaks that a finding names, at most."""
+FIRST = "The mask causes this: fix the mask first."
+RANDOM = "Call model.eval(), and write F.dropout(x, p, self.training): it is on in evaluation without that."
+OF_CAPTURE = {
+    LATE_MASK: ("late-mask", "Mask before the softmax: scores.masked_fill(~may_attend, -torch.inf).softmax(-1)."),
+    WRONG_AXIS: ("softmax-axis", "Take it over the keys, the last axis of scores: scores.softmax(-1)."),
+}
+"""Rules and repairs of faults that a capture names, by a part of its sentence."""
+
+
+@dataclass(frozen=True, eq=False)
+class ModelReport:
+    """Findings about a model on a text.
+
+    Attributes:
+        name, text: of the model, and the text.
+        assumed: kind of model that is assumed where nobody stated an intent, and how to say otherwise.
+        question: question to answer before the rest can be judged; "" if nothing.
+        findings: the worst first; `Finding.calls` names the attention calls.
+        passed: tests that found nothing, a sentence each.
+        skipped: tests that could not be made, and why, a sentence each.
+        masks: report on the mask of each attention call, by its name.
+        future: the leak test; None if the model gives no numbers to compare.
+        padding: result of the text with padding; None if it could not be run.
+        runs: the text and a longer one, run in several ways; None if that was not asked for.
+    """
+
+    name: str
+    text: str
+    assumed: str
+    question: str
+    findings: tuple[Finding, ...]
+    passed: tuple[str, ...]
+    skipped: tuple[str, ...]
+    masks: Mapping[str, Report]
+    future: LeakTest | None
+    padding: RunResult | None
+    runs: SameRun | None = None
+
+    @property
+    def worst(self) -> str | None:
+        """Severity of the worst finding; None if there is none."""
+        return self.findings[0].severity if self.findings else None
+
+    def status(self, *, strict: bool = False) -> int:
+        """Exit status: 1 for an error (or, if strict, a warning), 3 if a question is open or no output could be
+        compared, else 0."""
+        blind = "no output depends on another token" if self.future is None or self.future.is_blind else ""
+        return status_of(self.findings, self.question or blind, strict=strict)
+
+    def lines(self) -> list[str]:
+        """As text: the assumption, a block for each finding, and the tests."""
+        calls = counted(len(self.masks), "attention call")
+        first = f"{visible_text(self.name)} on '{in_title(self.text)}': {calls}"
+        blocks = [line for finding in self.findings for line in ("", *finding.lines())]
+        question = ["", f"question: {self.question}"] if self.question else []
+        nothing = ["", "Nothing wrong was found."] if not self.findings and not question else []
+        tests = [*self.passed, *self.skipped]
+        return [first, *([self.assumed] if self.assumed else []), *blocks, *question, *nothing, "", *tests]
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it, for `json.dumps`."""
+        test = self.future
+        return {
+            "model": self.name,
+            "text": self.text,
+            "assumed": self.assumed,
+            "question": self.question,
+            "findings": [finding.to_json() for finding in self.findings],
+            "passed": list(self.passed),
+            "skipped": list(self.skipped),
+            "masks": {name: report.to_json() for name, report in self.masks.items()},
+            "future": test and {"pairs": test.pairs, "promised": test.promise, "tested": not test.is_blind},
+            "padding": self.padding and self.padding.to_json(),
+            "runs": self.runs and self.runs.to_json(),
+        }
+
+
+def check_model(
+    source: Source,
+    text: str | None = None,
+    *,
+    intent: str | Mask | None = None,
+    edits: Edits = Edits(),
+    padded: bool = True,
+    runs: Sequence[str] = (),
+    ways: Mapping[str, Callable[..., Any]] = MappingProxyType({}),
+    site: Site | str | None = None,
+    targets: tuple[Sentence, ...] = (),
+    report: Callable[[int, int], object] = lambda done, of: None,
+) -> ModelReport:
+    """Check the masks that act in a model, and its outputs, with another token, with padding and beside another text.
+
+    The masks are those of a batch of the text and a longer one, so that padding is there, wherever the model knows it.
+
+    Args:
+        text: by default the first example of the source.
+        intent: "causal", "two-way", a mask or the text of one; by default what the masks look like.
+        edits: changes to the attention.
+        padded: False where no token is padding, though the vocabulary has one of that name.
+        runs: ways in which the text and a longer one are run besides, as of `attnviz.same_run`.
+        ways: its functions `pack`, `pad`, `step` and `write`, of a model of one's own.
+        site: the attention call whose output the leak test compares, or a kind, of all of whose layers it does; by
+            default the decoder, if there is one.
+        targets: decoder input in the leak test, a sentence; by default what the model writes.
+        report: function that is called with the number of tokens that the leak test has changed, and of all.
+
+    Raises:
+        AttnvizError: if the text cannot be run, or the intent cannot be read.
+    """
+    text = text or next(iter(source.examples), PROBE)
+    intent = kind_or_mask(intent) if isinstance(intent, str) and intent != "two-way" else intent
+    checked = _Check(source, text, intent, edits, site)
+    found = checked.report(padded, {"targets": targets, "report": report})
+    return _with_runs(found, same_run(source, beside_longer(text), runs, **ways)) if runs else found
+
+
+class _Check:
+    """One run of a model on a text and a longer one, and the intent that its masks are compared with."""
+
+    def __init__(self, source: Source, text: str, intent: str | Mask | None, edits: Edits, site: Site | str | None):
+        self.source, self.text, self.intent, self.edits = source, text, intent, edits
+        self.alone = source.tokenize([text])
+        try:
+            self.record = source.run(source.tokenize(beside_longer(text)), edits)
+        except AttnvizError:  # texts of several lengths, or longer ones, cannot be run
+            self.record = source.run(self.alone, edits)
+        self.site = site or ("decoder" if any(place.kind == "decoder" for place in self.record.sites) else "encoder")
+        self.target = self.site.kind if isinstance(self.site, Site) else self.site
+        self.findings: list[Finding] = []
+        self.passed: list[str] = []
+        self.skipped: list[str] = []
+
+    def report(self, padded: bool, leaks: dict[str, Any]) -> ModelReport:
+        reports = {step.site: self._of_mask(step) for step in self.record.steps}
+        of_target = [report for site, report in reports.items() if site.kind == self.target]
+        self.is_causal = self.intent == "causal" or (
+            self.intent is None and (self.target == "decoder" or any(report.causal for report in of_target))
+        )
+        last = len(self.record.sentences) - 1
+        steps = [step for step in self.record.steps if step.site.kind == self.target]
+        self.hides = any(bool((~open_cells(step, last)).triu(1).any()) for step in steps)
+        masks = {self._name(site): report for site, report in reports.items()}
+        self.findings += _merged({f"{self._name(site)}{self._line(site)}": part for site, part in reports.items()})
+        unusual = (*self.record.findings, *filter(None, [self.record.unseen]))
+        self.findings += map(of_capture, unusual)
+        future = padding = None
+        with torch.random.fork_rng():
+            kept = is_kept(lambda: self.source.run(self.alone, self.edits).output[0], MOVED)
+        if kept:
+            self.findings.append(Finding("random", "error", *kept))
+        else:
+            future = self._future(leaks)
+            if not any(finding.rule in ("nan", "random") for finding in self.findings):
+                padding = self._beside()
+        future = future and replace(future, is_faulty=self._has_error)
+        self.findings.sort(key=lambda finding: -SEVERITIES.index(finding.severity))
+        assumed, question = self._assumed(), self._question(padded, reports)
+        rest = (tuple(self.findings), tuple(self.passed), tuple(self.skipped), masks, future, padding)
+        return ModelReport(self.source.name, self.text, assumed, question, *rest)
+
+    @property
+    def _has_error(self) -> bool:
+        return any(finding.severity == "error" for finding in self.findings)
+
+    def _name(self, site: Site) -> str:
+        """Name of an attention call; of a causal model of one text it is a decoder's, whatever its mask opens."""
+        name = self.source.site_name(site)
+        is_decoder = self.is_causal and self.target == "encoder" and not self.record.targets
+        return name.replace("encoder", "decoder", 1) if is_decoder else name
+
+    def _line(self, site: Site) -> str:
+        """File and line of the `forward` in which a person's own module calls attention; "" of others."""
+        if not isinstance(self.source, Wrapped):
+            return ""
+        modules = dict(self.source.code.model.named_modules())
+        forward = getattr(type(modules.get(self.source.calls.get(site, ""), modules[""])).forward, "__code__", None)
+        if forward is None or "site-packages" in forward.co_filename:
+            return ""
+        return f" ({Path(forward.co_filename).name}:{forward.co_firstlineno})"
+
+    def _of_mask(self, step: Step) -> Report:
+        """Report on the mask of a call, (B, H, Q, K), or (B, 1, Q, K) where all heads have one."""
+        keys = slice(0, step.shape[3] - step.has_sink)
+        sentences, heads = range(step.shape[0]), range(step.num_heads)
+        mask = torch.stack(
+            [torch.stack([step.may_attend(head, columns=keys, sentence=b) for head in heads]) for b in sentences]
+        )
+        same, tokens = bool((mask == mask[:, :1]).all()), _tokens(self.record, step)
+        mask, padding = mask[:, :1] if same else mask, None if bool(tokens.all()) else tokens
+        intent = self.intent if step.site.kind == self.target else None
+        if intent is None and step.site.kind == "decoder":
+            rows = mask[tokens[:, None].expand(-1, mask.shape[1], -1)] if mask.shape[2] == mask.shape[3] else mask
+            later = torch.ones(mask.shape[2:], dtype=torch.bool).triu(1) & mask & tokens[:, None, :, None]
+            intent = None if bool(rows.any(-1).all()) and not bool(later.any()) else "causal"
+        intent = "two-way" if step.site.kind == "cross" and intent is None else intent
+        report = check(mask, kind="mask", convention="may-attend", intent=intent, padding=padding)
+        if report.question and intent is None and step.site.kind == "encoder" and not self.record.targets:
+            causal = check(mask, kind="mask", convention="may-attend", intent="causal", padding=padding)
+            wrong = [finding for finding in causal.findings if finding.severity == "error"]
+            if wrong and not any(finding.message.startswith("It is not") for finding in wrong):
+                report = causal  # a causal mask but for mistakes that have a name
+        axes = [axis for axis, is_one in (("batch", len(mask) == 1), ("head", same)) if is_one]
+        findings = (_without(finding, axes) for finding in report.findings)
+        question = "" if step.site.kind == "decoder" else report.question
+        return replace(report, findings=(*_added(step), *findings), question=question)
+
+    def _future(self, leaks: dict[str, Any]) -> LeakTest | None:
+        names = {"causal": Subsequent(), "two-way": Full()}
+        promised = self.intent if isinstance(self.intent, Mask) else names.get(self.intent)
+        if promised is None and self.is_causal and self.target == "encoder":
+            promised = Subsequent()
+        try:
+            test = self._leaks(self.site, promised, leaks)
+        except (NotFiniteError, UnsteadyError) as error:
+            rule, fix = ("random", RANDOM) if isinstance(error, UnsteadyError) else ("nan", "")
+            self.findings.append(Finding(rule, "error", str(error), fix))
+            return None
+        except InputError as error:
+            self.skipped.append(f"Hidden tokens: not tested. {error}")
+            return None
+        if any("decides the mask itself" in note for note in test.notes):  # it cannot be what is meant cell by cell
+            self.findings = [finding for finding in self.findings if finding.rule != "deviation"]
+        hides = f"o output moved with a token that its mask hides ({test.promise})."
+        if test.noise > MOVED:
+            message = f"The same input gives outputs that differ by {percent(test.noise)} of their length."
+            self.findings.append(Finding("random", "error", message, RANDOM))
+        elif test.is_blind:
+            self.skipped.append("Hidden tokens: not tested. No output moved with another token than its own.")
+        elif test.pairs:
+            sites = [site for site in self.record.sites if site.kind == self.target]
+            leaking = (site for site in sites if self._leaks(site, promised, leaks).pairs)
+            first = next((f", first in {self._name(site)}" for site in leaking), "")
+            message = f"{counted(len(test.pairs), 'output')} saw a token that is hidden ({test.promise}){first}: "
+            message += "; ".join(leak(test, *pair) for pair in test.pairs[:LISTED]) + "."
+            fix = "Its masks hide it: look for a mask after the softmax, or for what mixes positions elsewhere."
+            self._moved("leak", message, fix, self._is_open(test))
+        elif self._has_error:
+            self.skipped.append(f"Hidden tokens: not judged before the errors are mended. N{hides}")
+        else:
+            self.passed += [f"Hidden tokens: n{hides}", *(f"  {as_sentence(note)}" for note in test.notes)]
+        return test
+
+    def _leaks(self, site: Site | str, promised: Mask | None, leaks: dict[str, Any]) -> LeakTest:
+        return leak_test(self.source, self.alone, self.edits, site=site, promised=promised, **leaks)
+
+    def _is_open(self, test: LeakTest) -> bool:
+        """Whether the masks that acted open a leak, through all layers."""
+        record = self.source.run(self.alone, self.edits)
+        look = ComparedOutputs.of(record, self.site, self.source.writes)
+        cells = reached({step.site: open_cells(step) for step in record.steps}, look)
+        return cells.shape == test.leaks.shape and bool((test.leaks & cells).any())
+
+    def _beside(self) -> RunResult | None:
+        """Result of the text with padding; what moved with it, or with another text, becomes a finding."""
+        padding = None
+        try:
+            for result in batch_test(self.source, self.text, self.edits, self._name):
+                padding = result if result.run == "padding" else padding
+                if result.same:
+                    self.passed.append(result.message)
+                elif result.cause == "not tried":
+                    self.skipped.append(result.message)
+                else:
+                    self._moved(result.run, result.message, result.fix, result.cause == "mask")
+        except NotFiniteError as error:
+            self.findings.append(Finding("nan", "error", str(error)))
+        except AttnvizError as error:
+            self.skipped.append(f"Padding and other texts: not tested further. {error}")
+        return padding
+
+    def _moved(self, rule: str, message: str, fix: str, is_open: bool) -> None:
+        """Outputs that moved: an error, or where a wrong mask explains them a note."""
+        wrong = [finding.rule for finding in self.findings if finding.severity == "error"]
+        if wrong and (is_open or {"late-mask", "softmax-axis"} & {*wrong}):
+            self.findings.append(Finding(rule, "note", message, FIRST))
+        else:
+            self.findings.append(Finding(rule, "error", message, FIRST if is_open else fix))
+
+    def _question(self, padded: bool, reports: Mapping[Site, Report]) -> str:
+        """Question that is open: whether a token is padding, and whether a model that hides nothing predicts words."""
+        if padded and (question := self.source.padding_question):
+            return question
+        if asked := next((report.question for report in reports.values() if report.question), ""):
+            return asked
+        prediction, is_open = self.record.prediction, self.intent is None and not self.hides and not self.is_causal
+        if is_open and prediction is not None and prediction.blanks is None and not self.record.targets:
+            return "Does the model predict the next token? No mask hides the future. Say --intent causal or two-way."
+        return ""
+
+    def _assumed(self) -> str:
+        """Kind of model that is assumed, and how to say otherwise."""
+        if self.intent is not None:
+            return ""
+        has_padding = not all(bool(_tokens(self.record, step).all()) for step in self.record.steps)
+        padding = " with padding" if has_padding else ""
+        if self.is_causal:
+            return f"Assumed: a causal decoder{padding}. If it is an encoder: --intent two-way"
+        what = "a mask that hides a part of the future" if self.hides else "a two-way encoder"
+        return f"Assumed: {what}{padding}. If it is a decoder: --intent causal"
+
+
+def _with_runs(report: ModelReport, runs: SameRun) -> ModelReport:
+    """A report with a finding for each way that gives another answer."""
+    is_named, wrong = any(finding.calls and finding.severity == "error" for finding in report.findings), []
+    for result in (result for result in runs.tried if not result.same):
+        severity, fix = ("note", FIRST) if is_named and result.cause == "mask" else ("error", result.fix)
+        wrong.append(Finding("runs", severity, f"{result.run}: {result.message}", fix))
+    same = [result.run for result in runs.tried if result.same]
+    passed = [f"Runs: the same answer {', '.join(same)}."] if same else []
+    skipped = [f"Runs: {result.run} not tried. {result.message}" for result in runs.results if result not in runs.tried]
+    findings = sorted([*report.findings, *wrong], key=lambda finding: -SEVERITIES.index(finding.severity))
+    passed, skipped = (*report.passed, *passed), (*report.skipped, *skipped)
+    return replace(report, findings=tuple(findings), passed=passed, skipped=skipped, runs=runs)
+
+
+def of_capture(sentence: str) -> Finding:
+    """A sentence of the capture about a model as a finding: an error where it names a fault, else a note."""
+    for fault, (rule, fix) in OF_CAPTURE.items():
+        if fault in sentence:
+            return Finding(rule, "error", as_sentence(sentence), fix)
+    return Finding("attention", "note", as_sentence(sentence))
+
+
+def _tokens(record: Record, step: Step) -> Tensor:
+    """The keys of a call that are no padding, boolean (B, K)."""
+    sentences = record.usual_texts(step.site)[1]
+    return torch.arange(step.shape[3] - step.has_sink) < torch.tensor([[one.length] for one in sentences])
+
+
+def _without(finding: Finding, axes: Sequence[str]) -> Finding:
+    """A finding whose cells do not name axes along which the mask is the same."""
+    places = [place for place, axis in enumerate(finding.axes) if axis not in axes]
+    cells = tuple(tuple(cell[place] for place in places) for cell in finding.cells)
+    return replace(finding, axes=tuple(finding.axes[place] for place in places), cells=cells)
+
+
+def _added(step: Step) -> Iterator[Finding]:
+    """Masks of 0 and 1 that were handed over as floats: they are added to the scores and block nothing."""
+    for bias in (bias for bias in step.scoring.bias if isinstance(bias, Tensor)):
+        if bool(((bias == 0) | (bias == 1)).all()) and bool((bias == 0).any()) and bool((bias == 1).any()):
+            message = "The mask holds floats of 0 and 1, which are added to the scores: it blocks nothing."
+            yield Finding("values", "error", message, "Hand over mask.bool(), where True = may attend.")
+
+
+def _merged(masks: Mapping[str, Report]) -> Iterable[Finding]:
+    """The findings about masks, each once, with the names of its calls."""
+    calls: dict[Finding, list[str]] = {}
+    for name, report in masks.items():
+        for finding in report.findings:
+            if finding.severity != "note":
+                calls.setdefault(finding, []).append(name)
+    return (replace(finding, calls=tuple(names)) for finding, names in calls.items())

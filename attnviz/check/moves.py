@@ -1,0 +1,552 @@
+"""Which outputs move? Change one token, add padding or put other texts beside a text, run again, and compare.
+
+test = attnviz.leak_test(source, source.tokenize(["the cat sat on the mat"]))
+test.pairs            # ((3, 7), ...): position 3 saw position 7, and must not
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from itertools import chain
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attnviz.core.amounts import counted, percent
+from attnviz.core.display import visible_text
+from attnviz.core.edits import KINDS, Edits, Site
+from attnviz.core.errors import InputError, quoted
+from attnviz.core.finite import check_finite, odd_rows
+from attnviz.core.leaks import MOST, LeakTest, distance, through, tolerance
+from attnviz.core.masks import Mask, Subsequent
+from attnviz.core.record import Record, Step
+from attnviz.core.tokens import Sentence, Token
+from attnviz.sources.base import Source
+
+PROBE = "The cat sat on the mat"
+"""Text for sources that have no example of their own."""
+PROBES = "the a red cat ."
+"""Replacements for the word of a sentence that has no second one."""
+TOKENS_AT_ONCE = 1024
+"""Most tokens in one batch: more would need more memory than one sentence gives reason to expect."""
+COPIES = 3
+"""How often the unchanged sentence stands in a batch: first, in the middle and last."""
+TRIES = 4
+"""Other tokens tried where a changed one does not reach the model, or changes its mask."""
+MOVED = 1e-4
+"""Share of its length beyond which an output has moved: runs of two lengths differ by a hundredth of it."""
+LEAST_WEIGHT = 1e-6
+"""Weight on padding beyond which a head sees it."""
+SAY_IT = "say what it must hide, --intent causal or two-way, or promised=Subsequent() in Python."
+"""Answer to a mask that depends on the tokens."""
+ELSEWHERE = "Look for what mixes positions outside of attention: a mean or a normalization over the text, a state."
+"""Remedy where no attention explains it."""
+
+
+def moves(before: Tensor, again: Sequence[Tensor], changed: Sequence[Tensor]) -> tuple[Tensor, float]:
+    """How far each output moved in each changed run, (n, runs), and in unchanged ones at most, which is the noise.
+
+    Args:
+        before: outputs of the unchanged input, (n, d).
+        again: outputs of the same input, run again.
+        changed: outputs of changed inputs, at the same tokens.
+    """
+    noise = max((float(distance(before, other).max()) for other in again), default=0.0)
+    return torch.stack([distance(before, other) for other in changed], -1).cpu(), noise
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """Outputs of a text run in another way: with padding, beside other texts, with a cache.
+
+    Attributes:
+        run: the way: one of `attnviz.check.ways.RUNS`, or "padding" or "batch".
+        same: whether every output is the same, but for rounding. False where it was not tried.
+        cause: one of `attnviz.check.ways.CAUSES`; "" where no number differs at all.
+        layer: of the first attention call that differs; None where no call differs, or none could be read.
+        position: of the first token whose output differs, in its own text, counted from 0.
+        text: the first text that differs, counted from 0.
+        difference: the largest difference of an output, as a share of its length; NaN where it was not tried.
+        bound: a larger difference is more than rounding.
+        message: one or two sentences.
+        fix: a remedy; "" where there is nothing to do.
+    """
+
+    run: str
+    same: bool
+    cause: str
+    layer: int | None = None
+    position: int | None = None
+    text: int | None = None
+    difference: float = math.nan
+    bound: float = math.nan
+    message: str = ""
+    fix: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """All fields, for `json.dumps`; a number that is not finite becomes None."""
+        return {name: finite(value) for name, value in asdict(self).items()}
+
+
+def finite(value: Any) -> Any:
+    """The value, or None for NaN and infinity, which JSON does not know."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def leak_test(
+    source: Source,
+    sentences: Sequence[Sentence] | str | None = None,
+    edits: Edits = Edits(),
+    *,
+    site: Site | str | None = None,
+    promised: Mask | None = None,
+    keys: Sequence[int] | None = None,
+    most: int = MOST,
+    report: Callable[[int, int], object] = lambda done, of: None,
+    targets: tuple[Sentence, ...] = (),
+) -> LeakTest:
+    """Change one token after the other, and compare the output of every position with what it was.
+
+    A token is changed into another of the same sentence. All changed copies run in batches, in which the unchanged
+    sentence stands three times: how far these three differ is the noise. The text that a decoder reads is held fixed.
+    Where a token decides the mask itself, the past may be seen, and only the promise about the future is tested.
+
+    Args:
+        sentences: result of `source.tokenize`; the first is tested, with its padding. Or a text; by default the first
+            example of the source.
+        edits: changes to the attention.
+        site: outputs to compare: of one attention call (of a model with attention of its own, its weights), or of all
+            layers of a kind: of an "encoder", of a "decoder" when its own text is changed, or of a decoder when the
+            text of its encoder is changed ("cross"). None is the decoder, if there is one.
+        promised: mask that each layer of that kind is to keep. Without it, the model's own with that of the edits, also
+            where the edits switch the model's own off; a decoder hides the future whatever its mask opens.
+        keys: positions to change; by default all but special tokens.
+        most: number of positions that may be changed.
+        report: function that is called with the number of positions done, and of all.
+        targets: decoder input in the place of what the model writes, one sentence.
+
+    Raises:
+        InputError: if there is no such site or token, if there are too many, if the same input gives two outputs, or if
+            the tokens decide the mask, and nobody says what it promises.
+        NotFiniteError: if the model gives NaN or infinite numbers, unless the edits ask for them in empty rows.
+    """
+    if sentences is None or isinstance(sentences, str):
+        sentences = source.tokenize([sentences or next(iter(source.examples), PROBE)])
+    acting, promised = replace(edits, mask=alone(edits.mask, 0)), alone(promised, 0)
+    chosen, targets = tuple(sentences[:1]), targets[:1]
+    before = source.run(chosen, acting, targets)
+    fixed = before.targets if source.writes else ()
+    if fixed and not targets and all(token.special for token in fixed[0].tokens):  # it wrote nothing
+        fixed = source.run(chosen, Edits()).targets
+        before = source.run(chosen, acting, fixed)
+    own = before if edits == Edits() else source.run(chosen, Edits(), fixed)
+    look = ComparedOutputs.of(before, site, source.writes)
+    odd, (compared, changed) = _odd_rows(before, look, edits), look.texts(before)
+    places = _places(changed, keys, most)
+    moved, noise, masking = _Probe(source, fixed, acting, look, before).change(places, report)
+    moved[odd] = torch.nan
+    allowed, promise = _promises(own, look, acting, promised)
+    if masking and promised is None and look.kind != "decoder":
+        raise InputError(f"What stands at position{listed(masking)} decides the mask itself: {SAY_IT}")
+    if masking and look.kind != "cross":
+        allowed[:, masking] |= torch.ones_like(allowed).tril()[:, masking]
+    layers = counted(sum(site.kind == look.kind for site in own.sites), "layer")
+    test = LeakTest(
+        moved=moved,
+        promised=allowed,
+        noise=noise,
+        tolerance=tolerance(noise, torch.float32),
+        queries=compared.tokens,
+        keys=changed.tokens,
+        where=f"{look.kind}, {layers}" if look.layer is None else str(Site(look.kind, look.layer)),
+        promise=promise,
+        source=source.name,
+        provenance=source.provenance,
+        edits=edits,
+        text=chosen[0].text,
+        findings=own.findings,
+    )
+    return replace(test, notes=_notes(test, places, odd, masking))
+
+
+def _odd_rows(before: Record, look: "ComparedOutputs", edits: Edits) -> Tensor:
+    """Positions whose output is no number, boolean (Q,): of padding, or where the edits make NaN of empty rows.
+
+    Raises:
+        NotFiniteError: if there are others.
+    """
+    compared, sentence = look.output(before, 0).cpu(), look.texts(before)[0]
+    predicts = look.layer is None and sentence is before.read[0] and before.prediction is not None
+    for output in (compared, *([before.prediction.logits[0]] if predicts else [])):
+        if edits.empty_rows != "nan":
+            check_finite(before, output, sentence.length, sentence.labels)
+    return odd_rows(compared)
+
+
+def _places(changed: Sentence, keys: Sequence[int] | None, most: int) -> list[int]:
+    """The positions to change: the given ones, or all but special tokens; padding is changed too."""
+    count, what = len(changed.tokens), "There is no token to change but special ones; give another text, or choose "
+    usual = [i for i, token in enumerate(changed.tokens) if not token.special or i >= changed.length]
+    places = usual if keys is None else sorted({int(key) for key in keys})
+    if wrong := [place for place in places if not 0 <= place < count]:
+        raise InputError(f"There is no position {wrong[0]} to change; there are {count}, counted from 0.")
+    if len(places) > most:
+        what = f"A leak test changes one token after the other, at most {most} of them; here are {len(places)}. "
+        what += "Shorten the text, or choose "
+    if not 0 < len(places) <= most:
+        raise InputError(f"{what}which to change.")
+    return places
+
+
+def _notes(test: LeakTest, places: list[int], odd: Tensor, masking: list[int]) -> tuple[str, ...]:
+    """Notes on what was left out, and why; and that nothing could be found where nothing is forbidden."""
+    left = [i for i in range(len(test.keys)) if i not in places]
+    dead = [place for place in places if test.moved[~odd, place].isnan().all() and not odd.all()]
+    special = "special tokens are" if all(test.keys[i].special for i in left) else "some tokens are"
+    cases = (
+        (left, f"{special} left as they are, at position{{}}"),
+        (masking, "what stands at position{} decides the mask itself, so only the future is judged"),
+        (dead, "what stands at position{} never reaches the model, so nothing can be said of it"),
+        (odd.nonzero().flatten().tolist(), "the output at position{} is no number, so nothing is known of it"),
+    )
+    open_everywhere = ["every output may depend on every token, so nothing can leak"] if test.promised.all() else []
+    return (*open_everywhere, *(note.format(listed(numbers)) for numbers, note in cases if numbers))
+
+
+def listed(places: Sequence[int]) -> str:
+    """Ending of "position": " 3", or "s 0 and 7"."""
+    *first, last = map(str, places)
+    return f"s {', '.join(first)} and {last}" if first else f" {last}"
+
+
+@dataclass(frozen=True)
+class ComparedOutputs:
+    """Outputs that are compared: of all layers of a kind, or of one."""
+
+    kind: str
+    layer: int | None = None
+
+    @classmethod
+    def of(cls, record: Record, site: Site | str | None, writes: bool) -> "ComparedOutputs":
+        """The outputs at a site; by default the decoder's, if its text can be chosen."""
+        kinds = [kind for kind in KINDS if any(place.kind == kind for place in record.sites)]
+        is_fixed = bool(record.targets) and not writes
+        default = "decoder" if "decoder" in kinds and not is_fixed else kinds[0]
+        look = cls(site.kind, site.layer) if isinstance(site, Site) else cls(site or default)
+        if look.kind not in kinds:
+            raise InputError(f"'{record.source}' has no {quoted(look.kind)}. It has: {', '.join(kinds)}.")
+        if look.kind != "encoder" and is_fixed:
+            raise InputError(f"The text of the decoder of '{record.source}' cannot be held fixed; test its encoder.")
+        if look.layer is not None:
+            record.step(Site(look.kind, look.layer))  # raises if there is none
+        return look
+
+    def holds(self, site: Site) -> bool:
+        """Whether a site is of this kind, and not behind the layer that is compared."""
+        return site.kind == self.kind and (self.layer is None or site.layer <= self.layer)
+
+    def texts(self, record: Record) -> tuple[Sentence, Sentence]:
+        """The sentence whose outputs are compared, and the one whose tokens are changed."""
+        sentence, read = record.sentences[0], record.read[0]
+        return (sentence if self.kind == "encoder" else read), (read if self.kind == "decoder" else sentence)
+
+    def output(self, record: Record, row: int) -> Tensor:
+        """Output of one sentence of a batch, (Q, numbers)."""
+        if self.layer is not None:
+            step = record.step(Site(self.kind, self.layer))
+            part = step.weights if record.read_only else step.output
+            return torch.cat([part(head, sentence=row).float() for head in range(step.num_heads)], -1)
+        return memory(record, row) if self.kind == "encoder" and record.targets else record.output[row]
+
+
+def memory(record: Record, row: int) -> Tensor:
+    """Keys and values that a decoder gets of the encoder, by two linear maps, (K, numbers)."""
+    step = next(step for step in record.steps if step.site.kind == "cross")
+    return torch.cat([step.key[row], step.value[row]], -1).transpose(0, 1).flatten(1)
+
+
+@dataclass(frozen=True)
+class _Probe:
+    """Run of a source on a sentence with changed tokens; the text of its decoder is held fixed (`targets`)."""
+
+    source: Source
+    targets: tuple[Sentence, ...]
+    edits: Edits
+    look: ComparedOutputs
+    before: Record
+
+    def run(self, copies: Sequence[Sentence]) -> list[tuple[Record, int]]:
+        """A record and a row of it for each copy; of two halves where the model takes no batch of that size."""
+        sentences, targets = self.before.sentences * len(copies), self.targets * len(copies)
+        is_read = targets and self.look.kind == "decoder"
+        batch = (sentences, tuple(copies)) if is_read else (tuple(copies), targets)
+        try:
+            record = self.source.run(batch[0], self.edits, batch[1])
+        except InputError:
+            if len(copies) == 1:
+                raise
+            half = len(copies) // 2
+            return [*self.run(copies[:half]), *self.run(copies[half:])]
+        return [(record, row) for row in range(len(copies))]
+
+    def change(self, places: list[int], report: Callable[[int, int], object]) -> tuple[Tensor, float, list[int]]:
+        """Change the token at each place; gives how far each output moved, (Q, K), float64, the noise, and the places
+        whose every change changed the mask itself, as that of a separator between documents does.
+
+        Columns of tokens whose change never reached the model are NaN.
+        """
+        queries, keys = (len(sentence.tokens) for sentence in self.look.texts(self.before))
+        moved, noise, masking = torch.full((queries, keys), torch.nan, dtype=torch.float64), 0.0, []
+        at_once = max(1, TOKENS_AT_ONCE // max(queries, keys) - COPIES)
+        for start in range(0, len(places), at_once):
+            left = {place: self._others(place) for place in places[start : start + at_once]}
+            for _ in range(TRIES):
+                tokens = {place: token for place, others in left.items() if (token := next(others, None))}
+                if not tokens:
+                    break
+                columns, far, reached, remasked = self._batch(tokens)
+                noise = max(noise, far)
+                for place, column in zip(tokens, columns.T, strict=True):
+                    if place in reached and not (place in masking and place in remasked):
+                        moved[:, place] = column
+                masking = [place for place in masking if place not in tokens] + remasked
+                left = {place: left[place] for place in tokens if place in remasked or place not in reached}
+            report(min(start + at_once, len(places)), len(places))
+        return moved, noise, sorted(masking)
+
+    def _batch(self, tokens: dict[int, Token]) -> tuple[Tensor, float, list[int], list[int]]:
+        """How far each output moved with each changed token, (Q, changes), and between unchanged copies at most; the
+        places whose change reached the model, and those whose change changed the mask."""
+        plain, copies, half = self.look.texts(self.before)[1], [], len(tokens) // 2
+        for place, other in tokens.items():
+            token = replace(plain.tokens[place], id=other.id, text=other.text)
+            copies.append(replace(plain, tokens=(*plain.tokens[:place], token, *plain.tokens[place + 1 :])))
+        first, *ran = self.run([plain, *copies[:half], plain, *copies[half:], plain])
+        again = [ran.pop(half), ran.pop()]
+        before, *others = (self.look.output(*each) for each in (first, *again, *ran))
+        columns, noise = moves(before, others[:2], others[2:])
+        pairs = [*zip(ran, tokens, columns.T, strict=True)]
+        reached = [place for one, place, column in pairs if column.any() or self._reaches(first, one, place)]
+        return columns, noise, reached, [place for one, place, _ in pairs if _changes_mask(first, one)]
+
+    def _reaches(self, plain: tuple[Record, int], changed: tuple[Record, int], place: int) -> bool:
+        """Whether anything at a place that the first attention is computed from differs from the unchanged run's."""
+        kind, both = "encoder" if self.look.kind == "cross" else self.look.kind, []
+        for record, row in (plain, changed):
+            step = next(step for step in record.steps if step.site.kind == kind)
+            both.append([part[row, :, place] for part in (step.query, step.key, step.value)])
+        return not all(map(torch.equal, *both))
+
+    def _others(self, place: int) -> Iterator[Token]:
+        """Tokens to put at a place: the next ones of the sentence that differ, from its beginning after its end; then,
+        of a decoder's text, the words most probable there; else words of `PROBES`."""
+        changed, prediction, more = self.look.texts(self.before)[1], self.before.prediction, ()
+        if self.targets and self.look.kind == "decoder":
+            best = prediction.logits[0, max(0, place - 1)].topk(TRIES + 2).indices.tolist()
+            more = (Token(prediction.vocabulary[id], id, 0, 0) for id in best)
+        else:
+            with suppress(InputError):  # a tokenizer of a person's own may know its own words alone
+                more = self.source.tokenize([PROBES])[0].tokens
+        ids = {changed.tokens[place].id, *self.source.padding_ids}
+        for token in chain(changed.tokens[place + 1 : changed.length], changed.tokens[:place], more):
+            if token.id not in ids and not token.special:
+                ids.add(token.id)
+                yield token
+
+
+def _changes_mask(plain: tuple[Record, int], changed: tuple[Record, int]) -> bool:
+    """Whether two sentences have different masks, in any step; those of a read-only model are read off its weights."""
+    (record, row), (other, place) = plain, changed
+    pairs = ((step, other.step(step.site)) for step in record.steps if not record.read_only)
+    return any(not torch.equal(open_cells(one, row), open_cells(two, place)) for one, two in pairs)
+
+
+@dataclass(frozen=True)
+class _OfSentence(Mask):
+    """Mask of one sentence, for a batch of copies of it."""
+
+    mask: Mask
+    sentence: int
+
+    def allows(self, query, key, sentence):
+        return self.mask.allows(query, key, torch.full_like(sentence, self.sentence))
+
+    def blockers(self, query, key, sentence):
+        return self.mask.blockers(query, key, torch.full_like(sentence, self.sentence))
+
+    def __str__(self) -> str:
+        return str(self.mask)
+
+
+def alone(mask: Mask | None, sentence: int) -> Mask | None:
+    """A mask of a batch for one of its sentences, however many copies of it are run."""
+    if mask is None or mask.batch_size is None:
+        return mask
+    mask.grid(1, sentence=sentence)  # raises if the batch has no such sentence
+    return _OfSentence(mask, sentence)
+
+
+def _promises(own: Record, look: ComparedOutputs, edits: Edits, promised: Mask | None) -> tuple[Tensor, str]:
+    """Changed tokens on which each output may depend, through as many layers as there are, (Q, K), boolean; and the
+    mask that each layer is to keep, with the number of layers: "window (1 before, 0 after), through 2 layers".
+
+    Args:
+        own: a run of the untouched model: its masks are promised also where edits switch them off.
+        edits: edits whose mask is promised besides, where it acts.
+        promised: mask of the kind that is compared, promised instead of both.
+    """
+    cells, names, edit = {}, {}, edits.mask_at(look.kind)
+    for step in own.steps:
+        allowed, added, name = open_cells(step), edits.mask_at(step.site.kind), "full"
+        is_empty = not allowed.any()
+        if step.mask is not None:
+            name = str(step.mask) if isinstance(step.mask, Mask) else "the built-in mask"
+        if step.site.kind == "decoder" and not own.read_only:  # the mask of a read-only model is read off its weights
+            causal = Subsequent().grid(*allowed.shape)
+            opens = isinstance(step.mask, Tensor) and bool((allowed & ~causal).any())
+            allowed, name = causal if opens else allowed & causal, "causal" if opens or step.mask is None else name
+        allowed = allowed if added is None else allowed & added.grid(*allowed.shape)
+        if promised is not None and step.site.kind == look.kind:
+            allowed = promised.grid(*allowed.shape)
+        cells[step.site] = allowed
+        if look.holds(step.site):
+            names[step.site] = "every key blocked" if is_empty else name
+    named = str(promised) if promised is not None else " or ".join(dict.fromkeys(names.values()))
+    if promised is None and edit is not None and named != str(edit):
+        named = str(edit) if named == "full" else f"{named} and {edit}"
+    return reached(cells, look), f"{named}, through {len(names)} layers" if len(names) > 1 else named
+
+
+def reached(cells: Mapping[Site, Tensor], look: ComparedOutputs) -> Tensor:
+    """Tokens that reach each output through the open cells (Q, K) of each layer."""
+    memory = reached(cells, ComparedOutputs("encoder")) if look.kind == "cross" else None
+    kinds = (look.kind,) if memory is None else ("decoder", "cross")
+    sites = [site for site in cells if any(ComparedOutputs(kind, look.layer).holds(site) for kind in kinds)]
+    start = torch.eye(len(cells[sites[0]]), dtype=torch.bool)
+    start = start if memory is None else torch.zeros(len(start), len(memory), dtype=torch.bool)
+    for site in sites:
+        start = through(start, cells[site], memory if site.kind == "cross" else None)
+    return start
+
+
+def open_cells(step: Step, sentence: int = 0) -> Tensor:
+    """Cells that are open in any head of a step, (Q, K)."""
+    columns = slice(0, step.shape[3] - step.has_sink)
+    heads = [step.may_attend(head, columns=columns, sentence=sentence) for head in range(step.num_heads)]
+    return torch.stack(heads).any(0).cpu()
+
+
+def batch_test(
+    source: Source, text: str, edits: Edits = Edits(), name: Callable[[Site], str] | None = None
+) -> Iterator[RunResult]:
+    """Run a text alone, with padding behind it ("padding"), and first and last in a batch with another text ("batch"),
+    longer where padding is known. A decoder reads the same each time, with padding behind it.
+
+    Args:
+        name: function that names an attention call; by default that of the source.
+
+    Raises:
+        NotFiniteError: if the model gives NaN or infinite numbers.
+    """
+    (alone,) = source.tokenize([text])
+    before, length = source.run((alone,), edits), len(alone.tokens)
+    sentence = before.read[0]
+    check_finite(before, before.output[0], sentence.length, sentence.labels)
+    try:
+        padded, other = source.tokenize(beside_longer(text))
+    except InputError:
+        padded, other = alone, replace(alone, tokens=(*alone.tokens[1:], alone.tokens[0]))
+    whole, count = len(padded.tokens), len(sentence.tokens)
+    pads = (
+        () if source.facts else padded.tokens[length:][:1] * count
+    )  # models of transformers write as much as they can
+    read = replace(sentence, tokens=sentence.tokens + pads), sentence
+    if pads:
+        read = read[0], replace(sentence, tokens=sentence.tokens * 2, length=2 * count)
+
+    def outputs(order: Sequence[int]) -> tuple[Tensor, Record]:
+        batch, targets, row = [(padded, other)[i] for i in order], [read[i] for i in order], order.index(0)
+        record = source.run(tuple(batch), edits, tuple(targets) if source.writes else ())
+        check_finite(record, record.output[row], sentence.length, sentence.labels)
+        return _outputs(record, length, row, sentence.length), record
+
+    changed, after = outputs([0])
+    moved, _ = moves(_outputs(before, length, 0, sentence.length), [], [changed])
+    far = float(moved.max())
+    if length == whole:
+        why = f"Padding: not tested. '{source.name}' gives a text no padding, so that there is none to see."
+        yield RunResult("padding", False, "not tried", message=why)
+    elif far <= MOVED:
+        message = f"Padding: no output moved when {counted(whole - length, 'token')} of padding followed."
+        yield RunResult("padding", True, "rounding", difference=far, bound=MOVED, message=message)
+    else:
+        named, heads = "", [*_heads_on(after)]
+        if heads:
+            part, site, head, row = max(heads, key=lambda entry: entry[0])
+            named = f"head {head} of {(name or source.site_name)(site)} at {row} gives it {percent(part)}"
+        named += f" (and {counted(len(heads) - 1, 'other head')})" if len(heads) > 1 else ""
+        message = f"Outputs move by up to {percent(far)} when padding follows the text"
+        message += f": {named}." if named else ", though attention gives it no weight."
+        fix = "Block the keys of padding in every layer, before the softmax." if named else ELSEWHERE
+        yield RunResult("padding", False, "mask" if named else "other", None, None, 0, far, MOVED, message, fix)
+        return  # in a batch it would be seen again
+    if other == alone:
+        why = "Other texts: not tested. The text has one token alone, so there is no other text to run beside it."
+        yield RunResult("batch", False, "not tried", message=why)
+        return
+    moved, _ = moves(_outputs(before, length, 0, sentence.length), [], [outputs([0, 1])[0], outputs([1, 0])[0]])
+    far, place = max(zip(moved.amax(0).tolist(), ("first", "last"), strict=True))
+    message, fix = "Other texts: no output moved when another text was in the batch.", ""
+    if far > MOVED:
+        message = f"Outputs move by up to {percent(far)} when another text is in the batch, and the text is {place}."
+        fix = "Look for heads and sentences that are joined in another order than they are split, or for "
+        fix += "nn.MultiheadAttention without batch_first=True."
+    cause = "rounding" if far <= MOVED else "other"
+    yield RunResult("batch", far <= MOVED, cause, None, None, 0, far, MOVED, message, fix)
+
+
+def beside_longer(text: str) -> list[str]:
+    """The text, and one of twice its length; of a pair, both texts are doubled."""
+    first, bar, second = text.partition("|||")
+    return [text, f"{first} {first}{bar}{second} {second}".rstrip()]
+
+
+def _outputs(record: Record, length: int, row: int, read: int) -> Tensor:
+    """Outputs of the first tokens of a sentence; of a decoder, what it gets of the encoder's, and then its own."""
+    if not record.targets:
+        return record.output[row, :length]
+    parts = [memory(record, row)[:length], record.output[row, :read]]
+    width = max(part.shape[1] for part in parts)
+    return torch.cat([torch.nn.functional.pad(part.float(), (0, width - part.shape[1])) for part in parts])
+
+
+def _heads_on(record: Record) -> Iterator[tuple[float, Site, int, str]]:
+    """Heads that give weight to the padding of a text: how much, site, head, and the row that gives most."""
+    for step in record.steps:
+        sentence, keys = record.texts(step.site)
+        for head in range(step.num_heads):
+            weights = step.weights(head, slice(0, sentence.length), slice(keys.length, len(keys.tokens)))
+            on_padding = weights.sum(-1).nan_to_num(1).double().round(decimals=6)  # equal ones stay in their order
+            if float(on_padding.max()) > LEAST_WEIGHT:
+                row = int(on_padding.argmax())
+                named = f"row {row} “{visible_text(sentence.tokens[row].text)}”"
+                yield float(on_padding.max()), step.site, head, named
+
+
+KEEPS_STATE = (
+    "Two runs of one text differ, under one seed too: something is kept in the model between calls, such as a cache."
+)
+CLEAR = "Begin each text with an empty cache: keep it outside of the module, or clear it before each text."
+
+
+def is_kept(run: Callable[[], Tensor], bound: float) -> tuple[str, str] | None:
+    """Sentence and remedy where two runs differ under one seed, so that something is kept from one to the next."""
+    outputs = []
+    for _ in range(2):
+        torch.manual_seed(0)
+        outputs.append(run())
+    first, second = outputs
+    differs = first.shape != second.shape or bool((distance(first, second) > bound).any())
+    return (KEEPS_STATE, CLEAR) if differs else None

@@ -1,0 +1,200 @@
+"""Which outputs move: masks that depend on the tokens, models that keep something, and batches of several kinds."""
+
+import pytest
+import torch
+from own_models import WORDS, Server, Translator, Writer, tokenize
+
+import attnviz
+from attnviz.check.moves import batch_test
+from attnviz.core.errors import InputError
+from attnviz.core.masks import Subsequent
+
+TEXT = "the cat sat on the mat dog ran"
+
+
+def wrapped(model, text=TEXT, **given):
+    torch.manual_seed(0)
+    return attnviz.wrap(model, tokenize, text, words=WORDS, **{"pad": 0} | given)
+
+
+class Sparse(Writer):
+    """Each query sees the keys that it likes best: of the past, or of the whole text where it `leaks`."""
+
+    def __init__(self, leaks):
+        torch.manual_seed(0)
+        super().__init__(layers=1)
+        self.leaks = leaks
+
+    def mask(self, ids):
+        n, x = ids.shape[1], self.embed(ids)
+        causal = torch.ones(n, n, dtype=torch.bool).tril()
+        liked = (x @ x.mT).masked_fill(~(causal | self.leaks), -torch.inf)
+        best = torch.zeros_like(liked, dtype=torch.bool).scatter(-1, liked.topk(min(3, n), -1).indices, True)
+        return (best & (causal | self.leaks) | torch.eye(n, dtype=torch.bool))[:, None]
+
+
+def test_a_mask_of_the_tokens_is_tested_by_the_outputs():
+    """The promise is that of a causal decoder; leaking cells are listed, and colored as leaks."""
+    right = attnviz.leak_test(wrapped(Sparse(False)), promised=Subsequent())
+    leaking = attnviz.leak_test(wrapped(Sparse(True)), promised=Subsequent())
+
+    assert right.pairs == ()
+    assert right.tested.all()
+    assert any("decides the mask itself, so only the future is judged" in note for note in right.notes)
+    assert leaking.pairs
+    assert all(key > query for query, key in leaking.pairs)
+    assert int((leaking.states == 4).sum()) == len(leaking.pairs)
+
+
+def test_a_leaking_mask_of_the_tokens_never_passes_in_silence():
+    """Without a promise it is asked for; with an intent the leak is an error, and found in the mask."""
+    source = wrapped(Sparse(True))
+    report = attnviz.check_model(source, intent="causal")
+
+    with pytest.raises(InputError, match="decides the mask itself: say what it must hide, --intent causal"):
+        attnviz.leak_test(source)
+    assert report.status() == 1
+    assert [finding.fix for finding in report.findings if finding.rule == "leak"] == [
+        "The mask causes this: fix the mask first."
+    ]
+    for intent in (None, "causal"):
+        assert attnviz.check_model(wrapped(Sparse(False)), intent=intent).status(strict=True) == 0
+
+
+class Keeping(Writer):
+    """Adds what it has kept of all calls before."""
+
+    kept = 0.0
+
+    def forward(self, ids):
+        self.kept = self.kept + 0.1
+        return super().forward(ids) + self.kept
+
+
+def test_what_a_model_keeps_between_calls_is_told_apart_from_dropout():
+    source = wrapped(Keeping())
+    report = attnviz.check_model(source)
+    (run,) = attnviz.same_run(source, [TEXT, "the cat"], "batched").results
+
+    assert [finding.rule for finding in report.findings] == ["random"]
+    assert "something is kept in the model between calls" in report.findings[0].message
+    assert run.cause == "kept"
+
+
+class Capped(Server):
+    """Leaves out the softcap of its scores where there is a cache."""
+
+    def forward(self, ids, cache=None, **given):
+        self.has_cache = cache is not None
+        return super().forward(ids, cache=cache, **given)
+
+
+def test_scores_that_are_made_in_another_way_with_a_cache_are_named(monkeypatch):
+    torch.manual_seed(1)
+    model = Capped().eval()
+
+    def attend(q, k, v, mask):
+        scores = 4 * q @ k.mT
+        scores = scores if model.has_cache else scores.tanh()
+        return scores.masked_fill(~mask, -torch.inf).softmax(-1) @ v
+
+    monkeypatch.setattr("own_models.scaled_dot_product_attention", attend)
+    result = attnviz.same_run(
+        model, [TEXT, "the cat sat"], "cached", step=lambda model, ids, cache: model(ids, cache), tokenizer=tokenize
+    ).results[0]
+
+    assert (result.cause, result.layer) == ("scores", 0)
+    assert "its scale, softcap and bias by distance" in result.fix
+
+
+class Padded(Translator):
+    """A translator whose decoder has a mask of padding, on the axis of the keys or, wrong, of the queries: softmax then
+    makes NaN of the rows of padding, which the next layer spreads."""
+
+    axis = 1
+
+    def forward(self, source, target):
+        memory, x, seen = self.embed(source), self.embed(target), (source != 0)[:, None, None]
+        memory = memory + self.encoder_attn_self(memory, seen)
+        n = target.shape[1]
+        mask = torch.ones(n, n, dtype=torch.bool).tril() & (target != 0).unsqueeze(self.axis)
+        for _ in range(2):
+            x = x + (x @ x.mT).masked_fill(~mask, -torch.inf).softmax(-1) @ x
+        return self.head(x + self.cross_attn(x, seen, memory))
+
+
+@pytest.mark.parametrize(("axis", "status"), [(1, 0), (2, 1)])
+def test_the_text_of_a_decoder_is_padded_too(axis, status):
+    """So that padding of the target on the wrong axis, (B, Q, 1), is found."""
+    model = Padded()
+    model.axis = axis
+    source = wrapped(model, "the cat sat on ||| the dog ran", call=lambda model, ids, read: model(ids, read))
+    report = attnviz.check_model(source)
+
+    assert report.status(strict=True) == status
+    assert [finding.rule for finding in report.findings if finding.severity == "error"] == ["nan"] * status
+
+
+class Small(Writer):
+    """Takes few texts at once."""
+
+    most = 2
+
+    def forward(self, ids):
+        if len(ids) > self.most:
+            raise RuntimeError("the cache is for few texts")
+        return super().forward(ids)
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_a_model_with_a_largest_batch_is_tested_with_smaller_ones(most, monkeypatch):
+    monkeypatch.setattr(Small, "most", most)
+    small, usual = (attnviz.leak_test(wrapped(model)) for model in (Small(), Writer()))
+    report = attnviz.check_model(wrapped(Small()))
+
+    assert small.promised.equal(usual.promised)
+    assert small.tested.all()
+    assert report.status(strict=True) == 0
+    assert any("not tested further" in line for line in report.skipped) is (most == 1)
+
+
+class Mean(Writer):
+    """Mixes positions outside of attention: adds the mean of all tokens."""
+
+    def forward(self, ids):
+        return super().forward(ids) + self.head(self.embed(ids).mean(1, keepdim=True))
+
+
+def test_what_no_mask_explains_is_looked_for_elsewhere():
+    """The leak and the padding are then faults of their own."""
+    findings = {finding.rule: finding for finding in attnviz.check_model(wrapped(Mean())).findings}
+
+    assert {rule: finding.severity for rule, finding in findings.items()} == {"leak": "error", "padding": "error"}
+    assert "what mixes positions" in findings["leak"].fix
+    assert "attention gives it no weight" in findings["padding"].message
+
+
+def test_padding_and_other_texts_are_one_test_of_moves():
+    right, seen = (list(batch_test(wrapped(Writer(hides=hides)), TEXT)) for hides in ("future", "nothing"))
+
+    assert [(result.run, result.same) for result in right] == [("padding", True), ("batch", True)]
+    assert [(result.run, result.same, result.cause) for result in seen] == [("padding", False, "mask")]
+
+
+def test_a_text_alone_that_sees_later_tokens_is_not_what_a_cache_can_give():
+    """Two ways within the prompt, causal from then on."""
+    torch.manual_seed(1)
+    model = Server().eval()
+    may_attend = model.may_attend
+
+    def two_way(queries, keys, *rest):
+        mask = may_attend(queries, keys, *rest)
+        return torch.ones_like(mask) if queries == keys else mask
+
+    model.may_attend = two_way
+    result = attnviz.same_run(
+        model, [TEXT], "cached", step=lambda model, ids, cache: model(ids, cache=cache), tokenizer=tokenize
+    ).results[0]
+
+    assert result.cause == "mask"
+    assert "sees later tokens when it is run alone" in result.message
