@@ -255,7 +255,7 @@ ZEROS = to_zero_is_masked, from_zero_is_masked
 LOWEST_ADDED = partial(to_additive, fill=torch.finfo(torch.float32).min), from_additive
 SDPA, MULTIHEAD = "F.scaled_dot_product_attention", "nn.MultiheadAttention"
 ADDED = "0 = may attend, -inf = blocked; added to the scores"
-CAUSAL = "the future is blocked, aligned top-left"
+CAUSAL = "is_causal: the future is blocked, aligned top-left"
 TOKENS = (
     "1 = token, 0 = padding (a decoder blocks the future by itself); with four axes 0 = may attend, the lowest "
     "number = blocked, added to the scores"
@@ -271,7 +271,13 @@ FORMATS = (
     MaskFormat("is_causal", SDPA, CAUSAL, "zero", *TRUE, OF_FLAG, _is_causal),
     MaskFormat("attn_mask", MULTIHEAD, "True = blocked", "nan", *MASKED, OF_MODULE, _multihead),
     MaskFormat(
-        "key_padding_mask", MULTIHEAD, "True = padding, for every query", "nan", *MASKED, OF_MODULE, _key_padding
+        "key_padding_mask",
+        MULTIHEAD,
+        "key_padding_mask: True = padding, for every query",
+        "nan",
+        *MASKED,
+        OF_MODULE,
+        _key_padding,
     ),
     MaskFormat("flex_attention", "FlexAttention", "mask_mod: True = may attend", "zero", *TRUE, OF_FLEX, _flex),
     MaskFormat("huggingface", "Hugging Face", TOKENS, "uniform", *LOWEST_ADDED, OF_SCORES, _huggingface),

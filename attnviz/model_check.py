@@ -219,7 +219,7 @@ class _Check:
         same = bool((mask == mask[:, :1]).all())
         padding = _tokens(self.record, step)
         arguments = {"padding": padding} if not bool(padding.all()) else {}
-        arguments |= {"kind": "mask", "convention": "may-attend"}
+        arguments = {"kind": "mask", "convention": "may-attend", **arguments}
         mask = mask[:, :1] if same else mask
         report = check(mask, **self._intended(step), **arguments)
         if report.question and step.site.kind == self.target == "decoder":

@@ -326,9 +326,16 @@ def _tell_zeros(mode: Watched, call: Call, now: Tensor, before: Tensor) -> None:
     """Tell of weights, (B, H, Q, K), that became 0 after the softmax; rows without an open key may."""
     is_gone = (now == 0) & ((before > CLOSE_AFTER_CAST["atol"]) | before.isnan())
     has_keys = torch.tensor(True) if call.mask is None else call.mask.any(-1, keepdim=True)
-    if bool((is_gone & has_keys.to(now.device)).any()):
-        least = f"rows sum to as little as {now.sum(-1).min():.2g}. Shown are the weights that the softmax gave"
-        what = f"{LATE_MASK}: {int(is_gone.sum())} weights become 0, and {least}"
+    is_gone_with_keys = is_gone & has_keys.to(now.device)
+    if bool(is_gone_with_keys.any()):
+        partly = is_gone_with_keys & (now != 0).any(-1, keepdim=True)
+        what = (
+            f"sets {int(is_gone_with_keys.any(-1).sum())} whole rows of weights to 0 after the softmax, as for padding"
+        )
+        if bool(partly.any()):
+            least = f"rows sum to as little as {now.sum(-1).min():.2g}"
+            what = f"{LATE_MASK}: {int(is_gone.sum())} weights become 0, and {least}"
+        what = f"{what}. Shown are the weights that the softmax gave"
         mode.captured.findings.append(f"{call.site} ({call.name or mode.captured.name}) {what}")
     elif bool(is_gone.any()):
         call.scoring = replace(call.scoring, empty_rows="zero")

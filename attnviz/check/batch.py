@@ -60,9 +60,8 @@ class BatchReport:
         return [f"batch: {read}", f"  assumed: {self.assumed}", *blocks, *question, *verdict]
 
     def to_json(self) -> dict[str, Any]:
-        findings = [finding.to_json() for finding in self.findings]
         shapes = {name: list(shape) for name, shape in self.shapes.items()}
-        return {"shapes": shapes, "assumed": self.assumed, "question": self.question, "findings": findings}
+        return {**vars(self), "shapes": shapes, "findings": [finding.to_json() for finding in self.findings]}
 
 
 def check_batch(
@@ -92,11 +91,8 @@ def check_batch(
     if name is None:
         there = ", ".join(map(quoted, list(batch)[:10])) or "nothing"
         raise InputError(f"The batch has no input_ids; it has {there}.")
-    ids, labels, source = _whole(arrays, name), arrays.get("labels"), dict(arrays)
-    has_target = any(target in arrays for target in TARGET)
-    has_target |= (
-        labels is not None and labels.dim() == 2 and labels.shape[1] != ids.shape[1] and len(labels) == len(ids)
-    )
+    ids, labels, source = arrays[name], arrays.get("labels"), dict(arrays)
+    has_target = any(target in arrays for target in TARGET) or (labels is not None and _is_target(ids, labels))
     if has_target:
         source.pop("labels", None)
     whole = _Batch(ids, source, pad, padded, name)
@@ -105,7 +101,7 @@ def check_batch(
         pad = whole.pad if whole.pad is not None else pad
         target = {"attention_mask": arrays.get(TARGET[1]), "labels": labels}
         target = {key: array for key, array in target.items() if array is not None}
-        read_by_decoder = _whole(arrays, TARGET[0]) if TARGET[0] in arrays else None
+        read_by_decoder = arrays.get(TARGET[0])
         if read_by_decoder is None and labels is not None:
             read_by_decoder = labels.masked_fill(labels == IGNORED, -1 if pad is None else pad).roll(1, 1)
         if read_by_decoder is not None:
@@ -117,12 +113,13 @@ def check_batch(
     return BatchReport(shapes, assumed, question, tuple(findings))
 
 
-def _whole(arrays: dict[str, Tensor], name: str) -> Tensor:
-    """Token ids, (B, n)."""
-    ids = arrays[name]
-    if ids.dim() != 2 or ids.is_floating_point() or not ids.numel():
-        raise InputError(f"The {name} are {tuple(ids.shape)} of {ids.dtype}; they must be whole numbers (B, n).")
-    return ids
+def _is_target(ids: Tensor, labels: Tensor) -> bool:
+    """Whether labels are those of another text: of another length, or most of them used and none a token beside it."""
+    if labels.dim() != 2 or labels.shape != ids.shape:
+        return labels.dim() == 2 and len(labels) == len(ids)
+    used = labels != IGNORED
+    alike = (labels == ids)[used].any() | (labels[:, :-1] == ids[:, 1:])[used[:, :-1]].any()
+    return 2 * int(used.sum()) > used.numel() and not bool(alike)
 
 
 class _Batch:
@@ -140,6 +137,8 @@ class _Batch:
         is_target: bool = False,
     ):
         self.ids, self.arrays, self.name, self.mask_name, self.is_target = ids, arrays, name, mask_name, is_target
+        if ids.dim() != 2 or ids.is_floating_point() or not ids.numel():
+            raise InputError(f"The {name} are {tuple(ids.shape)} of {ids.dtype}; they must be whole numbers (B, n).")
         for other in OF_TOKENS:
             if other in arrays and arrays[other].shape[-1] != ids.shape[1]:
                 raise InputError(f"The {other} are {tuple(arrays[other].shape)}, the {name} {tuple(ids.shape)}.")
@@ -164,12 +163,13 @@ class _Batch:
         self.may_end_text = beside_text & is_open  # where the id of padding also ends a text
         self.is_pad = self.padding & ~self.may_end_text
         numbers = [] if self.flat is None else self.flat.unique().tolist()
-        self.is_numbered = len(numbers) > 2 and all(float(number).is_integer() and number >= 0 for number in numbers)
+        is_whole = all(float(number).is_integer() and number >= 0 for number in numbers)
+        self.is_numbered = is_whole and {1, 2} <= set(numbers)
         self.are_flags = set(numbers) <= {0, 1}
         self.laid = Laid(ids[:, None, None].float(), ("batch", "key"))
 
     def findings(self, intent: str | Mask | Stack | None) -> Iterator[Finding]:
-        if self.flat is not None and self._inverted():
+        if self.flat is not None and self._is_inverted():
             message = f"{self.mask_name} is inverted: it is 0 at the tokens and 1 at padding."
             yield self._finding("inverted", "error", message, self.mended, self.flat.bool())
             self.is_pad, self.may_end_text = self.flat.bool(), torch.zeros_like(self.is_pad)
@@ -184,17 +184,15 @@ class _Batch:
         if self.square is not None:
             yield from self._of_square(intent)
 
-    def _inverted(self) -> bool:
+    def _is_inverted(self) -> bool:
         """Whether the mask is open at padding alone, by the id of padding or by the one id at all open places."""
-        open_ids, blocked = self.ids[self.flat != 0].unique(), self.ids[self.flat == 0].unique()
-        if self.pad is not None and not (self.flat == 0).any():
+        open_ids, blocked = self.ids[self.flat != 0].unique().tolist(), self.ids[self.flat == 0].unique().tolist()
+        if self.pad is not None:
+            return bool(blocked) and self.pad in open_ids and self.pad not in blocked
+        if len(open_ids) != 1 or len(blocked) < 2 or open_ids[0] in blocked:
             return False
-        is_swapped = self.pad is not None and self.pad in open_ids and self.pad not in blocked
-        if is_swapped or (self.pad is None and len(open_ids) == 1 and len(blocked) > 1 and open_ids[0] not in blocked):
-            self.pad = int(open_ids[0]) if self.pad is None else self.pad
-            self.question = ""
-            return True
-        return False
+        self.pad, self.question = open_ids[0], ""
+        return True
 
     def _of_mask(self) -> Iterator[Finding]:
         """Findings about a mask of (B, n): padding that is seen, tokens that are not, rows without a token."""
@@ -208,31 +206,25 @@ class _Batch:
             fix = f"Pass restarting position_ids and no {self.mask_name}, or a mask of (B, 1, n, n)."
             yield self._finding("documents", "warning", message, fix)
         elif not self.are_flags:
-            message = (
-                f"{self.mask_name} holds {float(self.flat.min()):g} and other numbers; of shape (B, n) it is 1 or "
-            )
-            yield self._finding("values", "error", f"{message}0.", self.mended or "1 = a token, 0 = padding")
+            message = f"{self.mask_name} holds {float(self.flat.min()):g} and other numbers; (B, n) is of 1 and 0."
+            yield self._finding("values", "error", message, self.mended or "1 = a token, 0 = padding")
             return
         seen = self.is_pad & (self.flat != 0)
         hidden = ~self.padding & (self.flat == 0) & (self.pad is not None)
-        for cells, message in (
-            (seen, "of padding {is_} 1 in {mask}: padding is seen."),
-            (hidden, "that {is_} no padding {is_} 0 in {mask}: no token sees {it}."),
+        empty = ~(self.flat != 0).any(1, keepdim=True)
+        tokens = [counted(int(cells.count_nonzero()), "token") for cells in (seen, hidden)]
+        rows = counted(int(empty.count_nonzero()), "row")
+        for rule, cells, message, fix in (
+            ("padding", seen, f"{self.mask_name} is 1 at {tokens[0]} of padding: padding is seen.", self.mended),
+            ("padding", hidden, f"{self.mask_name} is 0 at {tokens[1]} of a text: no token sees them.", self.mended),
+            ("empty-row", empty, f"{rows} of the batch without a token.", "Leave such rows out of the batch."),
         ):
             if cells.any():
-                is_, it = ("is", "it") if cells.sum() == 1 else ("are", "them")
-                message = message.format(is_=is_, it=it, mask=self.mask_name)
-                message = f"{counted(int(cells.sum()), 'token')} {message}"
-                yield self._finding("padding", "error", message, self.mended, cells)
+                yield self._finding(rule, "error", message, fix, cells)
         ends = self.may_end_text & (self.flat == 0).any(1, keepdim=True)
         if ends.any():
             message = f"The first id {self.pad} beside the text is open in {counted(int(ends.any(1).sum()), 'row')}."
             yield self._finding("padding", "note", message, "That is right where this id also ends a text.", ends)
-        empty = ~(self.flat != 0).any(1, keepdim=True)
-        if empty.any():
-            has = "has" if empty.sum() == 1 else "have"
-            message = f"{counted(int(empty.sum()), 'row')} of the batch {has} no token."
-            yield self._finding("empty-row", "error", message, "Leave such rows out of the batch.", empty)
 
     @property
     def mended(self) -> str:
@@ -246,16 +238,14 @@ class _Batch:
             return
         fix = f"position_ids = ({self.mask_name}.cumsum(-1) - 1).clamp(min=0)"
         if positions is None:
-            message = f"{counted(int(left.sum()), 'text')} padded at the left, and no position_ids: most models then"
-            yield self._finding("positions", "warning", f"{message} count padding as positions.", fix, left[:, None])
+            message = f"{counted(int(left.sum()), 'text')} padded at the left, and no position_ids: most models then "
+            yield self._finding("positions", "warning", f"{message}count padding as positions.", fix, left[:, None])
             return
-        first = real.int().argmax(1)
-        start = positions.expand_as(self.ids)[torch.arange(len(first)), first]
-        wrong = left & (start != 0)
-        if wrong.any():
-            row = int(wrong.nonzero()[0])
+        start = positions.expand_as(self.ids).gather(1, real.int().argmax(1, keepdim=True))
+        if (wrong := left[:, None] & (start != 0)).any():
+            row = int(wrong.nonzero()[0, 0])
             message = f"Text {row} is padded at the left, and its first token has position {int(start[row])}, not 0."
-            yield self._finding("positions", "error", message, fix, wrong[:, None])
+            yield self._finding("positions", "error", message, fix, wrong)
 
     def _of_documents(self) -> Iterator[Finding]:
         """Packed documents: a mask that holds none of them, and numbers, lengths and positions that disagree."""
@@ -269,9 +259,7 @@ class _Batch:
             yield self._finding("documents", "error", message, fix, starts & (torch.arange(starts.shape[1]) > 0))
         if self.is_numbered and "position_ids" in self.arrays and restarts is None:
             message = f"{self.mask_name} numbers documents, and position_ids go on from one to the next."
-            yield self._finding(
-                "documents", "warning", message, "Let position_ids begin at 0 in each document.", starts
-            )
+            yield self._finding("documents", "warning", message, "Begin position_ids at 0 in each document.", starts)
         for name in (name for name in ENDS if name in self.arrays):
             ends, total = self.arrays[name].flatten(), self.ids.numel()
             if len(ends) < 2 or int(ends[0]) or int(ends[-1]) != total or bool((ends.diff() <= 0).any()):
@@ -287,10 +275,8 @@ class _Batch:
         if positions is None or positions.dim() != 2:
             return None
         starts = (positions.expand_as(self.ids) == 0) & ~self.is_pad
-        first = (~self.is_pad).int().argmax(1)
-        inner = starts.clone()
-        inner[torch.arange(len(first)), first] = False
-        return starts if inner.any() else None
+        is_first = (~self.is_pad).int().cumsum(1) == 1
+        return starts if (starts & ~is_first).any() else None
 
     @property
     def starts(self) -> Tensor | None:
@@ -331,9 +317,8 @@ class _Batch:
         if (starts := self.starts) is not None:
             across = starts & used & (torch.arange(starts.shape[1]) > 0)
             if across.any():
-                message = (
-                    f"{counted(int(across.sum()), 'document')} whose first token is predicted from the one before."
-                )
+                count = counted(int(across.sum()), "document")
+                message = f"{count} whose first token is predicted from the one before."
                 yield self._finding("labels", "warning", message, "labels[position_ids == 0] = -100", across)
 
     def _of_square(self, intent: str | Mask | Stack | None) -> Iterator[Finding]:
@@ -346,16 +331,14 @@ class _Batch:
         if restarts is not None and queries == keys and not report.rules("error"):
             owner = restarts.int().cumsum(1)
             across = (owner[:, None, :, None] != owner[:, None, None]) & ~self.is_pad[:, None, :, None]
-            seen = opened(self.square, report.convention).view(report.shape) & across & ~self.is_pad[:, None, None]
+            additive = report.convention == "additive"
+            may_attend = self.square >= 0 if additive else opened(self.square, report.convention)
+            seen = may_attend.broadcast_to(report.shape) & across & ~self.is_pad[:, None, None]
             if seen.any():
                 _, _, query, key = seen.nonzero()[0].tolist()
-                message = (
-                    f"position_ids restart, as of packed documents, but {self.mask_name} lets them see each other: "
-                )
+                message = f"position_ids restart, as of packed documents, and {self.mask_name} opens one to the next: "
                 message += f"the token at {query} sees the one at {key}."
-                fix = (
-                    "Block what is of another document: mask & (document[:, None, :, None] == document[:, None, None])."
-                )
+                fix = "Block other documents: mask & (document[:, None, :, None] == document[:, None, None])."
                 yield Finding("documents", "error", message, fix)
                 return
         self.question = self.question or report.question

@@ -223,9 +223,12 @@ class Laid:
             chosen = chosen.any(axis, keepdim=True)  # an array without that axis is repeated over it
         if not axes:
             return Finding(rule, severity, message, fix)
-        indices = chosen.nonzero()
-        cells = tuple(map(tuple, indices[:MOST, axes].tolist()))
-        return Finding(rule, severity, message, fix, tuple(AXES[axis] for axis in axes), cells, len(indices))
+        flat, size, total = chosen.flatten(), MOST, int(chosen.count_nonzero())
+        while size < len(flat) and int(flat[:size].count_nonzero()) < min(MOST, total):  # the first cells of many
+            size *= 4
+        places = torch.unravel_index(flat[:size].nonzero()[:MOST, 0], chosen.shape)
+        cells = tuple(zip(*[places[axis].tolist() for axis in axes], strict=True))
+        return Finding(rule, severity, message, fix, tuple(AXES[axis] for axis in axes), cells, total)
 
     def some(
         self, rule: str, severity: str, chosen: Tensor, message: str, fix: str = "", noun: str = ""
@@ -240,6 +243,12 @@ def future(queries: int, keys: int) -> Tensor:
     """Which keys lie after the query, boolean (Q, K); with more keys than queries the ends are aligned (a cache)."""
     offset = max(0, keys - queries)
     return torch.arange(keys) > torch.arange(queries)[:, None] + offset
+
+
+def read_rows(values: Tensor, tokens: Tensor | None) -> Tensor:
+    """Rows that are read, broadcasts to (B, H, Q): those of queries that are no padding; `tokens` is (B, K)."""
+    is_known = tokens is not None and values.shape[2] == values.shape[3]
+    return tokens[:, None] if is_known else torch.ones(1, 1, 1, dtype=torch.bool)
 
 
 def saw(cells: Tensor) -> str:

@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 
 from attnviz.check.findings import Finding, Laid
-from attnviz.check.sums import closed_cells
 from attnviz.core.amounts import counted
 
 EVEN = 1e-3
@@ -26,58 +25,46 @@ SAME_WAY = (
 )
 
 
-def check_heads(laid: Laid, valid: Tensor, dead: Tensor) -> Iterator[Finding]:
-    """Findings about whole heads of weights: dead, uniform, identical, symmetric.
+def check_heads(laid: Laid, usable: Tensor, valid: Tensor, dead: Tensor | None = None) -> Iterator[Finding]:
+    """Findings about whole heads: dead, uniform, identical, symmetric.
 
     Args:
+        usable: (B, H, Q, K), cells that no mask blocks, in rows that hold numbers.
         valid: (B, H, Q), the rows that hold numbers.
-        dead: (H,), heads whose every weight is 0.
+        dead: (H,), heads of weights whose every weight is 0; None for scores.
     """
-    weights = laid.values
-    if dead.any():
-        message = f"{counted(int(dead.sum()), 'head')} with the weight 0 everywhere: nothing is added by it."
-        fix = "If they were not switched off, look for a mask or factor of 0."
-        yield laid.finding("dead-head", "warning", message, fix, dead[None])
-    usable = ~closed_cells(weights) & valid[..., None]
-    level = even(weights.masked_fill(~usable, 0), usable, 2 * laid.rounding) & ~dead
+    most = laid.values.masked_fill(~usable, -torch.inf).amax(-1)
+    least = laid.values.masked_fill(~usable, torch.inf).amin(-1)
+    even = most - least <= EVEN * torch.maximum(most.abs(), least.abs()) + 2 * laid.rounding
+    even |= usable.sum(-1) < 2
+    level = even.all(-1).all(0) & ((usable.sum(-1) - 1).clamp_min(0).sum((0, 2)) >= MOST_BY_CHANCE)
+    scores = laid.values.masked_fill(~usable, -torch.inf) if dead is None else laid.values.log()
+    plain = even.all(-1).all(0)
+    if dead is not None:
+        level, plain = level & ~dead, dead | (even | (laid.values.amax(-1) >= SURE)).all(-1).all(0)
+        if dead.any():
+            message = f"{counted(int(dead.sum()), 'head')} with the weight 0 everywhere: nothing is added by it."
+            fix = "If they were not switched off, look for a mask or factor of 0."
+            yield laid.finding("dead-head", "warning", message, fix, dead[None])
     if level.any():
-        yield uniform(laid, level)
-    plain = dead | (even_rows(weights, usable, 2 * laid.rounding) | (weights.amax(-1) >= SURE)).all(-1).all(0)
-    yield from identical(laid, plain)
-    yield from symmetric(laid, weights.log(), valid & ~level[:, None], relative=True)
+        heads = counted(int(level.sum()), "uniform head")
+        message = f"{heads}: every open key of a row counts the same, whatever it says."
+        fix = "Look for queries or keys that are 0, a temperature that is far too high, or -1e9 added to all of a row."
+        yield laid.finding("uniform-head", "warning", message, fix, level[None])
+    yield from _identical(laid, plain)
+    yield from symmetric(laid, scores, valid & ~level[:, None], relative=dead is not None)
 
 
-def uniform(laid: Laid, heads: Tensor) -> Finding:
-    message = f"{counted(int(heads.sum()), 'uniform head')}: every open key of a row counts the same, whatever it says."
-    fix = (
-        "Look for queries or keys that are 0, a temperature that is far too high, or -1e9 added to all scores of a row."
-    )
-    return laid.finding("uniform-head", "warning", message, fix, heads[None])
-
-
-def even(values: Tensor, usable: Tensor, slack: float) -> Tensor:
-    """Heads, (H,), in which each row with two open keys or more is even over them, for at least three keys too many."""
-    telling = (usable.sum(-1) - 1).clamp_min(0).sum((0, 2)) >= MOST_BY_CHANCE
-    return even_rows(values, usable, slack).all(-1).all(0) & telling
-
-
-def even_rows(values: Tensor, usable: Tensor, slack: float) -> Tensor:
-    """Rows, (B, H, Q), that are even over their open keys; those with one open key or none are."""
-    most = values.masked_fill(~usable, -torch.inf).amax(-1)
-    least = values.masked_fill(~usable, torch.inf).amin(-1)
-    level = most - least <= EVEN * torch.maximum(most.abs(), least.abs()) + slack
-    return level | (usable.sum(-1) < 2)
-
-
-def identical(laid: Laid, plain: Tensor) -> Iterator[Finding]:
+def _identical(laid: Laid, plain: Tensor) -> Iterator[Finding]:
     """Heads that are equal in every number; `plain`, (H,), are those of which that says nothing."""
     values = laid.values.nan_to_num(0.0, 0.0, 0.0)
     groups: dict[int, list[int]] = {}
     for head in (~plain).nonzero().flatten().tolist():
-        if _equal_by_chance(values[:, head], laid.eps):
-            continue
-        same = (first for first in groups if torch.equal(values[:, first], values[:, head]))
-        groups.setdefault(next(same, head), []).append(head)
+        numbers = values[:, head].flatten()[:1000].unique()
+        free = int(((numbers != 0) & (numbers != 1)).sum()) // 2  # of two weights of a row one follows from the other
+        if laid.eps**free <= CHANCE:  # else another head may well hold the same few numbers of few digits
+            same = (first for first in groups if torch.equal(values[:, first], values[:, head]))
+            groups.setdefault(next(same, head), []).append(head)
     twins = [group for group in groups.values() if len(group) > 1]
     if not twins or laid.values.shape[3] < 2:
         return
@@ -85,17 +72,8 @@ def identical(laid: Laid, plain: Tensor) -> Iterator[Finding]:
     chosen[[head for group in twins for head in group]] = True
     named = "; ".join(", ".join(map(str, group[:8])) + (", ..." if len(group) > 8 else "") for group in twins[:4])
     message = f"Heads are identical in every number: {named}."
-    fix = (
-        "Look for expand or repeat where heads are split, for one head's weights copied, or for a batch read as heads."
-    )
+    fix = "Look for expand or repeat where heads are split, one head's weights copied, or a batch read as heads."
     yield laid.finding("identical-heads", "warning", message, fix, chosen[None])
-
-
-def _equal_by_chance(values: Tensor, eps: float) -> bool:
-    """Whether a head holds so few numbers, of so few digits, that another may well hold the same."""
-    numbers = values.flatten()[:1000].unique()
-    free = int(((numbers != 0) & (numbers != 1)).sum()) // 2  # of two weights of a row one follows from the other
-    return eps**free > CHANCE
 
 
 def symmetric(laid: Laid, scores: Tensor, valid: Tensor, *, relative: bool) -> Iterator[Finding]:

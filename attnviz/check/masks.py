@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from attnviz.check.arrays import CONVENTIONS, VERY_NEGATIVE, conventions_of, fill, is_binary, of_ones, opened
-from attnviz.check.findings import Finding, Laid, Report, block_future, future, saw
+from attnviz.check.findings import Finding, Laid, Report, block_future, future, read_rows, saw
 from attnviz.check.intent import ASSUMED, Intent
 from attnviz.check.meant import COUNTED, MaskReading, Part, explain, mask_readings
 from attnviz.core.amounts import counted
@@ -121,10 +121,10 @@ def _with_intent(laid: Laid, masks: dict[str, Tensor], intent: Intent, tokens: T
         return Report("mask", first, False, shape, (), (missing,))
     best = explain(readings)
     reading, faults, findings = best.reading, list(best.faults()), []
-    wrong, is_right = best.differing.expand(shape), not faults and not best.differing.any()
+    wrong = best.differing.expand(shape)
     if len(masks) > 1:
-        how = f"{'' if is_right else 'best '}fits {intent.title}"
-        findings.append(_read_as(laid, reading.convention, how))
+        how = "best fits" if faults or wrong.any() else "fits"
+        findings.append(_read_as(laid, reading.convention, f"{how} {intent.title}"))
     together = " (Both repairs are needed.)" if len(faults) > 1 else ""
     for part, mistake, cells in faults:
         rule, message = mistake_in_words(part, mistake)
@@ -141,9 +141,9 @@ def _with_intent(laid: Laid, masks: dict[str, Tensor], intent: Intent, tokens: T
             are = f"{counted(int(cells.count_nonzero()), 'cell')} {'is' if cells.count_nonzero() == 1 else 'are'}"
             message = f"It is not {intent.title}: {are} {what}{also}{f', and {saw(cells)}' if cells is ahead else ''}."
             findings.append(laid.finding(rule, "error", message, fix, cells))
-    usual = "note" if intent.kind == "" else "warning"
-    as_meant = f", as {intent.title} has"
-    findings += _empty_rows(laid, reading, best.right, (usual, as_meant), tokens is not None, is_named=bool(faults))
+    if not faults:  # from which empty rows follow
+        as_meant = "warning" if intent.kind else "note", f", as {intent.title} has"
+        findings += _empty_rows(laid, reading, best.right, as_meant, tokens is not None)
     reasons = (DIAGONAL[reading.offset > 0],) if hides and shape[2] < shape[3] else ()
     repaired = best.right.expand(shape)
     return Report("mask", reading.convention, hides, shape, reasons, tuple(findings), repaired=repaired)
@@ -163,7 +163,7 @@ def _without_intent(laid: Laid, masks: dict[str, Tensor], tokens: Tensor | None,
         may_attend = masks[convention]
         findings = [*_of_padding(laid, may_attend, tokens)]
         severity = "error" if is_stated or len(masks) == 1 else "warning"
-        findings += _empty(laid, severity, ~may_attend.any(-1) & _is_read(may_attend, tokens), "", convention)
+        findings += _empty(laid, severity, ~may_attend.any(-1) & read_rows(may_attend, tokens), "", convention)
         question = f"{ASK}{'' if len(masks) == 1 else ', and its --convention'}."
         ahead = future(*shape[2:])
         hides = bool(ahead.any()) and not bool((may_attend & ahead).any())
@@ -200,18 +200,11 @@ def _read_as(laid: Laid, convention: str, why: str) -> Finding:
     return laid.finding("convention", "note", message, fix)
 
 
-def _is_read(may_attend: Tensor, tokens: Tensor | None) -> Tensor:
-    """Rows that are read, broadcasts to (B, H, Q): those of queries that are no padding."""
-    if tokens is None or may_attend.shape[2] != may_attend.shape[3]:
-        return torch.ones(1, 1, 1, dtype=torch.bool)
-    return tokens[:, None]
-
-
 def _of_padding(laid: Laid, may_attend: Tensor, tokens: Tensor | None) -> Iterator[Finding]:
     """Keys of padding that tokens see, and tokens that no query sees, where it was said which keys are padding."""
     if tokens is None:
         return
-    is_read, keys = _is_read(may_attend, tokens)[..., None], tokens[:, None, None]
+    is_read, keys = read_rows(may_attend, tokens)[..., None], tokens[:, None, None]
     seen = may_attend & ~keys & is_read
     hidden = keys & ~(may_attend & is_read).any((1, 2), keepdim=True)
     hidden = hidden & (may_attend.shape[2] in (1, may_attend.shape[3]))
@@ -219,7 +212,7 @@ def _of_padding(laid: Laid, may_attend: Tensor, tokens: Tensor | None) -> Iterat
         keys_seen = int(seen.any((1, 2)).count_nonzero())
         parts = [f"{counted(keys_seen, 'key')} of padding open to tokens"] if keys_seen else []
         parts += [f"{counted(int(hidden.count_nonzero()), 'token')} hidden from every query"] if hidden.any() else []
-        fix = "Join padding to the mask: mask & tokens[:, None, None, :], True at tokens."
+        fix = "Of the keys, block padding alone: join tokens[:, None, None, :], where tokens is (B, K), True at tokens."
         yield laid.finding("deviation", "error", f"{' and '.join(parts).capitalize()}.", fix, seen | hidden)
 
 
@@ -265,16 +258,15 @@ def _empty_rows(
     right: Tensor,
     as_meant: tuple[str, str],
     padding_is_stated: bool,
-    is_named: bool = False,
 ) -> Iterator[Finding]:
-    """Rows without a key: by a mistake that is not named, as the intended mask has them, or of padding."""
+    """Rows without a key: by mistake, as the intended mask has them, or of queries that are padding."""
     empty, intended = ~reading.may_attend.any(-1).expand(laid.values.shape[:3]), ~right.any(-1)
     of_padding = torch.zeros_like(intended)
     if reading.tokens is not None and reading.may_attend.shape[2] == reading.may_attend.shape[3]:
         of_padding = ~reading.tokens[:, None]
     usual = "note" if padding_is_stated or as_meant[0] == "note" else "warning"
     for (severity, why), rows in (
-        (("error", ""), empty & ~intended & ~of_padding & (not is_named)),
+        (("error", ""), empty & ~intended & ~of_padding),
         (as_meant, empty & intended & ~of_padding),
         ((usual, ", as queries of padding often have"), empty & of_padding),
     ):

@@ -7,7 +7,7 @@ import re
 import zipfile
 from collections.abc import Collection
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -67,22 +67,18 @@ class ArrayFile:
             return {name: self.arrays[name]}
         by_kind = {key: array for key, array in self.arrays.items() if kind_by_name(key)}
         if len(self.arrays) == 1 or by_kind:
-            return _in_order(by_kind or self.arrays)
-        maps = {key: array for key, array in self.arrays.items() if array.ndim > 1}
-        if are_layers(maps):
-            return _in_order(maps)
-        raise InputError(f"Which array of {quoted(self.name)} is meant? Choose one of: {listed}.")
+            arrays = by_kind or self.arrays
+        else:
+            arrays = {key: array for key, array in self.arrays.items() if array.ndim > 1}
+            if not are_layers(arrays):
+                raise InputError(f"Which array of {quoted(self.name)} is meant? Choose one of: {listed}.")
+        number = {name: match and int(match[0]) for name in arrays if [match := LAST_NUMBER.search(name)]}
+        return dict(sorted(arrays.items(), key=lambda entry: number[entry[0]] or 0))  # layer 2 before layer 10
 
 
 def are_layers(names: Collection[str]) -> bool:
     """Whether names differ in one number alone, as those that `numpy.savez(file, *layers)` gives: "arr_0", "arr_1"."""
     return len(names) > 1 and len({LAST_NUMBER.sub("#", name) for name in names}) == 1
-
-
-def _in_order(arrays: dict[str, np.ndarray | Tensor]) -> dict[str, np.ndarray | Tensor]:
-    """Layer 2 before layer 10; names without a number stay where they are."""
-    number = {name: match and int(match[0]) for name in arrays if [match := LAST_NUMBER.search(name)]}
-    return dict(sorted(arrays.items(), key=lambda entry: number[entry[0]] or 0))
 
 
 def kind_by_name(name: str) -> str | None:
@@ -105,17 +101,33 @@ def read_file(name: str, content: bytes) -> ArrayFile:
     ending = next((ending for ending in ENDINGS if name.lower().endswith(ending)), None)
     if ending is None:
         check_no_picture(name)
-        raise InputError(
-            f"{quoted(name)} is no file of numbers that is read here: it must end in {', '.join(ENDINGS)}. {NO_PICKLE}"
-        )
+        message = f"{quoted(name)} is no file of numbers that is read here: it must end in {', '.join(ENDINGS)}."
+        raise InputError(f"{message} {NO_PICKLE}")
     if len(content) > MOST_BYTES:
         raise InputError(f"{quoted(name)} has {len(content):,} bytes; at most {MOST_BYTES:,} are read.")
     if not content:
         raise InputError(f"{quoted(name)} is empty.")
     if ending in (".csv", ".json", ".txt"):
-        return read_text(_decoded(name, content), name)
-    readers = {".npy": _npy_file, ".npz": _npz, ".safetensors": _safetensors}
-    every = readers[ending](name, content)
+        try:
+            return read_text(content.decode("utf-8-sig"), name)
+        except UnicodeDecodeError:
+            raise InputError(f"{quoted(name)} is no text in UTF-8.") from None
+    # What NumPy, zipfile and safetensors raise for damaged files is nearly anything (TokenError, struct.error, a
+    # negative seek), so that everything is caught where they read, and only there.
+    try:
+        if ending == ".npz":
+            every = _npz(name, content)
+        elif ending == ".npy":
+            every = {"": _npy(name, content, len(content))}
+        else:
+            import safetensors.torch
+
+            every = dict(safetensors.torch.load(content))
+    except InputError:
+        raise
+    except Exception:
+        kind = {".npz": "npz file", ".npy": "NumPy array"}.get(ending, "safetensors file")
+        raise InputError(f"{quoted(name)} is damaged or no {kind}.") from None
     texts = {key: array for key, array in every.items() if isinstance(array, np.ndarray) and array.dtype.kind in "US"}
     arrays = {key: array for key, array in every.items() if key not in texts}
     if not arrays:
@@ -123,73 +135,45 @@ def read_file(name: str, content: bytes) -> ArrayFile:
     return ArrayFile(name, arrays, texts=texts)
 
 
-# What NumPy, zipfile and safetensors raise for damaged files is nearly anything (TokenError, struct.error, a negative
-# seek), so that everything is caught where they read, and only there.
-
-
-def _npy_file(name: str, content: bytes) -> dict[str, np.ndarray]:
-    return {"": _npy(name, io.BytesIO(content), len(content))}
+class Pickled(InputError):
+    """An array of objects, which are not read."""
 
 
 def _npz(name: str, content: bytes) -> dict[str, np.ndarray]:
     """The arrays; beside others what is pickled is left out. The zip directory is read first, for the sizes."""
-    try:
-        with zipfile.ZipFile(io.BytesIO(content)) as file:
-            members = file.infolist()
-            total = sum(member.file_size for member in members)
-            if total > MOST_BYTES or len(members) > 1000:
-                what = f"{quoted(name)} unpacks to {total:,} bytes in {len(members):,} arrays"
-                raise InputError(f"{what}; at most {MOST_BYTES:,} in 1,000 are read.")
-            arrays, pickled = {}, None
-            for member in members:
-                if not member.filename.endswith(".npy"):
-                    raise InputError(f"{quoted(name)} holds {quoted(member.filename)}, which is no NumPy array.")
-                with file.open(member) as packed:
-                    try:
-                        array = _npy(name, io.BytesIO(packed.read(MOST_BYTES)), total)
-                    except Pickled as error:
-                        pickled = error
-                    else:
-                        arrays[member.filename.removesuffix(".npy")] = array
-    except InputError:
-        raise
-    except Exception:
-        raise InputError(f"{quoted(name)} is damaged or no npz file.") from None
+    arrays, pickled = {}, None
+    with zipfile.ZipFile(io.BytesIO(content)) as file:
+        members = file.infolist()
+        total = sum(member.file_size for member in members)
+        if total > MOST_BYTES or len(members) > 1000:
+            what = f"{quoted(name)} unpacks to {total:,} bytes in {len(members):,} arrays"
+            raise InputError(f"{what}; at most {MOST_BYTES:,} in 1,000 are read.")
+        for member in members:
+            if not member.filename.endswith(".npy"):
+                raise InputError(f"{quoted(name)} holds {quoted(member.filename)}, which is no NumPy array.")
+            try:
+                array = _npy(name, file.open(member).read(MOST_BYTES), total)
+            except Pickled as error:
+                pickled = error
+            else:
+                arrays[member.filename.removesuffix(".npy")] = array
     if pickled and all(array.dtype.kind in "US" for array in arrays.values()):
         raise pickled
     return arrays
 
 
-class Pickled(InputError):
-    """An array of objects, which are not read."""
-
-
-def _npy(name: str, file: io.BytesIO, size: int) -> np.ndarray:
+def _npy(name: str, content: bytes, size: int) -> np.ndarray:
     """One array. Its header is read first: what is pickled, or larger than the file, is not opened."""
-    try:
-        version = npy.read_magic(file)
-        read = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}.get(version)
-        shape, _, dtype = read(file) if read else ((), False, np.dtype(object))
-    except Exception:
-        raise InputError(f"{quoted(name)} is damaged or no NumPy array.") from None
+    file = io.BytesIO(content)
+    version = npy.read_magic(file)
+    read = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}.get(version)
+    shape, _, dtype = read(file) if read else ((), False, np.dtype(object))
     if dtype.hasobject:
         raise Pickled(f"{quoted(name)} holds pickled objects, which could run code; save a plain array of numbers.")
     if any(length < 0 for length in shape) or math.prod(shape) * dtype.itemsize > size:
         raise InputError(f"{quoted(name)} is cut short: its header tells of {quoted(shape)} cells, and it is smaller.")
     file.seek(0)
-    try:
-        return npy.read_array(file, allow_pickle=False)
-    except Exception:
-        raise InputError(f"{quoted(name)} is damaged or no NumPy array.") from None
-
-
-def _safetensors(name: str, content: bytes) -> dict[str, Tensor]:
-    import safetensors.torch
-
-    try:
-        return dict(safetensors.torch.load(content))
-    except Exception:
-        raise InputError(f"{quoted(name)} is damaged or no safetensors file.") from None
+    return npy.read_array(file, allow_pickle=False)
 
 
 # Text
@@ -207,23 +191,18 @@ def read_text(text: str, name: str = "") -> ArrayFile:
     text = text.removeprefix("\ufeff").replace("−", "-").strip()
     if not text:
         raise InputError(f"{called} is empty.")
-    if text.startswith("{") and (content := _object(called, text)):
-        return replace(content, name=name)
+    values = None
+    with suppress(ValueError, RecursionError):
+        values = json.loads(text) if text.startswith("{") else None
+    if values:  # arrays and tokens by their names
+        lists = {key: value for key, value in values.items() if isinstance(value, list) and value}
+        texts = {key: value for key, value in lists.items() if all(isinstance(word, str) for word in value)}
+        arrays = {key: _array(called, value) for key, value in lists.items() if key not in texts}
+        if arrays:
+            named = {key: np.array(value) for key, value in texts.items()}
+            return ArrayFile(name, arrays, _rounding(text), named)
     rows = _nested(called, text) if "[" in text or "{" in text else _lines(called, text)
     return ArrayFile(name, {"": _array(called, rows)}, _rounding(text))
-
-
-def _object(called: str, text: str) -> ArrayFile | None:
-    """Arrays and tokens by their names, from an object of JSON; None if it holds something else."""
-    try:
-        values = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    lists = {key: value for key, value in values.items() if isinstance(value, list) and value}
-    texts = {key: value for key, value in lists.items() if all(isinstance(word, str) for word in value)}
-    arrays = {key: _array(called, value) for key, value in lists.items() if key not in texts}
-    named = {key: np.array(value) for key, value in texts.items()}
-    return ArrayFile("", arrays, _rounding(text), named) if arrays else None
 
 
 _PRINTED = re.compile(r"^(?:tensor|array)\((.*?)(?:,\s*(?:dtype|device|grad_fn|requires_grad)=.*)?\)$", re.DOTALL)
@@ -331,10 +310,3 @@ def _rounding(text: str) -> float:
     scientific = [len(digits) - int(exponent) for digits, exponent in fractions if exponent]
     last = max(places, default=0) or min(scientific, default=0)
     return 0.5 * 10.0**-last if 2 <= last < 12 else 0.0
-
-
-def _decoded(name: str, content: bytes) -> str:
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise InputError(f"{quoted(name)} is no text in UTF-8.") from None

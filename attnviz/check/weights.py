@@ -7,7 +7,7 @@ from torch import Tensor
 
 from attnviz.check import heads, sums
 from attnviz.check.arrays import VERY_NEGATIVE
-from attnviz.check.findings import Finding, Laid, Report, block_future, future, in_numbers, saw
+from attnviz.check.findings import Finding, Laid, Report, block_future, future, in_numbers, read_rows, saw
 from attnviz.check.intent import Intent, check_fits
 from attnviz.core.amounts import counted
 
@@ -41,7 +41,7 @@ def check_weights(laid: Laid, intent: Intent | None, tokens: Tensor | None) -> R
     such = f", such as {weights[outside][0].item():.4g}" if outside.any() else ""
     fix = "A softmax gives none. If these are scores, from before the softmax, say so."
     findings += laid.some("range", "error", outside, f"below 0 or above 1{such}.", fix, "weight")
-    read = _read(weights, tokens)
+    read = read_rows(weights, tokens)
     message = "of 0 throughout: the query had no key left, and its output is 0."
     fix = "If they are not padding, mend the mask: leave each query a key."
     empty = (weights == 0).all(-1) & live & read & (not dropped)
@@ -60,7 +60,7 @@ def check_weights(laid: Laid, intent: Intent | None, tokens: Tensor | None) -> R
         follows = ", so an open cell of the future counts as a leak" if leaking else f": {in_numbers(telling)}"
         reasons = (f"The weights look causal{follows}.",)
     findings += _padding_seen(laid, is_open, tokens)
-    findings += heads.check_heads(laid, valid, dead)
+    findings += heads.check_heads(laid, ~sums.closed_cells(weights) & valid[..., None], valid, dead)
     return Report("weights", None, hides, tuple(weights.shape), reasons, tuple(findings))
 
 
@@ -73,7 +73,7 @@ def check_scores(laid: Laid, intent: Intent | None, tokens: Tensor | None) -> Re
     findings += laid.some("inf", "error", scores == torch.inf, "Some scores are +inf: the row becomes NaN.", fix)
     blocked = scores <= VERY_NEGATIVE
     fix = "Leave each query a key, or set these rows to zero after the softmax."
-    empty = blocked.all(-1) & _read(scores, tokens)
+    empty = blocked.all(-1) & read_rows(scores, tokens)
     findings += laid.some("empty-row", "error", empty, "without a key left: every score blocks.", fix, "row")
     hides, reasons = bool(blocked.any()) and looks_causal(~blocked), ()
     if intent is not None:
@@ -91,13 +91,7 @@ def check_scores(laid: Laid, intent: Intent | None, tokens: Tensor | None) -> Re
     if blocked.any():
         findings += _padding_seen(laid, ~blocked, tokens)
     valid = ~scores.isnan().any(-1)
-    usable = ~blocked & valid[..., None]
-    judged = scores.masked_fill(~usable, 0), usable, 2 * laid.rounding
-    even = heads.even(*judged)
-    if even.any():
-        findings.append(heads.uniform(laid, even))
-    findings += heads.identical(laid, heads.even_rows(*judged).all(-1).all(0))
-    findings += heads.symmetric(laid, scores.masked_fill(blocked, -torch.inf), valid & ~even[:, None], relative=False)
+    findings += heads.check_heads(laid, ~blocked & valid[..., None], valid)
     return Report("scores", None, hides, tuple(scores.shape), reasons, tuple(findings))
 
 
@@ -146,7 +140,7 @@ def _intended(intent: Intent, is_open: Tensor, tokens: Tensor | None) -> Tensor:
 def _beyond(laid: Laid, is_open: Tensor, intent: Intent, tokens: Tensor | None) -> Iterator[Finding]:
     """Cells with a weight, or a score that does not block, that the intended mask blocks; the future's apart."""
     intended, after = _intended(intent, is_open, tokens), future(*is_open.shape[2:])
-    extra = is_open & ~intended & _read(is_open, tokens)[..., None]
+    extra = is_open & ~intended & read_rows(is_open, tokens)[..., None]
     ahead = extra & after & (not (intended & after).any())
     for rule, cells in (("future-leak", ahead), ("deviation", extra & ~ahead)):
         if cells.any():
@@ -155,17 +149,11 @@ def _beyond(laid: Laid, is_open: Tensor, intent: Intent, tokens: Tensor | None) 
             yield from laid.some(rule, "error", cells, message, fix, "cell")
 
 
-def _read(values: Tensor, tokens: Tensor | None) -> Tensor:
-    """Rows that are read, broadcasts to (B, H, Q): those of queries that are no padding."""
-    is_square = values.shape[2] == values.shape[3]
-    return torch.ones(1, 1, 1, dtype=torch.bool) if tokens is None or not is_square else tokens[:, None]
-
-
 def _padding_seen(laid: Laid, is_open: Tensor, tokens: Tensor | None) -> list[Finding]:
     """Keys of padding that queries which are tokens see; `tokens` is (B, K)."""
     if tokens is None:
         return []
-    seen = is_open & ~tokens[:, None, None] & _read(is_open, tokens)[..., None]
+    seen = is_open & ~tokens[:, None, None] & read_rows(is_open, tokens)[..., None]
     fix = "Join padding to the mask: mask & tokens[:, None, None, :], True at tokens."
     return laid.some("deviation", "error", seen, "of padding open to tokens.", fix, "cell")
 

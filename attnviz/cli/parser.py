@@ -300,8 +300,8 @@ def _add_check(command: argparse.ArgumentParser) -> None:
     arrays.add_argument("--array", metavar="NAME", help="which one of several (those named mask, weights, scores)")
     arrays.add_argument("--kind", help="mask, weights or scores (guessed)")
     conventions = "may-attend, true-is-masked, zero-is-masked or additive"
-    arrays.add_argument("--convention", metavar="HOW", help=f"of a mask: {conventions} (guessed)")
-    causal = "the future must be blocked, or need not be (guessed)"
+    arrays.add_argument("--convention", metavar="HOW", help=f"of a mask: {conventions} (else two are tried)")
+    causal = "the same as --intent causal, or as --intent two-way"
     arrays.add_argument("--causal", action=argparse.BooleanOptionalAction, default=None, help=causal)
     arrays.add_argument("--shape", type=typed.shape, metavar="B,H,Q,K", help="of the scores: how the array broadcasts")
     _add_edits(command)

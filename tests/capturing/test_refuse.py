@@ -269,7 +269,16 @@ def test_a_mask_after_the_softmax_is_named_and_the_softmax_is_shown():
         record = seen_in(lambda q, masked=masked: masked((q @ q.mT).softmax(-1)) @ q, q).record()
 
         assert_close(shown(record.steps[0]), (q @ q.mT).softmax(-1), atol=1e-6, rtol=1e-5)
-        assert "after the softmax" in record.findings[0]
+        assert "masks after the softmax" in record.findings[0]
+
+
+def test_whole_rows_that_become_0_after_the_softmax_are_no_late_mask():
+    """As those of queries that are padding: nobody reads them, and no other row is changed."""
+    q, is_token = torch.randn(B, HEADS, N, 4), (torch.arange(N) < N - 2)[:, None]
+    record = seen_in(lambda q: ((q @ q.mT).softmax(-1) * is_token) @ q, q).record()
+
+    finding = record.findings[0]
+    assert f"sets {B * HEADS * 2} whole rows of weights to 0 after the softmax" in finding
 
 
 def test_rounding_in_16_bits_is_said():

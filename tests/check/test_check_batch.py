@@ -137,6 +137,8 @@ def test_a_batch_of_an_encoder_decoder_is_checked_in_both():
     )
     assert rules(check_batch({name: right[name] for name in ("input_ids", "attention_mask", "labels")})) == []
     assert "and a decoder that reads" in check_batch(right).assumed
+    as_long = torch.tensor([[21, 22, 23, 24, 25], [21, 22, 23, 2, -100]])
+    assert "and a decoder" in check_batch({"input_ids": IDS, "attention_mask": MASK, "labels": as_long}).assumed
     for changed, rule, message in (
         ({"decoder_input_ids": labels.masked_fill(labels == -100, 0)}, "labels", "the label of their own position"),
         ({"labels": torch.tensor([[8, 2, 0, 0], [8, 9, 5, 2]])}, None, "The labels are"),
