@@ -255,11 +255,12 @@ ZEROS = to_zero_is_masked, from_zero_is_masked
 LOWEST_ADDED = partial(to_additive, fill=torch.finfo(torch.float32).min), from_additive
 SDPA, MULTIHEAD = "F.scaled_dot_product_attention", "nn.MultiheadAttention"
 ADDED = "0 = may attend, -inf = blocked; added to the scores"
-CAUSAL = "the future is blocked, aligned top-left"
+CAUSAL = "is_causal: the future is blocked, aligned top-left"
 TOKENS = (
     "1 = token, 0 = padding (a decoder blocks the future by itself); with four axes 0 = may attend, the lowest "
     "number = blocked, added to the scores"
 )
+PADDING = "key_padding_mask: True = padding, for every query"
 TUTORIAL, OTHERS = "mask == 0, as in The Annotated Transformer", "mask == True, as in other tutorials"
 ZERO = "0 = masked, 1 = may attend"
 OF_SDPA, OF_MODULE, OF_SCORES = TORCH + FUNCTIONAL + HEADS + SIZES, TORCH + MODULE + SIZES, TORCH + HEADS + SIZES
@@ -270,9 +271,7 @@ FORMATS = (
     MaskFormat("sdpa_additive", SDPA, ADDED, "zero", to_additive, from_additive, OF_SDPA, _sdpa_additive),
     MaskFormat("is_causal", SDPA, CAUSAL, "zero", *TRUE, OF_FLAG, _is_causal),
     MaskFormat("attn_mask", MULTIHEAD, "True = blocked", "nan", *MASKED, OF_MODULE, _multihead),
-    MaskFormat(
-        "key_padding_mask", MULTIHEAD, "True = padding, for every query", "nan", *MASKED, OF_MODULE, _key_padding
-    ),
+    MaskFormat("key_padding_mask", MULTIHEAD, PADDING, "nan", *MASKED, OF_MODULE, _key_padding),
     MaskFormat("flex_attention", "FlexAttention", "mask_mod: True = may attend", "zero", *TRUE, OF_FLEX, _flex),
     MaskFormat("huggingface", "Hugging Face", TOKENS, "uniform", *LOWEST_ADDED, OF_SCORES, _huggingface),
     MaskFormat("zero_is_masked", TUTORIAL, ZERO, "uniform", *ZEROS, OF_SCORES, _zero_is_masked),
