@@ -158,7 +158,7 @@ class Capture:
             raise InputError(f"There is no run {run}: say record(run=0) to record(run={len(runs) - 1}).")
         calls, unjoined = runs[run].whole() if runs else ({}, [])
         refused = [call.why_not for call in self.calls if call.why_not]
-        loose = [one.sentence for one in self.softmaxes if not one.is_placed and (one.of_product or one.why_not)]
+        loose = [each.sentence for each in self.softmaxes if not each.is_placed and (each.of_product or each.why_not)]
         unseen = [*dict.fromkeys([*refused, *loose, *self.awaited.values()]), *unjoined, *self.notes]
         steps, rounded = [], []
         for site, call in calls.items():

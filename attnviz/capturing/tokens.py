@@ -26,7 +26,9 @@ class Texts:
     def lengths(self) -> dict[str, tuple[int, ...]]:
         """How many keys of each sentence are no padding, by the kind of attention."""
         kinds = {"encoder": self.keys or self.queries, "decoder": self.queries, "cross": self.keys}
-        return {kind: tuple(one.length for one in sentences) for kind, sentences in kinds.items() if sentences}
+        return {
+            kind: tuple(sentence.length for sentence in sentences) for kind, sentences in kinds.items() if sentences
+        }
 
     def with_places(self, places: tuple[int, int], image: Any, steps: tuple[Step, ...]) -> Self:
         """Patches of pictures where nobody said what the positions are: see `Capture.record`."""
@@ -92,13 +94,13 @@ def pictured(tokens: tuple[Token, ...], pictures: tuple[Picture, ...]) -> Senten
 def sentences(words: Strings) -> tuple[Sentence, ...]:
     """Words with numbers as their ids, those of shorter sentences padded at the end."""
     many, made = [words] if all(isinstance(word, str) for word in words) else words, []
-    for one in ([*map(str, words)] for words in many):
-        tokens, start, ids = [], 0, {word: id for id, word in enumerate(dict.fromkeys(one), 1)}
-        for word in one:
+    for text in ([*map(str, words)] for words in many):
+        tokens, start, ids = [], 0, {word: id for id, word in enumerate(dict.fromkeys(text), 1)}
+        for word in text:
             tokens.append(Token(word, ids[word], start, start + len(word)))
             start += len(word) + 1
-        padding = [Token("<pad>", 0, start, start, special=True)] * (max(map(len, many)) - len(one))
-        made.append(Sentence(" ".join(one), (*tokens, *padding), len(one)))
+        padding = [Token("<pad>", 0, start, start, special=True)] * (max(map(len, many)) - len(text))
+        made.append(Sentence(" ".join(text), (*tokens, *padding), len(text)))
     return tuple(made)
 
 

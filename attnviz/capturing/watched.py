@@ -83,7 +83,7 @@ class Watched:
 
     def begin_softmax(self, softmax: Any) -> None:
         """Await the values of a softmax; those that met theirs are done with."""
-        waiting = [one for one in self.softmaxes if not one.is_met][-7:]
+        waiting = [softmax for softmax in self.softmaxes if not softmax.is_met][-7:]
         for other in self.softmaxes:
             if other not in waiting:
                 other.forget()
@@ -95,8 +95,8 @@ class Watched:
         if not self.softmaxes or bool(tensor.detach().amin() < 0):
             return None
         candidates = sorted(self.softmaxes, key=lambda softmax: softmax.is_met)
-        found = ((one, one.find(tensor, is_exact)) for is_exact in (True, False) for one in candidates)
-        return next(((softmax, order) for softmax, order in found if order is not None), None)
+        matches = ((near, near.find(tensor, is_exact)) for is_exact in (True, False) for near in candidates)
+        return next(((softmax, order) for softmax, order in matches if order is not None), None)
 
     def await_order(self, call: Call | None, output: Tensor) -> None:
         """Sentences and heads share the first axis of an output, (B·H, Q, d_v): see later which comes first."""
@@ -181,7 +181,7 @@ class Watched:
         frames = [(place.frame, other.frame)]
         if place.above and other.above and place.module is other.module:
             frames.append((place.above[1], other.above[1]))
-        whole = next((positions(one) for one, two in frames if one is two), ())
+        whole = next((positions(stack) for stack, other in frames if stack is other), ())
         if whole and not any(queries in sizes and batch * queries >= prod(sizes) for sizes in whole):
             for piece in (call, last):
                 piece.refused = f"{piece.name or 'the model'} computes attention in pieces, no whole map"

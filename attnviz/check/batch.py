@@ -342,7 +342,7 @@ class _Batch:
                 yield Finding("documents", "error", message, fix)
                 return
         self.question = self.question or report.question
-        yield from (replace(one, message=f"{self.mask_name}: {one.message}") for one in report.findings)
+        yield from (replace(finding, message=f"{self.mask_name}: {finding.message}") for finding in report.findings)
 
     @property
     def assumed(self) -> str:

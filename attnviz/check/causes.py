@@ -107,8 +107,8 @@ def _first_key(before: Tensor | None, key: Tensor, end: int, count: int) -> int:
     lost = end - count
     if lost <= 0 or before is None:
         return max(lost, 0)
-    known = ~before[:count].isnan().any(-1)
-    is_cut = bool(known.any()) and torch.equal(before[:count][known], key.transpose(0, 1).flatten(1)[known])
+    compared = ~before[:count].isnan().any(-1)
+    is_cut = bool(compared.any()) and torch.equal(before[:count][compared], key.transpose(0, 1).flatten(1)[compared])
     return 0 if is_cut else lost
 
 
@@ -175,8 +175,8 @@ def _mask_cause(ran: Ran, row: int, slots: Tensor, layer: JoinedCall, expected: 
     if len(ran.passes) > 1 and bool(wanted.triu(1).any()):
         what = f"sees later tokens when it is run alone (first at {layer}), which no cache can hold"
         return Cause("mask", number, what, "Make the mask causal: query i sees the keys 0 to i.")
-    if known := _window_cause(layer, inside, wanted):
-        return known
+    if window := _window_cause(layer, inside, wanted):
+        return window
     for name, mask, what, fix in _mistakes_with_a_cache(layer, slots, wanted) if len(ran.passes) > 1 else ():
         if torch.equal(inside, mask):
             return Cause(name, number, what, fix)

@@ -205,15 +205,15 @@ def _of_padding(laid: Laid, may_attend: Tensor, tokens: Tensor | None) -> Iterat
     if tokens is None:
         return
     is_read, keys = read_rows(may_attend, tokens)[..., None], tokens[:, None, None]
-    seen = may_attend & ~keys & is_read
+    exposed = may_attend & ~keys & is_read
     hidden = keys & ~(may_attend & is_read).any((1, 2), keepdim=True)
     hidden = hidden & (may_attend.shape[2] in (1, may_attend.shape[3]))
-    if seen.any() or hidden.any():
-        keys_seen = int(seen.any((1, 2)).count_nonzero())
+    if exposed.any() or hidden.any():
+        keys_seen = int(exposed.any((1, 2)).count_nonzero())
         parts = [f"{counted(keys_seen, 'key')} of padding open to tokens"] if keys_seen else []
         parts += [f"{counted(int(hidden.count_nonzero()), 'token')} hidden from every query"] if hidden.any() else []
         fix = "Of the keys, block padding alone: join tokens[:, None, None, :], where tokens is (B, K), True at tokens."
-        yield laid.finding("deviation", "error", f"{' and '.join(parts).capitalize()}.", fix, seen | hidden)
+        yield laid.finding("deviation", "error", f"{' and '.join(parts).capitalize()}.", fix, exposed | hidden)
 
 
 def _by_query(laid: Laid, masks: dict[str, Tensor], keys: int | None) -> Tensor | None:

@@ -156,8 +156,8 @@ def check_model(
     text = text or next(iter(source.examples), PROBE)
     intent = kind_or_mask(intent) if isinstance(intent, str) and intent != "two-way" else intent
     checked = _Check(source, text, intent, edits, site)
-    found = checked.report(padded, {"targets": targets, "report": report})
-    return _with_runs(found, same_run(source, beside_longer(text), runs, **ways)) if runs else found
+    result = checked.report(padded, {"targets": targets, "report": report})
+    return _with_runs(result, same_run(source, beside_longer(text), runs, **ways)) if runs else result
 
 
 class _Check:
@@ -191,9 +191,9 @@ class _Check:
         self.findings += map(of_capture, unusual)
         future = padding = None
         with torch.random.fork_rng():
-            kept = is_kept(lambda: self.source.run(self.alone, self.edits).output[0], MOVED)
-        if kept:
-            self.findings.append(Finding("random", "error", *kept))
+            state = is_kept(lambda: self.source.run(self.alone, self.edits).output[0], MOVED)
+        if state:
+            self.findings.append(Finding("random", "error", *state))
         else:
             future = self._future(leaks)
             if not any(finding.rule in ("nan", "random") for finding in self.findings):
@@ -370,7 +370,7 @@ def of_capture(sentence: str) -> Finding:
 def _tokens(record: Record, step: Step) -> Tensor:
     """The keys of a call that are no padding, boolean (B, K)."""
     sentences = record.usual_texts(step.site)[1]
-    return torch.arange(step.shape[3] - step.has_sink) < torch.tensor([[one.length] for one in sentences])
+    return torch.arange(step.shape[3] - step.has_sink) < torch.tensor([[sentence.length] for sentence in sentences])
 
 
 def _without(finding: Finding, axes: Sequence[str]) -> Finding:

@@ -328,8 +328,8 @@ class _Probe:
         before, *others = (self.look.output(*each) for each in (first, *again, *ran))
         columns, noise = moves(before, others[:2], others[2:])
         pairs = [*zip(ran, tokens, columns.T, strict=True)]
-        reached = [place for one, place, column in pairs if column.any() or self._reaches(first, one, place)]
-        return columns, noise, reached, [place for one, place, _ in pairs if _changes_mask(first, one)]
+        reached = [place for run, place, column in pairs if column.any() or self._reaches(first, run, place)]
+        return columns, noise, reached, [place for run, place, _ in pairs if _changes_mask(first, run)]
 
     def _reaches(self, plain: tuple[Record, int], changed: tuple[Record, int], place: int) -> bool:
         """Whether anything at a place that the first attention is computed from differs from the unchanged run's."""
@@ -360,7 +360,7 @@ def _changes_mask(plain: tuple[Record, int], changed: tuple[Record, int]) -> boo
     """Whether two sentences have different masks, in any step; those of a read-only model are read off its weights."""
     (record, row), (other, place) = plain, changed
     pairs = ((step, other.step(step.site)) for step in record.steps if not record.read_only)
-    return any(not torch.equal(open_cells(one, row), open_cells(two, place)) for one, two in pairs)
+    return any(not torch.equal(open_cells(step, row), open_cells(other, place)) for step, other in pairs)
 
 
 @dataclass(frozen=True)

@@ -350,8 +350,8 @@ def transformers_runner(model: Any, name: str) -> Runner:
         return {**arguments, "attention_mask": mask[None, None]}
 
     def step(model: nn.Module, ids: Tensor, cache: Any, **named: Any) -> tuple[Any, Any]:
-        given = {} if cache is None else {"past_key_values": cache}
-        output = model(input_ids=ids, use_cache=True, **given, **named)
+        cached = {} if cache is None else {"past_key_values": cache}
+        output = model(input_ids=ids, use_cache=True, **cached, **named)
         if getattr(output, "past_key_values", None) is None:
             raise NotTriedError(f"{type(model).__name__} gives no past_key_values.")
         return output, output.past_key_values
@@ -395,7 +395,7 @@ def _alone(runner: Runner, documents: list[list[int]]) -> _Alone:
             raise NotFiniteError(f"Text {number + 1}, run alone, has an output at token {place} that is no number.")
     again = [runner.alone(ids, number) for number, ids in enumerate(documents)]
     bound = ROUNDINGS * torch.finfo(dtype).eps * max(1, len(runner.sites))
-    moved = [moves(one.output[0], [], [two.output[0]])[0][:, 0] for one, two in zip(runs, again, strict=True)]
+    moved = [moves(run.output[0], [], [rerun.output[0]])[0][:, 0] for run, rerun in zip(runs, again, strict=True)]
     base = _Alone(runner, documents, runs, again, moved, [ran.output for ran in runs], bound)
     is_steady = all(bool((far <= bound).all()) for far in moved)
     exact = _copied(runner, torch.float64) if is_steady and 8 * count <= CHEAP else None
@@ -435,8 +435,8 @@ def _result(base: _Alone, run: str, own: dict[str, Callable[..., Any]]) -> RunRe
     try:
         result = _compared(base, run)
     except AttnvizError as error:
-        says = "" if isinstance(error, NotTriedError) else "The model does not run in this way. It says: "
-        return RunResult(run, False, "not tried", message=f"{says}{error}")
+        begin = "" if isinstance(error, NotTriedError) else "The model does not run in this way. It says: "
+        return RunResult(run, False, "not tried", message=f"{begin}{error}")
     if result.same or NEEDS[run] in own or run not in base.runner.more:
         return result
     try:
@@ -479,8 +479,8 @@ def _unsteady(base: _Alone, run: str) -> RunResult:
     fix = "Pass training=self.training to F.dropout, or use nn.Dropout."
     with base.runner.running(base.runner.model):
         is_training = any(module.training for module in base.runner.model.modules())
-    if kept := is_kept(lambda: base.runner.alone(ids).output[0], base.bound):
-        name, (message, fix) = "kept", kept
+    if state := is_kept(lambda: base.runner.alone(ids).output[0], base.bound):
+        name, (message, fix) = "kept", state
     elif is_training:
         message, fix = f"{what} the model is in training mode.", "Call model.eval()."
     largest = max(float(moved.max()) for moved in base.moved)
