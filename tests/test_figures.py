@@ -204,9 +204,9 @@ def test_a_grid_of_words_has_the_prediction_on_top_and_says_which_part_it_shows(
     cells = part.data["cells"]
 
     assert figure.table["position"].unique().tolist() == [*range(25 - MOST_POSITIONS, 25)]
-    assert [word for word, row in zip(cells["text"], cells["row"], strict=True) if row == 0] == top[3:7]
+    assert [word for word, row in zip(cells["written"], cells["row"], strict=True) if row == 0] == top[3:7]
     assert part.data["rows"]["label"] == ["prediction", "layer 0", "embedding"]
-    assert part.data["chosen"] == {"row": [2], "column": [1]}
+    assert (part.data["chosen"]["row"], part.data["chosen"]["column"]) == ([2], [1])
     assert "positions 3 to 6 of 25" in part.data["meta"]["subtitle"][0]
     assert "only the top row is what the model predicts" in part.data["meta"]["subtitle"][0]
     assert "Only the last is the model's prediction" in part.description

@@ -39,6 +39,7 @@ class Size:
         rows, columns: squares drawn.
         tile: cells per side of a square; 1 unless the form is "tiles".
         every: each how many-th token is labeled.
+        high: pixels of a cell from top to bottom, where it is no square; else 0.
     """
 
     form: Literal["rectangles", "pixels", "tiles"]
@@ -47,6 +48,12 @@ class Size:
     columns: int
     tile: int = 1
     every: int = 1
+    high: float = 0
+
+    @property
+    def down(self) -> float:
+        """Pixels of a cell from top to bottom."""
+        return self.high or self.cell
 
     @property
     def width(self) -> float:
@@ -54,7 +61,7 @@ class Size:
 
     @property
     def height(self) -> float:
-        return self.cell * self.rows
+        return self.down * self.rows
 
 
 def within(size: Size, pixels: float) -> Size:
