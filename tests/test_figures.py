@@ -107,13 +107,6 @@ def test_large_maps_have_a_readout_on_the_screen_and_small_ones_do_not():
     assert set(source["kind"]) >= {"rows", "columns", "meta"}
 
 
-def test_the_screen_keeps_its_specification_while_its_data_change():
-    one, other = (figures.head(record_of(words), SITE, 0).screen[0] for words in (WORDS, ["A", "dog", "ran"]))
-
-    assert {**one, "datasets": None} == {**other, "datasets": None}
-    assert one["datasets"]["cells"]["query_name"][0] == "The (0)"
-
-
 def test_arrays_hold_the_exact_numbers():
     record = record_of(WORDS, edits=Edits(mask=Subsequent()))
     step = record.step(SITE)

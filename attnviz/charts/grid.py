@@ -357,20 +357,14 @@ class Grid:
 
     def _chosen(self) -> Table:
         """The square of the selected cell, at least as large as can be seen, or the selected row."""
-        row, column = self._selected
+        (row, column), tile, place = self._selected, self.size.tile, ()
         if row is not None and isinstance(self.style.selected, int):
-            row //= self.size.tile
-            return {"row": [row], "row2": [row + 1], "column": [0], "column2": [self.size.columns], "whole": [True]}
-        if row is None or column is None:
-            return {"row": [], "row2": [], "column": [], "column2": [], "whole": []}
-        row, column, grow = row // self.size.tile, column // self.size.tile, max(0.0, (7 / self.size.cell - 1) / 2)
-        return {
-            "row": [row - grow],
-            "row2": [row + 1 + grow],
-            "column": [column - grow],
-            "column2": [column + 1 + grow],
-            "whole": [False],
-        }
+            place = row // tile, row // tile + 1, 0, self.size.columns, True
+        elif row is not None and column is not None:
+            row, column, grow = row // tile, column // tile, max(0.0, (7 / self.size.cell - 1) / 2)
+            place = row - grow, row + 1 + grow, column - grow, column + 1 + grow, False
+        names = "row", "row2", "column", "column2", "whole"
+        return {name: [*place[i : i + 1]] for i, name in enumerate(names)}
 
     def _legend(self) -> Table:
         signs = [self.kinds[i] for i in self.occurring] if self.signs is None else self.signs

@@ -250,7 +250,10 @@ class PatchImage(ShadedFigure):
     def _unread(self) -> list[dict]:
         """Strips of pictures at which no patch stands: a model is not given them."""
         strips = []
-        for frame, boxes in self._placed_frames:
+        for frame in self._layout[1]:
+            boxes = frame.boxes
+            if not (frame.picture and boxes):
+                continue
             left, top = min(box.left for box in boxes), min(box.top for box in boxes)
             right, bottom = max(box.right for box in boxes), max(box.bottom for box in boxes)
             for x, y, x2, y2 in ((0, 0, 1, top), (0, bottom, 1, 1), (0, top, left, bottom), (right, top, 1, bottom)):
@@ -258,11 +261,6 @@ class PatchImage(ShadedFigure):
                     ends = {"x": frame.x + x * frame.width, "x2": frame.x + x2 * frame.width}
                     strips.append(ends | {"y": frame.y + y * frame.height, "y2": frame.y + y2 * frame.height})
         return strips
-
-    @property
-    def _placed_frames(self) -> list[tuple[Frame, tuple[Box, ...]]]:
-        """Pictures with pixels, each with the boxes in it."""
-        return [(frame, frame.boxes) for frame in self._layout[1] if frame.picture and frame.boxes]
 
     @property
     def _extent(self) -> tuple[float, float]:

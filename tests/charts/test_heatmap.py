@@ -7,11 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from examples import some
 from hypothesis import given
 from hypothesis import strategies as st
 from pictures import (
-    HOSTILE,
     SITE,
     data,
     draw,
@@ -19,7 +17,6 @@ from pictures import (
     legend,
     lines,
     notes,
-    num_colors,
     record_of,
     title,
     without_data,
@@ -111,24 +108,6 @@ def test_cells_are_exact_squares(cat):
     chart = heatmap(cat, SITE, 0).to_dict()
 
     assert chart["width"] == chart["height"] == 4 * 60
-
-
-def test_the_specification_stays_while_the_sentence_the_head_and_the_edits_change():
-    """The browser then replaces data in place, without a flicker."""
-    edits = Edits(mask=Subsequent(), temperature=0.5)
-    one = figures.head(record_of(["The", "cat", "sat"]), SITE, 0)
-    other = figures.head(record_of(["A", "dog", "ran"], edits=edits), SITE, 1, selected=(1, 0), rev=3)
-
-    assert one.form is other.form
-    assert {**one.screen[0], "datasets": None} == {**other.screen[0], "datasets": None}
-
-
-def test_no_text_of_a_user_stands_in_the_specification():
-    """Hostile tokens are data and nothing else: no expression, no field, no title, no tooltip's name."""
-    spec = without_data(heatmap(record_of(list(HOSTILE)), SITE, 0))
-
-    assert spec == without_data(heatmap(record_of(["a" * 16] * len(HOSTILE)), SITE, 0))
-    assert "constructor" not in json.dumps(spec)
 
 
 def test_the_title_says_what_is_drawn_and_what_was_changed():
@@ -304,16 +283,6 @@ def test_large_maps_are_one_image_and_say_what_they_leave_out():
         assert {"Query (from)", "Key (to)"} <= set(re.findall('"title": "([^"]*)"', json.dumps(without_data(chart))))
     assert "every 2nd token is labeled" in lines(pixels)
     assert "each square shows the largest of 2 × 2 cells" in lines(tiles)
-
-
-@pytest.mark.parametrize("dark", some([False, True], 1))
-def test_hostile_tokens_are_drawn(dark):
-    """Every form of map is drawn from tokens that have ended processes."""
-    small, large = (record_of(list(HOSTILE) * n, edits=Edits(mask=Subsequent())) for n in (1, 5))
-    charts = [heatmap(r, SITE, 0, dark=dark, row_sums=True, selected=(3, 1)).to_dict() for r in (small, large)]
-
-    for image in draw(*charts):
-        assert num_colors(image) > 50
 
 
 def test_nan_beside_infinity_does_not_blank_the_map():

@@ -173,12 +173,6 @@ def test_a_picture_is_exported_in_every_format(record, format):
     assert attnviz.render(figures.patches(record, SITE, 0, chosen=3, dark=True), format)
 
 
-def test_other_patches_leave_the_specification_as_it_is(record):
-    """On the screen the form stays while its tables are replaced."""
-    first, second = (figures.patches(record, SITE, 0, chosen=chosen) for chosen in (0, 9))
-    assert first.form is second.form
-
-
 def test_a_picture_is_in_the_file_of_a_record(record, tmp_path):
     """As it is drawn, with the places of its patches; a file that says something else is refused."""
     attnviz.save(record, tmp_path / "sees.attn")
@@ -246,7 +240,3 @@ def test_a_spectrogram_has_its_seconds_below_it(heard):
     assert [row["x"] for row in ticks[:5]] == pytest.approx([0, DRAWN / 4, DRAWN / 2, DRAWN * 3 / 4, DRAWN])
     assert shaded[10]["x"] == pytest.approx(ticks[2]["x"])
     assert {(row["text"], row["x2"] - row["x"], row["y"] > below) for row in shaded[20:]} == {("", DOT, True)}
-
-
-def test_a_picture_has_no_seconds(record):
-    assert not data(figures.patches(record, SITE, 1, chosen=8).chart, "ticks")

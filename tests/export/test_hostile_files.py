@@ -10,6 +10,7 @@ from examples import some
 from pictures import record_of
 
 from attnviz import figures
+from attnviz.charts.axes import short
 from attnviz.core.display import isolated, visible_text
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
@@ -27,7 +28,7 @@ MANY = [
 ]
 LONG = sorted(MANY, key=lambda text: len(text.text))
 OTHERS = [text for text in hostile.TEXTS if text not in EMPTY and text not in LONG]
-LABEL, NAME = 16, 24
+NAME = 24
 """Code points of a token that an axis shows, and a readout."""
 
 FEW = 32
@@ -75,7 +76,7 @@ def test_a_text_can_be_taken_away_in_every_format_that_holds_it_as_text(text):
 
     if len(labels) <= FEW:
         assert in_order(text.seen, found["svg"])
-        assert in_order([visible_text(label, LABEL) for label in labels], found["svg"])
+        assert in_order([short(label) for label in labels], found["svg"])
         assert {f"{isolated(visible_text(label, NAME))} ({i})" for i, label in enumerate(labels)} <= set(found["json"])
     assert found["html"] == found["json"]
     assert {without_surrogates(label).replace("\0", "␀") for label in labels} <= set(found["npz"])
@@ -101,9 +102,7 @@ def test_whole_texts_as_tokens_can_be_taken_away_in_every_format(part, kind):
     figure = four(record_of(labels), record_of(labels, edits=EDITS))[kind]
 
     assert files.opened("zip", render(figure, "zip"))
-    assert kind == "heads" or in_order(
-        [visible_text(label, LABEL) for label in labels], files.svg(render(figure, "svg"))
-    )
+    assert kind == "heads" or in_order([short(label) for label in labels], files.svg(render(figure, "svg")))
 
 
 @pytest.mark.parametrize("text", EMPTY, ids=lambda text: text.name)
