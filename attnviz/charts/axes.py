@@ -17,8 +17,8 @@ from attnviz.views import Groups
 
 QUERY, KEY = "Query (from)", "Key (to)"
 
-LONGEST_LABEL = 16
-"""Code points of a token shown on an axis."""
+LONGEST_LABEL, LONGEST_WORD = 16, 200
+"""Code points of a token shown on an axis, and of a word of which begin and end are shown there."""
 
 PADDING = 6
 """Pixels between cells and labels."""
@@ -54,22 +54,33 @@ def axis(
     *,
     upright: bool = False,
     extent: int = 0,
+    chosen: str = "",
+    dotted: bool = False,
     **settings: object,
 ) -> alt.Axis:
-    """An axis of rows, or of columns on top: labels are read from a table, by their places; every n-th is drawn."""
+    """An axis of rows, or of columns on top: labels are read from a table, by their places; every n-th is drawn.
+
+    Args:
+        chosen: an expression for the place that always has its label; those beside it give way.
+        dotted: whether a dot stands for each label that is left out.
+    """
     row = f"(data('{table}')[floor(datum.value)] || {{}})"
+    label, step = f"{row}.label || ''", every
+    if chosen and every > 1:
+        label, step = f"floor(datum.value) % {every} ? '{'·' if dotted else ''}' : {label}", 1
+        beside = f"abs(floor(datum.value) - ({chosen}))"
+        label = f"{beside} < 1 ? {row}.label || '' : {beside} < {every} ? '' : {label}"
     marked = (("warns", colors.warning), ("accented", colors.accent), ("quiet", colors.quiet))
     marks = [{"test": f"{row}.{name}", "value": color} for name, color in marked]
     color = {"condition": marks, "value": colors.text}
     top = {"orient": "top", "labelAngle": 0, "minExtent": extent} if table.endswith("columns") else {}
     turned = {"labelAngle": 270, "labelAlign": "left", "labelBaseline": "middle"} if upright else {}
-    values = alt.expr(f"sequence(0.5, {count}, {every})")
     return alt.Axis(
         title=title,
-        labelExpr=f"{row}.label || ''",
+        labelExpr=label,
         labelColor=color,
         labelOverlap=False,
-        values=values,
+        values=alt.expr(f"sequence(0.5, {count}, {step})"),
         **top | turned,
         **settings,
     )
@@ -82,9 +93,15 @@ def word_spans(groups: Groups) -> list[tuple[int, int]]:
     return [(begin, end) for begin, end in spans if end - begin > 1]
 
 
+def short(text: str, longest: int = LONGEST_LABEL) -> str:
+    """A token as it stands on an axis: a long one is cut in its middle, so that two with one beginning differ."""
+    whole, end = visible_text(text, LONGEST_WORD), longest // 3
+    return whole if len(whole) <= longest else f"{whole[: longest - 1 - end]}…{whole[-end:]}"
+
+
 def label_width(label: str) -> float:
     """About how wide the label of a token is, in pixels."""
-    return text_width(visible_text(label, LONGEST_LABEL))
+    return text_width(short(label))
 
 
 def ordinal(n: int) -> str:

@@ -50,58 +50,42 @@ class Column:
         """Its part of the table of all rows."""
         if self.values is None:
             return {f"text_{i}": self.written, f"ink_{i}": [colors.text] * len(self.written)}
+        values, begins = np.array([*self.values], float), np.array([*self.begins] or [0.0] * len(self.written))
+        before = np.array([*self.before] or [np.nan] * len(values), float)
+        fill, inks = np.full(len(values), colors.ramp[5]), np.where(values == 0, colors.quiet, colors.text)
         if len(self.begins):
-            return self._floating(i, colors)
-        values, before = (np.array([*amounts], float) for amounts in (self.values, self.before or self.values))
-        both = np.concatenate([values, before])
-        longest = self.longest or both[np.isfinite(both)].max(initial=0.0) or 1.0
-        ends = np.fmax(values, before) / longest
+            fill, inks = (
+                np.where(values < begins, colors.diverging[2], colors.diverging[-3]),
+                np.full_like(inks, colors.text),
+            )
+        ends = np.nan_to_num(np.fmax(np.fmax(values, before), begins))
         return {
             f"text_{i}": self.written,
-            f"ink_{i}": [self._ink(value, colors) for value in self.values],
-            f"begin_{i}": [0.0] * len(values),
-            f"share_{i}": _shares(values / longest),
-            f"fill_{i}": [colors.ramp[5]] * len(values),
-            f"before_{i}": _shares(before / longest) if len(self.before) else [None] * len(values),
-            f"end_{i}": [end or 0.0 for end in _shares(ends)],
+            f"ink_{i}": np.where(np.isnan(values), colors.warning, inks).tolist(),
+            f"begin_{i}": self._places(begins),
+            f"share_{i}": self._places(values),
+            f"fill_{i}": fill.tolist(),
+            f"before_{i}": self._places(before),
+            f"end_{i}": self._places(ends),
         }
 
     @property
     def zero(self) -> float:
         """Place of 0 on the scale, 0 to 1."""
-        return -min(self._ends) / self._span if len(self.begins) else 0.0
+        return self._places(np.zeros(1))[0]
 
-    @property
-    def _span(self) -> float:
-        return (max(self._ends) - min(self._ends)) or 1.0
+    @cached_property
+    def _scale(self) -> tuple[float, float]:
+        """The smallest and the largest amount: 0 is between them."""
+        every = np.array([0.0, *self.begins, *self.before, *(self.values or ())], float)
+        finite = every[np.isfinite(every)]
+        return (finite.min() if len(self.begins) else 0.0), self.longest or finite.max()
 
-    @property
-    def _ends(self) -> list[float]:
-        """Both ends of all bars of numbers, and 0."""
-        return [0.0, *self.begins, *(value for value in self.values or () if np.isfinite(value))]
-
-    def _floating(self, i: int, colors: Theme) -> Table:
-        begins, ends = (np.array(amounts) / self._span + self.zero for amounts in (self.begins, self.values))
-        return {
-            f"text_{i}": self.written,
-            f"ink_{i}": [colors.text] * len(self.written),
-            f"begin_{i}": begins.tolist(),
-            f"share_{i}": [None if np.isnan(end) else end for end in ends.tolist()],
-            f"fill_{i}": np.where(ends < begins, colors.diverging[2], colors.diverging[-3]).tolist(),
-            f"before_{i}": [None] * len(ends),
-            f"end_{i}": np.fmax(begins, ends).tolist(),
-        }
-
-    @staticmethod
-    def _ink(value: float | None, colors: Theme) -> str:
-        if value is not None and np.isnan(value):
-            return colors.warning
-        return colors.quiet if value == 0 else colors.text
-
-
-def _shares(values: np.ndarray) -> list[float | None]:
-    """Lengths of bars: what is infinite has the whole length, and what is no number none."""
-    return [None if np.isnan(value) else min(value, 1.0) for value in values.tolist()]
+    def _places(self, amounts: np.ndarray) -> list[float | None]:
+        """Places on the scale, 0 to 1: what is infinite stands at its end, and what is no number nowhere."""
+        low, high = self._scale
+        places = np.clip((amounts - low) / ((high - low) or 1.0), 0, 1)
+        return [None if np.isnan(place) else place for place in places.tolist()]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

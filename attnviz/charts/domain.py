@@ -16,6 +16,10 @@ CROWDED, FAINT = 40, 0.3
 """Tokens above which, and the largest weight below which, an adapting scale ends at the largest weight: even attention
 over more tokens than that is too faint to be seen on a scale from 0 to 1."""
 
+LONG, RARE = 512, 0.01
+"""Tokens above which such a scale ends where more is rare, and the share of squares that have more: else a few dots
+would leave all others nearly white."""
+
 LOWEST = 1e-4
 """Weight at the beginning of the logarithmic domain."""
 
@@ -39,7 +43,7 @@ class Domain:
     Attributes:
         kind: one of `DOMAINS`; "adapts" where it does.
         top: the weight at the end of the ramp.
-        here: what `top` is the largest of, where it adapts.
+        here: what `top` is the largest of, where it adapts; "" where some have more.
     """
 
     kind: str = "fixed"
@@ -49,7 +53,8 @@ class Domain:
     @property
     def ending(self) -> str:
         """Weight at which the colors of an adapting scale end, in words."""
-        return f"colors end at {self.top:.2g}, the largest {self.here}" if self.kind == "adapts" else ""
+        end = f"the largest {self.here}" if self.here else f"which {RARE:.0%} of the squares exceed"
+        return f"colors end at {self.top:.2g}, {end}" if self.kind == "adapts" else ""
 
     @property
     def caption(self) -> str:
@@ -97,6 +102,8 @@ def adapted(cells: Cells, view: AttentionView) -> Domain:
     tokens = max(len(view.queries), len(view.keys))
     if not 0 < largest < (1 if tokens > CROWDED else FAINT) or (tokens <= CROWDED and rows.max() >= FAINT):
         return Domain()
+    if tokens > LONG:
+        return Domain("adapts", float(np.quantile(rows[rows > 0], 1 - RARE)), "")
     if weights.max() <= largest:
         return Domain("adapts", largest)
     beyond = rows.max() > largest

@@ -13,7 +13,7 @@ import altair as alt
 import numpy as np
 
 from attnviz.charts import bands, pixels, state
-from attnviz.charts.axes import KEY, LONGEST_LABEL, QUERY, axis, label_width, names, notes_on, word_spans
+from attnviz.charts.axes import KEY, QUERY, axis, label_width, names, notes_on, short, word_spans
 from attnviz.charts.interaction import QUIET_MARK, clicked, dragged, pointed, share, tooltip
 from attnviz.charts.legends import Ramp, ramp_legend, state_legend
 from attnviz.charts.picture import INDEPENDENT, Form, Table, formed
@@ -36,6 +36,12 @@ TOOLTIP = (
     ("says", "cell"),
 )
 """Fields and names of what hovering shows; the names are fixed, because some names make a viewer fetch things."""
+
+CELL = ("cell", "query", "key", "rev")
+"""Name and fields of the selection of a cell."""
+
+READABLE = (34, 16)
+"""Pixels of a cell, across and down, that has room for a number."""
 
 NOTE = 12
 """Pixels between cells and what stands at the ends of their rows."""
@@ -83,6 +89,10 @@ class Grid:
         numbers: named columns of numbers, each with its format, or with the text of each cell: weight, score.
         offsets: of tiles, where in its tile the largest weight stands: counted row by row.
         cell_texts: what hovering says of each cell, (cells,), instead of what its kind says.
+        written: what is written in each cell, (cells,); where it is, the cell is as large as it needs.
+        tips: fields and names of what hovering shows.
+        selects: name and fields of what a click selects.
+        more: fields of cells beside those of every grid, (cells,) each.
         predicted: the word that each row predicts, or "".
         note_title: what the notes of the rows are called.
         changed: rows whose predicted word is another one than before a change, and the text of their legend.
@@ -114,6 +124,10 @@ class Grid:
     numbers: Mapping[str, tuple[np.ndarray, str | Sequence[str]]] = field(default_factory=dict)
     offsets: np.ndarray | None = None
     cell_texts: Sequence[str] | None = None
+    written: Sequence[str] = ()
+    tips: Sequence[tuple[str, str]] = TOOLTIP
+    selects: tuple[str, ...] = CELL
+    more: Table = field(default_factory=dict)
     predicted: Sequence[str] = ()
     note_title: str = ""
     changed: tuple[frozenset[int], str] = (frozenset(), "")
@@ -166,6 +180,9 @@ class Grid:
             titles=self.titles,
             upright=widest > self.size.cell - 4,
             numbers=tuple(self.numbers),
+            tips=tuple(tip for tip in self.tips if tip[0] in {"says", *(f"{name}_text" for name in self.numbers)}),
+            selects=self.selects,
+            is_written=any(self.written),
             ramp=None if self.ramp is None else replace(self.ramp, top=0.0),
             beside=self.beside.width if self.beside else 0,
             notes=round(max(map(text_width, notes), default=0.0)),
@@ -185,7 +202,7 @@ class Grid:
         """Labels beside rows and over columns."""
         if self.labels is not None:
             return self.labels
-        rows, columns = ([visible_text(token.text, LONGEST_LABEL) for token in part.tokens] for part in self._sides)
+        rows, columns = ([short(token.text) for token in part.tokens] for part in self._sides)
         return rows, columns
 
     @property
@@ -305,7 +322,7 @@ class Grid:
         for i in range(self.size.rows):
             cells = range(i * tile, min((i + 1) * tile, len(self.rows)))
             word = self.predicted[cells.start] if self.predicted and i % every == 0 else ""
-            notes.append(f"▸ {visible_text(word, LONGEST_LABEL)}" if word else "")
+            notes.append(f"▸ {short(word)}" if word else "")
             ink = colors.accent if chosen is not None and chosen in cells else colors.text
             inks.append(colors.hues[CHANGED] if cells.start in self.changed[0] else ink)
             empties.append(all(cell in self.empty for cell in cells))
@@ -343,20 +360,14 @@ class Grid:
 
     def _chosen(self) -> Table:
         """The square of the selected cell, at least as large as can be seen, or the selected row."""
-        row, column = self._selected
+        (row, column), tile, place = self._selected, self.size.tile, ()
         if row is not None and isinstance(self.style.selected, int):
-            row //= self.size.tile
-            return {"row": [row], "row2": [row + 1], "column": [0], "column2": [self.size.columns], "whole": [True]}
-        if row is None or column is None:
-            return {"row": [], "row2": [], "column": [], "column2": [], "whole": []}
-        row, column, grow = row // self.size.tile, column // self.size.tile, max(0.0, (7 / self.size.cell - 1) / 2)
-        return {
-            "row": [row - grow],
-            "row2": [row + 1 + grow],
-            "column": [column - grow],
-            "column2": [column + 1 + grow],
-            "whole": [False],
-        }
+            place = row // tile, row // tile + 1, 0, self.size.columns, True
+        elif row is not None and column is not None:
+            row, column, grow = row // tile, column // tile, max(0.0, (7 / self.size.cell - 1) / 2)
+            place = row - grow, row + 1 + grow, column - grow, column + 1 + grow, False
+        names = "row", "row2", "column", "column2", "whole"
+        return {name: [*place[i : i + 1]] for i, name in enumerate(names)}
 
     def _legend(self) -> Table:
         signs = [self.kinds[i] for i in self.occurring] if self.signs is None else self.signs
@@ -371,7 +382,9 @@ class Grid:
         """A row for each cell, row by row: where it is, what it says, what is drawn on it."""
         row, column = (index.ravel() for index in np.indices(self.states.shape))
         states, colors = self.states.ravel(), self.style.colors
-        path, stroke, width = zip(*(kind.glyph(self.size.cell, colors) for kind in self.kinds), strict=True)
+        path, stroke, width = zip(
+            *(kind.glyph(min(self.size.cell, self.size.down), colors) for kind in self.kinds), strict=True
+        )
         table = {
             "row": row.tolist(),
             "row2": (row + 1).tolist(),
@@ -387,7 +400,10 @@ class Grid:
             "path": _pick(path, states),
             "stroke": _pick(stroke, states),
             "stroke_width": _pick(width, states),
-        }
+        } | self.more
+        if any(self.written):
+            inks = {color: pixels.readable(color, colors) for color in {*table["ground"]}}
+            table["written"], table["written_ink"] = [*self.written], [inks[color] for color in table["ground"]]
         for name, (values, form) in self.numbers.items():
             flat = values.ravel().tolist()
             table[name] = [value if math.isfinite(value) else None for value in flat]
@@ -403,6 +419,9 @@ class GridLayout:
     titles: tuple[str, str]
     upright: bool
     numbers: tuple[str, ...]
+    tips: tuple[tuple[str, str], ...]
+    selects: tuple[str, ...]
+    is_written: bool
     ramp: Ramp | None
     beside: int
     notes: int
@@ -417,10 +436,9 @@ class GridLayout:
     bands: tuple[int, int] = (0, 0)
 
     def tooltip(self, *names: str) -> list[alt.Tooltip]:
-        """Row and column, and what there is of some fields."""
-        available = {"says", *(f"{name}_text" for name in self.numbers)}
+        """Row and column, and what there is of some fields, or of all."""
         fields = [("query_name", self.titles[0]), ("key_name", self.titles[1])]
-        fields += [(name, title) for name, title in TOOLTIP if name in available.intersection(names)]
+        fields += [(name, title) for name, title in self.tips if not names or name in names]
         return [alt.Tooltip(f"{name}:N", title=title) for name, title in fields]
 
     def table(self, name: str) -> alt.Chart:
@@ -440,7 +458,7 @@ def _form(layout: GridLayout) -> Form:
     chart = _layers(layout, autosize="pad", title=titled(colors))
     if layout.size.form == "rectangles":
         selected = (
-            clicked("cell", "query", "key", "rev"),
+            clicked(*layout.selects),
             pointed(),
             *([dragged("drag", colors)] if layout.brush else []),
         )
@@ -462,20 +480,40 @@ def _layers(layout: GridLayout, **options: object) -> alt.LayerChart:
     return alt.layer(*layers, width=size.width, height=size.height, resolve=INDEPENDENT, **options)
 
 
+MIDDLE = {"middle": "datum.row + 0.5", "center": "datum.column + 0.5"}
+
+DOTTED = 5
+"""Pixels of a cell from which on a dot stands for a label that is left out."""
+
+
+def _chosen_place(layout: GridLayout, side: str) -> str:
+    """An expression for the row or the column of the selected cell; far below 0 where none is selected."""
+    chosen, end = f"data('{layout.prefix}chosen')[0]", f"{side}2"
+    there = f"{chosen} && {chosen}.{end} - {chosen}.{side} < 9"
+    return f"{there} ? floor(({chosen}.{side} + {chosen}.{end}) / 2) : -99"
+
+
 class _Places:
     """Encodings of rows and columns, on axes from 0 to their count."""
 
     def __init__(self, layout: GridLayout):
         size, colors = layout.size, layout.colors
         rows, columns = ({"domain": [0, count], "nice": False, "zero": False} for count in (size.rows, size.columns))
-        self.row_axis = None
+        self.row_axis, dotted = None, size.cell >= DOTTED
         if layout.is_labeled:
             self.row_axis = axis(
-                f"{layout.prefix}rows", size.rows, size.every, layout.titles[0], colors, offset=layout.bands[0]
+                f"{layout.prefix}rows",
+                size.rows,
+                size.every,
+                layout.titles[0],
+                colors,
+                offset=layout.bands[0],
+                chosen=_chosen_place(layout, "row"),
+                dotted=dotted,
             )
         turned = {"upright": layout.upright, "extent": layout.extent, "offset": layout.bands[1]}
         named = f"{layout.prefix}columns", size.columns, size.every, layout.titles[1]
-        self.column_axis = axis(*named, colors, **turned)
+        self.column_axis = axis(*named, colors, chosen=_chosen_place(layout, "column"), dotted=dotted, **turned)
         self.rows, self.columns = alt.Scale(**rows, reverse=True), alt.Scale(**columns)
         self.width, self.height, self.cell = size.width, size.height, size.cell
 
@@ -499,29 +537,31 @@ class _Places:
 def _rectangles(layout: GridLayout, places: _Places) -> list[alt.Chart]:
     """A rectangle for each cell, strokes on those that are no weight, and lines to the labels under the pointer."""
     colors, size = layout.colors, layout.size
-    tooltip = layout.tooltip(*(name for name, _ in TOOLTIP))
-    cells = layout.table("cells")
+    centered = {"y": places.y("middle"), "x": places.x("center")}
+    tooltip, cells = layout.tooltip(), layout.table("cells")
     ground = cells.mark_rect(stroke=colors.background, strokeWidth=1, cursor="pointer", aria=False)
     ground = ground.encode(**places.box(), fill=alt.Fill("ground:N", scale=None), tooltip=tooltip)
     ground = ground.properties(name=f"{layout.prefix}cells")
     strokes = (
         cells.transform_filter("isValid(datum.path)")
-        .mark_point(size=size.cell**2, filled=False, opacity=1, cursor="pointer", aria=False)
-        .transform_calculate(middle="datum.row + 0.5", center="datum.column + 0.5")
+        .mark_point(size=min(size.cell, size.down) ** 2, filled=False, opacity=1, cursor="pointer", aria=False)
+        .transform_calculate(**MIDDLE)
         .encode(
-            y=places.y("middle"),
-            x=places.x("center"),
+            **centered,
             shape=alt.Shape("path:N", scale=None),
             stroke=alt.Stroke("stroke:N", scale=None),
             strokeWidth=alt.StrokeWidth("stroke_width:Q", scale=None),
             tooltip=tooltip,
         )
     )
+    texts = cells.transform_calculate(**MIDDLE).mark_text(font=MONO, limit=size.cell - 4, **QUIET_MARK)
+    texts = texts.encode(**centered, text=alt.Text("written:N"), fill=alt.Fill("written_ink:N", scale=None))
     lit = cells.transform_filter(pointed()).transform_filter("isValid((pointed || {}).query)")
     lines = lit.mark_rect(fill=None, stroke=colors.accent, strokeWidth=1.5, **QUIET_MARK)
     return [
         ground,
         strokes,
+        *([texts] if layout.is_written else []),
         lines.encode(**places.down("row", "row2"), x=alt.XValue(0), x2=alt.X2Value(size.width)),
         lines.encode(**places.across("column", "column2"), y=alt.YValue(0), y2=alt.Y2Value(size.height)),
     ]

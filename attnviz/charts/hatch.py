@@ -1,6 +1,4 @@
-"""Patterns of cells that are no weight: each rule has its own strokes, as vector shapes and as pixels.
-
-The strokes of rules that block a cell together lie over one another, so a rule looks the same with and without others.
+"""Strokes of blocked cells, as vector shapes and as pixels: by the built-in mask, by padding, by a person's rule.
 
 Vega-Lite has no pattern fills. A stroke pattern is therefore the shape of a point mark as large as its cell; the shapes
 continue over the edges of their cells, so a blocked area is hatched as one.
@@ -29,27 +27,28 @@ DISC = "".join(f"M-{r},0A{r},{r},0,1,1,{r},0A{r},{r},0,1,1,-{r},0" for r in (0.0
 RING = "M-0.3,0A0.3,0.3,0,1,1,0.3,0A0.3,0.3,0,1,1,-0.3,0"
 """May attend, and nothing came of it."""
 
-SQUARES = "▨▥▤▧"
-"""Strokes as characters: four directions, of which any can lie over any other."""
-
-PATTERNS = len(SQUARES)
-"""Number of strokes; a fifth rule has those of the first."""
+PATTERNS = MODEL, PADDING, YOURS = range(3)
+"""Strokes of a cell: slanted, level, and slanted both ways. A cell that several rules block has the first of theirs."""
 
 
-def shape(rule: int, side: float) -> str:
-    """The strokes of a rule, counted from 0, as an SVG path in a box from -1 to 1, drawn `side` pixels wide."""
+def shape(pattern: int, side: float) -> str:
+    """Strokes as an SVG path in a box from -1 to 1, drawn `side` pixels wide."""
     count = max(1, round(side / (PERIOD * 1.4)))
-    upright = max(1, round(side / PERIOD))
-    return (_diagonals(count), _lines(upright), _lines(upright, level=True), _diagonals(count, -1))[rule % PATTERNS]
+    if pattern == PADDING:
+        places = [-1 + (2 * i + 1) / count for i in range(count)]
+        return "".join(f"M-1,{p:g}L1,{p:g}" for p in places)
+    return _diagonals(count) + (_diagonals(count, -1) if pattern == YOURS else "")
 
 
 @lru_cache(maxsize=8)
-def strokes(rule: int, height: int, width: int, *, scale: int = 1) -> np.ndarray:
-    """Pixels of the strokes of a rule in an image `scale` times as large, boolean (height, width)."""
+def strokes(pattern: int, height: int, width: int, *, scale: int = 1) -> np.ndarray:
+    """Pixels of strokes in an image `scale` times as large, boolean (height, width)."""
     y, x = np.ogrid[:height, :width]
-    apart, wide = PERIOD * scale, 2 * round(PERIOD * 0.7) * scale
+    wide = 2 * round(PERIOD * 0.7) * scale
+    if pattern == PADDING:
+        return np.broadcast_to(y % wide < scale, (height, width))
     down, up = ((x + way * y) % wide < scale for way in (1, -1))
-    return (down, (x + 0 * y) % apart < scale, (y + 0 * x) % apart < scale, up)[rule % PATTERNS]
+    return down | up if pattern == YOURS else down
 
 
 def _diagonals(count: int, way: int = 1) -> str:
@@ -60,8 +59,3 @@ def _diagonals(count: int, way: int = 1) -> str:
         (x1, y1), (x2, y2) = (max(-1, c - 1), min(1, c + 1)), (min(1, c + 1), max(-1, c - 1))
         path += f"M{x1:g},{way * y1:g}L{x2:g},{way * y2:g}"
     return path
-
-
-def _lines(count: int, level: bool = False) -> str:
-    places = [-1 + (2 * i + 1) / count for i in range(count)]
-    return "".join(f"M-1,{p:g}L1,{p:g}" if level else f"M{p:g},-1L{p:g},1" for p in places)

@@ -13,6 +13,7 @@ import numpy as np
 
 from attnviz.charts import pixels
 from attnviz.charts.axes import axis
+from attnviz.charts.grid import READABLE
 from attnviz.charts.interaction import QUIET_MARK, clicked, share
 from attnviz.charts.legends import Ramp, ramp_legend, state_legend
 from attnviz.charts.picture import INDEPENDENT, Form, Table, formed, together
@@ -27,9 +28,6 @@ TOKENS = ("query", "key")
 
 HUGE = 1e8
 """Numbers beyond this (-1e9, added as a mask) stand at the end of a scale instead of stretching it."""
-
-READABLE = (34, 16)
-"""Pixels of a cell, across and down, that has room for its number."""
 
 MOST_CELLS = 4096
 """Cells of all tables together that are rectangles; larger tables are images whose rows can be clicked."""
@@ -131,16 +129,12 @@ class Matrices:
         title, lines: what stands above.
         matrices: the tables.
         style: how they are drawn; `selected` is the (query, key) that is outlined while nothing is pointed at.
-        verb: what a query does to a key, in words.
-        caption: of the legend, where the numbers are no weights and have no sign.
     """
 
     title: str
     lines: Sequence[str]
     matrices: Sequence[NumberCells]
     style: Style
-    verb: str = "looks at"
-    caption: str = "weight, from 0 to 1"
 
     @property
     def form(self) -> Form:
@@ -179,7 +173,7 @@ class Matrices:
             any(matrix.signed for matrix in self.matrices),
             len({matrix.limit for matrix in self.matrices}) <= 1,
         )
-        caption = "from negative over 0 to positive" if signed else self.caption
+        caption = "from negative over 0 to positive" if signed else "weight, from 0 to 1"
         colors = self.style.colors
         ramp = colors.diverging if signed else colors.ramp
         caption = caption if shared else f"each table: {caption}"
@@ -215,7 +209,7 @@ class Matrices:
         row, column = matrix.index_of(self._place)
         number = ""
         if min(row, column) >= 0:
-            verb = f" {self.verb} " if matrix.axes == ("query", "key") else ", "
+            verb = " looks at " if matrix.axes == ("query", "key") else ", "
             number = f"{matrix.names[0][row]}{verb}{matrix.names[1][column]}: {digits(matrix.values[row, column])}"
         size = matrix.cell[0] * len(matrix.columns), matrix.cell[1] * len(matrix.rows)
         uri = {"uri": [matrix.uri(self.style.colors, size)]} if self._is_image(matrix) else {}

@@ -16,7 +16,7 @@ from attnviz.charts.domain import NOT_A_NUMBER, Domain, adapted, colored, domain
 from attnviz.charts.interaction import QUIET_MARK, clicked
 from attnviz.charts.legends import Ramp, ramp_legend, state_legend
 from attnviz.charts.picture import Form, Table, columns, formed
-from attnviz.charts.state import CellState, blocked_by
+from attnviz.charts.state import CellState, blocked_by, your_rules
 from attnviz.charts.style import Style
 from attnviz.charts.texts import entry, heading, titled
 from attnviz.charts.theme import LINE, Theme, config
@@ -30,8 +30,11 @@ Head = tuple[Site, int]
 MARGIN, LEAST = 3, 5
 """Pixels around all thumbnails, for the frame of the focused one; and of a side of a window in one at least."""
 
-OWN, OF_FAINT = "weight, as a share of each head's largest", "weight; of faint heads, as a share of their largest"
-"""Titles of a legend of heads whose colors end at their own largest weight: of all heads, or of some."""
+OWN, OF_MARKED = "weight, as a share of each head's largest", "weight; with a corner mark: as a share of the largest"
+"""Titles of a legend of heads whose colors end at their own largest weight: of all heads, or of those with a mark."""
+
+CORNER = "M-1,0L0,0L0,1Z"
+"""Mark in the right upper corner of a thumbnail, in a box from -1 to 1."""
 
 TILES = "each square shows the largest of {0} × {0} cells"
 
@@ -137,7 +140,7 @@ class Mosaic:
         ramp = next(iter(domains)).legend(style.colors, gray=all(map(self._is_off, self.cells)))
         if len(domains) == 1:
             return ramp
-        return replace(ramp, title=OWN if all(domain.kind == "adapts" for domain in domains) else OF_FAINT, top=1.0)
+        return replace(ramp, title=OWN if all(domain.kind == "adapts" for domain in domains) else OF_MARKED, top=1.0)
 
     @property
     def _states(self) -> list[CellState]:
@@ -163,6 +166,7 @@ class Mosaic:
         """The place of a head, its image and what hovering says."""
         (site, number), colors = thumbnail.head, self.style.colors
         off, focused = self._is_off(thumbnail.head), self._is_focused(thumbnail.head)
+        domain = self._domains[thumbnail.head]
         ink = colors.quiet if off else colors.text
         return thumbnail._asdict() | {
             "kind": site.kind,
@@ -176,13 +180,15 @@ class Mosaic:
             "state": "off: its output is zero" if off else "on",
             "off": off,
             "focused": focused,
+            "marked": self._ramp is not None and self._ramp.title == OF_MARKED and domain.kind == "adapts",
         }
 
     def _uri(self, head: Head) -> str:
         cells, layout = self.cells[head], self.layout
-        shade, signs = self._domains[head].shade(cells.weights), [rule.signs for rule in blocked_by(cells.reasons)]
-        padding = self.views[head[0]].padding[:: cells.tile, None]
-        states = colored(cells) & ~padding, cells.blocked, np.isnan(cells.weights), signs
+        shade, view = self._domains[head].shade(cells.weights), self.views[head[0]]
+        patterns = [state.pattern for state in blocked_by(cells.reasons, your_rules(view.record, view.site))]
+        padding = view.padding[:: cells.tile, None]
+        states = colored(cells) & ~padding, cells.blocked, np.isnan(cells.weights), patterns
         image = pixels.weights(shade, *states, height=layout.height, width=layout.side)
         return pixels.data_uri(image, pixels.palette(self.style.colors, gray=self._is_off(head)))
 
@@ -206,7 +212,7 @@ def _ends(begin: int, part: Groups, first: int, last: int, length: int) -> tuple
 
 
 _COLUMNS = ("x", "y", "label", "kind", "layer", "head", "rev", "uri", "ink", "name", "largest", "state")
-_COLUMNS += ("off", "focused")
+_COLUMNS += ("off", "focused", "marked")
 _WINDOW = ("x", "x2", "y", "y2")
 
 
@@ -243,6 +249,9 @@ def _form(layout: MosaicLayout, ramp: Ramp | None, orient: str, aside: bool, col
         boxes.mark_rect(stroke=colors.line, strokeWidth=1, **box),
         boxes.transform_filter("datum.off").mark_rule(stroke=colors.quiet, strokeWidth=1.5, **box),
         boxes.transform_filter("datum.focused").mark_rect(stroke=colors.accent, strokeWidth=2.5, **frame),
+        heads.transform_filter("datum.marked")
+        .mark_point(shape=CORNER, size=400, filled=True, opacity=1, strokeWidth=1, xOffset=side, **QUIET_MARK)
+        .encode(fill=alt.value(colors.accent), stroke=alt.value(colors.background)),
         window.mark_rect(stroke=colors.accent, strokeWidth=1.5, fill=None, **QUIET_MARK).encode(x2="x2", y2="y2"),
         heads.mark_text(**over, **QUIET_MARK).encode(text="label:N", fill=alt.Fill("ink:N", scale=None)),
         *(

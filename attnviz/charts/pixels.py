@@ -38,8 +38,8 @@ def gray_ramp(colors: Theme) -> tuple[str, ...]:
     return tuple(f"#{light:02x}{light:02x}{light:02x}" for light in lightness)
 
 
-Mark = tuple[tuple[int, ...] | str, np.ndarray, str]
-"""Strokes of rules by their places, a "cross" or a "dot"; on which cells, (rows, columns); a color of `NAMED`."""
+Mark = tuple[int | str, np.ndarray, str]
+"""Strokes, of `hatch.PATTERNS`, a "cross" or a "dot"; on which cells, (rows, columns); a color of `NAMED`."""
 
 
 def paint(ground: np.ndarray, marks: Iterable[Mark], *, height: int, width: int, scale: int = 1) -> np.ndarray:
@@ -60,7 +60,7 @@ def paint(ground: np.ndarray, marks: Iterable[Mark], *, height: int, width: int,
         elif sign == "dot":
             strokes = (np.hypot(u - 0.5, v - 0.5) < 0.16) & (side > 4)
         else:
-            strokes = np.logical_or.reduce([hatch.strokes(rule, height, width, scale=scale) for rule in sign])
+            strokes = hatch.strokes(sign, height, width, scale=scale)
         image[strokes & cells[:, column][row]] = place(color)
     return image
 
@@ -70,7 +70,7 @@ def weights(
     colored: np.ndarray,
     blocked: np.ndarray,
     nan: np.ndarray,
-    signs: Sequence[tuple[int, ...]] = (),
+    patterns: Sequence[int] = (),
     **sides: int,
 ) -> np.ndarray:
     """Palette indices of a map of numbers; the arrays are (rows, columns).
@@ -80,13 +80,13 @@ def weights(
         colored: where there is a color; elsewhere is the ground of blocked cells.
         blocked: 0 = may attend, i = blocked by reason i - 1, and hatched.
         nan: cells with a cross.
-        signs: of each reason its strokes, by the places of its rules; those of its number if there are none.
+        patterns: strokes of each reason, of `hatch.PATTERNS`; those of the built-in mask if there are none.
         sides: `height` and `width` in pixels.
     """
     ground = np.where(colored, shades(shade), place("blocked")).astype(np.uint8)
     codes = np.where(nan, 0, blocked)
     reasons = np.flatnonzero(np.bincount(codes.ravel())[1:]).tolist()
-    marks = [(signs[reason] if signs else (reason,), codes == reason + 1, "hatch") for reason in reasons]
+    marks = [(patterns[i] if patterns else hatch.MODEL, codes == i + 1, "hatch") for i in reasons]
     return paint(ground, [*marks, ("cross", nan, "warning")] if nan.any() else marks, **sides)
 
 

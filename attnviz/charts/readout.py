@@ -12,12 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from attnviz.charts.grid import READOUT, TOOLTIP, Grid
+from attnviz.charts.grid import READOUT, Grid
 from attnviz.charts.picture import LOADED, Form, Table, stacked
 from attnviz.charts.size import Size
 from attnviz.charts.theme import FONT, LINE, TEXT_SIZE, Theme
 
-NAMES = {name.removesuffix("_text"): title for name, title in TOOLTIP}
 FORMATS = {"score": ".3f", "difference": "+.6f"}
 """Digits of numbers of a cell; of all others six."""
 
@@ -45,7 +44,9 @@ def screen(grid: Grid, form: Form | None = None, data: dict[str, Table] | None =
     tile = 1 if grid.offsets is None else grid.size.tile
     hint = HINT.format(", drag to zoom in" if grid.style.zooms else "")
     words = hint, grid.verb
-    spec = _spec(form or grid.form, grid.size, tuple(grid.numbers), tile, grid.style.zooms, words, grid.style.colors)
+    titles = dict(grid.tips)
+    numbers = tuple((name, titles[f"{name}_text"]) for name in grid.numbers)
+    spec = _spec(form or grid.form, grid.size, numbers, tile, grid.style.zooms, words, grid.style.colors)
     return spec, table(grid, data or grid.data)
 
 
@@ -113,7 +114,7 @@ def _float32(values: np.ndarray) -> np.ndarray:
 def _spec(
     form: Form,
     size: Size,
-    numbers: tuple[str, ...],
+    numbers: tuple[tuple[str, str], ...],
     tile: int,
     zooms: bool,
     words: tuple[str, str],
@@ -222,7 +223,7 @@ def _cells(size: Size) -> dict:
     return {"name": "read", "url": {"signal": url}, "format": {"type": "json"}, "async": True}
 
 
-def _words(size: Size, numbers: tuple[str, ...], tile: int) -> list[dict]:
+def _words(size: Size, numbers: tuple[tuple[str, str], ...], tile: int) -> list[dict]:
     """The cell that is pointed at, in words; "…" while they are on their way."""
     rows, columns = size.rows, size.columns
     query, key = _tiled(
@@ -230,12 +231,12 @@ def _words(size: Size, numbers: tuple[str, ...], tile: int) -> list[dict]:
     )
     there = f"length(data('read')) && data('read')[0].of === {_meta(size)}.read"
     words = [
-        *(f"'{NAMES[name]} ' + {number_of(name, FORMATS.get(name, '.6f'))}" for name in numbers),
+        *(f"'{title} ' + {number_of(name, FORMATS.get(name, '.6f'))}" for name, title in numbers),
         *([f"'from query ' + ({query}) + ' to key ' + ({key})"] if tile > 1 else []),
         f"(data('source')[{rows + columns + 1} + saying] || {{}}).name",
     ]
     none = f"at < 0 || !({there})"
-    fields = ((name, _code(f"data('read')[0].{name}", rows * columns, none)) for name in (*numbers, "saying"))
+    fields = ((name, _code(f"data('read')[0].{name}", rows * columns, none)) for name in (*dict(numbers), "saying"))
     text = " + '   ·   ' + ".join(words)
     what = f"at < 0 ? '' : {there} ? {text} : '…'"
     return [*({"name": name, "update": how} for name, how in fields), {"name": "what", "update": what}]

@@ -54,6 +54,7 @@ class Size:
         rows, columns: squares drawn.
         tile: cells per side of a square; 1 unless the form is "tiles".
         every: each how many-th token is labeled.
+        high: pixels of a cell from top to bottom, where it is no square; else 0.
     """
 
     form: Literal["rectangles", "pixels", "tiles"]
@@ -62,6 +63,12 @@ class Size:
     columns: int
     tile: int = 1
     every: int = 1
+    high: float = 0
+
+    @property
+    def down(self) -> float:
+        """Pixels of a cell from top to bottom."""
+        return self.high or self.cell
 
     @property
     def width(self) -> float:
@@ -69,7 +76,7 @@ class Size:
 
     @property
     def height(self) -> float:
-        return self.cell * self.rows
+        return self.down * self.rows
 
 
 def within(size: Size, pixels: float) -> Size:

@@ -1,12 +1,14 @@
 """States of a cell: in words, with a ground and a sign of its own, so that states differ without colors."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from attnviz import words
 from attnviz.charts import hatch, texts
 from attnviz.charts.theme import Theme
+from attnviz.core.edits import Site
 from attnviz.core.masks import Reason
+from attnviz.core.record import Record
 
 GLYPHS = {
     "dot": hatch.DOT,
@@ -42,7 +44,7 @@ class CellState:
         ground: a color of the theme by its name: "open", "blocked", "hatch", "leak" or "warning"; or "ramp", where the
             color is that of the cell's number.
         sign: one of `GLYPHS`, "hatch", or "" for none.
-        rules: of a hatched cell, each rule that blocks it: its place and its name; none for a single kind of strokes.
+        rules: of a hatched cell, each rule that blocks it: strokes, of `hatch.PATTERNS`, and a line of the legend.
         legend: its line in the legend; None for what it says, or for a line of each rule, "" for none.
     """
 
@@ -57,7 +59,7 @@ class CellState:
         if not self.sign:
             return None, None, None
         if self.sign == "hatch":
-            return "".join(hatch.shape(sign, side) for sign in self.signs), colors.hatch, 1.0
+            return hatch.shape(self.pattern, side), colors.hatch, 1.0
         widths = {
             ("dot", "open"): hatch.DOT_STROKE * side,
             ("ring", "open"): 1.5,
@@ -68,9 +70,9 @@ class CellState:
         return GLYPHS[self.sign], getattr(colors, self.ink), width
 
     @property
-    def signs(self) -> tuple[int, ...]:
-        """Which strokes lie over one another, of a hatched cell."""
-        return tuple(dict.fromkeys(place % hatch.PATTERNS for place, _ in self.rules)) or (0,)
+    def pattern(self) -> int:
+        """Strokes of a hatched cell."""
+        return min((pattern for pattern, _ in self.rules), default=hatch.MODEL)
 
     @property
     def ink(self) -> str:
@@ -83,20 +85,43 @@ class CellState:
     def path(self) -> str:
         """Its sign as strokes of one pixel, for a legend."""
         if self.sign == "hatch":
-            return "".join(hatch.shape(sign, SWATCH) for sign in self.signs)
+            return hatch.shape(self.pattern, SWATCH)
         return hatch.DISC if self.sign == "dot" else GLYPHS.get(self.sign, "")
 
-    def stroke(self) -> tuple[tuple[int, ...] | str, str] | None:
+    def stroke(self) -> tuple[int | str, str] | None:
         """Stand-in for its sign in an image, and its color: a sign that is too fine for that is hatched."""
         if self.sign in ("cross", "dot"):
             return self.sign, self.ink
         hatched = self.sign in ("hatch", "ring") or (self.ground == "blocked" and self.sign not in ("", "dash"))
-        return (self.signs, "hatch") if hatched else None
+        return (self.pattern, "hatch") if hatched else None
 
 
-def blocked_by(reasons: Sequence[Reason]) -> list[CellState]:
-    """A state for each reason, with the strokes of its rules."""
-    return [CellState(words.blocked_by(reason), "blocked", "hatch", reason.rules) for reason in reasons]
+def blocked_by(reasons: Sequence[Reason], yours: Collection[str] = ()) -> list[CellState]:
+    """A state for each reason.
+
+    Args:
+        yours: names of the rules that a person set, not the model.
+    """
+    return [
+        CellState(words.blocked_by(reason), "blocked", "hatch", tuple(_line(rule, yours) for _, rule in reason.rules))
+        for reason in reasons
+    ]
+
+
+def _line(rule: str, yours: Collection[str]) -> tuple[int, str]:
+    """The strokes of a rule, and its line in the legend."""
+    if rule.startswith("padding"):
+        return hatch.PADDING, words.blocked_by(rule)
+    if rule in yours or f"({rule})" in yours:
+        return hatch.YOURS, f"blocked by you: {rule}"
+    return hatch.MODEL, words.blocked_by(rule)
+
+
+def your_rules(record: Record, site: Site) -> frozenset[str]:
+    """Names of the rules that a person set; the future that a decoder hides is the model's own."""
+    mask, edits = record.edits.mask_at(site.kind), record.edits
+    own = {"causal"} if edits.own_mask and site.kind == "decoder" else set()
+    return frozenset() if mask is None else frozenset(mask.rules()) - own
 
 
 def legend(states: Sequence[CellState], colors: Theme) -> list[texts.LegendEntry]:
@@ -105,7 +130,7 @@ def legend(states: Sequence[CellState], colors: Theme) -> list[texts.LegendEntry
     lines = {state.text if state.legend is None else state.legend: state for state in own}
     rules = sorted({rule for state in states if state.legend is None for rule in state.rules})
     for rule in rules[:MOST_RULES]:
-        lines[words.blocked_by(rule[1])] = CellState("", "blocked", "hatch", (rule,))
+        lines[rule[1]] = CellState("", "blocked", "hatch", (rule,))
     entries = [
         texts.LegendEntry(text, state.path, getattr(colors, state.ink), _ground(state, colors))
         for text, state in lines.items()

@@ -10,6 +10,9 @@ TEXT_SIZE = 12
 LINE = 17
 """Pixels: type of titles and of all else, and the distance of lines of the latter."""
 
+TINT = "#ff2d8a"
+"""Color over a picture, which few pictures have and which is told from most of theirs by its lightness, too."""
+
 CHARACTER = 7.25
 """Pixels of one monospaced character at TEXT_SIZE."""
 

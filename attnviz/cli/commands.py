@@ -164,7 +164,9 @@ def _mask(options: Namespace, source: Source, texts: list[str]) -> list[str]:
     if targets:
         predicted = api.predicted(record.sentences[number])
     mask = record.step(site).mask or Full()
-    return write(figures.mask(mask, queries, keys, predicted=predicted, targets=targets, **arguments), options)
+    yours = record.edits.mask_at(site.kind)
+    figure = figures.mask(mask, queries, keys, predicted=predicted, targets=targets, yours=yours, **arguments)
+    return write(figure, options)
 
 
 def _change(options: Namespace, source: Source, texts: list[str]) -> list[str]:

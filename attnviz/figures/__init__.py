@@ -5,9 +5,9 @@ import inspect
 from attnviz.figures import forms
 from attnviz.figures.base import Figure
 from attnviz.figures.blocks import blocks
-from attnviz.figures.carried import CarriedHeads as carried
 from attnviz.figures.change import OutputChange as change
-from attnviz.figures.composition import CompositionMap as composition
+from attnviz.figures.contributions import CarriedHeads as carried
+from attnviz.figures.contributions import CompositionMap as composition
 from attnviz.figures.contributions import HeadContributions as contributions
 from attnviz.figures.contributions import HeadsReplaced as replaced
 from attnviz.figures.contributions import PartContributions as contribution_parts
@@ -51,7 +51,7 @@ FORMS = {
     "picture": HeadForm(
         patches, frozenset({"view", "domain", "chosen", "side", "less", "neutral"}), forms.TOKEN, fits=on_grid
     ),
-    "distance": HeadForm(distance, is_on_page=False),
+    "distance": HeadForm(distance, selects=None, is_on_page=False),
 }
 """How a head is shown, by the name of the form on the page Heads and in the shell."""
 

@@ -1,4 +1,4 @@
-"""Base classes of figures: a frozen value with its tables, its chart and its words."""
+"""Base classes of figures: a frozen value with its tables and its form, from which its words and files follow."""
 
 from abc import ABC, abstractmethod
 from dataclasses import KW_ONLY, MISSING, dataclass, fields, replace
@@ -20,7 +20,7 @@ from attnviz.charts.texts import written_out
 from attnviz.core.display import in_title, without_surrogates
 from attnviz.core.edits import Site
 from attnviz.core.record import ALL, Record
-from attnviz.figures.figure import column_arrays, stem, titled
+from attnviz.figures.figure import column_arrays, largest, number_arrays, stem, subtitles, text_array, titled
 from attnviz.views import AttentionView, View
 
 READ_AS = "Row: the word {}; column: the word looked at."
@@ -34,6 +34,9 @@ READS, PREDICTS = "that looks", "just read, where the model predicts the next on
 class Figure(Style, ABC):
     """One picture and everything that goes with it; its fields say what it shows, and how.
 
+    A figure of a `record` says `_what` it shows, what names its file, `_subject`, its table, its data and its form; the
+    rest follows.
+
     Attributes:
         cost: of going once through what it shows, as `sources.estimate` gives it, where somebody knows it.
     """
@@ -44,15 +47,29 @@ class Figure(Style, ABC):
     is_map = False
     """Whether rows are words that look, and columns those that are looked at."""
 
-    @cached_property
-    @abstractmethod
-    def name(self) -> str:
-        """A file's stem that says what is shown; ASCII, safe in every file system, at most 80 characters."""
+    sentence, view = 0, View()
+    """Sentence of the batch and view of a figure without such fields."""
 
     @cached_property
-    @abstractmethod
+    def name(self) -> str:
+        """A file's stem that says what is shown; ASCII, safe in every file system, at most 80 characters."""
+        return stem(self.record, *self._subject, sentence=self.sentence, view=self.view)
+
+    @cached_property
     def title(self) -> str:
         """One line, with where the weights come from and what was changed."""
+        return titled(self._heading, self.record)
+
+    @property
+    def _heading(self) -> str:
+        """Title of the picture: what it shows, and of which model; a page names the model's owner elsewhere."""
+        source = self.record.source
+        return f"{self._what} · {in_title((self.on_screen and source.rpartition('/')[2]) or source)}"
+
+    def _above(self, *lines: str) -> dict[str, Any]:
+        """Title, lines and style of a chart; the last lines say where the weights come from."""
+        notes = [*lines, *subtitles(self.record, self)]
+        return {"title": self._heading, "lines": notes, "style": self.style}
 
     @property
     @abstractmethod
@@ -65,9 +82,9 @@ class Figure(Style, ABC):
         """The chart without its tables: the same for every figure of one form."""
 
     @cached_property
-    @abstractmethod
     def description(self) -> str:
         """The picture in words with its main numbers, for those who cannot see it."""
+        return f"{self.title}. {largest(self.table)}"
 
     @cached_property
     @abstractmethod
@@ -76,8 +93,9 @@ class Figure(Style, ABC):
 
     @cached_property
     def arrays(self) -> dict[str, np.ndarray]:
-        """The same as arrays: the columns of the table, unless a figure has others."""
-        return column_arrays(self.table)
+        """The same as arrays: the columns of numbers, and the tokens."""
+        tokens = {"tokens": text_array(self.table["token"])} if "token" in self.table else {}
+        return number_arrays(self.table) | tokens
 
     @cached_property
     def chart(self) -> alt.TopLevelMixin:
@@ -166,6 +184,10 @@ class NamedFigure(Figure):
     @cached_property
     def title(self) -> str:
         return titled(self.line, self.record)
+
+    @cached_property
+    def arrays(self) -> dict[str, np.ndarray]:
+        return column_arrays(self.table)
 
 
 @dataclass(frozen=True, eq=False)

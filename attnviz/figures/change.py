@@ -8,12 +8,11 @@ import numpy as np
 import pandas as pd
 
 from attnviz import metrics, tables, words
-from attnviz.charts import axes
+from attnviz.charts.axes import short
 from attnviz.charts.bars import Bars, Column
-from attnviz.core.display import in_title, visible_text
 from attnviz.core.record import Record
 from attnviz.figures.base import BarFigure
-from attnviz.figures.figure import stem, subtitles, text_array, titled
+from attnviz.figures.figure import text_array
 
 MOST_BARS = 40
 """Tokens drawn at most, those that moved most; the table holds all."""
@@ -30,21 +29,19 @@ class OutputChange(BarFigure):
     _: KW_ONLY
     sentence: int = 0
 
+    _subject, _what = ("change",), "Change of the output, compared with the original model"
+
     def __post_init__(self):
         self.moved  # noqa: B018 (runs that cannot be compared are refused at once)
+
+    @property
+    def record(self) -> Record:
+        return self.after
 
     @cached_property
     def moved(self) -> np.ndarray:
         """How far each token moved."""
         return metrics.output_change(self.before, self.after, self.sentence).numpy()
-
-    @cached_property
-    def name(self) -> str:
-        return stem(self.after, "change", sentence=self.sentence)
-
-    @cached_property
-    def title(self) -> str:
-        return titled(self._heading, self.after)
 
     @cached_property
     def description(self) -> str:
@@ -66,18 +63,12 @@ class OutputChange(BarFigure):
         left_out = f"the {len(indices)} of {len(every)} tokens that moved most" if len(indices) < len(every) else ""
         unchanged = "" if self.on_screen or self.after.edits.in_words() else "changed: nothing"
         return Bars(
-            title=self._heading,
-            lines=[MEASURE, left_out, *subtitles(self.after, self), unchanged],
-            names=[visible_text(tokens[i].text, axes.LONGEST_LABEL) for i in indices],
+            **self._above(MEASURE, left_out, unchanged),
+            names=[short(tokens[i].text) for i in indices],
             columns=[Column(values=[every[i] for i in indices])],
-            style=self.style,
             length=240,
             quiet=[row for row, i in enumerate(indices) if tokens[i].special],
         )
-
-    @property
-    def _heading(self) -> str:
-        return f"Change of the output, compared with the original model · {in_title(self.after.source)}"
 
     @property
     def _labels(self) -> list[str]:

@@ -1,6 +1,7 @@
-"""The parts of a word's logit: what each head adds directly, what all parts add, and what each head off takes away."""
+"""Numbers of heads, layers x heads: what each adds to a word's logit, carries to another text, or reads of others."""
 
-from dataclasses import KW_ONLY, dataclass
+from abc import abstractmethod
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -8,25 +9,107 @@ import pandas as pd
 
 from attnviz.charts import heads
 from attnviz.charts.bars import Bars, Column
+from attnviz.charts.grid import READABLE, Grid
+from attnviz.charts.legends import Ramp
+from attnviz.charts.matrices import limit_of
 from attnviz.charts.picture import Form, Table
+from attnviz.charts.size import Size
+from attnviz.charts.state import CellState
+from attnviz.charts.style import Style
 from attnviz.charts.texts import heading
-from attnviz.core.amounts import digits, remainder
-from attnviz.core.display import in_title
+from attnviz.core.amounts import digits, in_cell, remainder
+from attnviz.core.display import file_stem, in_title, visible_text
 from attnviz.core.edits import Site
+from attnviz.core.errors import InputError
 from attnviz.core.record import Record
-from attnviz.figures import head_cells
-from attnviz.figures.base import BarFigure, Figure
-from attnviz.figures.figure import number_arrays, stem, subtitles, titled
+from attnviz.figures.base import BarFigure, Figure, GridFigure
+from attnviz.figures.figure import LONGEST_TEXT, largest, subtitles, text_array
+from attnviz.metrics.carried import Carried
+from attnviz.metrics.circuits import Circuits
 from attnviz.metrics.contributions import Contributions, contributions
 from attnviz.metrics.predictions import token_at
-from attnviz.words import quoted_token
+from attnviz.views import as_tokens, groups
+from attnviz.words import in_quotes, quoted_token
 
-ADDS, FALLS = "Adds directly", "Falls when off"
+ADDS, FALLS, WAY = "adds directly", "falls when off", "part of the way from A to B"
+HEAD = ("head", "kind", "layer", "head", "rev")
+"""Name and fields of the selection of a head."""
+
+MOST_NUMBERED, ROOMY, NARROW = 16, (44, 26), (22, 16)
+"""Heads of a layer whose cells have room for their numbers, and pixels of a cell of as many and of more."""
 
 MOST_NAMED, APART = 5, (0.45, 0.08)
 """Dots with a name beside them: those farthest from 0, unless one so near, in parts of both axes, has one."""
 
 ON_THE_LINE = "on the dashed line: off, as much is lost as the head adds; below it, other parts make up for the head"
+
+READS = {"q": "queries", "k": "keys", "v": "values"}
+"""Inputs of a later head, by the kind of composition."""
+
+WIDE, LARGEST, SMALLEST, ROOM, MOST_CELLS = 520, 36, 3, 30, 4096
+"""Composition: pixels of the map at most, of a cell at most and at least, and of a label; cells that are rectangles."""
+
+NUMBER = (CellState("number", "ramp", legend=""),)
+
+
+def of_head(style: Style, site: Site, head: int) -> dict:
+    """Fields that a click on a head selects, and its name."""
+    fields = {"kind": site.kind, "layer": site.layer, "head": head, "rev": style.rev}
+    return fields | {"name": site.head(head), "focused": (site, head) == style.focused}
+
+
+class HeadNumbers(GridFigure):
+    """A number of each head as a colored cell, layers x heads.
+
+    A click selects a head under "head" with the fields kind, layer, head and rev.
+    """
+
+    @property
+    @abstractmethod
+    def numbers(self) -> pd.DataFrame:
+        """A row for each head: kind, layer, head and the number, last."""
+
+    @property
+    @abstractmethod
+    def measure(self) -> str:
+        """The number in words."""
+
+    @cached_property
+    def grid(self) -> Grid:
+        table, column = self.numbers, self.numbers.columns[-1]
+        places = [(Site(kind, layer), head) for kind, layer, head in zip(*map(table.get, HEAD[1:4]), strict=True)]
+        sites = sorted({site for site, _ in places}, key=lambda site: (site.layer, site.kind))
+        values = np.full((len(sites), 1 + int(table["head"].max())), np.nan)
+        for (site, head), value in zip(places, table[column], strict=True):
+            values[sites.index(site), head] = value
+        rows, columns = values.shape
+        wide, high = ROOMY if columns <= MOST_NUMBERED else NARROW
+        every = [(site, head) for site in sites for head in range(columns)]
+        fields = pd.DataFrame([of_head(self, *place) for place in every]).to_dict("list")
+        focused = [(sites.index(site), head) for site, head in every if (site, head) == self.focused]
+        top = limit_of(values) or 1.0
+        flat, labels = (
+            values.ravel().tolist(),
+            ([f"{site.kind} {site.layer}" for site in sites], [*map(str, range(columns))]),
+        )
+        return Grid(
+            **self._above() | {"style": replace(self.style, selected=focused[0] if focused else None)},
+            rows=groups(as_tokens(labels[0])),
+            columns=groups(as_tokens(labels[1])),
+            size=Size("rectangles", wide, rows, columns, high=high),
+            states=np.zeros(values.shape, int),
+            kinds=NUMBER,
+            titles=("Layer", "Head"),
+            shade=np.nan_to_num((values / top + 1) / 2, nan=0.5),
+            ramp=Ramp(self.measure, top, self.colors.diverging, signed=True),
+            numbers={"number": (values, [*map(digits, flat)])},
+            written=[*map(in_cell, flat)] if wide >= READABLE[0] else (),
+            tips=(("number_text", self.measure),),
+            selects=HEAD,
+            more=fields,
+            labels=labels,
+            called=labels,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,15 +138,11 @@ class WordFigure(Figure):
     def contributions(self) -> Contributions:
         return contributions(self.record, self.token, self.position, minus=self.minus, sentence=self.sentence)
 
-    @cached_property
-    def name(self) -> str:
+    @property
+    def _subject(self) -> tuple[str]:
         logit = self.contributions
         words = " ".join(filter(None, (logit.token, logit.minus and f"minus {logit.minus}")))
-        return stem(self.record, f"{self._what} {logit.position} {words}", sentence=self.sentence)
-
-    @cached_property
-    def title(self) -> str:
-        return titled(self._heading, self.record)
+        return (f"{self._called} {logit.position} {words}",)
 
     @cached_property
     def description(self) -> str:
@@ -73,10 +152,6 @@ class WordFigure(Figure):
     def table(self) -> pd.DataFrame:
         return self.contributions.table
 
-    @cached_property
-    def arrays(self) -> dict[str, np.ndarray]:
-        return number_arrays(self.table)
-
     @property
     def _heading(self) -> str:
         logit = self.contributions
@@ -84,45 +159,33 @@ class WordFigure(Figure):
             return self._titled[0]
         token = token_at(self.record, logit.position, sentence=self.sentence)
         where = f"after {quoted_token(token, logit.position)} · {in_title(self.record.source)}"
-        return f"{self._titled[1]} {logit.called} {where}"
+        return f"{self._titled[1]} {logit.called.replace('−', 'minus')} {where}"
 
-    @property
-    def _lines(self) -> list[str]:
-        return [] if self.on_screen else subtitles(self.record, self, self.sentence)
+    def _above(self, *lines: str) -> dict:
+        notes = [] if self.on_screen else subtitles(self.record, self, self.sentence)
+        return super()._above() | {"lines": [*lines, *notes]}
 
 
 @dataclass(frozen=True, eq=False)
-class HeadContributions(WordFigure):
+class HeadContributions(WordFigure, HeadNumbers):
     """A cell for what each head adds directly to the logit of a word, layers x heads.
 
     A click selects a head under "head" with the fields kind, layer, head and rev.
     """
 
-    _what, _titled = "contributions", ("What each head adds", "Added by each head to")
+    _called, _titled = "contributions", ("What each head adds", "Added by each head to")
+    measure = ADDS
 
     @property
-    def form(self) -> Form:
-        sites, columns = self._sites, 1 + int(self.contributions.heads["head"].max())
-        return heads.cells(
-            len(sites), columns, head_cells.cell_size(self.contributions.heads), ADDS.lower(), self.colors
-        )
-
-    @cached_property
-    def data(self) -> dict[str, Table]:
-        """Tables of the chart: meta, rows, columns and cells."""
-        table = self.contributions.heads
-        return head_cells.cells(table, "contribution", self._sites, self._heading, self._lines, self)
-
-    @cached_property
-    def _sites(self) -> list[Site]:
-        return [*self.record.stream.weights.sites]
+    def numbers(self) -> pd.DataFrame:
+        return self.contributions.heads
 
 
 @dataclass(frozen=True, eq=False)
 class PartContributions(WordFigure, BarFigure):
     """A bar for what each part adds to the logit of a word, from where the one before ends; the last is the sum."""
 
-    _what, _titled = "parts", ("All parts", "Parts of")
+    _called, _titled = "parts", ("All parts", "Parts of")
 
     @cached_property
     def bars(self) -> Bars:
@@ -132,14 +195,9 @@ class PartContributions(WordFigure, BarFigure):
         ends = [*np.cumsum(amounts), total]
         whole = f"{'logit' if logit.minus is None else 'difference of both logits'} {digits(logit.logit)}"
         return Bars(
-            title=self._heading,
-            lines=[
-                f"sum {digits(total)}; {whole}; residual {remainder(logit.residual, logit.logit)}",
-                *self._lines,
-            ],
+            **self._above(f"sum {digits(total)}; {whole}; residual {remainder(logit.residual, logit.logit)}"),
             names=[*parts["part"], "sum"],
             columns=[Column([*map(digits, [*amounts, total])], ends, begins=[0.0, *ends[:-2], 0.0])],
-            style=self.style,
             length=140,
             chosen=[len(amounts)],
         )
@@ -158,7 +216,7 @@ class HeadsReplaced(WordFigure):
     _: KW_ONLY
     falls: pd.DataFrame
 
-    _what, _titled = "replaced", ("Each head switched off", "Heads switched off, for")
+    _called, _titled = "replaced", ("Each head switched off", "Heads switched off, for")
 
     @cached_property
     def description(self) -> str:
@@ -172,23 +230,156 @@ class HeadsReplaced(WordFigure):
 
     @property
     def form(self) -> Form:
-        return heads.dots(ADDS, FALLS, self.colors)
+        return heads.dots(ADDS.capitalize(), FALLS.capitalize(), self.colors)
 
     @cached_property
     def data(self) -> dict[str, Table]:
         """Tables of the chart: meta and dots."""
-        table, rows = self.table, []
-        both = table[["contribution", "fall"]].to_numpy()
+        both, rows, named = self.table[["contribution", "fall"]].to_numpy(), [], []
         low, high = float(both.min(initial=0.0)), float(both.max(initial=0.0))
         span = (high - low) or 1.0
-        room, named = 0.08 * span, []
         for i in np.abs(both).max(1, initial=0.0).argsort()[::-1][:MOST_NAMED].tolist():
             near = (np.abs(both[named] - both[i]) < np.array(APART) * span).all(1)
             named += [] if near.any() else [i]
-        for i, head in enumerate(table.itertuples()):
+        for i, head in enumerate(self.table.itertuples()):
             site, (x, y) = Site(head.kind, head.layer), both[i].tolist()
             texts = {"label": site.brief(head.head) if i in named else "", "x_text": digits(x), "y_text": digits(y)}
             place = {"x": x, "y": y, "side": "left" if 2 * x < low + high else "right"}
-            rows.append(head_cells.of_head(self, site, head.head) | place | texts)
-        meta = heading(self._heading, [ON_THE_LINE, *self._lines], heads.SIDE + 60, self)
-        return {"meta": meta | {"low": [low - room], "high": [high + room]}, "dots": pd.DataFrame(rows).to_dict("list")}
+            rows.append(of_head(self, site, head.head) | place | texts)
+        above = self._above(ON_THE_LINE)
+        ends = {"low": [low - 0.08 * span], "high": [high + 0.08 * span]}
+        return {
+            "meta": heading(above["title"], above["lines"], heads.SIDE + 60, self) | ends,
+            "dots": pd.DataFrame(rows).to_dict("list"),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class CarriedHeads(HeadNumbers):
+    """A cell for the part of the way from text A to text B that each head carries, layers x heads: 0 is A, 1 is B.
+
+    A click selects a head under "head" with the fields kind, layer, head and rev.
+
+    Attributes:
+        record: the run of A.
+        carried: what `attnviz.patching.carried` measured.
+        focused: the head that is framed, as (site, head).
+    """
+
+    record: Record
+    carried: Carried
+
+    measure = WAY
+
+    @property
+    def numbers(self) -> pd.DataFrame:
+        return self.table[[*HEAD[1:4], "carried"]]
+
+    @property
+    def _subject(self) -> tuple[str, str]:
+        return f"{self.carried.part} from", self.carried.texts[1]
+
+    @property
+    def _what(self) -> str:
+        return f"Carried by each head's {self.carried.part}"
+
+    def _above(self, *lines: str) -> dict:
+        if self.on_screen:  # a page says the rest beside the picture
+            return super()._above() | {"lines": lines}
+        measured = self.carried
+        texts = (visible_text(text, LONGEST_TEXT).replace("␣", " ") for text in measured.texts)
+        named = (f"{name}: “{text}”" for name, text in zip("AB", texts, strict=True))
+        words = " minus ".join(map(in_quotes, measured.words))
+        return super()._above(*named, f"logit of {words} after position {measured.position}", *lines)
+
+    @cached_property
+    def description(self) -> str:
+        return self.carried.in_words()
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        return self.carried.table
+
+
+@dataclass(frozen=True, eq=False)
+class CompositionMap(GridFigure):
+    """Composition scores: a row for each earlier head, a column for each later one.
+
+    Attributes:
+        kind: "q", "k" or "v".
+        model: its name.
+
+    Raises:
+        InputError: if there is no such kind, or no two heads of which one is in an earlier layer.
+    """
+
+    circuits: Circuits
+    kind: str = "k"
+    _: KW_ONLY
+    model: str = ""
+
+    def __post_init__(self):
+        self.circuits.matrix(self.kind)
+        if not len(self.circuits.composition):
+            raise InputError("All heads are of one layer, so none reads what another writes.")
+
+    @cached_property
+    def name(self) -> str:
+        return file_stem(self.model, f"{self.kind}-composition")
+
+    @cached_property
+    def title(self) -> str:
+        named = f" · {in_title(self.model)}" if self.model else ""
+        return f"{self.kind.upper()}-composition{named}"
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        return self.circuits.composition
+
+    @cached_property
+    def description(self) -> str:
+        return f"{self.title}. {largest(self.table.drop(columns=[*{*READS} - {self.kind}]))}"
+
+    @cached_property
+    def arrays(self) -> dict[str, np.ndarray]:
+        heads = text_array([site.brief(head) for site, head in self._heads])
+        return {"composition": self.circuits.matrix(self.kind), "heads": heads}
+
+    @property
+    def _heads(self) -> list[tuple[Site, int]]:
+        rows = self.circuits.heads[[*HEAD[1:4]]].itertuples(index=False, name=None)
+        return [(Site(kind, layer), head) for kind, layer, head in rows]
+
+    @cached_property
+    def grid(self) -> Grid:
+        heads, pairs = self._heads, self.circuits.composition
+        rows = [i for i, (site, _) in enumerate(heads) if site.layer < pairs["later_layer"].max()]
+        columns = [i for i, (site, _) in enumerate(heads) if site.layer > pairs["layer"].min()]
+        values = np.nan_to_num(self.circuits.matrix(self.kind)[np.ix_(rows, columns)])
+        side, a_layer = (
+            float(np.clip(WIDE // max(values.shape), SMALLEST, LARGEST)),
+            sum(site == heads[0][0] for site, _ in heads),
+        )
+        every = next((n for n in [1, *(a_layer * 2**power for power in range(12))] if n * side >= ROOM), 1)
+        form = "rectangles" if values.size <= MOST_CELLS else "pixels"
+        labels, called = (
+            [[named(*heads[i]) for i in part] for part in (rows, columns)] for named in (Site.short, Site.brief)
+        )
+        flat, top = values.ravel().tolist(), limit_of(values)
+        return Grid(
+            title=self.title,
+            lines=[f"Rows: earlier heads that write. Columns: later heads whose {READS[self.kind]} read it."],
+            rows=groups(as_tokens(labels[0])),
+            columns=groups(as_tokens(labels[1])),
+            size=Size(form, side, *values.shape, every=every),
+            states=np.zeros(values.shape, int),
+            kinds=NUMBER,
+            style=self.style,
+            titles=("earlier head", "later head"),
+            shade=values / (top or 1.0),
+            ramp=Ramp("composition score", top, self.colors.ramp),
+            numbers={"number": (values, [*map(digits, flat)])},
+            written=[*map(in_cell, flat)] if side >= READABLE[0] else (),
+            tips=(("number_text", "composition score"),),
+            called=tuple(called),
+        )

@@ -7,10 +7,12 @@ import pandas as pd
 
 from attnviz.charts.style import Style
 from attnviz.charts.theme import CAUTIONS
+from attnviz.core.amounts import digits
 from attnviz.core.display import file_stem, visible_text, without_surrogates
 from attnviz.core.edits import Edits
 from attnviz.core.record import Record
 from attnviz.views import View
+from attnviz.words import quoted, quoted_token
 
 
 def text_array(texts: Sequence[str]) -> np.ndarray:
@@ -29,6 +31,31 @@ def column_arrays(table: pd.DataFrame) -> dict[str, np.ndarray]:
     numbers = number_arrays(table)
     texts = table.drop(columns=[*numbers]).fillna("")
     return numbers | {name: text_array([*texts[name]]) for name in texts}
+
+
+MOST_NAMED = 3
+"""Rows of a table named in words, at most."""
+
+
+def largest(table: pd.DataFrame) -> str:
+    """The rows whose last number is largest, as a sentence."""
+    column = [*table.select_dtypes("number")][-1]
+    rows = table.dropna(subset=column).sort_values(column, key=abs, ascending=False, kind="stable")[:MOST_NAMED]
+    named = []
+    for row in rows.to_dict("records"):
+        number = digits(row.pop(column))
+        columns = {"query": "query_token", "key": "key_token", "position": "token"}
+        tokens = {name: row.pop(token) for name, token in columns.items() if {name, token} <= {*row}}
+        places = (f"{name.replace('_', ' ')} {_called(value, tokens.get(name))}" for name, value in row.items())
+        named.append(f"{number} ({', '.join(places)})")
+    return f"Largest {column.replace('_', ' ')}: {', '.join(named)}." if named else "It has no numbers."
+
+
+def _called(place: object, token: str | None) -> str:
+    """A text in quotes; a position with the token that stands there."""
+    if token is not None:
+        return quoted_token(token, place)
+    return quoted(place) if isinstance(place, str) else str(place)
 
 
 def stem(record: Record, *what: object, sentence: int = 0, view: View = View()) -> str:

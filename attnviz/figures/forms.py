@@ -17,7 +17,7 @@ class HeadForm:
     Attributes:
         figure: makes it of a record, a site and a head, or of several heads if it takes `heads`.
         takes: fields of the figure that the page and the shell have an option for: those of `OPTIONS`.
-        selects: what a click selects, under the name "cell".
+        selects: what a click selects, under the name "cell"; None for a figure that is drawn without a click.
         fits: whether there is one for an attention call of a record; None for any.
         is_on_page: whether the page Heads offers it.
         has_legend: whether its legend of colors holds for thumbnails of the same heads.
@@ -25,7 +25,7 @@ class HeadForm:
 
     figure: Callable
     takes: frozenset[str] = frozenset()
-    selects: str = CELL
+    selects: str | None = CELL
     fits: Callable[[Record, Site], bool] | None = None
     is_on_page: bool = True
     has_legend: bool = False

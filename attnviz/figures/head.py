@@ -8,17 +8,17 @@ import pandas as pd
 
 from attnviz import metrics, tables, views, words
 from attnviz.charts import bands
-from attnviz.charts.axes import LONGEST_LABEL, label_width
+from attnviz.charts.axes import label_width, short
 from attnviz.charts.domain import MAY_ATTEND, MINUS_INFINITY, NOT_A_NUMBER, POLICIES, colored, domain_of
 from attnviz.charts.grid import NOTE, Grid, RowAnnotations, size_within
 from attnviz.charts.size import size_of
-from attnviz.charts.state import CellState, blocked_by
+from attnviz.charts.state import CellState, blocked_by, your_rules
 from attnviz.charts.texts import text_width
 from attnviz.core.amounts import written
-from attnviz.core.display import in_title, visible_text
+from attnviz.core.display import in_title
 from attnviz.core.record import Record
 from attnviz.figures.base import GridFigure, SiteFigure
-from attnviz.figures.figure import stem, subtitles, text_array, titled
+from attnviz.figures.figure import text_array, titled
 from attnviz.metrics import EMPTY, Cells
 from attnviz.views import AttentionView
 
@@ -47,15 +47,18 @@ class HeadMap(SiteFigure, GridFigure):
 
     is_map = True
 
-    @cached_property
-    def name(self) -> str:
-        what = f"head-{self.head}" if isinstance(self.head, int) else f"heads-{self.head}"
-        return stem(self.record, self.site, what, sentence=self.sentence, view=self.view)
+    @property
+    def _subject(self) -> tuple:
+        return self.site, f"head-{self.head}" if isinstance(self.head, int) else f"heads-{self.head}"
+
+    @property
+    def _heading(self) -> str:
+        name = called(self.attention_view, self.head, on_screen=self.on_screen)
+        return f"{name[:1].upper()}{name[1:]}"
 
     @cached_property
     def title(self) -> str:
-        view = self.attention_view
-        return titled(" · ".join(filter(None, [title_of(view, self.head), view.window])), self.record)
+        return titled(" · ".join(filter(None, [self._heading, self.attention_view.window])), self.record)
 
     @cached_property
     def description(self) -> str:
@@ -78,20 +81,20 @@ class HeadMap(SiteFigure, GridFigure):
         cells = view.cells([self.head], size.tile)[0]
         scale = domain_of(self.domain, view, cells)
         padding = view.padding[:: size.tile]
-        kinds, states = _states(cells, policy, padding=padding, explained=self.explained and self.on_screen)
+        blocked = blocked_by(cells.reasons, your_rules(view.record, view.site))
+        explained = self.explained and self.on_screen
+        kinds, states = _states(cells, blocked, policy, padding=padding, explained=explained)
         gray = self.head in view.step.heads_off
         scores = {} if cells.scores is None else {"score": (cells.scores, ".3f")}
         changed = _changed(view, self.before)
-        lines = [*subtitles(view.record, self), self._reading, view.window, scale.ending, *view.notes]
+        above = self._above()
         return Grid(
-            title=title_of(view, self.head, on_screen=self.on_screen),
-            lines=lines,
+            **above | {"lines": [*above["lines"], self._reading, view.window, scale.ending, *view.notes]},
             rows=view.queries,
             columns=view.keys,
             size=size,
             states=states,
             kinds=kinds,
-            style=self.style,
             shade=np.nan_to_num(scale.shade(cells.weights)),
             ramp=scale.legend(self.colors, gray=gray),
             gray=gray,
@@ -110,9 +113,7 @@ class HeadMap(SiteFigure, GridFigure):
         view = self.attention_view
         size = size_of(len(view.queries), len(view.keys))
         labels = max(map(label_width, view.queries.labels), default=0.0)
-        notes = max(
-            (text_width(f"▸ {visible_text(word, LONGEST_LABEL)}") for word in view.predicted or ()), default=0.0
-        )
+        notes = max((text_width(f"▸ {short(word)}") for word in view.predicted or ()), default=0.0)
         return labels + 40 + (bands.NAMED if any(view.queries.roles) else 0) + size.width + NOTE + notes
 
     @property
@@ -138,14 +139,8 @@ def row_sums(view: AttentionView, head: int | str) -> RowAnnotations:
     return RowAnnotations("sum of what is seen" if view.partial else "row sum", texts, odd)
 
 
-def title_of(view: AttentionView, head: int | str, *, on_screen: bool = False) -> str:
-    """Title of a map, which begins with a constant word; a screen says elsewhere whose a model is."""
-    name = called(view, head, on_screen=on_screen)
-    return f"{name[:1].upper()}{name[1:]}"
-
-
 def called(view: AttentionView, head: int | str, *, on_screen: bool = False) -> str:
-    """The same within a title: "head 2 of cross layer 1 (off) · translator"."""
+    """Name of a map within a title: "head 2 of cross layer 1 (off) · translator"; a page leaves out whose it is."""
     step, source = view.step, view.record.source
     source = source.rpartition("/")[2] or source if on_screen else source
     if isinstance(head, int):
@@ -184,7 +179,7 @@ PADDING = "row of padding: no text stands there"
 
 
 def _states(
-    cells: Cells, policy: str, *, padding: np.ndarray, explained: bool = False
+    cells: Cells, blocked: list[CellState], policy: str, *, padding: np.ndarray, explained: bool = False
 ) -> tuple[list[CellState], np.ndarray]:
     """States of cells, and the index of each cell's: a case, combined with the rule that blocks it or with none.
 
@@ -200,7 +195,7 @@ def _states(
         case[(case == _OPEN) & (cells.blocked == 0) & (cells.scores == -np.inf)] = _MINUS_INFINITY
     legend = "" if explained else None
     case[(case == _OPEN) & padding[:, None]] = _PADDING
-    kinds = [_state(case, rule, policy, legend) for case in range(7) for rule in (None, *blocked_by(cells.reasons))]
+    kinds = [_state(case, rule, policy, legend) for case in range(7) for rule in (None, *blocked)]
     return kinds, case * np.int64(len(cells.reasons) + 1) + cells.blocked
 
 

@@ -9,9 +9,8 @@ import pandas as pd
 from attnviz import tables, words
 from attnviz.charts.mosaic import MARGIN, Mosaic, MosaicLayout, Thumbnail
 from attnviz.charts.texts import text_width
-from attnviz.core.display import in_title
 from attnviz.figures.base import MosaicFigure, SiteFigure
-from attnviz.figures.figure import stem, subtitles, titled
+from attnviz.figures.figure import subtitles
 from attnviz.figures.head import arrays_of
 
 WIDTH, PAIRED = 336, 296
@@ -28,13 +27,13 @@ GAP, LABEL, BUTTON = 14, 20, 24
 class AllHeads(SiteFigure, MosaicFigure):
     """Thumbnails of all heads of a site; a click selects one under "head" with the fields kind, layer, head and rev."""
 
-    @cached_property
-    def name(self) -> str:
-        return stem(self.record, self.site, "heads", sentence=self.sentence, view=self.view)
+    @property
+    def _subject(self) -> tuple:
+        return self.site, "heads"
 
-    @cached_property
-    def title(self) -> str:
-        return titled(self._title, self.record)
+    @property
+    def _what(self) -> str:
+        return f"All heads · {self.site}"
 
     @cached_property
     def description(self) -> str:
@@ -64,7 +63,7 @@ class AllHeads(SiteFigure, MosaicFigure):
         step, down = (side + GAP, height + LABEL + GAP), -(-count // across)
         lines = [] if self.on_screen else subtitles(view.record, self, self.sentence)
         return self.make(
-            title="" if self.on_screen else self._title,
+            title="" if self.on_screen else self._heading,
             lines=[*lines, *view.notes],
             layout=MosaicLayout(side, height, LABEL, across * step[0] - GAP, down * step[1] - GAP - LABEL),
             thumbnails=[
@@ -87,11 +86,6 @@ class AllHeads(SiteFigure, MosaicFigure):
         """The right upper corner of each thumbnail on the screen, in pixels: there a page can put a button."""
         mosaic = self.on_page.mosaic
         return [(MARGIN + thumbnail.x + mosaic.layout.side, LABEL + thumbnail.y) for thumbnail in mosaic.thumbnails]
-
-    @property
-    def _title(self) -> str:
-        """Title of the figure, which begins with constant words."""
-        return f"All heads · {self.site} · {in_title(self.record.source)}"
 
     def _label(self, head: int, side: int) -> str:
         """The number of a head; on a page a button beside it says whether it is off."""

@@ -22,9 +22,8 @@ from attnviz.charts.theme import MONO, Theme, config
 from attnviz.core.amounts import written
 from attnviz.core.display import as_sentence, in_title, visible_text
 from attnviz.core.errors import InputError
-from attnviz.figures import figure
 from attnviz.figures.base import SiteFigure
-from attnviz.figures.figure import stem, subtitles, text_array
+from attnviz.figures.figure import subtitles, text_array
 from attnviz.figures.head import called
 from attnviz.figures.strands import SIDES, Pin, Strands, strands
 from attnviz.metrics import EMPTY
@@ -89,18 +88,12 @@ class HeadLines(SiteFigure):
         pins = frozenset(self.pins)
         return strands(self.attention_view, tuple(self.heads), selected=self.selected, pins=pins, least=self.least)
 
-    @cached_property
-    def name(self) -> str:
-        what = f"lines-{'-'.join(map(str, self.heads))}"
-        return stem(self.record, self.site, what, sentence=self.sentence, view=self.view)
-
-    @cached_property
-    def title(self) -> str:
-        return figure.titled(self._what, self.record)
+    @property
+    def _subject(self) -> tuple:
+        return self.site, f"lines-{'-'.join(map(str, self.heads))}"
 
     @property
-    def _what(self) -> str:
-        """Title of the figure, which begins with a constant word."""
+    def _heading(self) -> str:
         if len(self.heads) == 1:
             return f"Lines · {called(self.attention_view, self.heads[0])}"
         return f"Lines · {self.site.head(*self.heads)} · {in_title(self.record.source)}"
@@ -158,7 +151,7 @@ class HeadLines(SiteFigure):
         signs = [(text, hatch.CROSS, self.colors.warning) for text in self._without]
         signs += [] if self._led is None else [("other rows", hatch.DASH, self.colors.quiet)]
         return {
-            "meta": heading(self._what, notes, 170 + (ON_SCREEN if self.on_screen else GAP), self)
+            "meta": heading(self._heading, notes, 170 + (ON_SCREEN if self.on_screen else GAP), self)
             | {"sample": [color]},
             "lines": self._lines(),
             "chosen": self._framed(),

@@ -55,6 +55,7 @@ class MaskGrid(GridFigure):
         brush: whether a drag on the screen selects cells, where each is a rectangle, under the name "drag", as
             stretches {"row": [begin, end], "column": [begin, end]}.
         beside: whether it stands beside the map of a head: as many lines are above it, and no example.
+        yours: the part of the mask that a person set, not the model; None where nobody did.
     """
 
     mask: Mask
@@ -70,6 +71,7 @@ class MaskGrid(GridFigure):
     counted: bool = False
     brush: bool = False
     beside: bool = False
+    yours: Mask | None = None
 
     def __post_init__(self):
         self.mask_view  # noqa: B018 (a view that leaves nothing is refused at once)
@@ -115,6 +117,7 @@ class MaskGrid(GridFigure):
         note = "" if counted else "fully masked row"
         size = size_within(mask_view.queries, mask_view.keys, self, predicted)
         reasons, blocked = mask_view.blocked(size.tile)
+        rules = blocked_by(reasons, self.yours.rules() if self.yours else ())
         reading = TARGETS if self.targets else READS
         if not predicted:
             reading = ALONE
@@ -128,7 +131,7 @@ class MaskGrid(GridFigure):
             columns=mask_view.keys,
             size=size,
             states=blocked,
-            kinds=[CellState(MAY_ATTEND, "open", "dot"), *blocked_by(reasons)],
+            kinds=[CellState(MAY_ATTEND, "open", "dot"), *rules],
             style=self.style,
             predicted=predicted,
             note_title=TARGET if self.targets else PREDICTS,

@@ -1,21 +1,21 @@
 """Predictions of the next word, in place of a blank, or of a label; also before a change."""
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
-from functools import cached_property, partial
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from attnviz import metrics, tables, words
-from attnviz.charts import axes
+from attnviz.charts.axes import short
 from attnviz.charts.bars import Bars, Column
-from attnviz.charts.style import Style
 from attnviz.core.amounts import percent
-from attnviz.core.display import in_title, label_text, visible_text
+from attnviz.core.display import label_text
 from attnviz.core.record import Record
 from attnviz.figures.base import BarFigure
-from attnviz.figures.figure import stem, subtitles, text_array, titled
+from attnviz.figures.figure import text_array
 from attnviz.metrics import NextWord
 from attnviz.words import OTHER_WORDS, quoted_token
 
@@ -64,14 +64,6 @@ class NextWordBars(BarFigure):
         return metrics.next_words(self.record, self.position, **self._options)
 
     @cached_property
-    def name(self) -> str:
-        return stem(self.record, f"{self._called[0]} {self.position}", sentence=self.sentence)
-
-    @cached_property
-    def title(self) -> str:
-        return titled(self._heading, self.record)
-
-    @cached_property
     def description(self) -> str:
         return words.next_word(self.record, self.position, **self._options)
 
@@ -81,16 +73,14 @@ class NextWordBars(BarFigure):
 
     @cached_property
     def arrays(self) -> dict[str, np.ndarray]:
-        return _arrays(self.words, "words")
+        return _arrays(self.words, "words", "probabilities")
 
     @cached_property
     def bars(self) -> Bars:
-        compared = {"sentence": self.sentence}
-        is_other = self.before is not None and not metrics.read_alike(
-            self.before, self.record, self.position, **compared
+        is_other = self.before and not metrics.read_alike(
+            self.before, self.record, self.position, sentence=self.sentence
         )
-        lines = [*([OTHER_WORDS] if is_other else []), *subtitles(self.record, self)]
-        return probabilities(self.words, self._heading, lines, self.style, others=True)
+        return probabilities(self.words, self._above(*([OTHER_WORDS] if is_other else [])), others=True)
 
     @property
     def _options(self) -> dict:
@@ -106,9 +96,13 @@ class NextWordBars(BarFigure):
         return "next word", "Next word after"
 
     @property
-    def _heading(self) -> str:
+    def _subject(self) -> tuple[str]:
+        return (f"{self._called[0]} {self.position}",)
+
+    @property
+    def _what(self) -> str:
         token = metrics.token_at(self.record, self.position, sentence=self.sentence)
-        return f"{self._called[1]} {quoted_token(token, self.position)} · {in_title(self.record.source)}"
+        return f"{self._called[1]} {quoted_token(token, self.position)}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,14 +129,6 @@ class LabelBars(BarFigure):
         return metrics.labels(self.record, before=self.before, sentence=self.sentence)
 
     @cached_property
-    def name(self) -> str:
-        return stem(self.record, "number" if self._is_number else "labels", sentence=self.sentence)
-
-    @cached_property
-    def title(self) -> str:
-        return titled(self._heading, self.record)
-
-    @cached_property
     def description(self) -> str:
         return words.labels(self.record, before=self.before, sentence=self.sentence)
 
@@ -152,89 +138,65 @@ class LabelBars(BarFigure):
 
     @cached_property
     def arrays(self) -> dict[str, np.ndarray]:
-        arrays = _arrays(self.labels, "labels")
-        if self._is_number:
-            return {name.replace("probabilities", "numbers"): array for name, array in arrays.items()}
-        return arrays
+        return _arrays(self.labels, "labels", "numbers" if self._is_number else "probabilities")
 
     @cached_property
     def bars(self) -> Bars:
-        labels, lines = self.labels, subtitles(self.record, self)
+        labels = self.labels
         if self._is_number:
-            names = [visible_text(label.word, axes.LONGEST_LABEL) for label in labels]
-            column = Column([self._number(label) for label in labels])
-            return Bars(title=self._heading, lines=lines, names=names, columns=[column], style=self.style)
+            names = [short(label.word) for label in labels]
+            return Bars(**self._above(), names=names, columns=[Column([*map(self._number, labels)])])
         many = f"the {MOST_LABELS} most probable of {len(labels):,} labels" if len(labels) > MOST_LABELS else ""
         notes = [many, ONE_LABEL if len(labels) == 1 else "", SEVERAL if self.record.label_kind == "several" else ""]
-        return probabilities(labels[:MOST_LABELS], self._heading, [*notes, *lines], self.style, labels=True)
+        return probabilities(labels[:MOST_LABELS], self._above(*notes), name_of=label_text)
 
     @property
     def _is_number(self) -> bool:
         return metrics.is_number(self.record)
 
     @property
-    def _what(self) -> str:
-        return "picture" if self.record.sentences[self.sentence].pictures else "sentence"
+    def _subject(self) -> tuple[str]:
+        return ("number" if self._is_number else "labels",)
 
     @property
-    def _heading(self) -> str:
-        return f"{'Number' if self._is_number else 'Labels'} of the {self._what} · {in_title(self.record.source)}"
+    def _what(self) -> str:
+        what = "picture" if self.record.sentences[self.sentence].pictures else "sentence"
+        return f"{'Number' if self._is_number else 'Labels'} of the {what}"
 
     def _number(self, label: NextWord) -> str:
         number = words.label_value(self.record, label.probability)
         return number if label.before is None else f"{words.label_value(self.record, label.before)} → {number}"
 
 
-def probabilities(
-    words: Sequence[NextWord],
-    title: str,
-    lines: Sequence[str],
-    style: Style,
-    *,
-    others: bool = False,
-    labels: bool = False,
-) -> Bars:
-    """Words and their bars under a title and lines; where it is known, with what was before, by the larger of both.
+def probabilities(words: Sequence[NextWord], above: dict[str, Any], *, others: bool = False, name_of=short) -> Bars:
+    """Words and their bars; where it is known, with what was before, by the larger of both.
 
     Args:
+        above: what stands over them, as a figure has it.
         others: whether a last bar has what is left to 1, before and after.
+        name_of: shortens a word.
     """
-    if not words:
-        lines = [NO_NUMBERS, *lines]
-    before, texts, quiet, longest = _before(words), [], [], 1.0
-    if before:
-        ranked = sorted(
-            words, key=lambda prediction: np.nan_to_num([prediction.probability, prediction.before]).max(), reverse=True
-        )
-        words = [
-            prediction for prediction in ranked if not (prediction.probability < LEAST and prediction.before < LEAST)
-        ] or ranked
-        lines = [HOLLOW, *lines]
-        rest = [
-            1 - sum(shares)
-            for shares in zip(*((prediction.probability, prediction.before) for prediction in words), strict=True)
-        ]
+    texts, quiet, longest, note = [], [], 1.0, [] if words else [NO_NUMBERS]
+    if is_changed := any(word.before is not None for word in words):
+        ranked = sorted(words, key=lambda word: np.nan_to_num([word.probability, word.before]).max(), reverse=True)
+        words = [word for word in ranked if not (word.probability < LEAST and word.before < LEAST)] or ranked
+        rest = 1 - sum(word.probability for word in words), 1 - sum(word.before for word in words)
         if others and max(rest) >= LEAST:
             quiet = [len(words)]
             words = [*words, NextWord(OTHERS, *rest)]
-        before, longest = _before(words), None
-        texts = [f"{percent(prediction.before)} → {percent(prediction.probability)}" for prediction in words]
-    name_of = label_text if labels else partial(visible_text, longest=axes.LONGEST_LABEL)
-    names = [name_of(prediction.word) for prediction in words]
-    column = Column(texts, [prediction.probability for prediction in words], before, longest=longest)
-    sizes = {"length": SHORT} if max(map(len, names), default=0) > LONG else {}  # so that they stand in one column
-    return Bars(title=title, lines=lines, names=names, columns=[column], style=style, quiet=quiet, **sizes)
+        note, longest = [HOLLOW], None
+        texts = [f"{percent(word.before)} → {percent(word.probability)}" for word in words]
+    names, before = [name_of(word.word) for word in words], [word.before for word in words] if is_changed else []
+    column = Column(texts, [word.probability for word in words], before, longest=longest)
+    bars = Bars(**above | {"lines": [*note, *above["lines"]]}, names=names, columns=[column], quiet=quiet)
+    is_long = max(map(len, names), default=0) > LONG
+    return replace(bars, length=SHORT) if is_long else bars  # so that they stand in one column
 
 
-def _before(words: Sequence[NextWord]) -> list[float]:
-    """The probabilities before a change, if there was one."""
-    return [prediction.before for prediction in words if prediction.before is not None]
-
-
-def _arrays(words: Sequence[NextWord], name: str) -> dict[str, np.ndarray]:
+def _arrays(words: Sequence[NextWord], name: str, numbers: str) -> dict[str, np.ndarray]:
     arrays = {
-        name: text_array([prediction.word for prediction in words]),
-        "probabilities": np.array([prediction.probability for prediction in words], np.float64),
+        name: text_array([word.word for word in words]),
+        numbers: np.array([word.probability for word in words], np.float64),
     }
-    before = _before(words)
-    return arrays | {"probabilities_before": np.array(before)} if before else arrays
+    before = [word.before for word in words if word.before is not None]
+    return arrays | {f"{numbers}_before": np.array(before)} if before else arrays

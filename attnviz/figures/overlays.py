@@ -1,4 +1,4 @@
-"""All heads of one attention call on a picture: each a small one, whose patches are bright where one position looks."""
+"""All heads of one attention call on a picture: each a small one, with a tint where one position looks."""
 
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property, partial
@@ -8,13 +8,11 @@ from PIL import Image
 
 from attnviz.charts import pixels
 from attnviz.charts.mosaic import Head, Mosaic
-from attnviz.charts.theme import DARK
+from attnviz.charts.theme import TINT
 from attnviz.core.errors import InputError
 from attnviz.core.record import Record
 from attnviz.figures.heads import AllHeads
-from attnviz.figures.patches import UNREAD, VEIL, Frame, PatchImage, frames_of, jpeg_uri
-
-GROUND = np.array(pixels.rgb(DARK.background), float)
+from attnviz.figures.patches import STRONGEST, UNREAD, Frame, PatchImage, frames_of, jpeg_uri
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +65,7 @@ class AllOverlays(AllHeads):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class OverlayMosaic(Mosaic):
-    """Thumbnails that are pictures under a veil, the thinner the larger the weight, as a share of each head's largest.
+    """Thumbnails that are pictures under a tint, the stronger the larger the weight, as a share of each head's largest.
 
     Attributes:
         images: of each head the large picture.
@@ -84,9 +82,10 @@ class OverlayMosaic(Mosaic):
     def _uri(self, head: Head) -> str:
         wide, high = extent(self.frames)
         scale = np.array([self.layout.side / wide, self.layout.height / high])
-        ground = np.tile(GROUND, (self.layout.height, self.layout.side, 1))
-        cover = np.full((*ground.shape[:2], 1), UNREAD)
-        picture = ground.copy()
+        picture = np.tile(
+            np.array(pixels.rgb(self.style.colors.blocked), float), (self.layout.height, self.layout.side, 1)
+        )
+        ground, cover = picture.copy(), np.full((*picture.shape[:2], 1), UNREAD)
         for frame in self.frames:
             rows, columns = _pixels(frame, 0.0, 0.0, 1.0, 1.0, scale)
             size = max(1, columns.stop - columns.start), max(1, rows.stop - rows.start)
@@ -97,8 +96,8 @@ class OverlayMosaic(Mosaic):
         for token, bright, colored in zip(shade.ends[1].tokens, brightness, shade.colored, strict=True):
             if (box := token.box) is not None:
                 place = _pixels(frame_of[box], box.left, box.top, box.right, box.bottom, scale)
-                cover[place] = VEIL * (1 - bright) if colored else 1.0
-                ground[place] = ground[place] if colored else pixels.rgb(self.style.colors.blocked)
+                cover[place] = STRONGEST * bright if colored else 1.0
+                ground[place] = pixels.rgb(TINT) if colored else ground[place]
         mixed = picture * (1 - cover) + ground * cover
         if self._is_off(head):
             mixed = np.repeat(mixed.mean(-1, keepdims=True), 3, -1)

@@ -5,17 +5,15 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 
-import numpy as np
 import pandas as pd
 
 from attnviz import views
 from attnviz.charts.mosaic import Head, Label, Mosaic, MosaicLayout, Thumbnail
 from attnviz.charts.texts import text_width
 from attnviz.charts.theme import LINE
-from attnviz.core.display import in_title
 from attnviz.core.record import Record
 from attnviz.figures.base import MosaicFigure
-from attnviz.figures.figure import number_arrays, stem, subtitles, titled
+from attnviz.figures.figure import subtitles
 from attnviz.metrics.heads import head_metrics
 
 WIDTH = 980
@@ -59,13 +57,7 @@ class ModelHeads(MosaicFigure):
     by: str = ""
     sentence: int = 0
 
-    @cached_property
-    def name(self) -> str:
-        return stem(self.record, "every head", sentence=self.sentence)
-
-    @cached_property
-    def title(self) -> str:
-        return titled(self._title(), self.record)
+    _subject, _what = ("every head",), "Every head"
 
     @cached_property
     def description(self) -> str:
@@ -79,10 +71,6 @@ class ModelHeads(MosaicFigure):
         return head_metrics(self.record, self.sentence).drop(columns="site")
 
     @cached_property
-    def arrays(self) -> dict[str, np.ndarray]:
-        return number_arrays(head_metrics(self.record, self.sentence))
-
-    @cached_property
     def mosaic(self) -> Mosaic:
         if self.order is None:
             wide = self.on_screen and is_flat(self.record)
@@ -93,13 +81,8 @@ class ModelHeads(MosaicFigure):
         by_site = {site: views.see(self.record, site, sentence=self.sentence) for site in sites}
         lines = [*subtitles(self.record, self, self.sentence), *next(iter(by_site.values())).notes] if by_site else []
         lines += ([] if self.order is None else [NAMED]) + ([CAPTIONS.format(by=self.by)] if self.by else [])
-        title, heads = self._title(on_screen=self.on_screen), {"thumbnails": thumbnails, "labels": labels}
-        return Mosaic(title=title, lines=lines, layout=layout, views=by_site, style=self.style, **heads)
-
-    def _title(self, *, on_screen: bool = False) -> str:
-        """Title of the figure, which begins with constant words; a screen says elsewhere whose a model is."""
-        source = self.record.source
-        return f"Every head · {in_title(source.rpartition('/')[2] if on_screen else source)}"
+        heads = {"thumbnails": thumbnails, "labels": labels}
+        return Mosaic(**self._above() | {"lines": lines}, layout=layout, views=by_site, **heads)
 
 
 def is_flat(record: Record) -> bool:

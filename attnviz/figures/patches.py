@@ -1,4 +1,4 @@
-"""A picture whose patches a model read: the brighter a patch, the more attention it gets from one of them."""
+"""A picture whose patches a model read: the stronger the tint of one, the more attention it gets from one position."""
 
 import base64
 import io
@@ -13,8 +13,8 @@ from PIL import Image
 from attnviz.charts import interaction, legends, pixels
 from attnviz.charts.domain import Domain
 from attnviz.charts.picture import INDEPENDENT, Form, Table, columns, formed
-from attnviz.charts.texts import broken, heading, text_width, titled
-from attnviz.charts.theme import DARK, LINE, MONO, WORD_CHARACTER, Theme, config
+from attnviz.charts.texts import heading, text_width, titled
+from attnviz.charts.theme import LINE, MONO, TINT, Theme, config
 from attnviz.core.display import in_title, visible_text
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError
@@ -30,8 +30,8 @@ SIDE, GAP, BETWEEN = 300, 20, 6
 """Pixels of the longer side of a picture, between its two drawings, and between pictures of one text."""
 LEAST = 24.0
 """Pixels of its shorter side at least: positions in time are one row of patches."""
-VEIL, UNREAD = 0.9, 0.96
-"""How much of a dark veil covers a patch that gets nothing; and what a model was not given of a picture."""
+STRONGEST, UNREAD = 0.75, 0.9
+"""How much the strongest tint covers of a patch, and gray of what a model was not given of a picture."""
 NARROW = 0.004
 """Part of a picture's side that is too little to be drawn."""
 OVERLAP = 0.1
@@ -51,8 +51,7 @@ THIN = 8
 TICKS = 4
 """Steps of the time below a spectrogram, about."""
 
-BRIGHTEST = "the brightest is"
-NONE_MORE, NO_WEIGHT = "No patch gets more than under the neutral question.", "No patch gets weight."
+NONE_MORE, NO_WEIGHT = "no patch gets more than under the neutral question", "no patch gets weight"
 
 COLUMNS = (
     "x", "y", "x2", "y2", "fill", "cover", "stroke", "stroke_width", "text", "ink", "query", "key", "rev", *TOOLTIP,
@@ -148,7 +147,7 @@ class PatchImage(ShadedFigure):
     @property
     def begin(self) -> str:
         size = f"{sum(token.box is not None for token in self._placed.tokens):,}"
-        return f"A picture of {size} patches, the brighter the more attention {{}} one position."
+        return f"A picture of {size} patches, the stronger their tint the more attention {{}} one position."
 
     @cached_property
     def shade(self) -> Shade:
@@ -186,7 +185,7 @@ class PatchImage(ShadedFigure):
         return float(np.nan_to_num(self.shade.weights)[placed].max(initial=0.0 if not self.less else -1.0))
 
     @property
-    def heading_text(self) -> str:
+    def _heading(self) -> str:
         name = in_title(self.shade.ends[0].labels[self.shade.index])
         return f"Attention {self.side} {name} · {called(self.attention_view, self.head)}"
 
@@ -200,25 +199,23 @@ class PatchImage(ShadedFigure):
     def lines(self) -> list[str]:
         question = self.neutral.sentences[0].text if self.neutral else ""
         less = [LESS_MEANS[self.less].format(question=question)] if self.less else []
-        return less + [line for line in super().lines if line != self.scale.ending or not self._has_pixels]
+        if self.looks_at_picture and self._largest <= 0:
+            less.append(NONE_MORE if self.less == "neutral" else NO_WEIGHT)
+        return [*less, *super().lines]
 
     @property
     def form(self) -> Form:
         width, height = self._extent
-        ramp = None if self._has_pixels else replace(self.scale.legend(self.colors), top=0.0)
-        return _form(width, height, tuple(self._sizes), ramp, self.colors)
+        ramp = self.scale.legend(self.colors)
+        if self._has_pixels:
+            ramp = replace(ramp, colors=(self.colors.background, TINT))
+        return _form(width, height, tuple(self._sizes), replace(ramp, top=0.0), self.colors)
 
     @cached_property
     def data(self) -> dict[str, Table]:
-        cells, width = self._layout[0], self._extent[0]
-        meta = heading(self.heading_text, self.lines, width, self) | {"top": [self.scale.top]}
-        if self._has_pixels:
-            caption = f"The brighter a patch, the larger its {self.scale.caption.replace('colors end', BRIGHTEST)}"
-            if self.looks_at_picture and self._largest <= 0:
-                caption = NONE_MORE if self.less == "neutral" else NO_WEIGHT
-            meta["caption"] = ["\n".join(broken([caption], width / WORD_CHARACTER))]
+        cells = self._layout[0]
         return {
-            "meta": meta,
+            "meta": heading(self._heading, self.lines, self._extent[0], self) | {"top": [self.scale.top]},
             "pictures": columns(("x", "y", "size", "uri"), self._pictures),
             "ticks": columns(("x", "y", "text"), [tick for frame in self._layout[1] for tick in frame.ticks()]),
             "cells": columns(COLUMNS, cells),
@@ -253,7 +250,10 @@ class PatchImage(ShadedFigure):
     def _unread(self) -> list[dict]:
         """Strips of pictures at which no patch stands: a model is not given them."""
         strips = []
-        for frame, boxes in self._placed_frames:
+        for frame in self._layout[1]:
+            boxes = frame.boxes
+            if not (frame.picture and boxes):
+                continue
             left, top = min(box.left for box in boxes), min(box.top for box in boxes)
             right, bottom = max(box.right for box in boxes), max(box.bottom for box in boxes)
             for x, y, x2, y2 in ((0, 0, 1, top), (0, bottom, 1, 1), (0, top, left, bottom), (right, top, 1, bottom)):
@@ -261,11 +261,6 @@ class PatchImage(ShadedFigure):
                     ends = {"x": frame.x + x * frame.width, "x2": frame.x + x2 * frame.width}
                     strips.append(ends | {"y": frame.y + y * frame.height, "y2": frame.y + y2 * frame.height})
         return strips
-
-    @property
-    def _placed_frames(self) -> list[tuple[Frame, tuple[Box, ...]]]:
-        """Pictures with pixels, each with the boxes in it."""
-        return [(frame, frame.boxes) for frame in self._layout[1] if frame.picture and frame.boxes]
 
     @property
     def _extent(self) -> tuple[float, float]:
@@ -331,8 +326,9 @@ class PatchImage(ShadedFigure):
             fill, cover = colors.blocked, 1.0
         elif is_shaded:
             bright = float(self.scale.shade(shade.weights)[i])
-            fill, cover = (DARK.background, VEIL * (1 - bright)) if is_bare else (pixels.color_at(bright, colors), 1.0)
-        ink = pixels.readable(fill, colors)
+            is_tint = self._has_pixels
+            fill, cover = (TINT, STRONGEST * bright) if is_tint else (pixels.color_at(bright, colors), 1.0)
+        ink = colors.text if fill == TINT else pixels.readable(fill, colors)
         return {"fill": fill, "cover": cover, "ink": ink, "stroke": colors.line, "stroke_width": 0.4}
 
 
@@ -377,7 +373,7 @@ def _layers(boxes: list[Box]) -> list[tuple[int, list[Box]]]:
 
 @formed(16)
 def _form(
-    width: float, height: float, sizes: tuple[tuple[float, float], ...], ramp: legends.Ramp | None, colors: Theme
+    width: float, height: float, sizes: tuple[tuple[float, float], ...], ramp: legends.Ramp, colors: Theme
 ) -> Form:
     x, y = (channel(f"{name}:Q", scale=None, axis=None) for channel, name in ((alt.X, "x"), (alt.Y, "y")))
     pictures = [
@@ -408,15 +404,9 @@ def _form(
         align="center", baseline="top", dy=4, color=colors.quiet, **interaction.QUIET_MARK
     )
     ticks = ticks.encode(x=x, y=y, text="text:N")
-    if ramp is None:
-        below = {"align": "left", "baseline": "top", "lineBreak": "\n", "lineHeight": LINE, "color": colors.quiet}
-        legend = alt.Chart(alt.NamedData("meta")).mark_text(**below, **interaction.QUIET_MARK)
-        legend = legend.encode(x=alt.XValue(0), y=alt.YValue(height + 12), text="caption:N")
-    else:
-        legend = legends.ramp_legend(ramp, {"orient": "bottom", "offset": 10})
-    unread = alt.Chart(alt.NamedData("unread")).mark_rect(
-        fill=DARK.background, fillOpacity=UNREAD, **interaction.QUIET_MARK
-    )
+    legend = legends.ramp_legend(ramp, {"orient": "bottom", "offset": 10})
+    unread = alt.Chart(alt.NamedData("unread"))
+    unread = unread.mark_rect(fill=colors.blocked, fillOpacity=UNREAD, **interaction.QUIET_MARK)
     unread = unread.encode(x=x, y=y, x2="x2:Q", y2="y2:Q")
     layers = [legend, *pictures, unread, cells, names, ticks]
     chart = alt.layer(*layers, width=width, height=height, autosize="pad", title=titled(colors), resolve=INDEPENDENT)

@@ -4,19 +4,15 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 
-import numpy as np
 import pandas as pd
 
 from attnviz import metrics
 from attnviz.charts.bars import Bars, Column
 from attnviz.core.amounts import counted, percent
-from attnviz.core.display import in_title
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError
 from attnviz.core.record import Record
-from attnviz.core.tokens import Token
 from attnviz.figures.base import BarFigure
-from attnviz.figures.figure import number_arrays, stem, subtitles, titled
 from attnviz.words import quoted_token
 
 MOST = 16
@@ -45,20 +41,14 @@ class PhraseShares(BarFigure):
     def __post_init__(self):
         self.table  # noqa: B018 (a phrase that nobody can look at is refused at once)
 
-    @cached_property
-    def name(self) -> str:
-        return stem(self.record, Site(self.kind, 0), "phrase", str(self.query), sentence=self.sentence)
+    @property
+    def _subject(self) -> tuple:
+        return Site(self.kind, 0), "phrase", self.query
 
-    @cached_property
-    def title(self) -> str:
-        return titled(self._heading, self.record)
-
-    @cached_property
-    def description(self) -> str:
-        most = [
-            f"{Site(self.kind, layer).head(head)} {percent(share)}" for (layer, head), share in self._shares.items()
-        ]
-        return f"{self._heading}. {self._measured}. Most: {', '.join(most[:3])}."
+    @property
+    def _what(self) -> str:
+        queries, _ = self.record.tokens(Site(self.kind, 0), sentence=self.sentence)
+        return f"Attention on a phrase · from {quoted_token(queries[self.query].text, self.query)}"
 
     @cached_property
     def table(self) -> pd.DataFrame:
@@ -70,39 +60,14 @@ class PhraseShares(BarFigure):
         return metrics.on_places(steps, self.query, self.places, sentence=self.sentence)
 
     @cached_property
-    def arrays(self) -> dict[str, np.ndarray]:
-        return number_arrays(self.table)
-
-    @cached_property
     def bars(self) -> Bars:
-        by_head, keys = ["layer", "head"], len(self._tokens[1])
-        place = self.table.loc[self.table.groupby(by_head)["share"].idxmax()].set_index(by_head)["key"]
-        depths = [f"{place[head]:,} ({percent(place[head] / keys)} deep)" for head in self._shares.index]
+        heads = self.table.groupby(["layer", "head"])
+        shares = heads["share"].sum().sort_values(ascending=False, kind="stable")[:MOST]
+        most = self.table.loc[heads["share"].idxmax()].set_index(["layer", "head"])["key"]
+        keys = len(self.record.tokens(Site(self.kind, 0), sentence=self.sentence)[1])
+        depths = [f"{most[head]:,} ({percent(most[head] / keys)} deep)" for head in shares.index]
         return Bars(
-            title=self._heading,
-            lines=[self._measured, *subtitles(self.record, self)],
-            names=[Site(self.kind, layer).head(head) for layer, head in self._shares.index],
-            columns=[
-                Column(values=self._shares.tolist(), name="share on the phrase"),
-                Column(depths, name="most at"),
-            ],
-            style=self.style,
+            **self._above(f"each bar is what a head gives to {counted(len(self.places), 'place')} of the phrase"),
+            names=[Site(self.kind, layer).head(head) for layer, head in shares.index],
+            columns=[Column(values=shares.tolist(), name="share on the phrase"), Column(depths, name="most at")],
         )
-
-    @cached_property
-    def _shares(self) -> pd.Series:
-        """The largest shares, by layer and head."""
-        return self.table.groupby(["layer", "head"])["share"].sum().sort_values(ascending=False, kind="stable")[:MOST]
-
-    @property
-    def _tokens(self) -> tuple[tuple[Token, ...], tuple[Token, ...]]:
-        return self.record.tokens(Site(self.kind, 0), sentence=self.sentence)
-
-    @property
-    def _heading(self) -> str:
-        token = quoted_token(self._tokens[0][self.query].text, self.query)
-        return f"Attention on a phrase · from {token} · {in_title(self.record.source)}"
-
-    @property
-    def _measured(self) -> str:
-        return f"each bar is what a head gives to {counted(len(self.places), 'place')} of the phrase"

@@ -12,11 +12,10 @@ from attnviz.charts.bars import Bars, Column
 from attnviz.charts.grid import Grid, size_within
 from attnviz.charts.legends import Ramp
 from attnviz.charts.state import CellState
-from attnviz.charts.style import Style
-from attnviz.core.display import file_stem, in_title, visible_text
+from attnviz.core.display import file_stem, visible_text
 from attnviz.core.record import Record
-from attnviz.figures.base import BarFigure, GridFigure
-from attnviz.figures.figure import edited, subtitles, text_array, titled
+from attnviz.figures.base import BarFigure, Figure, GridFigure
+from attnviz.figures.figure import edited, text_array
 from attnviz.metrics.blocks import largest_in_size
 from attnviz.metrics.rollout import Mixed
 from attnviz.views import groups
@@ -32,6 +31,12 @@ MOST_BARS = 40
 
 WHAT = "½ the attention of a layer (mean of its heads) and ½ the residual, multiplied through the layers"
 """Definition of rollout on the picture."""
+
+SHORT, WIDE = 150, 480
+"""Pixels of the longest bar, and of all of a row on a wide screen."""
+
+NAMES = {"rollout": "share by rollout", "flow": "largest flow"}
+"""Names of the bars."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,26 +60,36 @@ class Traced:
     def texts(self) -> list[str]:
         return [token.text for token in self.mixed.tokens]
 
-    @property
-    def where(self) -> str:
-        return f"{self.mixed.kind}, after layer {self.layer}"
-
     def called(self, position: int) -> str:
         return f"{visible_text(self.texts[position])} ({position})"
 
-    def stem(self, what: str) -> str:
-        where, end = self.where.replace(",", ""), edited(self.record.edits)
-        return file_stem(self.record.source, where, what, " ".join(self.texts), end=end)
 
-    def left_out(self) -> list[str]:
+class TracedFigure(Figure):
+    """A figure of rollout through some layers, its field `traced`."""
+
+    @property
+    def record(self) -> Record:
+        return self.traced.record
+
+    @cached_property
+    def name(self) -> str:
+        traced = self.traced
+        where, text = f"{traced.mixed.kind} after layer {traced.layer}", " ".join(traced.texts)
+        return file_stem(self.record.source, where, self._subject, text, end=edited(self.record.edits))
+
+    @property
+    def _what(self) -> str:
+        return f"{self._beginning} · {self.traced.mixed.kind}, after layer {self.traced.layer}"
+
+    def _left_out(self) -> list[str]:
         """Notes on what is not followed, and on rows that had nothing to mix."""
-        rows = self.mixed.left_out
-        notes = [self.mixed.note.rstrip(".")] if self.mixed.note else []
+        rows, note = self.traced.mixed.left_out, self.traced.mixed.note
+        notes = [note.rstrip(".")] if note else []
         return [*notes, *([f"{rows} rows had no weights, and keep what they hold"] if rows else [])]
 
 
 @dataclass(frozen=True, eq=False)
-class Rollout(GridFigure):
+class Rollout(TracedFigure, GridFigure):
     """How much of each token is in what stands at each position after a layer; `selected` is a row.
 
     A click selects a cell under the name "cell" with the fields query, key and rev.
@@ -82,13 +97,11 @@ class Rollout(GridFigure):
 
     traced: Traced
 
-    @cached_property
-    def name(self) -> str:
-        return self.traced.stem("rollout")
+    _subject, _beginning = "rollout", "Attention rollout"
 
     @cached_property
     def title(self) -> str:
-        return " · ".join(filter(None, (title_of(self.traced), *lines_of(self.traced))))
+        return " · ".join(filter(None, (self._heading, f"rollout: {WHAT}", *self._above(*self._left_out())["lines"])))
 
     @cached_property
     def description(self) -> str:
@@ -109,16 +122,15 @@ class Rollout(GridFigure):
         shares = largest_in_size(traced.shares, size.tile)
         top = float(np.nanmax(shares, initial=0.0)) or 1.0
         largest = f"colors end at {top:.3g}, the largest here" if top <= 0.999 else ""
+        measured = "" if self.on_screen else f"rollout: {WHAT}"
         return Grid(
-            title=title_of(traced, on_screen=self.on_screen),
-            lines=[*lines_of(traced, self), largest],
+            **self._above(measured, *self._left_out(), largest),
             rows=tokens,
             columns=tokens,
             size=size,
             titles=(f"Position after layer {traced.layer}", "Token"),
             states=np.where(shares == 0, 1, 0),
             kinds=[CellState("arrives", "ramp", legend=""), CellState(NO_PATH, "blocked", "hatch")],
-            style=self.style,
             shade=shares / top,
             ramp=Ramp("share", top, self.colors.ramp),
             numbers={"share": (shares, ".4f")},
@@ -126,22 +138,8 @@ class Rollout(GridFigure):
         )
 
 
-def title_of(traced: Traced, what: str = "Attention rollout", *, on_screen: bool = False) -> str:
-    """Title of the figure, which begins with constant words; a screen names the model elsewhere."""
-    return " · ".join([what, traced.where, *([] if on_screen else [in_title(traced.record.source)])])
-
-
-def lines_of(traced: Traced, style: Style = Style()) -> list[str]:
-    """Measure (a screen says it elsewhere), what was left out, origin of the weights, and edits."""
-    measured = [] if style.on_screen else [f"rollout: {WHAT}"]
-    return [*measured, *traced.left_out(), *subtitles(traced.record, style)]
-
-
-# One row
-
-
 @dataclass(frozen=True, eq=False)
-class RolloutRow(BarFigure):
+class RolloutRow(TracedFigure, BarFigure):
     """Bars of how much of each token reaches one position, by rollout and, if it is given, by the largest flow.
 
     Attributes:
@@ -152,13 +150,13 @@ class RolloutRow(BarFigure):
     position: int
     flow: np.ndarray | None = None
 
-    @cached_property
-    def name(self) -> str:
-        return self.traced.stem(f"reaches {self.position}")
+    @property
+    def _subject(self) -> str:
+        return f"reaches {self.position}"
 
-    @cached_property
-    def title(self) -> str:
-        return titled(title_of(self.traced, self._what), self.traced.record)
+    @property
+    def _beginning(self) -> str:
+        return f"Mixed into {self.traced.called(self.position)}"
 
     @cached_property
     def description(self) -> str:
@@ -178,14 +176,15 @@ class RolloutRow(BarFigure):
         shares = numbers["rollout"]
         indices = np.sort(np.argsort(-shares, kind="stable")[:MOST_BARS])
         lines = [f"the {MOST_BARS} tokens with the largest shares of {len(shares)}"] if len(shares) > MOST_BARS else []
-        if not self.on_screen or isinstance(traced.shares, Mapping):  # else the map beside it says that
-            lines += [*traced.left_out(), *subtitles(traced.record, self)]
+        has_map = self.on_screen and not isinstance(
+            traced.shares, Mapping
+        )  # it stands beside the row and says the rest
         return Bars(
-            title=self._what if self.on_screen else title_of(traced, self._what),
-            lines=lines,
+            title=self._beginning if self.on_screen else self._heading,
+            lines=lines if has_map else self._above(*lines, *self._left_out())["lines"],
+            style=self.style,
             names=[traced.called(i) for i in indices.tolist()],
             columns=[Column(values=values[indices].tolist(), name=NAMES[name]) for name, values in numbers.items()],
-            style=self.style,
             length=WIDE // len(numbers) if self.on_screen else SHORT,
         )
 
@@ -194,14 +193,3 @@ class RolloutRow(BarFigure):
         """Measures of each token, by name."""
         shares = self.traced.shares[self.position]
         return {"rollout": shares} if self.flow is None else {"rollout": shares, "flow": self.flow}
-
-    @property
-    def _what(self) -> str:
-        return f"Mixed into {self.traced.called(self.position)}"
-
-
-SHORT, WIDE = 150, 480
-"""Pixels of the longest bar, and of all of a row on a wide screen."""
-
-NAMES = {"rollout": "share by rollout", "flow": "largest flow"}
-"""Names of the bars."""

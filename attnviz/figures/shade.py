@@ -14,7 +14,7 @@ from attnviz.core.amounts import written
 from attnviz.core.display import as_sentence
 from attnviz.core.errors import InputError
 from attnviz.figures.base import SiteFigure
-from attnviz.figures.figure import stem, subtitles, text_array, titled
+from attnviz.figures.figure import subtitles, text_array
 from attnviz.figures.head import called
 from attnviz.figures.strands import window
 from attnviz.metrics import BLOCKED, EMPTY, Cells
@@ -157,21 +157,15 @@ class ShadedFigure(SiteFigure):
         """Color domain of the weights."""
         return domain_of(self.domain, self.shade.view, self.shade.cells)
 
-    @cached_property
-    def name(self) -> str:
+    @property
+    def _subject(self) -> tuple:
         heads = f"{'head' if isinstance(self.head, int) else 'heads'}-{self.head}"
-        what = f"{heads}-{self.kind}{self.side}-{self.shade.ends[0].starts[self.shade.index]}"
-        return stem(self.record, self.site, what, sentence=self.sentence, view=self.view)
+        return self.site, f"{heads}-{self.kind}{self.side}-{self.shade.ends[0].starts[self.shade.index]}"
 
     @property
-    def heading_text(self) -> str:
-        """Title of the figure, which begins with a constant word."""
+    def _heading(self) -> str:
         token = named(self.shade.ends[0], self.shade.index)
         return f"Attention {self.side} {token} · {called(self.attention_view, self.head)}"
-
-    @cached_property
-    def title(self) -> str:
-        return titled(self.heading_text, self.record)
 
     @property
     def lines(self) -> list[str]:

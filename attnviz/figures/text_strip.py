@@ -52,7 +52,7 @@ class TextStrip(ShadedFigure):
     def data(self) -> dict[str, Table]:
         (tokens, captions), _ = self._layout
         return {
-            "meta": heading(self.heading_text, self.lines, self._extent, self, PHONE) | {"top": [self.scale.top]},
+            "meta": heading(self._heading, self.lines, self._extent, self, PHONE) | {"top": [self.scale.top]},
             "tokens": columns(COLUMNS, tokens),
             "captions": columns(("y", "text"), captions),
             "legend": entry(self._legend),

@@ -17,6 +17,7 @@ from examples import some
 from playwright.sync_api import Error, Page, expect
 
 from attnviz import export, figures
+from attnviz.charts.axes import short
 from attnviz.core.display import visible_text
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError
@@ -26,7 +27,7 @@ from attnviz.ui.shared import cache
 from attnviz.ui.shared.text import SCRIPTS
 
 SITE = Site("encoder", 0)
-LABEL, NAME = 16, 24
+NAME = 24
 """Code points of a token that an axis shows, and a sentence."""
 
 ARRIVED = """({box, picture, labels, description, refused, linked}) => {
@@ -86,7 +87,7 @@ def expected(text: str, path: str = "", tokenizer: str = "words") -> dict:
     else:
         record = cache.record(source, lines, Edits())
         figure = figures.head(record, SITE, 0)
-    labels = [visible_text(label, LABEL) for label in record.sentences[0].labels]
+    labels = [short(label) for label in record.sentences[0].labels]
     first = visible_text(record.sentences[0].labels[0], NAME)
     return there | {"labels": labels if len(labels) <= 32 else [], "first": first, "description": figure.description}
 

@@ -76,14 +76,6 @@ def test_the_part_that_is_seen_elsewhere_is_framed_in_the_focused_head():
     assert data(heads(record_of(WORDS), SITE, focused=1), "window") == []
 
 
-def test_the_specification_stays_while_heads_are_switched_and_focused():
-    edits = Edits(mask=Subsequent(), heads_off=frozenset({(SITE, 0)}))
-    one, other = figures.heads(record_of(WORDS), SITE), figures.heads(record_of(WORDS, edits=edits), SITE, focused=1)
-
-    assert one.form is other.form
-    assert one.form.spec["params"][0]["select"]["fields"] == ["kind", "layer", "head", "rev"]
-
-
 def test_many_long_heads_are_pooled_and_drawn():
     """Nothing is lost between two pixels: the largest weight of a tile stays visible."""
     record = record_of(["w"] * 300, heads=12, scores={(3, 211, 17): 50.0})

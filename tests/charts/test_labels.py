@@ -3,11 +3,9 @@
 import math
 
 import pytest
-from examples import some
-from pictures import HOSTILE, bars, draw, labels, labels_of, names, record_of, said, texts
+from pictures import bars, labels, labels_of, names, record_of, said, texts
 
 from attnviz import figures, metrics
-from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError
 from attnviz.figures.next_word import HOLLOW, MOST_LABELS, NO_NUMBERS, ONE_LABEL
 
@@ -64,10 +62,3 @@ def test_labels_that_are_no_numbers_and_models_without():
         labels(record_of(TEXT))
     with pytest.raises(InputError, match="different labels"):
         labels(BEFORE, before=labels_of(TEXT, [1.0], names=["x"]))
-
-
-@pytest.mark.parametrize("dark", some([False, True], 1))
-def test_hostile_names_are_drawn(dark):
-    record = labels_of(TEXT, [0.1] * len(HOSTILE), names=HOSTILE, edits=Edits(temperature=2.0))
-
-    assert draw(labels(record, before=record, dark=dark).to_dict())[0].std() > 5

@@ -9,7 +9,7 @@ import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from pictures import HOSTILE, SITE, data, draw, record_of, translation_of, without_data, written
+from pictures import SITE, data, draw, record_of, translation_of, without_data, written
 from pictures import strand_lines as lines
 
 from attnviz.charts.theme import DARK, LIGHT, theme
@@ -277,15 +277,6 @@ def test_of_many_tokens_those_around_the_strongest_weight_are_drawn_where_nothin
     assert "keys 0 to 63 of 200, around the strongest weight; the map shows all" in " ".join(notes(chart))
 
 
-def test_the_specification_stays_while_everything_else_changes():
-    """Heads, picked tokens, thresholds and masks are data: nothing is built anew; one head alone has no legend."""
-    one = lines(record_of(WORDS), SITE, [0, 1])
-    edits = Edits(mask=Subsequent(), heads_off=frozenset({(SITE, 0)}))
-    other = lines(record_of(WORDS[::-1], edits=edits), SITE, [1, 0], least=0.1, selected=(2, 1), rev=4)
-
-    assert without_data(one) | {"title": ""} == without_data(other) | {"title": ""}
-
-
 def test_hovering_names_tokens_weight_and_head():
     """A line says where it begins and ends, its weight and its head; a token, where its strongest line goes."""
     record = record_of(["a", "b"], heads=1)
@@ -298,17 +289,6 @@ def test_hovering_names_tokens_weight_and_head():
     tokens = [(row["query"], row["key"]) for side in ("queries", "keys") for row in data(chart, side)]
     assert tokens == [(0, -1), (1, -1), (-1, 0), (-1, 1)]
     assert all(row["key_name"].startswith("most: ") for row in data(chart, "queries"))
-
-
-def test_hostile_tokens_are_drawn_and_stand_in_no_specification():
-    """Each is a label as it may be drawn; the specification is that of harmless tokens."""
-    charts = [
-        lines(record_of(list(words)), SITE, [0, 1], pins=frozenset({("query", 3)}))
-        for words in (HOSTILE, ["word"] * len(HOSTILE))
-    ]
-
-    assert without_data(charts[0]) == without_data(charts[1])
-    assert draw(charts[0].to_dict())[0].std() > 5
 
 
 def test_the_numbers_of_the_figure_are_the_lines_that_are_drawn():
@@ -324,13 +304,6 @@ def test_the_numbers_of_the_figure_are_the_lines_that_are_drawn():
     assert (figure.arrays["line_weight"] == figure.table["weight"]).all()
     assert figure.name.startswith("test-encoder-layer-0-lines-1-0-The-cat")
     assert "2 " in figure.description
-
-
-def test_what_was_changed_stands_on_the_picture_and_not_on_the_screen():
-    figure = lines_figure(record_of(WORDS, edits=Edits(temperature=0.5)), SITE, [0])
-
-    assert any("changed: temperature 0.5" in text for text in notes(figure.chart))
-    assert "changed" not in figure.screen[0]["datasets"]["meta"]["subtitle"][0]
 
 
 def test_lines_fit_the_column_of_a_paper():

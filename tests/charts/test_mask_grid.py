@@ -80,13 +80,6 @@ def test_each_sentence_has_its_own_padding():
     assert [cell["ground"] == LIGHT.open for cell in data(chart, "cells")[:4]] == [True, True, False, False]
 
 
-def test_the_specification_stays_while_the_mask_and_the_tokens_change():
-    one = figures.mask(Subsequent(), READ)
-    other = figures.mask(Padding((3,)) & Window(1), PREDICTED, selected=(1, 1), rev=3)
-
-    assert one.form is other.form
-
-
 def test_grids_of_every_size_are_drawn():
     grids = [mask_grid(Subsequent(), ["a"] * n, predicted=["b"] * n, dark=n % 2 == 0) for n in (1, 4, 20, 600)]
     grids.append(mask_grid(Subsequent(), HOSTILE, predicted=HOSTILE))

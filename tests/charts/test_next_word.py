@@ -4,9 +4,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from examples import some
 from pictures import (
-    HOSTILE,
     SITE,
     bars,
     draw,
@@ -107,12 +105,6 @@ def test_probabilities_that_are_no_numbers_have_no_bars():
     assert draw(neither.to_dict(), broken.to_dict())[1].std() > 5
 
 
-def test_the_specification_stays_whatever_is_expected():
-    one = figures.next_word(BEFORE, 0, count=1)
-
-    assert one.form is figures.next_word(AFTER, 1, before=BEFORE, count=3).form
-
-
 def test_the_picture_says_after_which_word_and_where_its_weights_come_from():
     chart = next_word(replace(AFTER, provenance="trained here"), 1)
 
@@ -129,12 +121,3 @@ def test_what_cannot_be_asked_is_said():
         next_word(record_of(KEYS), 0)
     with pytest.raises(InputError, match="different words"):
         next_word(BEFORE, 0, before=story_of(KEYS, {"x": 1.0}, {"y": 1.0}))
-
-
-@pytest.mark.parametrize("dark", some([False, True], 1))
-def test_hostile_words_are_drawn(dark):
-    words = {word: 1 / len(HOSTILE) for word in HOSTILE}
-    record = story_of(list(HOSTILE), *(words,) * len(HOSTILE))
-
-    for image in draw(*(next_word(record, i, before=record, count=20, dark=dark).to_dict() for i in (0, 4, 5, 9))):
-        assert image.std() > 5

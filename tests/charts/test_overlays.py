@@ -1,4 +1,4 @@
-"""All heads on the picture: each a small one, bright where one position looks."""
+"""All heads on the picture: each a small one, with a tint where one position looks."""
 
 import base64
 import io
@@ -12,6 +12,8 @@ from seeing import PICTURE, Sees, seen_by
 
 import attnviz
 from attnviz import figures
+from attnviz.charts import pixels
+from attnviz.charts.theme import TINT
 from attnviz.core.edits import Site
 
 SITE, CHOSEN = Site("encoder", 0), 8
@@ -23,21 +25,24 @@ def record():
     return seen_by(Sees(), PICTURE).record(places=(3, 5), image=PICTURE)
 
 
-def test_each_thumbnail_is_the_brighter_the_more_attention_a_patch_gets(record):
-    """In the order of the weights, patch by patch: as a share of the brightness of the picture there."""
+def test_each_thumbnail_has_the_more_tint_the_more_attention_a_patch_gets(record):
+    """In the order of the weights, patch by patch: as a share of the way from the picture to the tint there."""
     figure = figures.overlays(record, SITE, chosen=CHOSEN)
     layout = figure.mosaic.layout
     whole = Image.fromarray((PICTURE.permute(1, 2, 0).numpy() * 255).astype(np.uint8))
-    whole = np.asarray(whole.resize((layout.side, layout.height)), float).sum(-1)
+    whole, tint = np.asarray(whole.resize((layout.side, layout.height)), float), pixels.rgb(TINT)
     for head, row in enumerate(data(figure.chart, "heads")):
         image = Image.open(io.BytesIO(base64.b64decode(row["uri"].partition(",")[2])))
         assert image.size == (layout.side, layout.height)
-        shown, weights = np.asarray(image, float).sum(-1), record.step(SITE).weights(head)[CHOSEN, 1:].numpy()
+        shown, weights = (
+            np.abs(np.asarray(image, float) - whole).sum(-1) / np.abs(tint - whole).sum(-1),
+            record.step(SITE).weights(head)[CHOSEN, 1:].numpy(),
+        )
         rows, columns = (
             np.linspace(0, side, count + 1).astype(int) for side, count in zip(shown.shape, (3, 5), strict=True)
         )
         parts = [
-            shown[a + 2 : b - 2, c + 2 : d - 2].mean() / whole[a + 2 : b - 2, c + 2 : d - 2].mean()
+            shown[a + 2 : b - 2, c + 2 : d - 2].mean()
             for a, b in itertools.pairwise(rows)
             for c, d in itertools.pairwise(columns)
         ]

@@ -3,8 +3,7 @@
 from itertools import pairwise
 
 import pytest
-from examples import some
-from pictures import data, draw, overview
+from pictures import data, overview
 
 from attnviz import api, figures
 from attnviz.core.edits import Edits, Site
@@ -92,18 +91,3 @@ def test_the_largest_weight_under_the_pointer_is_the_records(record):
 
     step = record.step(Site(row["kind"], row["layer"]))
     assert row["largest"] == f"{float(step.weights(row['head']).max()):.4f}"
-
-
-def test_another_sentence_leaves_the_specification(record):
-    """What is drawn is data alone, so the browser replaces it in place."""
-    other = api.analyze("the dog sleeps", "translator")
-
-    assert figures.overview(record).form is figures.overview(other, focused=(Site("cross", 0), 1), rev=3).form
-
-
-@pytest.mark.parametrize("dark", some([True, False], 1))
-def test_pictures_of_all_heads_are_drawn(record, dark):
-    """As files."""
-    focused = (Site("cross", 1), 3)
-
-    assert draw(overview(record, dark=dark, focused=focused).to_dict())

@@ -15,7 +15,7 @@ from attnviz.core.edits import Site
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.places import SIDE, Box, Picture, grid
 from attnviz.core.tokens import Sentence, Token
-from attnviz.figures.patches import DOT, VEIL, frames_of
+from attnviz.figures.patches import DOT, STRONGEST, frames_of
 from attnviz.figures.patches import SIDE as DRAWN
 from attnviz.files import decode, encode
 
@@ -45,14 +45,14 @@ def test_positions_are_patches_row_by_row(record):
     assert record.sentences[0].pictures[0].size == (30, 50)
 
 
-def test_a_patch_is_the_brighter_the_more_attention_it_gets(record):
-    """The veil over each is 1 minus its share of the largest weight; the chosen patch is outlined on both pictures."""
+def test_a_patch_has_the_more_tint_the_more_attention_it_gets(record):
+    """As a share of the largest weight, over the picture as it is; the chosen patch is outlined on both pictures."""
     figure = figures.patches(record, SITE, 1, chosen=8, domain="shared")
     plain, shaded = cells(figure)
     weights = record.step(SITE).weights(1)[8]
     top = max(float(record.step(SITE).weights(head).max()) for head in range(3))
 
-    assert [row["cover"] for row in shaded[1:]] == pytest.approx((VEIL * (1 - weights[1:] / top)).tolist(), abs=1e-6)
+    assert [row["cover"] for row in shaded[1:]] == pytest.approx((STRONGEST * weights[1:] / top).tolist(), abs=1e-6)
     assert {row["cover"] for row in plain[1:]} == {0.0}
     assert [row for row in plain + shaded if row["stroke_width"] == 2.5] == [plain[8], shaded[8]]
     assert (shaded[8]["x"], shaded[8]["y"]) == pytest.approx((2 * DRAWN / 5, DRAWN / 5))
@@ -173,12 +173,6 @@ def test_a_picture_is_exported_in_every_format(record, format):
     assert attnviz.render(figures.patches(record, SITE, 0, chosen=3, dark=True), format)
 
 
-def test_other_patches_leave_the_specification_as_it_is(record):
-    """On the screen the form stays while its tables are replaced."""
-    first, second = (figures.patches(record, SITE, 0, chosen=chosen) for chosen in (0, 9))
-    assert first.form is second.form
-
-
 def test_a_picture_is_in_the_file_of_a_record(record, tmp_path):
     """As it is drawn, with the places of its patches; a file that says something else is refused."""
     attnviz.save(record, tmp_path / "sees.attn")
@@ -215,7 +209,7 @@ def test_a_model_of_timm_shows_where_a_patch_looks():
 
 
 def test_a_picture_read_whole_and_in_tiles_is_drawn_for_each():
-    """Else the veil over a patch of the whole would darken those of its tiles."""
+    """Else the tint over a patch of the whole would cover those of its tiles."""
     boxes = [*grid(2, 4), *grid(2, 2), *grid(1, 1, picture=1)]
     tokens = tuple(Token(f"{i}", i, 0, 0, box=box) for i, box in enumerate(boxes))
     picture = Picture.of(PICTURE)
@@ -246,7 +240,3 @@ def test_a_spectrogram_has_its_seconds_below_it(heard):
     assert [row["x"] for row in ticks[:5]] == pytest.approx([0, DRAWN / 4, DRAWN / 2, DRAWN * 3 / 4, DRAWN])
     assert shaded[10]["x"] == pytest.approx(ticks[2]["x"])
     assert {(row["text"], row["x2"] - row["x"], row["y"] > below) for row in shaded[20:]} == {("", DOT, True)}
-
-
-def test_a_picture_has_no_seconds(record):
-    assert not data(figures.patches(record, SITE, 1, chosen=8).chart, "ticks")

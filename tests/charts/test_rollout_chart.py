@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from examples import some
-from pictures import HOSTILE, bars, data, draw, names, record_of, texts, without_data
+from pictures import bars, data, names, record_of, texts
 
 from attnviz import figures, words
 from attnviz.charts.size import PIXELS
@@ -101,24 +100,3 @@ def test_what_reaches_a_position_is_said_in_words():
     assert said == "“c” (2) is mixed from: itself 50.0%, “a” (0) 25.0%, “b” (1) 25.0%."
     assert "58.3% of what stands at the 3 positions" in words.reaches(SHARES, ["a", "b", "c"])
     assert "50.0% of what stands at “b” (1) came from “a” (0)" in words.reaches(SHARES, ["a", "b", "c"])
-
-
-def test_another_text_leaves_the_specification():
-    """What is drawn is data alone, so the browser replaces it in place."""
-    first, second = traced(), traced(["x", "y", "z", "u"])
-
-    assert (
-        without_data(figures.rollout(first).chart)["layer"]
-        == without_data(figures.rollout(traced("xyz")).chart)["layer"]
-    )
-    assert figures.rollout_row(first, 1).form is figures.rollout_row(second, 1).form
-
-
-@pytest.mark.parametrize("dark", some([True, False], 1))
-def test_any_token_is_drawn(dark):
-    """As files."""
-    one = traced(HOSTILE)
-
-    reached = np.linspace(0, 1, len(HOSTILE))
-    charts = figures.rollout(one, dark=dark).chart, figures.rollout_row(one, 1, reached, dark=dark).chart
-    assert draw(*(each.to_dict() for each in charts))

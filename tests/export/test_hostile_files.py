@@ -11,6 +11,7 @@ from examples import some
 from pictures import record_of
 
 from attnviz import figures
+from attnviz.charts.axes import short
 from attnviz.core.display import isolated, visible_text
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
@@ -22,8 +23,8 @@ SITE = Site("encoder", 0)
 EMPTY = [text for text in hostile.TEXTS if not text.text.strip()]
 LONG = hostile.Hostile("20,000 tokens", "word " * 20_000)
 OTHERS = [text for text in hostile.TEXTS if text not in EMPTY and not text.name[0].isdigit()]
-LABEL, NAME = 16, 24
-"""Code points of a token that an axis shows, and a readout."""
+NAME = 24
+"""Code points of a token that a readout shows."""
 
 FEW = 32
 """Tokens up to which all are labeled, and every cell has a readout."""
@@ -59,7 +60,7 @@ def test_a_text_can_be_exported_in_every_format_that_holds_it_as_text(text):
 
     if len(labels) <= FEW:
         assert in_order(text.seen, found["svg"])
-        assert in_order([visible_text(label, LABEL) for label in labels], found["svg"])
+        assert in_order([short(label) for label in labels], found["svg"])
         assert {f"{isolated(visible_text(label, NAME))} ({i})" for i, label in enumerate(labels)} <= set(found["json"])
     assert found["html"] == found["json"]
     assert {without_surrogates(label).replace("\0", "␀") for label in labels} <= set(found["npz"])
@@ -91,8 +92,7 @@ def test_whole_texts_as_tokens_can_be_exported_in_every_format(part, kind):
     }[kind]()
 
     assert files.opened("zip", render(figure, "zip"))
-    shown = [visible_text(label, LABEL) for label in labels]
-    assert kind == "heads" or in_order(shown, files.svg(render(figure, "svg")))
+    assert kind == "heads" or in_order([short(label) for label in labels], files.svg(render(figure, "svg")))
 
 
 @pytest.mark.parametrize("text", EMPTY, ids=lambda text: text.name)

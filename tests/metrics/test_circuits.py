@@ -236,14 +236,14 @@ def test_a_map_of_composition_has_a_row_for_each_head_that_another_reads(weights
     """Pairs of the same layer are 0, and the largest pair is named; a kind, or a layer alone, is refused."""
     result = circuits(weights)
     figure = attnviz.figures.composition(result, "v", model="a model")
-    cells, largest = figure.data["0-cells"], result.composition.nlargest(1, "v").iloc[0]
+    cells, largest = figure.data["cells"], result.composition.nlargest(1, "v").iloc[0]
 
-    assert sorted(set(cells["row_name"])) == ["decoder 0.0", "decoder 0.1", "decoder 1.0", "decoder 1.1"]
-    assert sorted(set(cells["column_name"])) == ["decoder 1.0", "decoder 1.1", "decoder 2.0", "decoder 2.1"]
-    assert cells["number"].count("0.0000") == 4
+    assert sorted(set(cells["query_name"])) == ["decoder 0.0", "decoder 0.1", "decoder 1.0", "decoder 1.1"]
+    assert sorted(set(cells["key_name"])) == ["decoder 1.0", "decoder 1.1", "decoder 2.0", "decoder 2.1"]
+    assert cells["number_text"].count("0.0000") == 4
     assert figure.description.startswith(
-        f"Largest V-composition of 12 pairs: {largest.layer:.0f}.{largest['head']:.0f} to "
-        f"{largest.later_layer:.0f}.{largest.later_head:.0f}, {largest.v:.4f}; "
+        f"V-composition · a model. Largest v: {largest.v:.4f} (kind “decoder”, layer {largest.layer:.0f}, "
+        f"head {largest['head']:.0f}, later layer {largest.later_layer:.0f}, later head {largest.later_head:.0f}), "
     )
     assert attnviz.render(figure, "svg").startswith(b"<svg")
     with pytest.raises(InputError, match="There is no composition 'x'"):

@@ -5,6 +5,9 @@ from html import unescape
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from attnviz import figures
+from attnviz.figures import FORMS, HeadForm
+
 
 def heads_page():
     from attnviz.ui import frame
@@ -37,6 +40,17 @@ def test_a_link_shows_lines_of_several_heads_and_what_is_picked():
     assert app.selectbox(key="least").value == 0.2
     assert app.query_params["pins"] == "q2-k0"
     assert "Lines from queries to keys." in html(app)
+
+
+def test_a_form_that_selects_nothing_is_drawn_without_a_click(monkeypatch):
+    """Weight by distance in place of the map: its picture stands on the page, and nothing waits for a click on it."""
+    monkeypatch.setitem(FORMS, "map", HeadForm(figures.distance, selects=None))
+    app = opened()
+
+    assert not app.exception
+    charts = [chart.proto for chart in app.get("vega_lite_chart")]
+    assert all(f'"name": "{name}"' in chart.spec for chart in charts for name in chart.selection_mode)
+    assert [[*chart.selection_mode] for chart in charts] == [["head"], []]  # of the thumbnails, and of the form
 
 
 def test_a_link_shows_the_text_to_a_token():

@@ -214,14 +214,6 @@ def test_the_selected_cell_says_once_which_rules_block_it():
     assert "“the” (5): blocked by causal or prefix of 3." in plain(app)
 
 
-def test_each_rule_of_the_list_has_the_strokes_of_the_maps():
-    """Those that are joined by "or" share theirs; a rule that is off has none, and the built-in mask comes first."""
-    app = opened(masks_page, mask="subsequent.prefix-3.padding-5.off-window")
-
-    assert [squares(box.label) for box in rules(app)] == ["▨", "▨", "▥", ""]
-    assert [squares(box.label) for box in rules(opened(masks_page, model="story", mask="window-3-0"))] == ["▥"]
-
-
 def test_the_strokes_are_explained_once_where_both_maps_have_the_same():
     """Under the mask."""
     assert legends(opened(masks_page, mask="subsequent.window-1")) == [2, 0]
@@ -244,10 +236,6 @@ def rows_of(chart, name: str) -> dict[str, list]:
 
 def rules(app):
     return [box for box in app.checkbox if box.label.startswith("**")]
-
-
-def squares(label: str) -> str:
-    return label.rpartition("**")[2].strip()
 
 
 def plain(app) -> str:

@@ -35,7 +35,7 @@ def test_the_grid_has_the_words_of_the_figure(pictured, reading):
     expected = by_head if reading == "head" else figures.logit_lens(record)
     page(lens=reading, layer="d0", head="1")
 
-    assert pictured["lens"].grid.words == expected.grid.words
+    assert pictured["lens"].words.words == expected.words.words
     assert pictured["lens words"].words == next_words(record, record.read[0].length - 1)
 
 
@@ -58,7 +58,7 @@ def test_a_long_text_is_seen_part_by_part(pictured):
     for part in (1, 2, 3):
         last = min(12 * part + 11, 40)
         assert f"Positions {12 * part} to {last} of 41" in html(app)
-        assert pictured["lens"].grid.positions == range(12 * part, last + 1)
+        assert pictured["lens"].words.positions == range(12 * part, last + 1)
         later = app.button(key="icon chevron_right")
         assert later.disabled == (part == 3)
         if part < 3:

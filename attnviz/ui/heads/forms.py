@@ -191,6 +191,7 @@ def figure(form: str, context: ViewContext, display: dict) -> Figure:
     also = [head for head in state.get(ALSO) if head != context.head and head < context.source.num_heads]
     strongest = partial(pictures.default_cell, context, display["view"], **part)
     values = {
+        "view": lambda: display["view"],
         "domain": lambda: display["domain"],
         "before": lambda: context.before,
         "least": lambda: state.get(LEAST_DRAWN),
@@ -201,7 +202,6 @@ def figure(form: str, context: ViewContext, display: dict) -> Figure:
     }
     options = (
         context.drawn
-        | {"view": display["view"]}
         | part
         | {name: get() for name, get in values.items() if name in takes}
         | ({"selected": strongest(), "zooms": True} if chosen.selects == OF_CELL else {})
@@ -246,9 +246,9 @@ def _token(context: ViewContext, view: View, window: dict[str, slice]) -> int | 
     return next((place for place in picked if part.index_of(place) is not None), None)
 
 
-def select(form: str) -> Callable[[dict | None], None]:
-    """Click handler of a form, called with the point, or with None on Escape."""
-    return {OF_CELL: look.select, LINE: _select_line, TOKEN: _select_token}[FORMS[form].selects]
+def select(form: str) -> Callable[[dict | None], None] | None:
+    """Click handler of a form, called with the point, or with None on Escape; None where a click selects nothing."""
+    return {OF_CELL: look.select, LINE: _select_line, TOKEN: _select_token}.get(FORMS[form].selects)
 
 
 def _line_clicked(point: dict) -> None:

@@ -100,6 +100,7 @@ def _grid(lab: Lab, options: dict[str, Any], paint: bool, view: View, part: dict
     """The mask as a picture, on which cells can be painted."""
     brush = paint and view == View()
     mask_options = {"predicted": _predicted(lab), "view": view, "counted": True, "brush": brush}
+    mask_options["yours"] = lab.stack.mask()
     predicts = lab.record.prediction is not None
     mask_options |= {"targets": not predicts, "beside": predicts}
     grid = figures.mask(lab.mask, *lab.tokens, **options, **mask_options, **part)

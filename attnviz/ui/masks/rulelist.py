@@ -6,7 +6,6 @@ from collections.abc import Callable
 import streamlit as st
 import torch
 
-from attnviz.charts import hatch
 from attnviz.core.amounts import counted
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Full, Mask, Parameter, started
@@ -43,9 +42,9 @@ def rules(lab: Lab) -> None:
     _own(lab)
     entries = mask.current().entries
     first = next((i for i, entry in enumerate(entries) if entry.on), None)
-    for i, (entry, square) in enumerate(zip(entries, _squares(lab), strict=True)):
+    for i, entry in enumerate(entries):
         with st.container(key=f"rule {i}", gap="xsmall"):
-            title = f"**{literal(_title(entry.mask))}** {square}".strip()
+            title = f"**{literal(_title(entry.mask))}**"
             _row(lab, i, entry, title, first=first is None or i <= first, last=i == len(entries) - 1)
     if not entries and not _built_in(lab):
         quiet(words.NO_RULE)
@@ -66,13 +65,6 @@ def _menu(lab: Lab) -> None:
 
     options = {"index": None, "placeholder": words.ADD_RULE, "format_func": _offered, "lead": "", "shown": None}
     control(st.selectbox, words.ADD_RULE, ADD, [*ADDABLE, *PRESETS], step=add, **options)
-
-
-def _squares(lab: Lab) -> list[str]:
-    """The strokes of each rule on the maps, as a character; "" of one that is off, or does not act here."""
-    places = {rule: place for place, rule in enumerate(lab.mask.rules())}
-    indices = [places.get(name) for name in mask.current().rules()]
-    return ["" if place is None else hatch.SQUARES[place % hatch.PATTERNS] for place in indices]
 
 
 def _title(rule: Mask | type[Mask]) -> str:

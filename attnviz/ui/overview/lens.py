@@ -25,7 +25,8 @@ FROM = whole("lens-from", None, 0, 999_999, "text")
 
 
 def _choose(point: dict) -> None:
-    state.change(lambda now: now.put(ROW, int(point["row"])).put(QUERY, int(point["position"])))
+    row, position = look.cell_of(point)
+    state.change(lambda now: now.put(ROW, row).put(QUERY, position))
 
 
 select = look.clicks("lens", _choose, lambda: state.put(ROW, 0))
