@@ -14,7 +14,9 @@ from attnviz.core.errors import MaskError
 from attnviz.core.masks import (
     ALIGNMENTS,
     And,
+    Blocks,
     Documents,
+    Fixed,
     Full,
     Global,
     Mask,
@@ -257,6 +259,19 @@ def test_the_same_code_in_both_alignments(name, alignment):
     mask = (Subsequent() & Window(3)).aligned(Q, K, alignment)
 
     assert close(ran(name, mask)["output"], expected(name, mask)[0])
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("shift", [-3, -2, -1, 1, 2, 3])
+@pytest.mark.parametrize(
+    "name", [known.name for known in FORMATS if known.name not in ("is_causal", "key_padding_mask")]
+)
+def test_a_shifted_rule_keeps_its_edges(name, shift):
+    """Queries before the first position are in no document and in no block."""
+    for rule in (Documents((3, 2)), Blocks(2), Fixed(3), Prefix(2), Global((1,))):
+        mask = Shifted(rule, shift)
+
+        assert close(ran(name, mask)["output"], expected(name, mask)[0]), mask
 
 
 def test_what_a_format_cannot_say_is_said_in_one_sentence():
