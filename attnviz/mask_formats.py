@@ -60,13 +60,12 @@ class MaskFormat:
 
     def refuses(self, mask: Mask, queries: int, keys: int) -> str:
         """Why this mask cannot be said in this convention, as one sentence; empty if it can."""
+        if self.name not in ("is_causal", "key_padding_mask"):
+            return ""
         ours = mask.tensor(queries, keys)
+        only, expected = "says of every query what it says of query 0", ours[:, :, :1]
         if self.name == "is_causal":
             only, expected = "blocks the future aligned top-left, and nothing else", Subsequent().tensor(queries, keys)
-        elif self.name == "key_padding_mask":
-            only, expected = "says of every query what it says of query 0", ours[:, :, :1]
-        else:
-            return ""
         for sentence, _, query, key in (ours != expected).nonzero()[:1].tolist():
             does = "opens" if ours[sentence, 0, query, key] else "blocks"
             where = f" of sentence {sentence}" if mask.batch_size else ""

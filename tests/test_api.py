@@ -129,7 +129,7 @@ def test_a_model_of_texts_refuses_a_picture(tmp_path, capsys):
 
 def test_a_token_and_a_report_read_like_sentences():
     first, second = attnviz.analyze("The cat", "scratch", sos=True).sentences[0].tokens[:2]
-    report = attnviz.check.check(torch.ones(4, 4).bool().tril(1), convention="may-attend")
+    report = attnviz.check.check(torch.ones(4, 4).bool().tril(1), intent="causal", convention="may-attend")
 
     assert str(first) == f"“<sos>” (id {first.id}, in no place of the text, special)"
     assert str(second) == f"“The” (id {second.id}, characters 0 to 3)"

@@ -288,7 +288,7 @@ def test_tokens_as_json(run, monkeypatch):
             "'length' is 'x'; it must be a whole number from 0 to",
         ),
         (["export", "a", *SCRATCH, "--mask", f"prefix={10**30}"], "it must be a whole number from 0 to 100,000."),
-        (["export", "a", *SCRATCH, "--mask", "{"], "not given as JSON any more; write"),
+        (["export", "a", *SCRATCH, "--mask", "{"], "not read as JSON any more; write"),
         (
             ["export", "a", *SCRATCH, "--mask", "window=-3"],
             "Character 8 of the mask 'window=-3': 'before' is '-3'; it must be",

@@ -17,13 +17,13 @@ from attnviz.charts.size import Size
 from attnviz.charts.state import CellState
 from attnviz.charts.style import Style
 from attnviz.charts.texts import heading
-from attnviz.core.amounts import digits, in_cell, remainder
+from attnviz.core.amounts import counted, digits, in_cell, remainder
 from attnviz.core.display import file_stem, in_title, visible_text
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError
 from attnviz.core.record import Record
 from attnviz.figures.base import BarFigure, Figure, GridFigure
-from attnviz.figures.figure import LONGEST_TEXT, largest, subtitles, text_array
+from attnviz.figures.figure import LONGEST_TEXT, subtitles, text_array
 from attnviz.metrics.carried import Carried
 from attnviz.metrics.circuits import Circuits
 from attnviz.metrics.contributions import Contributions, contributions
@@ -43,6 +43,8 @@ MOST_NAMED, APART = 5, (0.45, 0.08)
 
 ON_THE_LINE = "on the dashed line: off, as much is lost as the head adds; below it, other parts make up for the head"
 
+PAIRS_NAMED = 3
+"""Pairs of heads named in words."""
 READS = {"q": "queries", "k": "keys", "v": "values"}
 """Inputs of a later head, by the kind of composition."""
 
@@ -159,7 +161,7 @@ class WordFigure(Figure):
             return self._titled[0]
         token = token_at(self.record, logit.position, sentence=self.sentence)
         where = f"after {quoted_token(token, logit.position)} · {in_title(self.record.source)}"
-        return f"{self._titled[1]} {logit.called.replace('−', 'minus')} {where}"
+        return f"{self._titled[1]} {logit.called} {where}"
 
     def _above(self, *lines: str) -> dict:
         notes = [] if self.on_screen else subtitles(self.record, self, self.sentence)
@@ -289,7 +291,7 @@ class CarriedHeads(HeadNumbers):
         measured = self.carried
         texts = (visible_text(text, LONGEST_TEXT).replace("␣", " ") for text in measured.texts)
         named = (f"{name}: “{text}”" for name, text in zip("AB", texts, strict=True))
-        words = " minus ".join(map(in_quotes, measured.words))
+        words = " − ".join(map(in_quotes, measured.words))
         return super()._above(*named, f"logit of {words} after position {measured.position}", *lines)
 
     @cached_property
@@ -338,7 +340,11 @@ class CompositionMap(GridFigure):
 
     @cached_property
     def description(self) -> str:
-        return f"{self.title}. {largest(self.table.drop(columns=[*{*READS} - {self.kind}]))}"
+        pairs = [
+            f"{row.layer}.{row.head} to {row.later_layer}.{row.later_head}, {digits(getattr(row, self.kind))}"
+            for row in self.table.dropna(subset=self.kind).nlargest(PAIRS_NAMED, self.kind).itertuples()
+        ]
+        return f"Largest {self.kind.upper()}-composition of {counted(len(self.table), 'pair')}: {'; '.join(pairs)}."
 
     @cached_property
     def arrays(self) -> dict[str, np.ndarray]:

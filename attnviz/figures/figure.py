@@ -9,7 +9,7 @@ from attnviz.charts.style import Style
 from attnviz.charts.theme import CAUTIONS
 from attnviz.core.amounts import digits
 from attnviz.core.display import file_stem, visible_text, without_surrogates
-from attnviz.core.edits import Edits
+from attnviz.core.edits import Edits, Site
 from attnviz.core.record import Record
 from attnviz.views import View
 from attnviz.words import quoted, quoted_token
@@ -46,8 +46,10 @@ def largest(table: pd.DataFrame) -> str:
         number = digits(row.pop(column))
         columns = {"query": "query_token", "key": "key_token", "position": "token"}
         tokens = {name: row.pop(token) for name, token in columns.items() if {name, token} <= {*row}}
+        is_head = {"kind", "layer", "head"} <= {*row}
+        head = [Site(row.pop("kind"), row.pop("layer")).head(row.pop("head"))] if is_head else []
         places = (f"{name.replace('_', ' ')} {_called(value, tokens.get(name))}" for name, value in row.items())
-        named.append(f"{number} ({', '.join(places)})")
+        named.append(f"{number} ({', '.join([*head, *places])})")
     return f"Largest {column.replace('_', ' ')}: {', '.join(named)}." if named else "It has no numbers."
 
 

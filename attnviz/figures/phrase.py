@@ -60,9 +60,18 @@ class PhraseShares(BarFigure):
         return metrics.on_places(steps, self.query, self.places, sentence=self.sentence)
 
     @cached_property
+    def description(self) -> str:
+        most = [f"{Site(self.kind, head[0]).head(head[1])} {percent(share)}" for head, share in self._shares.items()]
+        return f"{self._heading}. Most: {', '.join(most[:3])}."
+
+    @cached_property
+    def _shares(self) -> pd.Series:
+        """The largest shares, by layer and head."""
+        return self.table.groupby(["layer", "head"])["share"].sum().sort_values(ascending=False, kind="stable")[:MOST]
+
+    @cached_property
     def bars(self) -> Bars:
-        heads = self.table.groupby(["layer", "head"])
-        shares = heads["share"].sum().sort_values(ascending=False, kind="stable")[:MOST]
+        heads, shares = self.table.groupby(["layer", "head"]), self._shares
         most = self.table.loc[heads["share"].idxmax()].set_index(["layer", "head"])["key"]
         keys = len(self.record.tokens(Site(self.kind, 0), sentence=self.sentence)[1])
         depths = [f"{most[head]:,} ({percent(most[head] / keys)} deep)" for head in shares.index]

@@ -109,7 +109,7 @@ def test_a_link_opens_the_same_picture(page, server, elsewhere):
     assert all(labels.count(token) >= 2 for token in SENTENCE.split())
     choose_mask(page, "Causal (hide the future)")
     expect_link(page, "mask=causal")
-    expect(picture(page, "head")).to_contain_text("blocked by causal mask")
+    expect(picture(page, "head")).to_contain_text("blocked by you: causal")
     page.get_by_role("button", name="Head 1", exact=True).click()
     expect_link(page, "heads_off=e0.1")
     expect(picture(page, "change")).to_contain_text("%")

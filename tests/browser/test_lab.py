@@ -32,7 +32,7 @@ def test_a_rule_is_switched_off_undone_and_linked(page, server):
     These stand right of the mask. A phone shows the mask first, then the weights, then the rules.
     """
     open_app(page, server, "masks?mask=subsequent.window-1")
-    expect(picture(page, "mask")).to_contain_text("blocked by window (1 before, 0 after)")
+    expect(picture(page, "mask")).to_contain_text("blocked by you: window (1 before, 0 after)")
     page.get_by_text("window", exact=True).click()
     expect_mask(page, "causal & off: window(1)")
 
@@ -41,7 +41,7 @@ def test_a_rule_is_switched_off_undone_and_linked(page, server):
     page.get_by_role("button", name="Undo", exact=False).first.click()
     expect_mask(page, "causal & window(1)")
 
-    expect(picture(page, "mask")).to_contain_text("blocked by window (1 before, 0 after)")
+    expect(picture(page, "mask")).to_contain_text("blocked by you: window (1 before, 0 after)")
 
     before = picture(page, "mask").text_content()
     page.reload()
@@ -76,13 +76,13 @@ def test_clicks_and_drags_paint_and_are_taken_back(page, server):
     By keyboard, Enter turns the cell around that the arrows lead to.
     """
     open_app(page, server, "masks")
-    for text in ("blocked by causal mask", "<sos>", "may attend"):
+    for text in ("blocked by you: causal", "<sos>", "may attend"):
         expect(picture(page, "mask")).to_contain_text(text)
     paint(page)
     page.mouse.click(*cell(page, 5, 1))
     expect_mask(page, "causal & blocked(5:1)")
 
-    expect(picture(page, "mask")).to_contain_text("blocked by painted")
+    expect(picture(page, "mask")).to_contain_text("blocked by you: painted")
 
     page.mouse.click(*cell(page, 5, 1))
     expect(picture(page, "mask")).not_to_contain_text("painted")

@@ -39,8 +39,8 @@ def test_a_file_is_checked_and_so_is_what_is_pasted_and_one_that_is_none_gets_on
     expect(page.get_by_text("attnviz check mask.csv")).to_be_visible()
 
     page.get_by_role("radio", name="pasted numbers").click()
-    page.locator(".st-key-pasted textarea").fill("1 0 1\n1 1 0\n1 1 1")
+    page.locator(".st-key-pasted textarea").fill("1 0 0 0 0\n.4 .5 0 .1 0\n.4 .3 .3 0 0\n.1 .2 .3 .4 0\n.1 .2 .2 .3 .2")
     page.get_by_role("button", name="Check", exact=True).click()
 
-    expect(page.locator("[class*=st-key-finding]").first).to_contain_text("query 0 sees key 2")
+    expect(page.locator("[class*=st-key-finding]").first).to_contain_text("position 1 saw position 3")
     expect(page.locator("[class*=st-key-picture-evidence], [class*=st-key-evidence]").first).to_be_visible()

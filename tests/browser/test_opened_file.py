@@ -64,6 +64,6 @@ def test_a_picture_of_many_patches_is_drawn(server, page, tmp_path, rows, column
         page.locator("button.open-file").press("Enter")
     chooser.value.set_files(tmp_path / "patches.attn")
 
-    expect(page.get_by_text("The brighter a patch").first).to_be_visible()
+    expect(page.get_by_text("MultiheadAttention").first).to_be_visible()
     driver.settled(page)
     expect(page.locator("svg.marks image").first).to_be_visible()

@@ -373,10 +373,10 @@ def test_the_page_does_not_say_no_leak_below_errors(monkeypatch):
     source = attnviz.wrap(WrongAxis().eval(), tokenize, "the cat sat on", words=WORDS, pad=0)
     app = opened(masks_page, model=api.offer(source), tab="Check")
 
-    assert html(app).count("Error: Its ") == 2
+    assert html(app).count("Error: Causal part off by one") == 1
     assert "No leak" not in html(app)
     assert "outputs move with words that are hidden from them" in html(app)
-    assert "The mask causes this: fix the mask first." not in html(app).partition("Error: Its ")[0]
+    assert "The mask causes this: fix the mask first." not in html(app).partition("Error: Causal")[0]
 
 
 def test_a_mask_of_cells_is_those_cells_and_blocks_nothing_beyond_them():

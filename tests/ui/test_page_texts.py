@@ -14,7 +14,7 @@ from attnviz import ui
 from attnviz.ui.shared import pages, words
 
 FOLDER = Path(ui.__file__).parent
-FOLDERS = sorted({str(path.parent.relative_to(FOLDER)) for path in FOLDER.rglob("*.py")})
+FOLDERS = sorted({str(path.parent.relative_to(FOLDER)) for path in FOLDER.rglob("*.py")} - {"steps"})
 MARKUP = re.compile(r"<[^<>]*>?|^[^<>]*>|\"? [\w-]+=\"|:material/\w*:?")
 TEXT = re.compile(r"\W*([A-Z][a-z]+\b(?![.(\w])|[a-z]+ [a-z]+ [a-z]+)|.*[a-z]{2} [a-z]{2}.*[.:!?]$", re.S)
 """How a text begins or ends that is no name."""

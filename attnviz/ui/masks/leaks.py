@@ -71,7 +71,7 @@ def judge(lab: Lab, bar: Toolbar) -> None:
 def _verdict(report: ModelReport) -> None:
     """Kind of model that it was taken for, the worst finding, the others, and a question that is open."""
     if report.assumed:
-        quiet(words.ASSUMED.format(assumed=report.assumed.partition(" If")[0]))
+        quiet(words.ASSUMED.format(assumed=report.assumed.partition(".")[0] + "."))
     wrong = [finding for finding in report.findings if finding.severity != "note"]
     for place, finding in enumerate(wrong):
         tell = note if place else verdict

@@ -84,7 +84,7 @@ SAME_MASK, ALIGN = "The same mask for", "Queries are aligned"
 FORMAT_SAYS, CODE = "{format}: {says}.", "Code to copy"
 MASK_ALONE = "This is the mask alone. The bias is added to the scores as well: an additive mask can hold both."
 FORMATS, FORMATS_HEAD = "How libraries write a mask", ("", "its values", "a fully masked row gets")
-ROW_GETS = {"zero": "zeros", "nan": "NaN", "uniform": "the same weight for every key"}
+ROW_GETS = {"zero": "zeros", "nan": "NaN", "uniform": "equal weights of all keys"}
 
 # Check: the model
 
