@@ -166,7 +166,8 @@ def _over_masked(laid: Laid, even: Tensor, valid: Tensor) -> list[Finding]:
     backwards = not bool((is_open & after).any())
     could = (others & ~after if backwards else others).any(2, keepdim=True).any(1, keepdim=True)
     blocked = could & ~is_open.any(2, keepdim=True).any(1, keepdim=True)
-    over = even & (blocked.any(-1) | (after.any(-1) & causal))
+    own = torch.eye(*after.shape, dtype=torch.bool)  # the last of a causal mask is seen by its own query alone
+    over = even & ((blocked & ~own).any(-1) | (after.any(-1) & causal))
     message = "even over all keys, masked ones too: no key was left, and -1e9 filled in."
     fix = "Leave each query a key, or fill with -inf and set empty rows to zero."
     return laid.some("uniform-over-masked", "error", over, message, fix, "row")
