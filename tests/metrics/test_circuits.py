@@ -242,8 +242,8 @@ def test_a_map_of_composition_has_a_row_for_each_head_that_another_reads(weights
     assert sorted(set(cells["key_name"])) == ["decoder 1.0", "decoder 1.1", "decoder 2.0", "decoder 2.1"]
     assert cells["number_text"].count("0.0000") == 4
     assert figure.description.startswith(
-        f"V-composition · a model. Largest v: {largest.v:.4f} (kind “decoder”, layer {largest.layer:.0f}, "
-        f"head {largest['head']:.0f}, later layer {largest.later_layer:.0f}, later head {largest.later_head:.0f}), "
+        f"Largest V-composition of 12 pairs: {largest.layer:.0f}.{largest['head']:.0f} to "
+        f"{largest.later_layer:.0f}.{largest.later_head:.0f}, {largest.v:.4f}; "
     )
     assert attnviz.render(figure, "svg").startswith(b"<svg")
     with pytest.raises(InputError, match="There is no composition 'x'"):
