@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from attnviz.capturing.softmax import LATE_MASK, WRONG_AXIS
 from attnviz.check import Finding, Report, check
@@ -216,13 +216,17 @@ class _Check:
 
     def _line(self, site: Site) -> str:
         """File and line of the `forward` in which a person's own module calls attention; "" of others."""
-        if not isinstance(self.source, Wrapped):
-            return ""
-        modules = dict(self.source.code.model.named_modules())
-        forward = getattr(type(modules.get(self.source.calls.get(site, ""), modules[""])).forward, "__code__", None)
+        forward = getattr(getattr(type(self._module(site)), "forward", None), "__code__", None)
         if forward is None or "site-packages" in forward.co_filename:
             return ""
         return f" ({Path(forward.co_filename).name}:{forward.co_firstlineno})"
+
+    def _module(self, site: Site) -> nn.Module | None:
+        """A person's own module that calls attention; None of other models."""
+        if not isinstance(self.source, Wrapped):
+            return None
+        modules = dict(self.source.code.model.named_modules())
+        return modules.get(self.source.calls.get(site, ""), modules[""])
 
     def _of_mask(self, step: Step) -> Report:
         """Report on the mask of a call, (B, H, Q, K), or (B, 1, Q, K) where all heads have one."""
@@ -239,16 +243,19 @@ class _Check:
             later = torch.ones(mask.shape[2:], dtype=torch.bool).triu(1) & mask & tokens[:, None, :, None]
             intent = None if bool(rows.any(-1).all()) and not bool(later.any()) else "causal"
         intent = "two-way" if step.site.kind == "cross" and intent is None else intent
-        report = check(mask, kind="mask", convention="may-attend", intent=intent, padding=padding)
+        is_masked = isinstance(self._module(step.site), nn.MultiheadAttention)  # True = masked there, also in repairs
+        convention = "true-is-masked" if is_masked else "may-attend"
+        array = ~mask if is_masked else mask
+        report = check(array, kind="mask", convention=convention, intent=intent, padding=padding)
         if report.question and intent is None and step.site.kind == "encoder" and not self.record.targets:
-            causal = check(mask, kind="mask", convention="may-attend", intent="causal", padding=padding)
+            causal = check(array, kind="mask", convention=convention, intent="causal", padding=padding)
             wrong = [finding for finding in causal.findings if finding.severity == "error"]
             if wrong and not any(finding.message.startswith("It is not") for finding in wrong):
                 report = causal  # a causal mask but for mistakes that have a name
         axes = [axis for axis, is_one in (("batch", len(mask) == 1), ("head", same)) if is_one]
         findings = (_without(finding, axes) for finding in report.findings)
         question = "" if step.site.kind == "decoder" else report.question
-        return replace(report, findings=(*_added(step), *findings), question=question)
+        return replace(report, findings=(*_added(step, convention), *findings), question=question)
 
     def _future(self, leaks: dict[str, Any]) -> LeakTest | None:
         names = {"causal": Subsequent(), "two-way": Full()}
@@ -380,12 +387,13 @@ def _without(finding: Finding, axes: Sequence[str]) -> Finding:
     return replace(finding, axes=tuple(finding.axes[place] for place in places), cells=cells)
 
 
-def _added(step: Step) -> Iterator[Finding]:
+def _added(step: Step, convention: str) -> Iterator[Finding]:
     """Masks of 0 and 1 that were handed over as floats: they are added to the scores and block nothing."""
     for bias in (bias for bias in step.scoring.bias if isinstance(bias, Tensor)):
         if bool(((bias == 0) | (bias == 1)).all()) and bool((bias == 0).any()) and bool((bias == 1).any()):
             message = "The mask holds floats of 0 and 1, which are added to the scores: it blocks nothing."
-            yield Finding("values", "error", message, "Hand over mask.bool(), where True = may attend.")
+            meaning = "masked" if convention == "true-is-masked" else "may attend"
+            yield Finding("values", "error", message, f"Hand over mask.bool(), where True = {meaning}.")
 
 
 def _merged(masks: Mapping[str, Report]) -> Iterable[Finding]:

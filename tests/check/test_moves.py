@@ -3,6 +3,7 @@
 import pytest
 import torch
 from own_models import WORDS, Server, Translator, Writer, tokenize
+from torch import nn
 
 import attnviz
 from attnviz.check.moves import batch_test
@@ -31,6 +32,46 @@ class Sparse(Writer):
         liked = (x @ x.mT).masked_fill(~(causal | self.leaks), -torch.inf)
         best = torch.zeros_like(liked, dtype=torch.bool).scatter(-1, liked.topk(min(3, n), -1).indices, True)
         return (best & (causal | self.leaks) | torch.eye(n, dtype=torch.bool))[:, None]
+
+
+class OfModules(nn.Module):
+    """PyTorch's own encoder, which takes masks with True = masked, from code of a mask."""
+
+    def __init__(self, mask, padding):
+        super().__init__()
+        torch.manual_seed(0)
+        self.embed, self.head = nn.Embedding(len(WORDS), 16), nn.Linear(16, len(WORDS))
+        layer = nn.TransformerEncoderLayer(16, 4, 32, batch_first=True)
+        self.blocks = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+        self.mask, self.padding = mask, padding
+
+    def forward(self, ids):
+        names = {"torch": torch, "n": ids.shape[1], "ids": ids, "pad": 0, "padding": ids == 0}
+        mask, padding = eval(self.mask, names), eval(self.padding, names)
+        return self.head(self.blocks(self.embed(ids), mask, src_key_padding_mask=padding))
+
+
+RIGHT = "torch.ones(n, n, dtype=torch.bool).triu(diagonal=1)", "ids == pad"
+
+
+@pytest.mark.parametrize(
+    ("mask", "padding", "fault", "place"),
+    [
+        ("torch.ones(n, n, dtype=torch.bool).triu(2)", RIGHT[1], "Causal part off by one", 0),
+        ("torch.ones(n, n, dtype=torch.bool).tril()", RIGHT[1], "Causal part inverted", 0),
+        (RIGHT[0], "ids != pad", "Padding inverted", 1),
+    ],
+)
+def test_a_repair_is_written_for_the_module_that_takes_the_mask(mask, padding, fault, place):
+    """nn.MultiheadAttention reads True as masked: the repair, taken literally, leaves nothing wrong."""
+    report = attnviz.check_model(wrapped(OfModules(mask, padding).eval()), TEXT, intent="causal")
+    error = next(finding for finding in report.findings if finding.message.startswith(fault))
+    repair = error.fix.partition(": ")[2].partition(". (")[0].rstrip(".")
+    repair = repair.partition("such as ")[2] if place else repair
+    mended = attnviz.check_model(wrapped(OfModules(*RIGHT[:place], repair, *RIGHT[place + 1 :]).eval()), TEXT)
+
+    assert repair == RIGHT[place]
+    assert not [finding for finding in mended.findings if finding.severity == "error"]
 
 
 def test_a_mask_of_the_tokens_is_tested_by_the_outputs():
