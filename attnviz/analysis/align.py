@@ -50,7 +50,7 @@ class Side:
 
     @cached_property
     def tokens(self) -> tuple[tuple[Token, ...], tuple[Token, ...]]:
-        """Those of the queries and of the keys, without padding."""
+        """Tokens of the queries and of the keys, without padding."""
         num_queries, num_keys = token_counts(self.record, self.step, self.sentence)
         queries, keys = self.record.tokens(self.site, sentence=self.sentence)
         return queries[:num_queries], keys[:num_keys]
@@ -222,7 +222,7 @@ class AlignedPair:
     def most_cell(self) -> tuple[int, int] | None:
         """The cell that differs most; None if none does.
 
-        Of heads of different kinds, as a causal one beside one that sees all, it is one that both may look at.
+        Between heads of different kinds, such as causal and two-way, a cell counts if both may attend to it.
         """
         (_, a), (_, b), (difference, _) = self.tiled(self.tile)
         if self.a.site.kind != self.b.site.kind:

@@ -93,15 +93,16 @@ def pictured(tokens: tuple[Token, ...], pictures: tuple[Picture, ...]) -> Senten
 
 def sentences(words: Strings) -> tuple[Sentence, ...]:
     """Words with numbers as their ids, those of shorter sentences padded at the end."""
-    many, made = [words] if all(isinstance(word, str) for word in words) else words, []
-    for text in ([*map(str, words)] for words in many):
+    texts = [words] if all(isinstance(word, str) for word in words) else words
+    longest, padded = max(map(len, texts)), []
+    for text in ([*map(str, words)] for words in texts):
         tokens, start, ids = [], 0, {word: id for id, word in enumerate(dict.fromkeys(text), 1)}
         for word in text:
             tokens.append(Token(word, ids[word], start, start + len(word)))
             start += len(word) + 1
-        padding = [Token("<pad>", 0, start, start, special=True)] * (max(map(len, many)) - len(text))
-        made.append(Sentence(" ".join(text), (*tokens, *padding), len(text)))
-    return tuple(made)
+        padding = [Token("<pad>", 0, start, start, special=True)] * (longest - len(text))
+        padded.append(Sentence(" ".join(text), (*tokens, *padding), len(text)))
+    return tuple(padded)
 
 
 def _keys(step: Step) -> int:

@@ -38,8 +38,8 @@ def real_tensor(array: Any, name: str = "array") -> Tensor:
         dtype = f"{type(array).__name__} of objects" if plain.dtype == object else plain.dtype
         if plain.dtype.kind in "biuf":
             wide = (plain.dtype.kind == "u" and plain.dtype.itemsize > 1) or plain.dtype.itemsize > 8
-            known = np.dtype(np.float64) if wide else plain.dtype.newbyteorder("=")  # what PyTorch lacks
-            array = torch.from_numpy(np.require(plain.astype(known, copy=False), None, ["C", "W"]))
+            dtype_here = np.dtype(np.float64) if wide else plain.dtype.newbyteorder("=")  # what PyTorch lacks
+            array = torch.from_numpy(np.require(plain.astype(dtype_here, copy=False), None, ["C", "W"]))
     packed = "float4" in str(dtype)  # two numbers in a byte, which PyTorch stores and does not read
     if not isinstance(array, Tensor) or array.is_complex() or array.is_sparse or array.is_quantized or packed:
         remedy = " Give the real part, or the absolute values." if "complex" in str(dtype) else ""

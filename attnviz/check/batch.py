@@ -209,13 +209,18 @@ class _Batch:
             message = f"{self.mask_name} holds {float(self.flat.min()):g} and other numbers; (B, n) is of 1 and 0."
             yield self._finding("values", "error", message, self.mended or "1 = a token, 0 = padding")
             return
-        seen = self.is_pad & (self.flat != 0)
+        open_padding = self.is_pad & (self.flat != 0)
         hidden = ~self.padding & (self.flat == 0) & (self.pad is not None)
         empty = ~(self.flat != 0).any(1, keepdim=True)
-        tokens = [counted(int(cells.count_nonzero()), "token") for cells in (seen, hidden)]
+        tokens = [counted(int(cells.count_nonzero()), "token") for cells in (open_padding, hidden)]
         rows = counted(int(empty.count_nonzero()), "row")
         for rule, cells, message, fix in (
-            ("padding", seen, f"{self.mask_name} is 1 at {tokens[0]} of padding: padding is seen.", self.mended),
+            (
+                "padding",
+                open_padding,
+                f"{self.mask_name} is 1 at {tokens[0]} of padding: padding is seen.",
+                self.mended,
+            ),
             ("padding", hidden, f"{self.mask_name} is 0 at {tokens[1]} of a text: no token sees them.", self.mended),
             ("empty-row", empty, f"{rows} of the batch without a token.", "Leave such rows out of the batch."),
         ):
@@ -333,9 +338,9 @@ class _Batch:
             across = (owner[:, None, :, None] != owner[:, None, None]) & ~self.is_pad[:, None, :, None]
             additive = report.convention == "additive"
             may_attend = self.square >= 0 if additive else opened(self.square, report.convention)
-            seen = may_attend.broadcast_to(report.shape) & across & ~self.is_pad[:, None, None]
-            if seen.any():
-                _, _, query, key = seen.nonzero()[0].tolist()
+            crossing = may_attend.broadcast_to(report.shape) & across & ~self.is_pad[:, None, None]
+            if crossing.any():
+                _, _, query, key = crossing.nonzero()[0].tolist()
                 message = f"position_ids restart, as of packed documents, and {self.mask_name} opens one to the next: "
                 message += f"the token at {query} sees the one at {key}."
                 fix = "Block other documents: mask & (document[:, None, :, None] == document[:, None, None])."

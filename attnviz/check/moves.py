@@ -111,7 +111,7 @@ def leak_test(
 
     A token is changed into another of the same sentence. All changed copies run in batches, in which the unchanged
     sentence stands three times: how far these three differ is the noise. The text that a decoder reads is held fixed.
-    Where a token decides the mask itself, the past may be seen, and only the promise about the future is tested.
+    If a token changes the mask itself, earlier keys are allowed, and the test judges later keys alone.
 
     Args:
         sentences: result of `source.tokenize`; the first is tested, with its padding. Or a text; by default the first

@@ -112,8 +112,8 @@ def read_file(name: str, content: bytes) -> ArrayFile:
             return read_text(content.decode("utf-8-sig"), name)
         except UnicodeDecodeError:
             raise InputError(f"{quoted(name)} is no text in UTF-8.") from None
-    # What NumPy, zipfile and safetensors raise for damaged files is nearly anything (TokenError, struct.error, a
-    # negative seek), so that everything is caught where they read, and only there.
+    # NumPy, zipfile and safetensors raise almost any error for a damaged file (TokenError, struct.error, a negative
+    # seek), so every error is caught while they read, and only there.
     try:
         if ending == ".npz":
             every = _npz(name, content)

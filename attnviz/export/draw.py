@@ -35,7 +35,7 @@ class ExportError(AttnvizError):
 
 DRAWABLE = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n\r"}
 DRAWABLE |= dict.fromkeys([*range(0xD800, 0xE000), 0xFFFE, 0xFFFF], 0xFFFD)
-"""What is drawn for characters that XML 1.0 does not have, and on which vl-convert aborts its process."""
+"""Signs in place of characters that XML 1.0 forbids: vl-convert aborts its process on them."""
 
 
 def vega_lite(figure: Any) -> dict:

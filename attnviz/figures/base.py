@@ -20,7 +20,7 @@ from attnviz.charts.texts import written_out
 from attnviz.core.display import in_title, without_surrogates
 from attnviz.core.edits import Site
 from attnviz.core.record import ALL, Record
-from attnviz.figures.figure import column_arrays, largest, number_arrays, stem, subtitles, text_array, titled
+from attnviz.figures.figure import largest, number_arrays, stem, subtitles, text_array, titled
 from attnviz.views import AttentionView, View
 
 READ_AS = "Row: the word {}; column: the word looked at."
@@ -162,32 +162,6 @@ class Figure(Style, ABC):
             elif field.default is MISSING or np.any(value != field.default):  # of arrays, each number is compared
                 named[field.name] = value
         return tuple(first), named
-
-
-class NamedFigure(Figure):
-    """Figure of a `record` and its `sentence` whose name and title follow from its topic."""
-
-    @property
-    @abstractmethod
-    def topic(self) -> tuple[str, str]:
-        """Name in a file's name, and in a title."""
-
-    @property
-    def line(self) -> str:
-        """Title without what was changed."""
-        return f"{self.topic[1]} · {in_title(self.record.source)}"
-
-    @cached_property
-    def name(self) -> str:
-        return stem(self.record, self.topic[0], sentence=self.sentence)
-
-    @cached_property
-    def title(self) -> str:
-        return titled(self.line, self.record)
-
-    @cached_property
-    def arrays(self) -> dict[str, np.ndarray]:
-        return column_arrays(self.table)
 
 
 @dataclass(frozen=True, eq=False)

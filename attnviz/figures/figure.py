@@ -26,13 +26,6 @@ def number_arrays(table: pd.DataFrame) -> dict[str, np.ndarray]:
     return {name: column.to_numpy(dtype=float, na_value=float("nan")) for name, column in numbers.items()}
 
 
-def column_arrays(table: pd.DataFrame) -> dict[str, np.ndarray]:
-    """The columns of a table as arrays."""
-    numbers = number_arrays(table)
-    texts = table.drop(columns=[*numbers]).fillna("")
-    return numbers | {name: text_array([*texts[name]]) for name in texts}
-
-
 MOST_NAMED = 3
 """Rows of a table named in words, at most."""
 

@@ -3,6 +3,7 @@
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 
+import numpy as np
 import pandas as pd
 
 from attnviz import metrics, tables, words
@@ -10,8 +11,8 @@ from attnviz.charts.bars import Bars, Column
 from attnviz.core.amounts import percent
 from attnviz.core.display import visible_text
 from attnviz.core.record import Record
-from attnviz.figures.base import BarFigure, NamedFigure
-from attnviz.figures.figure import subtitles
+from attnviz.figures.base import BarFigure
+from attnviz.figures.figure import number_arrays, text_array
 from attnviz.words import NO_BLANK
 
 LENGTH, LONGEST, LONGEST_OF_TWO = 24, 12, 8
@@ -25,7 +26,7 @@ NOTHING = "–"
 
 
 @dataclass(frozen=True, eq=False)
-class StepByStep(NamedFigure, BarFigure):
+class StepByStep(BarFigure):
     """A row per position that is not padding: the word just read, and the most probable word then, with a bar.
 
     Of a model that fills in there is a row per blank. With a run `before` a change the rows that predict another word
@@ -44,13 +45,14 @@ class StepByStep(NamedFigure, BarFigure):
         self.table  # noqa: B018 (a model that predicts nothing is refused at once)
 
     @property
-    def topic(self) -> tuple[str, str]:
-        """Words for the predictions, in the name and in the title."""
+    def _subject(self) -> tuple[str]:
+        return (self._what.partition(" of ")[0].partition(",")[0].lower(),)
+
+    @property
+    def _what(self) -> str:
         if metrics.labels_tokens(self.record):
-            return "labels", "Labels of the tokens"
-        if metrics.fills_in(self.record):
-            return "blanks", "Blanks, filled in"
-        return "step by step", "Step by step"
+            return "Labels of the tokens"
+        return "Blanks, filled in" if metrics.fills_in(self.record) else "Step by step"
 
     @cached_property
     def description(self) -> str:
@@ -59,6 +61,11 @@ class StepByStep(NamedFigure, BarFigure):
     @cached_property
     def table(self) -> pd.DataFrame:
         return tables.step_by_step_table(self.record, before=self.before, sentence=self.sentence)
+
+    @cached_property
+    def arrays(self) -> dict[str, np.ndarray]:
+        texts = self.table.select_dtypes(exclude="number").fillna("")
+        return number_arrays(self.table) | {name: text_array([*texts[name]]) for name in texts}
 
     @cached_property
     def rows(self) -> pd.DataFrame:
@@ -84,15 +91,13 @@ class StepByStep(NamedFigure, BarFigure):
         predicted = [f"▸ {_changed(*pair, longest)}" for pair in zip(old, rows["word"], strict=True)]
         hollow = rows["probability_before"].tolist() if self._has_hollow_bars else ()
         return Bars(
-            title=self.line,
-            lines=[*self._notes(), *subtitles(self.record, self)],
+            **self._above(*self._notes()),
             names=rows["position"].astype(str).tolist(),
             columns=[
                 Column([visible_text(token, longest) for token in rows["token"]], name=reads),
                 Column(predicted, name=predicts),
                 Column((), rows["probability"].tolist(), hollow, longest=1.0),
             ],
-            style=self.style,
             length=LENGTH,
             quiet=range(len(rows)),
             chosen=rows["differs"].to_numpy().nonzero()[0].tolist(),

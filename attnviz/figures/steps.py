@@ -22,7 +22,7 @@ from attnviz.core.display import visible_text
 from attnviz.core.edits import Site
 from attnviz.core.record import Record, Step
 from attnviz.core.tokens import Token
-from attnviz.figures.base import BarFigure, NamedFigure
+from attnviz.figures.base import BarFigure, Figure
 from attnviz.figures.figure import subtitles
 
 WIDTH, HIGH, WIDE, MISSING, GAP = 302, 36, 84, 18, 8
@@ -42,7 +42,7 @@ MAIN = ("embedded_query", "q_all", "y")
 
 
 @dataclass(frozen=True, eq=False)
-class HeadSteps(NamedFigure):
+class HeadSteps(Figure):
     """Figure of one head of an attention call: `shows` names it, `matrices` are its tables."""
 
     record: Record
@@ -52,8 +52,12 @@ class HeadSteps(NamedFigure):
     sentence: int = 0
 
     @property
-    def topic(self) -> tuple[str, str]:
-        return f"{self.site} head-{self.head}-{self.shows[0]}", f"{self.shows[1]} · {self.site.head(self.head)}"
+    def _subject(self) -> tuple[str]:
+        return (f"{self.site} head-{self.head}-{self.shows[0]}",)
+
+    @property
+    def _what(self) -> str:
+        return f"{self.shows[1]} · {self.site.head(self.head)}"
 
     @cached_property
     def tokens(self) -> dict[str, tuple[Token, ...]]:
@@ -148,7 +152,7 @@ class StepsOverview(HeadSteps):
             rows.append(row)
             y = bottom + GAP
         return {
-            "meta": heading(self.line, subtitles(self.record, self), WIDTH, self),
+            "meta": heading(self._heading, subtitles(self.record, self), WIDTH, self),
             "stages": columns(COLUMNS, rows),
             "outlines": columns(("x", "x2", "y", "y2"), outlines),
         }
@@ -240,7 +244,7 @@ class StageTables(HeadSteps):
 
     @cached_property
     def _tables(self) -> Matrices:
-        lines = [self.line.partition(" · ")[2], *subtitles(self.record)]
+        lines = [self._heading.partition(" · ")[2], *subtitles(self.record)]
         tables = [self._cells(matrix, matrix is not self.matrices[0]) for matrix in self.matrices]
         return Matrices(title=self.stage.title, lines=lines, matrices=tables, style=self.style)
 

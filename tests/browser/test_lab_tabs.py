@@ -14,11 +14,11 @@ def test_the_mask_is_code_to_copy_for_each_library(page, server):
     """One click on a library gives its code; the table under it says what each of them writes."""
     open_tab(page, server, "Conventions", model="scratch")
 
-    expect(page.locator("[data-testid=stCode]").first).to_contain_text(".tril()")
+    expect(page.get_by_role("code").first).to_contain_text(".tril()")
 
     page.get_by_role("radio", name="nn.MultiheadAttention").click()
 
-    expect(page.locator("[data-testid=stCode]").first).to_contain_text("triu(1)")
+    expect(page.get_by_role("code").first).to_contain_text("triu(1)")
     expect(page.get_by_role("row", name="FlexAttention")).to_contain_text("True = may attend")
 
 
@@ -34,6 +34,7 @@ def test_a_file_is_checked_and_so_is_what_is_pasted_and_one_that_is_none_gets_on
 
     expect(page.get_by_text("Nothing wrong was found. Assumed: a causal decoder.")).to_be_visible()
 
+    driver.settled(page)
     page.get_by_text("Report, shell command and rules").click()
 
     expect(page.get_by_text("attnviz check mask.csv")).to_be_visible()

@@ -37,7 +37,7 @@ LINKS = {
     "d_model": "32", "num_heads": "2", "num_layers": "3", "seed": "7",
     "bias": "false", "positions": "false", "cloned": "true", "own_mask": "false",
     "sos": "false", "sentence": "2", "colors": "logarithmic", "empty": "nan", "mask": "subsequent.window-4",
-    "meant": "none", "added": "alibi.softcap-5", "heads_off": "c1.2-e0.1", "cell": "2.1", "layer": "c1", "head": "mean",
+    "added": "alibi.softcap-5", "heads_off": "c1.2-e0.1", "cell": "2.1", "layer": "c1", "head": "mean",
     "step": "100", "effect": "next word", "view": "words.hide.ab", "scores": "unscaled.temperature-0.5",
     "query": "3", "as": "lines",
     "pins": "q2-k5", "also": "0-3", "least": "0.05", "side": "to", "stage": "softmax", "b": "sentence-The dog sat.",

@@ -154,11 +154,11 @@ class _CallView:
         """A table of the part that is shown; rows and columns of tokens may have been cut before."""
         shape, places = [], []
         for dim, axis in enumerate(axes):
-            shown = {"query": self.queries, "key": self.keys}.get(axis, range(min(values.shape[dim], MOST_WIDTH)))
+            part = {"query": self.queries, "key": self.keys}.get(axis, range(min(values.shape[dim], MOST_WIDTH)))
             shape.append(self.sizes[LETTERS[axis]] if axis in LETTERS else values.shape[dim])
-            places.append(shown)
-            if values.shape[dim] != len(shown):
-                values = values.narrow(dim, shown.start, len(shown))
+            places.append(part)
+            if values.shape[dim] != len(part):
+                values = values.narrow(dim, part.start, len(part))
         return Matrix(key, name, axes, (shape[0], shape[1]), places[0], places[1], values)
 
     def squares(self, stage: str, changed: str, **tables: Tensor) -> Stage:

@@ -49,7 +49,6 @@ READ = {"broadcast", "convention"}
 
 
 def tab(lab: Lab, bar: Toolbar) -> None:
-    leaks.undo()
     default = WEIGHTS if lab.source.one_run else MODEL  # one run alone: no word of it can be changed
     judged = control(st.pills, words.CHECK, CHECKED, JUDGED, shown=state.get(CHECKED) or default, lead="")
     if judged == MODEL:

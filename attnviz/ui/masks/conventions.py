@@ -34,5 +34,4 @@ def tab(lab: Lab, bar: Toolbar) -> None:
     if lab.edits.bias:
         quiet(words.MASK_ALONE)
     label(words.FORMATS)
-    rows = [(one.title, one.meaning, words.ROW_GETS[one.empty_rows]) for one in FORMATS]
-    table(rows, words.FORMATS_HEAD, rows_named=True)
+    table([(each.title, words.MEANS[each.empty_rows].format(each.meaning)) for each in FORMATS], rows_named=True)

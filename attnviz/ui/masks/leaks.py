@@ -14,17 +14,14 @@ from attnviz.core.amounts import counted, percent
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError
 from attnviz.core.leaks import MOST, STATES, LeakTest
-from attnviz.core.masks import Full, Mask
-from attnviz.core.stack import Stack
+from attnviz.core.masks import Mask
 from attnviz.figures.leaks import measured
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate, estimate
 from attnviz.ui.masks import words
 from attnviz.ui.masks.lab import WITH_WORDS, Lab
-from attnviz.ui.shared import cache, cores, everything, look, mask, mask_link, pictures, runs, state
-from attnviz.ui.shared.edits import OWN_MASK
-from attnviz.ui.shared.mask import MASK
-from attnviz.ui.shared.setting import Setting, State, choice, coded, session_setting
+from attnviz.ui.shared import cache, cores, everything, look, pictures, runs, state
+from attnviz.ui.shared.setting import Setting, choice, session_setting
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import block_html, details_html, label, large, note, quiet, table, table_html, verdict
 from attnviz.ui.shared.toolbar import Toolbar
@@ -32,13 +29,9 @@ from attnviz.ui.shared.toolbar import Toolbar
 WHOLE, LAYER = TESTED = (words.TEST_WHOLE, words.TEST_LAYER)
 """The part of the model that is tested."""
 
-WAS_MEANT, THIS_MASK, FUTURE, TWO_WAY = PROMISES = (words.AS_MEANT, words.THIS_MASK, words.NO_FUTURE, words.TWO_WAY)
+THIS_MASK, FUTURE, TWO_WAY = PROMISES = (words.THIS_MASK, words.NO_FUTURE, words.TWO_WAY)
 """What the model is meant to keep."""
 
-MEANT = coded("meant", None, mask_link.encode_stack, mask_link.decode_stack)
-"""The mask that was meant, where that of the page is a mistake on purpose."""
-BEFORE: Setting[tuple[Stack | None, bool] | None] = session_setting("before mistake", None)
-"""The mask before such a mistake, and whether the model's own was on."""
 TEST = choice("tested", TESTED, WHOLE, former=dict.fromkeys(words.EXAMPLE_LEAKS, WHOLE))
 PROMISE = choice("promise", PROMISES)
 REQUESTED: Setting[tuple] = session_setting("leaks asked", ())
@@ -140,37 +133,17 @@ def _far(test: LeakTest, query: int, key: int) -> str:
     return percent(far) if far < math.inf else words.BECAME_NAN
 
 
-def undo() -> None:
-    """The way back from a mistake that stands on the page."""
-    if state.get(MEANT) is None:
-        return
-    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        label(words.MISTAKE)
-        options = {"icon": ":material/undo:", "on_click": state.change, "args": (_undo,)}
-        st.button(words.UNDO_MISTAKE, key="undo mistake", **options)
-
-
-def _undo(now: State) -> State:
-    """Restore the mask before the mistake; of a mistake from a link, the mask that was meant."""
-    before, own_mask = now[BEFORE] or (now[MEANT], True)
-    now = mask.put(now, before or Stack()).put(MASK, before)
-    return now.put(MEANT, None).put(OWN_MASK, own_mask).put(BEFORE, None)
-
-
 def _promises(lab: Lab) -> list[str]:
     is_self = lab.site.kind != "cross"
-    possible = {WAS_MEANT: state.get(MEANT) is not None, FUTURE: is_self, TWO_WAY: is_self}
-    return [name for name in PROMISES if possible.get(name, True)]
+    return [name for name in PROMISES if is_self or name == THIS_MASK]
 
 
 def _promise(lab: Lab) -> str:
     return state.one_of(PROMISE, _promises(lab))
 
 
-def _intent(lab: Lab) -> Mask | str | None:
+def _intent(lab: Lab) -> str | None:
     """Intent that each layer is held to; None for the built-in mask with that of the page."""
-    if _promise(lab) == WAS_MEANT:
-        return state.get(MEANT).mask() or Full()
     return {FUTURE: "causal", TWO_WAY: "two-way"}.get(_promise(lab))
 
 

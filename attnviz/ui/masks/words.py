@@ -83,15 +83,19 @@ FORMER_TARGETS = {
 SAME_MASK, ALIGN = "The same mask for", "Queries are aligned"
 FORMAT_SAYS, CODE = "{format}: {says}.", "Code to copy"
 MASK_ALONE = "This is the mask alone. The bias is added to the scores as well: an additive mask can hold both."
-FORMATS, FORMATS_HEAD = "How libraries write a mask", ("", "its values", "a fully masked row gets")
-ROW_GETS = {"zero": "zeros", "nan": "NaN", "uniform": "equal weights of all keys"}
+FORMATS = "How libraries write a mask"
+MEANS = {
+    "zero": "{}. A fully masked row gets zeros.",
+    "nan": "{}. A fully masked row gets NaN.",
+    "uniform": "{}. A fully masked row gets equal weights.",
+}
 
 # Check: the model
 
 TEST_OTHERWISE, TESTED, TEST_WHOLE, TEST_LAYER = "Test something else", "Tested", "the whole model", "this layer"
 EXAMPLE_LEAKS = ("an example leak", "an exhibit")
 """Tests that links may still name."""
-EXPECTED, AS_MEANT, THIS_MASK, NO_FUTURE = "Expected", "what was meant", "this mask", "no future"
+EXPECTED, THIS_MASK, NO_FUTURE = "Expected", "this mask", "no future"
 TWO_WAY = "two-way"
 """Links name them, too."""
 ASSUMED = "{assumed} If that is not so, choose what is expected under “Test something else”."
@@ -105,7 +109,6 @@ NONE_MOVED, MOVED_BY = "none", "{query} by {far}"
 LEAKING = "{count}: outputs move with words that are hidden from them."
 HOW_MEASURED = "How this is measured"
 HOW = "A row whose output moves when the word of a column is changed has seen that word, in whatever way."
-MISTAKE, UNDO_MISTAKE = "The mask of this page is a mistake on purpose.", "Undo the mistake"
 TAKES_LONG = "Each of {tokens} tokens is changed and the model run again: that takes a while here."
 BECAME_NAN = "not a number"
 MOVED_MOST, MOVED_AS = "Outputs that another word moved most", ("output at", "when this changed", "moved by", "verdict")
