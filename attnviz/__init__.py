@@ -17,7 +17,7 @@ _HOMES = {
     "analyze": "api",
     "load": "api",
     "generate": "generation",
-    "rank": "metrics.linking",
+    "rank": "analysis.linking",
     "picture": "files.images",
     "sound": "files.sounds",
     "capture": "capturing.mode",
@@ -51,7 +51,7 @@ _RULES = (
     *("Opened", "Padding", "Painted", "PatchWindows", "Prefix", "Random", "Strided", "Subsequent", "Window"),
 )
 _HOMES |= dict.fromkeys(_RULES, "core.masks")
-_MODULES = ("analysis", "atlas", "check", "figures", "gradients", "metrics", "views")
+_MODULES = ("analysis", "atlas", "check", "figures", "studies")
 
 __all__ = [*_HOMES, *_MODULES]
 

@@ -148,7 +148,7 @@ def analyze(
             without a start token; of several texts a list.
         continued: ids of the answer that stands behind the text, such as those of `attnviz.generate`.
         stream: whether to keep what is written into the residual stream, too: it costs a second run. It is what
-            `attnviz.metrics.contributions` needs.
+            `attnviz.analysis.contributions` needs.
 
     Raises:
         InputError: if a text has no tokens, there is a `target` for a model that writes no other text, an answer of a

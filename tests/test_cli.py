@@ -14,14 +14,15 @@ import pytest
 from own_models import WORDS, Writer, tokenize
 from PIL import Image
 
-from attnviz import export, gradients, wrap
-from attnviz.ablation import logit_falls
+from attnviz import export, wrap
+from attnviz.analysis import contributions
 from attnviz.api import analyze, load
 from attnviz.cli import _reason, main, parser, says
 from attnviz.core import masks
 from attnviz.core.edits import Edits, Site
 from attnviz.core.masks import Subsequent
-from attnviz.metrics import contributions
+from attnviz.studies import gradients
+from attnviz.studies.ablation import logit_falls
 
 CAT = "The cat sat on the mat"
 SCRATCH = ("--model", "scratch")

@@ -24,13 +24,13 @@ from fake_hub import WORDS
 from families import build
 from huggingface_hub import constants
 
-from attnviz import api, metrics
+from attnviz import analysis, api
+from attnviz.analysis.views import View, see
 from attnviz.cli import download
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
 from attnviz.sources.huggingface import source, trial
 from attnviz.sources.huggingface.hub import DownloadProgress
-from attnviz.views import View, see
 
 ROOT = Path(__file__).parents[1]
 CAT = "the cat sat on the mat"
@@ -142,7 +142,7 @@ def test_how_alike_sentences_are_and_how_far_they_moved(run, folder):
     """Of a model that gives vectors alone."""
     model, texts = folder("BertModel"), ["the cat sat", "a dog ran on", "it was tired"]
     before, after = api.analyze(texts, model), api.analyze(texts, model, edits("encoder"))
-    old, new, moved = metrics.similarity(before), metrics.similarity(after), metrics.shift(before, after)
+    old, new, moved = analysis.similarity(before), analysis.similarity(after), analysis.shift(before, after)
     _, alone, _ = run("predict", "\n".join(texts), "--lines", "--model", model)
     _, both, _ = run("predict", "\n".join(texts), "--lines", "--model", model, *CHANGE)
     _, one, _ = run("predict", texts[0], "--model", model, *CHANGE)

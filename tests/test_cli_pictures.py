@@ -27,7 +27,7 @@ def test_a_picture_stands_for_a_text_or_beside_one(capsys):
     for text in ([STILL_LIFE], ["", "--picture", STILL_LIFE]):
         assert main(["predict", *text, "--model", "shapes"]) == 0
         given.append(capsys.readouterr().out)
-    label = attnviz.metrics.labels(attnviz.analyze(attnviz.picture(STILL_LIFE), "shapes"))[0]
+    label = attnviz.analysis.labels(attnviz.analyze(attnviz.picture(STILL_LIFE), "shapes"))[0]
 
     assert given[0] == given[1]
     assert label.word in given[0]

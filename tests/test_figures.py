@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from pictures import CROSS, HOSTILE, SITE, record_of, story_of, translation_of, written
 
-from attnviz import Site, analyze, figures, words
+from attnviz import Site, analyze, figures
+from attnviz.analysis import predicted_words, sentences
 from attnviz.core.edits import Edits
 from attnviz.core.masks import Painted, Subsequent
 from attnviz.figures.lens import MOST_POSITIONS
-from attnviz.metrics import predicted_words
 
 WORDS = ["The", "cat", "sat"]
 
@@ -145,19 +145,19 @@ def test_a_cell_in_words():
     record = record_of(WORDS, edits=Edits(mask=Subsequent()))
     weight = float(record.step(SITE).weights(1)[2, 1])
 
-    assert words.cell(record, SITE, 1, 2, 1) == f"“sat” (2) gives {weight:.2f} of its attention to “cat” (1)."
-    assert words.cell(record, SITE, 0, 1, 2) == (
+    assert sentences.cell(record, SITE, 1, 2, 1) == f"“sat” (2) gives {weight:.2f} of its attention to “cat” (1)."
+    assert sentences.cell(record, SITE, 0, 1, 2) == (
         "“cat” (1) may not look at “sat” (2): blocked by causal mask, as a word may not see what comes after it."
     )
-    assert "mean of all heads" in words.cell(record, SITE, "mean", 2, 1)
+    assert "mean of all heads" in sentences.cell(record, SITE, "mean", 2, 1)
 
 
 def test_empty_rows_and_nan_in_words():
     empty = record_of(WORDS, edits=Edits(mask=Painted(tuple((1, k) for k in range(3)))))
     broken = record_of(WORDS, scores={(0, 0, 1): math.nan})
 
-    assert words.cell(empty, SITE, 0, 1, 1) == "“cat” (1) has no key left to look at; its weights are zeros."
-    assert words.cell(broken, SITE, 0, 0, 1) == "The weight that “The” (0) gives to “cat” (1) is not a number."
+    assert sentences.cell(empty, SITE, 0, 1, 1) == "“cat” (1) has no key left to look at; its weights are zeros."
+    assert sentences.cell(broken, SITE, 0, 0, 1) == "The weight that “The” (0) gives to “cat” (1) is not a number."
 
 
 def test_arrays_hold_what_each_row_predicts():

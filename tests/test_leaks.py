@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 import attnviz
-from attnviz import words
+from attnviz.analysis import sentences
 from attnviz.check.moves import alone, leak_test
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError, MaskError
@@ -316,9 +316,9 @@ def test_where_nothing_is_hidden_nothing_is_tested():
     blocked = probed(SMALL, edits=Edits(Subsequent() & Not(Subsequent())))
 
     assert not probed(SMALL).is_tested
-    assert "no token is hidden from any output" in words.count_of_leaks(probed(SMALL))
+    assert "no token is hidden from any output" in sentences.count_of_leaks(probed(SMALL))
     assert not blocked.is_tested
-    assert "no output moved with another token" in words.count_of_leaks(blocked)
+    assert "no output moved with another token" in sentences.count_of_leaks(blocked)
     assert probed(SMALL, edits=Edits(Subsequent())).is_tested
 
 

@@ -15,13 +15,12 @@ from sources.huggingface import fake_hub
 
 import attnviz
 from attnviz import Edits, Subsequent, Window, api, figures, files
-from attnviz.analysis import steps
+from attnviz.analysis import rollout, steps
 from attnviz.analysis.align import Side, beside
+from attnviz.analysis.relevance import IntegratedGradients, Relevance, texts_of
 from attnviz.core.errors import AttnvizError
 from attnviz.core.masks import Mask
 from attnviz.figures.rollout import Traced
-from attnviz.metrics import rollout
-from attnviz.metrics.relevance import IntegratedGradients, Relevance, texts_of
 
 EDITS = Edits(mask=Subsequent() & ~Window(1, 1), temperature=0.5, empty_rows="uniform")
 TEXT = "the cat sat on the mat"

@@ -10,19 +10,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from attnviz.analysis.batch import token_counts
+from attnviz.analysis.blocks import largest_in_size, pool
+from attnviz.analysis.combined import empty_queries
+from attnviz.analysis.spread import row_sums
+from attnviz.analysis.stream import blocks
+from attnviz.analysis.windows import BLOCKED, WEIGHT, cells
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError
 from attnviz.core.record import ALL, Record, Step
 from attnviz.core.tokens import Token
-from attnviz.metrics.batch import token_counts
-from attnviz.metrics.blocks import largest_in_size, pool
-from attnviz.metrics.combined import empty_queries
-from attnviz.metrics.spread import row_sums
-from attnviz.metrics.stream import blocks
-from attnviz.metrics.windows import BLOCKED, WEIGHT, cells
 
 BLANK = -1
-"""State of a cell whose token the map does not have, besides the states of `metrics.cells`."""
+"""State of a cell whose token the map does not have, besides the states of `analysis.cells`."""
 
 MOST_CELLS, TILES = 2**22, 256
 """Cells of maps that are held, those of about 2,000 tokens; and tiles on the longer side of larger maps, at least."""

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from attnviz.analysis import batch
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError, ShapeError
 from attnviz.core.record import Record, Step
-from attnviz.metrics import batch
 
 Head = tuple[Site, int]
 

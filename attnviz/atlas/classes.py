@@ -5,9 +5,9 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from attnviz.analysis.batch import HeadBlock, is_token, token_counts
 from attnviz.core.record import Record, Step
 from attnviz.core.tokens import Token
-from attnviz.metrics.batch import HeadBlock, is_token, token_counts
 
 CLASSES = ("special", "first", "punctuation", "digit", "repeated", "same word")
 """Classes of a key: nobody typed it; it stands first; it has no letter and no digit; it has a digit; its token stood

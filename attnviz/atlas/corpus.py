@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 
 from attnviz.core import whole
 from attnviz.core.errors import InputError, quoted
-from attnviz.texts import of_json
+from attnviz.studies.texts import of_json
 
 ENDINGS = (".txt", ".jsonl", ".parquet")
 

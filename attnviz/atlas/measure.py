@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from attnviz import ablation, texts
+from attnviz.analysis import batch
+from attnviz.analysis.batch import HeadBlock, Sides
+from attnviz.analysis.heads import METRICS, sums_of
 from attnviz.atlas import classes
 from attnviz.atlas.corpus import EMPTY, CorpusLine
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError
 from attnviz.core.record import Record, Step
 from attnviz.core.tokens import Sentence
-from attnviz.metrics import batch
-from attnviz.metrics.batch import HeadBlock, Sides
-from attnviz.metrics.heads import METRICS, sums_of
 from attnviz.sources.base import Source
+from attnviz.studies import ablation, texts
 
 FURTHEST = 24
 """Bins of distances to either side: 1, 2 to 3, 4 to 7, ..., to 16 million tokens."""

@@ -13,9 +13,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from attnviz.analysis.roles import THRESHOLDS, roles
 from attnviz.atlas import sketch
 from attnviz.core.errors import InputError
-from attnviz.metrics.roles import THRESHOLDS, roles
 
 QUANTILES = {"q05": 0.05, "q25": 0.25, "q50": 0.5, "q75": 0.75, "q95": 0.95}
 

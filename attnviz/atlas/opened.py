@@ -22,13 +22,13 @@ from typing import Any
 import pandas as pd
 import pyarrow.parquet as pq
 
+from attnviz.analysis.heads import METRICS, metric
 from attnviz.atlas import corpus, plan, scan
 from attnviz.atlas.building import RESULT, OnProgress
 from attnviz.atlas.merge import columns_of
 from attnviz.atlas.plan import Plan
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError, quoted
-from attnviz.metrics.heads import METRICS, metric
 
 ALIASES = {re.sub(r"\W+", "_", measure.title.partition(" (")[0].lower()): measure.name for measure in METRICS}
 """Metrics by their titles, such as previous_token for previous."""
@@ -57,7 +57,7 @@ class Atlas:
         `_spread`, `_texts`, `_by_token`, `_q05` to `_q95`; those of which an SQL condition holds.
 
         `role` is what the means suggest, missing where they suggest nothing, and `role_fails` the share of texts whose
-        own number is below the threshold of that role (`metrics.roles.THRESHOLDS`), of those that have it;
+        own number is below the threshold of that role (`analysis.roles.THRESHOLDS`), of those that have it;
         `<name>_fails` is that share for each metric with a threshold. `pairs_above` is the weight above which no pair
         of tokens is missing: see `search`. A metric that is newer than the atlas is NaN.
 

@@ -8,15 +8,15 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from attnviz import texts
+from attnviz.analysis import batch
+from attnviz.analysis.batch import HeadBlock
 from attnviz.atlas import corpus
 from attnviz.atlas.building import AtlasProgress, OnProgress
 from attnviz.atlas.measure import may_pair
 from attnviz.atlas.plan import Plan
 from attnviz.core.record import Record, Step
 from attnviz.core.tokens import Sentence, Token
-from attnviz.metrics import batch
-from attnviz.metrics.batch import HeadBlock
+from attnviz.studies import texts
 
 COLUMNS = ("site", "head", "weight", "query_token", "key_token", "file", "line", "query", "key")
 

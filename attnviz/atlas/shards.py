@@ -22,14 +22,14 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from attnviz.ablation import EFFECTS
+from attnviz.analysis.heads import METRICS
 from attnviz.atlas import sketch
 from attnviz.atlas.classes import CLASSES
 from attnviz.atlas.corpus import EMPTY, Shard
 from attnviz.atlas.measure import FURTHEST, Measured, OfSite, Options, named
 from attnviz.core import whole
 from attnviz.core.edits import Site
-from attnviz.metrics.heads import METRICS
+from attnviz.studies.ablation import EFFECTS
 
 NAMES = tuple(measure.name for measure in METRICS)
 

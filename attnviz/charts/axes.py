@@ -9,11 +9,11 @@ from collections.abc import Sequence
 
 import altair as alt
 
+from attnviz.analysis.views import Groups
 from attnviz.charts.size import Size
 from attnviz.charts.texts import text_width
 from attnviz.charts.theme import Theme
 from attnviz.core.display import isolated, visible_text
-from attnviz.views import Groups
 
 QUERY, KEY = "Query (from)", "Key (to)"
 

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from operator import itemgetter
 
+from attnviz.analysis.views import Groups
 from attnviz.charts.picture import Table, columns
 from attnviz.charts.size import Size
 from attnviz.charts.texts import text_width
 from attnviz.charts.theme import WORD_CHARACTER, Theme
-from attnviz.views import Groups
 
 SIDES = ("row", "column")
 NEAR, FAR, MIDDLE = -4, -7, -15

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from attnviz.analysis import EMPTY, WEIGHT, Cells
+from attnviz.analysis.views import AttentionView
 from attnviz.charts import legends, pixels
 from attnviz.charts.theme import Theme
 from attnviz.core.errors import InputError
-from attnviz.metrics import EMPTY, WEIGHT, Cells
-from attnviz.views import AttentionView
 
 DOMAINS = ("adapts", "fixed", "shared", "log")
 CROWDED, FAINT = 40, 0.3

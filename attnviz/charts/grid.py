@@ -12,6 +12,7 @@ from functools import cached_property
 import altair as alt
 import numpy as np
 
+from attnviz.analysis.views import Groups
 from attnviz.charts import bands, pixels, state
 from attnviz.charts.axes import KEY, QUERY, axis, label_width, names, notes_on, short, word_spans
 from attnviz.charts.interaction import QUIET_MARK, clicked, dragged, pointed, share, tooltip
@@ -24,7 +25,6 @@ from attnviz.charts.texts import LegendEntry, entry, heading, text_width, titled
 from attnviz.charts.theme import LINE, MONO, Theme, config
 from attnviz.core.amounts import written
 from attnviz.core.display import isolated, visible_text
-from attnviz.views import Groups
 
 TOOLTIP = (
     ("weight_text", "weight"),

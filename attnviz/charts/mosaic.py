@@ -11,6 +11,8 @@ from typing import NamedTuple
 import altair as alt
 import numpy as np
 
+from attnviz.analysis import Cells
+from attnviz.analysis.views import AttentionView, Groups
 from attnviz.charts import pixels, state
 from attnviz.charts.domain import NOT_A_NUMBER, Domain, adapted, colored, domain_of
 from attnviz.charts.interaction import QUIET_MARK, clicked
@@ -22,8 +24,6 @@ from attnviz.charts.texts import entry, heading, titled
 from attnviz.charts.theme import LINE, Theme, config
 from attnviz.core.amounts import written
 from attnviz.core.edits import Site
-from attnviz.metrics import Cells
-from attnviz.views import AttentionView, Groups
 
 Head = tuple[Site, int]
 

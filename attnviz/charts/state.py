@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from attnviz import words
+from attnviz.analysis import sentences
 from attnviz.charts import hatch, texts
 from attnviz.charts.theme import Theme
 from attnviz.core.edits import Site
@@ -103,7 +103,9 @@ def blocked_by(reasons: Sequence[Reason], yours: Collection[str] = ()) -> list[C
         yours: names of the rules that a person set, not the model.
     """
     return [
-        CellState(words.blocked_by(reason), "blocked", "hatch", tuple(_line(rule, yours) for _, rule in reason.rules))
+        CellState(
+            sentences.blocked_by(reason), "blocked", "hatch", tuple(_line(rule, yours) for _, rule in reason.rules)
+        )
         for reason in reasons
     ]
 
@@ -111,10 +113,10 @@ def blocked_by(reasons: Sequence[Reason], yours: Collection[str] = ()) -> list[C
 def _line(rule: str, yours: Collection[str]) -> tuple[int, str]:
     """The strokes of a rule, and its line in the legend."""
     if rule.startswith("padding"):
-        return hatch.PADDING, words.blocked_by(rule)
+        return hatch.PADDING, sentences.blocked_by(rule)
     if rule in yours or f"({rule})" in yours:
         return hatch.YOURS, f"blocked by you: {rule}"
-    return hatch.MODEL, words.blocked_by(rule)
+    return hatch.MODEL, sentences.blocked_by(rule)
 
 
 def your_rules(record: Record, site: Site) -> frozenset[str]:

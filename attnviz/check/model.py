@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from attnviz.analysis.sentences import leak
 from attnviz.capturing.softmax import LATE_MASK, WRONG_AXIS
 from attnviz.check import Finding, Report, check
 from attnviz.check.findings import SEVERITIES, status_of
@@ -40,7 +41,6 @@ from attnviz.core.record import Record, Step
 from attnviz.core.tokens import Sentence
 from attnviz.sources.base import Source
 from attnviz.sources.wrapped import Wrapped
-from attnviz.words import leak
 
 LISTED = 3
 """Leaks that a finding names, at most."""

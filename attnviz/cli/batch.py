@@ -19,7 +19,7 @@ from attnviz.core.record import Record
 from attnviz.export.explore import explore
 from attnviz.figures import Figure
 from attnviz.sources.base import Source
-from attnviz.texts import of_json
+from attnviz.studies.texts import of_json
 
 NUMBERS = tuple(name for name, format in export.FORMATS.items() if format.numbers)
 FORMATS = {

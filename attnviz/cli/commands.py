@@ -5,7 +5,7 @@ from argparse import Namespace
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from attnviz import ablation, api, cases, export, figures, files, gradients, metrics
+from attnviz import analysis, api, cases, export, figures, files
 from attnviz.check.intent import MEANT
 from attnviz.cli import comparing, forms, lines, says, values
 from attnviz.core import whole
@@ -20,6 +20,7 @@ from attnviz.export.explore import explore
 from attnviz.figures import Figure
 from attnviz.figures.figure import stem
 from attnviz.sources.base import Source
+from attnviz.studies import ablation, gradients
 
 PICTURES = (".png", ".svg", ".pdf")
 """Endings of files that are drawn."""
@@ -55,7 +56,7 @@ def _circuits(options: Namespace) -> list[str]:
         raise InputError(
             "Circuits are of a model's weights: attnviz models NAME --circuits; --json and -o are of these."
         )
-    table = getattr(metrics.circuits(values.load(options.name).model_weights()), options.circuits)
+    table = getattr(analysis.circuits(values.load(options.name).model_weights()), options.circuits)
     if options.output:
         _check_ending(options.output, "a table of circuits", ".csv")
         return _put({options.output: csv(table)})
@@ -98,7 +99,7 @@ def _predicted(before: Record | None, after: Record, sentence: int, dark: bool) 
     arguments = {"before": before, "sentence": sentence, "dark": dark}
     if after.labels:
         return figures.labels(after, **arguments)
-    blanks = after.prediction.blanks[sentence] if metrics.fills_in(after) else (says.last(after, sentence),)
+    blanks = after.prediction.blanks[sentence] if analysis.fills_in(after) else (says.last(after, sentence),)
     if after.targets or len(blanks) != 1:
         return figures.step_by_step(after, **arguments)
     return figures.next_word(after, blanks[0], **arguments)
@@ -111,7 +112,7 @@ def _contributions(options: Namespace, source: Source, texts: list[str]) -> list
     record = api.analyze(texts, source, edits, target=target, stream=True)
     arguments = _figure_arguments(options, record)
     word = {"token": options.word, "position": options.position, "minus": options.minus}
-    logit, falls = metrics.contributions(record, **word, sentence=arguments["sentence"]), None
+    logit, falls = analysis.contributions(record, **word, sentence=arguments["sentence"]), None
     if options.switch_off:
         targets = () if target is None else source.tokenize_targets(target)
         where = word | {"sentence": arguments["sentence"]}

@@ -132,7 +132,7 @@ def _zoomed(options: Namespace, record: "Record", site: "Site", sentence: int) -
 
 def _check_seen(options: Namespace, record: "Record", site: "Site", arguments: dict, part: dict) -> None:
     """Refuse a token that is not there, or not seen: without it the lines of all tokens would be drawn."""
-    from attnviz import views
+    from attnviz.analysis import views
 
     token, sentence = options.token, arguments["sentence"]
     tokens = record.tokens(site, sentence=sentence)[options.to]

@@ -7,13 +7,13 @@ from typing import Any
 import pandas as pd
 
 from attnviz import api
+from attnviz.analysis.contributions import Contributions
+from attnviz.analysis.relevance import IntegratedGradients, Relevance
 from attnviz.core.amounts import digits, percent, remainder
 from attnviz.core.display import label_text, visible_text
 from attnviz.core.errors import AttnvizError
 from attnviz.core.tokens import Sentence
 from attnviz.figures.relevance import gap_in_words, of_word
-from attnviz.metrics.contributions import Contributions
-from attnviz.metrics.relevance import IntegratedGradients, Relevance
 from attnviz.sources.base import Source
 from attnviz.sources.cards import Card
 from attnviz.sources.huggingface import hub

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from math import isnan
 from typing import Any
 
-from attnviz import metrics
+from attnviz import analysis
+from attnviz.analysis import NextWord
 from attnviz.cli.lines import columns
 from attnviz.core.display import label_text, visible_text
 from attnviz.core.errors import InputError
 from attnviz.core.record import Record
-from attnviz.metrics import NextWord
 from attnviz.sources.base import Source
 
 
@@ -22,7 +22,7 @@ def check(source: Source, before: Record | None, after: Record) -> None:
         raise InputError(
             f"'{source.name}' gives a sentence a vector: give several, one on each line with --lines, or a change."
         )
-    if metrics.fills_in(after) and not any(after.prediction.blanks):
+    if analysis.fills_in(after) and not any(after.prediction.blanks):
         raise InputError(f"'{source.name}' fills in {source.mask_token}; write that in the place of a word.")
 
 
@@ -45,23 +45,27 @@ def as_text(before: Record | None, after: Record) -> list[str]:
 def _sentence_lines(before: Record | None, after: Record, sentence: int) -> list[str]:
     arguments = {"before": before, "sentence": sentence}
     if after.labels is not None:
-        return _table("label", metrics.labels(after, **arguments), before, "number" if metrics.is_number(after) else "")
-    if metrics.labels_tokens(after):
+        return _table(
+            "label", analysis.labels(after, **arguments), before, "number" if analysis.is_number(after) else ""
+        )
+    if analysis.labels_tokens(after):
         return columns(
             [
                 ("position", "token", "label", "probability"),
                 *(
                     (word.position, visible_text(word.token), visible_text(word.word), f"{word.probability:.3f}")
-                    for word in metrics.predicted_words(after, sentence=sentence)
+                    for word in analysis.predicted_words(after, sentence=sentence)
                 ),
             ]
         )
-    if metrics.fills_in(after):
-        blanks = [(place, metrics.next_words(after, place, **arguments)) for place in after.prediction.blanks[sentence]]
+    if analysis.fills_in(after):
+        blanks = [
+            (place, analysis.next_words(after, place, **arguments)) for place in after.prediction.blanks[sentence]
+        ]
         parts = [[f"at position {place}:", *_words_table(words, before, after)] for place, words in blanks]
         return [line for i, part in enumerate(parts) for line in (*([""] if i else ()), *part)] or ["(no blank)"]
     if not after.targets:
-        return _words_table(metrics.next_words(after, last(after, sentence), **arguments), before, after)
+        return _words_table(analysis.next_words(after, last(after, sentence), **arguments), before, after)
     text = _written(after, sentence)
     if before is None:
         return [text]
@@ -70,7 +74,7 @@ def _sentence_lines(before: Record | None, after: Record, sentence: int) -> list
 
 def _words_table(words: Sequence[NextWord], before: Record | None, after: Record) -> list[str]:
     """Words and how probable they are, and what a token is that has a number alone."""
-    number = next((word.word for word in words if metrics.nameless_id(after, word.word) is not None), None)
+    number = next((word.word for word in words if analysis.nameless_id(after, word.word) is not None), None)
     note = f"A word such as {number} is the token with that id: the model's tokenizer has no text for it."
     return [*_table("word", words, before), *([note] if number else [])]
 
@@ -95,20 +99,20 @@ def _vectors(before: Record | None, after: Record) -> list[str]:
     if count == 1:
         return columns(moved)
     alike = [(i + 1, j + 1, i, j) for i in range(count) for j in range(i + 1, count)]
-    runs = [metrics.similarity(record) for record in (before, after) if record is not None]
+    runs = [analysis.similarity(record) for record in (before, after) if record is not None]
     heads = ("similarity",) if before is None else ("similarity before", "after")
     rows = [(f"{first}, {other}", *(f"{run[i, j]:.4f}" for run in runs)) for first, other, i, j in alike]
     return [*columns([("sentences", *heads), *rows]), *(["", *columns(moved)] if moved else [])]
 
 
 def _moved(before: Record, after: Record) -> list[tuple[int, str]]:
-    return [(number, f"{far:.4f}") for number, far in enumerate(metrics.shift(before, after).tolist(), 1)]
+    return [(number, f"{far:.4f}") for number, far in enumerate(analysis.shift(before, after).tolist(), 1)]
 
 
 def _written(record: Record, sentence: int) -> str:
     """A text that a model wrote; one without a word is said to be none, and one that was cut to be that."""
     text = " ".join(visible_text(word) for word in record.prediction.written[sentence].split()) or "(nothing)"
-    cut = metrics.cut(record, sentence=sentence)
+    cut = analysis.cut(record, sentence=sentence)
     return f"{text} (cut after {cut} tokens)" if cut else text
 
 
@@ -123,23 +127,23 @@ def as_json(before: Record | None, after: Record) -> list[str]:
         if before is not None:
             entry = {"before": _prediction(before, number), "after": entry["says"], "edits": after.edits.to_json()}
         if before is not None and after.vectors is not None:
-            entry["moved"] = _json(metrics.shift(before, after)[number].item())
+            entry["moved"] = _json(analysis.shift(before, after)[number].item())
         listed.append({"text": sentence.text} | entry)
     return [json.dumps(listed, indent=1)]
 
 
 def _prediction(record: Record, sentence: int) -> Any:
     if record.vectors is not None:
-        return {"similarity": [_json(cosine) for cosine in metrics.similarity(record)[sentence].tolist()]}
+        return {"similarity": [_json(cosine) for cosine in analysis.similarity(record)[sentence].tolist()]}
     if record.labels is not None:
-        measure = "number" if metrics.is_number(record) else "probability"
-        return [{"label": word.word, measure: word.probability} for word in metrics.labels(record, sentence=sentence)]
-    if metrics.labels_tokens(record):
+        measure = "number" if analysis.is_number(record) else "probability"
+        return [{"label": word.word, measure: word.probability} for word in analysis.labels(record, sentence=sentence)]
+    if analysis.labels_tokens(record):
         return [
             {"position": word.position, "token": word.token, "label": word.word, "probability": word.probability}
-            for word in metrics.predicted_words(record, sentence=sentence)
+            for word in analysis.predicted_words(record, sentence=sentence)
         ]
-    if metrics.fills_in(record):
+    if analysis.fills_in(record):
         blanks = record.prediction.blanks[sentence]
         return [{"position": place, "words": _words(record, place, sentence)} for place in blanks]
     if record.targets:
@@ -148,7 +152,7 @@ def _prediction(record: Record, sentence: int) -> Any:
 
 
 def _words(record: Record, place: int, sentence: int) -> list[dict[str, Any]]:
-    words = metrics.next_words(record, place, sentence=sentence)
+    words = analysis.next_words(record, place, sentence=sentence)
     return [{"word": word.word, "probability": word.probability} for word in words]
 
 

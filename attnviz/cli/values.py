@@ -10,7 +10,8 @@ from operator import and_
 from pathlib import Path
 from typing import Any
 
-from attnviz import api, cases, files, gradients
+from attnviz import api, cases, files
+from attnviz.analysis.views import PAIRS, View
 from attnviz.cli.download import Download
 from attnviz.cli.typed import FILE, FLAGS
 from attnviz.core.amounts import counted
@@ -22,7 +23,7 @@ from attnviz.core.tokens import Sentence
 from attnviz.files import images, sounds
 from attnviz.sources import estimate, script
 from attnviz.sources.base import Source
-from attnviz.views import PAIRS, View
+from attnviz.studies import gradients
 
 
 def selected(options: Namespace, queries: int, keys: int) -> dict[str, tuple[int, int]]:

@@ -390,7 +390,7 @@ function stateOf([q, k]) {  // the weight of a cell, and why it is what it is
   return nan ? why : `${data.bits === 8 ? "about " : ""}${weightAt(of, i).toFixed(DIGITS)} · ${why}`;
 }
 
-function sentence([q, k]) {  // the sentences of attnviz.words, filled in
+function sentence([q, k]) {  // the sentences of attnviz.analysis.sentences, filled in
   const of = cells(), i = q * of.columns + k, rule = of.rules[i];
   const parts = {query: quoted("q", q), key: quoted("k", k), share: data.says.share, filled: data.filled[site().policy]};
   const says = (name, more) => {

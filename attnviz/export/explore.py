@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from attnviz import metrics, views, words
+from attnviz import analysis
+from attnviz.analysis import sentences, views
 from attnviz.charts import theme
 from attnviz.charts.domain import POLICIES, Domain, adapted
 from attnviz.core.display import in_title, visible_text
@@ -124,8 +125,8 @@ def written(
         "themes": {name: asdict(colors) for name, colors in (("light", theme.LIGHT), ("dark", theme.DARK))},
         "captions": {kind: Domain(kind).caption for kind in ("fixed", "shared", "log")},
         "policies": POLICIES,
-        "filled": words.FILLED,
-        "says": words.CELL | {"off": words.OFF},
+        "filled": sentences.FILLED,
+        "says": sentences.CELL | {"off": sentences.OFF},
     }
     dark = f"@media (prefers-color-scheme: dark) {{ {_colors(theme.DARK)} }}"
     style, scripts = "\n".join([_colors(theme.LIGHT), dark, STYLE, style]), [*scripts, SCRIPT]
@@ -161,8 +162,8 @@ def _site(
         grids: collects which rule blocks which cell, each once.
     """
     view = views.see(record, step.site, sentence=sentence)
-    every = metrics.cells_of(step, range(step.num_heads), sentence=sentence, scores=False)
-    reasons = [*map(words.blocked_by, every[0].reasons[:MOST_RULES])]
+    every = analysis.cells_of(step, range(step.num_heads), sentence=sentence, scores=False)
+    reasons = [*map(sentences.blocked_by, every[0].reasons[:MOST_RULES])]
     if len(every[0].reasons) > MOST_RULES:
         reasons.append("blocked by another combination of rules")
     heads = []
@@ -174,7 +175,7 @@ def _site(
         if cells.reasons:
             grid = np.minimum(cells.blocked, MOST_RULES + 1).astype(np.uint8).tobytes()
             facts["grid"] = grids.setdefault(grid, len(grids))
-        if (empty := np.flatnonzero((cells.states == metrics.EMPTY).all(1))).size and cells.weights.shape[1]:
+        if (empty := np.flatnonzero((cells.states == analysis.EMPTY).all(1))).size and cells.weights.shape[1]:
             facts["empty"] = empty.tolist()
         heads.append(facts | ({"off": True} if head in step.heads_off else {}))
     sides = []
@@ -234,10 +235,10 @@ def _predicted(record: Record, before: Record | None, sentence: int) -> dict[str
     """Predictions of the model: words after each position, what it wrote, labels; before a change as well."""
     facts: dict[str, Any] = {}
     if record.labels is not None:
-        for label in metrics.labels(record, before=before, sentence=sentence):
+        for label in analysis.labels(record, before=before, sentence=sentence):
             values = [label.probability, label.before]
-            if metrics.is_number(record):
-                values = [None if value is None else words.label_value(record, value) for value in values]
+            if analysis.is_number(record):
+                values = [None if value is None else sentences.label_value(record, value) for value in values]
             facts.setdefault("labels", []).append([visible_text(label.word), *values])
     if (prediction := record.prediction) is None:
         return facts
@@ -248,10 +249,10 @@ def _predicted(record: Record, before: Record | None, sentence: int) -> dict[str
     facts["where"] = "in place of" if fills else "after"
     if prediction.classes:
         facts["where"] = "of"
-    facts["what"], facts["words"] = words.PREDICTED[facts["where"]], {}
+    facts["what"], facts["words"] = sentences.PREDICTED[facts["where"]], {}
     for place in prediction.blanks[sentence] if fills else range(record.read[sentence].length):
-        listed = metrics.next_words(record, place, before=before, sentence=sentence)
-        token = visible_text(metrics.token_at(record, place, sentence=sentence))
+        listed = analysis.next_words(record, place, before=before, sentence=sentence)
+        token = visible_text(analysis.token_at(record, place, sentence=sentence))
         rows = [[visible_text(next_word.word), next_word.probability, next_word.before] for next_word in listed]
         facts["words"][place] = {"token": token, "words": rows}
     return facts

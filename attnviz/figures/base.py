@@ -9,7 +9,9 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from attnviz import metrics, views
+from attnviz import analysis
+from attnviz.analysis import views
+from attnviz.analysis.views import AttentionView, View
 from attnviz.charts import readout
 from attnviz.charts.bars import Bars
 from attnviz.charts.grid import Grid
@@ -21,7 +23,6 @@ from attnviz.core.display import in_title, without_surrogates
 from attnviz.core.edits import Site
 from attnviz.core.record import ALL, Record
 from attnviz.figures.figure import largest, number_arrays, stem, subtitles, text_array, titled
-from attnviz.views import AttentionView, View
 
 READ_AS = "Row: the word {}; column: the word looked at."
 """How captions of maps say to read them."""
@@ -146,7 +147,7 @@ class Figure(Style, ABC):
         text = f"{', '.join(parts)}."
         if self.is_map:
             site = next((value for value in values if isinstance(value, Site)), None)
-            predicts = site and not metrics.fills_in(records[0]) and records[0].predicted(site, sentence=sentence)
+            predicts = site and not analysis.fills_in(records[0]) and records[0].predicted(site, sentence=sentence)
             text += f" {READ_AS.format(PREDICTS if predicts else READS)}"
         read = ", ".join(f"“{without_surrogates(quote)}”" for quote in texts)
         return f"{text} Text: {read}." if read else text

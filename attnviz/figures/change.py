@@ -7,7 +7,8 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from attnviz import metrics, tables, words
+from attnviz import analysis
+from attnviz.analysis import sentences, tables
 from attnviz.charts.axes import short
 from attnviz.charts.bars import Bars, Column
 from attnviz.core.record import Record
@@ -41,11 +42,11 @@ class OutputChange(BarFigure):
     @cached_property
     def moved(self) -> np.ndarray:
         """How far each token moved."""
-        return metrics.output_change(self.before, self.after, self.sentence).numpy()
+        return analysis.output_change(self.before, self.after, self.sentence).numpy()
 
     @cached_property
     def description(self) -> str:
-        return words.change(self.moved, self._labels)
+        return sentences.change(self.moved, self._labels)
 
     @cached_property
     def table(self) -> pd.DataFrame:

@@ -7,6 +7,12 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
+from attnviz.analysis.carried import Carried
+from attnviz.analysis.circuits import Circuits
+from attnviz.analysis.contributions import Contributions, contributions
+from attnviz.analysis.predictions import token_at
+from attnviz.analysis.sentences import in_quotes, quoted_token
+from attnviz.analysis.views import as_tokens, groups
 from attnviz.charts import heads
 from attnviz.charts.bars import Bars, Column
 from attnviz.charts.grid import READABLE, Grid
@@ -24,12 +30,6 @@ from attnviz.core.errors import InputError
 from attnviz.core.record import Record
 from attnviz.figures.base import BarFigure, Figure, GridFigure
 from attnviz.figures.figure import LONGEST_TEXT, subtitles, text_array
-from attnviz.metrics.carried import Carried
-from attnviz.metrics.circuits import Circuits
-from attnviz.metrics.contributions import Contributions, contributions
-from attnviz.metrics.predictions import token_at
-from attnviz.views import as_tokens, groups
-from attnviz.words import in_quotes, quoted_token
 
 ADDS, FALLS, WAY = "adds directly", "falls when off", "part of the way from A to B"
 HEAD = ("head", "kind", "layer", "head", "rev")
@@ -119,7 +119,7 @@ class WordFigure(Figure):
     """A figure of the logit of a word after a position, of a run with `stream=True`.
 
     Attributes:
-        token, position, minus, sentence: see `attnviz.metrics.contributions`.
+        token, position, minus, sentence: see `attnviz.analysis.contributions`.
         focused: the head that is framed, as (site, head).
 
     Raises:
@@ -212,7 +212,7 @@ class HeadsReplaced(WordFigure):
     A click selects a head under "head" with the fields kind, layer, head and rev.
 
     Attributes:
-        falls: of `attnviz.ablation.logit_falls` for the same word and position.
+        falls: of `attnviz.studies.ablation.logit_falls` for the same word and position.
     """
 
     _: KW_ONLY
@@ -264,7 +264,7 @@ class CarriedHeads(HeadNumbers):
 
     Attributes:
         record: the run of A.
-        carried: what `attnviz.patching.carried` measured.
+        carried: what `attnviz.studies.patching.carried` measured.
         focused: the head that is framed, as (site, head).
     """
 

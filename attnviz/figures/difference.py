@@ -10,8 +10,11 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from attnviz import tables, words
+from attnviz.analysis import BLOCKED, sentences, tables
 from attnviz.analysis.align import BLANK, AlignedPair, Pair, Side
+from attnviz.analysis.blocks import largest_in_size
+from attnviz.analysis.sentences import all_heads
+from attnviz.analysis.views import groups
 from attnviz.charts import axes, grid, readout
 from attnviz.charts.domain import CROWDED, FAINT, NOT_A_NUMBER, Domain
 from attnviz.charts.grid import Grid, GridLayout
@@ -27,10 +30,6 @@ from attnviz.core.display import file_stem, in_title, visible_text
 from attnviz.core.tokens import Token
 from attnviz.figures.base import Figure
 from attnviz.figures.figure import edited, subtitles, text_array
-from attnviz.metrics import BLOCKED
-from attnviz.metrics.blocks import largest_in_size
-from attnviz.views import groups
-from attnviz.words import all_heads
 
 BAR, THIN, NUMBERED, TITLE = 90, 5, 13, 250
 """Pixels: the longest bar of a row, rows that have gaps between bars, rows that have numbers, and a map's name."""
@@ -95,7 +94,7 @@ class Difference(Figure):
 
     @cached_property
     def description(self) -> str:
-        return words.compared(self.comparison)
+        return sentences.compared(self.comparison)
 
     @cached_property
     def table(self) -> pd.DataFrame:
@@ -202,7 +201,7 @@ class Difference(Figure):
     def _texts(self) -> list[list[str]]:
         """Texts of all cells, with the same digits in A, in B and in their difference."""
         numbers = [numbers for numbers, _ in self._tiled]
-        places = np.full(numbers[0].shape, 4) if self.size.tile > 1 else words.digits_of(*numbers)
+        places = np.full(numbers[0].shape, 4) if self.size.tile > 1 else sentences.digits_of(*numbers)
         cells = (zip(*(part.ravel().tolist() for part in (*tiled, places)), strict=True) for tiled in self._tiled)
         return [[_text_of(*cell, signed=end == 2) for cell in every] for end, every in enumerate(cells)]
 
@@ -319,7 +318,7 @@ def lines_of(comparison: AlignedPair) -> list[str]:
     texts = [visible_text(_text(side), LONGEST_TEXT).replace("␣", " ") for side in sides]
     for a, b in (texts, [" · ".join(filter(None, subtitles(side.record))) for side in sides]):
         lines += [a] if a == b else [f"A: {a}", f"B: {b}"]
-    return [*lines, *filter(None, [words.window_text(comparison)]), MEASURE, *axes.notes_on(size, TILES)]
+    return [*lines, *filter(None, [sentences.window_text(comparison)]), MEASURE, *axes.notes_on(size, TILES)]
 
 
 def _text(side: Side) -> str:

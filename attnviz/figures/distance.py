@@ -6,7 +6,9 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from attnviz import metrics
+from attnviz import analysis
+from attnviz.analysis.measures import NEAR
+from attnviz.analysis.views import see
 from attnviz.charts.bars import Bars, Column
 from attnviz.charts.style import Style
 from attnviz.core.amounts import digits, percent
@@ -16,8 +18,6 @@ from attnviz.core.record import Record
 from attnviz.figures.base import BarFigure
 from attnviz.figures.figure import number_arrays, stem, subtitles, titled
 from attnviz.figures.head import called
-from attnviz.metrics.measures import NEAR
-from attnviz.views import see
 
 TITLE = "Attention by distance"
 
@@ -26,7 +26,7 @@ TITLE = "Attention by distance"
 class DistanceProfile(BarFigure):
     """A bar for the share of the attention, and the mean weight of a pair, of each bin of distances.
 
-    The bins are the query itself, 1 before it, 2 to 3, 4 to 7, ..., and so after it. See `metrics.by_distance`.
+    The bins are the query itself, 1 before it, 2 to 3, 4 to 7, ..., and so after it. See `analysis.by_distance`.
     """
 
     record: Record
@@ -64,8 +64,8 @@ class DistanceProfile(BarFigure):
         return bars_of(self.table, title, [*self._measured, *subtitles(self.record, self)], self.style)
 
     @cached_property
-    def _distances(self) -> metrics.ByDistance:
-        return metrics.by_distance(self.record.step(self.site), self.head, sentence=self.sentence)
+    def _distances(self) -> analysis.ByDistance:
+        return analysis.by_distance(self.record.step(self.site), self.head, sentence=self.sentence)
 
     @property
     def _heading(self) -> str:

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from attnviz.analysis.sentences import quoted, quoted_token
+from attnviz.analysis.views import View
 from attnviz.charts.style import Style
 from attnviz.charts.theme import CAUTIONS
 from attnviz.core.amounts import digits
 from attnviz.core.display import file_stem, visible_text, without_surrogates
 from attnviz.core.edits import Edits, Site
 from attnviz.core.record import Record
-from attnviz.views import View
-from attnviz.words import quoted, quoted_token
 
 
 def text_array(texts: Sequence[str]) -> np.ndarray:

@@ -6,7 +6,9 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from attnviz import metrics, tables, views, words
+from attnviz import analysis
+from attnviz.analysis import EMPTY, Cells, sentences, tables, views
+from attnviz.analysis.views import AttentionView
 from attnviz.charts import bands
 from attnviz.charts.axes import label_width, short
 from attnviz.charts.domain import MAY_ATTEND, MINUS_INFINITY, NOT_A_NUMBER, POLICIES, colored, domain_of
@@ -19,8 +21,6 @@ from attnviz.core.display import in_title
 from attnviz.core.record import Record
 from attnviz.figures.base import GridFigure, SiteFigure
 from attnviz.figures.figure import text_array, titled
-from attnviz.metrics import EMPTY, Cells
-from attnviz.views import AttentionView
 
 PREDICTS = "predicts"
 NEXT = "each row: where it looks to predict the next word"
@@ -33,7 +33,7 @@ CHANGED = "changed prediction"
 
 @dataclass(frozen=True, eq=False)
 class HeadMap(SiteFigure, GridFigure):
-    """The map of one head, or of all heads combined by a name of `metrics.AGGREGATIONS`.
+    """The map of one head, or of all heads combined by a name of `analysis.AGGREGATIONS`.
 
     A click selects a cell under the name "cell" with the fields query, key and rev.
 
@@ -62,7 +62,7 @@ class HeadMap(SiteFigure, GridFigure):
 
     @cached_property
     def description(self) -> str:
-        return words.head(self.attention_view, self.head)
+        return sentences.head(self.attention_view, self.head)
 
     @cached_property
     def table(self) -> pd.DataFrame:
@@ -123,12 +123,12 @@ class HeadMap(SiteFigure, GridFigure):
         if not any(view.predicted or ()):
             return ""
         row = view.queries.index_of(self.selected[0]) if self.selected else None
-        if row is not None and view.predicted[row] and not metrics.fills_in(view.record):
-            token, word = words.in_quotes(view.queries.labels[row]), words.in_quotes(view.predicted[row])
+        if row is not None and view.predicted[row] and not analysis.fills_in(view.record):
+            token, word = sentences.in_quotes(view.queries.labels[row]), sentences.in_quotes(view.predicted[row])
             return NEXT_OF.format(token=token, word=word)
-        if metrics.labels_tokens(view.record):
+        if analysis.labels_tokens(view.record):
             return LABELS
-        return IN_PLACE if metrics.fills_in(view.record) else NEXT
+        return IN_PLACE if analysis.fills_in(view.record) else NEXT
 
 
 def row_sums(view: AttentionView, head: int | str) -> RowAnnotations:

@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from attnviz import tables, words
+from attnviz.analysis import sentences, tables
 from attnviz.charts.mosaic import MARGIN, Mosaic, MosaicLayout, Thumbnail
 from attnviz.charts.texts import text_width
 from attnviz.figures.base import MosaicFigure, SiteFigure
@@ -37,7 +37,7 @@ class AllHeads(SiteFigure, MosaicFigure):
 
     @cached_property
     def description(self) -> str:
-        return words.heads(self.attention_view, [*self.on_page.mosaic.largest.values()])
+        return sentences.heads(self.attention_view, [*self.on_page.mosaic.largest.values()])
 
     @cached_property
     def table(self) -> pd.DataFrame:

@@ -7,7 +7,8 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from attnviz import tables, words
+from attnviz.analysis import sentences, tables
+from attnviz.analysis.views import groups
 from attnviz.charts.grid import Grid, pooled, size_within
 from attnviz.charts.state import CellState
 from attnviz.charts.style import Style
@@ -16,7 +17,6 @@ from attnviz.core.display import file_stem, in_title
 from attnviz.core.leaks import CLOSED, LEAK, NOT_TESTED, SAW, STATES, UNUSED, LeakTest
 from attnviz.figures.base import GridFigure
 from attnviz.figures.figure import edited, text_array
-from attnviz.views import groups
 
 TITLES = ("Query (its output)", "Key (is changed)")
 
@@ -57,7 +57,7 @@ class LeakGrid(GridFigure):
 
     @cached_property
     def description(self) -> str:
-        return words.leaks(self.test)
+        return sentences.leaks(self.test)
 
     @cached_property
     def table(self) -> pd.DataFrame:
@@ -81,7 +81,9 @@ class LeakGrid(GridFigure):
         rows, columns = groups(test.queries), groups(test.keys)
         size = size_within(rows, columns, self)
         states = pooled(test.states.numpy(), size.tile)
-        texts = [words.leak(test, *place) for place in np.ndindex(states.shape)] if size.form == "rectangles" else None
+        texts = (
+            [sentences.leak(test, *place) for place in np.ndindex(states.shape)] if size.form == "rectangles" else None
+        )
         return Grid(
             title=title_of(test, counted=not self.on_screen),
             lines=[*lines_of(test, self), "" if self.on_screen else _example(test, self.selected)],
@@ -99,7 +101,7 @@ class LeakGrid(GridFigure):
 
 def title_of(test: LeakTest, *, counted: bool = True) -> str:
     """Title of a test, which begins with constant words; a screen says elsewhere how many leaks there are."""
-    count = f": {words.count_of_leaks(test)}" if counted else ""
+    count = f": {sentences.count_of_leaks(test)}" if counted else ""
     return f"Leak test{count} · {test.where} · {in_title(test.source)}"
 
 
@@ -130,5 +132,5 @@ def _share(share: float) -> str:
 def _example(test: LeakTest, selected: tuple[int, int] | None) -> str:
     """The selected cell in words, or the first leak."""
     if selected is not None and all(0 <= i < n for i, n in zip(selected, test.moved.shape, strict=True)):
-        return words.leak(test, *selected)
-    return words.leak(test, *test.pairs[0]) if test.pairs else ""
+        return sentences.leak(test, *selected)
+    return sentences.leak(test, *test.pairs[0]) if test.pairs else ""

@@ -7,7 +7,11 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from attnviz import metrics
+from attnviz import analysis
+from attnviz.analysis import NextWord, WordGrid
+from attnviz.analysis.lens import stages
+from attnviz.analysis.sentences import quoted, quoted_token
+from attnviz.analysis.views import Groups, as_tokens, groups
 from attnviz.charts import axes
 from attnviz.charts.bars import Bars
 from attnviz.charts.grid import Grid
@@ -22,10 +26,6 @@ from attnviz.core.record import Record
 from attnviz.figures.base import GridFigure
 from attnviz.figures.figure import text_array
 from attnviz.figures.next_word import NextWordBars, probabilities
-from attnviz.metrics import NextWord, WordGrid
-from attnviz.metrics.lens import stages
-from attnviz.views import Groups, as_tokens, groups
-from attnviz.words import quoted, quoted_token
 
 MOST_POSITIONS = 12
 """Columns that are drawn where no part is chosen: the last ones."""
@@ -137,7 +137,7 @@ class LogitLens(WordGridFigure):
 
     @cached_property
     def words(self) -> WordGrid:
-        return metrics.logit_lens(self.record, sentence=self.sentence, positions=self.positions)
+        return analysis.logit_lens(self.record, sentence=self.sentence, positions=self.positions)
 
     @cached_property
     def description(self) -> str:
@@ -174,7 +174,7 @@ class PushedWords(WordGridFigure):
     @cached_property
     def words(self) -> WordGrid:
         options = {"count": self.count, "sentence": self.sentence, "positions": self.positions}
-        return metrics.pushed(self.record, self.site, self.head, **options)
+        return analysis.pushed(self.record, self.site, self.head, **options)
 
     @property
     def _subject(self) -> tuple:
@@ -221,7 +221,7 @@ class LensBars(NextWordBars):
     @cached_property
     def words(self) -> tuple[NextWord, ...]:
         options = {"sentence": self.sentence, "count": self.count}
-        return metrics.lens_words(self.record, self.stage, self.position, **options)
+        return analysis.lens_words(self.record, self.stage, self.position, **options)
 
     @property
     def _called(self) -> tuple[str, str]:

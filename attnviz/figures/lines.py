@@ -9,7 +9,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from attnviz import words
+from attnviz.analysis import EMPTY, sentences
 from attnviz.charts import axes, hatch
 from attnviz.charts.axes import KEY, LONGEST_LABEL, QUERY, axis, word_spans
 from attnviz.charts.domain import NOT_A_NUMBER, POLICIES, colored
@@ -26,7 +26,6 @@ from attnviz.figures.base import SiteFigure
 from attnviz.figures.figure import subtitles, text_array
 from attnviz.figures.head import called
 from attnviz.figures.strands import SIDES, Pin, Strands, strands
-from attnviz.metrics import EMPTY
 
 DASHES = ((1, 0), (7, 3), (2, 3), (10, 3, 2, 3), (14, 5))
 """Pixels of strokes and gaps, for heads beyond the number of hues."""
@@ -61,7 +60,7 @@ class HeadLines(SiteFigure):
     of the selected cell is emphasized, and its query is picked.
 
     Attributes:
-        heads: numbers, or names of `metrics.AGGREGATIONS`; each has a hue, dashes and a name of its own.
+        heads: numbers, or names of `analysis.AGGREGATIONS`; each has a hue, dashes and a name of its own.
         least: weights from here on are drawn; None for the strongest 400.
         pins: tokens that are picked: only lines that end at one of them are drawn.
         row: a query whose lines stand out while no token is picked; all others are faint until they are pointed at.
@@ -101,7 +100,7 @@ class HeadLines(SiteFigure):
     @cached_property
     def description(self) -> str:
         more = len(self.heads) - MOST_HEADS
-        heads = [words.head(self.strands.view, head) for head in self.heads[:MOST_HEADS]]
+        heads = [sentences.head(self.strands.view, head) for head in self.heads[:MOST_HEADS]]
         rest = [f"{more} more heads."] if more > 0 else []
         return " ".join(["Lines from queries to keys.", *heads, *rest, *map(as_sentence, self.strands.notes)])
 
@@ -143,7 +142,7 @@ class HeadLines(SiteFigure):
         strands, looks = self.strands, self._looks
         notes = [*subtitles(self.record, self), self.attention_view.window, *strands.view.notes, *strands.notes]
         if self._led is not None:
-            notes.append(f"in color: where {words.named(self._sides[0], self._led)} looks")
+            notes.append(f"in color: where {sentences.named(self._sides[0], self._led)} looks")
         if any(map(word_spans, self._sides)):
             notes.append(JOINED)
         text = self.colors.text

@@ -7,7 +7,8 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from attnviz import tables, views, words
+from attnviz.analysis import sentences, tables, views
+from attnviz.analysis.views import SeenMask, View
 from attnviz.charts.axes import LONGEST_LABEL
 from attnviz.charts.domain import MAY_ATTEND
 from attnviz.charts.grid import Grid, RowAnnotations, size_within
@@ -20,7 +21,6 @@ from attnviz.core.record import ALL
 from attnviz.core.tokens import Token
 from attnviz.figures.base import GridFigure
 from attnviz.figures.figure import text_array
-from attnviz.views import SeenMask, View
 
 MOST_READ = 12
 """Tokens of the example at most."""
@@ -97,7 +97,7 @@ class MaskGrid(GridFigure):
 
     @cached_property
     def description(self) -> str:
-        return words.mask(self.mask_view)
+        return sentences.mask(self.mask_view)
 
     @cached_property
     def table(self) -> pd.DataFrame:

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from attnviz import metrics, tables, words
+from attnviz import analysis
+from attnviz.analysis import NextWord, sentences, tables
+from attnviz.analysis.sentences import OTHER_WORDS, quoted_token
 from attnviz.charts.axes import short
 from attnviz.charts.bars import Bars, Column
 from attnviz.core.amounts import percent
@@ -16,8 +18,6 @@ from attnviz.core.display import label_text
 from attnviz.core.record import Record
 from attnviz.figures.base import BarFigure
 from attnviz.figures.figure import text_array
-from attnviz.metrics import NextWord
-from attnviz.words import OTHER_WORDS, quoted_token
 
 NO_NUMBERS = "the probabilities are not numbers (NaN)"
 
@@ -61,11 +61,11 @@ class NextWordBars(BarFigure):
     @cached_property
     def words(self) -> tuple[NextWord, ...]:
         """The words with their probabilities."""
-        return metrics.next_words(self.record, self.position, **self._options)
+        return analysis.next_words(self.record, self.position, **self._options)
 
     @cached_property
     def description(self) -> str:
-        return words.next_word(self.record, self.position, **self._options)
+        return sentences.next_word(self.record, self.position, **self._options)
 
     @cached_property
     def table(self) -> pd.DataFrame:
@@ -77,7 +77,7 @@ class NextWordBars(BarFigure):
 
     @cached_property
     def bars(self) -> Bars:
-        is_other = self.before and not metrics.read_alike(
+        is_other = self.before and not analysis.read_alike(
             self.before, self.record, self.position, sentence=self.sentence
         )
         return probabilities(self.words, self._above(*([OTHER_WORDS] if is_other else [])), others=True)
@@ -89,9 +89,9 @@ class NextWordBars(BarFigure):
     @property
     def _called(self) -> tuple[str, str]:
         """Kind of prediction, and beginning of the title."""
-        if metrics.labels_tokens(self.record):
+        if analysis.labels_tokens(self.record):
             return "label", "Label of"
-        if metrics.fills_in(self.record):
+        if analysis.fills_in(self.record):
             return "blank", "Most probable in place of"
         return "next word", "Next word after"
 
@@ -101,7 +101,7 @@ class NextWordBars(BarFigure):
 
     @property
     def _what(self) -> str:
-        token = metrics.token_at(self.record, self.position, sentence=self.sentence)
+        token = analysis.token_at(self.record, self.position, sentence=self.sentence)
         return f"{self._called[1]} {quoted_token(token, self.position)}"
 
 
@@ -126,11 +126,11 @@ class LabelBars(BarFigure):
     @cached_property
     def labels(self) -> tuple[NextWord, ...]:
         """The classes with their probabilities, or the numbers."""
-        return metrics.labels(self.record, before=self.before, sentence=self.sentence)
+        return analysis.labels(self.record, before=self.before, sentence=self.sentence)
 
     @cached_property
     def description(self) -> str:
-        return words.labels(self.record, before=self.before, sentence=self.sentence)
+        return sentences.labels(self.record, before=self.before, sentence=self.sentence)
 
     @cached_property
     def table(self) -> pd.DataFrame:
@@ -152,7 +152,7 @@ class LabelBars(BarFigure):
 
     @property
     def _is_number(self) -> bool:
-        return metrics.is_number(self.record)
+        return analysis.is_number(self.record)
 
     @property
     def _subject(self) -> tuple[str]:
@@ -164,8 +164,8 @@ class LabelBars(BarFigure):
         return f"{'Number' if self._is_number else 'Labels'} of the {what}"
 
     def _number(self, label: NextWord) -> str:
-        number = words.label_value(self.record, label.probability)
-        return number if label.before is None else f"{words.label_value(self.record, label.before)} → {number}"
+        number = sentences.label_value(self.record, label.probability)
+        return number if label.before is None else f"{sentences.label_value(self.record, label.before)} → {number}"
 
 
 def probabilities(words: Sequence[NextWord], above: dict[str, Any], *, others: bool = False, name_of=short) -> Bars:

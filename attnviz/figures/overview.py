@@ -7,14 +7,14 @@ from functools import cached_property
 
 import pandas as pd
 
-from attnviz import views
+from attnviz.analysis import views
+from attnviz.analysis.heads import head_metrics
 from attnviz.charts.mosaic import Head, Label, Mosaic, MosaicLayout, Thumbnail
 from attnviz.charts.texts import text_width
 from attnviz.charts.theme import LINE
 from attnviz.core.record import Record
 from attnviz.figures.base import MosaicFigure
 from attnviz.figures.figure import subtitles
-from attnviz.metrics.heads import head_metrics
 
 WIDTH = 980
 """Pixels of all thumbnails at most, where those of `SMALLEST` allow that."""

@@ -10,6 +10,8 @@ import altair as alt
 import numpy as np
 from PIL import Image
 
+from attnviz.analysis import pictured
+from attnviz.analysis.views import Groups
 from attnviz.charts import interaction, legends, pixels
 from attnviz.charts.domain import Domain
 from attnviz.charts.picture import INDEPENDENT, Form, Table, columns, formed
@@ -23,8 +25,6 @@ from attnviz.core.record import Record
 from attnviz.core.tokens import Sentence
 from attnviz.figures.head import called
 from attnviz.figures.shade import TOOLTIP, Shade, ShadedFigure
-from attnviz.metrics import pictured
-from attnviz.views import Groups
 
 SIDE, GAP, BETWEEN = 300, 20, 6
 """Pixels of the longer side of a picture, between its two drawings, and between pictures of one text."""
@@ -102,7 +102,7 @@ class PatchImage(ShadedFigure):
     """The picture, each patch as bright as the attention that one position gives it, or that it gives this position.
 
     Attributes:
-        less: "sinks" sets patches aside that always win, see `metrics.pictured.without_sinks`; "neutral" takes the
+        less: "sinks" sets patches aside that always win, see `analysis.pictured.without_sinks`; "neutral" takes the
             weights under another question away, see `minus_neutral`; "" shows the weights.
         neutral: the record of that question.
 

@@ -6,14 +6,14 @@ from functools import cached_property
 
 import pandas as pd
 
-from attnviz import metrics
+from attnviz import analysis
+from attnviz.analysis.sentences import quoted_token
 from attnviz.charts.bars import Bars, Column
 from attnviz.core.amounts import counted, percent
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError
 from attnviz.core.record import Record
 from attnviz.figures.base import BarFigure
-from attnviz.words import quoted_token
 
 MOST = 16
 """Heads drawn at most, those with the largest shares; the table has all."""
@@ -57,7 +57,7 @@ class PhraseShares(BarFigure):
             raise InputError(f"There is no {self.kind} attention here.")
         if not self.places:
             raise InputError("The phrase has no place in the text.")
-        return metrics.on_places(steps, self.query, self.places, sentence=self.sentence)
+        return analysis.on_places(steps, self.query, self.places, sentence=self.sentence)
 
     @cached_property
     def description(self) -> str:

@@ -6,7 +6,12 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from attnviz import metrics, tables
+from attnviz import analysis
+from attnviz.analysis import tables
+from attnviz.analysis.blocks import largest_in_size
+from attnviz.analysis.relevance import IntegratedGradients, Relevance, WordLogit
+from attnviz.analysis.sentences import in_quotes, quoted_token
+from attnviz.analysis.views import groups
 from attnviz.charts.bars import Bars, Column
 from attnviz.charts.grid import Grid, size_within
 from attnviz.charts.legends import Ramp
@@ -18,10 +23,6 @@ from attnviz.core.record import Record
 from attnviz.figures.base import BarFigure, Figure, GridFigure
 from attnviz.figures.figure import text_array, titled
 from attnviz.figures.rollout import MAP, MOST_BARS
-from attnviz.metrics.blocks import largest_in_size
-from attnviz.metrics.relevance import IntegratedGradients, Relevance, WordLogit
-from attnviz.views import groups
-from attnviz.words import in_quotes, quoted_token
 
 CUT, SIGNED = "max(gradient × weight, 0)", "gradient × weight"
 
@@ -129,7 +130,7 @@ class RelevanceMap(LogitFigure, GridFigure):
         size = size_within(rows, columns, self, side=MAP)
         products, step = largest_in_size(self.products, size.tile), self.record.step(self.site)
         window = tuple(slice(length) for length in self.products.shape)
-        allowed = metrics.may_attend(step, self.head, *window, sentence=self.sentence).double().numpy()
+        allowed = analysis.may_attend(step, self.head, *window, sentence=self.sentence).double().numpy()
         top = float(np.nanmax(np.abs(products), initial=0.0)) or 1.0
         colors = self.colors.diverging if self.signed else self.colors.ramp
         return Grid(

@@ -7,7 +7,10 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from attnviz import tables, words
+from attnviz.analysis import sentences, tables
+from attnviz.analysis.blocks import largest_in_size
+from attnviz.analysis.rollout import Mixed
+from attnviz.analysis.views import groups
 from attnviz.charts.bars import Bars, Column
 from attnviz.charts.grid import Grid, size_within
 from attnviz.charts.legends import Ramp
@@ -16,9 +19,6 @@ from attnviz.core.display import file_stem, visible_text
 from attnviz.core.record import Record
 from attnviz.figures.base import BarFigure, Figure, GridFigure
 from attnviz.figures.figure import edited, text_array
-from attnviz.metrics.blocks import largest_in_size
-from attnviz.metrics.rollout import Mixed
-from attnviz.views import groups
 
 MAP = 440
 """Pixels of the side of the map, which has one row of bars beside it."""
@@ -105,7 +105,7 @@ class Rollout(TracedFigure, GridFigure):
 
     @cached_property
     def description(self) -> str:
-        return words.reaches(self.traced.shares, self.traced.texts)
+        return sentences.reaches(self.traced.shares, self.traced.texts)
 
     @cached_property
     def table(self) -> pd.DataFrame:
@@ -143,7 +143,7 @@ class RolloutRow(TracedFigure, BarFigure):
     """Bars of how much of each token reaches one position, by rollout and, if it is given, by the largest flow.
 
     Attributes:
-        flow: (n,) of `metrics.rollout.flow` through the same layers.
+        flow: (n,) of `analysis.rollout.flow` through the same layers.
     """
 
     traced: Traced
@@ -160,7 +160,7 @@ class RolloutRow(TracedFigure, BarFigure):
 
     @cached_property
     def description(self) -> str:
-        return words.reached(self._numbers["rollout"], self.traced.texts, self.position)
+        return sentences.reached(self._numbers["rollout"], self.traced.texts, self.position)
 
     @cached_property
     def table(self) -> pd.DataFrame:

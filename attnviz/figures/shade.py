@@ -6,7 +6,9 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from attnviz import tables
+from attnviz.analysis import BLOCKED, EMPTY, Cells, tables
+from attnviz.analysis.sentences import MOST_NAMED, OFF, blocked_by, named, predicting
+from attnviz.analysis.views import AttentionView, Groups
 from attnviz.charts import axes
 from attnviz.charts.axes import KEY, QUERY
 from attnviz.charts.domain import MAY_ATTEND, NOT_A_NUMBER, POLICIES, Domain, colored, domain_of
@@ -17,9 +19,6 @@ from attnviz.figures.base import SiteFigure
 from attnviz.figures.figure import subtitles, text_array
 from attnviz.figures.head import called
 from attnviz.figures.strands import window
-from attnviz.metrics import BLOCKED, EMPTY, Cells
-from attnviz.views import AttentionView, Groups
-from attnviz.words import MOST_NAMED, OFF, blocked_by, named, predicting
 
 MOST_TOKENS = 400
 """Queries or keys drawn at most; of more, a window."""
@@ -36,7 +35,7 @@ class Shade:
         view: the window that is drawn.
         side: one of `SIDES`.
         index: which query, or which key, of the window.
-        states, weights, blocked, reasons: as of `metrics.Cells`; `colored` is where a weight is to be shown.
+        states, weights, blocked, reasons: as of `analysis.Cells`; `colored` is where a weight is to be shown.
         cells: the cells of the window.
         off: whether it is of one head, which is switched off.
         notes: that a window is drawn, where it is.

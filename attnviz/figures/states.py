@@ -7,6 +7,7 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
+from attnviz.analysis.views import as_tokens, groups
 from attnviz.charts.axes import KEY, QUERY
 from attnviz.charts.grid import Grid, pooled, size_within
 from attnviz.charts.legends import Ramp
@@ -15,7 +16,6 @@ from attnviz.core.display import file_stem
 from attnviz.core.tokens import Token
 from attnviz.figures.base import GridFigure
 from attnviz.figures.figure import text_array
-from attnviz.views import as_tokens, groups
 
 Tokens = Sequence[Token | str]
 

@@ -6,14 +6,15 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from attnviz import metrics, tables, words
+from attnviz import analysis
+from attnviz.analysis import sentences, tables
+from attnviz.analysis.sentences import NO_BLANK
 from attnviz.charts.bars import Bars, Column
 from attnviz.core.amounts import percent
 from attnviz.core.display import visible_text
 from attnviz.core.record import Record
 from attnviz.figures.base import BarFigure
 from attnviz.figures.figure import number_arrays, text_array
-from attnviz.words import NO_BLANK
 
 LENGTH, LONGEST, LONGEST_OF_TWO = 24, 12, 8
 """Pixels of a bar of probability 1; characters of a word, and of each of two in a row, so that all fit a phone."""
@@ -50,13 +51,13 @@ class StepByStep(BarFigure):
 
     @property
     def _what(self) -> str:
-        if metrics.labels_tokens(self.record):
+        if analysis.labels_tokens(self.record):
             return "Labels of the tokens"
-        return "Blanks, filled in" if metrics.fills_in(self.record) else "Step by step"
+        return "Blanks, filled in" if analysis.fills_in(self.record) else "Step by step"
 
     @cached_property
     def description(self) -> str:
-        return words.step_by_step(self.record, before=self.before, sentence=self.sentence)
+        return sentences.step_by_step(self.record, before=self.before, sentence=self.sentence)
 
     @cached_property
     def table(self) -> pd.DataFrame:
@@ -83,9 +84,9 @@ class StepByStep(BarFigure):
     def bars(self) -> Bars:
         rows, longest = self.rows, LONGEST_OF_TWO if self.rows["differs"].any() else LONGEST
         reads, predicts = "reads", "writes" if self.record.targets else "expects"
-        if metrics.labels_tokens(self.record):
+        if analysis.labels_tokens(self.record):
             reads, predicts = "token", "label"
-        elif metrics.fills_in(self.record):
+        elif analysis.fills_in(self.record):
             reads = "in place of"
         old = rows["word" if self.before is None else "word_before"]
         predicted = [f"▸ {_changed(*pair, longest)}" for pair in zip(old, rows["word"], strict=True)]
@@ -111,7 +112,7 @@ class StepByStep(BarFigure):
 
     def _notes(self) -> list[str]:
         """Notes on rows that are left out, and on the marks."""
-        cut, count, drawn = metrics.cut(self.record, sentence=self.sentence), len(self.table), len(self.rows)
+        cut, count, drawn = analysis.cut(self.record, sentence=self.sentence), len(self.table), len(self.rows)
         notes = [f"the text was cut after {cut} tokens"] if cut else []
         notes += [] if count else [NO_BLANK]
         if drawn < count:

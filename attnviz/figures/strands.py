@@ -5,10 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attnviz import views
+from attnviz.analysis import EMPTY, Cells, views
+from attnviz.analysis.views import AttentionView, Groups
 from attnviz.charts.domain import colored
-from attnviz.metrics import EMPTY, Cells
-from attnviz.views import AttentionView, Groups
 
 MOST_TOKENS = 64
 """Queries or keys drawn at most; of more, a window."""

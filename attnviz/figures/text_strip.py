@@ -9,6 +9,7 @@ from itertools import takewhile
 import altair as alt
 import numpy as np
 
+from attnviz.analysis.views import Groups
 from attnviz.charts import axes, grid, hatch, interaction, legends, picture, pixels, state
 from attnviz.charts.axes import KEY, QUERY
 from attnviz.charts.picture import Form, Table, columns, formed
@@ -16,7 +17,6 @@ from attnviz.charts.texts import PHONE, LegendEntry, entry, heading, text_width,
 from attnviz.charts.theme import CHARACTER, LINE, MONO, TEXT_SIZE, Theme, config
 from attnviz.core import display
 from attnviz.figures.shade import TOOLTIP, ShadedFigure
-from attnviz.views import Groups
 
 WIDTH, WIDER = 560, 620
 """Pixels in which the sentence is broken into lines, and on a screen."""

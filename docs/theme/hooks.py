@@ -16,13 +16,13 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 import attnviz
+from attnviz.analysis.heads import METRICS
 from attnviz.check import CHECKS
 from attnviz.check.findings import MODEL_CHECKS
 from attnviz.cli import parser
 from attnviz.core import masks
 from attnviz.figures import FORMS
 from attnviz.figures.forms import OPTIONS
-from attnviz.metrics.heads import METRICS
 
 ROOT = Path(__file__).parents[2]
 COPIED = {

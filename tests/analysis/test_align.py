@@ -6,13 +6,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pictures import SITE, record_of
 
-from attnviz import api, figures, metrics, tables, words
+from attnviz import analysis, api, figures
+from attnviz.analysis import BLOCKED, WEIGHT, sentences, stream, tables
 from attnviz.analysis import align as module
 from attnviz.analysis.align import BLANK, SAME, AlignedPair, Side, align, beside, first_moved
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Full, Painted, Subsequent, Window
-from attnviz.metrics import BLOCKED, WEIGHT, stream
 
 ROWS = st.lists(st.sampled_from("a b c d".split()), max_size=8)
 LONG = ["a", "b", "a", "c", "d", "b", "a", "e", "f", "g", "a"]
@@ -152,18 +152,18 @@ def test_words_and_numbers_of_a_long_comparison_are_those_of_a_short_one(monkeyp
     """The cell that differs most, too; the table keeps the cells of each row that differ most."""
     a, b = (Side(record_of(LONG), SITE, head) for head in (0, 1))
     short = beside(a, b)
-    said, cell, most = words.compared(short), short.most_cell, np.abs(short.difference).max(1)
+    said, cell, most = sentences.compared(short), short.most_cell, np.abs(short.difference).max(1)
     monkeypatch.setattr(module, "MOST_CELLS", 36)
     monkeypatch.setattr(module, "TILES", 3)
     monkeypatch.setattr(tables, "MOST_CELLS", 40)
-    monkeypatch.setattr(metrics.blocks, "BLOCK", 30)
+    monkeypatch.setattr(analysis.blocks, "BLOCK", 30)
     long = beside(a, b)
 
     table = tables.comparison_table(long)
 
     assert long.tile == 4
     assert long.most_cell == cell
-    assert words.compared(long) == said
+    assert sentences.compared(long) == said
     assert len(table) == 33
     assert "the 3 of each query that differ most" in table.attrs["note"]
     assert table.groupby("query_a")["difference"].first().abs().tolist() == pytest.approx(most.tolist(), abs=1e-6)
@@ -177,7 +177,7 @@ def test_a_tile_holds_the_number_that_is_largest_in_size(rows, columns, tile):
     """Checked cell by cell; a tile of nothing but NaN is NaN."""
     numbers = np.random.default_rng(rows * columns).normal(size=(rows, columns))
     numbers[0, 0] = np.nan
-    found = metrics.blocks.largest_in_size(numbers, tile)
+    found = analysis.blocks.largest_in_size(numbers, tile)
     for i, j in np.ndindex(found.shape):
         part = numbers[i * tile : (i + 1) * tile, j * tile : (j + 1) * tile].ravel()
         part = part[~np.isnan(part)]

@@ -59,7 +59,7 @@ def test_the_farthest_heads_are_those_of_whole_maps(model, kind, monkeypatch):
         assert values == sorted(values, reverse=True)
         assert farthest(record, site, head) == others[:3]
         with monkeypatch.context() as patch:
-            patch.setattr("attnviz.metrics.blocks.BLOCK", 45)
+            patch.setattr("attnviz.analysis.blocks.BLOCK", 45)
             np.testing.assert_allclose([v for _, _, v in farthest(record, site, head, count=len(heads))], values)
 
 

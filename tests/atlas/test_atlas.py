@@ -17,7 +17,11 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnviz import ablation, api, atlas, texts
+from attnviz import api, atlas
+from attnviz.analysis import batch
+from attnviz.analysis.heads import METRICS, head_metrics
+from attnviz.analysis.roles import THRESHOLDS
+from attnviz.analysis.spread import by_distance
 from attnviz.atlas import building, classes, merge, shards, sketch
 from attnviz.atlas.classes import CLASSES
 from attnviz.atlas.corpus import CorpusLine, Shard
@@ -29,10 +33,7 @@ from attnviz.core.masks import Subsequent
 from attnviz.core.record import Record
 from attnviz.core.tap import Tap
 from attnviz.core.tokens import Sentence, Token
-from attnviz.metrics import batch
-from attnviz.metrics.heads import METRICS, head_metrics
-from attnviz.metrics.roles import THRESHOLDS
-from attnviz.metrics.spread import by_distance
+from attnviz.studies import ablation, texts
 
 TEXTS = (
     "the black cat sat . the cat eats",

@@ -20,13 +20,14 @@ from tempfile import TemporaryDirectory
 import torch
 from measure import interleaved, machine, table
 
-from attnviz import api, texts
+from attnviz import api
+from attnviz.analysis import batch
+from attnviz.analysis.heads import sums_of
 from attnviz.atlas import Engine, build, shards
 from attnviz.atlas.corpus import CorpusLine, Shard
 from attnviz.atlas.measure import Options, measure
-from attnviz.metrics import batch
-from attnviz.metrics.heads import sums_of
 from attnviz.sources.trained import _lengths, _read
+from attnviz.studies import texts
 from attnviz.tokenizers.words import spans
 
 os.environ["HF_HUB_OFFLINE"] = "1"

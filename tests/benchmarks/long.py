@@ -15,14 +15,14 @@ import torch
 from measure import interleaved, machine, table
 from torch.nn import functional as F
 
-from attnviz import metrics
+from attnviz import analysis
+from attnviz.analysis import stream
 from attnviz.core.attention import attend
 from attnviz.core.blocks import Blockwise, is_open
 from attnviz.core.edits import Site
 from attnviz.core.masks import Subsequent, Window
 from attnviz.core.record import Step
 from attnviz.core.scoring import Scoring
-from attnviz.metrics import stream
 
 LENGTHS = (8_192, 32_768, 131_072)
 CAUSAL, WINDOW = Subsequent(), Window(4095)
@@ -44,12 +44,12 @@ def row(n: int) -> list[str]:
     window = {"rows": slice(n - 512, n), "columns": slice(n // 2, n // 2 + 512)}
     cases = {
         "fused": lambda: F.scaled_dot_product_attention(*inputs, is_causal=True),
-        "pooled": lambda: metrics.pooled(replace(causal), 0),  # a new one each time: the maps of a step are kept
-        "window": lambda: metrics.pooled(replace(near), 0),
+        "pooled": lambda: analysis.pooled(replace(causal), 0),  # a new one each time: the maps of a step are kept
+        "window": lambda: analysis.pooled(replace(near), 0),
         "floor": lambda: products(causal),
         "window's floor": lambda: products(near),
         "attend": lambda: attend(*inputs, CAUSAL),
-        "cells": lambda: metrics.cells(causal, 0, **window),
+        "cells": lambda: analysis.cells(causal, 0, **window),
     }
     if n > 100_000:
         del cases["attend"]  # minutes
@@ -84,10 +84,10 @@ def _megabytes(n: int) -> float:
 def memory(n: int) -> float:
     """In this process, on Linux: what its peak rises to above what it holds."""
     step = step_of(n, CAUSAL)
-    metrics.pooled(step_of(512, CAUSAL), 0)
+    analysis.pooled(step_of(512, CAUSAL), 0)
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
     before = _status("VmRSS")
-    metrics.pooled(step, 0)
+    analysis.pooled(step, 0)
     return _status("VmHWM") - before
 
 

@@ -16,8 +16,9 @@ from measure import machine, table
 from playwright.sync_api import Browser
 
 from app import VIEWPORT, driver, sentence
-from attnviz import ablation, api, figures
+from attnviz import api, figures
 from attnviz.core.edits import Edits
+from attnviz.studies import ablation
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "sources" / "huggingface"))
 import fake_hub

@@ -9,7 +9,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # the app's own script is at
 import streamlit as st
 from streamlit import config
 
-from attnviz import api, figures, words
+from attnviz import api, figures
+from attnviz.analysis import sentences
 from attnviz.core.edits import Edits
 from attnviz.ui.shared import arrow, cache
 
@@ -41,7 +42,7 @@ def page():
         spec, data, _ = arrow.Screen.of(*figure.screen)
         with st.container(key=f"picture {name}"):
             st.vega_lite_chart(data, spec, key=name, theme=None, width="content", alt="Chart")
-    st.html(words.strongest(record, site, 0))
+    st.html(sentences.strongest(record, site, 0))
 
 
 page()

@@ -7,11 +7,11 @@ import pytest
 from pictures import SITE, data, heatmap, mask_grid, record_of, strand_lines, text_strip, without_data, written
 
 from attnviz import figures
+from attnviz.analysis.views import View
 from attnviz.charts import bands
 from attnviz.charts.theme import DARK, LIGHT
 from attnviz.core.masks import Subsequent
 from attnviz.export import render
-from attnviz.views import View
 
 CHAT = ["system"] * 2 + ["user"] * 4 + ["assistant"] * 3
 ANSWER = [""] * 4 + ["answer"] * 3

@@ -19,9 +19,10 @@ from pictures import (
     title,
 )
 
-from attnviz import figures, metrics, words
+from attnviz import analysis, figures
+from attnviz.analysis import sentences
+from attnviz.analysis.sentences import NO_BLANK
 from attnviz.core.masks import Subsequent
-from attnviz.words import NO_BLANK
 
 TEXT = ["a", "[M]", "sat", "[M]"]
 OTHER = {"x": 1.0}
@@ -31,11 +32,11 @@ NONE = filled_of(["a", "cat"], [], OTHER, OTHER)
 
 
 def test_only_blanks_say_something():
-    found = metrics.predicted_words(BEFORE)
+    found = analysis.predicted_words(BEFORE)
 
     assert [(one.position, one.token, one.word) for one in found] == [(1, "[M]", "cat"), (3, "[M]", "down")]
     assert found[0].probability == pytest.approx(0.75)
-    assert metrics.predicted_words(NONE) == ()
+    assert analysis.predicted_words(NONE) == ()
 
 
 def test_rows_of_a_map_say_it_at_blanks_alone():
@@ -54,7 +55,7 @@ def test_a_blank_has_the_words_that_may_stand_in_its_place():
     assert title(chart) == "Most probable in place of “[M]” (1) · story"
     assert names(chart) == ["dog", "cat"]
     assert figures.next_word(AFTER, 1).name == "story-blank-1-a-M-sat-M"
-    assert words.next_word(AFTER, 1, count=1) == "Most probable in place of “[M]” (1): “dog” 75.0%."
+    assert sentences.next_word(AFTER, 1, count=1) == "Most probable in place of “[M]” (1): “dog” 75.0%."
 
 
 def test_a_run_that_read_another_word_anywhere_is_not_compared():
@@ -63,8 +64,8 @@ def test_a_run_that_read_another_word_anywhere_is_not_compared():
     tokens[2] = replace(tokens[2], text="ran")
     other = replace(BEFORE, sentences=(replace(BEFORE.sentences[0], tokens=tuple(tokens)),))
 
-    assert metrics.next_words(AFTER, 1, before=BEFORE)[0].before == pytest.approx(0.25)
-    assert metrics.next_words(AFTER, 1, before=other)[0].before is None
+    assert analysis.next_words(AFTER, 1, before=BEFORE)[0].before == pytest.approx(0.25)
+    assert analysis.next_words(AFTER, 1, before=other)[0].before is None
 
 
 def test_blanks_stand_one_below_the_other():

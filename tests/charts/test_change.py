@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 from pictures import SITE, bars, change, names, record_of, said, texts, title
 
-from attnviz import metrics, words
+from attnviz import analysis
+from attnviz.analysis import sentences
 from attnviz.core.edits import Edits
 from attnviz.core.masks import Prefix
 
@@ -15,7 +16,7 @@ OFF = Edits(heads_off=frozenset({(SITE, 1)}))
 
 def test_a_bar_is_as_long_as_its_token_moved():
     before, after = record_of(WORDS), record_of(WORDS, edits=OFF)
-    moved = metrics.output_change(before, after).tolist()
+    moved = analysis.output_change(before, after).tolist()
 
     chart = change(before, after)
 
@@ -34,7 +35,7 @@ def test_of_a_long_sentence_the_tokens_that_moved_most_are_drawn():
     """Forty of them, in the order of the text, and the picture says so."""
     tokens = [f"w{i}" for i in range(100)]
     before, after = record_of(tokens), record_of(tokens, edits=OFF)
-    moved = metrics.output_change(before, after)
+    moved = analysis.output_change(before, after)
 
     chart = change(before, after)
 
@@ -62,7 +63,7 @@ def test_infinite_and_no_numbers_read_alike_in_picture_and_words():
         output[0, row] *= 1 + by
 
     chart = change(before, replace(after, output=output))
-    spoken = words.change(metrics.output_change(before, replace(after, output=output)).numpy(), [*WORDS, "down"])
+    spoken = sentences.change(analysis.output_change(before, replace(after, output=output)).numpy(), [*WORDS, "down"])
 
     assert texts(chart) == ["150.0%", "∞", "NaN", "0.0%"]
     assert bars(chart) == [1.0, 1.0, 0.0]

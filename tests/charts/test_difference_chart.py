@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from pictures import CROSS, HOSTILE, SITE, data, draw, record_of
 
-from attnviz import figures, tables, words
+from attnviz import figures
+from attnviz.analysis import sentences, tables
 from attnviz.analysis.align import BLANK, Side, beside
 from attnviz.charts.domain import FAINT
 from attnviz.charts.size import MOST_BESIDE, size_beside
@@ -85,7 +86,7 @@ def test_zero_is_the_middle_of_the_scale_and_small_differences_do_not_look_large
     assert "differences end at 0.05" in data(none.chart, "meta")[0]["subtitle"]
     assert (set(cells(none, "d", "difference")), set(cells(none, "d", "says"))) == ({0.0}, {"alike"})
     assert (same.most_row, same.most_cell) == (None, None)
-    assert words.compared(same).startswith("Nothing differs")
+    assert sentences.compared(same).startswith("Nothing differs")
 
 
 def test_what_is_read_of_a_cell_in_a_in_b_and_in_their_difference_adds_up():
@@ -121,7 +122,7 @@ def test_rows_without_keys_are_told_and_not_counted(policy):
 
     assert np.isnan(found.variation).all()
     assert {row["text"] for row in data(figure.chart, "bars")} == {"–"}
-    assert words.compared_cell(found, 0, 0).startswith("“the” (0) has no key left in A, and in B “the” (0) gives ")
+    assert sentences.compared_cell(found, 0, 0).startswith("“the” (0) has no key left in A, and in B “the” (0) gives ")
     assert ("NaN" in texts_of(figure)[2]) == (policy == "nan")
     assert ("NaN: not a number" in str(data(figure.chart, "b-legend"))) == (policy == "nan")
 
@@ -130,14 +131,14 @@ def test_words_name_the_row_and_the_cell_that_changed_most():
     """They are those of the largest numbers, if two digits show them; tokens that are only on one side are said."""
     found = cat_and_dog()
     row, (i, j) = int(np.nanargmax(found.variation)), divmod(int(np.nanargmax(np.abs(found.difference))), 6)
-    looker, said = found.rows[row][0], words.compared(found)
+    looker, said = found.rows[row][0], sentences.compared(found)
 
     assert (found.most_row, found.most_cell) == (row, (i, j))
     assert said.startswith(f"The row that differs most is “{CAT[looker]}” ({looker})")
-    assert words.compared_cell(found, i, j) in said
+    assert sentences.compared_cell(found, i, j) in said
     assert "Only in B, and left blank: “down” (3)." in said
-    assert words.compared_cell(found, 3, 0).endswith("in B; A has no such cell.")
-    alike = words.compared(
+    assert sentences.compared_cell(found, 3, 0).endswith("in B; A has no such cell.")
+    alike = sentences.compared(
         beside(*(Side(record_of(CAT, edits=Edits(temperature=warm)), SITE, 0) for warm in (1.001, 1.0)))
     )
     assert alike.startswith("A and B are nearly the same map: their largest difference is 0.0")

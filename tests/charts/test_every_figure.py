@@ -7,10 +7,10 @@ import pytest
 from pictures import HOSTILE, SITE, draw, filled_of, labels_of, record_of, said, story_of
 
 from attnviz import figures
+from attnviz.analysis import rollout
 from attnviz.core.edits import Edits
 from attnviz.core.masks import Painted, Subsequent
 from attnviz.figures.rollout import Traced
-from attnviz.metrics import rollout
 
 EDITS = Edits(mask=Subsequent(), temperature=0.5)
 LONG = 5

@@ -23,13 +23,13 @@ from pictures import (
 )
 
 from attnviz import api, figures
+from attnviz.analysis.views import see
 from attnviz.charts import hatch, texts, theme
 from attnviz.charts.pixels import color_at
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Padding, Painted, Subsequent, Window
 from attnviz.figures.head import CHANGED, PADDING
-from attnviz.views import see
 
 EVEN = Edits(temperature=1e4)
 """So hot that attention is even."""

@@ -5,7 +5,7 @@ import math
 import pytest
 from pictures import bars, labels, labels_of, names, record_of, said, texts
 
-from attnviz import figures, metrics
+from attnviz import analysis, figures
 from attnviz.core.errors import InputError
 from attnviz.figures.next_word import HOLLOW, MOST_LABELS, NO_NUMBERS, ONE_LABEL
 
@@ -40,7 +40,7 @@ def test_of_many_classes_the_most_probable_are_drawn_and_the_table_holds_all():
 def test_a_single_class_is_the_logistic_function_of_its_number():
     record = labels_of(TEXT, [math.log(3)], names=["relevant"])
 
-    assert metrics.labels(record)[0].probability == pytest.approx(0.75)
+    assert analysis.labels(record)[0].probability == pytest.approx(0.75)
     assert ONE_LABEL in said(labels(record))
 
 

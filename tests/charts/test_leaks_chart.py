@@ -7,7 +7,8 @@ import pytest
 import torch
 from pictures import HOSTILE, data, draw, leaks, legend, lines, title
 
-from attnviz import figures, tables, words
+from attnviz import figures
+from attnviz.analysis import sentences, tables
 from attnviz.charts.theme import LIGHT
 from attnviz.core.edits import Edits
 from attnviz.core.leaks import LeakTest
@@ -146,12 +147,12 @@ def test_a_large_figure_is_read_by_pointing():
 def test_more_leaks_than_are_named_are_counted():
     test = made(saw=((0, 1), (0, 2), (1, 2), (2, 3), (0, 3)), special=())
 
-    assert words.leaks(test).startswith("5 leaks: position 0")
-    assert "; and 2 more." in words.leaks(test)
+    assert sentences.leaks(test).startswith("5 leaks: position 0")
+    assert "; and 2 more." in sentences.leaks(test)
     assert int((tables.leaks_table(test).state == "saw what it must not").sum()) == 5
     broken = made(saw=())
     broken.moved[0, 1] = math.inf
-    assert words.leak(broken, 0, 1).endswith("its output became a number or ceased to be one")
+    assert sentences.leak(broken, 0, 1).endswith("its output became a number or ceased to be one")
 
 
 @pytest.mark.parametrize(

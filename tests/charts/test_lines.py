@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from pictures import SITE, data, draw, record_of, translation_of, without_data, written
 from pictures import strand_lines as lines
 
+from attnviz.analysis.views import View
 from attnviz.charts.theme import DARK, LIGHT, theme
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Painted, Subsequent
 from attnviz.figures import lines as lines_figure
 from attnviz.figures.strands import MOST_LINES, MOST_TOKENS
-from attnviz.views import View
 
 WORDS = ["The", "cat", "sat", "down", "there"]
 

@@ -5,12 +5,13 @@ import pytest
 import torch
 from pictures import bars, data, names, record_of, texts
 
-from attnviz import figures, words
+from attnviz import figures
+from attnviz.analysis import sentences
+from attnviz.analysis.rollout import flow, mixed, rollout
 from attnviz.charts.size import PIXELS
 from attnviz.charts.theme import LIGHT
 from attnviz.core.amounts import percent
 from attnviz.figures.rollout import MOST_BARS, Traced
-from attnviz.metrics.rollout import flow, mixed, rollout
 
 SHARES = np.array([[1, 0, 0], [0.5, 0.5, 0], [0.25, 0.25, 0.5]])
 
@@ -95,8 +96,8 @@ def test_of_a_long_text_the_largest_are_shown_and_said():
 
 def test_what_reaches_a_position_is_said_in_words():
     """The largest first."""
-    said = words.reached(SHARES[2], ["a", "b", "c"], 2)
+    said = sentences.reached(SHARES[2], ["a", "b", "c"], 2)
 
     assert said == "“c” (2) is mixed from: itself 50.0%, “a” (0) 25.0%, “b” (1) 25.0%."
-    assert "58.3% of what stands at the 3 positions" in words.reaches(SHARES, ["a", "b", "c"])
-    assert "50.0% of what stands at “b” (1) came from “a” (0)" in words.reaches(SHARES, ["a", "b", "c"])
+    assert "58.3% of what stands at the 3 positions" in sentences.reaches(SHARES, ["a", "b", "c"])
+    assert "50.0% of what stands at “b” (1) came from “a” (0)" in sentences.reaches(SHARES, ["a", "b", "c"])

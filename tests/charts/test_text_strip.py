@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pictures import HOSTILE, SITE, data, draw, legend, lines, record_of, text_strip, translation_of
 
-from attnviz import views
+from attnviz.analysis import views
+from attnviz.analysis.sentences import OFF
+from attnviz.analysis.views import View
 from attnviz.charts import pixels
 from attnviz.charts.theme import LIGHT, TITLE_CHARACTER
 from attnviz.core.edits import Edits, Site
@@ -19,8 +21,6 @@ from attnviz.core.masks import Painted, Subsequent
 from attnviz.figures import text_strip as strip_figure
 from attnviz.figures.shade import MOST_TOKENS, shade_of
 from attnviz.figures.text_strip import WIDTH, balanced
-from attnviz.views import View
-from attnviz.words import OFF
 
 WORDS = ["The", "cat", "sat", "down", "there"]
 TABLE = "tokens"

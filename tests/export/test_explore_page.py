@@ -16,7 +16,7 @@ from hypothesis.extra.numpy import arrays
 from pictures import CROSS, SITE, prediction_of, record_of, story_of
 
 import attnviz
-from attnviz import words
+from attnviz.analysis import sentences
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Subsequent, Window
@@ -78,7 +78,7 @@ def test_rules_and_empty_rows_are_those_of_the_record():
     (site,), grids = data_of(page)["sites"], data_of(page)["grids"]
     reasons, blocked = record.steps[0].reasons(0)
 
-    assert tuple(site["reasons"]) == tuple(map(words.blocked_by, reasons))
+    assert tuple(site["reasons"]) == tuple(map(sentences.blocked_by, reasons))
     assert inflated(grids[site["heads"][1]["grid"]]) == bytes(blocked.flatten().tolist())
     assert site["heads"][0]["empty"] == [3]
     assert np.isnan(weights_of(page)).any(2).tolist() == [[False, False, False, True]] * 2

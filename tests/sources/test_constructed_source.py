@@ -85,7 +85,7 @@ LONG = """
 import sys
 from pathlib import Path
 from test_constructed_source import ABOVE, SOURCE, haystack
-from attnviz import metrics
+from attnviz import analysis
 
 def status(name):
     lines = Path("/proc/self/status").read_text().splitlines()
@@ -96,8 +96,8 @@ text, at = haystack(tokens, 0.2)
 SOURCE.run(SOURCE.tokenize(["a b a"]))
 before = status("VmRSS")
 step = SOURCE.run(SOURCE.tokenize([text])).step(ABOVE)
-last = metrics.cells(step, 0, rows=slice(tokens - 512, tokens), columns=slice(at - 256, at + 256))
-tiles = metrics.pooled(step, 0)
+last = analysis.cells(step, 0, rows=slice(tokens - 512, tokens), columns=slice(at - 256, at + 256))
+tiles = analysis.pooled(step, 0)
 print(last.weights[-1, 256], tiles.sums.sum() / tokens, status("VmHWM") - before)
 """
 

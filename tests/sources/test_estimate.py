@@ -3,7 +3,7 @@
 import pytest
 from torch.utils.flop_counter import FlopCounterMode
 
-from attnviz import api, texts
+from attnviz import api
 from attnviz.core import attention
 from attnviz.core.edits import Edits
 from attnviz.core.masks import Full, Subsequent, Window
@@ -11,6 +11,7 @@ from attnviz.core.scoring import Scoring
 from attnviz.sources import estimate as estimates
 from attnviz.sources.estimate import estimate, longest
 from attnviz.sources.scratch import Scratch
+from attnviz.studies import texts
 
 
 @pytest.fixture(autouse=True)

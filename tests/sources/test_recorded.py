@@ -5,12 +5,12 @@ import torch
 from seeing import PICTURE, Sees, seen_by
 
 import attnviz
-from attnviz.ablation import sweep
 from attnviz.check.moves import leak_test
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
 from attnviz.sources.recorded import Recorded
 from attnviz.sources.saved import Saved
+from attnviz.studies.ablation import sweep
 
 SITE = Site("encoder", 0)
 

@@ -11,11 +11,11 @@ from torch.testing import assert_close
 from tutorial import Transformer
 
 import attnviz
-from attnviz.ablation import sweep
 from attnviz.check.moves import leak_test
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.masks import Window
+from attnviz.studies.ablation import sweep
 
 TEXT = "the cat sat on the mat"
 

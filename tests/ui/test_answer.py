@@ -13,10 +13,10 @@ from test_pages_steps import steps_page
 
 from attnviz import Edits, Site, analyze, cases, export, figures, files, generate, load
 from attnviz.analysis.align import Side, beside
+from attnviz.analysis.views import View
 from attnviz.ui.heads import writing
 from attnviz.ui.shared.answer import ANSWER
 from attnviz.ui.shared.look import CELL, VIEW
-from attnviz.views import View
 
 TEXT, SITE = "the cat sat on", Site("decoder", 1)
 WRITTEN = generate(TEXT, "story", 8)

@@ -5,7 +5,7 @@ from streamlit.testing.v1 import AppTest
 from test_pages import html
 from test_pages_models import model_page
 
-from attnviz.metrics.circuits import seconds
+from attnviz.analysis.circuits import seconds
 from attnviz.ui.about import circuits, words
 from attnviz.ui.shared import cache
 

@@ -11,11 +11,11 @@ from test_pages import opened
 import attnviz
 from attnviz import figures
 from attnviz.analysis.align import Side, beside
+from attnviz.analysis.views import View
 from attnviz.core.edits import Edits, Site, Take
 from attnviz.core.masks import Padding, Painted, Subsequent, Window
 from attnviz.ui.shared import cache as kept
 from attnviz.ui.shared import code
-from attnviz.views import View
 
 TEXT = "The cat sat on 'the' mat because it was \"tired\"."
 D0, D1 = Site("decoder", 0), Site("decoder", 1)

@@ -7,7 +7,8 @@ from test_pages import html, opened
 from test_pages_overview import overview_page, patient  # noqa: F401 (a fixture)
 
 import attnviz
-from attnviz import ablation, api, metrics
+from attnviz import analysis, api
+from attnviz.studies import ablation
 from attnviz.ui.shared import budget
 
 
@@ -17,7 +18,7 @@ def answer(name, text, *, target=None, **word):
     record = attnviz.analyze(text, source, target=target, stream=True)
     targets = source.tokenize_targets([target]) if target else ()
     falls = ablation.logit_falls(source, record.sentences, targets=targets, **word)
-    return metrics.contributions(record, **word).in_words(falls)
+    return analysis.contributions(record, **word).in_words(falls)
 
 
 def test_the_page_says_what_python_does():

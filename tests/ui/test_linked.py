@@ -4,8 +4,9 @@ from streamlit.testing.v1 import AppTest
 from test_pages import button, heads_page, html
 
 import attnviz
-from attnviz import ablation, api
+from attnviz import api
 from attnviz.core.edits import Site
+from attnviz.studies import ablation
 
 TEXT = "The cat sat on the mat because it was tired"
 

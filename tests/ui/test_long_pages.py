@@ -7,8 +7,8 @@ import pytest
 from allocations import Held
 from streamlit.testing.v1 import AppTest
 
+from attnviz.analysis import blocks
 from attnviz.core import jobs
-from attnviz.metrics import blocks
 
 N = 4_200
 TEXT = " ".join(f"w{i % 97}{'.' * (i % 15 == 14)}" for i in range(N))

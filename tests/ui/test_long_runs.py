@@ -9,7 +9,7 @@ import pytest
 from test_hostile_pages import compare_page, overview_page
 from test_pages import button, heads_page, html, masks_page, opened
 
-from attnviz import ablation, api, atlas, figures
+from attnviz import api, atlas, figures
 from attnviz.analysis import align
 from attnviz.atlas.building import AtlasProgress
 from attnviz.core import attention, jobs, progress
@@ -18,6 +18,7 @@ from attnviz.core.record import Record
 from attnviz.sources import estimate
 from attnviz.sources.constructed import Constructed
 from attnviz.sources.huggingface import memory
+from attnviz.studies import ablation
 from attnviz.ui import hosts
 from attnviz.ui.overview import numbers
 from attnviz.ui.shared import budget, cache, pictures, runs, words

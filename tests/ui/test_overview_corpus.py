@@ -13,10 +13,11 @@ import pytest
 import streamlit as st
 from test_pages import html, opened
 
-from attnviz import api, atlas, texts
+from attnviz import api, atlas
+from attnviz.analysis.heads import METRICS
 from attnviz.core import assets
 from attnviz.core.edits import Edits, Site
-from attnviz.metrics.heads import METRICS
+from attnviz.studies import texts
 from attnviz.training.texts import TEXTS
 from attnviz.ui.overview import atlases
 from attnviz.ui.overview.atlases import FOLDERS

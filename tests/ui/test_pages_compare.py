@@ -7,12 +7,11 @@ from importlib.util import find_spec
 import pytest
 from test_pages import html, opened
 
-from attnviz import words
+from attnviz.analysis import NextWord, sentences
 from attnviz.analysis.align import Side, beside
 from attnviz.analysis.farthest import farthest
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError
-from attnviz.metrics import NextWord
 from attnviz.ui.compare.other import LONGEST, B
 from attnviz.ui.shared import cache, says
 from attnviz.ui.shared.pretrained import OPENS, PACKED
@@ -185,9 +184,9 @@ def test_two_training_steps_are_subtracted_over_the_same_words():
     assert "B reads the words that A wrote" in html(app)
     assert "cannot be subtracted" not in html(app)
     both = beside(a, b)
-    most = words.compared_cell(both, *both.most_cell)
+    most = sentences.compared_cell(both, *both.most_cell)
     assert said(app) == f"Largest difference in head 3 of cross layer 1: {most}"
-    assert words.compared(both, with_cell=False) in unescape(html(app))
+    assert sentences.compared(both, with_cell=False) in unescape(html(app))
 
 
 def test_b_is_another_sentence_another_head_the_untouched_model_or_another_step():
@@ -201,7 +200,7 @@ def test_b_is_another_sentence_another_head_the_untouched_model_or_another_step(
         found[what] = said(app), "".join(app.query_params.get("b", ""))
 
     assert len({words for words, _ in found.values()}) == 4
-    assert not any(words.startswith("Nothing differs") for words, _ in found.values())
+    assert not any(sentences.startswith("Nothing differs") for words, _ in found.values())
     assert [link for _, link in found.values()] == ["head-d1.1", "untouched", "step-0", f"sentence-{SHE}"]
 
 

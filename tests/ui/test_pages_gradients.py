@@ -6,9 +6,10 @@ import pytest
 from test_pages import html
 from test_pages_overview import chart_texts, opened, overview_page
 
-from attnviz import api, figures, gradients, metrics
+from attnviz import analysis, api, figures
 from attnviz.core.edits import Site
 from attnviz.figures.relevance import gap_in_words
+from attnviz.studies import gradients
 from attnviz.ui.shared import budget, runs
 
 TEXT = "the boy finds a ball"
@@ -54,7 +55,7 @@ def test_relevance_is_that_of_the_function_by_word_layer_and_head():
         figures.relevance_bars(run, expected, 0),
     ):
         assert escape(figure.description) in html(app)
-    app.selectbox(key="word").set_value(metrics.next_words(run, 2)[0].word).run()
+    app.selectbox(key="word").set_value(analysis.next_words(run, 2)[0].word).run()
     assert "word" not in app.query_params
 
 

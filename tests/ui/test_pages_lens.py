@@ -5,7 +5,7 @@ from test_pages import html, opened
 from test_pages_overview import overview_page
 
 from attnviz import Site, analyze, figures
-from attnviz.metrics import lens_words, next_words
+from attnviz.analysis import lens_words, next_words
 from attnviz.ui.overview import lens
 from attnviz.ui.shared import look, pictures
 

@@ -9,10 +9,12 @@ import pytest
 import streamlit as st
 from test_pages import html, opened
 
-from attnviz import ablation, api, words
+from attnviz import api
+from attnviz.analysis import sentences
+from attnviz.analysis.heads import MAIN
+from attnviz.analysis.rollout import mixed, rollout
 from attnviz.core.edits import KINDS, Site
-from attnviz.metrics.heads import MAIN
-from attnviz.metrics.rollout import mixed, rollout
+from attnviz.studies import ablation
 from attnviz.ui.overview.heads import ROLES
 from attnviz.ui.overview.numbers import LAYER, MEANINGS, NAMES, TITLES
 from attnviz.ui.shared import budget, runs
@@ -337,14 +339,14 @@ def test_rollout_goes_through_the_layers():
     found = mixed(record, "encoder")
 
     assert not app.exception
-    assert escape(words.reached(rollout(found)[0][1].numpy(), [t.text for t in found.tokens], 1)) in html(app)
+    assert escape(sentences.reached(rollout(found)[0][1].numpy(), [t.text for t in found.tokens], 1)) in html(app)
     assert "The flow is the most that can come" not in html(app)
     app.toggle(key="flow").set_value(True).run()
     assert not app.exception
     assert app.query_params["flow"] == "true"
     assert "The flow is the most that can come" in html(app)
     app.selectbox(key="query").set_value(2).run()
-    assert escape(words.reached(rollout(found)[0][2].numpy(), [t.text for t in found.tokens], 2)) in html(app)
+    assert escape(sentences.reached(rollout(found)[0][2].numpy(), [t.text for t in found.tokens], 2)) in html(app)
     assert app.query_params["query"] == "2"
 
 
@@ -379,7 +381,7 @@ def test_a_long_text_is_followed_when_asked_for():
 
 
 def test_of_a_text_too_long_for_the_table_one_position_is_followed_and_its_cost_said_first(monkeypatch):
-    monkeypatch.setattr("attnviz.metrics.rollout.MOST_CELLS", 8)
+    monkeypatch.setattr("attnviz.analysis.rollout.MOST_CELLS", 8)
     monkeypatch.setattr("attnviz.ui.shared.budget.SILENT", -1.0)
 
     app = opened(overview_page, model="story", text="the boy finds a ball", panel="Rollout", query="3")
@@ -391,7 +393,7 @@ def test_of_a_text_too_long_for_the_table_one_position_is_followed_and_its_cost_
     monkeypatch.undo()
     whole = rollout(mixed(record))[-1][3].numpy()
     assert not app.exception
-    assert escape(words.reached(whole, [t.text for t in mixed(record).tokens], 3)) in html(app)
+    assert escape(sentences.reached(whole, [t.text for t in mixed(record).tokens], 3)) in html(app)
 
 
 def test_a_phrase_is_looked_at_from_the_last_word_that_was_typed():

@@ -25,16 +25,16 @@ import fake_hub
 import zoo
 from huggingface_hub import constants
 
-from attnviz import api, metrics
+from attnviz import analysis, api
+from attnviz.analysis.roles import Role
+from attnviz.analysis.sentences import turned
 from attnviz.core.amounts import percent
 from attnviz.core.edits import Edits, Site
-from attnviz.metrics.roles import Role
 from attnviz.sources.huggingface import source as sources
 from attnviz.sources.huggingface import trial
 from attnviz.ui.shared import arrivals, everything, findings, state
 from attnviz.ui.shared import pretrained as pretrained_models
 from attnviz.ui.shared.look import COLORS, SENTENCE, SHOW
-from attnviz.words import turned
 
 SIZES = {"hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 14}
 SIZES |= {"vocab_size": len(fake_hub.WORDS), "max_position_embeddings": 16}
@@ -219,7 +219,7 @@ def test_the_next_token_before_and_after(folder):
     """With its probabilities, after a change where it moved most; another row asks for the token after it."""
     model = folder("LlamaForCausalLM")
     before, after = both("decoder", model, CAT)
-    most = metrics.most_changed(before, after)
+    most = analysis.most_changed(before, after)
     (last, _), (old, new) = ([one.prediction.most_probable(at, 1)[0] for one in (before, after)] for at in (7, most))
 
     assert old[1] != pytest.approx(new[1], abs=0.01)
@@ -239,7 +239,7 @@ def test_each_blank_before_and_after(folder):
     model = folder("BertForMaskedLM")
     before, after = both("encoder", model, BLANK)
     app = pretrained(model, text=BLANK, off="e0.1")
-    most = metrics.most_changed(before, after)
+    most = analysis.most_changed(before, after)
     least = 8 - most  # the blanks are 2 and 6
     other = pretrained(model, text=BLANK, off="e0.1", cell=f"{least}.0", effect="blanks")
 
@@ -255,7 +255,7 @@ def test_each_blank_before_and_after(folder):
 def test_labels_before_and_after(folder):
     """The most probable in words and all of them on a picture; a name with markup is shown as it is."""
     model = folder("BertForSequenceClassification")
-    before, after = (metrics.labels(one)[0] for one in both("encoder", model, CAT))
+    before, after = (analysis.labels(one)[0] for one in both("encoder", model, CAT))
     app = pretrained(model, text=CAT, off="e0.1")
 
     then, now = (percent(one.probability) for one in (before, after))
@@ -273,7 +273,7 @@ def test_several_labels_and_a_number_are_said_as_that(folder, tmp_path):
         settings = json.loads((place / "config.json").read_text()) | {"problem_type": kind}
         (place / "config.json").write_text(json.dumps(settings))
         record = api.analyze(CAT, str(place))
-        first = metrics.labels(record)[0]
+        first = analysis.labels(record)[0]
         value = f"{first.probability:.4f}" if kind == "regression" else f"“{first.word}” {percent(first.probability)}"
 
         assert f"{words}{value}" in said(pretrained(str(place), text=CAT))
@@ -283,11 +283,11 @@ def test_a_token_is_said_with_its_label(folder):
     """Of a model that labels tokens: with a head off, that of the token whose label moved most."""
     model = folder("BertForTokenClassification")
     before, after = both("encoder", model, CAT)
-    at = metrics.most_changed(before, after)
+    at = analysis.most_changed(before, after)
     token = before.sentences[0].tokens[at].text
     app = said(pretrained(model, text=CAT, off="e0.1"))
 
-    assert f"Most changed label, of “{token}” ({at}): “{metrics.predicted_words(after)[at].word}” " in app
+    assert f"Most changed label, of “{token}” ({at}): “{analysis.predicted_words(after)[at].word}” " in app
 
 
 def test_the_written_text_before_and_after(folder):
@@ -320,10 +320,10 @@ def test_vectors_before_and_after(folder):
     model, three = folder("BertModel"), f"{CAT}\na dog ran\nit was tired"
     before, after = both("encoder", model, three)
     app = pretrained(model, text=three, off="e0.1", sentence="2")
-    moved = float(metrics.shift(before, after)[1])
+    moved = float(analysis.shift(before, after)[1])
 
     assert f"The vector of the sentence moved by {turned(moved)} (1 − cosine)" in said(app)
-    alike = metrics.similarity(before)
+    alike = analysis.similarity(before)
     i, j = max(((0, 1), (0, 2), (1, 2)), key=lambda pair: float(alike[pair]))
     app = pretrained(model, text=three)
     assert f"Most alike of 3 sentences: {i + 1} and {j + 1} {float(alike[i, j]):.2f}" in said(app)
@@ -338,7 +338,7 @@ def test_output_vectors_moved_by_a_head(folder):
     app = pretrained(model, text=CAT, off="e0.1")
 
     (change,) = (spec for spec in specs(app) if "Change of the output" in spec)
-    assert all(f"{share:.1%}" in change for share in metrics.output_change(before, after)[: before.read[0].length])
+    assert all(f"{share:.1%}" in change for share in analysis.output_change(before, after)[: before.read[0].length])
 
 
 @pytest.mark.parametrize("kind", ["LlamaForCausalLM", "BertForMaskedLM", "BertForSequenceClassification", "BertModel"])

@@ -118,7 +118,7 @@ def test_a_patch_is_blank_for_the_attention_and_open_again():
     assert app.query_params["pins"] == "q19"
     edits = attnviz.Edits(mask=attnviz.Blank((19,)))
     record = attnviz.analyze(attnviz.picture(photos.PICTURES[CIRCLE]), "shapes", edits)
-    assert attnviz.metrics.labels(record)[0].word in html(app)
+    assert attnviz.analysis.labels(record)[0].word in html(app)
 
     app.toggle(key=BLANKED.name).set_value(False).run()
 

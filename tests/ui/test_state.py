@@ -11,6 +11,7 @@ from streamlit.runtime.scriptrunner import RerunData, RerunException
 from streamlit.runtime.state import SafeSessionState, SessionState, session_state_proxy
 
 import attnviz.ui
+from attnviz.analysis.views import PAIRS, SPECIAL, View
 from attnviz.core.edits import KINDS, Site
 from attnviz.core.errors import InputError
 from attnviz.ui import settings, streamlit_internals
@@ -21,7 +22,6 @@ from attnviz.ui.shared.edits import ADDED, OFF, TUNED, Added, Tuned
 from attnviz.ui.shared.examples import TEXT
 from attnviz.ui.shared.look import CELL, PINS, SITE, VIEW
 from attnviz.ui.shared.setting import FORMER, OMITTED, PROBLEMS, State, read
-from attnviz.views import PAIRS, SPECIAL, View
 
 small = st.integers(0, 300)
 sites = st.builds(Site, st.sampled_from(KINDS), small)

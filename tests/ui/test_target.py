@@ -5,9 +5,10 @@ from test_pages import html, opened
 from test_pages_compare import compare_page
 from test_pages_overview import overview_page
 
-from attnviz import ablation, api, cases
+from attnviz import api, cases
 from attnviz.check.moves import leak_test
 from attnviz.core.errors import InputError
+from attnviz.studies import ablation
 from attnviz.ui.shared import cache, code
 from attnviz.ui.shared.target import TargetedText, with_targets
 

@@ -6,12 +6,12 @@ from test_pages_models import plainly_said
 
 import attnviz
 from attnviz import api
+from attnviz.analysis.views import View
 from attnviz.core.edits import Edits, Site
 from attnviz.sources import saved
 from attnviz.ui import settings
 from attnviz.ui.shared import cache, look, pictures, state, welcome
 from attnviz.ui.shared.setting import PROBLEMS, read
-from attnviz.views import View
 
 
 def linked(link) -> dict[str, str]:

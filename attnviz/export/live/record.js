@@ -1,7 +1,7 @@
 // A run of the model as the record that explore.js draws: what attnviz/export/explore.py writes of a record of Python.
 
 const KINDS = {e: "encoder", d: "decoder", c: "cross"};
-const CROWDED = 40, FAINT = 0.3, MOST_LISTED = 5;  // charts/domain.py, metrics/predictions.py
+const CROWDED = 40, FAINT = 0.3, MOST_LISTED = 5;  // charts/domain.py, analysis/predictions.py
 
 function probabilities(run, place) {
   return softmax(run.logits.data.slice(place * run.logits.columns, (place + 1) * run.logits.columns));

@@ -6,10 +6,10 @@ import pandas as pd
 import streamlit as st
 
 from attnviz import figures
+from attnviz.analysis.circuits import NUMBERS, Circuits, bytes_of, circuits, seconds
 from attnviz.core.display import file_stem
 from attnviz.core.edits import Site
 from attnviz.core.errors import AttnvizError
-from attnviz.metrics.circuits import NUMBERS, Circuits, bytes_of, circuits, seconds
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate
 from attnviz.ui.about import words

@@ -7,9 +7,10 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from attnviz import figures
-from attnviz import words as sentences
+from attnviz.analysis import sentences
 from attnviz.analysis.align import AlignedPair, Side, apart, beside
 from attnviz.analysis.farthest import farthest
+from attnviz.analysis.views import View
 from attnviz.charts.axes import notes_on
 from attnviz.charts.size import size_beside
 from attnviz.core.display import as_sentence
@@ -25,7 +26,6 @@ from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import Cell, ViewContext
 from attnviz.ui.shared.text import heading, in_words, note, quiet
 from attnviz.ui.shared.toolbar import Toolbar
-from attnviz.views import View
 
 
 def page(source: Source, lines: tuple[str, ...]) -> None:

@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import streamlit as st
 
-from attnviz import figures, patching
+from attnviz import figures
 from attnviz.analysis.align import Side
+from attnviz.analysis.carried import Carried
 from attnviz.core import progress
 from attnviz.core.amounts import counted
 from attnviz.core.display import visible_text
@@ -14,8 +15,8 @@ from attnviz.core.edits import Edits, Site, Take
 from attnviz.core.errors import AttnvizError, InputError, TooLong
 from attnviz.core.record import Record
 from attnviz.core.tokens import Token
-from attnviz.metrics.carried import Carried
 from attnviz.sources.base import Source
+from attnviz.studies import patching
 from attnviz.ui.compare import words
 from attnviz.ui.overview.numbers import is_requested
 from attnviz.ui.shared import budget, cache, cores, edits, look, pictures, runs, says, state

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import streamlit as st
 
-from attnviz import figures, metrics
+from attnviz import analysis, figures
 from attnviz.analysis.align import SAME, first_moved
 from attnviz.core.errors import ShapeError
 from attnviz.sources import estimate
@@ -62,7 +62,7 @@ def _answered(context: ViewContext) -> int | None:
     if context.moved_most is None:
         in_words(words.SAME_PREDICTIONS)
         return None
-    alike = context.cell is not None and metrics.read_alike(
+    alike = context.cell is not None and analysis.read_alike(
         context.untouched, context.record, context.position, sentence=context.sentence
     )
     position = context.position if alike else context.moved_most

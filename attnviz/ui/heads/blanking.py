@@ -5,6 +5,7 @@ from collections.abc import Callable
 import streamlit as st
 
 from attnviz import figures
+from attnviz.analysis.sentences import quoted_token
 from attnviz.core.errors import AttnvizError
 from attnviz.core.masks import Blank
 from attnviz.core.stack import Entry, Stack
@@ -15,7 +16,6 @@ from attnviz.ui.shared.photos import GRAYED
 from attnviz.ui.shared.setting import State, session_setting
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import quiet
-from attnviz.words import quoted_token
 
 BLANKED = session_setting("patch blanked", False)
 GRAY = session_setting("patch gray", False)

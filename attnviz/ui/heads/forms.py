@@ -8,7 +8,9 @@ from functools import partial, reduce
 
 import streamlit as st
 
-from attnviz import figures, metrics, views
+from attnviz import analysis, figures
+from attnviz.analysis import views
+from attnviz.analysis.views import View
 from attnviz.core.edits import Site
 from attnviz.figures import FORMS, Figure
 from attnviz.figures import shade as shades
@@ -24,7 +26,6 @@ from attnviz.ui.shared.state import MOST_PILLS, control
 from attnviz.ui.shared.target import TARGET
 from attnviz.ui.shared.text import in_words, label
 from attnviz.ui.steps.rail import STAGE
-from attnviz.views import View
 
 ON_PAGE = tuple(name for name, form in FORMS.items() if form.is_on_page)
 """Forms that can be chosen."""
@@ -329,7 +330,7 @@ def _arithmetic(context: ViewContext, cell: Cell, *, of_several: bool) -> None:
     """
     window = {"rows": slice(cell[0], cell[0] + 1), "columns": slice(cell[1], cell[1] + 1)}
     cells = views.see(context.record, context.site, sentence=context.sentence, **window).cells([context.head])[0]
-    is_blocked = cells.states[0, 0] == metrics.BLOCKED
+    is_blocked = cells.states[0, 0] == analysis.BLOCKED
     icon = {"icon": ":material/calculate:", "type": "tertiary", "key": "arithmetic"}
     how = words.ARITHMETIC_OF_FIRST if of_several else words.ARITHMETIC
     if not st.button(words.WHY_NONE if is_blocked else how, **icon):

@@ -5,19 +5,19 @@ from collections.abc import Callable
 import pandas as pd
 import streamlit as st
 
-from attnviz import ablation
+from attnviz.analysis.linking import rank
+from attnviz.analysis.sentences import quoted_token
 from attnviz.core import progress
 from attnviz.core.amounts import decimals
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError
-from attnviz.metrics.linking import rank
 from attnviz.sources.base import Source
+from attnviz.studies import ablation
 from attnviz.ui.heads import words
 from attnviz.ui.shared import budget, cache, cores, look, pictures, runs, state
 from attnviz.ui.shared.look import ViewContext
 from attnviz.ui.shared.setting import session_setting
 from attnviz.ui.shared.text import note, quiet
-from attnviz.words import quoted_token
 
 MOST = 8
 """Heads that are listed."""

@@ -7,7 +7,8 @@ from html import escape
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from attnviz import views
+from attnviz.analysis import views
+from attnviz.analysis.sentences import quoted_token
 from attnviz.core import progress
 from attnviz.core.amounts import percent
 from attnviz.core.display import visible_text
@@ -24,7 +25,6 @@ from attnviz.ui.shared.look import CELL, Cell, ViewContext
 from attnviz.ui.shared.setting import Setting, State, session_setting
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import literal, note, quiet
-from attnviz.words import quoted_token
 
 CHOICES = 5
 """Other choices for a token that are named."""

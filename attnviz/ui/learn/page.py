@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 import streamlit as st
 
 from attnviz import lessons
+from attnviz.analysis.sentences import quoted
 from attnviz.core.stack import Stack
 from attnviz.lessons import Lesson, LessonStep
 from attnviz.sources.base import Source
@@ -22,7 +23,6 @@ from attnviz.ui.shared.look import ViewContext
 from attnviz.ui.shared.setting import PROBLEMS
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import block, heading, note, plain, quiet, title
-from attnviz.words import quoted
 
 
 def page(source: Source, lines: tuple[str, ...]) -> None:

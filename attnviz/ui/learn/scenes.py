@@ -8,6 +8,8 @@ import streamlit as st
 
 from attnviz import api, figures
 from attnviz.analysis import steps
+from attnviz.analysis.sentences import quoted_token
+from attnviz.analysis.views import View
 from attnviz.core.amounts import digits
 from attnviz.core.display import visible_text
 from attnviz.core.masks import Full, Subsequent
@@ -23,8 +25,6 @@ from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import in_words, quiet
 from attnviz.ui.steps.scores import MEASURES, scores
 from attnviz.ui.steps.view import StepsView, table
-from attnviz.views import View
-from attnviz.words import quoted_token
 
 PEEKING = flag("peeking", False)
 

@@ -6,7 +6,9 @@ from typing import Any, NamedTuple
 
 import streamlit as st
 
-from attnviz import api, figures, metrics
+from attnviz import analysis, api, figures
+from attnviz.analysis.sentences import quoted_token
+from attnviz.analysis.views import View, as_tokens
 from attnviz.charts.axes import LONGEST_LABEL
 from attnviz.ui.masks import added, painting, rulelist, words
 from attnviz.ui.masks.lab import Lab
@@ -16,8 +18,6 @@ from attnviz.ui.shared.setting import Setting, flag, session_setting
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import leads_to, quiet
 from attnviz.ui.shared.toolbar import Toolbar
-from attnviz.views import View, as_tokens
-from attnviz.words import quoted_token
 
 DRAG: Setting[painting.Drag | None] = session_setting("drag", None)
 """The last drag, of which the browser may say more."""
@@ -149,7 +149,7 @@ def _side(lab: Lab) -> int:
 
 def _predicted(lab: Lab):
     """Prediction of each row: the model's; of random weights the next token; None where it is unknown."""
-    if lab.record.vectors is not None or lab.record.labels is not None or metrics.fills_in(lab.record):
+    if lab.record.vectors is not None or lab.record.labels is not None or analysis.fills_in(lab.record):
         return None
     if lab.record.prediction is None:  # of random weights, as in a decoder; of a file nothing is known
         return api.predicted(lab.record.sentences[lab.sentence]) if "sos" in lab.source.settings() else None

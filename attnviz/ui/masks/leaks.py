@@ -6,7 +6,7 @@ from dataclasses import replace
 import streamlit as st
 
 from attnviz import figures
-from attnviz import words as sentences
+from attnviz.analysis import sentences
 from attnviz.check.model import ModelReport, check_model
 from attnviz.check.moves import alone
 from attnviz.core import progress

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import streamlit as st
 
-from attnviz import atlas, texts
+from attnviz import atlas
 from attnviz.atlas.opened import Atlas
 from attnviz.core import assets, progress
 from attnviz.core.edits import Edits
 from attnviz.core.errors import AttnvizError
 from attnviz.sources.base import Source
+from attnviz.studies import texts
 from attnviz.ui.overview import words
 from attnviz.ui.overview.numbers import is_requested
 from attnviz.ui.shared import cache, cores, runs, state

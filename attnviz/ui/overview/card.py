@@ -4,12 +4,12 @@ import pandas as pd
 import streamlit as st
 
 from attnviz import figures
-from attnviz.ablation import Sweep
+from attnviz.analysis.heads import MAIN
+from attnviz.analysis.spread import ByDistance, by_distance
 from attnviz.core.amounts import decimals
 from attnviz.core.edits import Site
 from attnviz.core.record import Record
-from attnviz.metrics.heads import MAIN
-from attnviz.metrics.spread import ByDistance, by_distance
+from attnviz.studies.ablation import Sweep
 from attnviz.ui.overview import words
 from attnviz.ui.overview.numbers import MEANINGS, OFF, SORT, TITLES, Numbers, effects_of, is_by_test
 from attnviz.ui.shared import cache, findings, look, pages, pictures, state, zoom

@@ -6,14 +6,16 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from attnviz import ablation, figures
+from attnviz import figures
+from attnviz.analysis import next_words
+from attnviz.analysis.sentences import ENDS
 from attnviz.core import progress
 from attnviz.core.display import visible_text
 from attnviz.core.edits import Edits
 from attnviz.core.errors import AttnvizError, TooLong
 from attnviz.core.record import Record
-from attnviz.metrics import next_words
 from attnviz.sources.base import Source
+from attnviz.studies import ablation
 from attnviz.ui.overview import card, heads, lens, words
 from attnviz.ui.overview.numbers import is_requested
 from attnviz.ui.shared import budget, cache, cores, look, pictures, runs, state
@@ -23,7 +25,6 @@ from attnviz.ui.shared.setting import Setting, coded, session_setting
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import block_html, details_html, large, lead, note, quiet
 from attnviz.ui.shared.toolbar import Toolbar
-from attnviz.words import ENDS
 
 MOST_WORDS = 10
 """Most probable words to choose from."""

@@ -6,15 +6,16 @@ from functools import partial
 import pandas as pd
 import streamlit as st
 
-from attnviz import figures, texts
+from attnviz import figures
+from attnviz.analysis.heads import MAIN, METRICS
+from attnviz.analysis.roles import Role, roles
 from attnviz.atlas.opened import Atlas
 from attnviz.core.amounts import counted
 from attnviz.core.edits import Edits
 from attnviz.core.errors import AttnvizError
-from attnviz.metrics.heads import MAIN, METRICS
-from attnviz.metrics.roles import Role, roles
 from attnviz.sources.base import Source
 from attnviz.sources.cards import Behavior
+from attnviz.studies import texts
 from attnviz.ui.overview import atlases, examples, tables, words
 from attnviz.ui.overview.numbers import all_numbers, numbers
 from attnviz.ui.shared import everything, findings, look, pictures, runs, state

@@ -6,13 +6,13 @@ from math import ceil, floor
 import pandas as pd
 import streamlit as st
 
-from attnviz import metrics
+from attnviz import analysis
+from attnviz.analysis.heads import METRICS
 from attnviz.atlas.opened import Atlas
 from attnviz.core.amounts import percent
 from attnviz.core.display import visible_text
 from attnviz.core.errors import AttnvizError
 from attnviz.core.record import Record
-from attnviz.metrics.heads import METRICS
 from attnviz.ui.overview import words
 from attnviz.ui.shared import cache, pages, pictures, state
 from attnviz.ui.shared.examples import TEXT
@@ -98,7 +98,7 @@ def _predicted(record: Record, context: ViewContext, query: int) -> list[tuple[s
     """The most probable words after a query, with their probabilities; none where the model predicts none."""
     if not record.predicted(context.site):
         return []
-    candidates = [(word.word, word.probability) for word in metrics.next_words(record, query, count=PREDICTED)]
+    candidates = [(word.word, word.probability) for word in analysis.next_words(record, query, count=PREDICTED)]
     return candidates[:1] + [pair for pair in candidates[1:] if pair[1] >= LEAST]
 
 
@@ -146,7 +146,7 @@ def _cell(record: Record, context: ViewContext, row: dict) -> Cell:
     """The cell of a pair; of another example the largest weight of the rows that have a choice."""
     if "query" in row:
         return int(row["query"]), int(row["key"])
-    largest, keys = metrics.strongest(record.step(context.site), context.number)
+    largest, keys = analysis.strongest(record.step(context.site), context.number)
     query = 1 + int(largest[1:].argmax()) if len(largest) > 1 else 0
     return query, int(keys[query])
 

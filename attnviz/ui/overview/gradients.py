@@ -7,16 +7,17 @@ from typing import Any
 
 import streamlit as st
 
-from attnviz import figures, gradients, metrics
+from attnviz import analysis, figures
+from attnviz.analysis.relevance import IntegratedGradients, Relevance, WordLogit, texts_of
 from attnviz.core import progress
 from attnviz.core.amounts import counted, size
 from attnviz.core.display import visible_text
 from attnviz.core.errors import AttnvizError
 from attnviz.core.record import Record
 from attnviz.figures.relevance import gap_in_words
-from attnviz.metrics.relevance import IntegratedGradients, Relevance, WordLogit, texts_of
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate
+from attnviz.studies import gradients
 from attnviz.ui.overview import words
 from attnviz.ui.overview.contributions import MOST_WORDS, WORD, choose_word
 from attnviz.ui.overview.numbers import is_requested
@@ -140,7 +141,7 @@ def _position(context: ViewContext) -> int:
     """The position at which the word is predicted: a blank of a model that fills in."""
     record, sentence = context.record, context.sentence
     (*_, (kind, tokens)) = texts_of(record, sentence).items()
-    blanks = metrics.fills_in(record) and record.prediction.blanks[sentence]
+    blanks = analysis.fills_in(record) and record.prediction.blanks[sentence]
     is_there = context.cell is not None and (context.site.kind == "encoder") == (kind == "encoder")
     opening = context.cell[0] if is_there else None
     if blanks and opening not in blanks:
@@ -150,7 +151,7 @@ def _position(context: ViewContext) -> int:
 
 def _word(context: ViewContext, position: int) -> str | None:
     """The word whose logit it is; None for the most probable one."""
-    listed = metrics.next_words(context.record, position, sentence=context.sentence, count=MOST_WORDS)
+    listed = analysis.next_words(context.record, position, sentence=context.sentence, count=MOST_WORDS)
     likely = [word.word for word in listed]
     options = {"lead": "", "width": 145, "format_func": lambda text: words.LOGIT_OF.format(visible_text(text))}
     return choose_word(WORD, words.WORD, likely, likely[0] if likely else None, **options)

@@ -8,10 +8,10 @@ import pandas as pd
 import streamlit as st
 
 from attnviz import figures
+from attnviz.analysis.roles import THRESHOLDS
 from attnviz.core.edits import KINDS, Site
 from attnviz.core.record import Record
 from attnviz.figures.overview import is_flat
-from attnviz.metrics.roles import THRESHOLDS
 from attnviz.sources import estimate
 from attnviz.ui.overview import card, tables, words
 from attnviz.ui.overview.numbers import (

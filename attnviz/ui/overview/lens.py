@@ -3,10 +3,10 @@
 import streamlit as st
 
 from attnviz import figures
+from attnviz.analysis.lens import stages
 from attnviz.core.errors import AttnvizError, TooLong
 from attnviz.core.record import Record
 from attnviz.figures.lens import MOST_POSITIONS
-from attnviz.metrics.lens import stages
 from attnviz.ui.overview import words
 from attnviz.ui.shared import cache, look, pictures, runs, state
 from attnviz.ui.shared import words as common

@@ -8,15 +8,15 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from attnviz import ablation
+from attnviz.analysis.heads import METRICS, head_metrics, seconds, weights_of_all
+from attnviz.analysis.roles import roles
 from attnviz.core import progress
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError
 from attnviz.core.record import Record
-from attnviz.metrics.heads import METRICS, head_metrics, seconds, weights_of_all
-from attnviz.metrics.roles import roles
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate, in_time
+from attnviz.studies import ablation
 from attnviz.ui.overview import words
 from attnviz.ui.shared import budget, cache, cores, findings, pictures, runs, state
 from attnviz.ui.shared.budget import OverBudget

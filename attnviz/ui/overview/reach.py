@@ -6,14 +6,14 @@ import numpy as np
 import streamlit as st
 
 from attnviz import figures
-from attnviz import words as sentences
+from attnviz.analysis import rollout as metric
+from attnviz.analysis import sentences
+from attnviz.analysis.rollout import Mixed
 from attnviz.core.edits import KINDS, Site
 from attnviz.core.errors import AttnvizError, TooLong
 from attnviz.core.record import Record
 from attnviz.core.tokens import Token
 from attnviz.figures.rollout import Traced
-from attnviz.metrics import rollout as metric
-from attnviz.metrics.rollout import Mixed
 from attnviz.sources import estimate
 from attnviz.ui.overview import words
 from attnviz.ui.shared import budget, cache, look, pictures, state

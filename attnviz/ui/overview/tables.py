@@ -6,9 +6,9 @@ import pandas as pd
 import streamlit as st
 from pandas.io.formats.style import Styler
 
-from attnviz.ablation import Sweep
+from attnviz.analysis.heads import MAIN, METRICS, ROWS
 from attnviz.charts.theme import theme
-from attnviz.metrics.heads import MAIN, METRICS, ROWS
+from attnviz.studies.ablation import Sweep
 from attnviz.ui.overview import card, words
 from attnviz.ui.overview.numbers import OFF, TITLES, Numbers, head_of, heads_of
 from attnviz.ui.shared import findings, look, state

@@ -17,6 +17,8 @@ from torch import Tensor
 
 from attnviz import api
 from attnviz.analysis.align import AlignedPair, Side
+from attnviz.analysis.heads import head_metrics as head_metrics_of
+from attnviz.analysis.relevance import WordLogit
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, InputError, TooLong
 from attnviz.core.kept import BoundedCache
@@ -25,8 +27,6 @@ from attnviz.core.record import Record
 from attnviz.core.tokens import Sentence
 from attnviz.figures import Figure
 from attnviz.figures.rollout import Traced
-from attnviz.metrics.heads import head_metrics as head_metrics_of
-from attnviz.metrics.relevance import WordLogit
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate
 from attnviz.sources.saved import Saved

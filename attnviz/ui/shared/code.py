@@ -8,6 +8,7 @@ from typing import Any
 import attnviz
 from attnviz import api, figures
 from attnviz.analysis.align import AlignedPair
+from attnviz.analysis.relevance import IntegratedGradients, WordLogit
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import MaskError
 from attnviz.core.masks import Mask
@@ -15,7 +16,6 @@ from attnviz.core.places import PicturedText, Sound
 from attnviz.core.record import ALL, Record
 from attnviz.core.tokens import Token
 from attnviz.figures import Figure
-from attnviz.metrics.relevance import IntegratedGradients, WordLogit
 from attnviz.sources.base import Source
 from attnviz.ui.shared import photos, target, words
 
@@ -122,7 +122,7 @@ class CodeWriter:
         source, _ = _origin(self.origin, self.records[-1])
         steps = {"steps": word.steps} if isinstance(word, IntegratedGradients) else {}
         named = steps | ({"sentence": word.sentence} if word.sentence else {})
-        name = "attnviz.gradients." + ("integrated" if steps else "relevance")
+        name = "attnviz.studies.gradients." + ("integrated" if steps else "relevance")
         return self.call(name, (source, self.records[-1], word.id, word.position), named)
 
     def _mask(self, mask: Mask) -> str:

@@ -6,12 +6,12 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from attnviz.analysis.roles import clearest, roles
 from attnviz.charts.theme import CAUTIONS
 from attnviz.core.amounts import percent
 from attnviz.core.edits import Site
 from attnviz.core.errors import AttnvizError
 from attnviz.core.record import Record
-from attnviz.metrics.roles import clearest, roles
 from attnviz.sources.base import Source
 from attnviz.sources.cards import Behavior, joined
 from attnviz.ui.shared import cache, look, state, words

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 import streamlit as st
 
 from attnviz import api
+from attnviz.analysis.sentences import quoted
 from attnviz.core.display import visible_text
 from attnviz.core.errors import AttnvizError, TooLong
 from attnviz.sources.base import Source
@@ -32,7 +33,6 @@ from attnviz.ui.shared.setting import PROBLEMS, Setting
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.target import TARGET
 from attnviz.ui.shared.text import Markup, clean, note, plain
-from attnviz.words import quoted
 
 WHOLE, BEGINNING = 20_000, 1_000
 """Characters of a text that its box holds, and of the beginning of a longer one."""

@@ -13,7 +13,9 @@ from weakref import WeakValueDictionary
 
 import streamlit as st
 
-from attnviz import metrics, views
+from attnviz import analysis
+from attnviz.analysis import views
+from attnviz.analysis.views import SPECIAL, View
 from attnviz.core.amounts import counted
 from attnviz.core.display import visible_text
 from attnviz.core.edits import BY_LETTER, Edits, Site
@@ -28,7 +30,6 @@ from attnviz.ui.shared import cache, state, words
 from attnviz.ui.shared.setting import State, choice, coded, each, reader, session_setting, whole
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import block_html, note
-from attnviz.views import SPECIAL, View
 
 COMBINED = ("mean", "max", "min")
 """How all heads can be shown as one."""
@@ -36,7 +37,7 @@ DOMAINS = dict(zip(words.COLOR_RANGES, ("adapts", "log"), strict=True))
 PAIRS = {"A to A": "aa", "A to B": "ab", "B to A": "ba", "B to B": "bb"}
 """How the link writes which text of a pair looks at which."""
 
-_most_changed = cache.cached(metrics.most_changed)
+_most_changed = cache.cached(analysis.most_changed)
 
 Cell = tuple[int, int]
 Pin = tuple[str, int]
@@ -267,7 +268,7 @@ class ViewContext:
     def prediction_position(self) -> int | None:
         """The token of `position`, where the prediction is one word after it or in place of it."""
         if not self._predicts_words or (
-            metrics.fills_in(self.record) and not self.record.prediction.blanks[self.sentence]
+            analysis.fills_in(self.record) and not self.record.prediction.blanks[self.sentence]
         ):
             return None
         return self.position
@@ -295,7 +296,7 @@ def asked_at(record: Record, site: Site, cell: Cell | None, sentence: int) -> in
     """After which token a word is asked for, or in place of which."""
     looks = cell is not None and not (site.kind == "encoder" and record.targets)
     chosen = cell[0] if looks and cell[0] < len(record.read[sentence].tokens) else record.read[sentence].length - 1
-    blanks = record.prediction.blanks[sentence] if metrics.fills_in(record) else ()
+    blanks = record.prediction.blanks[sentence] if analysis.fills_in(record) else ()
     return blanks[0] if blanks and chosen not in blanks else chosen
 
 

@@ -9,19 +9,18 @@ from typing import NoReturn, TypeVar
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from attnviz import views
-from attnviz import words as sentences
+from attnviz.analysis import sentences, views
+from attnviz.analysis.tables import MOST_CELLS
+from attnviz.analysis.views import View
 from attnviz.core.errors import AttnvizError
 from attnviz.figures import Figure
 from attnviz.sources.estimate import in_time
-from attnviz.tables import MOST_CELLS
 from attnviz.ui import streamlit_internals
 from attnviz.ui.shared import budget, cache, code, state, words
 from attnviz.ui.shared.look import CELL, Cell, ViewContext, cell_of
 from attnviz.ui.shared.setting import Setting, session_setting
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import in_words, literal, note, quiet, unseen
-from attnviz.views import View
 
 T = TypeVar("T")
 

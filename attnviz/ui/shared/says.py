@@ -7,7 +7,8 @@ from difflib import SequenceMatcher
 
 import streamlit as st
 
-from attnviz import figures, metrics
+from attnviz import analysis, figures
+from attnviz.analysis.sentences import label_value, quoted, quoted_token, turned
 from attnviz.core.amounts import percent
 from attnviz.core.display import label_text
 from attnviz.core.errors import ShapeError
@@ -18,7 +19,6 @@ from attnviz.ui.shared.look import ViewContext
 from attnviz.ui.shared.setting import choice
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import block, plain, quiet
-from attnviz.words import label_value, quoted, quoted_token, turned
 
 MOST_LARGE = 110
 """Characters of a prediction that is written large: more take two lines in the place of one, so that nothing moves."""
@@ -46,11 +46,11 @@ def prediction(record: Record, position: int, sentence: int) -> PredictionText |
 
     A model that fills in blanks predicts nothing where there are none.
     """
-    if metrics.is_number(record):
-        number = metrics.labels(record, sentence=sentence)[0].probability
+    if analysis.is_number(record):
+        number = analysis.labels(record, sentence=sentence)[0].probability
         return PredictionText("label", words.NUMBER, label_value(record, number))
     if record.labels is not None:
-        ranked = metrics.labels(record, sentence=sentence)
+        ranked = analysis.labels(record, sentence=sentence)
         named = f"“{label_text(ranked[0].word)}”" if ranked else ""
         return PredictionText("label", words.LABEL, named or words.NOTHING, _first(ranked)[1])
     if record.prediction is None:
@@ -59,19 +59,19 @@ def prediction(record: Record, position: int, sentence: int) -> PredictionText |
         if target := cache.target_of(record, sentence):
             return PredictionText("text", words.TARGET, target)
         title = words.TRANSLATION if record.source.startswith("translator") else words.OUTPUT_TEXT
-        ended = metrics.cut(record, sentence=sentence)
+        ended = analysis.cut(record, sentence=sentence)
         detail = words.CUT.format(count=ended) if ended else ""
         return PredictionText("text", title, record.prediction.written[sentence] or words.NOTHING, detail)
-    fills = metrics.fills_in(record)
+    fills = analysis.fills_in(record)
     if fills and not record.prediction.blanks[sentence]:
         return PredictionText("")
     token = quoted_token(record.read[sentence].tokens[position].text, position)
     title = words.FILLED_WORD if fills else words.NEXT_WORD
-    title = (words.TOKEN_LABEL if metrics.labels_tokens(record) else title).format(token=token)
-    return PredictionText("word", title, *_first(metrics.next_words(record, position, sentence=sentence, count=1)))
+    title = (words.TOKEN_LABEL if analysis.labels_tokens(record) else title).format(token=token)
+    return PredictionText("word", title, *_first(analysis.next_words(record, position, sentence=sentence, count=1)))
 
 
-def _first(ranked: tuple[metrics.NextWord, ...]) -> tuple[str, str]:
+def _first(ranked: tuple[analysis.NextWord, ...]) -> tuple[str, str]:
     """The most probable word or label in quotes, and its probability; or that there is none."""
     return (quoted(ranked[0].word), percent(ranked[0].probability)) if ranked else (words.NOTHING, words.NO_NUMBERS)
 
@@ -96,7 +96,7 @@ def nameless(context: ViewContext) -> None:
 def _nameless(record: Record, html: str) -> str:
     """Meaning of "#48" in a line: a token of the vocabulary without a text."""
     for match in re.finditer(r"#\d{1,9}(?=”)", html):
-        if (id := metrics.nameless_id(record, match[0])) is not None:
+        if (id := analysis.nameless_id(record, match[0])) is not None:
             return f" {_quiet(words.NAMELESS.format(token=match[0], id=id))}"
     return ""
 
@@ -113,9 +113,9 @@ def _line(context: ViewContext, position: int) -> str:
     if now.kind != "text":
         same = now.text == then.text
         if now.kind == "word" and position == context.moved_most:
-            token = quoted_token(metrics.token_at(context.record, position, sentence=context.sentence), position)
-            title = words.MOST_CHANGED[metrics.fills_in(context.record)]
-            title = words.MOST_CHANGED_LABEL if metrics.labels_tokens(context.record) else title
+            token = quoted_token(analysis.token_at(context.record, position, sentence=context.sentence), position)
+            title = words.MOST_CHANGED[analysis.fills_in(context.record)]
+            title = words.MOST_CHANGED_LABEL if analysis.labels_tokens(context.record) else title
             now = replace(now, title=title.format(token=token))
         if same:  # no other word: how probable it was and is
             text = words.AS_IT_STOOD if then.detail == now.detail else words.FROM_TO
@@ -200,12 +200,12 @@ def _marked(value: str, text: str, **others: object) -> str:
 def _vectors(context: ViewContext) -> str:
     """How far a change moved the sentence's vector; of several sentences, which two are most alike."""
     if context.before is not None:
-        moved = float(metrics.shift(context.before, context.record)[context.sentence])
+        moved = float(analysis.shift(context.before, context.record)[context.sentence])
         return vectors_apart(moved, words.VECTOR_MOVED)
     count = len(context.record.sentences)
     if count == 1:
         return ""
-    alike = metrics.similarity(context.record)
+    alike = analysis.similarity(context.record)
     pairs = [(float(alike[i, j]), i + 1, j + 1) for i in range(count) for j in range(i + 1, count)]
     cosine, first, second = max((pair for pair in pairs if pair[0] == pair[0]), default=(math.nan, 0, 0))
     if math.isnan(cosine):
@@ -274,14 +274,14 @@ def most_changed(context: ViewContext) -> str:
 
 def prediction_change(context: ViewContext, position: int, *, most: bool = True) -> str:
     """How a change moved the prediction at a position, be it the most moved one or not."""
-    ranked = metrics.next_words(context.record, position, before=context.before, sentence=context.sentence)
-    token = quoted_token(metrics.token_at(context.record, position, sentence=context.sentence), position)
-    text = words.IN_PLACE if metrics.fills_in(context.record) else words.AFTER
-    text = words.OF_TOKEN if metrics.labels_tokens(context.record) else text
+    ranked = analysis.next_words(context.record, position, before=context.before, sentence=context.sentence)
+    token = quoted_token(analysis.token_at(context.record, position, sentence=context.sentence), position)
+    text = words.IN_PLACE if analysis.fills_in(context.record) else words.AFTER
+    text = words.OF_TOKEN if analysis.labels_tokens(context.record) else text
     return text[not most].format(token=token, change=_change(ranked))
 
 
-def _change(ranked: tuple[metrics.NextWord, ...]) -> str:
+def _change(ranked: tuple[analysis.NextWord, ...]) -> str:
     """How the words of a prediction have changed: another one comes first, or how probable one was and is."""
     if not ranked or math.isnan(ranked[0].probability):
         return words.NO_NUMBERS
@@ -307,7 +307,7 @@ def choices(record: Record, sentence: int = 0) -> list[str]:
         return [LABELS, OUTPUT]
     if record.prediction is None:
         return [OUTPUT]
-    if metrics.fills_in(record):
+    if analysis.fills_in(record):
         blanks = len(record.prediction.blanks[sentence])
         return [*([BLANK] if blanks else []), *([BLANKS] if blanks > 1 else []), OUTPUT]
     return [STEPS, NEXT, OUTPUT] if record.prediction.written else [NEXT, OUTPUT]

@@ -11,7 +11,8 @@ from typing import Any
 
 import streamlit as st
 
-from attnviz import metrics, views
+from attnviz import analysis
+from attnviz.analysis import views
 from attnviz.charts.size import RECTANGLES
 from attnviz.core.amounts import counted
 from attnviz.core.display import visible_text
@@ -247,8 +248,8 @@ def _strongest(context: ViewContext, side: int, position: int) -> Cell:
     """The cell of a token's strongest weight: of its row, or of its column."""
     step, span = context.record.step(context.site), slice(position, position + 1)
     if side == 0:
-        return position, int(metrics.strongest(step, context.head, sentence=context.sentence, rows=span)[1][0])
-    return int(metrics.strongest(step, context.head, sentence=context.sentence, columns=span)[0].argmax()), position
+        return position, int(analysis.strongest(step, context.head, sentence=context.sentence, rows=span)[1][0])
+    return int(analysis.strongest(step, context.head, sentence=context.sentence, columns=span)[0].argmax()), position
 
 
 def _go(cell: Cell, sizes: tuple[int, int]) -> None:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from attnviz import figures
+from attnviz.analysis.sentences import quoted_token
 from attnviz.analysis.steps import KEYS, Row, Stage
 from attnviz.core.amounts import digits, in_cell
 from attnviz.core.record import Step
@@ -15,7 +16,6 @@ from attnviz.ui.shared import pictures
 from attnviz.ui.shared.text import heading, in_words, quiet
 from attnviz.ui.steps import rail, words
 from attnviz.ui.steps.view import StepsView, table
-from attnviz.words import quoted_token
 
 MOST_NUMBERS = 3
 """Numbers of a vector that are said."""

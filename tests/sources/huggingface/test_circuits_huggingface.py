@@ -5,8 +5,8 @@ import torch
 import zoo
 
 import attnviz
+from attnviz.analysis import circuits, contributions
 from attnviz.core.errors import InputError
-from attnviz.metrics import circuits, contributions
 
 SIZES = {"gpt2": "GPT2LMHeadModel", "llama": "LlamaForCausalLM"}
 

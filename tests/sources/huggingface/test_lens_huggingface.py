@@ -6,7 +6,7 @@ import torch
 from test_streams import SPLIT, TEXT, loaded, named, nothing_is_kept  # noqa: F401 (a fixture)
 
 import attnviz
-from attnviz.metrics import contributions, logit_lens, pushed
+from attnviz.analysis import contributions, logit_lens, pushed
 
 NORMS = {
     "gpt2": "transformer.ln_f",

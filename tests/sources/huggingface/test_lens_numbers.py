@@ -10,8 +10,9 @@ import torch
 import zoo
 
 import attnviz
-from attnviz import Edits, Site, Take, patching
-from attnviz.metrics import circuits, contributions, logit_lens, pushed
+from attnviz import Edits, Site, Take
+from attnviz.analysis import circuits, contributions, logit_lens, pushed
+from attnviz.studies import patching
 
 NUMBERS = json.loads(Path(__file__).with_name("lens.json").read_text())
 FAMILIES = ("gpt2", "llama")

@@ -10,11 +10,11 @@ from families import BOTH, OWN, TAPPED, VOCABULARY, build
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from torch.testing import assert_close
 
-from attnviz import metrics
+from attnviz import analysis
+from attnviz.analysis.heads import head_metrics
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Subsequent
-from attnviz.metrics.heads import head_metrics
 from attnviz.sources.huggingface import hub, memory, named, running, source
 from attnviz.sources.huggingface.source import HuggingFace
 
@@ -92,7 +92,7 @@ def test_switching_that_head_off_moves_it():
     model = HuggingFace("all-MiniLM-L6-v2")
     before = run(model, [CAT])
     after = run(model, [CAT], Edits(heads_off={(LAST, 11)}))
-    moved = metrics.output_change(before, after)
+    moved = analysis.output_change(before, after)
 
     assert moved[8] > 0.3
     assert not torch.allclose(before.vectors, after.vectors)

@@ -13,9 +13,8 @@ from torch import Tensor
 
 import attnviz
 from attnviz import Edits, Site
-from attnviz.analysis import steps
+from attnviz.analysis import contributions, steps
 from attnviz.core.errors import AttnvizError, InputError
-from attnviz.metrics import contributions
 from attnviz.sources.huggingface import module_search, source
 
 TEXT = "A cat sat on it."

@@ -10,10 +10,11 @@ import zoo
 from torch.testing import assert_close
 
 import attnviz
-from attnviz import Edits, Site, Take, patching
+from attnviz import Edits, Site, Take
 from attnviz.core.errors import InputError
 from attnviz.sources.huggingface import layers, running, source
 from attnviz.sources.huggingface.tapped import ModelRun
+from attnviz.studies import patching
 
 A, B = "the cat sat on the mat", "the dog ran on the rug"
 PARTS = ("output", "pattern", "values")

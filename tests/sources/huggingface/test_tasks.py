@@ -11,13 +11,15 @@ from test_source import TEXTS, words
 from torch.testing import assert_close
 
 import attnviz
-from attnviz import ablation, figures, metrics, tables
+from attnviz import analysis, figures
+from attnviz.analysis import tables
 from attnviz.cli import main
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
 from attnviz.files import read, save
 from attnviz.sources.huggingface import embedding, source
 from attnviz.sources.huggingface.source import HuggingFace
+from attnviz.studies import ablation
 
 NAMES = ("joy", "anger", "fear")
 OFF = Edits(heads_off={(Site("encoder", 0), 1)})
@@ -71,7 +73,7 @@ def test_labels_are_those_of_the_pipeline(tmp_path, settings, kind):
     assert record.label_kind == kind
     for sentence, text in enumerate(TEXTS):
         (expected,) = pipe([text], **({"function_to_apply": activation} if activation else {}))
-        found = {one.word: one.probability for one in metrics.labels(record, sentence=sentence)}
+        found = {one.word: one.probability for one in analysis.labels(record, sentence=sentence)}
         assert found == pytest.approx({one["label"]: one["score"] for one in expected}, abs=1e-5)
 
 
@@ -111,7 +113,7 @@ def test_a_model_that_labels_tokens_gives_each_token_its_label(tmp_path, family,
     for sentence, text in enumerate(TEXTS):
         with torch.inference_mode():
             expected = own(**tokenizer(text, return_tensors="pt")).logits[0].softmax(-1)
-        found = metrics.predicted_words(record, sentence=sentence)
+        found = analysis.predicted_words(record, sentence=sentence)
         assert [one.word for one in found] == [NAMES[i] for i in expected.argmax(-1)]
         assert [one.probability for one in found] == pytest.approx(expected.amax(-1).tolist(), abs=1e-5)
     assert (model.facts.does, record.vectors) == ("labels each token", None)

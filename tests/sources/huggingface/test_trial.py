@@ -12,9 +12,9 @@ import zoo
 from torch.nn import functional
 from torch.testing import assert_close
 
+from attnviz.analysis.rollout import mixed
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, InputError
-from attnviz.metrics.rollout import mixed
 from attnviz.sources.huggingface import running, source, tapped, trial, unseen
 from attnviz.sources.huggingface.source import HuggingFace
 

@@ -1,0 +1,276 @@
+"""Direct contributions of each part of a model to a word's logit (direct logit attribution).
+
+The last norm is linear once its scale is fixed to that of this run, so the logit is a sum over all that was written
+into the residual stream: Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits"; nostalgebraist 2020,
+"interpreting GPT: the logit lens".
+"""
+
+from dataclasses import dataclass
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from attnviz.analysis.predictions import position_of, predicting
+from attnviz.core.amounts import in_cell, percent
+from attnviz.core.display import visible_text
+from attnviz.core.edits import Site
+from attnviz.core.errors import InputError, did_you_mean, quoted
+from attnviz.core.record import Record
+from attnviz.core.stream import Stream
+
+_HEAD = ("kind", "layer", "head")
+
+NEAR = 0.1
+"""Share of what a head adds within which a fall of the logit counts as the same amount."""
+
+PARTS = (
+    "embedding",
+    "position",
+    "head",
+    "bias of W_O",
+    "feed-forward",
+    "layer without attention",
+    "bias of the unembedding",
+    "softcap",
+)
+"""Kinds of parts, in the order of a table."""
+
+
+@dataclass(frozen=True, eq=False)
+class Contributions:
+    """Contributions of each part to a logit, or to the difference of two, at one position.
+
+    Attributes:
+        table: a row per part: part (of `PARTS`), kind, layer, head (missing where a part has none) and contribution.
+        logit: the model's own, or the difference of both.
+        residual: the logit minus the sum of the table.
+        position, sentence: where.
+        token, minus: the words; None where there is no second.
+    """
+
+    table: pd.DataFrame
+    logit: float
+    residual: float
+    position: int
+    sentence: int
+    token: str
+    minus: str | None = None
+
+    @property
+    def heads(self) -> pd.DataFrame:
+        """The rows of heads, the largest first."""
+        heads = self.table[self.table["part"] == "head"].astype({"layer": int, "head": int})
+        return heads.sort_values("contribution", ascending=False, kind="stable", ignore_index=True)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the parts, row by row: "head 0 of decoder layer 1", "feed-forward, layer 1"."""
+        return [_name(*row) for row in self.table[["part", "kind", "layer", "head"]].itertuples(index=False)]
+
+    def with_falls(self, falls: pd.DataFrame | None) -> pd.DataFrame:
+        """The table with how much the logit falls when a head is off (`studies.ablation.logit_falls`); else NaN."""
+        if falls is None:
+            return self.table.assign(fall=float("nan"))
+        return self.table.merge(falls[[*_HEAD, "fall"]], "left", on=[*_HEAD])
+
+    @property
+    def most(self) -> tuple[Site, int] | None:
+        """The head that adds most; None where none adds anything."""
+        head = next(self.heads.itertuples(), None)
+        return None if head is None or not head.contribution > 0 else (Site(head.kind, head.layer), head.head)
+
+    @property
+    def called(self) -> str:
+        """The word, or the difference, as a sentence names it: “it” − “she”."""
+        return " − ".join(f"“{visible_text(word)}”" for word in (self.token, self.minus) if word is not None)
+
+    def in_words(self, falls: pd.DataFrame | None = None) -> str:
+        """Which head adds most, and with the table of `studies.ablation.logit_falls` whether others replace it."""
+        what, logit = "logit" if self.minus is None else "difference", in_cell(self.logit)
+        if self.most is None:
+            return f"No head adds to {self.called} directly; its {what} is {logit}."
+        (site, head), adds = self.most, self.heads["contribution"][0]
+        most = f"{site.head(head).capitalize()} adds most to {self.called}: {in_cell(adds)} of the {what} {logit}."
+        if falls is None:
+            return most
+        is_head = (falls["kind"] == site.kind) & (falls["layer"] == site.layer) & (falls["head"] == head)
+        return f"{most} {_when_off(float(falls['fall'][is_head].iloc[0]), adds, what)}"
+
+    @property
+    def summary(self) -> pd.DataFrame:
+        """The sum as a few rows, part and contribution: the heads of each layer together, and all biases."""
+        layers = self.table["layer"].astype(str)
+        names = self.table["part"].case_when(
+            [
+                (self.table["part"] == "head", "heads of layer " + layers),
+                (self.table["part"] == "feed-forward", "feed-forward layer " + layers),
+                (self.table["part"] == "layer without attention", "layer " + layers + ", no attention"),
+                (self.table["part"].str.startswith("bias"), "biases"),
+            ]
+        )
+        sums = self.table["contribution"].groupby(names, sort=False).sum()
+        last = [name for name in ("biases", "softcap") if name in sums]
+        return sums[[name for name in sums.index if name not in last] + last].rename_axis("part").reset_index()
+
+
+def _name(part: str, kind: str, layer: int, head: int) -> str:
+    if part == "head":
+        return Site(kind, layer).head(head)
+    places = [place for place in (kind, None if pd.isna(layer) else f"layer {layer}") if not pd.isna(place)]
+    return f"{part}, {' '.join(places)}" if places else part
+
+
+def _when_off(fall: float, adds: float, what: str) -> str:
+    """How much is lost with a head off, and whether other parts make up for what it adds."""
+    if fall <= 0:
+        return f"Off, the {what} does not fall (it rises by {in_cell(-fall)}): other parts make up for all of it."
+    begin, share = f"Off, the {what} falls by {in_cell(fall)}", fall / adds
+    if share > 1 + NEAR:
+        return f"{begin}, more than the head adds: later parts use it, too."
+    if share >= 1 - NEAR:
+        return f"{begin}, about as much as the head adds: nothing replaces it."
+    return f"{begin}: other parts make up for {percent(1 - share, 0)} of what the head adds."
+
+
+def contributions(
+    record: Record,
+    token: str | int | None = None,
+    position: int = -1,
+    *,
+    minus: str | int | None = None,
+    sentence: int = 0,
+) -> Contributions:
+    """Contributions of each head and each other part to the logit of a word after a position; their sum is the logit.
+
+    Args:
+        record: of a run with `stream=True`, see `attnviz.analyze`.
+        token: the word, or its id; by default the most probable one.
+        position: where it is predicted; negative ones count from the end.
+        minus: a second word; then it is about the difference of both logits.
+
+    Raises:
+        InputError: if the record has no stream, or there is no such word or position.
+    """
+    stream, prediction = stream_of(record), predicting(record)
+    position, first, second = place_of(record, token, position, minus=minus, sentence=sentence)
+    readout, whole = stream.weights.readout, stream.final[sentence, position]
+    direction = readout.unembedding.weight[first] - (0 if second is None else readout.unembedding.weight[second])
+
+    def adds(part: Tensor) -> float:
+        through = part if readout.norm is None else readout.norm.through(part, whole)
+        return float((through.double() @ direction.double()) * readout.factor)
+
+    rows: list[tuple] = [("embedding", None, None, None, adds(stream.embedding[sentence, position]))]
+    if stream.position is not None:
+        rows.append(("position", None, None, None, adds(stream.position[sentence, position])))
+    for layer in sorted({*stream.feed_forward, *(site.layer for site in stream.weights.sites)}):
+        sites = [site for site in stream.weights.sites if site.layer == layer]
+        for site in sites:
+            written, bias = written_by_heads(record, site, slice(position, position + 1), sentence=sentence)
+            rows += [("head", site.kind, layer, head, adds(part[0])) for head, part in enumerate(written)]
+            if bias is not None:
+                rows.append(("bias of W_O", site.kind, layer, None, adds(bias[0])))
+        if layer in stream.feed_forward:
+            name = "feed-forward" if sites else "layer without attention"
+            rows.append((name, None, layer, None, adds(stream.feed_forward[layer][sentence, position])))
+    fixed = _of_biases(stream, direction, first, second)
+    if fixed is not None:
+        rows.append(("bias of the unembedding", None, None, None, fixed))
+    logit = float(logit_of(record, sentence, position, first, second))
+    if readout.softcap is not None:
+        unbounded = readout.unbounded(whole)
+        before = float(unbounded[first]) - (0.0 if second is None else float(unbounded[second]))
+        rows.append(("softcap", None, None, None, logit - before))
+    table = pd.DataFrame(rows, columns=["part", "kind", "layer", "head", "contribution"])
+    table = table.astype({"layer": "Int64", "head": "Int64"})
+    words = [None if id is None else prediction.vocabulary[id] for id in (first, second)]
+    return Contributions(table, logit, logit - float(table["contribution"].sum()), position, sentence, *words)
+
+
+def place_of(
+    record: Record, token: str | int | None, position: int, *, minus: str | int | None = None, sentence: int = 0
+) -> tuple[int, int, int | None]:
+    """The position counted from 0, and the ids of both words; the most probable word where none is named.
+
+    Raises:
+        InputError: if the record predicts no words, or there is no such word or position.
+    """
+    place = position_of(record, position, sentence=sentence)
+    logits = predicting(record).logits[sentence]
+    first = int(logits[place].argmax()) if token is None else id_of(record, token)
+    second = None if minus is None else id_of(record, minus)
+    for id in (first, second):
+        if id is not None and not logits[place, id].isfinite():
+            word = quoted(predicting(record).vocabulary[id])
+            raise InputError(
+                f"The logit of {word} at position {place} is {float(logits[place, id])}, so it has no parts."
+            )
+    return place, first, second
+
+
+def logit_of(record: Record, rows: int | list[int], position: int, first: int, second: int | None) -> Tensor:
+    """The logit of a word in rows of a batch, or its difference to that of a second word."""
+    logits = predicting(record).logits[rows, position].double()
+    return logits[..., first] - (0 if second is None else logits[..., second])
+
+
+def _of_biases(stream: Stream, direction: Tensor, first: int, second: int | None) -> float | None:
+    """Contribution of the biases of the last norm and of the unembedding; None where there are none."""
+    readout, amount = stream.weights.readout, None
+    if readout.norm is not None and readout.norm.bias is not None:
+        amount = float(readout.norm.bias.double() @ direction.double())
+    bias = readout.unembedding.bias
+    if bias is not None:
+        amount = (amount or 0.0) + float(bias[first]) - (0.0 if second is None else float(bias[second]))
+    return None if amount is None else amount * readout.factor
+
+
+def stream_of(record: Record) -> Stream:
+    """The residual stream of a record.
+
+    Raises:
+        InputError: if it was not asked for.
+    """
+    if record.stream is None:
+        raise InputError("This record has no residual stream. Make it with attnviz.analyze(text, source, stream=True).")
+    return record.stream
+
+
+def id_of(record: Record, token: str | int) -> int:
+    """The id of a word of the vocabulary; of one that is there with a space before it alone, that one.
+
+    Raises:
+        InputError: if there is none, with what is spelled like it.
+    """
+    vocabulary = predicting(record).vocabulary
+    if isinstance(token, int):
+        if not 0 <= token < len(vocabulary):
+            raise InputError(f"There is no word with the id {token}; there are {len(vocabulary):,}, counted from 0.")
+        return token
+    words = [*vocabulary]
+    for word in (token, f" {token}"):
+        if word in words:
+            return words.index(word)
+    near = did_you_mean(token, {word.strip() for word in words})
+    raise InputError(f"'{record.source}' has no token {quoted(token)}.{near}")
+
+
+def written_by_heads(record: Record, site: Site, rows: slice, *, sentence: int = 0) -> tuple[Tensor, Tensor | None]:
+    """Vectors that heads write into the residual stream at some positions, (H, n, d_model), and biases, (n, d_model).
+
+    Of biases there is one row where it is the same everywhere, and None where there are none.
+    """
+    step, projections = record.step(site), stream_of(record).weights.sites[site]
+    outputs = torch.stack([step.output(head, rows, sentence=sentence) for head in range(step.num_heads)])
+    weight = projections.w_o.weight.unflatten(1, (step.num_heads, -1))  # (d_model, H, d_v)
+    parts = torch.einsum("hnd,mhd->hnm", outputs.to(weight.dtype), weight)
+    bias = None if projections.w_o.bias is None else projections.w_o.bias.unsqueeze(0)
+    if projections.after is not None:
+        whole = parts.sum(0) + (0 if bias is None else bias)
+        through, shift = projections.after.through, projections.after.bias
+        parts = through(parts, whole)
+        added = [] if bias is None else [through(bias, whole)]
+        added += [] if shift is None else [shift.unsqueeze(0)]
+        bias = sum(added) if added else None
+    return parts * projections.factor, None if bias is None else bias * projections.factor

@@ -1,0 +1,213 @@
+"""Words that partial sums of the residual stream would predict, and words that one head pushes up and down.
+
+Both read vectors through the last norm and the unembedding: the logit lens, nostalgebraist 2020, "interpreting GPT: the
+logit lens". The model itself reads only the end of the stream; the words before that are a reading.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from attnviz.analysis.contributions import stream_of, written_by_heads
+from attnviz.analysis.predictions import NOT_A_NUMBER, NextWord, position_of, predicting
+from attnviz.core.edits import Site
+from attnviz.core.errors import InputError
+from attnviz.core.record import Record
+
+BLOCK = 2**22
+"""Logits that are held at once: 16 MB of float32."""
+
+
+@dataclass(frozen=True, eq=False)
+class WordGrid:
+    """A word with a number for each row and position.
+
+    Attributes:
+        rows: names of the rows.
+        positions: of the columns.
+        tokens: that are read there.
+        words: (rows, positions).
+        values: probabilities, or what is added to logits, float64, (rows, positions).
+    """
+
+    rows: tuple[str, ...]
+    positions: range
+    tokens: tuple[str, ...]
+    words: tuple[tuple[str, ...], ...]
+    values: np.ndarray
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """A row for each cell: row, position, token, word, value."""
+        cells = [
+            (name, position, token, word, value)
+            for name, words, values in zip(self.rows, self.words, self.values.tolist(), strict=True)
+            for position, token, word, value in zip(self.positions, self.tokens, words, values, strict=True)
+        ]
+        return pd.DataFrame(cells, columns=["row", "position", "token", "word", "value"])
+
+
+def stages(record: Record) -> tuple[str, ...]:
+    """Names of the partial sums: the embedding, and that after each layer; the last is what the model reads."""
+    return ("embedding", *(f"layer {layer}" for layer in _layers(record)))
+
+
+def logit_lens(record: Record, *, sentence: int = 0, positions: range | None = None) -> WordGrid:
+    """The word that would be most probable after each position if the model ended at each layer.
+
+    Every partial sum is scaled by the last norm on its own. The last row is the prediction of the model.
+
+    Args:
+        record: of a run with `stream=True`, see `attnviz.analyze`.
+        positions: None for all.
+
+    Raises:
+        InputError: if the record has no stream, or there are no such positions.
+    """
+    positions, prediction = _positions(record, positions, sentence), predicting(record)
+    words, values = [], []
+    for partial_sum in _partial_sums(record, positions, sentence):
+        best = [block.max(-1) for block in _probabilities(record, partial_sum, positions, sentence)]
+        ids = torch.cat([most.indices for most in best]).tolist()
+        row = torch.cat([most.values for most in best])
+        named = zip(ids, row.isnan().tolist(), strict=True)
+        words.append(tuple(NOT_A_NUMBER if nan else prediction.vocabulary[id] for id, nan in named))
+        values.append(row.numpy())
+    return WordGrid(stages(record), positions, _tokens(record, positions, sentence), tuple(words), np.stack(values))
+
+
+def lens_words(record: Record, stage: int, position: int, *, sentence: int = 0, count: int = 5) -> tuple[NextWord, ...]:
+    """The words of one cell of the logit lens, the most probable first.
+
+    Args:
+        stage: 0 for the embedding, i for after i layers; negative ones count from the end, as negative positions do.
+
+    Raises:
+        InputError: if there is no such stage or position.
+    """
+    names = stages(record)
+    if not -len(names) <= stage < len(names):
+        raise InputError(f"There is no stage {stage}; there are {len(names)}, counted from 0: {', '.join(names)}.")
+    place = position_of(record, position, sentence=sentence)
+    positions = range(place, place + 1)
+    partial_sum = next(islice(_partial_sums(record, positions, sentence), stage % len(names), None))
+    probabilities = next(_probabilities(record, partial_sum, positions, sentence))[0]
+    if probabilities.isnan().any():
+        return ()
+    top, vocabulary = probabilities.topk(min(count, len(probabilities))), predicting(record).vocabulary
+    return tuple(NextWord(vocabulary[i], p) for i, p in zip(top.indices.tolist(), top.values.tolist(), strict=True))
+
+
+def pushed(
+    record: Record,
+    site: Site,
+    head: int,
+    position: int | None = None,
+    *,
+    count: int = 5,
+    sentence: int = 0,
+    positions: range | None = None,
+) -> WordGrid:
+    """The words whose logits a head raises and lowers most, and by how much: W_O, the last norm, W_U.
+
+    The norm scales as in this run, so that a number is the head's part of a word's logit as in `contributions`.
+
+    Args:
+        position: one position; None for `positions`, and without these for all.
+        count: how many words up, and how many down.
+
+    Returns:
+        Rows up 1, up 2, ... and then down ..., down 2, down 1.
+
+    Raises:
+        InputError: if the record has no stream, the head writes to none, or there is no such position or count.
+    """
+    if position is not None:
+        place = position_of(record, position, sentence=sentence)
+        positions = range(place, place + 1)
+    if isinstance(head, bool) or not isinstance(head, int):
+        raise InputError(f"Words are pushed by one head, given by its number; {head!r} is none.")
+    stream, vocabulary = stream_of(record), predicting(record).vocabulary
+    positions, readout = _positions(record, positions, sentence), stream.weights.readout
+    if site not in stream.weights.sites:
+        others = ", ".join(map(str, stream.weights.sites))
+        raise InputError(f"No words are read from what {site} of '{record.source}' writes, only from {others}.")
+    if not 0 <= head < stream.weights.num_heads[site]:
+        raise InputError(f"There is no head {head}; there are {stream.weights.num_heads[site]}, counted from 0.")
+    if not 1 <= count <= len(vocabulary) // 2:
+        raise InputError(f"There are no {count} words up and as many down: give 1 to {len(vocabulary) // 2}.")
+    parts = []
+    written = written_by_heads(record, site, slice(positions.start, positions.stop), sentence=sentence)[0][head]
+    for rows in _parts(positions, len(readout.unembedding.weight)):
+        part, whole = written[rows], stream.final[sentence, positions.start : positions.stop][rows]
+        through = part if readout.norm is None else readout.norm.through(part, whole)
+        adds = through @ readout.unembedding.weight.mT * readout.factor
+        up, down = adds.topk(count), adds.topk(count, largest=False)
+        ids = torch.cat([up.indices, down.indices.flip(-1)], -1)
+        parts.append((ids, adds.gather(-1, ids)))
+    ids, values = map(torch.cat, zip(*parts, strict=True))
+    names = (*(f"up {i + 1}" for i in range(count)), *(f"down {count - i}" for i in range(count)))
+    words = tuple(tuple(vocabulary[id] for id in row) for row in ids.mT.tolist())
+    return WordGrid(names, positions, _tokens(record, positions, sentence), words, values.mT.double().numpy())
+
+
+def _layers(record: Record) -> list[int]:
+    stream = stream_of(record)
+    return sorted({site.layer for site in stream.weights.sites} | {*stream.feed_forward})
+
+
+def _probabilities(record: Record, partial_sum: Tensor | None, positions: range, sentence: int) -> Iterator[Tensor]:
+    """Probabilities of words read off a partial sum, float64, (positions of a block, vocabulary).
+
+    Args:
+        partial_sum: (positions, d_model); None for the whole, which the model itself has read.
+    """
+    stream, logits = stream_of(record), predicting(record).logits[sentence, positions.start : positions.stop]
+    for rows in _parts(positions, logits.shape[-1]):
+        read = logits[rows]
+        if partial_sum is not None:
+            reading = stream.weights.readout.logits(partial_sum[rows])
+            read = reading.masked_fill(read == -torch.inf, -torch.inf)  # a word that the model cannot write
+        yield read.double().softmax(-1)
+
+
+def _partial_sums(record: Record, positions: range, sentence: int) -> Iterator[Tensor | None]:
+    """The residual stream at the embedding and after each layer, (positions, d_model); None after the last."""
+    stream, rows, layers = stream_of(record), slice(positions.start, positions.stop), _layers(record)
+    total = stream.embedding[sentence, rows]
+    total = total if stream.position is None else total + stream.position[sentence, rows]
+    yield total
+    for layer in layers[:-1]:
+        for site, projections in stream.weights.sites.items():
+            if site.layer == layer:
+                step = record.step(site)
+                outputs = [step.output(head, rows, sentence=sentence) for head in range(step.num_heads)]
+                total = total + projections.writes(torch.cat(outputs, -1))
+        if layer in stream.feed_forward:
+            total = total + stream.feed_forward[layer][sentence, rows]
+        yield total
+    yield None
+
+
+def _parts(positions: range, vocabulary: int) -> Iterator[slice]:
+    high = max(1, BLOCK // vocabulary)
+    return (slice(first, first + high) for first in range(0, len(positions), high))
+
+
+def _positions(record: Record, positions: range | None, sentence: int) -> range:
+    position_of(record, 0, sentence=sentence)  # refuses a sentence that is not there
+    length = record.read[sentence].length
+    if positions is None:
+        return range(length)
+    if positions.step != 1 or not 0 <= positions.start < positions.stop <= length:
+        raise InputError(f"There are no positions {positions.start} to {positions.stop - 1}; 0 to {length - 1} exist.")
+    return positions
+
+
+def _tokens(record: Record, positions: range, sentence: int) -> tuple[str, ...]:
+    return tuple(record.read[sentence].labels[positions.start : positions.stop])

@@ -1,0 +1,101 @@
+"""Weights of a row over the patches of pictures, without what it gives them whatever is asked, or without sinks.
+
+A row is a query, counted from 0 or, if negative, from the end of its text: -1 is the last token, which predicts the
+first of an answer. Patches are the keys that have a box, in their order; `patches` says where they stand.
+"""
+
+import torch
+from torch import Tensor
+
+from attnviz.analysis.combined import may_attend, weights_of
+from attnviz.core.edits import Site
+from attnviz.core.errors import InputError
+from attnviz.core.record import Record
+
+SINK = 10.0
+"""Multiple of the median patch's mean weight above which a patch is a sink."""
+
+
+def patches(record: Record, site: Site, *, sentence: int = 0) -> list[int]:
+    """Positions of the keys of a site that stand in pictures.
+
+    Raises:
+        InputError: if there are none.
+    """
+    places = [i for i, token in enumerate(record.tokens(site, sentence=sentence)[1]) if token.box is not None]
+    if not places:
+        raise InputError(f"{site.kind.capitalize()} layer {site.layer} looks at no picture; give a text with one.")
+    return places
+
+
+def weights(record: Record, site: Site, head: int | str, row: int = -1, *, sentence: int = 0) -> Tensor:
+    """Weights w_ij of a row i over the patches j, float64, (patches,).
+
+    Args:
+        head: its number, or a name of `combined.AGGREGATIONS`.
+
+    Raises:
+        InputError: if there is no such row, or no picture.
+    """
+    places, length = patches(record, site, sentence=sentence), record.texts(site, sentence=sentence)[0].length
+    if not -length <= row < length:
+        raise InputError(f"There is no row {row}; there are {length}, counted from 0.")
+    start = row % length
+    return weights_of(record.step(site), head, slice(start, start + 1), sentence=sentence)[0, places].double()
+
+
+def minus_neutral(
+    record: Record,
+    neutral: Record,
+    site: Site,
+    head: int | str,
+    row: int = -1,
+    *,
+    neutral_row: int = -1,
+    sentence: int = 0,
+) -> Tensor:
+    """Weights of a row over the patches minus those under a neutral question, such as "Describe the picture.".
+
+    d_j = w_ij - v_ij, where w are the weights of `record` and v those of `neutral`: a patch that gets the same weight
+    whatever is asked has 0. Float64, (patches,); they sum to 0 only if both rows give the pictures as much.
+
+    Args:
+        neutral_row: the row of `neutral`; by default the last, after which it would answer.
+
+    Raises:
+        InputError: if the records are of other pictures, or one has no such row.
+    """
+    shown = [record.texts(site, sentence=sentence)[1].pictures for record in (record, neutral)]
+    boxes = [
+        [record.tokens(site, sentence=sentence)[1][i].box for i in patches(record, site, sentence=sentence)]
+        for record in (record, neutral)
+    ]
+    if shown[0] != shown[1] or boxes[0] != boxes[1]:
+        raise InputError("The records are of other pictures; ask the neutral question about the same ones.")
+    asked = weights(record, site, head, row, sentence=sentence)
+    return asked - weights(neutral, site, head, neutral_row, sentence=sentence)
+
+
+def without_sinks(
+    record: Record, site: Site, head: int | str, row: int = -1, *, multiple: float = SINK, sentence: int = 0
+) -> Tensor:
+    """Weights of a row over the patches that are no sinks, in parts of their sum, float64, (patches,); NaN at sinks.
+
+    A patch j is a sink if m_j > multiple · median_k m_k, where m_j is its mean weight over all rows that may attend to
+    every patch that some row may attend to: in a decoder those from the last patch on. The others have
+    w_ij / Σ_k w_ik, the sum over all k that are no sinks.
+
+    Raises:
+        InputError: if there is no such row, or no row sees every patch.
+    """
+    places, row_weights = patches(record, site, sentence=sentence), weights(record, site, head, row, sentence=sentence)
+    length, step = record.texts(site, sentence=sentence)[0].length, record.step(site)
+    open_cells = may_attend(step, head, slice(length), sentence=sentence)[:, places]
+    seeing = open_cells[:, open_cells.any(0)].all(1)
+    if not seeing.any():
+        raise InputError("No row may attend to every patch, so none of them can be called a sink.")
+    means = weights_of(step, head, slice(length), sentence=sentence)[:, places].double()[seeing].mean(0)
+    is_sink = means > multiple * means.quantile(0.5)
+    rest = row_weights.masked_fill(is_sink, 0)
+    shares = rest / rest.sum() if rest.sum() > 0 else rest
+    return shares.masked_fill(is_sink, torch.nan)

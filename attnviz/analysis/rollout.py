@@ -1,0 +1,207 @@
+"""Attention rollout and attention flow: the tokens that a position is mixed from, through all layers.
+
+Source: Abnar and Zuidema 2020, Quantifying Attention Flow in Transformers. Both take the weights of a layer (the mean
+of its heads) with the residual connection beside them, Ã = ½ A + ½ I. Where rows of A do not sum to 1 (a sink takes its
+part, or a head has no key left) they are renormalized first, so that a layer always keeps half. Both know nothing of
+values and feed-forward networks.
+
+    rollout   R_l = Ã_l R_(l-1), R_0 = Ã_0: how paths from a position down to the tokens share its 1, by multiplication
+    flow      the largest flow from a position to a token in the graph whose edges can carry what Ã says
+
+A long text has no table of tokens by tokens: there `rows` follows single positions, block by block, through the maps of
+all layers but the last.
+
+Of an encoder-decoder each stack of self-attention is traced by itself. Cross-attention is not in it: it brings in
+vectors of another text, and how much of a state they are, weights do not say.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attnviz.analysis.batch import token_counts
+from attnviz.analysis.combined import weights_of
+from attnviz.analysis.stream import blocks
+from attnviz.core.errors import InputError
+from attnviz.core.record import Record, Step
+from attnviz.core.tokens import Token
+
+MOST_CELLS = 2**25
+"""All layers of n x n numbers are held at once: 12 layers of about 1,600 tokens."""
+
+MOST_EDGES = 20_000
+"""Most edges in the graph of a flow: 6 layers of about 57 tokens. One flow per token takes seconds beyond."""
+
+CROSS_NOTE = "Cross-attention is not followed: this traces the {kind}'s own layers alone."
+
+
+@dataclass(frozen=True, eq=False)
+class Mixed:
+    """Mixing matrices of a stack: Ã of each layer.
+
+    Attributes:
+        kind: of the stack.
+        tokens: without padding, n of them.
+        layers: (L, n, n) float64; rows sum to 1. None of them where single positions were followed.
+        left_out: how many rows had no weights to mix (no key left, or no numbers), and so keep what they hold.
+        note: what is not followed, if anything.
+    """
+
+    kind: str
+    tokens: tuple[Token, ...]
+    layers: Tensor
+    left_out: int
+    note: str | None
+
+
+def mixed(record: Record, kind: str | None = None, *, sentence: int = 0, heads: int | str = "mean") -> Mixed:
+    """½ A + ½ I of every layer of a stack, rows of A renormalized.
+
+    Args:
+        kind: "encoder" or "decoder"; None for the stack that the output comes from.
+        heads: one head, followed through all layers, or a name of `AGGREGATIONS`.
+
+    Raises:
+        InputError: if there is no such stack, not all of its layers are shown, or it is too long, with the numbers.
+    """
+    steps = _stack(record, kind)
+    n = token_counts(record, steps[0], sentence)[0]
+    if len(steps) * n * n > MOST_CELLS:
+        most = f"at most {MOST_CELLS:,} numbers are held"
+        instead = "Shorten it, or follow single positions: analysis.rollout.rows"
+        raise InputError(f"{len(steps)} layers of {n:,} x {n:,} tokens are too many to follow; {most}. {instead}.")
+    weights = torch.stack([weights_of(s, heads, slice(n), slice(n), sentence=sentence) for s in steps]).double()
+    sums = weights.sum(-1, keepdim=True)
+    valid = sums.isfinite() & (sums > 0)
+    mean = weights.where(valid, 0)
+    mean = mean / mean.sum(-1, keepdim=True).where(valid, 1)
+    layers = torch.where(valid, mean + torch.eye(n), 2 * torch.eye(n)) / 2
+    return _mixed(record, steps, layers, int((~valid).sum()), sentence)
+
+
+def _mixed(record: Record, steps: Sequence[Step], layers: Tensor, left_out: int, sentence: int) -> Mixed:
+    kind, n = steps[0].site.kind, layers.shape[-1]
+    tokens = record.tokens(steps[0].site, sentence=sentence)[0][:n]
+    note = CROSS_NOTE.format(kind=kind) if any(site.kind == "cross" for site in record.sites) else None
+    return Mixed(kind, tokens, layers, left_out, note if kind == "decoder" else None)
+
+
+def _stack(record: Record, kind: str | None) -> list[Step]:
+    if record.unseen:
+        raise InputError(f"Rollout and flow follow all layers, and here not all are shown. {record.unseen}")
+    stacks = {name: [s for s in record.steps if s.site.kind == name] for name in ("encoder", "decoder")}
+    there = [name for name, steps in stacks.items() if steps]
+    kind = there[-1] if kind is None and there else kind
+    if kind not in there:
+        has = f"it has {' and '.join(there)}" if there else "it has none"
+        raise InputError(f"'{record.source}' has no stack of self-attention called {kind!r}; {has}.")
+    steps = sorted(stacks[kind], key=lambda step: step.site.layer)
+    if any(step.shape[2] != step.shape[3] - step.has_sink for step in steps):
+        raise InputError(f"In the {kind} of '{record.source}' queries and keys are not the same positions.")
+    return steps
+
+
+def rollout(mixed_layers: Mixed) -> Tensor:
+    """Attention rollout after each layer, (L, n, n): of what stands at row i, how much came from token j.
+
+    Rows sum to 1. The later layer stands left: R_l = Ã_l R_(l-1). In a decoder nothing comes from the future.
+    """
+    traced = [mixed_layers.layers[0]]
+    for layer in mixed_layers.layers[1:]:
+        traced.append(layer @ traced[-1])
+    return torch.stack(traced)
+
+
+def rows(
+    record: Record,
+    positions: Sequence[int],
+    kind: str | None = None,
+    *,
+    layers: int | None = None,
+    sentence: int = 0,
+    heads: int | str = "mean",
+) -> tuple[Mixed, Tensor]:
+    """Some rows of `rollout` after the first `layers`, at any length: what is followed, and (positions, n) float64.
+
+    From the last layer down each takes what a position is mixed from to the layer below: r ½ (A + I).
+
+    Raises:
+        InputError: as `mixed`, but for the length; or if there is no such position.
+    """
+    steps = _stack(record, kind)[:layers]
+    n = token_counts(record, steps[0], sentence)[0]
+    if wrong := [position for position in positions if not 0 <= position < n]:
+        raise InputError(f"There is no position {wrong[0]}; there are {n}, counted from 0.")
+    shares, left_out = torch.zeros(len(positions), n, dtype=torch.float64), 0
+    shares[range(len(positions)), list(positions)] = 1
+    for step in reversed(steps):
+        sums = _sums(step, heads, n, sentence)
+        valid = sums.isfinite() & (sums > 0)
+        left_out += int((~valid).sum())
+        scaled = (shares / sums.where(valid, 1)).where(valid, 0)
+        shares = (shares + shares.where(~valid, 0) + _through(step, heads, scaled, sentence)) / 2
+    return _mixed(record, steps, torch.empty(0, n, n), left_out, sentence), shares
+
+
+def _sums(step: Step, heads: int | str, n: int, sentence: int) -> Tensor:
+    """Sum of the weights of each position on the others, (n,); where that is not known to be 1, they are added."""
+    of_heads = step.logsumexp[sentence] if isinstance(heads, str) else step.logsumexp[sentence, heads]
+    if heads in ("max", "min") or step.shape[3] > n or not of_heads.isfinite().all():
+        return _through(step, heads, None, sentence, n)[0]
+    return torch.ones(n, dtype=torch.float64)
+
+
+def _through(step: Step, heads: int | str, shares: Tensor | None, sentence: int, n: int = 0) -> Tensor:
+    """Rows times A, (rows, n) float64; with no rows the sums of the rows of A, (1, n)."""
+    n = n if shares is None else shares.shape[1]
+    result, positions = torch.zeros(1 if shares is None else len(shares), n, dtype=torch.float64), torch.arange(n)
+    positions = positions if shares is None else shares.any(0).nonzero().flatten()
+    each = range(step.num_heads) if heads == "mean" else (heads,)
+    queries = range(int(positions[0]), int(positions[-1]) + 1) if len(positions) else range(0)
+    for block in (block for head in each for block in blocks(step, head, queries, range(n), sentence=sentence)):
+        if block.weights is None:
+            continue
+        if shares is None:
+            result[:, block.down.slice] += block.weights.double().sum(1)
+        else:
+            weights = block.weights.nan_to_num(nan=0.0)
+            result[:, block.across.slice] += shares[:, block.down.slice].to(weights.dtype) @ weights
+    return result / len(each)
+
+
+def flow(mixed_layers: Mixed, position: int) -> Tensor:
+    """Attention flow from what stands at a position after the last layer to each token, (n,), each from 0 to 1.
+
+    Each is the largest flow through the whole graph, so together they may be above 1. Computed by networkx.
+
+    Raises:
+        InputError: if there is no such position, or the graph is too large, with the numbers.
+    """
+    n, depth = len(mixed_layers.tokens), len(mixed_layers.layers)
+    if not 0 <= position < n:
+        raise InputError(f"There is no position {position}; there are {n}, counted from 0.")
+    edges = int((mixed_layers.layers > 0).sum())
+    if edges > MOST_EDGES:
+        raise InputError(f"A graph of {edges:,} edges is too large for flows; at most {MOST_EDGES:,}. Shorten it.")
+    import networkx
+    from networkx.algorithms.flow import build_residual_network, shortest_augmenting_path
+
+    residual = build_residual_network(_graph(networkx, mixed_layers.layers), "capacity")
+    start, reached = (depth, position), torch.zeros(n, dtype=torch.float64)
+    for token in range(n):
+        if (0, token) in residual and start in residual:
+            ran = shortest_augmenting_path(residual, start, (0, token), residual=residual, value_only=True)
+            reached[token] = ran.graph["flow_value"]
+    return reached
+
+
+def _graph(networkx: Any, layers: Tensor) -> Any:
+    """An edge from (l + 1, i) down to (l, j) that can carry Ã_l[i, j]; tokens stand at level 0."""
+    graph = networkx.DiGraph()
+    for level, layer in enumerate(layers):
+        for i, j in layer.nonzero().tolist():
+            graph.add_edge((level + 1, i), (level, j), capacity=float(layer[i, j]))
+    return graph

@@ -1,0 +1,487 @@
+"""Sentences about records: what one cell says, and what a picture shows for those who cannot see it."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from attnviz import analysis
+from attnviz.analysis import views
+from attnviz.analysis.align import BLANK, AlignedPair
+from attnviz.analysis.views import AttentionView, Groups, SeenMask, View
+from attnviz.core import leaks as leak_tests
+from attnviz.core.amounts import counted, decimals, percent
+from attnviz.core.display import as_sentence, in_title, isolated, label_text, visible_text
+from attnviz.core.edits import Site
+from attnviz.core.leaks import LeakTest
+from attnviz.core.masks import Full
+from attnviz.core.record import ALL, Record, Step
+from attnviz.core.tokens import Token
+
+MOST_NAMED = 3
+"""Tokens named in a description, at most."""
+
+
+ENDS, END = ("<eos>", "</s>"), "end of text"
+"""The tokens by which models end a text, and what they mean."""
+
+MEANS = dict.fromkeys(ENDS, END) | {".": "period", ",": "comma", ":": "colon", ";": "semicolon", "'": "apostrophe"}
+"""Names read beside a prediction that is no word, or hardly visible."""
+
+CELL = {
+    "empty": "{query} has no key left to look at; its weights are {filled}.",
+    "blocked": "{query} may not look at {key}: {reason}.",
+    "nan": "The weight that {query} gives to {key} is not a number.",
+    "weight": "{query} gives {weight} of {share} to {key}.",
+    "predicts": "To predict {what} {word}, ",
+    "share": "its attention",
+    "token": "“{text}” ({place})",
+    "word": "“{text}”",
+}
+"""Sentences about a cell, and their parts; the page of every head fills them in, too."""
+
+PREDICTED = {"after": "the next word", "in place of": "in its place", "of": "its label"}
+"""A predicted word as it is called in a sentence, by where it stands: after a token, in its place, or of it."""
+
+OFF = ", but this head is off: its output is not used."
+"""The end of a sentence about a cell of a head that is off."""
+
+
+def quoted_token(text: str, position: int | str) -> str:
+    """A token as it stands in a sentence: in quotes, with its position, or of a word the first and the last."""
+    return f"{in_quotes(text)} ({position}, {END})" if text in ENDS else f"{in_quotes(text)} ({position})"
+
+
+def quoted(text: str) -> str:
+    """A token or a word as it stands in a sentence: in quotes; of what is no word it is said what it is."""
+    return in_quotes(text) + (f" ({MEANS[text]})" if text in MEANS else "")
+
+
+BECAUSE = {
+    "causal": ", as a word may not see what comes after it",
+    "padding": ", as no text stands there",
+}
+"""Reasons for rules, by rule name."""
+
+
+def blocked_by(reason: str) -> str:
+    """The rule that blocks a cell; a rule of one word is called a mask."""
+    is_mask = reason.split()[-1].isalpha() and not reason.endswith("mask")
+    return f"blocked by {reason} mask" if is_mask else f"blocked by {reason}"
+
+
+def in_quotes(text: str) -> str:
+    """A token or a word in quotes alone, for where there is little room."""
+    return isolated(f"“{visible_text(text)}”")
+
+
+def cell(
+    record: Record, site: Site, head: int | str, query: int, key: int, sentence: int = 0, *, view: View = View()
+) -> str:
+    """One cell as a sentence; through a view, the cell that holds it."""
+    step = record.step(site)
+    text = _cell(record, site, head, query, key, sentence, view)
+    return f"{text.removesuffix('.')}{OFF}" if head in step.heads_off else text
+
+
+def _cell(record: Record, site: Site, head: int | str, query: int, key: int, sentence: int, view: View) -> str:
+    step = record.step(site)
+    every = views.see(record, site, sentence=sentence, view=view)
+    row, column = every.queries.index_of(query), every.keys.index_of(key)
+    if row is None or column is None:
+        tokens = record.tokens(site, sentence=sentence)
+        position, part = (query, tokens[0]) if row is None else (key, tokens[1])
+        return f"{quoted_token(part[position].text, position)} is not seen in this view."
+    starts = int(every.queries.starts[row]), int(every.keys.starts[column])
+    window = {"rows": slice(starts[0], starts[0] + 1), "columns": slice(starts[1], starts[1] + 1)}
+    cell_view = views.see(record, site, sentence=sentence, view=view, **window)
+    cells = cell_view.cells([head])[0]
+    looker, looked = named(cell_view.queries, 0), named(cell_view.keys, 0)
+    state, weight = int(cells.states[0, 0]), float(cells.weights[0, 0])
+    if state == analysis.EMPTY:
+        return CELL["empty"].format(query=looker, filled=FILLED[step.scoring.empty_rows])
+    if state == analysis.BLOCKED:
+        reason = cells.reasons[cells.blocked[0, 0] - 1]
+        return CELL["blocked"].format(query=looker, key=looked, reason=f"{blocked_by(reason)}{BECAUSE.get(reason, '')}")
+    if state == analysis.NAN:
+        return CELL["nan"].format(query=looker, key=looked)
+    share = CELL["share"] if isinstance(head, int) else f"{CELL['share']} ({head} of {all_heads(step)})"
+    share += " (special tokens aside)" if view.special == "renormalize" else ""
+    text = CELL["weight"].format(query=looker, weight=f"{weight:.2f}", share=share, key=looked)
+    return f"{_to_predict(cell_view, 0)}{text}"
+
+
+def named(groups: Groups, i: int) -> str:
+    """A row or a column as it stands in a sentence."""
+    return quoted_token(groups.labels[i], groups.place(i))
+
+
+def _to_predict(view: AttentionView, row: int) -> str:
+    """The prediction of a row as the beginning of a sentence; empty where it predicts nothing."""
+    if not (view.predicted and view.predicted[row]):
+        return ""
+    return CELL["predicts"].format(what=PREDICTED[_where(view.record)], word=quoted(view.predicted[row]))
+
+
+def predicting(view: AttentionView, row: int) -> str:
+    """The prediction of a row as a clause after its name; empty where it predicts nothing."""
+    if not (view.predicted and view.predicted[row]):
+        return ""
+    what = "predicting in its place" if analysis.fills_in(view.record) else "predicting the next word"
+    what = "predicting its label" if analysis.labels_tokens(view.record) else what
+    return f", {what} {quoted(view.predicted[row])},"
+
+
+def all_heads(step: Step) -> str:
+    """Name of the combined heads; a head that is off still has weights, and they count."""
+    return f"all {step.num_heads} heads, also those off" if step.heads_off else "all heads"
+
+
+def strongest(
+    record: Record,
+    site: Site,
+    head: int | str,
+    sentence: int = 0,
+    *,
+    query: int | None = None,
+    view: View = View(),
+    rows: slice = ALL,
+    columns: slice = ALL,
+) -> str:
+    """The largest weight of a window as a sentence: of a query, else of all that have more than one key to look at."""
+    window = views.see(record, site, sentence=sentence, view=view, rows=rows, columns=columns)
+    if not len(window.queries) or not len(window.keys):
+        return ""
+    return cell(record, site, head, *window.strongest_cell(head, query), sentence, view=view)
+
+
+FILLED = {"zero": "zeros", "nan": "NaN", "uniform": "spread evenly over all keys", "error": "undefined"}
+
+
+def _size(view: AttentionView | SeenMask) -> str:
+    return f"{counted(len(view.queries), 'query')} by {counted(len(view.keys), 'key')}"
+
+
+def head(view: AttentionView, head: int | str) -> str:
+    """The size, the strongest weights, what the view did, and what was changed."""
+    step = view.step
+    comma = "," if step.heads_off else ""
+    what = f"Head {head}" if isinstance(head, int) else f"The {head} of {all_heads(step)}{comma}"
+    text = f"{what} of {view.site}, {_size(view)}."
+    most, keys = view.strongest(head)
+    order = [(int(i), int(keys[i])) for i in np.argsort(-most, kind="stable")[:MOST_NAMED] if most[i] > 0]
+    looks = [
+        f"{named(view.queries, i)}{predicting(view, i)} looks most at {named(view.keys, j)}: {most[i]:.2f}"
+        for i, j in order
+    ]
+    changed = view.record.edits.in_words()
+    parts = [text, f"{'; '.join(looks)}." if looks else "No weight is above zero.", *map(as_sentence, view.notes)]
+    return " ".join([*parts, f"Changed: {', '.join(changed)}."] if changed else parts)
+
+
+def heads(view: AttentionView, largest: Sequence[str]) -> str:
+    """How large the maps of a site are, and the largest weight of each head."""
+    step = view.step
+    most = ", ".join(f"{head}: {weight}" for head, weight in enumerate(largest))
+    off = f" Off: {', '.join(map(str, sorted(step.heads_off)))}." if step.heads_off else ""
+    each = f"{counted(step.num_heads, 'head')} of {view.site}, each a map of {_size(view)}"
+    text = f"{each}. Largest weight by head: {most}.{off}"
+    return " ".join([text, *map(as_sentence, view.notes)])
+
+
+def mask(view: SeenMask) -> str:
+    """How many cells of a mask are open, how many keys its last row has left, and what the view did."""
+    rows, columns = len(view.queries), len(view.keys)
+    open_keys = view.open_keys.tolist()
+    cells = f"{sum(open_keys)} of {rows * columns} cells may attend."
+    last = rows and f"The last query, {named(view.queries, rows - 1)}, may look at {counted(open_keys[-1], 'key')}."
+    named_mask = "No mask" if isinstance(view.mask, Full) else f"Mask '{view.mask}'"
+    text = f"{named_mask}, {_size(view)}: {cells}"
+    parts = [text, "" if view.notes else last, *map(as_sentence, filter(None, [view.window, *view.notes]))]
+    return " ".join(filter(None, parts))
+
+
+def leak(test: LeakTest, query: int, key: int) -> str:
+    """One cell of a leak test as a phrase: "position 3 “sat” saw position 7 “mat”: its output moved by 12.0%"."""
+    looker, looked = (f"position {i} {quoted(token.text)}" for i, token in _ends(test, query, key))
+    state, moved = int(test.states[query, key]), float(test.moved[query, key])
+    if state == leak_tests.NOT_TESTED and test.tested[key]:
+        return f"the output of {looker} is no number, so nothing is known of it"
+    if state == leak_tests.NOT_TESTED:
+        return f"{looked} was not changed, so nothing is known of {looker}"
+    if not test.saw[query, key]:
+        return f"{looker} did not see {looked}, {'though it may' if state == leak_tests.UNUSED else 'as expected'}"
+    far = f"moved by {percent(moved)}" if moved < np.inf else "became a number or ceased to be one"
+    return f"{looker} saw {looked}{', as it may' if state == leak_tests.SAW else ''}: its output {far}"
+
+
+def _ends(test: LeakTest, query: int, key: int) -> tuple[tuple[int, Token], ...]:
+    return (query, test.queries[query]), (key, test.keys[key])
+
+
+def count_of_leaks(test: LeakTest) -> str:
+    if test.pairs:
+        return counted(len(test.pairs), "leak")
+    if test.is_tested:
+        return "no output moved with a token that its mask hides" if test.is_faulty else "no leak"
+    if test.is_blind:
+        return "not tested, as no output moved with another token"
+    return "not tested, as no token is hidden from any output"
+
+
+def leaks(test: LeakTest) -> str:
+    """How many leaks there are, the first of them, what was compared and promised, and what was left out."""
+    pairs = test.pairs
+    first = "; ".join(leak(test, *pair) for pair in pairs[:MOST_NAMED])
+    more = f"; and {len(pairs) - MOST_NAMED:,} more" if len(pairs) > MOST_NAMED else ""
+    summary = f"{as_sentence(count_of_leaks(test))[:-1]}{f': {first}{more}' if pairs else ''}."
+    changed, unused = int(test.tested.sum()), int(test.unused.sum())
+    what = f"Compared: {test.where}, the output at {len(test.queries)} positions"
+    how = f"{what}, when each of {counted(changed, 'token')} is changed; expected: {test.promise}."
+    still = f"Of what may be seen, {counted(unused, 'cell')} did not move." if unused else ""
+    edits = test.edits.in_words()
+    parts = [summary, how, still, *map(as_sentence, test.notes), f"Changed: {', '.join(edits)}." if edits else ""]
+    return " ".join(filter(None, parts))
+
+
+def change(moved: np.ndarray, labels: Sequence[str]) -> str:
+    text = f"How far the output vector of each of {len(moved)} tokens moved, as a share of its length."
+    if not moved.any():
+        return f"{text} None moved."
+    order = np.argsort(-np.nan_to_num(moved, nan=np.inf), kind="stable")[:MOST_NAMED]
+    named = ", ".join(f"{quoted_token(labels[i], i)} {percent(moved[i])}" for i in order if moved[i] != 0)
+    return f"{text} Most: {named}."
+
+
+def next_word(record: Record, position: int, *, before: Record | None = None, sentence: int = 0, count: int = 5) -> str:
+    """The words that are most probable after a position, in place of a blank, or as its label, with probabilities."""
+    after = f"{_where(record)} {quoted_token(analysis.token_at(record, position, sentence=sentence), position)}"
+    ranked = analysis.next_words(record, position, before=before, sentence=sentence, count=count)
+    if not ranked:
+        words = "labels" if analysis.labels_tokens(record) else "words"
+        return f"The probabilities of the {words} {after} are not numbers."
+    was = {next.word: "" if next.before is None else f" (before the change {percent(next.before)})" for next in ranked}
+    listed = ", ".join(f"{quoted(next.word)} {percent(next.probability)}{was[next.word]}" for next in ranked)
+    other = before is not None and not analysis.read_alike(before, record, position, sentence=sentence)
+    what = "Most probable label" if analysis.labels_tokens(record) else "Most probable"
+    return f"{what} {after}: {listed}.{f' {OTHER_WORDS}.' if other else ''}"
+
+
+def _where(record: Record) -> str:
+    """The preposition between a prediction and its token."""
+    if analysis.labels_tokens(record):
+        return "of"
+    return "in place of" if analysis.fills_in(record) else "after"
+
+
+NO_BLANK = "there is no blank in the sentence to fill in"
+
+OTHER_WORDS = "Before the change the model had read other words by then"
+"""Reason why no probabilities before the change are shown."""
+
+
+def step_by_step(record: Record, *, before: Record | None = None, sentence: int = 0) -> str:
+    """How much is predicted, where the model was least sure, and where it says other words than before a change."""
+    now, where = analysis.predicted_words(record, sentence=sentence), _where(record)
+    if not now:
+        return as_sentence(NO_BLANK)
+    prediction = min(now, key=lambda prediction: np.nan_to_num(prediction.probability, nan=-1.0))
+    token = quoted_token(prediction.token, prediction.position)
+    least = f"{quoted(prediction.word)} {percent(prediction.probability)}, {where} {token}"
+    what, word = ("blank", "word") if analysis.fills_in(record) else ("token", "next word")
+    what, word = ("token", "label") if analysis.labels_tokens(record) else (what, word)
+    ended = analysis.cut(record, sentence=sentence)
+    ended = f" The text was cut after {ended} tokens." if ended else ""
+    each = f"1 {what}" if len(now) == 1 else f"each of {len(now)} {what}s"
+    text = f"{where.capitalize()} {each}, the most probable {word}. The least sure: {least}.{ended}"
+    if before is None:
+        return text
+    old = analysis.predicted_words(before, sentence=sentence)
+    others = [(was, is_now) for was, is_now in zip(old, now, strict=False) if was.word != is_now.word]
+    count = len(others) + abs(len(old) - len(now))
+    if not count:
+        return f"{text} All are as before the change."
+    named = "; ".join(
+        f"{quoted(is_now.word)} {where} {quoted_token(is_now.token, is_now.position)}, before {quoted(was.word)}"
+        for was, is_now in others[:MOST_NAMED]
+    )
+    return (
+        f"{text} {count} {'differs' if count == 1 else 'differ'} from before the change{f': {named}' if named else ''}."
+    )
+
+
+def labels(record: Record, *, before: Record | None = None, sentence: int = 0) -> str:
+    """The most probable labels with their probabilities; of a regression its numbers."""
+    ranked = analysis.labels(record, before=before, sentence=sentence)
+    if not ranked:
+        return "The probabilities of the labels are not numbers."
+    was = ["" if row.before is None else f" (before the change {label_value(record, row.before)})" for row in ranked]
+    listed = [
+        f"“{label_text(row.word)}” {label_value(record, row.probability)}{old}"
+        for row, old in zip(ranked, was, strict=True)
+    ]
+    if analysis.is_number(record):
+        return f"The model gives {counted(len(ranked), 'number')}: {', '.join(listed[:MOST_NAMED])}."
+    several = ", each with a probability of its own" if record.label_kind == "several" else ""
+    return f"The most probable of {len(ranked)} labels{several}: {', '.join(listed[:MOST_NAMED])}."
+
+
+def label_value(record: Record, value: float) -> str:
+    """The probability of a label in percent, or the number that a regression gives."""
+    return decimals(value, 4) if analysis.is_number(record) else percent(value)
+
+
+def _sentence(text: str) -> str:
+    return isolated(f"“{in_title(text)}”")
+
+
+def turned(moved: float) -> str:
+    """How far a vector turned (see `analysis.shift`): what is not quite nothing does not read as if it were."""
+    return decimals(moved, 4) if moved else "0"
+
+
+FINE = 0.05
+"""Smaller differences are said with four digits after the point."""
+
+
+UNSEEN = 0.005
+"""Differences that two digits after the point do not show."""
+
+
+def compared(both: AlignedPair, *, with_cell: bool = True) -> str:
+    """Which row differs most between A and B and, if asked for, which cell; and which tokens only one of them has."""
+    row, cell = both.most_row, both.most_cell
+    parts, with_cell = [], with_cell and not nearly_same(both)
+    if nearly_same(both):
+        apart = decimals(_largest_difference(both), 4)
+        parts.append(f"A and B are nearly the same map: their largest difference is {apart}.")
+    elif row is not None:
+        variation = float(both.variation[row])
+        apart = decimals(variation, 4 if variation < FINE else 2)
+        parts.append(f"The row that differs most is {_place(both, 0, row)}: by {apart} of its attention.")
+    if cell is not None and with_cell:
+        parts.append(f"The cell that differs most: {compared_cell(both, *cell)}")
+    if row is None and cell is None:
+        parts.append("Nothing differs: wherever both have the token, A and B are the same map.")
+    where = [as_sentence(window_text(both))] if window_text(both) else []
+    return " ".join([*where, *parts, *_unpaired(both)])
+
+
+def nearly_same(both: AlignedPair) -> bool:
+    """Whether two maps differ, but in no weight so far that it is seen."""
+    return 0 < _largest_difference(both) < UNSEEN
+
+
+def _largest_difference(both: AlignedPair) -> float:
+    if both.most_cell is None:
+        return 0.0
+    row, column = both.most_cell
+    return abs(float(both.part(slice(row, row + 1), slice(column, column + 1)).difference[0, 0]))
+
+
+def compared_cell(both: AlignedPair, row: int, column: int) -> str:
+    """One cell of two maps as a sentence; the places are those of their grid."""
+    part = both.part(slice(row, row + 1), slice(column, column + 1))
+    more = float(part.difference[0, 0])
+    digits = int(digits_of(*(weights[0, 0] for weights, _ in part.maps), part.difference[0, 0]))
+    each = [_gives(part, end, digits) for end in range(2)]
+    much, higher = "", "A" if more > 0 else "B"
+    if more and more == more:
+        much = f": higher in {higher} by {decimals(abs(more), digits)}"
+    if None in each:
+        clause, name = (each[0], "A") if each[0] else (each[1], "B")
+        return f"{clause} in {name}; {'B' if name == 'A' else 'A'} has no such cell."
+    query, _ = tokens = _tokens(part, 0)
+    if tokens == _tokens(part, 1) and all(clause.startswith(f"{query} gives ") for clause in each):
+        return f"{each[0]} in A and {decimals(float(part.maps[1][0][0, 0]), digits)} in B{much}."
+    return f"{each[0]} in A, and in B {each[1]}{much}."
+
+
+def digits_of(a: np.ndarray, b: np.ndarray, more: np.ndarray) -> np.ndarray:
+    """With how many digits two weights and their difference are read, so that the rounded ones agree; of each cell."""
+    agree = [np.abs(np.round(a, n) - np.round(b, n) - np.round(more, n)) < 1e-9 for n in (2, 3)]
+    unseen = (np.abs(more) > 0) & (np.abs(more) < FINE)
+    return np.select([unseen, np.isnan(more) | agree[0], agree[1]], [4, 2, 3], 4)
+
+
+def _tokens(part: AlignedPair, end: int) -> tuple[str, str]:
+    """The query and the key of a cell, the only one, in A (0) or B (1)."""
+    tokens, places = (part.a, part.b)[end].tokens, (part.rows[0][end], part.columns[0][end])
+    return quoted_token(tokens[0][places[0]].text, places[0]), quoted_token(tokens[1][places[1]].text, places[1])
+
+
+def _gives(part: AlignedPair, end: int, digits: int) -> str | None:
+    """The only cell of a part as a clause, in A (0) or B (1); None if it has no such cell."""
+    weights, states = part.maps[end]
+    if states[0, 0] == BLANK:
+        return None
+    query, key = _tokens(part, end)
+    if states[0, 0] == analysis.BLOCKED:
+        return f"{query} may not look at {key}"
+    if states[0, 0] == analysis.EMPTY:
+        return f"{query} has no key left"
+    return f"{query} gives {decimals(float(weights[0, 0]), digits)} to {key}"
+
+
+def _place(both: AlignedPair, axis: int, index: int) -> str:
+    """A row or a column of the grid: by its token in A and, where that is another one, in B."""
+    each = zip((both.a, both.b), (both.rows, both.columns)[axis][index], strict=True)
+    named = [(side.tokens[axis][i].text, i) for side, i in each if i is not None]
+    texts = [quoted_token(text, i) for text, i in named]
+    if len(named) == 1 or named[0][0] == named[1][0]:
+        return texts[0]
+    return f"{texts[0]}, in B {texts[1]}"
+
+
+def _unpaired(both: AlignedPair) -> list[str]:
+    """Which tokens are only on one side; once where queries and keys are the same."""
+    sentences = []
+    for axis, places in enumerate((both.rows, both.columns)):
+        for end, (side, name) in enumerate(((both.a, "A"), (both.b, "B"))):
+            alone = [pair[end] for pair in places if pair[1 - end] is None]
+            tokens = [quoted_token(side.tokens[axis][i].text, i) for i in alone[:MOST_NAMED]]
+            more = f" and {len(alone) - MOST_NAMED} more" if len(alone) > MOST_NAMED else ""
+            if tokens:
+                sentences.append(f"Only in {name}, and left blank: {', '.join(tokens)}{more}.")
+    return list(dict.fromkeys(sentences))
+
+
+def window_text(both: AlignedPair) -> str:
+    """Positions of A in a part of a grid; "" of the whole."""
+    if both.window == (ALL, ALL):
+        return ""
+    spans = []
+    for what, places, tokens in zip(("queries", "keys"), (both.rows, both.columns), both.a.tokens, strict=True):
+        positions = [in_a for in_a, _ in places if in_a is not None]
+        spans.append(f"{what} {positions[0]} to {positions[-1]} of {len(tokens):,}" if positions else f"no {what}")
+    return ", ".join(spans)
+
+
+def reaches(shares: np.ndarray, texts: Sequence[str]) -> str:
+    """The largest shares of a rollout, (n, n): the token that most comes from, and the most of another token."""
+    most = int(shares.mean(0).argmax())
+    part = f"{percent(float(shares[:, most].mean()))} of what stands at the {len(texts)} positions, on average"
+    most_of_all = f"Most comes from {quoted_token(texts[most], most)}: {part}."
+    others = np.where(np.eye(len(texts), dtype=bool), 0.0, shares)
+    row, column = (int(i) for i in np.unravel_index(others.argmax(), others.shape))
+    return (
+        most_of_all
+        if len(texts) < 2
+        else f"{most_of_all} Most of another token: {_reaches(shares, texts, row, column)}."
+    )
+
+
+def reached(shares: np.ndarray, texts: Sequence[str], position: int) -> str:
+    """The tokens that a position is mixed from, largest shares first, by its row of rollout, (n,)."""
+    order = np.argsort(-shares, kind="stable")[:MOST_NAMED].tolist()
+    names = ["itself" if i == position else quoted_token(texts[i], i) for i in order]
+    named = [f"{name} {percent(float(shares[i]))}" for name, i in zip(names, order, strict=True)]
+    if rest := len(texts) - len(order):
+        left = percent(float(1 - shares[order].sum()))
+        named.append(f"{rest:,} {'others' if rest > 1 else 'other'} {left}")
+    return f"{quoted_token(texts[position], position)} is mixed from: {', '.join(named)}."
+
+
+def _reaches(shares: np.ndarray, texts: Sequence[str], row: int, column: int) -> str:
+    """One share in words: "23.0% of what stands at “it” (8) came from “cat” (1)"."""
+    ends = quoted_token(texts[row], row), quoted_token(texts[column], column)
+    return f"{percent(float(shares[row, column]))} of what stands at {ends[0]} came from {ends[1]}"

@@ -1,0 +1,214 @@
+"""Attention of a head in a long text: by distance, by part, and its largest weights. Exact, block by block.
+
+curve = by_distance(step, 0)                    # attention against distance
+by_part(step, 0, (0, 900, 904, 1999))           # of a needle at 900 to 903, and a question at the end
+links(step, 0, 100)                             # the 100 largest weights
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from attnviz.analysis.stream import blocks
+from attnviz.core.errors import InputError
+from attnviz.core.record import ALL, Step
+
+
+@dataclass(frozen=True, eq=False)
+class ByDistance:
+    """The weights of a head by how far the key stands from the query. Rows that are NaN make their distances NaN.
+
+    Attributes:
+        distances: key - query, every one that there is, the furthest back first; 0 is the query itself.
+        sums: of the weights of all pairs at that distance, float64.
+        pairs: how many of them may attend.
+    """
+
+    distances: np.ndarray
+    sums: np.ndarray
+    pairs: np.ndarray
+
+    def within(self, most: int) -> float:
+        """The local share: of the attention, what goes to keys at most so far away, to either side; NaN of none."""
+        with np.errstate(invalid="ignore"):
+            return float(self.sums[abs(self.distances) <= most].sum() / self.sums.sum())
+
+    def curve(self) -> pd.DataFrame:
+        """Bins that double, to either side: nearest, furthest, share of the attention, pairs, mean weight of a pair.
+
+        The bins are 0, 1, 2 to 3, 4 to 7, ...; of keys before the query they are negative. Where no pair may attend
+        the mean is NaN, also where empty rows were made to attend there.
+        """
+        size = np.floor(np.log2(np.maximum(abs(self.distances), 0.5))).astype(int) + 1
+        bins = np.sign(self.distances) * size
+        bin_sums = [(self.distances[i], self.sums[i].sum(), self.pairs[i].sum()) for i in _each(bins)]
+        ends = [sorted((int(far[0]), int(far[-1])), key=abs) for far, _, _ in bin_sums]
+        sums, pairs = (np.array([row[i] for row in bin_sums]) for i in (1, 2))
+        columns = {"nearest": [near for near, _ in ends], "furthest": [far for _, far in ends]}
+        mean = np.divide(sums, pairs, out=np.full(len(sums), np.nan), where=pairs > 0)
+        with np.errstate(invalid="ignore"):
+            return pd.DataFrame(columns | {"share": sums / self.sums.sum(), "pairs": pairs, "mean": mean})
+
+
+def _each(bins: np.ndarray) -> list[np.ndarray]:
+    """Indices of each bin; the bins stand in order."""
+    return np.split(np.arange(len(bins)), np.flatnonzero(np.diff(bins)) + 1)
+
+
+def by_distance(step: Step, head: int | str, *, sentence: int = 0) -> ByDistance:
+    """Attention against distance. What a sink takes stands nowhere, and is left out."""
+    name, curve = _cache.get(step, (None, None))
+    if name != (head, sentence):
+        curve = _by_distance(step, head, sentence)
+        _cache[step] = (head, sentence), curve
+    return curve
+
+
+_cache: WeakKeyDictionary[Step, tuple[tuple[int | str, int], ByDistance]] = WeakKeyDictionary()
+"""The latest of each step, with its head and sentence: 24 bytes for each distance."""
+
+
+def _by_distance(step: Step, head: int | str, sentence: int) -> ByDistance:
+    queries, keys = range(step.shape[2]), range(step.shape[3] - step.has_sink)
+    sums = torch.zeros(len(queries) + len(keys) - 1, dtype=torch.float64)
+    pairs = torch.zeros(len(sums), dtype=torch.int64)
+    for block in blocks(step, head, queries, keys, sentence=sentence):
+        high, wide = len(block.down.places), len(block.across.places)
+        first = block.across.start - block.down.places[-1] + queries[-1]
+        diagonals = slice(first, first + high + wide - 1)
+        if block.open is not False:
+            pairs[diagonals] += _diagonals(torch.ones(high, wide) if block.open is True else block.open.float()).long()
+        if block.weights is not None:
+            sums[diagonals] += _diagonals(block.weights)
+    return ByDistance(np.arange(len(sums)) - queries[-1], sums.numpy(), pairs.numpy())
+
+
+def _diagonals(block: Tensor) -> Tensor:
+    """(n, m) -> (n + m - 1,): the sum of each diagonal, that of the lower left corner first, float64.
+
+    With as many zeros after each row as there are rows, and one number less to a row, each row stands one further on.
+    """
+    n, m = block.shape
+    turned = pad(block.flip(0), (0, n)).flatten()[: n * (n + m - 1)]
+    return turned.view(n, n + m - 1).double().sum(0)
+
+
+def by_part(step: Step, head: int | str, starts: tuple[int, ...], *, sentence: int = 0) -> np.ndarray:
+    """How much of its attention each part of the text gives to each: a document, a section, a needle, a question.
+
+    Args:
+        starts: where each part begins, the first at 0.
+
+    Returns:
+        (parts, parts), float64: of the queries of a part, the mean of their weights on the keys of another, summed over
+        these. A row sums to 1 where every query has a key to look at; a part without queries is NaN.
+
+    Raises:
+        InputError: if the parts do not go upward from 0.
+    """
+    if list(starts) != sorted(set(starts)) or starts[:1] != (0,) or starts[-1] >= max(step.shape[2:]):
+        raise InputError(f"Parts begin at 0 and each after the one before, within the text; given {starts}.")
+    edges = torch.tensor(starts)
+    sums = torch.zeros(len(starts), len(starts), dtype=torch.float64)
+    for block in blocks(step, head, range(step.shape[2]), range(step.shape[3]), sentence=sentence):
+        if block.weights is not None:
+            rows, columns = (_parts(part.places, edges) for part in (block.down, block.across))
+            of_keys = block.weights @ _members(columns, block.weights.dtype)
+            block_sums = _members(rows, torch.float64).T @ of_keys.double()
+            sums[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1] += block_sums
+    sizes = torch.bincount(_parts(range(step.shape[2]), edges), minlength=len(starts))
+    return (sums / sizes[:, None]).numpy()
+
+
+def on_places(
+    steps: Sequence[Step], query: int, places: Sequence[tuple[int, int]], *, sentence: int = 0
+) -> pd.DataFrame:
+    """Attention of each head from one query to places of the text, such as those of a needle in a haystack.
+
+    Args:
+        places: the first key of each, and the one after its last.
+
+    Returns:
+        kind, layer, head, key (where the place begins) and share: the sum of the weights on it. A row of each head
+        alone is computed, so it takes no time at any length.
+
+    Raises:
+        InputError: if there is no such query.
+    """
+    rows = []
+    for step in steps:
+        if not 0 <= query < step.shape[2]:
+            raise InputError(f"There is no query {query}; there are {step.shape[2]:,}, counted from 0.")
+        for head in range(step.num_heads):
+            row = step.weights(head, slice(query, query + 1), sentence=sentence)[0].double()
+            where = (step.site.kind, step.site.layer, head)
+            rows += [(*where, first, float(row[first:stop].sum())) for first, stop in places]
+    return pd.DataFrame(rows, columns=["kind", "layer", "head", "key", "share"])
+
+
+def _parts(places: range, edges: Tensor) -> Tensor:
+    """The part that each position is in."""
+    return torch.bucketize(torch.arange(places.start, places.stop), edges, right=True) - 1
+
+
+def _members(parts: Tensor, dtype: torch.dtype) -> Tensor:
+    """(positions, parts of the block), 1 where a position is in a part."""
+    return (parts[:, None] == torch.arange(int(parts[0]), int(parts[-1]) + 1)).to(dtype)
+
+
+def row_sums(step: Step, head: int | str, *, sentence: int = 0, rows: slice = ALL) -> Tensor:
+    """The sum of each row's weights over all keys, (rows,)."""
+    queries, keys = _places(step, rows, ALL)
+    sums = torch.zeros(len(queries), dtype=torch.float64)
+    for block in blocks(step, head, queries, keys, sentence=sentence):
+        if block.weights is not None:
+            sums[block.down.start : block.down.start + block.down.count] += block.weights.double().sum(1)
+    return sums.to(_dtype(step))
+
+
+def _places(step: Step, rows: slice, columns: slice) -> tuple[range, range]:
+    queries, keys = step.shape[2:]
+    return range(*rows.indices(queries)), range(*columns.indices(keys))
+
+
+def _dtype(step: Step) -> torch.dtype:
+    """The type of numbers that weights have."""
+    return torch.promote_types(step.query.dtype, torch.float32)
+
+
+def links(
+    step: Step, head: int | str, count: int, *, sentence: int = 0, rows: slice = ALL, columns: slice = ALL
+) -> pd.DataFrame:
+    """The largest weights of a window, NaN aside and above 0: query, key, weight, the largest first.
+
+    `count` is at least 1. Equal weights stand in the order of the text: of their queries, then of their keys.
+    """
+    queries, keys = _places(step, rows, columns)
+    weights, indices = np.zeros(0), np.zeros((2, 0), np.int64)
+    for block in blocks(step, head, queries, keys, sentence=sentence):
+        if block.weights is None:
+            continue
+        cells = block.weights.nan_to_num(nan=0.0)
+        if float(cells.amax()) >= (weights[-1] if len(weights) == count else 0):
+            values, query, key = _largest(cells, count)
+            places = query + block.down.start, key + block.across.start
+            weights, indices = np.append(weights, values), np.concatenate([indices, np.stack(places)], 1)
+            order = np.lexsort((indices[1], indices[0], -weights))[:count]
+            weights, indices = weights[order], indices[:, order]
+    window = zip((queries, keys), indices, strict=True)
+    query, key = (np.arange(part.start, part.stop, part.step)[i] for part, i in window)
+    return pd.DataFrame({"query": query, "key": key, "weight": weights})
+
+
+def _largest(cells: Tensor, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The largest weights of a block above 0, with those that equal the last of them: weight, row, column."""
+    flat = cells.flatten()
+    least = flat.topk(min(count, len(flat))).values[-1]
+    query, key = ((cells >= least) & (cells > 0)).nonzero().numpy().T
+    return cells.numpy()[query, key].astype(np.float64), query, key

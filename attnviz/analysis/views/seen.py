@@ -1,0 +1,266 @@
+"""The weights of a record through a view, row block by row block."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import torch
+
+from attnviz import analysis
+from attnviz.analysis import EMPTY, NAN, Cells, stream
+from attnviz.analysis.views.groups import Groups, View, groups
+from attnviz.analysis.views.kept import notes_of, paired, window_in_words, within
+from attnviz.core.edits import Site
+from attnviz.core.record import ALL, Record, Step
+from attnviz.core.tokens import Token
+
+MERGED = "pieces are merged into words: weights summed over keys, averaged over queries"
+HIDDEN = "special tokens are hidden: rows sum to less than 1"
+RENORMALIZED = "special tokens are hidden: what is left of each row is divided by its sum"
+READ_ONLY = "weights as the model gives them; its scores are not known"
+
+MOST_MERGED, MOST_MAPS = 2**20, 16
+"""Cells of groups that are kept, 9 MB, and how many such windows: to go through all weights for each takes long."""
+
+_merged: WeakKeyDictionary[Step, dict[tuple, tuple[np.ndarray, np.ndarray]]] = WeakKeyDictionary()
+"""By head, sentence and groups, for as long as there is their step."""
+
+
+@dataclass(frozen=True, eq=False)
+class RowBlock:
+    """Some rows of `Cells`; a cell is blocked where all that it is made of is, by the rule that blocks the first."""
+
+    weights: np.ndarray
+    blocked: np.ndarray
+    scores: np.ndarray | None
+    reasons: tuple[str, ...]
+
+    def pooled(self, tile: int) -> "RowBlock":
+        """The same with a cell per tile, which has the largest weight of it."""
+        if tile == 1:
+            return self
+        closed = analysis.pool(torch.from_numpy(self.blocked > 0).float(), tile, "min").numpy() > 0
+        weights = analysis.pool(torch.from_numpy(self.weights), tile).numpy()
+        return RowBlock(weights, closed * self.blocked[::tile, ::tile], None, self.reasons)
+
+    def renamed(self, names: dict[str, int]) -> "RowBlock":
+        """The same with the numbers that reasons have in `names`, where new ones are added: each block has its own."""
+        numbers = np.array([0, *(names.setdefault(reason, len(names) + 1) for reason in self.reasons)])
+        return RowBlock(self.weights, numbers[self.blocked], self.scores, self.reasons)
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionView:
+    """A site of a record through a view, in a window; see `see`. A group is in a window that holds its first position.
+
+    Attributes:
+        queries, keys: the rows and the columns.
+        every_key: also those that the pair and the window leave out; what is left of a row is divided by their sum.
+    """
+
+    record: Record
+    site: Site
+    sentence: int
+    view: View
+    rows: slice
+    columns: slice
+    queries: Groups
+    keys: Groups
+    every_key: Groups
+
+    @property
+    def step(self) -> Step:
+        return self.record.step(self.site)
+
+    @property
+    def plain(self) -> bool:
+        return self.view == View()
+
+    @property
+    def partial(self) -> bool:
+        """Whether keys are left out, so that rows do not sum to 1."""
+        hides = self.view.special == "hide" and any(token.special for token in self._tokens[1])
+        return hides or self.view.pair != "all"
+
+    @property
+    def _tokens(self) -> tuple[tuple[Token, ...], tuple[Token, ...]]:
+        return self.record.tokens(self.site, sentence=self.sentence)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Notes on what is merged, hidden, divided or not known."""
+        hidden = HIDDEN if self.view.special == "hide" else RENORMALIZED
+        notes = notes_of(self.view, self._tokens, (self.queries, self.keys), MERGED, hidden)
+        return (*notes, READ_ONLY) if self.record.read_only else notes
+
+    @property
+    def window(self) -> str:
+        """Which positions are seen, where not all are."""
+        return window_in_words((self.rows, self.columns), (self.queries, self.keys), self.lengths)
+
+    @property
+    def lengths(self) -> tuple[int, int]:
+        """How many queries and keys there are, a sink aside."""
+        return self.step.shape[2], self.step.shape[3] - self.step.has_sink
+
+    @cached_property
+    def padding(self) -> np.ndarray:
+        """Which rows are padding, boolean (rows,): no text stands there."""
+        text, _ = self.record.texts(self.site, sentence=self.sentence)
+        return (self.queries.starts >= text.length) & (self.queries.starts < len(text.tokens))
+
+    @cached_property
+    def predicted(self) -> tuple[str, ...] | None:
+        """The most probable word after each row (of a word, after its last piece): "NaN" where there is none.
+
+        "" after padding, and of a model that fills in at all that is no blank. None where nothing is predicted.
+        """
+        if self.record.predicted(self.site, sentence=self.sentence) is None:
+            return None
+        predictions = analysis.predicted_words(self.record, sentence=self.sentence)
+        words = {prediction.position: prediction.word for prediction in predictions}
+        return self.queries.last([words.get(i, "") for i in range(self.step.shape[2])])
+
+    def cells(self, heads: Sequence[int | str], tile: int = 1) -> list[Cells]:
+        """The cells of several heads; see `analysis.cells_of`. A cell is blocked where all that it is made of is."""
+        if self.plain:
+            window = {"sentence": self.sentence, "rows": self.rows, "columns": self.columns}
+            return analysis.cells_of(self.step, heads, **window, tile=tile, scores=not self.record.read_only)
+        return [self._cells(head, tile) for head in heads]
+
+    def _cells(self, head: int | str, tile: int) -> Cells:
+        names: dict[str, int] = {}
+        parts = [self.block(head, rows).pooled(tile).renamed(names) for rows in self.blocks(tile)]
+        weights, blocked = (np.concatenate([getattr(part, name) for part in parts]) for name in ("weights", "blocked"))
+        scores = None if parts[0].scores is None else np.concatenate([part.scores for part in parts])
+        states = np.where(np.isnan(weights), NAN, np.where(blocked > 0, analysis.BLOCKED, analysis.WEIGHT))
+        empty = analysis.pool(torch.from_numpy(self.empty(head)).float()[:, None], tile, "min", across=1)[:, 0].numpy()
+        states[empty > 0] = EMPTY
+        return Cells(
+            self.queries.starts[::tile], self.keys.starts[::tile], weights, scores, states, tuple(names), blocked, tile
+        )
+
+    @cached_property
+    def merges(self) -> bool:
+        """Whether some cells stand for several of the record."""
+        return self.queries.merged or self.every_key.merged
+
+    def has_scores(self, head: int | str) -> bool:
+        """Whether cells have scores: those of combined heads and of merged words have none."""
+        merged = self.queries.merged or self.keys.merged
+        return isinstance(head, int) and not merged and not self.record.read_only
+
+    def blocks(self, tile: int = 1) -> Iterator[slice]:
+        """Rows whose weights are held at once, whole tiles of them; at least one block."""
+        each = len(self.every_key) if self.merges else self.step.shape[3]
+        return iter(analysis.row_slices(len(self.queries), each, tile))
+
+    def block(self, head: int | str, rows: slice) -> "RowBlock":
+        """The cells of some rows, which are at least one."""
+        queries, step, sentence = self.queries[rows], self.step, self.sentence
+        window, (weights, is_open) = queries.stretch, self._weights(head, rows)
+        reasons, blocked = (), np.zeros(weights.shape, np.int64)
+        if step.mask is not None and is_open is not None:
+            firsts = queries.spans, self.keys.spans
+            reasons, rules = analysis.first_reasons(step.mask, step.shape[2:], *firsts, sentence=sentence)
+            blocked = rules * ~is_open
+        elif step.mask is not None:
+            reasons, rules = analysis.reasons_of(step, head, window, sentence=sentence)
+            blocked = rules.numpy()[np.ix_(queries.starts - window.start, self.keys.starts)]
+        scores = None
+        if self.has_scores(head):
+            scores = step.scores(head, window, sentence=sentence).numpy()[
+                np.ix_(queries.starts - window.start, self.keys.starts)
+            ]
+        return RowBlock(weights, blocked, scores, reasons)
+
+    def weights(self, head: int | str, rows: slice) -> np.ndarray:
+        """The weights of some rows; a row of which nothing is left stays zero."""
+        return self._weights(head, rows)[0]
+
+    def _weights(self, head: int | str, rows: slice) -> tuple[np.ndarray, np.ndarray | None]:
+        """The same, and of cells that are merged whether any that they stand for may be attended to."""
+        queries, columns, is_open = self.queries[rows], np.searchsorted(self.every_key.starts, self.keys.starts), None
+        if self.merges:
+            spans = queries.spans, self.every_key.spans
+            weights, is_open = self._merged(head, *spans)
+            weights, is_open = weights / queries.sizes[:, None], is_open[:, columns]
+        else:
+            weights = analysis.weights_of(self.step, head, queries.stretch, sentence=self.sentence).numpy()
+            weights = weights[np.ix_(queries.starts - queries.stretch.start, self.every_key.starts)]
+        if self.view.special == "renormalize":
+            total = weights.sum(1, keepdims=True)
+            weights = weights / np.where(total == 0, 1, total)
+        return weights[:, columns], is_open
+
+    def _merged(self, head: int | str, *spans: analysis.Spans) -> tuple[np.ndarray, np.ndarray]:
+        """The sums of the weights of groups, and where any may be attended to; the latest are kept."""
+        name = head, self.sentence, *(edges.tobytes() for span in spans for edges in span)
+        cached = _merged.setdefault(self.step, {})
+        if (result := cached.get(name)) is None:
+            read = stream.blocks(self.step, head, *map(analysis.stretch, spans), sentence=self.sentence)
+            result = analysis.grouped(read, *spans)
+            if result[0].size <= MOST_MERGED:
+                while len(cached) >= MOST_MAPS:
+                    cached.pop(next(iter(cached)), None)
+                cached[name] = result
+        return result
+
+    def empty(self, head: int | str) -> np.ndarray:
+        """Which rows have no key left, boolean; of a word, where none of its pieces has one."""
+        empty = analysis.empty_queries(self.step, head, sentence=self.sentence).numpy()
+        return self.queries.merge(empty, 0, np.logical_and)
+
+    def row_sums(self, head: int | str) -> np.ndarray:
+        """The sum of each row's weights: over all keys of the view, also those outside of the window."""
+        if self.plain:
+            return analysis.row_sums(self.step, head, sentence=self.sentence, rows=self.rows).numpy()
+        every = see(self.record, self.site, sentence=self.sentence, view=self.view, rows=self.rows)
+        return np.concatenate([every.weights(head, rows).sum(1) for rows in every.blocks()])
+
+    def strongest(self, head: int | str) -> tuple[np.ndarray, np.ndarray]:
+        """Each row's largest weight, NaN aside, and its column; both (rows,)."""
+        if self.plain:
+            window = {"sentence": self.sentence, "rows": self.rows, "columns": self.columns}
+            return analysis.strongest(self.step, head, **window)
+        blocks = [np.nan_to_num(self.weights(head, rows), nan=-1.0) for rows in self.blocks()]
+        return np.concatenate([block.max(1) for block in blocks]), np.concatenate([block.argmax(1) for block in blocks])
+
+    def strongest_cell(self, head: int | str, query: int | None = None) -> tuple[int, int]:
+        """The (query, key) of a query's largest weight; where it has no row, of the largest of all below 1.
+
+        A query that has but one key to look at gives it 1, or as near as rounding comes.
+        """
+        row = None if query is None else self.queries.index_of(query)
+        if row is None:
+            most, columns = self.strongest(head)
+            row = int(np.where((most < 1 - 1e-6) & ~self.padding, most, 0).argmax()) if most.size else 0
+            column = columns[row]
+        else:
+            column = np.nan_to_num(self.weights(head, slice(row, row + 1))[0], nan=-1.0).argmax()
+        return int(self.queries.starts[row]), int(self.keys.starts[column])
+
+    def largest(self) -> float:
+        """The largest weight of all heads, NaN aside, of the whole map."""
+        if self.plain:
+            return analysis.largest_weight(self.record, self.site, sentence=self.sentence)
+        every = see(self.record, self.site, sentence=self.sentence, view=self.view)
+        return max(float(every.strongest(head)[0].max(initial=0.0)) for head in range(self.step.num_heads))
+
+
+def see(
+    record: Record, site: Site, *, sentence: int = 0, view: View = View(), rows: slice = ALL, columns: slice = ALL
+) -> AttentionView:
+    """A site of a record through a view, and of that the groups whose first position is in a window.
+
+    Raises:
+        InputError: if the view leaves nothing to see.
+    """
+    tokens = record.tokens(site, sentence=sentence)
+    texts = record.texts(site, sentence=sentence)
+    every = [groups(part, view, text.text) for part, text in zip(tokens, texts, strict=True)]
+    sides = paired(every, view, tokens, site)
+    windows = [within(part, window, len(all)) for part, window, all in zip(sides, (rows, columns), tokens, strict=True)]
+    return AttentionView(record, site, sentence, view, rows, columns, *windows, every[1])

@@ -1,0 +1,350 @@
+"""How much each head matters here: what changes when it is switched off, beside what its weights say.
+
+    swept = sweep(source, source.tokenize(["The cat sat on the mat"]))
+    swept.table           # one row per head
+    swept.in_words()      # why large weight and large effect differ, with these numbers
+
+Many heads are measured in one run: a sentence is repeated, and in each copy another head is off (zero ablation).
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from math import exp
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from attnviz.analysis.contributions import logit_of, place_of
+from attnviz.analysis.heads import head_metrics
+from attnviz.core.amounts import decimals, percent
+from attnviz.core.edits import Edits, Site
+from attnviz.core.errors import AttnvizError, Canceled, InputError, quoted
+from attnviz.core.record import Record
+from attnviz.core.taking import EachOff
+from attnviz.core.tokens import Sentence
+from attnviz.sources.base import Source
+
+TOKENS = 2048
+"""Most tokens in one run, copies counted."""
+
+Head = tuple[Site, int]
+
+OnProgress = Callable[[int, int], bool | None]
+"""Is told how many heads are done, of how many; if it gives False, that ends the sweep."""
+
+EFFECTS = {
+    "output": "how far the final vectors move, ‖after − before‖ / ‖before‖, the mean over tokens; 0 is not at all",
+    "divergence": "how far the predicted probabilities move, KL(before ‖ after) in nats, the mean over predictions; "
+    "0 is not at all, 0.1 as if a sure word fell to 90%, 0.7 to 50% (Conmy et al. 2023)",
+    "said": "the probability of what it said before, after minus before, the mean over where it says something",
+    "loss": "the loss of the next token of the text, after minus before, in nats, the mean over tokens",
+    "rewritten": "the share of the sentences for which the model writes another text",
+    "turned": "how far the sentence's vector turns, 1 − cosine of before and after; 0 is not at all, 2 to the opposite",
+}
+"""Columns of a sweep and their meanings. One that the model has nothing for is missing."""
+
+
+def fallen(change: float) -> str:
+    """To what a sure word would fall, in percent, where a prediction changes by so many nats."""
+    return percent(exp(-change), 0)
+
+
+@dataclass(frozen=True, eq=False)
+class Sweep:
+    """Effect of switching off each head alone; heads that the edits switch off already are not in it.
+
+    Attributes:
+        heads: (site, head), N of them.
+        table: a row per head: site, kind, layer, head, a column for each of `EFFECTS` (the mean over the sentences),
+            and confidence, the mean of each row's largest weight in the run with all heads on.
+        output: per sentence, how far the vector of each token moved, (N, tokens) without padding.
+        divergence: per sentence, KL(before ‖ after) wherever the model says something, (N, places); None if it does
+            not.
+        before: the run with all heads on; None where it was let go.
+    """
+
+    heads: tuple[tuple[Site, int], ...]
+    table: pd.DataFrame
+    output: tuple[np.ndarray, ...]
+    divergence: tuple[np.ndarray, ...] | None
+    before: Record | None
+
+    @property
+    def by(self) -> str:
+        """The column that says what matters: how far the prediction moves; where there is none, the output."""
+        return "output" if self.table["divergence"].isna().all() else "divergence"
+
+    @property
+    def strongest(self) -> tuple[Site, int] | None:
+        """The head that matters most; None where that is not known of any."""
+        return None if self.table[self.by].isna().all() else self.heads[self._largest(self.by)]
+
+    def changes_at(self, position: int, *, sentence: int = 0) -> pd.DataFrame:
+        """The heads by what each changes at one position: its prediction (KL in nats); where there is none, its vector.
+
+        Returns:
+            site, kind, layer, head and change, the largest first.
+
+        Raises:
+            InputError: if nothing is known of that position.
+        """
+        of_words = self.by == "divergence" and self.before is not None and self.before.prediction is not None
+        numbers = self.divergence[sentence] if of_words else self.output[sentence]
+        blanks = self.before.prediction.blanks if of_words else None
+        places = list(range(numbers.shape[1]) if blanks is None else blanks[sentence])
+        if position not in places:
+            count = f"there are {len(places)}, counted from 0"
+            options = count if blanks is None else f"blanks are at {quoted(places)}"
+            raise InputError(f"Nothing is predicted at position {position}; {options}.")
+        table = self.table[["site", "kind", "layer", "head"]].assign(change=numbers[:, places.index(position)])
+        return table.sort_values("change", ascending=False, kind="stable", ignore_index=True)
+
+    def in_words(self) -> str:
+        """Why large weight and large effect differ, by this sweep's own numbers."""
+        return " ".join(self.sentences())
+
+    def sentences(self) -> tuple[str, str]:
+        """Which head matters most, and how large its weights are; the second is "" where that cannot be compared."""
+        if self.table[["confidence", self.by]].isna().all().any() or len(self.heads) < 2:
+            return "There are no two heads here whose weights and effects could be compared.", ""
+        heavy, strong = self._largest("confidence"), self._largest(self.by)
+        name, weight = self._name(strong).capitalize(), f"{self.table['confidence'][heavy]:.2f} on average"
+        most = f"{name} matters most here: switched off, it changes {self._changed(strong)} on average"
+        most += f"{self._as_much(strong)}{self._then_writes(strong)}."
+        if heavy == strong:
+            return most, f"{name} also has the largest weights, {weight}."
+        return most, (
+            f"The largest weights are those of {self._name(heavy)}, {weight}; off, it changes {self._changed(heavy)}. "
+            "A weight says where a head looks, not how much arrives."
+        )
+
+    def _changed(self, row: int) -> str:
+        """Effect of switching a head off, with its size, as a phrase."""
+        change = self.table[self.by][row]
+        if self.by == "output":
+            return f"the output vectors by {change:.1%} of their length"
+        return f"the predictions by {decimals(change, 3)} nats"
+
+    def _as_much(self, row: int) -> str:
+        """Comparison of a change of the predictions to a sure word: KL from probability 1 to p is ln(1/p)."""
+        return "" if self.by == "output" else f", as if a sure word fell to {fallen(self.table[self.by][row])}"
+
+    def _then_writes(self, strong: int) -> str:
+        """Whether a model that writes then writes another text."""
+        changed = self.table["rewritten"][strong]
+        if pd.isna(changed):
+            return ""
+        return "; the model then writes another text" if changed else "; the text it writes stays the same"
+
+    def _largest(self, name: str) -> int:
+        """The row of the largest number, of the heads whose effect is known."""
+        return int(self.table[name].where(self.table[self.by].notna()).fillna(-1).argmax())
+
+    def _name(self, row: int) -> str:
+        site, head = self.heads[row]
+        return site.head(head)
+
+
+def sweep(
+    source: Source,
+    sentences: tuple[Sentence, ...],
+    edits: Edits = Edits(),
+    report: OnProgress | None = None,
+    targets: tuple[Sentence, ...] = (),
+) -> Sweep:
+    """Switch off one head after another, and measure what changes.
+
+    An encoder-decoder reads, with each head off, the text that it wrote with all on, so that its words can be compared
+    place by place; whether it would have written another is a second run. With `targets` it reads those, in one run.
+    What the edits take from another text is of its run with all heads on.
+
+    Raises:
+        InputError: if nothing can be changed in the model, or it is not there; `Canceled` if `report` gave False.
+    """
+    before, heads, off = _before(source, sentences, edits, targets)
+    effects: list[_Effect] = []
+    is_given = bool(targets or edits.taken)
+    for some, after in runs_of_copies(source, before, heads, off, is_given=is_given, report=report):
+        effects += [_effect(before, after, copy) for copy in range(len(some))]
+    each = range(len(sentences) if effects else 0)
+    outputs = tuple(np.stack([effect.output[b] for effect in effects]) for b in each)
+    divergence = (
+        tuple(np.stack([effect.divergence[b] for effect in effects]) for b in each) if _predicts(before) else None
+    )
+    return Sweep(heads, _table(before, heads, effects), outputs, divergence, before)
+
+
+def logit_falls(
+    source: Source,
+    sentences: tuple[Sentence, ...],
+    edits: Edits = Edits(),
+    report: OnProgress | None = None,
+    targets: tuple[Sentence, ...] = (),
+    *,
+    token: str | int | None = None,
+    position: int = -1,
+    minus: str | int | None = None,
+    sentence: int = 0,
+) -> pd.DataFrame:
+    """How much the logit of a word falls after a position with one head off after another.
+
+    The words and the position are those of `attnviz.analysis.contributions`: beside what a head adds directly it says
+    whether the rest of the model makes up for the head. A decoder reads the same words with each head off.
+
+    Returns:
+        site, kind, layer, head and fall: the logit, or the difference of two, before minus after.
+
+    Raises:
+        InputError: if there is no such word or position, or nothing can be changed in the model; `Canceled` if `report`
+            gave False.
+    """
+    before, heads, off = _before(source, sentences, edits, targets)
+    place, *ids = place_of(before, token, position, minus=minus, sentence=sentence)
+    falls = []
+    for some, (after, _) in runs_of_copies(source, before, heads, off, is_given=True, report=report):
+        rows = [copy * len(sentences) + sentence for copy in range(len(some))]
+        falls += (logit_of(before, sentence, place, *ids) - logit_of(after, rows, place, *ids)).tolist()
+    table = pd.DataFrame(
+        [(str(site), site.kind, site.layer, head) for site, head in heads], columns=["site", "kind", "layer", "head"]
+    )
+    return table.assign(fall=pd.array(falls, dtype=float))
+
+
+def _before(
+    source: Source, sentences: tuple[Sentence, ...], edits: Edits, targets: tuple[Sentence, ...]
+) -> tuple[Record, tuple[Head, ...], Callable[[tuple[Head, ...]], Edits]]:
+    """The run with all heads on that the edits leave on, these heads, and the edits of copies with one of them off."""
+    if why := source.read_only or source.alone:
+        raise InputError(why)
+    acting, targets = source.resolved(sentences, edits, targets)
+    before = replace(source.run(sentences, acting, targets), edits=edits)
+
+    def off(some: tuple[Head, ...]) -> Edits:
+        return EachOff(**vars(acting), each_off=tuple(frozenset({head}) for head in some for _ in sentences))
+
+    steps = before.steps
+    heads = tuple((step.site, h) for step in steps for h in range(step.num_heads) if h not in step.heads_off)
+    return before, heads, off
+
+
+def runs_of_copies(
+    source: Source,
+    before: Record,
+    heads: tuple[Head, ...],
+    edits: Callable[[tuple[Head, ...]], Edits],
+    *,
+    is_given: bool,
+    report: OnProgress | None,
+) -> Iterator[tuple[tuple[Head, ...], tuple[Record, Record | None]]]:
+    """Some heads, and a run over as many copies of the sentences; of a model that writes, also what it would write.
+
+    Args:
+        edits: those of a run in which each copy is of one of some heads.
+        is_given: whether its decoder was given what it reads: it then writes nothing to compare with.
+    """
+    sentences, done = before.sentences, 0
+    read = max(1, len(sentences) * max(before.output.shape[1], len(sentences[0].tokens)))
+    at_once = max(1, TOKENS // read)
+    while done < len(heads):
+        some = heads[done : done + at_once]
+        try:
+            after = _run(source, before, sentences * len(some), edits(some), len(some), is_given=is_given)
+        except AttnvizError:
+            if at_once == 1:
+                raise
+            at_once //= 2  # some models take fewer sentences at once, or one: as one without padding
+            continue
+        done += len(some)
+        yield some, after
+        if report is not None and report(done, len(heads)) is False:
+            raise Canceled(f"The sweep was ended after {done} of {len(heads)} heads.")
+
+
+def _run(
+    source: Source, before: Record, copies: tuple[Sentence, ...], edits: Edits, count: int, *, is_given: bool
+) -> tuple[Record, Record | None]:
+    if not (before.prediction and before.prediction.written):
+        return source.run(copies, edits), None
+    return source.run(copies, edits, before.targets * count), None if is_given else source.run(copies, edits)
+
+
+@dataclass(frozen=True, eq=False)
+class _Effect:
+    """Effect of one head that is off, per sentence."""
+
+    output: list[np.ndarray]
+    divergence: list[np.ndarray]
+    said: list[np.ndarray]
+    loss: list[np.ndarray]
+    rewritten: list[bool]
+    turned: list[float]
+
+
+def _effect(before: Record, runs: tuple[Record, Record | None], copy: int) -> _Effect:
+    after, free = runs
+    effect = _Effect([], [], [], [], [], [])
+    for b, read in enumerate(before.read):
+        row = copy * len(before.sentences) + b
+        old, new = before.output[b, : read.length].double(), after.output[row, : read.length].double()
+        moved, length = (new - old).norm(dim=-1), old.norm(dim=-1)
+        effect.output.append((moved / length).where(moved != 0, 0).numpy())
+        if _predicts(before):
+            old, new = _log_probabilities(before, b), _log_probabilities(after, row)
+            effect.divergence.append(_divergence(old, new).numpy())
+            most = old.argmax(-1, keepdim=True)
+            effect.said.append((new.exp() - old.exp()).gather(-1, most).squeeze(-1).numpy())
+            if before.prediction is not None and before.prediction.blanks is None:
+                following = torch.tensor([token.id for token in read.tokens[1 : read.length]], dtype=torch.long)
+                effect.loss.append((old - new)[torch.arange(len(following)), following].numpy())
+        if free is not None:
+            effect.rewritten.append(free.prediction.written[row] != before.prediction.written[b])
+        if before.vectors is not None:
+            cosine = torch.cosine_similarity(before.vectors[b].double(), after.vectors[row].double(), dim=0)
+            effect.turned.append(float((1 - cosine).clamp(min=0)))
+    return effect
+
+
+def _predicts(record: Record) -> bool:
+    return record.prediction is not None or (record.labels is not None and record.label_kind != "number")
+
+
+def _log_probabilities(record: Record, row: int) -> Tensor:
+    """ln p wherever the model says something, (places, words): after each token, at blanks, or once of all classes;
+    of several labels at once, of each whether it holds."""
+    if record.prediction is None:
+        logits = record.labels[1][row].double()
+        if record.label_kind == "several" or len(logits) == 1:
+            return torch.stack([logits, torch.zeros_like(logits)], -1).log_softmax(-1)
+        return logits.log_softmax(-1).unsqueeze(0)
+    blanks = record.prediction.blanks
+    positions = list(range(record.read[row].length) if blanks is None else blanks[row])
+    return record.prediction.logits[row, positions].double().log_softmax(-1)
+
+
+def _divergence(old: Tensor, new: Tensor) -> Tensor:
+    """Σ p (ln p - ln q) of each row; a word that could not be said before adds nothing."""
+    terms = old.exp() * (old - new)
+    return terms.where(old != -torch.inf, 0).sum(-1).clamp(min=0)
+
+
+def _table(before: Record, heads: tuple[tuple[Site, int], ...], effects: list[_Effect]) -> pd.DataFrame:
+    names = [(str(site), site.kind, site.layer, head) for site, head in heads]
+    table = pd.DataFrame(names, columns=["site", "kind", "layer", "head"])
+    for name in EFFECTS:
+        table[name] = pd.array([_mean(getattr(effect, name)) for effect in effects], dtype="Float64")
+    batch = [
+        head_metrics(before, b, names=("confidence",)).set_index(["site", "head"])["confidence"]
+        for b in range(len(before.sentences))
+    ]
+    mean = pd.concat(batch, axis=1).mean(axis=1)
+    table["confidence"] = pd.array([mean[name, head] for name, _, _, head in names], dtype="Float64")
+    return table
+
+
+def _mean(per_sentence: list[Any]) -> float | None:
+    """The mean over sentences of the mean of each; of no numbers, None."""
+    means = [float(np.mean(numbers)) for numbers in per_sentence if np.size(numbers)]
+    return sum(means) / len(means) if means and np.isfinite(means).all() else None

@@ -1,0 +1,183 @@
+"""Gradients of a word's logit, by one more run of the model: by its attention weights, or by its input embeddings.
+
+    record = attnviz.analyze("the cat sat on the", source)
+    relevant = relevance(source, record)            # of the most probable word after the last token
+    relevant.head(site, 0), relevant.table          # gradient times weight; relevance of each token by layer
+    integrated(source, record).table                # integrated gradients
+
+The weights are differentiated as numbers of their own: what a changed weight would change downstream, not the softmax
+that it came from. No parameter of the model gets a gradient.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attnviz.analysis.contributions import id_of
+from attnviz.analysis.predictions import position_of, predicting
+from attnviz.analysis.relevance import IntegratedGradients, Relevance, texts_of
+from attnviz.core.errors import AttnvizError, Canceled, InputError, check_whole
+from attnviz.core.gradient_tap import GradientTap
+from attnviz.core.record import Record
+from attnviz.sources.base import Source
+
+MOST_WEIGHTS = 2**26
+"""Weights of all heads that are in one graph: 12 layers of 12 heads of 682 tokens."""
+
+COPIES = 20
+"""Bytes of each of them, about: the weights, what they were computed from, their gradients and the products."""
+
+RUNS = 3
+"""Runs whose time a run and its way back take, about."""
+
+STEPS, MOST_STEPS = 50, 1000
+"""Points of the sum that stands for the integral."""
+
+CLOSE = 3e-2
+"""Share of the largest logit by which the second run of a model may differ: half precision rounds to so much."""
+
+OnProgress = Callable[[int, int], bool | None]
+"""Is told how many steps are done, of how many; if it gives False, that ends them."""
+
+
+def relevance(
+    source: Source, record: Record, token: str | int | None = None, position: int | None = None, *, sentence: int = 0
+) -> Relevance:
+    """Gradient times weight of every head for the logit of a word: see `analysis.relevance`.
+
+    Args:
+        source: the model of the record.
+        token: the word, or its id; by default the most probable one.
+        position: after which it is predicted; negative ones count from the end. By default the last, or the first
+            blank of a model that fills in.
+
+    Raises:
+        InputError: if the model predicts no words or is not here, there is no such word or position, or there are more
+            than `MOST_WEIGHTS` weights, with the numbers.
+    """
+    chosen = _chosen(record, token, position, sentence)
+    tap = GradientTap(record.edits)
+    _, logits = source.graph(record, tap)
+    logit = _checked(record, logits, **chosen)
+    with torch.inference_mode(False):
+        gradients = torch.autograd.grad(logit, [*tap.attention.values()], allow_unused=True, materialize_grads=True)
+    products = {}
+    for (site, weights), gradient in zip(tap.attention.items(), gradients, strict=True):
+        queries, keys = (text.length for text in record.texts(site, sentence=sentence))
+        product = (weights.detach()[sentence] * gradient[sentence]).float().cpu()
+        sink = [product.shape[2] - 1] if record.step(site).has_sink else []
+        products[site] = product[:, :queries, [*range(keys), *sink]]
+    return Relevance(**_named(record, chosen, logit), products=products, unseen=record.unseen)
+
+
+def integrated(
+    source: Source,
+    record: Record,
+    token: str | int | None = None,
+    position: int | None = None,
+    *,
+    steps: int = STEPS,
+    sentence: int = 0,
+    report: OnProgress | None = None,
+) -> IntegratedGradients:
+    """Integrated gradients of a word's logit over the input embeddings, from vectors of zeros (Sundararajan 2017).
+
+    Σ (x - 0) · ∂ logit / ∂ x at α x, over the middles α of so many equal parts of 0 to 1. Positions are not scaled.
+    Of an encoder-decoder the embeddings of both texts are, together.
+
+    Args:
+        steps: how many; each costs a run and its way back. `gap` goes to 0 with many, not steadily.
+
+    Raises:
+        InputError: as `relevance`; `Canceled` if `report` gave False.
+    """
+    check_whole("steps", steps, 1, MOST_STEPS)
+    chosen = _chosen(record, token, position, sentence)
+
+    def run(vectors: tuple[Tensor, ...]) -> tuple[float, tuple[Tensor, ...]]:
+        """The logit, and its gradients; the graph, which is large, goes with the call."""
+        leaves, logits = source.graph(record, GradientTap(record.edits), vectors)
+        value = logits[sentence, chosen["position"], chosen["id"]]
+        with torch.inference_mode(False):
+            gradients = torch.autograd.grad(value, leaves, allow_unused=True, materialize_grads=True)
+        return float(value.detach()), gradients
+
+    whole, logits = source.graph(record, GradientTap(record.edits))
+    named = _named(record, chosen, _checked(record, logits, **chosen))
+    del logits
+    baseline, _ = run(_scaled(whole, 0.0, sentence))
+    sums = [torch.zeros(vectors.shape[1:], dtype=torch.float64) for vectors in whole]
+    for step in range(steps):
+        _, gradients = run(_scaled(whole, (step + 0.5) / steps, sentence))
+        for total, gradient in zip(sums, gradients, strict=True):
+            total += gradient[sentence].double().cpu() / steps
+        if report is not None and report(step + 1, steps) is False:
+            raise Canceled(f"The integral was ended after {step + 1} of {steps} steps.")
+    attributions = {
+        kind: (vectors.detach()[sentence].double().cpu() * total).sum(-1)[: len(tokens)]
+        for (kind, tokens), vectors, total in zip(named["texts"].items(), whole, sums, strict=True)
+    }
+    return IntegratedGradients(**named, steps=steps, baseline=baseline, attributions=attributions)
+
+
+def weights_of(record: Record) -> int:
+    """Weights of all heads in one graph.
+
+    Raises:
+        InputError: if they are more than `MOST_WEIGHTS`.
+    """
+    count = sum(torch.Size(step.shape).numel() for step in record.steps)
+    if count > MOST_WEIGHTS:
+        many = f"{count:,} weights of all heads are too many to differentiate at once"
+        raise InputError(f"{many}; at most {MOST_WEIGHTS:,} are. Shorten the text.")
+    return count
+
+
+def _chosen(record: Record, token: str | int | None, position: int | None, sentence: int) -> dict[str, int]:
+    """The position, the id of the word, and the sentence."""
+    prediction = predicting(record)
+    last = position_of(record, -1, sentence=sentence)
+    if position is None:
+        position = prediction.blanks[sentence][0] if prediction.blanks and prediction.blanks[sentence] else last
+    position = position_of(record, position, sentence=sentence)
+    weights_of(record)
+    logits = prediction.logits[sentence, position]
+    id = int(logits.argmax()) if token is None else id_of(record, token)
+    return {"position": position, "id": id, "sentence": sentence}
+
+
+def _checked(record: Record, logits: Tensor, position: int, id: int, sentence: int) -> Tensor:
+    """The logit of the word.
+
+    Raises:
+        InputError: if it is no number: the word cannot come.
+        AttnvizError: if the second run gives other logits than the record has.
+    """
+    first, second = record.prediction.logits[sentence, position], logits[sentence, position]
+    if not first[id].isfinite():
+        word = record.prediction.vocabulary[id]
+        raise InputError(f"'{record.source}' gives '{word}' no logit there: it has no gradients. Choose another word.")
+    finite = first.isfinite()
+    moved = (second.detach().cpu() - first)[finite].abs().max()
+    if not moved <= CLOSE * first[finite].abs().max():
+        what = "gives other logits with vectors in place of tokens"
+        raise AttnvizError(
+            f"'{record.source}' {what} ({float(moved):.3g} apart), so gradients would be of another run."
+        )
+    return second[id]
+
+
+def _named(record: Record, chosen: dict[str, int], logit: Tensor) -> dict[str, Any]:
+    token, texts = record.prediction.vocabulary[chosen["id"]], texts_of(record, chosen["sentence"])
+    return chosen | {"token": token, "texts": texts, "logit": float(logit.detach())}
+
+
+def _scaled(vectors: tuple[Tensor, ...], share: float, sentence: int) -> tuple[Tensor, ...]:
+    """Leaves: the vectors of one sentence times a share, those of others as they are."""
+    with torch.inference_mode(False), torch.no_grad():
+        copies = tuple(each.detach().clone() for each in vectors)
+        for copy in copies:
+            copy[sentence] *= share
+    return tuple(copy.requires_grad_() for copy in copies)

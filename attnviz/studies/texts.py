@@ -1,0 +1,244 @@
+"""Heads over many texts: what each of their numbers is on average, and how much it differs from text to text.
+
+table = over_texts(source, shipped(source))
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from attnviz.analysis import batch
+from attnviz.analysis.heads import METRICS, sums_of
+from attnviz.analysis.linking import rank
+from attnviz.core import assets
+from attnviz.core.edits import Edits, Site
+from attnviz.core.errors import AttnvizError, Canceled, InputError
+from attnviz.core.record import Record, Step
+from attnviz.core.tokens import Sentence
+from attnviz.sources.base import Source
+from attnviz.sources.estimate import Estimate, of_texts
+
+TOKENS = 2048
+"""Most tokens in one run, padding counted."""
+SAME = 5e-4
+"""Difference between two numbers that three decimals do not show."""
+
+TYPICAL = 2
+"""Standard deviations from the mean within which a text is like most others."""
+MOST_TEXTS = 1000
+MOST_BYTES = 1_000_000
+"""Largest file of texts that is read, in bytes."""
+
+OnProgress = Callable[[int, int], bool | None]
+"""Is told how many texts are done, of how many; if it gives False, that ends it."""
+
+
+def shipped(source: Source) -> tuple[str, ...]:
+    """Fifty texts that ship with attnviz: held-out ones of a model that knows few words, else English sentences."""
+    own = assets.path(f"texts/{source.id}.txt")
+    return lines((own if own.is_file() and source.card else assets.path("texts/english.txt")).read_bytes())
+
+
+def lines(data: bytes) -> tuple[str, ...]:
+    """The texts of a file, one a line; empty lines are none.
+
+    Raises:
+        InputError: if it is too large, no UTF-8, empty, or of too many lines.
+    """
+    if len(data) > MOST_BYTES:
+        raise InputError(f"The file has {len(data):,} bytes; at most {MOST_BYTES:,} are read.")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"Byte {error.start:,} of the file is no UTF-8; save it as UTF-8 text.") from None
+    texts = tuple(line.strip() for line in text.splitlines() if line.strip())
+    if not 0 < len(texts) <= MOST_TEXTS:
+        raise InputError(f"The file has {len(texts):,} lines with text; 1 to {MOST_TEXTS:,} are read, a text each.")
+    return texts
+
+
+def of_json(line: str) -> str:
+    """The text of a line of JSON lines: a string, or the "text" of an object.
+
+    Raises:
+        InputError: if it holds none.
+    """
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        raise InputError("This line is no JSON.") from None
+    value = value.get("text") if isinstance(value, dict) else value
+    if not isinstance(value, str):
+        raise InputError('This line holds no text: give a string, or an object with a "text".')
+    return value
+
+
+def over_texts(
+    source: Source, texts: Sequence[str], report: OnProgress | None = None, edits: Edits = Edits()
+) -> pd.DataFrame:
+    """Measure every head on every text, many texts in one run.
+
+    Returns:
+        One row per head: site, kind, layer, head, texts (how many there were), then for each metric its mean over the
+        texts that have it, `<name>_spread`, their standard deviation (missing of a single text), and `<name>_texts`,
+        how many these are; rows and left_out are sums. Each text counts the same, however long.
+
+    Raises:
+        InputError: names the text that cannot be read; `Canceled` if `report` gave False.
+    """
+    if not texts:
+        raise InputError("There are no texts to measure on.")
+    sentences, wrong = cut(source, texts)
+    for i, error in wrong.items():
+        raise InputError(f"Text {i + 1}: {error}")
+    per_site = {site: _OfSite(len(texts), source.heads[site]) for site in source.sites}
+    done = 0
+    for some, record in runs(source, sentences, edits):
+        for step in record.steps:
+            per_site[step.site].add(record, step, torch.tensor(some))
+        done += len(some)
+        if report is not None and report(done, len(texts)) is False:
+            raise Canceled(f"The measuring was ended after {done} of {len(texts)} texts.")
+    return pd.concat([measured.table(site) for site, measured in per_site.items()], ignore_index=True)
+
+
+def over_pairs(
+    source: Source, pairs: Iterable[tuple[str, str | int, str | int]], edits: Edits = Edits()
+) -> pd.DataFrame:
+    """Every head by the mean weight that one word gives to another over many texts; see `attnviz.rank`.
+
+    Args:
+        pairs: (text, query, key) each, as the rows of a file that pandas reads.
+
+    Returns:
+        site, kind, layer, head, weight and texts (in how many of them the head reads both words), the largest first.
+
+    Raises:
+        InputError: names the pair that a text does not have.
+    """
+    rankings = []
+    for number, (text, query, key) in enumerate(pairs, 1):
+        try:
+            rankings.append(rank(source.run(source.tokenize([text]), edits), query, key))
+        except InputError as error:
+            raise InputError(f"Pair {number}: {error}") from None
+    if not rankings:
+        raise InputError("There are no pairs to rank heads by.")
+    each = pd.concat(rankings).groupby(["site", "kind", "layer", "head"], sort=False)["weight"]
+    table = each.agg(weight="mean", texts="count").reset_index()
+    return table.sort_values("weight", ascending=False, kind="stable", ignore_index=True)
+
+
+def cost(source: Source, texts: Sequence[str], edits: Edits = Edits()) -> Estimate:
+    """Estimated time and memory of `over_texts` here, for the texts that can be read."""
+    runs = []
+    readable = [sentence for sentence in cut(source, texts)[0] if sentence]
+    sentences = sorted(readable, key=lambda sentence: sentence.length)
+    while sentences:
+        count = _fitting(sentences)
+        runs.append((count, sentences[count - 1].length))
+        sentences = sentences[count:]
+    return of_texts(source, runs, edits)
+
+
+class _OfSite:
+    """Measurements at a site: for T texts and H heads, numerators and denominators of M metrics, and rows."""
+
+    def __init__(self, texts: int, heads: int):
+        self.sums = torch.zeros(2, texts, heads, len(METRICS), dtype=torch.float64)
+        self.rows, self.left_out = torch.zeros(2, heads, dtype=torch.long)
+
+    def add(self, record: Record, step: Step, some: Tensor) -> None:
+        """Measure a run over some of the texts."""
+        for block in batch.blocks(step, batch.sides_of(record, step)):
+            self.sums[:, some[block.texts]] += sums_of(record, block)
+            self.rows += block.counted.sum((0, 2))
+            self.left_out += block.left_out.sum(0)
+
+    def table(self, site: Site) -> pd.DataFrame:
+        heads = self.sums.shape[2]
+        where = {"site": str(site), "kind": site.kind, "layer": site.layer, "head": range(heads)}
+        columns = where | {"texts": self.sums.shape[1]}
+        values = (self.sums[0] / self.sums[1]).numpy()
+        for column, metric in enumerate(METRICS):
+            each = pd.DataFrame(values[:, :, column])
+            for how, end in ENDS.items():
+                columns[f"{metric.name}{end}"] = each.agg(how).astype("int64" if how == "count" else "Float64").array
+        return pd.DataFrame(columns | {"rows": self.rows.numpy(), "left_out": self.left_out.numpy()})
+
+
+def cut(source: Source, texts: Sequence[str]) -> tuple[list[Sentence | None], dict[int, str]]:
+    """The tokens of each text, and why a text has none, by its index: it is too long, or holds nothing to read."""
+    try:
+        return list(source.tokenize(list(texts))), {}
+    except AttnvizError:
+        pass
+    sentences, wrong = [], {}
+    for i, text in enumerate(texts):
+        try:
+            sentences.append(source.tokenize([text])[0])
+        except AttnvizError as error:
+            sentences.append(None)
+            wrong[i] = str(error)
+    try:  # together they are padded, and can be run together
+        good = iter(source.tokenize([text for text, sentence in zip(texts, sentences, strict=True) if sentence]))
+        return [sentence and next(good) for sentence in sentences], wrong
+    except AttnvizError:
+        return sentences, wrong
+
+
+def runs(
+    source: Source,
+    sentences: Sequence[Sentence | None],
+    edits: Edits = Edits(),
+    failed: Callable[[int, AttnvizError], None] | None = None,
+) -> Iterator[tuple[list[int], Record]]:
+    """Runs over texts of about the same length, so that there is little padding: which texts, and the record.
+
+    Args:
+        sentences: padded to one length, or those that were not are run with others of their length; None is left out.
+        failed: takes the index of a text that the model does not run, even alone, and why; without it that is raised.
+    """
+    order = sorted((i for i, sentence in enumerate(sentences) if sentence), key=lambda i: sentences[i].length)
+    most = len(order)
+    while order:
+        some = order[: _fitting([sentences[i] for i in order[:most]])]
+        longest = sentences[some[-1]].length
+        batch = tuple(replace(sentences[i], tokens=sentences[i].tokens[:longest]) for i in some)
+        try:
+            record = source.run(batch, edits)
+        except Canceled:
+            raise
+        except AttnvizError as error:
+            if len(some) > 1:
+                most = len(some) // 2  # some models take fewer sentences at once, or one: as one without padding
+                continue
+            if failed is None:
+                raise
+            failed(some[0], error)
+        else:
+            yield some, record
+        order = order[len(some) :]
+
+
+def _fitting(sentences: list[Sentence]) -> int:
+    """How many of them, the shortest first, fit into one run: at least one."""
+    padded = len(sentences[0].tokens)
+    for count, sentence in enumerate(sentences, 1):
+        padded = min(padded, len(sentence.tokens))
+        if count > 1 and (count * sentence.length > TOKENS or padded < sentence.length):
+            return count - 1
+    return len(sentences)
+
+
+def is_typical(value: float, mean: float, spread: float) -> bool:
+    """Whether a number is like that of most texts: within `TYPICAL` standard deviations of their mean, or `SAME`."""
+    return abs(value - mean) <= max(TYPICAL * spread, SAME)
+
+
+ENDS = {"mean": "", "std": "_spread", "count": "_texts"}
+"""Endings of column names, by statistic."""

@@ -1,0 +1,206 @@
+"""The parts of a logit: they sum to it whatever was edited, and are what hooks on the modules say in float64."""
+
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+import tiny
+from hypothesis import given
+from hypothesis import strategies as st
+from rules import rules
+
+import attnviz
+from attnviz import Edits, Site, analysis, api, figures
+from attnviz.core.errors import Canceled, InputError
+from attnviz.studies import ablation
+
+TEXTS = {
+    "induction": "The cat sat down. The cat sat",
+    "story": "the girl near the dogs was happy because she",
+    "translator": "the black cat sleeps on the red chair .",
+}
+MODELS = pytest.mark.parametrize("name", [*TEXTS])
+
+
+def record_of(name, edits=Edits(), text=None):
+    return attnviz.analyze(text or TEXTS[name], name, edits, stream=True)
+
+
+@MODELS
+@given(data=st.data())
+def test_the_parts_sum_to_the_logit_after_each_token_whatever_is_edited(name, data):
+    """Of any word and difference of two, with heads off, a temperature and any mask; in float64, to 1e-6."""
+    source = api.load(name)
+    heads = st.sampled_from([(site, head) for site in source.sites for head in range(source.num_heads)])
+    off, mask = data.draw(st.frozensets(heads, max_size=3)), data.draw(st.none() | rules(batch=1, longest=9))
+    edits = Edits(mask=mask, heads_off=off, temperature=data.draw(st.floats(0.2, 5)), mask_cross=False)
+    with tiny.in_float64():
+        record = attnviz.analyze(TEXTS[name], source, edits, stream=True)
+    logits = record.prediction.logits[0].double()
+    words = st.integers(0, logits.shape[-1] - 1).filter(lambda word: logits[0, word].isfinite())
+
+    for position in range(record.read[0].length):
+        token, minus = data.draw(words), data.draw(st.none() | words)
+        found = analysis.contributions(record, token, position, minus=minus)
+        logit = float(logits[position, token] - (0 if minus is None else logits[position, minus]))
+        assert found.logit == pytest.approx(logit, abs=1e-9)
+        assert found.table["contribution"].sum() == pytest.approx(logit, abs=1e-6)
+        assert found.residual == pytest.approx(logit - found.table["contribution"].sum(), abs=1e-9)
+        assert found.summary["contribution"].sum() == pytest.approx(found.table["contribution"].sum(), abs=1e-9)
+        assert [
+            found.heads.set_index(["kind", "layer", "head"])["contribution"].get((s.kind, s.layer, h), 0.0)
+            for s, h in off
+        ] == [0.0] * len(off)
+
+
+@MODELS
+def test_each_part_is_what_hooks_on_the_modules_say(name):
+    """In float64: what each module wrote, through the norm as this run scaled it, times the column of the word."""
+    source, position, token = api.load(name), 4, 7
+    model, inputs, outputs = source._model, {}, {}
+
+    def keep(module, args, output):
+        inputs[module], outputs[module] = args[0][0, position].double(), output[0, position].double()
+
+    record = record_of(name)
+    stack, embedding = (model.decoder, model.written) if source.writes else (model.stack, model.embedding)
+    targets = record.targets if source.writes else ()
+    handles = [module.register_forward_hook(keep) for module in (*stack.modules(), embedding.words, model.norm)]
+    source.run(record.sentences, Edits(), targets)
+    for handle in handles:
+        handle.remove()
+    whole, direction = inputs[model.norm], model.unembedding.weight[token].double()
+    sigma = (whole.var(correction=0) + model.norm.eps).sqrt()
+
+    def adds(part):
+        return float((part - part.mean()) / sigma * model.norm.weight.double() @ direction)
+
+    expected = {
+        ("embedding",): adds(outputs[embedding.words]),
+        ("position",): adds(embedding.positions.weight[position].double()),
+    }
+    for number, layer in enumerate(stack.layers):
+        calls = {"decoder": layer.attention, "cross": layer.cross}
+        for kind, call in ((kind, call) for kind, call in calls.items() if call is not None):
+            columns = call.w_o.weight.double().chunk(source.num_heads, 1)
+            parts = zip(inputs[call.w_o].chunk(source.num_heads), columns, strict=True)
+            expected |= {("head", kind, number, h): adds(weight @ output) for h, (output, weight) in enumerate(parts)}
+            expected["bias of W_O", kind, number] = adds(call.w_o.bias.double())
+        if layer.feed_forward is not None:
+            expected["feed-forward", number] = adds(outputs[layer.feed_forward])
+    found = analysis.contributions(record, token, position).table
+    keys = [tuple(value for value in row if pd.notna(value)) for row in found.iloc[:, :4].itertuples(index=False)]
+
+    parts = dict(zip(keys, found["contribution"], strict=True))
+    biases = parts.pop(("bias of the unembedding",))
+    assert parts == pytest.approx(expected, abs=1e-4)
+    assert biases == pytest.approx(
+        float(model.norm.bias.double() @ direction + model.unembedding.bias[token]), abs=1e-4
+    )
+
+
+def test_the_induction_heads_add_the_word_that_is_said_again():
+    """They come first and carry nearly all of it; for the difference of two words, the difference of both parts."""
+    record = record_of("induction")
+    found, cat = analysis.contributions(record), analysis.contributions(record, "cat")
+
+    assert found.token == "down"
+    assert [*found.heads[["layer", "head"]].itertuples(index=False, name=None)][:2] == [(1, 0), (1, 1)]
+    assert found.heads["contribution"][:2].sum() > 0.9 * found.logit
+    both = analysis.contributions(record, minus="cat")
+    difference = found.table["contribution"] - cat.table["contribution"]
+    np.testing.assert_allclose(both.table["contribution"], difference, atol=1e-5)
+    assert both.called == "“down” − “cat”"
+
+
+@MODELS
+def test_a_logit_falls_with_a_head_off_as_in_a_run_of_its_own(name, monkeypatch):
+    """A decoder reads the same words; heads that are off already are left out; a few copies in one run."""
+    monkeypatch.setattr(ablation, "TOKENS", 40)
+    source, edits = api.load(name), Edits(heads_off={(api.load(name).sites[-1], 0)})
+    sentences = source.tokenize([TEXTS[name], "the dog"])
+    before = source.run(sentences, edits)
+    words = {"token": 9, "minus": 5, "position": 2, "sentence": 1}
+    falls = ablation.logit_falls(source, sentences, edits, **words)
+
+    heads = [(site, head) for site in source.sites for head in range(source.num_heads)]
+    assert [*zip(falls["site"], falls["head"], strict=True)] == [
+        (str(s), h) for s, h in heads if (s, h) not in edits.heads_off
+    ]
+    for row in falls.iloc[::3].itertuples():
+        off = Edits(heads_off=edits.heads_off | {(Site(row.kind, row.layer), row.head)})
+        after = source.run(sentences, off, before.targets if source.writes else ())
+        old, new = (run.prediction.logits[1, 2].double() for run in (before, after))
+        assert row.fall == pytest.approx(float((old - new)[9] - (old - new)[5]), abs=1e-4)
+    with pytest.raises(Canceled):
+        ablation.logit_falls(source, sentences, edits, lambda done, count: False)
+
+
+@pytest.mark.parametrize(
+    ("fall", "says"),
+    [
+        (-1.0, "does not fall (it rises by 1.00): other parts make up for all of it"),
+        (2.83, "falls by 2.83: other parts make up for 50% of what the head adds"),
+        (5.5, "falls by 5.50, about as much as the head adds: nothing replaces it"),
+        (9.0, "falls by 9.00, more than the head adds: later parts use it, too"),
+    ],
+)
+def test_the_answer_says_whether_others_replace_the_head(fall, says):
+    """By the part of what it adds that is lost without it."""
+    found = analysis.contributions(record_of("induction"))
+    falls = pd.DataFrame({"kind": ["decoder"], "layer": [1], "head": [0], "fall": [fall]})
+
+    answer = found.in_words(falls)
+    assert answer.startswith("Head 0 of decoder layer 1 adds most to “down”: 5.66 of the logit 9.50. Off, the logit ")
+    assert says in answer
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ({"token": "dwon"}, "'induction' has no token 'dwon'. Did you mean 'down'?"),
+        ({"token": 10_000}, "There is no word with the id 10000"),
+        ({"minus": "dwon"}, "Did you mean 'down'?"),
+        ({"position": 9}, "There is no position 9; there are 9, counted from 0."),
+    ],
+)
+def test_what_is_not_there_is_refused(arguments, why):
+    with pytest.raises(InputError, match=re.escape(why)):
+        analysis.contributions(record_of("induction"), **arguments)
+
+
+def test_runs_without_parts_are_refused_in_a_sentence():
+    """No stream, no prediction, a word that cannot be written, no numbers at all."""
+    nothing = Edits(mask=attnviz.mask("~full"), empty_rows="nan")
+    for make, why in (
+        (lambda: analysis.contributions(attnviz.analyze("a cat", "story")), "stream=True"),
+        (lambda: record_of("scratch", text="a cat"), "predicts no words"),
+        (lambda: analysis.contributions(record_of("translator"), "<sos>"), "has no parts"),
+        (lambda: record_of("story", nothing), "is a number"),
+    ):
+        with pytest.raises(InputError, match=why):
+            make()
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_the_pictures_hold_the_numbers(dark):
+    """A cell and a dot for each head, a bar for each part from where the one before ends; as files, too."""
+    record, source = record_of("translator"), api.load("translator")
+    falls = ablation.logit_falls(source, record.sentences)
+    heads, dots = figures.contributions(record, dark=dark), figures.replaced(record, falls=falls, dark=dark)
+    parts, found = figures.contribution_parts(record, dark=dark), analysis.contributions(record)
+
+    assert len(heads.data["cells"]["row"]) == len(dots.data["dots"]["x"]) == len(found.heads) == 16
+    np.testing.assert_allclose(dots.data["dots"]["x"], found.heads["contribution"])
+    lost = falls.set_index(["kind", "layer", "head"])["fall"]
+    assert dots.data["dots"]["y"] == [lost[row.kind, row.layer, row.head] for row in found.heads.itertuples()]
+    bars = parts.data["rows"]
+    assert bars["begin_0"][1:-1] == pytest.approx(bars["share_0"][:-2])
+    assert bars["share_0"][-2] == pytest.approx(bars["share_0"][-1])
+    heading = parts.data["meta"]["subtitle"][0].replace("\n", " ")
+    assert f"sum {found.logit:.4f}; logit {found.logit:.4f}; residual 0 (rounding)" in heading
+    for figure in (heads, dots, parts):
+        assert b"<svg" in attnviz.render(figure, "svg")[:200]
+        assert attnviz.render(figure, "png")[:4] == b"\x89PNG"
+        assert len(attnviz.render(figure, "csv").splitlines()) == len(figure.table) + 1

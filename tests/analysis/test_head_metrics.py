@@ -1,0 +1,320 @@
+"""What each head does, in numbers: against heads set by hand, and against loops over every cell in float64."""
+
+import math
+from dataclasses import replace
+from weakref import WeakSet
+
+import pandas as pd
+import pytest
+import torch
+from examples import examples
+from hypothesis import given
+from hypothesis import strategies as st
+from pictures import SITE, translation_of
+
+from attnviz import api
+from attnviz.analysis import measures
+from attnviz.analysis.batch import HeadBlock
+from attnviz.analysis.heads import METRICS, head_metrics, metric, seconds
+from attnviz.core.edits import KINDS, Edits, Site
+from attnviz.core.errors import InputError
+from attnviz.core.masks import Painted, Subsequent
+from attnviz.core.record import Record
+from attnviz.core.tap import Tap
+from attnviz.core.tokens import Sentence, Token
+
+NAMES = [one.name for one in METRICS]
+
+
+def text_record(ids, *, heads=2, kind="encoder", special=(), length=None, edits=Edits(), seed=0):
+    """Random attention over tokens that may come twice; those from `length` on are padding."""
+    n, length = len(ids), length or len(ids)
+    tokens = tuple(Token(f"t{id}", id, 0, 0, special=i >= length) for i, id in enumerate(ids))
+    tokens = tuple(replace(t, id=100, special=True) if i in special else t for i, t in enumerate(tokens))
+    generator = torch.Generator().manual_seed(seed)
+    query, key, value = (torch.randn(1, heads, n, d, generator=generator) for d in (5, 5, 3))
+    mask = (torch.arange(n) < length).expand(n, n)
+    tap = Tap(edits)
+    output = tap.attend(query, key, value, site=Site(kind, 0), mask=mask if length < n else None)
+    sentence = Sentence("", tokens, length)
+    return Record((sentence,), "test", "random", edits, tuple(tap.steps), output.transpose(1, 2).flatten(2))
+
+
+def naive(record, head):
+    """Every metric of self-attention as its formula says, cell by cell."""
+    step, sentence = record.steps[0], record.sentences[0]
+    weights, scores = step.weights(head).tolist(), step.scores(head).tolist()
+    tokens, n, causal = sentence.tokens, sentence.length, step.site.kind == "decoder"
+    values = [math.hypot(*row) for row in step.value[0, head].tolist()]
+    outputs = [[math.hypot(*row) for row in step.output(h).tolist()] for h in range(step.num_heads)]
+    open = step.may_attend(head).tolist()
+    empty = [step.empty_queries(h).tolist() for h in range(step.num_heads)]
+    rows = [i for i in range(n) if not empty[head][i]]
+    every = [i for i in range(n) if not any(one[i] for one in empty)]
+
+    def twin(i, j):
+        typed = 0 <= j < n and not tokens[i].special and tokens[i].id == tokens[j].id
+        return typed and (j < i if causal else j != i)
+
+    def mean(found):
+        found = list(found)
+        return sum(found) / len(found) if found else None
+
+    def share(keys):
+        return mean(sum(weights[i][j] for j in keys(i)) for i in rows if keys(i))
+
+    entropies = [-sum(w * math.log(w) for w in weights[i] if w) for i in rows]
+    pairs = [(scores[i][j], scores[j][i]) for i in range(n) for j in range(n)]
+    return {
+        "entropy": mean(entropies),
+        "effective_keys": mean(map(math.exp, entropies)),
+        "evenness": sum(entropies) / widest if (widest := sum(math.log(max(1, sum(open[i]))) for i in rows)) else None,
+        "confidence": mean(max(weights[i]) for i in rows),
+        "distance": mean(sum(w * abs(i - j) for j, w in enumerate(weights[i])) for i in rows),
+        "local": mean(sum(w for j, w in enumerate(weights[i]) if abs(i - j) <= 2) for i in rows),
+        "self": share(lambda i: [i]),
+        "previous": share(lambda i: [i - 1] if i else []),
+        "next": share(lambda i: [i + 1] if i + 1 < n else []),
+        "first": share(lambda i: [0] if i else []),
+        "special": share(lambda i: [j for j in range(n) if tokens[j].special]),
+        "duplicate": share(lambda i: [j for j in range(n) if twin(i, j)]),
+        "induction": share(lambda i: [j for j in range(n) if twin(i, j - 1)]),
+        "asymmetry": sum((a - b) ** 2 for a, b in pairs) / (4 * sum(a * a for a, _ in pairs)),
+        "value_weighted": mean(sum(w * v for w, v in zip(weights[i], values, strict=True)) for i in rows),
+        "output_share": mean(outputs[head][i] / sum(one[i] for one in outputs) for i in every),
+    }
+
+
+@given(
+    ids=st.lists(st.integers(0, 4), min_size=1, max_size=11),
+    kind=st.sampled_from(["encoder", "decoder"]),
+    padding=st.integers(0, 3),
+    special=st.booleans(),
+    emptied=st.booleans(),
+    seed=st.integers(0, 50),
+)
+def test_every_metric_is_what_its_formula_says(ids, kind, padding, special, emptied, seed):
+    """Padding, and rows with no key left, are in no mean; a number is missing just where there is nothing to count."""
+    mask = Subsequent() if kind == "decoder" else None
+    if emptied:
+        shut = Painted(tuple((len(ids) - 1, key) for key in range(len(ids) + padding)))
+        mask = shut if mask is None else mask & shut
+    record = text_record(
+        [*ids, *[9] * padding],
+        kind=kind,
+        special={0} if special else (),
+        length=len(ids),
+        edits=Edits(mask=mask),
+        seed=seed,
+    )
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(measures, "NEAR", 2)
+        table = head_metrics(record)
+
+    assert table["rows"].tolist() == [len(ids) - emptied] * 2
+    assert table["left_out"].tolist() == [int(emptied)] * 2
+    for head in range(2):
+        numbers = naive(record, head)
+        assert numbers.keys() == {*NAMES}
+        for name, expected in numbers.items():
+            found = table[name][head]
+            if expected is None:
+                assert found is pd.NA, name
+            else:
+                assert found == pytest.approx(expected, abs=1e-5), name
+    assert not any(math.isnan(x) for name in NAMES for x in table[name].dropna())
+
+
+def test_heads_set_by_hand_measure_what_they_were_set_to():
+    """a b c a b d a b c: one head looks at the word before, one at the first, one at all alike, one after a twin."""
+    table = head_metrics(api.analyze("a b c a b d a b c", "constructed")).set_index(["layer", "head"])
+    logs = [math.log(i) for i in range(1, 10)]
+
+    def close(at, **numbers):
+        for name, number in numbers.items():
+            assert table.loc[at, name] == pytest.approx(number, abs=2e-3), name
+
+    close((0, 0), previous=1, next=0, entropy=0, effective_keys=1, confidence=1, distance=8 / 9, output_share=1)
+    close((0, 1), first=1, distance=4, previous=1 / 8, output_share=0)
+    close((0, 2), self=(4 + 3 / 2 + 2 / 3) / 9, duplicate=(3 / 2 + 4 / 3) / 5, induction=0, asymmetry=0)
+    close((0, 3), entropy=sum(logs) / 9, evenness=1, effective_keys=5, distance=2, value_weighted=0)
+    close((1, 0), induction=1, duplicate=0, value_weighted=1)
+    close((1, 1), self=1, distance=0, previous=0)
+    assert table.loc[(0, 3), "asymmetry"] is pd.NA
+    assert table["special"].isna().all()
+
+
+def test_scores_that_read_the_same_both_ways_are_not_asymmetric():
+    """0 where queries are the keys; 1 where the score is the opposite the other way round; about 1/2 by chance."""
+    generator = torch.Generator().manual_seed(3)
+    vectors, other = torch.randn(2, 1, 1, 300, 40, generator=generator)
+    turned = torch.cat([vectors[..., 20:], -vectors[..., :20]], -1)
+    key = torch.cat([vectors, turned, other], 1)
+    tap = Tap()
+    output = tap.attend(vectors.expand(-1, 3, -1, -1), key, key, site=SITE)
+    tokens = tuple(Token(str(i), i, 0, 0) for i in range(300))
+    record = Record((Sentence("", tokens, 300),), "test", "random", Edits(), tuple(tap.steps), output)
+
+    assert head_metrics(record)["asymmetry"].tolist() == pytest.approx([0, 1, 0.5], abs=0.02)
+
+
+def test_blocks_of_rows_change_nothing(monkeypatch):
+    """However few rows are held at once."""
+    record = text_record([1, 2, 3, 1, 2, 3, 1, 1, 4, 2, 1], special={0}, length=9)
+    once = head_metrics(record)
+    monkeypatch.setattr("attnviz.analysis.batch.BLOCK", 70)
+
+    pd.testing.assert_frame_equal(head_metrics(record), once, rtol=1e-6)
+
+
+def test_rows_that_are_no_numbers_are_left_out_and_counted():
+    record = text_record([1, 2, 3, 4], edits=Edits(mask=Painted(((2, 0), (2, 1), (2, 2), (2, 3))), empty_rows="nan"))
+    step = record.steps[0]
+    value = step.value.clone()
+    value[0, 1, 3] = math.nan
+    table = head_metrics(replace(record, steps=(replace(step, value=value),)))
+
+    assert table["rows"].tolist() == [3, 3]
+    assert table["left_out"].tolist() == [1, 1]
+    assert table["entropy"].notna().all()
+    assert table["value_weighted"][0] > 0
+    assert table["value_weighted"][1] is pd.NA
+
+
+def test_a_query_that_is_no_number_leaves_the_other_rows_as_they_are():
+    """As if its row had no key left; asymmetry is over the pairs that are numbers."""
+    ids = [1, 2, 1, 3, 2]
+    whole = text_record(ids)
+    step = whole.steps[0]
+    query, sums = step.query.clone(), step.logsumexp.clone()
+    query[0, 0, 2], sums[0, 0, 2] = math.nan, math.nan
+    broken = head_metrics(replace(whole, steps=(replace(step, query=query, logsumexp=sums),)))
+    shut = head_metrics(text_record(ids, edits=Edits(mask=Painted(tuple((2, key) for key in range(5))))))
+
+    rest = [name for name in NAMES if name not in ("asymmetry", "output_share")]
+    pd.testing.assert_frame_equal(broken[rest].iloc[:1], shut[rest].iloc[:1])
+    assert broken["left_out"].tolist() == [1, 0]
+    assert 0 < broken["asymmetry"][0] < 1
+
+
+def test_cross_attention_and_a_sink_measure_what_a_loop_does():
+    """A sink takes weight and stands nowhere; of cross-attention what has no place among the keys is missing."""
+    generator, tap, n = torch.Generator().manual_seed(1), Tap(), 5
+    query, key, value = torch.randn(3, 1, 2, n, 5, generator=generator).unbind()
+    plain = text_record([1, 2, 1, 3, 1])
+    tap.attend(query, key, value, site=Site("decoder", 0), mask=Subsequent(), sinks=torch.tensor([0.5, 2.0]))
+    table = head_metrics(replace(plain, steps=tuple(tap.steps)))
+    crossed = translation_of("the black cat".split(), {"le": 0.9, "chat": 0.1}, {"chat": 1.0})
+    cross = head_metrics(crossed)
+
+    for head in range(2):
+        rows = tap.steps[0].weights(head).double().tolist()
+        far = [sum(w * (i - j) for j, w in enumerate(row[:n])) / sum(row[:n]) for i, row in enumerate(rows)]
+        assert table["distance"][head] == pytest.approx(sum(far) / n, abs=1e-6)
+        assert table["special"][head] == pytest.approx(sum(row[n] for row in rows) / n, abs=1e-6)
+    rows = crossed.steps[0].weights(0).double().tolist()
+    assert cross["first"][0] == pytest.approx(sum(row[0] for row in rows) / len(rows), abs=1e-6)
+    assert cross["confidence"][0] == pytest.approx(sum(map(max, rows)) / len(rows), abs=1e-6)
+    assert cross["distance"].isna().all()
+
+
+def test_no_block_outlives_the_next(monkeypatch):
+    """So memory does not grow with the rows of a long text."""
+    monkeypatch.setattr("attnviz.analysis.batch.BLOCK", 20)
+    blocks, alive = WeakSet(), []
+
+    class Known(HeadBlock):
+        def __init__(self, *parts):
+            super().__init__(*parts)
+            blocks.add(self)
+
+    monkeypatch.setattr("attnviz.analysis.batch.HeadBlock", Known)
+    head_metrics(text_record(list(range(30))), names=("entropy",), report=lambda done, of: alive.append(len(blocks)))
+
+    assert len(alive) > 10
+    assert 1 <= max(alive) <= 2
+
+
+def test_heads_share_the_output_over_the_rows_that_all_of_them_have():
+    """A row with no key left in one head is in no head's share, so that they still sum to 1."""
+    mask = torch.ones(1, 3, 4, 4, dtype=torch.bool)
+    mask[0, 1, 2] = False
+    tap = Tap()
+    output = tap.attend(*torch.randn(3, 1, 3, 4, 5), site=SITE, mask=mask)
+    tokens = tuple(Token(str(i), i, 0, 0) for i in range(4))
+    record = Record((Sentence("", tokens, 4),), "test", "random", Edits(), tuple(tap.steps), output)
+    norms = torch.stack([record.steps[0].output(head) for head in range(3)]).norm(dim=-1)[:, [0, 1, 3]]
+    table = head_metrics(record)
+
+    assert table["output_share"].tolist() == pytest.approx((norms / norms.sum(0)).mean(1).tolist(), abs=1e-6)
+    assert table["left_out"].tolist() == [0, 1, 0]
+
+
+def test_what_a_record_does_not_hold_is_missing_and_the_rest_is_there():
+    """Of a model that is read only no queries, keys and values are known; of cross-attention no distances."""
+    read_only = head_metrics(replace(text_record([1, 2, 1, 2]), read_only=True))
+    cross = head_metrics(translation_of("the black cat".split(), {"le": 0.9, "chat": 0.1}, {"chat": 1.0}))
+    needing = [one.name for one in METRICS if one.needs != "weights"]
+
+    assert needing == ["asymmetry", "value_weighted", "output_share"]
+    assert read_only[needing].isna().all(axis=None)
+    assert read_only[["entropy", "induction", "previous"]].notna().all(axis=None)
+    for one in METRICS:
+        if "cross" not in one.kinds:
+            assert cross[one.name].isna().all()
+    assert cross[["entropy", "first", "value_weighted"]].notna().all(axis=None)
+
+
+def test_a_sentence_in_a_batch_measures_as_it_does_alone():
+    """Its padding counts nowhere."""
+    source = api.load("constructed")
+    together = head_metrics(api.analyze(["a b a b c d e", "x y x"], source), sentence=1)
+
+    pd.testing.assert_frame_equal(together, head_metrics(api.analyze("x y x", source)), atol=1e-4)
+
+
+@examples(30)
+@given(
+    ids=st.lists(st.integers(0, 3), min_size=1, max_size=9), seed=st.integers(0, 99), temperature=st.floats(0.05, 20)
+)
+def test_every_number_stays_in_its_range_and_shares_sum_to_one(ids, seed, temperature):
+    """Entropy ends at ln n, the effective number of keys at n."""
+    table = head_metrics(text_record(ids, heads=3, special={0}, seed=seed, edits=Edits(temperature=temperature)))
+
+    for one in METRICS:
+        found = table[one.name].dropna()
+        assert (found >= one.low - 1e-6).all(), one.name
+        assert one.high is None or (found <= one.high + 1e-6).all(), one.name
+    assert (table["entropy"] <= math.log(len(ids)) + 1e-6).all()
+    assert (table["effective_keys"] <= len(ids) + 1e-5).all()
+    assert table["output_share"].sum() == pytest.approx(1)
+
+
+def test_every_metric_says_what_it_is():
+    """A name of its own, a formula, a range, a source, a sentence, and sites where it can be had."""
+    assert len(set(NAMES)) == len(NAMES)
+
+    for one in METRICS:
+        assert all((one.title, one.formula, one.range, one.source))
+        assert one.means.endswith(".")
+        assert one.where.count("$") % 2 == 0
+        assert set(one.kinds) <= set(KINDS)
+        assert metric(one.name) is one
+    with pytest.raises(InputError, match="'magic'; there are entropy"):
+        metric("magic")
+
+
+def test_some_numbers_are_measured_alone_and_it_is_said_how_far_that_is():
+    """The others are missing; the last thing that is said is that all weights are measured."""
+    record, said = text_record([0, 1, 2, 0, 1], seed=1), []
+
+    table = head_metrics(record, names=("confidence",), report=lambda done, of: said.append((done, of)))
+
+    assert table["confidence"].tolist() == head_metrics(record)["confidence"].tolist()
+    assert table["entropy"].isna().all()
+    assert said[-1] == (50, 50)
+    assert seconds(record) > 0
+
+
+def test_the_name_of_the_local_share_says_how_far_that_is():
+    assert str(measures.NEAR) in metric("local").title

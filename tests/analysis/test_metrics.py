@@ -1,0 +1,195 @@
+"""Numbers read off records."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from pictures import SITE, record_of, story_of, translation_of
+
+from attnviz import analysis
+from attnviz.core.edits import Edits
+from attnviz.core.errors import InputError, ShapeError
+from attnviz.core.masks import Padding, Painted, Subsequent, Window
+from attnviz.core.tokens import Token
+
+WORDS = "a b c d e f g h i j k l m".split()
+
+
+def step_of(**settings):
+    return record_of(WORDS, **settings).step(SITE)
+
+
+def test_combined_heads_are_the_mean_largest_and_smallest_of_each_cell():
+    step = step_of(heads=3)
+    each = torch.stack([step.weights(head) for head in range(3)])
+
+    torch.testing.assert_close(analysis.combined_weights(step, "mean"), each.mean(0))
+    assert analysis.combined_weights(step, "max").equal(each.amax(0))
+    torch.testing.assert_close(analysis.combined_weights(step, "min", slice(2, 5)), each.amin(0)[2:5])
+    with pytest.raises(InputError, match="median"):
+        analysis.combined_weights(step, "median")
+
+
+@given(tile=st.integers(2, 15), head=st.sampled_from([0, 1, "max", "mean"]), masked=st.booleans())
+def test_tiles_hold_the_largest_of_their_cells(tile, head, masked):
+    """Pooling through scores gives just what pooling the weights would."""
+    step = step_of(edits=Edits(mask=Subsequent() & Painted(((4, 0),)))) if masked else step_of()
+    weights = analysis.weights_of(step, head)
+
+    found = analysis.cells(step, head, tile=tile)
+
+    for i, row in enumerate(found.weights):
+        for j, weight in enumerate(row):
+            square = (slice(i * tile, (i + 1) * tile), slice(j * tile, (j + 1) * tile))
+            assert weight == pytest.approx(float(weights[square].max()), abs=1e-6)
+            assert (found.blocked[i, j] > 0) == (not step.may_attend(0, *square).any())
+
+
+def test_a_cell_has_one_state_and_names_its_rule():
+    """Blocked, empty, NaN and open cells are told apart."""
+    mask = Subsequent() & Painted(((0, 0),))
+    step = step_of(edits=Edits(mask=mask), scores={(0, 5, 2): math.nan})
+
+    found = analysis.cells(step, 0)
+
+    assert [analysis.STATES[s] for s in found.states[0]] == ["empty row"] * len(WORDS)
+    assert found.states[1].tolist() == [analysis.WEIGHT] * 2 + [analysis.BLOCKED] * 11
+    assert (found.states[5, :6] == analysis.NAN).all()
+    assert found.reasons[found.blocked[1, 2] - 1] == "causal"
+    assert found.reasons[found.blocked[0, 0] - 1] == "painted"
+
+
+def test_a_window_of_cells_is_the_same_as_a_part_of_all():
+    step = step_of(edits=Edits(mask=Window(2)))
+    rows, columns = slice(3, 11, 2), slice(1, 9)
+
+    whole, part = analysis.cells(step, 1), analysis.cells(step, 1, rows=rows, columns=columns)
+
+    assert part.weights == pytest.approx(whole.weights[rows, columns], abs=1e-6)
+    assert (part.states == whole.states[rows, columns]).all()
+    assert part.queries.tolist() == [3, 5, 7, 9]
+
+
+def test_row_sums_are_one_or_say_that_the_row_is_empty():
+    step = step_of(edits=Edits(mask=Painted(tuple((2, k) for k in range(13)))))
+
+    sums = analysis.row_sums(step, 0)
+
+    assert sums[2] == 0
+    torch.testing.assert_close(sums[torch.arange(13) != 2], torch.ones(12))
+    torch.testing.assert_close(analysis.row_sums(step, 0, rows=slice(1, 4)), sums[1:4])
+
+
+def test_the_largest_weight_is_that_of_all_heads():
+    record = record_of(WORDS, heads=3)
+    step = record.step(SITE)
+
+    assert analysis.largest_weight(record, SITE) == pytest.approx(max(float(step.weights(h).max()) for h in range(3)))
+
+
+def test_the_strongest_key_of_each_query():
+    step = step_of()
+
+    most, at = analysis.strongest(step, 1, rows=slice(2, 6))
+
+    assert most == pytest.approx(step.weights(1).amax(1)[2:6].numpy(), abs=1e-6)
+    assert at.tolist() == step.weights(1).argmax(1)[2:6].tolist()
+
+
+def test_change_is_a_share_of_the_length_before():
+    before = record_of(WORDS)
+    after = record_of(WORDS, edits=Edits(heads_off=frozenset({(SITE, 0)})))
+
+    change = analysis.output_change(before, after)
+
+    expected = before.output[0, :, :3].norm(dim=-1) / before.output[0].norm(dim=-1)
+    torch.testing.assert_close(change, expected)
+    assert analysis.output_change(before, before).eq(0).all()
+    with pytest.raises(ShapeError):
+        analysis.output_change(before, record_of(WORDS[:4]))
+
+
+def test_combined_heads_are_blocked_only_where_all_are():
+    """A mask of each head its own: a key that one head may look at counts as open."""
+    own = torch.ones(1, 2, 3, 3, dtype=torch.bool)
+    own[0, 0, 0, 1] = own[0, :, 1, 2] = False
+    record = record_of(["a", "b", "c"])
+    step = type(record.steps[0])(**(vars(record.steps[0]) | {"mask": own}))
+
+    assert analysis.reasons_of(step, 0)[1].nonzero().tolist() == [[0, 1], [1, 2]]
+    assert analysis.reasons_of(step, "mean")[1].nonzero().tolist() == [[1, 2]]
+
+
+def test_padding_is_blocked_in_its_own_sentence():
+    step = record_of(["a", "b", "c"], edits=Edits(mask=Padding((2,)))).step(SITE)
+
+    assert analysis.cells(step, 0).blocked[:, 2].all()
+
+
+def test_outputs_of_other_tokens_are_not_compared_and_why_stands_in_words():
+    """An encoder-decoder that wrote another text stands at other tokens, be they as many or not."""
+    la, le = ({"la": 1.0, "le": 0.0}, {"la": 0.0, "le": 1.0})
+    end = {"<eos>": 1.0}
+    one, other, longer = (translation_of(["the"], *says) for says in ((la, end), (le, end), (la, la, end)))
+
+    assert analysis.output_change(one, one).tolist() == [0, 0]
+    with pytest.raises(ShapeError, match=r"wrote another text.* other tokens, 2 each"):
+        analysis.output_change(one, other)
+    with pytest.raises(ShapeError, match=r"wrote another text.* 2 tokens and 3"):
+        analysis.output_change(one, longer)
+    with pytest.raises(ShapeError, match=r"of other texts.* 13 tokens and 4"):
+        analysis.output_change(record_of(WORDS), record_of(WORDS[:4]))
+
+
+def test_a_sentence_that_stayed_is_compared_though_another_of_its_batch_did_not():
+    """That one wrote more, so all are padded to another length."""
+    one = translation_of(["the"], {"la": 1.0}, {"<eos>": 1.0})
+    pad = Token("<pad>", 0, 0, 0, special=True)
+    target = replace(one.targets[0], tokens=(*one.targets[0].tokens, pad))
+    output = torch.cat([one.output * 2, one.output[:, :1]], 1)
+
+    change = analysis.output_change(one, replace(one, targets=(target,), output=output))
+
+    assert change.tolist() == [1, 1]
+
+
+def test_what_is_said_after_each_token():
+    """Without padding; what is no number is named."""
+    record = story_of(["the", "cat", "<pad>"], {"cat": 0.75, "sat": 0.25}, {"sat": 1.0}, {"sat": 1.0}, length=2)
+
+    said = analysis.predicted_words(record)
+
+    assert [(one.token, one.word) for one in said] == [("the", "cat"), ("cat", "sat")]
+    assert [one.probability for one in said] == pytest.approx([0.75, 1.0])
+    for wrong in (math.nan, math.inf):
+        logits = record.prediction.logits.clone()
+        logits[0, 1, 0] = wrong
+        broken = analysis.predicted_words(replace(record, prediction=replace(record.prediction, logits=logits)))
+        assert [one.word for one in broken] == ["cat", "NaN"]
+    with pytest.raises(InputError, match="predicts no words"):
+        analysis.predicted_words(record_of(WORDS))
+
+
+def test_next_words_are_those_of_either_run():
+    before = story_of(["the"], {"a": 0.6, "b": 0.3, "c": 0.1})
+    after = story_of(["the"], {"a": 0.1, "b": 0.2, "c": 0.7})
+
+    found = analysis.next_words(after, 0, before=before, count=1)
+
+    assert [next.word for next in found] == ["c", "a"]
+    assert [(next.probability, next.before) for next in found] == [
+        pytest.approx(pair, abs=1e-6) for pair in ((0.7, 0.1), (0.1, 0.6))
+    ]
+    assert [next.before for next in analysis.next_words(after, 0, count=9)] == [None] * 3
+
+
+def test_the_most_changed_prediction_is_the_one_whose_words_moved_most():
+    """By total variation, of positions at which both had read the same; where no number moved there is none."""
+    before = story_of(["the", "cat", "sat"], {"a": 0.6, "b": 0.4}, {"a": 0.5, "b": 0.5}, {"a": 0.1, "b": 0.9})
+    after = story_of(["the", "cat", "ran"], {"a": 0.5, "b": 0.5}, {"a": 0.2, "b": 0.8}, {"a": 0.9, "b": 0.1})
+
+    assert analysis.most_changed(before, after) == 1
+    assert analysis.most_changed(before, before) is None

@@ -1,0 +1,186 @@
+"""Where what stands at a position came from: on paper, and by laws."""
+
+import numpy as np
+import pytest
+import torch
+from examples import examples
+from hypothesis import given
+from hypothesis import strategies as st
+from pictures import SITE, record_of, with_sink
+
+from attnviz import api
+from attnviz.analysis.rollout import Mixed, flow, mixed, rollout, rows
+from attnviz.core.edits import Edits
+from attnviz.core.errors import InputError
+from attnviz.core.masks import Painted, Subsequent
+
+LAYERS = st.integers(0, 10**6).flatmap(
+    lambda seed: st.tuples(st.just(seed), st.integers(1, 3), st.integers(1, 5), st.booleans())
+)
+
+
+def mixed_of(*layers):
+    layers = torch.tensor(layers, dtype=torch.float64)
+    return Mixed("encoder", tuple(record_of(["w"] * layers.shape[1]).sentences[0].tokens), layers, 0, None)
+
+
+def random_layers(seed, depth, n, causal):
+    """½ A + ½ I of random weights."""
+    scores = torch.randn(depth, n, n, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) * 3
+    if causal:
+        scores = scores.masked_fill(~torch.ones(n, n).tril().bool(), -torch.inf)
+    return mixed_of(*((scores.softmax(-1) + torch.eye(n)) / 2).tolist())
+
+
+def test_weights_and_residual_are_mixed_half_and_half():
+    """½ A + ½ I of the mean over heads; of one head, of that one."""
+    record = record_of("a b c".split(), heads=3)
+    step = record.step(SITE)
+    mean = torch.stack([step.weights(h) for h in range(3)]).mean(0).double()
+
+    torch.testing.assert_close(mixed(record).layers[0], (mean + torch.eye(3)) / 2, rtol=0, atol=1e-7)
+    one = (step.weights(1).double() + torch.eye(3)) / 2
+    torch.testing.assert_close(mixed(record, heads=1).layers[0], one, rtol=0, atol=1e-7)
+
+
+def test_rollout_multiplies_the_later_layer_from_the_left():
+    """Layer 0: token 1 takes half from token 0. Layer 1: token 2 takes half from token 1, so a quarter from 0."""
+    below = [[1, 0, 0], [0.5, 0.5, 0], [0, 0, 1]]
+    above = [[1, 0, 0], [0, 1, 0], [0, 0.5, 0.5]]
+    traced = rollout(mixed_of(below, above))
+
+    assert traced[0].tolist() == below
+    assert traced[1].tolist() == [[1, 0, 0], [0.5, 0.5, 0], [0.25, 0.25, 0.5]]
+    assert rollout(mixed_of(above, below))[1, 2].tolist() == [0, 0.5, 0.5]
+
+
+@given(LAYERS)
+def test_rollout_shares_one_among_the_tokens_and_none_of_it_is_from_the_future(drawn):
+    found = random_layers(*drawn)
+    traced = rollout(found)
+
+    torch.testing.assert_close(traced.sum(-1), torch.ones(traced.shape[:2], dtype=torch.float64))
+    assert (traced >= 0).all()
+    if drawn[-1]:
+        assert traced.triu(1).eq(0).all()
+
+
+@pytest.mark.parametrize(
+    ("text", "model", "kind"),
+    [
+        (["a b c a b d e a c", "x y"], "constructed", None),
+        ("the black cat sleeps", "translator", "encoder"),
+        ("the black cat sleeps", "translator", None),
+    ],
+)
+@pytest.mark.parametrize("heads", ["mean", "max", 1])
+def test_rows_of_a_long_text_are_those_of_the_whole_table(text, model, kind, heads):
+    """After each layer, of padded texts and of several positions at once."""
+    record = api.analyze(text, model)
+    sentence = len(record.sentences) - 1
+    found = mixed(record, kind, sentence=sentence, heads=heads)
+
+    for layer, whole in enumerate(rollout(found), 1):
+        same, followed = rows(record, (1, 0), kind, layers=layer, sentence=sentence, heads=heads)
+        torch.testing.assert_close(followed, whole[[1, 0]], rtol=0, atol=1e-6)
+        assert (same.tokens, same.kind, same.note) == (found.tokens, found.kind, found.note)
+
+
+@pytest.mark.parametrize("policy", ["zero", "nan", "uniform"])
+@pytest.mark.parametrize("heads", ["mean", 0])
+def test_a_row_with_nothing_to_mix_is_followed_as_in_the_table(policy, heads):
+    shut = Painted(((1, 0), (1, 1), (1, 2)))
+    record = record_of("a b c".split(), edits=Edits(mask=shut, empty_rows=policy))
+    found, followed = rows(record, (0, 1, 2), heads=heads)
+
+    torch.testing.assert_close(followed, rollout(mixed(record, heads=heads))[-1], rtol=0, atol=1e-6)
+    assert found.left_out == mixed(record, heads=heads).left_out
+
+
+@pytest.mark.parametrize("heads", ["mean", 0])
+def test_a_sink_takes_no_part_in_what_is_followed(heads):
+    record = with_sink("a b c".split())
+
+    torch.testing.assert_close(rows(record, range(3), heads=heads)[1], mixed(record, heads=heads).layers[0])
+    torch.testing.assert_close(mixed(record, heads=heads).layers[0].sum(1), torch.ones(3).double())
+
+
+def test_flow_by_hand():
+    """To token 0 from position 2: ½ through position 1, of which only ¼ goes on, and ½ through itself, all of it."""
+    below = [[1, 0, 0], [0.25, 0.75, 0], [0.5, 0, 0.5]]
+    above = [[1, 0, 0], [0, 1, 0], [0, 0.5, 0.5]]
+
+    assert flow(mixed_of(below, above), 2).tolist() == pytest.approx([0.25 + 0.5, 0.5, 0.5])
+    assert flow(mixed_of(below), 1).tolist() == [0.25, 0.75, 0]
+
+
+@examples(20)
+@given(LAYERS, st.data())
+def test_flow_is_the_largest_there_is(drawn, data):
+    """Against SciPy's, in whole numbers; bounded by 1, at least the rollout, and none from the future."""
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import maximum_flow
+
+    found = random_layers(*drawn)
+    depth, n, _ = found.layers.shape
+    position = data.draw(st.integers(0, n - 1))
+    reached = flow(found, position)
+    capacity = np.zeros(((depth + 1) * n,) * 2, np.int32)
+    for level in range(depth):
+        above, below = slice((level + 1) * n, (level + 2) * n), slice(level * n, (level + 1) * n)
+        capacity[above, below] = (found.layers[level] * 1e6).round().int().numpy()
+    for token in range(n):
+        expected = maximum_flow(csr_array(capacity), depth * n + position, token).flow_value / 1e6
+        assert reached[token] == pytest.approx(expected, abs=1e-4)
+    assert (reached <= 1 + 1e-9).all()
+    assert (reached >= rollout(found)[-1, position] - 1e-9).all()
+    if drawn[-1]:
+        assert reached[position + 1 :].eq(0).all()
+
+
+def test_rows_with_nothing_to_mix_keep_what_they_hold():
+    """A query with no key left is its own residual, and counted."""
+    shut = Painted(((1, 0), (1, 1), (1, 2)))
+    for policy in ("zero", "nan"):
+        found = mixed(record_of("a b c".split(), edits=Edits(mask=shut, empty_rows=policy)))
+
+        assert found.left_out == 1
+        assert found.layers[0, 1].tolist() == [0, 1, 0]
+        assert found.layers.isfinite().all()
+
+
+def test_causal_models_have_no_future():
+    """Through both layers of the decoder set by hand, and of any causal record; padding is not followed."""
+    record = api.analyze(["a b c a b", "x y"], "constructed")
+    found = mixed(record, sentence=1)
+
+    assert [token.text for token in found.tokens] == ["x", "y"]
+    assert rollout(mixed(record))[-1].triu(1).eq(0).all()
+    assert flow(mixed(record), 1)[2:].eq(0).all()
+    causal = mixed(record_of("a b c d".split(), edits=Edits(mask=Subsequent())))
+    assert rollout(causal)[-1].triu(1).eq(0).all()
+
+
+def test_an_encoder_decoder_is_followed_stack_by_stack_and_says_so():
+    record = api.analyze("the black cat sleeps", "translator")
+    encoder, decoder = mixed(record, "encoder"), mixed(record)
+
+    assert (encoder.kind, encoder.note, len(encoder.tokens)) == ("encoder", None, 5)
+    assert decoder.kind == "decoder"
+    assert "Cross-attention is not followed" in decoder.note
+    with pytest.raises(InputError, match="'cross'; it has encoder and decoder"):
+        mixed(record, "cross")
+
+
+def test_what_is_too_large_says_its_numbers(monkeypatch):
+    found = mixed(record_of("a b c".split()))
+    with pytest.raises(InputError, match="no position 3; there are 3"):
+        flow(found, 3)
+    with pytest.raises(InputError, match="no position 3; there are 3"):
+        rows(record_of("a b c".split()), (3,))
+    monkeypatch.setattr("attnviz.analysis.rollout.MOST_EDGES", 8)
+    with pytest.raises(InputError, match="9 edges"):
+        flow(found, 0)
+    monkeypatch.setattr("attnviz.analysis.rollout.MOST_CELLS", 8)
+    with pytest.raises(InputError, match="1 layers of 3 x 3"):
+        mixed(record_of("a b c".split()))

@@ -1,0 +1,106 @@
+"""Sentences about records."""
+
+import math
+from dataclasses import replace
+
+import pytest
+from pictures import CROSS, SITE, lines, mask_grid, record_of, story_of, translation_of
+
+from attnviz import figures
+from attnviz.analysis import sentences
+from attnviz.core.edits import Edits
+from attnviz.core.masks import Subsequent
+
+HEBREW = ["שלום", "עולם", "cat"]
+
+
+@pytest.mark.parametrize(("text", "quoted"), [("cat", "“cat” (1)"), ("עולם", "\u2068“עולם”\u2069 (1)")])
+def test_a_token_from_right_to_left_does_not_reorder_its_sentence(text, quoted):
+    """Between isolates, the position after a Hebrew token stays behind it; plain text is left as it is."""
+    assert sentences.quoted_token(text, 1) == quoted
+
+
+def test_a_head_that_is_off_says_that_its_output_is_not_used():
+    record = record_of(HEBREW, edits=Edits(mask=Subsequent(), heads_off=frozenset({(SITE, 1)})))
+
+    for cell in ((0, 0), (0, 2)):
+        assert sentences.cell(record, SITE, 1, *cell).endswith(", but this head is off: its output is not used.")
+        assert "off" not in sentences.cell(record, SITE, 0, *cell)
+
+
+def test_all_heads_combined_are_also_those_that_are_off():
+    """Their weights are as they were, and count."""
+    plain, off = record_of(HEBREW), record_of(HEBREW, edits=Edits(heads_off=frozenset({(SITE, 1)})))
+
+    assert "(mean of all heads)" in sentences.cell(plain, SITE, "mean", 0, 1)
+    assert "(mean of all 2 heads, also those off)" in sentences.cell(off, SITE, "mean", 0, 1)
+    assert figures.head(off, SITE, "mean").title.startswith("Mean of 2 heads of encoder layer 0, also those off")
+    assert "The mean of all 2 heads, also those off" in figures.head(off, SITE, "mean").description
+
+
+def test_every_sentence_sets_its_tokens_apart():
+    """In each, as many isolates as Hebrew tokens, and all of them closed."""
+    record, after = record_of(HEBREW), record_of(HEBREW, edits=Edits(mask=Subsequent()))
+    said = [
+        sentences.cell(record, SITE, 0, 0, 1),
+        sentences.cell(after, SITE, 0, 0, 1),
+        figures.head(record, SITE, 0).description,
+        figures.change(record, after).description,
+        figures.mask(Subsequent(), HEBREW[:2]).description,
+        next(line for line in lines(mask_grid(Subsequent(), HEBREW, predicted=HEBREW)) if "while predicting" in line),
+    ]
+
+    for sentence in said:
+        tokens = sentence.count("שלום") + sentence.count("עולם")
+        assert tokens > 0
+        assert sentence.count("\u2068") == sentence.count("\u2069") == tokens
+
+
+def test_a_cell_says_what_its_query_reads_and_predicts():
+    """Also at <sos>; after padding nothing is predicted."""
+    record = translation_of(["the", "cat"], {"le": 1.0}, {"chat": 1.0}, {"<eos>": 1.0})
+    story = story_of(["the", "<pad>"], {"cat": 1.0}, {"x": 1.0}, length=1)
+    weight = float(record.step(CROSS).weights(0)[1, 1])
+
+    assert sentences.cell(record, CROSS, 0, 1, 1) == (
+        f"To predict the next word “chat”, “le” (1) gives {weight:.2f} of its attention to “cat” (1)."
+    )
+    assert sentences.cell(record, CROSS, 0, 0, 0).startswith("To predict the next word “le”, “<sos>” (0) gives")
+    assert "“<sos>” (0), predicting the next word “le”, looks most at" in figures.head(record, CROSS, 0).description
+    assert "the next word “<eos>” (end of text), “chat” (2) gives" in sentences.cell(record, CROSS, 0, 2, 1)
+    assert sentences.quoted_token("<eos>", 8) == "“<eos>” (8, end of text)"
+    assert sentences.strongest(record, CROSS, 0).count("To predict") == 1
+    assert "predicting" not in sentences.cell(story, SITE, 0, 1, 0)
+
+
+def without_numbers(record):
+    logits = record.prediction.logits * math.nan
+    return replace(record, prediction=replace(record.prediction, logits=logits))
+
+
+END = {"<eos>": 1.0, "la": 0.0, "le": 0.0}
+LA, LE = {"la": 0.9, "le": 0.1}, {"la": 0.2, "le": 0.8}
+
+
+def test_next_words_in_words():
+    one, other = story_of(["the"], LA), story_of(["the"], LE)
+    others = translation_of(["x"], LA, LE, END), translation_of(["x"], LE, LE, END)
+
+    assert sentences.next_word(one, 0) == "Most probable after “the” (0): “la” 90.0%, “le” 10.0%."
+    assert sentences.next_word(other, 0, before=one, count=1) == (
+        "Most probable after “the” (0): “le” 80.0% (before the change 10.0%), “la” 20.0% (before the change 90.0%)."
+    )
+    text = sentences.next_word(others[1], 1, before=others[0], count=1)
+    assert text == "Most probable after “le” (1): “le” 80.0%. Before the change the model had read other words by then."
+
+
+def test_step_by_step_in_words():
+    one, other = story_of(["a", "b"], LA, LE), story_of(["a", "b"], LA, LA)
+
+    text = "After each of 2 tokens, the most probable next word. The least sure: “la” 90.0%, after “a” (0)."
+    assert sentences.step_by_step(other) == text
+    assert sentences.step_by_step(story_of(["a"], LA)).startswith("After 1 token, the")
+    assert sentences.step_by_step(other, before=other) == f"{text} All are as before the change."
+    assert sentences.step_by_step(other, before=one) == (
+        f"{text} 1 differs from before the change: “la” after “b” (1), before “le”."
+    )

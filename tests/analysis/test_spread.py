@@ -1,0 +1,175 @@
+"""Where a head looks in a long text, against the whole map at small lengths."""
+
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import B, H
+from test_tiles import step_of, steps, windows
+
+from attnviz import analysis, api
+from attnviz.analysis import stream
+from attnviz.core.edits import Site
+from attnviz.core.errors import InputError
+from attnviz.core.masks import Subsequent
+from attnviz.files.arrays import from_arrays
+
+heads = st.integers(0, H - 1) | st.sampled_from(analysis.AGGREGATIONS)
+sides = st.tuples(st.integers(1, 12), st.integers(1, 12))
+
+
+def whole(step, head, sentence):
+    """The weights, and where one may attend, as arrays."""
+    weights = analysis.weights_of(step, head, sentence=sentence).double().numpy()
+    return weights, analysis.may_attend(step, head, sentence=sentence).numpy()
+
+
+@pytest.fixture(autouse=True)
+def _one_thread(monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+
+
+@contextmanager
+def in_blocks(high, wide):
+    """Blocks of so many queries and keys at most."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stream, "HEIGHT", high)
+        patch.setattr(stream, "WIDTH", wide)
+        yield
+
+
+@given(step=steps, head=heads, sentence=st.integers(0, B - 1), block=sides)
+def test_attention_by_distance_is_the_sum_of_each_diagonal(step, head, sentence, block):
+    """And the curve in bins adds up to it; the share within any distance is what a loop over cells gives."""
+    weights, open = whole(step, head, sentence)
+    if step.has_sink:
+        weights, open = weights[:, :-1], open[:, :-1]
+    with in_blocks(*block):
+        found = analysis.by_distance(step, head, sentence=sentence)
+    far = np.arange(weights.shape[1]) - np.arange(len(weights))[:, None]
+
+    for distance, total, pairs in zip(found.distances, found.sums, found.pairs, strict=True):
+        assert total == pytest.approx(weights[far == distance].sum(), abs=1e-4, nan_ok=True)
+        assert pairs == open[far == distance].sum()
+    curve = found.curve()
+    assert curve["pairs"].sum() == open.sum()
+    if np.isfinite(weights).all() and weights.sum() > 1e-3:
+        assert curve["share"].sum() == pytest.approx(1)
+        for most in (0, 1, 3, 50):
+            assert found.within(most) == pytest.approx(weights[abs(far) <= most].sum() / weights.sum(), abs=1e-4)
+        for near, furthest, share, *_ in curve.itertuples(index=False):
+            inside = (far >= min(near, furthest)) & (far <= max(near, furthest))
+            assert share == pytest.approx(weights[inside].sum() / weights.sum(), abs=1e-4)
+
+
+def test_the_bins_double_to_either_side():
+    curve = analysis.by_distance(step_of(torch.float32, None, queries=6, keys=10), 0).curve()
+
+    assert list(zip(curve["nearest"], curve["furthest"], strict=True)) == [
+        (-4, -5), (-2, -3), (-1, -1), (0, 0), (1, 1), (2, 3), (4, 7), (8, 9),
+    ]  # fmt: skip
+
+
+@given(step=steps, head=heads, sentence=st.integers(0, B - 1), block=sides, data=st.data())
+def test_attention_by_part_is_the_mean_over_queries_of_the_sum_over_keys(step, head, sentence, block, data):
+    weights, _ = whole(step, head, sentence)
+    inner = data.draw(st.sets(st.integers(1, 30), max_size=4))
+    starts = (0, *sorted(start for start in inner if start < max(weights.shape)))
+    with in_blocks(*block):
+        found = analysis.by_part(step, head, starts, sentence=sentence)
+
+    parts = [slice(a, b) for a, b in zip(starts, (*starts[1:], None), strict=True)]
+    for i, rows in enumerate(parts):
+        for j, columns in enumerate(parts):
+            square = weights[rows, columns]
+            expected = square.sum(1).mean() if len(square) else np.nan
+            assert found[i, j] == pytest.approx(expected, abs=1e-4, nan_ok=True)
+
+
+def test_a_needle_takes_all_of_the_attention_of_the_question():
+    """The induction head of hand-set weights, wherever the number stands."""
+    for at in (3, 40, 90):
+        words = [f"w{i}" for i in range(99)]
+        words[at : at + 2] = ["passcode", "7041"]
+        step = api.analyze(" ".join([*words, "passcode"]), "constructed").steps[1]
+
+        assert analysis.by_part(step, 0, (0, at + 1, at + 2, 99))[3, 1] == pytest.approx(1, abs=1e-3)
+
+
+def test_parts_that_do_not_go_upward_are_refused():
+    step = step_of(torch.float32, None)
+
+    for wrong in ((), (1, 2), (0, 3, 2), (0, 0), (0, 99)):
+        with pytest.raises(InputError, match="Parts begin at 0"):
+            analysis.by_part(step, 0, wrong)
+
+
+@given(step=steps, head=heads, sentence=st.integers(0, B - 1), block=sides, count=st.integers(1, 300))
+def test_links_are_the_largest_weights_in_order(step, head, sentence, block, count):
+    weights, _ = whole(step, head, sentence)
+    with in_blocks(*block):
+        found = analysis.links(step, head, count, sentence=sentence)
+    expected = np.sort(weights[weights > 0])[::-1][:count]
+
+    assert found["weight"].to_numpy() == pytest.approx(expected, abs=1e-5)
+    assert weights[found["query"], found["key"]] == pytest.approx(found["weight"].to_numpy(), abs=1e-5)
+    assert len(set(zip(found["query"], found["key"], strict=True))) == len(found)
+
+
+def test_equal_links_come_in_the_order_of_the_text(monkeypatch):
+    """However the map is cut; a window has links of its own cells, by their positions."""
+    step = from_arrays(weights=np.full((9, 9), 1 / 9)).steps[0]
+    for side in (2, 100):
+        monkeypatch.setattr(stream, "HEIGHT", side)
+        monkeypatch.setattr(stream, "WIDTH", side)
+        found = analysis.links(step, 0, 12, rows=slice(2, None))
+
+        assert found["query"].tolist() == [2] * 9 + [3] * 3
+        assert found["key"].tolist() == [*range(9), 0, 1, 2]
+        assert found["weight"].tolist() == pytest.approx([1 / 9] * 12)
+
+
+@given(step=steps, head=heads, sentence=st.integers(0, B - 1), block=sides, window=st.tuples(windows, windows))
+def test_what_stands_out_in_a_row_is_what_the_whole_row_says(step, head, sentence, block, window):
+    """The largest weight of a window and its column, NaN aside, and the sum over all keys."""
+    weights, _ = whole(step, head, sentence)
+    cells = np.nan_to_num(weights[window], nan=-1)
+    with in_blocks(*block):
+        most, at = analysis.strongest(step, head, sentence=sentence, rows=window[0], columns=window[1])
+        sums = analysis.row_sums(step, head, sentence=sentence, rows=window[0])
+
+    assert sums.numpy() == pytest.approx(weights[window[0]].sum(1), abs=1e-4, nan_ok=True)
+    if cells.size:
+        assert most == pytest.approx(cells.max(1), abs=1e-5)
+        assert np.take_along_axis(cells, at[:, None], 1)[:, 0] == pytest.approx(most, abs=1e-5)
+    else:
+        assert not len(at) or not len(cells)
+
+
+def test_where_no_pair_may_attend_the_mean_is_no_number():
+    """Empty rows that are made to attend everywhere weigh there, and no pair of theirs may."""
+    step = step_of(torch.float64, Subsequent(-1), empty_rows="uniform")
+
+    curve = analysis.by_distance(step, 0).curve()
+
+    assert curve.loc[curve["pairs"] == 0, "share"].max() > 0
+    assert curve["mean"].isna().tolist() == (curve["pairs"] == 0).tolist()
+
+
+def test_a_needle_is_found_by_the_head_that_was_made_for_it():
+    """From the end of the text, however far away it stands; of each head and place a row."""
+    record = api.analyze("a b needle c " + "d e f g " * 30 + "b", "constructed")
+    query, steps = record.sentences[0].length - 1, [step for step in record.steps if step.site.kind == "decoder"]
+    found = analysis.on_places(steps, query, [(2, 3), (5, 9)])
+
+    best = found.iloc[found["share"].idxmax()]
+    step = record.step(Site(best["kind"], best["layer"]))
+    assert (best["layer"], best["key"]) == (1, 2)
+    assert best["share"] == pytest.approx(float(step.weights(best["head"])[query, 2]), abs=1e-3)
+    assert best["share"] > 0.9
+    assert len(found) == 2 * sum(step.num_heads for step in steps)
+    with pytest.raises(InputError, match="no query 999"):
+        analysis.on_places(steps, 999, [(2, 3)])

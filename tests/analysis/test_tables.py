@@ -1,0 +1,202 @@
+"""Records as tidy tables."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from pictures import CROSS, SITE, record_of, story_of, translation_of
+
+from attnviz.analysis import tables, views
+from attnviz.core.edits import Edits
+from attnviz.core.masks import Strided, Subsequent, Window
+from attnviz.export import csv
+
+WORDS = ["The", "cat", "sat", "The"]
+
+
+def see_mask(mask, queries, keys):
+    return views.see_mask(mask, views.as_tokens(queries), views.as_tokens(keys))
+
+
+COLUMNS = ["query", "query_token", "key", "key_token", "weight", "score", "state", "rule"]
+
+
+def test_a_table_of_weights_has_a_row_per_cell_with_the_records_own_numbers():
+    record = record_of(WORDS, edits=Edits(mask=Subsequent()))
+    step = record.step(SITE)
+
+    table = tables.weights_table(views.see(record, SITE), 1)
+
+    assert list(table.columns) == COLUMNS
+    assert (table["weight"].to_numpy(np.float32).reshape(4, 4) == step.weights(1).numpy()).all()
+    assert (table["score"].to_numpy(np.float32).reshape(4, 4) == step.scores(1).numpy()).all()
+    assert table.query("query == 1 and key == 3")[["key_token", "state", "rule"]].values.tolist() == [
+        ["The", "blocked", "causal"]
+    ]
+    assert set(table[table["state"] == "weight"]["rule"]) == {""}
+
+
+def test_tokens_stand_in_a_table_as_they_were_typed():
+    record = record_of(["=1+1", "\x00", "a" * 200])
+
+    assert tables.weights_table(views.see(record, SITE), 0)["query_token"].iloc[::3].tolist() == [
+        "=1+1",
+        "\x00",
+        "a" * 200,
+    ]
+
+
+def test_combined_heads_have_no_scores():
+    table = tables.weights_table(views.see(record_of(WORDS), SITE), "mean")
+
+    assert table["score"].isna().all()
+
+
+def test_a_window_keeps_its_positions():
+    table = tables.weights_table(views.see(record_of(WORDS), SITE, rows=slice(1, 3), columns=slice(2, 3)), 0)
+
+    assert table[["query", "key"]].values.tolist() == [[1, 2], [2, 2]]
+
+
+def test_nan_and_empty_rows_are_named():
+    cells = {(0, 1, 2): math.nan} | {(0, 2, k): -math.inf for k in range(4)}
+    table = tables.weights_table(views.see(record_of(WORDS, scores=cells), SITE), 0)
+
+    assert table.groupby("query")["state"].first().tolist() == ["weight", "nan", "empty row", "weight"]
+
+
+def test_all_heads_stand_in_one_table():
+    record = record_of(WORDS, heads=3)
+
+    table = tables.heads_table(views.see(record, SITE))
+
+    assert list(table.columns) == ["head", *COLUMNS]
+    assert table.groupby("head")["weight"].count().tolist() == [16] * 3
+
+
+def test_a_table_of_too_many_cells_keeps_the_strongest_and_says_so():
+    """Exact weights at exact places, strongest first; keys that may not be attended to are left out."""
+    record = record_of(["w"] * 600, heads=1, edits=Edits(mask=Subsequent()))
+    weights = record.step(SITE).weights(0)
+
+    table = tables.weights_table(views.see(record, SITE), 0)
+
+    assert "16 strongest" in table.attrs["note"]
+    row = table[table["query"] == 500]
+    expected = weights[500].topk(16)
+    assert row["key"].tolist() == expected.indices.tolist()
+    assert torch.tensor(row["weight"].to_numpy(np.float32)).equal(expected.values)
+    assert len(table[table["query"] == 2]) == 3
+
+
+def test_what_is_left_out_of_a_large_table_is_one_number_for_each_query(monkeypatch):
+    """With what is kept it is the sum of the row; a table has no more rows than it may, whatever the length."""
+    record = record_of(["w"] * 60, heads=2, edits=Edits(mask=Subsequent()))
+    weights = record.step(SITE).weights(0).double()
+    monkeypatch.setattr(tables, "MOST_CELLS", 300)
+
+    table = tables.weights_table(views.see(record, SITE), 0)
+    every = tables.heads_table(views.see(record, SITE))
+
+    assert "the 5 strongest that each query may attend to; rest: all others together" in table.attrs["note"]
+    assert len(table) <= 300
+    assert len(every) <= 300
+    for query, rows in table.groupby("query"):
+        expected = weights[query].sum() - weights[query].topk(min(5, query + 1)).values.sum()
+        assert rows["rest"].tolist() == pytest.approx([float(expected)] * len(rows), abs=1e-12)
+
+
+def test_a_large_mask_of_many_runs_is_listed_as_far_as_there_is_room(monkeypatch):
+    """And says how far that is."""
+    monkeypatch.setattr(tables, "MOST_CELLS", 300)
+    monkeypatch.setattr("attnviz.analysis.blocks.BLOCK", 600)
+    striped = Strided(2)
+
+    table = tables.mask_table(see_mask(striped, "w" * 60, "w" * 60))
+
+    assert len(table) < 1_000
+    assert f"Queries 0 to {table['query'].max()} of 60: they have too many runs." in table.attrs["note"]
+
+
+def test_a_mask_has_a_row_per_cell_with_its_rule():
+    table = tables.mask_table(see_mask(Subsequent(), "ab", "xyz"))
+
+    assert table["may_attend"].tolist() == [True, False, False, True, True, False]
+    assert table["rule"].tolist() == ["", "causal", "causal", "", "", "causal"]
+    assert table["key_token"].tolist() == ["x", "y", "z"] * 2
+
+
+def test_a_large_mask_has_a_row_per_run_of_keys_and_says_so():
+    """Every cell's answer is that of the last row at or before it; 4,096 tokens make 12,000 rows, not 16 million."""
+    mask = Subsequent() & Window(3, 1)
+
+    table = tables.mask_table(see_mask(mask, "w" * 600, "w" * 600))
+
+    assert "the first of each run" in table.attrs["note"]
+    assert len(table) < 4 * 600
+    row = table[table["query"] == 300]
+    assert row["key"].tolist() == [0, 297, 301, 302]
+    assert row["may_attend"].tolist() == [False, True, False, False]
+    assert row["rule"].tolist() == [f"{Window(3, 1)}", "", "causal", f"causal and {Window(3, 1)}"]
+    assert table["query"].nunique() == 600
+
+
+def test_change_has_a_row_per_token():
+    before = record_of(WORDS)
+    after = record_of(WORDS, edits=Edits(heads_off=frozenset({(SITE, 1)})))
+
+    table = tables.change_table(before, after)
+
+    assert list(table.columns) == ["position", "token", "change"]
+    assert (table["change"] > 0).all()
+
+
+def test_a_table_says_what_each_row_predicts_where_the_model_says_words():
+    """After the token that was read; of a translation the queries are what was written, the keys what was read."""
+    record = translation_of(["the", "cat"], {"le": 1.0}, {"chat": 1.0}, {"<eos>": 1.0})
+
+    table, heads = tables.weights_table(views.see(record, CROSS), 0), tables.heads_table(views.see(record, CROSS))
+
+    assert list(table.columns) == ["query", "query_token", "predicts", *COLUMNS[2:]]
+    assert table[["query_token", "predicts", "key_token"]].values.tolist()[:3] == [
+        ["<sos>", "le", "the"],
+        ["<sos>", "le", "cat"],
+        ["le", "chat", "the"],
+    ]
+    assert heads["predicts"].tolist() == table["predicts"].tolist() * 2
+    assert len(heads) == 2 * 3 * 2
+
+
+def test_the_strongest_of_many_cells_say_what_their_rows_predict():
+    record = story_of(["w"] * 600, *({f"p{i}": 1.0} for i in range(600)))
+
+    table = tables.weights_table(views.see(record, SITE), 0)
+
+    assert set(table[table["query"] == 412]["predicts"]) == {"p412"}
+
+
+def test_next_words_have_a_row_each():
+    before, after = (story_of(["=a", "b"], {"x": 1.0}, {"x": p, "y": 1 - p}) for p in (0.75, 0.25))
+
+    alone, both = tables.next_word_table(after, 1), tables.next_word_table(after, 1, before=before)
+
+    assert alone[["position", "token", "word"]].values.tolist() == [[1, "b", "y"], [1, "b", "x"]]
+    assert alone["probability"].tolist() == pytest.approx([0.75, 0.25])
+    assert list(alone.columns) == ["position", "token", "word", "probability"]
+    assert both["probability_before"].tolist() == pytest.approx([0.25, 0.75])
+
+
+def test_each_step_has_a_row_and_what_a_run_did_not_reach_is_empty():
+    first = {"le": 0.0, "la": 1.0}
+    after = translation_of(["the"], first, {"<eos>": 1.0})
+    before = translation_of(["the"], first, first, {"<eos>": 1.0})
+
+    alone, both = tables.step_by_step_table(after), tables.step_by_step_table(after, before=before)
+
+    assert alone.values.tolist() == [[0, "<sos>", "la", 1.0], [1, "la", "<eos>", 1.0]]
+    columns = ["position", "token", "word", "probability", "token_before", "word_before", "probability_before"]
+    assert list(both.columns) == columns
+    assert both["word_before"].tolist() == ["la", "la", "<eos>"]
+    assert both.loc[2, ["token", "word", "probability"]].isna().all()
+    assert b"\r\n2,,,,la,<eos>,1\r\n" in csv(both)

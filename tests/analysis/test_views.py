@@ -1,0 +1,573 @@
+"""Views: pieces merged into words, special tokens left out, pairs taken apart."""
+
+import math
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from allocations import Held
+from hypothesis import given
+from hypothesis import strategies as st
+from pandas.testing import assert_frame_equal
+from pictures import CROSS, SITE, data, lines, notes, record_of, story_of, translation_of, with_sink
+
+from attnviz import analysis, figures
+from attnviz.analysis import sentences, stream, tables, views
+from attnviz.analysis.views import MERGED, PAIRS, READ_ONLY, SPECIAL, View, groups
+from attnviz.charts.grid import JOINED
+from attnviz.core.edits import Edits
+from attnviz.core.errors import InputError
+from attnviz.core.masks import Painted, Subsequent, Window
+from attnviz.core.tokens import Token
+
+WORDS = View(words=True)
+UN = ["<s>", "un", "like", "ly", "good", "</s>"]
+
+
+def tokens_of(pieces, *, joined=(), special=(), second=()):
+    return tuple(
+        Token(text, i, 0, 0, special=i in special, joined=i in joined, segment=int(i in second))
+        for i, text in enumerate(pieces)
+    )
+
+
+def record_with(pieces, *, edits=Edits(), scores=None, heads=2, **marks):
+    record = record_of(pieces, edits=edits, scores=scores, heads=heads)
+    sentence = replace(record.sentences[0], text="", tokens=tokens_of(pieces, **marks))
+    return replace(record, sentences=(sentence,))
+
+
+def unlikely(**settings):
+    return record_with(UN, joined={2, 3}, special={0, 5}, **settings)
+
+
+@st.composite
+def records(draw, **fixed):
+    """Records of 1 to 9 tokens of any marks, with any cells blocked."""
+    n = draw(st.integers(1, 9))
+    some = st.sets(st.integers(0, n - 1))
+    marks = {name: fixed.get(name, draw(some)) for name in ("joined", "special", "second")}
+    blocked = draw(st.sets(st.tuples(st.integers(0, n - 1), st.integers(0, n - 1))))
+    empty_rows = draw(st.sampled_from(["zero", "nan", "uniform"]))
+    return record_with(["w"] * n, edits=Edits(mask=Painted(tuple(blocked)), empty_rows=empty_rows), **marks)
+
+
+HEADS = st.sampled_from([0, 1, *analysis.AGGREGATIONS])
+
+
+def seen(record, view=View(), **window):
+    return views.see(record, SITE, view=view, **window)
+
+
+@given(record=records(), head=HEADS)
+def test_merging_keeps_what_each_row_sums_to(record, head):
+    """Each word's row sums to the mean of the sums of its pieces."""
+    merged, step = seen(record, WORDS), record.step(SITE)
+
+    sums = merged.cells([head])[0].weights.sum(1)
+
+    plain = analysis.row_sums(step, head).numpy()
+    spans = zip(merged.queries.starts, merged.queries.stops, strict=True)
+    np.testing.assert_allclose(sums, [plain[start:stop].mean() for start, stop in spans], atol=1e-5)
+
+
+@given(record=records(), head=HEADS)
+def test_a_merged_cell_is_the_mean_over_queries_of_the_sum_over_keys(record, head):
+    found, groups = seen(record, WORDS).cells([head])[0], seen(record, WORDS).queries
+    weights = analysis.weights_of(record.step(SITE), head).numpy()
+
+    expected = [
+        [weights[a:b, c:d].sum(1).mean() for c, d in zip(groups.starts, groups.stops, strict=True)]
+        for a, b in zip(groups.starts, groups.stops, strict=True)
+    ]
+    np.testing.assert_allclose(found.weights, expected, atol=1e-5)
+
+
+SENTENCES = View(sentences=True)
+
+
+@st.composite
+def texts(draw):
+    """Records of one to nine words, some of which end a sentence."""
+    words = draw(st.lists(st.sampled_from(["a", "b.", "c!", "d"]), min_size=1, max_size=9))
+    blocked = draw(st.sets(st.tuples(st.integers(0, 8), st.integers(0, 8))))
+    return record_of(words, edits=Edits(mask=Painted(tuple(blocked))))
+
+
+@given(record=texts(), head=HEADS)
+def test_a_sentence_is_the_mean_over_its_queries_of_the_sum_over_its_keys(record, head):
+    """So each row keeps its sum, and it is what `by_part` gives for sentences as parts."""
+    merged, step = seen(record, SENTENCES), record.step(SITE)
+    words = record.sentences[0].labels
+    starts = (0, *(i + 1 for i, word in enumerate(words[:-1]) if word[-1] in ".!"))
+
+    found = merged.cells([head])[0].weights
+
+    assert merged.queries.starts.tolist() == list(starts)
+    np.testing.assert_allclose(found, analysis.by_part(step, head, starts), atol=1e-5)
+    assert not merged.queries.merged or "tokens are merged into sentences" in merged.notes[0]
+
+
+@given(record=texts(), head=HEADS, parts=st.integers(1, 12))
+def test_parts_have_as_many_tokens_each_and_weigh_what_by_part_says(record, head, parts):
+    merged, step = seen(record, View(parts=parts)), record.step(SITE)
+
+    found = merged.cells([head])[0].weights
+
+    assert max(merged.queries.sizes) - min(merged.queries.sizes) <= 1
+    assert len(merged.queries) == min(parts, step.shape[2])
+    assert merged.queries.labels[0].startswith("0–")
+    assert merged.queries.labels[-1].endswith("100%")
+    np.testing.assert_allclose(found, analysis.by_part(step, head, tuple(merged.queries.starts.tolist())), atol=1e-5)
+
+
+def test_a_hidden_token_is_in_no_part():
+    """Those before and after it are not joined over it."""
+    found = groups(tokens_of(["a", "<s>", "b"], special={1}), View(parts=1, special="hide"))
+
+    assert (found.starts.tolist(), found.stops.tolist()) == ([0, 2], [1, 3])
+
+
+def test_the_weights_of_groups_are_gone_through_once(monkeypatch):
+    """They are kept where they are few; how many parts there can be is bounded."""
+    record = record_of(["a", "b.", "c", "d."])
+    first = seen(record, SENTENCES).weights(0, slice(2))
+    monkeypatch.setattr(stream, "blocks", lambda *_, **__: pytest.fail("the map is gone through again"))
+
+    assert np.array_equal(seen(record, SENTENCES).weights(0, slice(2)), first)
+    with pytest.raises(InputError, match="from 0 to 1,000"):
+        View(parts=1001)
+
+
+@given(
+    record=texts(),
+    head=HEADS,
+    view=st.builds(
+        View, st.booleans(), st.sampled_from(views.SPECIAL), sentences=st.booleans(), parts=st.sampled_from((0, 0, 3))
+    ),
+    ends=st.tuples(st.integers(0, 8), st.integers(1, 9)),
+    block=st.tuples(st.integers(1, 4), st.integers(1, 4)),
+)
+def test_a_view_is_the_same_however_its_map_is_cut_up(record, head, view, ends, block):
+    """Against the whole matrix: the sums in float64, and a cell is open where any that it stands for is."""
+    step = record.step(SITE)
+    weights = analysis.weights_of(step, head).double().numpy()
+    is_open = analysis.may_attend(step, head).numpy()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(stream, "HEIGHT", block[0])
+        patched.setattr(stream, "WIDTH", block[1])
+        found, window = seen(record, view), seen(record, view, rows=slice(*ends))
+        cells = found.cells([head])[0]
+
+        assert len(window.queries) == 0 or np.allclose(
+            window.cells([head])[0].weights, cells.weights[np.isin(found.queries.starts, window.queries.starts)]
+        )
+    rows, columns = ([slice(*span) for span in zip(*side.spans, strict=True)] for side in (found.queries, found.keys))
+    expected = np.array([[weights[row, column].sum(1).mean() for column in columns] for row in rows])
+    if view.special == "renormalize":  # a row of the largest weights of all heads sums to more than 1
+        expected /= np.where(expected.sum(1) == 0, 1, expected.sum(1))[:, None]
+    assert cells.weights == pytest.approx(expected, abs=1e-5)
+    for i, (top, bottom) in enumerate(zip(*found.queries.spans, strict=True)):
+        for j, (left, right) in enumerate(zip(*found.keys.spans, strict=True)):
+            assert (cells.blocked[i, j] == 0) == is_open[top:bottom, left:right].any()
+
+
+@pytest.mark.parametrize("view", [SENTENCES, View(words=True)])
+def test_one_sentence_of_many_tokens_is_never_held_as_a_whole_map(view):
+    """Neither of the weights nor of a mask."""
+    n = 2_500
+
+    def one(n):
+        record = record_with(["w"] * n, joined=set(range(1, n)), edits=Edits(mask=Subsequent()), heads=1)
+        tokens = record.sentences[0].tokens
+        with Held() as held:
+            found = seen(record, view).cells([0])[0]
+            _, blocked = views.see_mask(Subsequent(), tokens, tokens, view=view).blocked()
+        return found, blocked, held
+
+    one(2)
+    found, blocked, held = one(n)
+
+    assert found.weights == pytest.approx(1.0)
+    assert blocked.tolist() == [[0]]
+    assert max(held.tensor, held.arrays) < n * n
+
+
+@pytest.mark.parametrize(
+    ("text", "cut", "sentences"),
+    [
+        ("He said: 'No.' Then he left! Why?", " ", ["He said: 'No.'", "Then he left!", "Why?"]),
+        ("3.5 is more than 3. So", "", ["3.5 is more than 3.", "So"]),
+        ("Title\nText goes on\n\nmore", " ", ["Title", "Text goes on", "more"]),
+        ("你好。他说：「好！」走", "", ["你好。", "他说：「好！」", "走"]),
+        ("no end", " ", ["no end"]),
+    ],
+)
+def test_sentences_end_where_a_reader_says_they_do(text, cut, sentences):
+    """Of words, or of single characters: by the text between tokens, not by what a tokenizer joins."""
+    spans = [match.span() for match in re.finditer(r"\S+" if cut else r"\S", text)]
+    tokens = tuple(Token(text[a:b], 0, a, b) for a, b in spans)
+
+    assert list(groups(tokens, SENTENCES, text).labels) == sentences
+
+
+def test_a_line_ends_with_the_token_that_ends_with_its_break():
+    """Also where the break is the end of a token, as with large vocabularies, or a token of its own."""
+    text = "Yes.\n\nNo:\n- a\nb"
+    spans = [(0, 6), (6, 10), (10, 11), (12, 13), (13, 14), (14, 15)]
+    tokens = tuple(Token(text[a:b], 0, a, b, joined=True) for a, b in spans)
+
+    assert list(groups(tokens, SENTENCES, text).labels) == ["Yes.\n\n", "No:\n", "- a", "b"]
+
+
+@pytest.mark.parametrize("view", [WORDS, SENTENCES, View(parts=1)])
+def test_nothing_is_merged_over_a_border_of_roles(view):
+    """A role begins a word, a sentence and a part, even within a word: of "un|like|ly" the answer is "ly"."""
+    tokens = tokens_of(["un", "like", "ly", "good"], joined={1, 2, 3})
+    tokens = tuple(replace(token, role="answer" if i > 1 else "") for i, token in enumerate(tokens))
+    merged = groups(tokens, view)
+
+    assert (merged.starts.tolist(), merged.stops.tolist()) == ([0, 2], [2, 4])
+    assert merged.roles == ("prompt", "answer")
+
+
+def test_prompt_and_answer_of_one_sentence_each_are_two_units_with_their_sums():
+    """By hand: each half of the keys summed, the mean over the queries of each half."""
+    record = record_of(["a", "b", "c", "d", "e"])
+    weights = record.step(SITE).weights(0).numpy()
+    tokens = tuple(replace(t, role="answer" if t.id > 2 else "") for t in record.sentences[0].tokens)
+    record = replace(record, sentences=(replace(record.sentences[0], tokens=tokens),))
+
+    found = seen(record, SENTENCES).cells([0])[0].weights
+
+    ends = (slice(0, 3), slice(3, 5))
+    expected = [[weights[q, k].sum() / (q.stop - q.start) for k in ends] for q in ends]
+    assert record.sentences[0].is_several
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+@given(record=records(joined=()), head=HEADS)
+def test_merging_words_of_one_piece_changes_nothing(record, head):
+    merged, plain = (seen(record, view).cells([head])[0] for view in (WORDS, View()))
+
+    for name in ("queries", "keys", "weights", "states", "blocked"):
+        np.testing.assert_array_equal(getattr(merged, name), getattr(plain, name))
+    assert (merged.scores is None) == (plain.scores is None)
+    assert merged.reasons == plain.reasons
+    assert seen(record, WORDS).notes == ()
+
+
+@given(record=records(), head=HEADS, merges=st.booleans())
+def test_what_is_left_of_a_row_sums_to_one(record, head, merges):
+    """Where anything is left; else it stays zero, or is not a number where the row is not."""
+    if all(token.special for token in record.sentences[0].tokens):
+        with pytest.raises(InputError, match="nothing but special tokens"):
+            seen(record, View(special="renormalize"))
+        return
+    hidden, divided = (seen(record, View(merges, special)).cells([head])[0] for special in SPECIAL[1:])
+
+    sums, left = divided.weights.sum(1), hidden.weights.sum(1)
+
+    expected = np.where(np.isnan(left), np.nan, left > 0)
+    np.testing.assert_allclose(sums, expected, atol=1e-5)
+    np.testing.assert_allclose(divided.weights * left[:, None], hidden.weights, atol=1e-5)
+
+
+@given(record=records(), head=HEADS, merges=st.booleans(), special=st.sampled_from(SPECIAL))
+def test_the_windows_of_a_pair_tile_the_whole(record, head, merges, special):
+    """Every cell of the whole is in one of the four windows, with its weight and its state."""
+    tiles = {}
+    for pair in ("all", *list(PAIRS)[1:]):
+        try:
+            found = seen(record, View(merges, special, pair)).cells([head])[0]
+        except InputError:
+            continue
+        places = [(int(q), int(k)) for q in found.queries for k in found.keys]
+        cells = zip(found.weights.ravel().tolist(), found.states.ravel().tolist(), strict=True)
+        tiles.setdefault(pair == "all", []).append(dict(zip(places, cells, strict=True)))
+
+    whole = tiles.get(True, [{}])[0]
+    parts = tiles.get(False, [])
+    assert sum(map(len, parts)) == len(whole)
+    together = {place: cell for part in parts for place, cell in part.items()}
+    assert together.keys() == whole.keys()
+    for place, cell in whole.items():
+        assert together[place] == pytest.approx(cell, abs=1e-6, nan_ok=True)
+
+
+@given(record=records(), head=HEADS, special=st.sampled_from(SPECIAL))
+def test_a_cell_is_blocked_where_all_of_it_is(record, head, special):
+    view = View(True, special)
+    try:
+        through = seen(record, view)
+    except InputError:
+        return
+    blocked = analysis.cells(record.step(SITE), head).blocked > 0
+
+    found = through.cells([head])[0]
+
+    for i, (a, b) in enumerate(zip(through.queries.starts, through.queries.stops, strict=True)):
+        for j, (c, d) in enumerate(zip(through.keys.starts, through.keys.stops, strict=True)):
+            assert (found.blocked[i, j] > 0) == blocked[a:b, c:d].all()
+
+
+def test_a_word_is_called_as_it_stands_in_the_text():
+    """From where its first piece begins to where its last ends; special tokens and the other text join nothing."""
+    pieces = [Token("un", 1, 3, 5), Token("LIKE", 2, 5, 9, joined=True), Token("x", 3, 10, 11, joined=True, segment=1)]
+    pieces += [Token("<s>", 4, 0, 0, special=True), Token("y", 5, 0, 0, joined=True)]
+
+    assert groups(pieces, WORDS, "so unlike x").labels == ("unlike", "x", "<s>", "y")
+    assert groups(pieces).labels == ("un", "LIKE", "x", "<s>", "y")
+
+
+def test_what_a_view_does_is_said_everywhere():
+    """On both pictures, in both descriptions and in the notes of both tables; of the default view nothing."""
+    record = unlikely()
+    for view, parts in (
+        (View(words=True, special="hide"), (MERGED, views.HIDDEN)),
+        (View(special="renormalize"), (views.RENORMALIZED,)),
+    ):
+        for figure in (figures.head(record, SITE, 0, view=view), figures.heads(record, SITE, view=view)):
+            drawn = figure.data["meta"]["subtitle"][0].replace("\n", " ")
+            for part in parts:
+                assert part in drawn
+                assert part[1:] in figure.description
+                assert part[1:] in figure.table.attrs["note"]
+    plain = figures.head(record, SITE, 0)
+    assert "note" not in plain.table.attrs
+    assert "hidden" not in plain.description
+
+
+def test_merged_cells_have_no_scores_and_their_first_position_is_clicked():
+    figure = figures.head(unlikely(), SITE, 0, view=WORDS)
+
+    cells = figure.chart.to_dict()["datasets"]["cells"]
+
+    assert "score" not in cells[0]
+    assert sorted({cell["query"] for cell in cells}) == [0, 1, 4, 5]
+    assert {cell["key_name"] for cell in cells} >= {"unlikely (1–3)", "good (4)"}
+    assert figure.table["score"].isna().all()
+    assert figure.arrays["query_tokens"].tolist() == ["<s>", "unlikely", "good", "</s>"]
+    assert figure.name.endswith("-words")
+
+
+def test_a_selected_piece_outlines_its_word():
+    """Whichever of its pieces; what is hidden outlines nothing."""
+
+    def chosen(view, *selected):
+        return data(figures.head(unlikely(), SITE, 0, view=view, selected=selected).chart, "chosen")
+
+    (one,) = chosen(WORDS, 1, 4)
+    assert [one] == chosen(WORDS, 2, 4) == chosen(WORDS, 3, 4)
+    assert (one["row"], one["column"]) == (1, 2)
+    assert chosen(View(special="hide"), 0, 4) == []
+
+
+def test_a_word_in_words():
+    record = unlikely()
+    weight = float(record.step(SITE).weights(0)[1:4, 4].mean())
+
+    assert sentences.cell(record, SITE, 0, 2, 4, view=WORDS).startswith(
+        f"“unlikely” (1–3) gives {weight:.2f} of its att"
+    )
+    assert sentences.cell(record, SITE, 0, 0, 4, view=View(special="hide")) == "“<s>” (0) is not seen in this view."
+    assert "(special tokens aside)" in sentences.cell(record, SITE, 0, 4, 4, view=View(special="renormalize"))
+    assert "“unlikely” (0–2)" in sentences.strongest(record_with(UN[1:4], joined={1, 2}), SITE, 0, view=WORDS)
+
+
+def test_rows_that_are_seen_in_part_are_not_called_wrong():
+    """With special tokens hidden sums are below 1 by right; with what is left divided they are 1."""
+    hide, divided = (
+        figures.head(unlikely(), SITE, 0, view=View(special=special), row_sums=True).chart for special in SPECIAL[1:]
+    )
+
+    assert data(hide, "meta")[0]["beside_title"] == "sum of what is seen"
+    assert not any("not 1" in row["beside"] for row in data(hide, "rows"))
+    assert [row["beside"] for row in data(divided, "rows")] == ["1.000"] * 4
+
+
+def test_empty_rows_and_nan_survive():
+    """A word whose pieces all have no key left is an empty row; one with a NaN is not a number."""
+    empty = unlikely(edits=Edits(mask=Painted(tuple((q, k) for q in (1, 2, 3) for k in range(6)))))
+    broken = unlikely(scores={(0, 2, 1): math.nan})
+
+    assert seen(empty, WORDS).empty(0).tolist() == [False, True, False, False]
+    assert (seen(empty, WORDS).cells([0])[0].states[1] == analysis.EMPTY).all()
+    assert (seen(broken, WORDS).cells([0])[0].states[1] == analysis.NAN).all()
+    assert "no key left" in sentences.cell(empty, SITE, 0, 2, 4, view=WORDS)
+    assert "not a number" in sentences.cell(broken, SITE, 0, 1, 1, view=View(True, "renormalize"))
+
+
+def test_a_view_that_leaves_nothing_says_so():
+    with pytest.raises(InputError, match=r"'A to B' is of a pair of texts, but the keys .* are all of text A"):
+        seen(unlikely(), View(pair="A to B"))
+    with pytest.raises(InputError, match="special='away'; there are show, hide, renormalize"):
+        View(special="away")
+    with pytest.raises(InputError, match="A to A"):
+        View(pair="A")
+
+
+def test_long_texts_are_merged_block_by_block(monkeypatch):
+    """Tiles, tables and the strongest keys are the same however few rows are held at once."""
+    pieces = ["w"] * 1300
+    record = record_with(pieces, joined=set(range(1, 1300, 3)), special={0}, edits=Edits(mask=Subsequent()), heads=1)
+    view = View(words=True, special="hide")
+    once = figures.head(record, SITE, 0, view=view)
+    tables_once, arrays_once = once.table, once.arrays
+    monkeypatch.setattr("attnviz.analysis.blocks.BLOCK", 20_000)
+
+    again = figures.head(record, SITE, 0, view=view)
+
+    assert arrays_once["cells_per_side_of_tile"] == 2
+    for name, array in again.arrays.items():
+        assert (array == arrays_once[name]).all() if array.dtype.kind != "f" else np.allclose(array, arrays_once[name])
+    assert_frame_equal(again.table, tables_once)
+    assert len(seen(record, view).queries) == 867
+
+
+def test_each_cell_keeps_its_own_rule_however_few_rows_are_held(monkeypatch):
+    """Rules that occur first in other rows have other numbers there, and the same names."""
+    mask = Painted(((0, 1), (0, 2))) & Subsequent()
+    record = record_with(["a", "b", "c", "d", "e"], joined={4}, edits=Edits(mask=mask))
+
+    def rules():
+        found = seen(record, WORDS).cells([0])[0]
+        return np.array(("", *found.reasons), object)[found.blocked].tolist()
+
+    once = rules()
+    monkeypatch.setattr("attnviz.analysis.blocks.BLOCK", 1)
+    assert rules() == once
+    plain = analysis.cells(record.step(SITE), 0)
+    assert once[1] == np.array(("", *plain.reasons), object)[plain.blocked][1, :4].tolist()
+
+
+def test_a_window_of_a_view_is_a_part_of_it():
+    """Words that begin in the window; what is left of a row is still divided by the sum of all that is left."""
+    view = View(True, "renormalize")
+    whole, part = seen(unlikely(), view), seen(unlikely(), view, rows=slice(1, 3), columns=slice(4, 6))
+
+    assert part.queries.labels == ("unlikely",)
+    assert part.keys.labels == ("good",)
+    np.testing.assert_array_equal(part.cells([0])[0].weights, whole.cells([0])[0].weights[:1, 1:])
+    np.testing.assert_array_equal(part.row_sums(0), whole.row_sums(0)[:1])
+
+
+def test_a_word_predicts_what_its_last_piece_does():
+    story = story_of(["un", "do", "it"], {"x": 1.0}, {"y": 1.0}, {"z": 1.0})
+    tokens = tokens_of(["un", "do", "it"], joined={1})
+    record = replace(story, sentences=(replace(story.sentences[0], tokens=tokens),))
+
+    assert seen(record, WORDS).predicted == ("y", "z")
+    assert figures.head(record, SITE, 0, view=WORDS).table["predicts"].tolist() == ["y", "y", "z", "z"]
+
+
+def test_queries_and_keys_of_a_translation_have_their_own_words():
+    record = translation_of(["the", "c", "at"], {"le": 1.0}, {"chat": 1.0}, {"<eos>": 1.0})
+    source = replace(record.sentences[0], tokens=tokens_of(["the", "c", "at"], joined={2}))
+    through = views.see(replace(record, sentences=(source,)), CROSS, view=WORDS)
+
+    assert through.keys.labels == ("the", "cat")
+    assert through.queries.labels == ("<sos>", "le", "chat")
+
+
+def test_pieces_are_joined_by_a_line_and_the_picture_says_so():
+    """In the default view, beside rows and above columns; not where they are merged, or too small to be labeled."""
+    joined, merged = (figures.head(unlikely(), SITE, 0, view=view).chart for view in (View(), WORDS))
+    small = figures.head(record_with(["w"] * 60, joined={5}), SITE, 0).chart
+
+    assert [row["axis"] for row in data(joined, "words")] == ["rows", "columns"]
+    assert JOINED in lines(joined)
+    for chart in (merged, small):
+        assert data(chart, "words") == []
+        assert JOINED not in lines(chart)
+
+
+def test_a_sink_is_a_special_token():
+    """It has a column of its own, called sink, in a quieter color, and is hidden with the special tokens."""
+    record = with_sink(["The", "cat", "sat"])
+
+    figure, hidden = (figures.head(record, SITE, 0, view=View(special=special)) for special in SPECIAL[:2])
+
+    assert [(row["label"], row["quiet"]) for row in data(figure.chart, "columns")][3] == ("sink", True)
+    assert figure.arrays["key_tokens"].tolist() == ["The", "cat", "sat", "sink"]
+    assert hidden.arrays["key_tokens"].tolist() == ["The", "cat", "sat"]
+    assert (hidden.arrays["weights"] == figure.arrays["weights"][:, :3]).all()
+    assert figures.heads(record, SITE, view=View(special="hide")).chart
+    assert "“sink” (3)" in sentences.cell(record, SITE, 0, 1, 3)
+
+
+def test_a_model_that_is_read_only_has_no_scores():
+    """Nothing shows one: not the picture, nor its legend, the table, the arrays; the picture says why once."""
+    record = replace(record_of(["a", "b"], scores={(0, 0, 1): -math.inf}), read_only=True)
+
+    for figure in (figures.head(record, SITE, 0), figures.heads(record, SITE)):
+        assert figure.data["meta"]["subtitle"][0].replace("\n", " ").count(READ_ONLY) == 1
+        assert READ_ONLY[1:] in figure.description
+        assert figure.table["score"].isna().all()
+        assert "scores" not in figure.arrays
+        assert "minus infinity" not in str(figure.chart.to_dict())
+    assert "score" not in figures.head(record, SITE, 0).chart.to_dict()["datasets"]["cells"][0]
+    assert tables.weights_table(views.see(record, SITE), 1)["weight"].notna().all()
+    assert analysis.cells(record.step(SITE), 0, scores=False).scores is None
+
+
+@given(record=records(), view=st.builds(View, st.booleans(), st.sampled_from(SPECIAL), st.sampled_from(list(PAIRS))))
+def test_a_mask_through_a_view_is_open_where_its_map_is(record, view):
+    tokens, mask = record.sentences[0].tokens, record.edits.mask
+    try:
+        through = seen(record, view)
+    except InputError:
+        with pytest.raises(InputError, match="the mask"):
+            figures.mask(mask, tokens, view=view)
+        return
+
+    figure = figures.mask(mask, tokens, view=view)
+
+    found = through.cells([0])[0]
+    assert (figure.arrays["may_attend"] == (found.blocked == 0)).all()
+    assert (figure.table["may_attend"] == (found.blocked == 0).ravel()).all()
+    assert figure.table["query"].tolist() == np.repeat(found.queries, len(found.keys)).tolist()
+    assert f"{int((found.blocked == 0).sum())} of {found.blocked.size} cells may attend" in figure.description
+
+
+@given(
+    mask=st.sampled_from([Subsequent(), Window(2, 1), Subsequent() & Window(3), Painted(((3, 2), (0, 0)))]),
+    rows=st.tuples(st.integers(0, 6), st.integers(7, 11)),
+    columns=st.tuples(st.integers(0, 6), st.integers(7, 11)),
+    tile=st.integers(1, 4),
+)
+def test_a_window_of_a_mask_is_a_part_of_it(mask, rows, columns, tile):
+    """Cell by cell; of tiles a square is open where any of its cells is, and its rule is that of its first."""
+    tokens = tokens_of(["w"] * 11)
+    reasons, codes = mask.reasons(11, 11)
+    rows, columns = slice(*rows), slice(*columns)
+    every = np.array(("", *reasons), object)[codes.numpy()][rows, columns]
+
+    part = views.see_mask(mask, tokens, tokens, rows=rows, columns=columns)
+    names, blocked = part.blocked(tile)
+    found = np.array(("", *names), object)[blocked]
+
+    assert (
+        part.window
+        == f"queries {rows.start} to {rows.stop - 1} of 11, keys {columns.start} to {columns.stop - 1} of 11"
+    )
+    assert part.open_keys.tolist() == (every == "").sum(1).tolist()
+    for i, row in enumerate(found):
+        for j, rule in enumerate(row):
+            square = every[i * tile : (i + 1) * tile, j * tile : (j + 1) * tile]
+            assert rule == ("" if (square == "").any() else square[0, 0])
+
+
+def test_a_mask_says_what_its_view_does():
+    record = unlikely()
+    figure = figures.mask(Subsequent(), record.sentences[0].tokens, predicted=UN, view=View(True, "hide"))
+    under = " ".join(lines(figure.chart))
+
+    for part in (views.MERGED_MASK, views.HIDDEN_MASK):
+        assert part in under
+        assert part[1:] in figure.description
+        assert part[1:] in figure.table.attrs["note"]
+    assert notes(figure.chart) == ["▸ ly", "▸ good"]
+    assert figure.name == "mask-causal-s-un-like-ly-good-s-words-hide"
+    assert figures.mask(Subsequent(), ["w"] * 600, view=View(special="hide")).screen[1] is not None
