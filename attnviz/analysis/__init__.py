@@ -38,3 +38,5 @@ from attnviz.analysis.rows import strongest
 from attnviz.analysis.spread import ByDistance, by_distance, by_part, links, on_places, row_sums
 from attnviz.analysis.tiles import TILES, Pooled, pooled, pooled_mask
 from attnviz.analysis.windows import BLOCKED, EMPTY, NAN, STATES, WEIGHT, Cells, cells, cells_of, largest_weight
+
+from attnviz.analysis import sentences, steps, tables, views  # isort: skip: these use the names above

@@ -72,8 +72,8 @@ def _cells(step: LessonStep, now: State, writer: CodeWriter, *, tried: bool = Fa
 
 
 def _cell(context: ViewContext, now: State, writer: CodeWriter) -> str:
-    _import(writer, "attnviz", "words")
-    return writer.call("words.cell", (context.record, context.site, context.head, *now[CELL]), {})
+    _import(writer, "attnviz.analysis", "sentences")
+    return writer.call("sentences.cell", (context.record, context.site, context.head, *now[CELL]), {})
 
 
 def _row(context: ViewContext, now: State, writer: CodeWriter, tried: bool) -> Iterator[str]:
