@@ -11,11 +11,8 @@ import torch
 from torch import Tensor
 
 from attnviz.analysis.batch import token_counts
-from attnviz.analysis.blocks import largest_in_size, pool
-from attnviz.analysis.combined import empty_queries
-from attnviz.analysis.spread import row_sums
-from attnviz.analysis.stream import blocks
-from attnviz.analysis.windows import BLOCKED, WEIGHT, cells
+from attnviz.analysis.blocks import blocks, empty_queries, largest_in_size, pool
+from attnviz.analysis.maps import BLOCKED, WEIGHT, cells, row_sums
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError
 from attnviz.core.record import ALL, Record, Step

@@ -7,7 +7,7 @@ first of an answer. Patches are the keys that have a box, in their order; `patch
 import torch
 from torch import Tensor
 
-from attnviz.analysis.combined import may_attend, weights_of
+from attnviz.analysis.blocks import may_attend, weights_of
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError
 from attnviz.core.record import Record
@@ -32,7 +32,7 @@ def weights(record: Record, site: Site, head: int | str, row: int = -1, *, sente
     """Weights w_ij of a row i over the patches j, float64, (patches,).
 
     Args:
-        head: its number, or a name of `combined.AGGREGATIONS`.
+        head: its number, or a name of `analysis.AGGREGATIONS`.
 
     Raises:
         InputError: if there is no such row, or no picture.

@@ -23,8 +23,7 @@ import torch
 from torch import Tensor
 
 from attnviz.analysis.batch import token_counts
-from attnviz.analysis.combined import weights_of
-from attnviz.analysis.stream import blocks
+from attnviz.analysis.blocks import blocks, weights_of
 from attnviz.core.errors import InputError
 from attnviz.core.record import Record, Step
 from attnviz.core.tokens import Token

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from attnviz.analysis.stream import blocks
+from attnviz.analysis.blocks import blocks, window_ranges
 from attnviz.core.errors import InputError
 from attnviz.core.record import ALL, Step
 
@@ -162,26 +162,6 @@ def _members(parts: Tensor, dtype: torch.dtype) -> Tensor:
     return (parts[:, None] == torch.arange(int(parts[0]), int(parts[-1]) + 1)).to(dtype)
 
 
-def row_sums(step: Step, head: int | str, *, sentence: int = 0, rows: slice = ALL) -> Tensor:
-    """The sum of each row's weights over all keys, (rows,)."""
-    queries, keys = _places(step, rows, ALL)
-    sums = torch.zeros(len(queries), dtype=torch.float64)
-    for block in blocks(step, head, queries, keys, sentence=sentence):
-        if block.weights is not None:
-            sums[block.down.start : block.down.start + block.down.count] += block.weights.double().sum(1)
-    return sums.to(_dtype(step))
-
-
-def _places(step: Step, rows: slice, columns: slice) -> tuple[range, range]:
-    queries, keys = step.shape[2:]
-    return range(*rows.indices(queries)), range(*columns.indices(keys))
-
-
-def _dtype(step: Step) -> torch.dtype:
-    """The type of numbers that weights have."""
-    return torch.promote_types(step.query.dtype, torch.float32)
-
-
 def links(
     step: Step, head: int | str, count: int, *, sentence: int = 0, rows: slice = ALL, columns: slice = ALL
 ) -> pd.DataFrame:
@@ -189,7 +169,7 @@ def links(
 
     `count` is at least 1. Equal weights stand in the order of the text: of their queries, then of their keys.
     """
-    queries, keys = _places(step, rows, columns)
+    queries, keys = window_ranges(step, rows, columns)
     weights, indices = np.zeros(0), np.zeros((2, 0), np.int64)
     for block in blocks(step, head, queries, keys, sentence=sentence):
         if block.weights is None:

@@ -14,6 +14,7 @@ import torch
 
 from attnviz import analysis
 from attnviz.analysis.align import AlignedPair
+from attnviz.analysis.blocks import row_slices
 from attnviz.analysis.views import AttentionView, SeenMask
 from attnviz.core.display import as_sentence, without_surrogates
 from attnviz.core.leaks import STATES, LeakTest
@@ -109,7 +110,7 @@ def comparison_table(both: AlignedPair) -> pd.DataFrame:
     `STRONGEST` of each row that differ most.
     """
     count = strongest_of(len(both.rows))
-    parts = [_compared(both, rows, count) for rows in analysis.row_slices(len(both.rows), len(both.columns))]
+    parts = [_compared(both, rows, count) for rows in row_slices(len(both.rows), len(both.columns))]
     i, j, a, b, difference = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     columns: dict[str, np.ndarray] = {}
     for end, (side, name) in enumerate(((both.a, "a"), (both.b, "b"))):

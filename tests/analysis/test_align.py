@@ -6,8 +6,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pictures import SITE, record_of
 
-from attnviz import analysis, api, figures
-from attnviz.analysis import BLOCKED, WEIGHT, sentences, stream, tables
+from attnviz import api, figures
+from attnviz.analysis import BLOCKED, WEIGHT, blocks, sentences, tables
 from attnviz.analysis import align as module
 from attnviz.analysis.align import BLANK, SAME, AlignedPair, Side, align, beside, first_moved
 from attnviz.core.edits import Edits, Site
@@ -126,8 +126,8 @@ def test_a_tile_of_a_difference_is_its_largest_cell_with_its_sign(a, b, tile, bl
     part = every.part(rows, columns)
     assert every.tile == 1
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(stream, "HEIGHT", block[0])
-        patched.setattr(stream, "WIDTH", block[1])
+        patched.setattr(blocks, "HEIGHT", block[0])
+        patched.setattr(blocks, "WIDTH", block[1])
         patched.setattr(module, "MOST_CELLS", 1)
         patched.setattr(module, "TILES", 4)
         long = beside(a, b)
@@ -156,7 +156,7 @@ def test_words_and_numbers_of_a_long_comparison_are_those_of_a_short_one(monkeyp
     monkeypatch.setattr(module, "MOST_CELLS", 36)
     monkeypatch.setattr(module, "TILES", 3)
     monkeypatch.setattr(tables, "MOST_CELLS", 40)
-    monkeypatch.setattr(analysis.blocks, "BLOCK", 30)
+    monkeypatch.setattr(blocks, "BLOCK", 30)
     long = beside(a, b)
 
     table = tables.comparison_table(long)
@@ -177,7 +177,7 @@ def test_a_tile_holds_the_number_that_is_largest_in_size(rows, columns, tile):
     """Checked cell by cell; a tile of nothing but NaN is NaN."""
     numbers = np.random.default_rng(rows * columns).normal(size=(rows, columns))
     numbers[0, 0] = np.nan
-    found = analysis.blocks.largest_in_size(numbers, tile)
+    found = blocks.largest_in_size(numbers, tile)
     for i, j in np.ndindex(found.shape):
         part = numbers[i * tile : (i + 1) * tile, j * tile : (j + 1) * tile].ravel()
         part = part[~np.isnan(part)]

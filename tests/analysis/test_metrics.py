@@ -26,11 +26,11 @@ def test_combined_heads_are_the_mean_largest_and_smallest_of_each_cell():
     step = step_of(heads=3)
     each = torch.stack([step.weights(head) for head in range(3)])
 
-    torch.testing.assert_close(analysis.combined_weights(step, "mean"), each.mean(0))
-    assert analysis.combined_weights(step, "max").equal(each.amax(0))
-    torch.testing.assert_close(analysis.combined_weights(step, "min", slice(2, 5)), each.amin(0)[2:5])
+    torch.testing.assert_close(analysis.weights_of(step, "mean"), each.mean(0))
+    assert analysis.weights_of(step, "max").equal(each.amax(0))
+    torch.testing.assert_close(analysis.weights_of(step, "min", slice(2, 5)), each.amin(0)[2:5])
     with pytest.raises(InputError, match="median"):
-        analysis.combined_weights(step, "median")
+        analysis.weights_of(step, "median")
 
 
 @given(tile=st.integers(2, 15), head=st.sampled_from([0, 1, "max", "mean"]), masked=st.booleans())

@@ -11,7 +11,7 @@ from strategies import B, H
 from test_tiles import step_of, steps, windows
 
 from attnviz import analysis, api
-from attnviz.analysis import stream
+from attnviz.analysis import blocks
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Subsequent
@@ -36,8 +36,8 @@ def _one_thread(monkeypatch):
 def in_blocks(high, wide):
     """Blocks of so many queries and keys at most."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stream, "HEIGHT", high)
-        patch.setattr(stream, "WIDTH", wide)
+        patch.setattr(blocks, "HEIGHT", high)
+        patch.setattr(blocks, "WIDTH", wide)
         yield
 
 
@@ -123,8 +123,8 @@ def test_equal_links_come_in_the_order_of_the_text(monkeypatch):
     """However the map is cut; a window has links of its own cells, by their positions."""
     step = from_arrays(weights=np.full((9, 9), 1 / 9)).steps[0]
     for side in (2, 100):
-        monkeypatch.setattr(stream, "HEIGHT", side)
-        monkeypatch.setattr(stream, "WIDTH", side)
+        monkeypatch.setattr(blocks, "HEIGHT", side)
+        monkeypatch.setattr(blocks, "WIDTH", side)
         found = analysis.links(step, 0, 12, rows=slice(2, None))
 
         assert found["query"].tolist() == [2] * 9 + [3] * 3

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from strategies import B, H, K, Q, biases, booleans, masks, tensors
 
 from attnviz import analysis
-from attnviz.analysis import rows as of_each_row
-from attnviz.analysis import stream, tiles
+from attnviz.analysis import blocks, maps
 from attnviz.core.attention import attend
 from attnviz.core.edits import Edits, Site
 from attnviz.core.masks import Global, Subsequent, Window
@@ -87,8 +86,8 @@ def test_every_tile_is_what_the_whole_map_gives(step, head, tile, block, window,
     if not all(len(range(n)[part]) for n, part in zip(step.shape[2:], window, strict=True)):
         return
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stream, "HEIGHT", block[0])
-        patch.setattr(stream, "WIDTH", block[1])
+        patch.setattr(blocks, "HEIGHT", block[0])
+        patch.setattr(blocks, "WIDTH", block[1])
         check(step, head, tile, *window, sentence)
 
 
@@ -106,8 +105,8 @@ def test_heads_together_have_the_tiles_of_each_alone(step, heads, tile, block, w
         return
     where = {"sentence": sentence, "rows": window[0], "columns": window[1], "tile": tile}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stream, "HEIGHT", block[0])
-        patch.setattr(stream, "WIDTH", block[1])
+        patch.setattr(blocks, "HEIGHT", block[0])
+        patch.setattr(blocks, "WIDTH", block[1])
         together = analysis.cells_of(step, heads, **where)
     close = 1e-10 if step.query.dtype is torch.float64 else 1e-5
 
@@ -144,29 +143,29 @@ def test_a_step_of_weights_alone_is_pooled_as_they_are():
 
 def test_what_is_known_to_be_blocked_is_not_computed(monkeypatch):
     """Of a causal mask half of the blocks, of a window those around the diagonal; the first token is one block more."""
-    monkeypatch.setattr(stream, "HEIGHT", 10)
-    monkeypatch.setattr(stream, "WIDTH", 10)
+    monkeypatch.setattr(blocks, "HEIGHT", 10)
+    monkeypatch.setattr(blocks, "WIDTH", 10)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     query, key, value = torch.randn(3, 1, 1, 100, 4)
     computed = []
-    add = tiles.Tiles.add
-    monkeypatch.setattr(tiles.Tiles, "add", lambda self, block: (computed.append(block.weights), add(self, block)))
+    add = maps._Tiles.add
+    monkeypatch.setattr(maps._Tiles, "add", lambda self, block: (computed.append(block.weights), add(self, block)))
 
-    for mask, blocks in ((None, 100), (Subsequent(), 55), (Window(10), 19), (Window(10) | Global((0,)), 19 + 17)):
+    for mask, expected in ((None, 100), (Subsequent(), 55), (Window(10), 19), (Window(10) | Global((0,)), 19 + 17)):
         computed.clear()
         _, sums = attend(query, key, value, mask)
         analysis.pooled(Step(SITE, query, key, value, mask, sums, Scoring()), 0, tile=5)
-        assert sum(weights is not None for weights in computed) == blocks, mask
+        assert sum(weights is not None for weights in computed) == expected, mask
 
 
 def test_heads_and_layers_that_share_a_mask_look_it_up_once():
     """Thumbnails of a layer go through the same blocks of cells together; the next layer's ask for them again."""
     step = step_of(torch.float32, Subsequent())
-    stream._of_mask.cache_clear()
+    blocks._of_mask.cache_clear()
     analysis.cells_of(step, range(H), tile=2)
-    first = stream._of_mask.cache_info()
+    first = blocks._of_mask.cache_info()
     analysis.cells_of(replace(step), range(H), tile=2)
-    both = stream._of_mask.cache_info()
+    both = blocks._of_mask.cache_info()
 
     assert first.misses == both.misses > first.hits == 0
     assert both.hits == both.misses
@@ -174,10 +173,10 @@ def test_heads_and_layers_that_share_a_mask_look_it_up_once():
 
 def test_a_long_map_is_pooled_once(monkeypatch):
     """Whole, and for each head and tile; a window is computed anew, and only the latest maps are kept."""
-    monkeypatch.setattr(of_each_row, "LONG", K - 1)
+    monkeypatch.setattr(maps, "LONG", K - 1)
     step = step_of(torch.float32, None)
     first = analysis.pooled(step, 0, tile=2)
-    monkeypatch.setattr(tiles, "MOST_KNOWN", 2 * first.nbytes)
+    monkeypatch.setattr(maps, "MOST_KNOWN", 2 * first.nbytes)
 
     assert analysis.pooled(step, 0, tile=2) is first
     assert analysis.pooled(step, 1, tile=2) is not first
@@ -185,8 +184,8 @@ def test_a_long_map_is_pooled_once(monkeypatch):
     analysis.pooled(step, 0, tile=3)
     assert analysis.pooled(step, 0, tile=2) is not first
     assert np.array_equal(analysis.pooled(step, 0, tile=2).largest, first.largest)
-    together = tiles.largest_of(step, [0, 1], tile=2)
-    assert tiles.largest_of(step, [0, 1], tile=2) is together
+    together = analysis.pooled(step, [0, 1], tile=2)
+    assert analysis.pooled(step, [0, 1], tile=2) is together
 
 
 def test_tiles_of_a_map_say_where_their_largest_weight_is():

@@ -13,7 +13,7 @@ from pandas.testing import assert_frame_equal
 from pictures import CROSS, SITE, data, lines, notes, record_of, story_of, translation_of, with_sink
 
 from attnviz import analysis, figures
-from attnviz.analysis import sentences, stream, tables, views
+from attnviz.analysis import sentences, tables, views
 from attnviz.analysis.views import MERGED, PAIRS, READ_ONLY, SPECIAL, View, groups
 from attnviz.charts.grid import JOINED
 from attnviz.core.edits import Edits
@@ -133,7 +133,7 @@ def test_the_weights_of_groups_are_gone_through_once(monkeypatch):
     """They are kept where they are few; how many parts there can be is bounded."""
     record = record_of(["a", "b.", "c", "d."])
     first = seen(record, SENTENCES).weights(0, slice(2))
-    monkeypatch.setattr(stream, "blocks", lambda *_, **__: pytest.fail("the map is gone through again"))
+    monkeypatch.setattr(views, "blocks", lambda *_, **__: pytest.fail("the map is gone through again"))
 
     assert np.array_equal(seen(record, SENTENCES).weights(0, slice(2)), first)
     with pytest.raises(InputError, match="from 0 to 1,000"):
@@ -155,8 +155,8 @@ def test_a_view_is_the_same_however_its_map_is_cut_up(record, head, view, ends, 
     weights = analysis.weights_of(step, head).double().numpy()
     is_open = analysis.may_attend(step, head).numpy()
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(stream, "HEIGHT", block[0])
-        patched.setattr(stream, "WIDTH", block[1])
+        patched.setattr("attnviz.analysis.blocks.HEIGHT", block[0])
+        patched.setattr("attnviz.analysis.blocks.WIDTH", block[1])
         found, window = seen(record, view), seen(record, view, rows=slice(*ends))
         cells = found.cells([head])[0]
 

@@ -16,7 +16,7 @@ from measure import interleaved, machine, table
 from torch.nn import functional as F
 
 from attnviz import analysis
-from attnviz.analysis import stream
+from attnviz.analysis import blocks
 from attnviz.core.attention import attend
 from attnviz.core.blocks import Blockwise, is_open
 from attnviz.core.edits import Site
@@ -68,10 +68,10 @@ def row(n: int) -> list[str]:
 def products(step: Step) -> None:
     """The product of matrices and the exp of each weight that is pooled, and nothing else: what no pooling is under."""
     weights, n = Blockwise(step, [0]), step.shape[2]
-    for down in range(0, n, high := stream.HEIGHT * torch.get_num_threads()):
+    for down in range(0, n, high := blocks.HEIGHT * torch.get_num_threads()):
         cells, weigh = weights.rows(rows := slice(down, down + high))
-        for across in range(0, n, stream.WIDTH):
-            columns = slice(across, across + stream.WIDTH)
+        for across in range(0, n, blocks.WIDTH):
+            columns = slice(across, across + blocks.WIDTH)
             if is_open(step, range(n)[rows], range(n)[columns]) is not False:
                 weigh(cells(columns, None))
 

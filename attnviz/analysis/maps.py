@@ -1,0 +1,397 @@
+"""Maps of one head, of several, or of all combined: cell by cell in a window, or pooled in tiles and by row.
+
+Weights come block by block from the log-sum-exp that the step kept; what a mask is known to block is not computed, and
+memory grows with the tokens, not with their square.
+
+    r c   rows and columns of tiles      R C   queries and keys of a block that are in one tile
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from attnviz.analysis.blocks import (
+    Block,
+    blocks,
+    empty_queries,
+    has_own_masks,
+    openings,
+    pool,
+    reasons_of,
+    weights_of,
+    window_ranges,
+)
+from attnviz.core.attention import LONG
+from attnviz.core.edits import Site
+from attnviz.core.masks import Mask
+from attnviz.core.record import ALL, Record, Step
+
+TILES = 512
+"""Tiles on the longer side of a map, unless asked otherwise."""
+
+MOST_KNOWN = 200_000_000
+"""Bytes of the whole maps of a long text that are kept in tiles: a zoom draws the same thumbnails again."""
+
+PIECE = 64
+"""Keys of which the largest weight is searched first: argmax is ten times as slow, and goes through one piece alone."""
+
+_pooled: WeakKeyDictionary[Step, dict[tuple, "Pooled"]] = WeakKeyDictionary()
+_strongest: WeakKeyDictionary[Step, dict[tuple, tuple[np.ndarray, np.ndarray]]] = WeakKeyDictionary()
+"""Whole maps of long texts, by heads, sentence and tile, and their rows, by head and sentence (12 bytes each row)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pooled:
+    """A window in squares of `tile` x `tile` cells; arrays are (r, c).
+
+    Of several heads `largest` is (H, r, c), and `open` as well where their masks differ; the rest is not known.
+
+    Attributes:
+        queries, keys: first position of each row and of each column.
+        tile: cells per side; the last tiles may hold fewer.
+        largest: largest weight of a tile; NaN if any is.
+        at_query, at_key: position of that weight; None of several heads.
+        sums: sum of the weights, float64; None of several heads.
+        sizes: number of cells in a tile.
+        open: number of cells that may be attended to; the others weigh nothing.
+    """
+
+    queries: np.ndarray
+    keys: np.ndarray
+    tile: int
+    largest: np.ndarray
+    at_query: np.ndarray | None
+    at_key: np.ndarray | None
+    sums: np.ndarray | None
+    sizes: np.ndarray
+    open: np.ndarray
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the arrays in bytes."""
+        return sum(part.nbytes for part in vars(self).values() if isinstance(part, np.ndarray))
+
+    @property
+    def means(self) -> np.ndarray:
+        """Mean weight of each tile over all its cells, the blocked ones too."""
+        return self.sums / self.sizes
+
+
+def pooled(
+    step: Step,
+    heads: int | str | Sequence[int],
+    tile: int | None = None,
+    *,
+    sentence: int = 0,
+    rows: slice = ALL,
+    columns: slice = ALL,
+) -> Pooled:
+    """Pool a window of one head, of all heads combined, or of several heads at once.
+
+    Time grows with the cells that are not known to be blocked, memory with the tiles. Of several heads only the largest
+    weights are pooled: the largest weight of a tile has the largest logarithm, so one exp is taken for a tile, not for
+    each cell.
+
+    Args:
+        heads: a head, a name of `AGGREGATIONS`, or several heads.
+        tile: cells per side; None for the fewest that give at most `TILES` tiles on a side.
+    """
+    queries, keys = window_ranges(step, rows, columns)
+    tile = tile or max(1, -(-max(len(queries), len(keys)) // TILES))
+    several = isinstance(heads, Sequence) and not isinstance(heads, str)
+    name, is_long = (tuple(heads) if several else heads, sentence, tile), _is_long(step, queries, keys)
+    cached = _pooled.setdefault(step, {})
+    if is_long and (result := cached.get(name)) is not None:
+        return result
+    tiles = _Tiles(queries, keys, tile, _dtype(step), heads=len(heads) if several else 0, own_masks=has_own_masks(step))
+    takers = [tiles.add]
+    if is_long and not several:  # the largest of each row of a whole map are asked for next
+        by_row = _Rows(len(queries), len(keys), _dtype(step))
+        takers.append(by_row.add)
+    for block in blocks(step, heads, queries, keys, tile, sentence=sentence):
+        for take in takers:
+            take(block)
+    result = tiles.pooled()
+    if is_long and not several:
+        _strongest.setdefault(step, {})[heads, sentence] = by_row.strongest()
+    if is_long:
+        while cached and result.nbytes + sum(item.nbytes for item in [*cached.values()]) > MOST_KNOWN:
+            cached.pop(next(iter(cached)), None)
+        cached[name] = result
+    return result
+
+
+def pooled_mask(
+    mask: Mask, lengths: tuple[int, int], tile: int, *, sentence: int = 0, rows: slice = ALL, columns: slice = ALL
+) -> Pooled:
+    """Count the open cells in each tile of a mask over so many queries and keys; its weights are 0."""
+    queries, keys = (range(*part.indices(n)) for part, n in zip((rows, columns), lengths, strict=True))
+    tiles = _Tiles(queries, keys, tile, torch.float32)
+    for block in openings(mask, lengths, queries, keys, tile, sentence=sentence):
+        tiles.add(block)
+    return tiles.pooled()
+
+
+class _Tiles:
+    """Largest weight, sum and open cells of each tile so far; of several heads, the largest weights and open cells."""
+
+    def __init__(
+        self, queries: range, keys: range, tile: int, dtype: torch.dtype, *, heads: int = 0, own_masks: bool = False
+    ):
+        self.places, self.tile, self.several = (queries, keys), tile, heads > 0
+        shape = len(queries[::tile]), len(keys[::tile])
+        self.largest = torch.zeros((heads, *shape) if heads else shape, dtype=dtype)
+        self.open = torch.zeros((heads, *shape) if heads and own_masks else shape, dtype=torch.int64)
+        self.sums = torch.zeros(shape, dtype=torch.float64)
+        starts = torch.arange(shape[0])[:, None] * tile, torch.arange(shape[1]) * tile
+        self.argmax = [start.expand(shape).clone() for start in starts]
+
+    def add(self, block: Block) -> None:
+        """Add a block of cells."""
+        down, across, open = block.down, block.across, block.open
+        height, width, tiles = len(down.places), len(across.places), (..., down.tiles, across.tiles)
+        if isinstance(open, Tensor):
+            open = open.view(-1, down.count, down.size, width).sum(2)
+            open = open.view(-1, down.count, across.count, across.size).sum(3).squeeze(0)
+        else:
+            open *= down.size * across.size
+        self.open[tiles] += open
+        if block.cells is None:
+            return
+        before = self.largest[tiles]
+        if self.several:
+            most = block.cells.view(-1, down.count, down.size, width).amax(2)
+            most = block.weigh(most.view(-1, down.count, across.count, across.size).amax(3))
+            before.copy_(before.maximum(most))
+            return
+        shape = (down.count, across.count, across.size)  # (r, c, C)
+        lines = block.weights.view(down.count, down.size, -1)  # (r, R, c C)
+        self.sums[tiles] += lines.sum(1).view(shape).sum(2, dtype=torch.float64)
+        most, column = lines.amax(1).view(shape).max(2)
+        starts = torch.arange(0, height, down.size)[:, None], torch.arange(0, width, across.size)
+        cells = lines.gather(2, (starts[1] + column)[:, None].expand(-1, down.size, -1))
+        if most.isnan().any():
+            row = cells.argmax(1)
+        else:  # the first row with the largest weight: as argmax, much faster
+            numbers = torch.arange(down.size, dtype=torch.int32)[:, None]
+            row = torch.where(cells == most[:, None], numbers, down.size).amin(1).long()
+        stays = (most <= before) | before.isnan()
+        before.copy_(before.where(stays, most))
+        for positions, part, start, inside in zip(self.argmax, (down, across), starts, (row, column), strict=True):
+            positions[tiles] = positions[tiles].where(stays, part.start + start + inside)
+
+    def pooled(self) -> Pooled:
+        """The tiles of all blocks that were added."""
+        positions = [np.arange(part.start, part.stop, part.step) for part in self.places]
+        firsts = [part[:: self.tile] for part in positions]
+        sizes = [np.diff(np.append(np.arange(0, len(part), self.tile), len(part))) for part in positions]
+        more = [None, None, None]
+        if not self.several:
+            at = (part[index.numpy()] for part, index in zip(positions, self.argmax, strict=True))
+            more = [*at, self.sums.numpy()]
+        return Pooled(*firsts, self.tile, self.largest.numpy(), *more, np.outer(*sizes), self.open.numpy())
+
+
+def strongest(
+    step: Step, head: int | str, *, sentence: int = 0, rows: slice = ALL, columns: slice = ALL
+) -> tuple[np.ndarray, np.ndarray]:
+    """Each row's largest weight, NaN aside, and the column it stands in, counted within the window; both (rows,).
+
+    A row with no number has -1.
+    """
+    queries, keys = window_ranges(step, rows, columns)
+    cached = _strongest.setdefault(step, {})
+    if (result := cached.get((head, sentence))) is not None and _is_whole(step, queries, keys):
+        return result
+    by_row = _Rows(len(queries), len(keys), _dtype(step))
+    for block in blocks(step, head, queries, keys, sentence=sentence):
+        by_row.add(block)
+    if _is_long(step, queries, keys):
+        cached[head, sentence] = by_row.strongest()
+    return by_row.strongest()
+
+
+class _Rows:
+    """Largest weight of each row so far, and its column."""
+
+    def __init__(self, queries: int, keys: int, dtype: torch.dtype):
+        self.most = torch.full((queries if keys else 0,), -1.0, dtype=dtype)
+        self.columns = torch.zeros(len(self.most), dtype=torch.int64)
+
+    def add(self, block: Block) -> None:
+        """Add a block of cells, in order."""
+        rows = block.down.within
+        if block.weights is None:
+            if block.across.start == 0:  # else each row has a number already
+                self.most[rows] = 0
+            return
+        cells, pieces, largest = self._pieces(block.weights)
+        row = (largest > self.most[rows]).nonzero()[:, 0]
+        if len(row):
+            piece = pieces[row].argmax(1)
+            self.most[rows.start + row] = largest[row].to(self.most.dtype)
+            column = piece * cells.shape[2] + cells[row, piece].argmax(1)
+            self.columns[rows.start + row] = block.across.start + column
+
+    def _pieces(self, weights: Tensor) -> tuple[Tensor, ...]:
+        """Rows cut into pieces (Q, P, n), and the largest of each piece and row; what is no number is below all."""
+        wide = weights.shape[1]
+        cells = weights.unflatten(1, (-1, wide if wide % PIECE else PIECE))
+        pieces = cells.amax(2)
+        largest = pieces.amax(1)
+        return self._pieces(weights.nan_to_num(nan=-1.0)) if largest.isnan().any() else (cells, pieces, largest)
+
+    def strongest(self) -> tuple[np.ndarray, np.ndarray]:
+        return self.most.numpy(), self.columns.numpy()
+
+
+def row_sums(step: Step, head: int | str, *, sentence: int = 0, rows: slice = ALL) -> Tensor:
+    """Sum of each row's weights over all keys, (rows,)."""
+    queries, keys = window_ranges(step, rows, ALL)
+    sums = torch.zeros(len(queries), dtype=torch.float64)
+    for block in blocks(step, head, queries, keys, sentence=sentence):
+        if block.weights is not None:
+            sums[block.down.within] += block.weights.double().sum(1)
+    return sums.to(_dtype(step))
+
+
+def _dtype(step: Step) -> torch.dtype:
+    """Number type of weights."""
+    return torch.promote_types(step.query.dtype, torch.float32)
+
+
+def _is_long(step: Step, queries: range, keys: range) -> bool:
+    """Whether a window is the whole of a map that takes long."""
+    return _is_whole(step, queries, keys) and len(keys) > LONG
+
+
+def _is_whole(step: Step, queries: range, keys: range) -> bool:
+    return (queries, keys) == (range(step.shape[2]), range(step.shape[3]))
+
+
+WEIGHT, BLOCKED, NAN, EMPTY = range(4)
+"""States of a cell, in the order of `STATES`."""
+
+STATES = ("weight", "blocked", "nan", "empty row")
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """A window of one head, or of all combined, ready to be drawn or written down; arrays are (rows, columns).
+
+    Where `tile` is above 1 each entry stands for a square of `tile` x `tile` cells: its weight is the
+    largest of theirs, and it is blocked only where every one of them is.
+
+    Attributes:
+        queries, keys: positions of the rows and columns; of tiles, the first.
+        weights: as the record gives them.
+        scores: before the mask; None where heads are combined or cells pooled or merged, or scores not known.
+        states: `WEIGHT`, `BLOCKED`, `NAN` or `EMPTY` (the row has no key left; its weights follow the policy).
+        reasons: distinct rules that block cells here.
+        blocked: 0 = may attend, i = blocked by reasons[i - 1].
+        tile: cells per side of an entry.
+        tiles: of tiles, what else is known: where the largest weight stands, and the sum; of one head alone.
+    """
+
+    queries: np.ndarray
+    keys: np.ndarray
+    weights: np.ndarray
+    scores: np.ndarray | None
+    states: np.ndarray
+    reasons: tuple[str, ...]
+    blocked: np.ndarray
+    tile: int = 1
+    tiles: Pooled | None = None
+
+
+def cells(step: Step, head: int | str, **window: Any) -> Cells:
+    """`cells_of` one head."""
+    return cells_of(step, [head], **window)[0]
+
+
+def cells_of(
+    step: Step,
+    heads: Sequence[int | str],
+    *,
+    sentence: int = 0,
+    rows: slice = ALL,
+    columns: slice = ALL,
+    tile: int = 1,
+    scores: bool = True,
+) -> list[Cells]:
+    """Weights, scores, states and rules of a window of several heads; what they share is computed once.
+
+    Args:
+        tile: cells per side of the squares whose largest weight is given; 1 for every cell.
+        scores: whether the step's are the model's own; of a record that is read only they are not.
+    """
+    window = {"sentence": sentence, "rows": rows, "columns": columns}
+    corners = [slice(part.start, part.stop, (part.step or 1) * tile) for part in (rows, columns)]
+
+    def reasons(head: int | str) -> tuple[tuple[str, ...], Tensor]:
+        return reasons_of(step, head, *corners, sentence=sentence)
+
+    shared = reasons(0) if step.mask is None or isinstance(step.mask, Mask) else None
+    if tile == 1:
+        return [_cells(step, head, shared or reasons(head), **window, scored=scores) for head in heads]
+    if len(heads) > 1 and not any(isinstance(head, str) for head in heads):
+        return _tiles(step, heads, shared, reasons, pooled(step, heads, tile, **window), **window)
+    maps = [pooled(step, head, tile, **window) for head in heads]
+    each = [_tiles(step, [head], shared, reasons, tiles, **window)[0] for head, tiles in zip(heads, maps, strict=True)]
+    return [replace(of_head, tiles=tiles) for of_head, tiles in zip(each, maps, strict=True)]
+
+
+def _cells(
+    step: Step,
+    head: int | str,
+    rules: tuple[tuple[str, ...], Tensor],
+    *,
+    sentence: int,
+    rows: slice,
+    columns: slice,
+    scored: bool,
+) -> Cells:
+    weights, (reasons, blocked) = weights_of(step, head, rows, columns, sentence=sentence), rules
+    states = torch.where(weights.isnan(), NAN, torch.where(blocked > 0, BLOCKED, WEIGHT))
+    states[empty_queries(step, head, sentence=sentence)[rows]] = EMPTY
+    scores = step.scores(head, rows, columns, sentence=sentence).numpy() if scored and isinstance(head, int) else None
+    places = np.arange(step.shape[2])[rows], np.arange(step.shape[3])[columns]
+    return Cells(*places, weights.numpy(), scores, states.numpy(), reasons, blocked.numpy())
+
+
+def _tiles(
+    step: Step,
+    heads: Sequence[int | str],
+    shared: tuple[tuple[str, ...], Tensor] | None,
+    reasons: Callable[[int | str], tuple[tuple[str, ...], Tensor]],
+    tiles: Pooled,
+    *,
+    sentence: int,
+    rows: slice,
+    columns: slice,
+) -> list[Cells]:
+    """A tile whose every cell is blocked is named by the rule that blocks its first."""
+    rules = [shared] if shared else [reasons(head) for head in heads]
+    blocked = np.stack([codes for _, codes in rules]) * (tiles.open == 0)
+    empty = torch.stack([empty_queries(step, head, sentence=sentence)[rows] for head in heads], 1)
+    states = np.where(np.isnan(tiles.largest), NAN, np.where(blocked > 0, BLOCKED, WEIGHT))
+    states[(pool(empty.float(), tiles.tile, "min", across=1).T > 0).numpy()] = EMPTY
+    arrays = np.broadcast_to(tiles.largest, states.shape), states, np.broadcast_to(blocked, states.shape)
+    names = [names for names, _ in rules] * (len(heads) // len(rules))
+    return [
+        Cells(tiles.queries, tiles.keys, weights, None, of_head, reasons, codes, tiles.tile)
+        for weights, of_head, codes, reasons in zip(*arrays, names, strict=True)
+    ]
+
+
+def largest_weight(record: Record, site: Site, *, sentence: int = 0) -> float:
+    """The largest weight of all heads of a site, NaN aside: the end of the "shared" color domain."""
+    step = record.step(site)
+    tile = max(1, -(-max(step.shape[2:]) // 128))
+    each = cells_of(step, range(step.num_heads), sentence=sentence, tile=tile)
+    return max((float(np.nan_to_num(window.weights).max()) for window in each if window.weights.size), default=0.0)

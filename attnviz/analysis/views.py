@@ -1,0 +1,407 @@
+"""Weights of a record, or a mask, through a view: pieces merged, special tokens left out, a pair taken apart.
+
+Rows are made block by block; no map of many tokens is held whole.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import torch
+
+from attnviz.analysis import maps
+from attnviz.analysis.blocks import blocks, empty_queries, openings, pool, reasons_of, row_slices, weights_of
+from attnviz.analysis.groups import (
+    PAIRS,
+    SPECIAL,
+    Groups,
+    Spans,
+    View,
+    as_tokens,
+    first_reasons,
+    grouped,
+    groups,
+    stretch,
+)
+from attnviz.analysis.maps import BLOCKED, EMPTY, NAN, WEIGHT, Cells
+from attnviz.analysis.predictions import predicted_words
+from attnviz.core.edits import Site
+from attnviz.core.errors import InputError
+from attnviz.core.masks import Mask
+from attnviz.core.record import ALL, Record, Step
+from attnviz.core.tokens import Token
+
+__all__ = ["PAIRS", "SPECIAL", "AttentionView", "Groups", "SeenMask", "View", "as_tokens", "groups", "see", "see_mask"]
+
+MERGED = "pieces are merged into words: weights summed over keys, averaged over queries"
+HIDDEN = "special tokens are hidden: rows sum to less than 1"
+RENORMALIZED = "special tokens are hidden: what is left of each row is divided by its sum"
+READ_ONLY = "weights as the model gives them; its scores are not known"
+MERGED_MASK = "pieces are merged into words: one may attend where any of its pieces may"
+HIDDEN_MASK = "special tokens are hidden"
+
+MOST_MERGED, MOST_MAPS = 2**20, 16
+"""Cells of groups that are kept, 9 MB, and how many such windows: to go through all weights for each takes long."""
+
+_merged: WeakKeyDictionary[Step, dict[tuple, tuple[np.ndarray, np.ndarray]]] = WeakKeyDictionary()
+"""By head, sentence and groups, for as long as there is their step."""
+
+
+@dataclass(frozen=True, eq=False)
+class RowBlock:
+    """Some rows of `Cells`; a cell is blocked where all that it is made of is, by the rule that blocks the first."""
+
+    weights: np.ndarray
+    blocked: np.ndarray
+    scores: np.ndarray | None
+    reasons: tuple[str, ...]
+
+    def pooled(self, tile: int) -> "RowBlock":
+        """The same with a cell per tile, which has the largest weight of it."""
+        if tile == 1:
+            return self
+        closed = pool(torch.from_numpy(self.blocked > 0).float(), tile, "min").numpy() > 0
+        weights = pool(torch.from_numpy(self.weights), tile).numpy()
+        return RowBlock(weights, closed * self.blocked[::tile, ::tile], None, self.reasons)
+
+    def renamed(self, names: dict[str, int]) -> "RowBlock":
+        """The same with the numbers that reasons have in `names`, where new ones are added: each block has its own."""
+        numbers = np.array([0, *(names.setdefault(reason, len(names) + 1) for reason in self.reasons)])
+        return RowBlock(self.weights, numbers[self.blocked], self.scores, self.reasons)
+
+
+@dataclass(frozen=True, eq=False)
+class _Window:
+    """Rows and columns that a view and a window leave."""
+
+    sentence: int
+    rows: slice
+    columns: slice
+    queries: Groups
+    keys: Groups
+    lengths: tuple[int, int]
+
+    @property
+    def window(self) -> str:
+        """Which positions are seen; "" if all are."""
+        if (self.rows, self.columns) == (ALL, ALL) or not len(self.queries) or not len(self.keys):
+            return ""
+        spans = [(part.stretch, n) for part, n in zip((self.queries, self.keys), self.lengths, strict=True)]
+        texts = [f"{span.start} to {span.stop - 1} of {n:,}" for span, n in spans]
+        return "queries {}, keys {}".format(*texts)
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionView(_Window):
+    """A site of a record through a view, in a window; see `see`. A group is in a window that holds its first position.
+
+    Attributes:
+        queries, keys: rows and columns.
+        lengths: number of queries and of keys, a sink aside.
+        every_key: also the keys that the pair and the window leave out; what is left of a row is divided by their sum.
+    """
+
+    record: Record
+    site: Site
+    view: View
+    every_key: Groups
+
+    @property
+    def step(self) -> Step:
+        return self.record.step(self.site)
+
+    @property
+    def plain(self) -> bool:
+        return self.view == View()
+
+    @property
+    def partial(self) -> bool:
+        """Whether keys are left out, so that rows do not sum to 1."""
+        hides = self.view.special == "hide" and any(token.special for token in self._tokens[1])
+        return hides or self.view.pair != "all"
+
+    @property
+    def _tokens(self) -> tuple[tuple[Token, ...], tuple[Token, ...]]:
+        return self.record.tokens(self.site, sentence=self.sentence)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Notes on what is merged, hidden, divided or not known."""
+        hidden = HIDDEN if self.view.special == "hide" else RENORMALIZED
+        notes = _notes(self.view, self._tokens, (self.queries, self.keys), MERGED, hidden)
+        return (*notes, READ_ONLY) if self.record.read_only else notes
+
+    @cached_property
+    def padding(self) -> np.ndarray:
+        """Which rows are padding, boolean (rows,): no text stands there."""
+        text, _ = self.record.texts(self.site, sentence=self.sentence)
+        return (self.queries.starts >= text.length) & (self.queries.starts < len(text.tokens))
+
+    @cached_property
+    def predicted(self) -> tuple[str, ...] | None:
+        """The most probable word after each row (of a word, after its last piece): "NaN" where there is none.
+
+        "" after padding, and of a model that fills in at all that is no blank. None where nothing is predicted.
+        """
+        if self.record.predicted(self.site, sentence=self.sentence) is None:
+            return None
+        words = {word.position: word.word for word in predicted_words(self.record, sentence=self.sentence)}
+        return self.queries.last([words.get(i, "") for i in range(self.step.shape[2])])
+
+    def cells(self, heads: Sequence[int | str], tile: int = 1) -> list[Cells]:
+        """The cells of several heads; see `analysis.cells_of`. A cell is blocked where all that it is made of is."""
+        if self.plain:
+            return maps.cells_of(self.step, heads, **self._place, tile=tile, scores=not self.record.read_only)
+        return [self._cells(head, tile) for head in heads]
+
+    @property
+    def _place(self) -> dict[str, int | slice]:
+        return {"sentence": self.sentence, "rows": self.rows, "columns": self.columns}
+
+    def _cells(self, head: int | str, tile: int) -> Cells:
+        names: dict[str, int] = {}
+        parts = [self.block(head, rows).pooled(tile).renamed(names) for rows in self.blocks(tile)]
+        weights, blocked = (np.concatenate([getattr(part, name) for part in parts]) for name in ("weights", "blocked"))
+        scores = None if parts[0].scores is None else np.concatenate([part.scores for part in parts])
+        states = np.where(np.isnan(weights), NAN, np.where(blocked > 0, BLOCKED, WEIGHT))
+        empty = pool(torch.from_numpy(self.empty(head)).float()[:, None], tile, "min", across=1)[:, 0].numpy()
+        states[empty > 0] = EMPTY
+        places = self.queries.starts[::tile], self.keys.starts[::tile]
+        return Cells(*places, weights, scores, states, tuple(names), blocked, tile)
+
+    @cached_property
+    def merges(self) -> bool:
+        """Whether some cells stand for several of the record."""
+        return self.queries.merged or self.every_key.merged
+
+    def has_scores(self, head: int | str) -> bool:
+        """Whether cells have scores: those of combined heads and of merged words have none."""
+        merged = self.queries.merged or self.keys.merged
+        return isinstance(head, int) and not merged and not self.record.read_only
+
+    def blocks(self, tile: int = 1) -> Iterator[slice]:
+        """Rows whose weights are held at once, whole tiles of them; at least one block."""
+        each = len(self.every_key) if self.merges else self.step.shape[3]
+        return iter(row_slices(len(self.queries), each, tile))
+
+    def block(self, head: int | str, rows: slice) -> RowBlock:
+        """The cells of some rows, which are at least one."""
+        queries, step, sentence = self.queries[rows], self.step, self.sentence
+        window, (weights, is_open) = queries.stretch, self._weights(head, rows)
+        picked = np.ix_(queries.starts - window.start, self.keys.starts)
+        reasons, blocked = (), np.zeros(weights.shape, np.int64)
+        if step.mask is not None and is_open is not None:
+            reasons, rules = first_reasons(step.mask, step.shape[2:], queries.spans, self.keys.spans, sentence=sentence)
+            blocked = rules * ~is_open
+        elif step.mask is not None:
+            reasons, rules = reasons_of(step, head, window, sentence=sentence)
+            blocked = rules.numpy()[picked]
+        has_scores = self.has_scores(head)
+        scores = step.scores(head, window, sentence=sentence).numpy()[picked] if has_scores else None
+        return RowBlock(weights, blocked, scores, reasons)
+
+    def weights(self, head: int | str, rows: slice) -> np.ndarray:
+        """The weights of some rows; a row of which nothing is left stays zero."""
+        return self._weights(head, rows)[0]
+
+    def _weights(self, head: int | str, rows: slice) -> tuple[np.ndarray, np.ndarray | None]:
+        """The same, and of cells that are merged whether any that they stand for may be attended to."""
+        queries, columns, is_open = self.queries[rows], np.searchsorted(self.every_key.starts, self.keys.starts), None
+        if self.merges:
+            weights, is_open = self._merged(head, queries.spans, self.every_key.spans)
+            weights, is_open = weights / queries.sizes[:, None], is_open[:, columns]
+        else:
+            weights = weights_of(self.step, head, queries.stretch, sentence=self.sentence).numpy()
+            weights = weights[np.ix_(queries.starts - queries.stretch.start, self.every_key.starts)]
+        if self.view.special == "renormalize":
+            total = weights.sum(1, keepdims=True)
+            weights = weights / np.where(total == 0, 1, total)
+        return weights[:, columns], is_open
+
+    def _merged(self, head: int | str, *spans: Spans) -> tuple[np.ndarray, np.ndarray]:
+        """The sums of the weights of groups, and where any may be attended to; the latest are kept."""
+        name = head, self.sentence, *(edges.tobytes() for span in spans for edges in span)
+        cached = _merged.setdefault(self.step, {})
+        if (result := cached.get(name)) is None:
+            result = grouped(blocks(self.step, head, *map(stretch, spans), sentence=self.sentence), *spans)
+            if result[0].size <= MOST_MERGED:
+                while len(cached) >= MOST_MAPS:
+                    cached.pop(next(iter(cached)), None)
+                cached[name] = result
+        return result
+
+    def empty(self, head: int | str) -> np.ndarray:
+        """Which rows have no key left, boolean; of a word, where none of its pieces has one."""
+        empty = empty_queries(self.step, head, sentence=self.sentence).numpy()
+        return self.queries.merge(empty, 0, np.logical_and)
+
+    def row_sums(self, head: int | str) -> np.ndarray:
+        """The sum of each row's weights: over all keys of the view, also those outside of the window."""
+        if self.plain:
+            return maps.row_sums(self.step, head, sentence=self.sentence, rows=self.rows).numpy()
+        every = see(self.record, self.site, sentence=self.sentence, view=self.view, rows=self.rows)
+        return np.concatenate([every.weights(head, rows).sum(1) for rows in every.blocks()])
+
+    def strongest(self, head: int | str) -> tuple[np.ndarray, np.ndarray]:
+        """Each row's largest weight, NaN aside, and its column; both (rows,)."""
+        if self.plain:
+            return maps.strongest(self.step, head, **self._place)
+        each = [np.nan_to_num(self.weights(head, rows), nan=-1.0) for rows in self.blocks()]
+        return np.concatenate([block.max(1) for block in each]), np.concatenate([block.argmax(1) for block in each])
+
+    def strongest_cell(self, head: int | str, query: int | None = None) -> tuple[int, int]:
+        """The (query, key) of a query's largest weight; where it has no row, of the largest of all below 1.
+
+        A query that has but one key to look at gives it 1, or as near as rounding comes.
+        """
+        row = None if query is None else self.queries.index_of(query)
+        if row is None:
+            most, columns = self.strongest(head)
+            row = int(np.where((most < 1 - 1e-6) & ~self.padding, most, 0).argmax()) if most.size else 0
+            column = columns[row]
+        else:
+            column = np.nan_to_num(self.weights(head, slice(row, row + 1))[0], nan=-1.0).argmax()
+        return int(self.queries.starts[row]), int(self.keys.starts[column])
+
+    def largest(self) -> float:
+        """The largest weight of all heads, NaN aside, of the whole map."""
+        if self.plain:
+            return maps.largest_weight(self.record, self.site, sentence=self.sentence)
+        every = see(self.record, self.site, sentence=self.sentence, view=self.view)
+        return max(float(every.strongest(head)[0].max(initial=0.0)) for head in range(self.step.num_heads))
+
+
+def see(
+    record: Record, site: Site, *, sentence: int = 0, view: View = View(), rows: slice = ALL, columns: slice = ALL
+) -> AttentionView:
+    """A site of a record through a view, and of that the groups whose first position is in a window.
+
+    Raises:
+        InputError: if the view leaves nothing to see.
+    """
+    tokens = record.tokens(site, sentence=sentence)
+    texts = record.texts(site, sentence=sentence)
+    every = [groups(part, view, text.text) for part, text in zip(tokens, texts, strict=True)]
+    sides = _windowed(every, view, tokens, site, rows, columns)
+    step = record.step(site)
+    lengths = step.shape[2], step.shape[3] - step.has_sink
+    return AttentionView(sentence, rows, columns, *sides, lengths, record, site, view, every[1])
+
+
+@dataclass(frozen=True, eq=False)
+class SeenMask(_Window):
+    """A mask through a view, in a window; see `see_mask`. A word may attend where any of its pieces may.
+
+    Attributes:
+        lengths: number of queries and of keys, also outside of the window.
+    """
+
+    mask: Mask
+    notes: tuple[str, ...]
+
+    @cached_property
+    def plain(self) -> bool:
+        """Whether each row and column of the window is a position."""
+        return all(
+            len(part) == len(range(*window.indices(n))) and not part.merged
+            for part, window, n in zip((self.queries, self.keys), (self.rows, self.columns), self.lengths, strict=True)
+        )
+
+    @cached_property
+    def left(self) -> np.ndarray:
+        """Number of all keys that each position of the queries may attend to, (Q,)."""
+        return self.mask.keys_left(*self.lengths, sentence=self.sentence).numpy()
+
+    @cached_property
+    def open_keys(self) -> np.ndarray:
+        """Number of the keys that are seen which each row may attend to, (rows,)."""
+        if self.plain and self.columns == ALL:
+            return self.left[self.rows]
+        return np.concatenate([(blocked == 0).sum(1) for _, _, blocked in self.blocks()])
+
+    def blocked(self, tile: int = 1) -> tuple[tuple[str, ...], np.ndarray]:
+        """Reasons, and 0 where one may attend, else the number of the reason; of a tile, where any of its cells may."""
+        if self.plain and tile > 1:
+            window = {"rows": self.rows, "columns": self.columns}
+            tiles = maps.pooled_mask(self.mask, self.lengths, tile, sentence=self.sentence, **window)
+            firsts = {"rows": torch.from_numpy(tiles.queries), "columns": torch.from_numpy(tiles.keys)}
+            reasons, rules = self.mask.reasons(*self.lengths, sentence=self.sentence, **firsts)
+            return reasons, rules.numpy() * (tiles.open == 0)
+        names: dict[str, int] = {}
+        each = (RowBlock(np.zeros(codes.shape), codes, None, reasons) for _, reasons, codes in self.blocks(tile))
+        parts = [block.pooled(tile).renamed(names).blocked for block in each]
+        return tuple(names), np.concatenate(parts)
+
+    def blocks(self, tile: int = 1) -> Iterator[tuple[slice, tuple[str, ...], np.ndarray]]:
+        """The same of some rows after the other, whole tiles of them, with the reasons of each block."""
+        merged = self.queries.merged or self.keys.merged
+        for rows in row_slices(len(self.queries), len(self.keys), tile):
+            spans = self.queries[rows].spans, self.keys.spans
+            reasons, rules = first_reasons(self.mask, self.lengths, *spans, sentence=self.sentence)
+            if merged:
+                read = openings(self.mask, self.lengths, *map(stretch, spans), sentence=self.sentence)
+                rules = rules * ~grouped(read, *spans)[1]
+            yield rows, reasons, rules
+
+
+def see_mask(
+    mask: Mask,
+    queries: Sequence[Token],
+    keys: Sequence[Token],
+    *,
+    sentence: int = 0,
+    view: View = View(),
+    rows: slice = ALL,
+    columns: slice = ALL,
+) -> SeenMask:
+    """A mask over tokens through a view, and of that a window. It has no weights, so nothing is divided.
+
+    Raises:
+        InputError: if the view leaves nothing to see.
+    """
+    tokens = tuple(queries), tuple(keys)
+    sides = _windowed([groups(part, view) for part in tokens], view, tokens, "the mask", rows, columns)
+    notes = _notes(view, tokens, sides, MERGED_MASK, HIDDEN_MASK)
+    return SeenMask(sentence, rows, columns, *sides, (len(queries), len(keys)), mask, notes)
+
+
+def _windowed(
+    every: Sequence[Groups],
+    view: View,
+    tokens: Sequence[Sequence[Token]],
+    what: object,
+    rows: slice,
+    columns: slice,
+) -> list[Groups]:
+    """The rows and columns of the texts of a view, in a window; an error if the view leaves nothing."""
+    sides = []
+    for part, side in zip(every, PAIRS[view.pair], strict=True):
+        of_side = np.array([side in (None, token.segment) for token in part.tokens], bool)
+        sides.append(part if side is None else part[of_side])
+    if view != View() and not all(map(len, sides)):
+        for name, part, side in zip(("queries", "keys"), tokens, PAIRS[view.pair], strict=True):
+            if side is not None and all(token.segment != side for token in part):
+                which = f"the {name} of {what} are all of text {'BA'[side]}"
+                raise InputError(f"'{view.pair}' is of a pair of texts, but {which}.")
+        raise InputError(
+            f"Nothing is left to see of {what}: it has nothing but special tokens there, which are hidden."
+        )
+    return [
+        part if window == ALL else part[np.isin(part.starts, np.arange(len(all))[window])]
+        for part, window, all in zip(sides, (rows, columns), tokens, strict=True)
+    ]
+
+
+def _notes(
+    view: View, tokens: Sequence[Sequence[Token]], sides: Sequence[Groups], merged: str, hidden: str
+) -> tuple[str, ...]:
+    """Notes on the changes of a view to rows and columns."""
+    special = view.special != "show" and any(token.special for part in tokens for token in part)
+    looks, looked = (("A", "B")[side or 0] for side in PAIRS[view.pair])
+    pair = f"{view.pair}: the queries of text {looks} and the keys of text {looked} alone"
+    if view.unit not in ("", "words"):
+        merged = merged.replace("pieces", "tokens").replace("words", view.unit)
+    notes = (any(part.merged for part in sides), merged), (special, hidden), (view.pair != "all", pair)
+    return tuple(text for holds, text in notes if holds)
