@@ -17,7 +17,7 @@ _HOMES = {
     "analyze": "api",
     "load": "api",
     "generate": "generation",
-    "rank": "analysis.linking",
+    "rank": "analysis.heads",
     "picture": "files.images",
     "sound": "files.sounds",
     "capture": "capturing.mode",

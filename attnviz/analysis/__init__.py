@@ -4,7 +4,6 @@ Numbers are exact; what would need n x n of them is computed in blocks of rows. 
 """
 
 from attnviz.analysis.blocks import AGGREGATIONS, BLOCK, empty_queries, may_attend, reasons_of, weights_of
-from attnviz.analysis.changes import output_change, shift, similarity
 from attnviz.analysis.circuits import Circuits, circuits
 from attnviz.analysis.contributions import Contributions, contributions
 from attnviz.analysis.lens import WordGrid, lens_words, logit_lens, pushed
@@ -37,9 +36,12 @@ from attnviz.analysis.predictions import (
     most_changed,
     nameless_id,
     next_words,
+    output_change,
     predicted_words,
     predicting,
     read_alike,
+    shift,
+    similarity,
     token_at,
 )
 from attnviz.analysis.spread import ByDistance, by_distance, by_part, links, on_places

@@ -78,34 +78,38 @@ def apart(a: Side, b: Side, rows: range, columns: range, tile: int) -> tuple[Til
     """`AlignedPair.tiled` of a window of two maps over the same tokens, and its variation, worked block by block."""
     shape = len(rows[::tile]), len(columns[::tile])
     high = torch.zeros(3, *shape, dtype=torch.float64)  # of A, of B, of A - B
-    low, has_number = torch.zeros_like(high[0]), torch.zeros(2, *shape, dtype=torch.bool)
+    low, has_number, is_known = torch.zeros_like(high[0]), *torch.zeros(2, 3, *shape, dtype=torch.bool)
     sums = torch.zeros(3, len(rows), dtype=torch.float64)  # of A, of B, of |A - B|
     each = (blocks(side.step, side.head, rows, columns, tile, sentence=side.sentence) for side in (a, b))
     for pair in zip(*each, strict=True):
         down, across = pair[0].down, pair[0].across
         tiles, squares = (down.tiles, across.tiles), (down.count, down.size, across.count, across.size)
-        for numbers, block in zip(has_number, pair, strict=True):
+        for numbers, block in zip(has_number[:2], pair, strict=True):
             is_open = block.open
             numbers[tiles] |= is_open.reshape(squares).amax((1, 3)) if isinstance(is_open, Tensor) else is_open
         if all(block.weights is None for block in pair):
+            is_known[:, *tiles] = True
             continue
         zeros = torch.zeros(len(down.places), len(across.places))
         weights = [(zeros if block.weights is None else block.weights).double() for block in pair]
         difference = weights[0] - weights[1]
         for total, numbers in zip(sums, (*weights, difference.abs()), strict=True):
-            total[down.start : down.start + len(down.places)] += numbers.sum(1)
-        difference.nan_to_num_(nan=0.0)
-        for largest, numbers in zip(high, (*weights, difference), strict=True):
+            total[down.within] += numbers.sum(1)
+        all_known = bool(sums[2, down.within].isfinite().all())
+        for largest, known, numbers in zip(high, is_known, (*weights, difference), strict=True):
+            known[tiles] |= all_known or numbers.isfinite().view(squares).any(3).any(1)
+            numbers = numbers if all_known else numbers.nan_to_num_(nan=0.0)  # a row that is NaN is left out
             largest[tiles] = largest[tiles].maximum(numbers.view(squares).amax((1, 3)))
         low[tiles] = low[tiles].minimum(difference.view(squares).amin((1, 3)))
     high[2] = torch.where(-low > high[2], low, high[2])
+    high.masked_fill_(~is_known, torch.nan)
     part, totals = slice(rows.start, rows.stop), sums[:2].clone()
     for end, side in enumerate((a, b)):
         if len(columns) < side.step.shape[3]:
             totals[end] = row_sums(side.step, side.head, sentence=side.sentence, rows=part)
         empty = empty_queries(side.step, side.head, sentence=side.sentence)[part]
         has_number[end] |= high[end].isnan() | pool(empty.double()[:, None], tile, across=1).bool()
-    states = np.where(has_number.numpy(), WEIGHT, BLOCKED)
+    states = np.where(has_number[:2].numpy(), WEIGHT, BLOCKED)
     return tuple(zip(high.numpy(), (*states, _of_both(*states)), strict=True)), _variation(sums, totals)
 
 
@@ -176,8 +180,9 @@ class AlignedPair:
     def tiled(self, tile: int) -> Tiled:
         """Numbers and states of A, of B and of their difference in squares of cells.
 
-        A square has the number that is largest in size among its cells, with its sign. It is `BLANK` where all cells
-        are, `BLOCKED` where none has a number, else `WEIGHT`; a difference is blank where either map is.
+        A square has the number that is largest in size among its cells that are numbers, with its sign; NaN if none is.
+        It is `BLANK` where all cells are, `BLOCKED` where none has a number, else `WEIGHT`; a difference is blank where
+        either map is.
         """
         if self.tile > 1:
             return self.measure(*self.measured(tile))[0]

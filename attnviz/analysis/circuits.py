@@ -27,6 +27,19 @@ KINDS = ("q", "k", "v")
 PLACE, NUMBERS = ("kind", "layer", "head"), ("copying", "previous_token", "induction", "eigenvalue")
 """Columns that name a head, and those of its numbers."""
 
+LACKING = {
+    "copying": "No copying score and no eigenvalues: W_V is no plain projection of what enters its layer, no head "
+    "writes what words are read from, or the embeddings are no table.",
+    "previous_token": "No previous-token score: positions are no vectors that are added, such as rotary ones, "
+    "and no published score measures those by the weights alone.",
+    "induction": "No induction score: no keys read what an earlier head writes, queries and keys are more than a "
+    "projection, or the embeddings are no table.",
+}
+NOT_COMPOSED = (
+    "No composition scores: there is one layer, or queries, keys and values are more than a projection of the stream."
+)
+"""Reasons why all heads lack a number."""
+
 ROWS = 4096
 """Rows of the vocabulary that are multiplied at once."""
 
@@ -53,6 +66,13 @@ class Circuits:
     eigenvalues: pd.DataFrame
     composition: pd.DataFrame
     left_out: tuple[Site, ...] = ()
+
+    @property
+    def lacking(self) -> tuple[str, ...]:
+        """Sentences about numbers that no head has, and why."""
+        lacking = [sentence for name, sentence in LACKING.items() if self.heads[name].isna().all()]
+        is_composed = self.composition[[*KINDS]].notna().any(axis=None)
+        return (*lacking, *(() if is_composed else (NOT_COMPOSED,)))
 
     def matrix(self, kind: str) -> np.ndarray:
         """Composition scores, (heads, heads): rows are the earlier heads, columns the later; NaN where none is earlier.

@@ -1,4 +1,4 @@
-"""Direct contributions of each part of a model to a word's logit (direct logit attribution).
+"""Direct contributions of each part of a model to a word's logit, and the part of a logit difference that heads carry.
 
 The last norm is linear once its scale is fixed to that of this run, so the logit is a sum over all that was written
 into the residual stream: Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits"; nostalgebraist 2020,
@@ -20,6 +20,7 @@ from attnviz.core.record import Record
 from attnviz.core.stream import Stream
 
 _HEAD = ("kind", "layer", "head")
+BIAS = "bias of values"
 
 NEAR = 0.1
 """Share of what a head adds within which a fall of the logit counts as the same amount."""
@@ -28,6 +29,7 @@ PARTS = (
     "embedding",
     "position",
     "head",
+    BIAS,
     "bias of W_O",
     "feed-forward",
     "layer without attention",
@@ -72,7 +74,8 @@ class Contributions:
         """The table with how much the logit falls when a head is off (`studies.ablation.logit_falls`); else NaN."""
         if falls is None:
             return self.table.assign(fall=float("nan"))
-        return self.table.merge(falls[[*_HEAD, "fall"]], "left", on=[*_HEAD])
+        table = self.table.merge(falls[[*_HEAD, "fall"]], "left", on=[*_HEAD])
+        return table.assign(fall=table["fall"].where(table["part"] == "head"))
 
     @property
     def most(self) -> tuple[Site, int] | None:
@@ -94,8 +97,13 @@ class Contributions:
         most = f"{site.head(head).capitalize()} adds most to {self.called}: {in_cell(adds)} of the {what} {logit}."
         if falls is None:
             return most
-        is_head = (falls["kind"] == site.kind) & (falls["layer"] == site.layer) & (falls["head"] == head)
-        return f"{most} {_when_off(float(falls['fall'][is_head].iloc[0]), adds, what)}"
+        falling, parts = (
+            (t["kind"] == site.kind) & (t["layer"] == site.layer) & (t["head"] == head) for t in (falls, self.table)
+        )
+        whole = float(self.table["contribution"][parts.fillna(False)].sum())  # with its bias of values
+        step = falls.attrs.get("step")
+        steps = f" Logits of this model come in steps of {step:.2g}: it computes in half precision." if step else ""
+        return f"{most} {_when_off(float(falls['fall'][falling].iloc[0]), whole, what)}{steps}"
 
     @property
     def summary(self) -> pd.DataFrame:
@@ -115,8 +123,9 @@ class Contributions:
 
 
 def _name(part: str, kind: str, layer: int, head: int) -> str:
-    if part == "head":
-        return Site(kind, layer).head(head)
+    if not pd.isna(head):
+        name = Site(kind, layer).head(head)
+        return name if part == "head" else f"{part}, {name}"
     places = [place for place in (kind, None if pd.isna(layer) else f"layer {layer}") if not pd.isna(place)]
     return f"{part}, {' '.join(places)}" if places else part
 
@@ -143,6 +152,8 @@ def contributions(
 ) -> Contributions:
     """Contributions of each head and each other part to the logit of a word after a position; their sum is the logit.
 
+    Values have a part that no token changes, (b_V + b_norm W_V) W_O, whatever a head looks at: "bias of values".
+
     Args:
         record: of a run with `stream=True`, see `attnviz.analyze`.
         token: the word, or its id; by default the most probable one.
@@ -167,16 +178,23 @@ def contributions(
     for layer in sorted({*stream.feed_forward, *(site.layer for site in stream.weights.sites)}):
         sites = [site for site in stream.weights.sites if site.layer == layer]
         for site in sites:
-            written, bias = written_by_heads(record, site, slice(position, position + 1), sentence=sentence)
-            rows += [("head", site.kind, layer, head, adds(part[0])) for head, part in enumerate(written)]
+            written, constant, bias = written_by_heads(record, site, slice(position, position + 1), sentence=sentence)
+            moving = written if constant is None else written - constant
+            rows += [("head", site.kind, layer, head, adds(part[0])) for head, part in enumerate(moving)]
+            if constant is not None:
+                rows += [(BIAS, site.kind, layer, head, adds(part[0])) for head, part in enumerate(constant)]
             if bias is not None:
                 rows.append(("bias of W_O", site.kind, layer, None, adds(bias[0])))
         if layer in stream.feed_forward:
             name = "feed-forward" if sites else "layer without attention"
             rows.append((name, None, layer, None, adds(stream.feed_forward[layer][sentence, position])))
-    fixed = _of_biases(stream, direction, first, second)
-    if fixed is not None:
-        rows.append(("bias of the unembedding", None, None, None, fixed))
+    fixed = []
+    if readout.norm is not None and readout.norm.bias is not None:
+        fixed.append(float(readout.norm.bias.double() @ direction.double()))
+    if (bias := readout.unembedding.bias) is not None:
+        fixed.append(float(bias[first]) - (0.0 if second is None else float(bias[second])))
+    if fixed:
+        rows.append(("bias of the unembedding", None, None, None, sum(fixed) * readout.factor))
     logit = float(logit_of(record, sentence, position, first, second))
     if readout.softcap is not None:
         unbounded = readout.unbounded(whole)
@@ -215,17 +233,6 @@ def logit_of(record: Record, rows: int | list[int], position: int, first: int, s
     return logits[..., first] - (0 if second is None else logits[..., second])
 
 
-def _of_biases(stream: Stream, direction: Tensor, first: int, second: int | None) -> float | None:
-    """Contribution of the biases of the last norm and of the unembedding; None where there are none."""
-    readout, amount = stream.weights.readout, None
-    if readout.norm is not None and readout.norm.bias is not None:
-        amount = float(readout.norm.bias.double() @ direction.double())
-    bias = readout.unembedding.bias
-    if bias is not None:
-        amount = (amount or 0.0) + float(bias[first]) - (0.0 if second is None else float(bias[second]))
-    return None if amount is None else amount * readout.factor
-
-
 def stream_of(record: Record) -> Stream:
     """The residual stream of a record.
 
@@ -256,21 +263,74 @@ def id_of(record: Record, token: str | int) -> int:
     raise InputError(f"'{record.source}' has no token {quoted(token)}.{near}")
 
 
-def written_by_heads(record: Record, site: Site, rows: slice, *, sentence: int = 0) -> tuple[Tensor, Tensor | None]:
-    """Vectors that heads write into the residual stream at some positions, (H, n, d_model), and biases, (n, d_model).
+def written_by_heads(
+    record: Record, site: Site, rows: slice, *, sentence: int = 0
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """Vectors that heads write into the residual stream at some positions.
 
-    Of biases there is one row where it is the same everywhere, and None where there are none.
+    Returns:
+        What each head writes, (H, n, d_model); the part of it that is the bias of values, of the same shape; and the
+        bias of W_O, (n, d_model) or one row where it is the same everywhere. None where there is no such bias.
     """
     step, projections = record.step(site), stream_of(record).weights.sites[site]
-    outputs = torch.stack([step.output(head, rows, sentence=sentence) for head in range(step.num_heads)])
+    heads, n = range(step.num_heads), step.shape[3] - step.has_sink
     weight = projections.w_o.weight.unflatten(1, (step.num_heads, -1))  # (d_model, H, d_v)
-    parts = torch.einsum("hnd,mhd->hnm", outputs.to(weight.dtype), weight)
+    outputs = torch.stack([step.output(head, rows, sentence=sentence) for head in heads]).to(weight.dtype)
+    parts, constant = torch.einsum("hnd,mhd->hnm", outputs, weight), None
+    if projections.value_bias is not None:
+        sums = [step.weights(head, rows, slice(n), sentence=sentence).sum(-1) for head in heads]
+        is_on = torch.tensor([not step.is_off(head, sentence=sentence) for head in heads])
+        sums = torch.stack(sums).to(weight.dtype) * is_on[:, None]
+        constant = torch.einsum("hn,hd,mhd->hnm", sums, projections.value_bias.unflatten(0, (len(heads), -1)), weight)
     bias = None if projections.w_o.bias is None else projections.w_o.bias.unsqueeze(0)
     if projections.after is not None:
         whole = parts.sum(0) + (0 if bias is None else bias)
         through, shift = projections.after.through, projections.after.bias
         parts = through(parts, whole)
+        constant = None if constant is None else through(constant, whole)
         added = [] if bias is None else [through(bias, whole)]
         added += [] if shift is None else [shift.unsqueeze(0)]
         bias = sum(added) if added else None
-    return parts * projections.factor, None if bias is None else bias * projections.factor
+    return tuple(None if each is None else each * projections.factor for each in (parts, constant, bias))
+
+
+@dataclass(frozen=True, eq=False)
+class Carried:
+    """Logit difference of two words while each head alone takes a part from another text.
+
+    Attributes:
+        texts: A, and B, from which is taken.
+        part: what is taken, of `core.edits.PARTS`.
+        position: after which the words are predicted, or at which a blank is.
+        words: the word of A and that of B; the difference is the logit of the first minus that of the second.
+        moved: both texts predict the same word: the words are those whose logits fall and rise most from A to B.
+        before, other: the difference in A and in B.
+        table: a row per head: site, kind, layer, head, difference and carried, (difference - before) / (other -
+            before): 0 is A, 1 is B; it may lie beyond both.
+    """
+
+    texts: tuple[str, str]
+    part: str
+    position: int
+    words: tuple[str, str]
+    moved: bool
+    before: float
+    other: float
+    table: pd.DataFrame
+
+    @property
+    def strongest(self) -> tuple[Site, int]:
+        """The head that carries most."""
+        row = self.table.loc[self.table["carried"].idxmax()]
+        return Site(row["kind"], int(row["layer"])), int(row["head"])
+
+    def in_words(self) -> str:
+        """The two words, their differences, and the head that carries most."""
+        first, second = (f"“{visible_text(word)}”" for word in self.words)
+        (site, head), most = self.strongest, self.table["carried"].max()
+        why = " A and B predict the same word, so these are the two that move most." if self.moved else ""
+        return (
+            f"Logit of {first} minus logit of {second} after position {self.position}: {in_cell(self.before)} in "
+            f"A and {in_cell(self.other)} in B.{why} {site.head(head).capitalize()} carries most of the way from A "
+            f"to B by its {self.part} alone: {most:.0%}."
+        )

@@ -168,7 +168,11 @@ def groups(tokens: Sequence[Token], view: View = View(), text: str = "") -> Grou
     spans = [span for span in spans if view.special == "show" or not tokens[span[0]].special]
     starts, stops = (np.array([span[end] for span in spans], np.int64) for end in (0, 1))
     if view.parts:
-        merged = tuple(_part(tokens[start], start / n, stop / n) for start, stop in spans)
+        percents = [f"{100 * start / n:.3g}–{100 * stop / n:.3g}%" for start, stop in spans]
+        whole = {"special": False, "joined": False, "box": None}
+        merged = tuple(
+            replace(tokens[start], text=text, **whole) for (start, _), text in zip(spans, percents, strict=True)
+        )
     else:
         merged = tuple(_word(tokens[start:stop], text) for start, stop in spans)
     return Groups(merged, starts, stops, is_answered)
@@ -188,11 +192,6 @@ def _continues(before: Token, token: Token, view: View, text: str) -> bool:
     if token.special or before.special or token.segment != before.segment or token.box or before.box:
         return False
     return not begins_sentence(before, token, text) if view.sentences else view.words and token.joined
-
-
-def _part(first: Token, begin: float, end: float) -> Token:
-    """A part of a text, called by where it stands: "0–10%"."""
-    return replace(first, text=f"{100 * begin:.3g}–{100 * end:.3g}%", special=False, joined=False, box=None)
 
 
 def _word(pieces: Sequence[Token], text: str) -> Token:

@@ -1,14 +1,16 @@
-"""Metrics of each head of a record: each with its formula, its range, its source and its meaning.
+"""Metrics of each head of a record, what they suggest of it, and heads that link two words or look least like one.
 
     table = head_metrics(record)            # one row per head
     METRICS                                 # what the columns are
+    roles(table.iloc[0])                    # "previous token: 0.93 on this text"
 
 Rows of padding, rows with no key left and rows that are no numbers are left out; where nothing is left to measure a
 number is missing (`pandas.NA`), never NaN.
 """
 
+import re
 import tomllib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
@@ -20,9 +22,11 @@ from torch import Tensor
 
 from attnviz.analysis import batch, measures
 from attnviz.analysis.batch import HeadBlock, RowMeasure, Sums
+from attnviz.core.amounts import percent
 from attnviz.core.edits import KINDS, Site
-from attnviz.core.errors import InputError
+from attnviz.core.errors import InputError, ShapeError, quoted
 from attnviz.core.record import Record, Step
+from attnviz.core.tokens import Sentence, Token, occurrences
 
 
 @dataclass(frozen=True)
@@ -30,18 +34,18 @@ class Metric:
     """A number that says something of a head on a text.
 
     Attributes:
-        name: of the column.
-        title: for people.
-        formula: of one row i, or of all pairs, in LaTeX; a head has the mean over its rows.
-        where: what else its letters mean, and of which rows it is; "" for nothing. LaTeX stands between $.
-        range: in words, LaTeX between $; `low` and `high` are its ends, `high` None where it depends on the text or has
-            no end.
-        source: where it was first used so, or that it is defined here.
-        means: what it says, in one sentence.
-        kinds: of which sites it can be had.
+        name: name of the column.
+        title: name for people.
+        formula: LaTeX of one row i, or of all pairs; a head has the mean over its rows.
+        where: meaning of other letters, and the rows that count; "" for nothing. LaTeX stands between $.
+        range: smallest and largest value in words, LaTeX between $.
+        low, high: ends of the range; `high` is None where it depends on the text or has no end.
+        source: first use, or that it is defined here.
+        means: meaning in one sentence.
+        kinds: kinds of sites where it can be measured.
         needs: "weights", or what a record that is read only has not: "scores" or "values".
         main: whether it is among the few that a page shows first.
-        measure: a quotient of two sums in a block, or the mean of a number of its rows.
+        measure: quotient of two sums in a block, or the mean of a number of its rows.
     """
 
     name: str
@@ -64,21 +68,21 @@ class Metric:
         return there and (self.needs == "weights" or not record.read_only)
 
 
-Report = Callable[[int, int], None]
-
 PROBED = 32
 """Rows that are measured to know how long all take."""
 
 ROWS = "$w_{ij}$ is the weight of row $i$ on key $j$; a head has the mean over its rows."
-"""How the formulas are read."""
+"""Explanation of the letters in formulas."""
 
 
 def _metric(measure: str, kinds: Sequence[str] = KINDS, **fields: Any) -> Metric:
     return Metric(measure=getattr(measures, measure), kinds=tuple(kinds), **fields)
 
 
-_FILE = tomllib.loads(Path(__file__).with_name("metrics.toml").read_text(encoding="utf-8"))
-METRICS = tuple(_metric(**fields) for fields in _FILE["metric"])
+METRICS = tuple(
+    _metric(**fields)
+    for fields in tomllib.loads(Path(__file__).with_name("metrics.toml").read_text(encoding="utf-8"))["metric"]
+)
 MAIN = tuple(metric.name for metric in METRICS if metric.main)
 """Names of the few that a page shows first."""
 
@@ -101,27 +105,41 @@ def head_metrics(
     site: Site | None = None,
     *,
     names: Sequence[str] | None = None,
-    report: Report = lambda done, of: None,
+    report: Callable[[int, int], None] = lambda done, of: None,
 ) -> pd.DataFrame:
     """One row per head, of one site if it is given: site, kind, layer, head, each of `METRICS`, rows, left_out.
 
-    `rows` is how many rows of tokens were measured, `left_out` how many had no key left or were no numbers. A number is
+    `rows` counts the rows of tokens that were measured, `left_out` those with no key left or no numbers. A number is
     missing where it cannot be measured: at another kind of site, of a model that is read only, on a text without such
-    a token, or if others alone are asked for by their `names`. `report` is told how many weights are measured, and of
-    how many.
+    a token.
+
+    Args:
+        names: metrics to measure; None for all. The others are missing.
+        report: told how many weights are measured, and of how many.
     """
     steps = record.steps if site is None else (record.step(site),)
-    every, done = weights_of_all(steps), 0
-    parts = []
+    metrics = [metric for metric in METRICS if names is None or metric.name in names]
+    every, done, parts = weights_of_all(steps), 0, []
     for step in steps:
-        parts.append(_columns(record, step, sentence, names, lambda of_step, done=done: report(done + of_step, every)))
+        heads = step.num_heads
+        sums = torch.zeros(2, heads, len(metrics), dtype=torch.float64)
+        rows, left_out = torch.zeros(2, heads, dtype=torch.long)
+        for block in _blocks(record, step, sentence):
+            rows, left_out = rows + block.counted.sum((0, 2)), left_out + block.left_out[0]
+            sums += sums_of(record, block, metrics)[:, 0]
+            report(done + block.rows.stop * heads * step.shape[3], every)
         done += weights_of_all([step])
-    together = {name: [value for part in parts for value in part[name]] for name in parts[0]} if parts else {}
-    return pd.DataFrame(together).astype({metric.name: "Float64" for metric in METRICS})
+        where = {"site": str(step.site), "kind": step.site.kind, "layer": step.site.layer, "head": range(heads)}
+        columns = {metric.name: [None] * heads for metric in METRICS}
+        for metric, of_heads in zip(metrics, sums.permute(2, 1, 0).tolist(), strict=True):
+            columns[metric.name] = [a / b if b else None for a, b in of_heads]
+        counts = {"rows": rows.tolist(), "left_out": left_out.tolist()}
+        parts.append(pd.DataFrame(where | columns | counts).astype({metric.name: "Float64" for metric in METRICS}))
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
 
 def weights_of_all(steps: Sequence[Step]) -> int:
-    """How many weights all heads of some calls have on one text."""
+    """Number of weights of all heads of some calls on one text."""
     return sum(step.num_heads * step.shape[2] * step.shape[3] for step in steps)
 
 
@@ -138,7 +156,7 @@ def sums_of(record: Record, block: HeadBlock, metrics: Sequence[Metric] = METRIC
 
 
 def seconds(record: Record, sentence: int = 0) -> float:
-    """About how long `head_metrics` takes here: as many times as long as a few rows take."""
+    """Estimated seconds of `head_metrics` here: as many times as long as a few rows take."""
     step = max(record.steps, key=lambda step: step.shape[2] * step.shape[3])
     begin, rows = perf_counter(), min(PROBED, step.shape[2])
     block = next(_blocks(record, step, sentence))
@@ -151,20 +169,161 @@ def _blocks(record: Record, step: Step, sentence: int) -> Iterator[HeadBlock]:
     return batch.blocks(step, batch.sides_of(record, step), texts, dtype=torch.float64)
 
 
-def _columns(
-    record: Record, step: Step, sentence: int, names: Sequence[str] | None, report: Callable[[int], None]
-) -> dict[str, list[Any]]:
-    """The rows of one site, by the names of the columns."""
-    site, heads = step.site, step.num_heads
-    metrics = [metric for metric in METRICS if names is None or metric.name in names]
-    sums = torch.zeros(2, heads, len(metrics), dtype=torch.float64)
-    rows, left_out = torch.zeros(2, heads, dtype=torch.long)
-    for block in _blocks(record, step, sentence):
-        rows, left_out = rows + block.counted.sum((0, 2)), left_out + block.left_out[0]
-        sums += sums_of(record, block, metrics)[:, 0]
-        report(block.rows.stop * heads * step.shape[3])
-    where = {"site": [str(site)] * heads, "kind": [site.kind] * heads, "layer": [site.layer] * heads}
-    columns = {metric.name: [None] * heads for metric in METRICS}
-    for metric, of_heads in zip(metrics, sums.permute(2, 1, 0).tolist(), strict=True):
-        columns[metric.name] = [a / b if b else None for a, b in of_heads]
-    return where | {"head": list(range(heads))} | columns | {"rows": rows.tolist(), "left_out": left_out.tolist()}
+@dataclass(frozen=True)
+class Threshold:
+    """A name for heads one of whose numbers reaches a threshold.
+
+    Attributes:
+        name: name of the role.
+        metric: share of the weight, or of what it could be.
+        least: threshold; from there on the role is suggested.
+        unless: metric that must stay below `least`, because it would explain the same number.
+    """
+
+    name: str
+    metric: str
+    least: float
+    unless: str | None = None
+
+
+THRESHOLDS: tuple[Threshold, ...] = (
+    Threshold("previous token", "previous", 0.6),
+    Threshold("next token", "next", 0.6),
+    Threshold("itself", "self", 0.6),
+    Threshold("first token (sink)", "first", 0.6),
+    Threshold("special tokens", "special", 0.6, unless="first"),
+    Threshold("same token elsewhere", "duplicate", 0.5),
+    Threshold("induction", "induction", 0.5),
+    Threshold("looks evenly", "evenness", 0.9),
+)
+"""More than half of the weight must be where the name says. Duplicates and induction are rarer, so half is enough."""
+
+TELLING = ("previous token", "next token", "same token elsewhere", "induction")
+"""Roles that say where a head looks for a reason of the text."""
+
+
+@dataclass(frozen=True)
+class Role:
+    """A suggestion: what a head does on this text, with the number it is known by, from 0 to 1.
+
+    Attributes:
+        fails: share of many texts on which the number stays below the threshold; None if not known.
+    """
+
+    name: str
+    evidence: str
+    value: float
+    fails: float | None = None
+
+
+def roles(row: Mapping[str, Any] | pd.Series) -> tuple[Role, ...]:
+    """Roles of a head on the text at hand, the strongest first; empty where no number reaches a threshold.
+
+    Args:
+        row: one of `head_metrics`, or of the means that `texts.over_texts` gives, with its column `texts`; or of
+            `Atlas.heads`, with the columns `<metric>_fails`.
+    """
+    numbers = {name: float(value) for name, value in row.items() if not isinstance(value, str) and pd.notna(value)}
+    texts, suggested = int(numbers.get("texts", 1)), []
+    for rule in THRESHOLDS:
+        value = numbers.get(rule.metric)
+        if value is None or value < rule.least or (rule.unless and numbers.get(rule.unless, 0.0) >= rule.least):
+            continue
+        measured, fails = int(numbers.get(f"{rule.metric}_texts", texts)), numbers.get(f"{rule.metric}_fails")
+        where = f"on average over {texts} texts" if measured == texts else f"on {measured} of {texts} texts"
+        where = "on this text" if texts == 1 else where
+        often = "" if fails is None else f"; in {percent(fails, 0)} of them it fails (is below {rule.least:g})"
+        suggested.append(Role(rule.name, f"{rule.name}: {value:.2f} {where}{often}", value, fails))
+    return tuple(sorted(suggested, key=lambda role: -role.value))
+
+
+def clearest(table: pd.DataFrame) -> int | None:
+    """The row of the head with the clearest telling role, in a table of `head_metrics`; None if no head has one."""
+    rows = [row for _, row in table.iterrows()]
+    ranked = [(role.value, -index) for index, row in enumerate(rows) for role in roles(row) if role.name in TELLING]
+    return -max(ranked)[1] if ranked else None
+
+
+def jensen_shannon(a: Tensor, b: Tensor) -> Tensor:
+    """H((p + q) / 2) - (H(p) + H(q)) / 2 over the last axis, in nats: 0 to ln 2 for distributions.
+
+    Source: Lin 1991, Divergence Measures Based on the Shannon Entropy.
+    """
+    if a.shape != b.shape:
+        raise ShapeError(f"The maps differ in shape: {tuple(a.shape)} and {tuple(b.shape)}.")
+    entropy = torch.special.entr
+    return (entropy((a + b) / 2).sum(-1) - (entropy(a) + entropy(b)).sum(-1) / 2).clamp(min=0)
+
+
+def farthest(
+    record: Record, site: Site, head: int, *, sentence: int = 0, count: int = 3
+) -> list[tuple[Site, int, float]]:
+    """The heads of its kind that look least like one, farthest first, each with its Jensen-Shannon divergence in nats.
+
+    The divergence is the mean over the rows that both heads have, 0 (the same weights) to ln 2 (no key in common);
+    heads that share no row are left out. Time grows with the number of heads, not with that of their pairs.
+
+    Raises:
+        InputError: if there is no such head.
+    """
+    steps = [step for step in record.steps if step.site.kind == site.kind]
+    heads = [(step.site, number) for step in steps for number in range(step.num_heads)]
+    if (site, head) not in heads:
+        raise InputError(f"{site.head(head).capitalize()} is not among the {len(heads)} heads that were compared.")
+    index, (sums, counts) = heads.index((site, head)), torch.zeros(2, len(heads), dtype=torch.float64)
+    options = {"heads": 2 * len(heads), "dtype": torch.float64}  # each held twice
+    texts = range(sentence, sentence + 1)
+    for parts in zip(*(batch.blocks(s, batch.sides_of(record, s), texts, **options) for s in steps), strict=True):
+        weights, counted = (torch.cat([getattr(part, name)[0] for part in parts]) for name in ("weights", "counted"))
+        for i in range(len(heads)):
+            both = counted[i] & counted[index]
+            sums[i] += (jensen_shannon(weights[i], weights[index]) * both).sum()
+            counts[i] += both.sum()
+    means = (sums / counts.clamp(min=1)).tolist()
+    others = [(*heads[i], means[i]) for i in range(len(heads)) if i != index and counts[i]]
+    return sorted(others, key=lambda other: other[2], reverse=True)[:count]
+
+
+def rank(record: Record, query: str | int, key: str | int, *, sentence: int = 0) -> pd.DataFrame:
+    """Every head by the weight that one word gives to another.
+
+    The weight of a word of several tokens is the mean over the tokens of the query, and the sum over those of the key.
+    For words that stand in several places it is the pair of places with the largest weight.
+
+    Args:
+        query, key: a word or a phrase, whatever its case, or the position of a token, counted from 0.
+        sentence: index in the batch.
+
+    Returns:
+        site, kind, layer, head, the positions `query` and `key` where the words begin, and weight; the largest weight
+        first. Heads of a call that reads neither word are not in it.
+
+    Raises:
+        InputError: if no call has both.
+    """
+    if not 0 <= sentence < len(record.sentences):
+        raise InputError(f"There is no sentence {quoted(sentence)}; there are {len(record.sentences)}, counted from 0.")
+    rows = []
+    for step in record.steps:
+        texts = record.texts(step.site, sentence=sentence)
+        tokens = record.tokens(step.site, sentence=sentence)
+        query_places, key_places = map(_places, texts, tokens, (query, key))
+        for head in range(step.num_heads) if query_places and key_places else ():
+            weights = {}
+            for a in query_places:
+                means = step.weights(head, slice(*a), slice(None), sentence=sentence).double().mean(0)
+                weights |= {(a, b): float(means[slice(*b)].sum()) for b in key_places}
+            (a, b), weight = max(weights.items(), key=lambda item: item[1])
+            rows.append((str(step.site), step.site.kind, step.site.layer, head, a[0], b[0], weight))
+    if not rows:
+        raise InputError(f"No attention goes from {quoted(query)} to {quoted(key)}: give words that the text has.")
+    table = pd.DataFrame(rows, columns=["site", "kind", "layer", "head", "query", "key", "weight"])
+    return table.sort_values("weight", ascending=False, kind="stable", ignore_index=True)
+
+
+def _places(sentence: Sentence, tokens: tuple[Token, ...], word: str | int) -> list[tuple[int, int]]:
+    """The first token of each place of a word, and the one after its last."""
+    if isinstance(word, int):
+        return [(word, word + 1)] if 0 <= word < len(tokens) else []
+    whole = rf"(?<!\w){re.escape(word.strip())}(?!\w)"
+    return [(first, stop) for first, stop, _ in occurrences(sentence.text, tokens, whole)] if word.strip() else []

@@ -6,7 +6,6 @@ logit lens". The model itself reads only the end of the stream; the words before
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 
 import numpy as np
 import pandas as pd
@@ -54,7 +53,9 @@ class WordGrid:
 
 def stages(record: Record) -> tuple[str, ...]:
     """Names of the partial sums: the embedding, and that after each layer; the last is what the model reads."""
-    return ("embedding", *(f"layer {layer}" for layer in _layers(record)))
+    stream = stream_of(record)
+    layers = sorted({site.layer for site in stream.weights.sites} | {*stream.feed_forward})
+    return ("embedding", *(f"layer {layer}" for layer in layers))
 
 
 def logit_lens(record: Record, *, sentence: int = 0, positions: range | None = None) -> WordGrid:
@@ -71,8 +72,8 @@ def logit_lens(record: Record, *, sentence: int = 0, positions: range | None = N
     """
     positions, prediction = _positions(record, positions, sentence), predicting(record)
     words, values = [], []
-    for partial_sum in _partial_sums(record, positions, sentence):
-        best = [block.max(-1) for block in _probabilities(record, partial_sum, positions, sentence)]
+    for state in (*stream_of(record).states, None):
+        best = [block.max(-1) for block in _probabilities(record, state, positions, sentence)]
         ids = torch.cat([most.indices for most in best]).tolist()
         row = torch.cat([most.values for most in best])
         named = zip(ids, row.isnan().tolist(), strict=True)
@@ -95,8 +96,8 @@ def lens_words(record: Record, stage: int, position: int, *, sentence: int = 0, 
         raise InputError(f"There is no stage {stage}; there are {len(names)}, counted from 0: {', '.join(names)}.")
     place = position_of(record, position, sentence=sentence)
     positions = range(place, place + 1)
-    partial_sum = next(islice(_partial_sums(record, positions, sentence), stage % len(names), None))
-    probabilities = next(_probabilities(record, partial_sum, positions, sentence))[0]
+    state = (*stream_of(record).states, None)[stage % len(names)]
+    probabilities = next(_probabilities(record, state, positions, sentence))[0]
     if probabilities.isnan().any():
         return ()
     top, vocabulary = probabilities.topk(min(count, len(probabilities))), predicting(record).vocabulary
@@ -115,7 +116,8 @@ def pushed(
 ) -> WordGrid:
     """The words whose logits a head raises and lowers most, and by how much: W_O, the last norm, W_U.
 
-    The norm scales as in this run, so that a number is the head's part of a word's logit as in `contributions`.
+    The norm scales as in this run, so that a number is the head's part of a word's logit as in `contributions`, its
+    bias of values included. Special tokens, as <eos>, are left out.
 
     Args:
         position: one position; None for `positions`, and without these for all.
@@ -139,15 +141,18 @@ def pushed(
         raise InputError(f"No words are read from what {site} of '{record.source}' writes, only from {others}.")
     if not 0 <= head < stream.weights.num_heads[site]:
         raise InputError(f"There is no head {head}; there are {stream.weights.num_heads[site]}, counted from 0.")
-    if not 1 <= count <= len(vocabulary) // 2:
-        raise InputError(f"There are no {count} words up and as many down: give 1 to {len(vocabulary) // 2}.")
+    most = (len(vocabulary) - len(predicting(record).special)) // 2
+    if not 1 <= count <= most:
+        raise InputError(f"There are no {count} words up and as many down: give 1 to {most}.")
     parts = []
     written = written_by_heads(record, site, slice(positions.start, positions.stop), sentence=sentence)[0][head]
+    special = torch.tensor(sorted(predicting(record).special), dtype=torch.long)
     for rows in _parts(positions, len(readout.unembedding.weight)):
         part, whole = written[rows], stream.final[sentence, positions.start : positions.stop][rows]
         through = part if readout.norm is None else readout.norm.through(part, whole)
         adds = through @ readout.unembedding.weight.mT * readout.factor
-        up, down = adds.topk(count), adds.topk(count, largest=False)
+        up = adds.index_fill(-1, special, -torch.inf).topk(count)
+        down = adds.index_fill(-1, special, torch.inf).topk(count, largest=False)
         ids = torch.cat([up.indices, down.indices.flip(-1)], -1)
         parts.append((ids, adds.gather(-1, ids)))
     ids, values = map(torch.cat, zip(*parts, strict=True))
@@ -156,42 +161,20 @@ def pushed(
     return WordGrid(names, positions, _tokens(record, positions, sentence), words, values.mT.double().numpy())
 
 
-def _layers(record: Record) -> list[int]:
-    stream = stream_of(record)
-    return sorted({site.layer for site in stream.weights.sites} | {*stream.feed_forward})
-
-
-def _probabilities(record: Record, partial_sum: Tensor | None, positions: range, sentence: int) -> Iterator[Tensor]:
-    """Probabilities of words read off a partial sum, float64, (positions of a block, vocabulary).
+def _probabilities(record: Record, state: Tensor | None, positions: range, sentence: int) -> Iterator[Tensor]:
+    """Probabilities of words, head(norm(state)), float64, (positions of a block, vocabulary).
 
     Args:
-        partial_sum: (positions, d_model); None for the whole, which the model itself has read.
+        state: (B, n, d_model); None for the last, which the model itself has read.
     """
-    stream, logits = stream_of(record), predicting(record).logits[sentence, positions.start : positions.stop]
+    stream, window = stream_of(record), slice(positions.start, positions.stop)
+    logits = predicting(record).logits[sentence, window]
     for rows in _parts(positions, logits.shape[-1]):
         read = logits[rows]
-        if partial_sum is not None:
-            reading = stream.weights.readout.logits(partial_sum[rows])
+        if state is not None:
+            reading = stream.weights.readout.logits(state[sentence, window][rows])
             read = reading.masked_fill(read == -torch.inf, -torch.inf)  # a word that the model cannot write
         yield read.double().softmax(-1)
-
-
-def _partial_sums(record: Record, positions: range, sentence: int) -> Iterator[Tensor | None]:
-    """The residual stream at the embedding and after each layer, (positions, d_model); None after the last."""
-    stream, rows, layers = stream_of(record), slice(positions.start, positions.stop), _layers(record)
-    total = stream.embedding[sentence, rows]
-    total = total if stream.position is None else total + stream.position[sentence, rows]
-    yield total
-    for layer in layers[:-1]:
-        for site, projections in stream.weights.sites.items():
-            if site.layer == layer:
-                step = record.step(site)
-                outputs = [step.output(head, rows, sentence=sentence) for head in range(step.num_heads)]
-                total = total + projections.writes(torch.cat(outputs, -1))
-        if layer in stream.feed_forward:
-            total = total + stream.feed_forward[layer][sentence, rows]
-        yield total
-    yield None
 
 
 def _parts(positions: range, vocabulary: int) -> Iterator[slice]:

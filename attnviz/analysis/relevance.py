@@ -118,8 +118,12 @@ def through_layers(maps: Mapping[Site, Tensor]) -> dict[int, dict[str, Tensor]]:
     sites = sorted(maps, key=lambda site: (site.layer, site.kind == "cross"))
     last = "decoder" if any(site.kind == "decoder" for site in sites) else "encoder"
     crossed = any(site.kind == "cross" for site in sites)
-    below = {site.kind: None for site in sites if site.kind == "encoder" != last}
-    source = below and _self_attention([maps[site] for site in sites if site.kind == "encoder"])[-1]
+    source = None
+    for site in sites:
+        if site.kind == "encoder" != last:
+            relevant = maps[site][:, : len(maps[site])]
+            source = torch.eye(len(relevant), dtype=relevant.dtype) if source is None else source
+            source = source + relevant @ source
     result: dict[int, dict[str, Tensor]] = {}
     own = across = None
     for site in (site for site in sites if site.kind in (last, "cross")):
@@ -134,14 +138,6 @@ def through_layers(maps: Mapping[Site, Tensor]) -> dict[int, dict[str, Tensor]]:
             own, across = own + relevant @ own, None if across is None else across + relevant @ across
         result[site.layer] = {last: own} | ({} if across is None else {"encoder": across})
     return result
-
-
-def _self_attention(maps: list[Tensor]) -> list[Tensor]:
-    """R after each layer of a stack of self-attention, (n, n)."""
-    relevance = [torch.eye(len(maps[0]), dtype=maps[0].dtype)]
-    for one in maps:
-        relevance.append(relevance[-1] + one[:, : len(one)] @ relevance[-1])
-    return relevance[1:]
 
 
 def _normalized(relevance: Tensor) -> Tensor:

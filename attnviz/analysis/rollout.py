@@ -17,7 +17,6 @@ vectors of another text, and how much of a state they are, weights do not say.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -188,19 +187,14 @@ def flow(mixed_layers: Mixed, position: int) -> Tensor:
     import networkx
     from networkx.algorithms.flow import build_residual_network, shortest_augmenting_path
 
-    residual = build_residual_network(_graph(networkx, mixed_layers.layers), "capacity")
+    graph = networkx.DiGraph()  # an edge from (l + 1, i) down to (l, j) can carry Ã_l[i, j]; tokens stand at level 0
+    for level, layer in enumerate(mixed_layers.layers):
+        for i, j in layer.nonzero().tolist():
+            graph.add_edge((level + 1, i), (level, j), capacity=float(layer[i, j]))
+    residual = build_residual_network(graph, "capacity")
     start, reached = (depth, position), torch.zeros(n, dtype=torch.float64)
     for token in range(n):
         if (0, token) in residual and start in residual:
             ran = shortest_augmenting_path(residual, start, (0, token), residual=residual, value_only=True)
             reached[token] = ran.graph["flow_value"]
     return reached
-
-
-def _graph(networkx: Any, layers: Tensor) -> Any:
-    """An edge from (l + 1, i) down to (l, j) that can carry Ã_l[i, j]; tokens stand at level 0."""
-    graph = networkx.DiGraph()
-    for level, layer in enumerate(layers):
-        for i, j in layer.nonzero().tolist():
-            graph.add_edge((level + 1, i), (level, j), capacity=float(layer[i, j]))
-    return graph

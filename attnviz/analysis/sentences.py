@@ -10,12 +10,11 @@ from attnviz.analysis.align import BLANK, AlignedPair
 from attnviz.analysis.views import AttentionView, Groups, SeenMask, View
 from attnviz.core import leaks as leak_tests
 from attnviz.core.amounts import counted, decimals, percent
-from attnviz.core.display import as_sentence, in_title, isolated, label_text, visible_text
+from attnviz.core.display import as_sentence, isolated, label_text, visible_text
 from attnviz.core.edits import Site
 from attnviz.core.leaks import LeakTest
 from attnviz.core.masks import Full
 from attnviz.core.record import ALL, Record, Step
-from attnviz.core.tokens import Token
 
 MOST_NAMED = 3
 """Tokens named in a description, at most."""
@@ -202,7 +201,8 @@ def mask(view: SeenMask) -> str:
 
 def leak(test: LeakTest, query: int, key: int) -> str:
     """One cell of a leak test as a phrase: "position 3 “sat” saw position 7 “mat”: its output moved by 12.0%"."""
-    looker, looked = (f"position {i} {quoted(token.text)}" for i, token in _ends(test, query, key))
+    ends = (query, test.queries[query]), (key, test.keys[key])
+    looker, looked = (f"position {i} {quoted(token.text)}" for i, token in ends)
     state, moved = int(test.states[query, key]), float(test.moved[query, key])
     if state == leak_tests.NOT_TESTED and test.tested[key]:
         return f"the output of {looker} is no number, so nothing is known of it"
@@ -212,10 +212,6 @@ def leak(test: LeakTest, query: int, key: int) -> str:
         return f"{looker} did not see {looked}, {'though it may' if state == leak_tests.UNUSED else 'as expected'}"
     far = f"moved by {percent(moved)}" if moved < np.inf else "became a number or ceased to be one"
     return f"{looker} saw {looked}{', as it may' if state == leak_tests.SAW else ''}: its output {far}"
-
-
-def _ends(test: LeakTest, query: int, key: int) -> tuple[tuple[int, Token], ...]:
-    return (query, test.queries[query]), (key, test.keys[key])
 
 
 def count_of_leaks(test: LeakTest) -> str:
@@ -328,10 +324,6 @@ def labels(record: Record, *, before: Record | None = None, sentence: int = 0) -
 def label_value(record: Record, value: float) -> str:
     """The probability of a label in percent, or the number that a regression gives."""
     return decimals(value, 4) if analysis.is_number(record) else percent(value)
-
-
-def _sentence(text: str) -> str:
-    return isolated(f"“{in_title(text)}”")
 
 
 def turned(moved: float) -> str:

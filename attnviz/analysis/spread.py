@@ -47,7 +47,8 @@ class ByDistance:
         """
         size = np.floor(np.log2(np.maximum(abs(self.distances), 0.5))).astype(int) + 1
         bins = np.sign(self.distances) * size
-        bin_sums = [(self.distances[i], self.sums[i].sum(), self.pairs[i].sum()) for i in _each(bins)]
+        each = np.split(np.arange(len(bins)), np.flatnonzero(np.diff(bins)) + 1)  # the bins stand in order
+        bin_sums = [(self.distances[i], self.sums[i].sum(), self.pairs[i].sum()) for i in each]
         ends = [sorted((int(far[0]), int(far[-1])), key=abs) for far, _, _ in bin_sums]
         sums, pairs = (np.array([row[i] for row in bin_sums]) for i in (1, 2))
         columns = {"nearest": [near for near, _ in ends], "furthest": [far for _, far in ends]}
@@ -56,25 +57,11 @@ class ByDistance:
             return pd.DataFrame(columns | {"share": sums / self.sums.sum(), "pairs": pairs, "mean": mean})
 
 
-def _each(bins: np.ndarray) -> list[np.ndarray]:
-    """Indices of each bin; the bins stand in order."""
-    return np.split(np.arange(len(bins)), np.flatnonzero(np.diff(bins)) + 1)
-
-
 def by_distance(step: Step, head: int | str, *, sentence: int = 0) -> ByDistance:
     """Attention against distance. What a sink takes stands nowhere, and is left out."""
     name, curve = _cache.get(step, (None, None))
-    if name != (head, sentence):
-        curve = _by_distance(step, head, sentence)
-        _cache[step] = (head, sentence), curve
-    return curve
-
-
-_cache: WeakKeyDictionary[Step, tuple[tuple[int | str, int], ByDistance]] = WeakKeyDictionary()
-"""The latest of each step, with its head and sentence: 24 bytes for each distance."""
-
-
-def _by_distance(step: Step, head: int | str, sentence: int) -> ByDistance:
+    if name == (head, sentence):
+        return curve
     queries, keys = range(step.shape[2]), range(step.shape[3] - step.has_sink)
     sums = torch.zeros(len(queries) + len(keys) - 1, dtype=torch.float64)
     pairs = torch.zeros(len(sums), dtype=torch.int64)
@@ -86,7 +73,13 @@ def _by_distance(step: Step, head: int | str, sentence: int) -> ByDistance:
             pairs[diagonals] += _diagonals(torch.ones(high, wide) if block.open is True else block.open.float()).long()
         if block.weights is not None:
             sums[diagonals] += _diagonals(block.weights)
-    return ByDistance(np.arange(len(sums)) - queries[-1], sums.numpy(), pairs.numpy())
+    curve = ByDistance(np.arange(len(sums)) - queries[-1], sums.numpy(), pairs.numpy())
+    _cache[step] = (head, sentence), curve
+    return curve
+
+
+_cache: WeakKeyDictionary[Step, tuple[tuple[int | str, int], ByDistance]] = WeakKeyDictionary()
+"""The latest of each step, with its head and sentence: 24 bytes for each distance."""
 
 
 def _diagonals(block: Tensor) -> Tensor:

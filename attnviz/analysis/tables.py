@@ -136,30 +136,31 @@ def _compared(both: AlignedPair, rows: slice, count: int) -> tuple[np.ndarray, .
 
 
 def rollout_table(shares: np.ndarray, texts: Sequence[str]) -> pd.DataFrame:
-    """One row per cell of a rollout, (n, n): query, query_token, key, key_token, share.
-
-    Of more than `MOST_CELLS` cells, the `STRONGEST` of each query.
-    """
-    count = strongest_of(len(shares))
-    i, j = _largest(shares, count) if shares.size > MOST_CELLS else _every(shares)
-    table = pd.DataFrame(_cells(i, j, texts, texts) | {"share": shares[i, j]})
-    return _cut(table, shares.size, f"Of {len(shares):,} tokens, the {count} with the largest shares of each query.")
-
-
-def reached_table(numbers: dict[str, np.ndarray], texts: Sequence[str]) -> pd.DataFrame:
-    """One row per token: key, key_token, and a column for each of the numbers, such as rollout and flow."""
-    return pd.DataFrame({"key": np.arange(len(texts)), "key_token": _texts(texts)} | numbers)
+    """One row per cell of a rollout, (n, n): query, query_token, key, key_token, share; see `_of_numbers`."""
+    note = "Of {:,} tokens, the {} with the largest shares of each query."
+    return _of_numbers(shares, "share", texts, texts, note)
 
 
 def product_table(products: np.ndarray, queries: Sequence[str], keys: Sequence[str]) -> pd.DataFrame:
     """One row per cell of a map of relevance, (Q, K): query, query_token, key, key_token, gradient_times_weight.
 
-    Of more than `MOST_CELLS` cells, the `STRONGEST` of each query.
+    See `_of_numbers`.
     """
-    count = strongest_of(len(keys))
-    i, j = _largest(np.abs(products), count) if products.size > MOST_CELLS else _every(products)
-    table = pd.DataFrame(_cells(i, j, queries, keys) | {"gradient_times_weight": products[i, j]})
-    return _cut(table, products.size, f"Of {len(keys):,} keys, the {count} with the largest products of each query.")
+    note = "Of {:,} keys, the {} with the largest products of each query."
+    return _of_numbers(products, "gradient_times_weight", queries, keys, note)
+
+
+def _of_numbers(numbers: np.ndarray, name: str, queries: Sequence[str], keys: Sequence[str], note: str) -> pd.DataFrame:
+    """One row per cell; of more than `MOST_CELLS` cells, the `STRONGEST` of each query in size."""
+    count = strongest_of(len(queries))
+    i, j = _largest(np.abs(numbers), count) if numbers.size > MOST_CELLS else _every(numbers)
+    table = pd.DataFrame(_cells(i, j, queries, keys) | {name: numbers[i, j]})
+    return _cut(table, numbers.size, note.format(len(keys), count))
+
+
+def reached_table(numbers: dict[str, np.ndarray], texts: Sequence[str]) -> pd.DataFrame:
+    """One row per token: key, key_token, and a column for each of the numbers, such as rollout and flow."""
+    return pd.DataFrame({"key": np.arange(len(texts)), "key_token": _texts(texts)} | numbers)
 
 
 def leaks_table(test: LeakTest) -> pd.DataFrame:

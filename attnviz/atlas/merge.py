@@ -13,7 +13,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from attnviz.analysis.roles import THRESHOLDS, roles
+from attnviz.analysis.heads import THRESHOLDS, roles
 from attnviz.atlas import sketch
 from attnviz.core.errors import InputError
 

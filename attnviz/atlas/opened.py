@@ -57,7 +57,7 @@ class Atlas:
         `_spread`, `_texts`, `_by_token`, `_q05` to `_q95`; those of which an SQL condition holds.
 
         `role` is what the means suggest, missing where they suggest nothing, and `role_fails` the share of texts whose
-        own number is below the threshold of that role (`analysis.roles.THRESHOLDS`), of those that have it;
+        own number is below the threshold of that role (`analysis.heads.THRESHOLDS`), of those that have it;
         `<name>_fails` is that share for each metric with a threshold. `pairs_above` is the weight above which no pair
         of tokens is missing: see `search`. A metric that is newer than the atlas is NaN.
 

@@ -34,7 +34,7 @@ def run(options: Namespace, note: Callable[[str], None]) -> Iterable[str]:
     """
     if options.command == "models":
         if options.circuits or options.json or options.output:
-            return _circuits(options)
+            return _circuits(options, note)
         return lines.card(values.load(options.name)) if options.name else lines.models()
     if options.command == "masks":
         rules = [(form(rule), rule.meaning) for rule in (Full, *composable())]
@@ -51,12 +51,15 @@ def run(options: Namespace, note: Callable[[str], None]) -> Iterable[str]:
     return printed
 
 
-def _circuits(options: Namespace) -> list[str]:
+def _circuits(options: Namespace, note: Callable[[str], None]) -> list[str]:
     if not (options.name and options.circuits):
         raise InputError(
             "Circuits are of a model's weights: attnviz models NAME --circuits; --json and -o are of these."
         )
-    table = getattr(analysis.circuits(values.load(options.name).model_weights()), options.circuits)
+    circuits = analysis.circuits(values.load(options.name).model_weights())
+    table = getattr(circuits, options.circuits)
+    for sentence in circuits.lacking:
+        note(sentence)
     if options.output:
         _check_ending(options.output, "a table of circuits", ".csv")
         return _put({options.output: csv(table)})

@@ -140,6 +140,7 @@ class Prediction:
             are of what stands at a position, not after it. None for a model that predicts what comes next.
         others: for how many words the last one stands, in a file that kept the most probable ones alone.
         classes: the words are labels, and each position of `blanks` has its own: of a model that labels tokens.
+        special: ids of special tokens, as <eos>; empty where they are not known.
     """
 
     logits: Tensor
@@ -149,6 +150,7 @@ class Prediction:
     others: int = 0
     classes: bool = False
     cut: tuple[int, ...] = ()
+    special: frozenset[int] = frozenset()
 
     def probabilities(self, position: int, *, sentence: int = 0) -> Tensor:
         """The probability of each word after a position, float64, (vocabulary,)."""

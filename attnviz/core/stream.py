@@ -90,6 +90,8 @@ class Projections:
         scale: of the scores; None for 1/√d_k.
         rotary: whether queries and keys are turned by their positions, so that one far from position 0 is more than
             its projection.
+        value_bias: part of every value that no token changes, b_V + b_norm W_V, (H · d_v,); None where there is none,
+            or W_V is not known.
     """
 
     w_q: Linear | None
@@ -101,11 +103,20 @@ class Projections:
     factor: float = 1.0
     scale: float | None = None
     rotary: bool = False
+    value_bias: Tensor | None = None
 
     def writes(self, outputs: Tensor) -> Tensor:
         """Addition to the stream for the outputs of all heads, (..., H · d_v) -> (..., d_model)."""
         written = self.w_o(outputs)
         return (written if self.after is None else self.after(written)) * self.factor
+
+
+def value_bias_of(w_v: Linear, before: Norm | None) -> Tensor | None:
+    """b_V + b_norm W_V, (H · d_v,); None where neither is there."""
+    parts = [] if w_v.bias is None else [w_v.bias]
+    if before is not None and before.bias is not None:
+        parts.append(w_v.weight @ before.bias)
+    return sum(parts) if parts else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,6 +148,7 @@ class Stream:
         position: (B, n, d_model); None where no vector of positions is added.
         feed_forward: of each layer that adds more than its attention, (B, n, d_model); of one without attention, all.
         final: the sum of all, before the last norm, (B, n, d_model).
+        states: the sum before each layer, (B, n, d_model) each.
     """
 
     weights: ModelWeights
@@ -144,6 +156,7 @@ class Stream:
     position: Tensor | None
     feed_forward: Mapping[int, Tensor]
     final: Tensor
+    states: tuple[Tensor, ...]
 
     def check(
         self, attention: Tensor, logits: Tensor, name: str, *, real: Tensor | None = None, within: float = CLOSE

@@ -7,9 +7,8 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from attnviz.analysis.carried import Carried
 from attnviz.analysis.circuits import Circuits
-from attnviz.analysis.contributions import Contributions, contributions
+from attnviz.analysis.contributions import Carried, Contributions, contributions
 from attnviz.analysis.predictions import token_at
 from attnviz.analysis.sentences import in_quotes, quoted_token
 from attnviz.analysis.views import as_tokens, groups

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from attnviz.core.edits import Site
 from attnviz.core.origin import PROJECTIONS, Embedded, Linear
 from attnviz.core.record import Record
-from attnviz.core.stream import ModelWeights, Norm, Projections, Readout, Stream
+from attnviz.core.stream import ModelWeights, Norm, Projections, Readout, Stream, value_bias_of
 from attnviz.models.multihead import MultiHeadAttention
 from attnviz.models.transformer import EncoderDecoder, LanguageModel, Layer, Layers
 
@@ -26,7 +26,9 @@ def norm_of(norm: nn.Module) -> Norm | None:
 
 
 def projections_of(attention: MultiHeadAttention, before: nn.Module) -> Projections:
-    return Projections(**{name: linear_of(getattr(attention, name)) for name in PROJECTIONS}, before=norm_of(before))
+    linears = {name: linear_of(getattr(attention, name)) for name in PROJECTIONS}
+    norm = norm_of(before)
+    return Projections(**linears, before=norm, value_bias=value_bias_of(linears["w_v"], norm))
 
 
 def attention_weights(stack: Layers, embedding: Tensor, positions: Tensor | None) -> ModelWeights:
@@ -64,9 +66,10 @@ def stream_of(model: LanguageModel | EncoderDecoder, record: Record, embedded: E
     layers: list[Layer] = [*(model.decoder if isinstance(model, EncoderDecoder) else model.stack).layers]
     weights, feed_forward = model_weights(model), {}
     position = embedded.positions.expand_as(embedded.words)
-    x, attention = embedded.words + position, torch.zeros_like(embedded.words)
+    x, attention, states = embedded.words + position, torch.zeros_like(embedded.words), []
     with torch.inference_mode():
         for number, layer in enumerate(layers):
+            states.append(x)
             for site in (Site("decoder", number), Site("cross", number)):
                 if site in weights.sites:
                     written = weights.sites[site].w_o(record.step(site).outputs())
@@ -74,6 +77,6 @@ def stream_of(model: LanguageModel | EncoderDecoder, record: Record, embedded: E
             if layer.feed_forward is not None:
                 feed_forward[number] = layer.feed_forward(x)
                 x = x + feed_forward[number]
-    stream = Stream(weights, embedded.words, position, feed_forward, x)
+    stream = Stream(weights, embedded.words, position, feed_forward, x, tuple(states))
     stream.check(attention, record.prediction.logits, record.source)
     return stream

@@ -157,7 +157,8 @@ class Trained(Source):
                 hidden, logits = self._decode(targets, memory, sentences, tap)
                 logits = _writable(logits)
                 words, written = self._writes.names, tuple(target.text for target in targets)
-        prediction = Prediction(logits, words, written, cut=cut if any(cut) else ())
+        special = frozenset(SPECIAL.values())
+        prediction = Prediction(logits, words, written, cut=cut if any(cut) else (), special=special)
         steps = tuple(tap.steps)
         provenance = "random" if self.step == 0 else self.provenance
         return Record(sentences, self.name, provenance, edits, steps, hidden, targets, prediction)

@@ -9,7 +9,7 @@ Many heads are measured in one run: a sentence is repeated, and in each copy ano
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from math import exp
+from math import exp, floor, log2
 from typing import Any
 
 import numpy as np
@@ -111,13 +111,18 @@ class Sweep:
         if self.table[["confidence", self.by]].isna().all().any() or len(self.heads) < 2:
             return "There are no two heads here whose weights and effects could be compared.", ""
         heavy, strong = self._largest("confidence"), self._largest(self.by)
-        name, weight = self._name(strong).capitalize(), f"{self.table['confidence'][heavy]:.2f} on average"
+        names = [site.head(head) for site, head in self.heads]
+        name, weight = names[strong].capitalize(), f"{self.table['confidence'][heavy]:.2f} on average"
         most = f"{name} matters most here: switched off, it changes {self._changed(strong)} on average"
-        most += f"{self._as_much(strong)}{self._then_writes(strong)}."
+        if self.by != "output":  # KL from probability 1 to p is ln(1/p)
+            most += f", as if a sure word fell to {fallen(self.table[self.by][strong])}"
+        if pd.notna(rewritten := self.table["rewritten"][strong]):
+            most += "; the model then writes another text" if rewritten else "; the text it writes stays the same"
+        most += "."
         if heavy == strong:
             return most, f"{name} also has the largest weights, {weight}."
         return most, (
-            f"The largest weights are those of {self._name(heavy)}, {weight}; off, it changes {self._changed(heavy)}. "
+            f"The largest weights are those of {names[heavy]}, {weight}; off, it changes {self._changed(heavy)}. "
             "A weight says where a head looks, not how much arrives."
         )
 
@@ -128,24 +133,9 @@ class Sweep:
             return f"the output vectors by {change:.1%} of their length"
         return f"the predictions by {decimals(change, 3)} nats"
 
-    def _as_much(self, row: int) -> str:
-        """Comparison of a change of the predictions to a sure word: KL from probability 1 to p is ln(1/p)."""
-        return "" if self.by == "output" else f", as if a sure word fell to {fallen(self.table[self.by][row])}"
-
-    def _then_writes(self, strong: int) -> str:
-        """Whether a model that writes then writes another text."""
-        changed = self.table["rewritten"][strong]
-        if pd.isna(changed):
-            return ""
-        return "; the model then writes another text" if changed else "; the text it writes stays the same"
-
     def _largest(self, name: str) -> int:
         """The row of the largest number, of the heads whose effect is known."""
         return int(self.table[name].where(self.table[self.by].notna()).fillna(-1).argmax())
-
-    def _name(self, row: int) -> str:
-        site, head = self.heads[row]
-        return site.head(head)
 
 
 def sweep(
@@ -165,14 +155,14 @@ def sweep(
         InputError: if nothing can be changed in the model, or it is not there; `Canceled` if `report` gave False.
     """
     before, heads, off = _before(source, sentences, edits, targets)
-    effects: list[_Effect] = []
+    effects: list[dict[str, list[Any]]] = []
     is_given = bool(targets or edits.taken)
     for some, after in runs_of_copies(source, before, heads, off, is_given=is_given, report=report):
         effects += [_effect(before, after, copy) for copy in range(len(some))]
     each = range(len(sentences) if effects else 0)
-    outputs = tuple(np.stack([effect.output[b] for effect in effects]) for b in each)
+    outputs = tuple(np.stack([effect["output"][b] for effect in effects]) for b in each)
     divergence = (
-        tuple(np.stack([effect.divergence[b] for effect in effects]) for b in each) if _predicts(before) else None
+        tuple(np.stack([effect["divergence"][b] for effect in effects]) for b in each) if _predicts(before) else None
     )
     return Sweep(heads, _table(before, heads, effects), outputs, divergence, before)
 
@@ -195,7 +185,8 @@ def logit_falls(
     whether the rest of the model makes up for the head. A decoder reads the same words with each head off.
 
     Returns:
-        site, kind, layer, head and fall: the logit, or the difference of two, before minus after.
+        site, kind, layer, head and fall: the logit, or the difference of two, before minus after. Of a model that
+        computes in half precision `attrs["step"]` is the step in which its largest logits come.
 
     Raises:
         InputError: if there is no such word or position, or nothing can be changed in the model; `Canceled` if `report`
@@ -210,7 +201,18 @@ def logit_falls(
     table = pd.DataFrame(
         [(str(site), site.kind, site.layer, head) for site, head in heads], columns=["site", "kind", "layer", "head"]
     )
-    return table.assign(fall=pd.array(falls, dtype=float))
+    table = table.assign(fall=pd.array(falls, dtype=float))
+    table.attrs["step"] = step_of(before.prediction.logits[sentence, place])
+    return table
+
+
+def step_of(logits: Tensor) -> float | None:
+    """Distance between two neighbors of the largest of some logits in half precision; None if they are finer."""
+    finite = logits[logits.isfinite()]
+    for dtype in (torch.bfloat16, torch.float16):
+        if len(finite) and finite.to(dtype).to(finite.dtype).equal(finite):
+            return 2.0 ** floor(log2(max(float(finite.abs().max()), 1e-30))) * torch.finfo(dtype).eps
+    return None
 
 
 def _before(
@@ -251,59 +253,44 @@ def runs_of_copies(
     while done < len(heads):
         some = heads[done : done + at_once]
         try:
-            after = _run(source, before, sentences * len(some), edits(some), len(some), is_given=is_given)
+            copies, changed = sentences * len(some), edits(some)
+            writes = bool(before.prediction and before.prediction.written)
+            after = source.run(copies, changed, *([before.targets * len(some)] if writes else []))
+            free = source.run(copies, changed) if writes and not is_given else None
         except AttnvizError:
             if at_once == 1:
                 raise
             at_once //= 2  # some models take fewer sentences at once, or one: as one without padding
             continue
         done += len(some)
-        yield some, after
+        yield some, (after, free)
         if report is not None and report(done, len(heads)) is False:
             raise Canceled(f"The sweep was ended after {done} of {len(heads)} heads.")
 
 
-def _run(
-    source: Source, before: Record, copies: tuple[Sentence, ...], edits: Edits, count: int, *, is_given: bool
-) -> tuple[Record, Record | None]:
-    if not (before.prediction and before.prediction.written):
-        return source.run(copies, edits), None
-    return source.run(copies, edits, before.targets * count), None if is_given else source.run(copies, edits)
-
-
-@dataclass(frozen=True, eq=False)
-class _Effect:
-    """Effect of one head that is off, per sentence."""
-
-    output: list[np.ndarray]
-    divergence: list[np.ndarray]
-    said: list[np.ndarray]
-    loss: list[np.ndarray]
-    rewritten: list[bool]
-    turned: list[float]
-
-
-def _effect(before: Record, runs: tuple[Record, Record | None], copy: int) -> _Effect:
+def _effect(before: Record, runs: tuple[Record, Record | None], copy: int) -> dict[str, list[Any]]:
+    """Effect of one head that is off, per sentence: a list for each of `EFFECTS`; empty where there is none."""
     after, free = runs
-    effect = _Effect([], [], [], [], [], [])
+    effect: dict[str, list[Any]] = {name: [] for name in EFFECTS}
     for b, read in enumerate(before.read):
         row = copy * len(before.sentences) + b
         old, new = before.output[b, : read.length].double(), after.output[row, : read.length].double()
         moved, length = (new - old).norm(dim=-1), old.norm(dim=-1)
-        effect.output.append((moved / length).where(moved != 0, 0).numpy())
+        effect["output"].append((moved / length).where(moved != 0, 0).numpy())
         if _predicts(before):
             old, new = _log_probabilities(before, b), _log_probabilities(after, row)
-            effect.divergence.append(_divergence(old, new).numpy())
+            terms = old.exp() * (old - new)  # a word that could not be said before adds nothing
+            effect["divergence"].append(terms.where(old != -torch.inf, 0).sum(-1).clamp(min=0).numpy())
             most = old.argmax(-1, keepdim=True)
-            effect.said.append((new.exp() - old.exp()).gather(-1, most).squeeze(-1).numpy())
+            effect["said"].append((new.exp() - old.exp()).gather(-1, most).squeeze(-1).numpy())
             if before.prediction is not None and before.prediction.blanks is None:
                 following = torch.tensor([token.id for token in read.tokens[1 : read.length]], dtype=torch.long)
-                effect.loss.append((old - new)[torch.arange(len(following)), following].numpy())
+                effect["loss"].append((old - new)[torch.arange(len(following)), following].numpy())
         if free is not None:
-            effect.rewritten.append(free.prediction.written[row] != before.prediction.written[b])
+            effect["rewritten"].append(free.prediction.written[row] != before.prediction.written[b])
         if before.vectors is not None:
             cosine = torch.cosine_similarity(before.vectors[b].double(), after.vectors[row].double(), dim=0)
-            effect.turned.append(float((1 - cosine).clamp(min=0)))
+            effect["turned"].append(float((1 - cosine).clamp(min=0)))
     return effect
 
 
@@ -324,17 +311,11 @@ def _log_probabilities(record: Record, row: int) -> Tensor:
     return record.prediction.logits[row, positions].double().log_softmax(-1)
 
 
-def _divergence(old: Tensor, new: Tensor) -> Tensor:
-    """Σ p (ln p - ln q) of each row; a word that could not be said before adds nothing."""
-    terms = old.exp() * (old - new)
-    return terms.where(old != -torch.inf, 0).sum(-1).clamp(min=0)
-
-
-def _table(before: Record, heads: tuple[tuple[Site, int], ...], effects: list[_Effect]) -> pd.DataFrame:
+def _table(before: Record, heads: tuple[tuple[Site, int], ...], effects: list[dict[str, list[Any]]]) -> pd.DataFrame:
     names = [(str(site), site.kind, site.layer, head) for site, head in heads]
     table = pd.DataFrame(names, columns=["site", "kind", "layer", "head"])
     for name in EFFECTS:
-        table[name] = pd.array([_mean(getattr(effect, name)) for effect in effects], dtype="Float64")
+        table[name] = pd.array([_mean(effect[name]) for effect in effects], dtype="Float64")
     batch = [
         head_metrics(before, b, names=("confidence",)).set_index(["site", "head"])["confidence"]
         for b in range(len(before.sentences))

@@ -11,8 +11,7 @@ from dataclasses import replace
 
 import pandas as pd
 
-from attnviz.analysis.carried import Carried
-from attnviz.analysis.contributions import id_of
+from attnviz.analysis.contributions import Carried, id_of
 from attnviz.analysis.predictions import predicting, token_at
 from attnviz.core.amounts import decimals
 from attnviz.core.edits import Edits, Take

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from attnviz.analysis import batch
-from attnviz.analysis.heads import METRICS, sums_of
-from attnviz.analysis.linking import rank
+from attnviz.analysis.heads import METRICS, rank, sums_of
 from attnviz.core import assets
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, Canceled, InputError

@@ -139,7 +139,7 @@ def test_a_tile_of_a_difference_is_its_largest_cell_with_its_sign(a, b, tile, bl
 
     assert not (window > every.variation[rows] + 1e-5).any()  # keys outside count as one
     for (numbers, states), (expected, expected_states) in zip(found, part.tiled(tile), strict=True):
-        assert np.allclose(np.abs(numbers), np.abs(np.nan_to_num(expected)), atol=1e-6)
+        assert np.allclose(np.abs(numbers), np.abs(expected), atol=1e-6, equal_nan=True)
         assert (states == expected_states).all()
     for (i, j), number in np.ndenumerate(found[2][0]):
         square = part.difference[i * tile : (i + 1) * tile, j * tile : (j + 1) * tile]

@@ -5,15 +5,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from test_head_metrics import text_record
 
 from attnviz import api
 from attnviz.analysis import batch
 from attnviz.analysis.heads import METRICS, head_metrics, sums_of
 from attnviz.core.edits import Edits, Site
-from attnviz.core.masks import Painted, Subsequent
-from attnviz.core.record import Record
-from attnviz.core.tap import Tap
 
 WORDS = st.lists(st.sampled_from("a b c d".split()), min_size=1, max_size=6).map(" ".join)
 
@@ -51,25 +47,3 @@ def test_sites_of_every_kind_are_measured(model):
     source = api.load(model)
 
     assert_same(source.run(source.tokenize(["the cat sleeps", "the black dog eats the bread ."])), 500)
-
-
-@given(
-    ids=st.lists(st.integers(0, 4), min_size=1, max_size=9), padding=st.integers(0, 3), size=st.sampled_from([1, 99])
-)
-def test_rows_without_a_key_and_padding_are_in_no_sum(ids, padding, size):
-    """As where each row is measured by itself."""
-    shut = Painted(tuple((len(ids) - 1, key) for key in range(len(ids) + padding)))
-    edits = Edits(mask=Subsequent() & shut)
-
-    assert_same(text_record([*ids, *[9] * padding], kind="decoder", length=len(ids), special={0}, edits=edits), size)
-
-
-@pytest.mark.parametrize("size", [1, 2**18])
-def test_a_sink_takes_weight_and_stands_nowhere(size):
-    """Distances are of the weight on tokens."""
-    plain, tap = text_record([1, 2, 1, 3, 1]), Tap()
-    query, key, value = torch.randn(3, 1, 2, 5, 5).unbind()
-    tap.attend(query, key, value, site=Site("decoder", 0), mask=Subsequent(), sinks=torch.tensor([0.5, 2.0]))
-    record = Record(plain.sentences, "test", "random", Edits(), tuple(tap.steps), plain.output)
-
-    assert_same(record, size)

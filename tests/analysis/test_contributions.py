@@ -6,12 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import tiny
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from rules import rules
 
 import attnviz
-from attnviz import Edits, Site, analysis, api, figures
+from attnviz import Edits, Site, analysis, api
 from attnviz.core.errors import Canceled, InputError
 from attnviz.studies import ablation
 
@@ -85,7 +86,16 @@ def test_each_part_is_what_hooks_on_the_modules_say(name):
         for kind, call in ((kind, call) for kind, call in calls.items() if call is not None):
             columns = call.w_o.weight.double().chunk(source.num_heads, 1)
             parts = zip(inputs[call.w_o].chunk(source.num_heads), columns, strict=True)
-            expected |= {("head", kind, number, h): adds(weight @ output) for h, (output, weight) in enumerate(parts)}
+            norm = layer.norm if kind == "decoder" else layer.cross_norm
+            constant = (call.w_v.bias + call.w_v.weight @ norm.bias).double().chunk(source.num_heads)
+            expected |= {
+                ("head", kind, number, h): adds(weight @ (output - constant[h]))
+                for h, (output, weight) in enumerate(parts)
+            }
+            biases = zip(constant, columns, strict=True)
+            expected |= {
+                ("bias of values", kind, number, h): adds(weight @ part) for h, (part, weight) in enumerate(biases)
+            }
             expected["bias of W_O", kind, number] = adds(call.w_o.bias.double())
         if layer.feed_forward is not None:
             expected["feed-forward", number] = adds(outputs[layer.feed_forward])
@@ -137,6 +147,17 @@ def test_a_logit_falls_with_a_head_off_as_in_a_run_of_its_own(name, monkeypatch)
         ablation.logit_falls(source, sentences, edits, lambda done, count: False)
 
 
+@pytest.mark.parametrize(("dtype", "step"), [(torch.bfloat16, 2**-4), (torch.float16, 2**-7), (torch.float32, None)])
+def test_logits_of_half_precision_come_in_steps(dtype, step):
+    """The distance of two neighbors of the largest, between 8 and 16; and the answer says it."""
+    logits = torch.linspace(-9, 12.3, 500).to(dtype).float()
+
+    assert ablation.step_of(logits) == step
+    falls = pd.DataFrame({"kind": ["decoder"], "layer": [1], "head": [0], "fall": [0.5]})
+    falls.attrs["step"] = step
+    assert ("in steps of" in analysis.contributions(record_of("induction")).in_words(falls)) == (step is not None)
+
+
 @pytest.mark.parametrize(
     ("fall", "says"),
     [
@@ -152,7 +173,7 @@ def test_the_answer_says_whether_others_replace_the_head(fall, says):
     falls = pd.DataFrame({"kind": ["decoder"], "layer": [1], "head": [0], "fall": [fall]})
 
     answer = found.in_words(falls)
-    assert answer.startswith("Head 0 of decoder layer 1 adds most to “down”: 5.66 of the logit 9.50. Off, the logit ")
+    assert answer.startswith("Head 0 of decoder layer 1 adds most to “down”: 5.41 of the logit 9.50. Off, the logit ")
     assert says in answer
 
 
@@ -181,26 +202,3 @@ def test_runs_without_parts_are_refused_in_a_sentence():
     ):
         with pytest.raises(InputError, match=why):
             make()
-
-
-@pytest.mark.parametrize("dark", [False, True])
-def test_the_pictures_hold_the_numbers(dark):
-    """A cell and a dot for each head, a bar for each part from where the one before ends; as files, too."""
-    record, source = record_of("translator"), api.load("translator")
-    falls = ablation.logit_falls(source, record.sentences)
-    heads, dots = figures.contributions(record, dark=dark), figures.replaced(record, falls=falls, dark=dark)
-    parts, found = figures.contribution_parts(record, dark=dark), analysis.contributions(record)
-
-    assert len(heads.data["cells"]["row"]) == len(dots.data["dots"]["x"]) == len(found.heads) == 16
-    np.testing.assert_allclose(dots.data["dots"]["x"], found.heads["contribution"])
-    lost = falls.set_index(["kind", "layer", "head"])["fall"]
-    assert dots.data["dots"]["y"] == [lost[row.kind, row.layer, row.head] for row in found.heads.itertuples()]
-    bars = parts.data["rows"]
-    assert bars["begin_0"][1:-1] == pytest.approx(bars["share_0"][:-2])
-    assert bars["share_0"][-2] == pytest.approx(bars["share_0"][-1])
-    heading = parts.data["meta"]["subtitle"][0].replace("\n", " ")
-    assert f"sum {found.logit:.4f}; logit {found.logit:.4f}; residual 0 (rounding)" in heading
-    for figure in (heads, dots, parts):
-        assert b"<svg" in attnviz.render(figure, "svg")[:200]
-        assert attnviz.render(figure, "png")[:4] == b"\x89PNG"
-        assert len(attnviz.render(figure, "csv").splitlines()) == len(figure.table) + 1

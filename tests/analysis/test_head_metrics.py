@@ -12,12 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pictures import SITE, translation_of
 
-from attnviz import api
 from attnviz.analysis import measures
 from attnviz.analysis.batch import HeadBlock
-from attnviz.analysis.heads import METRICS, head_metrics, metric, seconds
-from attnviz.core.edits import KINDS, Edits, Site
-from attnviz.core.errors import InputError
+from attnviz.analysis.heads import METRICS, head_metrics, seconds
+from attnviz.core.edits import Edits, Site
 from attnviz.core.masks import Painted, Subsequent
 from attnviz.core.record import Record
 from attnviz.core.tap import Tap
@@ -123,39 +121,6 @@ def test_every_metric_is_what_its_formula_says(ids, kind, padding, special, empt
             else:
                 assert found == pytest.approx(expected, abs=1e-5), name
     assert not any(math.isnan(x) for name in NAMES for x in table[name].dropna())
-
-
-def test_heads_set_by_hand_measure_what_they_were_set_to():
-    """a b c a b d a b c: one head looks at the word before, one at the first, one at all alike, one after a twin."""
-    table = head_metrics(api.analyze("a b c a b d a b c", "constructed")).set_index(["layer", "head"])
-    logs = [math.log(i) for i in range(1, 10)]
-
-    def close(at, **numbers):
-        for name, number in numbers.items():
-            assert table.loc[at, name] == pytest.approx(number, abs=2e-3), name
-
-    close((0, 0), previous=1, next=0, entropy=0, effective_keys=1, confidence=1, distance=8 / 9, output_share=1)
-    close((0, 1), first=1, distance=4, previous=1 / 8, output_share=0)
-    close((0, 2), self=(4 + 3 / 2 + 2 / 3) / 9, duplicate=(3 / 2 + 4 / 3) / 5, induction=0, asymmetry=0)
-    close((0, 3), entropy=sum(logs) / 9, evenness=1, effective_keys=5, distance=2, value_weighted=0)
-    close((1, 0), induction=1, duplicate=0, value_weighted=1)
-    close((1, 1), self=1, distance=0, previous=0)
-    assert table.loc[(0, 3), "asymmetry"] is pd.NA
-    assert table["special"].isna().all()
-
-
-def test_scores_that_read_the_same_both_ways_are_not_asymmetric():
-    """0 where queries are the keys; 1 where the score is the opposite the other way round; about 1/2 by chance."""
-    generator = torch.Generator().manual_seed(3)
-    vectors, other = torch.randn(2, 1, 1, 300, 40, generator=generator)
-    turned = torch.cat([vectors[..., 20:], -vectors[..., :20]], -1)
-    key = torch.cat([vectors, turned, other], 1)
-    tap = Tap()
-    output = tap.attend(vectors.expand(-1, 3, -1, -1), key, key, site=SITE)
-    tokens = tuple(Token(str(i), i, 0, 0) for i in range(300))
-    record = Record((Sentence("", tokens, 300),), "test", "random", Edits(), tuple(tap.steps), output)
-
-    assert head_metrics(record)["asymmetry"].tolist() == pytest.approx([0, 1, 0.5], abs=0.02)
 
 
 def test_blocks_of_rows_change_nothing(monkeypatch):
@@ -265,14 +230,6 @@ def test_what_a_record_does_not_hold_is_missing_and_the_rest_is_there():
     assert cross[["entropy", "first", "value_weighted"]].notna().all(axis=None)
 
 
-def test_a_sentence_in_a_batch_measures_as_it_does_alone():
-    """Its padding counts nowhere."""
-    source = api.load("constructed")
-    together = head_metrics(api.analyze(["a b a b c d e", "x y x"], source), sentence=1)
-
-    pd.testing.assert_frame_equal(together, head_metrics(api.analyze("x y x", source)), atol=1e-4)
-
-
 @examples(30)
 @given(
     ids=st.lists(st.integers(0, 3), min_size=1, max_size=9), seed=st.integers(0, 99), temperature=st.floats(0.05, 20)
@@ -290,20 +247,6 @@ def test_every_number_stays_in_its_range_and_shares_sum_to_one(ids, seed, temper
     assert table["output_share"].sum() == pytest.approx(1)
 
 
-def test_every_metric_says_what_it_is():
-    """A name of its own, a formula, a range, a source, a sentence, and sites where it can be had."""
-    assert len(set(NAMES)) == len(NAMES)
-
-    for one in METRICS:
-        assert all((one.title, one.formula, one.range, one.source))
-        assert one.means.endswith(".")
-        assert one.where.count("$") % 2 == 0
-        assert set(one.kinds) <= set(KINDS)
-        assert metric(one.name) is one
-    with pytest.raises(InputError, match="'magic'; there are entropy"):
-        metric("magic")
-
-
 def test_some_numbers_are_measured_alone_and_it_is_said_how_far_that_is():
     """The others are missing; the last thing that is said is that all weights are measured."""
     record, said = text_record([0, 1, 2, 0, 1], seed=1), []
@@ -314,7 +257,3 @@ def test_some_numbers_are_measured_alone_and_it_is_said_how_far_that_is():
     assert table["entropy"].isna().all()
     assert said[-1] == (50, 50)
     assert seconds(record) > 0
-
-
-def test_the_name_of_the_local_share_says_how_far_that_is():
-    assert str(measures.NEAR) in metric("local").title

@@ -5,14 +5,12 @@ from dataclasses import replace
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from pictures import SITE, record_of, story_of, translation_of
 
 from attnviz import analysis
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError, ShapeError
-from attnviz.core.masks import Padding, Painted, Subsequent, Window
+from attnviz.core.masks import Painted, Subsequent
 from attnviz.core.tokens import Token
 
 WORDS = "a b c d e f g h i j k l m".split()
@@ -33,21 +31,6 @@ def test_combined_heads_are_the_mean_largest_and_smallest_of_each_cell():
         analysis.weights_of(step, "median")
 
 
-@given(tile=st.integers(2, 15), head=st.sampled_from([0, 1, "max", "mean"]), masked=st.booleans())
-def test_tiles_hold_the_largest_of_their_cells(tile, head, masked):
-    """Pooling through scores gives just what pooling the weights would."""
-    step = step_of(edits=Edits(mask=Subsequent() & Painted(((4, 0),)))) if masked else step_of()
-    weights = analysis.weights_of(step, head)
-
-    found = analysis.cells(step, head, tile=tile)
-
-    for i, row in enumerate(found.weights):
-        for j, weight in enumerate(row):
-            square = (slice(i * tile, (i + 1) * tile), slice(j * tile, (j + 1) * tile))
-            assert weight == pytest.approx(float(weights[square].max()), abs=1e-6)
-            assert (found.blocked[i, j] > 0) == (not step.may_attend(0, *square).any())
-
-
 def test_a_cell_has_one_state_and_names_its_rule():
     """Blocked, empty, NaN and open cells are told apart."""
     mask = Subsequent() & Painted(((0, 0),))
@@ -62,41 +45,11 @@ def test_a_cell_has_one_state_and_names_its_rule():
     assert found.reasons[found.blocked[0, 0] - 1] == "painted"
 
 
-def test_a_window_of_cells_is_the_same_as_a_part_of_all():
-    step = step_of(edits=Edits(mask=Window(2)))
-    rows, columns = slice(3, 11, 2), slice(1, 9)
-
-    whole, part = analysis.cells(step, 1), analysis.cells(step, 1, rows=rows, columns=columns)
-
-    assert part.weights == pytest.approx(whole.weights[rows, columns], abs=1e-6)
-    assert (part.states == whole.states[rows, columns]).all()
-    assert part.queries.tolist() == [3, 5, 7, 9]
-
-
-def test_row_sums_are_one_or_say_that_the_row_is_empty():
-    step = step_of(edits=Edits(mask=Painted(tuple((2, k) for k in range(13)))))
-
-    sums = analysis.row_sums(step, 0)
-
-    assert sums[2] == 0
-    torch.testing.assert_close(sums[torch.arange(13) != 2], torch.ones(12))
-    torch.testing.assert_close(analysis.row_sums(step, 0, rows=slice(1, 4)), sums[1:4])
-
-
 def test_the_largest_weight_is_that_of_all_heads():
     record = record_of(WORDS, heads=3)
     step = record.step(SITE)
 
     assert analysis.largest_weight(record, SITE) == pytest.approx(max(float(step.weights(h).max()) for h in range(3)))
-
-
-def test_the_strongest_key_of_each_query():
-    step = step_of()
-
-    most, at = analysis.strongest(step, 1, rows=slice(2, 6))
-
-    assert most == pytest.approx(step.weights(1).amax(1)[2:6].numpy(), abs=1e-6)
-    assert at.tolist() == step.weights(1).argmax(1)[2:6].tolist()
 
 
 def test_change_is_a_share_of_the_length_before():
@@ -121,12 +74,6 @@ def test_combined_heads_are_blocked_only_where_all_are():
 
     assert analysis.reasons_of(step, 0)[1].nonzero().tolist() == [[0, 1], [1, 2]]
     assert analysis.reasons_of(step, "mean")[1].nonzero().tolist() == [[1, 2]]
-
-
-def test_padding_is_blocked_in_its_own_sentence():
-    step = record_of(["a", "b", "c"], edits=Edits(mask=Padding((2,)))).step(SITE)
-
-    assert analysis.cells(step, 0).blocked[:, 2].all()
 
 
 def test_outputs_of_other_tokens_are_not_compared_and_why_stands_in_words():

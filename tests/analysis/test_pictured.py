@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from attnviz import figures
 from attnviz.analysis import pictured
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
@@ -13,7 +12,6 @@ from attnviz.core.record import Record
 from attnviz.core.scoring import Scoring
 from attnviz.core.tap import Tap
 from attnviz.core.tokens import Sentence, Token
-from attnviz.figures.patches import NONE_MORE
 
 SITE = Site("decoder", 0)
 PICTURE = Picture(torch.arange(48, dtype=torch.uint8).reshape(4, 4, 3))
@@ -76,20 +74,3 @@ def test_a_text_alone_has_no_patches():
 
     with pytest.raises(InputError, match="Decoder layer 0 looks at no picture"):
         pictured.patches(text, SITE)
-
-
-def test_both_views_are_drawn_on_the_picture():
-    """With the weights of `pictured`, a sink set aside, and the formula under the title; words keep their weights."""
-    rows = (0.01, 0.5, 0.01, 0.02, 0.23, 0.23), (0.01, 0.9, 0.01, 0.02, 0.03, 0.03)
-    record, neutral = record_of(*rows), record_of((0.1, 0.4, 0.1, 0.2, 0.1, 0.1))
-    less = figures.patches(record, SITE, 0, chosen=5, less="neutral", neutral=neutral)
-
-    assert less.arrays["weights"] == pytest.approx([-0.09, 0.5, -0.09, -0.18, 0.03, 0.03])
-    assert "minus the weights of the last token of “ab”" in less.lines
-    same = figures.patches(record, SITE, 0, chosen=5, less="neutral", neutral=record)
-    assert NONE_MORE in same.lines
-    sinks = figures.patches(record, SITE, 0, chosen=5, less="sinks")
-    expected = pictured.without_sinks(record, SITE, 0, 5)
-    assert sinks.arrays["weights"][:4] == pytest.approx(expected.numpy(), nan_ok=True)
-    with pytest.raises(InputError, match=r"less is 'sinks'; it is of attention from a token"):
-        figures.patches(record, SITE, 0, chosen=5, side="to", less="sinks")

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnviz import api
-from attnviz.analysis.heads import METRICS, head_metrics
-from attnviz.analysis.roles import THRESHOLDS, clearest, roles
+from attnviz.analysis.heads import METRICS, THRESHOLDS, clearest, head_metrics, roles
 
 
 def test_heads_set_by_hand_are_called_what_they_were_set_to():

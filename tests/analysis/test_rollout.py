@@ -6,7 +6,7 @@ import torch
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from pictures import SITE, record_of, with_sink
+from pictures import record_of, with_sink
 
 from attnviz import api
 from attnviz.analysis.rollout import Mixed, flow, mixed, rollout, rows
@@ -30,17 +30,6 @@ def random_layers(seed, depth, n, causal):
     if causal:
         scores = scores.masked_fill(~torch.ones(n, n).tril().bool(), -torch.inf)
     return mixed_of(*((scores.softmax(-1) + torch.eye(n)) / 2).tolist())
-
-
-def test_weights_and_residual_are_mixed_half_and_half():
-    """½ A + ½ I of the mean over heads; of one head, of that one."""
-    record = record_of("a b c".split(), heads=3)
-    step = record.step(SITE)
-    mean = torch.stack([step.weights(h) for h in range(3)]).mean(0).double()
-
-    torch.testing.assert_close(mixed(record).layers[0], (mean + torch.eye(3)) / 2, rtol=0, atol=1e-7)
-    one = (step.weights(1).double() + torch.eye(3)) / 2
-    torch.testing.assert_close(mixed(record, heads=1).layers[0], one, rtol=0, atol=1e-7)
 
 
 def test_rollout_multiplies_the_later_layer_from_the_left():
@@ -136,17 +125,6 @@ def test_flow_is_the_largest_there_is(drawn, data):
     assert (reached >= rollout(found)[-1, position] - 1e-9).all()
     if drawn[-1]:
         assert reached[position + 1 :].eq(0).all()
-
-
-def test_rows_with_nothing_to_mix_keep_what_they_hold():
-    """A query with no key left is its own residual, and counted."""
-    shut = Painted(((1, 0), (1, 1), (1, 2)))
-    for policy in ("zero", "nan"):
-        found = mixed(record_of("a b c".split(), edits=Edits(mask=shut, empty_rows=policy)))
-
-        assert found.left_out == 1
-        assert found.layers[0, 1].tolist() == [0, 1, 0]
-        assert found.layers.isfinite().all()
 
 
 def test_causal_models_have_no_future():

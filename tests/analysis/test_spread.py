@@ -65,14 +65,6 @@ def test_attention_by_distance_is_the_sum_of_each_diagonal(step, head, sentence,
             assert share == pytest.approx(weights[inside].sum() / weights.sum(), abs=1e-4)
 
 
-def test_the_bins_double_to_either_side():
-    curve = analysis.by_distance(step_of(torch.float32, None, queries=6, keys=10), 0).curve()
-
-    assert list(zip(curve["nearest"], curve["furthest"], strict=True)) == [
-        (-4, -5), (-2, -3), (-1, -1), (0, 0), (1, 1), (2, 3), (4, 7), (8, 9),
-    ]  # fmt: skip
-
-
 @given(step=steps, head=heads, sentence=st.integers(0, B - 1), block=sides, data=st.data())
 def test_attention_by_part_is_the_mean_over_queries_of_the_sum_over_keys(step, head, sentence, block, data):
     weights, _ = whole(step, head, sentence)
@@ -87,16 +79,6 @@ def test_attention_by_part_is_the_mean_over_queries_of_the_sum_over_keys(step, h
             square = weights[rows, columns]
             expected = square.sum(1).mean() if len(square) else np.nan
             assert found[i, j] == pytest.approx(expected, abs=1e-4, nan_ok=True)
-
-
-def test_a_needle_takes_all_of_the_attention_of_the_question():
-    """The induction head of hand-set weights, wherever the number stands."""
-    for at in (3, 40, 90):
-        words = [f"w{i}" for i in range(99)]
-        words[at : at + 2] = ["passcode", "7041"]
-        step = api.analyze(" ".join([*words, "passcode"]), "constructed").steps[1]
-
-        assert analysis.by_part(step, 0, (0, at + 1, at + 2, 99))[3, 1] == pytest.approx(1, abs=1e-3)
 
 
 def test_parts_that_do_not_go_upward_are_refused():

@@ -1,7 +1,5 @@
 """Records as tidy tables."""
 
-import math
-
 import numpy as np
 import pytest
 import torch
@@ -35,35 +33,6 @@ def test_a_table_of_weights_has_a_row_per_cell_with_the_records_own_numbers():
         ["The", "blocked", "causal"]
     ]
     assert set(table[table["state"] == "weight"]["rule"]) == {""}
-
-
-def test_tokens_stand_in_a_table_as_they_were_typed():
-    record = record_of(["=1+1", "\x00", "a" * 200])
-
-    assert tables.weights_table(views.see(record, SITE), 0)["query_token"].iloc[::3].tolist() == [
-        "=1+1",
-        "\x00",
-        "a" * 200,
-    ]
-
-
-def test_combined_heads_have_no_scores():
-    table = tables.weights_table(views.see(record_of(WORDS), SITE), "mean")
-
-    assert table["score"].isna().all()
-
-
-def test_a_window_keeps_its_positions():
-    table = tables.weights_table(views.see(record_of(WORDS), SITE, rows=slice(1, 3), columns=slice(2, 3)), 0)
-
-    assert table[["query", "key"]].values.tolist() == [[1, 2], [2, 2]]
-
-
-def test_nan_and_empty_rows_are_named():
-    cells = {(0, 1, 2): math.nan} | {(0, 2, k): -math.inf for k in range(4)}
-    table = tables.weights_table(views.see(record_of(WORDS, scores=cells), SITE), 0)
-
-    assert table.groupby("query")["state"].first().tolist() == ["weight", "nan", "empty row", "weight"]
 
 
 def test_all_heads_stand_in_one_table():
@@ -166,14 +135,6 @@ def test_a_table_says_what_each_row_predicts_where_the_model_says_words():
     ]
     assert heads["predicts"].tolist() == table["predicts"].tolist() * 2
     assert len(heads) == 2 * 3 * 2
-
-
-def test_the_strongest_of_many_cells_say_what_their_rows_predict():
-    record = story_of(["w"] * 600, *({f"p{i}": 1.0} for i in range(600)))
-
-    table = tables.weights_table(views.see(record, SITE), 0)
-
-    assert set(table[table["query"] == 412]["predicts"]) == {"p412"}
 
 
 def test_next_words_have_a_row_each():

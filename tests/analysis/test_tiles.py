@@ -188,19 +188,6 @@ def test_a_long_map_is_pooled_once(monkeypatch):
     assert analysis.pooled(step, [0, 1], tile=2) is together
 
 
-def test_tiles_of_a_map_say_where_their_largest_weight_is():
-    """`cells` that are pooled have what `pooled` gives; unless asked otherwise, 512 tiles on a side."""
-    step = step_of(torch.float32, Subsequent(), queries=1500, keys=1500)
-    found = analysis.cells(step, 1, tile=3)
-    weights = step.weights(1)
-
-    assert found.tiles.tile == 3 == analysis.pooled(step, 1).tile
-    assert np.shares_memory(found.weights, found.tiles.largest)
-    at = found.tiles.at_query[100, 50], found.tiles.at_key[100, 50]
-    assert float(weights[at]) == pytest.approx(float(weights[300:303, 150:153].max()))
-    assert found.tiles.sums.sum() == pytest.approx(1500, abs=1e-2)
-
-
 def test_tiles_of_131_072_tokens_are_those_of_float64():
     """Some rows far down of a causal head, each tile of 64 x 64 beside the whole rows in double precision."""
     n, tile = 131_072, 64

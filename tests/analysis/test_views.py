@@ -9,13 +9,11 @@ import pytest
 from allocations import Held
 from hypothesis import given
 from hypothesis import strategies as st
-from pandas.testing import assert_frame_equal
-from pictures import CROSS, SITE, data, lines, notes, record_of, story_of, translation_of, with_sink
+from pictures import SITE, data, lines, notes, record_of, with_sink
 
 from attnviz import analysis, figures
 from attnviz.analysis import sentences, tables, views
 from attnviz.analysis.views import MERGED, PAIRS, READ_ONLY, SPECIAL, View, groups
-from attnviz.charts.grid import JOINED
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Painted, Subsequent, Window
@@ -60,30 +58,6 @@ def seen(record, view=View(), **window):
     return views.see(record, SITE, view=view, **window)
 
 
-@given(record=records(), head=HEADS)
-def test_merging_keeps_what_each_row_sums_to(record, head):
-    """Each word's row sums to the mean of the sums of its pieces."""
-    merged, step = seen(record, WORDS), record.step(SITE)
-
-    sums = merged.cells([head])[0].weights.sum(1)
-
-    plain = analysis.row_sums(step, head).numpy()
-    spans = zip(merged.queries.starts, merged.queries.stops, strict=True)
-    np.testing.assert_allclose(sums, [plain[start:stop].mean() for start, stop in spans], atol=1e-5)
-
-
-@given(record=records(), head=HEADS)
-def test_a_merged_cell_is_the_mean_over_queries_of_the_sum_over_keys(record, head):
-    found, groups = seen(record, WORDS).cells([head])[0], seen(record, WORDS).queries
-    weights = analysis.weights_of(record.step(SITE), head).numpy()
-
-    expected = [
-        [weights[a:b, c:d].sum(1).mean() for c, d in zip(groups.starts, groups.stops, strict=True)]
-        for a, b in zip(groups.starts, groups.stops, strict=True)
-    ]
-    np.testing.assert_allclose(found.weights, expected, atol=1e-5)
-
-
 SENTENCES = View(sentences=True)
 
 
@@ -93,33 +67,6 @@ def texts(draw):
     words = draw(st.lists(st.sampled_from(["a", "b.", "c!", "d"]), min_size=1, max_size=9))
     blocked = draw(st.sets(st.tuples(st.integers(0, 8), st.integers(0, 8))))
     return record_of(words, edits=Edits(mask=Painted(tuple(blocked))))
-
-
-@given(record=texts(), head=HEADS)
-def test_a_sentence_is_the_mean_over_its_queries_of_the_sum_over_its_keys(record, head):
-    """So each row keeps its sum, and it is what `by_part` gives for sentences as parts."""
-    merged, step = seen(record, SENTENCES), record.step(SITE)
-    words = record.sentences[0].labels
-    starts = (0, *(i + 1 for i, word in enumerate(words[:-1]) if word[-1] in ".!"))
-
-    found = merged.cells([head])[0].weights
-
-    assert merged.queries.starts.tolist() == list(starts)
-    np.testing.assert_allclose(found, analysis.by_part(step, head, starts), atol=1e-5)
-    assert not merged.queries.merged or "tokens are merged into sentences" in merged.notes[0]
-
-
-@given(record=texts(), head=HEADS, parts=st.integers(1, 12))
-def test_parts_have_as_many_tokens_each_and_weigh_what_by_part_says(record, head, parts):
-    merged, step = seen(record, View(parts=parts)), record.step(SITE)
-
-    found = merged.cells([head])[0].weights
-
-    assert max(merged.queries.sizes) - min(merged.queries.sizes) <= 1
-    assert len(merged.queries) == min(parts, step.shape[2])
-    assert merged.queries.labels[0].startswith("0–")
-    assert merged.queries.labels[-1].endswith("100%")
-    np.testing.assert_allclose(found, analysis.by_part(step, head, tuple(merged.queries.starts.tolist())), atol=1e-5)
 
 
 def test_a_hidden_token_is_in_no_part():
@@ -232,32 +179,6 @@ def test_nothing_is_merged_over_a_border_of_roles(view):
     assert merged.roles == ("prompt", "answer")
 
 
-def test_prompt_and_answer_of_one_sentence_each_are_two_units_with_their_sums():
-    """By hand: each half of the keys summed, the mean over the queries of each half."""
-    record = record_of(["a", "b", "c", "d", "e"])
-    weights = record.step(SITE).weights(0).numpy()
-    tokens = tuple(replace(t, role="answer" if t.id > 2 else "") for t in record.sentences[0].tokens)
-    record = replace(record, sentences=(replace(record.sentences[0], tokens=tokens),))
-
-    found = seen(record, SENTENCES).cells([0])[0].weights
-
-    ends = (slice(0, 3), slice(3, 5))
-    expected = [[weights[q, k].sum() / (q.stop - q.start) for k in ends] for q in ends]
-    assert record.sentences[0].is_several
-    np.testing.assert_allclose(found, expected, atol=1e-6)
-
-
-@given(record=records(joined=()), head=HEADS)
-def test_merging_words_of_one_piece_changes_nothing(record, head):
-    merged, plain = (seen(record, view).cells([head])[0] for view in (WORDS, View()))
-
-    for name in ("queries", "keys", "weights", "states", "blocked"):
-        np.testing.assert_array_equal(getattr(merged, name), getattr(plain, name))
-    assert (merged.scores is None) == (plain.scores is None)
-    assert merged.reasons == plain.reasons
-    assert seen(record, WORDS).notes == ()
-
-
 @given(record=records(), head=HEADS, merges=st.booleans())
 def test_what_is_left_of_a_row_sums_to_one(record, head, merges):
     """Where anything is left; else it stays zero, or is not a number where the row is not."""
@@ -296,22 +217,6 @@ def test_the_windows_of_a_pair_tile_the_whole(record, head, merges, special):
         assert together[place] == pytest.approx(cell, abs=1e-6, nan_ok=True)
 
 
-@given(record=records(), head=HEADS, special=st.sampled_from(SPECIAL))
-def test_a_cell_is_blocked_where_all_of_it_is(record, head, special):
-    view = View(True, special)
-    try:
-        through = seen(record, view)
-    except InputError:
-        return
-    blocked = analysis.cells(record.step(SITE), head).blocked > 0
-
-    found = through.cells([head])[0]
-
-    for i, (a, b) in enumerate(zip(through.queries.starts, through.queries.stops, strict=True)):
-        for j, (c, d) in enumerate(zip(through.keys.starts, through.keys.stops, strict=True)):
-            assert (found.blocked[i, j] > 0) == blocked[a:b, c:d].all()
-
-
 def test_a_word_is_called_as_it_stands_in_the_text():
     """From where its first piece begins to where its last ends; special tokens and the other text join nothing."""
     pieces = [Token("un", 1, 3, 5), Token("LIKE", 2, 5, 9, joined=True), Token("x", 3, 10, 11, joined=True, segment=1)]
@@ -339,31 +244,6 @@ def test_what_a_view_does_is_said_everywhere():
     assert "hidden" not in plain.description
 
 
-def test_merged_cells_have_no_scores_and_their_first_position_is_clicked():
-    figure = figures.head(unlikely(), SITE, 0, view=WORDS)
-
-    cells = figure.chart.to_dict()["datasets"]["cells"]
-
-    assert "score" not in cells[0]
-    assert sorted({cell["query"] for cell in cells}) == [0, 1, 4, 5]
-    assert {cell["key_name"] for cell in cells} >= {"unlikely (1–3)", "good (4)"}
-    assert figure.table["score"].isna().all()
-    assert figure.arrays["query_tokens"].tolist() == ["<s>", "unlikely", "good", "</s>"]
-    assert figure.name.endswith("-words")
-
-
-def test_a_selected_piece_outlines_its_word():
-    """Whichever of its pieces; what is hidden outlines nothing."""
-
-    def chosen(view, *selected):
-        return data(figures.head(unlikely(), SITE, 0, view=view, selected=selected).chart, "chosen")
-
-    (one,) = chosen(WORDS, 1, 4)
-    assert [one] == chosen(WORDS, 2, 4) == chosen(WORDS, 3, 4)
-    assert (one["row"], one["column"]) == (1, 2)
-    assert chosen(View(special="hide"), 0, 4) == []
-
-
 def test_a_word_in_words():
     record = unlikely()
     weight = float(record.step(SITE).weights(0)[1:4, 4].mean())
@@ -374,17 +254,6 @@ def test_a_word_in_words():
     assert sentences.cell(record, SITE, 0, 0, 4, view=View(special="hide")) == "“<s>” (0) is not seen in this view."
     assert "(special tokens aside)" in sentences.cell(record, SITE, 0, 4, 4, view=View(special="renormalize"))
     assert "“unlikely” (0–2)" in sentences.strongest(record_with(UN[1:4], joined={1, 2}), SITE, 0, view=WORDS)
-
-
-def test_rows_that_are_seen_in_part_are_not_called_wrong():
-    """With special tokens hidden sums are below 1 by right; with what is left divided they are 1."""
-    hide, divided = (
-        figures.head(unlikely(), SITE, 0, view=View(special=special), row_sums=True).chart for special in SPECIAL[1:]
-    )
-
-    assert data(hide, "meta")[0]["beside_title"] == "sum of what is seen"
-    assert not any("not 1" in row["beside"] for row in data(hide, "rows"))
-    assert [row["beside"] for row in data(divided, "rows")] == ["1.000"] * 4
 
 
 def test_empty_rows_and_nan_survive():
@@ -408,24 +277,6 @@ def test_a_view_that_leaves_nothing_says_so():
         View(pair="A")
 
 
-def test_long_texts_are_merged_block_by_block(monkeypatch):
-    """Tiles, tables and the strongest keys are the same however few rows are held at once."""
-    pieces = ["w"] * 1300
-    record = record_with(pieces, joined=set(range(1, 1300, 3)), special={0}, edits=Edits(mask=Subsequent()), heads=1)
-    view = View(words=True, special="hide")
-    once = figures.head(record, SITE, 0, view=view)
-    tables_once, arrays_once = once.table, once.arrays
-    monkeypatch.setattr("attnviz.analysis.blocks.BLOCK", 20_000)
-
-    again = figures.head(record, SITE, 0, view=view)
-
-    assert arrays_once["cells_per_side_of_tile"] == 2
-    for name, array in again.arrays.items():
-        assert (array == arrays_once[name]).all() if array.dtype.kind != "f" else np.allclose(array, arrays_once[name])
-    assert_frame_equal(again.table, tables_once)
-    assert len(seen(record, view).queries) == 867
-
-
 def test_each_cell_keeps_its_own_rule_however_few_rows_are_held(monkeypatch):
     """Rules that occur first in other rows have other numbers there, and the same names."""
     mask = Painted(((0, 1), (0, 2))) & Subsequent()
@@ -440,47 +291,6 @@ def test_each_cell_keeps_its_own_rule_however_few_rows_are_held(monkeypatch):
     assert rules() == once
     plain = analysis.cells(record.step(SITE), 0)
     assert once[1] == np.array(("", *plain.reasons), object)[plain.blocked][1, :4].tolist()
-
-
-def test_a_window_of_a_view_is_a_part_of_it():
-    """Words that begin in the window; what is left of a row is still divided by the sum of all that is left."""
-    view = View(True, "renormalize")
-    whole, part = seen(unlikely(), view), seen(unlikely(), view, rows=slice(1, 3), columns=slice(4, 6))
-
-    assert part.queries.labels == ("unlikely",)
-    assert part.keys.labels == ("good",)
-    np.testing.assert_array_equal(part.cells([0])[0].weights, whole.cells([0])[0].weights[:1, 1:])
-    np.testing.assert_array_equal(part.row_sums(0), whole.row_sums(0)[:1])
-
-
-def test_a_word_predicts_what_its_last_piece_does():
-    story = story_of(["un", "do", "it"], {"x": 1.0}, {"y": 1.0}, {"z": 1.0})
-    tokens = tokens_of(["un", "do", "it"], joined={1})
-    record = replace(story, sentences=(replace(story.sentences[0], tokens=tokens),))
-
-    assert seen(record, WORDS).predicted == ("y", "z")
-    assert figures.head(record, SITE, 0, view=WORDS).table["predicts"].tolist() == ["y", "y", "z", "z"]
-
-
-def test_queries_and_keys_of_a_translation_have_their_own_words():
-    record = translation_of(["the", "c", "at"], {"le": 1.0}, {"chat": 1.0}, {"<eos>": 1.0})
-    source = replace(record.sentences[0], tokens=tokens_of(["the", "c", "at"], joined={2}))
-    through = views.see(replace(record, sentences=(source,)), CROSS, view=WORDS)
-
-    assert through.keys.labels == ("the", "cat")
-    assert through.queries.labels == ("<sos>", "le", "chat")
-
-
-def test_pieces_are_joined_by_a_line_and_the_picture_says_so():
-    """In the default view, beside rows and above columns; not where they are merged, or too small to be labeled."""
-    joined, merged = (figures.head(unlikely(), SITE, 0, view=view).chart for view in (View(), WORDS))
-    small = figures.head(record_with(["w"] * 60, joined={5}), SITE, 0).chart
-
-    assert [row["axis"] for row in data(joined, "words")] == ["rows", "columns"]
-    assert JOINED in lines(joined)
-    for chart in (merged, small):
-        assert data(chart, "words") == []
-        assert JOINED not in lines(chart)
 
 
 def test_a_sink_is_a_special_token():
@@ -510,25 +320,6 @@ def test_a_model_that_is_read_only_has_no_scores():
     assert "score" not in figures.head(record, SITE, 0).chart.to_dict()["datasets"]["cells"][0]
     assert tables.weights_table(views.see(record, SITE), 1)["weight"].notna().all()
     assert analysis.cells(record.step(SITE), 0, scores=False).scores is None
-
-
-@given(record=records(), view=st.builds(View, st.booleans(), st.sampled_from(SPECIAL), st.sampled_from(list(PAIRS))))
-def test_a_mask_through_a_view_is_open_where_its_map_is(record, view):
-    tokens, mask = record.sentences[0].tokens, record.edits.mask
-    try:
-        through = seen(record, view)
-    except InputError:
-        with pytest.raises(InputError, match="the mask"):
-            figures.mask(mask, tokens, view=view)
-        return
-
-    figure = figures.mask(mask, tokens, view=view)
-
-    found = through.cells([0])[0]
-    assert (figure.arrays["may_attend"] == (found.blocked == 0)).all()
-    assert (figure.table["may_attend"] == (found.blocked == 0).ravel()).all()
-    assert figure.table["query"].tolist() == np.repeat(found.queries, len(found.keys)).tolist()
-    assert f"{int((found.blocked == 0).sum())} of {found.blocked.size} cells may attend" in figure.description
 
 
 @given(

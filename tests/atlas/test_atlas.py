@@ -19,8 +19,7 @@ from hypothesis import strategies as st
 
 from attnviz import api, atlas
 from attnviz.analysis import batch
-from attnviz.analysis.heads import METRICS, head_metrics
-from attnviz.analysis.roles import THRESHOLDS
+from attnviz.analysis.heads import METRICS, THRESHOLDS, head_metrics
 from attnviz.analysis.spread import by_distance
 from attnviz.atlas import building, classes, merge, shards, sketch
 from attnviz.atlas.classes import CLASSES

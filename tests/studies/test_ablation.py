@@ -71,19 +71,6 @@ def test_copies_in_one_run_measure_what_a_run_for_each_head_does(models, name, m
             assert row["rewritten"] == sum(others) / 2
 
 
-def test_heads_that_write_nothing_change_nothing():
-    """Of the heads set by hand two write; the others may look as hard as they will."""
-    found = ablation.sweep(source := api.load("constructed"), source.tokenize(["a b c a b d"]))
-    moved = found.table.set_index(["layer", "head"])["output"]
-
-    assert set(moved[moved > 0.01].index) == {(0, 0), (1, 0)}
-    assert moved[moved <= 0.01].max() < 1e-5
-    assert found.table[["divergence", "said", "rewritten", "turned"]].isna().all(axis=None)
-    assert found.divergence is None
-    assert found.table["confidence"][1] == pytest.approx(1, abs=1e-3)
-    assert "it changes the output vectors by" in found.in_words()
-
-
 def test_heads_that_are_off_already_stay_off_and_are_not_measured():
     source = api.load("constructed")
     off = (Site("decoder", 0), 0)

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from attnviz import api
 from attnviz.analysis.heads import METRICS, head_metrics
-from attnviz.analysis.roles import roles
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import Canceled, InputError
 from attnviz.sources.trained import Trained
@@ -41,14 +40,6 @@ def test_many_texts_are_the_mean_and_spread_of_each(monkeypatch):
                 assert table[f"{name}_spread"][head] is pd.NA
     assert table["rows"].eq(5 + 3 + 8 + 6).all()
     assert table["induction_texts"].eq(3).all()
-
-
-def test_roles_over_texts_say_of_how_many():
-    """Induction can be measured only where a token comes again."""
-    rows = texts.over_texts(SOURCE, TEXTS).set_index(["layer", "head"])
-
-    assert roles(rows.loc[(0, 0)])[0].evidence == "previous token: 1.00 on average over 4 texts"
-    assert roles(rows.loc[(1, 0)])[0].evidence == "induction: 1.00 on 3 of 4 texts"
 
 
 def test_edits_hold_for_every_text():
@@ -109,17 +100,7 @@ def test_shipped_texts_are_the_held_out_ones_and_known_to_their_model(name):
     assert source.tokenize(list(shipped))
 
 
-def test_other_models_get_english():
-    assert len(texts.shipped(SOURCE)) == 50
-    assert texts.shipped(SOURCE)[0] == "The cat sat on the mat because it was tired."
-
-
 @pytest.mark.parametrize(("value", "expected"), [(0.0, True), (2.0, True), (4.0, True), (4.25, False), (-0.25, False)])
 def test_a_text_is_typical_within_two_standard_deviations_of_the_mean(value, expected):
     """Of numbers with mean 2 and standard deviation 1, on either side; both ends count."""
     assert texts.is_typical(value, 2.0, 1.0) is expected
-
-
-def test_a_difference_that_nobody_sees_is_typical_also_where_all_texts_agree():
-    assert texts.is_typical(0.9999, 1.0, 0.0)
-    assert not texts.is_typical(0.998, 1.0, 0.0)

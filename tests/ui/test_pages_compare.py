@@ -9,7 +9,7 @@ from test_pages import html, opened
 
 from attnviz.analysis import NextWord, sentences
 from attnviz.analysis.align import Side, beside
-from attnviz.analysis.farthest import farthest
+from attnviz.analysis.heads import farthest
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError
 from attnviz.ui.compare.other import LONGEST, B

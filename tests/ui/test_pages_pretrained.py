@@ -26,7 +26,7 @@ import zoo
 from huggingface_hub import constants
 
 from attnviz import analysis, api
-from attnviz.analysis.roles import Role
+from attnviz.analysis.heads import Role
 from attnviz.analysis.sentences import turned
 from attnviz.core.amounts import percent
 from attnviz.core.edits import Edits, Site

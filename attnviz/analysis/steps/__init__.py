@@ -7,7 +7,6 @@
 Everything here is a pure function of a record; its tables hold the tensors of that record.
 """
 
-from attnviz.analysis.steps.check import Check, check
 from attnviz.analysis.steps.measures import Compared, DotProducts, Measures, compare, dot_product_variance, measures
-from attnviz.analysis.steps.row import MOST_TOKENS, MOST_WIDTH, Row, row
+from attnviz.analysis.steps.row import MOST_TOKENS, MOST_WIDTH, Check, Row, check, row
 from attnviz.analysis.steps.stages import KEYS, Matrix, Stage, chain

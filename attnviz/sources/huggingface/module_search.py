@@ -19,7 +19,7 @@ from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.origin import Linear
 from attnviz.core.record import Step
-from attnviz.core.stream import CLOSE, ModelWeights, Norm, Projections, Readout
+from attnviz.core.stream import CLOSE, ModelWeights, Norm, Projections, Readout, value_bias_of
 from attnviz.core.tokens import Sentence, Token
 from attnviz.sources.huggingface import faults, memory, running
 from attnviz.sources.huggingface.loaded import Loaded
@@ -213,9 +213,12 @@ class Search:
         call, w_o = self._w_o(step, outputs)
         after = self._after(call)
         written, norm = (call.output, None) if after is None else (after[0].output, after[1])
+        projected = self._inputs(step, call, {"w_q": step.query, "w_k": step.key} if all_projections else {})
+        value = projected["w_v"]
+        value_bias = None if value.linear is None else value_bias_of(value.linear, self._read(value.call)[0])
         if not all_projections:
-            return CallModules(Projections(None, None, None, w_o, after=norm), (None, None), None, None, False), written
-        projected = self._inputs(step, call)
+            projections = Projections(None, None, None, w_o, after=norm, value_bias=value_bias)
+            return CallModules(projections, (None, None), None, None, False), written
         linears = {name: one.linear for name, one in projected.items()}
         reads = {NAMES[name]: self._read(one.call) for name, one in projected.items() if one.call is not None}
         before = next((norm for norm, _ in reads.values()), None)
@@ -229,7 +232,13 @@ class Search:
         if normalized:  # their product is no bilinear form of the stream
             linears = linears | {"w_q": None, "w_k": None}
         projections = Projections(
-            **linears, w_o=w_o, before=before, after=norm, scale=step.scoring.scale, rotary=rotary
+            **linears,
+            w_o=w_o,
+            before=before,
+            after=norm,
+            scale=step.scoring.scale,
+            rotary=rotary,
+            value_bias=value_bias,
         )
         modules = [projected[name].call and projected[name].call.module for name in ("w_q", "w_k")]
         read = {name: vectors for name, (_, vectors) in reads.items()}
@@ -257,13 +266,13 @@ class Search:
                 return call, norm
         return None
 
-    def _inputs(self, step: Step, w_o: ModuleCall) -> dict[str, "Projected"]:
-        """The projections to queries, keys and values."""
+    def _inputs(self, step: Step, w_o: ModuleCall, more: Mapping[str, Tensor]) -> dict[str, "Projected"]:
+        """The projections to values, and to `more`: queries and keys by their names."""
         parent, projected = self.names[w_o.module], {}
         for _ in range(2):  # siblings of W^O, or of the part that it is in
             parent = parent.rpartition(".")[0]
             inside = [c for c in self.calls if c.input is not None and self.names[c.module].startswith(f"{parent}.")]
-            for name, tensor in (("w_q", step.query), ("w_k", step.key), ("w_v", step.value)):
+            for name, tensor in (*more.items(), ("w_v", step.value)):
                 if projected.get(name, NOT_PROJECTED).linear is None:
                     projected[name] = self._projected(_joined(tensor)[:, 0], inside)
         return projected

@@ -381,7 +381,8 @@ class HuggingFace(Source):
             blanks = tuple(tuple(i for i, t in enumerate(sentence.tokens) if t.id == mask) for sentence in sentences)
         written = tuple(target.text for target in targets)
         words, cut = Pieces(facts.tokenizer, logits.shape[-1]), cut if any(cut) else ()
-        return {"prediction": Prediction(logits, words, written, blanks, cut=cut)}
+        special = reading.special_ids(facts.tokenizer)
+        return {"prediction": Prediction(logits, words, written, blanks, cut=cut, special=special)}
 
 
 @dataclass(frozen=True)

@@ -169,6 +169,7 @@ def stream_of(loaded: Loaded, record: Record) -> Stream:
             for layer, (module, factor) in parts.feed_forward.items()
         },
         final=floats(by_module[parts.last].input).reshape(first.shape),
+        states=tuple(map(floats, states_of(returned)[:-1])),
     )
     attention = sum(
         projections.writes(record.step(site).outputs()) for site, projections in parts.weights.sites.items()

@@ -67,7 +67,7 @@ def _parts(source: Source, measured: Circuits) -> None:
     rows = heads.assign(place=brief)[["place", *there, "through"]]
     rows = rows if rows["through"].notna().any() else rows.drop(columns="through")
     st.dataframe(rows, hide_index=True, column_config=columns, placeholder="–", key="table circuits")
-    quiet(*(sentence for name, sentence in words.LACKING.items() if name not in there))
+    quiet(*measured.lacking)
     if measured.left_out:
         quiet(words.CROSS_LEFT_OUT)
     kinds = [title for title, kind in words.COMPOSITIONS.items() if measured.composition[kind].notna().any()]

@@ -72,13 +72,5 @@ PLACE, THROUGH, THROUGH_MEANS = "Head (layer.head)", "Through", "Earlier head wi
 COMPOSITION = "Composition"
 COMPOSITIONS = {"K: keys": "k", "Q: queries": "q", "V: values": "v"}
 ROWS_WRITE = "Rows: earlier heads, which write. Columns: later heads, which read it. 0: nothing is written, or read."
-LACKING = {
-    "copying": "No copying score: no head writes what words are read from, or the embeddings are no table.",
-    "previous_token": "No previous-token score: positions are no vectors that are added, such as rotary ones, "
-    "and no published score measures those by the weights alone.",
-    "induction": "No induction score: no keys read what an earlier head writes, queries and keys are more than a "
-    "projection, or the embeddings are no table.",
-}
-"""Why no head has a number."""
 CROSS_LEFT_OUT = "Heads of cross-attention are left out: their keys are words of another text."
 CSV_OF = {"heads": "Heads", "eigenvalues": "Eigenvalues", "composition": "Composition"}

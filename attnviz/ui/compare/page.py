@@ -9,7 +9,7 @@ from streamlit.delta_generator import DeltaGenerator
 from attnviz import figures
 from attnviz.analysis import sentences
 from attnviz.analysis.align import AlignedPair, Side, apart, beside
-from attnviz.analysis.farthest import farthest
+from attnviz.analysis.heads import farthest
 from attnviz.analysis.views import View
 from attnviz.charts.axes import notes_on
 from attnviz.charts.size import size_beside

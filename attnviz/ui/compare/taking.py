@@ -7,7 +7,7 @@ import streamlit as st
 
 from attnviz import figures
 from attnviz.analysis.align import Side
-from attnviz.analysis.carried import Carried
+from attnviz.analysis.contributions import Carried
 from attnviz.core import progress
 from attnviz.core.amounts import counted
 from attnviz.core.display import visible_text

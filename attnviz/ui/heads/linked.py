@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pandas as pd
 import streamlit as st
 
-from attnviz.analysis.linking import rank
+from attnviz.analysis.heads import rank
 from attnviz.analysis.sentences import quoted_token
 from attnviz.core import progress
 from attnviz.core.amounts import decimals

@@ -7,8 +7,7 @@ import pandas as pd
 import streamlit as st
 
 from attnviz import figures
-from attnviz.analysis.heads import MAIN, METRICS
-from attnviz.analysis.roles import Role, roles
+from attnviz.analysis.heads import MAIN, METRICS, Role, roles
 from attnviz.atlas.opened import Atlas
 from attnviz.core.amounts import counted
 from attnviz.core.edits import Edits

@@ -8,7 +8,7 @@ import pandas as pd
 import streamlit as st
 
 from attnviz import figures
-from attnviz.analysis.roles import THRESHOLDS
+from attnviz.analysis.heads import THRESHOLDS
 from attnviz.core.edits import KINDS, Site
 from attnviz.core.record import Record
 from attnviz.figures.overview import is_flat

@@ -8,8 +8,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from attnviz.analysis.heads import METRICS, head_metrics, seconds, weights_of_all
-from attnviz.analysis.roles import roles
+from attnviz.analysis.heads import METRICS, head_metrics, roles, seconds, weights_of_all
 from attnviz.core import progress
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError

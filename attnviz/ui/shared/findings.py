@@ -6,7 +6,7 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from attnviz.analysis.roles import clearest, roles
+from attnviz.analysis.heads import clearest, roles
 from attnviz.charts.theme import CAUTIONS
 from attnviz.core.amounts import percent
 from attnviz.core.edits import Site

@@ -38,6 +38,6 @@ def test_each_row_reads_the_hidden_states_of_transformers(family, name, tmp_path
     site, vocabulary = record.sites[-1], record.prediction.vocabulary
     grid = pushed(record, site, 2, 1, count=2)
     for (word,), (value,) in zip(grid.words, grid.values, strict=True):
-        table = contributions(record, [*vocabulary].index(word), 1).heads
-        (part,) = table[(table["layer"] == site.layer) & (table["head"] == 2)]["contribution"]
-        assert value == pytest.approx(part, abs=1e-4)
+        table = contributions(record, [*vocabulary].index(word), 1).table
+        rows = (table["layer"] == site.layer) & (table["head"] == 2)
+        assert value == pytest.approx(table["contribution"][rows.fillna(False)].sum(), abs=1e-4)  # with its bias
