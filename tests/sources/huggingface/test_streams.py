@@ -108,7 +108,8 @@ def test_contributions_of_heads_are_those_that_hooks_see(family, name, w_o, tmp_
     centered = end - end.mean() if family == "gpt2" else end
     eps = own.config.layer_norm_epsilon if family == "gpt2" else own.config.rms_norm_eps
     scale = norm.weight.double() / (centered.square().mean() + eps).sqrt()
-    added = contributions(record, word).heads.set_index(["layer", "head"])["contribution"]
+    table = contributions(record, word).table.dropna(subset="head")  # heads and their biases of values
+    added = table.groupby(["layer", "head"])["contribution"].sum()
     for layer, (module, outputs) in joined.items():
         weight = module.weight.double() if family == "gpt2" else module.weight.double().T
         for head in range(4):
