@@ -25,7 +25,7 @@ from attnviz.core.edits import Site
 from attnviz.core.record import Record
 from attnviz.figures.base import GridFigure
 from attnviz.figures.figure import text_array
-from attnviz.figures.next_word import NextWordBars, probabilities
+from attnviz.figures.outputs import NextWordBars, probabilities
 
 MOST_POSITIONS = 12
 """Columns that are drawn where no part is chosen: the last ones."""

@@ -22,7 +22,7 @@ from attnviz import figures
 from attnviz.analysis.sentences import OTHER_WORDS
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError
-from attnviz.figures.next_word import HOLLOW, NO_NUMBERS, OTHERS
+from attnviz.figures.outputs import HOLLOW, NO_NUMBERS, OTHERS
 
 KEYS = ["the", "keys"]
 BEFORE = story_of(KEYS, {"cat": 1.0}, {"is": 0.88, "are": 0.1, "was": 0.02})
