@@ -11,14 +11,14 @@ import pandas as pd
 
 from attnviz.analysis import EMPTY, sentences
 from attnviz.charts import axes, hatch
-from attnviz.charts.axes import KEY, LONGEST_LABEL, QUERY, axis, word_spans
+from attnviz.charts.axes import KEY, LONGEST_LABEL, QUERY, word_spans
 from attnviz.charts.domain import NOT_A_NUMBER, POLICIES, colored
 from attnviz.charts.grid import JOINED
 from attnviz.charts.interaction import QUIET_MARK, clicked, share, tooltip
 from attnviz.charts.legends import state_legend
 from attnviz.charts.picture import Form, Table, formed
 from attnviz.charts.texts import LegendEntry, entry, heading, text_width, titled
-from attnviz.charts.theme import MONO, Theme, config
+from attnviz.charts.theme import LINE, MONO, Theme, config
 from attnviz.core.amounts import written
 from attnviz.core.display import as_sentence, in_title, visible_text
 from attnviz.core.errors import InputError
@@ -135,7 +135,7 @@ class HeadLines(SiteFigure):
     @property
     def form(self) -> Form:
         several, cross = len(self.heads) > 1, self.site.kind == "cross"
-        return _form(_LinesLayout(self._gap, self._most, self._cell, several, cross, self.aside, self.colors))
+        return _form(_LinesLayout(self._gap, self._most, self._cell, several, cross, self._right, self.colors))
 
     @cached_property
     def data(self) -> dict[str, Table]:
@@ -173,6 +173,13 @@ class HeadLines(SiteFigure):
         labels = [max(map(text_width, self._labels(side)), default=0.0) for side in (0, 1)]
         numbers = NUMBER if any(map(any, map(self._numbers, (0, 1)))) else 0
         return max(NARROWEST, min(GAP, int(self.width - sum(labels) - numbers) - 3 * PADDING))
+
+    @property
+    def _right(self) -> int:
+        """Pixels right of the lines that labels and numbers take, where a legend stands beside them; else 0."""
+        if not self.aside:
+            return 0
+        return round(self._tokens(1)["number_at"][0]) - self._gap - (0 if any(self._numbers(1)) else NUMBER)
 
     @property
     def _most(self) -> int:
@@ -263,20 +270,20 @@ class HeadLines(SiteFigure):
         picked = {part.index_of(position) for name, position in self.strands.pins if name == SIDES[side]}
         led = {self._led} if side == 0 else set()
         accented = picked | ({part.index_of(self.selected[side])} if self.selected else led)
+        warned, colors = set().union(*self._without.values()) if side == 0 else set(), self.colors
         positions, none, labels = part.starts.tolist(), [-1] * len(part), self._labels(side)
-        widths = [max(40.0, text_width(label)) for label in labels]
-        begin, way = (-PADDING, -1) if side == 0 else (self._gap + PADDING, 1)
+        inks = [colors.quiet if token.special else colors.text for token in part.tokens]
+        inks = [colors.accent if i in accented else ink for i, ink in enumerate(inks)]
+        widest = max(map(text_width, labels), default=0.0)
+        number_at = self._gap + PADDING + widest + NUMBER if side else -PADDING - widest - NUMBER / 4
         return {
             "begin": [*range(len(part))],
             "middle": [i + 0.5 for i in range(len(part))],
             "end": [i + 1 for i in range(len(part))],
             "label": labels,
-            "far": [begin + way * width for width in widths],
             "number": self._numbers(side),
-            "number_at": [begin + way * (max(widths) + (NUMBER if side else NUMBER / 4))] * len(part),
-            "quiet": [token.special for token in part.tokens],
-            "warns": [side == 0 and any(i in rows for rows in self._without.values()) for i in range(len(part))],
-            "accented": [i in accented for i in range(len(part))],
+            "number_at": [number_at] * len(part),
+            "ink": [colors.warning if i in warned else ink for i, ink in enumerate(inks)],
             "picked": [i in picked for i in range(len(part))],
             "side": [SIDES[side]] * len(part),
             "query": positions if side == 0 else none,
@@ -342,36 +349,41 @@ class _LinesLayout:
     cell: float
     several: bool
     cross: bool
-    aside: bool
+    aside: int
     colors: Theme
 
-    def y(self, name: str, axis: alt.Axis | None = None) -> alt.Y:
+    def y(self, name: str) -> alt.Y:
         scale = alt.Scale(domain=[0, max(1, self.most)], nice=False, zero=False, reverse=True)
-        return alt.Y(f"{name}:Q", scale=scale, axis=axis)
+        return alt.Y(f"{name}:Q", scale=scale, axis=None)
 
-    def span(self, begin: str, end: str, axis: alt.Axis | None = None) -> dict:
-        return {"y": self.y(begin, axis), "y2": alt.Y2(end)}
+    def span(self, begin: str, end: str) -> dict:
+        return {"y": self.y(begin), "y2": alt.Y2(end)}
 
     def side(self, i: int) -> list[alt.Chart]:
-        """An axis of tokens, bars at those that are picked, their weights, and what is pointed at, unseen."""
+        """Tokens that can be pointed at and clicked, bars at those that are picked, their weights, and a title."""
         tokens, gap, colors = alt.Chart(alt.NamedData(TABLES[i])), self.gap, self.colors
-        orient, align = (("left", "right"), ("right", "left"))[i]
-        title = [(QUERY, KEY)[i], ("decoder", "encoder")[i]] if self.cross else (QUERY, KEY)[i]
-        place = {"titleAngle": 0, "titleAlign": align, "titleBaseline": "bottom", "titleY": -12}
-        over = place | {"orient": orient, "labelPadding": PADDING, "titleX": (-PADDING, PADDING)[i]}
-        labels = axis(TABLES[i], self.most, 1, title, colors, **over)
-        near, far = alt.X2Value((-PADDING, gap + PADDING)[i]), alt.X("far:Q", scale=None, axis=None)
-        inner, outer = ((-4, -1), (gap + 1, gap + 4))[i]
+        near, outward, inner, outer = ((-PADDING, "right", -4, -1), (gap + PADDING, "left", gap + 1, gap + 4))[i]
+        text = {"align": outward, "font": MONO, "baseline": "middle"}
+        title = [(QUERY, KEY)[i], *([("decoder", "encoder")[i]] if self.cross else [])]
         named = tooltip({name: title for name, title in TOOLTIP.items() if name != "head_name"})
+        over = alt.Chart(alt.NamedData("meta")).mark_text(
+            text=title, align=outward, baseline="bottom", color=colors.quiet, dy=-12 - LINE * (len(title) - 1),
+            lineHeight=LINE, **QUIET_MARK,
+        )  # fmt: skip
         bars = tokens.transform_filter("datum.picked").mark_rect(fill=colors.accent, **QUIET_MARK)
-        numbers = tokens.transform_filter("datum.number !== ''")
-        numbers = numbers.mark_text(align="right", baseline="middle", font=MONO, **QUIET_MARK)
-        x = alt.X("number_at:Q", scale=None, axis=None)
-        unseen = tokens.mark_rect(fill="transparent", cursor="pointer", aria=False)
+        numbers = tokens.transform_filter("datum.number !== ''").mark_text(**text | {"align": "right"}, **QUIET_MARK)
+        labels = tokens.mark_text(**text, cursor="pointer", aria=False)
         return [
-            bars.encode(**self.span("begin", "end", labels), x=alt.XValue(inner), x2=alt.X2Value(outer)),
-            numbers.encode(y=self.y("middle"), x=x, text=alt.Text("number:N")),
-            unseen.encode(**self.span("begin", "end"), x=far, x2=near, tooltip=named),
+            over.encode(x=alt.XValue(near), y=alt.YValue(0)),
+            bars.encode(**self.span("begin", "end"), x=alt.XValue(inner), x2=alt.X2Value(outer)),
+            numbers.encode(y=self.y("middle"), x=alt.X("number_at:Q", scale=None, axis=None), text="number:N"),
+            labels.encode(
+                y=self.y("middle"),
+                x=alt.XValue(near),
+                text="label:N",
+                fill=alt.Fill("ink:N", scale=None),
+                tooltip=named,
+            ),
         ]
 
     def words(self, i: int) -> list[alt.Chart]:
@@ -402,7 +414,7 @@ def _form(layout: _LinesLayout) -> Form:
     ]
     chart = alt.layer(*layers, width=gap, height=most * layout.cell, autosize="pad", title=titled(colors))
     apart = dict.fromkeys(("shape", "fill", "stroke", "strokeDash"), "independent")
-    chart = chart.resolve_axis(y="independent").resolve_scale(**apart)
+    chart = chart.resolve_scale(**apart)
     fields = ["side", "query", "key", "index"]
     pointed = alt.selection_point(name="pointed", fields=fields, on="pointerover", clear="pointerout")
     chart.params = share(["lines"], clicked("cell", "query", "key", "rev"), pointed)
@@ -437,7 +449,7 @@ def _looks(colors: Theme, legend: alt.Legend | None = None) -> dict[str, alt.Str
 
 def _legends(layout: _LinesLayout) -> list[alt.Chart]:
     """Unseen points that carry the legends: strength, of several heads hue and dashes, and other signs."""
-    where = {"orient": "right" if layout.aside else "bottom", "offset": 14}
+    where = {"orient": "right" if layout.aside else "bottom", "offset": 14 + layout.aside}
     above = {"orient": "top", "offset": 52 if layout.cross else 35}  # over the axis titles
     over = where if layout.aside else above
     symbol = {"symbolType": "stroke", "symbolSize": 676}

@@ -113,7 +113,7 @@ def test_an_empty_row_says_so(policy, count, text):
 
     assert sum(row["query"] == 1 for row in drawn(chart)) == count
     assert labels(chart, "queries") == ["a", "× b", "c"]
-    assert [row["warns"] for row in data(chart, "queries")] == [False, True, False]
+    assert [row["ink"] == LIGHT.warning for row in data(chart, "queries")] == [False, True, False]
     assert text in legend(chart)[0]
 
 
