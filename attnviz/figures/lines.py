@@ -135,7 +135,9 @@ class HeadLines(SiteFigure):
     @property
     def form(self) -> Form:
         several, cross = len(self.heads) > 1, self.site.kind == "cross"
-        return _form(_LinesLayout(self._gap, self._most, self._cell, several, cross, self._right, self.colors))
+        return _form(
+            _LinesLayout(self._gap, max(map(len, self._sides)), self._cell, several, cross, self._right, self.colors)
+        )
 
     @cached_property
     def data(self) -> dict[str, Table]:
@@ -146,7 +148,7 @@ class HeadLines(SiteFigure):
         if any(map(word_spans, self._sides)):
             notes.append(JOINED)
         text = self.colors.text
-        color = text if len(looks) > 1 else _palette(self.colors)[looks[0]]
+        color = text if len(looks) > 1 else [*self.colors.hues * len(DASHES), self.colors.quiet][looks[0]]
         signs = [(text, hatch.CROSS, self.colors.warning) for text in self._without]
         signs += [] if self._led is None else [("other rows", hatch.DASH, self.colors.quiet)]
         return {
@@ -182,14 +184,10 @@ class HeadLines(SiteFigure):
         return round(self._tokens(1)["number_at"][0]) - self._gap - (0 if any(self._numbers(1)) else NUMBER)
 
     @property
-    def _most(self) -> int:
-        return max(map(len, self._sides))
-
-    @property
     def _cell(self) -> float:
         """Pixels of a token."""
         larger = LARGER if self.on_screen else 1
-        return float(max(LOWEST, min(HIGHEST * larger, HEIGHT * larger // max(1, self._most))))
+        return float(max(LOWEST, min(HIGHEST * larger, HEIGHT * larger // max(1, *map(len, self._sides)))))
 
     @cached_property
     def _looks(self) -> list[int]:
@@ -324,11 +322,6 @@ class HeadLines(SiteFigure):
         return {name: [row[i] for row in rows] for i, name in enumerate(("side", "begin", "end", "is_break"))}
 
 
-def _palette(colors: Theme) -> list[str]:
-    """The color of each look; that of a head which is off and alone is the last."""
-    return [*colors.hues * len(DASHES), colors.quiet]
-
-
 _SIDE = "pointed.side[0]"
 _MEANT = (
     f"!isValid(pointed.side) || {_SIDE} === 'line' || "
@@ -440,7 +433,7 @@ STRENGTH = alt.Scale(type="pow", exponent=0.6, domain=[0, 1], range=[0, 1])
 
 def _looks(colors: Theme, legend: alt.Legend | None = None) -> dict[str, alt.Stroke | alt.StrokeDash]:
     """Hue and dashes of a head."""
-    palette = _palette(colors)
+    palette = [*colors.hues * len(DASHES), colors.quiet]  # the last is of a head which is off and alone
     ranges = palette, [[*dash] for dash in DASHES for _ in colors.hues] + [[*DASHES[0]]]
     hue, dash = (alt.Scale(domain=[*range(len(palette))], range=values) for values in ranges)
     stroke, dashes = alt.Stroke("look:N", scale=hue, legend=legend), alt.StrokeDash("look:N", scale=dash, legend=legend)
