@@ -48,7 +48,6 @@ FAINT = 0.3
 MOST_HEADS = 4
 """Heads described in words at most."""
 
-TABLES = ("queries", "keys")
 TOOLTIP = {"query_name": QUERY, "key_name": KEY, "weight_text": "weight", "head_name": "head"}
 
 
@@ -134,10 +133,8 @@ class HeadLines(SiteFigure):
 
     @property
     def form(self) -> Form:
-        several, cross = len(self.heads) > 1, self.site.kind == "cross"
-        return _form(
-            _LinesLayout(self._gap, max(map(len, self._sides)), self._cell, several, cross, self._right, self.colors)
-        )
+        sizes, several = (self._gap, max(map(len, self._sides)), self._cell), len(self.heads) > 1
+        return _form(*sizes, several, self.site.kind == "cross", self._right, self.colors)
 
     @cached_property
     def data(self) -> dict[str, Table]:
@@ -301,12 +298,9 @@ class HeadLines(SiteFigure):
 
     def _numbers(self, side: int) -> list[str]:
         """At the other ends of one picked token its weights."""
-        nothing = [""] * len(self._sides[side])
-        if len(self.strands.pins) != 1 or len(self.heads) > 1:
-            return nothing
-        ((end, position),) = self.strands.pins
-        if end == SIDES[side]:
-            return nothing
+        (end, position), *others = sorted(self.strands.pins) or [(SIDES[side], 0)]
+        if others or end == SIDES[side] or len(self.heads) > 1:
+            return [""] * len(self._sides[side])
         index, cells = self._sides[1 - side].index_of(position), self.strands.cells[0]
         pick = (index, slice(None)) if side == 1 else (slice(None), index)
         there = (colored(cells) & (cells.blocked == 0))[pick]
@@ -333,136 +327,101 @@ _POINTED = f"isValid(pointed.side) && {_SIDE} === 'line' && datum.index === poin
 _FAINT = "datum.faint && !isValid(pointed.side)"
 
 
-@dataclass(frozen=True)
-class _LinesLayout:
-    """Settings on which the specification depends."""
-
-    gap: int
-    most: int
-    cell: float
-    several: bool
-    cross: bool
-    aside: int
-    colors: Theme
-
-    def y(self, name: str) -> alt.Y:
-        scale = alt.Scale(domain=[0, max(1, self.most)], nice=False, zero=False, reverse=True)
-        return alt.Y(f"{name}:Q", scale=scale, axis=None)
-
-    def span(self, begin: str, end: str) -> dict:
-        return {"y": self.y(begin), "y2": alt.Y2(end)}
-
-    def side(self, i: int) -> list[alt.Chart]:
-        """Tokens that can be pointed at and clicked, bars at those that are picked, their weights, and a title."""
-        tokens, gap, colors = alt.Chart(alt.NamedData(TABLES[i])), self.gap, self.colors
-        near, outward, inner, outer = ((-PADDING, "right", -4, -1), (gap + PADDING, "left", gap + 1, gap + 4))[i]
-        text = {"align": outward, "font": MONO, "baseline": "middle"}
-        title = [(QUERY, KEY)[i], *([("decoder", "encoder")[i]] if self.cross else [])]
-        named = tooltip({name: title for name, title in TOOLTIP.items() if name != "head_name"})
-        over = alt.Chart(alt.NamedData("meta")).mark_text(
-            text=title, align=outward, baseline="bottom", color=colors.quiet, dy=-12 - LINE * (len(title) - 1),
-            lineHeight=LINE, **QUIET_MARK,
-        )  # fmt: skip
-        bars = tokens.transform_filter("datum.picked").mark_rect(fill=colors.accent, **QUIET_MARK)
-        numbers = tokens.transform_filter("datum.number !== ''").mark_text(**text | {"align": "right"}, **QUIET_MARK)
-        labels = tokens.mark_text(**text, cursor="pointer", aria=False)
-        return [
-            over.encode(x=alt.XValue(near), y=alt.YValue(0)),
-            bars.encode(**self.span("begin", "end"), x=alt.XValue(inner), x2=alt.X2Value(outer)),
-            numbers.encode(y=self.y("middle"), x=alt.X("number_at:Q", scale=None, axis=None), text="number:N"),
-            labels.encode(
-                y=self.y("middle"),
-                x=alt.XValue(near),
-                text="label:N",
-                fill=alt.Fill("ink:N", scale=None),
-                tooltip=named,
-            ),
-        ]
-
-    def words(self, i: int) -> list[alt.Chart]:
-        """Lines along the pieces of words, and between the two texts of a pair, and turns."""
-        spans = alt.Chart(alt.NamedData("words")).transform_filter(f"datum.side === {i}")
-        pieces, breaks = (spans.transform_filter(f"{sign}datum.is_break") for sign in ("!", ""))
-        near, far = ((-2, -68), (self.gap + 2, self.gap + 68))[i]
-        pieces = pieces.mark_rule(color=self.colors.quiet, strokeWidth=1.25, **QUIET_MARK)
-        breaks = breaks.mark_rule(color=self.colors.line, **QUIET_MARK)
-        return [
-            pieces.encode(**self.span("begin", "end"), x=alt.XValue(near)),
-            breaks.encode(y=self.y("begin"), x=alt.XValue(near), x2=alt.X2Value(far)),
-        ]
+STRENGTH = alt.Scale(type="pow", exponent=0.6, domain=[0, 1], range=[0, 1])
+"""Opacity of a weight: by a power of it, a tenth is seen, and many that are nearly nothing are no fog."""
 
 
 @formed(64)
-def _form(layout: _LinesLayout) -> Form:
-    gap, most, colors = layout.gap, layout.most, layout.colors
-    ends = layout.span("y", "y2") | {"x": alt.XValue(0), "x2": alt.X2Value(gap)}
-    lines, chosen = alt.Chart(alt.NamedData("lines")), alt.Chart(alt.NamedData("chosen"))
+def _form(gap: int, most: int, cell: float, several: bool, cross: bool, right: int, colors: Theme) -> Form:
+    """The chart of lines over a gap.
+
+    Args:
+        most: queries or keys at most.
+        cell: pixels of a token.
+        several: whether there are several heads, which a legend names.
+        cross: whether the two sides are of two stacks.
+        right: pixels of labels between lines and a legend right of them; 0 for legends above and below.
+    """
+    lines, chosen, words = (alt.Chart(alt.NamedData(name)) for name in ("lines", "chosen", "words"))
+    scale = alt.Scale(domain=[0, max(1, most)], nice=False, zero=False, reverse=True)
+    y, middle, begin = (alt.Y(f"{name}:Q", scale=scale, axis=None) for name in ("y", "middle", "begin"))
+    ends = {"y": y, "y2": "y2:Q", "x": alt.XValue(0), "x2": alt.X2Value(gap)}
+    looks, strength = _looks(colors), alt.StrokeOpacity("weight:Q", scale=STRENGTH, legend=None)
+    strokes = lines.mark_rule(aria=False, tooltip=None).encode(
+        **ends,
+        stroke=alt.when(_FAINT).then(alt.value(colors.quiet)).otherwise(looks["stroke"]),
+        strokeOpacity=alt.when(_MEANT).then(strength).otherwise(alt.value(0)),
+        opacity=alt.when(_FAINT).then(alt.value(FAINT)).otherwise(alt.value(1)),
+        strokeWidth=alt.when(_POINTED).then(alt.value(5)).otherwise(alt.value(2.0 if most > 24 else 2.5)),
+        strokeDash=looks["strokeDash"],
+    )
     hits = lines.mark_rule(aria=False, strokeOpacity=0, cursor="pointer", strokeWidth=7)
     layers = [
-        *_legends(layout),
-        _strokes(lines, ends, 2.0 if most > 24 else 2.5, colors),
+        *_legends(several=several, cross=cross, right=right, colors=colors),
+        strokes,
         chosen.mark_rule(color=colors.accent, strokeWidth=1.25, **QUIET_MARK).encode(**ends),
         hits.encode(**ends, tooltip=tooltip(TOOLTIP)).properties(name="lines"),
-        *(layer for i in (0, 1) for layer in (*layout.words(i), *layout.side(i))),
     ]
-    chart = alt.layer(*layers, width=gap, height=most * layout.cell, autosize="pad", title=titled(colors))
-    apart = dict.fromkeys(("shape", "fill", "stroke", "strokeDash"), "independent")
-    chart = chart.resolve_scale(**apart)
+    named = tooltip({name: title for name, title in TOOLTIP.items() if name != "head_name"})
+    for i, (table, title, stack, align) in enumerate(
+        (("queries", QUERY, "decoder", "right"), ("keys", KEY, "encoder", "left"))
+    ):
+        edge, way = (gap, 1) if i else (0, -1)
+        at = {by: alt.XValue(edge + way * by) for by in (1, 2, 4, PADDING, 68)}
+        tokens, spans = alt.Chart(alt.NamedData(table)), words.transform_filter(f"datum.side === {i}")
+        text = {"align": align, "font": MONO, "baseline": "middle"}
+        titles = [title, stack] if cross else [title]
+        over = {"baseline": "bottom", "color": colors.quiet, "dy": -12 - LINE * (len(titles) - 1), "lineHeight": LINE}
+        over = alt.Chart(alt.NamedData("meta")).mark_text(text=titles, align=align, **over, **QUIET_MARK)
+        bars = tokens.transform_filter("datum.picked").mark_rect(fill=colors.accent, **QUIET_MARK)
+        numbers = tokens.transform_filter("datum.number !== ''").mark_text(**text | {"align": "right"}, **QUIET_MARK)
+        labels = tokens.mark_text(**text, cursor="pointer", aria=False)
+        pieces = spans.transform_filter("!datum.is_break")
+        pieces = pieces.mark_rule(color=colors.quiet, strokeWidth=1.25, **QUIET_MARK)
+        breaks = spans.transform_filter("datum.is_break").mark_rule(color=colors.line, **QUIET_MARK)
+        layers += [
+            pieces.encode(y=begin, y2="end", x=at[2]),
+            breaks.encode(y=begin, x=at[2], x2=alt.X2Value(edge + way * 68)),
+            over.encode(x=at[PADDING], y=alt.YValue(0)),
+            bars.encode(y=begin, y2="end", x=at[4], x2=alt.X2Value(edge + way)),
+            numbers.encode(y=middle, x=alt.X("number_at:Q", scale=None, axis=None), text="number:N"),
+            labels.encode(y=middle, x=at[PADDING], text="label:N", fill=alt.Fill("ink:N", scale=None), tooltip=named),
+        ]
+    chart = alt.layer(*layers, width=gap, height=most * cell, autosize="pad", title=titled(colors))
+    chart = chart.resolve_scale(**dict.fromkeys(("shape", "fill", "stroke", "strokeDash"), "independent"))
     fields = ["side", "query", "key", "index"]
     pointed = alt.selection_point(name="pointed", fields=fields, on="pointerover", clear="pointerout")
     chart.params = share(["lines"], clicked("cell", "query", "key", "rev"), pointed)
     return Form.of(chart.configure(**config(colors)))
 
 
-def _strokes(lines: alt.Chart, ends: dict, width: float, colors: Theme) -> alt.Chart:
-    """The lines as they are seen."""
-    looks, strength = _looks(colors), alt.StrokeOpacity("weight:Q", scale=STRENGTH, legend=None)
-    return lines.mark_rule(aria=False, tooltip=None).encode(
-        **ends,
-        stroke=alt.when(_FAINT).then(alt.value(colors.quiet)).otherwise(looks["stroke"]),
-        strokeOpacity=alt.when(_MEANT).then(strength).otherwise(alt.value(0)),
-        opacity=alt.when(_FAINT).then(alt.value(FAINT)).otherwise(alt.value(1)),
-        strokeWidth=alt.when(_POINTED).then(alt.value(5)).otherwise(alt.value(width)),
-        strokeDash=looks["strokeDash"],
-    )
-
-
-STRENGTH = alt.Scale(type="pow", exponent=0.6, domain=[0, 1], range=[0, 1])
-"""Opacity of a weight: by a power of it, a tenth is seen, and many that are nearly nothing are no fog."""
-
-
 def _looks(colors: Theme, legend: alt.Legend | None = None) -> dict[str, alt.Stroke | alt.StrokeDash]:
-    """Hue and dashes of a head."""
-    palette = [*colors.hues * len(DASHES), colors.quiet]  # the last is of a head which is off and alone
+    """Hue and dashes of a head; the last are of a head which is off and alone."""
+    palette = [*colors.hues * len(DASHES), colors.quiet]
     ranges = palette, [[*dash] for dash in DASHES for _ in colors.hues] + [[*DASHES[0]]]
     hue, dash = (alt.Scale(domain=[*range(len(palette))], range=values) for values in ranges)
     stroke, dashes = alt.Stroke("look:N", scale=hue, legend=legend), alt.StrokeDash("look:N", scale=dash, legend=legend)
     return {"stroke": stroke, "strokeDash": dashes}
 
 
-def _legends(layout: _LinesLayout) -> list[alt.Chart]:
+def _legends(*, several: bool, cross: bool, right: int, colors: Theme) -> list[alt.Chart]:
     """Unseen points that carry the legends: strength, of several heads hue and dashes, and other signs."""
-    where = {"orient": "right" if layout.aside else "bottom", "offset": 14 + layout.aside}
-    above = {"orient": "top", "offset": 52 if layout.cross else 35}  # over the axis titles
-    over = where if layout.aside else above
+    where = {"orient": "right", "offset": 14 + right} if right else {"orient": "bottom", "offset": 14}
+    over = where if right else {"orient": "top", "offset": 52 if cross else 35}  # over the titles of both sides
     symbol = {"symbolType": "stroke", "symbolSize": 676}
-    sample = alt.expr("(data('meta')[0] || {}).sample || 'gray'")
     strength = alt.Legend(
         title="weight: the stronger a line, the larger", values=[*SAMPLES], direction="horizontal", format=".2~g",
-        symbolStrokeColor=sample, symbolStrokeWidth=3, **symbol, **over,
+        symbolStrokeColor=alt.expr("(data('meta')[0] || {}).sample || 'gray'"), symbolStrokeWidth=3, **symbol, **over,
     )  # fmt: skip
     looks = "pluck(data('heads'), 'look')"
     name = f"(data('heads')[indexof({looks}, datum.value)] || {{}}).name || ''"
     style = {"symbolStrokeWidth": 2.5, "symbolOpacity": 1, "columns": 3} | symbol | where
-    named = alt.Legend(title=None, values=alt.expr(looks), labelExpr=name, **style) if layout.several else None
+    named = alt.Legend(title=None, values=alt.expr(looks), labelExpr=name, **style) if several else None
     meta, heads = (
         alt.Chart(alt.NamedData(name))
         .mark_point(opacity=0, size=0, **QUIET_MARK)
-        .encode(x=alt.XValue(0), y=alt.YValue(0))
+        .encode(x=alt.value(0), y=alt.value(0))
         for name in ("meta", "heads")
     )
-    return [
-        meta.encode(opacity=alt.Opacity("strength:Q", scale=STRENGTH, legend=strength)),
-        heads.encode(**_looks(layout.colors, named)),
-        state_legend(where),
-    ]
+    strength_of = meta.encode(opacity=alt.Opacity("strength:Q", scale=STRENGTH, legend=strength))
+    return [strength_of, heads.encode(**_looks(colors, named)), state_legend(where)]
