@@ -75,32 +75,35 @@ class OverlayMosaic(Mosaic):
     def _ramp(self) -> None:
         return None
 
-    def _uri(self, head: Head) -> str:
-        gray, (wide, high) = pixels.rgb(self.style.colors.blocked), extent(self.frames)
-        across, down = self.layout.side / wide, self.layout.height / high
-        mixed = np.empty((self.layout.height, self.layout.side, 3))
-        mixed[:] = gray
-
-        def part(frame: Frame, box: Box) -> tuple[slice, slice]:
-            """Rows and columns of a rectangle of a picture."""
-            x, y = ((frame.x + end * frame.width) * across for end in (box.left, box.right)), (box.top, box.bottom)
-            rows = (round((frame.y + end * frame.height) * down) for end in y)
-            return slice(*rows), slice(*map(round, x))
-
-        shade, tint = self.images[head].shade, np.array(pixels.rgb(TINT))
-        covers = np.where(shade.colored, STRONGEST * self.images[head].scale.shade(shade.weights), np.nan).tolist()
-        cover_of = dict(zip([token.box for token in shade.ends[1].tokens], covers, strict=True))
+    @cached_property
+    def _picture(self) -> np.ndarray:
+        """The pictures on a gray ground, (height, side, 3)."""
+        picture = np.empty((self.layout.height, self.layout.side, 3))
+        picture[:] = pixels.rgb(self.style.colors.blocked)
         for frame in self.frames:
-            whole = part(frame, Box(0, 0, 1, 1))
-            ground = np.array(mixed[whole])
-            if frame.picture is not None and ground.size:
-                ground[:] = Image.fromarray(frame.picture.pixels.numpy()).resize(ground.shape[1::-1])
-            picture = mixed.copy()
-            picture[whole] = ground
-            mixed[whole] = UNREAD * np.array(gray) + (1 - UNREAD) * ground
+            whole = picture[self._part(frame, Box(0, 0, 1, 1))]
+            if frame.picture is not None and whole.size:
+                whole[:] = Image.fromarray(frame.picture.pixels.numpy()).resize(whole.shape[1::-1])
+        return picture
+
+    def _part(self, frame: Frame, box: Box) -> tuple[slice, slice]:
+        """Rows and columns of a rectangle of a picture."""
+        wide, high = extent(self.frames)
+        across, down = self.layout.side / wide, self.layout.height / high
+        columns = (round((frame.x + end * frame.width) * across) for end in (box.left, box.right))
+        rows = (round((frame.y + end * frame.height) * down) for end in (box.top, box.bottom))
+        return slice(*rows), slice(*columns)
+
+    def _uri(self, head: Head) -> str:
+        gray, tint = (np.array(pixels.rgb(color), float) for color in (self.style.colors.blocked, TINT))
+        shade, scale = self.images[head].shade, self.images[head].scale
+        covers = np.where(shade.colored, STRONGEST * scale.shade(shade.weights), np.nan).tolist()
+        cover_of = dict(zip([token.box for token in shade.ends[1].tokens], covers, strict=True))
+        mixed = UNREAD * gray + (1 - UNREAD) * self._picture
+        for frame in self.frames:
             for box in frame.boxes:
-                place, cover = part(frame, box), cover_of.get(box, np.nan)
-                mixed[place] = gray if np.isnan(cover) else (1 - cover) * picture[place] + cover * tint
+                place, cover = self._part(frame, box), cover_of.get(box, np.nan)
+                mixed[place] = gray if np.isnan(cover) else (1 - cover) * self._picture[place] + cover * tint
         if self._is_off(head):
             mixed[:] = mixed.mean(-1, keepdims=True)
         return jpeg_uri(mixed.round().astype(np.uint8))
