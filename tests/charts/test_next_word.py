@@ -73,11 +73,6 @@ def test_words_that_nobody_would_see_before_or_after_have_one_bar():
     assert texts(few)[-1] == "2.0% → 5.0%"
 
 
-def test_words_of_either_run_are_drawn():
-    """A word that was the most probable before stays to be seen when it is no more."""
-    assert names(next_word(AFTER, 1, before=BEFORE, count=1))[:2] == ["is", "are"]
-
-
 def test_a_run_that_had_read_other_words_is_not_compared():
     """An encoder-decoder wrote another text: at the first word both have read <sos>, at the third they have not."""
     last = {"dort": 0.0, "<eos>": 1.0}

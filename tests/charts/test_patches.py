@@ -14,7 +14,7 @@ import attnviz
 from attnviz import figures
 from attnviz.core.edits import Site
 from attnviz.core.errors import AttnvizError, InputError
-from attnviz.core.places import SIDE, Box, Picture, grid
+from attnviz.core.places import Box, Picture, grid
 from attnviz.core.tokens import Sentence, Token
 from attnviz.figures.patches import DOT, STRONGEST, frames_of
 from attnviz.files import decode, encode
@@ -139,11 +139,6 @@ def test_what_a_picture_may_be(image):
     assert kept[0, 0].tolist() == pytest.approx([255, 0, 0] if normalized else [200, 40, 40], abs=2)
 
 
-def test_a_large_picture_is_kept_small():
-    """In files: as large as it is drawn, and in its own shape."""
-    assert Picture.of(torch.rand(3, 900, 1800)).small.size == (SIDE // 2, SIDE)
-
-
 @pytest.mark.parametrize(
     ("grid", "image", "said"),
     [
@@ -157,16 +152,6 @@ def test_a_large_picture_is_kept_small():
 def test_what_does_not_fit_is_refused_in_one_sentence(grid, image, said):
     with pytest.raises(InputError, match=said):
         seen_by(Sees(), PICTURE).record(places=grid, image=image)
-
-
-def test_positions_in_time_are_one_row():
-    """As of a model that hears: high enough to be clicked."""
-    record = seen_by(Sees(), PICTURE).record(places=(1, 15))
-    figure = figures.patches(record, SITE, 0, chosen=3)
-
-    assert {frame.height for frame in frames_of(record.sentences[0])} == {24.0}
-    assert {(row["y"], row["y2"]) for row in data(figure.chart, CELLS)} == {(0, 1)}
-    assert record.sentences[0].labels[4] == "row0·col3"
 
 
 @pytest.mark.parametrize("format", ["svg", "pdf", "html", "json", "npz", "csv"])
