@@ -71,7 +71,7 @@ class Column:
         if is_signed:
             fill = np.where(values < begins, colors.diverging[2], colors.diverging[-3])
             inks = np.full(count, colors.text)
-        rows |= {
+        bars = {
             f"ink_{i}": np.where(np.isnan(values), colors.warning, inks).tolist(),
             f"begin_{i}": places(begins),
             f"share_{i}": places(values),
@@ -79,7 +79,7 @@ class Column:
             f"before_{i}": places(before),
             f"end_{i}": places(np.nan_to_num(np.fmax(np.fmax(values, before), begins))),
         }
-        return rows, {f"caption_{i}": [self.name], f"zero_{i}": places(np.zeros(1))}
+        return rows | bars, {f"caption_{i}": [self.name], f"zero_{i}": places(np.zeros(1))}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

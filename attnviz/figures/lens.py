@@ -90,7 +90,7 @@ class WordGridFigure(GridFigure):
             "tokens": text_array(self.words.tokens),
         }
 
-    def _drawn(self, line: str, ramp: Ramp, number: str, *, top_last: bool = False, wordless: bool = False) -> Grid:
+    def _word_grid(self, line: str, ramp: Ramp, number: str, *, top_last: bool = False, wordless: bool = False) -> Grid:
         """The words as cells.
 
         Args:
@@ -112,7 +112,7 @@ class WordGridFigure(GridFigure):
         if self.selected and self.selected[1] in words.positions:
             begin = min(begin, words.positions.index(self.selected[1]))
         part = slice(begin, begin + count)
-        positions, values, shown = words.positions[part], words.values[order, part], tokens[part]
+        positions, values, read = words.positions[part], words.values[order, part], tokens[part]
         span = f"positions {positions[0]} to {positions[-1]} of {length} (0 to {length - 1})"
         axis = "Token read" + (f", {span}" if count < len(tokens) else "")
         rows, starts = groups(as_tokens(names)), np.array(positions)
@@ -132,7 +132,7 @@ class WordGridFigure(GridFigure):
             cell_texts=[isolated(visible_text(word)) for row in every for word in row[part]],
             written=[text for row in texts for text in row[part]],
             tips=(("says", "word"), ("number_text", number)),
-            labels=(names, shown),
+            labels=(names, read),
             called=(names, axes.names(columns)),
         )
 
@@ -159,7 +159,7 @@ class LogitLens(WordGridFigure):
     @cached_property
     def grid(self) -> Grid:
         ramp = Ramp("probability of the word", 1.0, self.colors.ramp)
-        return self._drawn(A_READING, ramp, "probability", top_last=True)
+        return self._word_grid(A_READING, ramp, "probability", top_last=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,7 +205,7 @@ class PushedWords(WordGridFigure):
     def grid(self) -> Grid:
         top, pushes = float(np.nanmax(np.abs(self.words.values))), self.words.values.any()
         ramp = Ramp("adds to the word's logit", top, self.colors.diverging, signed=True)
-        return self._drawn(FIXED if pushes else NOTHING, ramp, "adds to its logit", wordless=not pushes)
+        return self._word_grid(FIXED if pushes else NOTHING, ramp, "adds to its logit", wordless=not pushes)
 
 
 @dataclass(frozen=True, eq=False)

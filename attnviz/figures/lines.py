@@ -367,7 +367,7 @@ def _form(gap: int, most: int, cell: float, several: bool, cross: bool, right: i
         (("queries", QUERY, "decoder", "right"), ("keys", KEY, "encoder", "left"))
     ):
         edge, way = (gap, 1) if i else (0, -1)
-        at = {by: alt.XValue(edge + way * by) for by in (1, 2, 4, PADDING, 68)}
+        x_of = {by: alt.XValue(edge + way * by) for by in (1, 2, 4, PADDING, 68)}
         tokens, spans = alt.Chart(alt.NamedData(table)), words.transform_filter(f"datum.side === {i}")
         text = {"align": align, "font": MONO, "baseline": "middle"}
         titles = [title, stack] if cross else [title]
@@ -380,12 +380,12 @@ def _form(gap: int, most: int, cell: float, several: bool, cross: bool, right: i
         pieces = pieces.mark_rule(color=colors.quiet, strokeWidth=1.25, **QUIET_MARK)
         breaks = spans.transform_filter("datum.is_break").mark_rule(color=colors.line, **QUIET_MARK)
         layers += [
-            pieces.encode(y=begin, y2="end", x=at[2]),
-            breaks.encode(y=begin, x=at[2], x2=alt.X2Value(edge + way * 68)),
-            over.encode(x=at[PADDING], y=alt.YValue(0)),
-            bars.encode(y=begin, y2="end", x=at[4], x2=alt.X2Value(edge + way)),
+            pieces.encode(y=begin, y2="end", x=x_of[2]),
+            breaks.encode(y=begin, x=x_of[2], x2=alt.X2Value(edge + way * 68)),
+            over.encode(x=x_of[PADDING], y=alt.YValue(0)),
+            bars.encode(y=begin, y2="end", x=x_of[4], x2=alt.X2Value(edge + way)),
             numbers.encode(y=middle, x=alt.X("number_at:Q", scale=None, axis=None), text="number:N"),
-            labels.encode(y=middle, x=at[PADDING], text="label:N", fill=alt.Fill("ink:N", scale=None), tooltip=named),
+            labels.encode(y=middle, x=x_of[PADDING], text="label:N", fill=alt.Fill("ink:N", scale=None), tooltip=named),
         ]
     chart = alt.layer(*layers, width=gap, height=most * cell, autosize="pad", title=titled(colors))
     chart = chart.resolve_scale(**dict.fromkeys(("shape", "fill", "stroke", "strokeDash"), "independent"))
@@ -407,7 +407,8 @@ def _looks(colors: Theme, legend: alt.Legend | None = None) -> dict[str, alt.Str
 def _legends(*, several: bool, cross: bool, right: int, colors: Theme) -> list[alt.Chart]:
     """Unseen points that carry the legends: strength, of several heads hue and dashes, and other signs."""
     where = {"orient": "right", "offset": 14 + right} if right else {"orient": "bottom", "offset": 14}
-    over = where if right else {"orient": "top", "offset": 52 if cross else 35}  # over the titles of both sides
+    above = {"orient": "top", "offset": 52 if cross else 35}  # over the titles of both sides
+    over = where if right else above
     symbol = {"symbolType": "stroke", "symbolSize": 676}
     strength = alt.Legend(
         title="weight: the stronger a line, the larger", values=[*SAMPLES], direction="horizontal", format=".2~g",

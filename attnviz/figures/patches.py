@@ -187,14 +187,14 @@ class PatchImage(ShadedFigure):
         return [*less, *super().lines]
 
     @cached_property
-    def _drawn(self) -> list[tuple[list[Frame], list[dict], list[dict]]]:
-        """Where the position looks, and where it stands: pictures, their patches, and the other tokens as words.
+    def _layout(self) -> list[tuple[list[Frame], list[dict], list[dict]]]:
+        """Pictures where the position looks, and where it stands, their patches, and the other tokens as words.
 
         Without pixels nothing is to be seen of the same patches a second time.
         """
         shade, has_pixels = self.shade, bool(self._placed.pictures)
         alone = shade.one_text and not has_pixels
-        drawn = []
+        layout = []
         for end in (1,) if alone else (1, 0):
             part, is_shaded, frames = shade.ends[end], end == 1, frames_of(self._texts[end])
             number_of = {box: i for i, frame in enumerate(frames) for box in frame.boxes}
@@ -206,15 +206,15 @@ class PatchImage(ShadedFigure):
             for i, (token, look) in enumerate(zip(part.tokens, looks, strict=True)):
                 tinted = is_shaded and has_pixels and shade.colored[i]
                 covers = STRONGEST * float(bright[i]) if tinted else float(is_shaded or not has_pixels)
-                look |= {"cover": covers} | ({"fill": TINT, "ink": self.colors.text} if tinted else {})
+                look = look | {"cover": covers} | ({"fill": TINT, "ink": self.colors.text} if tinted else {})
                 if (box := token.box) is None:
                     text = "" if frames and is_many else visible_text(part.labels[i], 16)
                     fill = {"fill": pixels.mixed(TINT, self.colors.background, covers)} if tinted else {}
                     words.append({"text": text, "number": ""} | look | fill)
                     continue
                 frame = frames[number_of[box]]
-                thin = (box.right - box.left) * frame.width < THIN
-                width = 0.0 if thin else look["stroke_width"] if look["stroke_width"] > 1 else 0.4
+                edge = 0.0 if (box.right - box.left) * frame.width < THIN else 0.4
+                width = look["stroke_width"] if look["stroke_width"] > 1 else edge
                 ends = {"x": box.left, "x2": box.right, "y": box.top, "y2": box.bottom, "stroke_width": width}
                 patches.append(look | ends | {"frame": number_of[box], "end": end})
             size, gap = (DOT, 1.0) if frames and is_many else (CHIP, 4.0)
@@ -222,9 +222,9 @@ class PatchImage(ShadedFigure):
             places = balanced(widths, [gap] * len(words), SIDE)
             for word, (x, line), width in zip(words, places, widths, strict=True):
                 top = line * (size + gap)
-                word |= {"x": x, "x2": x + width, "y": top, "y2": top + size, "end": end}
-            drawn.append((frames, patches, words))
-        return drawn
+                word.update({"x": x, "x2": x + width, "y": top, "y2": top + size, "end": end})
+            layout.append((frames, patches, words))
+        return layout
 
     @property
     def form(self) -> Form:
@@ -236,31 +236,31 @@ class PatchImage(ShadedFigure):
                 tuple((frame.width, frame.height, frame.seconds, frame.picture is not None) for frame in frames),
                 max((word["y2"] for word in words), default=0.0),
             )
-            for frames, _, words in self._drawn
+            for frames, _, words in self._layout
         )
         return _form(sides, ramp, self.width is None, self.colors)
 
     @cached_property
     def data(self) -> dict[str, Table]:
-        frames = [(1 - i, number, frame) for i, side in enumerate(self._drawn) for number, frame in enumerate(side[0])]
+        frames = [(1 - i, number, frame) for i, side in enumerate(self._layout) for number, frame in enumerate(side[0])]
         pictures = [(end, number, frame) for end, number, frame in frames if frame.picture]
         unread = [
             {"end": end, "frame": number, "x": x, "y": y, "x2": x2, "y2": y2}
             for end, number, frame in pictures
             for x, y, x2, y2 in unread_of(frame)
         ]
-        width = 2 * SIDE if len(self._drawn) > 1 and self.width is None else SIDE
-        shown = [{"end": end, "frame": number, "uri": data_uri(frame.picture)} for end, number, frame in pictures]
+        width = 2 * SIDE if len(self._layout) > 1 and self.width is None else SIDE
+        images = [{"end": end, "frame": number, "uri": data_uri(frame.picture)} for end, number, frame in pictures]
         return {
             "meta": heading(self._heading, self.lines, width, self) | {"top": [self.scale.top]},
-            "pictures": columns(("end", "frame", "uri"), shown),
+            "pictures": columns(("end", "frame", "uri"), images),
             "cells": columns(("end", "frame", *PLACES[:4], "cover", *LOOKS), self._listed(1)),
             "words": columns(("end", *PLACES, *LOOKS), self._listed(2)),
             "unread": columns(("end", "frame", *PLACES[:4]), unread),
         }
 
     def _listed(self, part: int) -> list[dict]:
-        return [row for side in self._drawn for row in side[part]]
+        return [row for side in self._layout for row in side[part]]
 
 
 def unread_of(frame: Frame) -> list[tuple[float, float, float, float]]:
@@ -289,8 +289,8 @@ def frames_of(sentence: Sentence) -> list[Frame]:
         width, height = max(LEAST, wide * factor), max(LEAST, high * factor)
         if number % across(len(layers)) == 0:
             left, top = 0.0, below + BETWEEN if number else 0.0
-        drawn = sentence.pictures[index].small if sentence.pictures else None
-        frames.append(Frame(left, top, width, height, drawn, tuple(own)))
+        small = sentence.pictures[index].small if sentence.pictures else None
+        frames.append(Frame(left, top, width, height, small, tuple(own)))
         left, below = left + width + BETWEEN, max(below, top + height)
     return frames
 

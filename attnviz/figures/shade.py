@@ -205,7 +205,7 @@ class ShadedFigure(SiteFigure):
         return blocked_by(shade.cells.reasons[shade.cells.blocked[0, i] - 1]) if state == BLOCKED else MAY_ATTEND
 
     def looks(self, part: Groups, colors: Theme, *, is_shaded: bool) -> list[dict]:
-        """What each token of a part looks like, what a click on it selects, and what hovering says."""
+        """Colors of each token of a part, what a click on it selects, and what hovering says."""
         shade, names, chosen = self.shade, axes.names(part), axes.names(self.shade.ends[0])[self.shade.index]
         is_query, places = (is_shaded and not shade.one_text) != (self.side == "from"), part.starts.tolist()
         shades, rows = self.scale.shade(np.nan_to_num(shade.weights)), []

@@ -67,20 +67,20 @@ def strands(
     keep = np.argsort(-weights, kind="stable")[: MOST_LINES if least is None else MOST_ASKED][::-1]
     keep = keep if least is None else keep[weights[keep] >= least]
     lines = (*np.argwhere(visible)[keep].T, weights[keep])
-    ends_at = f" of the picked token{'s' if len(pinned) > 1 else ''}" if pinned else ""
+    ends_at = ("", " of the picked token", " of the picked tokens")[min(2, len(pinned))]
     notes = [*_window(view, every, is_pinned=bool(pinned)), _count(weights[keep], int(there.sum()), ends_at, least)]
     return Strands(view, *lines, head_cells, pinned, notes)
 
 
-def _count(drawn: np.ndarray, every: int, ends: str, least: float | None) -> str:
-    count = len(drawn)
+def _count(weights: np.ndarray, every: int, ends: str, least: float | None) -> str:
+    count = len(weights)
     if not every:
         return f"no weight{ends} to draw"
     if count == every:
         return f"all {every:,} weights{ends} have a line" if count > 1 else f"the one weight{ends} has a line"
     what = f"{count:,} of {every:,} weights{ends} have a line"
     if least is None or count == MOST_ASKED:
-        return f"{what}: the strongest, from {drawn[0]:.2g} on" if count else what
+        return f"{what}: the strongest, from {weights[0]:.2g} on" if count else what
     return f"{what}: those of at least {least:g}"
 
 

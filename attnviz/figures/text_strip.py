@@ -81,10 +81,8 @@ class TextStrip(ShadedFigure):
                     rows[other] |= chosen | {"stroke_width": 1.5}
             if shade.one_text or not is_shaded:
                 rows[shade.index] |= chosen
-            is_query, stack = is_shaded != (self.side == "from"), self.site.kind == "cross"
-            name = (
-                f"{QUERY} · decoder" if is_query and stack else f"{KEY} · encoder" if stack else (KEY, QUERY)[is_query]
-            )
+            name, stack = (KEY, "encoder") if is_shaded == (self.side == "from") else (QUERY, "decoder")
+            name = f"{name} · {stack}" if self.site.kind == "cross" else name
             for role, start, stop in [(name, 0, 0), *part.turns] if len(ends) > 1 else part.turns:
                 if role:
                     captions.append({"y": y + LINE / 2, "text": role})
@@ -105,7 +103,9 @@ class TextStrip(ShadedFigure):
 
     def _number(self, i: int) -> str:
         weight = self.shade.weights[i]
-        return "NaN" if np.isnan(weight) else f"{weight:.2f}" if self.shade.colored[i] else "–"
+        if np.isnan(weight):
+            return "NaN"
+        return f"{weight:.2f}" if self.shade.colored[i] else "–"
 
     @property
     def _legend(self) -> list[LegendEntry]:
@@ -148,7 +148,7 @@ def word_layers(tokens: alt.Chart, size: float, colors: Theme) -> list[alt.Layer
     """Rounded grounds of tokens with their texts, and numbers below them; places are pixels."""
     middle = {"align": "center", "baseline": "middle", **interaction.QUIET_MARK}
     x, y = (channel(f"{name}:Q", scale=None, axis=None) for channel, name in ((alt.X, "x"), (alt.Y, "y")))
-    at = tokens.transform_calculate(x="(datum.x + datum.x2) / 2", y="(datum.y + datum.y2) / 2").encode(x=x)
+    centered = tokens.transform_calculate(x="(datum.x + datum.x2) / 2", y="(datum.y + datum.y2) / 2").encode(x=x)
     below = tokens.transform_calculate(x="(datum.x + datum.x2) / 2").encode(x=x, y=alt.Y("y2:Q", scale=None, axis=None))
     grounds = tokens.mark_rect(aria=False, cursor="pointer", cornerRadius=3).encode(
         x=x,
@@ -160,7 +160,7 @@ def word_layers(tokens: alt.Chart, size: float, colors: Theme) -> list[alt.Layer
         strokeWidth=alt.StrokeWidth("stroke_width:Q", scale=None),
         tooltip=interaction.tooltip(TOOLTIP),
     )
-    texts = at.mark_text(font=MONO, fontSize=size, **middle)
+    texts = centered.mark_text(font=MONO, fontSize=size, **middle)
     numbers = below.mark_text(color=colors.quiet, dy=LINE / 2, **middle).encode(text="number:N")
     return [grounds, texts.encode(y=y, text="text:N", fill=alt.Fill("ink:N", scale=None)), numbers]
 
